@@ -97,7 +97,7 @@ pub fn server(litz: Litz, job: &Job, listen: SocketAddr) -> Result<Box<dyn Serve
 fn sink(connection: &Connection, job: &Job) -> Result<Figures, Failure> {
     let mut stream = connection.accept_uni()?;
     let mut meter = BulkMeter::new(job);
-    while let Some(strip) = stream.read_strip()? {
+    while let Some(strip) = stream.read_strided()? {
         if !meter.note(strip.len()) {
             break;
         }

@@ -125,7 +125,7 @@ fn sink_stream(connection: &Connection) -> Result<Received, Failure> {
     let mut stream = connection.accept_uni()?;
     let (mut arrivals, content) = (Arrivals::new(), Content::new());
     let mut faults = 0;
-    while let Some(strip) = stream.read_strip()? {
+    while let Some(strip) = stream.read_strided()? {
         faults += faults_in(&content, arrivals.bytes, &strip);
         arrivals.note(strip.len());
     }
@@ -147,7 +147,7 @@ fn sink_file(connection: &Connection) -> Result<Received, Failure> {
     let (arrivals, content, faults) = (Mutex::new(Arrivals::new()), Content::new(), AtomicU64::new(0));
     let take = |mut stream: RecvStream| -> Result<(), Failure> {
         let mut offset = 0;
-        while let Some(strip) = stream.read_strip()? {
+        while let Some(strip) = stream.read_strided()? {
             faults.fetch_add(faults_in(&content, offset, &strip), Ordering::Relaxed);
             offset += strip.len() as u64;
             arrivals.lock().expect("no thread panics").note(strip.len());

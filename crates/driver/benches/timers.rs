@@ -1,8 +1,9 @@
-//! Nanoseconds a turn costs the timers: the wheel beside a sorted set, in the patterns of real connections.
+//! The cost of timers for each turn in nanoseconds: the wheel compared with a sorted set, in the
+//! patterns of real connections.
 //!
-//! A turn is what the driver does: replace a connection's deadline, take out what is due, ask when to wake. `cargo bench -p
-//! litz-driver --bench timers` measures; `cargo test -p litz-driver --benches` only runs each case a little, so that none
-//! rots.
+//! A turn is the driver's use of timers: it replaces the deadline of a connection, removes due
+//! deadlines, and reads the next one. `cargo bench -p litz-driver --bench timers` measures. `cargo
+//! test -p litz-driver --benches` only runs each case briefly.
 #![expect(clippy::print_stdout, reason = "the table is the result")]
 
 use driver::timers::Timers;
@@ -14,13 +15,13 @@ mod oracle;
 
 use oracle::Sorted;
 
-/// Time between two visits of a connection that is busy.
+/// The time between two visits of a busy connection.
 const BUSY: Duration = Duration::from_micros(50);
 
-/// How far ahead the deadline of an idle connection is.
+/// The time until the deadline of an idle connection.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Each arm and case runs this often, in turn with the others; the fastest run counts.
+/// The number of runs of each arm and case, in turn with the others. The fastest run counts.
 const RUNS: usize = 7;
 
 trait Deadlines {
@@ -47,16 +48,16 @@ macro_rules! deadlines {
 
 deadlines!(Sorted<u32>, Timers);
 
-/// What the connections do.
+/// The behaviour of the connections.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pattern {
-    /// The first is busy and moves its deadline on before it comes; the others are idle.
+    /// The first is busy and moves its deadline before it comes. The others are idle.
     OneBusy,
-    /// All are busy in turn, and move their deadlines on before they come.
+    /// All are busy in turn, and move their deadlines before they come.
     AllBusy,
-    /// All are busy, and their deadlines come: pacing.
+    /// All are busy, and their deadlines come, as with pacing.
     AllPaced,
-    /// All are idle; now and then one hears from its peer.
+    /// All are idle. From time to time one receives a packet.
     AllIdle,
 }
 
@@ -64,22 +65,23 @@ const PATTERNS: [(Pattern, &str); 4] = [
     (Pattern::OneBusy, "one busy, the rest idle"),
     (Pattern::AllBusy, "all busy, moved in time"),
     (Pattern::AllPaced, "all paced, each fires"),
-    (Pattern::AllIdle, "all idle, one heard from"),
+    (Pattern::AllIdle, "all idle, one receives"),
 ];
 
 impl Pattern {
-    /// How far ahead the deadlines of `key` are set.
+    /// The time until the deadlines of `key`.
     fn ahead(self, key: u32) -> Duration {
         match self {
             Self::OneBusy if key == 0 => BUSY * 2,
-            // Visited at random, so that only those that wait sixteen times as long as others fire.
+            // Visits are random, so only connections that wait sixteen times as long as the average
+            // fire.
             Self::AllBusy => BUSY * 16,
             Self::AllPaced => BUSY,
             Self::OneBusy | Self::AllIdle => IDLE,
         }
     }
 
-    /// Time between two visits.
+    /// The time between two visits.
     fn step(self, keys: u32) -> Duration {
         match self {
             Self::OneBusy => BUSY,
@@ -88,7 +90,7 @@ impl Pattern {
         }
     }
 
-    /// Who is visited; none: whoever's deadline has come.
+    /// The connection that is visited. `None`: those whose deadline has come.
     fn visited(self, rng: &mut Rng, keys: u32) -> Option<u32> {
         match self {
             Self::OneBusy => Some(0),
@@ -98,14 +100,14 @@ impl Pattern {
     }
 }
 
-/// A driver's view of its connections.
+/// The timers of a driver's connections.
 struct Driver<D> {
     deadlines: D,
     pattern: Pattern,
     remembered: Vec<Option<Instant>>,
     rng: Rng,
     now: Instant,
-    /// Deadlines that came: the same for both arms.
+    /// The number of fired deadlines, which is the same for both arms.
     fired: u64,
 }
 
@@ -125,7 +127,7 @@ impl<D: Deadlines> Driver<D> {
         self.deadlines.replace(key, old, Some(at));
     }
 
-    /// A turn with one visit: worse than real life, where many visits share one.
+    /// A turn with one visit. This is the worst case: in reality many visits share a turn.
     fn turn(&mut self) {
         let keys = self.remembered.len() as u32;
         self.now += self.pattern.step(keys);
@@ -141,10 +143,10 @@ impl<D: Deadlines> Driver<D> {
     }
 }
 
-/// Nanoseconds a turn, and how many deadlines came.
+/// The cost of a turn in nanoseconds, and the number of fired deadlines.
 fn measure(clock: &MonotonicClock, deadlines: impl Deadlines, pattern: Pattern, keys: u32, turns: u64) -> (f64, u64) {
     let mut driver = Driver::new(deadlines, pattern, keys);
-    // Until the keys lie as the pattern leaves them.
+    // Run until the timers are in the steady state of the pattern.
     for _ in 0..keys * 4 {
         driver.turn();
     }
@@ -158,7 +160,7 @@ fn measure(clock: &MonotonicClock, deadlines: impl Deadlines, pattern: Pattern, 
 }
 
 fn main() {
-    // Cargo passes this when benchmarks, not tests, are asked for.
+    // Cargo passes this argument for `cargo bench` and not for `cargo test`.
     let measuring = std::env::args().any(|argument| argument == "--bench");
     let (turns, runs) = if measuring { (2_000_000, RUNS) } else { (1_000, 1) };
     let clock = MonotonicClock::start();
@@ -175,7 +177,7 @@ fn main() {
                 sorted = sorted.min(ns);
                 let (ns, fired) = measure(&clock, Timers::default(), pattern, keys, turns);
                 wheel = wheel.min(ns);
-                assert_eq!(fired, expected, "{name}: the arms did different things");
+                assert_eq!(fired, expected, "{name}: the arms fired different numbers of deadlines");
                 share = fired as f64 / turns as f64;
             }
             println!("{name:<26} {keys:>7} {sorted:>12.1} {wheel:>12.1} {:>8.1} {share:>14.2}", sorted / wheel);

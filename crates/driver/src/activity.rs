@@ -5,14 +5,14 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Activity {
-    /// Between the driver's turns: under `inline`, the application and its calls, otherwise almost
-    /// nothing.
+    /// Between the driver's turns. Under `inline` this is the application and its calls, otherwise
+    /// almost nothing.
     Application,
     /// Processing requests of the application: written chunks, opened streams, flow-control credit.
     Serve,
     /// System calls that receive.
     RecvCall,
-    /// Receive buffers, and finding the connection that a batch belongs to.
+    /// Managing receive buffers, and finding the connection of a batch.
     Route,
     /// Opening the packets of a batch (parallel) and processing their contents (serial).
     OpenAbsorb,
@@ -32,8 +32,8 @@ pub enum Activity {
     Poll,
     /// Sleeping, including falling asleep and waking up.
     Waiting,
-    /// Anything that took longer than an activity can take: the system gave the processor to
-    /// another thread. Between turns it may be the application that was busy with something else.
+    /// Longer than any activity takes: the system gave the processor to another thread. Between
+    /// turns, the application may have been busy instead.
     TakenAway,
 }
 
@@ -45,9 +45,9 @@ pub enum ActivityKind {
     Serial,
     /// Any number of processors.
     Parallel,
-    /// A part of each; see the activity.
+    /// Partly serial and partly parallel: see the activity.
     Both,
-    /// The operating system: one processor a socket.
+    /// The operating system runs it, on one processor for each socket.
     System,
     /// Nothing runs.
     Idle,
@@ -72,37 +72,37 @@ impl Activity {
         Self::TakenAway,
     ];
 
-    /// Its name in files, and in words.
+    /// Its name in files, and its label.
     const fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Application => ("application", "application and its calls"),
-            Self::Serve => ("serve", "take the application's data and wishes"),
+            Self::Serve => ("serve", "process requests of the application"),
             Self::RecvCall => ("recv_call", "receive system call"),
-            Self::Route => ("route", "buffers, find the connection"),
+            Self::Route => ("route", "manage buffers, find the connection"),
             Self::OpenAbsorb => ("open_absorb", "open and absorb"),
             Self::Timers => ("timers", "timers"),
-            Self::HandOver => ("hand_over", "hand over to the application"),
+            Self::HandOver => ("hand_over", "pass events and data to the application"),
             Self::Plan => ("plan", "plan"),
             Self::Seal => ("seal", "seal"),
             Self::Report => ("report", "report as emitted"),
             Self::SendCall => ("send_call", "send system call"),
-            Self::Poll => ("poll", "look for ready sockets"),
+            Self::Poll => ("poll", "check for ready sockets"),
             Self::Waiting => ("waiting", "waiting"),
-            Self::TakenAway => ("taken_away", "the processor was another's"),
+            Self::TakenAway => ("taken_away", "processor taken by other threads"),
         }
     }
 
-    /// Its name in files: never changes.
+    /// Its name in files, which never changes.
     pub const fn id(self) -> &'static str {
         self.names().0
     }
 
-    /// Its name for people.
+    /// Its label for output to the user.
     pub const fn label(self) -> &'static str {
         self.names().1
     }
 
-    /// What may run it.
+    /// The processors that may run it.
     pub const fn kind(self) -> ActivityKind {
         match self {
             Self::Seal => ActivityKind::Parallel,

@@ -46,11 +46,11 @@ pub const SOCKETS_MAX: usize = 64;
 /// Whether a turn sends data that does not fill a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flush {
-    /// It is sent.
+    /// The data is sent.
     Now,
     /// If a full batch of the connection was just sent, the rest waits for the next call, which
-    /// usually brings more data. Otherwise a writer that runs the driver itself would pay a system
-    /// call for every rest.
+    /// usually brings more data. Without this, a writer that runs the driver itself would pay for a
+    /// system call for every rest.
     Cork,
 }
 
@@ -65,7 +65,7 @@ pub struct Work {
     pub fired: usize,
     /// Batches sent.
     pub sent: usize,
-    /// Connections have more to send than they may in one turn, or [corked](Flush::Cork) data.
+    /// Connections have more to send than a turn allows, or [corked](Flush::Cork) data.
     pub has_more: bool,
 }
 
@@ -85,15 +85,15 @@ pub struct DriverLimits {
 pub type DriverSocket<E> =
     LocalSocket<<E as Env>::Protocol, <E as Env>::Socket, Option<InFlightBatch<<E as Env>::Protocol>>>;
 
-/// Where a socket of a driver is served.
+/// Which processor serves a socket of a driver.
 pub enum Place<E: Env> {
-    /// By the driver.
+    /// The driver.
     Local(DriverSocket<E>),
-    /// By a worker.
+    /// A worker.
     Offloaded {
         /// The index of the worker.
         worker: usize,
-        /// The number of packets that it takes at a time.
+        /// The number of packets that the worker takes at a time.
         batch_max: usize,
     },
 }
@@ -114,18 +114,19 @@ pub struct Driver<E: Env> {
     offload: E::Offload,
     entries: Slab<ConnectionEntry<E::Protocol>>,
     timers: Timers,
-    /// Connections to be visited, each once.
+    /// Connections that wait for a visit, each at most once.
     run: RunQueue,
     interactive: Interactive,
     buffers: Buffers<E>,
     limits: DriverLimits,
     /// The connection that is being processed. A panic is attributed to it.
     visited: Option<ConnectionKey>,
-    /// Connections with more to send than the crypto pool takes.
+    /// Connections that wait for space in the crypto pool.
     await_pool: Vec<ConnectionKey>,
-    /// Connections with updates for their receive half that its worker has no space for.
+    /// Connections whose receive half has updates that wait for space in the ring of the receive
+    /// worker.
     await_receiver: Vec<ConnectionKey>,
-    /// Connections whose receive half is detached when the receive worker pauses.
+    /// Connections whose receive half will be detached when the receive worker pauses.
     detaching: Vec<ConnectionKey>,
     closes_all: bool,
     /// Further batches from the socket of the current one are waiting.
@@ -145,7 +146,7 @@ impl<E: Env> Driver<E> {
     /// If there are more sockets than [`SOCKETS_MAX`], or another number of addresses.
     #[expect(
         clippy::too_many_arguments,
-        reason = "each is a thing of its own, and there is one caller for each kind of surroundings"
+        reason = "each is independent, and there is one caller for each kind of environment"
     )]
     pub fn new(
         env: E,
@@ -278,7 +279,7 @@ impl<E: Env> Driver<E> {
         self.sockets.iter().filter_map(SocketSlot::as_local)
     }
 
-    /// Whether any socket takes packets now.
+    /// Whether this socket takes packets now.
     fn socket_has_room(&self, index: usize) -> bool {
         match &self.sockets[index].place {
             SocketPlace::Local(socket) => socket.has_room(),
@@ -286,10 +287,10 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    // ── Requests of the application ─────────────────────────────────────────────────────────────────────────────────
+    // ── Requests of the application ──────────────────────────────────────────────────────────────
 
     fn take_todo(&mut self) -> usize {
-        // Requests that remain from a turn that was cut short go first.
+        // A turn that a panic ended early may have left requests. They go first.
         let stopping =
             if self.dirty.is_empty() { self.shared.take_dirty(&mut self.dirty) } else { self.shared.is_stopping() };
         let mut asked = 0;
@@ -336,26 +337,26 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    /// Whether all connections are closed and the sockets have taken the last packets.
-    pub fn has_left(&mut self) -> bool {
-        let has_held = self.local_sockets().any(|socket| !socket.has_room());
-        if !self.closes_all || !self.run.is_empty() || has_held {
+    /// Whether all connections are closed and the sockets have accepted the last packets.
+    pub fn is_drained(&mut self) -> bool {
+        let holds_packets = self.local_sockets().any(|socket| !socket.has_room());
+        if !self.closes_all || !self.run.is_empty() || holds_packets {
             return false;
         }
-        // A close packet that the system refused is sent after a wait. A connection whose receive
-        // half is detached closes when that has returned.
+        // A close packet that the system refused is sent again after a wait. A connection with a
+        // detached receive half closes after the half has returned.
         let keys: Vec<u32> = self.entries.keys().collect();
-        let has_left =
+        let is_drained =
             |entry: &mut ConnectionEntry<E::Protocol>| entry.refused_until.is_none() && !entry.connection.is_detached();
-        if !keys.into_iter().all(|key| self.entries.get_mut(key).is_none_or(has_left)) {
+        if !keys.into_iter().all(|key| self.entries.get_mut(key).is_none_or(is_drained)) {
             return false;
         }
-        // Checked last because it sends a request to the workers: a batch that waits there for
-        // socket space has not left.
-        self.offload.has_left(self.env.now())
+        // Checked last because it sends a request to the workers. A batch may still wait there for
+        // socket space.
+        self.offload.is_drained(self.env.now())
     }
 
-    // ── Timers ───────────────────────────────────────────────────────────────────────────────────────────────────────
+    // ── Timers ───────────────────────────────────────────────────────────────────────────────────
 
     fn fire_timers(&mut self) -> usize {
         let now = self.env.now();
@@ -390,7 +391,7 @@ impl<E: Env> Driver<E> {
         fired
     }
 
-    /// Queues a connection for a visit, unless it is queued.
+    /// Queues a connection for a visit, unless it is already queued.
     fn schedule(&mut self, key: ConnectionKey) {
         if let Some(entry) = self.entries.get_mut(key.0)
             && !std::mem::replace(&mut entry.is_scheduled, true)
@@ -411,7 +412,7 @@ impl<E: Env> Driver<E> {
     }
 }
 
-/// No handle may wait for a driver that is gone, for whatever reason.
+/// Handles must not wait for a driver that has ended, whatever the reason.
 impl<E: Env> Drop for Driver<E> {
     fn drop(&mut self) {
         let keys: Vec<u32> = self.entries.keys().collect();

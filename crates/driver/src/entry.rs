@@ -1,4 +1,4 @@
-//! A connection with what its driver keeps about it.
+//! [`ConnectionEntry`]: a connection with its state in the driver's table.
 
 use std::sync::Arc;
 
@@ -7,32 +7,34 @@ use units::{Duration, Instant};
 use crate::protocol::{CellOf, Protocol};
 use crate::shared::{Entered, HalfOpen};
 
-/// How long nothing is sent after the system refused a batch, at first and at most.
+/// The wait after the system refused a batch: the first one, and the limit. Each consecutive
+/// refusal doubles it.
 const REFUSED_WAIT_MIN: Duration = Duration::from_millis(5);
 const REFUSED_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// A connection of a driver.
+/// A connection in a driver's table.
 pub(crate) struct ConnectionEntry<P: Protocol> {
     pub(crate) connection: P::Connection,
     pub(crate) cell: Arc<CellOf<P>>,
-    /// What the driver's timers hold for it.
+    /// The deadline that is registered in the driver's timers.
     pub(crate) deadline: Option<Instant>,
-    /// When the handshake has failed; none once it is complete.
+    /// The time limit of the handshake. `None` once the handshake is complete.
     pub(crate) handshake_until: Option<Instant>,
     /// Connections of a higher priority are visited first.
     pub(crate) priority: i32,
-    /// In the driver's run queue.
+    /// Whether it is in the driver's run queue.
     pub(crate) is_scheduled: bool,
-    /// In the queues of these sockets, which are full: bit by bit.
+    /// A bit set of the full sockets whose queues it is in.
     pub(crate) awaits_room: u64,
-    /// A peer's connection whose handshake goes on.
+    /// Counts a connection from a peer during its handshake.
     pub(crate) half_open: Option<HalfOpen<P::Application>>,
-    /// It counts among the connections of the endpoint.
+    /// Counts it among the connections of the endpoint.
     _entered: Entered<P::Application>,
-    /// What the system last said when a batch was refused.
+    /// The last error that the system reported for a refused batch.
     pub(crate) last_send_error: Option<String>,
-    /// Batches refused in a row, and until when nothing is sent because of them.
+    /// The number of consecutive refused batches.
     refusals: u32,
+    /// Nothing is sent before this time, because of refused batches.
     pub(crate) refused_until: Option<Instant>,
 }
 
@@ -54,15 +56,15 @@ impl<P: Protocol> ConnectionEntry<P> {
         }
     }
 
-    /// The system refused a batch for good: waits longer each time, so that a lasting cause costs
-    /// little.
+    /// Notes that the system refused a batch and that it will not be sent. The wait doubles with
+    /// each consecutive refusal, so that a lasting cause costs little.
     pub(crate) fn on_refused(&mut self, now: Instant) {
         let wait = REFUSED_WAIT_MIN * (1 << self.refusals.min(16));
         self.refused_until = Some(now + wait.min(REFUSED_WAIT_MAX));
         self.refusals += 1;
     }
 
-    /// The system took a batch.
+    /// Notes that the system accepted a batch.
     pub(crate) fn on_taken(&mut self) {
         self.refusals = 0;
         self.refused_until = None;

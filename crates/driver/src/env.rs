@@ -1,4 +1,4 @@
-//! What a driver needs of its surroundings: sockets, a clock, and other processors.
+//! [`Env`]: the environment of a driver: sockets, a clock, and other processors.
 
 use units::Instant;
 
@@ -7,17 +7,17 @@ use crate::offload::Offload;
 use crate::protocol::Protocol;
 use crate::socket::Socket;
 
-/// Where time comes from. Clones agree with each other.
+/// A source of time. All clones of a clock return the same time.
 pub trait Clock: Clone {
     /// The time. Never goes backwards.
     fn now(&self) -> Instant;
 }
 
-/// The surroundings of a driver: threads, sockets and the system's clock, or a simulation.
+/// The environment of a driver: threads, sockets and the clock of the system, or a simulation.
 pub trait Env {
-    /// The protocol that is run.
+    /// The protocol that the driver runs.
     type Protocol: Protocol;
-    /// The sockets that the driver serves itself.
+    /// The type of the sockets that the driver itself serves.
     type Socket: Socket<Self::Protocol>;
     /// The other processors.
     type Offload: Offload<Self::Protocol>;
@@ -27,18 +27,18 @@ pub trait Env {
     /// The time. Never goes backwards.
     fn now(&self) -> Instant;
 
-    /// The driver has just done something of this kind, since the last call. Measurements book the
-    /// time that passed; a simulated processor advances its clock.
+    /// Reports that the time since the last call was spent on this activity. Measurements account
+    /// the time to it. A simulated processor advances its clock.
     fn lap(&self, activity: Activity) {
         let _ = activity;
     }
 
-    /// These packets are about to leave.
+    /// Reports that these packets are about to be sent.
     fn note_sent(&self, packets: &<Self::Protocol as Protocol>::Sealed) {
         let _ = packets;
     }
 
-    /// A call that receives has brought these batches.
+    /// Reports that a receive call returned these batches.
     fn note_received(&self, batches: &[<Self::Protocol as Protocol>::Batch]) {
         let _ = batches;
     }

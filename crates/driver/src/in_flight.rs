@@ -1,14 +1,14 @@
-//! Batches on their way through workers, and the connections they belong to.
+//! [`InFlightBatch`]: a batch that a worker processes, with its connection.
 
 use std::sync::Arc;
 
 use crate::protocol::{CellOf, Connection, ConnectionKey, Protocol};
 
-/// A connection as workers know it.
+/// Identifies a connection for workers.
 pub struct ConnectionRef<P: Protocol> {
     /// Its key in its driver.
     pub key: ConnectionKey,
-    /// Tells it from a later connection of the same key.
+    /// Its cell, which detects that the key was reused for a later connection.
     pub cell: Arc<CellOf<P>>,
 }
 
@@ -18,17 +18,17 @@ impl<P: Protocol> Clone for ConnectionRef<P> {
     }
 }
 
-/// What a plan of `P` held.
+/// Identifies the content of a plan of `P`.
 pub type Receipt<P> = <<P as Protocol>::Connection as Connection<P>>::Receipt;
 
 /// A batch between its plan and the network, or between the network and its connection.
 ///
-/// `C` is what is there of it: the plan before it is sealed, the receipt of the plan after that,
-/// the job of an arrived batch once that is opened, or what the crypto pool keeps.
+/// `C` depends on the stage: the plan before it is sealed, the receipt of the plan after that, the
+/// job of a received batch once it is opened, or the record that the crypto pool keeps.
 pub struct InFlightBatch<P: Protocol, C = Receipt<P>> {
-    /// Whose it is.
+    /// Its connection.
     pub connection: ConnectionRef<P>,
-    /// What is there of it.
+    /// Its content at this stage.
     pub contents: C,
 }
 
@@ -39,19 +39,19 @@ impl<P: Protocol, C: Clone> Clone for InFlightBatch<P, C> {
 }
 
 impl<P: Protocol, C> InFlightBatch<P, C> {
-    /// A batch of this connection.
+    /// Creates a batch of this connection.
     pub fn new(connection: ConnectionRef<P>, contents: C) -> Self {
         Self { connection, contents }
     }
 
-    /// The same batch, with other contents.
+    /// Converts the contents.
     pub(crate) fn map<D>(self, other: impl FnOnce(C) -> D) -> InFlightBatch<P, D> {
         InFlightBatch { connection: self.connection, contents: other(self.contents) }
     }
 }
 
 impl<P: Protocol> InFlightBatch<P, Arc<P::Plan>> {
-    /// What remains of it when it is sealed.
+    /// The record of this plan after it is sealed: the receipt instead of the plan.
     pub(crate) fn sealed(&self) -> InFlightBatch<P> {
         InFlightBatch { connection: self.connection.clone(), contents: P::Connection::receipt(&self.contents) }
     }

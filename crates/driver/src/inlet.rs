@@ -1,4 +1,4 @@
-//! Batches that arrived at the socket of another driver of the same endpoint.
+//! [`Inlet`]: batches that the socket of another driver of the endpoint received.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -6,16 +6,16 @@ use std::task::Waker;
 
 use crate::sync::lock;
 
-/// Batches that were not taken yet, at most: 16 MiB. More are dropped, as the network would.
+/// Limit of waiting batches: 16 MiB. Further ones are dropped, as a network would.
 const MISROUTED_MAX: usize = 256;
 
-/// A batch that arrived at the socket of this number of another driver.
+/// A batch, and the index of the socket of another driver that received it.
 pub(crate) struct MisroutedBatch<B> {
     pub(crate) socket: usize,
     pub(crate) batch: B,
 }
 
-/// Where other drivers of an endpoint put batches that belong to a driver's connections.
+/// A queue in which the other drivers of an endpoint put batches of this driver's connections.
 pub struct Inlet<B> {
     waker: Waker,
     queue: Mutex<Queue<B>>,
@@ -27,12 +27,12 @@ struct Queue<B> {
 }
 
 impl<B> Inlet<B> {
-    /// The inlet of the driver that `waker` wakes.
+    /// Creates the inlet of the driver that `waker` wakes.
     pub fn new(waker: Waker) -> Self {
         Self { waker, queue: Mutex::new(Queue { batches: VecDeque::new(), is_closed: false }) }
     }
 
-    /// Passes a batch to the driver; it is lost if too many wait, or if the driver is gone.
+    /// Passes a batch to the driver. The batch is dropped if too many wait or the driver has ended.
     pub(crate) fn push(&self, misrouted: MisroutedBatch<B>) {
         {
             let mut queue = lock(&self.queue);
@@ -44,7 +44,7 @@ impl<B> Inlet<B> {
         self.waker.wake_by_ref();
     }
 
-    /// The next batch, and whether the one after it arrived at the same socket.
+    /// The next batch, and whether the one after it is from the same socket.
     pub(crate) fn pop(&self) -> Option<(MisroutedBatch<B>, bool)> {
         let mut queue = lock(&self.queue);
         let misrouted = queue.batches.pop_front()?;
@@ -56,7 +56,7 @@ impl<B> Inlet<B> {
         lock(&self.queue).batches.is_empty()
     }
 
-    /// The driver is gone.
+    /// Called when the driver ends.
     pub(crate) fn close(&self) {
         let mut queue = lock(&self.queue);
         queue.is_closed = true;

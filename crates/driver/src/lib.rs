@@ -1,6 +1,6 @@
 //! The duty cycle that runs connections: the turn of a driver, generic over the transport protocol,
-//! the sockets, the clock and the other processors. Sans-IO: no thread is started here, no
-//! descriptor polled, no clock read.
+//! the sockets, the clock and the other processors. Sans-IO: this crate starts no thread, polls no
+//! descriptor and reads no clock.
 //!
 //! ```text
 //!   handles ── cells, Shared ──▶ Driver::turn: todo ─▶ receive ─▶ timers ─▶ visits: events, plans ─▶ seal ─▶ send
@@ -15,18 +15,18 @@
 //! | module | content |
 //! |---|---|
 //! | [`mod@driver`] | [`Driver`]: the turn. Start there |
-//! | [`protocol`] | what a transport protocol provides |
-//! | [`mod@env`] | what the surroundings provide: clock and measurements |
-//! | [`socket`] | sockets, and what is known about their room |
-//! | [`offload`] | other processors, and at which points of a turn they come in |
+//! | [`protocol`] | the traits that a transport protocol implements |
+//! | [`mod@env`] | the environment: clock, sockets, measurements |
+//! | [`socket`] | sockets, and the state of their send buffers |
+//! | [`offload`] | the interface to other processors, and the points of a turn at which it is used |
 //! | [`workers`] | the workers of a driver, as its offload |
-//! | [`worker`], [`crypto_pool`], [`path_worker`], [`receive_worker`] | turns of workers: what is common, and the three kinds |
-//! | [`placement`] | which processors run what |
-//! | [`in_flight`] | batches on their way through workers |
-//! | [`shared`] | what handles and drivers share: work to do, connections to accept |
-//! | [`inlet`] | batches that arrived at another driver's socket |
-//! | [`activity`] | what a driver does at a time |
-//! | `entry`, `run_queue`, [`timers`], `slab` | a connection in the driver's table, whose turn it is, deadlines |
+//! | [`worker`], [`crypto_pool`], [`path_worker`], [`receive_worker`] | the turns of workers: common parts, and the three kinds |
+//! | [`placement`] | which processors run which parts |
+//! | [`in_flight`] | batches that a worker processes |
+//! | [`shared`] | the state that handles and drivers share: requests, connections to accept |
+//! | [`inlet`] | batches that another driver's socket received |
+//! | [`activity`] | the activities of a driver's processor |
+//! | `entry`, `run_queue`, [`timers`], `slab` | a connection in the driver's table, the order of visits, deadlines |
 //! | [`sync`] | locks and sets of wakers |
 #![forbid(unsafe_code)]
 

@@ -5,14 +5,14 @@
 //! | point of the turn | offloaded | taken |
 //! |---|---|---|
 //! | before and between received batches | | [reports](Offload::poll_report) of sent packets, [reports](Offload::poll_half_event) of receive halves |
-//! | receiving | batches to [open](Offload::open), [leases](Offload::lease) | [arrivals](Offload::poll_arrival), batches that were [opened](Offload::poll_finished) |
-//! | before each visit of a connection | | updates of receive halves |
-//! | beginning of a visit | [jobs](Offload::run) on what was absorbed | |
-//! | a visit | plans to [seal](Offload::seal) and to [send](Offload::send), [updates](Offload::update_receive_half) for the receive half | what is [finished](Offload::poll_finished) of the visited connection |
-//! | between visits | | what is finished of all connections: sealed and opened batches, jobs |
+//! | receiving | batches to [open](Offload::open), [leases](Offload::lease) | [arrivals](Offload::poll_arrival), [opened](Offload::poll_finished) batches |
+//! | before each visit of a connection | | reports of receive halves |
+//! | beginning of a visit | [jobs](Offload::run) on absorbed data | |
+//! | a visit | plans to [seal](Offload::seal) and to [send](Offload::send), [updates](Offload::update_receive_half) for the receive half | [finished](Offload::poll_finished) work of the visited connection |
+//! | between visits | | finished work of all connections: sealed and opened batches, jobs |
 //! | end of the turn | a [wake-up](Offload::wake) | |
 //!
-//! Visiting one connection never sends for another.
+//! A visit of one connection never sends packets of another.
 
 use std::sync::Arc;
 
@@ -122,7 +122,7 @@ pub type JobOutput<P> = <<P as Protocol>::Job as Job>::Output;
 
 /// Work that the crypto pool has finished.
 pub enum Finished<P: Protocol> {
-    /// A plan has its turn to be sent.
+    /// A plan is next in its flow to be sent.
     Sealed {
         /// The connection.
         connection: ConnectionRef<P>,
@@ -188,7 +188,7 @@ pub enum ReceiveHalfEvent<P: Protocol> {
 
 /// The other processors of a driver. The default methods are for a driver without any.
 pub trait Offload<P: Protocol> {
-    // ── Before the driver waits ──
+    // ── Before the driver waits ──────────────────────────────────────────────────────────────────
 
     /// Whether there is anything to take from workers.
     fn has_work(&self) -> bool {
@@ -205,13 +205,13 @@ pub trait Offload<P: Protocol> {
         true
     }
 
-    /// Whether workers have sent everything, as far as is known. Requests a report from them.
-    fn has_left(&mut self, now: Instant) -> bool {
+    /// Whether workers have sent all packets, as far as is known. Requests a report from them.
+    fn is_drained(&mut self, now: Instant) -> bool {
         let _ = now;
         true
     }
 
-    // ── Workers that serve sockets ──
+    // ── Workers that serve sockets ───────────────────────────────────────────────────────────────
 
     /// Whether a worker takes another plan for its sockets.
     fn has_room(&self, worker: usize) -> bool {
@@ -270,14 +270,14 @@ pub trait Offload<P: Protocol> {
         let _ = (worker, job);
     }
 
-    // ── The pool that seals, opens and runs jobs ──
+    // ── The pool that seals, opens and runs jobs ─────────────────────────────────────────────────
 
     /// The number of processors that seal, including the driver, if plans go through the pool.
     fn sealers(&self) -> Option<usize> {
         None
     }
 
-    /// Batches that arrive go through the pool, and jobs on what was absorbed.
+    /// Whether received batches, and jobs on absorbed data, go through the pool.
     fn opens(&self) -> bool {
         false
     }
@@ -293,7 +293,7 @@ pub trait Offload<P: Protocol> {
         false
     }
 
-    /// Takes finished work from the pool, and takes back the work of workers that are late or have
+    /// Takes finished work from the pool, and reclaims the work of workers that are late or have
     /// failed.
     fn collect(&mut self, now: Instant) {
         let _ = now;
@@ -371,10 +371,9 @@ pub trait Offload<P: Protocol> {
         Err((plan, packets))
     }
 
-    /// Has a job done by another processor, if that is worthwhile and one has room.
+    /// Lets another processor run a job, if that is worthwhile and one has space.
     ///
-    /// # Errors
-    /// The job, otherwise.
+    /// Returns the job otherwise.
     fn run(
         &mut self,
         now: Instant,
@@ -386,10 +385,9 @@ pub trait Offload<P: Protocol> {
         Err(job)
     }
 
-    /// Puts a job that the driver has done behind those of its flow that are under way.
+    /// Queues a job that the driver has run behind those of its flow that are in flight.
     ///
-    /// # Errors
-    /// What was given, if none are: it may go on at once.
+    /// Returns the arguments if there are none: the job is finished at once.
     fn queue_run(
         &mut self,
         now: Instant,
@@ -417,12 +415,12 @@ pub trait Offload<P: Protocol> {
         P::Sealed::default()
     }
 
-    /// Memory for what comes of a job.
+    /// Memory for the output of a job.
     fn spare_output(&mut self) -> JobOutput<P> {
         JobOutput::<P>::default()
     }
 
-    /// What came of a job is done with.
+    /// Returns the output of a job for reuse.
     fn keep_output(&mut self, output: JobOutput<P>) {
         let _ = output;
     }
@@ -438,7 +436,7 @@ pub trait Offload<P: Protocol> {
         let _ = job;
     }
 
-    // ── The receive worker ──
+    // ── The receive worker ───────────────────────────────────────────────────────────────────────
 
     /// Whether it takes another receive half.
     fn takes_receive_halves(&self) -> bool {
@@ -465,7 +463,8 @@ pub trait Offload<P: Protocol> {
         let _ = now;
     }
 
-    /// The next batch that a paused worker has received.
+    /// As [`begin_arrivals`](Self::begin_arrivals), with the limit raised to all batches that a
+    /// paused worker has received.
     fn begin_all_arrivals(&mut self) {}
 
     /// Passes a receive half to it.

@@ -11,7 +11,7 @@ pub const PROCESSORS_MAX: usize = 64;
 /// A cipher that takes longer than this for a packet of 1440 bytes is worth offloading. AES-128-GCM
 /// takes 150 to 250 ns with AES instructions, and more without them. ChaCha20-Poly1305 takes six
 /// times as long.
-const OFFLOAD_FROM: Duration = Duration::from_nanos(400);
+const OFFLOAD_COST_MIN: Duration = Duration::from_nanos(400);
 
 /// The approximate serial cost of a packet, including system calls. The whole cost of a packet
 /// divided by this is the number of processors that can be kept busy.
@@ -72,12 +72,13 @@ impl Placement {
         }
     }
 
-    /// What suits a machine with this many processors, for an endpoint with this many sockets whose
-    /// cipher takes `seal_cost` for a packet of 1440 bytes, if that is known.
+    /// The placement for a machine with this many processors and an endpoint with this many
+    /// sockets, whose cipher takes `seal_cost` for a packet of 1440 bytes, if that is known.
     ///
-    /// One processor does everything if there is no other. With several sockets each gets a
-    /// processor, because system calls and cipher are most of the work and belong to a path. With
-    /// one socket others help if the cipher is expensive, until the serial part is the limit.
+    /// With one processor, that one does all work. With several sockets each gets a processor,
+    /// because system calls and the cipher are most of the work and belong to a path. With one
+    /// socket, other processors help if the cipher is expensive, until the serial part is the
+    /// limit.
     #[must_use]
     pub fn suited(processors: usize, sockets: usize, seal_cost: Option<Duration>) -> Self {
         let processors = processors.min(PROCESSORS_MAX);
@@ -88,7 +89,7 @@ impl Placement {
             return Self::Path(sockets.min(processors));
         }
         match seal_cost {
-            Some(cost) if cost >= OFFLOAD_FROM => {
+            Some(cost) if cost >= OFFLOAD_COST_MIN => {
                 let parts = (SERIAL_COST + cost).as_nanos().div_ceil(SERIAL_COST.as_nanos());
                 Self::Packet(processors.min(usize::try_from(parts).unwrap_or(PROCESSORS_MAX)))
             }
@@ -96,7 +97,7 @@ impl Placement {
         }
     }
 
-    /// The application's threads run the protocol.
+    /// Whether the application's threads run the protocol.
     pub fn is_inline(self) -> bool {
         self == Self::Inline
     }
@@ -116,7 +117,7 @@ impl fmt::Display for Placement {
     }
 }
 
-/// Why a text names no placement.
+/// The text is not the name of a placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacementError(String);
 
@@ -163,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_suits_a_machine_follows_from_processors_sockets_and_cipher() {
+    fn the_suited_placement_follows_from_processors_sockets_and_cipher() {
         let (cheap, expensive) = (Some(Duration::from_nanos(200)), Some(Duration::from_nanos(1200)));
         assert_eq!(Placement::suited(1, 4, expensive), Placement::Thread);
         assert_eq!(Placement::suited(2, 4, cheap), Placement::Path(2));

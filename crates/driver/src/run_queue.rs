@@ -1,5 +1,5 @@
-//! [`RunQueue`]: the order of visits. Connections of a higher priority come first, but none
-//! starves.
+//! [`RunQueue`]: the order of visits. Connections of a higher priority come first, and every
+//! priority gets a minimum share.
 
 use std::collections::VecDeque;
 
@@ -89,7 +89,7 @@ mod tests {
         }
         let mut counts = vec![0; priorities.len()];
         for _ in 0..visits {
-            let key = queue.pop().expect("somebody always waits");
+            let key = queue.pop().expect("the queue is not empty");
             counts[key.0 as usize] += 1;
             queue.push(priorities[key.0 as usize], key);
         }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn higher_priorities_go_first_and_the_others_are_not_forgotten() {
+    fn higher_priorities_go_first_and_the_others_get_their_share() {
         let counts = visits(&[-3, 5, 0, 5, 0], 9_000);
         assert_eq!(counts[1] + counts[3], 8_000, "{counts:?}");
         assert_eq!(counts[0], 500, "{counts:?}");
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_that_of_coming_within_a_priority() {
+    fn connections_of_one_priority_keep_their_order() {
         let mut queue = RunQueue::default();
         for (key, priority) in [(1, 0), (2, 7), (3, 0), (4, 7), (5, -1)] {
             queue.push(priority, ConnectionKey(key));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn priorities_that_nobody_has_any_longer_are_forgotten() {
+    fn queues_of_unused_priorities_are_removed() {
         let mut queue = RunQueue::default();
         for priority in 0..1000 {
             queue.push(priority, ConnectionKey(0));

@@ -115,7 +115,7 @@ struct DriverTodo<A: Application> {
     connects: VecDeque<ConnectRequest<A>>,
     /// The driver must close all connections and accept no more.
     stopping: bool,
-    /// The driver is gone.
+    /// The driver has ended.
     stopped: bool,
 }
 

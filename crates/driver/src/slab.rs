@@ -1,9 +1,9 @@
-//! A table with a bound whose entries keep their key.
+//! [`Slab`]: a bounded table whose entries keep their key.
 
-/// At most `len_max` values under small keys; keys of removed values are used again.
+/// At most `len_max` values with small keys. Keys of removed values are reused.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    /// Each in memory of its own, which goes with it, and which does not move when the table grows.
+    /// Each entry is boxed: its memory is freed with it, and it does not move when the table grows.
     entries: Vec<Option<Box<T>>>,
     free: Vec<u32>,
     len_max: usize,
@@ -22,7 +22,7 @@ impl<T> Slab<T> {
         self.len() >= self.len_max
     }
 
-    /// Stores `value`; none, and the value is dropped, if the table is full.
+    /// Adds `value` and returns its key. `None` if the table is full: the value is dropped.
     pub(crate) fn insert(&mut self, value: T) -> Option<u32> {
         if self.is_full() {
             return None;

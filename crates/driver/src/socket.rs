@@ -1,5 +1,5 @@
-//! The sockets of a driver: its own, with the state of their send buffers, and those that workers
-//! serve.
+//! The sockets of a driver: those that it serves itself, with the state of their send buffers, and
+//! those of workers.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -101,23 +101,24 @@ pub trait Socket<P: Protocol> {
     }
 }
 
-/// Whether a socket accepts packets.
+/// Whether and when a socket accepts packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Room {
     Free,
-    /// Until the system says that it is writable.
+    /// Full until the system reports that the socket is writable.
     UntilWritable,
-    /// Until then.
+    /// Full until this time.
     Until(Instant),
 }
 
-/// Packets that the socket had no space for, and their owner.
+/// Packets that wait for socket space, and their owner.
 struct Held<P: Protocol, T> {
     packets: P::Sealed,
     owner: T,
 }
 
-/// A socket that is served here, with its state. `T` identifies the owner of held packets.
+/// A socket that the driver or a worker serves, with its state. `T` identifies the owner of held
+/// packets.
 pub struct LocalSocket<P: Protocol, S, T> {
     /// The socket.
     pub socket: S,
@@ -130,7 +131,7 @@ pub struct LocalSocket<P: Protocol, S, T> {
     /// The system has announced that there may be space.
     became_writable: bool,
     room: Room,
-    /// The packets that had no space. No others are sent before them.
+    /// The packets that wait for space. No others are sent before them.
     held: Option<Held<P, T>>,
 }
 
@@ -144,7 +145,7 @@ pub enum Sent {
 }
 
 impl<P: Protocol, S: Socket<P>, T> LocalSocket<P, S, T> {
-    /// A socket that packets are sent to and received from.
+    /// Creates the state of a socket that sends and receives.
     pub fn new(socket: S) -> Self {
         Self {
             socket,
@@ -157,17 +158,17 @@ impl<P: Protocol, S: Socket<P>, T> LocalSocket<P, S, T> {
         }
     }
 
-    /// A socket that another processor receives from.
+    /// Creates the state of a socket that only sends, because another processor receives.
     pub fn only_sending(socket: S) -> Self {
         Self { receives: false, readable: false, ..Self::new(socket) }
     }
 
-    /// Lets packets be received here, because the other processor does not any more.
+    /// Makes this processor receive, because the other one no longer does.
     pub fn receive_here(&mut self) {
         (self.receives, self.readable) = (true, true);
     }
 
-    /// The system announces that packets may have arrived, or that there may be space.
+    /// Called when the system announces that packets may have arrived, or that there may be space.
     pub fn note_ready(&mut self, readable: bool, writable: bool) {
         self.readable |= readable && self.receives;
         self.became_writable |= writable;

@@ -1,41 +1,41 @@
-//! Locks, and sets of wakers that are woken once no lock is held.
+//! Locks that ignore poisoning, and sets of wakers that are woken after the lock is released.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-/// Locks, also after a panic elsewhere: every change under a driver's locks is complete or absent,
-/// and a driver that dies tells all who wait.
+/// Locks `mutex`, also if another thread panicked while it held the lock. Each change under the
+/// locks of a driver is complete or absent, and a driver that ends notifies all handles.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Those who wait for the same thing. Bounded by the threads and tasks that wait; one that waits
-/// again replaces itself.
+/// The wakers of tasks and threads that wait for the same event. Bounded by their number, because a
+/// waker that is added again replaces itself.
 #[derive(Debug, Default)]
 pub struct WakerSet(Vec<Waker>);
 
 impl WakerSet {
-    /// Adds one, unless it is in the set already.
+    /// Adds a waker, unless the set contains it.
     pub fn add(&mut self, waker: &Waker) {
         if !self.0.iter().any(|known| known.will_wake(waker)) {
             self.0.push(waker.clone());
         }
     }
 
-    /// Moves all of them out, to be woken once the lock is released.
+    /// Moves all wakers out, to be woken after the lock is released.
     #[must_use]
     pub fn take(&mut self) -> Self {
         Self(std::mem::take(&mut self.0))
     }
 
-    /// Wakes them all in the order in which they came: several that wait for one thing get it in
-    /// turn.
+    /// Wakes all in the order in which they were added, so that the one that waited longest comes
+    /// first.
     pub fn wake(self) {
         self.0.into_iter().for_each(Waker::wake);
     }
 }
 
-/// Replaces the waker, if it is another one than before.
+/// Stores `waker`, unless `slot` contains an equal one.
 pub fn set_waker(slot: &mut Option<Waker>, waker: &Waker) {
     match slot {
         Some(known) => known.clone_from(waker),
@@ -50,9 +50,9 @@ mod tests {
 
     use super::*;
 
-    struct Note(u32, Arc<Mutex<Vec<u32>>>);
+    struct Recorder(u32, Arc<Mutex<Vec<u32>>>);
 
-    impl Wake for Note {
+    impl Wake for Recorder {
         fn wake(self: Arc<Self>) {
             lock(&self.1).push(self.0);
         }
@@ -63,7 +63,7 @@ mod tests {
         let order = Arc::default();
         let mut set = WakerSet::default();
         for number in 0..3 {
-            set.add(&Waker::from(Arc::new(Note(number, Arc::clone(&order)))));
+            set.add(&Waker::from(Arc::new(Recorder(number, Arc::clone(&order)))));
         }
         set.take().wake();
         assert_eq!(*lock(&order), [0, 1, 2]);

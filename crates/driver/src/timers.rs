@@ -1,4 +1,4 @@
-//! When which connection wants to be called.
+//! The deadlines of connections.
 
 mod wheel;
 

@@ -1,4 +1,5 @@
-//! The workers of a driver: a crypto pool, path workers or a receive worker, as its [`Offload`].
+//! [`Workers`]: the workers of a driver, as its [`Offload`]: a crypto pool, path workers or a
+//! receive worker.
 
 use std::sync::Arc;
 
@@ -13,34 +14,36 @@ use crate::protocol::{Batch, Connection, ConnectionKey, Job, Plan, Protocol};
 use crate::receive_worker::{ARRIVALS_MAX as RECEIVE_ARRIVALS_MAX, ReceiveWorker};
 
 /// Received batches smaller than this are opened by the driver: opening them takes no longer than
-/// passing them on, a microsecond. The same goes for jobs.
-const OPEN_ELSEWHERE_FROM: usize = 8 << 10;
+/// passing them on, about a microsecond. The same limit applies to jobs.
+const OPEN_OFFLOAD_BYTES_MIN: usize = 8 << 10;
 
 /// Plans with fewer packets are sealed by the driver, for the same reason.
-const SEAL_ELSEWHERE_FROM: usize = 6;
+const SEAL_OFFLOAD_PACKETS_MIN: usize = 6;
 
-/// A batch of so many bytes makes the driver lease what opens those that follow: opening a small
-/// one takes no longer, and of many connections few are busy.
-const LEASE_FROM: usize = 8 << 10;
+/// A received batch of at least this size makes the driver grant a lease for later batches. Smaller
+/// batches take no longer to open than to pass on, and of many connections few are busy.
+const LEASE_BYTES_MIN: usize = 8 << 10;
 
-/// Arrivals of the receive worker looked at in one turn: as many as a driver that receives itself
-/// takes from one socket.
+/// Limit of batches of the receive worker that are processed in one turn: as many as a driver that
+/// receives itself takes from one socket.
 const RECEIVE_ARRIVALS_PER_TURN: usize = RECV_CALLS_PER_TURN * RECV_BATCHES_MAX;
 
-/// The workers of a driver. Which there are is up to the placement.
+/// The workers of a driver. The placement determines which exist.
 pub struct Workers<P: Protocol> {
     /// Processors that seal and open.
     pool: Option<CryptoPool<P>>,
-    /// Processors that serve sockets. If there is a pool, too, they are its processors.
+    /// Processors that serve sockets. If there is also a pool, they are its processors.
     paths: Vec<PathWorker<P>>,
-    /// The processor that receives.
+    /// The receive worker.
     receiver: Option<ReceiveWorker<P>>,
-    /// The path worker whose arrivals come next, and how many it may still bring in this turn.
+    /// The path worker that is polled next.
     next_path: usize,
+    /// How many batches may still be taken from it in this turn.
     path_arrivals_left: usize,
+    /// As above, for the receive worker.
     receive_arrivals_left: usize,
-    /// All workers were looked at in this turn.
-    receiver_looked: bool,
+    /// The liveness of the receive worker was checked in this turn.
+    receiver_checked: bool,
 }
 
 impl<P: Protocol> Default for Workers<P> {
@@ -52,7 +55,7 @@ impl<P: Protocol> Default for Workers<P> {
             next_path: 0,
             path_arrivals_left: 0,
             receive_arrivals_left: 0,
-            receiver_looked: true,
+            receiver_checked: true,
         }
     }
 }
@@ -63,17 +66,17 @@ impl<P: Protocol> Workers<P> {
         Self { pool: Some(pool), ..Self::default() }
     }
 
-    /// Processors that serve sockets. With a pool of them they also seal for the driver's sockets.
+    /// Workers that serve sockets. With a pool, they also seal for the driver's sockets.
     pub fn of_paths(paths: Vec<PathWorker<P>>, pool: Option<CryptoPool<P>>) -> Self {
         Self { paths, pool, ..Self::default() }
     }
 
-    /// A processor that receives.
+    /// A worker that receives.
     pub fn of_receiver(receiver: ReceiveWorker<P>) -> Self {
         Self { receiver: Some(receiver), ..Self::default() }
     }
 
-    /// The next thing that a path worker brings.
+    /// The next event of a path worker.
     fn poll_path(&mut self, now: Instant) -> Option<Arrival<P>> {
         while let Some(path) = self.paths.get_mut(self.next_path) {
             let worker = self.next_path;
@@ -89,10 +92,10 @@ impl<P: Protocol> Workers<P> {
                 });
             }
             self.next_path += 1;
-            // All that its ring holds, so that one that has opened much does not wait for what the
-            // driver opens itself.
+            // The whole ring, so that a worker that has opened many batches does not wait while the
+            // driver opens batches itself.
             self.path_arrivals_left = PATH_ARRIVALS_MAX;
-            match path.look(now) {
+            match path.check_liveness(now) {
                 StateChange::None => {}
                 StateChange::Back => return Some(Arrival::Back { worker }),
                 StateChange::Lost => {
@@ -108,7 +111,7 @@ impl<P: Protocol> Workers<P> {
         None
     }
 
-    /// The next thing that the receive worker brings.
+    /// The next event of the receive worker.
     fn poll_receiver(&mut self, now: Instant) -> Option<Arrival<P>> {
         let receiver = self.receiver.as_mut()?;
         if self.receive_arrivals_left > 0
@@ -119,14 +122,14 @@ impl<P: Protocol> Workers<P> {
             return Some(Arrival::Batch { socket: arrived.socket, batch: arrived.batch, has_more });
         }
         self.receive_arrivals_left = 0;
-        let is_lost = !std::mem::replace(&mut self.receiver_looked, true) && receiver.look(now);
+        let is_lost = !std::mem::replace(&mut self.receiver_checked, true) && receiver.check_liveness(now);
         is_lost.then_some(Arrival::ReceiverLost)
     }
 }
 
 impl<P: Protocol> Offload<P> for Workers<P> {
     fn has_work(&self) -> bool {
-        self.pool.as_ref().is_some_and(CryptoPool::has_news)
+        self.pool.as_ref().is_some_and(CryptoPool::has_returned)
             || self.paths.iter().any(PathWorker::has_events)
             || self.receiver.as_ref().is_some_and(ReceiveWorker::has_events)
     }
@@ -141,15 +144,16 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         self.pool.as_ref().is_none_or(|pool| !pool.has_enough_to_open())
     }
 
-    fn has_left(&mut self, now: Instant) -> bool {
+    fn is_drained(&mut self, now: Instant) -> bool {
         if self.pool.as_ref().is_some_and(|pool| !pool.is_empty()) {
             return false;
         }
-        // All of them are asked, so that they finish at the same time.
+        // All workers get the request before any answer is awaited, so that they finish in
+        // parallel.
         self.paths.iter_mut().map(|path| path.has_finished(now)).filter(|finished| !finished).count() == 0
     }
 
-    // ── Path workers ──
+    // ── Path workers ─────────────────────────────────────────────────────────────────────────────
 
     fn has_room(&self, worker: usize) -> bool {
         self.paths[worker].has_room()
@@ -174,7 +178,7 @@ impl<P: Protocol> Offload<P> for Workers<P> {
     }
 
     fn lease(&mut self, worker: usize, key: ConnectionKey, connection: &mut P::Connection, batch: &P::Batch) {
-        if batch.len_bytes() >= LEASE_FROM
+        if batch.len_bytes() >= LEASE_BYTES_MIN
             && let Some(lease) = connection.grant_lease(key, worker, batch)
         {
             self.paths[worker].grant(lease);
@@ -185,18 +189,18 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         for (worker, path) in self.paths.iter_mut().enumerate() {
             while let Some(event) = path.take_event() {
                 match event {
-                    PathWorkerEvent::Leaves { batch, at } => {
+                    PathWorkerEvent::Emitted { batch, at } => {
                         let follows_refusal = path.note_refused(false);
                         let report = batch.sealed();
                         path.keep_plan(batch.contents);
                         return Some(SendReport::Emitted { batch: report, at, follows_refusal, worker });
                     }
-                    PathWorkerEvent::LeavesLate { batch, at } => return Some(SendReport::EmittedLate { batch, at }),
+                    PathWorkerEvent::EmittedLate { batch, at } => return Some(SendReport::EmittedLate { batch, at }),
                     PathWorkerEvent::Refused { batch, at, error } => {
                         path.note_refused(true);
                         return Some(SendReport::Refused { batch, at, error });
                     }
-                    // The worker's owner end has noted it.
+                    // `PathWorker` has already processed it.
                     PathWorkerEvent::Finished { .. } => {}
                 }
             }
@@ -206,11 +210,11 @@ impl<P: Protocol> Offload<P> for Workers<P> {
 
     fn begin_arrivals(&mut self) {
         (self.next_path, self.path_arrivals_left) = (0, PATH_ARRIVALS_MAX);
-        (self.receive_arrivals_left, self.receiver_looked) = (RECEIVE_ARRIVALS_PER_TURN, false);
+        (self.receive_arrivals_left, self.receiver_checked) = (RECEIVE_ARRIVALS_PER_TURN, false);
     }
 
     fn begin_all_arrivals(&mut self) {
-        (self.receive_arrivals_left, self.receiver_looked) = (RECEIVE_ARRIVALS_MAX, true);
+        (self.receive_arrivals_left, self.receiver_checked) = (RECEIVE_ARRIVALS_MAX, true);
     }
 
     fn poll_arrival(&mut self, now: Instant) -> Option<Arrival<P>> {
@@ -221,7 +225,7 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         self.paths[worker].keep_job(job);
     }
 
-    // ── The crypto pool ──
+    // ── The crypto pool ──────────────────────────────────────────────────────────────────────────
 
     fn sealers(&self) -> Option<usize> {
         self.pool.as_ref().map(CryptoPool::processors)
@@ -236,13 +240,12 @@ impl<P: Protocol> Offload<P> for Workers<P> {
     }
 
     fn make_room(&mut self) -> bool {
-        // Path workers have their own work, and help no sooner than they come to it: nothing waits
-        // for that.
+        // Path workers give priority to their own paths, so plans are not left waiting for them.
         !self.paths.is_empty() && self.pool.as_mut().is_some_and(CryptoPool::take_back_awaited)
     }
 
     fn collect(&mut self, now: Instant) {
-        if let Some(pool) = self.pool.as_mut().filter(|pool| !pool.is_empty() || pool.has_news()) {
+        if let Some(pool) = self.pool.as_mut().filter(|pool| !pool.is_empty() || pool.has_returned()) {
             pool.collect(now);
         }
     }
@@ -272,9 +275,9 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         job: Box<P::OpenJob>,
         batch: P::Batch,
     ) -> Result<(), (Box<P::OpenJob>, P::Batch)> {
-        match self.pool.as_mut().filter(|pool| batch.len_bytes() >= OPEN_ELSEWHERE_FROM && pool.has_room()) {
+        match self.pool.as_mut().filter(|pool| batch.len_bytes() >= OPEN_OFFLOAD_BYTES_MIN && pool.has_room()) {
             Some(pool) => {
-                pool.open_elsewhere(now, flow, connection.clone(), job, batch);
+                pool.open_by_worker(now, flow, connection.clone(), job, batch);
                 Ok(())
             }
             None => Err((job, batch)),
@@ -309,10 +312,10 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         for (index, path) in self.paths.iter().enumerate() {
             pool.set_load(index, path.send_count());
         }
-        if plan.packet_count() < SEAL_ELSEWHERE_FROM || !pool.has_room() {
+        if plan.packet_count() < SEAL_OFFLOAD_PACKETS_MIN || !pool.has_room() {
             return Err(plan);
         }
-        pool.seal_elsewhere(now, flow, connection.clone(), plan);
+        pool.seal_by_worker(now, flow, connection.clone(), plan);
         Ok(())
     }
 
@@ -341,9 +344,9 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         connection: &ConnectionRef<P>,
         job: Arc<P::Job>,
     ) -> Result<(), Arc<P::Job>> {
-        match self.pool.as_mut().filter(|pool| job.len_bytes() >= OPEN_ELSEWHERE_FROM && pool.has_room()) {
+        match self.pool.as_mut().filter(|pool| job.len_bytes() >= OPEN_OFFLOAD_BYTES_MIN && pool.has_room()) {
             Some(pool) => {
-                pool.run_elsewhere(now, flow, connection.clone(), job);
+                pool.run_by_worker(now, flow, connection.clone(), job);
                 Ok(())
             }
             None => Err(job),
@@ -401,7 +404,7 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         }
     }
 
-    // ── The receive worker ──
+    // ── The receive worker ───────────────────────────────────────────────────────────────────────
 
     fn takes_receive_halves(&self) -> bool {
         self.receiver.as_ref().is_some_and(ReceiveWorker::takes_halves)

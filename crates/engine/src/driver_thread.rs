@@ -73,7 +73,7 @@ impl LiveDriver {
                     }
                 }
             }
-            // Fails only for an invalid poll descriptor, which is a bug. The driver goes on.
+            // Fails only for an invalid poll descriptor, which is a bug. The driver continues.
             Err(error) => tracing::error!(%error, "cannot wait for sockets"),
         }
         self.driver.env().lap(if busy { Activity::Poll } else { Activity::Waiting });
@@ -99,7 +99,7 @@ impl LiveDriver {
         let deadline = self.now() + CLOSE_TIME_MAX;
         loop {
             self.turn(Flush::Now);
-            if self.driver.has_left() || self.now() >= deadline {
+            if self.driver.is_drained() || self.now() >= deadline {
                 return;
             }
             self.wait(Some(deadline));

@@ -10,8 +10,8 @@ use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 
 use driver::Flush;
-use driver::crypto_pool::{PoolCounters, StageStats};
-use driver::receive_worker::{SplitCounters, SplitStats};
+use driver::crypto_pool::{PoolCounters, WorkerPoolStats};
+use driver::receive_worker::{ReceiveWorkerCounters, ReceiveWorkerStats};
 use driver::shared::AcceptOutcome;
 use driver::sync::lock;
 use quic::RateLimit;
@@ -50,7 +50,7 @@ struct Core {
     /// The counters of the crypto pool or the path workers, if there are any.
     counters: Option<Arc<PoolCounters>>,
     /// The counters of the receive worker, under `split`.
-    split_counters: Option<Arc<SplitCounters>>,
+    receive_worker_counters: Option<Arc<ReceiveWorkerCounters>>,
 }
 
 /// The options of an outgoing connection.
@@ -210,13 +210,13 @@ impl Engine {
 
     /// Counters of the workers that encrypt and decrypt: the crypto pool of [`Placement::Packet`],
     /// or the path workers of [`Placement::Path`]. `None` under other placements.
-    pub fn stage_stats(&self) -> Option<StageStats> {
+    pub fn worker_pool_stats(&self) -> Option<WorkerPoolStats> {
         self.core.counters.as_ref().map(|counters| counters.read())
     }
 
     /// Counters of the receive worker. `None` unless the placement is [`Placement::Split`].
-    pub fn split_stats(&self) -> Option<SplitStats> {
-        self.core.split_counters.as_ref().map(|counters| counters.read())
+    pub fn receive_worker_stats(&self) -> Option<ReceiveWorkerStats> {
+        self.core.receive_worker_counters.as_ref().map(|counters| counters.read())
     }
 
     /// The current time of the engine's clock. Deadlines of [`block_on`](Self::block_on) refer to

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A driver never waits for the disk. If the queue is full or the file cannot be written, the
-//! journal ends there and the connection goes on. [`JournalFolder::take_errors`] reports what
+//! journal ends there and the connection continues. [`JournalFolder::take_errors`] reports what
 //! happened.
 
 use std::fs::{DirBuilder, File, OpenOptions};

@@ -46,9 +46,9 @@ mod worker;
 
 pub use clock::ManualClock;
 pub use config::EngineConfig;
-pub use driver::crypto_pool::{StageStats, WorkerStats};
+pub use driver::crypto_pool::{WorkerPoolStats, WorkerStats};
 pub use driver::placement::{self, PROCESSORS_MAX, Placement, PlacementError};
-pub use driver::receive_worker::SplitStats;
+pub use driver::receive_worker::ReceiveWorkerStats;
 pub use driver::{Activity, ActivityKind};
 pub use engine::{ConnectOptions, Engine, SOCKETS_MAX, SteppedEngine, SteppedEnv};
 pub use error::{AcceptStreamError, Closed, DatagramError, MessageError, OpenError, ReadError, StartError, WriteError};

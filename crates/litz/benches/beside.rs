@@ -1,9 +1,11 @@
-//! What a bulk transfer costs small messages on the same two hosts: 200 bytes there and back, a thousand times a second, alone
-//! and beside a transfer that takes what it gets, or what a rate or its class leaves it; and what that carries alone and beside them.
+//! The effect of a bulk transfer on small messages between the same two hosts. The client sends 200
+//! bytes and the server returns them, a thousand times a second: alone, and during a bulk transfer
+//! that is unlimited, limited by a rate, or of a lower class. Also measures the throughput of the
+//! bulk transfer, alone and with the messages.
 //!
-//! `cargo bench -p litz --bench beside` measures; `cargo test -p litz --benches` only runs each case a little, so that none
-//! rots. Arguments behind `--`: `rounds=5`, `seconds=3`, `cap=1000` (Mb/s of the arms with a rate),
-//! `only=WORDS` (of the cases).
+//! `cargo bench -p litz --bench beside` measures. `cargo test -p litz --benches` only runs each
+//! case briefly. Arguments after `--`: `rounds=5`, `seconds=3`, `cap=1000` (Mb/s of the arms with a
+//! rate), `only=TEXT` (cases whose name contains it).
 #![expect(clippy::print_stdout, reason = "the table is the result")]
 
 #[path = "../tests/world.rs"]
@@ -35,29 +37,29 @@ fn argument(name: &str, otherwise: u64) -> u64 {
     text_argument(name).and_then(|value| value.parse().ok()).unwrap_or(otherwise)
 }
 
-/// Where the messages travel.
+/// The connection of the messages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Beside {
-    /// On the connection of the bulk.
+    /// The connection of the bulk transfer.
     SameConnection,
-    /// On another one.
+    /// Another connection.
     OtherConnection,
 }
 
-/// What the bulk asks for, or is given.
+/// The limit or class of the bulk transfer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bulk {
-    /// All it can get.
+    /// No limit.
     Free,
-    /// The transport's cap, which holds for everything on a path.
+    /// The rate cap of the transport, which applies to all data of a path.
     Capped,
     /// A lower priority than the messages.
     Lower,
-    /// That, and a rate of its own.
+    /// A lower priority, and a rate limit of the stream.
     Limited,
-    /// That, and a rate of the whole connection's.
+    /// A lower priority, and a rate limit of the connection.
     LimitedConnection,
-    /// A lower priority, and the background.
+    /// A lower priority, and the background class.
     Background,
 }
 
@@ -88,27 +90,29 @@ const CASES: [Case; 13] = [
     case("packet(2)", Placement::Packet(2), Beside::OtherConnection, Bulk::Free),
 ];
 
-/// Round trips of one stretch, sorted, in microseconds, and what the bulk carried meanwhile.
-struct Stretch {
+/// The results of one phase.
+struct Phase {
+    /// Round-trip times of the messages, sorted.
     round_trips_us: Vec<f64>,
+    /// The throughput of the bulk transfer.
     bulk: Rate,
 }
 
-/// Messages alone, bulk alone, and messages beside the bulk.
+/// One run: messages alone, bulk alone, and both together.
 struct Run {
-    alone: Stretch,
+    alone: Phase,
     bulk_alone: Rate,
-    beside: Stretch,
+    beside: Phase,
 }
 
 fn main() {
-    // Cargo passes this when benchmarks, not tests, are asked for.
+    // Cargo passes this argument for `cargo bench` and not for `cargo test`.
     let measuring = std::env::args().any(|argument| argument == "--bench");
     let rounds = argument("rounds", if measuring { 5 } else { 1 });
     let span = if measuring { Duration::from_secs(argument("seconds", 3)) } else { Duration::from_millis(50) };
     let cap = Rate::from_mbps(argument("cap", 1000));
     println!(
-        "{MESSAGE_BYTES} bytes there and back, 1000 a second; {rounds} rounds of {span:?}; medians, capped at {cap}"
+        "{MESSAGE_BYTES} bytes in each direction, 1000 times a second; {rounds} rounds of {span:?}; medians; cap {cap}"
     );
     println!(
         "{:<26} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7} {:>10} {:>10}",
@@ -117,7 +121,7 @@ fn main() {
     let only = text_argument("only");
     for case in CASES.iter().filter(|case| only.as_ref().is_none_or(|only| case.name.contains(only.as_str()))) {
         let runs: Vec<Run> = (0..rounds).map(|_| run(case, cap, span)).collect();
-        let of = |which: fn(&Run) -> &Stretch, quantile: f64| median(runs.iter().map(|run| which(run).at(quantile)));
+        let of = |which: fn(&Run) -> &Phase, quantile: f64| median(runs.iter().map(|run| which(run).at(quantile)));
         let ratio = |quantile: f64| median(runs.iter().map(|run| run.beside.at(quantile) / run.alone.at(quantile)));
         let mbps = |which: fn(&Run) -> Rate| median(runs.iter().map(|run| which(run).as_bps() as f64 / 1e6));
         println!(
@@ -135,7 +139,7 @@ fn main() {
     }
 }
 
-impl Stretch {
+impl Phase {
     fn at(&self, quantile: f64) -> f64 {
         let last = self.round_trips_us.len() - 1;
         self.round_trips_us[(last as f64 * quantile) as usize]
@@ -161,17 +165,18 @@ fn run(case: &Case, cap: Rate, span: Duration) -> Run {
         let echoing = server.accept().unwrap();
         let at_server = echoing.clone();
         scope.spawn(move || echo(&echoing));
-        let alone = ask(&small, span, carried);
+        let alone = measure(&small, span, carried);
         let (large, at_server) = match case.beside {
             Beside::SameConnection => (small.clone(), at_server),
             Beside::OtherConnection => (world.connect(&client, server.local_addr()), server.accept().unwrap()),
         };
-        scope.spawn(move || take(&at_server, carried));
-        scope.spawn(move || give(&large, case.bulk, cap, done));
-        // Until it has found its rate; with three seconds also until the engine expects no more messages.
+        scope.spawn(move || read_bulk(&at_server, carried));
+        scope.spawn(move || write_bulk(&large, case.bulk, cap, done));
+        // Wait until the bulk transfer has reached its rate, and with spans of three seconds also
+        // until the engine expects no more messages.
         pause(span * 2 / 5);
-        let bulk_alone = watch(span, carried);
-        let beside = ask(&small, span, carried);
+        let bulk_alone = throughput(span, carried);
+        let beside = measure(&small, span, carried);
         done.store(true, Ordering::Relaxed);
         small.close(0, "done");
         client.close();
@@ -189,16 +194,16 @@ fn echo(connection: &Connection) {
     }
 }
 
-/// Reads the bulk until the connection ends.
-fn take(connection: &Connection, carried: &AtomicU64) {
+/// Reads the bulk data until the connection ends.
+fn read_bulk(connection: &Connection, carried: &AtomicU64) {
     let Ok((_, mut recv)) = connection.accept_bi() else { return };
-    while let Ok(Some(strip)) = recv.read_strip() {
-        carried.fetch_add(strip.len() as u64, Ordering::Relaxed);
+    while let Ok(Some(bytes)) = recv.read_strided() {
+        carried.fetch_add(bytes.len() as u64, Ordering::Relaxed);
     }
 }
 
-/// Writes the bulk until told to stop.
-fn give(connection: &Connection, bulk: Bulk, rate: Rate, done: &AtomicBool) {
+/// Writes the bulk data until `done`.
+fn write_bulk(connection: &Connection, bulk: Bulk, rate: Rate, done: &AtomicBool) {
     let Ok((mut send, _recv)) = connection.open_bi() else { return };
     let limit = Some(RateLimit::new(rate, BURST_BYTES).unwrap());
     match bulk {
@@ -222,8 +227,8 @@ fn give(connection: &Connection, bulk: Bulk, rate: Rate, done: &AtomicBool) {
     while !done.load(Ordering::Relaxed) && send.write_chunk(chunk.clone()).is_ok() {}
 }
 
-/// What the bulk carries in `span`.
-fn watch(span: Duration, carried: &AtomicU64) -> Rate {
+/// The throughput of the bulk transfer during `span`.
+fn throughput(span: Duration, carried: &AtomicU64) -> Rate {
     let clock = MonotonicClock::start();
     let (begun, before) = (clock.now(), carried.load(Ordering::Relaxed));
     pause(span);
@@ -231,8 +236,8 @@ fn watch(span: Duration, carried: &AtomicU64) -> Rate {
     Rate::from_transfer(bytes, clock.now().saturating_since(begun)).unwrap_or(Rate::ZERO)
 }
 
-/// Asks a thousand times a second for `span`.
-fn ask(connection: &Connection, span: Duration, carried: &AtomicU64) -> Stretch {
+/// Measures round trips a thousand times a second for `span`.
+fn measure(connection: &Connection, span: Duration, carried: &AtomicU64) -> Phase {
     let clock = MonotonicClock::start();
     let (begun, before) = (clock.now(), carried.load(Ordering::Relaxed));
     let until = begun + span.into();
@@ -244,19 +249,19 @@ fn ask(connection: &Connection, span: Duration, carried: &AtomicU64) -> Stretch 
             pause(next.saturating_since(now).into());
         }
         next += INTERVAL;
-        let asked = clock.now();
+        let sent_at = clock.now();
         connection.send_message(Bytes::from(vec![1; MESSAGE_BYTES])).unwrap();
         let answer = connection.recv_message().unwrap();
         assert_eq!(answer.len(), MESSAGE_BYTES);
-        round_trips_us.push(clock.now().saturating_since(asked).as_nanos() as f64 / 1000.0);
+        round_trips_us.push(clock.now().saturating_since(sent_at).as_nanos() as f64 / 1000.0);
     }
     round_trips_us.sort_by(f64::total_cmp);
     let bytes = carried.load(Ordering::Relaxed) - before;
     let bulk = Rate::from_transfer(bytes, clock.now().saturating_since(begun)).unwrap_or(Rate::ZERO);
-    Stretch { round_trips_us, bulk }
+    Phase { round_trips_us, bulk }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a benchmark that asks at a pace")]
+#[expect(clippy::disallowed_methods, reason = "a benchmark that sends at a fixed rate")]
 fn pause(span: Duration) {
     std::thread::sleep(span);
 }

@@ -1,11 +1,11 @@
-//! How evenly connections share an endpoint: what the least and the most served of them have when
-//! half of everything has arrived, as a share of what each would have if all were served alike,
-//! under every placement. With a writer and a reader on threads of their own the system's scheduler
-//! has its part in it, so this holds for a machine at rest.
+//! Fairness between the connections of an endpoint, under every placement: the bytes that the
+//! slowest and the fastest connection have received when half of all bytes have arrived, relative
+//! to equal shares. Writers and readers have threads, so the result also depends on the scheduler
+//! of the system. Run it on an idle machine.
 //!
-//! `cargo bench -p litz --bench fairness` measures; `cargo test -p litz --benches` only runs each
-//! case a little, so that none rots. Arguments behind `--`: `rounds=5`, `connections=64`,
-//! `kib=1024` (of each connection).
+//! `cargo bench -p litz --bench fairness` measures. `cargo test -p litz --benches` only runs each
+//! case briefly. Arguments after `--`: `rounds=5`, `connections=64`, `kib=1024` (of each
+//! connection).
 #![expect(clippy::print_stdout, reason = "the table is the result")]
 
 #[path = "../tests/world.rs"]
@@ -27,13 +27,13 @@ fn argument(name: &str, otherwise: usize) -> usize {
 }
 
 fn main() {
-    // Cargo passes this when benchmarks, not tests, are asked for.
+    // Cargo passes this argument for `cargo bench` and not for `cargo test`.
     let measuring = std::env::args().any(|argument| argument == "--bench");
     let rounds = argument("rounds", if measuring { 5 } else { 1 });
     let connections = argument("connections", if measuring { 64 } else { 4 });
     let len = argument("kib", if measuring { 1024 } else { 64 }) << 10;
     println!(
-        "{connections} connections, {} KiB each, {rounds} rounds; shares at half, 100 % is an equal one",
+        "{connections} connections, {} KiB each, {rounds} rounds; shares at half of all bytes, 100 % is equal",
         len >> 10
     );
     println!("{:<8} {:<16} {:>12} {:>14} {:>12}", "wire", "placement", "least of all", "median least", "most of all");
@@ -52,7 +52,7 @@ fn main() {
                 let shares = shares_at_half(&World::new(arm), connections, len);
                 let percent = |bytes: usize| bytes as f64 * 200.0 / len as f64;
                 let (least, most) = (shares.iter().min(), shares.iter().max());
-                (percent(*least.expect("there are some")), percent(*most.expect("there are some")))
+                (percent(*least.expect("there are some")), percent(*most.expect("there are connections")))
             };
             let (mut least, mut most): (Vec<f64>, Vec<f64>) = (0..rounds).map(round).unzip();
             least.sort_by(f64::total_cmp);
@@ -69,17 +69,18 @@ fn main() {
     }
 }
 
-/// Bytes of a stream on their way, at most. Few, so that no queue overflows: this measures who gets
-/// the processors, not about congestion control.
+/// Limit of the bytes of a stream in flight. It is low, so that no queue overflows: this benchmark
+/// measures how processors are shared, not congestion control.
 const WINDOW: u64 = 32 << 10;
 
-/// Lets `count` connections carry `len` bytes each, with a writer and a reader on threads of their
-/// own, and returns what each had received when half of all had. All of it has arrived in the end.
+/// Transfers `len` bytes over each of `count` connections, with a writer thread and a reader thread
+/// for each. Returns the number of bytes that each connection had received when half of all bytes
+/// had arrived.
 fn shares_at_half(world: &World, count: usize, len: usize) -> Vec<usize> {
     let received: Vec<AtomicUsize> = (0..count).map(|_| AtomicUsize::new(0)).collect();
     let (total, half) = (AtomicUsize::new(0), count * len / 2);
     let at_half = OnceLock::new();
-    // Starting threads takes as long as carrying much of it.
+    // Without a common start, many bytes are transferred while threads are still being started.
     let begin = Barrier::new(count);
     let mut config = world.config();
     config.transport.stream_window = WINDOW;
@@ -97,11 +98,11 @@ fn shares_at_half(world: &World, count: usize, len: usize) -> Vec<usize> {
                         while let Some(chunk) = recv.read_chunk().unwrap() {
                             received[index].fetch_add(chunk.len(), Ordering::Relaxed);
                             let before = total.fetch_add(chunk.len(), Ordering::Relaxed);
-                            // One of the readers crosses the line. What others count before it
-                            // looks belongs to both halves.
+                            // Exactly one reader reaches the half. Bytes that other readers count
+                            // before it reads the counters belong to both halves.
                             if before < half && before + chunk.len() >= half {
                                 let all = received.iter().map(|bytes| bytes.load(Ordering::Relaxed));
-                                at_half.set(all.collect()).expect("the line is crossed once");
+                                at_half.set(all.collect()).expect("one reader reaches the half");
                             }
                         }
                         assert_eq!(received[index].load(Ordering::Relaxed), len);
@@ -133,5 +134,5 @@ fn shares_at_half(world: &World, count: usize, len: usize) -> Vec<usize> {
             }
         },
     );
-    at_half.into_inner().expect("half of it comes before all of it")
+    at_half.into_inner().expect("the transfer has reached the half")
 }

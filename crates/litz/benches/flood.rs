@@ -1,11 +1,12 @@
-//! What a flood of garbage costs a transfer: goodput while 100,000 datagrams a second go to the receiver's port, over goodput
-//! while the same flood goes to another socket of the same machine. One after the other in turn, so that whatever else the
-//! machine does hits both alike. First at a rate that leaves the processors time, as a link does; then as fast as they can,
-//! so that everything the flood costs shows.
+//! The effect of a flood of garbage on a transfer: the ratio of goodput while 100,000 datagrams a
+//! second are sent to the receiver's port to goodput while the same flood is sent to another socket
+//! of the same machine. The two runs alternate, so that other load affects both equally. The first
+//! part caps the transfer below the capacity of the processors, as a link does. The second part has
+//! no cap, so that all costs of the flood show.
 //!
-//! `cargo bench -p litz --bench flood` measures; `cargo test -p litz --benches` only runs each case a little, so that none
-//! rots. Arguments behind `--`: `rounds=8`, `seconds=2`,
-//! `rate=100000` (datagrams a second), `cap=1000` (Mb/s of the first part).
+//! `cargo bench -p litz --bench flood` measures. `cargo test -p litz --benches` only runs each case
+//! briefly. Arguments after `--`: `rounds=8`, `seconds=2`, `rate=100000` (datagrams a second),
+//! `cap=1000` (Mb/s of the first part).
 #![expect(clippy::print_stdout, reason = "the table is the result")]
 
 #[path = "../tests/garbage.rs"]
@@ -26,7 +27,7 @@ fn argument(name: &str, otherwise: u64) -> u64 {
 const KINDS: [Kind; 3] = [Kind::Noise, Kind::Addressed, Kind::Forged];
 
 fn main() {
-    // Cargo passes this when benchmarks, not tests, are asked for.
+    // Cargo passes this argument for `cargo bench` and not for `cargo test`.
     let measuring = std::env::args().any(|argument| argument == "--bench");
     let rounds = argument("rounds", if measuring { 8 } else { 1 });
     let span = if measuring { Duration::from_secs(argument("seconds", 2)) } else { Duration::from_millis(100) };

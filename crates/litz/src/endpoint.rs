@@ -9,7 +9,8 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use engine::{
-    Closed, ConnectOptions, Costs, Engine, EngineConfig, LiveSocket, Placement, SplitStats, StageStats, StartError,
+    Closed, ConnectOptions, Costs, Engine, EngineConfig, LiveSocket, Placement, ReceiveWorkerStats, StartError,
+    WorkerPoolStats,
 };
 use net::{DatagramSocket, UdpSocket, UdpSocketOptions};
 use quic::session::SessionFactory;
@@ -364,13 +365,13 @@ impl Endpoint {
     }
 
     /// Counters of the worker threads; `None` under placements with one processor.
-    pub fn stage_stats(&self) -> Option<StageStats> {
-        self.engine.stage_stats()
+    pub fn worker_pool_stats(&self) -> Option<WorkerPoolStats> {
+        self.engine.worker_pool_stats()
     }
 
     /// Counters of the receiving thread; `None` unless the placement is [`Placement::Split`].
-    pub fn split_stats(&self) -> Option<SplitStats> {
-        self.engine.split_stats()
+    pub fn receive_worker_stats(&self) -> Option<ReceiveWorkerStats> {
+        self.engine.receive_worker_stats()
     }
 
     /// The number of connections, including closing ones.

@@ -135,8 +135,8 @@ pub use connection::Connection;
 pub use endpoint::{BindError, ConnectError, Endpoint, EndpointConfig};
 pub use engine::{
     AcceptStreamError, Activity, ActivityKind, Closed, ConnectOptions, Costs, DatagramError, JournalFolder, LAP_MAX,
-    LiveSocket, MessageError, OpenError, PROCESSORS_MAX, Placement, PlacementError, ReadError, Readiness, SplitStats,
-    StageStats, Traffic, WorkerStats, WriteError,
+    LiveSocket, MessageError, OpenError, PROCESSORS_MAX, Placement, PlacementError, ReadError, Readiness,
+    ReceiveWorkerStats, Traffic, WorkerPoolStats, WorkerStats, WriteError,
 };
 pub use net::{UdpSocket, UdpSocketOptions};
 pub use quic::session::ExportError;

@@ -185,20 +185,21 @@ impl RecvStream {
         Ok(self.handle.front_mut().next_piece())
     }
 
-    /// The next bytes, all that lie in one receive buffer; none at the end, also when asked again.
-    /// A [`StridedBytes`] has many chunks and costs what one chunk does; it too keeps 64 KiB alive.
+    /// The next received bytes: all that are in one receive buffer, without a copy. `None` at the
+    /// end of the stream, also in later calls. A [`StridedBytes`] holds many chunks for the cost of
+    /// one. Like a chunk, it keeps 64 KiB of memory alive.
     ///
     /// # Errors
     /// As [`read_chunk`](Self::read_chunk).
-    pub fn read_strip(&mut self) -> Result<Option<StridedBytes>, ReadError> {
+    pub fn read_strided(&mut self) -> Result<Option<StridedBytes>, ReadError> {
         Ok(if self.wait_ready()? { Some(std::mem::take(self.handle.front_mut())) } else { None })
     }
 
-    /// As [`read_strip`](Self::read_strip).
+    /// As [`read_strided`](Self::read_strided).
     ///
     /// # Errors
     /// As [`read_chunk`](Self::read_chunk).
-    pub async fn read_strip_async(&mut self) -> Result<Option<StridedBytes>, ReadError> {
+    pub async fn read_strided_async(&mut self) -> Result<Option<StridedBytes>, ReadError> {
         self.connection().can_async().map_err(ReadError::ConnectionClosed)?;
         let has_bytes = poll_fn(|context| self.handle.poll_ready(context.waker())).await?;
         Ok(has_bytes.then(|| std::mem::take(self.handle.front_mut())))

@@ -63,9 +63,9 @@ fn packets_cost_no_allocation() {
             let connection = server.accept().unwrap();
             let mut stream = connection.accept_uni().unwrap();
             let (mut read, mut calls, mut packets) = (0, 0, 0);
-            while let Some(strip) = stream.read_strip().unwrap() {
+            while let Some(bytes) = stream.read_strided().unwrap() {
                 let before = read;
-                read += strip.len();
+                read += bytes.len();
                 if before < WARM_UP_BYTES && read >= WARM_UP_BYTES {
                     calls = CALLS.load(Ordering::Relaxed);
                     packets = connection.stats().receive.packets_received;

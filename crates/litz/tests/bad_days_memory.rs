@@ -66,9 +66,9 @@ fn write(stream: &mut SendStream, chunk: &Bytes, len: usize, written: &AtomicUsi
     stream.wait_finished().unwrap();
 }
 
-/// Compares with the chunk, over and over; the offset after it.
-fn check(strip: &StridedBytes, chunk: &[u8], mut at: usize) -> usize {
-    for piece in strip.pieces() {
+/// Compares `bytes` with the repeated chunk, and returns the offset after them.
+fn check(bytes: &StridedBytes, chunk: &[u8], mut at: usize) -> usize {
+    for piece in bytes.pieces() {
         let from = at % CHUNK;
         let first = piece.len().min(CHUNK - from);
         assert!(piece[..first] == chunk[from..from + first] && piece[first..] == chunk[..piece.len() - first], "{at}");
@@ -77,7 +77,7 @@ fn check(strip: &StridedBytes, chunk: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// A transfer whose reader keeps every strip until the end.
+/// A transfer whose reader keeps all received bytes until the end.
 fn hoard(ours: &Connection, theirs: &Connection, chunk: &Bytes, before: usize) {
     const LEN: usize = 48 * MIB;
     let written = AtomicUsize::new(0);
@@ -85,15 +85,15 @@ fn hoard(ours: &Connection, theirs: &Connection, chunk: &Bytes, before: usize) {
     std::thread::scope(|scope| {
         scope.spawn(|| write(&mut ours.open_uni().unwrap(), chunk, LEN, &written));
         let mut stream = theirs.accept_uni().unwrap();
-        while let Some(strip) = stream.read_strip().unwrap() {
-            kept.push(strip);
+        while let Some(bytes) = stream.read_strided().unwrap() {
+            kept.push(bytes);
         }
     });
     let held = held_since(before);
     assert!(held > 2 * POOL, "{held} bytes: the reader holds more than the pool has");
     assert!(held < LEN * PINNED_MAX + POOL + SLACK, "{held} bytes for a hoard of {LEN}");
     // No buffer that is held was reused.
-    assert_eq!(kept.iter().fold(0, |at, strip| check(strip, chunk, at)), LEN);
+    assert_eq!(kept.iter().fold(0, |at, bytes| check(bytes, chunk, at)), LEN);
     drop(kept);
     let left = held_since(before);
     assert!(left < POOL + SLACK, "{left} bytes after the hoard was given back");
@@ -119,8 +119,8 @@ fn stand_still(ours: &Connection, theirs: &Connection, chunk: &Bytes, window: us
         assert!(held > POOL, "{held} bytes: less waits for the reader than the pool has");
         assert!(held < 2 * window * PINNED_MAX + POOL + SLACK, "{held} bytes for a window of {window}");
         let mut at = 0;
-        while let Some(strip) = stream.read_strip().unwrap() {
-            at = check(&strip, chunk, at);
+        while let Some(bytes) = stream.read_strided().unwrap() {
+            at = check(&bytes, chunk, at);
         }
         assert_eq!(at, LEN);
     });

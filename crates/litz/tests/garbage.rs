@@ -174,8 +174,8 @@ pub(crate) fn transfer(plan: Plan) -> Run {
             let mut stream = connection.accept_uni().expect("a stream");
             let mut arrived = 0;
             let pattern = pattern();
-            while let Some(strip) = stream.read_strip().expect("no error") {
-                strip.pieces().for_each(|piece| arrived = check(&pattern, arrived, piece));
+            while let Some(bytes) = stream.read_strided().expect("no error") {
+                bytes.pieces().for_each(|piece| arrived = check(&pattern, arrived, piece));
             }
             let stats = connection.stats();
             connection.open_uni().expect("a stream").finish().expect("an end");

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use driver::protocol::{Served, SocketsLost, Told};
+use driver::protocol::{EventSummary, Served, SocketsLost};
 use driver::{ConnectionKey, EndReason, INTERACTIVE_MAX, SendError};
 use quic::session::ExportError;
 use quic::{Dir, Event, OpenPathError, PathId, StreamId, WriteError as QuicWriteError};
@@ -404,14 +404,14 @@ impl<K: Packets> driver::Connection<Quic<K>> for Connection<K> {
         self.serve_requests(now)
     }
 
-    fn tell(&mut self, clock: &dyn Fn() -> Instant) -> Told {
-        let mut told = Told::default();
+    fn process_events(&mut self, clock: &dyn Fn() -> Instant) -> EventSummary {
+        let mut summary = EventSummary::default();
         while let Some(event) = self.quic.poll_event() {
-            told.is_established |= event == Event::Connected;
-            told.is_over |= matches!(event, Event::Closed(_));
+            summary.is_established |= event == Event::Connected;
+            summary.is_over |= matches!(event, Event::Closed(_));
             self.on_event(clock(), event);
         }
-        told
+        summary
     }
 
     fn apply_limits(&mut self) {
@@ -531,7 +531,7 @@ impl<K: Packets> driver::Connection<Quic<K>> for Connection<K> {
         self.bulk_arrives |= len_bytes >= BULK_FROM;
     }
 
-    fn take_detach_wish(&mut self, now: Instant) -> bool {
+    fn take_detach_request(&mut self, now: Instant) -> bool {
         if !self.bulk_arrives || self.detached.is_some() || self.attached_until > now || !self.quic.can_detach() {
             return false;
         }

@@ -197,7 +197,7 @@ impl Delivery {
             }
             while !inbox.is_over() && (cell.wants_more(&mut inbox) || everything) {
                 match source.read(now, id, READ_LEN_MAX) {
-                    Ok(Chunk::Bytes(strip)) => inbox.push(strip.compacted(COMPACT_BELOW)),
+                    Ok(Chunk::Bytes(chunk)) => inbox.push(chunk.compacted(COMPACT_BELOW)),
                     Ok(Chunk::End) => inbox.set_end(RecvEnd::Finished),
                     Err(ReadError::Reset(code)) => inbox.set_end(RecvEnd::Reset(code)),
                     Err(ReadError::Blocked) => break,

@@ -319,8 +319,8 @@ impl<R: Runtime> ConnectionHandle<R> {
     }
 
     /// As [`poll_send_message`](Self::poll_send_message), with the class of service of its stream.
-    /// Messages of a higher priority leave first, also if they are queued later, and have queue
-    /// space of their own.
+    /// Messages of a higher priority are sent first, also if they are queued later, and have
+    /// separate queue space.
     pub fn poll_send_message_as(
         &self,
         message: &mut Option<Bytes>,
@@ -407,10 +407,9 @@ impl<R: Runtime> ConnectionHandle<R> {
 
     // ── Paths ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    /// Wants another path: from the socket of place `socket` among those the engine was started
-    /// with, to `remote`. Nothing waits for it: the connection opens it once the handshake is
-    /// confirmed, if the peer takes it, and asks until it answers. What has become of it stands in
-    /// [`Stats::paths`].
+    /// Requests another path, from the socket with index `socket` to `remote`. Does not wait: the
+    /// connection opens the path once the handshake is confirmed, if the peer accepts it, and
+    /// repeats the request until the peer answers. [`Stats::paths`] shows the result.
     ///
     /// # Errors
     /// If there is no such socket, too many path requests wait, or the connection is closed.
@@ -579,10 +578,10 @@ impl crate::cells::ConnectionState {
     /// Messages longer than `len_max` are dropped, as on an open connection.
     fn take_message_after_close(&mut self, len_max: usize) -> Option<Bytes> {
         while let Some(cells) = self.accepted[Dir::Uni.index()].pop_front() {
-            let Some(strips) = cells.recv.and_then(|recv| recv.take_whole()) else { continue };
-            let len = strips.iter().map(StridedBytes::len).sum();
+            let Some(chunks) = cells.recv.and_then(|recv| recv.take_whole()) else { continue };
+            let len = chunks.iter().map(StridedBytes::len).sum();
             if len <= len_max {
-                return Some(join(strips.iter(), len));
+                return Some(join(chunks.iter(), len));
             }
             tracing::debug!(len, len_max, "dropped a message that is too long");
         }

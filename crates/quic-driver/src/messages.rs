@@ -19,8 +19,8 @@ const PARTIAL_MESSAGES_MAX: usize = 64;
 
 /// Messages are begun until those in flight have this many bytes more than twice the congestion
 /// window, so that the window never runs empty before the next message is begun. The others wait in
-/// a queue that is ordered by priority. InFlightMessages messages share the connection in turn, and
-/// the receiver assembles only [`PARTIAL_MESSAGES_MAX`] of them at a time, regardless of their
+/// a queue that is ordered by priority. Messages in flight share the connection in turn, and the
+/// receiver assembles only [`PARTIAL_MESSAGES_MAX`] of them at a time, regardless of their
 /// priority.
 const IN_FLIGHT_BYTES_SPARE: u64 = 64 << 10;
 
@@ -73,14 +73,14 @@ pub(crate) struct IncomingMessages {
 
 struct InFlightMessage {
     rest: Bytes,
-    /// What it adds to the bytes in flight.
+    /// Its share of the bytes in flight.
     cost: u64,
     priority: i32,
 }
 
 #[derive(Default)]
 struct PartialMessage {
-    strips: Vec<StridedBytes>,
+    chunks: Vec<StridedBytes>,
     len: usize,
 }
 
@@ -325,15 +325,15 @@ impl IncomingMessages {
         let Some(partial) = self.receiving.get_mut(&id) else { return };
         loop {
             match source.read(now, id, READ_LEN_MAX) {
-                Ok(Chunk::Bytes(strip)) => {
-                    partial.len += strip.len();
+                Ok(Chunk::Bytes(chunk)) => {
+                    partial.len += chunk.len();
                     if partial.len > self.len_max {
                         tracing::debug!(%id, len_max = self.len_max, "refused a message that is too long");
                         let _ended = source.stop(now, id, MESSAGE_TOO_LONG);
                         self.receiving.remove(&id);
                         return;
                     }
-                    partial.strips.push(strip.compacted(COMPACT_BELOW));
+                    partial.chunks.push(chunk.compacted(COMPACT_BELOW));
                 }
                 Ok(Chunk::End) => break,
                 Err(ReadError::Blocked) => return,
@@ -345,7 +345,7 @@ impl IncomingMessages {
             }
         }
         let partial = self.receiving.remove(&id).unwrap_or_default();
-        let message = join(partial.strips.iter(), partial.len);
+        let message = join(partial.chunks.iter(), partial.len);
         let wakers = {
             let mut state = cell.lock();
             state.messages_bytes += message.len() + MESSAGE_OVERHEAD;
@@ -363,12 +363,12 @@ impl IncomingMessages {
 }
 
 /// Joins chunks to one. Copies only if there are several.
-pub(crate) fn join<'a>(mut strips: impl ExactSizeIterator<Item = &'a StridedBytes>, len: usize) -> Bytes {
-    if strips.len() <= 1 {
-        return strips.next().map_or_else(Bytes::new, StridedBytes::to_bytes);
+pub(crate) fn join<'a>(mut chunks: impl ExactSizeIterator<Item = &'a StridedBytes>, len: usize) -> Bytes {
+    if chunks.len() <= 1 {
+        return chunks.next().map_or_else(Bytes::new, StridedBytes::to_bytes);
     }
     let mut whole = BytesMut::with_capacity(len);
-    for piece in strips.flat_map(StridedBytes::pieces) {
+    for piece in chunks.flat_map(StridedBytes::pieces) {
         whole.extend_from_slice(piece);
     }
     whole.freeze()

@@ -169,7 +169,7 @@ impl Channel {
         let mut send_side = self.send_side();
         send_side.items.extend(items);
         send_side.handed_bytes = 0;
-        self.receive_side().begin_stretch();
+        self.receive_side().begin_round();
         send_side.wake();
     }
 
@@ -204,8 +204,8 @@ impl Channel {
     }
 
     /// Acknowledges the packets that arrived, in case the measured end waits for it.
-    pub fn hurry(&self) {
-        self.receive_side().hurry();
+    pub fn acknowledge_now(&self) {
+        self.receive_side().acknowledge_now();
     }
 }
 

@@ -19,7 +19,7 @@
 //! | [`link`] | the peer, then the scripts of all paths |
 //! | [`channel`], [`receive_side`] | one path: what its script sends, what it receives, and when that is acknowledged |
 //! | [`socket`] | a channel as the socket of the measured end |
-//! | [`stretch`], [`pattern`] | data sealed in advance, and the bytes they consist of |
+//! | [`round`], [`pattern`] | data sealed in advance, and the bytes they consist of |
 //! | [`cipher`] | the available ciphers, and TLS settings that agree on one of them |
 #![forbid(unsafe_code)]
 
@@ -29,9 +29,9 @@ pub mod link;
 pub mod pattern;
 pub mod peer;
 pub mod receive_side;
+pub mod round;
 pub mod script;
 pub mod socket;
-pub mod stretch;
 
 pub use cipher::{Cipher, Tls};
 pub use link::Link;

@@ -72,8 +72,8 @@ pub(crate) struct ReceiveSide {
     /// Packets that were acknowledged.
     acked: u64,
     /// The last datagram was not full: the measured end has no more to send for now.
-    has_run_dry: bool,
-    /// Bytes that arrived since [`begin_stretch`](Self::begin_stretch).
+    is_sender_idle: bool,
+    /// Bytes that arrived since [`begin_round`](Self::begin_round).
     arrived_bytes: u64,
     /// The script stopped after delivering this many bytes.
     held_at: Option<u64>,
@@ -100,7 +100,7 @@ impl ReceiveSide {
             waker: None,
             silent_turns: 0,
             acked: 0,
-            has_run_dry: false,
+            is_sender_idle: false,
             arrived_bytes: 0,
             held_at: None,
             is_quiet: false,
@@ -125,7 +125,7 @@ impl ReceiveSide {
         }
         self.silent_turns = 0;
         self.arrived_bytes += batch.len() as u64;
-        self.has_run_dry = !batch.len().is_multiple_of(self.datagram_size);
+        self.is_sender_idle = !batch.len().is_multiple_of(self.datagram_size);
         self.answer();
     }
 
@@ -190,21 +190,21 @@ impl ReceiveSide {
         let Some(observer) = &mut self.observer else { return 0 };
         let count = script.take_observed(observer);
         self.acked += count;
-        self.has_run_dry = false;
+        self.is_sender_idle = false;
         count
     }
 
     // ── For the measurement ──────────────────────────────────────────────────────────────────────
 
     /// Bytes are counted from zero.
-    pub(crate) fn begin_stretch(&mut self) {
+    pub(crate) fn begin_round(&mut self) {
         (self.arrived_bytes, self.held_at) = (0, None);
     }
 
     /// Acknowledges the packets that arrived, in case the measured end waits for it.
-    pub(crate) fn hurry(&mut self) {
+    pub(crate) fn acknowledge_now(&mut self) {
         if self.waiting() > 0 {
-            self.has_run_dry = true;
+            self.is_sender_idle = true;
             self.wake();
         }
     }
@@ -243,7 +243,7 @@ impl ReceiveSide {
 
     fn is_due(&self) -> bool {
         let waiting = self.waiting();
-        waiting > 0 && (self.has_run_dry || waiting >= self.enough())
+        waiting > 0 && (self.is_sender_idle || waiting >= self.enough())
     }
 
     fn wake(&self) {

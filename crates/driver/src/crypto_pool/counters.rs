@@ -1,4 +1,4 @@
-//! What a crypto pool did, counted.
+//! Counters of a crypto pool and of path workers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,19 +20,19 @@ pub struct PoolCounters {
 }
 
 impl PoolCounters {
-    /// Counters of a pool of workers with these tallies.
+    /// Creates the counters of a pool whose workers have these tallies.
     pub fn new(workers: Vec<Arc<Tally>>) -> Self {
         Self { workers, ..Self::default() }
     }
 
-    /// What was counted so far.
-    pub fn read(&self) -> StageStats {
+    /// The current values.
+    pub fn read(&self) -> WorkerPoolStats {
         let get = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         let worker = |tally: &Arc<Tally>| {
             let (batches, busy) = tally.read();
             WorkerStats { batches, busy }
         };
-        StageStats {
+        WorkerPoolStats {
             workers: self.workers.iter().map(worker).collect(),
             batches_by_driver: get(&self.by_driver),
             waits_full: get(&self.full),
@@ -44,32 +44,32 @@ impl PoolCounters {
     }
 }
 
-/// What the workers of a crypto pool did, or path workers.
+/// Statistics of the workers of a crypto pool, or of path workers.
 #[derive(Debug, Clone, Default)]
-pub struct StageStats {
+pub struct WorkerPoolStats {
     /// One entry for each worker.
     pub workers: Vec<WorkerStats>,
-    /// Batches that the driver did itself while others of their path were under way; those that did
-    /// not have to wait are not counted.
+    /// Batches that the driver processed itself while others of their flow were in flight. Batches
+    /// that did not have to wait are not counted.
     pub batches_by_driver: u64,
-    /// Times the driver took in no more because too many batches were under way.
+    /// How often the driver accepted no further work because too many batches were in flight.
     pub waits_full: u64,
-    /// Batches done by the driver because their worker was late or gone.
+    /// Batches that the driver processed because their worker was late or had failed.
     pub batches_redone: u64,
-    /// Received batches that were lost with a worker. The peer sends their contents again.
+    /// Received batches that were lost with a failed worker. The peer retransmits their content.
     pub batches_lost: u64,
-    /// Times a worker was late.
+    /// How often a worker was late.
     pub workers_late: u64,
-    /// Workers that have panicked.
+    /// The number of workers that have panicked.
     pub workers_gone: u64,
 }
 
-/// What one worker did.
+/// Statistics of one worker.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WorkerStats {
-    /// Batches sealed and opened; of a path worker, those it received, sent, and sealed for the
-    /// driver.
+    /// Batches that it sealed and opened. For a path worker: those that it received, sent, and
+    /// sealed for the driver.
     pub batches: u64,
-    /// Time spent on them; of a path worker, all that it does not spend waiting.
+    /// The time spent on them. For a path worker: the time in which it did not wait.
     pub busy: Duration,
 }

@@ -1,15 +1,14 @@
-//! The work of a crypto pool: a batch to seal, one to open, or a job on what a connection has
-//! absorbed.
+//! [`PoolJob`]: a plan to seal, a batch to open, or a job on absorbed data.
 
 use std::sync::Arc;
 
 use crate::offload::JobOutput;
 use crate::protocol::{Job, OpenJob, Plan, Protocol};
 
-/// One batch or job for a worker. It shares nothing with the connection it belongs to.
+/// Work for a worker. It shares no state with its connection.
 pub(crate) enum PoolJob<P: Protocol> {
-    /// The plan is shared with the driver, which can have it sealed again: the same plan gives the
-    /// same packets.
+    /// The driver keeps a reference to the plan, so that it can be sealed again with the same
+    /// result.
     Seal {
         plan: Arc<P::Plan>,
         packets: P::Sealed,
@@ -18,7 +17,7 @@ pub(crate) enum PoolJob<P: Protocol> {
         job: Box<P::OpenJob>,
         batch: P::Batch,
     },
-    /// The job is shared with the driver, which can have it done again.
+    /// The driver keeps a reference to the job, so that it can be run again.
     Run {
         job: Arc<P::Job>,
         output: JobOutput<P>,

@@ -1,28 +1,28 @@
-//! The crypto pool: batches are sealed and opened on several cores and leave in order, as do jobs
-//! on what connections have absorbed.
+//! The crypto pool: several cores seal plans, open batches and run jobs on absorbed data. Results
+//! are taken in the order of their flows.
 //!
 //! ```text
 //!            ┌▶ ring ─▶ worker 1 ─▶ ring ─┐
 //!   driver ──┼▶ ring ─▶ worker 2 ─▶ ring ─┼─▶ slots, flow by flow in order ─▶ driver: emit, absorb
-//!            └── does it itself ──────────┘
+//!            └── processes it itself ─────┘
 //! ```
 //!
 //! | file | contents |
 //! |---|---|
-//! | this one | [`CryptoPool`]: the driver's end |
-//! | `order` | slots and flows: which batches may leave |
-//! | `worker` | a worker with its two rings, as the pool sees it |
-//! | `turn` | the worker's end |
-//! | `job` | a batch to seal or to open, or a job |
-//! | `counters` | what was done, counted |
+//! | this file | [`CryptoPool`]: the driver's side |
+//! | `order` | slots and flows: the order of results |
+//! | `worker` | the pool's side of a worker, with its two rings |
+//! | `turn` | the worker's side |
+//! | `job` | the work of a worker |
+//! | `counters` | statistics |
 //!
 //! Under `path(n)` the workers are path workers: they seal for the driver's own paths while they
 //! are idle.
 //!
-//! The driver seals and opens whatever the workers have no room for, so it never waits while there
-//! is work. A worker that panics or hangs costs only its share of the throughput: what it was to seal
-//! is sealed again by the driver, what it was to open counts as lost, as if the network had dropped
-//! it, and a job is done again by the driver, since the peer may know that its bytes have arrived.
+//! The driver seals and opens itself if the workers have no space, so it never waits while there is
+//! work. A worker that panics or hangs only reduces throughput. The driver seals its plans again.
+//! Batches that it had to open count as lost, as if the network had dropped them. The driver runs
+//! its jobs again, because the peer may have an acknowledgement of their data.
 
 mod counters;
 mod job;
@@ -36,7 +36,7 @@ use std::sync::atomic::Ordering;
 use units::{Duration, Instant};
 
 pub use self::counters::PoolCounters;
-pub use self::counters::{StageStats, WorkerStats};
+pub use self::counters::{WorkerPoolStats, WorkerStats};
 use self::job::PoolJob;
 use self::order::{Ordered, Ticket};
 pub use self::turn::CryptoWorkerLoop;
@@ -47,19 +47,19 @@ use crate::in_flight::{ConnectionRef, InFlightBatch};
 use crate::offload::{JobOutput, PathFlow};
 use crate::protocol::{OpenJob, Plan, Protocol};
 
-/// A worker that a flow waits for this long is late. A batch takes a thousandth of it; on a machine
-/// with too few cores a thread may have to wait some milliseconds for its turn. What it was to seal
-/// is sealed by the driver.
+/// A worker is late if a flow waits this long for it. A batch takes a thousandth of that. On a
+/// machine with too few cores a thread may wait some milliseconds for a processor. The driver seals
+/// the plans of a late worker.
 const LATE_AFTER: Duration = Duration::from_millis(20);
 
-/// What a worker has not opened after so long counts as lost: the batches behind it on its path
-/// wait for it. Longer than any machine makes a thread wait that is not stuck; shorter than what a
-/// peer takes for a dead path.
+/// A batch that a worker has not opened after this time counts as lost, because later batches of
+/// its path wait for it. The time is longer than the scheduling delay of any working machine, and
+/// shorter than the time after which a peer declares a path dead.
 const LOST_AFTER: Duration = Duration::from_millis(200);
 
-/// A batch that went through the pool.
+/// Finished work of the pool.
 pub(crate) enum Finished<P: Protocol> {
-    /// A plan, with its packets unless its worker is late or gone.
+    /// A plan, with its packets unless its worker was late or has failed.
     Sealed {
         plan: Arc<P::Plan>,
         packets: Option<P::Sealed>,
@@ -68,9 +68,9 @@ pub(crate) enum Finished<P: Protocol> {
         job: Box<P::OpenJob>,
         batch: P::Batch,
     },
-    /// What was to be opened is lost.
+    /// A batch that was to be opened is lost.
     Lost,
-    /// A job, with its output unless its worker is late or gone.
+    /// A job, with its output unless its worker was late or has failed.
     Ran {
         job: Arc<P::Job>,
         output: Option<JobOutput<P>>,
@@ -80,23 +80,25 @@ pub(crate) enum Finished<P: Protocol> {
 /// A batch in its slot.
 type PoolBatch<P> = InFlightBatch<P, PoolWork<P>>;
 
-/// What is kept of a batch that a worker has.
+/// The record of work that a worker has.
 struct PoolWork<P: Protocol> {
-    /// The worker that has it, and since when.
+    /// The index of the worker.
     worker: usize,
+    /// When the worker got it.
     since: Instant,
-    /// What is to be done again if need be; none if it is to be opened.
+    /// The work to repeat if the worker fails. `None` for a batch to open, which cannot be
+    /// repeated.
     redo: Option<Redo<P>>,
     finished: Finished<P>,
 }
 
-/// What can be done without the worker that has it.
+/// Work that the driver can repeat.
 enum Redo<P: Protocol> {
     Seal(Arc<P::Plan>),
     Run(Arc<P::Job>),
 }
 
-/// The workers of one driver, and the batches they have.
+/// The workers of one driver, and the work in flight.
 pub struct CryptoPool<P: Protocol> {
     workers: Vec<CryptoWorker<P>>,
     order: Ordered<PathFlow, PoolBatch<P>>,
@@ -108,8 +110,8 @@ pub struct CryptoPool<P: Protocol> {
 }
 
 impl<P: Protocol> CryptoPool<P> {
-    /// A pool of these workers: threads of its own, or path workers, which help while they have
-    /// nothing to do for their own paths. `counters` are theirs.
+    /// Creates a pool of these workers: threads of its own, or path workers that help while they
+    /// are idle. `counters` are their counters.
     pub fn new(workers: Vec<CryptoWorker<P>>, counters: Arc<PoolCounters>) -> Self {
         let order = Ordered::new();
         let (spare_buffers, spare_plans) = (Vec::new(), Vec::new());
@@ -117,25 +119,25 @@ impl<P: Protocol> CryptoPool<P> {
         Self { workers, order, counters, spare_buffers, spare_plans, spare_opens, spare_outputs }
     }
 
-    /// How much a worker has to do beside what it has from here.
+    /// Sets how much other work a worker has.
     pub(crate) fn set_load(&mut self, worker: usize, load: usize) {
         self.workers[worker].load = load;
     }
 
-    /// Batches under way, at most, before another plan is made: all that workers may have, and as
-    /// many done by the driver that wait for their turn. They leave within a fraction of a
-    /// millisecond.
+    /// Limit of batches in flight before another plan is made: all that workers may have, and as
+    /// many that the driver has finished and that wait for their turn. They are sent within a
+    /// fraction of a millisecond.
     fn len_max(&self) -> usize {
         2 * JOBS_MAX * (self.workers.len() + 1)
     }
 
-    /// No more plans may be made.
+    /// Whether no further plans may be made.
     pub(crate) fn is_full(&self) -> bool {
         self.counted(self.order.len() >= self.len_max())
     }
 
-    /// Nothing more may be received: beside what workers may have, the batches of two calls to a
-    /// socket are under way.
+    /// Whether nothing further may be received. The batches of two receive calls may be in flight
+    /// in addition to those that workers may have.
     pub(crate) fn has_enough_to_open(&self) -> bool {
         self.counted(self.order.len() >= self.len_max() + 2 * RECV_BATCHES_MAX)
     }
@@ -145,38 +147,38 @@ impl<P: Protocol> CryptoPool<P> {
         is_full
     }
 
-    /// The driver and its workers.
+    /// The number of processors: the driver and its workers.
     pub(crate) fn processors(&self) -> usize {
         1 + self.workers.len()
     }
 
-    /// Nothing is under way.
+    /// Whether nothing is in flight.
     pub(crate) fn is_empty(&self) -> bool {
         self.order.len() == 0
     }
 
-    /// A worker has room.
+    /// Whether a worker has space.
     pub(crate) fn has_room(&self) -> bool {
         self.workers.iter().any(CryptoWorker::has_room)
     }
 
-    /// A batch of this flow is under way: what follows must wait for its turn.
+    /// Whether a batch of this flow is in flight. Later ones must wait for their turn.
     pub(crate) fn is_busy(&self, flow: PathFlow) -> bool {
         self.order.is_busy(flow)
     }
 
-    /// Whether something came back that [`collect`](Self::collect) would take.
-    pub(crate) fn has_news(&self) -> bool {
+    /// Whether there are results for [`collect`](Self::collect).
+    pub(crate) fn has_returned(&self) -> bool {
         self.workers.iter().any(CryptoWorker::has_returned)
     }
 
     // ── Work ─────────────────────────────────────────────────────────────────────────────────────
 
-    /// Has a plan sealed by the worker that has least to do.
+    /// Lets the worker with the least work seal a plan.
     ///
     /// # Panics
-    /// If none [has room](Self::has_room).
-    pub(crate) fn seal_elsewhere(
+    /// If no worker [has space](Self::has_room).
+    pub(crate) fn seal_by_worker(
         &mut self,
         now: Instant,
         flow: PathFlow,
@@ -184,14 +186,14 @@ impl<P: Protocol> CryptoPool<P> {
         plan: Arc<P::Plan>,
     ) {
         let packets = self.spare_packets();
-        self.give(now, flow, connection, PoolJob::Seal { plan, packets });
+        self.push_job(now, flow, connection, PoolJob::Seal { plan, packets });
     }
 
-    /// Has a batch opened by the worker that has least to do.
+    /// Lets the worker with the least work open a batch.
     ///
     /// # Panics
-    /// If none [has room](Self::has_room).
-    pub(crate) fn open_elsewhere(
+    /// If no worker [has space](Self::has_room).
+    pub(crate) fn open_by_worker(
         &mut self,
         now: Instant,
         flow: PathFlow,
@@ -199,14 +201,14 @@ impl<P: Protocol> CryptoPool<P> {
         job: Box<P::OpenJob>,
         batch: P::Batch,
     ) {
-        self.give(now, flow, connection, PoolJob::Open { job, batch });
+        self.push_job(now, flow, connection, PoolJob::Open { job, batch });
     }
 
-    /// Has a job done by the worker that has least to do.
+    /// Lets the worker with the least work run a job.
     ///
     /// # Panics
-    /// If none [has room](Self::has_room).
-    pub(crate) fn run_elsewhere(
+    /// If no worker [has space](Self::has_room).
+    pub(crate) fn run_by_worker(
         &mut self,
         now: Instant,
         flow: PathFlow,
@@ -214,12 +216,12 @@ impl<P: Protocol> CryptoPool<P> {
         job: Arc<P::Job>,
     ) {
         let output = self.spare_output();
-        self.give(now, flow, connection, PoolJob::Run { job, output });
+        self.push_job(now, flow, connection, PoolJob::Run { job, output });
     }
 
-    fn give(&mut self, now: Instant, flow: PathFlow, connection: ConnectionRef<P>, job: PoolJob<P>) {
+    fn push_job(&mut self, now: Instant, flow: PathFlow, connection: ConnectionRef<P>, job: PoolJob<P>) {
         let free = self.workers.iter().enumerate().filter(|(_, worker)| worker.has_room());
-        let (worker, _) = free.min_by_key(|(_, worker)| worker.in_flight()).expect("the caller has asked");
+        let (worker, _) = free.min_by_key(|(_, worker)| worker.in_flight()).expect("the caller has checked for space");
         let redo = match &job {
             PoolJob::Seal { plan, .. } => Some(Redo::Seal(Arc::clone(plan))),
             PoolJob::Open { .. } => None,
@@ -227,10 +229,10 @@ impl<P: Protocol> CryptoPool<P> {
         };
         let work = PoolWork { worker, since: now, redo, finished: Finished::Lost };
         let ticket = self.order.reserve(flow, InFlightBatch::new(connection, work));
-        self.workers[worker].give(ticket, job);
+        self.workers[worker].push_job(ticket, job);
     }
 
-    /// Puts a batch in its flow that the driver has done itself, behind those under way.
+    /// Queues work that the driver has finished itself behind the work of its flow in flight.
     pub(crate) fn put(&mut self, now: Instant, flow: PathFlow, connection: ConnectionRef<P>, finished: Finished<P>) {
         let work = PoolWork { worker: usize::MAX, since: now, redo: None, finished };
         let ticket = self.order.reserve(flow, InFlightBatch::new(connection, work));
@@ -238,8 +240,8 @@ impl<P: Protocol> CryptoPool<P> {
         self.counters.by_driver.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes what came back from the workers. What they did not do is left to the driver, which knows the
-    /// connection at fault if it panics.
+    /// Takes results from the workers. Work that a failed worker had not begun is left to the
+    /// driver, which can attribute a panic to the connection.
     pub(crate) fn collect(&mut self, now: Instant) {
         for index in 0..self.workers.len() {
             let was_gone = self.workers[index].is_gone;
@@ -254,22 +256,22 @@ impl<P: Protocol> CryptoPool<P> {
                     JobOutcome::NotBegun(_) | JobOutcome::Broken => self.settle(returned.ticket, None),
                 }
             }
-            self.workers[index].look();
+            self.workers[index].check_gone();
             if self.workers[index].is_gone {
                 if !was_gone {
                     self.counters.gone.fetch_add(1, Ordering::Relaxed);
                 }
-                // What was given to it while it ended does not come back.
-                self.give_up(index);
+                // Work that was queued while the worker ended does not return.
+                self.settle_all_of(index);
             }
         }
-        self.look_for_late(now);
+        self.check_late(now);
     }
 
-    /// A batch is done, or cannot be done by the worker that had it.
+    /// Finishes a slot with the result of a job, or without one if its worker cannot do it.
     fn settle(&mut self, ticket: Ticket, job: Option<PoolJob<P>>) {
         let Some(batch) = self.order.waiting(ticket) else {
-            // It took too long, and was done by another.
+            // The worker took too long, and the driver has done the work.
             return;
         };
         let redo = batch.contents.redo.take();
@@ -299,18 +301,19 @@ impl<P: Protocol> CryptoPool<P> {
         }
     }
 
-    /// Does without what a worker has that is gone.
-    fn give_up(&mut self, index: usize) {
+    /// Finishes all slots of a worker that has ended.
+    fn settle_all_of(&mut self, index: usize) {
         let waiting = self.order.all_waiting();
-        let left: Vec<Ticket> =
+        let of_worker: Vec<Ticket> =
             waiting.filter(|(_, batch)| batch.contents.worker == index).map(|(ticket, _)| ticket).collect();
-        for ticket in left {
+        for ticket in of_worker {
             self.settle(ticket, None);
         }
     }
 
-    /// Does without workers that a flow has waited for too long.
-    fn look_for_late(&mut self, now: Instant) {
+    /// Marks workers as late that a flow has waited for too long, and finishes the slots that can
+    /// be finished without them.
+    fn check_late(&mut self, now: Instant) {
         let late: Vec<(Ticket, usize, bool)> = self
             .order
             .awaited()
@@ -320,7 +323,7 @@ impl<P: Protocol> CryptoPool<P> {
             .collect();
         for (ticket, worker, settles) in late {
             if !std::mem::replace(&mut self.workers[worker].is_late, true) {
-                tracing::warn!(worker = worker + 1, "a worker is late: others do its work until it is back");
+                tracing::warn!(worker = worker + 1, "a worker is late: others do its work until it responds");
                 self.counters.late.fetch_add(1, Ordering::Relaxed);
             }
             if settles {
@@ -329,9 +332,9 @@ impl<P: Protocol> CryptoPool<P> {
         }
     }
 
-    /// Takes back plans that flows wait for, whichever worker has them, for the driver to seal: the same
-    /// plan gives the same bytes, and what comes back later is not looked at. False if they wait for
-    /// nothing that can be done here.
+    /// Takes back the plans that flows wait for, from all workers, for the driver to seal. The same
+    /// plan gives the same bytes, and a later result is ignored. False if the flows wait for no
+    /// plans.
     pub(crate) fn take_back_awaited(&mut self) -> bool {
         let is_plan = |work: &PoolWork<P>| matches!(work.redo, Some(Redo::Seal(_)));
         let awaited: Vec<Ticket> =
@@ -347,12 +350,12 @@ impl<P: Protocol> CryptoPool<P> {
         !awaited.is_empty()
     }
 
-    /// When [`collect`](Self::collect) is to look for workers that are late.
+    /// When [`collect`](Self::collect) must check for late workers.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.order.awaited().map(|(_, batch)| batch.contents.due_at(&self.workers)).min()
     }
 
-    /// The next batch that may leave, of a flow that `may_go`.
+    /// The next finished work that is first in its flow and that `may_go` accepts.
     pub(crate) fn take(
         &mut self,
         mut may_go: impl FnMut(PathFlow, &Finished<P>) -> bool,
@@ -361,7 +364,7 @@ impl<P: Protocol> CryptoPool<P> {
         Some((flow, batch.map(|work| work.finished)))
     }
 
-    // ── Memory that is used again ────────────────────────────────────────────────────────────────
+    // ── Reused memory ────────────────────────────────────────────────────────────────────────────
 
     pub(crate) fn spare_packets(&mut self) -> P::Sealed {
         self.spare_buffers.pop().unwrap_or_default()
@@ -390,7 +393,7 @@ impl<P: Protocol> CryptoPool<P> {
         if self.spare_buffers.len() < max {
             self.spare_buffers.push(packets);
         }
-        // A worker that hangs may still look at it.
+        // A worker that hangs may still hold a reference.
         if let Ok(mut plan) = Arc::try_unwrap(plan)
             && self.spare_plans.len() < max
         {
@@ -408,12 +411,12 @@ impl<P: Protocol> CryptoPool<P> {
 }
 
 impl<P: Protocol> PoolWork<P> {
-    /// When something is to be done about it: when its worker is late, or if that is known, when it
-    /// is given up.
+    /// The next deadline: when its worker becomes late or, if it is late already and the work
+    /// cannot be repeated, when the work counts as lost.
     fn due_at(&self, workers: &[CryptoWorker<P>]) -> Instant {
-        let is_known = workers.get(self.worker).is_some_and(|worker| worker.is_late);
-        let patience = if is_known && self.redo.is_none() { LOST_AFTER } else { LATE_AFTER };
-        self.since + patience
+        let is_late = workers.get(self.worker).is_some_and(|worker| worker.is_late);
+        let limit = if is_late && self.redo.is_none() { LOST_AFTER } else { LATE_AFTER };
+        self.since + limit
     }
 
     fn is_lost(&self, now: Instant) -> bool {

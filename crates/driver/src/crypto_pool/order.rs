@@ -1,31 +1,31 @@
-//! Order in the crypto pool: a batch gets a slot first, and results leave flow by flow in the order
-//! of the slots.
+//! The order of results in the crypto pool: a batch gets a slot first, and the results of each flow
+//! are taken in the order of its slots.
 //!
-//! A flow is one direction of one path of one connection. Batches of one flow may be done by many
-//! workers and be finished in any order; they leave in the order in which they were begun. Flows do
-//! not wait for each other.
+//! A flow is one direction of one path of one connection. Several workers may process batches of
+//! one flow and finish them in any order. The results are taken in the order in which the slots
+//! were reserved. Flows do not wait for each other.
 //!
 //! ```text
-//!   reserve ─▶ [A1][B1][A2][A3][B2] ─▶ done: A2, A3, B1 ─▶ B1 may leave; A2 and A3 wait for A1
+//!   reserve ─▶ [A1][B1][A2][A3][B2] ─▶ done: A2, A3, B1 ─▶ B1 can be taken; A2 and A3 wait for A1
 //! ```
 //!
-//! Threads share none of this: the owner keeps the slots, workers know only the ticket.
+//! Only the owner accesses the slots. Workers know only the ticket.
 
 use std::collections::VecDeque;
 
-/// What names a slot.
+/// Identifies a slot.
 pub(crate) type Ticket = u64;
 
 /// Slots of all flows.
 #[derive(Debug)]
 pub(crate) struct Ordered<L, T> {
-    /// The ticket of the first of `slots`.
+    /// The ticket of the first element of `slots`.
     base: Ticket,
     slots: VecDeque<Option<Slot<T>>>,
-    /// Flows with slots, in no order; as many as there are slots at most.
+    /// Flows with slots, in the order in which they are polled. At most as many as slots.
     flows: Vec<(L, VecDeque<Ticket>)>,
     len: usize,
-    /// Slots that are done.
+    /// The number of slots that are done.
     done: usize,
 }
 
@@ -40,17 +40,17 @@ impl<L: Copy + PartialEq, T> Ordered<L, T> {
         Self { base: 0, slots: VecDeque::new(), flows: Vec::new(), len: 0, done: 0 }
     }
 
-    /// Slots in use.
+    /// The number of slots in use.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether anything of this flow is under way.
+    /// Whether this flow has slots.
     pub(crate) fn is_busy(&self, flow: L) -> bool {
         self.flows.iter().any(|(known, _)| *known == flow)
     }
 
-    /// The next slot of a flow.
+    /// Reserves the next slot of a flow.
     pub(crate) fn reserve(&mut self, flow: L, item: T) -> Ticket {
         let ticket = self.base + self.slots.len() as u64;
         self.slots.push_back(Some(Slot { item, is_done: false }));
@@ -62,13 +62,13 @@ impl<L: Copy + PartialEq, T> Ordered<L, T> {
         ticket
     }
 
-    /// What is in a slot that is not done.
+    /// The item of a slot that is not done.
     pub(crate) fn waiting(&mut self, ticket: Ticket) -> Option<&mut T> {
         self.slot(ticket).filter(|slot| !slot.is_done).map(|slot| &mut slot.item)
     }
 
-    /// The work of a slot is done; its item, to put the result in. None if it was done before, by
-    /// another worker.
+    /// Marks a slot as done and returns its item, to store the result. `None` if it was done
+    /// before, by another worker.
     pub(crate) fn finish(&mut self, ticket: Ticket) -> Option<&mut T> {
         let index = self.index(ticket)?;
         let slot = self.slots[index].as_mut().filter(|slot| !slot.is_done)?;
@@ -77,7 +77,7 @@ impl<L: Copy + PartialEq, T> Ordered<L, T> {
         Some(&mut slot.item)
     }
 
-    /// Takes the head of some flow that is done and that `may_go`.
+    /// Removes the first slot of a flow, if it is done and `may_go` accepts it. Flows take turns.
     pub(crate) fn take(&mut self, mut may_go: impl FnMut(L, &T) -> bool) -> Option<(L, T)> {
         if self.done == 0 {
             return None;
@@ -94,7 +94,7 @@ impl<L: Copy + PartialEq, T> Ordered<L, T> {
         None
     }
 
-    /// The head of each flow that is not done, which those behind it wait for.
+    /// The first slot of each flow, if it is not done. The later slots of the flow wait for it.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = (Ticket, &T)> {
         self.flows.iter().filter_map(|(_, tickets)| {
             let head = *tickets.front()?;
@@ -103,7 +103,7 @@ impl<L: Copy + PartialEq, T> Ordered<L, T> {
         })
     }
 
-    /// Every slot that is not done.
+    /// All slots that are not done.
     pub(crate) fn all_waiting(&self) -> impl Iterator<Item = (Ticket, &T)> {
         let slots = (self.base..).zip(&self.slots);
         slots.filter_map(|(ticket, slot)| slot.as_ref().filter(|slot| !slot.is_done).map(|slot| (ticket, &slot.item)))
@@ -119,14 +119,14 @@ impl<L: Copy + PartialEq, T> Ordered<L, T> {
         self.slots[index].as_mut()
     }
 
-    /// Removes the head of the flow in place `at`, which is in slot `index`.
+    /// Removes the first slot of the flow at `at`, which has the index `index`.
     fn remove(&mut self, at: usize, index: usize) -> T {
-        let slot = self.slots[index].take().expect("it was looked at");
+        let slot = self.slots[index].take().expect("the caller has checked the slot");
         self.flows[at].1.pop_front();
         if self.flows[at].1.is_empty() {
             self.flows.swap_remove(at);
         } else {
-            // Others have their turn first.
+            // The other flows have their turn first.
             self.flows[at..].rotate_left(1);
         }
         self.len -= 1;
@@ -162,13 +162,13 @@ mod tests {
         assert_eq!(order.take(|_, _| true), Some((b'a', "a1")));
         assert_eq!(order.take(|_, _| true), Some((b'a', "a2")));
         assert!(order.len() == 0 && !order.is_busy(b'a'));
-        assert!(order.finish(tickets[0]).is_none(), "it is gone");
+        assert!(order.finish(tickets[0]).is_none(), "the slot was taken");
     }
 
-    /// What a step does, as the model knows it.
+    /// The model's state: a list of slots for each flow.
     #[derive(Debug, Default)]
     struct Known {
-        /// Tickets of each flow that were not taken, in order, and whether they are done.
+        /// The slots of each flow that were not taken, in order, and whether they are done.
         flows: BTreeMap<u8, Vec<(Ticket, bool)>>,
     }
 
@@ -183,7 +183,7 @@ mod tests {
             waiting
         }
 
-        /// The slots are what the model knows them to be.
+        /// Checks that the slots equal those of the model.
         fn check(&self, order: &mut Ordered<u8, Ticket>) {
             let sorted = |slots: Vec<(Ticket, Ticket)>| {
                 assert!(slots.iter().all(|(ticket, item)| ticket == item), "each slot has its own item");
@@ -208,15 +208,15 @@ mod tests {
     }
 
     proptest! {
-        /// Workers finish in any order, late ones what others have done before, or what has long
-        /// gone on; at each step the slots are what a list of each flow says.
+        /// Workers finish in any order, and may finish slots that others have finished or that were
+        /// taken. At each step the slots equal those of the model.
         #[test]
         fn the_slots_are_those_of_a_simple_model(choices in prop::collection::vec((0u8..4, 0u8..4, any::<prop::sample::Index>()), 1..200)) {
             let (mut order, mut known, mut given) = (Ordered::new(), Known::default(), Vec::<(u8, Ticket)>::new());
             for (what, flow, pick) in choices {
                 match what {
                     0 | 1 => {
-                        // Tickets are handed out one after the other, so the item can be its own.
+                        // Tickets are consecutive, so the item can be its own ticket.
                         let ticket = order.reserve(flow, given.len() as Ticket);
                         prop_assert_eq!(ticket, given.len() as Ticket);
                         known.flows.entry(flow).or_default().push((ticket, false));
@@ -240,8 +240,8 @@ mod tests {
             }
         }
 
-        /// Whatever the order in which work is done, each flow's leaves in the order in which it
-        /// was begun, and all of it.
+        /// Whatever the order in which work is finished, the results of each flow are taken
+        /// completely and in the order in which they were reserved.
         #[test]
         fn every_flow_leaves_in_order(choices in prop::collection::vec((0u8..3, 0u8..4, any::<prop::sample::Index>()), 1..300)) {
             let mut order = Ordered::new();

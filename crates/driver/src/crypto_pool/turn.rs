@@ -1,5 +1,4 @@
-//! What a worker of the crypto pool does in a turn: it takes jobs from one ring and puts them,
-//! done, into another.
+//! The turn of a crypto worker: it takes jobs from one ring, runs them, and puts them into another.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -12,7 +11,7 @@ use crate::env::Clock;
 use crate::protocol::Protocol;
 use crate::worker::{Progress, WorkerLoop};
 
-/// The worker's end.
+/// The worker's side.
 pub struct CryptoWorkerLoop<P: Protocol, C> {
     clock: C,
     owner: Waker,
@@ -20,7 +19,7 @@ pub struct CryptoWorkerLoop<P: Protocol, C> {
     done: Producer<ReturnedJob<P>>,
     tally: Arc<Tally>,
     progress: Arc<Progress>,
-    /// The job at work and when it was begun: kept here so that it is known after a panic.
+    /// The current job and when it began. Stored here so that it is known after a panic.
     running: Option<(QueuedJob<P>, Instant)>,
 }
 
@@ -36,15 +35,16 @@ impl<P: Protocol, C: Clock> CryptoWorkerLoop<P, C> {
         Self { clock, owner, to_do, done, tally, progress, running: None }
     }
 
-    /// The job at work is over: takes it out and counts it.
+    /// Takes the current job and counts it.
     fn end_job(&mut self) -> Option<QueuedJob<P>> {
         let (queued, begun) = self.running.take()?;
         self.tally.add_some(1, self.clock.now().saturating_since(begun));
         Some(queued)
     }
 
-    fn give_back(&mut self, returned: ReturnedJob<P>) {
-        // Every job came by a ring of the same size. The owner may be gone.
+    fn return_job(&mut self, returned: ReturnedJob<P>) {
+        // There is space, because each job came through a ring of the same size. The owner may have
+        // ended.
         let _abandoned = self.done.push(returned);
         self.owner.wake_by_ref();
     }
@@ -56,7 +56,7 @@ impl<P: Protocol, C: Clock> WorkerLoop for CryptoWorkerLoop<P, C> {
             let (queued, _) = self.running.insert((queued, self.clock.now()));
             queued.job.run();
             if let Some(QueuedJob { ticket, job }) = self.end_job() {
-                self.give_back(ReturnedJob { ticket, outcome: JobOutcome::Done(job) });
+                self.return_job(ReturnedJob { ticket, outcome: JobOutcome::Done(job) });
             }
         }
     }
@@ -73,14 +73,14 @@ impl<P: Protocol, C: Clock> WorkerLoop for CryptoWorkerLoop<P, C> {
         &self.progress
     }
 
-    /// Gives back what it has and ends: others do its work from now on.
+    /// Returns all jobs and ends. Others do its work from now on.
     fn recover(&mut self) -> bool {
         if let Some(QueuedJob { ticket, job }) = self.end_job() {
-            self.give_back(ReturnedJob { ticket, outcome: JobOutcome::Broken });
+            self.return_job(ReturnedJob { ticket, outcome: JobOutcome::Broken });
             drop(job);
         }
         while let Ok(QueuedJob { ticket, job }) = self.to_do.pop() {
-            self.give_back(ReturnedJob { ticket, outcome: JobOutcome::NotBegun(job) });
+            self.return_job(ReturnedJob { ticket, outcome: JobOutcome::NotBegun(job) });
         }
         false
     }

@@ -1,7 +1,7 @@
-//! A worker of the crypto pool, as its owner sees it, and the end at which a path worker helps.
+//! The owner's side of a crypto worker, and [`PoolHelper`], through which a path worker helps.
 //!
-//! A worker that panics is gone, and gives back the jobs it has not begun. One that hangs keeps
-//! what it has; its owner does without, and uses it again once it has given everything back.
+//! A worker that panics ends, and returns the jobs that it has not begun. A worker that hangs keeps
+//! its jobs. The owner continues without it, and uses it again after it has returned all of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,40 +17,38 @@ use crate::env::Clock;
 use crate::protocol::Protocol;
 use crate::worker::Progress;
 
-/// Batches a worker has at a time, at most: one that it works on, and enough beside it to bridge
-/// what its owner does meanwhile. A batch takes a worker some tens of microseconds, so no job waits
-/// for as long as a millisecond.
+/// Limit of a worker's jobs: one that it runs, and enough others for the time until the owner
+/// queues more. A job takes some tens of microseconds, so none waits as long as a millisecond.
 pub(crate) const JOBS_MAX: usize = 4;
 
-/// A path worker is given batches to seal for others only while it has less than so many of any
-/// kind: enough to bridge what its owner does meanwhile, and no more, because its own paths come
-/// first.
+/// A path worker gets plans to seal for the driver only while it has fewer jobs of any kind than
+/// this: enough for the time until the owner queues more. Its own paths have priority.
 const HELP_BELOW: usize = 3;
 
 const _: () = assert!(HELP_BELOW <= JOBS_MAX, "a ring has room for what may be in flight");
 
-/// A job with its place in the order.
+/// A job and its ticket.
 pub(super) struct QueuedJob<P: Protocol> {
     pub(super) ticket: Ticket,
     pub(super) job: PoolJob<P>,
 }
 
-/// What became of a job.
+/// The outcome of a job.
 pub(super) enum JobOutcome<P: Protocol> {
     Done(PoolJob<P>),
-    /// It was not begun: the worker is gone.
+    /// The worker ended before it began the job.
     NotBegun(PoolJob<P>),
-    /// It was begun and not finished: the worker is gone.
+    /// The worker panicked in the job.
     Broken,
 }
 
-/// A job that came back.
+/// A job that a worker has returned.
 pub(super) struct ReturnedJob<P: Protocol> {
     pub(super) ticket: Ticket,
     pub(super) outcome: JobOutcome<P>,
 }
 
-/// What a worker has done, for statistics.
+/// Counts the work of a worker, for statistics.
 #[derive(Debug, Default)]
 pub struct Tally {
     jobs: AtomicU64,
@@ -63,40 +61,41 @@ impl Tally {
         (self.jobs.load(Ordering::Relaxed), busy)
     }
 
-    /// One writer: a load and a store do.
+    /// There is one writer, so a load and a store suffice.
     pub(crate) fn add_some(&self, jobs: u64, spent: Duration) {
         self.jobs.store(self.jobs.load(Ordering::Relaxed) + jobs, Ordering::Relaxed);
         self.busy_ns.store(self.busy_ns.load(Ordering::Relaxed) + spent.as_nanos(), Ordering::Relaxed);
     }
 }
 
-/// The rings that lead to a worker.
+/// The worker's ends of its rings.
 struct WorkerRings<P: Protocol> {
     to_do: Consumer<QueuedJob<P>>,
     done: Producer<ReturnedJob<P>>,
 }
 
-/// A worker as its owner sees it. Dropping it ends the worker.
+/// The owner's side of a worker. Dropping it ends the worker.
 pub struct CryptoWorker<P: Protocol> {
     jobs: Producer<QueuedJob<P>>,
     returned: Consumer<ReturnedJob<P>>,
-    /// Wakes the thread that does the jobs.
+    /// Wakes the thread that runs the jobs.
     worker: Waker,
     tally: Arc<Tally>,
     progress: Arc<Progress>,
-    /// Batches it may have at a time, and how many other things it has to do.
+    /// Limit of its jobs and its other work.
     jobs_max: usize,
+    /// The amount of its other work.
     pub(super) load: usize,
-    /// Jobs it has, those included that came back and were not looked at.
+    /// The number of its jobs, including results that were not taken yet.
     in_flight: usize,
-    /// It takes too long over something: gets nothing more until it has given everything back.
+    /// It takes too long for a job, and gets no others until it has returned all.
     pub(super) is_late: bool,
     /// Its thread has ended.
     pub(super) is_gone: bool,
 }
 
-/// The end at which a path worker finds work of the driver's. If it dies, so does the job it has
-/// begun; the owner does the rest.
+/// The path worker's side of the crypto pool. If the worker fails, the job that it has begun is
+/// lost with it. The owner does the others.
 pub struct PoolHelper<P: Protocol> {
     to_do: Consumer<QueuedJob<P>>,
     done: Producer<ReturnedJob<P>>,
@@ -107,26 +106,28 @@ impl<P: Protocol> PoolHelper<P> {
         !self.to_do.is_empty()
     }
 
-    /// Does one job; false if there is none. The owner is to be woken.
+    /// Runs one job. False if there is none. The caller wakes the owner.
     pub(crate) fn run_one(&mut self) -> bool {
         let Ok(QueuedJob { ticket, mut job }) = self.to_do.pop() else { return false };
         job.run();
-        // Every job came by a ring of the same size. The owner may be gone.
+        // There is space, because each job came through a ring of the same size. The owner may have
+        // ended.
         let _abandoned = self.done.push(ReturnedJob { ticket, outcome: JobOutcome::Done(job) });
         true
     }
 }
 
 impl<P: Protocol> CryptoWorker<P> {
-    /// One with a thread of its own, and its turns. `owner` wakes the driver, `worker` the thread
-    /// that does the turns.
+    /// Creates a worker with its own thread, and its loop. `owner` wakes the driver, `worker` the
+    /// thread that runs the loop.
     pub fn new<C: Clock>(clock: C, owner: Waker, worker: Waker) -> (Self, CryptoWorkerLoop<P, C>) {
         let (crypto_worker, WorkerRings { to_do, done }) = Self::with_rings(worker, JOBS_MAX);
         let (tally, progress) = (Arc::clone(&crypto_worker.tally), Arc::clone(&crypto_worker.progress));
         (crypto_worker, CryptoWorkerLoop::new(clock, owner, to_do, done, tally, progress))
     }
 
-    /// One whose jobs a path worker does beside its own work: `worker` wakes that.
+    /// Creates a worker whose jobs a path worker runs in addition to its own work. `worker` wakes
+    /// the path worker.
     pub fn helped_by(worker: Waker) -> (Self, PoolHelper<P>) {
         let (crypto_worker, WorkerRings { to_do, done }) = Self::with_rings(worker, HELP_BELOW);
         (crypto_worker, PoolHelper { to_do, done })
@@ -150,7 +151,7 @@ impl<P: Protocol> CryptoWorker<P> {
         (crypto_worker, WorkerRings { to_do, done })
     }
 
-    /// What it did, counted.
+    /// Its counters.
     pub fn tally(&self) -> &Arc<Tally> {
         &self.tally
     }
@@ -160,8 +161,8 @@ impl<P: Protocol> CryptoWorker<P> {
         !self.is_gone && !self.is_late && self.in_flight + self.load < self.jobs_max
     }
 
-    /// Notices that it is gone, if it did not say so.
-    pub(super) fn look(&mut self) {
+    /// Checks whether its thread has ended without returning its jobs.
+    pub(super) fn check_gone(&mut self) {
         self.is_gone |= self.returned.is_abandoned() && self.returned.is_empty();
     }
 
@@ -169,24 +170,23 @@ impl<P: Protocol> CryptoWorker<P> {
         self.in_flight
     }
 
-    /// Gives it a job.
+    /// Queues a job.
     ///
-    /// # Panics
-    /// If it has no room.
-    pub(super) fn give(&mut self, ticket: Ticket, job: PoolJob<P>) {
-        assert!(self.has_room(), "the caller has asked");
+    /// If it has no space.
+    pub(super) fn push_job(&mut self, ticket: Ticket, job: PoolJob<P>) {
+        assert!(self.has_room(), "the caller has checked for space");
         self.in_flight += 1;
-        // In flight are fewer than the ring holds.
+        // Fewer jobs are in flight than the ring holds.
         assert!(self.jobs.push(QueuedJob { ticket, job }).is_ok(), "a ring has room for what may be in flight");
         self.worker.wake_by_ref();
     }
 
-    /// Whether something came back.
+    /// Whether it has returned a job.
     pub(super) fn has_returned(&self) -> bool {
         !self.returned.is_empty()
     }
 
-    /// The next job that came back.
+    /// The next returned job.
     pub(super) fn take_back(&mut self) -> Option<ReturnedJob<P>> {
         let returned = self.returned.pop().ok()?;
         self.in_flight -= 1;
@@ -198,11 +198,11 @@ impl<P: Protocol> CryptoWorker<P> {
 
 impl<P: Protocol> Drop for CryptoWorker<P> {
     fn drop(&mut self) {
-        // The worker sees that its ring is abandoned.
+        // The worker ends when it finds its ring abandoned.
         let (jobs, _) = RingBuffer::new(1);
         drop(std::mem::replace(&mut self.jobs, jobs));
         if self.is_late {
-            self.progress.leave();
+            self.progress.skip_join();
         }
         self.worker.wake_by_ref();
     }

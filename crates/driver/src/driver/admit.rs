@@ -1,4 +1,4 @@
-//! How connections begin, and how packets are answered that belong to none.
+//! Begins connections, and answers packets that belong to no connection.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ impl<E: Env> Driver<E> {
     /// Begins a connection for the application.
     pub(super) fn connect(&mut self, request: ConnectRequest<<E::Protocol as Protocol>::Application>) {
         let ConnectRequest { cell, connect, socket } = request;
-        let _told = TellOnPanic { cell: &*cell, panicked_before: std::thread::panicking() };
+        let _guard = RefuseOnPanic { cell: &*cell, panicked_before: std::thread::panicking() };
         let refusal = match self.socket_for(&cell, socket) {
             _ if self.closes_all => EndReason::EndpointClosed,
             Err(refusal) => refusal,
@@ -36,29 +36,29 @@ impl<E: Env> Driver<E> {
         cell.refuse(refusal);
     }
 
-    /// The socket a connection begins at: the one that is `wanted`, or the first of its address
-    /// family. One whose worker is gone does not count, and one whose worker does not answer is
-    /// better than none.
+    /// The socket at which a connection begins: the requested one, or the first of the address
+    /// family of the peer. A socket whose worker has ended is not used. A socket whose worker does
+    /// not respond is used only if there is no other.
     fn socket_for(&self, cell: &CellOf<E::Protocol>, wanted: Option<usize>) -> Result<usize, EndReason> {
         let is_v4 = cell.remote().is_ipv4();
         let is_gone = |index: usize| self.sockets[index].worker().is_some_and(|worker| self.offload.is_gone(worker));
         let is_well = |index: usize| self.sockets[index].worker().is_none_or(|worker| self.offload.is_well(worker));
         let suits =
             |index: &usize| wanted.map_or(self.sockets[*index].local.is_ipv4() == is_v4, |wanted| *index == wanted);
-        let suited: Vec<usize> = (0..self.sockets.len()).filter(suits).collect();
-        let live = || suited.iter().copied().filter(|index| !is_gone(*index));
-        let none = if suited.is_empty() { EndReason::NoSocket } else { EndReason::ProcessorGone };
+        let candidates: Vec<usize> = (0..self.sockets.len()).filter(suits).collect();
+        let live = || candidates.iter().copied().filter(|index| !is_gone(*index));
+        let none = if candidates.is_empty() { EndReason::NoSocket } else { EndReason::ProcessorGone };
         live().find(|index| is_well(*index)).or_else(|| live().next()).ok_or(none)
     }
 
-    /// A batch that may begin a peer's connection.
+    /// Processes a batch that may begin a connection of a peer.
     pub(super) fn admit(&mut self, socket: usize, batch: BatchOf<E>) {
         let waiting = self.shared.common.half_open_count() + self.shared.accepted_len();
         let refuses = self.closes_all || waiting >= self.limits.half_open_max;
         let entered = self.shared.common.enter(self.limits.connections_max).filter(|_| !refuses);
         let Some(entered) = entered else {
-            // Not answered: the peer tries again, and an attacker gets nothing for its packet.
-            tracing::debug!(socket, "no room for another connection");
+            // No answer: the peer retries, and an attacker gains no amplification.
+            tracing::debug!(socket, "connection refused: a limit is reached, or the endpoint is closing");
             return;
         };
         let now = self.env.now();
@@ -86,13 +86,13 @@ impl<E: Env> Driver<E> {
         let mut entry: ConnectionEntry<E::Protocol> = ConnectionEntry::new(connection, Arc::clone(&cell), entered);
         entry.handshake_until = Some(now + self.limits.handshake_timeout);
         entry.half_open = entry.connection.is_accepted().then(|| self.shared.common.half_open());
-        let key = self.entries.insert(entry).expect("the table holds as many as may enter");
+        let key = self.entries.insert(entry).expect("the table holds as many connections as are counted");
         let place = Place { key: ConnectionKey(key), local };
         assert!(cell.place().set(place).is_ok(), "a cell belongs to one connection");
-        // At once: the rest of the batch that began it may belong to it.
+        // Routes are updated at once, because the rest of the batch that began the connection may
+        // belong to it.
         self.update_routes(place.key);
-        // The application may have asked for something, such as the end, before there was a place
-        // to look for it.
+        // The application may have made a request, such as to close, before the cell had a place.
         if let Some(entry) = self.entries.get_mut(key) {
             let served = entry.connection.serve(now);
             entry.priority = served.priority.unwrap_or(entry.priority);
@@ -116,7 +116,7 @@ impl<E: Env> Driver<E> {
         self.packets = packets;
     }
 
-    /// The protocol's own packets that have become due.
+    /// Sends the packets of the protocol itself that are due.
     pub(super) fn send_replies(&mut self, now: Instant) {
         let mut packets = std::mem::take(&mut self.packets);
         while let Some(socket) = self.protocol.poll_reply(now, &mut packets) {
@@ -127,7 +127,7 @@ impl<E: Env> Driver<E> {
 
     fn send_reply(&mut self, now: Instant, socket: usize, packets: &mut <E::Protocol as Protocol>::Sealed) {
         match &mut self.sockets[socket].place {
-            // The peer asks again if it is lost.
+            // A lost answer does no harm: the peer retries.
             SocketPlace::Local(socket) if socket.has_room() => drop(socket.send(now, packets, || None)),
             SocketPlace::Local(_) => {}
             SocketPlace::Offloaded { worker, .. } => self.offload.reply(*worker, socket, packets),
@@ -135,15 +135,16 @@ impl<E: Env> Driver<E> {
     }
 }
 
-/// The application's session may panic while the connection belongs only to the caller that
-/// waits for it.
-struct TellOnPanic<'a, C: Cell> {
+/// Refuses a connection if it panics while it begins. The application's TLS session may panic
+/// before the connection is in the driver's table, and a caller waits for the cell.
+struct RefuseOnPanic<'a, C: Cell> {
     cell: &'a C,
-    /// A turn may run while a thread unwinds for reasons of its own.
+    /// The thread was already panicking, because a turn may run during the unwinding of an
+    /// unrelated panic.
     panicked_before: bool,
 }
 
-impl<C: Cell> Drop for TellOnPanic<'_, C> {
+impl<C: Cell> Drop for RefuseOnPanic<'_, C> {
     fn drop(&mut self) {
         if std::thread::panicking() && !self.panicked_before {
             self.cell.refuse(EndReason::EndpointClosed);

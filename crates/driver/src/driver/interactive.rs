@@ -1,15 +1,15 @@
 //! Small writes bypass bulk data, and bulk in the background yields to them.
 //!
-//! A turn takes what applications ask for, receives, and sends. Beside bulk each of these lasts
-//! tens to hundreds of microseconds, and a message of a few bytes would wait for several of them at
-//! each end. So interactive data
+//! A turn processes requests, receives, and sends. With bulk data each of these takes tens to
+//! hundreds of microseconds, and a message of a few bytes would wait for several of them at each
+//! end. So the driver
 //!
-//! - leaves before anything is received,
-//! - is told to the application before the batches are opened that arrived after it,
+//! - sends interactive data before it receives,
+//! - passes received interactive data to the application before it opens later batches.
 //!
-//! and while some is expected, what is in the background leaves batch by batch: between two of them
-//! the driver serves other connections, and any thread that waits for its processor gets it.
-//! Otherwise the background is sent like everything else.
+//! While interactive data is expected, background data is sent one batch at a time: between two
+//! batches the driver serves other connections and yields to other threads that wait for its
+//! processor. Otherwise background data is sent like all other data.
 
 use units::{Duration, Instant};
 
@@ -17,36 +17,37 @@ use super::{Driver, Flush};
 use crate::env::Env;
 use crate::protocol::ConnectionKey;
 
-/// A batch of fewer bytes is small: opening it takes less time than waking the application for it,
-/// and what the application asks for that is no more takes less time to send than opening what has
-/// arrived. More is bulk: it waits for the acknowledgements that have arrived and for what the
-/// application writes meanwhile, and leaves in full batches.
+/// A batch of fewer bytes is small. Opening it takes less time than waking the application. Sending
+/// a request of at most this size takes less time than opening the received batches. More is bulk:
+/// it waits until the received acknowledgements are processed and for further writes of the
+/// application, and is sent in full batches.
 pub const INTERACTIVE_MAX: usize = 16 << 10;
 
-/// For so long after an interactive write more are expected. A shorter time makes an application
-/// that writes ten times a second wait for the background; a longer one slows the background down
-/// for what may never come.
+/// For this long after an interactive write, more are expected. A shorter time makes an application
+/// that writes ten times a second wait for background data. A longer one slows background data down
+/// for writes that may not follow.
 const EXPECTED_FOR: Duration = Duration::from_secs(1);
 
-/// Which connections have interactive data.
+/// The connections with interactive data, and its recent history.
 #[derive(Debug, Default)]
 pub(super) struct Interactive {
-    /// Connections whose application has just written some; each as often as it was taken from the
-    /// driver's list, so as many as that had.
+    /// Connections whose application has just written interactive data. An entry is added for each
+    /// time that the connection was in the list of requests, so the length is bounded by that list.
     at_once: Vec<ConnectionKey>,
     last_at: Option<Instant>,
-    /// Something of the background has left since other threads last had the processor.
+    /// Background data was sent since the thread last yielded.
     owes_yield: bool,
 }
 
 impl Interactive {
-    /// The application of `key` has written a little, and nothing before it waits.
+    /// Notes that the application of `key` has written interactive data and that no earlier data
+    /// waits.
     pub(super) fn note(&mut self, now: Instant, key: ConnectionKey) {
         self.last_at = Some(now);
         self.at_once.push(key);
     }
 
-    /// Something of the background leaves. Whether other connections are to be served next.
+    /// Called when background data is sent. Returns whether other connections are served next.
     pub(super) fn wants_pause(&mut self, now: Instant) -> bool {
         let is_expected = self.last_at.is_some_and(|at| now.saturating_since(at) < EXPECTED_FOR);
         self.owes_yield |= is_expected;
@@ -59,12 +60,13 @@ impl Interactive {
 }
 
 impl<E: Env> Driver<E> {
-    /// Interactive data that applications have just written leaves, a batch of each connection;
-    /// they may have more, and are visited again in this turn. Returns the batches sent.
+    /// Sends one batch of interactive data for each connection whose application has just written
+    /// some. The connections are visited again in this turn, for further data. Returns the number
+    /// of batches sent.
     pub(super) fn send_interactive(&mut self, flush: Flush) -> usize {
         let mut sent = 0;
         while let Some(key) = self.interactive.at_once.pop() {
-            // What to do with a tail is known only when all of the turn has been received.
+            // Whether to send a tail is decided after everything of this turn was received.
             if flush == Flush::Now {
                 self.take_half_events();
                 sent += self.visit(key, flush, 1);
@@ -73,12 +75,12 @@ impl<E: Env> Driver<E> {
         sent
     }
 
-    /// A batch of `len_bytes` has been absorbed. If it was small, its application need not wait
-    /// until those after it are opened.
-    pub(super) fn tell_of_interactive(&mut self, key: ConnectionKey, len_bytes: usize) {
+    /// Called after a batch of `len_bytes` was absorbed. The application gets the data of a small
+    /// batch before later batches are opened.
+    pub(super) fn report_interactive(&mut self, key: ConnectionKey, len_bytes: usize) {
         if len_bytes < INTERACTIVE_MAX && self.has_more_arrivals {
             self.visited = Some(key);
-            self.tell(key);
+            self.process_events(key);
             self.visited = None;
         }
     }
@@ -93,9 +95,9 @@ mod tests {
         let (mut interactive, mut now) = (Interactive::default(), Instant::ZERO + Duration::from_secs(5));
         assert!(!interactive.wants_pause(now) && !interactive.take_yield_due(), "nothing was written");
         interactive.note(now, ConnectionKey(7));
-        assert!(!interactive.take_yield_due(), "nothing of the background has left");
+        assert!(!interactive.take_yield_due(), "no background data was sent");
         assert!(interactive.wants_pause(now) && interactive.take_yield_due());
         now += EXPECTED_FOR;
-        assert!(!interactive.wants_pause(now) && !interactive.take_yield_due(), "it was long ago");
+        assert!(!interactive.wants_pause(now) && !interactive.take_yield_due(), "the write was long ago");
     }
 }

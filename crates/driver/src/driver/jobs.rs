@@ -1,4 +1,4 @@
-//! Work on what connections have absorbed: done here, or by the pool.
+//! Jobs on absorbed data: run by the driver or by the crypto pool.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use crate::in_flight::ConnectionRef;
 use crate::offload::{Direction, JobOutput, Offload, PathFlow};
 use crate::protocol::{Connection, ConnectionKey, Job, Protocol};
 
-/// Jobs of one connection that are begun in one visit.
+/// Limit of jobs of one connection that are begun in one visit.
 const JOBS_PER_VISIT: usize = 16;
 
 type JobOf<E> = <<E as Env>::Protocol as Protocol>::Job;
 
 impl<E: Env> Driver<E> {
-    /// Begins what a connection has to do after its serial step. All but the last job may go to
-    /// others, so that what comes alone is never offloaded.
+    /// Begins the jobs of a connection. All but the last may be offloaded, so a lone job stays on
+    /// the driver.
     pub(super) fn run_jobs(&mut self, key: ConnectionKey) {
         let mut next = self.poll_job(key);
         let mut begun = 0;
@@ -26,7 +26,7 @@ impl<E: Env> Driver<E> {
             self.begin_job(key, job, next.is_some());
         }
         if begun >= JOBS_PER_VISIT {
-            // There may be more.
+            // There may be more jobs.
             self.schedule(key);
         }
     }
@@ -35,8 +35,8 @@ impl<E: Env> Driver<E> {
         self.entries.get_mut(key.0)?.connection.poll_job()
     }
 
-    /// A job is done by another processor if it `may` be and one has room, otherwise here.
-    fn begin_job(&mut self, key: ConnectionKey, job: JobOf<E>, may: bool) {
+    /// Runs a job: on another processor if it may be offloaded and one has space, otherwise here.
+    fn begin_job(&mut self, key: ConnectionKey, job: JobOf<E>, may_offload: bool) {
         let Some(entry) = self.entries.get_mut(key.0) else { return };
         if !self.offload.opens() {
             let mut output = self.offload.spare_output();
@@ -48,7 +48,7 @@ impl<E: Env> Driver<E> {
         let flow = PathFlow { key, path: 0, direction: Direction::Up };
         let connection = ConnectionRef { key, cell: Arc::clone(&entry.cell) };
         let mut job = Arc::new(job);
-        if may {
+        if may_offload {
             match self.offload.run(self.env.now(), flow, &connection, job) {
                 Ok(()) => return self.env.lap(Activity::Route),
                 Err(refused) => job = refused,
@@ -64,8 +64,8 @@ impl<E: Env> Driver<E> {
         self.env.lap(Activity::OpenAbsorb);
     }
 
-    /// A job has its turn. A job without an output was lost with its worker, and is done here: if
-    /// it panics again, its connection ends.
+    /// Finishes a job that is next in its flow. A job without an output was lost with its worker
+    /// and is run here. If it panics again, its connection ends.
     pub(super) fn finish_job(
         &mut self,
         connection: &ConnectionRef<E::Protocol>,

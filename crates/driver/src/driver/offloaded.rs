@@ -1,5 +1,5 @@
-//! What workers bring: reports about packets they send, batches that arrived at their sockets,
-//! receive halves that they have.
+//! Processes the events of workers: reports about sent packets, batches from their sockets, and
+//! events of receive halves.
 
 use super::Driver;
 use crate::activity::Activity;
@@ -8,11 +8,11 @@ use crate::in_flight::InFlightBatch;
 use crate::offload::{Arrival, Offload, ReceiveHalfEvent, SendReport};
 use crate::protocol::{Batch, Connection, ConnectionKey, EndReason, Protocol, SocketsLost};
 
-/// Updates of receive halves taken at a time: all that their ring holds.
+/// Limit of events of receive halves that are taken at a time: the size of their ring.
 const UPDATES_MAX: usize = 512;
 
 impl<E: Env> Driver<E> {
-    /// Takes what workers bring in this turn; how many batches and updates those were.
+    /// Processes the events of workers in this turn. Returns the number of batches and reports.
     pub(super) fn receive_from_workers(&mut self) -> usize {
         self.take_reports();
         let updates = self.take_half_events();
@@ -23,8 +23,9 @@ impl<E: Env> Driver<E> {
     fn take_arrivals(&mut self) -> usize {
         let mut received = 0;
         while let Some(arrival) = self.offload.poll_arrival(self.env.now()) {
-            // Reports first, of all workers: an acknowledgement may come on another path than what
-            // it is about. And the receive half that a batch is for may have come back before it.
+            // Reports of all workers go first, because an acknowledgement may arrive on another
+            // path than the packets that it acknowledges. Events of receive halves are next,
+            // because the half of a batch may have returned before the batch.
             self.take_reports();
             self.take_half_events();
             match arrival {
@@ -46,7 +47,7 @@ impl<E: Env> Driver<E> {
         received
     }
 
-    /// Takes what workers say about what they were given to send.
+    /// Processes the reports of workers about packets that they send.
     pub(super) fn take_reports(&mut self) {
         while let Some(report) = self.offload.poll_report() {
             match report {
@@ -71,7 +72,7 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    /// A batch that a worker opened with what it was leased.
+    /// Absorbs a batch that a worker opened with a lease.
     fn absorb_leased(
         &mut self,
         worker: usize,
@@ -83,7 +84,7 @@ impl<E: Env> Driver<E> {
         let now = self.env.now();
         self.env.lap(Activity::Route);
         let len_bytes = batch.len_bytes();
-        // The route may have gone meanwhile, and the connection with it.
+        // The route, and with it the connection, may have been removed since.
         let is_routed = self.protocol.leads_to(&batch, key);
         if is_routed && self.entry_of(&connection).is_some() {
             self.visited = Some(key);
@@ -92,13 +93,13 @@ impl<E: Env> Driver<E> {
             }
             self.visited = None;
             self.schedule(key);
-            self.tell_of_interactive(key, len_bytes);
+            self.report_interactive(key, len_bytes);
         }
         self.offload.return_job(worker, job);
         self.env.lap(Activity::OpenAbsorb);
     }
 
-    /// A worker has room again: those that waited for its sockets go first, in their order.
+    /// Schedules the connections that wait for the sockets of a worker with space, in their order.
     fn schedule_waiting_for(&mut self, worker: usize) {
         for index in 0..self.sockets.len() {
             if self.sockets[index].worker() == Some(worker) && self.socket_has_room(index) {
@@ -107,11 +108,11 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    /// The paths of a worker are as good as dead: others carry what they were given. A connection
+    /// Handles a worker that does not respond. Other paths carry the data that it had. A connection
     /// without another path ends.
     fn on_worker_lost(&mut self, worker: usize, is_gone: bool, unsent: Vec<InFlightBatch<E::Protocol>>) {
         let now = self.env.now();
-        tracing::error!(worker = worker + 1, is_gone, "a worker does not answer: its paths count as dead");
+        tracing::error!(worker = worker + 1, is_gone, "a worker does not respond: its paths are unusable");
         if is_gone {
             let gone = self.sockets.iter_mut().filter(|slot| slot.worker() == Some(worker));
             gone.for_each(|slot| slot.waiting.clear());
@@ -139,10 +140,10 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    // ── Receive halves on the worker that receives ───────────────────────────────────────────────────────────────────
+    // ── Receive halves on the receive worker ─────────────────────────────────────────────────────
 
-    /// Takes what receive halves have for the rest of their connections: to be known before a plan
-    /// is made. How many updates that were.
+    /// Processes the events of receive halves. Called before a plan is made. Returns the number of
+    /// reports.
     pub(super) fn take_half_events(&mut self) -> usize {
         let mut taken = 0;
         for _ in 0..UPDATES_MAX {
@@ -179,10 +180,10 @@ impl<E: Env> Driver<E> {
         taken
     }
 
-    /// A receive half is back.
+    /// Attaches a receive half that has returned.
     fn attach(&mut self, key: ConnectionKey, half: <E::Protocol as Protocol>::ReceiveHalf) {
         let now = self.env.now();
-        // Its connection may have panicked meanwhile, and the key may be another's.
+        // Its connection may have panicked since, and the key may belong to another connection.
         let Some(entry) = self.entries.get_mut(key.0).filter(|entry| entry.connection.owns(&half)) else { return };
         self.visited = Some(key);
         let deferred = entry.connection.attach(now, half);
@@ -193,16 +194,16 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    /// Lets the receive half of a connection go to the worker that receives, if that is where it
-    /// belongs. Not at once: batches of it are on their way here, so the worker pauses until they
-    /// have come.
-    pub(super) fn wish_to_detach(&mut self, key: ConnectionKey) {
+    /// Prepares to move the receive half of a connection to the receive worker, if the connection
+    /// requests it. The half is not detached at once: the rings still contain batches of it, so the
+    /// worker first pauses until the driver has processed them.
+    pub(super) fn request_detach(&mut self, key: ConnectionKey) {
         if !self.offload.takes_receive_halves() {
             return;
         }
         let Some(entry) = self.entries.get_mut(key.0) else { return };
         let now = self.env.now();
-        if !entry.connection.take_detach_wish(now) {
+        if !entry.connection.take_detach_request(now) {
             return;
         }
         if self.detaching.is_empty() {
@@ -211,16 +212,16 @@ impl<E: Env> Driver<E> {
         self.detaching.push(key);
     }
 
-    /// The worker that receives pauses: what it had received is taken, and all receive halves go
-    /// that are to.
+    /// Detaches all receive halves that requested it. Called when the receive worker has paused,
+    /// after which no batch of theirs remains in the rings.
     fn detach_all(&mut self) {
         self.offload.begin_all_arrivals();
         self.take_arrivals();
         let now = self.env.now();
         for key in std::mem::take(&mut self.detaching) {
-            // What is to be said about what has arrived is said while that is here.
+            // Events about received data are processed while the half is attached.
             self.visited = Some(key);
-            self.tell(key);
+            self.process_events(key);
             self.visited = None;
             if !self.offload.takes_receive_halves() {
                 continue;
@@ -234,11 +235,11 @@ impl<E: Env> Driver<E> {
         self.offload.wake();
     }
 
-    /// Tells a detached receive half what there is for it. False if that found no room: nothing may
-    /// be sent then that the peer may answer.
+    /// Sends the pending updates to a detached receive half. Returns false if the ring is full.
+    /// Then nothing may be sent, because the answer of the peer could arrive before the update.
     pub(super) fn update_receive_half(&mut self, key: ConnectionKey) -> bool {
         let Some(entry) = self.entries.get_mut(key.0).filter(|entry| entry.connection.has_detached_half()) else {
-            // Or it takes what there is with it when it is back.
+            // A half that was recalled gets the updates when it is attached.
             return true;
         };
         if !self.offload.has_room_for_updates() {
@@ -252,11 +253,11 @@ impl<E: Env> Driver<E> {
         true
     }
 
-    /// The worker that receives has died: connections whose receive half it had end, the others go
-    /// on here.
+    /// Handles the loss of the receive worker: connections whose receive half it had end, and the
+    /// driver receives for the others.
     fn on_receiver_lost(&mut self) {
         let now = self.env.now();
-        tracing::error!("the worker that receives does not answer: connections whose receive half it has end");
+        tracing::error!("the receive worker does not respond: connections whose receive half it has end");
         for slot in &mut self.sockets {
             if let Some(socket) = slot.as_local_mut().filter(|socket| !socket.receives) {
                 socket.receive_here();

@@ -1,9 +1,8 @@
-//! A connection that panics ends alone.
+//! A panic in a connection ends only that connection.
 //!
-//! What is wrong inside one connection, or in the session that its application gave it, shows as a
-//! panic while the driver asks something of it. That connection ends, its application is told, and
-//! the others go on. A panic while the driver asks nothing of a connection, such as in a socket,
-//! ends the driver.
+//! A bug in a connection, or in the TLS session of its application, shows as a panic while the
+//! driver calls the connection. That connection ends, its handles report it, and the others
+//! continue. A panic outside a connection, such as in a socket, ends the driver.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -13,16 +12,16 @@ use crate::offload::Offload;
 use crate::protocol::{Connection, ConnectionKey, EndReason, Protocol};
 
 impl<E: Env> Driver<E> {
-    /// One turn. Never blocks, never runs long.
+    /// Runs one turn. It does not block, and its work is bounded.
     pub fn turn(&mut self, flush: Flush) -> Work {
         match catch_unwind(AssertUnwindSafe(|| self.do_turn(flush))) {
             Ok(work) => work,
             Err(panic) => {
                 let Some(key) = self.visited.take() else { resume_unwind(panic) };
-                tracing::error!(connection = key.0, "a connection has panicked: it ends, the others go on");
+                tracing::error!(connection = key.0, "a connection has panicked: it ends, the others continue");
                 self.evict(key);
-                // The turn was cut short for connections that are not known, so all of them get
-                // another.
+                // It is unknown which connections the turn had not visited yet, so all are visited
+                // again.
                 let keys: Vec<u32> = self.entries.keys().collect();
                 keys.into_iter().for_each(|key| self.schedule(ConnectionKey(key)));
                 Work { has_more: true, ..Work::default() }
@@ -30,17 +29,17 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    /// Drops a connection that must not be asked for anything any more.
+    /// Drops a connection without calling it again.
     fn evict(&mut self, key: ConnectionKey) {
         let Some(mut entry) = self.entries.remove(key.0) else { return };
         if entry.connection.has_detached_half() {
-            // When it comes back it is dropped.
+            // The half is dropped when it returns.
             self.offload.recall(self.env.now(), key);
         }
         self.timers.replace(key.0, entry.deadline, None);
         self.protocol.forget(key);
         entry.connection.abandon(EndReason::ProcessorGone);
-        // Dropping it may panic again.
+        // Dropping the connection may panic again.
         if catch_unwind(AssertUnwindSafe(|| drop(entry))).is_err() {
             tracing::error!(connection = key.0, "dropping a connection that has panicked panicked again");
         }

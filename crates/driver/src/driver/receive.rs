@@ -1,4 +1,4 @@
-//! Receiving: batches from sockets, from other drivers and from workers go to their connections.
+//! Receives batches from sockets, other drivers and workers, and routes them to connections.
 
 use std::sync::Arc;
 
@@ -10,20 +10,20 @@ use crate::inlet::MisroutedBatch;
 use crate::offload::{Direction, Offload, PathFlow};
 use crate::protocol::{Batch, Connection, ConnectionKey, OpenJob, Protocol, Route};
 
-/// Batches that one call to a socket brings at most.
+/// Limit of batches that one receive call returns.
 pub const RECV_BATCHES_MAX: usize = 16;
 
-/// Calls to one socket in one turn: with batches of 64 KiB at most 2 MiB, well under a millisecond
-/// of work.
+/// Limit of receive calls for one socket in one turn: with batches of 64 KiB at most 2 MiB, well
+/// under a millisecond of work.
 pub const RECV_CALLS_PER_TURN: usize = 2;
 
-/// Batches taken from other drivers in one turn.
+/// Limit of batches taken from other drivers in one turn.
 const MISROUTED_PER_TURN: usize = 32;
 
 type BatchOf<E> = <<E as Env>::Protocol as Protocol>::Batch;
 
 impl<E: Env> Driver<E> {
-    /// Takes what has arrived; how many batches that were.
+    /// Receives what has arrived. Returns the number of batches.
     pub(super) fn receive(&mut self) -> usize {
         let mut received = 0;
         if !self.offload.has_room_for_arrivals() {
@@ -52,7 +52,7 @@ impl<E: Env> Driver<E> {
         received + self.receive_from_workers()
     }
 
-    /// One call to a socket.
+    /// Makes one receive call.
     fn receive_from(&mut self, index: usize) -> usize {
         let mut arrived = std::mem::take(&mut self.arrived);
         let Some(socket) = self.sockets[index].as_local_mut() else { return 0 };
@@ -62,23 +62,23 @@ impl<E: Env> Driver<E> {
         self.env.note_received(&arrived);
         let count = arrived.len();
         if count > 0 {
-            // An acknowledgement may come here of what a worker has sent.
+            // This socket may have received an acknowledgement of packets that a worker has sent.
             self.take_reports();
         }
-        let mut left = count;
+        let mut remaining = count;
         for batch in arrived.drain(..) {
-            left -= 1;
-            self.has_more_arrivals = left > 0;
+            remaining -= 1;
+            self.has_more_arrivals = remaining > 0;
             self.deliver(index, batch);
         }
         self.arrived = arrived;
         count
     }
 
-    /// Gives the packets of a batch to their connections.
+    /// Passes the packets of a batch to their connections.
     pub(super) fn deliver(&mut self, socket: usize, mut batch: BatchOf<E>) {
-        // Receive offload joins what comes from one address, and two connections may share one:
-        // then each gets a copy of its part.
+        // Receive offload joins packets from one address, which two connections may share. Then
+        // each gets its part of the batch.
         while batch.len_bytes() > 0 {
             let (len_bytes, route) = self.protocol.route(&batch);
             if len_bytes == batch.len_bytes() {
@@ -98,7 +98,7 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    /// Packets of no connection of this driver may be another driver's.
+    /// Passes packets of no connection here to the driver that may have it.
     pub(super) fn pass_on(&self, socket: usize, batch: BatchOf<E>) {
         let count = self.inlets.len();
         if count <= 1 {
@@ -109,7 +109,7 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    /// A batch of one connection is opened and absorbed, here or with the help of the pool.
+    /// Opens and absorbs a batch of one connection, or lets the crypto pool open it.
     fn absorb(&mut self, key: ConnectionKey, socket: usize, batch: BatchOf<E>) {
         if self.offload.opens() {
             return self.open_in_pool(key, socket, batch);
@@ -117,7 +117,7 @@ impl<E: Env> Driver<E> {
         if let Some(worker) = self.sockets[socket].worker()
             && let Some(entry) = self.entries.get_mut(key.0)
         {
-            // It asks the application's session for keys.
+            // Granting a lease calls the application's TLS session, which may panic.
             self.visited = Some(key);
             self.offload.lease(worker, key, &mut entry.connection, &batch);
             self.visited = None;
@@ -136,14 +136,14 @@ impl<E: Env> Driver<E> {
         self.visited = None;
         self.env.lap(Activity::OpenAbsorb);
         self.schedule(key);
-        self.tell_of_interactive(key, len_bytes);
+        self.report_interactive(key, len_bytes);
     }
 
-    /// A batch is opened by another processor if one has room and more follow, so that what comes
-    /// alone is never offloaded. Otherwise it is opened here.
+    /// Opens a batch: on another processor if one has space and more batches follow, otherwise
+    /// here. So a lone batch stays on the driver.
     fn open_in_pool(&mut self, key: ConnectionKey, socket: usize, mut batch: BatchOf<E>) {
-        // What is done makes room for more: one call to a socket brings more batches than the pool
-        // may have.
+        // Finished work makes space: one receive call returns more batches than the pool may have
+        // in flight.
         self.take_finished(None);
         let Some(entry) = self.entries.get_mut(key.0) else { return };
         let now = self.env.now();
@@ -174,6 +174,6 @@ impl<E: Env> Driver<E> {
         }
         self.visited = None;
         self.env.lap(Activity::OpenAbsorb);
-        self.tell_of_interactive(key, len_bytes);
+        self.report_interactive(key, len_bytes);
     }
 }

@@ -1,4 +1,4 @@
-//! Sending: plans are made, sealed here or elsewhere, and leave through their sockets.
+//! Makes plans, has them sealed by the driver or by workers, and sends them.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -14,44 +14,44 @@ use crate::offload::{Direction, Finished, Offload, PathFlow};
 use crate::protocol::{Connection, ConnectionKey, Plan, Protocol};
 use crate::socket::{SendError, Sent, Socket, SocketPlace};
 
-/// Batches a connection may send before the next one has its turn: at most 256 packets.
+/// Limit of batches that a connection sends in one visit: at most 256 packets.
 pub(super) const PLANS_PER_VISIT: usize = 4;
 
-/// Packets of a plan, at most: what the largest segmented send takes.
+/// Limit of packets of a plan: the largest segmented send of the system.
 pub const PLAN_PACKETS_MAX: usize = 64;
 
-/// What a visit left.
+/// The data that a connection still has to send after a visit.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Left {
-    /// Nothing to send.
+pub(super) enum Remaining {
+    /// Nothing, or nothing that may be sent now.
     Nothing,
-    /// More to send than its turn allowed, or a tail that is [corked](Flush::Cork).
+    /// More than a visit allows, or a [corked](Flush::Cork) tail.
     More,
-    /// More to send than the sockets take.
+    /// More than the sockets take.
     NoRoom,
 }
 
 impl<E: Env> Driver<E> {
-    /// Makes and sends plans of a connection, so many at most.
-    pub(super) fn send_plans(&mut self, key: ConnectionKey, flush: Flush, plans_max: usize) -> (usize, Left) {
-        let Some(entry) = self.entries.get_mut(key.0) else { return (0, Left::Nothing) };
+    /// Makes and sends at most `plans_max` plans of a connection. Returns the number of plans.
+    pub(super) fn send_plans(&mut self, key: ConnectionKey, flush: Flush, plans_max: usize) -> (usize, Remaining) {
+        let Some(entry) = self.entries.get_mut(key.0) else { return (0, Remaining::Nothing) };
         if entry.refused_until.is_some_and(|until| until > self.env.now()) {
-            return (0, Left::Nothing);
+            return (0, Remaining::Nothing);
         }
-        // The wait is over, whether there is something to send or not: a deadline in the past would
-        // fire for ever.
+        // The wait is over, also if there is nothing to send: a deadline in the past would fire in
+        // every turn.
         entry.refused_until = None;
         if let Some(sealers) = self.offload.sealers() {
             return self.send_through_pool(key, plans_max, sealers);
         }
         let mut sent = 0;
-        // The last plan was as full as its socket takes, and so many packets that are.
+        // The limit of packets of the last plan, if the plan was full.
         let mut was_full = None;
         for _ in 0..plans_max {
             if let Some(packets_max) = was_full.filter(|_| flush == Flush::Cork)
                 && self.has_only_a_tail(key, packets_max)
             {
-                return (sent, Left::More);
+                return (sent, Remaining::More);
             }
             if let Err(left) = self.make_plan(key) {
                 return (sent, left);
@@ -67,19 +67,19 @@ impl<E: Env> Driver<E> {
             let (index, receipt) = (self.plan.socket(), receipt_of::<E>(&self.plan));
             let mut packets = std::mem::take(&mut self.packets);
             self.plan.seal_once(&mut packets);
-            let goes_on = self.emit(key, index, &receipt, &mut packets);
+            let may_continue = self.emit(key, index, &receipt, &mut packets);
             self.packets = packets;
-            if !goes_on {
-                return (sent, Left::Nothing);
+            if !may_continue {
+                return (sent, Remaining::Nothing);
             }
             if is_background && self.interactive.wants_pause(self.env.now()) {
                 break;
             }
         }
-        (sent, Left::More)
+        (sent, Remaining::More)
     }
 
-    /// Packets that a socket takes at a time.
+    /// The number of packets that a socket takes at a time.
     fn batch_max(&self, index: usize) -> usize {
         match &self.sockets[index].place {
             SocketPlace::Local(socket) => socket.socket.batch_max().min(PLAN_PACKETS_MAX),
@@ -87,14 +87,14 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    /// Plans of a connection that any processor of the pool seals: all but the last of a visit by
-    /// others if they have room.
-    fn send_through_pool(&mut self, key: ConnectionKey, mut plans_max: usize, sealers: usize) -> (usize, Left) {
+    /// Makes plans of a connection for the crypto pool. Workers with space seal all but the last of
+    /// a visit.
+    fn send_through_pool(&mut self, key: ConnectionKey, mut plans_max: usize, sealers: usize) -> (usize, Remaining) {
         let mut planned = 0;
         let mut kept: Option<Arc<<E::Protocol as Protocol>::Plan>> = None;
         let left = loop {
-            // What became due meanwhile goes first, and makes room. Whether workers have room is
-            // known from their reports.
+            // Finished plans are sent first, which makes space. Reports tell whether workers have
+            // space.
             self.take_reports();
             self.take_finished(Some(key));
             if self.offload.is_full() {
@@ -104,17 +104,17 @@ impl<E: Env> Driver<E> {
                 if !self.await_pool.contains(&key) {
                     self.await_pool.push(key);
                 }
-                break Left::Nothing;
+                break Remaining::Nothing;
             }
             if planned >= plans_max * sealers {
-                break Left::More;
+                break Remaining::More;
             }
             if let Err(left) = self.make_plan(key) {
                 break left;
             }
             planned += 1;
             if self.plan.is_background() && self.interactive.wants_pause(self.env.now()) {
-                // One for each processor.
+                // One plan for each processor.
                 plans_max = 1;
             }
             if let Some(worker) = self.plan.socket().and_then(|index| self.sockets[index].worker()) {
@@ -132,12 +132,12 @@ impl<E: Env> Driver<E> {
         (planned, left)
     }
 
-    /// A plan is sealed by another processor if it `may` be and one has room, otherwise here.
-    fn seal_plan(&mut self, key: ConnectionKey, mut plan: Arc<<E::Protocol as Protocol>::Plan>, may: bool) {
+    /// Seals a plan: on another processor if it may be offloaded and one has space, otherwise here.
+    fn seal_plan(&mut self, key: ConnectionKey, mut plan: Arc<<E::Protocol as Protocol>::Plan>, may_offload: bool) {
         let Some(entry) = self.entries.get_mut(key.0) else { return };
         let flow = PathFlow { key, path: plan.path(), direction: Direction::Out };
         let connection = ConnectionRef { key, cell: Arc::clone(&entry.cell) };
-        if may {
+        if may_offload {
             let now = self.env.now();
             match self.offload.seal(now, flow, &connection, plan) {
                 Ok(()) => return self.env.lap(Activity::Route),
@@ -155,7 +155,7 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    /// The plan goes to the worker that serves its socket.
+    /// Passes the plan to the worker that serves its socket.
     fn send_by_worker(&mut self, key: ConnectionKey, worker: usize) {
         let Some(entry) = self.entries.get_mut(key.0) else { return };
         let now = self.env.now();
@@ -168,12 +168,11 @@ impl<E: Env> Driver<E> {
         self.entries.get_mut(key.0).is_some_and(|entry| entry.connection.has_only_a_tail(packets_max))
     }
 
-    /// Fills the plan with what a connection may send now.
+    /// Fills the plan with packets that the connection may send now.
     ///
-    /// # Errors
-    /// If that is nothing, what it waits for.
-    fn make_plan(&mut self, key: ConnectionKey) -> Result<(), Left> {
-        let Some(entry) = self.entries.get_mut(key.0) else { return Err(Left::Nothing) };
+    /// If there are none, why.
+    fn make_plan(&mut self, key: ConnectionKey) -> Result<(), Remaining> {
+        let Some(entry) = self.entries.get_mut(key.0) else { return Err(Remaining::Nothing) };
         let is_full = Cell::new(false);
         let (sockets, offload) = (&self.sockets, &self.offload);
         let room = |index: usize| {
@@ -188,12 +187,12 @@ impl<E: Env> Driver<E> {
         self.env.lap(Activity::Plan);
         match is_planned {
             true => Ok(()),
-            false if is_full.get() => Err(Left::NoRoom),
-            false => Err(Left::Nothing),
+            false if is_full.get() => Err(Remaining::NoRoom),
+            false => Err(Remaining::Nothing),
         }
     }
 
-    /// Sealed packets leave. False if the connection may send no more for now.
+    /// Sends sealed packets. Returns false if the connection may not send more now.
     fn emit(
         &mut self,
         key: ConnectionKey,
@@ -205,14 +204,14 @@ impl<E: Env> Driver<E> {
         let now = self.env.now();
         self.env.lap(Activity::Seal);
         self.env.note_sent(packets);
-        // Before the system call, so that no acknowledgement can overtake the report.
+        // Reported before the system call, so that no acknowledgement overtakes the report.
         entry.connection.handle_emitted(now, receipt);
         let Some(index) = socket else { return true };
         self.env.lap(Activity::Report);
         let Some(socket) = self.sockets[index].as_local_mut() else { return true };
         let cell = &entry.cell;
         let owner = || Some(InFlightBatch::new(ConnectionRef { key, cell: Arc::clone(cell) }, receipt.clone()));
-        // Not the connection's fault if this panics.
+        // A panic in the socket is not the fault of the connection.
         let visited = self.visited.take();
         let outcome = socket.send(now, packets, owner);
         self.visited = visited;
@@ -226,12 +225,13 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    /// Goes on, in order, with what the pool has done; `only` for this connection, if one is given.
+    /// Processes the finished work of the pool in order. If `only` is given, only that of this
+    /// connection.
     pub(super) fn take_finished(&mut self, only: Option<ConnectionKey>) {
         if self.offload.sealers().is_none() {
             return;
         }
-        // Not the fault of the connection that is visited if this panics.
+        // A panic here may be the fault of another connection than the visited one.
         let visited = self.visited.take();
         self.offload.collect(self.env.now());
         self.visited = visited;
@@ -275,9 +275,10 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    /// A socket may have room again.
+    /// Retries a socket that may have space again.
     pub(super) fn retry_socket(&mut self, now: Instant, index: usize) {
-        // It leaves now, not when it was planned: round trips are measured from here.
+        // Round trips are measured from now, because the packets were not sent when they were
+        // planned.
         let held = self.sockets[index].as_local().and_then(|socket| socket.held().cloned()).flatten();
         if let Some(batch) = &held
             && let Some(entry) = self.entry_of(&batch.connection)
@@ -293,19 +294,19 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    /// A batch that waited for room will never leave.
+    /// Handles a batch that waited for socket space and will not be sent.
     pub(super) fn on_late_refusal(&mut self, now: Instant, batch: &InFlightBatch<E::Protocol>, error: &SendError) {
         if let Some(entry) = self.entry_of(&batch.connection) {
-            tracing::debug!(%error, "a batch that waited for room was lost");
+            tracing::debug!(%error, "a batch that waited for socket space was dropped");
             on_not_emitted::<E>(entry, now, &batch.contents, error);
             self.schedule(batch.connection.key);
         }
     }
 
-    /// Those that waited for a socket go first, in their order.
+    /// Schedules the connections that wait for a socket, in their order.
     pub(super) fn schedule_waiting(&mut self, index: usize) {
         while let Some(key) = self.sockets[index].waiting.pop_front() {
-            // The key may have passed on to another connection, whose visit does no harm.
+            // The key may have been reused for another connection, whose visit does no harm.
             if let Some(entry) = self.entries.get_mut(key.0) {
                 entry.awaits_room &= !(1 << index);
                 self.schedule(key);
@@ -313,7 +314,7 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    /// This connection, if it is there still.
+    /// The entry of this connection, unless it was removed.
     pub(super) fn entry_of(
         &mut self,
         connection: &ConnectionRef<E::Protocol>,
@@ -326,21 +327,21 @@ fn receipt_of<E: Env>(plan: &<E::Protocol as Protocol>::Plan) -> Receipt<E::Prot
     <E::Protocol as Protocol>::Connection::receipt(plan)
 }
 
-/// The system took a batch that did not leave, which is not the network's doing and so no loss: the
-/// same content is planned again. True if that may be now.
+/// Reports to the connection that the system refused a batch. This is not a loss in the network:
+/// the same content is planned again. Returns true if that may happen at once.
 pub(super) fn on_not_emitted<E: Env>(
     entry: &mut ConnectionEntry<E::Protocol>,
     now: Instant,
     receipt: &Receipt<E::Protocol>,
     error: &SendError,
 ) -> bool {
-    let goes_on = entry.connection.handle_not_emitted(now, receipt, error);
-    if !goes_on || *error != SendError::TooLarge {
+    let may_continue = entry.connection.handle_not_emitted(now, receipt, error);
+    if !may_continue || *error != SendError::TooLarge {
         entry.last_send_error = Some(error.to_string());
     }
-    if !goes_on {
-        tracing::debug!(%error, "a batch was lost");
+    if !may_continue {
+        tracing::debug!(%error, "a batch was dropped");
         entry.on_refused(now);
     }
-    goes_on
+    may_continue
 }

@@ -1,27 +1,27 @@
 //! Visiting connections: routes, events, plans, deadlines.
 
-use super::send::{Left, PLANS_PER_VISIT};
+use super::send::{PLANS_PER_VISIT, Remaining};
 use super::{Driver, Flush};
 use crate::activity::Activity;
 use crate::env::Env;
 use crate::offload::Offload;
 use crate::protocol::{Connection, ConnectionKey};
 
-/// Connections visited in one turn.
+/// Limit of visits in one turn.
 const VISITS_PER_TURN: usize = 64;
 
 impl<E: Env> Driver<E> {
-    /// Visits the connections that have something to say or to send, in turn. Returns the batches
-    /// sent.
+    /// Visits the scheduled connections in the order of the run queue. Returns the number of
+    /// batches sent.
     pub(super) fn visit_scheduled(&mut self, flush: Flush) -> usize {
         let mut sent = 0;
         if self.offload.has_room_for_updates() {
-            // Those that found no room for an update are visited again.
+            // Connections that found no space for an update are visited again.
             std::mem::take(&mut self.await_receiver).into_iter().for_each(|key| self.schedule(key));
         }
         for _ in 0..self.run.len().min(VISITS_PER_TURN) {
-            // What is to be acknowledged, and what was, is known before a plan is made, and what
-            // others have sealed goes first.
+            // Reports of receive halves go first, so that a plan contains the latest
+            // acknowledgements. Finished plans go first, because they are older than the next plan.
             self.take_half_events();
             if self.offload.sealers().is_some() {
                 self.take_reports();
@@ -45,7 +45,8 @@ impl<E: Env> Driver<E> {
         sent
     }
 
-    /// Lets a connection say what it has to say, and send so many batches.
+    /// Visits a connection: processes its events and sends at most `plans_max` batches. Returns the
+    /// number of batches sent.
     pub(super) fn visit(&mut self, key: ConnectionKey, flush: Flush, plans_max: usize) -> usize {
         self.visited = Some(key);
         let sent = self.do_visit(key, flush, plans_max);
@@ -56,20 +57,20 @@ impl<E: Env> Driver<E> {
     fn do_visit(&mut self, key: ConnectionKey, flush: Flush, plans_max: usize) -> usize {
         self.update_routes(key);
         self.run_jobs(key);
-        self.tell(key);
-        self.wish_to_detach(key);
+        self.process_events(key);
+        self.request_detach(key);
         if let Some(entry) = self.entries.get_mut(key.0) {
-            // Events may have woken the application, and brought in what it wrote since.
+            // Events may have woken the application, which may have written more since.
             entry.connection.apply_limits();
         }
         self.env.lap(Activity::HandOver);
         if !self.update_receive_half(key) {
             return 0;
         }
-        let (sent, left) = self.send_plans(key, flush, plans_max);
+        let (sent, remaining) = self.send_plans(key, flush, plans_max);
         // Planning may have ended streams or changed routes.
         self.update_routes(key);
-        self.tell(key);
+        self.process_events(key);
         self.update_receive_half(key);
         let Some(entry) = self.entries.get_mut(key.0) else { return sent };
         if entry.connection.is_over() && !entry.connection.is_detached() {
@@ -80,17 +81,17 @@ impl<E: Env> Driver<E> {
             entry.connection.poll_timeout().into_iter().chain(entry.handshake_until).chain(entry.refused_until).min();
         self.timers.replace(key.0, entry.deadline, timeout);
         entry.deadline = timeout;
-        match left {
-            Left::Nothing => {}
-            Left::More => self.schedule(key),
-            // Visited all the same when something arrives: only sending has to wait.
-            Left::NoRoom => self.await_room(key),
+        match remaining {
+            Remaining::Nothing => {}
+            Remaining::More => self.schedule(key),
+            // Other events still cause visits. Only sending waits for the socket.
+            Remaining::NoRoom => self.await_room(key),
         }
         sent
     }
 
-    /// Puts a connection into the queues of the sockets that are full. One whose worker is gone
-    /// never has room again.
+    /// Adds a connection to the queues of the full sockets. A socket whose worker has ended is left
+    /// out, because it never has space again.
     fn await_room(&mut self, key: ConnectionKey) {
         let Some(entry) = self.entries.get_mut(key.0) else { return };
         for (index, slot) in self.sockets.iter_mut().enumerate() {
@@ -105,15 +106,15 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    /// Tells the application what happened.
-    pub(super) fn tell(&mut self, key: ConnectionKey) {
+    /// Passes the events of a connection to its handles, and updates its entry.
+    pub(super) fn process_events(&mut self, key: ConnectionKey) {
         let Some(entry) = self.entries.get_mut(key.0) else { return };
         let env = &self.env;
-        let told = entry.connection.tell(&|| env.now());
-        if told.is_established || told.is_over {
+        let summary = entry.connection.process_events(&|| env.now());
+        if summary.is_established || summary.is_over {
             (entry.handshake_until, entry.half_open) = (None, None);
         }
-        if told.is_established && entry.connection.is_accepted() {
+        if summary.is_established && entry.connection.is_accepted() {
             self.shared.push_accepted(entry.cell.clone());
         }
     }

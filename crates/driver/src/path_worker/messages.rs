@@ -1,4 +1,4 @@
-//! What goes between the driver and a path worker.
+//! The messages between the driver and a path worker.
 
 use std::sync::Arc;
 
@@ -8,57 +8,57 @@ use crate::in_flight::InFlightBatch;
 use crate::protocol::{LeaseCache, Protocol};
 use crate::socket::SendError;
 
-/// What workers open batches with.
+/// A lease, with which workers open batches.
 pub(crate) type LeaseOf<P> = <<P as Protocol>::Leases as LeaseCache<P>>::Lease;
 
-/// From the driver.
+/// A command of the driver.
 pub enum PathWorkerCommand<P: Protocol> {
     /// Seal this plan and send it.
     Send(InFlightBatch<P, Arc<P::Plan>>),
-    /// Open with this what arrives on a path.
+    /// Open the batches of a path with this lease.
     Lease(Box<LeaseOf<P>>),
-    /// Send this, if there is room.
+    /// Send these packets, if the socket has space.
     Reply {
         /// The socket.
         socket: usize,
-        /// What to send.
+        /// The packets.
         packets: P::Sealed,
     },
-    /// Tell when all of the first `plans` plans have left.
+    /// Report when all of the first `plans` plans were sent.
     Finish {
-        /// How many.
+        /// The number of plans.
         plans: u64,
     },
 }
 
-/// From the worker, about what it was given.
+/// An event that a worker reports about its plans.
 pub enum PathWorkerEvent<P: Protocol> {
-    /// A batch leaves now.
-    Leaves {
+    /// A batch is being sent.
+    Emitted {
         /// The batch.
         batch: InFlightBatch<P, Arc<P::Plan>>,
-        /// When.
+        /// The time.
         at: Instant,
     },
-    /// A batch that was reported as leaving had to wait for room, and leaves now.
-    LeavesLate {
+    /// A batch that was reported as sent but waited for socket space is being sent.
+    EmittedLate {
         /// The batch.
         batch: InFlightBatch<P>,
-        /// When.
+        /// The time.
         at: Instant,
     },
-    /// A batch that was reported as leaving will never leave.
+    /// A batch that was reported as sent will not be sent.
     Refused {
         /// The batch.
         batch: InFlightBatch<P>,
-        /// When that turned out.
+        /// The time of the error.
         at: Instant,
-        /// Why.
+        /// The error.
         error: SendError,
     },
-    /// All of the first `plans` plans have left.
+    /// All of the first `plans` plans were sent.
     Finished {
-        /// How many.
+        /// The number of plans.
         plans: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! A path worker as the driver sees it.
+//! The driver's side of a path worker.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,56 +9,57 @@ use units::Instant;
 
 use super::messages::{LeaseOf, PathWorkerCommand, PathWorkerEvent};
 use super::turn::PathRole;
-use super::{ARRIVALS_LOW, ARRIVALS_MAX, COMMANDS_MAX, COMMANDS_RESERVED, LEASES_ON_THE_WAY_MAX};
+use super::{ARRIVALS_LOW, ARRIVALS_MAX, COMMANDS_MAX, COMMANDS_RESERVED, LEASES_QUEUED_MAX};
 use super::{HANG_LIMIT, SENDS_MAX, SIZES};
 use crate::crypto_pool::{PoolHelper, Tally};
 use crate::env::{Clock, Env};
 use crate::in_flight::{ConnectionRef, InFlightBatch};
 use crate::protocol::{OpenJob, Plan, Protocol};
-use crate::worker::{Arrived, IoWorker, OwnerEnd, Pulse, WorkerSocket, link};
+use crate::worker::{Arrived, IoWorker, OwnerEnd, TurnCheck, WorkerSocket, link};
 
-/// What the driver knows of a worker.
+/// The state of a worker, as far as the driver knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Works,
-    /// It does no turns; it may come back.
+    /// It begins no turns, and may recover.
     Hangs,
     /// Its thread has ended.
     Gone,
 }
 
-/// A path worker, as the driver sees it.
+/// The driver's side of a path worker. Dropping it ends the worker.
 pub struct PathWorker<P: Protocol> {
     link: OwnerEnd<P, PathWorkerCommand<P>, PathWorkerEvent<P>>,
-    /// Jobs that were opened with, to be used again there.
+    /// A ring that returns jobs to the worker for reuse.
     jobs_back: Producer<Box<P::OpenJob>>,
-    /// Those that were not reported as leaving, in the order in which they were passed to it.
+    /// The plans that were not reported as sent, in the order in which the worker got them.
     sends: VecDeque<InFlightBatch<P, Arc<P::Plan>>>,
-    /// Plans passed to it since the start.
+    /// The number of plans that it has got.
     plans: u64,
-    /// The last batch that it reported was refused.
+    /// Whether the system refused the last batch that the worker reported.
     has_refused: bool,
-    /// After how many plans it was asked to tell when all have left, and has told.
-    finish_asked: Option<u64>,
-    finish_told: Option<u64>,
+    /// The number of plans in the last request to report when all are sent.
+    finish_requested: Option<u64>,
+    /// The number of plans in the last such report.
+    finish_reported: Option<u64>,
     tally: Arc<Tally>,
     state: State,
     spare_plans: Vec<P::Plan>,
 }
 
-/// What a look at a worker shows.
+/// The result of a liveness check.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum StateChange {
     None,
-    /// Its paths are dead until further notice.
+    /// It no longer responds. Its paths are unusable until it recovers.
     Lost,
-    /// It does turns again.
+    /// It responds again.
     Back,
 }
 
 impl<P: Protocol> PathWorker<P> {
-    /// One that serves `sockets`, and its turns. `owner` wakes the driver, `worker` the thread that
-    /// does the turns; `helper` is the end at which it takes work of the driver's paths.
+    /// Creates a worker that serves `sockets`, and its loop. `owner` wakes the driver, `worker` the
+    /// thread that runs the loop. Through `helper` it takes work of the driver's paths.
     pub fn new<E: Env<Protocol = P>>(
         clock: E::Clock,
         owner: Waker,
@@ -76,8 +77,8 @@ impl<P: Protocol> PathWorker<P> {
             sends: VecDeque::new(),
             plans: 0,
             has_refused: false,
-            finish_asked: None,
-            finish_told: None,
+            finish_requested: None,
+            finish_reported: None,
             tally,
             state: State::Works,
             spare_plans: Vec::new(),
@@ -85,7 +86,7 @@ impl<P: Protocol> PathWorker<P> {
         (path_worker, IoWorker::new(clock, sockets, workers, role))
     }
 
-    /// What it did, counted.
+    /// Its counters.
     pub fn tally(&self) -> &Arc<Tally> {
         &self.tally
     }
@@ -97,29 +98,29 @@ impl<P: Protocol> PathWorker<P> {
         self.state == State::Works && self.sends.len() < SENDS_MAX
     }
 
-    /// Plans it has.
+    /// The number of its plans.
     pub(crate) fn send_count(&self) -> usize {
         self.sends.len()
     }
 
-    /// It has nothing that it must do.
+    /// Whether it has no work that must be done.
     fn is_idle(&self) -> bool {
-        self.sends.is_empty() && self.finish_asked == self.finish_told
+        self.sends.is_empty() && self.finish_requested == self.finish_reported
     }
 
-    /// Whether nothing is left to send, as far as that can be known: asks it, once after the last
+    /// Whether it has sent all plans, as far as is known. Requests a report, once after the last
     /// plan.
     pub(crate) fn has_finished(&mut self, now: Instant) -> bool {
         if self.state != State::Works {
             return true;
         }
         let all = Some(self.plans);
-        if self.finish_asked != all {
+        if self.finish_requested != all {
             self.note_work(now);
-            self.finish_asked = all;
+            self.finish_requested = all;
             self.command(PathWorkerCommand::Finish { plans: self.plans });
         }
-        self.finish_told == all
+        self.finish_reported == all
     }
 
     /// Passes a plan to it.
@@ -135,16 +136,16 @@ impl<P: Protocol> PathWorker<P> {
         self.command(PathWorkerCommand::Send(batch));
     }
 
-    /// Grants what opens the batches that follow, unless too many leases are on their way.
+    /// Passes a lease to it, unless too many are in the ring.
     pub(crate) fn grant(&mut self, lease: LeaseOf<P>) {
-        if self.state == State::Works && self.link.commands.slots() > COMMANDS_MAX - LEASES_ON_THE_WAY_MAX {
+        if self.state == State::Works && self.link.commands.slots() > COMMANDS_MAX - LEASES_QUEUED_MAX {
             self.command(PathWorkerCommand::Lease(Box::new(lease)));
         }
     }
 
-    /// Answers a packet that belongs to no connection; the answer may be lost.
+    /// Sends packets that belong to no connection. They may be dropped.
     pub(crate) fn reply(&mut self, socket: usize, packets: &P::Sealed) {
-        // Room for plans is never given away.
+        // Space for plans is reserved.
         if self.state == State::Works && self.link.commands.slots() > COMMANDS_RESERVED {
             self.command(PathWorkerCommand::Reply { socket, packets: packets.clone() });
         }
@@ -168,38 +169,38 @@ impl<P: Protocol> PathWorker<P> {
         self.link.has_some()
     }
 
-    /// Whether the batch that is taken next has arrived at this socket.
+    /// Whether the next batch is from this socket.
     pub(crate) fn has_more_of(&self, socket: usize) -> bool {
         self.link.has_more_of(socket)
     }
 
-    /// The next event. To be taken before what arrives, so that no acknowledgement overtakes a
+    /// The next event. Events must be taken before arrivals, so that no acknowledgement overtakes a
     /// report.
     pub(crate) fn take_event(&mut self) -> Option<PathWorkerEvent<P>> {
         let event = self.link.events.pop().ok()?;
         match &event {
-            // In order, except for those that wait for a socket that is full.
-            PathWorkerEvent::Leaves { batch, .. } => {
+            // Plans are reported in order, except for those that wait for a full socket.
+            PathWorkerEvent::Emitted { batch, .. } => {
                 let at = self.sends.iter().position(|sent| Arc::ptr_eq(&sent.contents, &batch.contents));
                 drop(at.and_then(|at| self.sends.remove(at)));
             }
-            PathWorkerEvent::Finished { plans } => self.finish_told = Some(*plans),
-            PathWorkerEvent::LeavesLate { .. } | PathWorkerEvent::Refused { .. } => {}
+            PathWorkerEvent::Finished { plans } => self.finish_reported = Some(*plans),
+            PathWorkerEvent::EmittedLate { .. } | PathWorkerEvent::Refused { .. } => {}
         }
         Some(event)
     }
 
-    /// Notes whether the system refused the batch that was reported last; whether it did so with
-    /// the one before.
+    /// Notes whether the system refused the last reported batch. Returns whether it refused the one
+    /// before.
     pub(crate) fn note_refused(&mut self, is_refused: bool) -> bool {
         std::mem::replace(&mut self.has_refused, is_refused)
     }
 
-    /// The next batch that has arrived.
+    /// The next received batch.
     pub(crate) fn take_arrival(&mut self) -> Option<Arrived<P>> {
         let arrival = self.link.arrivals.pop().ok()?;
         if self.link.arrivals.slots() == ARRIVALS_LOW {
-            // It may wait for room in the ring.
+            // It may be waiting for space in the ring.
             self.link.worker.wake();
         }
         Some(arrival)
@@ -207,14 +208,14 @@ impl<P: Protocol> PathWorker<P> {
 
     // ── Liveness ─────────────────────────────────────────────────────────────────────────────────
 
-    /// Looks whether it does turns.
-    pub(crate) fn look(&mut self, now: Instant) -> StateChange {
+    /// Checks whether it begins turns.
+    pub(crate) fn check_liveness(&mut self, now: Instant) -> StateChange {
         if self.state == State::Gone {
             return StateChange::None;
         }
         if self.link.is_abandoned() {
             if self.link.is_over() {
-                // Also if it was known to hang: now it will not be back.
+                // A worker that hung before cannot recover any more.
                 self.state = State::Gone;
                 return StateChange::Lost;
             }
@@ -223,15 +224,15 @@ impl<P: Protocol> PathWorker<P> {
         if self.state == State::Works && self.is_idle() {
             return StateChange::None;
         }
-        let Some(pulse) = self.link.liveness.look(now) else { return StateChange::None };
-        // One that waits for a socket does a turn for being woken.
+        let Some(check) = self.link.liveness.check(now) else { return StateChange::None };
+        // A worker that waits for a socket begins a turn when it is woken.
         self.link.worker.wake();
-        match (self.state, pulse) {
-            (State::Works, Pulse::Hangs) => {
+        match (self.state, check) {
+            (State::Works, TurnCheck::Hangs) => {
                 self.state = State::Hangs;
                 StateChange::Lost
             }
-            (State::Hangs, Pulse::Turns) => {
+            (State::Hangs, TurnCheck::Turns) => {
                 self.state = State::Works;
                 StateChange::Back
             }
@@ -239,14 +240,14 @@ impl<P: Protocol> PathWorker<P> {
         }
     }
 
-    /// When [`look`](Self::look) has something to see.
+    /// When to call [`check_liveness`](Self::check_liveness) next.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let is_watched = match self.state {
+        let is_checked = match self.state {
             State::Works => !self.is_idle(),
             State::Hangs => true,
             State::Gone => false,
         };
-        is_watched.then(|| self.link.liveness.deadline())
+        is_checked.then(|| self.link.liveness.deadline())
     }
 
     /// Whether its thread has ended.
@@ -254,17 +255,17 @@ impl<P: Protocol> PathWorker<P> {
         self.state == State::Gone
     }
 
-    /// Whether its paths are of use.
+    /// Whether its paths are usable.
     pub(crate) fn works(&self) -> bool {
         self.state == State::Works
     }
 
-    /// The next batch that a worker which is gone had and did not report as leaving.
+    /// The next plan that an ended worker has not reported as sent.
     pub(crate) fn take_unsent(&mut self) -> Option<InFlightBatch<P, Arc<P::Plan>>> {
         self.sends.pop_front()
     }
 
-    // ── Memory that is used again ────────────────────────────────────────────────────────────────
+    // ── Reused memory ────────────────────────────────────────────────────────────────────────────
 
     pub(crate) fn spare_plan(&mut self) -> P::Plan {
         self.spare_plans.pop().unwrap_or_default()
@@ -281,7 +282,7 @@ impl<P: Protocol> PathWorker<P> {
 
     pub(crate) fn keep_job(&mut self, mut job: Box<P::OpenJob>) {
         job.clear();
-        // As many as there are arrivals; one too many is freed.
+        // The ring holds as many jobs as there are arrivals. A further one is freed.
         let _full = self.jobs_back.push(job);
     }
 }

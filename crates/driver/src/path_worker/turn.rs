@@ -1,4 +1,4 @@
-//! What a path worker does in a turn.
+//! The turn of a path worker.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,39 +15,39 @@ use crate::protocol::{LeaseCache, Plan, Protocol};
 use crate::socket::Sent;
 use crate::worker::{Arrived, IoRole, WorkerIo};
 
-/// Commands carried out before the sockets are looked at, and after each batch: what is to be sent
-/// does not wait for all that has arrived.
+/// Limit of commands that are executed before the sockets are polled, and after each batch, so that
+/// plans do not wait for all received batches.
 const COMMANDS_PER_TURN: usize = 8;
 
-/// Plans it has left when the driver is told of room for more: what it seals meanwhile bridges the
-/// time until they come.
+/// When this many plans remain, the worker wakes the driver to make more. It seals the remaining
+/// ones until they arrive.
 const WAITING_LOW: usize = 1;
 
-/// Batches that are opened before the driver is told of them, if it sleeps: it absorbs them in a
-/// fraction of the time.
+/// The number of opened batches after which the worker wakes the driver. The driver absorbs them in
+/// a fraction of the time that opening takes.
 const OPENED_PER_WAKE: usize = 4;
 
-/// Places of the ring of events that attempts to send again leave free: every command makes two.
+/// Entries of the ring of events that retries leave free, because each command causes up to two.
 const EVENTS_RESERVED: usize = 2 * COMMANDS_MAX + 2;
 
-/// When a socket is tried again while the driver has too much to read.
+/// The wait before a retry while the ring of events is too full.
 const RETRY_LATER: Duration = Duration::from_micros(500);
 
 type Io<E> = WorkerIo<E, PathWorkerCommand<<E as Env>::Protocol>, PathWorkerEvent<<E as Env>::Protocol>>;
 
-/// Seals and sends plans, and opens what arrives.
+/// Seals and sends plans, and opens received batches.
 pub struct PathRole<P: Protocol> {
-    /// Jobs to open with, used before.
+    /// Jobs for reuse.
     jobs: Consumer<Box<P::OpenJob>>,
-    /// Plans whose sockets have no room: as many as a worker may have.
+    /// Plans whose sockets are full. Bounded by the number of plans that a worker may have.
     waiting: VecDeque<InFlightBatch<P, Arc<P::Plan>>>,
     packets: P::Sealed,
     leases: P::Leases,
-    /// The driver wants to know when nothing is left to send of so many plans.
-    finish_asked: Option<u64>,
+    /// The driver has requested a report when the first plans, this many, are sent.
+    finish_requested: Option<u64>,
     helper: Option<PoolHelper<P>>,
     tally: Arc<Tally>,
-    /// Batches sent, received and helped with that the tally does not count yet.
+    /// Batches sent, received, and sealed for the driver that the tally does not contain yet.
     batches: u64,
 }
 
@@ -58,30 +58,29 @@ impl<P: Protocol> PathRole<P> {
             waiting: VecDeque::new(),
             packets: P::Sealed::default(),
             leases: P::Leases::default(),
-            finish_asked: None,
+            finish_requested: None,
             helper,
             tally,
             batches: 0,
         }
     }
 
-    fn tell<E: Env<Protocol = P>>(io: &mut Io<E>, event: PathWorkerEvent<P>) {
-        let is_told = io.link.tell(event);
-        debug_assert!(is_told, "a ring has room for what commands make");
+    fn report<E: Env<Protocol = P>>(io: &mut Io<E>, event: PathWorkerEvent<P>) {
+        let is_queued = io.link.report(event);
+        debug_assert!(is_queued, "a ring has space for the events of all commands");
     }
 
-    /// Says that nothing is left to send, if that was asked and is so.
+    /// Reports that all plans are sent, if the driver has requested it.
     fn finish<E: Env<Protocol = P>>(&mut self, io: &mut Io<E>) {
-        // Commands come one after the other: those before the question were carried out.
+        // Commands are executed in order, so those before the request are complete.
         let is_done = self.waiting.is_empty() && io.sockets.iter().all(|known| known.socket.has_room());
-        if is_done && let Some(plans) = self.finish_asked.take() {
-            Self::tell::<E>(io, PathWorkerEvent::Finished { plans });
+        if is_done && let Some(plans) = self.finish_requested.take() {
+            Self::report::<E>(io, PathWorkerEvent::Finished { plans });
         }
     }
 
-    /// Seals a batch of the driver's own paths, if there is one. The driver gives one only while
-    /// there is little to do here, so it waits no longer than its turn: those behind it on its path
-    /// wait, too.
+    /// Runs a job of the driver's own paths, if there is one. The driver queues one only while this
+    /// worker has little work, and later batches of the path wait for it, so it is run at once.
     fn help<E: Env<Protocol = P>>(&mut self, io: &mut Io<E>) {
         if self.helper.as_mut().is_some_and(PoolHelper::run_one) {
             self.batches += 1;
@@ -92,7 +91,7 @@ impl<P: Protocol> PathRole<P> {
 
     // ── Sending ──────────────────────────────────────────────────────────────────────────────────
 
-    /// Sends the plans whose sockets have room, in their order.
+    /// Sends the plans whose sockets have space, in their order.
     fn send_waiting<E: Env<Protocol = P>>(&mut self, io: &mut Io<E>) {
         let mut full = 0_u64;
         let mut at = 0;
@@ -115,25 +114,25 @@ impl<P: Protocol> PathRole<P> {
         self.batches += 1;
         let now = io.clock.now();
         let (index, sealed) = (batch.contents.socket(), batch.sealed());
-        // Before the system call, so that no acknowledgement can overtake the report. The driver
-        // looks for reports before it looks for arrivals, so it is woken only if it is to make more
-        // plans.
-        Self::tell::<E>(io, PathWorkerEvent::Leaves { batch, at: now });
+        // Reported before the system call, so that no acknowledgement overtakes the report. The
+        // driver takes reports before arrivals, so it is woken only if it must make more plans.
+        Self::report::<E>(io, PathWorkerEvent::Emitted { batch, at: now });
         if self.waiting.len() + io.link.commands.slots() <= WAITING_LOW {
             io.link.owner.flush();
         }
         if let Some(socket) = index.and_then(|index| io.socket_mut(index))
             && let Sent::Lost(error) = socket.send(now, &mut packets, || Some(sealed.clone()))
         {
-            Self::tell::<E>(io, PathWorkerEvent::Refused { batch: sealed, at: now, error });
+            Self::report::<E>(io, PathWorkerEvent::Refused { batch: sealed, at: now, error });
         }
         self.packets = packets;
     }
 
-    /// A socket may have room again: what waits for it leaves.
+    /// Sends the packets that a socket holds, if it may have space again.
     fn retry<E: Env<Protocol = P>>(io: &mut Io<E>, at: usize) {
         if io.link.events.slots() < EVENTS_RESERVED {
-            // The driver has not read what it was told: what commands make must find room.
+            // The driver has not taken the earlier events, and the events of commands must find
+            // space.
             return;
         }
         let now = io.clock.now();
@@ -142,10 +141,10 @@ impl<P: Protocol> PathRole<P> {
             return;
         }
         if let Some(batch) = socket.held().cloned().flatten() {
-            Self::tell::<E>(io, PathWorkerEvent::LeavesLate { batch, at: now });
+            Self::report::<E>(io, PathWorkerEvent::EmittedLate { batch, at: now });
         }
         if let Some((Some(batch), error)) = io.sockets[at].socket.retry(now) {
-            Self::tell::<E>(io, PathWorkerEvent::Refused { batch, at: now, error });
+            Self::report::<E>(io, PathWorkerEvent::Refused { batch, at: now, error });
         }
     }
 }
@@ -158,7 +157,7 @@ impl<P: Protocol, E: Env<Protocol = P>> IoRole<E> for PathRole<P> {
     const COMMANDS_PER_CALL: usize = 0;
     const COMMANDS_PER_BATCH: usize = COMMANDS_PER_TURN;
 
-    fn carry_out(&mut self, io: &mut Io<E>, command: PathWorkerCommand<P>) {
+    fn execute(&mut self, io: &mut Io<E>, command: PathWorkerCommand<P>) {
         match command {
             PathWorkerCommand::Send(batch) => {
                 self.waiting.push_back(batch);
@@ -168,11 +167,11 @@ impl<P: Protocol, E: Env<Protocol = P>> IoRole<E> for PathRole<P> {
             PathWorkerCommand::Reply { socket, mut packets } => {
                 let now = io.clock.now();
                 if let Some(socket) = io.socket_mut(socket).filter(|socket| socket.has_room()) {
-                    // The peer asks again if it is lost.
+                    // A lost answer does no harm: the peer retries.
                     let _sent = socket.send(now, &mut packets, || None);
                 }
             }
-            PathWorkerCommand::Finish { plans } => self.finish_asked = Some(plans),
+            PathWorkerCommand::Finish { plans } => self.finish_requested = Some(plans),
         }
         self.help(io);
     }
@@ -186,13 +185,12 @@ impl<P: Protocol, E: Env<Protocol = P>> IoRole<E> for PathRole<P> {
         self.batches += batches.len() as u64;
     }
 
-    /// Opens the batch if there is a lease for it, and passes it to the driver. The lease is looked
-    /// at now, after the call to the socket, so that it covers everything that the peer may have
-    /// answered.
+    /// Opens the batch if there is a lease for it, and passes it to the driver. The lease is read
+    /// after the receive call, so that it covers every packet that the peer may have answered.
     fn handle_batch(&mut self, io: &mut Io<E>, number: usize, socket: usize, mut batch: P::Batch) {
         let jobs = &mut self.jobs;
         let opened = self.leases.open(socket, &mut batch, || jobs.pop().unwrap_or_default());
-        // There was room for all batches of the call.
+        // The receive call was made with space for all its batches.
         io.link.pass_on(Arrived { socket, batch, opened });
         if number % OPENED_PER_WAKE == OPENED_PER_WAKE - 1 {
             io.link.owner.flush();
@@ -213,14 +211,14 @@ impl<P: Protocol, E: Env<Protocol = P>> IoRole<E> for PathRole<P> {
         self.helper.as_ref().is_some_and(PoolHelper::has_work)
     }
 
-    /// When a socket that had no room is tried again.
+    /// The next retry of a full socket.
     fn next_deadline(&self, io: &Io<E>, now: Instant) -> Option<Instant> {
         let at = io.sockets.iter().filter_map(|known| known.socket.retry_at()).min()?;
-        // Not before the driver may have read something.
+        // Not before the driver may have taken events.
         Some(if io.link.events.slots() < EVENTS_RESERVED { at.max(now + RETRY_LATER) } else { at })
     }
 
-    /// A panic is not assigned to a connection here: the worker ends.
+    /// A panic cannot be attributed to a connection here, so the worker ends.
     fn recover(&mut self, _io: &mut Io<E>) -> bool {
         false
     }

@@ -1,13 +1,13 @@
-//! What a receive worker did, counted.
+//! Counters of a receive worker.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use units::Duration;
 
-/// Counters of one receive worker: written by it and by its driver, read by any thread.
+/// Counters of one receive worker. The worker and its driver write them, any thread may read them.
 #[derive(Debug, Default)]
-pub struct SplitCounters {
-    pub(super) departed: AtomicU64,
+pub struct ReceiveWorkerCounters {
+    pub(super) detached: AtomicU64,
     pub(super) returned: AtomicU64,
     pub(super) lost: AtomicU64,
     pub(super) datagrams: AtomicU64,
@@ -17,25 +17,25 @@ pub struct SplitCounters {
     pub(super) busy_ns: AtomicU64,
 }
 
-/// What the receive worker of the placement `split` did.
+/// Statistics of the receive worker of the placement `split`.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct SplitStats {
-    /// Times a connection's receive half was detached and passed to the worker.
-    pub departed: u64,
-    /// Times one was returned and attached again.
+pub struct ReceiveWorkerStats {
+    /// How often the receive half of a connection was detached and passed to the worker.
+    pub detached: u64,
+    /// How often a receive half was returned and attached again.
     pub returned: u64,
-    /// Receive halves that were lost: they panicked, or the worker died.
+    /// Receive halves that were lost, because they panicked or the worker failed.
     pub lost: u64,
-    /// Datagrams the worker received.
+    /// Datagrams that the worker received.
     pub datagrams: u64,
-    /// Batches the worker absorbed.
+    /// Batches that the worker absorbed.
     pub batches: u64,
-    /// Batches it passed to the driver: those of connections whose receive half was attached, and
-    /// of no connection.
+    /// Batches that it passed to the driver: those of connections whose receive half was attached,
+    /// and of no connection.
     pub passed_on: u64,
-    /// Reports it sent to the driver.
+    /// Reports that it sent to the driver.
     pub reports: u64,
-    /// Time it was awake.
+    /// The time in which it was awake.
     pub busy: Duration,
 }
 
@@ -43,12 +43,12 @@ pub(super) fn add(figure: &AtomicU64, more: u64) {
     figure.fetch_add(more, Ordering::Relaxed);
 }
 
-impl SplitCounters {
-    /// What was counted so far.
-    pub fn read(&self) -> SplitStats {
+impl ReceiveWorkerCounters {
+    /// The current values.
+    pub fn read(&self) -> ReceiveWorkerStats {
         let get = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
-        SplitStats {
-            departed: get(&self.departed),
+        ReceiveWorkerStats {
+            detached: get(&self.detached),
             returned: get(&self.returned),
             lost: get(&self.lost),
             datagrams: get(&self.datagrams),

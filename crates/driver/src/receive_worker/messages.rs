@@ -1,21 +1,21 @@
-//! What goes between the driver and the receive worker.
+//! The commands of the driver to the receive worker.
 
 use crate::protocol::{ConnectionKey, Protocol};
 
-/// From the driver.
+/// A command of the driver.
 pub enum ReceiveWorkerCommand<P: Protocol> {
-    /// This receive half is here from now on.
+    /// Take this receive half.
     Take {
         /// Its connection.
         key: ConnectionKey,
         /// The receive half.
         half: P::ReceiveHalf,
     },
-    /// For a receive half that is here.
+    /// Update a receive half.
     Update {
         /// Its connection.
         key: ConnectionKey,
-        /// What its connection has for it.
+        /// The update.
         update: P::HalfUpdate,
     },
     /// Return this receive half.
@@ -23,8 +23,8 @@ pub enum ReceiveWorkerCommand<P: Protocol> {
         /// Its connection.
         key: ConnectionKey,
     },
-    /// Receive nothing, and say so.
+    /// Stop receiving, and report when this is done.
     Pause,
-    /// Receive again.
+    /// Resume receiving.
     Resume,
 }

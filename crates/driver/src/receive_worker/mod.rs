@@ -1,5 +1,5 @@
-//! The receive worker of the placement `split`: it has the receive halves of busy connections, from
-//! the system call to the application.
+//! The receive worker of the placement `split`: it runs the receive halves of busy connections,
+//! from the system call to the application.
 //!
 //! ```text
 //!          commands: halves, updates for them ─────▶ ┌────────────────┐ ◀── sockets, to receive
@@ -9,19 +9,19 @@
 //! ```
 //!
 //! The driver keeps the send halves, control, and connections whose receive half is attached: those
-//! that begin, that end, that receive little. A receive half is detached when much arrives for it.
-//! It returns when that is over, when the end of the connection begins, or when a packet arrives
-//! that concerns both halves, such as one from a new path.
+//! that begin, that close, and that receive little. A receive half is detached when much data
+//! arrives for it. It returns when it has become quiet, when the connection begins to close, or
+//! when a packet arrives that concerns both halves, such as one from a new path.
 //!
-//! A command is in its ring before a plan leaves that may cause what the command is about; events
-//! are taken before a plan is made.
+//! A command is in its ring before a plan is sent whose answer may depend on the command. The
+//! driver takes events before it makes a plan.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `owner` | [`ReceiveWorker`]: the driver's end; detects a worker that dies or hangs |
-//! | `turn` | the worker's end: what it does with arrivals in a turn |
-//! | `messages` | commands and events |
-//! | `counters` | what it did, counted |
+//! | `owner` | [`ReceiveWorker`]: the driver's side; detects a worker that ends or hangs |
+//! | `turn` | the worker's side: received batches in a turn |
+//! | `messages` | commands |
+//! | `counters` | statistics |
 
 mod counters;
 mod messages;
@@ -30,35 +30,35 @@ mod turn;
 
 use units::Duration;
 
-pub use self::counters::{SplitCounters, SplitStats};
+pub use self::counters::{ReceiveWorkerCounters, ReceiveWorkerStats};
 pub use self::messages::ReceiveWorkerCommand;
 pub use self::owner::ReceiveWorker;
 pub use self::turn::ReceiveRole;
 use crate::worker::{HangLimit, RingSizes};
 
-/// Receive halves that are there at a time, at most: more busy connections than one thread can
-/// serve.
+/// Limit of its receive halves: more busy connections than one thread can serve.
 const HALVES_MAX: usize = 64;
 
-/// Commands a ring holds. While it is full nothing is sent for the connections of the halves that
-/// are there.
+/// The size of the ring of commands. While it is full, the driver sends nothing for the connections
+/// of detached halves.
 const COMMANDS_MAX: usize = 1024;
 
-/// Places of it that are left for halves to be taken and returned.
+/// Entries of it that updates leave free, for commands that detach and recall halves.
 const COMMANDS_RESERVED: usize = 2 * HALVES_MAX;
 
-/// Events a ring holds. While it is full they gather in the halves, and nothing is received.
+/// The size of the ring of events. While it is full, events are collected in the halves, and the
+/// worker does not receive.
 pub(crate) const EVENTS_MAX: usize = 512;
 
-/// Arrivals a ring holds: 4 MiB. While it is full nothing is received.
+/// The size of the ring of arrivals: 4 MiB. While it is full, the worker does not receive.
 pub(crate) const ARRIVALS_MAX: usize = 64;
 
 const SIZES: RingSizes = RingSizes { commands: COMMANDS_MAX, events: EVENTS_MAX, arrivals: ARRIVALS_MAX };
 
-/// So often a worker that has halves is looked at. One that did no turn is woken, and if it still
-/// has done none when it is looked at again it is taken for dead. Connections end by that, so it
-/// takes longer than with a path worker; a panic in one connection may take long to be reported,
-/// too.
-pub const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The time between two liveness checks of a worker that has receive halves. A worker that
+/// began no turn since the last check is woken. If it has begun none at the next check, it
+/// counts as failed. This ends connections, so the time is longer than for a path worker. The
+/// report of a panic in a connection may also take long.
+pub const LIVENESS_INTERVAL: Duration = Duration::from_secs(1);
 
-const HANG_LIMIT: HangLimit = HangLimit { look_every: LOOK_EVERY, misses_max: 2 };
+const HANG_LIMIT: HangLimit = HangLimit { interval: LIVENESS_INTERVAL, misses_max: 2 };

@@ -1,11 +1,11 @@
-//! The receive worker as the driver sees it.
+//! The driver's side of the receive worker.
 
 use std::sync::Arc;
 use std::task::Waker;
 
 use units::Instant;
 
-use super::counters::{SplitCounters, add};
+use super::counters::{ReceiveWorkerCounters, add};
 use super::messages::ReceiveWorkerCommand;
 use super::turn::ReceiveRole;
 use super::{ARRIVALS_MAX, COMMANDS_MAX, COMMANDS_RESERVED, EVENTS_MAX, HALVES_MAX, HANG_LIMIT, SIZES};
@@ -13,22 +13,22 @@ use crate::driver::RECV_BATCHES_MAX;
 use crate::env::{Clock, Env};
 use crate::offload::ReceiveHalfEvent;
 use crate::protocol::{ConnectionKey, HalfReport, HalfUpdate, Protocol};
-use crate::worker::{Arrived, IoWorker, OwnerEnd, Pulse, WorkerSocket, link};
+use crate::worker::{Arrived, IoWorker, OwnerEnd, TurnCheck, WorkerSocket, link};
 
-/// The driver's end.
+/// The driver's side of the receive worker. Dropping it ends the worker.
 pub struct ReceiveWorker<P: Protocol> {
     link: OwnerEnd<P, ReceiveWorkerCommand<P>, ReceiveHalfEvent<P>>,
-    /// Receive halves that are there.
+    /// The number of its receive halves.
     halves: usize,
     is_gone: bool,
-    counters: Arc<SplitCounters>,
+    counters: Arc<ReceiveWorkerCounters>,
     spare_updates: Vec<P::HalfUpdate>,
     spent_reports: Vec<P::HalfReport>,
 }
 
 impl<P: Protocol> ReceiveWorker<P> {
-    /// One that receives from these sockets, in the order of their indices, and its turns. `owner`
-    /// wakes the driver, `worker` the thread that does the turns.
+    /// Creates a worker that receives from these sockets, in the order of their indices, and its
+    /// loop. `owner` wakes the driver, `worker` the thread that runs the loop.
     pub fn new<E: Env<Protocol = P>>(
         clock: E::Clock,
         owner: Waker,
@@ -36,7 +36,7 @@ impl<P: Protocol> ReceiveWorker<P> {
         sockets: Vec<WorkerSocket<E>>,
     ) -> (Self, IoWorker<E, ReceiveRole<P>>) {
         let (owners, workers) = link(SIZES, HANG_LIMIT, clock.now(), owner, worker);
-        let counters = Arc::new(SplitCounters::default());
+        let counters = Arc::new(ReceiveWorkerCounters::default());
         let role = ReceiveRole::new(Arc::clone(&counters));
         let receive_worker = Self {
             link: owners,
@@ -49,8 +49,8 @@ impl<P: Protocol> ReceiveWorker<P> {
         (receive_worker, IoWorker::new(clock, sockets, workers, role))
     }
 
-    /// What it did.
-    pub fn counters(&self) -> &Arc<SplitCounters> {
+    /// Its counters.
+    pub fn counters(&self) -> &Arc<ReceiveWorkerCounters> {
         &self.counters
     }
 
@@ -61,7 +61,7 @@ impl<P: Protocol> ReceiveWorker<P> {
         !self.is_gone && self.halves < HALVES_MAX && self.has_room()
     }
 
-    /// Whether it takes more updates for the halves that are there.
+    /// Whether it takes more updates for its halves.
     pub(crate) fn has_room(&self) -> bool {
         self.is_gone || self.link.commands.slots() > COMMANDS_RESERVED
     }
@@ -70,10 +70,10 @@ impl<P: Protocol> ReceiveWorker<P> {
     pub(crate) fn take(&mut self, now: Instant, key: ConnectionKey, half: P::ReceiveHalf) {
         self.command(now, ReceiveWorkerCommand::Take { key, half });
         self.halves += 1;
-        add(&self.counters.departed, 1);
+        add(&self.counters.detached, 1);
     }
 
-    /// Updates a receive half that is there.
+    /// Sends an update to a receive half.
     pub(crate) fn update(&mut self, now: Instant, key: ConnectionKey, mut update: P::HalfUpdate) {
         if let Some(report) = self.spent_reports.pop() {
             update.set_spare(report);
@@ -81,29 +81,29 @@ impl<P: Protocol> ReceiveWorker<P> {
         self.command(now, ReceiveWorkerCommand::Update { key, update });
     }
 
-    /// Asks for a receive half.
+    /// Recalls a receive half.
     pub(crate) fn recall(&mut self, now: Instant, key: ConnectionKey) {
         self.command(now, ReceiveWorkerCommand::Return { key });
     }
 
-    /// Asks it to receive nothing for a moment; an event says when it does.
+    /// Requests that it pauses receiving. An event reports when it has.
     pub(crate) fn pause(&mut self, now: Instant) {
         self.command(now, ReceiveWorkerCommand::Pause);
     }
 
-    /// Lets it receive again.
+    /// Lets it resume receiving.
     pub(crate) fn resume(&mut self, now: Instant) {
         self.command(now, ReceiveWorkerCommand::Resume);
     }
 
     fn command(&mut self, now: Instant, command: ReceiveWorkerCommand<P>) {
-        if !self.is_watched() {
+        if !self.is_checked() {
             self.link.liveness.restart(now);
         }
         self.link.push(command);
     }
 
-    /// Wakes it if there are commands that it was not woken for.
+    /// Wakes it if there are new commands.
     pub(crate) fn wake(&mut self) {
         self.link.worker.flush();
     }
@@ -115,21 +115,21 @@ impl<P: Protocol> ReceiveWorker<P> {
         !self.is_gone && self.link.has_some()
     }
 
-    /// Whether the batch that is taken next has arrived at this socket.
+    /// Whether the next batch is from this socket.
     pub(crate) fn has_more_of(&self, socket: usize) -> bool {
         !self.is_gone && self.link.has_more_of(socket)
     }
 
-    /// The next event. To be taken before a plan is made.
+    /// The next event. Events must be taken before a plan is made.
     pub(crate) fn take_event(&mut self) -> Option<ReceiveHalfEvent<P>> {
         if self.is_gone {
-            // One that hung and is back: the connections of its halves have ended.
+            // A worker that hung may recover, but the connections of its halves have ended.
             return None;
         }
         let was_full = self.link.events.slots() > EVENTS_MAX / 2;
         let event = self.link.events.pop().ok()?;
         if was_full {
-            // It may wait for room.
+            // It may be waiting for space.
             self.link.worker.wake();
         }
         match &event {
@@ -161,26 +161,26 @@ impl<P: Protocol> ReceiveWorker<P> {
 
     // ── Liveness ─────────────────────────────────────────────────────────────────────────────────
 
-    /// True once it turns out that it has died, or hangs, which counts the same: the halves it had
-    /// are lost.
-    pub(crate) fn look(&mut self, now: Instant) -> bool {
+    /// Checks whether it begins turns. Returns true once, when it has ended or hangs. Both count
+    /// the same: its receive halves are lost.
+    pub(crate) fn check_liveness(&mut self, now: Instant) -> bool {
         if self.is_gone {
             return false;
         }
         if self.link.is_abandoned() {
-            return self.link.is_over() && self.give_up();
+            return self.link.is_over() && self.abandon();
         }
-        if !self.is_watched() {
+        if !self.is_checked() {
             return false;
         }
-        let Some(pulse) = self.link.liveness.look(now) else { return false };
-        // One that sleeps does a turn for being woken.
+        let Some(check) = self.link.liveness.check(now) else { return false };
+        // A sleeping worker begins a turn when it is woken.
         self.link.worker.wake();
-        pulse == Pulse::Hangs && self.give_up()
+        check == TurnCheck::Hangs && self.abandon()
     }
 
-    /// It is gone. If it comes back, it sees that there will be no more commands, and ends.
-    fn give_up(&mut self) -> bool {
+    /// Treats it as failed. If it recovers, it finds its ring of commands closed, and ends.
+    fn abandon(&mut self) -> bool {
         self.link.close();
         self.is_gone = true;
         add(&self.counters.lost, self.halves as u64);
@@ -188,24 +188,24 @@ impl<P: Protocol> ReceiveWorker<P> {
         true
     }
 
-    /// It has something to do.
-    fn is_watched(&self) -> bool {
+    /// Whether its liveness is checked: it has receive halves or commands.
+    fn is_checked(&self) -> bool {
         !self.is_gone && (self.halves > 0 || self.link.commands.slots() < COMMANDS_MAX)
     }
 
-    /// When [`look`](Self::look) has something to see.
+    /// When to call [`check_liveness`](Self::check_liveness) next.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.is_watched().then(|| self.link.liveness.deadline())
+        self.is_checked().then(|| self.link.liveness.deadline())
     }
 
-    // ── Memory that is used again ────────────────────────────────────────────────────────────────
+    // ── Reused memory ────────────────────────────────────────────────────────────────────────────
 
     pub(crate) fn spare_update(&mut self) -> P::HalfUpdate {
         self.spare_updates.pop().unwrap_or_default()
     }
 
     pub(crate) fn keep_update(&mut self, update: P::HalfUpdate) {
-        // At most as many as there were under way.
+        // Bounded by the number of updates in flight.
         self.spare_updates.push(update);
     }
 

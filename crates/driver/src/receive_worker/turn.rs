@@ -1,4 +1,4 @@
-//! What the receive worker does in a turn.
+//! The turn of the receive worker.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use units::{Duration, Instant};
 
-use super::counters::{SplitCounters, add};
+use super::counters::{ReceiveWorkerCounters, add};
 use super::messages::ReceiveWorkerCommand;
 use super::{COMMANDS_MAX, EVENTS_MAX, HALVES_MAX};
 use crate::env::{Clock, Env};
@@ -15,70 +15,69 @@ use crate::offload::ReceiveHalfEvent;
 use crate::protocol::{Batch, ConnectionKey, Protocol, ReceiveHalf};
 use crate::worker::{Arrived, IoRole, WorkerIo};
 
-/// Commands carried out before the sockets are looked at again.
+/// Limit of commands that are executed before the sockets are polled again.
 const COMMANDS_PER_TURN: usize = 64;
 
-/// Places of the ring of events that reports leave free: every half that is here may be quiet, and
+/// Entries of the ring of events that reports leave free: each half may become quiet, break and
 /// return.
 const EVENTS_RESERVED: usize = 3 * HALVES_MAX + 1;
 
-/// Values that one half may have found out and not reported before nothing more is received.
-const UNTOLD_MAX: usize = 1024;
+/// Limit of unreported values of a half. While a half has more, the worker does not receive.
+const UNREPORTED_MAX: usize = 1024;
 
-/// Batches that are brought to readers before they are woken, within a turn: a quarter of a
-/// megabyte, some 100 us of work. A reader that runs on this very core takes it over when it is
-/// woken, and changing threads for each batch costs a sixth of the time. More would leave the
-/// caches before they are read.
+/// Limit of batches that are delivered before their readers are woken, within a turn: a quarter of
+/// a megabyte, about 100 us of work. A reader on the same core preempts the worker when it is
+/// woken, and a context switch for each batch costs a sixth of the time. With more batches, the
+/// data leaves the caches before it is read.
 const BATCHES_PER_WAKE: usize = 4;
 
-/// A half that nothing arrives for in so long may return.
+/// A half that receives nothing for this long is reported as quiet.
 const QUIET_AFTER: Duration = Duration::from_secs(1);
 
-const _: () = assert!(EVENTS_RESERVED < EVENTS_MAX, "reports find room");
+const _: () = assert!(EVENTS_RESERVED < EVENTS_MAX, "reports find space");
 
 type Io<E> = WorkerIo<E, ReceiveWorkerCommand<<E as Env>::Protocol>, ReceiveHalfEvent<<E as Env>::Protocol>>;
 
-/// Gives batches to the receive halves that are here, and the other batches to the driver.
+/// Passes batches to its receive halves, and other batches to the driver.
 pub struct ReceiveRole<P: Protocol> {
     halves: BTreeMap<ConnectionKey, Half<P>>,
-    /// The half that each route leads to.
+    /// The half of each route.
     routes: BTreeMap<P::RouteId, ConnectionKey>,
-    /// Batches, and updates of the driver, that may have brought something since readers were last
-    /// woken.
-    brought: usize,
-    /// The driver takes all that has arrived before more does.
+    /// The number of batches and updates since readers were last woken.
+    unannounced: usize,
+    /// Receiving is paused until the driver has taken all arrivals.
     is_paused: bool,
-    must_say_paused: bool,
-    /// The connection at work: a panic is its fault.
-    attended: Option<ConnectionKey>,
-    counters: Arc<SplitCounters>,
+    must_report_paused: bool,
+    /// The connection that is being processed. A panic is attributed to it.
+    current: Option<ConnectionKey>,
+    counters: Arc<ReceiveWorkerCounters>,
 }
 
-/// A receive half that is here.
+/// A receive half with its state.
 struct Half<P: Protocol> {
     half: P::ReceiveHalf,
-    /// When a batch last arrived for it.
+    /// When it last received a batch.
     busy_at: Instant,
-    /// The driver was told that nothing arrives for it.
+    /// It was reported as quiet.
     is_quiet: bool,
 }
 
 impl<P: Protocol> ReceiveRole<P> {
-    pub(super) fn new(counters: Arc<SplitCounters>) -> Self {
+    pub(super) fn new(counters: Arc<ReceiveWorkerCounters>) -> Self {
         Self {
             halves: BTreeMap::new(),
             routes: BTreeMap::new(),
-            brought: 0,
+            unannounced: 0,
             is_paused: false,
-            must_say_paused: false,
-            attended: None,
+            must_report_paused: false,
+            current: None,
             counters,
         }
     }
 
-    // ── Halves come and go ───────────────────────────────────────────────────────────────────────
+    // ── Adding and removing halves ───────────────────────────────────────────────────────────────
 
-    /// Notes which routes lead to this half.
+    /// Updates the routes of this half.
     fn learn_routes(&mut self, key: ConnectionKey) {
         self.routes.retain(|_, of| *of != key);
         if let Some(half) = self.halves.get(&key) {
@@ -91,8 +90,8 @@ impl<P: Protocol> ReceiveRole<P> {
     fn return_half<E: Env<Protocol = P>>(&mut self, io: &mut Io<E>, key: ConnectionKey) {
         let Some(Half { half, .. }) = self.halves.remove(&key) else { return };
         self.routes.retain(|_, of| *of != key);
-        let is_told = io.link.tell(ReceiveHalfEvent::Returned { key, half });
-        assert!(is_told, "a ring has room for all that are here");
+        let is_queued = io.link.report(ReceiveHalfEvent::Returned { key, half });
+        assert!(is_queued, "a ring has space for the return of all halves");
     }
 
     /// Drops a half that has panicked.
@@ -100,16 +99,16 @@ impl<P: Protocol> ReceiveRole<P> {
         self.routes.retain(|_, of| *of != key);
         let Some(half) = self.halves.remove(&key) else { return };
         if let Some(cell) = half.half.cell() {
-            io.link.tell(ReceiveHalfEvent::Broken { connection: ConnectionRef { key, cell } });
+            io.link.report(ReceiveHalfEvent::Broken { connection: ConnectionRef { key, cell } });
         }
-        // Dropping it may panic again.
+        // Dropping the half may panic again.
         if catch_unwind(AssertUnwindSafe(|| drop(half))).is_err() {
-            tracing::error!(connection = key.0, "a receive half that has panicked panics again as it is dropped");
+            tracing::error!(connection = key.0, "a receive half that has panicked panicked again when it was dropped");
         }
     }
 
-    /// Tells of those that nothing arrived for in a while. They stay until they are recalled: there
-    /// may be commands on their way.
+    /// Reports halves that have received nothing for a while. They stay until the driver recalls
+    /// them, because there may be commands for them in the ring.
     fn note_quiet<E: Env<Protocol = P>>(&mut self, io: &mut Io<E>) {
         let Some(next) = self.next_quiet() else { return };
         let now = io.clock.now();
@@ -120,32 +119,32 @@ impl<P: Protocol> ReceiveRole<P> {
             if let Some(cell) = half.half.cell().filter(|_| half.busy_at + QUIET_AFTER <= now)
                 && !std::mem::replace(&mut half.is_quiet, true)
             {
-                io.link.tell(ReceiveHalfEvent::Quiet { connection: ConnectionRef { key: *key, cell } });
+                io.link.report(ReceiveHalfEvent::Quiet { connection: ConnectionRef { key: *key, cell } });
             }
         }
     }
 
-    /// When the next one has been quiet for long enough.
+    /// When the next half becomes quiet.
     fn next_quiet(&self) -> Option<Instant> {
         self.halves.values().filter(|half| !half.is_quiet).map(|half| half.busy_at + QUIET_AFTER).min()
     }
 
     // ── Arrivals ─────────────────────────────────────────────────────────────────────────────────
 
-    /// A batch of one half.
+    /// Passes a batch to a half.
     fn deliver<E: Env<Protocol = P>>(&mut self, io: &mut Io<E>, socket: usize, key: ConnectionKey, batch: P::Batch) {
         let Some(half) = self.halves.get_mut(&key) else { return self.pass_on(io, socket, batch) };
         let now = io.clock.now();
-        self.attended = Some(key);
+        self.current = Some(key);
         let absorbed = half.half.absorb(now, socket, batch);
-        self.attended = None;
+        self.current = None;
         if let Err(batch) = absorbed {
             return self.pass_on(io, socket, batch);
         }
         half.busy_at = now;
         add(&self.counters.batches, 1);
-        self.brought += 1;
-        if self.brought >= BATCHES_PER_WAKE {
+        self.unannounced += 1;
+        if self.unannounced >= BATCHES_PER_WAKE {
             self.wake_readers();
         }
         if self.halves.get(&key).is_some_and(|half| half.half.is_urgent()) {
@@ -153,51 +152,52 @@ impl<P: Protocol> ReceiveRole<P> {
         }
     }
 
-    /// Passes a batch to the driver. A batch of many pieces may find no room for all of them.
+    /// Passes a batch to the driver. The parts of a split batch that find no space are dropped.
     fn pass_on<E: Env<Protocol = P>>(&self, io: &mut Io<E>, socket: usize, batch: P::Batch) {
         add(&self.counters.passed_on, 1);
         io.link.pass_on(Arrived { socket, batch, opened: None });
     }
 
-    /// Wakes the readers of what was brought.
+    /// Wakes the readers of delivered data.
     fn wake_readers(&mut self) {
-        if self.brought == 0 {
+        if self.unannounced == 0 {
             return;
         }
         for (key, half) in &mut self.halves {
-            // A waker is the application's, and may panic.
-            self.attended = Some(*key);
+            // A waker belongs to the application and may panic.
+            self.current = Some(*key);
             half.half.wake_readers();
         }
-        // Only now: if one panicked, those after it still wait.
-        self.brought = 0;
-        self.attended = None;
+        // Reset last: if a waker panics, the readers after it are woken in the next call.
+        self.unannounced = 0;
+        self.current = None;
     }
 
-    /// What halves have found out and not reported is bounded.
+    /// Whether more may be received. This bounds the unreported values of halves.
     fn takes_more(&self) -> bool {
-        !self.is_paused && self.halves.values().all(|half| half.half.unreported() < UNTOLD_MAX)
+        !self.is_paused && self.halves.values().all(|half| half.half.unreported() < UNREPORTED_MAX)
     }
 
     // ── Reports ──────────────────────────────────────────────────────────────────────────────────
 
-    /// Tells the driver what a half has found out, if there is room; otherwise it is told later.
+    /// Sends a report of a half to the driver if there is space. Otherwise the half is reported
+    /// later.
     fn report<E: Env<Protocol = P>>(&mut self, io: &mut Io<E>, key: ConnectionKey) {
         if io.link.events.slots() <= EVENTS_RESERVED {
             return;
         }
         let Some(half) = self.halves.get_mut(&key) else { return };
-        self.attended = Some(key);
+        self.current = Some(key);
         let report = half.half.report();
-        self.attended = None;
+        self.current = None;
         if let (Some(report), Some(cell)) = (report, half.half.cell()) {
-            io.link.tell(ReceiveHalfEvent::Report { connection: ConnectionRef { key, cell }, report });
+            io.link.report(ReceiveHalfEvent::Report { connection: ConnectionRef { key, cell }, report });
             add(&self.counters.reports, 1);
         }
     }
 
-    /// Reports what was found out: what is urgent, and the rest before there is nothing else to do.
-    /// The driver need not wake for it meanwhile.
+    /// Sends urgent reports, and the other ones before the worker becomes idle, so that the driver
+    /// is not woken for each.
     fn report_all<E: Env<Protocol = P>>(&mut self, io: &mut Io<E>) {
         let is_busy = io.has_input(self.takes_more());
         let due = |half: &Half<P>| half.half.has_findings() && (!is_busy || half.half.is_urgent());
@@ -211,18 +211,19 @@ impl<P: Protocol, E: Env<Protocol = P>> IoRole<E> for ReceiveRole<P> {
     type Event = ReceiveHalfEvent<P>;
 
     const COMMANDS_PER_TURN: usize = COMMANDS_PER_TURN;
-    /// What caused the batches of a call may have been commanded meanwhile.
+    /// The driver may have sent commands that precede the batches of a receive call, so they are
+    /// executed before the batches.
     const COMMANDS_PER_CALL: usize = COMMANDS_MAX;
     const COMMANDS_PER_BATCH: usize = 0;
 
     fn begin_turn(&mut self, io: &mut Io<E>) {
-        // A driver that found the ring of commands full is told that it is not.
+        // A driver that waits for space in the ring of commands is woken.
         if io.link.commands.slots() >= COMMANDS_PER_TURN {
             io.link.owner.note();
         }
     }
 
-    fn carry_out(&mut self, io: &mut Io<E>, command: ReceiveWorkerCommand<P>) {
+    fn execute(&mut self, io: &mut Io<E>, command: ReceiveWorkerCommand<P>) {
         match command {
             ReceiveWorkerCommand::Take { key, half } => {
                 let busy_at = io.clock.now();
@@ -231,17 +232,18 @@ impl<P: Protocol, E: Env<Protocol = P>> IoRole<E> for ReceiveRole<P> {
             }
             ReceiveWorkerCommand::Update { key, update } => {
                 let now = io.clock.now();
-                self.attended = Some(key);
+                self.current = Some(key);
                 let has_routes = self.halves.get_mut(&key).is_some_and(|half| half.half.handle_update(now, update));
-                self.attended = None;
-                self.brought += 1;
+                self.current = None;
+                self.unannounced += 1;
                 if has_routes {
                     self.learn_routes(key);
                 }
             }
             ReceiveWorkerCommand::Return { key } => self.return_half(io, key),
-            // Said at the end of the turn: batches of a call may not have been handled yet.
-            ReceiveWorkerCommand::Pause => (self.is_paused, self.must_say_paused) = (true, true),
+            // Reported at the end of the turn, because batches of a receive call may not have been
+            // processed yet.
+            ReceiveWorkerCommand::Pause => (self.is_paused, self.must_report_paused) = (true, true),
             ReceiveWorkerCommand::Resume => self.is_paused = false,
         }
     }
@@ -254,9 +256,9 @@ impl<P: Protocol, E: Env<Protocol = P>> IoRole<E> for ReceiveRole<P> {
         add(&self.counters.datagrams, batches.iter().map(|batch| batch.packet_count() as u64).sum());
     }
 
-    /// Gives the packets of a batch to the half they belong to, or to the driver.
+    /// Passes the packets of a batch to their half, or to the driver.
     fn handle_batch(&mut self, io: &mut Io<E>, _number: usize, socket: usize, mut batch: P::Batch) {
-        // Receive offload joins what comes from one address, and two connections may share one.
+        // Receive offload joins packets from one address, which two connections may share.
         while batch.len_bytes() > 0 {
             let found =
                 P::route_id(&batch).and_then(|(len_bytes, route)| Some((len_bytes, self.routes.get(&route).copied()?)));
@@ -270,9 +272,9 @@ impl<P: Protocol, E: Env<Protocol = P>> IoRole<E> for ReceiveRole<P> {
     }
 
     fn finish_turn(&mut self, io: &mut Io<E>) {
-        if std::mem::take(&mut self.must_say_paused) {
-            // Room is kept for it.
-            io.link.tell(ReceiveHalfEvent::Paused);
+        if std::mem::take(&mut self.must_report_paused) {
+            // Space is reserved for this event.
+            io.link.report(ReceiveHalfEvent::Paused);
         }
         self.report_all(io);
         self.note_quiet(io);
@@ -283,18 +285,18 @@ impl<P: Protocol, E: Env<Protocol = P>> IoRole<E> for ReceiveRole<P> {
     }
 
     fn has_work(&self, io: &Io<E>) -> bool {
-        let may_tell = io.link.events.slots() > EVENTS_RESERVED;
-        may_tell && self.halves.values().any(|half| half.half.has_findings())
+        let may_report = io.link.events.slots() > EVENTS_RESERVED;
+        may_report && self.halves.values().any(|half| half.half.has_findings())
     }
 
     fn next_deadline(&self, _io: &Io<E>, _now: Instant) -> Option<Instant> {
         self.next_quiet()
     }
 
-    /// A panic in one half ends its connection, and no other.
+    /// A panic in a half ends only its connection.
     fn recover(&mut self, io: &mut Io<E>) -> bool {
-        let Some(key) = self.attended.take() else { return false };
-        tracing::error!(connection = key.0, "a receive half has panicked: its connection ends, the others go on");
+        let Some(key) = self.current.take() else { return false };
+        tracing::error!(connection = key.0, "a receive half has panicked: its connection ends, the others continue");
         self.evict(io, key);
         true
     }

@@ -6,17 +6,17 @@ use units::{Duration, Instant, Rng};
 use super::wheel::{DIGIT_BITS, NIL, SLOTS, Timers};
 use oracle::Sorted;
 
-/// The wheel beside the sorted set, with what a caller of both remembers.
+/// The wheel and the sorted set, with the deadlines that a caller stores.
 struct Pair {
     wheel: Timers,
-    /// By deadline, then by arming.
+    /// In the order of deadlines, then of arming.
     sorted: Sorted<(u64, u32)>,
     armed: Vec<Option<Armed>>,
     armings: u64,
     now: Instant,
-    /// Everything before it has fired: a deadline before it counts as this one.
+    /// All deadlines before it have fired. It replaces an earlier deadline.
     floor: Instant,
-    /// Wake-ups at which nothing was due.
+    /// The number of wake-ups at which nothing was due.
     early_wakes: usize,
 }
 
@@ -61,7 +61,7 @@ impl Pair {
         }
     }
 
-    /// Takes out the next that is due of both.
+    /// Removes the next due key from both.
     fn pop(&mut self) -> Option<u32> {
         let expected = self.sorted.pop_due(self.now).map(|(_, key)| key);
         assert_eq!(self.wheel.pop_due(self.now), expected, "at {:?}", self.now);
@@ -88,14 +88,14 @@ impl Pair {
         assert!(!is_drained || wheel.is_none_or(|next| next > self.now), "would spin at {wheel:?}");
     }
 
-    /// Sleeps as the driver does, and takes out the first that is due. None if nothing is armed.
+    /// Sleeps as the driver does, and removes the first due key. `None` if nothing is armed.
     fn sleep(&mut self) -> Option<u32> {
         self.now = self.now.max(self.wheel.next()?);
         if let Some(key) = self.pop() {
             return Some(key);
         }
         self.early_wakes += 1;
-        // The second time it is exact.
+        // The second wake-up is exact.
         assert_eq!(self.wheel.next(), self.sorted.next());
         self.now = self.wheel.next()?;
         let key = self.pop();
@@ -103,7 +103,7 @@ impl Pair {
         key
     }
 
-    /// Everything the wheel's fields promise of each other.
+    /// Checks the invariants of the wheel's fields.
     fn check_structure(&self) {
         let wheel = &self.wheel;
         assert!(wheel.pivot <= wheel.floor);
@@ -158,7 +158,7 @@ fn deadlines_fire_in_order_and_only_the_last_one_set() {
 #[test]
 fn equal_deadlines_fire_in_order_of_arming_wherever_they_were_armed() {
     let mut pair = Pair::new();
-    // Armed far ahead, closer after a spread, and moved away and back: all meet in one slot.
+    // One is armed early, one after a spread, and one is moved away and back: all are in one slot.
     let far = 40_000_000_123;
     for key in [5, 1, 3] {
         pair.set(key, at(far));
@@ -186,7 +186,7 @@ fn a_deadline_that_has_passed_is_due_at_once_and_takes_its_turn() {
     pair.set(3, at(1_000_000));
     assert!(pair.wheel.next() <= Some(pair.now));
     assert_eq!(pair.drain(), [1, 2, 3]);
-    // In the midst of a sequence, too.
+    // Also in the middle of a sequence.
     pair.set(4, at(1_000_100));
     pair.set(5, at(1_000_200));
     pair.now = Instant::from_nanos(2_000_000);
@@ -220,7 +220,7 @@ fn deadlines_of_every_distance_fire_to_the_nanosecond() {
     while pair.sleep().is_some() {
         fired += 1;
     }
-    // Nothing was moved, so no wake-up was in vain.
+    // Nothing was moved, so each wake-up had a due deadline.
     assert_eq!((fired, pair.early_wakes), (64 * 3, 0));
 }
 
@@ -232,7 +232,7 @@ fn ten_thousand_keys_agree_with_the_sorted_set_over_hours() {
     let mut fired = 0;
     for round in 0..40 {
         for key in 0..KEYS {
-            // Some at the same time, some close, some far, some never, some in the past.
+            // Some at the same time, some soon, some late, some never, some in the past.
             let spans = [Duration::from_micros(50), Duration::from_millis(25), Duration::from_secs(30)];
             let span = spans[rng.below(3) as usize];
             let later = pair.now + Duration::from_nanos(rng.below(span.as_nanos()));
@@ -260,8 +260,7 @@ fn ten_thousand_keys_agree_with_the_sorted_set_over_hours() {
 
 #[test]
 fn moving_the_earliest_of_many_wakes_for_nothing_rarely() {
-    // Two hundred connections whose loss timers move on with every acknowledgement, one every 10
-    // us.
+    // Two hundred connections whose loss timers are moved by each acknowledgement, one every 10 us.
     let mut pair = Pair::new();
     let mut rng = Rng::from_seed(7);
     let mut wakes = 0u32;
@@ -274,13 +273,13 @@ fn moving_the_earliest_of_many_wakes_for_nothing_rarely() {
         }
         pair.now = pair.now.max(until);
     }
-    // A second: at most one early wake-up for each slot of 17 ms that it crosses.
+    // In one second: at most one early wake-up for each slot of 17 ms.
     assert!(pair.early_wakes <= 60, "{} of {wakes} wake-ups were early", pair.early_wakes);
 }
 
 #[derive(Clone, Debug)]
 enum Action {
-    /// Arms `key` for so long after the clock, or before it.
+    /// Arms `key` for this time after the clock, or before it.
     Set {
         key: u32,
         span: u64,
@@ -296,16 +295,16 @@ enum Action {
         stride: u64,
         count: u32,
     },
-    /// The clock jumps, and so many may fire.
+    /// Advances the clock, so that many deadlines may fire.
     Jump {
         span: u64,
         fired_max: usize,
     },
-    /// To the next deadline.
+    /// Advances the clock to the next deadline.
     Sleep,
 }
 
-/// Spans of every magnitude below `bits` bits alike.
+/// Times of every magnitude below `bits` bits, equally distributed.
 fn span(bits: u32) -> impl Strategy<Value = u64> {
     (0..bits, any::<u64>()).prop_map(|(bits, value)| value & ((1 << bits) - 1))
 }

@@ -1,37 +1,37 @@
 //! A hierarchical timing wheel with exact deadlines.
 //!
 //! A deadline is a number of 64 bits, read as eleven digits to the base 64. A level of the wheel
-//! stands for a digit and has a slot for each value; an entry lies on the level of the highest
-//! digit in which its deadline differs from the *pivot*, in the slot of its own digit there:
+//! represents a digit and has a slot for each value. An entry is on the level of the highest digit
+//! in which its deadline differs from the *pivot*, in the slot of its own digit there:
 //!
 //! ```text
 //!   level 10 … 5     4      3      2       1      0
 //!   slot of  1 s   17 ms  262 us  4.1 us  64 ns  1 ns      a level has 64 of them
 //! ```
 //!
-//! The pivot is no later than any deadline. So entries of a lower level come before those of a
-//! higher one, and the earliest is in the first slot in use of the lowest level in use: two bit
-//! scans find it. Once that slot's time has come and it holds several entries, the pivot moves into
-//! it and its entries spread over lower levels, which are empty.
+//! The pivot is no later than any deadline. So entries of a lower level are earlier than those of a
+//! higher one, and the earliest is in the first used slot of the lowest used level: two bit scans
+//! find it. When the time of that slot has come and it holds several entries, the pivot moves into
+//! it, and its entries move to lower levels, which are empty.
 //!
-//! The last level is as fine as the clock, so what fires together is in order without a comparison,
-//! and equal deadlines stay in order of arming, because all of them share a slot at any time. It
-//! costs next to nothing: a slot with one entry, the usual case for pacing, fires from whatever
-//! level it lies on.
+//! The last level has the resolution of the clock, so no comparison is needed to order timers that
+//! fire together. Equal deadlines keep the order in which they were armed, because they share a
+//! slot at any time. This costs almost nothing: a slot with one entry, the usual case for pacing,
+//! fires from the level that it is on.
 //!
-//! Arming, moving and disarming take constant time. An entry spreads ten times at most between
-//! arming and firing, and most are moved before they spread at all; one call may have to spread as
-//! many entries as there are.
+//! Arming, moving and disarming take constant time. An entry moves to a lower level at most ten
+//! times between arming and firing, and most are rearmed before the first time. One call may have
+//! to move all entries.
 
 use units::Instant;
 
-/// Bits of a digit. Six, so that one machine word says which slots of a level are in use.
+/// Bits of a digit. Six, so that one machine word holds a bit for each slot of a level.
 pub(super) const DIGIT_BITS: u32 = 6;
 
 /// Slots of a level.
 pub(super) const SLOTS: usize = 1 << DIGIT_BITS;
 
-/// Enough for every deadline there is.
+/// Enough for every deadline.
 const LEVELS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
 
 /// No entry. Slabs have fewer keys.
@@ -40,29 +40,29 @@ pub(super) const NIL: u32 = u32::MAX;
 /// The place of an entry that is not armed.
 const NOWHERE: u16 = u16::MAX;
 
-const _: () = assert!(SLOTS == u64::BITS as usize, "the slots in use fit their word");
-const _: () = assert!(LEVELS <= u16::BITS as usize, "the levels in use fit their word");
-const _: () = assert!(LEVELS * SLOTS < NOWHERE as usize, "places fit their number");
+const _: () = assert!(SLOTS == u64::BITS as usize, "the slots of a level fit one word");
+const _: () = assert!(LEVELS <= u16::BITS as usize, "the levels fit one word");
+const _: () = assert!(LEVELS * SLOTS < NOWHERE as usize, "places fit their integer type");
 
-/// At most one deadline a key. Keys are small numbers that are used again, such as those of a slab:
-/// memory is 24 bytes for each up to the largest seen, and 12 KiB.
+/// At most one deadline for each key. Keys are small numbers that are reused, such as those of a
+/// slab: memory is 24 bytes for each key up to the largest, and 12 KiB.
 #[derive(Debug)]
 pub struct Timers {
     pub(super) entries: Vec<Entry>,
-    /// Level by level, `SLOTS` each.
+    /// The slots of all levels, `SLOTS` for each.
     pub(super) slots: Box<[Slot]>,
     /// Which slots of a level have entries.
     pub(super) used: [u64; LEVELS],
     /// Which levels have entries.
     pub(super) levels: u16,
-    /// What places are relative to. Never later than `floor`.
+    /// The reference for the places of entries. Never later than `floor`.
     pub(super) pivot: u64,
-    /// Everything before it has fired. Never later than a deadline, because deadlines before it are
-    /// taken for it.
+    /// All deadlines before it have fired. Never later than a deadline, because earlier deadlines
+    /// are replaced by it.
     pub(super) floor: u64,
 }
 
-/// A key's deadline, linked to those that share its slot.
+/// The deadline of a key, linked to those in the same slot.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     pub(super) deadline: u64,
@@ -72,13 +72,13 @@ pub(super) struct Entry {
     pub(super) place: u16,
 }
 
-/// Entries in order of arming.
+/// Entries in the order in which they were armed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slot {
     pub(super) head: u32,
     pub(super) tail: u32,
-    /// No later than any deadline here, and in the slot's own span. It is the earliest deadline,
-    /// until that one leaves while several stay.
+    /// No later than any deadline in the slot, and within the slot's span. It is the earliest
+    /// deadline, until that entry is removed while several others remain.
     pub(super) bound: u64,
 }
 
@@ -123,15 +123,15 @@ impl Timers {
         self.first().map(|index| Instant::from_nanos(self.slots[index].bound))
     }
 
-    /// Takes out one connection whose deadline has come: the earliest deadline first, of equal ones
-    /// the first armed.
+    /// Removes one key whose deadline has come and returns it: the earliest deadline first, and of
+    /// equal ones the first that was armed.
     pub fn pop_due(&mut self, now: Instant) -> Option<u32> {
         let now = now.as_nanos();
         while let Some(index) = self.first()
             && self.slots[index].bound <= now
         {
             let Slot { head, tail, bound } = self.slots[index];
-            // On level 0, and where there is only one, the bound is the deadline of the first.
+            // On level 0, and for a single entry, the bound is the deadline of the first entry.
             if index < SLOTS || head == tail {
                 (self.pivot, self.floor) = (bound, bound);
                 self.disarm(head);
@@ -164,7 +164,7 @@ impl Timers {
         self.link(key);
     }
 
-    /// Puts an entry where its deadline belongs, behind all that are there.
+    /// Adds an entry at the end of the slot of its deadline.
     fn link(&mut self, key: u32) {
         let deadline = self.entries[key as usize].deadline;
         debug_assert!(deadline >= self.pivot, "a deadline before the pivot is out of order");

@@ -1,11 +1,11 @@
-//! The turn of a worker with sockets.
+//! [`IoWorker`]: the turn of a worker with sockets.
 //!
 //! ```text
 //!   commands ─▶ role ─▶ a receive call for each socket ─▶ role, batch by batch ─▶ owner
 //! ```
 //!
-//! What becomes of a command and of a batch is the business of the [`IoRole`]: a path worker seals,
-//! sends and opens, the receive worker gives batches to receive halves.
+//! The [`IoRole`] processes commands and batches: a path worker seals, sends and opens; the receive
+//! worker passes batches to receive halves.
 
 use std::sync::Arc;
 
@@ -17,65 +17,65 @@ use crate::env::Env;
 use crate::protocol::Protocol;
 use crate::socket::Socket;
 
-/// A socket with its number among those of the driver.
+/// A socket with its index among the driver's sockets.
 pub struct WorkerSocket<E: Env> {
-    /// Its number.
+    /// Its index.
     pub index: usize,
     /// The socket.
     pub socket: DriverSocket<E>,
 }
 
-/// The batches of a driver in surroundings `E`.
+/// The batches of a driver in the environment `E`.
 type BatchOf<E> = <<E as Env>::Protocol as Protocol>::Batch;
 
-/// What an I/O worker has beside its role.
+/// The state of an I/O worker that does not depend on its role.
 pub struct WorkerIo<E: Env, C, V> {
-    /// The time.
+    /// The clock.
     pub clock: E::Clock,
-    /// The sockets that it serves.
+    /// The sockets that the worker serves.
     pub sockets: Vec<WorkerSocket<E>>,
     pub(crate) link: WorkerEnd<E::Protocol, C, V>,
     buffers: <E::Socket as Socket<E::Protocol>>::Buffers,
-    /// Kept from call to call, so that nothing is allocated.
+    /// Reused in each receive call, so that nothing is allocated.
     batches: Vec<BatchOf<E>>,
 }
 
-/// What an I/O worker does with commands and batches.
+/// Processes the commands and batches of an I/O worker.
 pub trait IoRole<E: Env> {
-    /// What the owner asks for.
+    /// A command of the owner.
     type Command;
-    /// What it tells the owner.
+    /// An event for the owner.
     type Event;
 
-    /// Commands carried out before the sockets are looked at.
+    /// Limit of commands that are executed before the sockets are polled.
     const COMMANDS_PER_TURN: usize;
-    /// Commands carried out after a receive call, before its batches are looked at.
+    /// Limit of commands that are executed after a receive call, before its batches are processed.
     const COMMANDS_PER_CALL: usize;
-    /// Commands carried out after each batch.
+    /// Limit of commands that are executed after each batch.
     const COMMANDS_PER_BATCH: usize;
 
-    /// The owner asks for something.
-    fn carry_out(&mut self, io: &mut WorkerIo<E, Self::Command, Self::Event>, command: Self::Command);
+    /// Executes a command of the owner.
+    fn execute(&mut self, io: &mut WorkerIo<E, Self::Command, Self::Event>, command: Self::Command);
 
-    /// A turn begins.
+    /// Called at the beginning of a turn.
     fn begin_turn(&mut self, io: &mut WorkerIo<E, Self::Command, Self::Event>) {
         let _ = io;
     }
 
-    /// Commands were carried out, and the sockets come next.
+    /// Called after commands were executed, before the sockets are polled.
     fn before_receiving(&mut self, io: &mut WorkerIo<E, Self::Command, Self::Event>) {
         let _ = io;
     }
 
-    /// Whether more may be received, beside room for it in the ring of arrivals.
+    /// Whether more may be received. The caller also checks the space in the ring of arrivals.
     fn may_receive(&self) -> bool {
         true
     }
 
-    /// One call has brought these batches.
+    /// Called with the batches of one receive call, before they are processed.
     fn on_received(&mut self, batches: &[BatchOf<E>]);
 
-    /// A batch has arrived: number `number` of its call.
+    /// Processes batch `number` of a receive call.
     fn handle_batch(
         &mut self,
         io: &mut WorkerIo<E, Self::Command, Self::Event>,
@@ -84,24 +84,24 @@ pub trait IoRole<E: Env> {
         batch: BatchOf<E>,
     );
 
-    /// The batches of the socket in place `at` were handled.
+    /// Called after the batches of the socket at `at` were processed.
     fn after_receiving(&mut self, io: &mut WorkerIo<E, Self::Command, Self::Event>, at: usize) {
         let (_, _) = (io, at);
     }
 
-    /// All sockets were looked at. The owner is woken next, if it was told something.
+    /// Called after all sockets were polled. If there are events for the owner, it is woken next.
     fn finish_turn(&mut self, io: &mut WorkerIo<E, Self::Command, Self::Event>);
 
-    /// The owner was woken.
+    /// Called after the owner was woken.
     fn after_turn(&mut self) {}
 
-    /// Whether there is work beside commands and arrivals.
+    /// Whether there is work other than commands and arrivals.
     fn has_work(&self, io: &WorkerIo<E, Self::Command, Self::Event>) -> bool;
 
-    /// When there will be.
+    /// When there will be such work.
     fn next_deadline(&self, io: &WorkerIo<E, Self::Command, Self::Event>, now: Instant) -> Option<Instant>;
 
-    /// A turn panicked: see [`WorkerLoop::recover`].
+    /// Called after a turn panicked: see [`WorkerLoop::recover`].
     fn recover(&mut self, io: &mut WorkerIo<E, Self::Command, Self::Event>) -> bool;
 
     /// See [`WorkerLoop::on_rest`].
@@ -115,20 +115,22 @@ pub struct IoWorker<E: Env, R: IoRole<E>> {
 }
 
 impl<E: Env, C, V> WorkerIo<E, C, V> {
-    /// The socket of this index in the engine, if the worker serves it.
+    /// The socket with this index, if the worker serves it.
     pub fn socket_mut(&mut self, index: usize) -> Option<&mut DriverSocket<E>> {
         self.sockets.iter_mut().find(|known| known.index == index).map(|known| &mut known.socket)
     }
 
-    /// There are commands, or arrivals that may be taken.
+    /// Whether there are commands, or arrivals that may be received.
     pub fn has_input(&self, may_receive: bool) -> bool {
         !self.link.commands.is_empty()
             || self.link.commands.is_abandoned()
-            || (may_receive && self.can_tell() && self.sockets.iter().any(|known| known.socket.is_readable()))
+            || (may_receive
+                && self.has_room_for_arrivals()
+                && self.sockets.iter().any(|known| known.socket.is_readable()))
     }
 
-    /// Whether there is room to tell of all that one receive call may bring.
-    fn can_tell(&self) -> bool {
+    /// Whether the ring of arrivals has space for the batches of a receive call.
+    fn has_room_for_arrivals(&self) -> bool {
         self.link.arrivals.slots() >= RECV_BATCHES_MAX
     }
 }
@@ -146,13 +148,13 @@ impl<E: Env, R: IoRole<E>> IoWorker<E, R> {
     fn take_commands(&mut self, max: usize) {
         for _ in 0..max {
             let Ok(command) = self.io.link.commands.pop() else { break };
-            self.role.carry_out(&mut self.io, command);
+            self.role.execute(&mut self.io, command);
         }
     }
 
-    /// One call to a socket, while there is room to tell of what comes.
+    /// Makes one receive call, if the ring of arrivals has space, and processes the batches.
     fn receive(&mut self, at: usize) {
-        if !self.io.sockets[at].socket.take_readable() || !self.io.can_tell() || !self.role.may_receive() {
+        if !self.io.sockets[at].socket.take_readable() || !self.io.has_room_for_arrivals() || !self.role.may_receive() {
             return;
         }
         let mut batches = std::mem::take(&mut self.io.batches);
@@ -209,7 +211,7 @@ impl<E: Env, R: IoRole<E>> WorkerLoop for IoWorker<E, R> {
 }
 
 impl<E: Env, R: IoRole<E>> IoWorker<E, R> {
-    /// The sockets it serves, in the order in which a poll numbers them.
+    /// The sockets that it serves, in the order in which a poll numbers them.
     pub fn sockets_mut(&mut self) -> &mut [WorkerSocket<E>] {
         &mut self.io.sockets
     }

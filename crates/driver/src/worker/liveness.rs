@@ -1,103 +1,104 @@
-//! Detecting a worker that hangs: it counts its turns, and its owner compares the count with an
-//! earlier one.
+//! Detects a worker that hangs: the worker counts its turns, and its owner compares the count with
+//! an earlier one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use units::{Duration, Instant};
 
-/// What a worker and its owner share about its progress.
+/// The progress of a worker, shared with its owner.
 #[derive(Debug, Default)]
 pub struct Progress {
     turns: AtomicU64,
-    /// The owner has ended and found the worker hanging: its thread is not waited for.
-    is_left: AtomicBool,
+    /// The owner has ended while the worker hung, so its thread is not joined.
+    is_join_skipped: AtomicBool,
 }
 
 impl Progress {
-    /// Another turn begins.
+    /// Counts a turn.
     pub fn count_turn(&self) {
-        // One writer: a load and a store do.
+        // There is one writer, so a load and a store suffice.
         self.turns.store(self.turns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// The owner ends and does not wait for a worker that hangs.
-    pub fn leave(&self) {
-        self.is_left.store(true, Ordering::Relaxed);
+    /// Called by the owner when it ends, if the worker hangs: its thread is not joined.
+    pub fn skip_join(&self) {
+        self.is_join_skipped.store(true, Ordering::Relaxed);
     }
 
-    /// The owner has ended and does not wait.
-    pub fn is_left(&self) -> bool {
-        self.is_left.load(Ordering::Relaxed)
+    /// Whether the thread is not joined.
+    pub fn is_join_skipped(&self) -> bool {
+        self.is_join_skipped.load(Ordering::Relaxed)
     }
 }
 
 /// How long an owner waits for a turn of a worker that has work.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HangLimit {
-    /// The time between two looks at the count.
-    pub(crate) look_every: Duration,
-    /// So many looks in a row without a turn between them mean that the worker hangs.
+    /// The time between two checks.
+    pub(crate) interval: Duration,
+    /// The number of consecutive checks without a turn between them after which the worker counts
+    /// as hanging.
     pub(crate) misses_max: u32,
 }
 
-/// What a look at the count of turns shows.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pulse {
-    /// The worker does turns.
+pub(crate) enum TurnCheck {
+    /// The worker begins turns.
     Turns,
-    /// It did none since the last look. The next look decides.
+    /// It began no turn since the last check. The next check decides.
     Missed,
     /// It hangs.
     Hangs,
 }
 
-/// The owner's view of a worker's progress.
+/// The owner's record of a worker's progress.
 #[derive(Debug)]
 pub(crate) struct Liveness {
     progress: Arc<Progress>,
     limit: HangLimit,
     turns_seen: u64,
-    looked_at: Instant,
+    checked_at: Instant,
     misses: u32,
 }
 
 impl Liveness {
     pub(crate) fn new(progress: Arc<Progress>, limit: HangLimit, now: Instant) -> Self {
-        Self { progress, limit, turns_seen: 0, looked_at: now, misses: 0 }
+        Self { progress, limit, turns_seen: 0, checked_at: now, misses: 0 }
     }
 
-    /// The worker gets work after it had none: it has time for a turn from now on.
+    /// Called when the worker gets work after it had none: its time for a turn begins now.
     pub(crate) fn restart(&mut self, now: Instant) {
-        (self.looked_at, self.misses) = (now, 0);
+        (self.checked_at, self.misses) = (now, 0);
     }
 
-    /// When [`look`](Self::look) has something to see.
+    /// When to call [`check`](Self::check) next.
     pub(crate) fn deadline(&self) -> Instant {
-        self.looked_at + self.limit.look_every
+        self.checked_at + self.limit.interval
     }
 
-    /// Looks at the count; none if it is too early for that. The caller then wakes the worker,
-    /// because one that sleeps does a turn when it is woken.
-    pub(crate) fn look(&mut self, now: Instant) -> Option<Pulse> {
+    /// Compares the count of turns with that of the last check. `None` if it is too early. The
+    /// caller then wakes the worker, because a sleeping worker begins a turn when it is woken.
+    pub(crate) fn check(&mut self, now: Instant) -> Option<TurnCheck> {
         if self.deadline() > now {
             return None;
         }
         let turns = self.progress.turns.load(Ordering::Relaxed);
         let does_turns = std::mem::replace(&mut self.turns_seen, turns) != turns;
-        self.looked_at = now;
+        self.checked_at = now;
         self.misses = if does_turns { 0 } else { self.misses + 1 };
         Some(match self.misses {
-            0 => Pulse::Turns,
-            misses if misses < self.limit.misses_max => Pulse::Missed,
-            _ => Pulse::Hangs,
+            0 => TurnCheck::Turns,
+            misses if misses < self.limit.misses_max => TurnCheck::Missed,
+            _ => TurnCheck::Hangs,
         })
     }
 
-    /// The owner ends: a worker that hangs is not waited for.
+    /// Called when the owner ends: the thread of a worker that hangs is not joined.
     pub(crate) fn end(&self) {
         if self.misses >= self.limit.misses_max {
-            self.progress.leave();
+            self.progress.skip_join();
         }
     }
 }
@@ -110,24 +111,24 @@ mod tests {
 
     fn liveness(misses_max: u32) -> (Arc<Progress>, Liveness) {
         let progress = Arc::new(Progress::default());
-        let limit = HangLimit { look_every: EVERY, misses_max };
+        let limit = HangLimit { interval: EVERY, misses_max };
         (Arc::clone(&progress), Liveness::new(progress, limit, Instant::ZERO))
     }
 
     #[test]
-    fn a_worker_hangs_after_as_many_looks_without_a_turn_as_its_owner_is_patient() {
+    fn a_worker_hangs_after_the_limit_of_checks_without_a_turn() {
         let (progress, mut liveness) = liveness(2);
-        let at = |looks: u64| Instant::ZERO + EVERY * looks;
-        assert_eq!(liveness.look(at(0)), None, "too early");
+        let at = |checks: u64| Instant::ZERO + EVERY * checks;
+        assert_eq!(liveness.check(at(0)), None, "too early");
         progress.count_turn();
-        assert_eq!(liveness.look(at(1)), Some(Pulse::Turns));
-        assert_eq!((liveness.look(at(1)), liveness.deadline()), (None, at(2)));
-        assert_eq!(liveness.look(at(2)), Some(Pulse::Missed));
+        assert_eq!(liveness.check(at(1)), Some(TurnCheck::Turns));
+        assert_eq!((liveness.check(at(1)), liveness.deadline()), (None, at(2)));
+        assert_eq!(liveness.check(at(2)), Some(TurnCheck::Missed));
         progress.count_turn();
-        assert_eq!(liveness.look(at(3)), Some(Pulse::Turns), "one miss is forgiven");
-        assert_eq!((liveness.look(at(4)), liveness.look(at(5))), (Some(Pulse::Missed), Some(Pulse::Hangs)));
+        assert_eq!(liveness.check(at(3)), Some(TurnCheck::Turns), "one miss is allowed");
+        assert_eq!((liveness.check(at(4)), liveness.check(at(5))), (Some(TurnCheck::Missed), Some(TurnCheck::Hangs)));
         liveness.end();
-        assert!(progress.is_left(), "its thread is not waited for");
+        assert!(progress.is_join_skipped(), "its thread is not joined");
     }
 
     #[test]
@@ -135,10 +136,10 @@ mod tests {
         let (progress, mut liveness) = liveness(1);
         let late = Instant::ZERO + EVERY * 100;
         liveness.restart(late);
-        assert_eq!((liveness.look(late), liveness.look(late + EVERY)), (None, Some(Pulse::Hangs)));
+        assert_eq!((liveness.check(late), liveness.check(late + EVERY)), (None, Some(TurnCheck::Hangs)));
         progress.count_turn();
-        assert_eq!(liveness.look(late + EVERY * 2), Some(Pulse::Turns), "it is back");
+        assert_eq!(liveness.check(late + EVERY * 2), Some(TurnCheck::Turns), "it responds again");
         liveness.end();
-        assert!(!progress.is_left());
+        assert!(!progress.is_join_skipped());
     }
 }

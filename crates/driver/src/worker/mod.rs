@@ -1,18 +1,18 @@
-//! Workers: processors beside the driver's that seal, open, receive and send for it.
+//! Workers: processors other than the driver that seal, open, receive and send for it.
 //!
-//! A worker's **turn** says what it does. Its thread, if it has one, repeats turns and sleeps
-//! between them; a simulation or a stepped engine does the turns itself.
+//! A worker runs **turns**. Its thread, if it has one, repeats turns and sleeps between them. A
+//! simulation or a stepped engine runs the turns itself.
 //!
 //! ```text
 //!   owner (driver)                                worker
-//!   PathWorker, ReceiveWorker, CryptoWorker ◀───▶ WorkerLoop::turn ◀── a thread, or whatever does turns
+//!   PathWorker, ReceiveWorker, CryptoWorker ◀───▶ WorkerLoop::turn ◀── a thread, a simulation
 //!                       rings, wakers, turn count
 //! ```
 //!
 //! | file | content |
 //! |---|---|
-//! | `turn` | [`WorkerLoop`]: a turn, when the next is due, what follows a panic |
-//! | `io` | [`IoWorker`]: the turn of a worker with sockets; its [`IoRole`] differs |
+//! | `turn` | [`WorkerLoop`]: a turn, the time of the next, recovery after a panic |
+//! | `io` | [`IoWorker`]: the turn of a worker with sockets, with its [`IoRole`] |
 //! | `rings` | the rings between an I/O worker and its owner |
 //! | `liveness` | the count of turns, and how the owner detects a worker that hangs |
 //!
@@ -26,6 +26,6 @@ mod turn;
 
 pub use self::io::{IoRole, IoWorker, WorkerIo, WorkerSocket};
 pub use self::liveness::Progress;
-pub(crate) use self::liveness::{HangLimit, Liveness, Pulse};
+pub(crate) use self::liveness::{HangLimit, Liveness, TurnCheck};
 pub(crate) use self::rings::{Arrived, OwnerEnd, RingSizes, WorkerEnd, link};
 pub use self::turn::WorkerLoop;

@@ -1,5 +1,5 @@
-//! The rings between an I/O worker and its owner: commands one way, events and arrived batches the
-//! other.
+//! The rings between an I/O worker and its owner: commands in one direction, events and received
+//! batches in the other.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -14,14 +14,14 @@ use crate::protocol::Protocol;
 
 /// A batch that a worker has received for the driver.
 pub(crate) struct Arrived<P: Protocol> {
-    /// The number of its socket.
+    /// The index of its socket.
     pub(crate) socket: usize,
     pub(crate) batch: P::Batch,
-    /// What has opened it, if the worker has.
+    /// The job that opened it, if the worker has opened it.
     pub(crate) opened: Option<InFlightBatch<P, Box<P::OpenJob>>>,
 }
 
-/// How many values each ring holds.
+/// The capacity of each ring.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RingSizes {
     pub(crate) commands: usize,
@@ -41,25 +41,25 @@ impl BatchedWaker {
         Self { waker, is_due: false }
     }
 
-    /// The other side is to be woken by the next [`flush`](Self::flush).
+    /// Requests that the next [`flush`](Self::flush) wakes the other side.
     pub(crate) fn note(&mut self) {
         self.is_due = true;
     }
 
-    /// Wakes the other side if that was noted.
+    /// Wakes the other side if that was requested.
     pub(crate) fn flush(&mut self) {
         if std::mem::take(&mut self.is_due) {
             self.waker.wake_by_ref();
         }
     }
 
-    /// Wakes the other side.
+    /// Wakes the other side now.
     pub(crate) fn wake(&self) {
         self.waker.wake_by_ref();
     }
 }
 
-/// The owner's end. Dropping it ends the worker.
+/// The owner's side. Dropping it ends the worker.
 pub(crate) struct OwnerEnd<P: Protocol, C, E> {
     pub(crate) commands: Producer<C>,
     pub(crate) events: Consumer<E>,
@@ -68,7 +68,7 @@ pub(crate) struct OwnerEnd<P: Protocol, C, E> {
     pub(crate) liveness: Liveness,
 }
 
-/// The worker's end.
+/// The worker's side.
 pub(crate) struct WorkerEnd<P: Protocol, C, E> {
     pub(crate) commands: Consumer<C>,
     pub(crate) events: Producer<E>,
@@ -77,7 +77,7 @@ pub(crate) struct WorkerEnd<P: Protocol, C, E> {
     pub(crate) progress: Arc<Progress>,
 }
 
-/// Both ends. `owner` and `worker` wake the threads of the two.
+/// Creates both sides. `owner` and `worker` wake the two threads.
 pub(crate) fn link<P: Protocol, C, E>(
     sizes: RingSizes,
     limit: HangLimit,
@@ -86,24 +86,24 @@ pub(crate) fn link<P: Protocol, C, E>(
     worker: Waker,
 ) -> (OwnerEnd<P, C, E>, WorkerEnd<P, C, E>) {
     let (commands, to_do) = RingBuffer::new(sizes.commands);
-    let (told, events) = RingBuffer::new(sizes.events);
+    let (sent_events, events) = RingBuffer::new(sizes.events);
     let (received, arrivals) = RingBuffer::new(sizes.arrivals);
     let progress = Arc::new(Progress::default());
     let liveness = Liveness::new(Arc::clone(&progress), limit, now);
     let (worker, owner) = (BatchedWaker::new(worker), BatchedWaker::new(owner));
     let owners = OwnerEnd { commands, events, arrivals, worker, liveness };
-    (owners, WorkerEnd { commands: to_do, events: told, arrivals: received, owner, progress })
+    (owners, WorkerEnd { commands: to_do, events: sent_events, arrivals: received, owner, progress })
 }
 
 impl<P: Protocol, C, E> OwnerEnd<P, C, E> {
-    /// Puts a command into its ring. The caller wakes the worker, now or later.
+    /// Puts a command into its ring. The caller wakes the worker.
     ///
     /// # Panics
     /// If the ring is full.
     pub(crate) fn push(&mut self, command: C) {
-        // What a worker that has just died does not take is as lost as what it had.
+        // Commands to a worker that has just ended are lost, as is its other work.
         let is_taken = self.commands.push(command).is_ok();
-        assert!(is_taken || self.commands.is_abandoned(), "the caller leaves room in the ring of commands");
+        assert!(is_taken || self.commands.is_abandoned(), "the caller leaves space in the ring of commands");
         self.worker.note();
     }
 
@@ -112,27 +112,28 @@ impl<P: Protocol, C, E> OwnerEnd<P, C, E> {
         !self.events.is_empty() || !self.arrivals.is_empty()
     }
 
-    /// Whether the batch that is taken next has arrived at this socket.
+    /// Whether the next batch is from this socket.
     pub(crate) fn has_more_of(&self, socket: usize) -> bool {
         self.arrivals.peek().is_ok_and(|next| next.socket == socket)
     }
 
-    /// Whether the worker's thread has ended. What it told before may still be in the rings.
+    /// Whether the worker's thread has ended. The rings may still contain its events and batches.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.events.is_abandoned()
     }
 
-    /// Whether the worker's thread has ended and all it told was taken.
+    /// Whether the worker's thread has ended and the owner has taken all its events and batches.
     pub(crate) fn is_over(&self) -> bool {
         if !self.is_abandoned() {
             return false;
         }
-        // What the worker put into the rings before it ended is visible from here on.
+        // After this fence, everything that the worker put into the rings before it ended is
+        // visible.
         fence(Ordering::Acquire);
         !self.has_some()
     }
 
-    /// The worker gets no more commands, and ends once it sees that.
+    /// Closes the ring of commands. The worker ends when it finds the ring closed.
     pub(crate) fn close(&mut self) {
         let (commands, _) = RingBuffer::new(1);
         self.commands = commands;
@@ -148,16 +149,16 @@ impl<P: Protocol, C, E> Drop for OwnerEnd<P, C, E> {
 }
 
 impl<P: Protocol, C, E> WorkerEnd<P, C, E> {
-    /// Puts an event into its ring; the owner is woken by the next flush. False if the ring is full
-    /// and the owner still there.
-    pub(crate) fn tell(&mut self, event: E) -> bool {
+    /// Puts an event into its ring. The next flush wakes the owner. False if the ring is full and
+    /// the owner has not ended.
+    pub(crate) fn report(&mut self, event: E) -> bool {
         let is_taken = self.events.push(event).is_ok();
         self.owner.note();
         is_taken || self.events.is_abandoned()
     }
 
-    /// Passes a batch to the owner, which is woken by the next flush. A batch that finds no room is
-    /// lost, as in the network.
+    /// Passes a batch to the owner. The next flush wakes the owner. A batch that finds no space is
+    /// dropped, as a network would.
     pub(crate) fn pass_on(&mut self, arrival: Arrived<P>) {
         let _lost = self.arrivals.push(arrival);
         self.owner.note();

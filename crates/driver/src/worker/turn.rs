@@ -1,4 +1,4 @@
-//! What a worker does, independent of the thread that does it.
+//! [`WorkerLoop`]: a worker's turns, independent of the thread that runs them.
 
 use std::sync::Arc;
 
@@ -8,29 +8,30 @@ use super::Progress;
 
 /// The turns of a worker. Implementations neither block nor sleep.
 pub trait WorkerLoop {
-    /// Does what there is to do, up to a bound. A turn that is not due does nothing.
+    /// Processes the work that there is, up to a limit. A turn that is not due has no effect.
     fn turn(&mut self);
 
-    /// When the next turn is due; `now` if there is work already, none if only the owner or an
-    /// arrival can bring some.
+    /// When the next turn is due. `now` if there is work already. `None` if only the owner or an
+    /// arrival can cause work.
     fn due_at(&self, now: Instant) -> Option<Instant>;
 
-    /// Whether the owner is gone, which ends the worker.
+    /// Whether the owner has ended, which ends the worker.
     fn is_abandoned(&self) -> bool;
 
-    /// Its turns, counted.
+    /// Its count of turns.
     fn progress(&self) -> &Arc<Progress>;
 
-    /// The last turn panicked. Evicts the connection at fault and returns true, or returns false if
-    /// the worker cannot go on.
+    /// Called after a turn panicked. Evicts the connection at fault and returns true, or returns
+    /// false if the worker cannot continue.
     fn recover(&mut self) -> bool;
 
-    /// The worker was awake for `awake` and is about to rest; `is_idle` says that no turn is due.
+    /// Called before the worker waits, after it was awake for `awake`. If `is_idle`, no turn is
+    /// due.
     fn on_rest(&mut self, awake: Duration, is_idle: bool) {
         let (_, _) = (awake, is_idle);
     }
 
-    /// Counts a turn and does it.
+    /// Counts a turn and runs it.
     fn counted_turn(&mut self) {
         self.progress().count_turn();
         self.turn();

@@ -1,4 +1,5 @@
-//! The application's side of toy connections: a cell that handles and driver share, and the calls of an application.
+//! The application's side of toy connections: the cell that handles and driver share, and the calls
+//! of an application.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -12,7 +13,7 @@ use driver::{Application, EndReason, Shared};
 
 pub(crate) type ToyShared = Shared<ToyApplication>;
 
-/// Bytes that a connection has not taken yet, at most.
+/// Limit of written bytes that the connection has not taken yet.
 const OUTBOX_MAX: usize = 256 << 10;
 
 pub(crate) struct ToyApplication;
@@ -28,20 +29,20 @@ impl Application for ToyApplication {
 pub(crate) enum End {
     /// Both sides have sent and acknowledged everything.
     Finished,
-    /// By the peer.
+    /// The peer has reset the connection.
     Reset,
-    /// By the driver or the application.
+    /// The driver or the application has closed the connection.
     Closed(EndReason),
 }
 
-/// Where a connection panics because a test asked for it.
+/// The call in which a connection panics, for tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     Serve,
     Absorb,
     Job,
     FinishJob,
-    Tell,
+    Events,
     Plan,
     Seal,
     Timeout,
@@ -59,23 +60,23 @@ pub(crate) struct CellState {
     is_dirty: bool,
     outbox: VecDeque<Arc<[u8]>>,
     outbox_len: usize,
-    /// Nothing will be written any more.
+    /// The application has finished writing.
     finished: bool,
     aborted: bool,
     fault: Option<Fault>,
     inbox: VecDeque<Vec<u8>>,
-    /// Bytes the application has read.
+    /// The number of bytes that the application has read.
     read: u64,
-    /// The peer has finished, and all of it is in the inbox.
+    /// The stream of the peer has ended, and the inbox holds all of it.
     eof: bool,
     is_connected: bool,
     end: Option<End>,
-    /// Something has changed that the application may wait for.
-    has_news: bool,
+    /// A change that the application may be waiting for.
+    has_changed: bool,
     wakers: WakerSet,
 }
 
-/// What a read has found.
+/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Read {
     Data(Vec<u8>),
@@ -103,9 +104,9 @@ impl ToyCell {
         Arc::new(Self { shared, remote: remote.into(), place: OnceLock::new(), state: Mutex::default() })
     }
 
-    // ── Calls of the application ─────────────────────────────────────────────────────────────────────────────────────
+    // ── Calls of the application ─────────────────────────────────────────────────────────────────
 
-    /// Asks for a connection.
+    /// Requests a connection.
     pub(crate) fn connect(shared: &Arc<ToyShared>, remote: SocketAddrV4) -> Result<Arc<Self>, EndReason> {
         let cell = Self::new(Arc::clone(shared), remote);
         shared.push_connect(ConnectRequest { cell: Arc::clone(&cell), connect: (), socket: None })?;
@@ -113,7 +114,7 @@ impl ToyCell {
         Ok(cell)
     }
 
-    /// The next connection of a peer; none leaves the waker behind.
+    /// The next connection of a peer. Registers the waker if there is none.
     pub(crate) fn accept(shared: &ToyShared, waker: &Waker) -> Option<Arc<Self>> {
         match shared.poll_accept(waker) {
             AcceptOutcome::Connection(cell) => Some(cell),
@@ -121,7 +122,7 @@ impl ToyCell {
         }
     }
 
-    /// Writes a chunk if there is room, and leaves the waker behind otherwise.
+    /// Writes a chunk if there is space, and registers the waker otherwise.
     pub(crate) fn write(self: &Arc<Self>, chunk: &Arc<[u8]>, waker: &Waker) -> bool {
         let mut state = lock(&self.state);
         if state.end.is_some() || state.outbox_len + chunk.len() > OUTBOX_MAX {
@@ -151,14 +152,14 @@ impl ToyCell {
         }
     }
 
-    /// Says that nothing more will be written.
+    /// Finishes the stream.
     pub(crate) fn finish(self: &Arc<Self>) {
         let mut state = lock(&self.state);
         state.finished = true;
         self.publish(&mut state);
     }
 
-    /// Ends the connection at once.
+    /// Aborts the connection.
     pub(crate) fn abort(self: &Arc<Self>) {
         let mut state = lock(&self.state);
         state.aborted = true;
@@ -172,7 +173,7 @@ impl ToyCell {
         self.publish(&mut state);
     }
 
-    /// How it ended; leaves the waker behind if it has not.
+    /// How the connection ended. Registers the waker if it has not ended.
     pub(crate) fn poll_end(&self, waker: &Waker) -> Option<End> {
         let mut state = lock(&self.state);
         if state.end.is_none() {
@@ -185,7 +186,8 @@ impl ToyCell {
         lock(&self.state).is_connected
     }
 
-    /// Names the connection to its driver, once until the driver has looked, and wakes that.
+    /// Adds the connection to the requests of its driver, unless it is among them, and wakes the
+    /// driver.
     fn publish(self: &Arc<Self>, state: &mut CellState) {
         if !std::mem::replace(&mut state.is_dirty, true) {
             self.shared.push_dirty(Arc::clone(self));
@@ -193,16 +195,18 @@ impl ToyCell {
         self.shared.wake();
     }
 
-    // ── Calls of the connection ──────────────────────────────────────────────────────────────────────────────────────
+    // ── Calls of the connection ──────────────────────────────────────────────────────────────────
 
-    /// What the application wants beside its data: whether it gives up, and the fault that a test asks for.
+    /// The requests of the application other than data: whether it aborts, and the fault that a
+    /// test requests.
     pub(crate) fn begin_service(&self) -> (bool, Option<Fault>) {
         let mut state = lock(&self.state);
         state.is_dirty = false;
         (state.aborted, state.fault)
     }
 
-    /// Chunks that were written, as long as they begin within `len_bytes`, and whether nothing follows any more.
+    /// Takes the written chunks that begin within `len_bytes`. Also returns whether the stream is
+    /// finished.
     pub(crate) fn take_written(&self, len_bytes: u64) -> (Vec<Arc<[u8]>>, bool) {
         let mut state = lock(&self.state);
         let (mut chunks, mut taken) = (Vec::new(), 0);
@@ -213,7 +217,7 @@ impl ToyCell {
             state.outbox_len -= chunk.len();
             chunks.push(chunk);
         }
-        state.has_news |= !chunks.is_empty();
+        state.has_changed |= !chunks.is_empty();
         (chunks, state.finished && state.outbox.is_empty())
     }
 
@@ -224,24 +228,24 @@ impl ToyCell {
     pub(crate) fn bring(&self, data: Vec<u8>) {
         let mut state = lock(&self.state);
         state.inbox.push_back(data);
-        state.has_news = true;
+        state.has_changed = true;
     }
 
     pub(crate) fn bring_eof(&self) {
         let mut state = lock(&self.state);
-        (state.eof, state.has_news) = (true, true);
+        (state.eof, state.has_changed) = (true, true);
     }
 
     pub(crate) fn note_connected(&self) {
         let mut state = lock(&self.state);
-        (state.is_connected, state.has_news) = (true, true);
+        (state.is_connected, state.has_changed) = (true, true);
     }
 
-    /// Wakes those who wait, if something has changed.
+    /// Wakes the waiting tasks if there was a change.
     pub(crate) fn wake(&self) {
         let wakers = {
             let mut state = lock(&self.state);
-            if !std::mem::take(&mut state.has_news) {
+            if !std::mem::take(&mut state.has_changed) {
                 return;
             }
             state.wakers.take()
@@ -249,14 +253,14 @@ impl ToyCell {
         wakers.wake();
     }
 
-    /// The connection is over; the first reason counts.
+    /// Ends the connection. The first reason counts.
     pub(crate) fn end(&self, end: End) {
         {
             let mut state = lock(&self.state);
             if state.end.is_some() {
                 return;
             }
-            (state.end, state.has_news) = (Some(end), true);
+            (state.end, state.has_changed) = (Some(end), true);
         }
         self.wake();
     }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddrV4};
 use std::sync::Arc;
 
-use driver::protocol::{Served, Told};
+use driver::protocol::{EventSummary, Served};
 use driver::{Connection, EndReason, SendError};
 use units::{Duration, Instant};
 
@@ -18,25 +18,26 @@ use crate::wire::{ACK, FIN, HEADER_LEN, Hash, Header, PROBE, RST, SYN, Tuple};
 const SYN_AGAIN: Duration = Duration::from_millis(100);
 const BULK_FROM: usize = 8 << 10;
 const DEFERRED_MAX: usize = 8;
-/// Bytes that are kept until they are acknowledged.
+/// Limit of bytes that are kept until they are acknowledged.
 const SEND_BUFFER: u64 = 1 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// The first segment was sent.
     SynSent,
-    /// The second segment has come; the third one is repeated until the peer says something.
+    /// The second segment was received. The third one is repeated until the peer sends another
+    /// segment.
     Confirming,
     Open,
     Closed,
 }
 
-/// What is kept while the receive half is elsewhere.
+/// The state that the connection keeps while the receive half is detached.
 struct Detached {
     state: ReceiveState,
     is_eof: bool,
     /// The limit or the fault may have changed.
-    has_news: bool,
+    has_changed: bool,
     is_quiet: bool,
     is_recalled: bool,
     deferred: Vec<(usize, Segments)>,
@@ -58,27 +59,27 @@ pub(crate) struct ToyConnection {
     peer_isn: u64,
     send: SendHalf,
     receiving: Receiving,
-    /// What the peer may send, and what it was told.
+    /// The limit for the peer, and the limit that was sent to it.
     limit: u64,
     told_limit: u64,
     ack_due: bool,
     reset_due: bool,
     control_due: bool,
     control_at: Option<Instant>,
-    is_established_untold: bool,
+    is_established_unreported: bool,
     end: Option<End>,
-    is_end_told: bool,
+    is_end_reported: bool,
     route: Option<RouteChange>,
     bulk_arrives: bool,
     fault: Option<Fault>,
-    /// When something last happened.
+    /// The time of the last activity.
     now: Instant,
 }
 
-/// What a plan of a toy connection held: offsets, and whether it was more than acknowledgements.
+/// The content of a plan: offsets, and whether it was more than acknowledgements.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Receipt {
-    /// The first offset; none without data.
+    /// The first offset. `None` without data.
     first: Option<u64>,
     is_control: bool,
 }
@@ -89,13 +90,13 @@ impl ToyConnection {
         Self {
             state: State::SynSent,
             control_due: true,
-            is_established_untold: false,
+            is_established_unreported: false,
             is_accepted: false,
             ..Self::open(cell, local, tuple, isn, 0)
         }
     }
 
-    /// One of a peer, whose third segment has come.
+    /// Creates a connection of a peer whose third segment was received.
     pub(crate) fn open(cell: Arc<ToyCell>, local: SocketAddrV4, tuple: Tuple, our_isn: u64, peer_isn: u64) -> Self {
         let receiving = Receiving::Here(ReceiveHalf::new(Arc::clone(&cell), stream_key(peer_isn, our_isn)));
         Self {
@@ -114,9 +115,9 @@ impl ToyConnection {
             reset_due: false,
             control_due: false,
             control_at: None,
-            is_established_untold: true,
+            is_established_unreported: true,
             end: None,
-            is_end_told: false,
+            is_end_reported: false,
             route: Some(RouteChange::Add(tuple)),
             bulk_arrives: false,
             fault: None,
@@ -129,7 +130,7 @@ impl ToyConnection {
     }
 
     fn check(&self, fault: Fault) {
-        assert!(self.fault != Some(fault), "as asked by the test");
+        assert!(self.fault != Some(fault), "the test has requested this panic");
     }
 
     fn receive_state(&self) -> ReceiveState {
@@ -152,16 +153,16 @@ impl ToyConnection {
         self.end.get_or_insert(end);
     }
 
-    /// Both streams are over.
+    /// Ends the connection when both streams are complete.
     fn look_for_end(&mut self) {
         let Receiving::Here(half) = &self.receiving else { return };
-        // The last acknowledgement leaves first.
+        // Only after the last acknowledgement was sent.
         if self.state == State::Open && self.send.is_finished() && half.is_eof() && !self.ack_due && !half.ack_due {
             self.close_with(End::Finished, false);
         }
     }
 
-    /// Takes what was written, as far as the send buffer goes.
+    /// Takes written data, as far as the send buffer has space.
     fn take_written(&mut self) {
         let (chunks, is_finished) = self.cell.take_written(SEND_BUFFER.saturating_sub(self.send.backlog()));
         chunks.into_iter().for_each(|chunk| self.send.write(chunk));
@@ -170,7 +171,7 @@ impl ToyConnection {
         }
     }
 
-    // ── What arrives ─────────────────────────────────────────────────────────────────────────────────────────────────
+    // ── Receiving ────────────────────────────────────────────────────────────────────────────────
 
     fn absorb_segment(&mut self, now: Instant, header: &Header, payload: &[u8]) {
         match self.state {
@@ -198,20 +199,20 @@ impl ToyConnection {
     fn absorb_open(&mut self, now: Instant, header: &Header, payload: &[u8]) {
         let first = self.peer_isn + 1;
         if header.has(RST) {
-            // Only one with the very number that comes next: others are guesses.
+            // Only a reset with exactly the next number counts. Others are guesses.
             if header.seq == first + self.receive_state().next {
                 self.close_with(End::Reset, false);
             }
             return;
         }
         if header.has(SYN) {
-            // An old duplicate: the peer learns where we are.
+            // The answer to an old duplicate tells the peer the current numbers.
             self.ack_due = true;
             return;
         }
         let Some(offset) = header.seq.checked_sub(first) else { return };
         if std::mem::replace(&mut self.state, State::Open) == State::Confirming {
-            (self.control_due, self.control_at, self.is_established_untold) = (false, None, true);
+            (self.control_due, self.control_at, self.is_established_unreported) = (false, None, true);
         }
         if let Some(info) = ack_info(header, self.our_isn) {
             self.send.on_ack(now, info);
@@ -222,7 +223,7 @@ impl ToyConnection {
         }
     }
 
-    /// Segments that were opened, each with its place in `batch`.
+    /// Processes opened segments, each with its position in `batch`.
     pub(crate) fn absorb_segments(&mut self, now: Instant, opened: &[(usize, Header)], batch: &Segments) {
         self.check(Fault::Absorb);
         self.now = now;
@@ -233,7 +234,7 @@ impl ToyConnection {
         self.look_for_end();
     }
 
-    // ── What leaves ──────────────────────────────────────────────────────────────────────────────────────────────────
+    // ── Sending ──────────────────────────────────────────────────────────────────────────────────
 
     fn header(&self, flags: u8, offset: u64) -> Header {
         let state = self.receive_state();
@@ -310,7 +311,7 @@ fn stream_key(sender: u64, receiver: u64) -> u64 {
     Hash::of(&[sender, receiver])
 }
 
-/// What a segment acknowledges, in offsets of our stream; none if it makes no sense.
+/// The acknowledgement in a segment, in offsets of our stream. `None` if it is invalid.
 pub(crate) fn ack_info(header: &Header, our_isn: u64) -> Option<AckInfo> {
     let (ack, limit) = (header.ack.checked_sub(our_isn + 1)?, header.limit.checked_sub(our_isn + 1)?);
     header.has(ACK).then_some(AckInfo { ack, limit, held: header.held })
@@ -328,7 +329,7 @@ impl Connection<Toy> for ToyConnection {
         self.ack_due |= self.limit >= self.told_limit + WINDOW / 4;
         match &mut self.receiving {
             Receiving::Here(half) => (half.limit, half.fault) = (self.limit, fault),
-            Receiving::There(detached) => detached.has_news = true,
+            Receiving::There(detached) => detached.has_changed = true,
         }
         if aborted {
             self.close(now, EndReason::EndpointClosed);
@@ -336,23 +337,24 @@ impl Connection<Toy> for ToyConnection {
         Served { priority: None, is_interactive: false }
     }
 
-    fn tell(&mut self, _clock: &dyn Fn() -> Instant) -> Told {
-        self.check(Fault::Tell);
-        // Acknowledgements may have made room.
+    fn process_events(&mut self, _clock: &dyn Fn() -> Instant) -> EventSummary {
+        self.check(Fault::Events);
+        // Acknowledgements may have made space.
         self.take_written();
-        let mut told = Told { is_established: std::mem::take(&mut self.is_established_untold), is_over: false };
-        if told.is_established {
+        let mut summary =
+            EventSummary { is_established: std::mem::take(&mut self.is_established_unreported), is_over: false };
+        if summary.is_established {
             self.cell.note_connected();
         }
         self.look_for_end();
         if let Some(end) = self.end.clone()
-            && !std::mem::replace(&mut self.is_end_told, true)
+            && !std::mem::replace(&mut self.is_end_reported, true)
         {
-            told.is_over = true;
+            summary.is_over = true;
             self.cell.end(end);
         }
         self.cell.wake();
-        told
+        summary
     }
 
     fn absorb(&mut self, now: Instant, _socket: usize, mut batch: Segments) {
@@ -460,7 +462,7 @@ impl Connection<Toy> for ToyConnection {
         self.bulk_arrives |= len_bytes >= BULK_FROM;
     }
 
-    fn take_detach_wish(&mut self, _now: Instant) -> bool {
+    fn take_detach_request(&mut self, _now: Instant) -> bool {
         self.state == State::Open
             && matches!(&self.receiving, Receiving::Here(half) if !half.is_eof())
             && std::mem::take(&mut self.bulk_arrives)
@@ -475,7 +477,7 @@ impl Connection<Toy> for ToyConnection {
         let detached = Detached {
             state,
             is_eof: false,
-            has_news: false,
+            has_changed: false,
             is_quiet: false,
             is_recalled: false,
             deferred: Vec::new(),
@@ -533,7 +535,7 @@ impl Connection<Toy> for ToyConnection {
         if detached.is_recalled {
             return (false, false);
         }
-        let has_update = std::mem::take(&mut detached.has_news);
+        let has_update = std::mem::take(&mut detached.has_changed);
         detached.is_recalled = is_closed || detached.is_eof || detached.is_quiet || !detached.deferred.is_empty();
         (has_update, detached.is_recalled)
     }

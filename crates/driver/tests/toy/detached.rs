@@ -1,4 +1,4 @@
-//! A receive half on the processor that receives.
+//! A receive half on the receive worker.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::wire::{HEADER_LEN, PROBE, RST, SYN, Tuple};
 
 const UNREPORTED_CALM: usize = 64;
 
-/// The application has read something.
+/// An update after the application has read data.
 #[derive(Default)]
 pub(crate) struct Update {
-    /// What the peer may send.
+    /// The limit for the peer.
     pub(crate) limit: u64,
     pub(crate) fault: Option<Fault>,
 }

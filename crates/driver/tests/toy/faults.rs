@@ -32,12 +32,13 @@ fn segment(header: &Header) -> Vec<u8> {
     bytes
 }
 
-/// Some address of an attacker.
-fn stranger(number: u32) -> SocketAddrV4 {
+/// An address of an attacker.
+fn attacker(number: u32) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::from(0xc000_0000 + number), 1024 + (number % 50_000) as u16)
 }
 
-/// Something that must do no harm: cut short, at random, or forged for the connections at ports from 40,000.
+/// Input that must have no effect: cut short, random, or forged for the connections at ports from
+/// 40,000.
 fn bad_input(rng: &mut Rng, host: usize) -> Vec<u8> {
     let connection = SocketAddrV4::new(*address(0).ip(), 40_000 + rng.below(3) as u16);
     let (source, destination) = if host == 1 { (connection, address(1)) } else { (address(1), connection) };
@@ -61,7 +62,7 @@ fn bad_input(rng: &mut Rng, host: usize) -> Vec<u8> {
         }
         1 => bytes.truncate(rng.below(bytes.len() as u64 - 1) as usize + 1),
         2 => {
-            // The length lies.
+            // A false length.
             bytes[14] = rng.below(256) as u8;
         }
         _ => {}
@@ -92,14 +93,14 @@ fn bad_input_does_no_harm() {
 fn a_flood_of_first_segments_leaves_no_state_and_does_not_keep_others_out() {
     let mut world = World::new(Placement::Thread, Quality { capacity: 10_000, ..CALM }, 1);
     for number in 0..5000 {
-        world.link.inject(Instant::ZERO, 1, segment(&header(stranger(number), SYN)));
+        world.link.inject(Instant::ZERO, 1, segment(&header(attacker(number), SYN)));
     }
     world.settle();
-    assert_eq!(world.link.traffic()[1].sent, 5000, "each gets its cookie");
+    assert_eq!(world.link.traffic()[1].sent, 5000, "each is answered with a cookie");
     assert_eq!(world.hosts[1].shared.common.connection_count(), 0);
-    // Cookies of others, and none at all.
+    // Cookies of other connections, and no cookie.
     for number in 0..1000 {
-        let third = Header { seq: 1001, ack: u64::from(number) * 77, ..header(stranger(number), ACK) };
+        let third = Header { seq: 1001, ack: u64::from(number) * 77, ..header(attacker(number), ACK) };
         world.link.inject(world.clock.now(), 1, segment(&third));
     }
     world.settle();
@@ -109,7 +110,7 @@ fn a_flood_of_first_segments_leaves_no_state_and_does_not_keep_others_out() {
 }
 
 #[test]
-fn connections_that_nobody_accepts_are_bounded_and_the_others_begin_when_there_is_room() {
+fn connections_that_are_not_accepted_are_bounded_and_later_ones_begin_when_there_is_space() {
     for placement in Placement::ALL {
         let limits = DriverLimits { half_open_max: 4, ..LIMITS };
         let mut world = World::with_limits(placement, CALM, 1, limits);
@@ -134,7 +135,7 @@ fn finished(end: &End) {
 }
 
 #[test]
-fn a_connection_that_cannot_begin_says_why() {
+fn a_connection_that_cannot_begin_reports_the_reason() {
     let limits = DriverLimits { connections_max: 2, ..LIMITS };
     let mut world = World::with_limits(Placement::Inline, CALM, 1, limits);
     let end = |world: &mut World, cell: &Arc<ToyCell>| {
@@ -155,10 +156,10 @@ fn a_connection_that_cannot_begin_says_why() {
 }
 
 #[test]
-fn unknown_segments_are_answered_at_a_bounded_rate_and_late_answers_leave_when_they_are_due() {
+fn unknown_segments_are_answered_at_a_bounded_rate_and_delayed_answers_are_sent_when_due() {
     let mut world = World::new(Placement::Thread, Quality::PERFECT, 1);
     for number in 0..100 {
-        world.link.inject(Instant::ZERO, 1, segment(&header(stranger(number), ACK)));
+        world.link.inject(Instant::ZERO, 1, segment(&header(attacker(number), ACK)));
     }
     let mut times = Vec::new();
     let all = u64::from(RESETS_MAX) + RESETS_WAITING_MAX as u64;
@@ -170,27 +171,27 @@ fn unknown_segments_are_answered_at_a_bounded_rate_and_late_answers_leave_when_t
     let periods = RESETS_WAITING_MAX as u64 / u64::from(RESETS_MAX);
     assert_eq!(world.clock.now(), Instant::ZERO + RESET_PERIOD * periods);
     assert!(times.windows(2).all(|pair| pair[1].1 - pair[0].1 <= u64::from(RESETS_MAX)), "{times:?}");
-    // Nothing to answer: a reset, and damage.
-    let mut damaged = segment(&header(stranger(1), ACK));
+    // Segments without an answer: a reset, and a damaged one.
+    let mut damaged = segment(&header(attacker(1), ACK));
     damaged[20] ^= 1;
     world.link.inject(world.clock.now(), 1, damaged);
-    world.link.inject(world.clock.now(), 1, segment(&header(stranger(1), RST)));
+    world.link.inject(world.clock.now(), 1, segment(&header(attacker(1), RST)));
     world.settle();
     assert_eq!(world.link.traffic()[1].sent, all);
 }
 
 #[test]
-fn a_batch_is_cut_where_its_segments_belong_to_another_connection() {
+fn a_batch_is_split_where_its_segments_belong_to_another_connection() {
     use driver::protocol::Batch;
     use driver::{Protocol, Route};
 
     let toy = crate::protocol::Toy::new(*address(1).ip(), 1, [SERVICE]);
-    let first = segment(&Header { len: 100, ..header(stranger(1), ACK) });
-    let second = segment(&header(stranger(2), SYN));
+    let first = segment(&Header { len: 100, ..header(attacker(1), ACK) });
+    let second = segment(&header(attacker(2), SYN));
     let mut batch = Segments { bytes: [first.clone(), first.clone(), second.clone(), second[..30].to_vec()].concat() };
     assert_eq!(batch.packet_count(), 3);
     assert_eq!(crate::protocol::Toy::route_id(&batch).map(|(len, _)| len), Some(2 * first.len()));
-    // One at a time, since the first may begin a connection that the second belongs to.
+    // Routed one at a time, because the first may begin a connection that the second belongs to.
     assert_eq!(toy.route(&batch), (first.len(), Route::Reply));
     let front = batch.split_front(2 * first.len());
     assert_eq!((front.len_bytes(), front.packet_count()), (2 * first.len(), 2));
@@ -200,13 +201,13 @@ fn a_batch_is_cut_where_its_segments_belong_to_another_connection() {
 }
 
 #[test]
-fn a_connection_that_panics_ends_alone() {
+fn a_panic_ends_only_its_connection() {
     let faults = [
         Fault::Serve,
         Fault::Absorb,
         Fault::Job,
         Fault::FinishJob,
-        Fault::Tell,
+        Fault::Events,
         Fault::Plan,
         Fault::Seal,
         Fault::Timeout,
@@ -249,7 +250,7 @@ fn a_connection_that_is_aborted_resets_its_peer() {
 }
 
 #[test]
-fn an_endpoint_that_is_stopped_resets_its_connections_and_tells_everybody() {
+fn a_stopped_endpoint_resets_its_connections_and_notifies_all_handles() {
     for placement in Placement::ALL {
         let mut world = World::new(placement, CALM, 5);
         let mut client = Transfer::new(world.connect(), true, 0, u64::MAX);
@@ -261,16 +262,16 @@ fn an_endpoint_that_is_stopped_resets_its_connections_and_tells_everybody() {
             false
         });
         let ended = Rc::new(RefCell::new(None));
-        let told = Rc::clone(&ended);
+        let reported = Rc::clone(&ended);
         world.add(move |waker| {
             client.step(waker);
-            *told.borrow_mut() = client.end().cloned();
-            told.borrow().is_some()
+            *reported.borrow_mut() = client.end().cloned();
+            reported.borrow().is_some()
         });
         world.run_until(|world| world.clock.now() >= Instant::ZERO + Duration::from_millis(50));
         assert!(idle.is_connected(), "it is open and was not accepted");
         world.hosts[1].shared.stop();
-        world.run_until(|world| world.hosts[1].driver.driver.has_left());
+        world.run_until(|world| world.hosts[1].driver.driver.is_drained());
         world.run_until(|_| ended.borrow().is_some() && idle.poll_end(Waker::noop()).is_some());
         assert_eq!(*ended.borrow(), Some(End::Reset), "{placement:?}");
         assert_eq!(idle.poll_end(Waker::noop()), Some(End::Reset), "{placement:?}");
@@ -279,7 +280,7 @@ fn an_endpoint_that_is_stopped_resets_its_connections_and_tells_everybody() {
         assert_eq!(shared.common.connection_count(), 0, "{placement:?}");
         assert_eq!(ToyCell::connect(&shared, address(0)).err(), Some(EndReason::EndpointClosed));
         drop(world);
-        // The connection that waited was accepted before it ended; then there is nothing left.
+        // The waiting connection was accepted before it ended. There is no other.
         assert!(matches!(shared.poll_accept(Waker::noop()), AcceptOutcome::Connection(_)));
         assert!(matches!(shared.poll_accept(Waker::noop()), AcceptOutcome::Stopped));
     }

@@ -8,7 +8,7 @@ use std::task::Waker;
 
 use driver::crypto_pool::{CryptoPool, CryptoWorker, PoolCounters};
 use driver::driver::Place;
-use driver::receive_worker::{ReceiveWorker, SplitCounters};
+use driver::receive_worker::{ReceiveWorker, ReceiveWorkerCounters};
 use driver::shared::Common;
 use driver::worker::{WorkerLoop, WorkerSocket};
 use driver::workers::Workers;
@@ -20,7 +20,7 @@ use crate::app::ToyShared;
 use crate::link::{Link, Port};
 use crate::protocol::Toy;
 
-/// The time: set by the test, or the system's.
+/// The clock: set by the test, or that of the system.
 #[derive(Debug, Clone)]
 pub(crate) enum TestClock {
     Manual(Arc<AtomicU64>),
@@ -42,7 +42,7 @@ impl TestClock {
     pub(crate) fn advance_to(&self, at: Instant) {
         match self {
             Self::Manual(nanos) => {
-                assert!(nanos.swap(at.as_nanos(), Ordering::SeqCst) <= at.as_nanos(), "time goes on")
+                assert!(nanos.swap(at.as_nanos(), Ordering::SeqCst) <= at.as_nanos(), "time does not go backwards")
             }
             Self::System(_) => unreachable!("the system's time passes by itself"),
         }
@@ -70,16 +70,16 @@ impl Env for ToyEnv {
     }
 }
 
-/// Which processors do what.
+/// The processors of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// The caller does the turns.
+    /// The caller runs the turns.
     Inline,
     /// The driver has a thread.
     Thread,
-    /// And a worker receives.
+    /// The driver has a thread, and a worker receives.
     Split,
-    /// And a worker opens, decrypts and seals with it.
+    /// The driver has a thread, and a worker opens, decrypts and seals.
     Packet,
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn address(host: usize) -> SocketAddrV4 {
 
 pub(crate) type ToyDriver = Driver<ToyEnv>;
 
-/// A worker and the panics that it did not survive.
+/// A worker, until it ends.
 pub(crate) struct Worker(Option<Box<dyn WorkerLoop + Send>>);
 
 impl Worker {
@@ -107,12 +107,12 @@ impl Worker {
         self.0.as_ref()?.due_at(now)
     }
 
-    /// The driver has gone, or the worker has.
+    /// Whether the driver or the worker has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.0.as_ref().is_none_or(|worker| worker.is_abandoned())
     }
 
-    /// A turn. A panic ends the worker unless it knows the connection at fault.
+    /// Runs a turn. A panic ends the worker unless it can evict the connection at fault.
     pub(crate) fn turn(&mut self) {
         let Some(worker) = &mut self.0 else { return };
         if catch_unwind(AssertUnwindSafe(|| worker.counted_turn())).is_err() && !worker.recover() {
@@ -121,11 +121,11 @@ impl Worker {
     }
 }
 
-/// What a test looks at when a host has done its work.
+/// The state that a test checks after a host has run.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) pool: Option<Arc<PoolCounters>>,
-    pub(crate) split: Option<Arc<SplitCounters>>,
+    pub(crate) split: Option<Arc<ReceiveWorkerCounters>>,
 }
 
 pub(crate) struct Host {
@@ -142,7 +142,7 @@ pub(crate) struct HostDriver {
 }
 
 impl HostDriver {
-    /// A turn. Returns whether there is more to do at once.
+    /// Runs a turn. Returns whether there is more to do at once.
     pub(crate) fn turn(&mut self) -> bool {
         self.look_for_room();
         self.driver.turn(Flush::Now).has_more

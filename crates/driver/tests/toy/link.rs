@@ -1,4 +1,5 @@
-//! A link in memory between two hosts: it loses, reorders, damages and delays segments, and brings those that arrive together in batches.
+//! A link in memory between two hosts: it loses, reorders, damages and delays segments, and
+//! delivers segments that arrive together in batches.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -14,28 +15,28 @@ use crate::packets::Segments;
 use crate::protocol::Toy;
 use crate::wire::{Hash, segments};
 
-/// Bytes of a batch, at most.
+/// Limit of the bytes of a batch.
 const BATCH_MAX: usize = 16 << 10;
 
-/// Segments of a plan, at most.
+/// Limit of the segments of a plan.
 const PLAN_SEGMENTS_MAX: usize = 16;
 
-/// What a link does to segments.
+/// The properties of a link.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Quality {
     pub(crate) delay: Duration,
-    /// Segments arrive at multiples of this, as a card does that interrupts no sooner; zero: at once.
+    /// Segments arrive at multiples of this time, as with interrupt moderation. Zero: at once.
     pub(crate) tick: Duration,
-    /// Time between two segments.
+    /// The time between two segments.
     pub(crate) spacing: Duration,
     pub(crate) loss: Ratio,
-    /// Segments that the next one overtakes.
+    /// Share of segments that the next one overtakes.
     pub(crate) reorder: Ratio,
-    /// Segments with a wrong bit.
+    /// Share of segments with a wrong bit.
     pub(crate) damage: Ratio,
-    /// Segments on their way; a sender that finds no room waits.
+    /// Limit of segments in flight. A sender that finds no space waits.
     pub(crate) capacity: usize,
-    /// Calls that send and find a full queue below the socket.
+    /// Share of send calls that find a full queue below the socket.
     pub(crate) no_buffers: Ratio,
 }
 
@@ -52,17 +53,17 @@ impl Quality {
     };
 }
 
-/// What a direction of a link did.
+/// Statistics of one direction of a link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Traffic {
-    /// Of everything that was sent, with its times.
+    /// A hash of everything that was sent, with its times.
     pub(crate) digest: Hash,
     pub(crate) sent: u64,
     pub(crate) lost: u64,
     pub(crate) reordered: u64,
     pub(crate) damaged: u64,
     pub(crate) refused: u64,
-    /// Batches that were brought, and those with segments of several connections.
+    /// Delivered batches, and those with segments of several connections.
     pub(crate) batches: u64,
     pub(crate) mixed: u64,
 }
@@ -80,11 +81,11 @@ struct Direction {
 
 struct State {
     quality: Quality,
-    /// To the second host, and to the first.
+    /// The direction to the second host, and the one to the first.
     directions: [Direction; 2],
 }
 
-/// Both ends share it.
+/// The state that both ends share.
 #[derive(Clone)]
 pub(crate) struct Link(Arc<Mutex<State>>);
 
@@ -104,7 +105,8 @@ impl Link {
         Self(Arc::new(Mutex::new(State { quality, directions: [direction("there"), direction("back")] })))
     }
 
-    /// The end of host `host`. `receiver` wakes the processor that receives there, `sender` the one that sends.
+    /// The end of host `host`. `receiver` wakes the processor that receives there, `sender` the one
+    /// that sends.
     pub(crate) fn port(&self, host: usize, clock: TestClock, receiver: Waker, sender: Waker) -> Port {
         let mut state = lock(&self.0);
         state.directions[1 - host].receiver = receiver;
@@ -117,13 +119,13 @@ impl Link {
         [state.directions[0].traffic, state.directions[1].traffic]
     }
 
-    /// When something arrives next.
+    /// The time of the next arrival.
     pub(crate) fn next_arrival(&self) -> Option<Instant> {
         let state = lock(&self.0);
         state.directions.iter().filter_map(|direction| direction.queue.front()).map(|(at, _)| *at).min()
     }
 
-    /// Puts bytes on their way to a host, as an attacker would.
+    /// Sends bytes to a host, as an attacker would.
     pub(crate) fn inject(&self, now: Instant, to: usize, bytes: Vec<u8>) {
         let waker = {
             let mut state = lock(&self.0);
@@ -145,7 +147,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// The link takes more.
+    /// Whether the link takes more.
     pub(crate) fn has_room(&self) -> bool {
         let state = lock(&self.link.0);
         state.directions[self.host].queue.len() < state.quality.capacity

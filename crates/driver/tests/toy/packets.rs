@@ -1,4 +1,4 @@
-//! Batches, plans and what opens a batch.
+//! Batches, plans and jobs that open batches.
 
 use driver::protocol::Batch;
 
@@ -31,7 +31,7 @@ impl Batch for Segments {
 pub(crate) struct Planned {
     pub(crate) header: Header,
     pub(crate) payload: Option<Payload>,
-    /// Of the payload in its stream.
+    /// The offset of the payload in its stream.
     pub(crate) offset: u64,
 }
 
@@ -60,7 +60,7 @@ impl driver::protocol::Plan for Plan {
 
     /// Copies, encrypts and writes checksums.
     fn seal(&self, out: &mut Vec<u8>) {
-        assert!(!self.panics, "as asked by the test");
+        assert!(!self.panics, "the test has requested this panic");
         out.clear();
         for Planned { header, payload, offset } in &self.segments {
             header.write(out, |bytes| {

@@ -1,4 +1,5 @@
-//! The toy protocol in front of its connections: tuples, cookies, resets, and the last words of connections that have ended.
+//! The endpoint of the toy protocol: routes, cookies, resets, and connections that have ended and
+//! still answer.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -15,12 +16,12 @@ use crate::packets::{OpenJob, Plan, Segments};
 use crate::recv::{Decrypt, WINDOW};
 use crate::wire::{ACK, FIN, Hash, Header, RST, SYN, Tuple, front, is_intact};
 
-/// Resets that leave within a period; more wait for the next one.
+/// Limit of resets that are sent within a period. Further ones wait for the next.
 pub(crate) const RESETS_MAX: u32 = 4;
 pub(crate) const RESET_PERIOD: Duration = Duration::from_millis(10);
-/// Resets that wait, at most.
+/// Limit of waiting resets.
 pub(crate) const RESETS_WAITING_MAX: usize = 16;
-/// So long a connection that has ended answers for its last acknowledgement.
+/// How long a connection that has ended still answers, in case its last acknowledgement is lost.
 pub(crate) const LINGER: Duration = Duration::from_millis(400);
 const LINGERING_MAX: usize = 64;
 pub(crate) const FIRST_PORT: u16 = 40_000;
@@ -29,7 +30,7 @@ pub(crate) enum RouteChange {
     Add(Tuple),
     Remove {
         tuple: Tuple,
-        /// Answers what the peer repeats, until then.
+        /// It answers repeated segments until this time.
         last: Option<(Header, Instant)>,
     },
 }
@@ -70,7 +71,7 @@ impl Toy {
         Hash::of(&[self.secret, remote, ports, isn]) >> 8
     }
 
-    /// The first two numbers of a connection that this segment, the third one, completes.
+    /// The initial numbers of the connection that this segment, the third one, completes.
     fn completes(&self, header: &Header) -> Option<(u64, u64)> {
         if !header.has(ACK) || header.flags & (SYN | RST | FIN) != 0 {
             return None;
@@ -133,7 +134,7 @@ impl Protocol for Toy {
         }
         let is_syn = header.flags & (SYN | ACK | RST) == SYN && self.listening.contains(&header.destination.port());
         let begins = is_syn || self.completes(&header).is_some();
-        // One at a time: what follows may belong to the connection that it begins.
+        // One segment at a time, because later ones may belong to the connection that it begins.
         (header.segment_len(), if begins { Route::Begins } else { Route::Reply })
     }
 

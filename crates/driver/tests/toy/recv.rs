@@ -1,4 +1,5 @@
-//! The receive half: reassembly, the window, and the cipher above the byte stream, which runs after it.
+//! The receive half: reassembly, the window, and the cipher above the byte stream, which runs after
+//! it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -8,10 +9,10 @@ use driver::protocol::Job;
 use crate::app::{Fault, ToyCell};
 use crate::wire::{FIN, Header, apply_keystream};
 
-/// Bytes that the peer may send beyond what the application has read.
+/// The window: bytes that the peer may send beyond those that the application has read.
 pub(crate) const WINDOW: u64 = 1 << 20;
 
-/// Bytes of one job, at most, and jobs under way.
+/// Limits of the bytes of one job and of the jobs in flight.
 const JOB_BYTES_MAX: usize = 24 << 10;
 const JOBS_MAX: usize = 64;
 
@@ -39,17 +40,17 @@ impl Job for Decrypt {
     }
 
     fn run(&self, out: &mut Vec<u8>) {
-        assert!(!self.panics, "as asked by the test");
+        assert!(!self.panics, "the test has requested this panic");
         out.clear();
         self.pieces.iter().for_each(|piece| out.extend_from_slice(piece));
         apply_keystream(self.key, self.offset, out);
     }
 }
 
-/// What the receive half wants to be told to the peer.
+/// The state that the receive half reports to the peer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ReceiveState {
-    /// Everything below has arrived.
+    /// All data below this offset was received.
     pub(crate) next: u64,
     pub(crate) held: u16,
 }
@@ -60,14 +61,14 @@ pub(crate) struct ReceiveHalf {
     next: u64,
     waiting: BTreeMap<u64, Vec<u8>>,
     fin_at: Option<u64>,
-    /// In order and encrypted; the first byte is at `ready_at`.
+    /// Data in order and encrypted. The first byte is at `ready_at`.
     ready: VecDeque<Vec<u8>>,
     ready_at: u64,
-    /// Everything below was decrypted.
+    /// All data below this offset was decrypted.
     done_at: u64,
     jobs: usize,
     is_eof: bool,
-    /// What the peer was told it may send, or less.
+    /// The limit that was sent to the peer, or a lower one.
     pub(crate) limit: u64,
     pub(crate) ack_due: bool,
     pub(crate) fault: Option<Fault>,
@@ -96,7 +97,7 @@ impl ReceiveHalf {
         ReceiveState { next: self.next, held: self.waiting.len().min(usize::from(u16::MAX)) as u16 }
     }
 
-    /// The peer has finished, and the application has all of it.
+    /// Whether the stream of the peer has ended and the application has all of it.
     pub(crate) fn is_eof(&self) -> bool {
         self.is_eof
     }
@@ -105,9 +106,9 @@ impl ReceiveHalf {
         self.jobs > 0
     }
 
-    /// The serial step: puts the payload of a segment at `offset` of the stream in order.
+    /// The serial step: sorts the payload of a segment at `offset` into the stream.
     pub(crate) fn absorb(&mut self, header: &Header, offset: u64, payload: &[u8]) {
-        assert!(self.fault != Some(Fault::Absorb), "as asked by the test");
+        assert!(self.fault != Some(Fault::Absorb), "the test has requested this panic");
         let end = offset + payload.len() as u64;
         if payload.is_empty() && !header.has(FIN) {
             return;
@@ -145,7 +146,7 @@ impl ReceiveHalf {
         self.ready.push_back(data);
     }
 
-    // ── The stage after the serial step ──────────────────────────────────────────────────────────────────────────────
+    // ── The stage after the serial step ──────────────────────────────────────────────────────────
 
     pub(crate) fn poll_job(&mut self) -> Option<Decrypt> {
         if self.ready.is_empty() || self.jobs >= JOBS_MAX {
@@ -165,7 +166,7 @@ impl ReceiveHalf {
     }
 
     pub(crate) fn finish_job(&mut self, job: &Decrypt, output: &mut Vec<u8>) {
-        assert!(self.fault != Some(Fault::FinishJob), "as asked by the test");
+        assert!(self.fault != Some(Fault::FinishJob), "the test has requested this panic");
         assert_eq!((job.offset, job.len), (self.done_at, output.len()), "jobs are finished in order");
         self.jobs -= 1;
         self.done_at += job.len as u64;
@@ -180,7 +181,7 @@ impl ReceiveHalf {
         }
     }
 
-    /// Does all jobs here.
+    /// Runs all jobs.
     pub(crate) fn run_jobs(&mut self) {
         while let Some(job) = self.poll_job() {
             let mut output = Vec::new();

@@ -1,4 +1,4 @@
-//! The send half: data that was not acknowledged, windows, the retransmission timer.
+//! The send half: unacknowledged data, windows, the retransmission timer.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,10 +12,10 @@ const RTO: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: u32 = 6;
 const WINDOW_FIRST: u64 = 16 * MSS as u64;
 
-/// So many segments behind a gap mean that the segment in the gap is lost.
+/// A segment is lost if this many later segments were received.
 const HELD_FOR_LOSS: u16 = 3;
 
-/// What an acknowledgement says, as offsets of the stream.
+/// The content of an acknowledgement, as offsets of the stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AckInfo {
     pub(crate) ack: u64,
@@ -23,14 +23,14 @@ pub(crate) struct AckInfo {
     pub(crate) held: u16,
 }
 
-/// Bytes of a chunk that a segment carries.
+/// The bytes of a chunk that a segment carries.
 #[derive(Debug, Clone)]
 pub(crate) struct Payload {
     pub(crate) chunk: Arc<[u8]>,
     pub(crate) range: Range<usize>,
 }
 
-/// A segment that the send half wants to send.
+/// A segment to be sent.
 pub(crate) struct Outgoing {
     pub(crate) offset: u64,
     pub(crate) payload: Option<Payload>,
@@ -45,19 +45,19 @@ impl Outgoing {
 
 pub(crate) struct SendHalf {
     chunks: VecDeque<(u64, Arc<[u8]>)>,
-    /// Everything below is acknowledged.
+    /// All data below this offset is acknowledged.
     una: u64,
     next: u64,
-    /// Everything below was sent at least once.
+    /// All data below this offset was sent at least once.
     sent: u64,
     end: u64,
-    /// The end of the stream is at `end`, and takes one number.
+    /// The stream ends at `end`. The end takes one number.
     has_fin: bool,
     limit: u64,
     window: u64,
     threshold: u64,
     resend: bool,
-    /// Losses below belong to the last one that reduced the window.
+    /// Losses below this offset belong to the last loss that reduced the window.
     recover: u64,
     pub(crate) probe: bool,
     backoff: u32,
@@ -98,7 +98,7 @@ impl SendHalf {
         self.has_fin = true;
     }
 
-    /// Bytes that were not acknowledged.
+    /// The number of unacknowledged bytes.
     pub(crate) fn backlog(&self) -> u64 {
         self.end - self.una.min(self.end)
     }
@@ -111,7 +111,7 @@ impl SendHalf {
         self.end + u64::from(self.has_fin)
     }
 
-    /// All of the stream and its end are acknowledged.
+    /// Whether the stream and its end are acknowledged.
     pub(crate) fn is_finished(&self) -> bool {
         self.has_fin && self.una == self.total()
     }
@@ -125,12 +125,13 @@ impl SendHalf {
         self.resend || (self.next < self.total() && self.next < self.una + self.window && self.fits())
     }
 
-    /// The next segment ends within the window of the peer.
+    /// Whether the next segment ends within the window of the peer.
     fn fits(&self) -> bool {
         self.next + (self.total() - self.next).min(MSS as u64) <= self.limit
     }
 
-    /// Nothing is under way and the window of the peer is closed: the peer is to be asked.
+    /// Arms the timer for a window probe if nothing is in flight and the window of the peer is
+    /// closed.
     pub(crate) fn watch_window(&mut self, now: Instant) {
         if self.next < self.total() && !self.fits() && self.una == self.sent && self.deadline.is_none() {
             self.deadline = Some(now + RTO);
@@ -167,21 +168,21 @@ impl SendHalf {
         Outgoing { offset, payload, is_fin }
     }
 
-    /// A segment with these numbers leaves.
+    /// Notes that a segment is being sent.
     pub(crate) fn on_emitted(&mut self, now: Instant) {
         if self.una < self.sent && self.deadline.is_none() {
             self.deadline = Some(now + RTO * (1 << self.backoff));
         }
     }
 
-    /// A segment from this offset on will never leave.
+    /// Notes that a segment from this offset on will not be sent.
     pub(crate) fn on_not_emitted(&mut self, offset: u64) {
         self.next = self.next.min(offset.max(self.una));
     }
 
     pub(crate) fn on_ack(&mut self, now: Instant, info: AckInfo) {
         if info.ack > self.sent {
-            // Acknowledges what was never sent: forged.
+            // It acknowledges data that was never sent, so it is forged.
             return;
         }
         self.limit = self.limit.max(info.limit);

@@ -1,4 +1,4 @@
-//! Hosts in virtual time: one thread does all turns in a fixed order.
+//! Hosts in virtual time: one thread runs all turns in a fixed order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use crate::host::{Host, HostWakers, LIMITS, Placement, TestClock, address};
 use crate::link::{Link, Quality, Traffic};
 use crate::transfer::Transfer;
 
-/// A connection loses and overtakes segments, and they arrive several at a time.
+/// A link that loses and reorders segments and delivers them several at a time.
 pub(crate) const LOSSY: Quality = Quality {
     delay: Duration::from_millis(5),
     tick: Duration::from_millis(1),
@@ -23,7 +23,7 @@ pub(crate) const LOSSY: Quality = Quality {
     no_buffers: Ratio::new(1, 100),
 };
 
-/// No test lasts so long in virtual time.
+/// The limit of a test in virtual time.
 const TIME_MAX: Instant = Instant::from_nanos(600_000_000_000);
 
 #[derive(Default)]
@@ -35,7 +35,7 @@ impl Wake for Flag {
     }
 }
 
-/// A step of an application; true once it is done.
+/// A step of an application. True once it is done.
 type Step = Box<dyn FnMut(&Waker) -> bool>;
 
 /// Two hosts and a link, with applications.
@@ -58,7 +58,7 @@ impl World {
         Self { clock, link, hosts, apps: Vec::new() }
     }
 
-    /// Adds an application that is stepped whenever it is woken, until it is done.
+    /// Adds an application, which is stepped when it is woken, until it is done.
     pub(crate) fn add(&mut self, step: impl FnMut(&Waker) -> bool + 'static) {
         self.apps.push((Arc::new(Flag(AtomicBool::new(true))), Box::new(step)));
     }
@@ -71,7 +71,8 @@ impl World {
         ToyCell::accept(&self.hosts[1].shared, Waker::noop())
     }
 
-    /// Does all turns that are due now, workers first, and then lets applications go on. False if nothing was to be done.
+    /// Runs all turns that are due now, workers first, and then steps applications. False if there
+    /// was nothing to do.
     pub(crate) fn settle(&mut self) -> bool {
         let now = self.clock.now();
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
@@ -103,7 +104,7 @@ impl World {
         }
     }
 
-    /// When something happens next.
+    /// The time of the next event.
     fn next_at(&self) -> Option<Instant> {
         let now = self.clock.now();
         let drivers = self.hosts.iter().filter_map(|host| host.driver.due_at(now));
@@ -111,30 +112,31 @@ impl World {
         drivers.chain(workers).chain(self.link.next_arrival()).min()
     }
 
-    /// Goes on until `is_done`.
+    /// Runs until `is_done`.
     pub(crate) fn run_until(&mut self, mut is_done: impl FnMut(&mut Self) -> bool) {
         loop {
             self.settle();
             if is_done(self) {
                 return;
             }
-            let next = self.next_at().expect("something will happen");
+            let next = self.next_at().expect("there is a next event");
             assert!(next < TIME_MAX, "it takes too long");
             self.clock.advance_to(next.max(self.clock.now()));
         }
     }
 
-    /// All applications are done.
+    /// Whether all applications are done.
     pub(crate) fn is_done(&self) -> bool {
         self.apps.is_empty()
     }
 
-    /// Until all applications are done.
+    /// Runs until all applications are done.
     pub(crate) fn run(&mut self) {
         self.run_until(|world| world.is_done());
     }
 
-    /// Adds transfers both ways over so many connections, whose ends are to be `Finished`.
+    /// Adds transfers in both directions over this many connections, which must end with
+    /// `Finished`.
     pub(crate) fn add_transfers(&mut self, connections: u64, len: u64) {
         for number in 0..connections {
             let cell = self.connect();
@@ -144,17 +146,17 @@ impl World {
         }
     }
 
-    /// Goes on until the second host accepts a connection.
+    /// Runs until the second host accepts a connection.
     pub(crate) fn next_accepted(&mut self) -> Arc<ToyCell> {
         let mut accepted = None;
         self.run_until(|world| {
             accepted = world.accept();
             accepted.is_some()
         });
-        accepted.expect("that is what it ran for")
+        accepted.expect("the simulation ran until one was accepted")
     }
 
-    /// Adds a transfer, whose end `check` looks at.
+    /// Adds a transfer. `check` checks how it ends.
     pub(crate) fn add_transfer(&mut self, mut transfer: Transfer, check: impl Fn(&End) + 'static) {
         self.add(move |waker| {
             let is_over = transfer.step(waker);
@@ -164,7 +166,7 @@ impl World {
     }
 }
 
-/// What connections did over a link.
+/// The traffic of connections over a link.
 fn transfer(placement: Placement, quality: Quality, seed: u64, connections: u64, len: u64) -> (World, [Traffic; 2]) {
     let mut world = World::new(placement, quality, seed);
     world.add_transfers(connections, len);
@@ -174,7 +176,7 @@ fn transfer(placement: Placement, quality: Quality, seed: u64, connections: u64,
 }
 
 #[test]
-fn megabytes_arrive_both_ways_over_a_lossy_link_under_every_placement() {
+fn megabytes_arrive_in_both_directions_over_a_lossy_link_under_every_placement() {
     for placement in Placement::ALL {
         let (world, traffic) = transfer(placement, LOSSY, 7, 2, 2 << 20);
         for direction in traffic {
@@ -185,7 +187,7 @@ fn megabytes_arrive_both_ways_over_a_lossy_link_under_every_placement() {
         for host in &world.hosts {
             if let Some(split) = &host.counters.split {
                 let stats = split.read();
-                assert!(stats.departed > 0 && stats.returned > 0 && stats.lost == 0, "{stats:?}");
+                assert!(stats.detached > 0 && stats.returned > 0 && stats.lost == 0, "{stats:?}");
                 assert!(stats.batches > 100, "{stats:?}");
             }
             if let Some(pool) = &host.counters.pool {
@@ -210,10 +212,10 @@ fn the_same_seed_gives_the_same_bytes_at_the_same_times() {
     }
 }
 
-/// One connection, so that there is one order of segments, and sockets that always have room: plans that wait for it are made at other
-/// times if others seal them.
+/// With one connection there is one order of segments. The sockets always have space, because the
+/// sealing processor changes the times at which waiting plans are made.
 #[test]
-fn placements_do_not_show_on_the_wire() {
+fn placements_do_not_change_the_sent_bytes() {
     let quality = Quality { capacity: 10_000, no_buffers: Ratio::ZERO, ..LOSSY };
     for seed in 0..5 {
         let of =

@@ -1,4 +1,4 @@
-//! What the driver knows about the room of a socket.
+//! The state of send buffers of `LocalSocket`.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use units::{Duration, Instant};
 use crate::packets::Segments;
 use crate::protocol::Toy;
 
-/// A socket that answers as it was told; afterwards it takes everything and has received nothing.
+/// A socket with scripted results. After these, it accepts all packets and has received none.
 #[derive(Default)]
 struct Scripted {
     sends: VecDeque<Result<(), SendError>>,
@@ -62,12 +62,12 @@ fn socket(sends: impl IntoIterator<Item = SendError>, announces_room: bool) -> L
     LocalSocket::new(Scripted { sends, announces_room, ..Scripted::default() })
 }
 
-/// Sends a batch of one byte of owner `number`; whether it was taken.
+/// Sends a batch of one byte of owner `number`. Returns whether it was accepted.
 fn send(socket: &mut LocalSocket<Toy, Scripted, u32>, now: Instant, number: u8) -> bool {
     let mut packets = vec![number];
     match socket.send(now, &mut packets, || number.into()) {
         Sent::Taken => {
-            assert_eq!(packets.is_empty(), !socket.has_room(), "what is held was taken out");
+            assert_eq!(packets.is_empty(), !socket.has_room(), "held packets are moved out");
             true
         }
         Sent::Lost(_) => false,
@@ -75,19 +75,19 @@ fn send(socket: &mut LocalSocket<Toy, Scripted, u32>, now: Instant, number: u8) 
 }
 
 #[test]
-fn what_finds_no_room_is_held_until_the_system_announces_some() {
+fn packets_without_space_are_held_until_the_system_announces_space() {
     let now = Instant::ZERO;
     let mut socket = socket([SendError::WouldBlock, SendError::WouldBlock], true);
     assert!(socket.has_room() && send(&mut socket, now, 1));
     assert!(!socket.has_room() && socket.awaits_writable());
     assert_eq!((socket.held(), socket.retry_at()), (Some(&1), None));
     let late = now + Duration::from_secs(1);
-    assert!(!socket.take_retry_due(late), "time changes nothing");
+    assert!(!socket.take_retry_due(late), "a timeout has no effect");
     socket.note_ready(true, false);
-    assert!(!socket.take_retry_due(late), "nor does an arrival");
+    assert!(!socket.take_retry_due(late), "an arrival has no effect");
     socket.note_ready(false, true);
-    assert!(socket.take_retry_due(late) && !socket.take_retry_due(late), "said once");
-    // It was announced, and another has taken the room.
+    assert!(socket.take_retry_due(late) && !socket.take_retry_due(late), "reported once");
+    // Space was announced, but another sender has used it.
     assert_eq!(socket.retry(late), None);
     assert!(socket.awaits_writable() && socket.held() == Some(&1) && socket.socket.sent.is_empty());
     socket.note_ready(false, true);
@@ -99,14 +99,14 @@ fn what_finds_no_room_is_held_until_the_system_announces_some() {
 }
 
 #[test]
-fn a_full_queue_below_the_socket_is_tried_again_after_a_while() {
+fn a_full_queue_below_the_socket_is_retried_after_a_fixed_time() {
     for (error, announces_room) in [(SendError::NoBuffers, true), (SendError::WouldBlock, false)] {
         let now = Instant::ZERO + Duration::from_secs(3);
         let mut socket = socket([error.clone(), error], announces_room);
         assert!(send(&mut socket, now, 1));
         assert_eq!((socket.retry_at(), socket.awaits_writable()), (Some(now + RETRY), false));
         socket.note_ready(false, true);
-        assert!(!socket.take_retry_due(now), "the socket itself had room all the time");
+        assert!(!socket.take_retry_due(now), "the socket itself had space all the time");
         let later = now + RETRY;
         assert!(socket.take_retry_due(later));
         assert_eq!(socket.retry(later), None);
@@ -118,11 +118,11 @@ fn a_full_queue_below_the_socket_is_tried_again_after_a_while() {
 }
 
 #[test]
-fn what_the_system_refuses_is_lost_and_its_owner_is_named() {
+fn packets_that_the_system_refuses_are_dropped_and_their_owner_is_reported() {
     let now = Instant::ZERO;
     let mut socket = socket([SendError::TooLarge, SendError::NoBuffers, SendError::Refused("no route".into())], true);
     assert!(!send(&mut socket, now, 1));
-    assert!(socket.has_room() && socket.held().is_none(), "the next batch may do");
+    assert!(socket.has_room() && socket.held().is_none(), "the next batch may be accepted");
     assert!(send(&mut socket, now, 2));
     assert_eq!(socket.retry(now + RETRY), Some((2, SendError::Refused("no route".into()))));
     assert!(socket.has_room() && socket.held().is_none());
@@ -131,25 +131,29 @@ fn what_the_system_refuses_is_lost_and_its_owner_is_named() {
 }
 
 #[test]
-fn the_rest_that_a_socket_kept_leaves_before_what_is_held() {
+fn delayed_packets_are_flushed_before_held_ones() {
     let now = Instant::ZERO;
     let mut socket = socket([SendError::WouldBlock], true);
     assert!(send(&mut socket, now, 1));
     socket.socket.flushes = [Err(SendError::WouldBlock), Err(SendError::TooLarge)].into();
     socket.flush(now);
-    assert_eq!(socket.socket.flushes.len(), 2, "not asked while there is no room");
+    assert_eq!(socket.socket.flushes.len(), 2, "not called while there is no space");
     socket.retry(now);
-    assert!(socket.awaits_writable() && socket.held() == Some(&1), "the rest found no room");
-    // The rest is lost, which is no reason to keep what follows.
+    assert!(socket.awaits_writable() && socket.held() == Some(&1), "the rest found no space");
+    // The loss of the rest does not affect later packets.
     socket.retry(now);
     assert!(socket.has_room() && socket.held().is_none());
     socket.socket.flushes = [Err(SendError::NoBuffers)].into();
     socket.flush(now);
-    assert_eq!((socket.retry_at(), socket.held()), (Some(now + RETRY), None), "room is missed though nothing is held");
+    assert_eq!(
+        (socket.retry_at(), socket.held()),
+        (Some(now + RETRY), None),
+        "the socket is full although nothing is held"
+    );
 }
 
 #[test]
-fn a_socket_is_asked_until_there_is_no_more_and_not_for_ever_if_it_fails() {
+fn a_socket_is_read_until_it_is_empty_and_not_for_ever_if_it_fails() {
     let mut batches = Vec::new();
     let mut socket = socket([], true);
     assert!(socket.is_readable(), "it was not polled yet");
@@ -170,16 +174,16 @@ fn a_socket_is_asked_until_there_is_no_more_and_not_for_ever_if_it_fails() {
     assert!(!socket.is_readable(), "sixteen in a row");
     socket.socket.has_arrived = true;
     assert!(socket.is_readable() && socket.take_readable());
-    assert!(!socket.socket.has_arrived && socket.is_readable(), "it was taken note of");
+    assert!(!socket.socket.has_arrived && socket.is_readable(), "the arrival was recorded");
 }
 
 #[test]
-fn one_that_only_sends_receives_when_it_is_told_to() {
+fn a_socket_that_only_sends_receives_after_receive_here() {
     let mut socket: LocalSocket<Toy, Scripted, u32> = LocalSocket::only_sending(Scripted::default());
     socket.note_ready(true, true);
     socket.socket.has_arrived = true;
     assert!(!socket.is_readable() && !socket.take_readable());
-    assert!(socket.socket.has_arrived, "another processor takes it");
+    assert!(socket.socket.has_arrived, "another processor receives it");
     socket.receive_here();
     assert!(socket.is_readable() && socket.take_readable());
 }

@@ -1,6 +1,8 @@
-//! Hosts on threads: a driver and its worker each on one, applications on others, and a clock that goes by itself.
+//! Hosts on threads: a driver and its worker each have a thread, applications have others, and the
+//! clock is real.
 //!
-//! Threads sleep until they are woken or a deadline comes. A test waits for events; a time limit only ends one that hangs.
+//! Threads sleep until they are woken or a deadline comes. A test waits for events; a time limit
+//! only ends one that hangs.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
@@ -24,10 +26,10 @@ const LOSSY: Quality = Quality {
     ..Quality::PERFECT
 };
 
-/// A test that hangs is ended after so long.
+/// The time limit of a test.
 const HANGS_AFTER: Duration = Duration::from_secs(120);
 
-/// What a thread sleeps on: a token that a waker leaves.
+/// A token that a waker sets and a thread waits for.
 #[derive(Default)]
 struct Parker {
     token: Mutex<bool>,
@@ -59,11 +61,11 @@ impl Parker {
     }
 }
 
-/// Turns of a driver until the endpoint is stopped and its last segments have left.
+/// Runs the turns of a driver until the endpoint is stopped and its last segments are sent.
 fn run_driver(mut driver: HostDriver, clock: &TestClock, parker: &Parker) {
     loop {
         let has_more = driver.turn();
-        if driver.driver.shared().is_stopping() && driver.driver.has_left() {
+        if driver.driver.shared().is_stopping() && driver.driver.is_drained() {
             return;
         }
         let now = clock.now();
@@ -80,7 +82,7 @@ fn run_worker(mut worker: Worker, clock: &TestClock, parker: &Parker) {
     }
 }
 
-/// The applications of one host: transfers over the connections that it has, and over those that it accepts.
+/// The applications of one host: transfers over the connections that it opens and accepts.
 struct Apps {
     shared: Arc<ToyShared>,
     /// Connections to be accepted.
@@ -91,7 +93,7 @@ struct Apps {
 }
 
 impl Apps {
-    /// Goes on with all of them; true once all are over.
+    /// Steps all of them. True once all are done.
     fn step(&mut self, waker: &Waker) -> bool {
         while self.awaited > 0
             && let Some(cell) = ToyCell::accept(&self.shared, waker)
@@ -109,7 +111,7 @@ impl Apps {
         self.awaited == 0 && self.transfers.is_empty()
     }
 
-    /// Steps on a thread of its own; returns how the connections ended.
+    /// Steps them on a thread of their own. Returns how the connections ended.
     fn run(mut self, clock: &TestClock) -> Vec<End> {
         let parker = Arc::<Parker>::default();
         let waker = Waker::from(Arc::clone(&parker));
@@ -119,7 +121,7 @@ impl Apps {
         self.ends
     }
 
-    /// Steps on the thread that does the turns of the driver, which goes on until the endpoint is stopped.
+    /// Steps them on the thread that runs the turns of the driver, until the endpoint is stopped.
     fn run_inline(mut self, mut driver: HostDriver, clock: &TestClock, parker: &Arc<Parker>, over: &Sender<Vec<End>>) {
         let waker = Waker::from(Arc::clone(parker));
         let mut is_over = false;
@@ -129,7 +131,7 @@ impl Apps {
                 over.send(std::mem::take(&mut self.ends)).expect("the test listens");
             }
             let has_more = driver.turn();
-            if driver.driver.shared().is_stopping() && driver.driver.has_left() {
+            if driver.driver.shared().is_stopping() && driver.driver.is_drained() {
                 return;
             }
             if !has_more {
@@ -139,7 +141,7 @@ impl Apps {
     }
 }
 
-/// Ends all endpoints, whatever becomes of the test.
+/// Stops all endpoints when it is dropped, also if the test fails.
 struct StopAll(Vec<Arc<ToyShared>>);
 
 impl Drop for StopAll {
@@ -149,13 +151,14 @@ impl Drop for StopAll {
 }
 
 struct Outcome {
-    /// Of the connections at each host, in the order in which they ended.
+    /// The ends of the connections at each host, in the order in which they ended.
     ends: [Vec<End>; 2],
     traffic: [Traffic; 2],
     counters: Vec<Counters>,
 }
 
-/// Transfers both ways over so many connections; the first of them has a fault, if one is given.
+/// Runs transfers in both directions over this many connections. The first has a fault, if one is
+/// given.
 fn transfer(placement: Placement, quality: Quality, connections: usize, len: u64, fault: Option<Fault>) -> Outcome {
     let clock = TestClock::System(MonotonicClock::start());
     let link = Link::new(quality, 3);
@@ -205,7 +208,7 @@ fn transfer(placement: Placement, quality: Quality, connections: usize, len: u64
 }
 
 #[test]
-fn megabytes_arrive_both_ways_over_a_lossy_link_under_every_placement() {
+fn megabytes_arrive_in_both_directions_over_a_lossy_link_under_every_placement() {
     for placement in Placement::ALL {
         let Outcome { ends, traffic, counters } = transfer(placement, LOSSY, 3, 4 << 20, None);
         assert_eq!(ends, [vec![End::Finished; 3], vec![End::Finished; 3]], "{placement:?}");
@@ -213,7 +216,7 @@ fn megabytes_arrive_both_ways_over_a_lossy_link_under_every_placement() {
         for counters in counters {
             if let Some(split) = counters.split {
                 let stats = split.read();
-                assert!(stats.departed > 0 && stats.lost == 0, "{stats:?}");
+                assert!(stats.detached > 0 && stats.lost == 0, "{stats:?}");
             }
             if let Some(pool) = counters.pool {
                 let stats = pool.read();
@@ -224,7 +227,7 @@ fn megabytes_arrive_both_ways_over_a_lossy_link_under_every_placement() {
 }
 
 #[test]
-fn a_connection_that_panics_ends_alone() {
+fn a_panic_ends_only_its_connection() {
     for placement in Placement::ALL {
         for fault in [Fault::Absorb, Fault::Job, Fault::Plan, Fault::Seal] {
             let Outcome { ends: [ours, theirs], .. } = transfer(placement, Quality::PERFECT, 3, 4 << 20, Some(fault));

@@ -9,15 +9,15 @@ use crate::wire::{Hash, apply_keystream};
 
 const CHUNK: usize = 16 << 10;
 
-/// Bytes that have come when a fault is injected: more follow.
+/// The number of received bytes at which a fault is injected. More follow.
 const FAULT_AFTER: u64 = 64 << 10;
 
-/// The number of a connection that was accepted: the first host takes its ports one after the other.
+/// The number of an accepted connection: the first host assigns its ports in order.
 pub(crate) fn connection_number(cell: &ToyCell) -> u64 {
     u64::from(driver::protocol::Cell::remote(cell).port() - FIRST_PORT)
 }
 
-/// The content of the stream of this seed.
+/// The content of the stream with this seed.
 fn content(seed: u64, offset: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     apply_keystream(Hash::of(&[seed]), offset, &mut bytes);
@@ -40,7 +40,7 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
-    /// The side that connected has `is_client`; `number` tells streams of one pair apart.
+    /// Creates one side of a transfer. `number` distinguishes the streams of a pair.
     pub(crate) fn new(cell: Arc<ToyCell>, is_client: bool, number: u64, len: u64) -> Self {
         let (mine, other) = (2 * number + u64::from(is_client), 2 * number + u64::from(!is_client));
         Self {
@@ -58,7 +58,7 @@ impl Transfer {
         }
     }
 
-    /// The connection panics once some of the stream has come.
+    /// Makes the connection panic after part of the stream was received.
     pub(crate) fn with_fault(mut self, fault: Option<Fault>) -> Self {
         self.fault = fault;
         self
@@ -106,7 +106,7 @@ impl Transfer {
         }
     }
 
-    /// Does what can be done now, and leaves the waker behind. True once the connection is over.
+    /// Does what can be done now, and registers the waker. True once the connection has ended.
     pub(crate) fn step(&mut self, waker: &Waker) -> bool {
         self.write(waker);
         self.read(waker);
@@ -117,7 +117,7 @@ impl Transfer {
         }
         self.end = self.cell.poll_end(waker);
         if self.end.is_some() {
-            // Some may have come since.
+            // More may have been received since.
             self.read(waker);
             assert!(self.has_all || self.end != Some(End::Finished), "a stream that ends well is complete");
         }

@@ -4,24 +4,24 @@
 //!   source 6 | destination 6 | flags 1 | 0 | payload length 2 | seq 8 | ack 8 | limit 8 | held 2 | 0 0 | checksum 4 | payload
 //! ```
 //!
-//! Sequence numbers are so large that they never wrap. `limit` is the right edge of the window, `held` the number of segments that wait
-//! behind a gap.
+//! Sequence numbers are so large that they never wrap. `limit` is the right edge of the window.
+//! `held` is the number of segments that wait behind a gap.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 pub(crate) const HEADER_LEN: usize = 48;
 
-/// Payload of a segment, at most.
+/// Limit of the payload of a segment.
 pub(crate) const MSS: usize = 1400;
 
 pub(crate) const SYN: u8 = 1;
 pub(crate) const ACK: u8 = 2;
 pub(crate) const FIN: u8 = 4;
 pub(crate) const RST: u8 = 8;
-/// Asks for an acknowledgement.
+/// Requests an acknowledgement.
 pub(crate) const PROBE: u8 = 16;
 
-/// What a connection is found by.
+/// Identifies a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tuple {
     pub(crate) remote: SocketAddrV4,
@@ -55,7 +55,8 @@ impl Header {
         HEADER_LEN + usize::from(self.len)
     }
 
-    /// The header at the front of `bytes`; none if the segment is cut short. The checksum is not looked at.
+    /// The header at the front of `bytes`. `None` if the segment is cut short. Does not check the
+    /// checksum.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let head = bytes.get(..HEADER_LEN)?;
         let address = |at: usize| {
@@ -99,7 +100,8 @@ impl Header {
     }
 }
 
-/// The segments of some bytes that arrived together: each header with its place. Ends at the first that is cut short.
+/// The segments of a received batch: each header with its position. Ends at the first that is cut
+/// short.
 pub(crate) fn segments(bytes: &[u8]) -> impl Iterator<Item = (usize, Header)> + '_ {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -117,7 +119,7 @@ pub(crate) fn front(bytes: &[u8]) -> Option<(usize, Header)> {
     Some((same.map(|(_, header)| header.segment_len()).sum(), first))
 }
 
-/// The checksum of a segment, its own field aside.
+/// The checksum of a segment, computed without its own field.
 fn checksum(segment: &[u8]) -> u32 {
     let mut hash = Hash::default();
     hash.add(&segment[..44]);
@@ -157,7 +159,8 @@ impl Hash {
     }
 }
 
-/// The keystream of one direction of a connection, applied to the bytes at `offset` of its stream: the cipher above the byte stream.
+/// Applies the keystream of one direction of a connection to the bytes at `offset` of its stream:
+/// the cipher above the byte stream.
 pub(crate) fn apply_keystream(key: u64, offset: u64, bytes: &mut [u8]) {
     let mut word = [0; 8];
     for (at, byte) in (offset..).zip(bytes.iter_mut()) {

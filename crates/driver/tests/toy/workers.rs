@@ -1,4 +1,5 @@
-//! The workers of a driver as its offload: what goes to the pool, and in which order it comes back.
+//! The workers of a driver as its offload: which work the pool takes, and in which order it
+//! returns.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -22,7 +23,7 @@ use crate::wire::{ACK, HEADER_LEN, Header};
 const NOW: Instant = Instant::ZERO;
 const LARGE: usize = 8 << 10;
 
-/// A pool of one worker, its turns, and a connection.
+/// A pool of one worker, its loop, and a connection.
 struct Bench {
     workers: Workers<Toy>,
     turns: Option<CryptoWorkerLoop<Toy, TestClock>>,
@@ -80,10 +81,10 @@ impl Bench {
     }
 
     fn turn(&mut self) {
-        self.turns.as_mut().expect("it lives").counted_turn();
+        self.turns.as_mut().expect("the worker has not ended").counted_turn();
     }
 
-    /// All that may go on now, in words: what it is, its size, and whether it was done elsewhere.
+    /// All finished work, as text: its kind, its size, and whether a worker did it.
     fn finished(&mut self, now: Instant, has_room: bool) -> Vec<(&'static str, usize, bool)> {
         self.workers.collect(now);
         let mut found = Vec::new();
@@ -100,26 +101,26 @@ impl Bench {
 }
 
 #[test]
-fn small_work_stays_with_the_driver_and_large_work_goes_as_far_as_there_is_room() {
+fn small_work_stays_with_the_driver_and_large_work_is_offloaded_while_there_is_space() {
     let mut bench = Bench::new();
     assert_eq!((bench.workers.sealers(), bench.workers.opens()), (Some(2), true));
     assert!(!bench.open(LARGE - 1) && !bench.seal(5) && !bench.run(LARGE - 1));
     assert!(bench.open(LARGE) && bench.seal(6) && bench.run(LARGE) && bench.run(LARGE));
     assert!(!bench.open(LARGE) && !bench.seal(6) && !bench.run(LARGE), "a worker has four at a time");
-    assert!(!bench.workers.has_left(NOW), "plans may be among them");
+    assert!(!bench.workers.is_drained(NOW), "plans may be among them");
     bench.turn();
     assert!(bench.workers.has_work() && bench.workers.deadline().is_some());
     let all = bench.finished(NOW, true);
     assert_eq!(all.len(), 4, "{all:?}");
     assert!(all.iter().all(|(_, _, is_done)| *is_done), "{all:?}");
-    assert!(bench.workers.has_left(NOW) && bench.workers.deadline().is_none());
+    assert!(bench.workers.is_drained(NOW) && bench.workers.deadline().is_none());
     assert_eq!(bench.counters.read().workers[0].batches, 4);
 }
 
 #[test]
 fn a_flow_keeps_its_order_and_flows_do_not_wait_for_each_other() {
     let mut bench = Bench::new();
-    assert!(!bench.queue_opened(100), "nothing is under way: it may go on at once");
+    assert!(!bench.queue_opened(100), "nothing is in flight: it is processed at once");
     assert!(bench.open(LARGE) && bench.queue_opened(100) && bench.queue_opened(200));
     let job = Arc::new(Decrypt::new(7, 0, vec![vec![0; 10]]));
     let refused = bench.workers.queue_run(NOW, flow(Direction::Up), &bench.connection, job, vec![0; 10]);
@@ -137,7 +138,7 @@ fn a_flow_keeps_its_order_and_flows_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn packets_wait_for_their_socket_and_others_do_not() {
+fn only_packets_wait_for_their_socket() {
     let mut bench = Bench::new();
     assert!(bench.seal(6) && bench.open(LARGE) && bench.run(LARGE));
     bench.turn();
@@ -155,7 +156,7 @@ fn packets_wait_for_their_socket_and_others_do_not() {
 }
 
 #[test]
-fn what_a_worker_that_is_gone_had_is_left_to_the_driver_and_arrivals_are_lost() {
+fn the_driver_redoes_the_work_of_an_ended_worker_and_received_batches_are_lost() {
     let mut bench = Bench::new();
     assert!(bench.seal(6) && bench.open(LARGE) && bench.run(LARGE));
     bench.turns = None;
@@ -168,18 +169,18 @@ fn what_a_worker_that_is_gone_had_is_left_to_the_driver_and_arrivals_are_lost() 
 }
 
 #[test]
-fn the_driver_does_without_a_worker_that_is_late_until_it_is_back() {
+fn a_late_worker_is_not_used_until_it_responds() {
     let mut bench = Bench::new();
     assert!(bench.seal(6) && bench.open(LARGE) && bench.run(LARGE));
-    let late = bench.workers.deadline().expect("it watches the worker");
+    let late = bench.workers.deadline().expect("the worker is checked");
     assert_eq!(bench.finished(late, true), [("seal", 6, false), ("run", 0, false)]);
-    assert!(!bench.run(LARGE), "it gets nothing more");
-    let lost = bench.workers.deadline().expect("it watches the worker");
-    assert!(lost > late + Duration::from_millis(100), "an arrival is not given up as soon");
+    assert!(!bench.run(LARGE), "it gets no more work");
+    let lost = bench.workers.deadline().expect("the worker is checked");
+    assert!(lost > late + Duration::from_millis(100), "a received batch counts as lost later");
     assert_eq!(bench.finished(lost, true), [("lost", 3, false)]);
     bench.turn();
-    assert_eq!(bench.finished(lost, true), [], "what comes late is not looked at");
-    assert!(bench.seal(6) && bench.open(LARGE) && bench.run(LARGE), "it is back");
+    assert_eq!(bench.finished(lost, true), [], "late results are ignored");
+    assert!(bench.seal(6) && bench.open(LARGE) && bench.run(LARGE), "it responds again");
     bench.turn();
     assert_eq!(bench.finished(lost, true).len(), 3);
     let stats = bench.counters.read();
@@ -195,6 +196,6 @@ fn without_workers_everything_is_refused() {
     assert!(workers.open(NOW, flow(Direction::In), &connection, Box::default(), batch(LARGE)).is_err());
     let job = Arc::new(Decrypt::new(7, 0, vec![vec![0; LARGE]]));
     assert!(workers.run(NOW, flow(Direction::Up), &connection, job).is_err());
-    assert!(!workers.has_work() && workers.deadline().is_none() && workers.has_left(NOW) && !workers.make_room());
+    assert!(!workers.has_work() && workers.deadline().is_none() && workers.is_drained(NOW) && !workers.make_room());
     assert!(!workers.takes_receive_halves() && workers.has_room_for_updates());
 }

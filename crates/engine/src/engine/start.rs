@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use driver::crypto_pool::{CryptoPool, CryptoWorker, PoolCounters};
 use driver::path_worker::{self, PathWorker};
-use driver::receive_worker::{self, ReceiveWorker, SplitCounters};
+use driver::receive_worker::{self, ReceiveWorker, ReceiveWorkerCounters};
 use driver::shared::Common;
 use driver::worker::WorkerSocket;
 use driver::workers::Workers;
@@ -45,7 +45,7 @@ pub(super) fn start(mut config: EngineConfig, sockets: Vec<Box<dyn LiveSocket>>)
     let mut secret = [0; 32];
     os_random(&mut secret).map_err(|error| StartError::System("get random bytes", error))?;
     let clock = Clock::start();
-    let Started { drivers: started, counters, split_counters } =
+    let Started { drivers: started, counters, receive_worker_counters } =
         start_drivers(&config, sockets, &clock, &secret, &mut Spawner::threads())?;
     let all: Vec<Arc<QuicShared>> = started.iter().map(|driver| Arc::clone(&driver.shared)).collect();
     let mut drivers = Vec::with_capacity(all.len());
@@ -61,7 +61,7 @@ pub(super) fn start(mut config: EngineConfig, sockets: Vec<Box<dyn LiveSocket>>)
         drivers.push(DriverHandle { shared, meter, host });
     }
     let (next, placement) = (AtomicUsize::new(0), config.placement);
-    Ok(Core { drivers, clock, next, placement, counters, split_counters })
+    Ok(Core { drivers, clock, next, placement, counters, receive_worker_counters })
 }
 
 /// A driver and the threads of its workers. The driver is dropped first, which makes the threads
@@ -90,7 +90,7 @@ pub(super) struct StartedDriver {
 pub(super) struct Started {
     pub(super) drivers: Vec<StartedDriver>,
     pub(super) counters: Option<Arc<PoolCounters>>,
-    pub(super) split_counters: Option<Arc<SplitCounters>>,
+    pub(super) receive_worker_counters: Option<Arc<ReceiveWorkerCounters>>,
 }
 
 /// The parts of a driver that exist before its endpoint.
@@ -124,11 +124,11 @@ pub(super) fn start_drivers(
     let inlets: Vec<Arc<Inlet<Datagrams<ReceivedData>>>> =
         if count > 1 { prepared.iter().map(inlet).collect() } else { Vec::new() };
     let secrets = SecretSource::new(secret);
-    let mut started = Started { drivers: Vec::with_capacity(count), counters: None, split_counters: None };
+    let mut started = Started { drivers: Vec::with_capacity(count), counters: None, receive_worker_counters: None };
     for (index, Prepared { shared, sleeper, waker, sockets }) in prepared.into_iter().enumerate() {
-        let DriverParts { sockets, workers, counters, split_counters } =
+        let DriverParts { sockets, workers, counters, receive_worker_counters } =
             place(config, clock, &waker, sockets, spawner)?;
-        (started.counters, started.split_counters) = (counters, split_counters);
+        (started.counters, started.receive_worker_counters) = (counters, receive_worker_counters);
         // A single driver uses all shards.
         let secrets = if count > 1 { secrets.split_for(index, count) } else { secrets.clone() };
         let endpoint = Endpoint::new(config.transport.clone(), config.server.clone(), secrets)
@@ -186,7 +186,7 @@ struct DriverParts {
     sockets: Vec<Place<LiveEnv>>,
     workers: Workers<LiveQuic>,
     counters: Option<Arc<PoolCounters>>,
-    split_counters: Option<Arc<SplitCounters>>,
+    receive_worker_counters: Option<Arc<ReceiveWorkerCounters>>,
 }
 
 /// Distributes the sockets and starts the workers of the placement.
@@ -203,7 +203,7 @@ fn place(
         Placement::Path(count) => place_path(config, clock, owner, sockets, count, spawner),
         _ => {
             let sockets = sockets.into_iter().map(|socket| Place::Local(serve(socket, owner))).collect();
-            Ok(DriverParts { sockets, workers: Workers::default(), counters: None, split_counters: None })
+            Ok(DriverParts { sockets, workers: Workers::default(), counters: None, receive_worker_counters: None })
         }
     }
 }
@@ -231,7 +231,7 @@ fn place_packet(
     let counters = Arc::new(PoolCounters::new(pool.iter().map(|worker| Arc::clone(worker.tally())).collect()));
     let workers = Workers::of_pool(CryptoPool::new(pool, Arc::clone(&counters)));
     let sockets = sockets.into_iter().map(|socket| Place::Local(serve(socket, owner))).collect();
-    Ok(DriverParts { sockets, workers, counters: Some(counters), split_counters: None })
+    Ok(DriverParts { sockets, workers, counters: Some(counters), receive_worker_counters: None })
 }
 
 /// `path`: each path worker serves some of the sockets. If there are more processors than sockets,
@@ -280,12 +280,17 @@ fn place_path(
         paths.push(worker.map_err(|error| StartError::System("start a worker", error))?);
     }
     if paths.is_empty() {
-        return Ok(DriverParts { sockets: places, workers: Workers::default(), counters: None, split_counters: None });
+        return Ok(DriverParts {
+            sockets: places,
+            workers: Workers::default(),
+            counters: None,
+            receive_worker_counters: None,
+        });
     }
     let counters = Arc::new(PoolCounters::new(paths.iter().map(|worker| Arc::clone(worker.tally())).collect()));
     let pool = has_local.then(|| CryptoPool::new(helpers, Arc::clone(&counters)));
     let workers = Workers::of_paths(paths, pool);
-    Ok(DriverParts { sockets: places, workers, counters: Some(counters), split_counters: None })
+    Ok(DriverParts { sockets: places, workers, counters: Some(counters), receive_worker_counters: None })
 }
 
 /// `split`: the driver sends, the receive worker receives.
@@ -308,7 +313,7 @@ fn place_split(
     }
     let settings = WorkerSettings {
         name: "litz-receive".to_owned(),
-        join_within: receive_worker::LOOK_EVERY,
+        join_within: receive_worker::LIVENESS_INTERVAL,
         if_it_panics: "the connections of its receive halves end",
         ..settings(config, clock, owner, 1)
     };
@@ -318,8 +323,13 @@ fn place_split(
         ReceiveWorker::new::<LiveEnv>(clock.clone(), owner.clone(), waker.clone(), sockets)
     });
     let receiver = receiver.map_err(|error| StartError::System("start a worker", error))?;
-    let split_counters = Some(Arc::clone(receiver.counters()));
-    Ok(DriverParts { sockets: places, workers: Workers::of_receiver(receiver), counters: None, split_counters })
+    let receive_worker_counters = Some(Arc::clone(receiver.counters()));
+    Ok(DriverParts {
+        sockets: places,
+        workers: Workers::of_receiver(receiver),
+        counters: None,
+        receive_worker_counters,
+    })
 }
 
 /// The settings of worker `number`, counted from one, that are the same for all kinds of workers.

@@ -72,7 +72,7 @@ impl<W: WorkerLoop + ServesSockets> Idle<W> for PollIdle {
                     }
                 }
             }
-            // Fails only for an invalid poll descriptor, which is a bug. The worker goes on.
+            // Fails only for an invalid poll descriptor, which is a bug. The worker continues.
             Err(error) => tracing::error!(%error, "cannot wait for sockets"),
         }
     }

@@ -73,10 +73,10 @@ impl WorkerThread {
 
 impl Drop for WorkerThread {
     fn drop(&mut self) {
-        let is_left = self.progress.is_left();
-        let within = if is_left { Duration::ZERO } else { self.join_within };
+        let is_join_skipped = self.progress.is_join_skipped();
+        let within = if is_join_skipped { Duration::ZERO } else { self.join_within };
         match self.ended.recv_timeout(within.into()) {
-            Err(RecvTimeoutError::Timeout) if is_left => {}
+            Err(RecvTimeoutError::Timeout) if is_join_skipped => {}
             Err(RecvTimeoutError::Timeout) => {
                 tracing::error!(worker = %self.name, "a worker does not end: its thread keeps running");
             }
@@ -197,7 +197,7 @@ mod tests {
             busy_poll: Duration::ZERO,
             owner: Waker::from(Arc::new(ChannelWaker(woken))),
             join_within: Duration::from_secs(600),
-            if_it_panics: "the test goes on",
+            if_it_panics: "the test continues",
         };
         let progress = Arc::<Progress>::default();
         let mut spawner = Spawner::threads();
@@ -233,7 +233,7 @@ mod tests {
     fn dropping_the_thread_of_a_hanging_worker_does_not_wait_for_it() {
         let (owner, progress, _wakes, threads) = start(0, false);
         assert_eq!(owner.turns.recv(), Ok(1));
-        progress.leave();
+        progress.skip_join();
         // Its driver has not ended, so the thread runs.
         drop(threads);
         owner.end();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Poll;
 
-use engine::{ConnectionHandle, Engine, EngineConfig, Placement, StageStats};
+use engine::{ConnectionHandle, Engine, EngineConfig, Placement, WorkerPoolStats};
 use net::MemoryNetwork;
 use quic::{Dir, SendStats, Side, TransportConfig};
 use units::Duration;
@@ -23,8 +23,8 @@ const TRANSFERS_MAX: usize = 50;
 /// Statistics of a number of transfers.
 struct Outcome {
     sent: SendStats,
-    sender: Option<StageStats>,
-    receiver: Option<StageStats>,
+    sender: Option<WorkerPoolStats>,
+    receiver: Option<WorkerPoolStats>,
 }
 
 /// Sends the pattern from the client to the server.
@@ -66,7 +66,8 @@ fn transfer(sender: (Placement, &Arc<WorkerFault>), receiver: (Placement, &Arc<W
     for (engine, fault) in [(&client, sender.1), (&server, receiver.1)] {
         wait_until_gone(engine, fault.panic_count());
     }
-    let outcome = Outcome { sent: stats.send, sender: client.stage_stats(), receiver: server.stage_stats() };
+    let outcome =
+        Outcome { sent: stats.send, sender: client.worker_pool_stats(), receiver: server.worker_pool_stats() };
     sender.1.release();
     receiver.1.release();
     client.stop();
@@ -78,7 +79,7 @@ fn transfer(sender: (Placement, &Arc<WorkerFault>), receiver: (Placement, &Arc<W
 /// that.
 fn wait_until_gone(engine: &Engine, count: u64) {
     let deadline = engine.now() + Duration::from_secs(60);
-    while engine.now() < deadline && engine.stage_stats().is_some_and(|stats| stats.workers_gone < count) {
+    while engine.now() < deadline && engine.worker_pool_stats().is_some_and(|stats| stats.workers_gone < count) {
         assert!(engine.block_on(Some(engine.now() + Duration::from_millis(1)), |_| Poll::<()>::Pending).is_none());
     }
 }

@@ -223,8 +223,8 @@ fn journals_of_placement_split_replay_to_the_same_bytes() {
     let stats = ours.stats().unwrap();
     assert!(stats.send.packets_lost > 0 && stats.send.key_updates > 0, "{stats:?}");
     for engine in [&pair.client, &pair.server] {
-        let split = engine.split_stats();
-        assert!(split.iter().any(|split| split.departed > 0 && split.batches > 20), "{split:?}");
+        let split = engine.receive_worker_stats();
+        assert!(split.iter().any(|split| split.detached > 0 && split.batches > 20), "{split:?}");
     }
     drop((ours, theirs));
     let totals = pair.replay(1);
@@ -266,7 +266,7 @@ fn a_journal_that_cannot_be_written_ends_and_reports_an_error() {
     let mut sink = folder.source().0(Side::Client).unwrap();
     assert!(sink.take(b"the first block is queued before the error is known"));
     folder.wait();
-    assert!(!sink.take(b"the second block is refused"), "the journal goes on");
+    assert!(!sink.take(b"the second block is refused"), "the journal continues");
     let errors = folder.take_errors();
     assert!(errors.len() == 1 && errors[0].contains("is incomplete"), "{errors:?}");
     assert!(JournalFolder::create(Path::new("/proc/none/journals")).is_err());

@@ -18,7 +18,7 @@ fn every_path_worker_carries_a_share_of_the_data() {
     let paths = pair.paths();
     assert!(paths.iter().all(|path| path.packets_acked > 100), "{paths:?}");
     for engine in [&pair.client, &pair.server] {
-        let workers = engine.stage_stats().unwrap().workers;
+        let workers = engine.worker_pool_stats().unwrap().workers;
         let are_busy = workers.iter().all(|worker| worker.batches > 10 && worker.busy > Duration::ZERO);
         assert!(workers.len() == 2 && are_busy, "{workers:?}");
     }

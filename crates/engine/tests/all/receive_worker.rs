@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use engine::{Closed, ConnectionHandle, Engine, EngineConfig, Placement, SplitStats};
+use engine::{Closed, ConnectionHandle, Engine, EngineConfig, Placement, ReceiveWorkerStats};
 use net::MemoryNetwork;
 use quic::{Dir, Side, TransportConfig};
 use units::Duration;
@@ -47,8 +47,8 @@ impl EnginePair {
         (ours, theirs)
     }
 
-    fn server_stats(&self) -> SplitStats {
-        self.server.split_stats().unwrap()
+    fn server_stats(&self) -> ReceiveWorkerStats {
+        self.server.receive_worker_stats().unwrap()
     }
 
     /// Sends the pattern in both directions at the same time, on one bidirectional stream.
@@ -80,7 +80,7 @@ impl EnginePair {
     }
 
     /// Waits until `is_so` is true of the server's counters.
-    fn wait_for(&self, what: &str, is_so: impl Fn(SplitStats) -> bool) {
+    fn wait_for(&self, what: &str, is_so: impl Fn(ReceiveWorkerStats) -> bool) {
         let deadline = self.server.now() + Duration::from_secs(60);
         while !is_so(self.server_stats()) {
             assert!(self.server.now() < deadline, "{what}: {:?}", self.server_stats());
@@ -105,7 +105,7 @@ fn bulk_in_both_directions_goes_through_the_receive_worker_across_key_updates() 
         let ends = pair.connect();
         pair.duplex(&ends);
         let stats = pair.server_stats();
-        assert!(stats.departed > 0 && stats.batches > 100 && stats.reports > 0, "{peer}: {stats:?}");
+        assert!(stats.detached > 0 && stats.batches > 100 && stats.reports > 0, "{peer}: {stats:?}");
         assert_eq!(stats.lost, 0, "{peer}: {stats:?}");
         let [ours, theirs] = [&ends.0, &ends.1].map(|end| end.stats().unwrap());
         assert!(theirs.send.key_updates > 0, "{peer}: {:?}", theirs.send);
@@ -121,9 +121,9 @@ fn an_idle_receive_half_returns_and_its_connection_continues() {
     let pair = EnginePair::new((Placement::Thread, &no_fault()), (Placement::Split, &no_fault()));
     let ends = pair.connect();
     pair.duplex(&ends);
-    pair.wait_for("all receive halves have returned", |stats| stats.departed > 0 && stats.returned == stats.departed);
+    pair.wait_for("all receive halves have returned", |stats| stats.detached > 0 && stats.returned == stats.detached);
     pair.duplex(&ends);
-    assert!(pair.server_stats().departed > 1, "{:?}", pair.server_stats());
+    assert!(pair.server_stats().detached > 1, "{:?}", pair.server_stats());
     pair.stop();
 }
 
@@ -190,7 +190,7 @@ fn a_receive_half_that_panics_ends_only_its_connection() {
     assert_eq!(before.lost, 1, "{before:?}");
     pair.duplex(&other);
     let after = pair.server_stats();
-    assert!(after.departed > before.departed && after.batches > before.batches, "{before:?} {after:?}");
+    assert!(after.detached > before.detached && after.batches > before.batches, "{before:?} {after:?}");
     pair.stop();
 }
 

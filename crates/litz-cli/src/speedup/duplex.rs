@@ -14,7 +14,7 @@ use quic::{Dir, Side as QuicSide};
 use scripted_peer::channel::Channel;
 use scripted_peer::pattern::{PATTERN_LEN, Pattern};
 use scripted_peer::receive_side::{ACK_EVERY, AckTiming};
-use scripted_peer::stretch::{STRETCH_BYTES, STRETCH_TIME_MAX, Step, Writing, batch_len, request_few_acks, seal_all};
+use scripted_peer::round::{ROUND_BYTES, ROUND_TIME_MAX, Step, Writing, batch_len, request_few_acks, seal_all};
 use transfer::CancelToken;
 use units::{Duration, Instant};
 
@@ -24,7 +24,7 @@ use super::streams::Streams;
 use super::test_bed::{Setup, TestBed, Work, thread_time};
 
 /// Number of chunks written in a round.
-const CHUNKS: u64 = STRETCH_BYTES / PATTERN_LEN as u64;
+const CHUNKS: u64 = ROUND_BYTES / PATTERN_LEN as u64;
 
 /// Number of packets in either direction after which the scripted peer updates the keys, at the
 /// next round. The measured end would do so at 2^21 packets, in the middle of a round, in which
@@ -90,7 +90,7 @@ pub(super) fn run_updating(
         return Err(Failure::Error("a thread of the application panicked".to_owned()));
     }
     let mut outcome = measured?;
-    outcome.stage = test_bed.endpoint.stage_stats();
+    outcome.stage = test_bed.endpoint.worker_pool_stats();
     Ok(outcome)
 }
 
@@ -144,10 +144,10 @@ impl AppThread<'_> {
         let mut offset = 0;
         while let Ok(ToRead { until, is_checked }) = work.recv() {
             while offset < until {
-                let strip = streams.read_strip().map_err(|error| format!("the connection failed: {error}"))?;
-                let strip = strip.ok_or("the scripted peer ended a stream")?;
+                let chunk = streams.read_strided().map_err(|error| format!("the connection failed: {error}"))?;
+                let chunk = chunk.ok_or("the scripted peer ended a stream")?;
                 let mut at = offset;
-                for piece in strip.pieces().filter(|_| is_checked) {
+                for piece in chunk.pieces().filter(|_| is_checked) {
                     if !self.pattern.matches(at, piece) {
                         return Err(format!(
                             "the data read at offset {at} of the stream is not what the scripted peer sent"
@@ -155,7 +155,7 @@ impl AppThread<'_> {
                     }
                     at += piece.len() as u64;
                 }
-                offset += strip.len() as u64;
+                offset += chunk.len() as u64;
             }
             if !self.tell_done(Work::Reading) {
                 break;
@@ -239,7 +239,7 @@ impl RoundRunner<'_> {
         let steps = self.plan(channel, setup, progress, bytes).map_err(Failure::Error)?;
         channel.feed(seal_all(steps, Vec::new()));
         let until = self.clock.now() + DETACH_TIME_MAX;
-        while self.test_bed.endpoint.split_stats().is_some_and(|stats| stats.departed == 0) {
+        while self.test_bed.endpoint.receive_worker_stats().is_some_and(|stats| stats.detached == 0) {
             // The threads have no work yet, so they can report only failures.
             if let Ok(Err(words)) = self.told.recv_timeout(Duration::from_millis(1).into()) {
                 return Err(Failure::Error(words));
@@ -289,7 +289,7 @@ impl RoundRunner<'_> {
         let received_packets = steps.iter().map(Step::packets).sum::<u64>();
         let items = seal_all(steps, channel.take_spare());
         channel.set_ack_timing(AckTiming::Duplex);
-        let busy = || self.test_bed.endpoint.split_stats().map_or(Duration::ZERO, |stats| stats.busy);
+        let busy = || self.test_bed.endpoint.receive_worker_stats().map_or(Duration::ZERO, |stats| stats.busy);
         let (costs, busy_before) = (self.test_bed.endpoint.costs(), busy());
         let began_at = self.clock.now();
         channel.feed(items);
@@ -351,7 +351,7 @@ impl RoundRunner<'_> {
             stats.send.held_bytes,
             stats.in_flight_bytes,
             stats.receive.packets_received,
-            self.test_bed.endpoint.split_stats()
+            self.test_bed.endpoint.receive_worker_stats()
         )
     }
 
@@ -368,8 +368,8 @@ impl RoundRunner<'_> {
                 return Err(Failure::Interrupted);
             }
             self.test_bed.check()?;
-            channel.hurry();
-            if self.clock.now().saturating_since(began_at) > STRETCH_TIME_MAX {
+            channel.acknowledge_now();
+            if self.clock.now().saturating_since(began_at) > ROUND_TIME_MAX {
                 return Err(Failure::Error(format!("the transfer stalled: {}", self.describe(channel))));
             }
         }

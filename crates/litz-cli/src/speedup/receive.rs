@@ -13,7 +13,7 @@ use net::MonotonicClock;
 use quic::{Dir, Side as QuicSide};
 use scripted_peer::channel::Channel;
 use scripted_peer::receive_side::AckTiming;
-use scripted_peer::stretch::{STRETCH_BYTES, STRETCH_TIME_MAX, Step, Writing, request_few_acks, seal_all};
+use scripted_peer::round::{ROUND_BYTES, ROUND_TIME_MAX, Step, Writing, request_few_acks, seal_all};
 use transfer::CancelToken;
 use units::{Duration, Instant};
 
@@ -60,7 +60,7 @@ pub(super) fn run(setup: &Setup, span: Span, cancel: &CancelToken) -> Result<Out
     if unauthentic > 0 {
         return Err(Failure::Error(format!("{unauthentic} packets of the scripted peer failed authentication")));
     }
-    outcome.stage = test_bed.endpoint.stage_stats();
+    outcome.stage = test_bed.endpoint.worker_pool_stats();
     Ok(outcome)
 }
 
@@ -75,14 +75,14 @@ fn read(test_bed: &TestBed, paths: u16, reading: &Reading, tell: &Sender<Done>) 
     };
     let (mut read_bytes, mut told_bytes) = (0, 0);
     loop {
-        let strip = match streams.read_strip() {
-            Ok(Some(strip)) => strip,
+        let chunk = match streams.read_strided() {
+            Ok(Some(chunk)) => chunk,
             Ok(None) => return Err("the scripted peer ended a stream".to_owned()),
             Err(_) if is_over() => return Ok(()),
             Err(error) => return Err(format!("the connection failed: {error}")),
         };
-        read_bytes += strip.len() as u64;
-        drop(strip);
+        read_bytes += chunk.len() as u64;
+        drop(chunk);
         let target = reading.target.load(Ordering::Acquire);
         if read_bytes == target && told_bytes < target {
             told_bytes = target;
@@ -192,12 +192,12 @@ impl<'a> Rounds<'a> {
                 return Err(Failure::Interrupted);
             }
             self.test_bed.check()?;
-            if self.test_bed.endpoint.stage_stats().is_some_and(|stats| stats.batches_lost > 0) {
+            if self.test_bed.endpoint.worker_pool_stats().is_some_and(|stats| stats.batches_lost > 0) {
                 let words = "a processor was interrupted for so long that its work was abandoned: \
                                  stop other programs and repeat";
                 return Err(Failure::Error(words.to_owned()));
             }
-            if self.reading.clock.now().saturating_since(began_at) > STRETCH_TIME_MAX {
+            if self.reading.clock.now().saturating_since(began_at) > ROUND_TIME_MAX {
                 return Err(Failure::Error("some bytes of the scripted peer were not received".to_owned()));
             }
         }
@@ -205,7 +205,7 @@ impl<'a> Rounds<'a> {
 
     /// Plans a round on one path; all paths have the same amount.
     fn plan(&mut self, path: usize, channel: &Channel) -> Result<Vec<Step>, String> {
-        let share = STRETCH_BYTES / self.offsets.len() as u64;
+        let share = ROUND_BYTES / self.offsets.len() as u64;
         let mut writing = Writing {
             id: StreamId::new(QuicSide::Server, Dir::Uni, path as u64),
             offset: &mut self.offsets[path],

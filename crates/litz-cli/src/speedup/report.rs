@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use litz::{Placement, StageStats};
+use litz::{Placement, WorkerPoolStats};
 use measure::Program;
 use serde::Serialize;
 
@@ -134,7 +134,7 @@ impl DirectionsReport {
     }
 }
 
-/// See [`StageStats`].
+/// See [`WorkerPoolStats`].
 #[derive(Debug, Serialize)]
 struct Workers {
     batches: Vec<u64>,
@@ -265,7 +265,7 @@ impl Point {
 }
 
 impl Workers {
-    fn new(stats: &StageStats) -> Self {
+    fn new(stats: &WorkerPoolStats) -> Self {
         Self {
             batches: stats.workers.iter().map(|worker| worker.batches).collect(),
             busy_ns: stats.workers.iter().map(|worker| worker.busy.as_nanos()).collect(),

@@ -1,6 +1,6 @@
 //! One run of one side: the number of packets and the time.
 
-use litz::{Costs, Endpoint, StageStats};
+use litz::{Costs, Endpoint, WorkerPoolStats};
 use transfer::CancelToken;
 use units::Duration;
 
@@ -45,7 +45,7 @@ pub(crate) struct Outcome {
     /// Metered costs of the driver, by interval; none without the meter.
     pub(crate) costs: Vec<Costs>,
     /// Counters of the other processors since the endpoint was created; none if there are none.
-    pub(crate) stage: Option<StageStats>,
+    pub(crate) stage: Option<WorkerPoolStats>,
     /// Busy time of each of the other processors; empty if there are none.
     pub(crate) busy: Vec<Duration>,
     /// Packets that the sender declared lost, although none is.
@@ -79,7 +79,7 @@ impl Outcome {
 
 /// Busy time so far of the processors other than the driver's.
 pub(crate) fn busy(endpoint: &Endpoint) -> Vec<Duration> {
-    let workers = endpoint.stage_stats().map(|stats| stats.workers).unwrap_or_default();
+    let workers = endpoint.worker_pool_stats().map(|stats| stats.workers).unwrap_or_default();
     workers.into_iter().map(|worker| worker.busy).collect()
 }
 

@@ -64,7 +64,7 @@ pub(super) fn run(setup: &Setup, span: Span, cancel: &CancelToken) -> Result<Out
         time: end.at.saturating_since(begin.at),
         application,
         costs: end.costs.zip(begin.costs).map(|(end, begin)| end.since(&begin)).into_iter().collect(),
-        stage: test_bed.endpoint.stage_stats(),
+        stage: test_bed.endpoint.worker_pool_stats(),
         busy: spent,
         packets_lost,
         ways: None,

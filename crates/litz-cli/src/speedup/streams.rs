@@ -41,17 +41,17 @@ impl Streams {
     /// The next bytes of any stream; none if one has ended.
     ///
     /// # Errors
-    /// As [`RecvStream::read_strip`].
-    pub(super) fn read_strip(&mut self) -> Result<Option<StridedBytes>, ReadError> {
+    /// As [`RecvStream::read_strided`].
+    pub(super) fn read_strided(&mut self) -> Result<Option<StridedBytes>, ReadError> {
         if let [only] = &mut self.streams[..] {
-            return only.read_strip();
+            return only.read_strided();
         }
         loop {
             let mut context = Context::from_waker(&self.waker);
             for _ in 0..self.streams.len() {
                 let at = self.next;
                 self.next = (at + 1) % self.streams.len();
-                if let Poll::Ready(read) = pin!(self.streams[at].read_strip_async()).poll(&mut context) {
+                if let Poll::Ready(read) = pin!(self.streams[at].read_strided_async()).poll(&mut context) {
                     return read;
                 }
             }

@@ -34,7 +34,7 @@ pub(crate) enum RecvEnd {
 /// Received bytes that the reader has not taken.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    strips: VecDeque<StridedBytes>,
+    chunks: VecDeque<StridedBytes>,
     bytes: usize,
     /// The inbox was full when the driver last filled it. The driver is notified when half is free.
     paused: bool,
@@ -57,7 +57,7 @@ impl RecvCell {
     /// The next contiguous bytes, `None` at the end, and whether the driver must be notified.
     pub(crate) fn poll_take(&self, waker: &Waker) -> Poll<Result<(Option<StridedBytes>, MustNotify), ReadError>> {
         let mut inbox = self.lock();
-        let Some(strip) = inbox.strips.pop_front() else {
+        let Some(chunk) = inbox.chunks.pop_front() else {
             return match &inbox.end {
                 Some(RecvEnd::Finished) => Poll::Ready(Ok((None, false))),
                 Some(RecvEnd::Reset(code)) => Poll::Ready(Err(ReadError::Reset(*code))),
@@ -69,20 +69,20 @@ impl RecvCell {
                 }
             };
         };
-        inbox.bytes -= strip.len();
+        inbox.bytes -= chunk.len();
         // At half, so that the driver moves several chunks at a time.
         let resumes = inbox.paused && inbox.bytes <= self.bytes_max / 2;
         if resumes {
             inbox.paused = false;
         }
         let notify = resumes && inbox.must_notify();
-        Poll::Ready(Ok((Some(strip), notify)))
+        Poll::Ready(Ok((Some(chunk), notify)))
     }
 
     /// Requests STOP_SENDING with `code` and discards the bytes in the inbox.
     pub(crate) fn stop(&self, code: u64) -> MustNotify {
         let mut inbox = self.lock();
-        inbox.strips.clear();
+        inbox.chunks.clear();
         inbox.bytes = 0;
         if inbox.end.is_some() {
             return false;
@@ -112,7 +112,7 @@ impl RecvCell {
             return None;
         }
         inbox.bytes = 0;
-        Some(std::mem::take(&mut inbox.strips))
+        Some(std::mem::take(&mut inbox.chunks))
     }
 
     /// For the driver: whether the inbox has space. If not, the inbox is marked as paused.
@@ -141,9 +141,9 @@ impl Inbox {
         self.end.is_some()
     }
 
-    pub(crate) fn push(&mut self, strip: StridedBytes) {
-        self.bytes += strip.len();
-        self.strips.push_back(strip);
+    pub(crate) fn push(&mut self, chunk: StridedBytes) {
+        self.bytes += chunk.len();
+        self.chunks.push_back(chunk);
     }
 
     pub(crate) fn set_end(&mut self, end: RecvEnd) {
@@ -169,7 +169,7 @@ mod tests {
 
     fn take(cell: &RecvCell) -> (usize, MustNotify) {
         match cell.poll_take(Waker::noop()) {
-            Poll::Ready(Ok((strip, notify))) => (strip.map_or(0, |strip| strip.len()), notify),
+            Poll::Ready(Ok((chunk, notify))) => (chunk.map_or(0, |chunk| chunk.len()), notify),
             other => panic!("{other:?}"),
         }
     }

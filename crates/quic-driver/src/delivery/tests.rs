@@ -79,7 +79,7 @@ impl Fixture {
 fn take(cell: &RecvCell, count: &Arc<Count>) -> Option<usize> {
     match cell.poll_take(&Waker::from(Arc::clone(count))) {
         Poll::Pending => None,
-        Poll::Ready(Ok((strip, _))) => Some(strip.map_or(0, |strip| strip.len())),
+        Poll::Ready(Ok((chunk, _))) => Some(chunk.map_or(0, |chunk| chunk.len())),
         Poll::Ready(Err(error)) => panic!("{error}"),
     }
 }

@@ -165,9 +165,9 @@ impl<R: Runtime> RecvHandle<R> {
         if !self.front.is_empty() {
             return Poll::Ready(Ok(true));
         }
-        self.cell.poll_take(waker).map_ok(|(strip, must_notify)| {
+        self.cell.poll_take(waker).map_ok(|(chunk, must_notify)| {
             self.notify_driver(must_notify);
-            self.front = strip.unwrap_or_default();
+            self.front = chunk.unwrap_or_default();
             !self.front.is_empty()
         })
     }

@@ -168,12 +168,12 @@ impl Streams for LiveStreams {
             half.waker.wake_by_ref();
             return Err(ReadError::Blocked);
         }
-        let Poll::Ready(read) = poll_once(&half.waker, half.stream.read_strip_async()) else {
+        let Poll::Ready(read) = poll_once(&half.waker, half.stream.read_strided_async()) else {
             return Err(ReadError::Blocked);
         };
-        if let Ok(Some(strip)) = read {
-            self.turn_bytes = self.turn_bytes.saturating_sub(strip.len());
-            return Ok(Chunk::Bytes(strip));
+        if let Ok(Some(chunk)) = read {
+            self.turn_bytes = self.turn_bytes.saturating_sub(chunk.len());
+            return Ok(Chunk::Bytes(chunk));
         }
         self.receiving.remove(&id);
         if read.is_ok() { Ok(Chunk::End) } else { Err(ReadError::Closed) }

@@ -1,4 +1,4 @@
-//! The data that the script sends in a stretch, a part of a run: planned first, sealed in advance
+//! The data that the script sends in a round, a part of a run: planned first, sealed in advance
 //! on all processors, then sent.
 
 use bytes::Bytes;
@@ -9,18 +9,18 @@ use crate::channel::{Channel, Item};
 use crate::receive_side::ACK_EVERY;
 use crate::script::ScriptedPeer;
 
-/// Bytes of stream data that the script sends in a stretch, on all paths together. With less, the
+/// Bytes of stream data that the script sends in a round, on all paths together. With less, the
 /// beginning and the end distort the result: the pipeline fills and drains within about ten
 /// batches. With more, every batch has left the caches before it is sent.
-pub const STRETCH_BYTES: u64 = 64 << 20;
+pub const ROUND_BYTES: u64 = 64 << 20;
 
-/// A stretch that takes longer has stalled.
-pub const STRETCH_TIME_MAX: Duration = Duration::from_secs(10);
+/// A round that takes longer has stalled.
+pub const ROUND_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// The longest delay of the receiver's acknowledgements, in microseconds: the shortest it supports.
 const ACK_DELAY_US: u64 = 1000;
 
-/// A step of a stretch.
+/// A step of a round.
 pub enum Step {
     /// A batch of stream data.
     Data(Box<Plan>),
@@ -86,7 +86,7 @@ impl Step {
     }
 }
 
-/// Seals a stretch on all processors, into reused memory.
+/// Seals a round on all processors, into reused memory.
 pub fn seal_all(steps: Vec<Step>, mut spare: Vec<Vec<u8>>) -> Vec<Item> {
     let threads = net::processors::count();
     let share = steps.len().div_ceil(threads).max(1);

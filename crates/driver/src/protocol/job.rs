@@ -1,0 +1,34 @@
+//! [`Job`]: work on data that the serial part of a connection has absorbed.
+
+/// Work on data that the serial part of a connection has absorbed. Shares no state with the
+/// connection.
+///
+/// The peer may have an acknowledgement of the data, so a job must not be lost. If a worker fails,
+/// the driver runs its jobs again.
+pub trait Job {
+    /// The result.
+    type Output: Default;
+
+    /// The number of bytes that it processes.
+    fn len_bytes(&self) -> usize;
+
+    /// Runs it. Deterministic: the same job gives the same output on any processor, whatever `out`
+    /// holds before.
+    fn run(&self, out: &mut Self::Output);
+}
+
+/// For protocols without jobs.
+#[derive(Debug, Clone, Copy)]
+pub enum NoJobs {}
+
+impl Job for NoJobs {
+    type Output = ();
+
+    fn len_bytes(&self) -> usize {
+        match *self {}
+    }
+
+    fn run(&self, _out: &mut ()) {
+        match *self {}
+    }
+}

@@ -1,0 +1,202 @@
+//! The traits that a transport protocol implements so that a driver can run its connections.
+//!
+//! ```text
+//!   Protocol     one per driver: routes received packets, begins connections, answers other packets
+//!   Connection   one per connection: its serial part and the state of its handles
+//!   Plan         packets to be sent; sealing it needs no connection, so any processor can do it
+//!   OpenJob      opens a batch; this needs no connection either
+//!   Job          work on absorbed data, such as a cipher above a byte stream; any processor can do it
+//!   Batch        packets received together from one socket
+//!   Sealed       encrypted packets that are sent together through one socket
+//! ```
+//!
+//! Batches and sealed packets are types of the protocol: bytes for real packets, or lengths if a
+//! simulation needs no bytes.
+
+mod connection;
+mod job;
+mod lease;
+mod packets;
+mod receive_half;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use units::Instant;
+
+pub use self::connection::{Connection, EventSummary, Served, SocketsLost};
+pub use self::job::{Job, NoJobs};
+pub use self::lease::{LeaseCache, NoLeases};
+pub use self::packets::{Batch, OpenJob, Plan};
+pub use self::receive_half::{HalfReport, HalfUpdate, ReceiveHalf};
+use crate::shared::{Application, Shared};
+
+/// A transport protocol: its state for one driver that belongs to no connection, such as the table
+/// of routes.
+pub trait Protocol: Sized {
+    /// A connection with the state of its handles.
+    type Connection: Connection<Self>;
+    /// The types that handles and drivers exchange.
+    type Application: Application;
+    /// Packets received together from one socket.
+    type Batch: Batch;
+    /// Packets to be sent.
+    type Plan: Plan<Sealed = Self::Sealed>;
+    /// Encrypted packets that are sent together through one socket.
+    type Sealed: Default + Clone;
+    /// A job that opens a batch.
+    type OpenJob: OpenJob<Batch = Self::Batch>;
+    /// Work on data that the serial part has absorbed. [`NoJobs`] if there is none.
+    type Job: Job;
+    /// A worker's leases, with which it opens batches where they are received.
+    type Leases: LeaseCache<Self>;
+    /// The receive half of a connection, with its delivery to the application, on another
+    /// processor.
+    type ReceiveHalf: ReceiveHalf<Self>;
+    /// Sent from a detached receive half to its connection.
+    type HalfReport: HalfReport<Update = Self::HalfUpdate>;
+    /// Sent from a connection to its detached receive half.
+    type HalfUpdate: HalfUpdate<Report = Self::HalfReport>;
+    /// The part of a packet that identifies its connection without a lookup.
+    type RouteId: Ord + Clone;
+
+    /// The destination of the front of `batch`, and how many bytes from the front have it. Never
+    /// zero unless the batch is empty.
+    fn route(&self, batch: &Self::Batch) -> (usize, Route);
+
+    /// The route ID of the packets at the front of a batch, and how many bytes from the front have
+    /// it. `None` if only [`route`](Self::route) can determine the route.
+    fn route_id(batch: &Self::Batch) -> Option<(usize, Self::RouteId)>;
+
+    /// Whether the first packet of a batch is still routed to this connection. Only asked of
+    /// batches that were opened with a lease.
+    fn leads_to(&self, batch: &Self::Batch, key: ConnectionKey) -> bool {
+        self.route(batch).1 == Route::Known(key)
+    }
+
+    /// The driver, of `count` drivers of one endpoint, for a batch that is
+    /// [unknown](Route::Unknown) to this one.
+    fn shard_of(&self, batch: &Self::Batch, count: usize) -> Option<usize>;
+
+    /// Begins a connection for the application, from socket `socket`. `None` if the protocol
+    /// refuses; it has then closed the cell.
+    fn connect(
+        &mut self,
+        now: Instant,
+        request: <Self::Application as Application>::Connect,
+        cell: &Arc<CellOf<Self>>,
+        socket: usize,
+    ) -> Option<Self::Connection>;
+
+    /// Takes a batch that may begin a connection of a peer. If `may_be_foreign`, another driver may
+    /// have its connection, and a batch that begins none here is returned.
+    fn accept(
+        &mut self,
+        now: Instant,
+        shared: &Arc<Shared<Self::Application>>,
+        socket: usize,
+        batch: Self::Batch,
+        may_be_foreign: bool,
+    ) -> Begun<Self>;
+
+    /// Writes the answer to a batch routed as [`Route::Reply`] that was received from socket
+    /// `socket`. False if there is none, or none yet: see [`poll_reply`](Self::poll_reply).
+    fn reply(&mut self, now: Instant, socket: usize, batch: &Self::Batch, out: &mut Self::Sealed) -> bool;
+
+    /// Applies changes of a connection's routes. Called after each call that may change them.
+    fn update_routes(&mut self, key: ConnectionKey, connection: &mut Self::Connection);
+
+    /// Removes all routes to a connection that is removed.
+    fn forget(&mut self, key: ConnectionKey);
+
+    /// The next packet of the protocol itself that is due, and its socket. Called after
+    /// [`handle_timeout`](Self::handle_timeout) until there is none.
+    fn poll_reply(&mut self, now: Instant, out: &mut Self::Sealed) -> Option<usize> {
+        let _ = (now, out);
+        None
+    }
+
+    /// The next timeout of the protocol itself.
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Handles a timeout of the protocol itself. Early calls have no effect.
+    fn handle_timeout(&mut self, now: Instant) {
+        let _ = now;
+    }
+}
+
+/// The result of [`Protocol::accept`].
+pub enum Begun<P: Protocol> {
+    /// A connection, and the cell of its handles.
+    Connection(P::Connection, Arc<CellOf<P>>),
+    /// No connection yet. This answer is sent, and another packet of the peer may begin one.
+    Reply(P::Sealed),
+    /// The batch begins no connection here and may belong to another driver.
+    Foreign(P::Batch),
+    /// The batch begins no connection.
+    Nothing,
+}
+
+/// The destination of the packets at the front of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// This connection.
+    Known(ConnectionKey),
+    /// The packets may begin a connection: see [`Protocol::accept`].
+    Begins,
+    /// The packets belong to no connection and are answered: see [`Protocol::reply`].
+    Reply,
+    /// No connection of this driver. Another driver of the endpoint may have it: see
+    /// [`Protocol::shard_of`].
+    Unknown,
+}
+
+/// Identifies a connection of one driver. A key is reused after its connection is removed. Code
+/// that keeps a key across turns also keeps the connection's cell, to detect reuse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionKey(pub u32);
+
+/// Why a driver ends a connection or refuses to begin one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EndReason {
+    /// The endpoint was closed.
+    EndpointClosed,
+    /// The processor that ran the connection or its last path has failed.
+    ProcessorGone,
+    /// The handshake took too long.
+    HandshakeTimedOut {
+        /// The last error that the system reported for a batch, if any.
+        last_send_error: Option<String>,
+    },
+    /// The limit of connections is reached.
+    TooMany,
+    /// No socket has the address family of the remote address.
+    NoSocket,
+}
+
+/// The state that the handles of a connection of `P` share with its driver.
+pub type CellOf<P> = <<P as Protocol>::Application as Application>::Cell;
+
+/// The state that the handles of a connection share with the driver.
+pub trait Cell {
+    /// Where the connection is. Set once, when the driver adds it to its table.
+    fn place(&self) -> &std::sync::OnceLock<Place>;
+
+    /// The peer's address. Its address family determines the socket that a connection begins at.
+    fn remote(&self) -> SocketAddr;
+
+    /// Closes the cell because the connection does not begin.
+    fn refuse(&self, reason: EndReason);
+}
+
+/// Where a connection is.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    /// Its key in its driver.
+    pub key: ConnectionKey,
+    /// Its local address, if it is known.
+    pub local: SocketAddr,
+}
