@@ -14,7 +14,7 @@ use crate::exchange::Exchange;
 use crate::journal::Journal;
 use crate::journal::format::tag;
 use crate::journal::outcome::Answer;
-use crate::open::Opened;
+use crate::open::opened::Opened;
 use crate::receive::ReceiveHalf;
 use crate::receive::streams::{Chunk, ReadError};
 

@@ -15,7 +15,8 @@ use crate::control::ids::LOCAL_ID_LEN;
 use crate::error::ConnectionError;
 use crate::exchange::ToSend;
 use crate::journal::write::Batch;
-use crate::open::{OpenContext, OpenJob, Opened, Outcome, open_packet, path_of_datagram};
+use crate::open::opened::Opened;
+use crate::open::{OpenContext, OpenJob, Outcome, open_packet, path_of_datagram};
 use crate::send::path::Addresses;
 
 /// The number of datagrams in `data`.

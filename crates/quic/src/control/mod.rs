@@ -26,7 +26,7 @@ use crate::error::{ConnectionError, TransportError};
 use crate::event::{Event, Events};
 use crate::exchange::{Exchange, ToControl, ToSend};
 use crate::journal::session::{AnySession, ReplayedSession};
-use crate::open::OneRttKeys;
+use crate::open::keys::OneRttKeys;
 use crate::queue::Queue;
 use crate::receive::assembler::Assembler;
 use crate::secret::SecretSource;

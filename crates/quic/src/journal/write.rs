@@ -12,7 +12,7 @@ use super::records::put_opened;
 use crate::class::{PathSet, RateLimit};
 use crate::control::RouteChange;
 use crate::event::Event;
-use crate::open::Opened;
+use crate::open::opened::Opened;
 use crate::plan::Receipt;
 use crate::send::path::Addresses;
 
