@@ -22,57 +22,33 @@ mod questions;
 mod streams;
 mod unsealed;
 
-use std::sync::Arc;
-
 use bytes::{Bytes, BytesMut};
 use detached::Detached;
 use units::{Instant, Rng};
 use wire::quic::{ErrorCode, PathId, Side, Space};
 
 use crate::cached_send_half::CachedSendHalf;
-use crate::config::TransportConfig;
-use crate::control::{Control, ControlSeed, RouteChange};
+use crate::control::Control;
+use crate::control::ids::RouteChange;
 use crate::earliest::Earliest;
 use crate::error::TransportError;
 use crate::event::Event;
 use crate::exchange::Exchange;
-use crate::journal::Journal;
 use crate::journal::outcome::Answer;
+use crate::journal::recording::Journal;
 use crate::open::OpenJob;
 use crate::plan::{Plan, Receipt};
 use crate::quiet_timer::{Due, QuietTimer};
 use crate::receive::ReceiveHalf;
 use crate::receive_core::ReceiveCore;
-use crate::send::path::{Addresses, SendPath};
+use crate::seed::ConnectionSeed;
+use crate::send::path::SendPath;
 use crate::send::{SendDatagramError, SendHalf};
 
 pub use self::lease::{LeaseTerms, OpenLease};
 
 /// Packets kept until their keys arrive: enough for a reordered flight.
 const EARLY_PACKETS_MAX: usize = 16;
-
-/// The most bytes of one write. It bounds how far the send buffer can be overfilled.
-pub const WRITE_LEN_MAX: usize = 1 << 20;
-
-/// Memory with datagrams that arrived. Packets are opened in place, and the application reads
-/// references into it.
-pub trait ReceiveBuffer {
-    /// The datagrams.
-    fn bytes_mut(&mut self) -> &mut [u8];
-
-    /// The same bytes, shared from now on.
-    fn freeze(self) -> Bytes;
-}
-
-impl ReceiveBuffer for BytesMut {
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        self
-    }
-
-    fn freeze(self) -> Bytes {
-        Self::freeze(self)
-    }
-}
 
 /// A QUIC connection, either role, as a state machine without IO.
 ///
@@ -120,17 +96,6 @@ pub struct Connection {
     /// Initial packets that may fail to authenticate.
     integrity_limit: u64,
     quiet_timer: QuietTimer,
-}
-
-/// The values that a connection begins with. The [`Endpoint`](crate::endpoint::Endpoint) makes
-/// them.
-pub(crate) struct ConnectionSeed {
-    pub(crate) config: Arc<TransportConfig>,
-    pub(crate) addresses: Addresses,
-    pub(crate) control: ControlSeed,
-    pub(crate) seal: crate::session::DirectionKeys,
-    /// The seed of its generator.
-    pub(crate) seed: u64,
 }
 
 impl Connection {

@@ -19,10 +19,9 @@ use self::keys::OneRttKeys;
 pub use self::opened::Opened;
 use self::opened::OpenedPacket;
 use self::parse::parse_frames;
+use crate::addresses::Addresses;
 use crate::control::ids::LOCAL_ID_LEN;
 use crate::error::TransportError;
-use crate::journal::write::Batch;
-use crate::send::path::Addresses;
 use crate::session::DirectionKeys;
 
 /// A batch of datagrams on its way through the open stage. It has copies of keys and shares nothing
@@ -87,6 +86,17 @@ impl OpenJob {
         self.addresses = None;
         self.opened.clear();
     }
+}
+
+/// An opened batch: its path, its origin and its size.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Batch {
+    pub(crate) path: PathId,
+    pub(crate) addresses: Addresses,
+    /// Bytes that arrived.
+    pub(crate) len: u64,
+    /// Packets that may fail to authenticate: the limit of the AEAD.
+    pub(crate) integrity_limit: u64,
 }
 
 /// The input of the open stage.

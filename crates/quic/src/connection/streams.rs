@@ -4,16 +4,16 @@ use bytes::Bytes;
 use units::Instant;
 use wire::quic::{Dir, StreamId};
 
-use super::{Connection, WRITE_LEN_MAX};
+use super::Connection;
 use crate::class::{Class, PathSet, RateLimit};
 use crate::journal::format::tag;
 use crate::journal::outcome::Answer;
 use crate::receive::streams::{Chunk, ReadError};
-use crate::send::streams::WriteError;
+use crate::send::streams::{WRITE_LEN_MAX, WriteError};
 
 impl Connection {
-    /// Opens a stream, if the peer allows another: [`Event::StreamsAvailable`] reports when it does
-    /// again.
+    /// Opens a stream, if the peer allows another:
+    /// [`Event::StreamsAvailable`](crate::Event::StreamsAvailable) reports when it does again.
     pub fn open(&mut self, dir: Dir) -> Option<StreamId> {
         self.record(|journal| journal.open(dir));
         let id = self.open_stream(dir);

@@ -20,15 +20,10 @@ use wire::quic::{ConnectionId, PathId};
 
 use super::Control;
 use super::ids::{LocalIds, RemoteIds};
+use crate::addresses::Addresses;
 use crate::error::TransportError;
 use crate::event::Events;
 use crate::exchange::{Exchange, MultipathFrame, ToSend};
-use crate::send::path::Addresses;
-
-/// The most paths of one connection, so that a search through them stays cheap.
-pub const PATHS_MAX: u32 = 32;
-
-const _: () = assert!(PATHS_MAX as usize <= scheduler::PATHS_MAX, "every path can be chosen");
 
 /// Control's state of all paths.
 #[derive(Debug)]

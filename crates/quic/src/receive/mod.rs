@@ -21,7 +21,7 @@ use bytes::Bytes;
 use units::{Duration, Instant};
 use wire::quic::{PathId, Side, Space, TransportParameters};
 
-pub(crate) use acks::snapshot::{AckSnapshot, Snapshot};
+pub(crate) use acks::snapshot::Snapshot;
 
 use crate::config::TransportConfig;
 use crate::error::TransportError;

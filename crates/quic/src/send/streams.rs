@@ -22,6 +22,9 @@ use crate::exchange::{Exchange, ToReceive};
 use crate::queue::Queue;
 use crate::stream_map::StreamMap;
 
+/// The most bytes of one write. It bounds how far the send buffer can be overfilled.
+pub const WRITE_LEN_MAX: usize = 1 << 20;
+
 /// Why bytes were not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteError {

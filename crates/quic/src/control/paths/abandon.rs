@@ -4,7 +4,8 @@ use units::{Duration, Instant};
 use wire::quic::{ErrorCode, PathId};
 
 use super::{End, OtherPath, Paths};
-use crate::control::{CLOSE_PTOS, Control, RouteChange};
+use crate::control::ids::RouteChange;
+use crate::control::{CLOSE_PTOS, Control};
 use crate::error::TransportError;
 use crate::event::{Event, Events};
 use crate::exchange::{Exchange, ToReceive, ToSend};

@@ -2,8 +2,9 @@
 
 use wire::quic::{ConnectionId, PathId};
 
+use crate::control::Control;
+use crate::control::ids::RouteChange;
 use crate::control::ids::{LocalIds, REMOTE_IDS_MAX};
-use crate::control::{Control, RouteChange};
 use crate::error::TransportError;
 use crate::event::Events;
 use crate::exchange::{Exchange, ToSend};

@@ -3,11 +3,11 @@
 use wire::quic::{PathId, Side};
 
 use super::{End, OtherPath, Paths};
+use crate::addresses::Addresses;
 use crate::control::Control;
 use crate::event::{Event, Events};
 use crate::exchange::{Exchange, ToSend};
 use crate::send::frames::ControlFrame;
-use crate::send::path::Addresses;
 
 /// Why a path was not opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
