@@ -59,12 +59,11 @@ lint:
 	$(CARGO) clippy --workspace --all-targets --quiet -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --quiet
 
-## Links, paths and line lengths of all documents; the book (target/book) where mdBook is installed.
+## Links, paths and line lengths of all documents; the book (target/book).
 book:
-	@scripts/need python3
+	@scripts/need python3 mdbook
 	scripts/check-links
-	@if command -v mdbook >/dev/null; then mdbook build docs; \
-	else echo "mdbook is not installed, so the book was not built: cargo install --locked mdbook"; fi
+	mdbook build docs
 
 ## Interoperability with other QUIC implementations.
 interop:
