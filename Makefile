@@ -6,7 +6,7 @@ CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 FUZZ_SECONDS ?= 20
 
-.PHONY: demo test test-long models miri bench instructions lint book interop fuzz-smoke
+.PHONY: demo test test-long models miri bench instructions lint api api-update book interop fuzz-smoke
 
 ## A file crosses four unlike emulated links in one connection; the fastest is cut and restored; the file is verified.
 demo:
@@ -58,6 +58,15 @@ lint:
 	for folder in interop bench fuzz; do (cd $$folder && $(CARGO) fmt --all --check) || exit 1; done
 	$(CARGO) clippy --workspace --all-targets --quiet -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+## The public API of the crate litz must be that of docs/api/litz.txt; `make api-update` writes the file.
+api:
+	@scripts/need cc cmake nightly cargo-public-api
+	@scripts/public-api
+
+api-update:
+	@scripts/need cc cmake nightly cargo-public-api
+	@scripts/public-api --update
 
 ## Links, paths and line lengths of all documents; the book (target/book).
 book:
