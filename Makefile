@@ -6,7 +6,7 @@ CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 FUZZ_SECONDS ?= 20
 
-.PHONY: demo test test-long models miri bench instructions lint book interop fuzz-smoke
+.PHONY: demo test test-long models miri bench instructions lint api api-update book interop fuzz-smoke
 
 ## A file crosses four unlike emulated links in one connection; the fastest is cut and restored; the file is verified.
 demo:
@@ -59,12 +59,20 @@ lint:
 	$(CARGO) clippy --workspace --all-targets --quiet -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --quiet
 
-## Links, paths and line lengths of all documents; the book (target/book) where mdBook is installed.
+## The public API of the crate litz must be that of docs/api/litz.txt; `make api-update` writes the file.
+api:
+	@scripts/need cc cmake nightly cargo-public-api
+	@scripts/public-api
+
+api-update:
+	@scripts/need cc cmake nightly cargo-public-api
+	@scripts/public-api --update
+
+## Links, paths and line lengths of all documents; the book (target/book).
 book:
-	@scripts/need python3
+	@scripts/need python3 mdbook
 	scripts/check-links
-	@if command -v mdbook >/dev/null; then mdbook build docs; \
-	else echo "mdbook is not installed, so the book was not built: cargo install --locked mdbook"; fi
+	mdbook build docs
 
 ## Interoperability with other QUIC implementations.
 interop:

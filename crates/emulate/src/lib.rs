@@ -26,6 +26,7 @@
 //! | [`report`](LinkReport) | statistics of a link |
 //! | [`limits`] | measurement of this machine's emulation limits |
 //! | `worker`, `poller` | the thread of a link |
+//! | `mtu` | the MTU of a link |
 //!
 //! Start with [`Relay`].
 #![forbid(unsafe_code)]
@@ -33,6 +34,7 @@
 mod cidr;
 mod error;
 pub mod limits;
+mod mtu;
 #[cfg(target_os = "linux")]
 mod namespace;
 mod poller;
@@ -47,6 +49,7 @@ mod worker;
 
 pub use cidr::{Cidr, ParseCidrError};
 pub use error::StartError;
+pub use mtu::{MTU_DEFAULT, MTU_MIN};
 #[cfg(target_os = "linux")]
 pub use namespace::Namespace;
 pub use relay::{CLIENTS_MAX, Relay, RelayLink};
@@ -55,13 +58,4 @@ pub use running::{Direction, Ended, Running};
 pub use text::{DeviceText, LinkText, LinkTextError};
 #[cfg(target_os = "linux")]
 pub use tunnels::{Side, TunLink, Tunnels};
-pub use worker::ChangeError;
-
-/// Largest number of simultaneous links, because each has its own thread.
-pub const LINKS_MAX: usize = 64;
-
-/// The smallest MTU of IPv4 (RFC 791, section 3.2).
-pub const MTU_MIN: u16 = 68;
-
-/// The default MTU of a link: Ethernet's.
-pub const MTU_DEFAULT: u16 = 1500;
+pub use worker::{ChangeError, LINKS_MAX};

@@ -12,7 +12,9 @@ use net::{DatagramSocket, MonotonicClock, OpenError, UdpSocket, UdpSocketOptions
 use netem::LinkConfig;
 use units::Duration;
 
-use crate::{Lateness, Relay, RelayLink, StartError};
+use super::error::StartError;
+use super::relay::{Relay, RelayLink};
+use super::report::Lateness;
 use measure::{Endpoints, added_delay, packets_per_second};
 
 pub use measure::IsCancelled;

@@ -18,8 +18,11 @@ use net::{DatagramSocket, MonotonicClock, UdpSocket, UdpSocketOptions};
 use netem::{Change, LinkConfig};
 use units::Rng;
 
-use crate::worker::Worker;
-use crate::{ChangeError, Direction, Ended, LINKS_MAX, LinkReport, Running, StartError};
+use super::error::StartError;
+use super::report::LinkReport;
+use super::running::{Direction, Ended, Running};
+use super::worker::ChangeError;
+use crate::worker::{LINKS_MAX, Worker};
 use link_io::RelayIo;
 
 pub use clients::CLIENTS_MAX;

@@ -5,8 +5,9 @@ use std::{fmt, io};
 
 use netem::{Change, LineState};
 
+use super::report::LinkReport;
+use super::worker::ChangeError;
 use crate::worker::{SingleDirection, Worker};
-use crate::{ChangeError, LinkReport};
 
 /// A direction of a link, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

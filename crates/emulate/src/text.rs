@@ -42,7 +42,8 @@ use std::path::Path;
 use netem::{CoDel, Discipline, LinkConfig, Trace};
 use units::{ByteSize, Duration};
 
-use crate::{Cidr, MTU_MIN};
+use super::cidr::Cidr;
+use crate::mtu::MTU_MIN;
 use schedule::ScheduleText;
 
 pub use error::LinkTextError;

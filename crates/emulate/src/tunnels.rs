@@ -30,9 +30,13 @@ use net::tun::Tun;
 use netem::{Change, ConfigError, Link, LinkConfig};
 use units::{Instant, Rng};
 
+use super::cidr::Cidr;
+use super::error::StartError;
+use super::report::LinkReport;
+use super::running::Running;
+use crate::mtu::MTU_MIN;
 use crate::poller::Poller;
-use crate::worker::{LinkIo, SingleDirection, Worker, change_link};
-use crate::{Cidr, LINKS_MAX, LinkReport, MTU_MIN, Running, StartError};
+use crate::worker::{LINKS_MAX, LinkIo, SingleDirection, Worker, change_link};
 use configure::configure;
 use direction::TunDirection;
 

@@ -13,8 +13,12 @@ use net::MonotonicClock;
 use netem::{Change, ConfigError, Link, Packet};
 use units::{Duration, Instant};
 
+use super::report::LinkReport;
+use super::running::Direction;
 use crate::poller::Poller;
-use crate::{Direction, LinkReport};
+
+/// Largest number of simultaneous links, because each has its own thread.
+pub const LINKS_MAX: usize = 64;
 
 /// Shortest sleep: packets due within it leave together. At 1 Gb/s a full packet is due every 12
 /// µs, and on a virtual machine each sleep costs twice that in processor time. Without this minimum

@@ -8,9 +8,13 @@ use scheduler::{Scheduler, Strategy, Traced};
 use units::Duration;
 use wire::quic::MIN_INITIAL_SIZE;
 
-use crate::control::paths::PATHS_MAX;
-use crate::journal::JournalSource;
+use crate::journal::sink::JournalSource;
 use crate::policy::Policy;
+
+/// The most paths of one connection, so that a search through them stays cheap.
+pub const PATHS_MAX: u32 = 32;
+
+const _: () = assert!(PATHS_MAX as usize <= scheduler::PATHS_MAX, "every path can be chosen");
 
 /// How a connection behaves. Both sides choose on their own.
 #[derive(Debug, Clone)]

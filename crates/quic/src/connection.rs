@@ -6,6 +6,7 @@
 //! | `lease` | leases of open keys |
 //! | `detached` | the rest of a connection whose receive half is detached |
 //! | `paths` | the calls about paths |
+//! | `streams` | the calls about streams |
 //! | `questions` | the calls that change nothing |
 //! | `unsealed` | arrivals without bytes, for simulations |
 //! | `journal` | journal entries |
@@ -18,63 +19,36 @@ mod journal;
 mod lease;
 mod paths;
 mod questions;
+mod streams;
 mod unsealed;
-
-use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use detached::Detached;
 use units::{Instant, Rng};
-use wire::quic::{Dir, ErrorCode, PathId, Side, Space, StreamId};
+use wire::quic::{ErrorCode, PathId, Side, Space};
 
 use crate::cached_send_half::CachedSendHalf;
-use crate::class::{Class, PathSet, RateLimit};
-use crate::config::TransportConfig;
-use crate::control::{Control, ControlSeed, RouteChange};
+use crate::control::Control;
+use crate::control::ids::RouteChange;
 use crate::earliest::Earliest;
 use crate::error::TransportError;
 use crate::event::Event;
 use crate::exchange::Exchange;
-use crate::journal::Journal;
-use crate::journal::format::tag;
 use crate::journal::outcome::Answer;
+use crate::journal::recording::Journal;
 use crate::open::OpenJob;
 use crate::plan::{Plan, Receipt};
 use crate::quiet_timer::{Due, QuietTimer};
 use crate::receive::ReceiveHalf;
-use crate::receive::streams::{Chunk, ReadError};
 use crate::receive_core::ReceiveCore;
-use crate::send::path::{Addresses, SendPath};
-use crate::send::streams::WriteError;
+use crate::seed::ConnectionSeed;
+use crate::send::path::SendPath;
 use crate::send::{SendDatagramError, SendHalf};
 
 pub use self::lease::{LeaseTerms, OpenLease};
 
 /// Packets kept until their keys arrive: enough for a reordered flight.
 const EARLY_PACKETS_MAX: usize = 16;
-
-/// The most bytes of one write. It bounds how far the send buffer can be overfilled.
-pub const WRITE_LEN_MAX: usize = 1 << 20;
-
-/// Memory with datagrams that arrived. Packets are opened in place, and the application reads
-/// references into it.
-pub trait ReceiveBuffer {
-    /// The datagrams.
-    fn bytes_mut(&mut self) -> &mut [u8];
-
-    /// The same bytes, shared from now on.
-    fn freeze(self) -> Bytes;
-}
-
-impl ReceiveBuffer for BytesMut {
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        self
-    }
-
-    fn freeze(self) -> Bytes {
-        Self::freeze(self)
-    }
-}
 
 /// A QUIC connection, either role, as a state machine without IO.
 ///
@@ -122,17 +96,6 @@ pub struct Connection {
     /// Initial packets that may fail to authenticate.
     integrity_limit: u64,
     quiet_timer: QuietTimer,
-}
-
-/// The values that a connection begins with. The [`Endpoint`](crate::endpoint::Endpoint) makes
-/// them.
-pub(crate) struct ConnectionSeed {
-    pub(crate) config: Arc<TransportConfig>,
-    pub(crate) addresses: Addresses,
-    pub(crate) control: ControlSeed,
-    pub(crate) seal: crate::session::DirectionKeys,
-    /// The seed of its generator.
-    pub(crate) seed: u64,
 }
 
 impl Connection {
@@ -328,191 +291,6 @@ impl Connection {
     }
 
     // ── The application's calls ──────────────────────────────────────────────────────────────────────────────────────
-
-    /// Opens a stream, if the peer allows another: [`Event::StreamsAvailable`] reports when it does
-    /// again.
-    pub fn open(&mut self, dir: Dir) -> Option<StreamId> {
-        self.record(|journal| journal.open(dir));
-        let id = self.open_stream(dir);
-        self.record_answer(|| Answer::optional(id.map(StreamId::raw)));
-        id
-    }
-
-    fn open_stream(&mut self, dir: Dir) -> Option<StreamId> {
-        if !self.control.is_established() {
-            return None;
-        }
-        let id = self.send.streams.open(dir, &mut self.receive.exchange)?;
-        // The receive half must know the stream before the peer's answer arrives.
-        while let Some(value) = self.receive.exchange.to_receive.pop_front() {
-            match &mut self.detached {
-                None => self.receive.half.handle(value, &mut self.receive.exchange),
-                Some(detached) => detached.push(value, &mut self.receive.half, &mut self.receive.exchange),
-            }
-        }
-        Some(id)
-    }
-
-    /// Streams that may be opened before the peer allows more.
-    pub fn streams_left(&self, dir: Dir) -> u64 {
-        self.send.streams.left(dir)
-    }
-
-    /// The next stream the peer opened.
-    pub fn accept(&mut self, dir: Dir) -> Option<StreamId> {
-        match self.receive.journal {
-            None => self.receive.accept(dir),
-            Some(_) => self.with_journal(|receive| receive.accept(dir)),
-        }
-    }
-
-    /// Writes to a stream: all of `chunk` (at most [`WRITE_LEN_MAX`] bytes) or nothing. Each stream
-    /// may hold a minimum however full the send buffer is: see
-    /// [`TransportConfig::send_buffer_max`](crate::TransportConfig::send_buffer_max).
-    ///
-    /// # Errors
-    /// [`WriteError::Blocked`] until there is room for it.
-    ///
-    /// # Panics
-    /// If the chunk is longer than [`WRITE_LEN_MAX`].
-    pub fn write(&mut self, id: StreamId, chunk: Bytes) -> Result<(), WriteError> {
-        assert!(chunk.len() <= WRITE_LEN_MAX, "a chunk of {} bytes is too long for one write", chunk.len());
-        let len = chunk.len();
-        self.record(|journal| journal.of_stream(tag::WRITE, id, len as u64));
-        let is_open = self.control.is_established();
-        let result = if is_open { self.send.streams.write(id, chunk) } else { Err(WriteError::Closed) };
-        self.record_answer(|| Answer::written(result, len));
-        result
-    }
-
-    /// Writes to a stream as much from the front of `chunk` as there is room for, and removes it
-    /// from `chunk`.
-    ///
-    /// # Errors
-    /// [`WriteError::Blocked`] if bytes are left.
-    pub fn write_some(&mut self, id: StreamId, chunk: &mut Bytes) -> Result<(), WriteError> {
-        let len = chunk.len();
-        self.record(|journal| journal.of_stream(tag::WRITE_SOME, id, len as u64));
-        let is_open = self.control.is_established();
-        let result = if is_open { self.send.streams.write_some(id, chunk) } else { Err(WriteError::Closed) };
-        self.record_answer(|| Answer::written(result, len - chunk.len()));
-        result
-    }
-
-    /// Ends a stream after what was written.
-    ///
-    /// # Errors
-    /// If it is stopped or closed.
-    pub fn finish(&mut self, id: StreamId) -> Result<(), WriteError> {
-        self.record(|journal| journal.finish(id));
-        let result = self.send.streams.finish(id);
-        self.record_answer(|| Answer::written(result, 0));
-        result
-    }
-
-    /// Resets a stream; data that the peer has not read is lost.
-    ///
-    /// # Errors
-    /// If it is closed already.
-    pub fn reset(&mut self, id: StreamId, code: u64) -> Result<(), WriteError> {
-        self.record(|journal| journal.of_stream(tag::RESET, id, code));
-        let result = self.send.streams.reset(id, code, &mut self.receive.events);
-        self.record_answer(|| Answer::written(result, 0));
-        result
-    }
-
-    /// Sets the priority of a stream, which is 0 at first: see [`Class::priority`].
-    ///
-    /// # Errors
-    /// If it is closed.
-    pub fn set_priority(&mut self, id: StreamId, priority: i32) -> Result<(), WriteError> {
-        self.record(|journal| journal.priority(id, priority));
-        let result = self.send.streams.set_priority(id, priority);
-        self.record_answer(|| Answer::written(result, 0));
-        result
-    }
-
-    /// Limits how fast the bytes of a stream leave for the first time, or removes the limit. Credit
-    /// that was used under an earlier limit stays used. The limit does not apply to retransmissions
-    /// and control frames.
-    ///
-    /// # Errors
-    /// If it is closed.
-    pub fn set_stream_rate(&mut self, id: StreamId, limit: Option<RateLimit>) -> Result<(), WriteError> {
-        self.record(|journal| journal.set_stream_rate(id, limit));
-        let result = self.send.streams.set_rate(id, limit);
-        self.record_answer(|| Answer::written(result, 0));
-        result
-    }
-
-    /// Sets the paths that a stream may take, which are all paths at first. From now on none of its
-    /// data is sent on another path, also not again. While none of its paths works, the stream
-    /// waits for one of them, or for another set.
-    ///
-    /// # Errors
-    /// If it is closed.
-    pub fn set_stream_paths(&mut self, id: StreamId, paths: PathSet) -> Result<(), WriteError> {
-        self.record(|journal| journal.set_stream_paths(id, &paths));
-        let result = self.send.streams.set_paths(id, paths);
-        self.record_answer(|| Answer::written(result, 0));
-        result
-    }
-
-    /// Puts a stream into the background: see [`Class::background`].
-    ///
-    /// # Errors
-    /// If it is closed.
-    pub fn set_background(&mut self, id: StreamId, is_background: bool) -> Result<(), WriteError> {
-        self.record(|journal| journal.of_stream(tag::SET_BACKGROUND, id, u64::from(is_background)));
-        let result = self.send.streams.set_background(id, is_background);
-        self.record_answer(|| Answer::written(result, 0));
-        result
-    }
-
-    /// Sets the class of a stream.
-    ///
-    /// # Errors
-    /// If it is closed.
-    pub fn set_class(&mut self, id: StreamId, class: &Class) -> Result<(), WriteError> {
-        self.set_priority(id, class.priority)?;
-        self.set_stream_rate(id, class.rate)?;
-        self.set_background(id, class.background)?;
-        self.set_stream_paths(id, class.paths.clone())
-    }
-
-    /// Limits how fast the bytes of all streams together leave for the first time, or removes the
-    /// limit. Within it, streams go by their priority. Datagrams are not counted: the application
-    /// limits their rate itself.
-    pub fn set_rate(&mut self, limit: Option<RateLimit>) {
-        self.record(|journal| journal.set_rate(limit));
-        self.send.streams.set_connection_rate(limit);
-    }
-
-    /// The next bytes of a stream, at most `len`, or its end.
-    ///
-    /// # Errors
-    /// [`ReadError::Blocked`] while nothing has arrived.
-    pub fn read(&mut self, now: Instant, id: StreamId, len: usize) -> Result<Chunk, ReadError> {
-        if self.receive.journal.is_some() {
-            return self.read_recorded(now, id, len);
-        }
-        let chunk = self.receive.half.streams.read(now, id, len, &mut self.receive.exchange);
-        self.settle(now);
-        chunk
-    }
-
-    /// Asks the peer to stop sending on a stream.
-    ///
-    /// # Errors
-    /// [`ReadError::Closed`] if it is over.
-    pub fn stop(&mut self, now: Instant, id: StreamId, code: u64) -> Result<(), ReadError> {
-        let result = match self.receive.journal {
-            None => self.receive.stop(now, id, code),
-            Some(_) => self.with_journal(|receive| receive.stop(now, id, code)),
-        };
-        self.settle(now);
-        result
-    }
 
     /// Sends a datagram (RFC 9221): it may be lost or overtaken, and is never repeated.
     ///

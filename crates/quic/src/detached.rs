@@ -28,18 +28,21 @@ use bytes::Bytes;
 use units::Instant;
 use wire::quic::{ConnectionId, Dir, PathId, Space, StreamId};
 
-use crate::connection::ReceiveBuffer;
+use crate::addresses::Addresses;
 use crate::control::ids::LOCAL_ID_LEN;
 use crate::error::TransportError;
 use crate::event::Event;
 use crate::exchange::{Exchange, ToControl, ToReceive, ToSend};
-use crate::journal::Journal;
 use crate::journal::format::tag;
-use crate::open::{OneRttKeys, OpenContext, OpenJob, Opened, path_of_datagram};
+use crate::journal::recording::Journal;
+use crate::open::keys::OneRttKeys;
+use crate::open::opened::Opened;
+use crate::open::{OpenContext, OpenJob, path_of_datagram};
+use crate::receive::ReceiveHalf;
+use crate::receive::acks::snapshot::Snapshot;
 use crate::receive::streams::{Chunk, ReadError};
-use crate::receive::{ReceiveHalf, Snapshot};
+use crate::receive_buffer::ReceiveBuffer;
 use crate::receive_core::ReceiveCore;
-use crate::send::path::Addresses;
 use crate::stats::ReceiveStats;
 
 /// News of a detached receive half for the rest of its connection. The caller keeps it and has it

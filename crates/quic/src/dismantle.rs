@@ -16,10 +16,12 @@ use bytes::Bytes;
 use wire::quic::frame::stream_header_len;
 use wire::quic::{ConnectionId, PathId, Space, StreamId, emit_short};
 
+use crate::addresses::Addresses;
 use crate::control::ids::LOCAL_ID_LEN;
-use crate::open::{OneRttKeys, OpenContext, OpenJob, Record};
+use crate::open::keys::OneRttKeys;
+use crate::open::opened::Record;
+use crate::open::{OpenContext, OpenJob};
 use crate::plan::{PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX, PacketRun, Plan, Planned, PlannedPacket};
-use crate::send::path::Addresses;
 use crate::session::{DirectionKeys, HeaderKey, Session, TAG_LEN};
 
 /// Packet numbers always have four bytes, so they decode however far the peer is behind.

@@ -13,13 +13,15 @@ use wire::quic::{
     emit_version_negotiation, parse_packet,
 };
 
+use crate::addresses::Addresses;
 use crate::config::TransportConfig;
-use crate::connection::{Connection, ConnectionSeed};
+use crate::connection::Connection;
+use crate::control::ids::RouteChange;
 use crate::control::ids::{LOCAL_ID_LEN, REMOTE_IDS_MAX};
-use crate::control::{ControlSeed, RouteChange};
 use crate::journal::session::AnySession;
 use crate::secret::{SecretSource, shard_of};
-use crate::send::path::Addresses;
+use crate::seed::ConnectionSeed;
+use crate::seed::ControlSeed;
 use crate::session::SessionFactory;
 use crate::unsealed::Unsealed;
 

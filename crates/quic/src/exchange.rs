@@ -20,9 +20,9 @@ use bytes::Bytes;
 use units::{Duration, Instant};
 use wire::quic::{ConnectionId, Dir, PathId, Space, StreamId, TransportParameters};
 
+use crate::addresses::Addresses;
 use crate::error::TransportError;
 use crate::send::frames::ControlFrame;
-use crate::send::path::Addresses;
 use crate::session::DirectionKeys;
 use crate::stats::PathState;
 

@@ -41,6 +41,7 @@
 //! | [`strided_bytes`], [`range_set`], `queue`, `stream_map`, `spaces`, `earliest` | data structures |
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod cached_send_half;
 pub mod class;
 pub mod config;
@@ -62,9 +63,11 @@ pub(crate) mod queue;
 mod quiet_timer;
 pub mod range_set;
 pub(crate) mod receive;
+mod receive_buffer;
 mod receive_core;
 pub mod seal;
 pub mod secret;
+mod seed;
 pub(crate) mod send;
 pub mod session;
 mod spaces;
@@ -73,12 +76,12 @@ pub(crate) mod stream_map;
 pub mod strided_bytes;
 pub mod unsealed;
 
+pub use addresses::Addresses;
 pub use class::{BURST_MIN, Class, PATH_SET_MAX, PathSet, PathSetError, RateLimit, RateLimitError};
-pub use config::{TraceSink, TransportConfig};
-pub use connection::{Connection, LeaseTerms, OpenLease, ReceiveBuffer, WRITE_LEN_MAX};
-pub use control::RouteChange;
-pub use control::ids::LOCAL_ID_LEN;
-pub use control::paths::{OpenPathError, PATHS_MAX};
+pub use config::{PATHS_MAX, TraceSink, TransportConfig};
+pub use connection::{Connection, LeaseTerms, OpenLease};
+pub use control::ids::{LOCAL_ID_LEN, RouteChange};
+pub use control::paths::open::OpenPathError;
 pub use detached::{DetachedReceiveHalf, NeedsConnection, ReceiveCommands, ReceiveReport};
 pub use endpoint::{BeginError, ConnectionKey, Endpoint, Route};
 pub use error::{ConnectionError, TransportError};
@@ -88,12 +91,12 @@ pub use open::OpenJob;
 pub use plan::{PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX, Plan, Receipt};
 pub use policy::{AckPolicy, ParsePolicyError, Policy, RetransmissionPolicy};
 pub use receive::streams::{Chunk, ReadError};
+pub use receive_buffer::ReceiveBuffer;
 pub use scheduler::Strategy;
 pub use seal::seal;
 pub use secret::{SHARDS_MAX, SecretSource};
 pub use send::SendDatagramError;
-pub use send::path::Addresses;
-pub use send::streams::WriteError;
+pub use send::streams::{WRITE_LEN_MAX, WriteError};
 pub use stats::{PathState, PathStats, ReceiveStats, SendStats, Stats};
 pub use strided_bytes::StridedBytes;
 pub use unsealed::Unsealed;

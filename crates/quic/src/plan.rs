@@ -20,7 +20,7 @@ use bytes::Bytes;
 use units::Instant;
 use wire::quic::{ConnectionId, PathId, Space, StreamId};
 
-use crate::send::path::Addresses;
+use crate::addresses::Addresses;
 use crate::session::DirectionKeys;
 
 /// The most datagrams a plan holds: as many as the kernel takes in one segmented send

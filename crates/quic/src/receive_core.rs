@@ -11,10 +11,10 @@ use wire::quic::{Dir, ErrorCode, StreamId};
 use crate::error::TransportError;
 use crate::event::{Event, Events};
 use crate::exchange::Exchange;
-use crate::journal::Journal;
 use crate::journal::format::tag;
 use crate::journal::outcome::Answer;
-use crate::open::Opened;
+use crate::journal::recording::Journal;
+use crate::open::opened::Opened;
 use crate::receive::ReceiveHalf;
 use crate::receive::streams::{Chunk, ReadError};
 

@@ -6,7 +6,7 @@ use recovery::CongestionSnapshot;
 use units::{Duration, Instant};
 use wire::quic::PathId;
 
-use crate::send::path::Addresses;
+use crate::addresses::Addresses;
 use crate::session::SessionSummary;
 
 /// Counters of the send half.

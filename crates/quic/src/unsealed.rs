@@ -23,7 +23,7 @@ use bytes::{Bytes, BytesMut};
 use wire::quic::frame::{emit_stream_header, stream_header_len};
 use wire::quic::{ConnectionId, PathId, Space, emit_short};
 
-use crate::open::{Opened, OpenedPacket, Record};
+use crate::open::opened::{Opened, OpenedPacket, Record};
 use crate::plan::{PacketRun, Piece, Plan, Planned};
 use crate::seal::{protect, seal_item};
 use crate::session::TAG_LEN;

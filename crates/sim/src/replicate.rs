@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use measure::Estimate;
 use units::Duration;
 
-use crate::Simulation;
+use super::kernel::Simulation;
 
 /// Values that [`mser5`] averages into one batch; five is White's choice.
 const MSER_BATCH: usize = 5;

@@ -8,10 +8,12 @@
 //! | module | contents |
 //! |---|---|
 //! | [`context`] | the options and study outcomes that deciders use; each study runs once |
+//! | `decision` | verdicts, with the numbers they are based on |
 //! | `nahum`, `gigabit_kits`, `ruetsche`, `safenet`, `old_dominion` | the deciders of each paper |
 //! | `models` | models for claims that no study covers |
 
 pub mod context;
+pub(crate) mod decision;
 mod gigabit_kits;
 mod models;
 mod nahum;
@@ -21,10 +23,11 @@ mod safenet;
 
 use std::sync::LazyLock;
 
-use measure::Estimate;
 use serde::{Deserialize, Serialize};
 
 pub use context::{Context, Found};
+use decision::Decider;
+pub use decision::{Decision, Figure, Verdict};
 
 /// A claim of a paper.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -53,48 +56,6 @@ pub enum Testable {
     /// It is an opinion or an outlook.
     No,
 }
-
-/// The result of deciding a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// The model agrees with the claim.
-    Holds,
-    /// The model contradicts the claim.
-    Refuted,
-    /// It cannot be decided here.
-    NotDecidable,
-}
-
-/// A number that a verdict is based on.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Figure {
-    /// Its name.
-    pub name: String,
-    /// Its unit; empty for a pure number.
-    pub unit: String,
-    /// The number that the paper prints, if any.
-    pub paper: Option<f64>,
-    /// Our result.
-    pub ours: Estimate,
-    /// True if a free parameter was calibrated to this number, or if it is such a parameter. It is
-    /// then no evidence.
-    pub fitted: bool,
-}
-
-/// The decision about a claim.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Decision {
-    /// The verdict.
-    pub verdict: Verdict,
-    /// The numbers that the verdict is based on.
-    pub figures: Vec<Figure>,
-    /// The reason, in one line.
-    pub explanation: String,
-}
-
-/// Decides one claim.
-type Decider = fn(&Context) -> Decision;
 
 /// All claims, in the order of the papers.
 ///
@@ -126,72 +87,6 @@ pub fn decide(claim: &Claim, context: &Context) -> Decision {
 fn deciders() -> impl Iterator<Item = (&'static str, Decider)> {
     let small = nahum::DECIDERS.into_iter().chain(gigabit_kits::DECIDERS);
     small.chain(ruetsche::DECIDERS).chain(safenet::DECIDERS).chain(old_dominion::deciders())
-}
-
-impl Decision {
-    /// A decision with the explanation for either case.
-    pub fn of(holds: bool, if_it_holds: impl Into<String>, if_not: impl Into<String>) -> Self {
-        if holds {
-            Self { verdict: Verdict::Holds, figures: Vec::new(), explanation: if_it_holds.into() }
-        } else {
-            Self { verdict: Verdict::Refuted, figures: Vec::new(), explanation: if_not.into() }
-        }
-    }
-
-    /// Holds if the checks of a study that begin with `beginnings` hold. The explanation includes
-    /// their details in either case.
-    pub(crate) fn by_checks(found: &Found, beginnings: &[&str], if_they_hold: &str, if_not: &str) -> Self {
-        let checks: Vec<_> = beginnings.iter().map(|beginning| found.check(beginning)).collect();
-        let failing: Vec<_> = checks.iter().filter(|check| !check.holds).collect();
-        if failing.is_empty() {
-            let details: Vec<_> = checks.iter().map(|check| check.detail.as_str()).collect();
-            return Self::of(true, format!("{if_they_hold} ({})", details.join("; ")), "");
-        }
-        let details: Vec<_> = failing.iter().map(|check| format!("{}: {}", check.statement, check.detail)).collect();
-        Self::of(false, "", format!("{if_not} (failed: {})", details.join("; ")))
-    }
-
-    /// A claim that cannot be decided here, and the reason.
-    pub fn not_decidable(why: impl Into<String>) -> Self {
-        Self { verdict: Verdict::NotDecidable, figures: Vec::new(), explanation: why.into() }
-    }
-
-    /// Adds a number, with the paper's value if there is one.
-    #[must_use]
-    pub fn with(mut self, name: impl Into<String>, unit: &str, paper: impl Into<Option<f64>>, ours: Estimate) -> Self {
-        self.figures.push(Figure {
-            name: name.into(),
-            unit: unit.to_owned(),
-            paper: paper.into(),
-            ours,
-            fitted: false,
-        });
-        self
-    }
-
-    /// Marks the last number as fitted.
-    ///
-    /// # Panics
-    /// If there is no number.
-    #[must_use]
-    pub fn fitted(mut self) -> Self {
-        self.figures.last_mut().expect("there is a number").fitted = true;
-        self
-    }
-
-    /// Adds the cell of a study in this row and column.
-    #[must_use]
-    pub fn with_cell(self, name: impl Into<String>, found: &Found, row: &str, column: &str) -> Self {
-        let (of, cell) = found.cell(row, column);
-        let (unit, paper, is_fitted) = (of.unit.clone(), cell.paper, cell.fitted);
-        let decision = self.with(name, &unit, paper, found.ours(row, column));
-        if is_fitted { decision.fitted() } else { decision }
-    }
-}
-
-/// A computed number without an interval.
-pub(crate) const fn exact(mean: f64) -> Estimate {
-    Estimate { mean, plus_minus: None }
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ mod table_4;
 mod tests;
 mod timer;
 
-use crate::Study;
+use super::study::Study;
 pub(crate) use paper::two_bus_window_kbit;
 pub(crate) use prose::prose;
 

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use litz::identity::AllowList;
 
-use crate::{Proof, ProofContext, Refusal, Secret, TicketStore};
+use super::proof::{Proof, ProofContext};
+use super::store::{Refusal, TicketStore};
+use super::ticket::Secret;
 
 /// The sender's credential besides its key.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use serde::Serialize;
 use units::ByteSize;
 
 use super::manifest;
-use crate::Refusal;
+use super::store::Refusal;
 
 /// The reason why one file or directory did not arrive.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]

@@ -7,8 +7,8 @@
 use super::error::{DETAIL_LEN_MAX, FileError, FileErrorKind, clean};
 use super::manifest::{Entry, EntryKind, Modified};
 use super::names::RelativePath;
+use super::proof::Proof;
 use super::segment::FileHash;
-use crate::Proof;
 
 /// One message. Each comment names the side that sends it.
 #[derive(Clone, Debug)]

@@ -28,13 +28,13 @@ use super::link::{CancelToken, Control, Link};
 use super::manifest::{Entry, Limits, Totals};
 use super::message::{Message, VERSION};
 use super::progress::Progress;
+use super::proof::ProofContext;
 use super::queue::Queue;
 use super::record::RecordReader;
 use super::segment::{FileHash, Layout, SegmentSet};
 use super::send::default_threads;
 use super::transport::STREAMS_MAX;
 use super::tree::TargetTree;
-use crate::ProofContext;
 
 mod data;
 mod finisher;

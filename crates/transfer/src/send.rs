@@ -22,10 +22,11 @@ use super::link::{CancelToken, Control, Link};
 use super::manifest::Source;
 use super::message::{ENTRIES_LEN, Message, VERSION, entry_len};
 use super::progress::Progress;
+use super::proof::{ProofContext, Role};
 use super::queue::Queue;
 use super::record::write_last;
 use super::segment::{BASE_LOG2_DEFAULT, FileHash, Layout, SegmentSet};
-use crate::{ProofContext, Refusal, Role};
+use super::store::Refusal;
 
 mod outgoing;
 mod worker;

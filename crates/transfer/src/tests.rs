@@ -10,8 +10,10 @@ use litz::identity::{Fingerprint, KeyPair, PublicKey};
 use units::Rng;
 
 use super::memory::{MemoryLink, pair};
+use super::proof::{Proof, ProofContext};
+use super::store::Refusal;
+use super::ticket::Secret;
 use super::*;
-use crate::{Proof, ProofContext, Refusal, Secret};
 
 mod authentication;
 mod failures;

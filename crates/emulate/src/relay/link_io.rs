@@ -13,8 +13,8 @@ use super::batch::Batch;
 use super::clients::{ClientId, Clients, FIRST_CLIENT_SOURCE};
 use crate::poller::Poller;
 use crate::pool::BufferPool;
+use crate::report::{DirectionReport, Lateness, LinkReport};
 use crate::worker::{LinkIo, SingleDirection, change_link};
-use crate::{DirectionReport, Lateness, LinkReport};
 
 /// Number of receive buffers, each for one batch of datagrams.
 const BUFFERS: usize = 8;

@@ -4,7 +4,7 @@ use std::io;
 
 use net::tun::Tun;
 
-use crate::Cidr;
+use crate::cidr::Cidr;
 use crate::namespace::ip;
 
 /// Capacity of the kernel's transmit queue in super-packets. The emulator reads all packets before

@@ -8,7 +8,7 @@ use units::Instant;
 
 use super::packet::IpPacket;
 use crate::pool::BufferPool;
-use crate::{DirectionReport, Lateness};
+use crate::report::{DirectionReport, Lateness};
 
 /// Largest number of packets read per turn, plus one super-packet, so that the other direction and
 /// due packets do not wait long.

@@ -34,79 +34,20 @@
 //! Each `--path` makes one path, by rules 1 and 2 with the interfaces replaced by the given ones;
 //! nothing else is used, and `--paths N` adds ports only.
 
+mod choice;
 mod pairs;
 mod reasons;
+mod request;
 mod select;
 mod slots;
 
-use std::io;
-use std::net::SocketAddr;
-
-use net::Interface;
-
+pub use choice::{Candidate, Choice, Rejected};
 pub use reasons::{ChooseError, Link, Reason, Turn, Unused};
+pub use request::{REMOTES_MAX, Reachable, Request};
 
-use super::spec::PathSpec;
-use super::{PATHS_DEFAULT, PATHS_MAX};
+use super::limits::{PATHS_DEFAULT, PATHS_MAX};
 use pairs::Pairs;
 use slots::Slots;
-
-/// The input of the choice.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// The interfaces of this host, in order of preference.
-    pub interfaces: &'a [Interface],
-    /// The receiver's addresses in the ticket's order, names looked up; the first [`REMOTES_MAX`]
-    /// count.
-    pub remotes: &'a [SocketAddr],
-    /// The values of `--path`; empty applies the rules.
-    pub paths: &'a [PathSpec],
-    /// The value of `--paths`, 1 to [`PATHS_MAX`]; `None` chooses the useful paths, at most
-    /// [`PATHS_DEFAULT`], or every `--path`.
-    pub limit: Option<usize>,
-}
-
-/// A path to open.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
-    /// The address to bind; port 0 lets the system choose, a new one for each path.
-    pub local: SocketAddr,
-    /// The device to bind; none for a path inside this host, and on systems that cannot.
-    pub device: Option<String>,
-    /// The receiver's address.
-    pub remote: SocketAddr,
-    /// Used only while no other path works.
-    pub backup: bool,
-    /// Why it was chosen.
-    pub why: Reason,
-}
-
-/// An interface, an address or a pair that is not used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rejected {
-    /// The local interface; `None` if the remote address is unusable over all interfaces.
-    pub device: Option<String>,
-    /// The local address; `None` if the reason applies to all addresses of the interface.
-    pub local: Option<SocketAddr>,
-    /// The receiver's address; `None` if the reason applies to all of them.
-    pub remote: Option<SocketAddr>,
-    /// Why not.
-    pub why: Unused,
-}
-
-/// The result: the chosen paths, best first, and the rejected ones.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Choice {
-    /// The paths to open, best first; backups come last.
-    pub candidates: Vec<Candidate>,
-    /// All others. Those with [`Unused::is_spare`] would work as far as this host knows, and can be
-    /// tried if no candidate gets an answer.
-    pub rejected: Vec<Rejected>,
-}
-
-/// Answers whether a datagram can leave from an address over a device to an address:
-/// [`net::reachable`] on a real host.
-pub type Reachable<'a> = dyn FnMut(SocketAddr, Option<&str>, SocketAddr) -> io::Result<()> + 'a;
 
 /// Chooses the paths. Asks `reachable` at most once for each pair; the same arguments and answers
 /// give the same choice.
@@ -128,9 +69,6 @@ pub fn choose(request: &Request<'_>, reachable: &mut Reachable<'_>) -> Result<Ch
     let pairs = Pairs::find(slots, reachable);
     Ok(select::select(pairs, &select::Wish { limit, fill: request.limit.is_some(), automatic }))
 }
-
-/// Addresses of a receiver that are considered. A ticket has 16, and each may be a name of several.
-pub const REMOTES_MAX: usize = 64;
 
 #[cfg(test)]
 mod properties;

@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use net::{DatagramSocket, Interface, InterfaceAddress, OpenError, UdpSocket, UdpSocketOptions};
 
-use super::{device_to_bind, is_link_local};
+use super::binding::{device_to_bind, is_link_local};
 
 /// An address at which a receiver listens.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,13 +10,15 @@ use units::Instant;
 use wire::quic::{ConnectionId, MIN_INITIAL_SIZE, PacketType, Parsed, PathId, Side, Space, parse_packet};
 
 use super::paths::Origin;
-use super::{Connection, EARLY_PACKETS_MAX, ReceiveBuffer};
+use super::{Connection, EARLY_PACKETS_MAX};
+use crate::addresses::Addresses;
 use crate::control::ids::LOCAL_ID_LEN;
 use crate::error::ConnectionError;
 use crate::exchange::ToSend;
-use crate::journal::write::Batch;
-use crate::open::{OpenContext, OpenJob, Opened, Outcome, open_packet, path_of_datagram};
-use crate::send::path::Addresses;
+use crate::open::Batch;
+use crate::open::opened::Opened;
+use crate::open::{OpenContext, OpenJob, Outcome, open_packet, path_of_datagram};
+use crate::receive_buffer::ReceiveBuffer;
 
 /// The number of datagrams in `data`.
 fn count_of(data: &[u8], stride: usize) -> u64 {

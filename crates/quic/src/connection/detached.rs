@@ -5,12 +5,12 @@ use units::Instant;
 use wire::quic::PathId;
 
 use super::Connection;
+use crate::addresses::Addresses;
 use crate::detached::{DetachedReceiveHalf, OpenConfig, OpenConfigPath, ReceiveCommands, ReceiveReport};
 use crate::exchange::{Exchange, ToControl, ToReceive, ToSend};
 use crate::journal::format::tag;
 use crate::receive::ReceiveHalf;
 use crate::send::frames::ControlFrame;
-use crate::send::path::Addresses;
 use crate::stats::ReceiveStats;
 
 /// State of a connection whose receive half is detached.

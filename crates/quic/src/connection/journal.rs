@@ -6,8 +6,8 @@ use units::Instant;
 use wire::quic::StreamId;
 
 use super::Connection;
-use crate::journal::Journal;
 use crate::journal::outcome::{Answer, PlanEntry, Planned};
+use crate::journal::recording::Journal;
 use crate::journal::session::ReplayedSession;
 use crate::plan::Plan;
 use crate::receive::streams::{Chunk, ReadError};

@@ -22,8 +22,8 @@ use units::Instant;
 use wire::quic::{PathId, Space};
 
 use super::Connection;
+use crate::addresses::Addresses;
 use crate::open::{OpenContext, OpenJob};
-use crate::send::path::Addresses;
 
 /// Opens the datagrams of one path of one connection. It has copies of the keys and the largest
 /// number, and shares nothing with the connection.

@@ -4,13 +4,14 @@ use units::Instant;
 use wire::quic::{PathId, Side, Space};
 
 use super::Connection;
-use crate::control::paths::OpenPathError;
+use crate::addresses::Addresses;
+use crate::control::paths::open::OpenPathError;
 use crate::exchange::ToSend;
 use crate::journal::format::tag;
 use crate::journal::outcome::Answer;
-use crate::open::Opened;
+use crate::open::opened::Opened;
 use crate::send::frames::ControlFrame;
-use crate::send::path::{Addresses, SendPath};
+use crate::send::path::SendPath;
 
 /// The origin of datagrams, compared with their path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use wire::quic::Side;
 
 use super::Connection;
-use crate::send::path::Addresses;
+use crate::addresses::Addresses;
 use crate::session::ExportError;
 use crate::stats::{PathStats, Stats};
 

@@ -6,8 +6,8 @@ use bytes::BytesMut;
 use units::Instant;
 
 use super::Connection;
-use crate::journal::write::Batch;
-use crate::send::path::Addresses;
+use crate::addresses::Addresses;
+use crate::open::Batch;
 use crate::unsealed::Unsealed;
 
 impl Connection {

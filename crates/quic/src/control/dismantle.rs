@@ -2,7 +2,7 @@
 //! [`dismantle`](crate::dismantle).
 
 use super::Control;
-use crate::open::OneRttKeys;
+use crate::open::keys::OneRttKeys;
 use crate::session::Session;
 
 /// The parts of control that outlive it.

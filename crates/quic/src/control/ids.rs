@@ -18,6 +18,15 @@ pub(crate) const LOCAL_IDS_MAX: u64 = 4;
 /// Length of the IDs we choose, in bytes: too long to guess one.
 pub const LOCAL_ID_LEN: usize = 8;
 
+/// A change of the connection IDs that the endpoint routes to this connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouteChange {
+    /// Route packets with this destination to the connection.
+    Add(ConnectionId),
+    /// Stop routing them.
+    Remove(ConnectionId),
+}
+
 /// IDs we issued for one path.
 #[derive(Debug, Default)]
 pub(crate) struct LocalIds {

@@ -6,7 +6,8 @@ use wire::quic::{PathId, Space};
 use super::{ConnectionState, Control, ids};
 use crate::connection::LeaseTerms;
 use crate::exchange::{Exchange, ToReceive, ToSend};
-use crate::open::{OneRttKeys, OpenContext};
+use crate::open::OpenContext;
+use crate::open::keys::OneRttKeys;
 use crate::session::{DirectionKeys, PhaseKeys};
 
 /// Keys of an earlier phase are kept this many probe timeouts (RFC 9001, section 6.5).

@@ -26,15 +26,16 @@ use crate::error::{ConnectionError, TransportError};
 use crate::event::{Event, Events};
 use crate::exchange::{Exchange, ToControl, ToSend};
 use crate::journal::session::{AnySession, ReplayedSession};
-use crate::open::OneRttKeys;
+use crate::open::keys::OneRttKeys;
 use crate::queue::Queue;
 use crate::receive::assembler::Assembler;
 use crate::secret::SecretSource;
+use crate::seed::ControlSeed;
 use crate::send::CloseValue;
 use crate::send::frames::ControlFrame;
 use crate::session::{DirectionKeys, PhaseKeys, Session, SessionSummary};
 use crate::spaces::Spaces;
-use ids::{LocalIds, RemoteIds};
+use ids::{LocalIds, RemoteIds, RouteChange};
 use paths::Paths;
 
 /// Handshake bytes out of order that are kept, at each level (RFC 9000, section 7.5, asks for at
@@ -86,15 +87,6 @@ struct ClosingState {
     repeat_after: u32,
 }
 
-/// A change of the connection IDs that the endpoint routes to this connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RouteChange {
-    /// Route packets with this destination to the connection.
-    Add(ConnectionId),
-    /// Stop routing them.
-    Remove(ConnectionId),
-}
-
 /// The control part of a connection.
 pub(crate) struct Control {
     side: Side,
@@ -142,17 +134,6 @@ pub(crate) struct Control {
     peer_identity: Arc<[Vec<u8>]>,
     started_at: Instant,
     handshake_time: Option<Duration>,
-}
-
-/// The values that control begins with.
-pub(crate) struct ControlSeed {
-    pub(crate) side: Side,
-    pub(crate) session: AnySession,
-    pub(crate) initial: DirectionKeys,
-    pub(crate) local_id: ConnectionId,
-    pub(crate) remote_id: ConnectionId,
-    pub(crate) original_destination: ConnectionId,
-    pub(crate) secrets: SecretSource,
 }
 
 impl Control {

@@ -8,11 +8,11 @@ use super::format::{
     Malformed, Parsed, addresses, bytes, flag, id, put, put_addresses, put_bytes, put_id, put_word, short, text, word,
 };
 use super::session::{AnySession, ReplayedSession, no_level_keys};
+use crate::addresses::Addresses;
 use crate::config::TransportConfig;
-use crate::connection::ConnectionSeed;
-use crate::control::ControlSeed;
 use crate::secret::SecretSource;
-use crate::send::path::Addresses;
+use crate::seed::ConnectionSeed;
+use crate::seed::ControlSeed;
 
 /// The most bytes of received and unread data in a replay. A log whose configuration allows more is
 /// not replayed.

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 
 use wire::quic::{Reader, VARINT_MAX};
 
-use super::check_of;
+use super::digest::check_of;
 use super::format::{BLOCK_LEN_MAX, MAGIC, Malformed, VERSION};
 
 /// Why a log cannot be read, or not any further.

@@ -5,6 +5,14 @@
 
 use crate::plan::{Piece, Plan, Planned};
 
+/// The check of a block, seeded with that of the block before: it detects changed, missing and
+/// moved blocks.
+pub(super) fn check_of(chain: u64, block: &[u8]) -> u64 {
+    let mut digest = Digest::new(chain);
+    digest.bytes(block);
+    digest.finish()
+}
+
 /// The odd constants of the mixing steps: digits of the golden ratio and of the square root of two.
 const FOLD: u64 = 0x9e37_79b9_7f4a_7c15;
 const SEED: u64 = 0x6a09_e667_f3bc_c909;

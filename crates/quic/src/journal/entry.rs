@@ -11,12 +11,12 @@ use super::format::{
 use super::out::Half;
 use super::outcome::{EventEntry, route};
 use super::records::{ReadRecords, dir, stream};
-use super::write::Batch;
+use crate::addresses::Addresses;
 use crate::class::{PathSet, RateLimit};
-use crate::connection::WRITE_LEN_MAX;
-use crate::control::RouteChange;
+use crate::control::ids::RouteChange;
+use crate::open::Batch;
 use crate::plan::Receipt;
-use crate::send::path::Addresses;
+use crate::send::streams::WRITE_LEN_MAX;
 
 /// One entry of a log: an input or an output. Prints as a line for people.
 #[derive(Debug)]

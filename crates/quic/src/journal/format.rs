@@ -5,8 +5,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use units::{Instant, Rate};
 use wire::quic::{ConnectionId, PathId, Reader, UnexpectedEnd, VARINT_MAX, put_varint};
 
+use crate::addresses::Addresses;
 use crate::class::{PATH_SET_MAX, PathSet, RateLimit};
-use crate::send::path::Addresses;
+
+/// Why a journal ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The connection was dropped.
+    Dropped = 0,
+    /// An entry would have exceeded the longest length.
+    TooLong = 1,
+}
 
 /// The first bytes of a log.
 pub const MAGIC: [u8; 8] = *b"LITZJRNL";

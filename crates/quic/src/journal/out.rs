@@ -3,11 +3,16 @@
 //! Each half puts its entries here, in whole calls, before it passes anything to the other half. So
 //! the log has an order in which everything can be replayed: an item is given before it is taken.
 
-use units::Instant;
+use units::{Duration, Instant};
 use wire::quic::put_varint;
 
-use super::format::{BLOCK_LEN_MAX, BLOCK_LEN_WANTED, MAGIC, VERSION, tag};
-use super::{Ending, FLUSH_AFTER, JournalSink, check_of};
+use super::digest::check_of;
+use super::format::{BLOCK_LEN_MAX, BLOCK_LEN_WANTED, Ending, MAGIC, VERSION, tag};
+use super::sink::JournalSink;
+
+/// Entries are passed to the sink after this time at the latest, if another entry follows: little
+/// is lost when the process is killed. A busy connection fills its blocks earlier.
+pub(super) const FLUSH_AFTER: Duration = Duration::from_millis(100);
 
 /// The writer of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

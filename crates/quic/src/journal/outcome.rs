@@ -7,8 +7,8 @@ use wire::quic::{Dir, PathId, Reader, Space, StreamId};
 
 use super::digest::{Digest, plan_digest};
 use super::format::{Malformed, Parsed, put, put_word, short, word};
-use crate::control::RouteChange;
-use crate::control::paths::OpenPathError;
+use crate::control::ids::RouteChange;
+use crate::control::paths::open::OpenPathError;
 use crate::event::Event;
 use crate::plan::Plan;
 use crate::receive::streams::{Chunk, ReadError};

@@ -7,7 +7,7 @@ use wire::quic::{Dir, ErrorCode, PathId, Reader, Space, StreamId, VARINT_MAX};
 use super::format::{Malformed, Parsed, bytes, flag, id, put, put_bytes, put_id, put_word, short, text, word};
 use crate::error::TransportError;
 use crate::exchange::MultipathFrame;
-use crate::open::{Opened, OpenedPacket, Record};
+use crate::open::opened::{Opened, OpenedPacket, Record};
 use crate::strided_bytes::Layout;
 
 /// The most bytes of data in one record. A batch has 64 KiB as a rule, and no driver uses twenty

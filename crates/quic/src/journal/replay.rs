@@ -10,13 +10,12 @@ use bytes::Bytes;
 use units::Instant;
 use wire::quic::Reader;
 
-use super::Ending;
 use super::apply::{Expected, Output, Replayer};
 use super::begin::{JournalHead, begin};
 use super::blocks::{Blocks, JournalError, JournalErrorKind};
 use super::detached::DetachedReplay;
 use super::entry::{Entry, Input, ReadState};
-use super::format::{Malformed, Parsed, tag};
+use super::format::{Ending, Malformed, Parsed, tag};
 use super::out::Half;
 use super::outcome::{Answer, Planned};
 use super::session::SessionEntry;

@@ -3,29 +3,19 @@
 use units::Instant;
 use wire::quic::{ConnectionId, Dir, PathId, Space, StreamId};
 
-use super::Journal;
 use super::format::{
     ADDRESSES_NUMBERED_MAX, put, put_addresses, put_bytes, put_id, put_limit, put_path_set, put_time, tag, zigzag,
 };
 use super::outcome::{Answer, EventEntry, Planned, put_route};
 use super::records::put_opened;
+use crate::addresses::Addresses;
 use crate::class::{PathSet, RateLimit};
-use crate::control::RouteChange;
+use crate::control::ids::RouteChange;
 use crate::event::Event;
-use crate::open::Opened;
+use crate::journal::recording::Journal;
+use crate::open::Batch;
+use crate::open::opened::Opened;
 use crate::plan::Receipt;
-use crate::send::path::Addresses;
-
-/// An opened batch: its path, its origin and its size.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Batch {
-    pub(crate) path: PathId,
-    pub(crate) addresses: Addresses,
-    /// Bytes that arrived.
-    pub(crate) len: u64,
-    /// Packets that may fail to authenticate: the limit of the AEAD.
-    pub(crate) integrity_limit: u64,
-}
 
 impl Journal {
     fn entry(&mut self, tag: u8) -> &mut Vec<u8> {

@@ -21,13 +21,13 @@ use bytes::Bytes;
 use units::{Duration, Instant};
 use wire::quic::{PathId, Side, Space, TransportParameters};
 
-pub(crate) use acks::{AckSnapshot, Snapshot};
+pub(crate) use acks::snapshot::Snapshot;
 
 use crate::config::TransportConfig;
 use crate::error::TransportError;
 use crate::event::{Event, Events};
 use crate::exchange::{Exchange, ToControl, ToReceive, ToSend};
-use crate::open::{Opened, OpenedPacket, Record};
+use crate::open::opened::{Opened, OpenedPacket, Record};
 use crate::plan::Receipt;
 use crate::queue::Queue;
 use crate::stats::ReceiveStats;

@@ -6,7 +6,7 @@
 use units::Duration;
 use wire::quic::frame::Frame;
 
-use super::SentFrame;
+use super::frames::SentFrame;
 
 /// Acknowledgements requested per congestion window. Slow start needs to see the round trip rise
 /// (HyStart++ takes at least eight samples per round, RFC 9406, section 4.3), and every controller

@@ -77,7 +77,6 @@ impl SendHalf {
         if index >= DATA && self.paths[at].reordering.has_lost() {
             self.on_spurious_loss(now, at, ack.ranges.clone(), exchange, events);
         }
-        let max_ack_delay = self.ack_frequency.max_ack_delay();
         if let Some((number, sent_at)) = newly.newest {
             let path = &mut self.paths[at];
             path.in_flight -= newly.bytes;
@@ -85,17 +84,7 @@ impl SendHalf {
             // Only the largest newly acknowledged packet gives an RTT sample (RFC 9002, section
             // 5.1).
             if number == largest && newly.eliciting {
-                let delay = if self.handshake_confirmed { ack.delay.min(max_ack_delay) } else { ack.delay };
-                // min_rtt belongs to the return path on which it was measured (multipath draft-21,
-                // section 5.3). A peer that does not acknowledge centrally changes the return path
-                // only if it must.
-                if self.config.policy.acknowledges_centrally() && path.acked_via != ack.via {
-                    path.acked_via = ack.via;
-                    path.rtt.forget_min();
-                }
-                path.rtt.update(now.saturating_since(sent_at), delay);
-                path.first_rtt_sample_at.get_or_insert(now);
-                self.report_round_trip(exchange);
+                self.take_round_trip(now, at, sent_at, ack, exchange);
             }
             if ack.space == Space::Handshake {
                 // A client acknowledges Handshake packets only after it received one from us, and a
@@ -116,6 +105,29 @@ impl SendHalf {
         self.acked_runs = runs;
         self.tune_buffer(events);
         Ok(())
+    }
+
+    /// Takes an RTT sample from the packet that left at `sent_at`.
+    fn take_round_trip(
+        &mut self,
+        now: Instant,
+        at: usize,
+        sent_at: Instant,
+        ack: &Acknowledgement,
+        exchange: &mut Exchange,
+    ) {
+        let max_ack_delay = self.ack_frequency.max_ack_delay();
+        let path = &mut self.paths[at];
+        let delay = if self.handshake_confirmed { ack.delay.min(max_ack_delay) } else { ack.delay };
+        // min_rtt belongs to the return path on which it was measured (multipath draft-21, section
+        // 5.3). A peer that does not acknowledge centrally changes the return path only if it must.
+        if self.config.policy.acknowledges_centrally() && path.acked_via != ack.via {
+            path.acked_via = ack.via;
+            path.rtt.forget_min();
+        }
+        path.rtt.update(now.saturating_since(sent_at), delay);
+        path.first_rtt_sample_at.get_or_insert(now);
+        self.report_round_trip(exchange);
     }
 
     /// Packets that were declared lost have been acknowledged: the controller may undo its

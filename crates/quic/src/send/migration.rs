@@ -6,8 +6,8 @@ use units::Instant;
 use wire::quic::PathId;
 
 use super::SendHalf;
-use super::path::Addresses;
 use super::validation::FIRST_INTERVAL;
+use crate::addresses::Addresses;
 use crate::exchange::{Exchange, ToControl};
 use crate::stats::PathState;
 

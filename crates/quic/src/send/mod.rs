@@ -38,6 +38,7 @@ pub(crate) mod sent_log;
 pub(crate) mod space;
 pub(crate) mod streams;
 mod validation;
+mod views;
 
 use std::sync::Arc;
 
@@ -45,6 +46,7 @@ use bytes::Bytes;
 use units::{Duration, Instant, Rng};
 use wire::quic::{ConnectionId, ErrorCode, PathId, Side, Space, StreamId, TransportParameters};
 
+use crate::addresses::Addresses;
 use crate::class::PathSet;
 use crate::config::TransportConfig;
 use crate::error::TransportError;
@@ -60,12 +62,12 @@ use acknowledge::Acknowledgement;
 use buffer::SendBuffer;
 use frames::{ControlFrame, SentFrame};
 use grants::Grants;
-use path::{Addresses, SendPath};
-use planner::Views;
+use path::SendPath;
 use scheduler::Scheduler;
 use sent_log::Run;
 use space::SendSpace;
 use streams::SendStreams;
+use views::Views;
 
 /// Control frames waiting to be sent, at most. The peer causes most of them (challenges to respond
 /// to, connection IDs to retire), so a peer that causes more without reading any is refused.

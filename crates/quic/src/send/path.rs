@@ -1,18 +1,19 @@
 //! The send half's view of a path: addresses, packet numbers, recovery, datagram size.
 
-use std::net::{IpAddr, SocketAddr};
-
 use recovery::{CongestionController, DeliveryRate, Pacer, PtoBackoff, RttEstimator};
 use units::{Duration, Instant, Rate, Rng};
 use wire::quic::{ConnectionId, PathId, StreamId};
 
-use super::planner::SKIP_INTERVAL;
 use super::reordering::Reordering;
 use super::scavenger::ScavengerWindow;
 use super::validation::Validation;
+use crate::addresses::Addresses;
 use crate::config::TransportConfig;
 use crate::queue::Queue;
 use crate::stats::PathState;
+
+/// The mean number of packets between two skipped numbers.
+pub(crate) const SKIP_INTERVAL: u64 = 1 << 12;
 
 /// At most this many times the bytes received from an unvalidated address may be sent to it (RFC
 /// 9000, section 8.1).
@@ -22,31 +23,6 @@ const AMPLIFICATION_FACTOR: u64 = 3;
 /// packet with a long header fits. Otherwise a probe timer would fire again and again without
 /// effect.
 pub(crate) const AMPLIFICATION_ROOM_MIN: u64 = 64;
-
-/// The two ends of a path; with the socket's port they form its 4-tuple.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Addresses {
-    /// The peer's address.
-    pub remote: SocketAddr,
-    /// Our own address, if the system reported it.
-    pub local_ip: Option<IpAddr>,
-    /// The driver's index of the socket.
-    pub socket: u16,
-}
-
-impl Addresses {
-    /// From the driver's first socket to `remote`.
-    pub const fn of(remote: SocketAddr) -> Self {
-        Self { remote, local_ip: None, socket: 0 }
-    }
-
-    /// Whether both have the same two ends. The system does not always report our own address; an
-    /// unknown one matches any.
-    pub(crate) fn is_same_route(&self, other: &Self) -> bool {
-        let local_differs = self.local_ip.zip(other.local_ip).is_some_and(|(ours, theirs)| ours != theirs);
-        self.remote == other.remote && self.socket == other.socket && !local_differs
-    }
-}
 
 /// Stream bytes that were sent before and are to be sent on a given path.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,9 +11,10 @@ use wire::quic::{ConnectionId, MIN_INITIAL_SIZE, PathId, Side, Space};
 
 use super::SendHalf;
 use super::frames::SentFrame;
-use super::path::{Addresses, SendPath};
+use super::path::SendPath;
 use super::sent_log::{Content, Run};
 use super::validation::{FIRST_INTERVAL, INTERVAL_MAX};
+use crate::addresses::Addresses;
 use crate::exchange::{Exchange, ToControl};
 use crate::spaces::DATA;
 use crate::stats::{PathState, PathStats};

@@ -14,8 +14,6 @@ mod packet_run;
 mod paths;
 mod retransmit;
 
-pub(super) use paths::Views;
-
 use recovery::SendStamp;
 use units::{Duration, Instant, Rng};
 use wire::quic::frame::{ack_len_max, emit_ack};
@@ -24,10 +22,11 @@ use wire::quic::{PathId, Space, number_len};
 use super::SendHalf;
 use super::draft::{Draft, HeaderFields, lone_stream};
 use super::frames::SentFrame;
+use super::path::SKIP_INTERVAL;
 use super::sent_log::{Content, Run};
 use crate::exchange::{Exchange, ToControl, ToReceive};
 use crate::plan::{PLAN_DATAGRAMS_MAX, Plan};
-use crate::receive::{AckSnapshot, Snapshot};
+use crate::receive::acks::snapshot::{AckSnapshot, Snapshot};
 use crate::spaces::DATA;
 
 /// Ranges in one ACK frame: all that the receive half remembers, so that each is reported at least
@@ -39,9 +38,6 @@ pub(crate) const ACK_DELAY_EXPONENT: u32 = 3;
 
 /// The longest encoding of a path ID, bytes.
 const PATH_LEN_MAX: usize = 8;
-
-/// The mean number of packets between two skipped numbers.
-pub(crate) const SKIP_INTERVAL: u64 = 1 << 12;
 
 impl SendHalf {
     /// Fills `plan` with the packets that may leave now on one path, up to the space in its socket.

@@ -91,9 +91,9 @@ mod tests {
     use wire::quic::{ConnectionId, Dir, PathId, Side};
 
     use super::*;
+    use crate::addresses::Addresses;
     use crate::config::TransportConfig;
     use crate::policy::Policy;
-    use crate::send::path::Addresses;
     use crate::stats::PathState;
 
     /// A client's send half with two paths.

@@ -3,7 +3,8 @@
 use wire::quic::{ConnectionId, PathId};
 
 use super::SendHalf;
-use super::path::{Addresses, SendPath};
+use super::path::SendPath;
+use crate::addresses::Addresses;
 use crate::session::DirectionKeys;
 use crate::spaces::DATA;
 

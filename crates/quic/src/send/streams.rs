@@ -1,10 +1,13 @@
 //! The sending parts of streams: state, the peer's flow-control credit, and which stream is next.
 //!
-//! `write_limits` bounds the bytes applications may write, `blocked` tells the peer when its credit
-//! is exhausted, and `classes` applies rate limits, permitted paths and the background class.
+//! `credit` takes the peer's credit, and `blocked` tells the peer when it is exhausted. `write_limits`
+//! bounds the bytes applications may write, `reset` resets streams, and `classes` applies rate
+//! limits, permitted paths and the background class.
 
 mod blocked;
 mod classes;
+mod credit;
+mod reset;
 mod write_limits;
 
 use std::cmp::Reverse;
@@ -18,6 +21,9 @@ use crate::event::{Event, Events};
 use crate::exchange::{Exchange, ToReceive};
 use crate::queue::Queue;
 use crate::stream_map::StreamMap;
+
+/// The most bytes of one write. It bounds how far the send buffer can be overfilled.
+pub const WRITE_LEN_MAX: usize = 1 << 20;
 
 /// Why bytes were not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,26 +188,6 @@ impl SendStreams {
         }
     }
 
-    /// Takes the initial credit from the peer's transport parameters.
-    pub(crate) fn set_peer_limits(&mut self, peer: &wire::quic::TransportParameters, events: &mut Events) {
-        // The peer's "local" streams are those it opens, our "remote" ones (RFC 9000, section
-        // 18.2).
-        self.initial_bidi_remote = peer.initial_max_stream_data_bidi_local;
-        self.initial_bidi_local = peer.initial_max_stream_data_bidi_remote;
-        self.initial_uni = peer.initial_max_stream_data_uni;
-        self.raise_max_data(peer.initial_max_data);
-        self.raise_max_streams(Dir::Bi, peer.initial_max_streams_bidi, events);
-        self.raise_max_streams(Dir::Uni, peer.initial_max_streams_uni, events);
-    }
-
-    fn initial_credit(&self, id: StreamId) -> u64 {
-        match (id.dir(), id.initiator() == self.side) {
-            (Dir::Uni, _) => self.initial_uni,
-            (Dir::Bi, true) => self.initial_bidi_local,
-            (Dir::Bi, false) => self.initial_bidi_remote,
-        }
-    }
-
     /// Opens the next stream, if the peer's limit allows it.
     pub(crate) fn open(&mut self, dir: Dir, exchange: &mut Exchange) -> Option<StreamId> {
         let kind = dir.index();
@@ -248,31 +234,6 @@ impl SendStreams {
         }
         stream.fin = DeliveryState::Due;
         self.make_ready(id);
-        Ok(())
-    }
-
-    /// Resets the stream: nothing more is sent or retransmitted except RESET_STREAM.
-    pub(crate) fn reset(&mut self, id: StreamId, code: u64, events: &mut Events) -> Result<(), WriteError> {
-        let stream = self.map.get_mut(&id).ok_or(WriteError::Closed)?;
-        // Once all data and the FIN are acknowledged, a reset has no effect (RFC 9000, section
-        // 3.1).
-        if stream.reset != DeliveryState::Unset {
-            return Err(WriteError::Closed);
-        }
-        stream.reset = DeliveryState::Due;
-        stream.reset_code = code;
-        stream.reset_size = stream.buffer.unsent();
-        self.held_bytes -= stream.buffer.held_bytes();
-        stream.buffer.discard();
-        if stream.blocked_at.take().is_some() {
-            self.limited.remove(&id);
-        }
-        self.resets.push_back(id);
-        if stream.connection_limited {
-            // Other streams may have waited because of its bytes.
-            self.release_connection_limited();
-        }
-        self.wake_writers(events);
         Ok(())
     }
 
@@ -480,21 +441,6 @@ impl SendStreams {
         self.make_ready(id);
     }
 
-    pub(crate) fn on_reset_acked(&mut self, id: StreamId, exchange: &mut Exchange) {
-        if self.map.get(&id).is_some_and(|stream| stream.reset != DeliveryState::Unset) {
-            self.retire(id, exchange);
-        }
-    }
-
-    pub(crate) fn on_reset_lost(&mut self, id: StreamId) {
-        if let Some(stream) = self.map.get_mut(&id)
-            && stream.reset == DeliveryState::Sent
-        {
-            stream.reset = DeliveryState::Due;
-            self.resets.push_back(id);
-        }
-    }
-
     /// The sending part has reached its final state.
     fn retire(&mut self, id: StreamId, exchange: &mut Exchange) {
         let Some(mut stream) = self.map.remove(&id) else { return };
@@ -511,69 +457,6 @@ impl SendStreams {
             self.limited.remove(&id);
         }
         exchange.to_receive.push_back(ToReceive::SendSideDone(id));
-    }
-
-    /// The peer sent MAX_DATA.
-    pub(crate) fn raise_max_data(&mut self, max: u64) {
-        if max <= self.max_data {
-            return;
-        }
-        self.max_data = max;
-        while let Some(id) = self.starved.pop_front() {
-            if let Some(stream) = self.map.get_mut(&id) {
-                stream.starved = false;
-            }
-            self.make_ready(id);
-        }
-    }
-
-    /// The peer sent MAX_STREAM_DATA.
-    pub(crate) fn raise_max_stream_data(&mut self, id: StreamId, max: u64) {
-        if let Some(stream) = self.map.get_mut(&id)
-            && max > stream.max_data
-        {
-            stream.max_data = max;
-            if stream.blocked_at.take().is_some() {
-                self.limited.remove(&id);
-            }
-            self.make_ready(id);
-        }
-    }
-
-    /// The peer sent MAX_STREAMS.
-    pub(crate) fn raise_max_streams(&mut self, dir: Dir, max: u64, events: &mut Events) {
-        let limit = &mut self.max_streams[dir.index()];
-        if max > *limit {
-            *limit = max;
-            events.push(Event::StreamsAvailable(dir));
-        }
-    }
-
-    /// The peer sent STOP_SENDING: reset the stream with the same code (RFC 9000, section 3.5).
-    pub(crate) fn on_stop_sending(&mut self, id: StreamId, code: u64, events: &mut Events) {
-        let Some(stream) = self.map.get_mut(&id) else { return };
-        if stream.stopped.is_some() {
-            return;
-        }
-        stream.stopped = Some(code);
-        events.push(Event::Stopped { id, code });
-        // If the stream was reset before, nothing remains to do. If all data were sent and only
-        // acknowledgements are missing, a reset adds no information, but a peer that discards our
-        // data needs it to close the stream.
-        let _already_reset = self.reset(id, code, events);
-    }
-
-    /// The next RESET_STREAM that is due.
-    pub(crate) fn pop_reset(&mut self) -> Option<(StreamId, u64, u64)> {
-        while let Some(id) = self.resets.pop_front() {
-            if let Some(stream) = self.map.get_mut(&id)
-                && stream.reset == DeliveryState::Due
-            {
-                stream.reset = DeliveryState::Sent;
-                return Some((id, stream.reset_code, stream.reset_size));
-            }
-        }
-        None
     }
 
     /// True if a frame other than STREAM is due.

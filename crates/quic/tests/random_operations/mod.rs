@@ -9,17 +9,21 @@
 
 mod classes;
 mod lockstep;
+mod occurrences;
 mod paths;
 mod replays;
+mod streams;
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use netem::{LineState, LinkStats};
-use quic::{Chunk, Connection, Dir, Event, ReadError, Side, StreamId, WriteError};
+use quic::{Event, Side, StreamId};
 use units::{Duration, Rate, Ratio, Rng};
 
-use crate::support::{Node, Pair, Setup, apps};
+use self::occurrences::{Occurrences, check_share, show};
+use self::streams::Flow;
+use crate::support::{Node, Pair, Setup};
 
 /// Percent of the seeds that are run by default.
 const SHARE: u64 = 25;
@@ -75,30 +79,6 @@ const OPERATIONS: [Operation; 13] = [
     Operation::Step,
     Operation::Jump,
 ];
-
-/// One direction of one stream, as seen by its sender and its receiver.
-#[derive(Debug, Default)]
-struct Flow {
-    written: u64,
-    finished: bool,
-    reset: bool,
-    /// The writer was told that the peer stopped reading.
-    stopped_told: bool,
-    read: u64,
-    ended: bool,
-    reset_read: bool,
-    stopped: bool,
-}
-
-impl Flow {
-    fn is_over(&self) -> bool {
-        self.ended || self.reset_read || self.stopped
-    }
-
-    fn may_write(&self) -> bool {
-        !self.finished && !self.reset && !self.stopped_told
-    }
-}
 
 struct Run {
     rng: Rng,
@@ -230,17 +210,6 @@ impl Run {
         unreachable!("the weights sum up to the total")
     }
 
-    /// Picks a flow on which `side` sends.
-    fn pick_flow(&mut self, side: Side) -> Option<StreamId> {
-        let ids: Vec<StreamId> = self
-            .flows
-            .iter()
-            .filter(|((sender, _), flow)| *sender == side && flow.may_write())
-            .map(|((_, id), _)| *id)
-            .collect();
-        (!ids.is_empty()).then(|| ids[self.rng.below(ids.len() as u64) as usize])
-    }
-
     fn act(&mut self) -> Operation {
         self.change_classes();
         let operation = self.pick_operation();
@@ -290,131 +259,6 @@ impl Run {
             Operation::Path(operation) => self.act_on_paths(side, operation),
         }
         operation
-    }
-
-    fn open(&mut self, side: Side) {
-        let dir = if self.rng.below(3) == 0 { Dir::Bi } else { Dir::Uni };
-        let Some(id) = node(&mut self.pair, side).connection(0).open(dir) else { return };
-        self.flows.insert((side, id), Flow::default());
-        if dir == Dir::Bi {
-            self.flows.insert((side.peer(), id), Flow::default());
-            self.readable[index(side)].push(id);
-        }
-    }
-
-    /// Streams are readable, and bidirectional ones writable, by the side that has accepted them.
-    fn accept(&mut self, side: Side) {
-        for dir in Dir::ALL {
-            while let Some(id) = node(&mut self.pair, side).connection(0).accept(dir) {
-                assert_eq!(id.initiator(), side.peer());
-                self.readable[index(side)].push(id);
-            }
-        }
-    }
-
-    /// True if `side` can use the sending part of `id`: a peer's stream only once it is accepted.
-    fn has_accepted(&self, side: Side, id: StreamId) -> bool {
-        id.initiator() == side || self.readable[index(side)].contains(&id)
-    }
-
-    fn write(&mut self, side: Side) {
-        let Some(id) = self.pick_flow(side).filter(|id| self.has_accepted(side, *id)) else { return };
-        let len = magnitude(&mut self.rng, 400_000);
-        let flow = self.flows.get_mut(&(side, id)).expect("the flow exists");
-        let chunk: Vec<u8> = (flow.written..flow.written + len).map(|at| apps::pattern_byte(id, at)).collect();
-        match node(&mut self.pair, side).connection(0).write(id, chunk.into()) {
-            Ok(()) => flow.written += len,
-            Err(WriteError::Blocked) => {}
-            Err(WriteError::Stopped(code)) => {
-                assert_eq!(code, CODE);
-                assert!(self.flows[&(side, id)].stopped, "{id}: no STOP_SENDING was sent");
-                self.flows.get_mut(&(side, id)).expect("the flow exists").stopped_told = true;
-            }
-            Err(WriteError::Closed) => {
-                // The reset after STOP_SENDING was acknowledged: the stream no longer exists.
-                assert!(flow.stopped, "{side} {id} is closed: {flow:?}");
-                flow.stopped_told = true;
-            }
-        }
-    }
-
-    fn finish(&mut self, side: Side, id: StreamId) {
-        if !self.has_accepted(side, id) {
-            return;
-        }
-        let flow = self.flows.get_mut(&(side, id)).expect("the flow exists");
-        match node(&mut self.pair, side).connection(0).finish(id) {
-            Ok(()) => flow.finished = true,
-            Err(error) => {
-                assert!(flow.stopped, "{side} {id}: {error}: {flow:?}");
-                flow.stopped_told = true;
-            }
-        }
-    }
-
-    fn reset(&mut self, side: Side) {
-        // Finished ones too.
-        let ids: Vec<StreamId> = self.flows.keys().filter(|(sender, _)| *sender == side).map(|(_, id)| *id).collect();
-        if ids.is_empty() {
-            return;
-        }
-        let id = ids[self.rng.below(ids.len() as u64) as usize];
-        if self.has_accepted(side, id) && node(&mut self.pair, side).connection(0).reset(id, CODE).is_ok() {
-            self.flows.get_mut(&(side, id)).expect("the flow exists").reset = true;
-        }
-    }
-
-    fn stop(&mut self, side: Side) {
-        let ids = &self.readable[index(side)];
-        if ids.is_empty() {
-            return;
-        }
-        let id = ids[self.rng.below(ids.len() as u64) as usize];
-        let now = self.pair.now;
-        if node(&mut self.pair, side).connection(0).stop(now, id, CODE).is_ok() {
-            let flow = self.flows.get_mut(&(side.peer(), id)).expect("readable streams have a sender");
-            assert!(!flow.is_over(), "{side} {id}: {flow:?}");
-            flow.stopped = true;
-        }
-    }
-
-    fn read_all(&mut self, side: Side) {
-        self.accept(side);
-        for id in self.readable[index(side)].clone() {
-            self.read(side, id, u64::MAX);
-        }
-        while node(&mut self.pair, side).connection(0).recv_datagram().is_some() {
-            self.datagrams_read[index(side)] += 1;
-        }
-    }
-
-    fn read(&mut self, side: Side, id: StreamId, mut budget: u64) {
-        let now = self.pair.now;
-        let flow = self.flows.get_mut(&(side.peer(), id)).expect("readable streams have a sender");
-        let connection: &mut Connection = node(&mut self.pair, side).connection(0);
-        while budget > 0 && !flow.is_over() {
-            match connection.read(now, id, budget.min(1 << 20) as usize) {
-                Ok(Chunk::Bytes(bytes)) => {
-                    assert!(!bytes.is_empty() && bytes.len() as u64 <= budget);
-                    for byte in bytes.iter() {
-                        assert_eq!(*byte, apps::pattern_byte(id, flow.read), "{id} at {}", flow.read);
-                        flow.read += 1;
-                    }
-                    assert!(flow.read <= flow.written, "{id}: {flow:?}");
-                    budget -= bytes.len() as u64;
-                }
-                Ok(Chunk::End) => {
-                    assert!(flow.finished && flow.read == flow.written, "{id} ended early: {flow:?}");
-                    flow.ended = true;
-                }
-                Err(ReadError::Reset(code)) => {
-                    assert!(code == CODE && flow.reset, "{id} was never reset: {flow:?}");
-                    flow.reset_read = true;
-                }
-                Err(ReadError::Blocked) => return,
-                Err(ReadError::Closed) => panic!("{id} is closed: {flow:?}"),
-            }
-        }
     }
 
     fn change_faults(&mut self) {
@@ -503,45 +347,6 @@ impl Run {
     }
 }
 
-/// Counts of the conditions in a run, so that a set of runs can prove that it met the conditions it
-/// was made for.
-#[derive(Debug, Default, Clone, Copy)]
-struct Occurrences {
-    packets: u64,
-    bytes_read: u64,
-    lost: u64,
-    /// On links that were cut, which exist with several paths only.
-    vanished: u64,
-    corrupted: u64,
-    reordered: u64,
-    duplicated: u64,
-    refused: u64,
-    key_updates: u64,
-    probes: u64,
-    resets: u64,
-    stops: u64,
-    datagrams: u64,
-}
-
-impl Occurrences {
-    fn fields(&mut self) -> [&mut u64; 12] {
-        [
-            &mut self.packets,
-            &mut self.bytes_read,
-            &mut self.lost,
-            &mut self.corrupted,
-            &mut self.reordered,
-            &mut self.duplicated,
-            &mut self.refused,
-            &mut self.key_updates,
-            &mut self.probes,
-            &mut self.resets,
-            &mut self.stops,
-            &mut self.datagrams,
-        ]
-    }
-}
-
 fn run(seed: u64) -> Occurrences {
     finish(&mut Run::new(seed))
 }
@@ -595,17 +400,6 @@ fn share_of(seeds: u64) -> (u64, bool) {
     let share = seeds * number_from("LITZ_TEST_SHARE", SHARE) / 100;
     let count = number_from("LITZ_SEEDS", share);
     (count, count >= seeds)
-}
-
-/// Fails if a condition never occurred in at least the default share of the seeds.
-fn check_share(count: u64, seeds: u64, sums: &mut Occurrences) {
-    let never = sums.fields().into_iter().any(|sum| *sum == 0);
-    assert!(!never || count < seeds * SHARE / 100, "some condition never occurred in {count} seeds: {sums:?}");
-}
-
-#[expect(clippy::print_stdout, reason = "run on request")]
-fn show(sums: &Occurrences) {
-    println!("{sums:?}");
 }
 
 /// Runs a part of the seeds, so that the parts run in parallel.

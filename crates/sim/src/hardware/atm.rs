@@ -18,7 +18,7 @@ use std::task::Poll;
 
 use units::{Duration, Instant, Rate};
 
-use crate::hardware::ConfigError;
+use super::config_error::ConfigError;
 use crate::hardware::component_process::{ComponentProcess, TimedComponent};
 use crate::hardware::frame_queue::{FrameQueue, Queued};
 use crate::kernel::Sim;

@@ -2,9 +2,13 @@
 
 use units::{Duration, Rate};
 
-use crate::hardware::{ConfigError, Memory};
+use super::config_error::ConfigError;
+use super::memory::Memory;
+use crate::facility::Facility;
+use crate::join;
+use crate::kernel::Sim;
+use crate::observe::ComponentReport;
 use crate::resource::Resource;
-use crate::{ComponentReport, Facility, Sim, join};
 
 /// Use of the bus while a memory works.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,9 +3,12 @@
 
 use units::Duration;
 
-use crate::hardware::{AttachedMemory, Bus, Memory};
+use super::bus::Bus;
+use super::memory::Memory;
+use super::processor::AttachedMemory;
+use crate::kernel::Sim;
+use crate::observe::ComponentReport;
 use crate::resource::Resource;
-use crate::{ComponentReport, Sim};
 
 /// An engine that performs one transfer at a time. Cheap to clone: all clones are the same engine.
 #[derive(Clone)]

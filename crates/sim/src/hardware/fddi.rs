@@ -25,7 +25,7 @@ use std::task::Poll;
 
 use units::{Duration, Instant};
 
-use crate::hardware::ConfigError;
+use super::config_error::ConfigError;
 use crate::hardware::component_process::{ComponentProcess, TimedComponent};
 use crate::hardware::frame_queue::FrameQueue;
 use crate::kernel::Sim;

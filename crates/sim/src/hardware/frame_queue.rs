@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use units::Instant;
 
-use crate::Sim;
+use crate::kernel::Sim;
 use crate::kernel::TaskId;
 
 /// A frame that can be queued.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use netem::{Ecn, Link, LinkConfig, LinkStats, Packet};
 use units::{Duration, Instant, Rng};
 
-use crate::hardware::ConfigError;
+use super::config_error::ConfigError;
 use crate::hardware::component_process::{ComponentProcess, TimedComponent};
 use crate::kernel::Sim;
 use crate::observe::{Accounting, ComponentReport, Observed, Tally};

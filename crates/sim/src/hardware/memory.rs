@@ -2,8 +2,10 @@
 
 use units::Duration;
 
-use crate::hardware::ConfigError;
-use crate::{ComponentReport, Facility, Sim};
+use super::config_error::ConfigError;
+use crate::facility::Facility;
+use crate::kernel::Sim;
+use crate::observe::ComponentReport;
 
 /// Maximum burst length in words, so that one access does not block the others for long.
 pub const BURST_WORDS_MAX: u64 = 1 << 16;

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use units::{Duration, Instant, Rate};
 
-use crate::hardware::ConfigError;
+use super::config_error::ConfigError;
 use crate::kernel::Sim;
 use crate::observe::{Accounting, ComponentReport, Observed};
 

@@ -2,7 +2,9 @@
 
 use units::Duration;
 
-use crate::{ComponentReport, Facility, Sim};
+use crate::facility::Facility;
+use crate::kernel::Sim;
+use crate::observe::ComponentReport;
 
 /// A scheduling policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,9 +2,13 @@
 
 use units::Duration;
 
-use crate::hardware::{Bus, ConfigError, Memory};
+use super::bus::Bus;
+use super::config_error::ConfigError;
+use super::memory::Memory;
+use crate::kernel::Sim;
+use crate::observe::ComponentReport;
 use crate::resource::{Held, Resource};
-use crate::{ComponentReport, Sim, Stopwatch};
+use crate::stopwatch::Stopwatch;
 
 /// The configuration of a processor.
 #[derive(Clone, Debug, PartialEq)]

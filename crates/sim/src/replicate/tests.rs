@@ -3,7 +3,8 @@
 use units::Instant;
 
 use super::*;
-use crate::{Facility, Stream};
+use crate::facility::Facility;
+use crate::stream::Stream;
 
 /// A short simulation of a queue: its mean sojourn time in nanoseconds and its number of events.
 fn queue(seed: u64, run: u64) -> (f64, u64) {

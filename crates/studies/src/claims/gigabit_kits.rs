@@ -3,9 +3,10 @@
 
 use serde::Deserialize;
 
+use super::context::Context;
+use super::decision::{Decider, Decision, exact};
 use super::models::pacing;
 use super::models::small_writes::Setup;
-use super::{Context, Decider, Decision, exact};
 
 /// The decider of each claim.
 pub(super) const DECIDERS: [(&str, Decider); 8] = [

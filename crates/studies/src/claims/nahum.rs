@@ -1,6 +1,7 @@
 //! Nahum et al. 1996: packets of one connection on many processors.
 
-use super::{Context, Decider, Decision, Found, exact};
+use super::context::{Context, Found};
+use super::decision::{Decider, Decision, exact};
 
 /// The decider of each claim.
 pub(super) const DECIDERS: [(&str, Decider); 7] = [

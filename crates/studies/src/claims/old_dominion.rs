@@ -14,7 +14,7 @@ mod touchstone;
 mod variants;
 mod workstation;
 
-use super::Decider;
+use super::decision::Decider;
 
 /// The decider of each claim.
 pub(super) fn deciders() -> impl Iterator<Item = (&'static str, Decider)> {

@@ -1,6 +1,7 @@
 //! Ruetsche and Kaiserswerth 1992: TCP/IP on transputers.
 
-use super::{Context, Decider, Decision, exact};
+use super::context::Context;
+use super::decision::{Decider, Decision, exact};
 
 /// The decider of each claim.
 pub(super) const DECIDERS: [(&str, Decider); 16] = [

@@ -1,6 +1,7 @@
 //! The SAFENET evaluation, University of Virginia: three levels over an FDDI ring.
 
-use super::{Context, Decider, Decision, exact};
+use super::context::Context;
+use super::decision::{Decider, Decision, exact};
 
 /// The decider of each claim.
 pub(super) const DECIDERS: [(&str, Decider); 7] = [

@@ -6,7 +6,7 @@ use measure::Estimate;
 use super::model::{Setup, replicate, scaled};
 use super::paper::{Stack, Throughput};
 use super::speedup::{Assumed, setup_with};
-use crate::Choice;
+use crate::choices::Choice;
 use crate::study::Options;
 
 /// A figure of a study that shows its sensitivity to a choice, as a function of these assumptions

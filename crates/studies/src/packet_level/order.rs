@@ -7,9 +7,10 @@ use super::curves::table_and_plot;
 use super::model::{Direction, Setup, replicate, scaled};
 use super::paper::{Stack, Throughput};
 use super::speedup::{setup, setup_with};
+use crate::choices;
+use crate::choices::Choice;
 use crate::outcome::{Check, Column, Outcome};
 use crate::study::{Options, Study};
-use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Reordering;

@@ -4,9 +4,10 @@ use measure::Estimate;
 
 use super::model::{Direction, Lock, Setup, Share, Step, replicate, scaled, spans};
 use super::paper::{OurSide, our_sides};
+use crate::choices;
+use crate::choices::Choice;
 use crate::outcome::{Cell, Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Options, Study};
-use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct OwnCosts;

@@ -5,9 +5,10 @@ use measure::Estimate;
 use super::assumptions::{self, MainFigure};
 use super::model::{Direction, Lock, Measured, Setup, Share, Step, completions, replicate, scaled, spans};
 use super::paper::{Stack, Throughput};
+use crate::choices::Choice;
 use crate::outcome::{Cell, Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Options, Study};
-use crate::{Choice, choices, warm_up};
+use crate::{choices, warm_up};
 
 /// The study.
 pub(super) struct Speedup;

@@ -6,7 +6,7 @@ use measure::Estimate;
 use super::paper::Table1;
 use super::run::run;
 use super::setup::{Application, Costs, Mover, Setup};
-use crate::Choice;
+use crate::choices::Choice;
 use crate::study::Options;
 
 /// A figure of a study that shows its sensitivity to a choice.

@@ -6,9 +6,10 @@ use super::paper::{Figures, Table1};
 use super::run::{exact, run};
 use super::scenarios::TOLERANCE;
 use super::setup::{Costs, Placement, Setup, Traffic};
+use crate::choices;
+use crate::choices::Choice;
 use crate::outcome::{Cell, Check, Column, Outcome, Row, Table};
 use crate::study::{Options, Study};
-use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Duplex;

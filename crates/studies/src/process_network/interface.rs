@@ -6,9 +6,10 @@ use super::paper::{Figures, Table1};
 use super::run::{Measured, exact, run};
 use super::scenarios::{TOLERANCE, with_workstation};
 use super::setup::{Application, Setup};
+use crate::choices;
+use crate::choices::Choice;
 use crate::outcome::{Cell, Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Options, Study};
-use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Interface;

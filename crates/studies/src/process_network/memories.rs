@@ -11,10 +11,11 @@ use units::{Duration, Instant};
 
 use super::paper::Table1;
 use super::run::exact;
+use crate::choices;
+use crate::choices::Choice;
 use crate::conserved::{assert_conserved, check_accounting};
 use crate::outcome::{Cell as TableCell, Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Effort, Options, Study};
-use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Memories;

@@ -4,9 +4,10 @@ use super::assumptions::{self, MainFigure};
 use super::paper::{Figures, Table1};
 use super::run::{exact, run};
 use super::setup::{Mover, Placement, Setup, Traffic};
+use crate::choices;
+use crate::choices::Choice;
 use crate::outcome::{Cell, Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Options, Study};
-use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Placements;

@@ -5,9 +5,10 @@ use super::assumptions::{self, MainFigure};
 use super::paper::{Figures, Table1};
 use super::run::{Measured, exact, rates_after_warm_ups, run};
 use super::setup::{Application, Setup};
+use crate::choices::Choice;
 use crate::outcome::{Cell, Check, Column, Outcome, Row, Table};
 use crate::study::{Options, Study};
-use crate::{Choice, choices, warm_up};
+use crate::{choices, warm_up};
 
 /// The study.
 pub(super) struct Scenarios;

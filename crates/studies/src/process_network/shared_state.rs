@@ -14,11 +14,12 @@ use units::Duration;
 
 use super::paper::Table1;
 use super::setup::{Costs, Setup, micros};
+use crate::choices;
+use crate::choices::Choice;
 use crate::conserved::{assert_conserved, check_accounting};
 use crate::outcome::{Cell as TableCell, Check, Column, Outcome, Row, Table};
 use crate::replicate::replicate;
 use crate::study::{Effort, Options, Study};
-use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct SharedState;

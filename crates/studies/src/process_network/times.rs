@@ -5,9 +5,10 @@ use super::assumptions::{self, MainFigure};
 use super::paper::{Figures, Table1, roles};
 use super::run::{Measured, exact, run};
 use super::setup::{Costs, Setup};
+use crate::choices;
+use crate::choices::Choice;
 use crate::outcome::{Cell, Check, Column, Outcome, Row, Table};
 use crate::study::{Options, Study};
-use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Times;

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::Conditions;
 use super::lines::wrapped;
 use super::numbers::{estimate, printed};
+use super::report::Conditions;
 use crate::claims::{Claim, Decision, Figure, Verdict};
 
 /// Value of `format`.
@@ -101,7 +101,8 @@ fn figure(figure: &Figure) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claims::{self, Decision, exact};
+    use crate::claims::decision::exact;
+    use crate::claims::{self, Decision};
     use crate::{Effort, Options};
 
     #[test]

@@ -9,7 +9,7 @@ use super::measure::{repetitions, throughput_mbps};
 use super::paper::Paper;
 use super::pipeline::{Level, Setup};
 use super::rate::RateLimit;
-use crate::Choice;
+use crate::choices::Choice;
 use crate::study::Options;
 
 /// A figure of a study that shows its sensitivity to a choice. The setup is made by `split` and

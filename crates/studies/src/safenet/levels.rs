@@ -8,9 +8,10 @@ use super::measure::{Fit, latency_us, repetitions, throughput_mbps, throughputs_
 use super::paper::{Line, Paper};
 use super::pipeline::{Level, QueueLimits, Setup};
 use super::rate::RateLimit;
+use crate::choices::Choice;
 use crate::outcome::{Cell, Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Options, Study};
-use crate::{Choice, choices, warm_up};
+use crate::{choices, warm_up};
 
 /// The study.
 pub(super) struct Levels;

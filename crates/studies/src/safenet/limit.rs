@@ -7,9 +7,10 @@ use super::measure::{repetitions, throughput_mbps};
 use super::paper::Paper;
 use super::pipeline::{Level, Setup};
 use super::rate::RateLimit;
+use crate::choices;
+use crate::choices::Choice;
 use crate::outcome::{Cell, Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Options, Study};
-use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Limit;

@@ -5,9 +5,10 @@ use super::costs::{Costs, Split};
 use super::levels::{Measured, columns, exact, setup};
 use super::paper::Paper;
 use super::pipeline::{Level, Setup};
+use crate::choices;
+use crate::choices::Choice;
 use crate::outcome::{Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Options, Study};
-use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Multicast;

@@ -6,7 +6,7 @@ use measure::Estimate;
 
 use super::experiment::{Point, measure};
 use super::setup::{Acknowledgements, Assumed, Counted, Rest, Rule, Setup, Stops};
-use crate::Choice;
+use crate::choices::Choice;
 
 /// An alternative value, and the change that applies it.
 type Alternative = (&'static str, fn(&mut Setup));

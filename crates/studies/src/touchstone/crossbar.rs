@@ -8,9 +8,10 @@ use super::experiment::{POLICIES, Point, label, measure};
 use super::paper::{Case, Throughputs};
 use super::setup::{Acknowledgements, Application, Interconnect, Network, Setup};
 use super::table_5::NOTES;
+use crate::choices;
+use crate::choices::Choice;
 use crate::outcome::{Cell, Check, Column, Outcome, Row, Table};
 use crate::study::{Options, Study};
-use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Crossbar;

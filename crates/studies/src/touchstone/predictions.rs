@@ -5,9 +5,10 @@ use super::experiment::{Figure, POLICIES, Point, label, measure};
 use super::paper::{Case, Inputs, Table7 as Inputs7, Table8 as Inputs8};
 use super::setup::Setup;
 use super::table_5::NOTES;
+use crate::choices;
+use crate::choices::Choice;
 use crate::outcome::{Cell, Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Options, Study};
-use crate::{Choice, choices};
 
 /// Throughput by network length.
 pub(super) struct Table7;

@@ -4,9 +4,10 @@ use super::assumptions::MainFigure;
 use super::experiment::{Grid, POLICIES, measure, warm_up_check};
 use super::paper::{Case, Throughputs};
 use super::setup::{Application, Network, Setup};
+use crate::choices;
+use crate::choices::Choice;
 use crate::outcome::{Check, Outcome};
 use crate::study::{Options, Study};
-use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Table5;

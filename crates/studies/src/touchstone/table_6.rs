@@ -7,9 +7,10 @@ use super::experiment::{Grid, POLICIES, measure};
 use super::paper::{Case, Throughputs};
 use super::setup::{Acknowledgements, Application, Network, Rule, Setup};
 use super::table_5::{NOTES, is_fixed};
+use crate::choices;
+use crate::choices::Choice;
 use crate::outcome::{Cell, Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Effort, Options, Study};
-use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Table6;

@@ -11,7 +11,7 @@ use units::Duration;
 use super::config::{Config, Load, Retransmit, Timer};
 use super::paper::Kind;
 use super::runs::{Point, point};
-use crate::Choice;
+use crate::choices::Choice;
 
 /// A figure of a study that shows its sensitivity to a choice.
 #[derive(Clone)]

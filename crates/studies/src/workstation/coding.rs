@@ -11,10 +11,13 @@ use sim::Stream;
 
 use super::config::Config;
 use super::paper::{DATA, Kind, paper};
+use crate::choices;
+use crate::choices::Choice;
 use crate::conserved::assert_conserved;
+use crate::outcome::{Cell, Check, Outcome};
 use crate::outcome::{Column, Plot, Row, Series, Table};
 use crate::replicate::replicate;
-use crate::{Cell, Check, Choice, Effort, Options, Outcome, Study, choices};
+use crate::study::{Effort, Options, Study};
 
 /// Round-trip propagation delay of fibre in microseconds per kilometre.
 const ROUND_TRIP_US_PER_KM: f64 = 2.0 * 5.085;

@@ -9,8 +9,9 @@ use super::config::{Config, Retransmit, Timer};
 use super::model::Measured;
 use super::paper::Kind;
 use super::runs::{point, throughput_and_delay};
+use crate::outcome::Cell;
 use crate::outcome::{Column, Row, Table};
-use crate::{Cell, Options};
+use crate::study::Options;
 
 /// An interpretation and the change that applies it.
 type Interpretation = (&'static str, fn(&mut Config));

@@ -6,8 +6,11 @@ use super::assumptions::MainFigure;
 use super::config::{Config, Failure};
 use super::paper::{DATA, Kind, paper};
 use super::runs::{Point, ours, point, shown, throughput_and_delay, throughput_and_delay_by};
+use crate::choices;
+use crate::choices::Choice;
+use crate::outcome::{Cell, Check, Outcome};
 use crate::outcome::{Column, Plot, Row, Table};
-use crate::{Cell, Check, Choice, Effort, Options, Outcome, Study, choices};
+use crate::study::{Effort, Options, Study};
 
 /// The smallest configuration.
 pub(super) struct Minimum;

@@ -8,8 +8,11 @@ use super::config::Config;
 use super::paper::{DATA, Kind, paper};
 use super::runs::{Point, point, shown};
 use super::timer::RoundTrip;
+use crate::choices;
+use crate::choices::Choice;
+use crate::outcome::{Cell, Check, Outcome};
 use crate::outcome::{Column, Plot, Row, Series, Table};
-use crate::{Cell, Check, Choice, Options, Outcome, Study, choices};
+use crate::study::{Options, Study};
 
 /// Number of bins of a histogram.
 const CLASSES: usize = 40;

@@ -5,9 +5,11 @@ use units::Duration;
 
 use super::config::Config;
 use super::model::{self, Measured};
+use crate::outcome::{Cell, Check};
 use crate::outcome::{Column, Plot, Row, Series, Table};
 use crate::replicate::replicate;
-use crate::{Cell, Check, Effort, Options, warm_up};
+use crate::study::{Effort, Options};
+use crate::warm_up;
 
 /// Results of a configuration.
 pub(super) struct Point {

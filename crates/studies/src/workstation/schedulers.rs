@@ -7,8 +7,11 @@ use super::assumptions::MainFigure;
 use super::config::Config;
 use super::paper::{DATA, Kind};
 use super::runs::{Point, places, point, shown, table_by, throughput_and_delay_by};
+use crate::choices;
+use crate::choices::Choice;
 use crate::outcome::Column;
-use crate::{Check, Choice, Options, Outcome, Study, choices};
+use crate::outcome::{Check, Outcome};
+use crate::study::{Options, Study};
 
 /// The device of the central scheduler.
 pub(super) struct Central;

@@ -8,8 +8,11 @@ use super::assumptions::MainFigure;
 use super::config::{Config, Scheme, Small};
 use super::paper::{DATA, Kind};
 use super::runs::{Point, point, shown, slowed};
+use crate::choices;
+use crate::choices::Choice;
+use crate::outcome::{Cell, Check, Outcome};
 use crate::outcome::{Column, Row, Table};
-use crate::{Cell, Check, Choice, Options, Outcome, Study, choices};
+use crate::study::{Options, Study};
 
 /// The four schemes.
 pub(super) struct Schemes;

@@ -8,8 +8,11 @@ use super::config::Config;
 use super::paper::{DATA_WITH_PROSE as DATA, Kind, paper};
 use super::prose::prose;
 use super::runs::{Point, places, point, shown, slowed, table_by, throughput_and_delay, throughput_and_delay_by};
+use crate::choices;
+use crate::choices::Choice;
+use crate::outcome::{Cell, Check, Outcome};
 use crate::outcome::{Column, Row, Table};
-use crate::{Cell, Check, Choice, Options, Outcome, Study, choices};
+use crate::study::{Options, Study};
 
 const WINDOWS_PACKETS: [u64; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 const SEGMENTS_PACKETS: [u64; 3] = [1, 2, 3];

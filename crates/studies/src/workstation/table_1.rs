@@ -4,8 +4,9 @@ use measure::Estimate;
 
 use super::config::Config;
 use super::paper::{DATA, Kind, paper};
+use crate::outcome::{Cell, Check, Outcome};
 use crate::outcome::{Column, Row, Table};
-use crate::{Cell, Check, Options, Outcome, Study};
+use crate::study::{Options, Study};
 
 pub(super) struct Table1;
 

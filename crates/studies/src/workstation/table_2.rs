@@ -5,8 +5,11 @@ use super::config::Config;
 use super::interpretations::Printed;
 use super::paper::{DATA, Kind, Table2, paper};
 use super::runs::{Point, places, point, shown, throughput_and_delay_by};
+use crate::choices;
+use crate::choices::Choice;
+use crate::outcome::{Cell, Check, Outcome};
 use crate::outcome::{Column, Row, Table};
-use crate::{Cell, Check, Choice, Options, Outcome, Study, choices};
+use crate::study::{Options, Study};
 
 /// Tolerances of throughputs and of times.
 pub(super) const THROUGHPUT_TOLERANCE: f64 = 0.05;

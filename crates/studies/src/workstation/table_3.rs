@@ -6,8 +6,11 @@ use super::interpretations::{self, Printed};
 use super::paper::{DATA, Kind, Table3, paper};
 use super::runs::{Point, point, shown, throughput_and_delay, warm_up_check};
 use super::table_2::{self, DELAY_TOLERANCE, THROUGHPUT_TOLERANCE};
+use crate::choices;
+use crate::choices::Choice;
+use crate::outcome::{Cell, Check, Outcome};
 use crate::outcome::{Row, Table};
-use crate::{Cell, Check, Choice, Effort, Options, Outcome, Study, choices};
+use crate::study::{Effort, Options, Study};
 
 pub(super) struct Comparison;
 

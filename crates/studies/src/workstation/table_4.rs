@@ -13,9 +13,12 @@ use units::{Duration, Instant};
 
 use super::paper::{DATA_WITH_PROSE, Table4, paper};
 use super::prose::prose;
+use crate::choices;
+use crate::choices::Choice;
 use crate::conserved::check_accounting;
+use crate::outcome::{Cell, Check, Outcome};
 use crate::outcome::{Column, Plot, Row, Series, Table};
-use crate::{Cell, Check, Choice, Effort, Options, Outcome, Study, choices};
+use crate::study::{Effort, Options, Study};
 
 /// The print truncates or rounds a digit: half a unit more than the digit.
 const SPEEDUP_ROUNDING: f64 = 0.1;

@@ -3,7 +3,7 @@
 use super::config::{Config, Failure, Timer};
 use super::paper::Kind;
 use super::{coding, interpretations, minimum, model, rtt, runs, schedulers, schemes, table_1, table_2, table_4};
-use crate::{Effort, Options, Study};
+use crate::study::{Effort, Options, Study};
 
 fn options(threads: usize) -> Options {
     Options { seed: 1, replications: 2, confidence: 0.9, precision: None, effort: Effort::Quick, threads }

@@ -3,7 +3,7 @@
 use litz::identity::AllowList;
 
 use super::*;
-use crate::TicketStore;
+use crate::store::TicketStore;
 
 const NOW: u64 = 1_800_000_000;
 

@@ -265,28 +265,32 @@ fn against_receiver(script: impl FnOnce(&mut dyn std::io::Write, &MemoryLink)) -
     })
 }
 
-#[test]
-fn a_sender_that_breaks_the_rules_is_shown_out() {
-    let say = |out: &mut dyn std::io::Write, message: Message| {
-        let mut bytes = Vec::new();
-        message.encode(&mut bytes);
-        out.write_all(&bytes).unwrap();
-    };
-    let entry = || Entry {
+fn say(out: &mut dyn std::io::Write, message: Message) {
+    let mut bytes = Vec::new();
+    message.encode(&mut bytes);
+    out.write_all(&bytes).unwrap();
+}
+
+/// A list of one file.
+fn say_list(out: &mut dyn std::io::Write) {
+    let entry = Entry {
         path: RelativePath::from_components([b"file".as_slice()]).unwrap(),
         kind: EntryKind::File { size: 5000 },
         modified: manifest::Modified { seconds: 0, nanoseconds: 0 },
         mode: 0o600,
     };
-    let list = move |out: &mut dyn std::io::Write| {
-        say(out, Message::Entries(vec![entry()]));
-        say(out, Message::EntriesEnd { count: 1 });
-    };
-    let data = |link: &MemoryLink, bytes: &[u8]| {
-        let mut stream = link.open_uni().unwrap();
-        stream.write_all(bytes).unwrap();
-        stream.finish().unwrap();
-    };
+    say(out, Message::Entries(vec![entry]));
+    say(out, Message::EntriesEnd { count: 1 });
+}
+
+fn send_data(link: &MemoryLink, bytes: &[u8]) {
+    let mut stream = link.open_uni().unwrap();
+    stream.write_all(bytes).unwrap();
+    stream.finish().unwrap();
+}
+
+#[test]
+fn a_sender_that_breaks_the_rules_is_shown_out() {
     let protocol = |error: TransferError| match error {
         TransferError::Protocol(what) => what,
         other => panic!("{other:?}"),
@@ -309,31 +313,31 @@ fn a_sender_that_breaks_the_rules_is_shown_out() {
         (
             "data or a result for a file that has no plan",
             against_receiver(|out, _| {
-                list(out);
+                say_list(out);
                 say(out, Message::FileDone { index: 7, hash });
             }),
         ),
         (
             "it finished before everything had a result",
             against_receiver(|out, link| {
-                list(out);
-                data(link, &[0]);
+                say_list(out);
+                send_data(link, &[0]);
                 say(out, Message::Finish);
             }),
         ),
         (
             "a data stream is malformed",
             against_receiver(|out, link| {
-                list(out);
-                data(link, &[9]);
+                say_list(out);
+                send_data(link, &[9]);
             }),
         ),
         (
             "a data stream is malformed",
             against_receiver(|out, link| {
-                list(out);
+                say_list(out);
                 std::thread::yield_now();
-                data(link, &[&[1][..], &[0; 8], &[0x7f, 0, 0, 0]].concat());
+                send_data(link, &[&[1][..], &[0; 8], &[0x7f, 0, 0, 0]].concat());
             }),
         ),
     ];

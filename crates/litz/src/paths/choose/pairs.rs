@@ -6,10 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use net::InterfaceAddress;
 
+use super::choice::Rejected;
 use super::reasons::{Link, Unused};
+use super::request::Reachable;
 use super::slots::{Slot, Slots};
-use super::{Reachable, Rejected};
-use crate::paths::is_link_local;
+use crate::paths::binding::is_link_local;
 
 /// A local address, a remote address, and how one is reached from the other.
 #[derive(Debug)]

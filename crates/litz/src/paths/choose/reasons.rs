@@ -263,7 +263,7 @@ impl fmt::Display for ChooseError {
                 write!(f, "--path is given {paths} times, but --paths allows {limit}: raise it or leave it out")
             }
             Self::TooManyPaths(paths) => {
-                write!(f, "{paths} paths are more than the {} that are possible", crate::paths::PATHS_MAX)
+                write!(f, "{paths} paths are more than the {} that are possible", crate::paths::limits::PATHS_MAX)
             }
         }
     }

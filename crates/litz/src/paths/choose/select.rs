@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::choice::{Candidate, Choice, Rejected};
 use super::pairs::Pairs;
 use super::reasons::{Reason, Turn, Unused};
-use super::{Candidate, Choice, Rejected};
-use crate::paths::device_to_bind;
+use crate::paths::binding::device_to_bind;
 
 /// The number and kind of paths to choose.
 pub(super) struct Wish {

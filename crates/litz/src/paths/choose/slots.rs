@@ -6,9 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use net::{Interface, InterfaceAddress};
 
+use super::choice::Rejected;
 use super::reasons::{ChooseError, Unused};
-use super::{REMOTES_MAX, Rejected, Request};
-use crate::paths::PATHS_MAX;
+use super::request::{REMOTES_MAX, Request};
+use crate::paths::binding::is_link_local;
+use crate::paths::limits::PATHS_MAX;
 use crate::paths::spec::{LocalSpec, PathSpec, is_host};
 
 /// One place where paths begin: an interface, or one `--path`.
@@ -75,7 +77,7 @@ impl Slots {
             let why = match remote.ip() {
                 ip if ip.is_loopback() => Unused::Loopback,
                 // On another link, another host may have the same link-local address.
-                ip if own.contains(&ip) && !crate::paths::is_link_local(ip) => Unused::OwnAddress,
+                ip if own.contains(&ip) && !is_link_local(ip) => Unused::OwnAddress,
                 _ => continue,
             };
             self.rejected.push(Rejected { device: None, local: None, remote: Some(*remote), why });

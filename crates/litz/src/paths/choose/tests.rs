@@ -1,8 +1,11 @@
 use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
 
-use net::InterfaceAddress;
+use net::{Interface, InterfaceAddress};
 
 use super::*;
+use crate::paths::spec::PathSpec;
 
 /// A host: its interfaces, and which remote addresses it cannot reach over which device.
 #[derive(Debug)]
@@ -49,7 +52,7 @@ fn interface(line: &str, index: u32) -> Interface {
     let has = |word| rest.contains(&word);
     let addresses = rest.iter().filter_map(|word| word.split_once('/')).map(|(ip, prefix_len)| {
         let ip = ip.parse().unwrap();
-        let scope_id = if crate::paths::is_link_local(ip) && ip.is_ipv6() { index } else { 0 };
+        let scope_id = if crate::paths::binding::is_link_local(ip) && ip.is_ipv6() { index } else { 0 };
         InterfaceAddress { ip, prefix_len: prefix_len.parse().unwrap(), scope_id }
     });
     Interface {

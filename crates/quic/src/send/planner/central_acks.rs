@@ -3,10 +3,11 @@
 use units::Instant;
 use wire::quic::Space;
 
-use super::{SendHalf, put_ack};
+use super::put_ack;
 use crate::exchange::Exchange;
 use crate::plan::Plan;
-use crate::receive::Snapshot;
+use crate::receive::acks::snapshot::Snapshot;
+use crate::send::SendHalf;
 use crate::send::draft::Draft;
 use crate::send::frames::SentFrame;
 use crate::send::path::SendPath;

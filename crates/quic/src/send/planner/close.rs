@@ -3,9 +3,9 @@
 use wire::quic::frame::{CloseOrigin, close_len_min, emit_close};
 use wire::quic::{ErrorCode, MIN_INITIAL_SIZE, Side, Space};
 
-use super::SendHalf;
 use super::handshake::finish_coalesced;
 use crate::plan::Plan;
+use crate::send::SendHalf;
 use crate::send::draft::Draft;
 
 impl SendHalf {

@@ -7,11 +7,11 @@
 use scheduler::Demand;
 use units::Instant;
 
-use super::SendHalf;
 use crate::class::PathSet;
 use crate::exchange::Exchange;
 use crate::plan::Plan;
-use crate::receive::Snapshot;
+use crate::receive::acks::snapshot::Snapshot;
+use crate::send::SendHalf;
 use crate::send::frames::SentFrame;
 use crate::send::path::SendPath;
 use crate::send::sent_log::{Content, Run};

@@ -7,10 +7,11 @@ use wire::quic::frame::{
 };
 use wire::quic::{MIN_INITIAL_SIZE, Space};
 
-use super::{PlanScope, SendHalf};
+use super::PlanScope;
 use crate::exchange::Exchange;
 use crate::plan::{PLAN_BYTES_MAX, Plan};
-use crate::receive::Snapshot;
+use crate::receive::acks::snapshot::Snapshot;
+use crate::send::SendHalf;
 use crate::send::draft::Draft;
 use crate::send::frames::{ControlFrame, SentFrame};
 use crate::send::path::{AMPLIFICATION_ROOM_MIN, SendPath};

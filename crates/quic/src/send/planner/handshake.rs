@@ -4,10 +4,11 @@ use units::Instant;
 use wire::quic::frame::{Frame, crypto_header_len, emit_crypto_header};
 use wire::quic::{MIN_INITIAL_SIZE, PathId, Side, Space};
 
-use super::{PlanScope, SendHalf, put_ack};
+use super::{PlanScope, put_ack};
 use crate::exchange::Exchange;
 use crate::plan::Plan;
-use crate::receive::{AckSnapshot, Snapshot};
+use crate::receive::acks::snapshot::{AckSnapshot, Snapshot};
+use crate::send::SendHalf;
 use crate::send::draft::{Draft, HeaderFields};
 use crate::send::frames::SentFrame;
 

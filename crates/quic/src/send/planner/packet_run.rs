@@ -5,9 +5,9 @@ use units::Instant;
 use wire::quic::Space;
 use wire::quic::frame::stream_header_len;
 
-use super::SendHalf;
 use crate::exchange::Exchange;
 use crate::plan::{PLAN_BYTES_MAX, PacketRun, Plan, Planned};
+use crate::send::SendHalf;
 use crate::send::sent_log::{Content, Run};
 use crate::session::TAG_LEN;
 use crate::spaces::DATA;

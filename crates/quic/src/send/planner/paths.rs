@@ -7,15 +7,17 @@ use units::{Duration, Instant};
 use wire::quic::{PathId, Space};
 
 use super::retransmit::Reason;
-use super::{PlanScope, SendHalf, put_ack};
+use super::{PlanScope, put_ack};
 use crate::class::PathSet;
 use crate::exchange::Exchange;
 use crate::plan::{PLAN_BYTES_MAX, Plan};
-use crate::receive::{AckSnapshot, Snapshot};
+use crate::receive::acks::snapshot::{AckSnapshot, Snapshot};
+use crate::send::SendHalf;
 use crate::send::draft::Draft;
 use crate::send::frames::SentFrame;
 use crate::send::path::{SendPath, SentRange};
 use crate::send::sent_log::RUNS_MAX;
+use crate::send::views::Views;
 use crate::spaces::DATA;
 use crate::stats::PathState;
 
@@ -299,30 +301,6 @@ impl SendHalf {
                 }
             }
         }
-    }
-}
-
-/// The paths from which the scheduler chooses, and their indices. The allocation is reused from
-/// plan to plan.
-#[derive(Debug, Default)]
-pub(crate) struct Views {
-    views: Vec<PathView>,
-    path_indices: Vec<usize>,
-}
-
-impl Views {
-    fn clear(&mut self) {
-        self.views.clear();
-        self.path_indices.clear();
-    }
-
-    fn push(&mut self, at: usize, view: PathView) {
-        self.views.push(view);
-        self.path_indices.push(at);
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (usize, &PathView)> {
-        self.path_indices.iter().copied().zip(&self.views)
     }
 }
 

@@ -6,9 +6,9 @@ use units::Instant;
 use wire::quic::Space;
 use wire::quic::frame::{emit_stream_header, stream_header_len};
 
-use super::SendHalf;
 use crate::exchange::Exchange;
 use crate::plan::{PLAN_BYTES_MAX, Plan};
+use crate::send::SendHalf;
 use crate::send::draft::Draft;
 use crate::send::frames::SentFrame;
 use crate::send::path::SentRange;

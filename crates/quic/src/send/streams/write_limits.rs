@@ -4,8 +4,8 @@ use bytes::Bytes;
 use wire::quic::StreamId;
 
 use super::{SendStream, SendStreams, WriteError};
-use crate::connection::WRITE_LEN_MAX;
 use crate::event::{Event, Events};
+use crate::send::streams::WRITE_LEN_MAX;
 
 /// Bytes that any stream may hold even if others have filled the buffer.
 const STREAM_SHARE_MIN: u64 = 64 * 1024;

@@ -7,8 +7,9 @@ use units::{Duration, Instant};
 use super::{AtmConfig, AtmFrame, AtmReport, CELL_BYTES, cells};
 use crate::hardware::frame_queue::FrameQueue;
 use crate::hardware::in_flight::InFlight;
+use crate::kernel::Sim;
 use crate::observe::{Accounting, ComponentReport};
-use crate::{Sim, Stream};
+use crate::stream::Stream;
 
 /// State since the line was last idle.
 struct Busy {

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use units::{Duration, Instant};
 
 use super::config::{Arrivals, Background, RingConfig};
-use crate::{Stream, Tally};
+use crate::observe::Tally;
+use crate::stream::Stream;
 
 /// The background station. It depends only on the token, so its use of a token is computed when the
 /// token arrives.

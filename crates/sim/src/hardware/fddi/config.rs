@@ -2,7 +2,7 @@
 
 use units::{Duration, Rate};
 
-use crate::hardware::ConfigError;
+use crate::hardware::config_error::ConfigError;
 
 /// Propagation delay of fibre in nanoseconds per kilometre, as in the FDDI standard (5.085 us).
 pub const FIBRE_NS_PER_KM: u64 = 5_085;

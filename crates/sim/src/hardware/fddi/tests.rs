@@ -36,16 +36,38 @@ fn small_ring() -> RingConfig {
     }
 }
 
+/// The timers of one station, in nanoseconds.
+struct Timers {
+    set_at: u64,
+    value: u64,
+    last: u64,
+    rotation: u64,
+}
+
+impl Timers {
+    /// The token arrives: how long the station may send asynchronous frames.
+    fn token_arrives(&mut self, now: u64, ttrt: u64) -> u64 {
+        self.rotation = now - self.last;
+        self.last = now;
+        let gone = now - self.set_at;
+        if gone < self.value {
+            let holding = self.value - gone;
+            (self.set_at, self.value) = (now, ttrt);
+            return holding;
+        }
+        // The timer expired, was set to the target again and is running: the late count goes from
+        // 1 to 0.
+        let over = gone - self.value;
+        assert!(over < ttrt, "late count 2");
+        (self.set_at, self.value) = (now, ttrt - over);
+        0
+    }
+}
+
 /// The standard's rules, one token pass at a time, with a rotation timer that counts down and late
 /// counts that are counters. `background_ns` are the arrivals of the background's frames, which are
 /// sent and have no receiver.
 fn oracle(config: &RingConfig, requests: &[Request], background_ns: &[u64], until_ns: u64) -> (Vec<Sent>, Vec<u64>) {
-    struct Timers {
-        set_at: u64,
-        value: u64,
-        last: u64,
-        rotation: u64,
-    }
     let count = config.positions_m.len();
     let ttrt = config.ttrt.as_nanos();
     let mut timers: Vec<_> = (0..count).map(|_| Timers { set_at: 0, value: ttrt, last: 0, rotation: 0 }).collect();
@@ -78,21 +100,7 @@ fn oracle(config: &RingConfig, requests: &[Request], background_ns: &[u64], unti
         if now > until_ns {
             return (sent, timers.iter().map(|timer| timer.rotation).collect());
         }
-        let timer = &mut timers[station];
-        timer.rotation = now - timer.last;
-        timer.last = now;
-        let gone = now - timer.set_at;
-        let mut holding = 0;
-        if gone < timer.value {
-            holding = timer.value - gone;
-            (timer.set_at, timer.value) = (now, ttrt);
-        } else {
-            // The timer expired, was set to the target again and is running: the late count goes
-            // from 1 to 0.
-            let over = gone - timer.value;
-            assert!(over < ttrt, "late count 2");
-            (timer.set_at, timer.value) = (now, ttrt - over);
-        }
+        let mut holding = timers[station].token_arrives(now, ttrt);
         let allowance = config.synchronous.iter().find(|of| of.0 == station).map_or(0, |of| of.1.as_nanos());
         let (mut used, arrived) = (0, now);
         for class in [Class::Synchronous, Class::Asynchronous] {

@@ -20,9 +20,9 @@ use super::background::BackgroundStation;
 use super::config::RingConfig;
 use super::station::Station;
 use super::{Class, FddiFrame};
-use crate::Sim;
 use crate::hardware::frame_queue::FrameQueue;
 use crate::hardware::in_flight::InFlight;
+use crate::kernel::Sim;
 use crate::observe::Accounting;
 
 enum Token {

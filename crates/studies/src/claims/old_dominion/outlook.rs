@@ -1,7 +1,8 @@
 //! Claims about prices, displays, misprints and later improvements.
 
+use crate::claims::context::Context;
+use crate::claims::decision::{Decider, Decision, exact};
 use crate::claims::models::node::Node;
-use crate::claims::{Context, Decider, Decision, exact};
 use crate::workstation::prose;
 
 pub(super) const DECIDERS: [(&str, Decider); 4] = [

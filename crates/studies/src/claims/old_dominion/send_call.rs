@@ -1,6 +1,7 @@
 //! Claims about the serial part of a `send()` call.
 
-use crate::claims::{Context, Decider, Decision, Found};
+use crate::claims::context::{Context, Found};
+use crate::claims::decision::{Decider, Decision};
 
 pub(super) const DECIDERS: [(&str, Decider); 3] = [
     ("004-17", the_serial_part_is_the_bound),

@@ -1,6 +1,7 @@
 //! Claims about the machine with distributed memory.
 
-use crate::claims::{Context, Decider, Decision, exact};
+use crate::claims::context::Context;
+use crate::claims::decision::{Decider, Decision, exact};
 
 pub(super) const DECIDERS: [(&str, Decider); 6] = [
     ("004-20", adaptive_scheduling_keeps_throughput),

@@ -1,6 +1,7 @@
 //! Claims about failures, acknowledgement schemes, coding, schedulers and classes of service.
 
-use crate::claims::{Context, Decider, Decision};
+use crate::claims::context::Context;
+use crate::claims::decision::{Decider, Decision};
 
 pub(super) const DECIDERS: [(&str, Decider); 8] = [
     ("004-25", failures_are_survived),

@@ -1,7 +1,9 @@
 //! Claims about the three workstations of Tables 1 to 3.
 
-use crate::claims::{Context, Decider, Decision, exact};
-use crate::workstation::{prose, two_bus_window_kbit};
+use crate::claims::context::Context;
+use crate::claims::decision::{Decider, Decision, exact};
+use crate::workstation::prose;
+use crate::workstation::two_bus_window_kbit;
 
 pub(super) const DECIDERS: [(&str, Decider); 16] = [
     ("004-01", several_hundred_mbps),

@@ -1,0 +1,43 @@
+//! The result of the choice.
+
+use std::net::SocketAddr;
+
+use super::reasons::{Reason, Unused};
+
+/// A path to open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The address to bind; port 0 lets the system choose, a new one for each path.
+    pub local: SocketAddr,
+    /// The device to bind; none for a path inside this host, and on systems that cannot.
+    pub device: Option<String>,
+    /// The receiver's address.
+    pub remote: SocketAddr,
+    /// Used only while no other path works.
+    pub backup: bool,
+    /// Why it was chosen.
+    pub why: Reason,
+}
+
+/// An interface, an address or a pair that is not used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    /// The local interface; `None` if the remote address is unusable over all interfaces.
+    pub device: Option<String>,
+    /// The local address; `None` if the reason applies to all addresses of the interface.
+    pub local: Option<SocketAddr>,
+    /// The receiver's address; `None` if the reason applies to all of them.
+    pub remote: Option<SocketAddr>,
+    /// Why not.
+    pub why: Unused,
+}
+
+/// The result: the chosen paths, best first, and the rejected ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// The paths to open, best first; backups come last.
+    pub candidates: Vec<Candidate>,
+    /// All others. Those with [`Unused::is_spare`] would work as far as this host knows, and can be
+    /// tried if no candidate gets an answer.
+    pub rejected: Vec<Rejected>,
+}

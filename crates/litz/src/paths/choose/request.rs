@@ -1,0 +1,30 @@
+//! The input of the choice.
+
+use std::io;
+use std::net::SocketAddr;
+
+use net::Interface;
+
+use crate::paths::spec::PathSpec;
+
+/// The input of the choice.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The interfaces of this host, in order of preference.
+    pub interfaces: &'a [Interface],
+    /// The receiver's addresses in the ticket's order, names looked up; the first [`REMOTES_MAX`]
+    /// count.
+    pub remotes: &'a [SocketAddr],
+    /// The values of `--path`; empty applies the rules.
+    pub paths: &'a [PathSpec],
+    /// The value of `--paths`, 1 to [`PATHS_MAX`](crate::paths::PATHS_MAX); `None` chooses the
+    /// useful paths, at most [`PATHS_DEFAULT`](crate::paths::PATHS_DEFAULT), or every `--path`.
+    pub limit: Option<usize>,
+}
+
+/// Answers whether a datagram can leave from an address over a device to an address:
+/// [`net::reachable`] on a real host.
+pub type Reachable<'a> = dyn FnMut(SocketAddr, Option<&str>, SocketAddr) -> io::Result<()> + 'a;
+
+/// Addresses of a receiver that are considered. A ticket has 16, and each may be a name of several.
+pub const REMOTES_MAX: usize = 64;

@@ -1,0 +1,126 @@
+//! Abandoning paths, and forgetting them afterwards (multipath draft-21, section 3.4).
+
+use units::{Duration, Instant};
+use wire::quic::{ErrorCode, PathId};
+
+use super::{End, OtherPath, Paths};
+use crate::control::ids::RouteChange;
+use crate::control::{CLOSE_PTOS, Control};
+use crate::error::TransportError;
+use crate::event::{Event, Events};
+use crate::exchange::{Exchange, ToReceive, ToSend};
+use crate::send::frames::ControlFrame;
+use crate::stats::PathState;
+
+impl Paths {
+    /// When [`Control::on_path_timeout`] has something to do.
+    pub(in crate::control) fn timeout(&self) -> Option<Instant> {
+        let others = self.others.iter().filter(|path| self.can_forget(path.id)).map(|path| path.end);
+        others.chain([self.first_end]).filter_map(|end| end.forget_at).min()
+    }
+
+    /// Whether an abandoned path may be forgotten. One that could not be opened yet stays known:
+    /// otherwise it would seem new and be abandoned once more.
+    fn can_forget(&self, id: PathId) -> bool {
+        id.0 < self.next_issued
+    }
+}
+
+impl Control {
+    /// The peer abandons a path: so do we (section 3.4).
+    pub(super) fn on_abandoned(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        code: u64,
+        pto: Duration,
+        exchange: &mut Exchange,
+        events: &mut Events,
+    ) -> Result<(), TransportError> {
+        tracing::debug!(%path, code, "the peer abandons a path");
+        self.mark_abandoned(path, code, exchange, events);
+        let Some(paths) = &mut self.paths else { return Ok(()) };
+        let end = match path {
+            PathId::ZERO if paths.first_is_forgotten => return Ok(()),
+            PathId::ZERO => &mut paths.first_end,
+            path => match paths.get_mut(path) {
+                Some(known) => &mut known.end,
+                None => return Ok(()),
+            },
+        };
+        // Late packets of the path are still accepted and acknowledged for a while.
+        end.forget_at.get_or_insert(now + pto * CLOSE_PTOS);
+        if paths.open_count() == 0 {
+            return Err(TransportError::new(ErrorCode::NO_ERROR, "the peer gave up the last path"));
+        }
+        Ok(())
+    }
+
+    /// Abandons a path; false if there is no such path or it is the last one.
+    pub(crate) fn abandon_path(
+        &mut self,
+        path: PathId,
+        code: u64,
+        exchange: &mut Exchange,
+        events: &mut Events,
+    ) -> bool {
+        let Some(paths) = &self.paths else { return false };
+        let is_open = |other: &OtherPath| other.is_open && !other.end.abandon_sent;
+        // The peer must not get a PATH_ABANDON for a path that it does not know.
+        if path != PathId::ZERO && !paths.others.iter().any(|other| other.id == path && is_open(other)) {
+            return false;
+        }
+        let others = paths.others.iter().filter(|other| other.id != path && is_open(other)).count();
+        let first = usize::from(path != PathId::ZERO && !paths.first_end.abandon_sent);
+        if others + first == 0 {
+            return false;
+        }
+        self.mark_abandoned(path, code, exchange, events)
+    }
+
+    fn mark_abandoned(&mut self, path: PathId, code: u64, exchange: &mut Exchange, events: &mut Events) -> bool {
+        let Some(paths) = &mut self.paths else { return false };
+        let end = match path {
+            PathId::ZERO => &mut paths.first_end,
+            path => match paths.get_or_new(path) {
+                Some(known) => &mut known.end,
+                None => return false,
+            },
+        };
+        if std::mem::replace(&mut end.abandon_sent, true) {
+            return false;
+        }
+        exchange.to_send.push_back(ToSend::AbandonPath(path));
+        exchange.to_send.push_back(ToSend::Control(ControlFrame::PathAbandon { path, code }));
+        events.push(Event::PathState(path, PathState::Abandoned));
+        true
+    }
+
+    /// Forgets paths that both sides have abandoned, and lets the peer open as many new ones.
+    pub(in crate::control) fn on_path_timeout(&mut self, now: Instant, exchange: &mut Exchange) {
+        let Some(paths) = &mut self.paths else { return };
+        let is_over = |end: End| end.forget_at.is_some_and(|at| at <= now);
+        let next_issued = paths.next_issued;
+        let mut forgotten = 0;
+        if is_over(paths.first_end) {
+            // The number space of the first path remains.
+            paths.first_end.forget_at = None;
+            paths.first_is_forgotten = true;
+            let ids: Vec<_> = self.local_ids.drain().collect();
+            self.routes.extend(ids.into_iter().map(RouteChange::Remove));
+            forgotten += 1;
+        }
+        for over in paths.others.extract_if(.., |path| is_over(path.end) && path.id.0 < next_issued) {
+            self.routes.extend(over.local.iter().map(RouteChange::Remove));
+            exchange.to_send.push_back(ToSend::ForgetPath(over.id));
+            exchange.to_receive.push_back(ToReceive::ForgetPath(over.id));
+            forgotten += 1;
+        }
+        if forgotten > 0 {
+            // Saturates after 2^32 paths.
+            paths.local_max = paths.local_max.saturating_add(forgotten);
+            exchange.to_send.push_back(ToSend::Control(ControlFrame::MaxPathId(PathId(paths.local_max))));
+            self.issue_path_ids(exchange);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The values that a connection begins with.
+
+use std::sync::Arc;
+
+use wire::quic::{ConnectionId, Side};
+
+use crate::addresses::Addresses;
+use crate::config::TransportConfig;
+use crate::journal::session::AnySession;
+use crate::secret::SecretSource;
+use crate::session::DirectionKeys;
+
+/// The values that a connection begins with. The [`Endpoint`](crate::endpoint::Endpoint) makes
+/// them.
+pub(crate) struct ConnectionSeed {
+    pub(crate) config: Arc<TransportConfig>,
+    pub(crate) addresses: Addresses,
+    pub(crate) control: ControlSeed,
+    pub(crate) seal: DirectionKeys,
+    /// The seed of its generator.
+    pub(crate) seed: u64,
+}
+
+/// The values that control begins with.
+pub(crate) struct ControlSeed {
+    pub(crate) side: Side,
+    pub(crate) session: AnySession,
+    pub(crate) initial: DirectionKeys,
+    pub(crate) local_id: ConnectionId,
+    pub(crate) remote_id: ConnectionId,
+    pub(crate) original_destination: ConnectionId,
+    pub(crate) secrets: SecretSource,
+}
