@@ -131,6 +131,8 @@ pub struct Driver<E: Env> {
     closes_all: bool,
     /// Further batches from the socket of the current one are waiting.
     has_more_arrivals: bool,
+    /// See [`Driver::unrouted_packets`].
+    unrouted_packets: u64,
     // Reused from turn to turn, so that the steady state needs no allocation.
     dirty: Vec<Arc<CellOf<E::Protocol>>>,
     arrived: Vec<<E::Protocol as Protocol>::Batch>,
@@ -187,6 +189,7 @@ impl<E: Env> Driver<E> {
             detaching: Vec::new(),
             closes_all: false,
             has_more_arrivals: false,
+            unrouted_packets: 0,
             dirty: Vec::new(),
             arrived: Vec::new(),
             plan: Default::default(),
@@ -224,6 +227,16 @@ impl<E: Env> Driver<E> {
         self.sockets.len()
     }
 
+    /// The connections.
+    pub fn connections(&self) -> impl Iterator<Item = &<E::Protocol as Protocol>::Connection> {
+        self.entries.iter().map(|entry| &entry.connection)
+    }
+
+    /// The number of received packets that were passed to no connection and no other driver.
+    pub fn unrouted_packets(&self) -> u64 {
+        self.unrouted_packets
+    }
+
     fn do_turn(&mut self, flush: Flush) -> Work {
         self.env.lap(Activity::Application);
         let asked = self.take_todo();
@@ -246,14 +259,16 @@ impl<E: Env> Driver<E> {
     /// Whether there is work now.
     pub fn is_busy(&self) -> bool {
         let receives = self.offload.has_room_for_arrivals();
-        !self.run.is_empty()
+        let is_busy = !self.run.is_empty()
             || !self.dirty.is_empty()
             || (receives && self.local_sockets().any(LocalSocket::is_readable))
             || self.offload.has_work()
             || (!self.await_receiver.is_empty() && self.offload.has_room_for_updates())
-            || self.shared.has_todo()
-            || self.inlet().is_some_and(|inlet| !inlet.is_empty())
-            || (self.shared.is_stopping() && !self.closes_all)
+            || self.inlet().is_some_and(|inlet| !inlet.is_empty());
+        is_busy || {
+            let (has_todo, is_stopping) = self.shared.has_todo_or_stops();
+            has_todo || (is_stopping && !self.closes_all)
+        }
     }
 
     /// The next deadline for which nothing wakes the driver.
@@ -291,8 +306,7 @@ impl<E: Env> Driver<E> {
 
     fn take_todo(&mut self) -> usize {
         // A turn that a panic ended early may have left requests. They go first.
-        let stopping =
-            if self.dirty.is_empty() { self.shared.take_dirty(&mut self.dirty) } else { self.shared.is_stopping() };
+        let (has_connects, is_stopping) = self.shared.take_dirty(&mut self.dirty);
         let mut asked = 0;
         while let Some(cell) = self.dirty.pop() {
             let Some(place) = cell.place().get() else { continue };
@@ -311,10 +325,11 @@ impl<E: Env> Driver<E> {
                 asked += 1;
             }
         }
-        if stopping {
+        if is_stopping {
             self.close_all();
         }
-        for _ in 0..CONNECTS_PER_TURN {
+        let connects_max = if has_connects { CONNECTS_PER_TURN } else { 0 };
+        for _ in 0..connects_max {
             let Some(request) = self.shared.pop_connect() else { break };
             self.connect(request);
             asked += 1;

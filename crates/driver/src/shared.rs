@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
@@ -34,6 +34,9 @@ pub struct Shared<A: Application> {
     /// The limits that handles enforce.
     pub limits: A::Limits,
     todo: Mutex<DriverTodo<A>>,
+    /// Whether `todo` has requests or the driver must stop. Changed with `todo` locked. A driver
+    /// without requests reads only this: a turn then takes no lock.
+    has_some: AtomicBool,
     /// The state that all drivers of the endpoint share.
     pub common: Arc<Common<A>>,
     /// The index of the driver among those of the endpoint.
@@ -125,6 +128,16 @@ impl<A: Application> Default for DriverTodo<A> {
     }
 }
 
+impl<A: Application> DriverTodo<A> {
+    fn has_requests(&self) -> bool {
+        !self.dirty.is_empty() || !self.connects.is_empty()
+    }
+
+    fn is_due(&self) -> bool {
+        self.has_requests() || self.stopping
+    }
+}
+
 /// Connections from peers that wait for `accept`. Bounded by `half_open_max`: see
 /// `driver/admit.rs`.
 struct Accepted<A: Application> {
@@ -153,7 +166,7 @@ impl<A: Application> Shared<A> {
         common: Arc<Common<A>>,
         index: usize,
     ) -> Self {
-        Self { waker, local_addrs, limits, todo: Mutex::default(), common, index }
+        Self { waker, local_addrs, limits, todo: Mutex::default(), has_some: AtomicBool::new(false), common, index }
     }
 
     /// Wakes the driver after a request was added.
@@ -163,7 +176,9 @@ impl<A: Application> Shared<A> {
 
     /// Adds a connection with requests. The caller wakes the driver.
     pub fn push_dirty(&self, cell: Arc<A::Cell>) {
-        lock(&self.todo).dirty.push(cell);
+        let mut todo = lock(&self.todo);
+        todo.dirty.push(cell);
+        self.has_some.store(true, Ordering::Release);
     }
 
     /// Adds a request to connect. The caller wakes the driver.
@@ -179,30 +194,58 @@ impl<A: Application> Shared<A> {
             return Err(EndReason::TooMany);
         }
         todo.connects.push_back(request);
+        self.has_some.store(true, Ordering::Release);
         Ok(())
     }
 
-    /// Moves the connections with requests to `dirty`, which is empty. Returns whether to stop.
-    pub(crate) fn take_dirty(&self, dirty: &mut Vec<Arc<A::Cell>>) -> bool {
-        debug_assert!(dirty.is_empty());
+    /// Moves the connections with requests to `dirty`, unless it has some. Returns whether there are
+    /// requests to connect, and whether to stop.
+    pub(crate) fn take_dirty(&self, dirty: &mut Vec<Arc<A::Cell>>) -> (bool, bool) {
+        if !self.has_some() {
+            return (false, false);
+        }
         let mut todo = lock(&self.todo);
-        std::mem::swap(&mut todo.dirty, dirty);
-        todo.stopping
+        if dirty.is_empty() {
+            std::mem::swap(&mut todo.dirty, dirty);
+        }
+        self.has_some.store(todo.is_due(), Ordering::Release);
+        (!todo.connects.is_empty(), todo.stopping)
     }
 
     pub(crate) fn pop_connect(&self) -> Option<ConnectRequest<A>> {
-        lock(&self.todo).connects.pop_front()
+        let mut todo = lock(&self.todo);
+        let request = todo.connects.pop_front();
+        self.has_some.store(todo.is_due(), Ordering::Release);
+        request
     }
 
     /// Whether there are requests for the driver.
     pub fn has_todo(&self) -> bool {
+        self.has_some() && lock(&self.todo).has_requests()
+    }
+
+    /// Whether there are requests for the driver, and whether it was requested to stop.
+    pub(crate) fn has_todo_or_stops(&self) -> (bool, bool) {
+        if !self.has_some() {
+            return (false, false);
+        }
         let todo = lock(&self.todo);
-        !todo.dirty.is_empty() || !todo.connects.is_empty()
+        (todo.has_requests(), todo.stopping)
+    }
+
+    /// No request is missed: those who add one wake the driver afterwards, and a driver that is
+    /// about to sleep announces it before it looks here. Both synchronize with each other.
+    fn has_some(&self) -> bool {
+        self.has_some.load(Ordering::Acquire)
     }
 
     /// Requests that the driver stops.
     pub fn stop(&self) {
-        lock(&self.todo).stopping = true;
+        {
+            let mut todo = lock(&self.todo);
+            todo.stopping = true;
+            self.has_some.store(true, Ordering::Release);
+        }
         self.wake();
     }
 
@@ -219,6 +262,7 @@ impl<A: Application> Shared<A> {
             let rest = std::mem::take(&mut *todo);
             todo.stopping = true;
             todo.stopped = true;
+            self.has_some.store(true, Ordering::Release);
             rest
         };
         let wakers = {

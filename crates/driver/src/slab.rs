@@ -35,6 +35,11 @@ impl<T> Slab<T> {
         Some(key)
     }
 
+    /// The values, by key.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.entries.iter().filter_map(|entry| entry.as_deref())
+    }
+
     pub(crate) fn get_mut(&mut self, key: u32) -> Option<&mut T> {
         self.entries.get_mut(key as usize)?.as_deref_mut()
     }

@@ -23,7 +23,7 @@ use crate::error::{Closed, OpenError};
 use crate::leases::{Lease, LeaseTable};
 use crate::messages::OutgoingMessages;
 use crate::packets::{OpenJob, Packets, Plan};
-use crate::quic_protocol::Quic;
+use crate::quic_protocol::{EventObserver, Quic};
 
 /// A received batch of at least this many bytes indicates a bulk transfer, for which detaching the
 /// receive half is worthwhile.
@@ -33,6 +33,7 @@ const BULK_FROM: usize = 8 << 10;
 pub struct Connection<K: Packets> {
     pub(crate) quic: quic::Connection,
     pub(crate) cell: Arc<ConnectionCell>,
+    observer: Option<EventObserver>,
     /// Keys leased to workers.
     leases: LeaseTable,
     /// Reported to the application instead of the reason that the protocol gives for the close.
@@ -55,11 +56,12 @@ pub struct Connection<K: Packets> {
 }
 
 impl<K: Packets> Connection<K> {
-    pub(crate) fn new(quic: quic::Connection, cell: Arc<ConnectionCell>) -> Self {
+    pub(crate) fn new(quic: quic::Connection, cell: Arc<ConnectionCell>, observer: Option<EventObserver>) -> Self {
         let delivery = Delivery::new(Arc::clone(&cell));
         Self {
             quic,
             cell,
+            observer,
             leases: LeaseTable::default(),
             end_override: None,
             writers: BTreeMap::new(),
@@ -73,11 +75,15 @@ impl<K: Packets> Connection<K> {
         }
     }
 
+    /// The connection without the state of its handles.
+    pub fn quic(&self) -> &quic::Connection {
+        &self.quic
+    }
+
     /// Applies a new rate limit. Called before each plan: data that the application wrote after it
     /// set the limit may have been taken together with earlier requests.
     fn serve_rate(&mut self) {
-        let changed = self.cell.lock().rate.take();
-        if let Some(limit) = changed {
+        if let Some(limit) = self.cell.take_rate() {
             self.quic.set_rate(limit);
         }
     }
@@ -409,7 +415,11 @@ impl<K: Packets> driver::Connection<Quic<K>> for Connection<K> {
         while let Some(event) = self.quic.poll_event() {
             summary.is_established |= event == Event::Connected;
             summary.is_over |= matches!(event, Event::Closed(_));
-            self.on_event(clock(), event);
+            let now = clock();
+            if let Some(observer) = &self.observer {
+                observer(now, &event);
+            }
+            self.on_event(now, event);
         }
         summary
     }

@@ -11,7 +11,6 @@ use bytes::Bytes;
 use quic::{Chunk, Connection, DetachedReceiveHalf, Dir, ReadError, StreamId};
 use units::Instant;
 
-use crate::COMPACT_BELOW;
 use crate::cells::connection::{ACCEPTED_MAX, DATAGRAMS_IN_BYTES_MAX};
 use crate::cells::recv::RecvEnd;
 use crate::cells::{ConnectionCell, Interest, MessageMode, RecvCell, SendCell, StreamCells};
@@ -197,7 +196,7 @@ impl Delivery {
             }
             while !inbox.is_over() && (cell.wants_more(&mut inbox) || everything) {
                 match source.read(now, id, READ_LEN_MAX) {
-                    Ok(Chunk::Bytes(chunk)) => inbox.push(chunk.compacted(COMPACT_BELOW)),
+                    Ok(Chunk::Bytes(chunk)) => inbox.push(chunk.compacted(self.cell.shared.limits.compact_below)),
                     Ok(Chunk::End) => inbox.set_end(RecvEnd::Finished),
                     Err(ReadError::Reset(code)) => inbox.set_end(RecvEnd::Reset(code)),
                     Err(ReadError::Blocked) => break,

@@ -105,7 +105,9 @@ impl<R: Runtime> ConnectionHandle<R> {
         {
             let mut state = cell.lock();
             state.requests.priority = Some(priority);
-            state.rate = rate.map(Some);
+            if rate.is_some() {
+                cell.set_rate(&mut state, rate);
+            }
         }
         shared.push_connect(driver::shared::ConnectRequest { cell: Arc::clone(&cell), connect, socket })?;
         runtime.kick(shared, Flush::Now);
@@ -402,7 +404,8 @@ impl<R: Runtime> ConnectionHandle<R> {
     /// # Errors
     /// If the connection is closed.
     pub fn set_rate(&self, limit: Option<RateLimit>) -> Result<(), Closed> {
-        self.submit(|state| state.rate = Some(limit))
+        let cell = self.cell();
+        self.submit(|state| cell.set_rate(state, limit))
     }
 
     // ── Paths ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -43,7 +43,7 @@ pub use cells::ConnectionCell;
 pub use connection::Connection;
 pub use handle::{BidiStream, ConnectionHandle, OpenedStream, PendingOpen, RecvHandle, Runtime, SendHandle};
 pub use packets::{ByteDatagrams, DatagramBuffer, Datagrams, Packets, SealedDatagrams};
-pub use quic_protocol::{Connect, Limits, Quic, QuicApplication, QuicShared};
+pub use quic_protocol::{Connect, EventObserver, Limits, Quic, QuicApplication, QuicShared};
 
 /// Received chunks shorter than this are copied out of their receive buffer before they wait for
 /// the application. An application that does not read would otherwise keep whole buffers alive.

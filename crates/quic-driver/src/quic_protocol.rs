@@ -6,7 +6,7 @@ use std::sync::Arc;
 use driver::protocol::{Begun, NoJobs};
 use driver::{Application, ConnectionKey, Protocol, Route, Shared};
 use quic::session::SessionFactory;
-use quic::{Addresses, Endpoint, Side};
+use quic::{Addresses, Endpoint, Event, Side};
 use units::Instant;
 
 use crate::cells::ConnectionCell;
@@ -40,6 +40,10 @@ pub struct Limits {
     pub inbox_bytes_max: usize,
     /// The length of the longest message that is sent or accepted.
     pub message_len_max: usize,
+    /// Received chunks of a stream shorter than this are copied out of their receive buffer, so
+    /// that a slow reader keeps no whole buffers alive: [`COMPACT_BELOW`](crate::COMPACT_BELOW), or
+    /// 0 if there are no receive buffers.
+    pub compact_below: usize,
     /// Whether connections from peers are accepted.
     pub is_listening: bool,
 }
@@ -52,16 +56,26 @@ pub struct Connect {
     pub factory: Arc<dyn SessionFactory>,
 }
 
+/// Called with each event of every connection, before the handles are notified.
+pub type EventObserver = Arc<dyn Fn(Instant, &Event) + Send + Sync>;
+
 /// QUIC with packets of representation `K`.
 pub struct Quic<K> {
     endpoint: Endpoint,
+    observer: Option<EventObserver>,
     packets: PhantomData<fn() -> K>,
 }
 
 impl<K> Quic<K> {
     /// The protocol instance of one driver.
     pub fn new(endpoint: Endpoint) -> Self {
-        Self { endpoint, packets: PhantomData }
+        Self { endpoint, observer: None, packets: PhantomData }
+    }
+
+    /// Passes the events of all connections to `observer`, in addition to their handles.
+    #[must_use]
+    pub fn with_observer(self, observer: Option<EventObserver>) -> Self {
+        Self { observer, ..self }
     }
 }
 
@@ -104,7 +118,7 @@ impl<K: Packets> Protocol for Quic<K> {
     ) -> Option<Connection<K>> {
         let addresses = Addresses { socket: socket as u16, ..Addresses::of(cell.remote) };
         match self.endpoint.connect(now, &*request.factory, &request.server_name, addresses) {
-            Ok(quic) => Some(Connection::new(quic, Arc::clone(cell))),
+            Ok(quic) => Some(Connection::new(quic, Arc::clone(cell), self.observer.clone())),
             Err(error) => {
                 cell.close(error.into(), None);
                 None
@@ -124,7 +138,7 @@ impl<K: Packets> Protocol for Quic<K> {
         match K::accept(&mut self.endpoint, now, socket, batch, may_be_foreign) {
             Ok(quic) => {
                 let cell = Arc::new(ConnectionCell::new(Arc::clone(shared), remote, Side::Server));
-                Begun::Connection(Connection::new(quic, Arc::clone(&cell)), cell)
+                Begun::Connection(Connection::new(quic, Arc::clone(&cell), self.observer.clone()), cell)
             }
             Err(Some(batch)) => Begun::Foreign(batch),
             Err(None) => Begun::Nothing,

@@ -32,7 +32,7 @@ pub const PLAN_DATAGRAMS_MAX: usize = 64;
 pub const PLAN_BYTES_MAX: usize = 65_000;
 
 /// A batch of datagrams on one path, decided but not yet sealed.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Plan {
     /// The path of all its datagrams.
     pub path: PathId,

@@ -57,6 +57,17 @@ impl Unsealed {
     pub fn fill(&mut self, plan: &mut Plan) {
         std::mem::swap(&mut self.plan, plan);
         plan.clear();
+        self.place_datagrams();
+    }
+
+    /// As [`fill`](Self::fill), with a copy of `plan`. The payload is not copied.
+    pub fn fill_from(&mut self, plan: &Plan) {
+        self.plan.clone_from(plan);
+        self.place_datagrams();
+    }
+
+    /// Finds the datagrams in the plan, and seals those that are not packets of a run.
+    fn place_datagrams(&mut self) {
         self.places.clear();
         self.sealed.clear();
         let size = self.plan.segment_size;
@@ -106,6 +117,17 @@ impl Unsealed {
     /// True if a datagram has bytes: it is not a packet of a run.
     pub fn is_sealed(&self, datagram: usize) -> bool {
         matches!(self.places[datagram], Place::Sealed { .. })
+    }
+
+    /// The bytes of a datagram; none of a packet of a run.
+    ///
+    /// # Panics
+    /// If there is no such datagram.
+    pub fn sealed_bytes(&self, datagram: usize) -> Option<&[u8]> {
+        match self.places[datagram] {
+            Place::InRun { .. } => None,
+            Place::Sealed { start, end, .. } => Some(&self.sealed[start as usize..end as usize]),
+        }
     }
 
     /// True if a datagram has payload: bytes of a stream, a datagram or the handshake, and not only

@@ -8,7 +8,7 @@ use super::Driver;
 use crate::entry::ConnectionEntry;
 use crate::env::Env;
 use crate::offload::Offload;
-use crate::protocol::{Begun, Cell, CellOf, Connection, ConnectionKey, EndReason, Place, Protocol};
+use crate::protocol::{Batch, Begun, Cell, CellOf, Connection, ConnectionKey, EndReason, Place, Protocol};
 use crate::shared::{ConnectRequest, Entered};
 use crate::socket::SocketPlace;
 
@@ -59,15 +59,19 @@ impl<E: Env> Driver<E> {
         let Some(entered) = entered else {
             // No answer: the peer retries, and an attacker gains no amplification.
             tracing::debug!(socket, "connection refused: a limit is reached, or the endpoint is closing");
-            return;
+            return self.note_unrouted(batch.packet_count());
         };
         let now = self.env.now();
         let may_be_foreign = self.inlets.len() > 1;
+        let packets = batch.packet_count();
         match self.protocol.accept(now, &self.shared, socket, batch, may_be_foreign) {
             Begun::Connection(connection, cell) => self.install(now, connection, cell, entered, socket),
-            Begun::Reply(mut packets) => self.send_reply(now, socket, &mut packets),
+            Begun::Reply(mut reply) => {
+                self.note_unrouted(packets);
+                self.send_reply(now, socket, &mut reply);
+            }
             Begun::Foreign(batch) => self.pass_on(socket, batch),
-            Begun::Nothing => {}
+            Begun::Nothing => self.note_unrouted(packets),
         }
     }
 

@@ -93,20 +93,27 @@ impl<E: Env> Driver<E> {
         match route {
             Route::Known(key) => self.absorb(key, socket, batch),
             Route::Begins => self.admit(socket, batch),
-            Route::Reply => self.reply(socket, &batch),
+            Route::Reply => {
+                self.note_unrouted(batch.packet_count());
+                self.reply(socket, &batch);
+            }
             Route::Unknown => self.pass_on(socket, batch),
         }
     }
 
     /// Passes packets of no connection here to the driver that may have it.
-    pub(super) fn pass_on(&self, socket: usize, batch: BatchOf<E>) {
+    pub(super) fn pass_on(&mut self, socket: usize, batch: BatchOf<E>) {
         let count = self.inlets.len();
-        if count <= 1 {
-            return;
+        let shard = if count > 1 { self.protocol.shard_of(&batch, count) } else { None };
+        match shard.filter(|index| *index != self.shared.index) {
+            Some(index) => self.inlets[index].push(MisroutedBatch { socket, batch }),
+            None => self.note_unrouted(batch.packet_count()),
         }
-        if let Some(index) = self.protocol.shard_of(&batch, count).filter(|index| *index != self.shared.index) {
-            self.inlets[index].push(MisroutedBatch { socket, batch });
-        }
+    }
+
+    /// Counts packets that are passed to no connection.
+    pub(super) fn note_unrouted(&mut self, packets: usize) {
+        self.unrouted_packets += packets as u64;
     }
 
     /// Opens and absorbs a batch of one connection, or lets the crypto pool open it.

@@ -14,7 +14,7 @@ use driver::workers::Workers;
 use driver::{Driver, DriverLimits, Inlet, Place};
 use net::os_random;
 use quic::{Endpoint, SHARDS_MAX, SecretSource};
-use quic_driver::{Datagrams, Limits, Quic, QuicShared};
+use quic_driver::{COMPACT_BELOW, Datagrams, Limits, Quic, QuicShared};
 use units::Duration;
 
 use super::{Core, DriverHandle, Host, SOCKETS_MAX};
@@ -175,6 +175,7 @@ fn prepare(
         outbox_bytes_max: config.outbox_bytes_max,
         inbox_bytes_max: config.inbox_bytes_max,
         message_len_max: config.message_len_max,
+        compact_below: COMPACT_BELOW,
         is_listening: config.server.is_some(),
     };
     let shared = QuicShared::new(waker.clone(), local_addrs, limits, Arc::clone(common), index);

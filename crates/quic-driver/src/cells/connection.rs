@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Waker;
 
@@ -52,6 +53,9 @@ pub struct ConnectionCell {
     pub(crate) side: quic::Side,
     /// Set once, when the driver adds the connection to its table.
     pub(crate) place: OnceLock<Place>,
+    /// The driver has not applied [`ConnectionState::rate`]. Set with the state locked. The driver
+    /// reads this before each plan instead of taking the lock.
+    rate_changed: AtomicBool,
     state: Mutex<ConnectionState>,
 }
 
@@ -135,7 +139,7 @@ pub(crate) struct ConnectionState {
     pub(crate) closed: Option<Closed>,
     pub(crate) requests: Requests,
     /// A new rate limit that the driver has not applied; `Some(None)` removes the limit.
-    pub(crate) rate: Option<Option<RateLimit>>,
+    rate: Option<Option<RateLimit>>,
     /// The cell is in the driver's list of connections with requests.
     queued: bool,
     pub(crate) accepted: [VecDeque<StreamCells>; 2],
@@ -163,7 +167,24 @@ pub(crate) struct ConnectionState {
 
 impl ConnectionCell {
     pub(crate) fn new(shared: Arc<QuicShared>, remote: SocketAddr, side: quic::Side) -> Self {
-        Self { shared, remote, side, place: OnceLock::new(), state: Mutex::default() }
+        let (place, rate_changed, state) = (OnceLock::new(), AtomicBool::new(false), Mutex::default());
+        Self { shared, remote, side, place, rate_changed, state }
+    }
+
+    /// Sets a new rate limit in the locked state.
+    pub(crate) fn set_rate(&self, state: &mut ConnectionState, limit: Option<RateLimit>) {
+        state.rate = Some(limit);
+        self.rate_changed.store(true, Ordering::Release);
+    }
+
+    /// Takes the rate limit that the driver has not applied.
+    pub(crate) fn take_rate(&self) -> Option<Option<RateLimit>> {
+        if !self.rate_changed.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut state = self.lock();
+        self.rate_changed.store(false, Ordering::Relaxed);
+        state.rate.take()
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, ConnectionState> {

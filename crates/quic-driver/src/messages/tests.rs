@@ -53,7 +53,13 @@ impl DataSource for Peer {
 }
 
 fn cell() -> ConnectionCell {
-    let limits = Limits { outbox_bytes_max: 1, inbox_bytes_max: 1, message_len_max: 1000, is_listening: false };
+    let limits = Limits {
+        outbox_bytes_max: 1,
+        inbox_bytes_max: 1,
+        message_len_max: 1000,
+        compact_below: 0,
+        is_listening: false,
+    };
     let common = Arc::new(Common::new(1));
     let shared = QuicShared::new(Waker::noop().clone(), Vec::new(), limits, common, 0);
     let remote = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
