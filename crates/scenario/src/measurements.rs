@@ -52,11 +52,6 @@ impl Measurements {
         Self { parts: scenario.parts.iter().enumerate().map(record).collect(), foreign_streams: 0 }
     }
 
-    /// Measurements of a scenario without workload parts.
-    pub(crate) const fn empty() -> Self {
-        Self { parts: Vec::new(), foreign_streams: 0 }
-    }
-
     /// Records that a part begins.
     pub fn on_started(&mut self, now: Instant, part: usize) {
         let record = &mut self.parts[part];

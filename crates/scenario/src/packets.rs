@@ -6,7 +6,7 @@ use std::fmt;
 use driver::Placement;
 use units::{Instant, Rng};
 
-use crate::memory::run::Run;
+use crate::memory::turns::FreeRun;
 use crate::model::Scenario;
 use crate::outcome::Outcome;
 use crate::world::{OnProgress, PayloadMode, RunPlan, WorldError};
@@ -57,11 +57,8 @@ pub fn run_with_sink(
     run_placed_with_sink(scenario, plan, payload_mode, [Placement::Thread; 2], sink, on_progress)
 }
 
-/// As [`run_with_sink`], with hosts that take their turns as an engine with these placements does
-/// (sending host first) while nothing costs time. Under `inline`, calls of the application run
-/// turns. Under `connection(n)`, the first of several endpoints owns the connection. The other
-/// placements behave as `thread`, in an order that is not defined; `tests/live` says what is
-/// defined.
+/// As [`run_with_sink`], with hosts that have the drivers and workers of these placements (sending
+/// host first). Each processor takes its turns in a fixed order, and no turn takes time.
 ///
 /// # Errors
 /// As [`World::run`](crate::world::World::run).
@@ -73,9 +70,9 @@ pub fn run_placed_with_sink(
     sink: DatagramSink,
     on_progress: OnProgress<'_>,
 ) -> Result<Outcome, WorldError> {
-    let mut run = Run::placed(scenario, plan, payload_mode, placements)?;
-    run.network.set_sink(sink);
-    run.finish(on_progress)
+    let mut free = FreeRun::new(scenario, plan, payload_mode, placements)?;
+    free.run.network.set_sink(sink);
+    free.finish(on_progress)
 }
 
 /// The random generator of one direction of a link in a run with this seed. Each link has a

@@ -8,10 +8,6 @@ pub(crate) trait ThreadCounts {
     /// Threads of a host, including the application's.
     fn host_thread_count(self) -> usize;
 
-    /// Threads that may seal what the driver plans, including the driver's. Path workers count only
-    /// if each has a path.
-    fn sealer_count(self, paths: usize) -> usize;
-
     /// Threads that seal and open.
     fn stage_count(self) -> usize;
 }
@@ -23,14 +19,6 @@ impl ThreadCounts for Placement {
             // A scenario has one connection, which runs on one of the driver threads.
             Self::Connection(_) => 2,
             placement => 1 + placement.thread_count().max(1),
-        }
-    }
-
-    fn sealer_count(self, paths: usize) -> usize {
-        match self {
-            Self::Packet(count) => count.max(1),
-            Self::Path(count) if (1..=paths).contains(&count) => count,
-            _ => 1,
         }
     }
 

@@ -14,8 +14,8 @@ use sim::{Sim, Simulation, Trace};
 use units::Instant;
 
 use crate::faults::occurrences;
+use crate::memory::addresses::ends;
 use crate::memory::datagram::{Body, Datagram};
-use crate::memory::node::ends;
 use crate::model::Scenario;
 use crate::world::WorldError;
 

@@ -5,6 +5,7 @@
 //! ([`crate::content`]), so the receiving host needs only the scenario. All worlds use these
 //! applications, so that all do the same work.
 
+pub mod handles;
 mod reader;
 mod schedule;
 mod streams;
@@ -60,19 +61,6 @@ impl App {
             unanswered: Vec::new(),
             may_open: true,
             payload_mode: PayloadMode::Bytes,
-        }
-    }
-
-    /// An application without work, used while the real one is moved out.
-    pub(crate) fn placeholder() -> Self {
-        Self {
-            items: Vec::new(),
-            works: Vec::new(),
-            writers: BTreeMap::new(),
-            readers: BTreeMap::new(),
-            unanswered: Vec::new(),
-            may_open: false,
-            payload_mode: PayloadMode::Lengths,
         }
     }
 

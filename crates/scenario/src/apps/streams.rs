@@ -1,16 +1,13 @@
 //! The connection interface that applications use.
 
 use bytes::Bytes;
-use quic::{Chunk, Connection, Dir, ReadError, StreamId, WriteError};
+use quic::{Chunk, Dir, ReadError, StreamId, WriteError};
 use units::Instant;
-
-/// Maximum bytes of one read.
-const READ_BYTES: usize = 1 << 20;
 
 /// The streams of a connection. No call blocks; an application retries after an
 /// [`Event`](quic::Event).
 ///
-/// [`quic::Connection`] implements it; worlds with sockets have their own implementations.
+/// [`HandleStreams`](super::handles::HandleStreams) implements it for the handles of connections.
 pub trait Streams {
     /// Opens a stream. `None` if the limit is reached;
     /// [`StreamsAvailable`](quic::Event::StreamsAvailable) follows when the peer raises it.
@@ -46,31 +43,4 @@ pub trait Streams {
     /// `Blocked` if no data is available; [`Readable`](quic::Event::Readable) follows. All other
     /// errors are final.
     fn read(&mut self, now: Instant, id: StreamId) -> Result<Chunk, ReadError>;
-}
-
-impl Streams for Connection {
-    fn open(&mut self, dir: Dir) -> Option<StreamId> {
-        self.open(dir)
-    }
-
-    fn accept(&mut self, dir: Dir) -> Option<StreamId> {
-        self.accept(dir)
-    }
-
-    fn set_priority(&mut self, id: StreamId, priority: i32) {
-        // A closed stream needs no priority.
-        let _is_open = self.set_priority(id, priority);
-    }
-
-    fn write(&mut self, id: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
-        self.write_some(id, data)
-    }
-
-    fn finish(&mut self, id: StreamId) {
-        let _is_open = self.finish(id);
-    }
-
-    fn read(&mut self, now: Instant, id: StreamId) -> Result<Chunk, ReadError> {
-        self.read(now, id, READ_BYTES)
-    }
 }

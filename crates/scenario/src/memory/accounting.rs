@@ -5,8 +5,6 @@ use netem::LinkStats;
 use sim::Level;
 use units::Instant;
 
-use super::node::NodeCounts;
-
 /// The counts of sender and receiver, to be compared with the link's own counters.
 #[derive(Debug, Default)]
 pub(super) struct LinkAccounting {
@@ -78,6 +76,17 @@ impl LinkAccounting {
     }
 }
 
+/// Datagram counts of a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HostCounts {
+    /// Planned, by the connection's count.
+    pub(crate) planned: u64,
+    /// Received.
+    pub(crate) taken: u64,
+    /// Received and counted by the connection, or belonging to no connection.
+    pub(crate) accounted: u64,
+}
+
 /// Datagrams inside a host: planned but not sent to a link (`unsent`), or delivered by a link but
 /// not passed to the connection (`untaken`).
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,12 +101,12 @@ pub(crate) struct Backlog {
 /// # Errors
 /// A description of the violation.
 pub(super) fn check_host_conservation(
-    node: NodeCounts,
+    node: HostCounts,
     backlog: Backlog,
     sent: u64,
     arrived: u64,
 ) -> Result<(), String> {
-    let NodeCounts { planned, taken, accounted } = node;
+    let HostCounts { planned, taken, accounted } = node;
     if planned != sent + backlog.unsent {
         return Err(format!("{planned} datagrams were planned, {sent} sent, and {} are not sent yet", backlog.unsent));
     }
@@ -178,14 +187,14 @@ mod tests {
 
     #[test]
     fn a_host_that_loses_or_invents_datagrams_is_detected() {
-        let node = NodeCounts { planned: 9, taken: 7, accounted: 7 };
+        let node = HostCounts { planned: 9, taken: 7, accounted: 7 };
         let backlog = Backlog { unsent: 2, untaken: 1 };
         assert_eq!(check_host_conservation(node, backlog, 7, 8), Ok(()));
         for (node, sent, arrived) in [
             (node, 8, 8),
             (node, 7, 9),
-            (NodeCounts { planned: 8, ..node }, 7, 8),
-            (NodeCounts { accounted: 6, ..node }, 7, 8),
+            (HostCounts { planned: 8, ..node }, 7, 8),
+            (HostCounts { accounted: 6, ..node }, 7, 8),
         ] {
             assert!(check_host_conservation(node, backlog, sent, arrived).is_err(), "{node:?}, {sent}, {arrived}");
         }

@@ -31,9 +31,20 @@ impl Default for Content {
 
 impl InFlightBatch {
     /// Moves the contents of `plan` into this batch, which is sent over path `path` of the run.
-    pub(super) fn fill(&mut self, path: usize, plan: &mut Plan) {
+    pub(crate) fn fill(&mut self, path: usize, plan: &mut Plan) {
         self.path = path;
         self.unsealed_mut().fill(plan);
+    }
+
+    /// As [`fill`](Self::fill), with a copy of the plan.
+    pub(super) fn fill_from(&mut self, path: usize, plan: &Plan) {
+        self.path = path;
+        self.unsealed_mut().fill_from(plan);
+    }
+
+    /// One datagram with bytes.
+    pub(super) fn with_bytes(path: usize, bytes: Vec<u8>) -> Self {
+        Self { content: Content::Bytes(bytes), path, since: Cell::default() }
     }
 
     fn unsealed_mut(&mut self) -> &mut Unsealed {
@@ -59,10 +70,17 @@ impl InFlightBatch {
         self.path
     }
 
-    /// The datagrams of an unsealed plan.
-    pub(crate) fn datagrams(this: &Rc<Self>) -> impl Iterator<Item = Datagram> + '_ {
-        let unsealed = this.unsealed();
-        (0..unsealed.datagram_count()).map(|index| Datagram::new(Rc::clone(this), index, unsealed.len_bytes(index)))
+    /// Its datagrams.
+    pub(crate) fn datagrams(this: &Rc<Self>) -> impl ExactSizeIterator<Item = Datagram> + '_ {
+        let count = match &this.content {
+            Content::Plan(unsealed) => unsealed.datagram_count(),
+            Content::Bytes(_) => 1,
+        };
+        let len_bytes = |index| match &this.content {
+            Content::Plan(unsealed) => unsealed.len_bytes(index),
+            Content::Bytes(bytes) => bytes.len(),
+        };
+        (0..count).map(move |index| Datagram::new(Rc::clone(this), index, len_bytes(index)))
     }
 }
 
@@ -91,8 +109,7 @@ impl Datagram {
     /// A datagram with bytes that is not sent yet.
     pub(crate) fn with_bytes(path: usize, bytes: Vec<u8>) -> Self {
         let len_bytes = bytes.len();
-        let batch = InFlightBatch { content: Content::Bytes(bytes), path, since: Cell::default() };
-        Self::new(Rc::new(batch), 0, len_bytes)
+        Self::new(Rc::new(InFlightBatch::with_bytes(path, bytes)), 0, len_bytes)
     }
 
     /// The index of the path among those of the run.
@@ -105,6 +122,14 @@ impl Datagram {
         match &self.batch.content {
             Content::Plan(_) => Body::Unsealed(&self.batch, self.which()),
             Content::Bytes(bytes) => Body::Bytes(bytes),
+        }
+    }
+
+    /// Appends its bytes.
+    pub(super) fn seal_into(&self, out: &mut Vec<u8>) {
+        match self.body() {
+            Body::Unsealed(batch, index) => batch.unsealed().seal_datagram(index, out),
+            Body::Bytes(bytes) => out.extend_from_slice(bytes),
         }
     }
 
@@ -140,10 +165,7 @@ impl Packet for Datagram {
 
     fn corrupt(&mut self, rng: &mut Rng) {
         let mut bytes = Vec::with_capacity(self.len_bytes());
-        match self.body() {
-            Body::Unsealed(batch, index) => batch.unsealed().seal_datagram(index, &mut bytes),
-            Body::Bytes(whole) => bytes.extend_from_slice(whole),
-        }
+        self.seal_into(&mut bytes);
         bytes.corrupt(rng);
         let (path, since) = (self.path(), self.since());
         *self = Self::with_bytes(path, bytes);

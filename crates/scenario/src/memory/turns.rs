@@ -1,117 +1,235 @@
-//! The turns of a host's driver at one time, each followed by a turn of its application.
-//!
-//! ```text
-//!   turn:  application requests ─ sockets ─ timers ─ events, plans, events          then the application
-//! ```
-//!
-//! This reproduces the engine's driver with the same bounds, and an application on its own thread,
-//! if neither takes time. `crates/scenario/tests/live` compares it with the engine, packet by
-//! packet.
+//! A run of hosts without processing cost: their processors take all turns at one virtual time,
+//! each followed by a turn of the application.
 
-use super::joined::batch;
+use std::rc::Rc;
+
+use bytes::BytesMut;
+use driver::Placement;
+use quic_driver::ByteDatagrams;
+use units::Instant;
+
+use super::accounting::Backlog;
+use super::datagram::Datagram;
+use super::env::VirtualClock;
+use super::host::Host;
+use super::lengths::Lengths;
 use super::run::Run;
-use crate::placement::ThreadCounts as _;
+use super::runtime::VirtualRuntime;
+use super::setup::HostSetup;
+use crate::model::Scenario;
+use crate::outcome::Outcome;
+use crate::world::{OnProgress, PayloadMode, RunPlan, WorldError};
 
-/// Maximum plans of one visit of the connection.
-const PLANS_PER_VISIT: usize = 4;
+/// Number of steps without progress of virtual time that counts as a livelock: far more than can
+/// happen at one time.
+const STALLED_STEPS_MAX: u32 = 1_000_000;
 
-/// Receive calls to one socket in one turn, and maximum batches of each call (the number of its
-/// buffers).
-const CALLS_PER_TURN: usize = 2;
-const CALL_BATCHES_MAX: usize = 16;
+/// Maximum number of coalesced datagrams at a host: as many as one receive call takes.
+pub(crate) const COALESCED_MAX: usize = 64;
 
-/// The events of a batch with fewer bytes are processed before the next batch of the call is
-/// opened.
-const SMALL_BATCH: usize = 16 << 10;
+/// Steps between two progress reports. One step may move a whole window.
+const STEPS_PER_PROGRESS: u64 = 256;
 
-const _: () = assert!(quic::config::DATAGRAM_SIZE_MAX < SMALL_BATCH, "a single datagram is a small batch");
-
-/// Writes of at most this many bytes are sent before anything is received.
-const SMALL_MAX: u64 = 16 << 10;
-
-/// How a turn treats data that does not fill a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flush {
-    /// Send it.
-    Now,
-    /// After a full batch, hold it back until the next call or turn.
-    Cork,
+/// A run of hosts without processing cost.
+pub(crate) struct FreeRun {
+    pub(crate) run: Run,
+    hosts: [Host; 2],
+    /// Hosts with events since their last turn.
+    touched: [bool; 2],
+    /// When a turn of the hosts is due next, as of their last turns.
+    timeouts: [Option<Instant>; 2],
+    /// Coalesced datagrams at each host, and the time of its interrupt.
+    waiting: [Vec<Datagram>; 2],
+    interrupt_at: [Option<Instant>; 2],
+    stalled_steps: u32,
+    steps: u64,
 }
 
-impl Run {
-    /// Runs turns of a host and its application until both are idle. An application that is due
-    /// begins.
-    pub(super) fn settle(&mut self, host: usize) {
-        if self.app_timeout(host).is_some_and(|at| at <= self.now) {
-            self.pump(host);
-        }
-        while self.turn(host, Flush::Now) | self.let_application(host) {}
+impl FreeRun {
+    /// A run of hosts with these placements.
+    ///
+    /// # Errors
+    /// If the scenario does not have these paths, or its settings are invalid.
+    pub(crate) fn new(
+        scenario: &Scenario,
+        plan: &RunPlan,
+        payload_mode: PayloadMode,
+        placements: [Placement; 2],
+    ) -> Result<Self, WorldError> {
+        plan.validate(scenario)?;
+        let (clock, path_count) = (VirtualClock::default(), plan.paths.len());
+        let setups = [0, 1]
+            .map(|host| HostSetup::new(scenario, host, path_count, plan.seed, placements[host].driver_count(), &clock));
+        let host = |host: usize| match payload_mode {
+            PayloadMode::Bytes => Host::new::<ByteDatagrams<BytesMut>>(&setups[host], placements[host]),
+            PayloadMode::Lengths => Host::new::<Lengths>(&setups[host], placements[host]),
+        };
+        let hosts = [host(0)?, host(1)?];
+        let runtimes = [0, 1].map(|host: usize| VirtualRuntime {
+            inline: hosts[host].inline.as_ref().map(Rc::clone),
+            local_addrs: setups[host].local_addrs(),
+        });
+        let mut run = Run::new(scenario, plan, payload_mode, &setups, runtimes);
+        run.begin(&setups)?;
+        Ok(Self {
+            run,
+            hosts,
+            touched: [true, false],
+            timeouts: [None; 2],
+            waiting: [Vec::new(), Vec::new()],
+            interrupt_at: [None; 2],
+            stalled_steps: 0,
+            steps: 0,
+        })
     }
 
-    /// Runs the application. True if it made a request.
-    fn let_application(&mut self, host: usize) -> bool {
-        self.pump(host);
-        std::mem::take(&mut self.is_owed_turn[host]) || self.cells[host].has_changed()
+    /// Runs until the end.
+    ///
+    /// # Errors
+    /// If the callback stops the run, the recording fails, or virtual time stops.
+    pub(crate) fn finish(mut self, on_progress: OnProgress<'_>) -> Result<Outcome, WorldError> {
+        self.go(on_progress)?;
+        Ok(self.into_outcome())
     }
 
-    /// Runs a turn. True if there is more to do now.
-    pub(super) fn turn(&mut self, host: usize, flush: Flush) -> bool {
-        if self.cells[host].has_changed() {
-            self.serve(host);
-            let connection = self.nodes[host].connection.as_ref();
-            let is_small = connection.is_some_and(|connection| connection.has_interactive_next(SMALL_MAX));
-            if is_small && flush == Flush::Now {
-                self.visit_connection(host, 1, flush);
+    /// As [`finish`](Self::finish), without the outcome.
+    ///
+    /// # Errors
+    /// As `finish`.
+    pub(crate) fn go(&mut self, on_progress: OnProgress<'_>) -> Result<(), WorldError> {
+        loop {
+            self.settle_touched();
+            if self.run.is_over() || !self.step()? {
+                let now = self.run.now();
+                self.run.network.catch_up(now);
+                return Ok(());
+            }
+            self.steps += 1;
+            if self.steps.is_multiple_of(STEPS_PER_PROGRESS) {
+                self.run.report_progress(on_progress)?;
             }
         }
-        let has_more_arrivals = self.take_in(host);
-        if self.timeouts[host].is_some_and(|at| at <= self.now) {
-            self.nodes[host].handle_timeout(self.now);
-        }
-        // The bound applies to each thread that may seal.
-        let plans_max = PLANS_PER_VISIT * self.placements[host].sealer_count(self.path_count());
-        let has_more_to_send = self.visit_connection(host, plans_max, flush);
-        has_more_arrivals || has_more_to_send
     }
 
-    /// Receives batches from the sockets, in path order. Events of a small batch are processed
-    /// before the next batch of the call is opened. True if datagrams are left.
-    fn take_in(&mut self, host: usize) -> bool {
-        let joins = self.joins(host);
-        let mut are_left = false;
-        for path in 0..self.sockets[host].len() {
-            for _ in 0..CALLS_PER_TURN {
-                let mut has_events_due = false;
-                for _ in 0..CALL_BATCHES_MAX {
-                    let Some((count, bytes)) = batch(&self.sockets[host][path], joins) else { break };
-                    if std::mem::replace(&mut has_events_due, bytes < SMALL_BATCH) {
-                        self.process_events(host);
-                    }
-                    self.take_batch(host, path, count);
+    /// Runs the turns of the hosts that have events. As on a real host, pacing releases data at the
+    /// host's own events, not at events elsewhere.
+    fn settle_touched(&mut self) {
+        for host in 0..2 {
+            if std::mem::take(&mut self.touched[host]) {
+                self.settle(host);
+            }
+        }
+    }
+
+    /// Runs a host's due application work, then its processors and its application in turn until
+    /// all are idle.
+    fn settle(&mut self, host: usize) {
+        let now = self.run.now();
+        self.run.begin_due_items(host);
+        // Under `inline`, calls of the application run turns.
+        self.forward_sent(host);
+        loop {
+            let due_at = self.hosts[host].processors.due_at(now);
+            if due_at.is_none_or(|at| at > now) {
+                self.timeouts[host] = due_at;
+                return;
+            }
+            self.hosts[host].processors.take_turns(now);
+            self.forward_sent(host);
+            self.run.run_application(host);
+            self.forward_sent(host);
+            let processors = &self.hosts[host].processors;
+            self.run.record_connection(host, |look| processors.look_at_connection(look));
+        }
+    }
+
+    /// Passes the datagrams that a host has sent to the links.
+    fn forward_sent(&mut self, host: usize) {
+        let mut sent = self.hosts[host].sent.borrow_mut();
+        if sent.is_empty() {
+            return;
+        }
+        let now = self.run.now();
+        sent.drain(..).for_each(|datagram| self.run.network.send(now, host, datagram));
+    }
+
+    /// Advances to the next event; false at the end of the run.
+    fn step(&mut self) -> Result<bool, WorldError> {
+        let (now, app_at) = (self.run.now(), self.run.app_timeout(0));
+        let mut next = self.run.end;
+        let mut note = |at: Option<Instant>| next = next.min(at.unwrap_or(next));
+        note(self.run.network.timeout());
+        note(app_at);
+        note(self.run.proof_timeout());
+        self.timeouts.into_iter().for_each(&mut note);
+        self.interrupt_at.into_iter().for_each(note);
+        let next = next.max(now);
+        if next >= self.run.end {
+            self.run.clock.set(self.run.end);
+            // Deliveries at the end time still count.
+            self.receive();
+            self.settle_touched();
+            return Ok(false);
+        }
+        self.stalled_steps = if next > now { 0 } else { self.stalled_steps + 1 };
+        if self.stalled_steps > STALLED_STEPS_MAX {
+            return Err(WorldError::Livelock { at: now });
+        }
+        self.run.clock.set(next);
+        self.receive();
+        self.run.look_at_faults();
+        self.touched[0] |= app_at.is_some_and(|at| at <= next);
+        for host in 0..2 {
+            self.touched[host] |= self.timeouts[host].is_some_and(|at| at <= next);
+        }
+        Ok(true)
+    }
+
+    /// Passes datagrams that arrive to the hosts' sockets, or coalesces them.
+    fn receive(&mut self) {
+        let now = self.run.now();
+        let scenario = Rc::clone(&self.run.scenario);
+        self.run.network.receive(now, |direction, datagram| {
+            let host = 1 - direction;
+            let coalesce = scenario.hosts[host].coalesce;
+            if coalesce.is_zero() {
+                self.touched[host] = true;
+                self.hosts[host].arrivals[datagram.path()].push(datagram);
+                return;
+            }
+            self.interrupt_at[host].get_or_insert(now + coalesce);
+            self.waiting[host].push(datagram);
+            if self.waiting[host].len() >= COALESCED_MAX {
+                self.interrupt_at[host] = Some(now);
+            }
+        });
+        for host in 0..2 {
+            if self.interrupt_at[host].is_some_and(|at| at <= now) {
+                self.interrupt_at[host] = None;
+                self.touched[host] = true;
+                for datagram in self.waiting[host].drain(..) {
+                    self.hosts[host].arrivals[datagram.path()].push(datagram);
                 }
             }
-            are_left |= !self.sockets[host][path].is_empty();
-        }
-        are_left
-    }
-
-    fn take_batch(&mut self, host: usize, path: usize, count: usize) {
-        let (socket, node) = (&mut self.sockets[host][path], &mut self.nodes[host]);
-        if count > 1 {
-            node.receive_joined(self.now, path, socket.drain(..count));
-        } else if let Some(datagram) = socket.pop_front() {
-            node.receive(self.now, datagram);
         }
     }
 
-    /// Processes events and sends at most `plans_max` plans. True if there may be more to send.
-    fn visit_connection(&mut self, host: usize, plans_max: usize, flush: Flush) -> bool {
-        self.process_events(host);
-        let network = &mut self.network;
-        let sent = self.nodes[host]
-            .send(self.now, plans_max, flush == Flush::Cork, |datagram| network.send(self.now, host, datagram));
-        self.process_events(host);
-        self.timeouts[host] = self.nodes[host].timeout();
-        sent == plans_max
+    /// The outcome of the run.
+    ///
+    /// # Panics
+    /// If a datagram is unaccounted for.
+    pub(crate) fn into_outcome(self) -> Outcome {
+        let hosts = [0, 1].map(|number: usize| {
+            let host = &self.hosts[number];
+            let (mut in_queues, mut taken) = (0, 0);
+            for queue in &host.arrivals {
+                (in_queues, taken) = (in_queues + queue.len(), taken + queue.taken());
+            }
+            let mut stats = None;
+            host.processors.look_at_connection(&mut |connection| stats = Some(connection.stats()));
+            let counts = self.run.counts(number, stats, taken, host.processors.unrouted());
+            (counts, Backlog { unsent: 0, untaken: (in_queues + self.waiting[number].len()) as u64 })
+        });
+        self.run.into_outcome(hosts)
     }
 }

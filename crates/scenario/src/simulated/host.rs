@@ -1,20 +1,21 @@
-//! The processes of a simulated host: they receive batches, pass them to the connection, and send
-//! planned batches.
+//! The processes of a simulated host: they receive batches, pass them to the driver, and send the
+//! batches that it plans.
 //!
 //! ```text
-//!   link ──▶ socket ── Call ── Stage ─┬─ Serial ──▶ connection ──▶ Application
+//!   link ──▶ socket ── Call ── Stage ─┬─ Serial ──▶ driver ──▶ Application
 //!                          in order ┘                 │
 //!   link ◀── Call ──┬─ Stage ◀── Application ◀── Serial (plan)
 //!          in order ┘
 //! ```
 //!
-//! Each task takes its cost in time, on the threads that the placement assigns to it.
+//! The driver is the one of the live engine. Its turns take no time; each task of a batch takes its
+//! cost in time, on the threads that the placement assigns to it.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-use driver::Placement;
+use driver::{Driver, Flush, Place, Placement};
 use quic::{PLAN_DATAGRAMS_MAX, Unsealed};
 use sim::kernel::TaskId;
 use sim::{Sim, Store};
@@ -22,15 +23,20 @@ use units::{Duration, Instant};
 
 use super::costs::{End, Task};
 use super::machine::{Machine, threads_of};
+use super::pipeline::{Pipeline, PlannedBatch};
 use super::process_waker::{ProcessWaker, wait_for_wake};
 use super::processors::{Step, Threads};
 use super::socket::{ReceivedBatch, Socket};
 use crate::components::Component;
-use crate::memory::accounting::Backlog;
+use crate::memory::accounting::{Backlog, HostCounts};
 use crate::memory::datagram::InFlightBatch;
-use crate::memory::node::PlannedBatch;
+use crate::memory::env::VirtualEnv;
+use crate::memory::lengths::Lengths;
+use crate::memory::representation::Representation as _;
 use crate::memory::run::Run;
+use crate::memory::setup::{HostSetup, LIMITS};
 use crate::placement::ThreadCounts as _;
+use crate::world::WorldError;
 
 /// Maximum batches in progress for each thread that seals and opens, separately for sent batches
 /// and for each socket. The engine's workers have the same bound.
@@ -40,28 +46,32 @@ const BATCHES_MAX: usize = 4;
 /// further batch remains in progress until there is space. Otherwise a thread that only processes
 /// acknowledgements, as under `split`, would not limit the host, and its backlog would grow without
 /// bound.
-const ANSWERS_MAX: usize = 4;
+const ACKS_MAX: usize = 4;
 
 /// Number of visits without progress of virtual time that counts as a livelock.
 const STALLED_VISITS_MAX: u32 = 100_000;
+
+/// The driver of a simulated host.
+type HostDriver = Driver<VirtualEnv<Lengths, Pipeline>>;
 
 /// One host.
 pub(crate) struct Host {
     pub(crate) threads: Threads,
     placement: Placement,
     batches_max: usize,
+    setup: HostSetup,
+    driver: RefCell<HostDriver>,
+    pipeline: Pipeline,
     /// One for each path.
     pub(crate) sockets: Vec<Socket>,
-    /// Datagrams between plan and link, and between socket and connection.
-    unsent: Cell<u64>,
+    /// Datagrams between socket and driver, and those passed to the driver.
     unabsorbed: Cell<u64>,
+    absorbed: Cell<u64>,
     /// Wakes the process that plans.
     sender: ProcessWaker,
-    /// Batches in progress.
-    sending: Cell<usize>,
     /// Slots of batches whose acknowledgements are to be processed, and to be sent.
-    to_hear: Store<()>,
-    to_give: Store<()>,
+    acks_to_process: Store<()>,
+    acks_to_send: Store<()>,
     /// Keep batches in order per path regardless of their thread, in each direction.
     order_out: Vec<Sequencer>,
     order_in: Vec<Sequencer>,
@@ -93,12 +103,12 @@ const fn name_of(end: End, task: Task) -> &'static str {
         (End::Sending, Task::Serial) => "plan",
         (End::Sending, Task::Stage) => "seal",
         (End::Sending, Task::Call) => "send",
-        (End::Sending, Task::Answer) => "hear answers",
+        (End::Sending, Task::Answer) => "process ACKs",
         (End::Receiving, Task::Application) => "read",
         (End::Receiving, Task::Serial) => "absorb",
         (End::Receiving, Task::Stage) => "open",
         (End::Receiving, Task::Call) => "receive",
-        (End::Receiving, Task::Answer) => "give answers",
+        (End::Receiving, Task::Answer) => "send ACKs",
     }
 }
 
@@ -129,36 +139,55 @@ impl Sequencer {
 }
 
 impl Host {
+    /// A host with this setup.
+    ///
+    /// # Errors
+    /// If the transport settings are invalid.
     pub(crate) fn new(
         sim: &Sim,
         name: &str,
         placement: Placement,
         threads: Threads,
-        paths: usize,
+        setup: HostSetup,
         coalesce: Duration,
-    ) -> Self {
+    ) -> Result<Self, WorldError> {
+        let (paths, batches_max) = (setup.path_count, BATCHES_MAX * placement.stage_count());
+        let pipeline = Pipeline::new(paths, batches_max);
+        let workers = (0..paths).map(|worker| Place::Offloaded { worker, batch_max: PLAN_DATAGRAMS_MAX });
+        let driver = Driver::new(
+            VirtualEnv::new(setup.clock.clone()),
+            std::sync::Arc::clone(&setup.shared),
+            Vec::new(),
+            setup.protocol(0, placement.driver_count())?,
+            workers.collect(),
+            (),
+            pipeline.clone(),
+            LIMITS,
+        );
         let sequencers = || (0..paths).map(|_| Sequencer::default()).collect();
         let queue = |what: &str, batches_max| Store::new(sim, &format!("host {name}, {what}"), batches_max);
-        Self {
+        Ok(Self {
             threads,
             placement,
-            batches_max: BATCHES_MAX * placement.stage_count(),
+            batches_max,
+            setup,
+            driver: RefCell::new(driver),
+            pipeline,
             sockets: (0..paths).map(|path| Socket::new(name, path, coalesce)).collect(),
-            unsent: Cell::new(0),
             unabsorbed: Cell::new(0),
+            absorbed: Cell::new(0),
             sender: ProcessWaker::default(),
-            sending: Cell::new(0),
-            to_hear: queue("answers to hear", ANSWERS_MAX),
-            to_give: queue("answers to give", ANSWERS_MAX),
+            acks_to_process: queue("ACKs to process", ACKS_MAX),
+            acks_to_send: queue("ACKs to send", ACKS_MAX),
             order_out: sequencers(),
             order_in: sequencers(),
-        }
+        })
     }
 
     /// The statistics of its threads, sockets and bounded queues.
     pub(crate) fn components(&self, now: Instant) -> Vec<Component> {
         let sockets = self.sockets.iter().map(|socket| socket.component(now));
-        let places = [&self.to_hear, &self.to_give].map(|store| Component::bounded_queue(&store.report()));
+        let places = [&self.acks_to_process, &self.acks_to_send].map(|store| Component::bounded_queue(&store.report()));
         self.threads.components().chain(sockets).chain(places).collect()
     }
 
@@ -170,7 +199,14 @@ impl Host {
     /// Datagrams inside the host, including those that were dropped before the connection.
     pub(crate) fn backlog(&self) -> Backlog {
         let untaken = self.sockets.iter().map(Socket::untaken).sum::<u64>() + self.unabsorbed.get();
-        Backlog { unsent: self.unsent.get(), untaken }
+        Backlog { unsent: self.pipeline.unsent(), untaken }
+    }
+
+    /// The datagram counts of the host, whose number is `number` in `run`.
+    pub(crate) fn counts(&self, run: &Run, number: usize) -> HostCounts {
+        let driver = self.driver.borrow();
+        let stats = driver.connections().next().map(|connection| connection.quic().stats());
+        run.counts(number, stats, self.absorbed.get(), driver.unrouted_packets())
     }
 
     fn is_inline(&self) -> bool {
@@ -181,9 +217,38 @@ impl Host {
 impl Shared {
     /// The run, with its clock set to the current time.
     pub(crate) fn run_now(&self) -> std::cell::RefMut<'_, Run> {
-        let mut run = self.run.borrow_mut();
-        run.now = self.sim.now();
+        let run = self.run.borrow_mut();
+        run.clock.set(self.sim.now());
         run
+    }
+
+    /// Runs turns of a host's driver while they are due. True if a timer has fired.
+    fn run_driver(&self, number: usize) -> bool {
+        let (host, now) = (&self.hosts[number], self.sim.now());
+        host.setup.clock.set(now);
+        let mut driver = host.driver.borrow_mut();
+        let mut has_fired = false;
+        while driver.due_at(now).is_some_and(|at| at <= now) {
+            has_fired |= driver.turn(Flush::Now).fired > 0;
+        }
+        has_fired
+    }
+
+    /// Runs a host's application, and turns of its driver as far as the application makes them due.
+    fn run_application(&self, number: usize) {
+        let (host, now) = (&self.hosts[number], self.sim.now());
+        loop {
+            self.run_now().run_application(number);
+            if host.driver.borrow().due_at(now).is_none_or(|at| at > now) {
+                break;
+            }
+            self.run_driver(number);
+        }
+        let (mut run, driver) = (self.run_now(), host.driver.borrow());
+        run.record_connection(number, |look| driver.connections().for_each(|connection| look(connection.quic())));
+        if run.is_over() {
+            self.sim.stop();
+        }
     }
 
     /// The step of `task` for these datagrams. Only datagrams with payload have a cost.
@@ -208,43 +273,32 @@ impl Shared {
         Step { threads: threads_of(host.placement, end, task, path), cost, what: name_of(end, task) }
     }
 
-    /// The process that plans. Each visit handles timers and due application work, then plans
-    /// batches.
+    /// The process that plans. Each visit handles timers and due application work, then takes the
+    /// batches that the driver plans.
     pub(crate) async fn send(self: Rc<Self>, number: usize) {
         let host = &self.hosts[number];
         host.sender.register(&self.sim);
         let (mut last, mut visits) = (self.sim.now(), 0);
         loop {
             self.do_what_is_due(number);
-            while host.sending.get() < host.batches_max {
-                let planned = self.run_now().nodes[number].next_planned_batch(self.sim.now(), PLAN_DATAGRAMS_MAX);
-                let Some(planned) = planned else { break };
-                host.sending.set(host.sending.get() + 1);
-                let all = 0..planned.in_flight.unsealed().datagram_count();
-                add(&host.unsent, all.len());
-                let step = self.step(
-                    host,
-                    End::Sending,
-                    Task::Serial,
-                    planned.in_flight.path(),
-                    planned.in_flight.unsealed(),
-                    all,
-                );
+            while let Some(planned) = host.pipeline.take_planned() {
+                let (in_flight, all) = (&planned.in_flight, 0..planned.in_flight.unsealed().datagram_count());
+                let path = in_flight.path();
+                let step = self.step(host, End::Sending, Task::Serial, path, in_flight.unsealed(), all);
                 let thread = host.threads.run(step, None).await;
-                let place = host.order_out[planned.in_flight.path()].join();
+                let place = host.order_out[path].join();
                 let emission = Rc::clone(&self).emit(number, planned, place, thread);
                 if host.is_inline() {
                     emission.await;
                 } else {
                     self.sim.spawn(emission);
                 }
+                host.pipeline.finish_serial_step();
                 self.do_what_is_due(number);
             }
-            let (timeout, app_at) = {
-                let run = self.run.borrow();
-                (run.nodes[number].timeout(), run.app_timeout(number))
-            };
-            if let Some(at) = timeout.into_iter().chain(app_at).min() {
+            let next_deadline = host.driver.borrow().next_deadline();
+            let app_at = self.run.borrow().app_timeout(number);
+            if let Some(at) = next_deadline.into_iter().chain(app_at).min() {
                 host.sender.wake_at(&self.sim, at);
             }
             visits = if self.sim.now() > last { 0 } else { visits + 1 };
@@ -260,24 +314,18 @@ impl Shared {
 
     /// Handles due timers and the application.
     fn do_what_is_due(&self, number: usize) {
-        let mut run = self.run_now();
+        let has_fired = self.run_driver(number);
         let now = self.sim.now();
-        let node = &mut run.nodes[number];
-        if node.timeout().is_some_and(|at| at <= now) {
-            node.handle_timeout(now);
-            run.visit(number);
-        } else if now == Instant::ZERO || run.app_timeout(number).is_some_and(|at| at <= now) {
-            run.visit(number);
-        }
-        if run.is_over() {
-            self.sim.stop();
+        let app_at = self.run.borrow().app_timeout(number);
+        if has_fired || now == Instant::ZERO || app_at.is_some_and(|at| at <= now) {
+            self.run_application(number);
         }
     }
 
     /// Carries a planned batch to its link.
     async fn emit(self: Rc<Self>, number: usize, planned: PlannedBatch, place: u64, planned_by: usize) {
         let host = &self.hosts[number];
-        let PlannedBatch { in_flight, .. } = &planned;
+        let in_flight = &planned.in_flight;
         let all = 0..in_flight.unsealed().datagram_count();
         let step = |task| self.step(host, End::Sending, task, in_flight.path(), in_flight.unsealed(), all.clone());
         // The application wrote the data before it was planned. On its own thread, the order makes
@@ -291,16 +339,15 @@ impl Shared {
         {
             let mut run = self.run_now();
             let now = self.sim.now();
-            run.nodes[number].emitted(now, &planned);
+            host.pipeline.report_emitted(now, &planned);
             InFlightBatch::datagrams(in_flight).for_each(|datagram| run.network.send(now, number, datagram));
-            host.unsent.set(host.unsent.get() - all.len() as u64);
         }
         self.wire.wake(&self.sim);
-        host.to_hear.put(()).await;
-        host.sending.set(host.sending.get() - 1);
+        host.acks_to_process.put(()).await;
+        host.pipeline.finish_sending();
         host.sender.wake(&self.sim);
         host.threads.run(step(Task::Answer), None).await;
-        host.to_hear.try_take().expect("this batch has a slot");
+        host.acks_to_process.try_take().expect("this batch has a slot");
     }
 
     /// The process that receives on a path. It takes datagrams when its thread is free, so a busy
@@ -353,11 +400,13 @@ impl Shared {
         sequencer.wait(&self.sim, place).await;
         let thread = host.threads.run(step(Task::Serial), Some(thread)).await;
         sequencer.leave(&self.sim);
-        self.run_now().nodes[number].receive_batch(self.sim.now(), &in_flight, datagrams.clone());
+        let received = InFlightBatch::datagrams(&in_flight).skip(datagrams.start).take(datagrams.len());
+        host.pipeline.push_arrival(path, Lengths::received(host.setup.side, received));
         host.unabsorbed.set(host.unabsorbed.get() - datagrams.len() as u64);
-        self.run_now().process_events(number);
+        add(&host.absorbed, datagrams.len());
+        self.run_driver(number);
         host.sender.wake(&self.sim);
-        host.to_give.put(()).await;
+        host.acks_to_send.put(()).await;
         let socket = &host.sockets[path];
         socket.receiving.set(socket.receiving.get() - 1);
         socket.receiver.wake(&self.sim);
@@ -374,7 +423,7 @@ impl Shared {
             self.sim.spawn(reading);
         }
         host.threads.run(step(Task::Answer), None).await;
-        host.to_give.try_take().expect("this batch has a slot");
+        host.acks_to_send.try_take().expect("this batch has a slot");
     }
 
     /// Lets the application read the data of a batch. If it is slow, its inboxes and then the
@@ -382,14 +431,8 @@ impl Shared {
     async fn read(self: Rc<Self>, number: usize, bytes: usize, step: Step, absorbed_by: usize) {
         let host = &self.hosts[number];
         host.threads.run(step, Some(absorbed_by)).await;
-        {
-            let mut run = self.run_now();
-            run.allow_reading(number, bytes);
-            run.visit(number);
-            if run.is_over() {
-                self.sim.stop();
-            }
-        }
+        self.run_now().allow_reading(number, bytes);
+        self.run_application(number);
         host.sender.wake(&self.sim);
     }
 

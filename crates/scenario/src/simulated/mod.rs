@@ -13,11 +13,13 @@
 //! |---|---|
 //! | `costs` | the cost of each task, read from `litz profile --json` |
 //! | `machine` | processors, threads, and the threads of each task under a placement |
+//! | `pipeline` | the steps of batches, as the other processors of a driver |
 //! | `processors`, `socket`, `host`, `run`, `process_waker` | a run on simulated machines, as processes of the crate `sim` |
 
 mod costs;
 mod host;
 mod machine;
+mod pipeline;
 mod process_waker;
 mod processors;
 mod run;
@@ -30,7 +32,7 @@ pub use run::{SimulatedRun, simulate, simulate_recorded, simulate_several};
 
 use ::sim::Simulation;
 
-use crate::memory::run::Run;
+use crate::memory::turns::FreeRun;
 use crate::model::Scenario;
 use crate::outcome::Outcome;
 use crate::recording::{Recording, RecordingWriter};
@@ -62,21 +64,20 @@ impl Sim {
         }
         // This simulation has no processes. It owns the trace.
         let keeper = Simulation::new(plan.seed, 0);
-        let mut run = new_run(scenario, plan, None)?;
-        run.record(Box::new(RecordingWriter::new(recording, scenario, &plan.paths, &keeper)?));
-        run.go(on_progress)?;
-        if let Some(recording) = run.take_recording() {
-            recording.finish(run.now, &keeper)?;
+        let mut free = new_free_run(scenario, plan)?;
+        free.run.record(Box::new(RecordingWriter::new(recording, scenario, &plan.paths, &keeper)?));
+        free.go(on_progress)?;
+        if let Some(recording) = free.run.take_recording() {
+            recording.finish(free.run.now(), &keeper)?;
         }
-        let backlog = run.backlog();
-        Ok(Outcome { world: self.name(), ..run.into_outcome(backlog) })
+        Ok(Outcome { world: self.name(), ..free.into_outcome() })
     }
 }
 
-/// A new run, after checking that virtual time advances.
-fn new_run(scenario: &Scenario, plan: &RunPlan, costs: Option<&Costs>) -> Result<Run, WorldError> {
-    let run = Run::new(scenario, plan, PayloadMode::Lengths)?;
-    check_time(scenario, &plan.paths, costs).map_err(WorldError::Unsuitable)?;
+/// A new run without processing cost, after checking that virtual time advances.
+fn new_free_run(scenario: &Scenario, plan: &RunPlan) -> Result<FreeRun, WorldError> {
+    let run = FreeRun::new(scenario, plan, PayloadMode::Lengths, [Placement::Thread; 2])?;
+    check_time(scenario, &plan.paths, None).map_err(WorldError::Unsuitable)?;
     Ok(run)
 }
 
@@ -89,7 +90,7 @@ impl World for Sim {
         if let Some(machine) = &self.machine {
             return simulate(scenario, plan, machine, on_progress).map(|simulated| simulated.outcome);
         }
-        let outcome = new_run(scenario, plan, None)?.finish(on_progress)?;
+        let outcome = new_free_run(scenario, plan)?.finish(on_progress)?;
         Ok(Outcome { world: self.name(), ..outcome })
     }
 }

@@ -11,14 +11,18 @@ use super::machine::Machine;
 use super::process_waker::ProcessWaker;
 use super::processors::Threads;
 use crate::components::Component;
+use crate::memory::env::VirtualClock;
 use crate::memory::run::Run;
+use crate::memory::runtime::VirtualRuntime;
+use crate::memory::setup::HostSetup;
 use crate::model::Scenario;
 use crate::outcome::Outcome;
 use driver::placement::PROCESSORS_MAX;
 
 use crate::placement::ThreadCounts as _;
 use crate::recording::{Recording, RecordingWriter};
-use crate::world::{OnProgress, RunPlan, WorldError};
+use crate::world::{OnProgress, PayloadMode, RunPlan, WorldError};
+use crate::zero_time::check_time;
 
 /// Virtual time between two progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(20);
@@ -61,12 +65,12 @@ pub fn simulate_recorded(
     on_progress: OnProgress<'_>,
 ) -> Result<SimulatedRun, WorldError> {
     machine.validate().map_err(WorldError::Unsuitable)?;
-    let mut run = super::new_run(scenario, plan, Some(&machine.costs))?;
+    let mut prepared = Prepared::new(scenario, plan, machine)?;
     let simulation = Simulation::new(plan.seed, 0);
     if let Some(recording) = recording {
-        run.record(Box::new(RecordingWriter::new(recording, scenario, &plan.paths, &simulation)?));
+        prepared.run.record(Box::new(RecordingWriter::new(recording, scenario, &plan.paths, &simulation)?));
     }
-    let mut simulated = run_all(simulation, vec![run], scenario, machine, on_progress)?;
+    let mut simulated = run_all(simulation, vec![prepared], scenario, machine, on_progress)?;
     Ok(simulated.remove(0))
 }
 
@@ -92,23 +96,44 @@ pub fn simulate_several(
     }
     let run = |number: usize| {
         let plan = RunPlan { seed: plan.seed.wrapping_add(number as u64), ..plan.clone() };
-        super::new_run(scenario, &plan, Some(&machine.costs))
+        Prepared::new(scenario, &plan, machine)
     };
     let runs = (0..count).map(run).collect::<Result<Vec<_>, _>>()?;
     run_all(Simulation::new(plan.seed, 0), runs, scenario, machine, on_progress)
 }
 
+/// A run whose hosts have no processors yet.
+struct Prepared {
+    run: Run,
+    setups: [HostSetup; 2],
+}
+
+impl Prepared {
+    fn new(scenario: &Scenario, plan: &RunPlan, machine: &Machine) -> Result<Self, WorldError> {
+        plan.validate(scenario)?;
+        check_time(scenario, &plan.paths, Some(&machine.costs)).map_err(WorldError::Unsuitable)?;
+        let (clock, path_count) = (VirtualClock::default(), plan.paths.len());
+        // Under `connection(n)`, the first of several drivers owns the connection. The others have
+        // nothing to do.
+        let setup = |host| HostSetup::new(scenario, host, path_count, plan.seed, 1, &clock);
+        let setups = [setup(0), setup(1)];
+        let runtimes = setups.each_ref().map(|setup| VirtualRuntime { inline: None, local_addrs: setup.local_addrs() });
+        let mut run = Run::new(scenario, plan, PayloadMode::Lengths, &setups, runtimes);
+        run.begin(&setups)?;
+        Ok(Self { run, setups })
+    }
+}
+
 /// Runs the connections concurrently on the same processors.
 fn run_all(
     mut simulation: Simulation,
-    mut runs: Vec<Run>,
+    runs: Vec<Prepared>,
     scenario: &Scenario,
     machine: &Machine,
     on_progress: OnProgress<'_>,
 ) -> Result<Vec<SimulatedRun>, WorldError> {
-    runs.iter_mut().try_for_each(Run::begin)?;
-    let end = runs.iter().map(|run| run.end).max().expect("at least one run");
-    let (all, processors) = set_up(&simulation, runs, scenario, machine);
+    let end = runs.iter().map(|prepared| prepared.run.end).max().expect("at least one run");
+    let (all, processors) = set_up(&simulation, runs, scenario, machine)?;
     let mut until = Instant::ZERO;
     while all.iter().all(|shared| !shared.run.borrow().is_over()) && until < end {
         until = (until + PROGRESS_INTERVAL).min(end);
@@ -128,10 +153,10 @@ fn run_all(
 /// Spawns the hosts' processes of each run, and creates the shared processors.
 fn set_up(
     simulation: &Simulation,
-    runs: Vec<Run>,
+    runs: Vec<Prepared>,
     scenario: &Scenario,
     machine: &Machine,
-) -> (Vec<Rc<Shared>>, Vec<Facility>) {
+) -> Result<(Vec<Rc<Shared>>, Vec<Facility>), WorldError> {
     let sim = simulation.sim();
     let names = scenario.hosts.each_ref().map(|host| host.name.as_str());
     let processors = match machine.processors {
@@ -142,20 +167,20 @@ fn set_up(
         }
     };
     let count = runs.len();
-    let host = |connection: usize, number: usize, paths: usize| {
+    let host = |connection: usize, number: usize, setup: HostSetup| {
         let (name, placement) = (names[number], machine.placements[number]);
         let name = if count > 1 { format!("{name}, connection {connection}") } else { name.to_owned() };
         let processors = processors[number.min(processors.len() - 1)].clone();
         let threads = Threads::new(&sim, &name, placement.host_thread_count(), processors, machine.costs.wake_ns);
-        Host::new(&sim, &name, placement, threads, paths, scenario.hosts[number].coalesce)
+        Host::new(&sim, &name, placement, threads, setup, scenario.hosts[number].coalesce)
     };
-    let begin = |(connection, run): (usize, Run)| {
-        let paths = run.path_count();
+    let begin = |(connection, Prepared { run, setups: [sending, receiving] }): (usize, Prepared)| {
+        let paths = sending.path_count;
         let shared = Rc::new(Shared {
             sim: sim.clone(),
             run: RefCell::new(run),
             machine: machine.clone(),
-            hosts: [host(connection, 0, paths), host(connection, 1, paths)],
+            hosts: [host(connection, 0, sending)?, host(connection, 1, receiving)?],
             wire: ProcessWaker::default(),
             livelock_at: Cell::new(None),
         });
@@ -166,9 +191,9 @@ fn set_up(
             }
             simulation.spawn(Rc::clone(&shared).send(number));
         }
-        shared
+        Ok(shared)
     };
-    (runs.into_iter().enumerate().map(begin).collect(), processors)
+    Ok((runs.into_iter().enumerate().map(begin).collect::<Result<_, _>>()?, processors))
 }
 
 /// The results of all runs.
@@ -181,7 +206,7 @@ fn results(
     // Advance the links to the end time, at which conservation is checked.
     for shared in &all {
         let mut run = shared.run_now();
-        let now = run.now;
+        let now = run.now();
         run.network.catch_up(now);
     }
     // Checks Little's law in every component to the nanosecond, and panics on a violation.
@@ -201,10 +226,14 @@ fn results(
 
 fn result(shared: Rc<Shared>, components: Vec<Component>, events: u64, scenario: &Scenario) -> SimulatedRun {
     let shared = Rc::into_inner(shared).expect("all processes were dropped");
-    let backlog = shared.hosts.each_ref().map(Host::backlog);
+    let run = shared.run.into_inner();
+    let counts = [0, 1].map(|number: usize| {
+        let host = &shared.hosts[number];
+        (host.counts(&run, number), host.backlog())
+    });
     let busy = shared.hosts.each_ref().map(|host| host.threads.busy());
     let overflowed = shared.hosts.each_ref().map(Host::overflowed);
-    let mut outcome = Outcome { world: "sim", ..shared.run.into_inner().into_outcome(backlog) };
+    let mut outcome = Outcome { world: "sim", ..run.into_outcome(counts) };
     outcome.components.extend(components);
     for (host, lost) in scenario.hosts.iter().zip(overflowed).filter(|(_, lost)| *lost > 0) {
         outcome.notes.push(format!("host {} was too slow: its full sockets dropped {lost} datagrams", host.name));

@@ -13,7 +13,7 @@ use units::{Duration, Instant};
 use super::process_waker::ProcessWaker;
 use crate::components::{Component, ServiceStats};
 use crate::memory::datagram::{Body, Datagram, InFlightBatch};
-use crate::memory::run::COALESCED_MAX;
+use crate::memory::turns::COALESCED_MAX;
 
 /// Capacity of a socket in bytes, as the library requests from the system. Excess datagrams are
 /// dropped.

@@ -1,20 +1,12 @@
 //! The live engine and the simulated host send the same packets: each scenario runs in both, and
-//! every datagram is compared, with its time, direction, path and bytes. `live_engine` says which
-//! parts of the live run are real.
+//! every datagram is compared, with its time, direction, path and bytes, in order of sending.
 //!
-//! The comparison depends on the placement:
-//!
-//! | placement | compared |
-//! |---|---|
-//! | `thread`, `inline`, `split`, `connection(n)` | all packets, in order of sending |
-//! | `packet(n)`, `path(n)` | all packets, except the order between paths at one time, which depends on the processors |
-//!
-//! With several processors this holds for one order of their turns: each has a turn, the driver
-//! last, then the application. Other orders give other packets as soon as two processors have work
-//! at one time, because the driver acknowledges data one turn later if it learns of it one turn
-//! later. Some shipped scenarios diverge even so; [`DIVERGING`] says why. With random turns, the
-//! test compares only that all work is complete with every byte checked, and that the number of
-//! packets is similar.
+//! Both run the crate `driver`. The live engine adds its handles, its sockets and its way to run
+//! turns; `live_engine` says which parts of the live run are real. Several processors can take
+//! their turns in many orders, and other orders give other packets as soon as two processors have
+//! work at one time. Both runs take one order: each processor has a turn, the driver last, then the
+//! application. With random turns, the test compares only that all work is complete with every byte
+//! checked, and that the number of packets is similar.
 
 mod digests;
 mod live_engine;
@@ -36,20 +28,6 @@ const SHIPPED_DURATION: Duration = Duration::from_millis(1_500);
 
 /// Virtual time of each shipped scenario under placements other than `thread`.
 const SHIPPED_DURATION_PLACED: Duration = Duration::from_millis(400);
-
-/// Shipped scenarios whose beginnings differ between the live engine and the simulation. The
-/// differences are not part of the protocol:
-///
-/// - `four-equal`: datagrams of several paths arrive at one time. A driver processes those of its
-///   own sockets first, and then those that others have received, independent of path numbers.
-/// - `gigabit`, `reordering`: a path worker with four plans takes no more before its turn, so the
-///   driver assigns the rest to another path. How often this happens depends on processing speed,
-///   which is not modelled here.
-const DIVERGING: [(Placement, &[&str]); 3] = [
-    (Placement::Connection(2), &["four-equal"]),
-    (Placement::Path(2), &["four-equal", "gigabit", "reordering"]),
-    (Placement::Path(3), &["four-equal", "gigabit"]),
-];
 
 /// Every placement except `thread`.
 const PLACEMENTS: [Placement; 7] = [
@@ -153,14 +131,6 @@ fn difference(one: &[Packet], other: &[Packet]) -> Option<String> {
     Some(format!("they differ at packet {at}:\n    {}\n  and\n    {}", around(one), around(other)))
 }
 
-/// Sorts packets whose order is not defined under this placement.
-fn defined(placement: Placement, mut packets: Vec<Packet>) -> Vec<Packet> {
-    if matches!(placement, Placement::Packet(_) | Placement::Path(_)) {
-        packets.sort_by_key(|packet| (packet.at, packet.direction, packet.path, packet.number));
-    }
-    packets
-}
-
 /// Runs `text` live and simulated with these seeds in both payload modes, and with the first seed
 /// under all placements.
 fn compare(text: &str, seeds: std::ops::RangeInclusive<u64>, packets_min: usize) {
@@ -179,7 +149,6 @@ fn compare(text: &str, seeds: std::ops::RangeInclusive<u64>, packets_min: usize)
 fn compare_placed(scenario: &Scenario, seed: u64, payload_mode: PayloadMode, placement: Placement, packets_min: usize) {
     let (simulated, is_complete) = simulated(scenario, seed, payload_mode, placement);
     let (live, is_done) = live(scenario, seed, payload_mode, &HostSetup::new(placement), |_| true);
-    let (simulated, live) = (defined(placement, simulated), defined(placement, live));
     if let Some(message) = difference(&simulated, &live) {
         panic!(
             "{placement}, seed {seed}, {payload_mode:?}: simulated ({} packets) and live ({}): {message}",
@@ -243,16 +212,10 @@ const COALESCING: &str = "duration = '9s'\n[hosts.a]\ncoalesce = '50us'\n[hosts.
 fn hosts_that_coalesce_and_join_datagrams() {
     let scenario = read(COALESCING);
     for placement in std::iter::once(Placement::Thread).chain(PLACEMENTS) {
-        if !LATE_RECEIVE_REPORTS.contains(&placement) {
-            (1..=3).for_each(|seed| compare_placed(&scenario, seed, PayloadMode::Bytes, placement, 8_000));
-        }
+        (1..=3).for_each(|seed| compare_placed(&scenario, seed, PayloadMode::Bytes, placement, 8_000));
         compare_random_turns(&scenario, 1, placement);
     }
 }
-
-/// Placements where a receive worker or a crypto worker opens large batches, so that the driver
-/// learns of their contents one turn later. Acknowledgements depend on this.
-const LATE_RECEIVE_REPORTS: [Placement; 2] = [Placement::Split, Placement::Packet(3)];
 
 /// A packet with a digest instead of its bytes, because some scenarios send many packets.
 type Digest = (Instant, usize, usize, u64, usize, u64);
@@ -284,7 +247,7 @@ fn shipped(duration_max: Duration) -> Vec<Scenario> {
     files.iter().map(scenario).collect()
 }
 
-/// The digests of a simulated and a live run, sorted where the order is not defined.
+/// The digests of a simulated and a live run.
 fn digests(scenario: &Scenario, placement: Placement) -> [Vec<Digest>; 2] {
     let end = Instant::ZERO + scenario.duration;
     let simulated = Rc::new(RefCell::new(Vec::new()));
@@ -304,35 +267,19 @@ fn digests(scenario: &Scenario, placement: Placement) -> [Vec<Digest>; 2] {
         true
     });
     assert_eq!(run.failure, None, "{}", scenario.name);
-    let mut both = [simulated.take(), live];
-    if matches!(placement, Placement::Packet(_) | Placement::Path(_)) {
-        both.iter_mut().for_each(|packets| packets.sort_unstable());
-    }
-    both
+    [simulated.take(), live]
 }
 
-/// The names of shipped scenarios that differ between live and simulated runs, and descriptions of
-/// the first differences.
-fn diverging(placement: Placement, duration_max: Duration) -> (Vec<String>, Vec<String>) {
-    let (mut diverging, mut places) = (Vec::new(), Vec::new());
-    for scenario in shipped(duration_max) {
-        let [simulated, live] = digests(&scenario, placement);
-        assert!(!live.is_empty(), "{}", scenario.name);
-        if simulated != live {
-            let at = simulated.iter().zip(&live).position(|(one, other)| one != other);
-            places.push(format!("packet {at:?} of {} and {}", simulated.len(), live.len()));
-            diverging.push(scenario.name);
-        }
-    }
-    (diverging, places)
-}
-
-/// Asserts that only the expected scenarios differ.
+/// Compares all shipped scenarios under these placements.
 fn compare_shipped(placements: &[Placement], duration_max: Duration) {
-    for placement in placements {
-        let expected = DIVERGING.iter().find(|(of, _)| of == placement).map_or(&[][..], |(_, names)| names);
-        let (names, places) = diverging(*placement, duration_max);
-        assert_eq!(names, expected, "{placement}: {places:?}");
+    for (placement, scenario) in
+        placements.iter().flat_map(|placement| shipped(duration_max).into_iter().map(move |one| (placement, one)))
+    {
+        let [simulated, live] = digests(&scenario, *placement);
+        assert!(!live.is_empty(), "{}", scenario.name);
+        let at = simulated.iter().zip(&live).position(|(one, other)| one != other);
+        let lens = (simulated.len(), live.len());
+        assert!(at.is_none() && lens.0 == lens.1, "{placement}, {}: packet {at:?} of {lens:?}", scenario.name);
     }
 }
 

@@ -2,13 +2,12 @@
 //! memory, with applications that use the handles. Links are models, and the run sets the clock.
 //!
 //! ```text
-//!   App ─ EngineStreams ─ handles ─ Engine, SteppedEngine ─ sockets ─ network of a ─ relay ══ Link ══ relay ─ network of b ─ sockets ─ Engine …
+//!   App ─ HandleStreams ─ handles ─ Engine, SteppedEngine ─ sockets ─ network of a ─ relay ══ Link ══ relay ─ network of b ─ sockets ─ Engine …
 //! ```
 //!
 //! It shares only the applications and the seeds with the worlds that it is compared with.
 
 mod nic;
-pub(crate) mod streams;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -26,13 +25,13 @@ use quic::session::SessionFactory;
 use quic::session::deterministic::DeterministicFactory;
 use quic::{PathId, Side};
 use scenario::apps::App;
+use scenario::apps::handles::{EventQueue, HandleStreams};
 use scenario::connection_setup::{PathPlan, transport_config};
 use scenario::faults::scheduled;
 use scenario::measurements::Measurements;
 use scenario::model::{DURATION_MAX, Scenario};
 use scenario::packets::{SentDatagram, host_seeds, link_rng};
 use scenario::world::{PayloadMode, RunPlan};
-use streams::{EngineStreams, EventQueue};
 use units::{Instant, Rng};
 
 /// The UDP ports of the hosts, as in the simulation.
@@ -76,7 +75,7 @@ struct Host {
     events: Arc<EventQueue>,
     /// Set from the start at the client.
     connection: Option<ConnectionHandle>,
-    streams: Option<EngineStreams>,
+    streams: Option<HandleStreams<Engine>>,
     app: App,
     /// Receives datagrams that the host sends to any address of the other host, and sends it those
     /// that arrive.
@@ -238,7 +237,7 @@ impl Host {
             None => self.engine.poll_accept(Waker::noop()),
         };
         let Poll::Ready(Ok(connection)) = connection else { return false };
-        self.streams = Some(EngineStreams::new(&self.events, connection.clone()));
+        self.streams = Some(HandleStreams::new(&self.events, connection.clone()));
         self.connection = Some(connection);
         true
     }
