@@ -23,7 +23,7 @@ use core::ops::Range;
 
 use units::{Duration, Instant, Rate};
 
-use crate::RttEstimator;
+use crate::rtt::RttEstimator;
 
 /// The state of the path when a packet was sent (section 4.1.2.1.2). A stamp taken for a run of
 /// packets holds for each packet and each part of the run (section 4.1.3.1). The default is for

@@ -3,7 +3,7 @@
 
 use units::{Duration, Instant};
 
-use crate::RttEstimator;
+use crate::rtt::RttEstimator;
 
 /// A packet is lost once a packet with a number this much higher was acknowledged:
 /// `kPacketThreshold` (RFC 9002, section 6.1.1, which forbids less than 3).

@@ -2,7 +2,7 @@
 
 use units::{Duration, Instant};
 
-use crate::RttEstimator;
+use crate::rtt::RttEstimator;
 
 /// The number of probe timeouts without an acknowledgement that establishes persistent congestion:
 /// `kPersistentCongestionThreshold` (RFC 9002, section 7.6.1).

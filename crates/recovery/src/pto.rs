@@ -2,7 +2,7 @@
 
 use units::Duration;
 
-use crate::RttEstimator;
+use crate::rtt::RttEstimator;
 
 /// The longest probe timeout that backoff produces. RFC 9002 sets no limit; one minute is the
 /// smallest limit that RFC 6298, section 2.5, permits. Without a limit, a path that was dead for

@@ -7,11 +7,13 @@
 
 use units::{Duration, Instant};
 
+use super::algorithm::Algorithm;
+use super::controller::{CongestionController, CongestionSnapshot};
+use super::event::{AckEvent, LossEvent, SpuriousLossEvent};
 use super::hystart::{Growth, HyStart};
 use super::window::{WINDOW_MAX, Window};
-use super::{AckEvent, Algorithm, CongestionController, CongestionSnapshot, LossEvent, SpuriousLossEvent};
-use crate::RttEstimator;
 use crate::cube_root::cube_root;
+use crate::rtt::RttEstimator;
 
 /// `beta_cubic` is 0.7: the factor applied to the window at a congestion event (section 4.6).
 const BETA: (u64, u64) = (7, 10);

@@ -3,9 +3,11 @@
 
 use units::Instant;
 
+use super::algorithm::Algorithm;
+use super::controller::{CongestionController, CongestionSnapshot};
+use super::event::{AckEvent, LossEvent};
 use super::window::Window;
-use super::{AckEvent, Algorithm, CongestionController, CongestionSnapshot, LossEvent};
-use crate::RttEstimator;
+use crate::rtt::RttEstimator;
 
 /// NewReno: adds one segment per round trip and halves the window at each congestion event.
 #[derive(Debug, Clone)]

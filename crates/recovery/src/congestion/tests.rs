@@ -1,7 +1,10 @@
 //! Properties of every controller, and of every loss-based controller.
 
-use super::*;
 use proptest::prelude::*;
+use units::{Duration, Instant, Rate};
+
+use super::*;
+use crate::rtt::RttEstimator;
 
 const SEGMENT: u64 = 1200;
 

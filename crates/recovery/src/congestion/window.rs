@@ -3,7 +3,7 @@
 
 use units::Instant;
 
-use super::{AckEvent, LossEvent};
+use super::event::{AckEvent, LossEvent};
 
 /// The largest window: 256 GiB, twenty seconds at 100 Gb/s. It bounds the arithmetic, not any real
 /// path.

@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Not;
 
-use super::packet::MAX_CID_LEN;
+/// Length in bytes of the longest connection ID of version 1 (RFC 9000 §17.2).
+pub const MAX_CID_LEN: usize = 20;
 
 /// A connection ID of QUIC version 1: 0 to 20 bytes (RFC 9000 §17.2), stored inline.
 ///

@@ -5,13 +5,10 @@
 //! bound. A loss at other times shows competing traffic: the flow then follows the delivery rate
 //! with the short-term bounds, until it fills the path again for the next probe.
 //!
-//! Losses below the threshold without a queue are treated as noise: see
-//! [`Bbr::adapt_shortterm_bounds`].
+//! `short_term` lowers the short-term bounds, `probe_bw` the long-term one.
 
 use units::{Duration, Rate};
 
-use super::Bbr;
-use super::state::State;
 use crate::delivery_rate::{LossSample, RateSample};
 
 /// Loss threshold, in percent of the inflight data: `LossThresh` (section 2.8).
@@ -20,10 +17,6 @@ pub(super) const LOSS_PERCENT: u64 = 2;
 pub(super) const BETA_PERCENT: u64 = 70;
 /// The percentage of the long-term bound left to other flows in Cruise: `Headroom` (section 2.8).
 const HEADROOM_PERCENT: u64 = 15;
-
-/// A round trip that is longer than the minimum by up to this fraction (1/8) shows no significant
-/// queue.
-const QUEUE_FREE_DIVISOR: u64 = 8;
 
 /// No bound, for a number of bytes.
 pub(super) const UNBOUNDED: u64 = u64::MAX;
@@ -59,17 +52,17 @@ impl Bounds {
 /// The delivery within the latest round, and whether there were losses (section 2.10).
 #[derive(Debug, Clone)]
 pub(super) struct LatestRound {
-    rate: Rate,
+    pub(super) rate: Rate,
     delivered: u64,
-    shortest_rtt: Duration,
+    pub(super) shortest_rtt: Duration,
     /// The round ends with the acknowledgement of a packet that was sent when at least this many
     /// bytes were delivered.
     end_delivered: u64,
     /// The last acknowledgement ended the round: `loss_round_start`.
     ended: bool,
     /// A packet was lost or marked in the round.
-    lossy: bool,
-    marked: bool,
+    pub(super) lossy: bool,
+    pub(super) marked: bool,
 }
 
 impl LatestRound {
@@ -141,6 +134,15 @@ impl LatestRound {
     }
 }
 
+/// Losses in the current round of Startup.
+#[derive(Debug, Clone, Default)]
+pub(super) struct StartupLosses {
+    pub(super) gaps: u32,
+    /// The network marked packets. A mark ends Startup without any gap (section 3.7: marks are
+    /// congestion).
+    pub(super) marked: bool,
+}
+
 /// `IsInflightTooHigh` (section 5.5.10.2).
 pub(super) fn is_loss_too_high(lost: u64, in_flight_when_sent: u64) -> bool {
     lost > percent_of(in_flight_when_sent, LOSS_PERCENT)
@@ -160,41 +162,6 @@ pub(super) fn in_flight_at_loss(loss: &LossSample) -> u64 {
 /// `bytes * percent / 100`, rounded down. The percentage is at most 100, so the quotient fits.
 pub(super) const fn percent_of(bytes: u64, percent: u64) -> u64 {
     (bytes as u128 * percent as u128 / 100) as u64
-}
-
-impl Bbr {
-    /// Lowers the short-term bounds, once per round, if the round had losses and the flow was not
-    /// accelerating: `AdaptLowerBoundsFromCongestion` (section 5.5.10.3).
-    ///
-    /// The draft does so after any loss. With each loss the rate bound falls to the delivered rate,
-    /// which is below the sent rate by the loss, and the sent rate is below the bound by the pacing
-    /// margin. With one lost packet per round, and sixty rounds between probes, the rate halves
-    /// although the path has not changed. Section 5.3.3.8.3 does not intend that. Here a round
-    /// counts only if it shows congestion: a queue, losses above the threshold, or a mark.
-    pub(super) fn adapt_shortterm_bounds(&mut self, sample: &RateSample) {
-        if !self.latest.ended {
-            return;
-        }
-        if self.latest.lossy && !self.state.is_accelerating() && !self.is_noise(sample) {
-            let (rate, inflight) = (self.bounds.rate_shortterm, self.bounds.inflight_shortterm);
-            let rate = if rate == Rate::MAX { self.max_bandwidth.get() } else { rate };
-            let inflight = if inflight == UNBOUNDED { self.window } else { inflight };
-            // Down sends a tenth below the bound on purpose, so the lower delivery rate says
-            // nothing about the path. Without this correction one loss in Down would keep the rate
-            // a tenth lower until the next probe.
-            let offered = if self.state == State::Down { State::Down.pacing_percent() } else { 100 };
-            let delivered = self.latest.rate.mul_ratio(100, offered).min(rate);
-            self.bounds.rate_shortterm = delivered.max(rate.mul_ratio(BETA_PERCENT, 100));
-            self.bounds.inflight_shortterm = self.latest.delivered.max(percent_of(inflight, BETA_PERCENT));
-        }
-        self.latest.clear_losses();
-    }
-
-    fn is_noise(&self, sample: &RateSample) -> bool {
-        let min_rtt = self.min_rtt.get().unwrap_or(Duration::ZERO);
-        let queue_free = self.latest.shortest_rtt <= min_rtt + min_rtt / QUEUE_FREE_DIVISOR;
-        queue_free && !self.latest.marked && !is_loss_too_high(sample.lost, sample.in_flight_when_sent)
-    }
 }
 
 #[cfg(test)]

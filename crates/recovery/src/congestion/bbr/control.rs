@@ -5,8 +5,8 @@ use units::{Duration, Rate};
 use super::bounds::UNBOUNDED;
 use super::state::State;
 use super::{Ack, Bbr};
-use crate::RttEstimator;
 use crate::congestion::window::{WINDOW_MAX, minimum_window};
+use crate::rtt::RttEstimator;
 
 /// The pacing rate stays this percentage below the bandwidth, so that queues drain:
 /// `PacingMarginPercent` (section 2.5).
@@ -22,27 +22,6 @@ const QUANTUM_BYTES_MAX: u64 = 64 << 10;
 const QUANTUM_SEGMENTS_MIN: u64 = 2;
 /// Segments added to the window in Up (section 5.6.4.2).
 const UP_SEGMENTS: u64 = 2;
-
-/// Whether the window was fully used in this or the last round: `is_cwnd_limited` (section 2.2).
-#[derive(Debug, Clone, Default)]
-pub(super) struct WindowUsage {
-    this_round: bool,
-    last_round: bool,
-}
-
-impl WindowUsage {
-    pub(super) fn on_limited(&mut self) {
-        self.this_round = true;
-    }
-
-    pub(super) fn on_round(&mut self) {
-        self.last_round = std::mem::take(&mut self.this_round);
-    }
-
-    pub(super) const fn is_limited(&self) -> bool {
-        self.this_round || self.last_round
-    }
-}
 
 impl Bbr {
     /// The bandwidth-delay product: bandwidth times minimum round trip (section 5.6.4.2). The

@@ -19,10 +19,10 @@
 //! |---|---|
 //! | `state` | rate and window gains of each state |
 //! | `startup` | Startup, Drain |
-//! | `probe_bw` | the probing cycle and the long-term bound |
+//! | `probe_bw`, `cycle` | the probing cycle and the long-term bound; the state of the cycle |
 //! | `probe_rtt` | draining the path; restart after an idle period |
 //! | `rounds`, `bandwidth`, `min_rtt`, `aggregation`, `full_pipe` | the model, one estimator per file |
-//! | `bounds` | the effect of losses: short-term bounds, the loss threshold |
+//! | `bounds`, `short_term` | the bounds and the loss threshold; the effect of losses on the short-term bounds |
 //! | `recovery` | saved state, to restore after losses |
 //! | `control` | pacing rate and window, computed from the model |
 //!
@@ -32,7 +32,7 @@
 //! Deviations from the draft, and choices where it leaves one:
 //!
 //! - Losses below the threshold on a path without a queue do not count as congestion, and the lower
-//!   rate of Down is not taken for a slower path: see `bounds`.
+//!   rate of Down is not taken for a slower path: see `short_term`.
 //! - ECN marks (section 3.7) count like losses above the threshold: they end Startup and a probe,
 //!   and make a round lossy.
 //! - After an outage the window grows by the acknowledged bytes and is not restored: see
@@ -46,12 +46,14 @@ mod aggregation;
 mod bandwidth;
 mod bounds;
 mod control;
+mod cycle;
 mod full_pipe;
 mod min_rtt;
 mod probe_bw;
 mod probe_rtt;
 mod recovery;
 mod rounds;
+mod short_term;
 mod startup;
 mod state;
 
@@ -59,20 +61,20 @@ use units::{Instant, Rate, Rng};
 
 use self::aggregation::Aggregation;
 use self::bandwidth::MaxBandwidth;
-use self::bounds::{Bounds, LatestRound};
-use self::control::WindowUsage;
+use self::bounds::{Bounds, LatestRound, StartupLosses};
+use self::cycle::Cycle;
 use self::full_pipe::FullPipe;
 use self::min_rtt::MinRtt;
-use self::probe_bw::Cycle;
 use self::probe_rtt::ProbeRtt;
 use self::recovery::Recovery;
-use self::rounds::Rounds;
-use self::startup::StartupLosses;
+use self::rounds::{Rounds, WindowUsage};
 use self::state::State;
+use super::algorithm::Algorithm;
+use super::controller::{CongestionController, CongestionSnapshot};
+use super::event::{AckEvent, LossEvent, SpuriousLossEvent};
 use super::window::{clamp_segment, initial_window};
-use super::{AckEvent, Algorithm, CongestionController, CongestionSnapshot, LossEvent, SpuriousLossEvent};
-use crate::RttEstimator;
 use crate::delivery_rate::{LossSample, RateSample};
+use crate::rtt::RttEstimator;
 
 /// One acknowledgement, as passed to the parts of the model.
 #[derive(Debug, Clone, Copy)]

@@ -8,91 +8,17 @@
 //! └─────────── path full, too many losses, or the last probe's limit was reached ◄──────────┘
 //! ```
 
-use units::{Duration, Instant, Rng};
+use units::Instant;
 
 use super::bounds::{BETA_PERCENT, UNBOUNDED, is_loss_too_high, percent_of};
+use super::cycle::AckPhase;
 use super::state::State;
 use super::{Ack, Bbr};
 use crate::delivery_rate::RateSample;
 
-/// The shortest time between probes (section 5.3.3.8.3): long enough for a Reno flow with a 30 ms
-/// round trip to regain 25 Mb/s.
-const WAIT_MIN: Duration = Duration::from_secs(2);
-/// Upper bound of the random addition, so that flows do not probe together.
-const WAIT_SPREAD: Duration = Duration::from_secs(1);
 /// On short paths a probe is due after this many rounds, or as many rounds as the path holds
 /// segments. A Reno flow would lose its next packet at about that time (section 5.3.3.8.2).
 const RENO_ROUNDS_MAX: u64 = 63;
-/// Largest number of times that one probe doubles the slope of the long-term bound (section
-/// 5.3.3.9).
-const SLOPE_DOUBLINGS_MAX: u32 = 30;
-
-/// The relation of arriving acknowledgements to the last probe (section 2.14).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AckPhase {
-    /// Not related to a probe.
-    Idle,
-    /// The path is being refilled.
-    Refilling,
-    /// The probe was sent, and none of it is acknowledged yet.
-    ProbeStarting,
-    /// Packets sent in the probe are being acknowledged.
-    ProbeFeedback,
-    /// The probe has ended; its last packets are still being acknowledged.
-    ProbeStopping,
-}
-
-/// The state of the probing cycle.
-#[derive(Debug, Clone)]
-pub(super) struct Cycle {
-    pub(super) ack_phase: AckPhase,
-    /// Losses now concern packets of a probe: `is_bw_probe_sample`.
-    pub(super) is_probe_sample: bool,
-    started_at: Instant,
-    wait: Duration,
-    rounds_since_probe: u64,
-    /// Rounds over which the long-term bound has grown in this probe.
-    growing_rounds: u32,
-    acked: u64,
-    /// Bytes that must be acknowledged for the bound to grow by one segment.
-    acked_per_segment: u64,
-    prev_probe_too_high: bool,
-    prev_probe_precautionary: bool,
-}
-
-impl Cycle {
-    pub(super) const fn new(now: Instant) -> Self {
-        Self {
-            ack_phase: AckPhase::Idle,
-            is_probe_sample: false,
-            started_at: now,
-            wait: Duration::ZERO,
-            rounds_since_probe: 0,
-            growing_rounds: 0,
-            acked: 0,
-            acked_per_segment: UNBOUNDED,
-            prev_probe_too_high: false,
-            prev_probe_precautionary: false,
-        }
-    }
-
-    pub(super) fn on_round(&mut self) {
-        self.rounds_since_probe += 1;
-    }
-
-    /// `PickProbeWait` (section 5.3.3.8.3).
-    fn pick_wait(&mut self, rng: &mut Rng) {
-        self.rounds_since_probe = rng.below(2);
-        self.wait = WAIT_MIN + Duration::from_nanos(rng.below(WAIT_SPREAD.as_nanos()));
-    }
-
-    /// `RaiseInflightLongtermSlope`: 1, 2, 4, ... segments per round.
-    fn raise_slope(&mut self, window: u64, segment: u64) {
-        self.acked_per_segment = (window >> self.growing_rounds).max(segment);
-        self.growing_rounds = (self.growing_rounds + 1).min(SLOPE_DOUBLINGS_MAX);
-    }
-}
-
 impl Bbr {
     /// Enters Down; also `EnterProbeBW`.
     pub(super) fn start_down(&mut self, now: Instant) {

@@ -3,7 +3,7 @@
 
 use units::{Duration, Instant};
 
-use super::probe_bw::AckPhase;
+use super::cycle::AckPhase;
 use super::state::State;
 use super::{Ack, Bbr};
 use crate::delivery_rate::RateSample;

@@ -10,7 +10,7 @@ use units::{Instant, Rate};
 use super::Bbr;
 use super::bounds::Bounds;
 use super::state::State;
-use crate::congestion::{LossEvent, SpuriousLossEvent};
+use crate::congestion::event::{LossEvent, SpuriousLossEvent};
 
 /// The state before an episode, kept until the losses can no longer turn out to be spurious.
 #[derive(Debug, Clone)]

@@ -1,5 +1,5 @@
 //! Round trips counted in packets: a round ends when a packet sent after its beginning is
-//! acknowledged (section 5.5.1).
+//! acknowledged (section 5.5.1). Also whether the window was fully used in the last rounds.
 
 use crate::delivery_rate::RateSample;
 
@@ -37,5 +37,26 @@ impl Rounds {
     /// Rounds so far.
     pub(super) const fn count(&self) -> u64 {
         self.count
+    }
+}
+
+/// Whether the window was fully used in this or the last round: `is_cwnd_limited` (section 2.2).
+#[derive(Debug, Clone, Default)]
+pub(super) struct WindowUsage {
+    this_round: bool,
+    last_round: bool,
+}
+
+impl WindowUsage {
+    pub(super) fn on_limited(&mut self) {
+        self.this_round = true;
+    }
+
+    pub(super) fn on_round(&mut self) {
+        self.last_round = std::mem::take(&mut self.this_round);
+    }
+
+    pub(super) const fn is_limited(&self) -> bool {
+        self.this_round || self.last_round
     }
 }

@@ -1,7 +1,7 @@
 //! Startup and Drain: filling the path, then draining the queue (sections 5.3.1 and 5.3.2).
 
 use super::Bbr;
-use super::bounds::is_loss_too_high;
+use super::bounds::{StartupLosses, is_loss_too_high};
 use super::state::State;
 use crate::delivery_rate::RateSample;
 
@@ -11,15 +11,6 @@ const GAPS_MIN: u32 = 6;
 /// Drain ends after more than this many rounds even if a queue remains, because other flows then
 /// cause it (section 5.3.2).
 const DRAIN_ROUNDS: u64 = 3;
-
-/// Losses in the current round of Startup.
-#[derive(Debug, Clone, Default)]
-pub(super) struct StartupLosses {
-    pub(super) gaps: u32,
-    /// The network marked packets. A mark ends Startup without any gap (section 3.7: marks are
-    /// congestion).
-    pub(super) marked: bool,
-}
 
 impl Bbr {
     pub(super) fn enter_startup(&mut self) {

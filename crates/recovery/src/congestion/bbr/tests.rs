@@ -10,7 +10,7 @@ use units::{Duration, Instant, Rate, Rng};
 
 use self::driver::SEGMENT;
 use super::*;
-use crate::congestion::{WINDOW_MAX, minimum_window};
+use crate::congestion::window::{WINDOW_MAX, minimum_window};
 use crate::delivery_rate::{DeliveryRate, SendStamp};
 
 #[test]

@@ -12,7 +12,7 @@
 use std::iter::FusedIterator;
 use std::ops::RangeInclusive;
 
-use super::parse::Fault;
+use super::error::Fault;
 use super::ty;
 use crate::quic::id::PathId;
 use crate::quic::reader::Reader;

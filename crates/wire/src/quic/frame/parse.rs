@@ -1,44 +1,11 @@
 //! Parsing of frames.
 
 use super::ack::Ack;
-use super::{Close, CloseOrigin, Frame, FrameError, Stream, ty};
-use crate::quic::error::ErrorCode;
+use super::error::{Fault, FrameError};
+use super::{Close, CloseOrigin, Frame, Stream, ty};
 use crate::quic::id::{ConnectionId, Dir, PathId, StreamId};
-use crate::quic::reader::{Reader, UnexpectedEnd};
+use crate::quic::reader::Reader;
 use crate::quic::varint::{VARINT_MAX, varint_len};
-
-/// An error in a frame of known type: the reason and the code of a [`FrameError`].
-#[derive(Debug, Copy, Clone)]
-pub(super) struct Fault {
-    reason: &'static str,
-    code: ErrorCode,
-}
-
-impl Fault {
-    /// An error answered with FRAME_ENCODING_ERROR.
-    #[inline]
-    pub(super) const fn encoding(reason: &'static str) -> Self {
-        Self { reason, code: ErrorCode::FRAME_ENCODING_ERROR }
-    }
-
-    /// An error answered with PROTOCOL_VIOLATION.
-    #[inline]
-    const fn violation(reason: &'static str) -> Self {
-        Self { reason, code: ErrorCode::PROTOCOL_VIOLATION }
-    }
-
-    #[inline]
-    const fn in_frame(self, frame_type: u64) -> FrameError {
-        FrameError { frame_type, reason: self.reason, code: self.code }
-    }
-}
-
-impl From<UnexpectedEnd> for Fault {
-    #[inline]
-    fn from(_: UnexpectedEnd) -> Self {
-        Self::encoding("the packet ends inside the frame")
-    }
-}
 
 /// An ACK_FREQUENCY frame must request less than this many microseconds: 2^14 milliseconds, the
 /// bound of `max_ack_delay` (RFC 9000 §18.2), which draft-14 §4 adopts.

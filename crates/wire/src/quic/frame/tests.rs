@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use super::*;
+use crate::quic::error::ErrorCode;
 use crate::quic::id::Side;
 use crate::quic::reader::Reader;
 use crate::quic::varint::{VARINT_MAX, put_varint};

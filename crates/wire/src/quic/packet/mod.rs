@@ -29,6 +29,8 @@ pub use parse::{
     sample_offset, versions,
 };
 
+pub use super::id::MAX_CID_LEN;
+
 use super::id::Space;
 
 /// QUIC version 1 (RFC 9000 §15).
@@ -37,9 +39,6 @@ pub const VERSION_1: u32 = 1;
 /// Smallest UDP payload, in bytes, of a datagram with an Initial packet (RFC 9000 §14.1). Every
 /// path must support this size.
 pub const MIN_INITIAL_SIZE: usize = 1200;
-
-/// Length in bytes of the longest connection ID of version 1 (RFC 9000 §17.2).
-pub const MAX_CID_LEN: usize = 20;
 
 /// Bytes of ciphertext sampled by header protection (RFC 9001 §5.4.2). The tag of every version 1
 /// cipher has the same length.

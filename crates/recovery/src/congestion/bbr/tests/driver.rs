@@ -2,10 +2,10 @@
 
 use units::{Duration, Instant, Rate, Rng};
 
-use crate::RttEstimator;
 use crate::congestion::bbr::Bbr;
 use crate::congestion::{AckEvent, CongestionController, LossEvent};
 use crate::delivery_rate::{LossSample, RateSample};
+use crate::rtt::RttEstimator;
 
 pub(super) const SEGMENT: u64 = 1200;
 /// 100 Mb/s times 40 ms.
