@@ -1,5 +1,7 @@
 //! Counters of a socket.
 
+use crate::datagram::{RECV_BUFFER_BYTES, SendError};
+
 /// Counters of one socket since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketCounters {
@@ -40,17 +42,17 @@ impl SocketCounters {
         self.datagrams_received += datagrams(bytes, stride);
         self.batches_received += 1;
         self.bytes_received += bytes as u64;
-        if bytes == capacity && capacity < crate::RECV_BUFFER_BYTES {
+        if bytes == capacity && capacity < RECV_BUFFER_BYTES {
             self.truncated += 1;
         }
     }
 
     /// A send that failed with `error`.
-    pub(crate) const fn on_send_error(&mut self, error: &crate::SendError) {
+    pub(crate) const fn on_send_error(&mut self, error: &SendError) {
         match error {
-            crate::SendError::WouldBlock => self.would_block += 1,
-            crate::SendError::NoBuffers => self.no_buffers += 1,
-            crate::SendError::TooLarge | crate::SendError::Other(_) => {}
+            SendError::WouldBlock => self.would_block += 1,
+            SendError::NoBuffers => self.no_buffers += 1,
+            SendError::TooLarge | SendError::Other(_) => {}
         }
     }
 }
@@ -67,7 +69,6 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
-    use crate::{RECV_BUFFER_BYTES, SendError};
 
     #[test]
     fn send_errors_are_counted_by_kind() {

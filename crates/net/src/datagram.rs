@@ -9,7 +9,7 @@ use std::error::Error;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use crate::SocketCounters;
+use crate::counters::SocketCounters;
 
 /// Largest size of one [`Transmit`] in bytes: the largest UDP payload over IPv4, because a batch
 /// passes through the kernel as one datagram.

@@ -14,7 +14,7 @@ use nix::ifaddrs::{InterfaceAddress as RawAddress, getifaddrs};
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use nix::sys::socket::SockaddrStorage;
 
-use crate::{UdpSocket, UdpSocketOptions};
+use crate::udp::{UdpSocket, UdpSocketOptions};
 
 /// Largest number of interfaces returned; those with the lowest indices are kept. A host of
 /// containers may have hundreds.

@@ -25,7 +25,8 @@ use std::task::Waker;
 
 pub use faults::Faults;
 
-use crate::{DatagramSocket, RECV_BUFFER_BYTES, RecvMeta, SendError, SocketCounters, Transmit};
+use crate::counters::SocketCounters;
+use crate::datagram::{DatagramSocket, RECV_BUFFER_BYTES, RecvMeta, SendError, Transmit};
 
 /// What a test does to the calls of a socket. Each method passes the call on to `inner`.
 pub trait Intercept: Send {

@@ -16,8 +16,9 @@ use quinn_udp::{EcnCodepoint, UdpSocketState};
 
 pub use options::{OpenError, UdpSocketOptions};
 
+use crate::counters::SocketCounters;
+use crate::datagram::{DatagramSocket, Ecn, RecvMeta, SendError, Transmit};
 use crate::udp::segmentation::{RawSend, Segmentation};
-use crate::{DatagramSocket, Ecn, RecvMeta, SendError, SocketCounters, Transmit};
 
 /// Largest number of buffers filled by one call.
 pub const RECV_BATCH_MAX: usize = quinn_udp::BATCH_SIZE;

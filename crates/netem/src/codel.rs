@@ -14,8 +14,9 @@
 
 use units::{Duration, Instant};
 
+use crate::packet::Packet;
 use crate::queue::{Queue, Waiting};
-use crate::{LinkStats, Packet};
+use crate::stats::LinkStats;
 
 /// After this many intervals without a drop, the rate of the last dropping state is discarded (RFC
 /// 8289, section 5.5).

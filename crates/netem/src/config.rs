@@ -4,7 +4,11 @@ mod error;
 
 use units::{Duration, Instant, Rate, Ratio};
 
-use crate::{BurstLoss, CoDel, Jitter, LineState, Schedule, Trace};
+use crate::bursts::BurstLoss;
+use crate::codel::CoDel;
+use crate::jitter::Jitter;
+use crate::schedule::{LineState, Schedule};
+use crate::trace::Trace;
 
 pub use error::ConfigError;
 

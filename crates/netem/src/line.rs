@@ -6,7 +6,7 @@ mod by_trace;
 
 use units::{Instant, Rate};
 
-use crate::Trace;
+use crate::trace::Trace;
 use by_rate::ByRate;
 use by_trace::ByTrace;
 

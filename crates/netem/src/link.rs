@@ -5,12 +5,14 @@ mod steps;
 use units::{Instant, Rng};
 
 use crate::codel::Control;
+use crate::config::LinkConfig;
 use crate::faults::Faults;
 use crate::flight::Flight;
 use crate::line::Line;
+use crate::packet::Packet;
 use crate::queue::{Queue, Waiting};
-use crate::schedule::Cursor;
-use crate::{LineState, LinkConfig, LinkStats, Packet};
+use crate::schedule::{Cursor, LineState};
+use crate::stats::LinkStats;
 
 /// Largest number of packets in one link: waiting, in transmission and in propagation. Further
 /// packets overflow.

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use units::{Duration, Instant, Rate, Ratio};
 
-use crate::{BurstLoss, Jitter, LinkConfig};
+use crate::bursts::BurstLoss;
+use crate::config::LinkConfig;
+use crate::jitter::Jitter;
 
 /// Largest number of changes in a schedule.
 pub const CHANGES_MAX: usize = 1 << 16;

@@ -2,7 +2,8 @@
 
 use units::Instant;
 
-use crate::{PATHS_MAX, PathView};
+use crate::scheduler::{BATCH_DATAGRAMS, PATHS_MAX};
+use crate::view::PathView;
 
 /// The eligible paths as bits by index.
 ///
@@ -57,5 +58,5 @@ pub(crate) fn sendable_bytes(path: &PathView, bytes: u64) -> u64 {
 
 /// A full batch of datagrams on `path`.
 pub(crate) const fn batch_bytes(path: &PathView) -> u64 {
-    path.datagram_bytes.saturating_mul(crate::BATCH_DATAGRAMS)
+    path.datagram_bytes.saturating_mul(BATCH_DATAGRAMS)
 }

@@ -5,7 +5,8 @@ use units::Instant;
 
 use crate::candidates::{batch_bytes, bits, candidates, next_release, sendable_bytes};
 use crate::estimate::{Delivery, LinkClocks, PARTS_PER_BYTE, Ranking, copy_is_earlier};
-use crate::{Choice, Demand, PathView, Scheduler, Straggler};
+use crate::scheduler::{Choice, Scheduler};
+use crate::view::{Demand, PathView, Straggler};
 
 /// Datagrams in flight on a path without an RTT sample, while there is bulk data. This is enough
 /// for an RTT sample and a first rate, and few enough to be resent if the path does not work.

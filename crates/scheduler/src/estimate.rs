@@ -14,7 +14,8 @@
 use units::{Duration, Instant};
 
 use crate::candidates::bits;
-use crate::{PATHS_MAX, PathView, Straggler};
+use crate::scheduler::PATHS_MAX;
+use crate::view::{PathView, Straggler};
 
 /// Parts per byte, in units of bits per second times nanoseconds, in which rate times time is an
 /// integer.

@@ -3,7 +3,8 @@
 use units::Instant;
 
 use crate::candidates::{batch_bytes, bits, candidates, next_release, sendable_bytes};
-use crate::{Choice, Demand, PathView, Scheduler, Straggler};
+use crate::scheduler::{Choice, Scheduler};
+use crate::view::{Demand, PathView, Straggler};
 
 /// Fills the path with the lowest smoothed RTT, then the next. Never waits while an eligible path
 /// may send, so the tail of a transfer may be sent on a slow path. Reinjects only from suspect

@@ -5,8 +5,10 @@
 use units::Instant;
 
 use crate::candidates::{batch_bytes, candidates, next_release, sendable_bytes};
+use crate::earliest::EarliestDelivery;
 use crate::lowest_rtt::reinjects_from_suspect;
-use crate::{Choice, Demand, EarliestDelivery, PATHS_MAX, PathView, Scheduler, Straggler};
+use crate::scheduler::{Choice, PATHS_MAX, Scheduler};
+use crate::view::{Demand, PathView, Straggler};
 
 /// Sends on the path with the earliest delivery that may send now, with copies on the next ones.
 ///

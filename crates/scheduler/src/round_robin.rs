@@ -4,7 +4,8 @@ use units::Instant;
 
 use crate::candidates::{bits, candidates, next_release, sendable_bytes};
 use crate::lowest_rtt::reinjects_from_suspect;
-use crate::{Choice, Demand, PathView, Scheduler, Straggler};
+use crate::scheduler::{Choice, Scheduler};
+use crate::view::{Demand, PathView, Straggler};
 
 /// Datagrams per turn. One would cost a system call per packet; a whole batch would put every small
 /// transfer on a single path.

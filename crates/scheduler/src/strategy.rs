@@ -4,7 +4,11 @@ use core::fmt;
 use core::str::FromStr;
 use std::error::Error;
 
-use crate::{EarliestDelivery, LowestRtt, PATHS_MAX, Redundant, RoundRobin, Scheduler};
+use crate::earliest::EarliestDelivery;
+use crate::lowest_rtt::LowestRtt;
+use crate::redundant::Redundant;
+use crate::round_robin::RoundRobin;
+use crate::scheduler::{PATHS_MAX, Scheduler};
 
 /// A scheduling strategy. Parsed and displayed as `earliest`, `round-robin`, `lowest-rtt` or
 /// `redundant:2`.

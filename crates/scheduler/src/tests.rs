@@ -6,9 +6,11 @@ use proptest::prelude::{
 use proptest::strategy::Strategy as Generator;
 use units::{Duration, Instant, Rate};
 
-use crate::{
-    BATCH_DATAGRAMS, Choice, Demand, MEASURE_DATAGRAMS, PATHS_MAX, PathView, Straggler, Strategy, TURN_DATAGRAMS,
-};
+use crate::earliest::MEASURE_DATAGRAMS;
+use crate::round_robin::TURN_DATAGRAMS;
+use crate::scheduler::{BATCH_DATAGRAMS, Choice, PATHS_MAX};
+use crate::strategy::Strategy;
+use crate::view::{Demand, PathView, Straggler};
 
 const NOW: Instant = Instant::from_nanos(5_000_000_000);
 const MTU: u64 = 1200;

@@ -14,7 +14,9 @@ use core::fmt;
 
 use units::Instant;
 
-use crate::{Choice, Demand, PATHS_MAX, PathView, Scheduler, Straggler, Strategy};
+use crate::scheduler::{Choice, PATHS_MAX, Scheduler};
+use crate::strategy::Strategy;
+use crate::view::{Demand, PathView, Straggler};
 
 pub use format::{LINE_BYTES_MAX, VERSION_LINE};
 pub use record::Record;

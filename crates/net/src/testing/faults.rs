@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
 
 use super::Intercept;
-use crate::{DatagramSocket, RecvMeta, SendError, Transmit};
+use crate::datagram::{DatagramSocket, RecvMeta, SendError, Transmit};
 
 /// How a socket shall fail, and what it was asked. Shared by the test and, as [`Arc`], by the
 /// socket.

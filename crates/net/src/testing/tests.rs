@@ -1,7 +1,7 @@
 use std::sync::atomic::AtomicBool;
 
 use super::*;
-use crate::{MemoryNetwork, MemorySocket};
+use crate::memory::{MemoryNetwork, MemorySocket};
 
 fn bind(network: &MemoryNetwork) -> MemorySocket {
     network.bind("127.0.0.1:0".parse().unwrap()).unwrap()

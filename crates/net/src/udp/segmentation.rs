@@ -10,7 +10,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use rustix::io::Errno;
 
-use crate::{BATCH_BYTES_MAX, Ecn, SendError, SocketCounters, Transmit};
+use crate::counters::SocketCounters;
+use crate::datagram::{BATCH_BYTES_MAX, Ecn, SendError, Transmit};
 
 /// The send system call.
 pub(super) trait RawSend {

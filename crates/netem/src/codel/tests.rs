@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Ecn, LengthOnly};
+use crate::packet::{Ecn, LengthOnly};
 
 const BYTES: u64 = 1000;
 

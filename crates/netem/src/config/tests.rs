@@ -1,5 +1,6 @@
 use super::*;
-use crate::{Change, Distribution};
+use crate::jitter::Distribution;
+use crate::schedule::Change;
 
 /// Asserts that the settings are rejected with this error, and that the message contains `words`.
 fn assert_rejected(config: &LinkConfig, expected: &ConfigError, words: &str) {

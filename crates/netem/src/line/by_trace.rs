@@ -12,8 +12,7 @@
 
 use units::{Duration, Instant};
 
-use crate::Trace;
-use crate::trace::OPPORTUNITY_BYTES;
+use crate::trace::{OPPORTUNITY_BYTES, Trace};
 
 #[derive(Clone, Debug)]
 pub(super) struct ByTrace {

@@ -3,8 +3,10 @@
 use units::Instant;
 
 use super::{Link, PACKETS_HELD_MAX};
+use crate::config::{Discipline, LinkConfig};
+use crate::packet::Packet;
 use crate::queue::Waiting;
-use crate::{Discipline, LineState, LinkConfig, Packet};
+use crate::schedule::LineState;
 
 impl<P: Packet> Link<P> {
     /// Processes all events up to `now`: at most two per packet over its lifetime, and one per

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use units::{Duration, Rate, Ratio, Rng};
 
 use super::*;
-use crate::LengthOnly;
+use crate::packet::LengthOnly;
 
 mod codel;
 mod faults;

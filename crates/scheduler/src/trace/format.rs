@@ -4,7 +4,9 @@ use core::fmt::Write;
 
 use units::Instant;
 
-use crate::{Choice, Demand, PathView, Straggler, Strategy};
+use crate::scheduler::Choice;
+use crate::strategy::Strategy;
+use crate::view::{Demand, PathView, Straggler};
 
 /// The first line of a trace: name and version of the format.
 pub const VERSION_LINE: &str = "litz-scheduler-trace 1";

@@ -6,7 +6,8 @@ use units::{Duration, Instant, Rate};
 
 use super::format::SECTION;
 use super::replay::TraceErrorKind;
-use crate::{Choice, Demand, PATHS_MAX, PathView, Straggler};
+use crate::scheduler::{Choice, PATHS_MAX};
+use crate::view::{Demand, PathView, Straggler};
 
 /// A recorded call with its answer.
 #[derive(Debug, Clone, PartialEq)]

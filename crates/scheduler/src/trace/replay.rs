@@ -6,7 +6,8 @@ use std::io::{self, BufRead, Read};
 
 use super::format::{LINE_BYTES_MAX, VERSION_LINE, answer_text, choice_text};
 use super::record::Record;
-use crate::{Scheduler, Strategy};
+use crate::scheduler::Scheduler;
+use crate::strategy::Strategy;
 
 /// Number of differences kept; further ones are only counted.
 pub const DIFFERENCES_KEPT_MAX: usize = 16;

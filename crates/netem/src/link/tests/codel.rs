@@ -1,7 +1,9 @@
 //! CoDel compared with drop-tail, for a source that reduces its window as TCP does.
 
 use super::*;
-use crate::{CoDel, Discipline, Ecn};
+use crate::codel::CoDel;
+use crate::config::Discipline;
+use crate::packet::Ecn;
 
 /// One second of transmission at the link's rate: the upper bound of the window.
 const WINDOW_MAX: f64 = 1000.0;

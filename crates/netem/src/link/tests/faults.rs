@@ -1,7 +1,8 @@
 //! Jitter and burst loss, observed at the receiver.
 
 use super::*;
-use crate::{BurstLoss, Distribution, Jitter};
+use crate::bursts::BurstLoss;
+use crate::jitter::{Distribution, Jitter};
 
 fn jittery(distribution: Distribution, reorders: bool) -> LinkConfig {
     LinkConfig {

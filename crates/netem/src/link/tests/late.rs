@@ -2,7 +2,12 @@
 //! same seed gives the same run.
 
 use super::*;
-use crate::{BurstLoss, Change, CoDel, Discipline, Distribution, Jitter, LineState, Schedule, Trace};
+use crate::bursts::BurstLoss;
+use crate::codel::CoDel;
+use crate::config::Discipline;
+use crate::jitter::{Distribution, Jitter};
+use crate::schedule::{Change, LineState, Schedule};
+use crate::trace::Trace;
 
 /// A packet with a number that supports marking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

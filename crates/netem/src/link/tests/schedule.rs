@@ -1,7 +1,7 @@
 //! Scheduled faults.
 
 use super::*;
-use crate::{Change, LineState, Schedule};
+use crate::schedule::{Change, LineState, Schedule};
 
 fn after(millis: u64) -> Duration {
     Duration::from_millis(millis)

@@ -1,7 +1,7 @@
 //! A link whose line follows a trace.
 
 use super::*;
-use crate::Trace;
+use crate::trace::Trace;
 
 fn traced(offsets_ms: &[u32]) -> LinkConfig {
     LinkConfig {
