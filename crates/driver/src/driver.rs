@@ -6,6 +6,7 @@
 mod admit;
 mod interactive;
 mod jobs;
+mod limits;
 mod offloaded;
 mod panic_isolation;
 mod receive;
@@ -16,10 +17,8 @@ use std::sync::Arc;
 
 use units::{Duration, Instant};
 
-pub use self::interactive::INTERACTIVE_MAX;
 use self::interactive::Interactive;
-pub use self::receive::{RECV_BATCHES_MAX, RECV_CALLS_PER_TURN};
-pub use self::send::PLAN_PACKETS_MAX;
+pub use self::limits::{INTERACTIVE_MAX, PLAN_PACKETS_MAX, RECV_BATCHES_MAX, RECV_CALLS_PER_TURN, SOCKETS_MAX};
 use crate::activity::Activity;
 use crate::entry::ConnectionEntry;
 use crate::env::Env;
@@ -38,10 +37,6 @@ const TIMERS_PER_TURN: usize = 256;
 
 /// Limit of connections begun for the application in one turn. Each costs a key exchange.
 const CONNECTS_PER_TURN: usize = 16;
-
-/// Limit of the sockets of a driver: a connection stores the sockets it waits for in this many
-/// bits.
-pub const SOCKETS_MAX: usize = 64;
 
 /// Whether a turn sends data that does not fill a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

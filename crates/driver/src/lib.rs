@@ -43,6 +43,7 @@ pub mod placement;
 pub mod protocol;
 pub mod receive_worker;
 mod run_queue;
+mod send_error;
 pub mod shared;
 mod slab;
 pub mod socket;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
-use crate::protocol::{Cell, EndReason};
+use crate::protocol::cell::{Cell, EndReason};
 use crate::sync::{WakerSet, lock};
 
 /// Limit of requests to connect that wait for the driver, which takes them in its next turn.

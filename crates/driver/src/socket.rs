@@ -2,12 +2,12 @@
 //! those of workers.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::net::SocketAddr;
 
 use units::{Duration, Instant};
 
 use crate::protocol::{ConnectionKey, Protocol};
+pub use crate::send_error::SendError;
 
 /// The wait after a queue below the socket was full, because the system does not announce when it
 /// has space: about one burst at 1 Gb/s.
@@ -15,40 +15,6 @@ const NO_BUFFERS_RETRY: Duration = Duration::from_micros(500);
 
 /// After this many consecutive errors, a socket is not received from until an arrival is announced.
 const RECV_ERRORS_MAX: u32 = 16;
-
-/// Why packets were not sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SendError {
-    /// The socket's buffer is full.
-    WouldBlock,
-    /// A queue below the socket is full.
-    NoBuffers,
-    /// The packets are larger than the path MTU.
-    TooLarge,
-    /// The system refused; the text is its error.
-    Refused(String),
-}
-
-impl SendError {
-    /// Whether the same packets may be sent later.
-    pub const fn is_temporary(&self) -> bool {
-        matches!(self, Self::WouldBlock | Self::NoBuffers)
-    }
-}
-
-impl fmt::Display for SendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::WouldBlock => f.write_str("the socket's send buffer is full"),
-            Self::NoBuffers => f.write_str("a queue below the socket is full"),
-            Self::TooLarge => f.write_str("the packets are larger than the route allows"),
-            Self::Refused(words) => f.write_str(words),
-        }
-    }
-}
-
-impl std::error::Error for SendError {}
 
 /// The result of a receive call.
 #[derive(Debug, Clone, PartialEq, Eq)]

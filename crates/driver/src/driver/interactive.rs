@@ -13,15 +13,10 @@
 
 use units::{Duration, Instant};
 
+use super::limits::INTERACTIVE_MAX;
 use super::{Driver, Flush};
 use crate::env::Env;
 use crate::protocol::ConnectionKey;
-
-/// A batch of fewer bytes is small. Opening it takes less time than waking the application. Sending
-/// a request of at most this size takes less time than opening the received batches. More is bulk:
-/// it waits until the received acknowledgements are processed and for further writes of the
-/// application, and is sent in full batches.
-pub const INTERACTIVE_MAX: usize = 16 << 10;
 
 /// For this long after an interactive write, more are expected. A shorter time makes an application
 /// that writes ten times a second wait for background data. A longer one slows background data down

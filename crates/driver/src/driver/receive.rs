@@ -3,19 +3,13 @@
 use std::sync::Arc;
 
 use super::Driver;
+use super::limits::RECV_CALLS_PER_TURN;
 use crate::activity::Activity;
 use crate::env::Env;
 use crate::in_flight::ConnectionRef;
 use crate::inlet::MisroutedBatch;
 use crate::offload::{Direction, Offload, PathFlow};
 use crate::protocol::{Batch, Connection, ConnectionKey, OpenJob, Protocol, Route};
-
-/// Limit of batches that one receive call returns.
-pub const RECV_BATCHES_MAX: usize = 16;
-
-/// Limit of receive calls for one socket in one turn: with batches of 64 KiB at most 2 MiB, well
-/// under a millisecond of work.
-pub const RECV_CALLS_PER_TURN: usize = 2;
 
 /// Limit of batches taken from other drivers in one turn.
 const MISROUTED_PER_TURN: usize = 32;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use units::Instant;
 
+use super::limits::PLAN_PACKETS_MAX;
 use super::{Driver, Flush};
 use crate::activity::Activity;
 use crate::entry::ConnectionEntry;
@@ -16,9 +17,6 @@ use crate::socket::{SendError, Sent, Socket, SocketPlace};
 
 /// Limit of batches that a connection sends in one visit: at most 256 packets.
 pub(super) const PLANS_PER_VISIT: usize = 4;
-
-/// Limit of packets of a plan: the largest segmented send of the system.
-pub const PLAN_PACKETS_MAX: usize = 64;
 
 /// The data that a connection still has to send after a visit.
 #[derive(Debug, PartialEq, Eq)]

@@ -4,8 +4,11 @@ use std::fmt;
 
 use units::Instant;
 
-use super::{ConnectionKey, EndReason, Job, LeaseCache, Protocol};
-use crate::socket::SendError;
+use super::Protocol;
+use super::cell::{ConnectionKey, EndReason};
+use super::job::Job;
+use super::offloaded::LeaseCache;
+use crate::send_error::SendError;
 
 /// The result of [`Connection::serve`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -13,22 +13,23 @@
 //! Batches and sealed packets are types of the protocol: bytes for real packets, or lengths if a
 //! simulation needs no bytes.
 
+pub(crate) mod cell;
 mod connection;
 mod job;
-mod lease;
+mod offloaded;
 mod packets;
-mod receive_half;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use units::Instant;
 
+pub use self::cell::{Cell, ConnectionKey, EndReason, Place};
 pub use self::connection::{Connection, EventSummary, Served, SocketsLost};
 pub use self::job::{Job, NoJobs};
-pub use self::lease::{LeaseCache, NoLeases};
+pub use self::offloaded::{
+    ConnectionRef, HalfReport, HalfUpdate, InFlightBatch, LeaseCache, NoLeases, Receipt, ReceiveHalf,
+};
 pub use self::packets::{Batch, OpenJob, Plan};
-pub use self::receive_half::{HalfReport, HalfUpdate, ReceiveHalf};
 use crate::shared::{Application, Shared};
 
 /// A transport protocol: its state for one driver that belongs to no connection, such as the table
@@ -153,50 +154,5 @@ pub enum Route {
     Unknown,
 }
 
-/// Identifies a connection of one driver. A key is reused after its connection is removed. Code
-/// that keeps a key across turns also keeps the connection's cell, to detect reuse.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnectionKey(pub u32);
-
-/// Why a driver ends a connection or refuses to begin one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum EndReason {
-    /// The endpoint was closed.
-    EndpointClosed,
-    /// The processor that ran the connection or its last path has failed.
-    ProcessorGone,
-    /// The handshake took too long.
-    HandshakeTimedOut {
-        /// The last error that the system reported for a batch, if any.
-        last_send_error: Option<String>,
-    },
-    /// The limit of connections is reached.
-    TooMany,
-    /// No socket has the address family of the remote address.
-    NoSocket,
-}
-
 /// The state that the handles of a connection of `P` share with its driver.
 pub type CellOf<P> = <<P as Protocol>::Application as Application>::Cell;
-
-/// The state that the handles of a connection share with the driver.
-pub trait Cell {
-    /// Where the connection is. Set once, when the driver adds it to its table.
-    fn place(&self) -> &std::sync::OnceLock<Place>;
-
-    /// The peer's address. Its address family determines the socket that a connection begins at.
-    fn remote(&self) -> SocketAddr;
-
-    /// Closes the cell because the connection does not begin.
-    fn refuse(&self, reason: EndReason);
-}
-
-/// Where a connection is.
-#[derive(Debug, Clone, Copy)]
-pub struct Place {
-    /// Its key in its driver.
-    pub key: ConnectionKey,
-    /// Its local address, if it is known.
-    pub local: SocketAddr,
-}

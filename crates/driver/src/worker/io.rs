@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use units::{Duration, Instant};
 
-use super::{Progress, WorkerEnd, WorkerLoop};
+use super::liveness::Progress;
+use super::rings::WorkerEnd;
+use super::turn::WorkerLoop;
 use crate::driver::{DriverSocket, RECV_BATCHES_MAX};
 use crate::env::Env;
 use crate::protocol::Protocol;

@@ -26,6 +26,6 @@ mod turn;
 
 pub use self::io::{IoRole, IoWorker, WorkerIo, WorkerSocket};
 pub use self::liveness::Progress;
-pub(crate) use self::liveness::{HangLimit, Liveness, TurnCheck};
-pub(crate) use self::rings::{Arrived, OwnerEnd, RingSizes, WorkerEnd, link};
+pub(crate) use self::liveness::{HangLimit, TurnCheck};
+pub(crate) use self::rings::{Arrived, OwnerEnd, RingSizes, link};
 pub use self::turn::WorkerLoop;

@@ -8,7 +8,7 @@ use std::task::Waker;
 use rtrb::{Consumer, Producer, RingBuffer};
 use units::Instant;
 
-use super::{HangLimit, Liveness, Progress};
+use super::liveness::{HangLimit, Liveness, Progress};
 use crate::in_flight::InFlightBatch;
 use crate::protocol::Protocol;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use units::{Duration, Instant};
 
-use super::Progress;
+use super::liveness::Progress;
 
 /// The turns of a worker. Implementations neither block nor sleep.
 pub trait WorkerLoop {

@@ -1,0 +1,49 @@
+//! What handles and drivers know of a connection, whatever its protocol: its [`Cell`], its key and
+//! place, and why it ends.
+
+use std::net::SocketAddr;
+
+/// The state that the handles of a connection share with the driver.
+pub trait Cell {
+    /// Where the connection is. Set once, when the driver adds it to its table.
+    fn place(&self) -> &std::sync::OnceLock<Place>;
+
+    /// The peer's address. Its address family determines the socket that a connection begins at.
+    fn remote(&self) -> SocketAddr;
+
+    /// Closes the cell because the connection does not begin.
+    fn refuse(&self, reason: EndReason);
+}
+
+/// Where a connection is.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    /// Its key in its driver.
+    pub key: ConnectionKey,
+    /// Its local address, if it is known.
+    pub local: SocketAddr,
+}
+
+/// Identifies a connection of one driver. A key is reused after its connection is removed. Code
+/// that keeps a key across turns also keeps the connection's cell, to detect reuse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionKey(pub u32);
+
+/// Why a driver ends a connection or refuses to begin one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EndReason {
+    /// The endpoint was closed.
+    EndpointClosed,
+    /// The processor that ran the connection or its last path has failed.
+    ProcessorGone,
+    /// The handshake took too long.
+    HandshakeTimedOut {
+        /// The last error that the system reported for a batch, if any.
+        last_send_error: Option<String>,
+    },
+    /// The limit of connections is reached.
+    TooMany,
+    /// No socket has the address family of the remote address.
+    NoSocket,
+}
