@@ -13,9 +13,10 @@ use quic::session::ExportError;
 use quic::{Dir, Event, OpenPathError, PathId, StreamId, WriteError as QuicWriteError};
 use units::Instant;
 
-use crate::cells::connection::{OpenReplySender, PATH_REQUESTS_MAX, PathRequest, Query};
-use crate::cells::send::{ClassChange, SendEnd};
-use crate::cells::{ConnectionCell, Interest, RecvCell, SendCell, StreamCells, StreamRequest};
+use crate::cells::connection::{ConnectionCell, Interest, OpenReplySender, PATH_REQUESTS_MAX, PathRequest, Query};
+use crate::cells::recv::RecvCell;
+use crate::cells::send::{ClassChange, SendCell, SendEnd};
+use crate::cells::stream::{StreamCells, StreamRequest};
 use crate::delivery::{Delivery, cells_for};
 use crate::detached::{DetachedReceiveHalf, ReceiveReport, ReceiveUpdate};
 use crate::detached_state::{DEFERRED_MAX, DetachedState};

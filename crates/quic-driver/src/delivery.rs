@@ -11,9 +11,10 @@ use bytes::Bytes;
 use quic::{Chunk, Connection, DetachedReceiveHalf, Dir, ReadError, StreamId};
 use units::Instant;
 
-use crate::cells::connection::{ACCEPTED_MAX, DATAGRAMS_IN_BYTES_MAX};
-use crate::cells::recv::RecvEnd;
-use crate::cells::{ConnectionCell, Interest, MessageMode, RecvCell, SendCell, StreamCells};
+use crate::cells::connection::{ACCEPTED_MAX, ConnectionCell, DATAGRAMS_IN_BYTES_MAX, Interest, MessageMode};
+use crate::cells::recv::{RecvCell, RecvEnd};
+use crate::cells::send::SendCell;
+use crate::cells::stream::StreamCells;
 use crate::error::Closed;
 use crate::messages::IncomingMessages;
 

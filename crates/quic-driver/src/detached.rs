@@ -7,7 +7,9 @@ use driver::protocol::{HalfReport, HalfUpdate, ReceiveHalf};
 use quic::{Event, ReceiveCommands};
 use units::Instant;
 
-use crate::cells::{ConnectionCell, RecvCell, StreamCells};
+use crate::cells::connection::ConnectionCell;
+use crate::cells::recv::RecvCell;
+use crate::cells::stream::StreamCells;
 use crate::delivery::Delivery;
 use crate::error::Closed;
 use crate::packets::Packets;

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use quic::DetachedReceiveHalf;
 use units::{Duration, Instant};
 
-use crate::cells::RecvCell;
-use crate::cells::recv::RecvEnd;
+use crate::cells::recv::{RecvCell, RecvEnd};
 use crate::connection::Connection;
 use crate::delivery::Delivery;
 use crate::detached::ReceiveUpdate;

@@ -16,14 +16,16 @@ use quic::session::ExportError;
 use quic::{Addresses, Class, Dir, PathId, RateLimit, Side, Stats, StridedBytes};
 use units::Instant;
 
+use crate::application::{Connect, QuicShared};
 use crate::cells::connection::{
-    DATAGRAM_OVERHEAD, DATAGRAMS_OUT_BYTES_MAX, OPENS_WAITING_MAX, OpenReplyReceiver, OpenRequest, PATH_REQUESTS_MAX,
-    PathRequest, Query,
+    ConnectionCell, DATAGRAM_OVERHEAD, DATAGRAMS_OUT_BYTES_MAX, Interest, MessageMode, OPENS_WAITING_MAX,
+    OpenReplyReceiver, OpenRequest, PATH_REQUESTS_MAX, PathRequest, Query,
 };
-use crate::cells::{ConnectionCell, Interest, MessageMode, OutgoingMessage, StreamCells, reply_channel};
+use crate::cells::message_queue::OutgoingMessage;
+use crate::cells::reply::reply_channel;
+use crate::cells::stream::StreamCells;
 use crate::error::{AcceptStreamError, Closed, DatagramError, MessageError, OpenError};
 use crate::messages::join;
-use crate::quic_protocol::{Connect, QuicShared};
 
 pub use stream::{RecvHandle, SendHandle};
 
@@ -129,12 +131,16 @@ impl<R: Runtime> ConnectionHandle<R> {
     }
 
     /// Changes the shared state and notifies the driver.
-    fn submit(&self, change: impl FnOnce(&mut crate::cells::ConnectionState)) -> Result<(), Closed> {
+    fn submit(&self, change: impl FnOnce(&mut crate::cells::connection::ConnectionState)) -> Result<(), Closed> {
         self.submit_with(Flush::Now, change)
     }
 
     /// As [`submit`](Self::submit). With [`Flush::Cork`], data may wait for more before it is sent.
-    fn submit_with(&self, flush: Flush, change: impl FnOnce(&mut crate::cells::ConnectionState)) -> Result<(), Closed> {
+    fn submit_with(
+        &self,
+        flush: Flush,
+        change: impl FnOnce(&mut crate::cells::connection::ConnectionState),
+    ) -> Result<(), Closed> {
         if self.cell().submit(change)? {
             self.runtime().kick(&self.cell().shared, flush);
         }
@@ -575,7 +581,7 @@ impl<R: Runtime> Drop for PendingOpen<R> {
     }
 }
 
-impl crate::cells::ConnectionState {
+impl crate::cells::connection::ConnectionState {
     /// The next complete message among the accepted streams of a closed connection. This is for
     /// messages that were received before the first call decided that streams are messages.
     /// Messages longer than `len_max` are dropped, as on an open connection.

@@ -20,7 +20,7 @@ use driver::ConnectionKey;
 use driver::in_flight::{ConnectionRef, InFlightBatch};
 use quic::{Addresses, Connection, LeaseTerms, OpenLease, PathId};
 
-use crate::cells::ConnectionCell;
+use crate::cells::connection::ConnectionCell;
 use crate::packets::{OpenJob, Packets};
 use crate::quic_protocol::Quic;
 use crate::routing::{LocalId, local_id};

@@ -13,6 +13,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`quic_protocol`] | [`Quic`], the protocol. Start here |
+//! | `application` | what the driver shares with applications: [`Limits`], [`Connect`], [`QuicShared`] |
 //! | [`connection`] | [`Connection`]: a QUIC connection together with the state of its handles |
 //! | [`handle`] | the handles of connections and streams |
 //! | `cells` | the state that handles and the driver share, behind short locks |
@@ -26,6 +27,7 @@
 //! | [`error`] | the errors of the handles |
 #![forbid(unsafe_code)]
 
+mod application;
 mod cells;
 pub mod connection;
 mod delivery;
@@ -39,13 +41,9 @@ pub mod packets;
 pub mod quic_protocol;
 pub mod routing;
 
+pub use application::{COMPACT_BELOW, Connect, Limits, QuicApplication, QuicShared};
 pub use cells::ConnectionCell;
 pub use connection::Connection;
 pub use handle::{BidiStream, ConnectionHandle, OpenedStream, PendingOpen, RecvHandle, Runtime, SendHandle};
 pub use packets::{ByteDatagrams, DatagramBuffer, Datagrams, Packets, SealedDatagrams};
-pub use quic_protocol::{Connect, EventObserver, Limits, Quic, QuicApplication, QuicShared};
-
-/// Received chunks shorter than this are copied out of their receive buffer before they wait for
-/// the application. An application that does not read would otherwise keep whole buffers alive.
-/// With this bound, an inbox pins at most four times the bytes that it holds.
-pub const COMPACT_BELOW: usize = driver::INTERACTIVE_MAX;
+pub use quic_protocol::{EventObserver, Quic};

@@ -7,9 +7,9 @@ use bytes::{Bytes, BytesMut};
 use quic::{Chunk, Connection, Dir, ReadError, StreamId, StridedBytes, WriteError};
 use units::Instant;
 
-use crate::COMPACT_BELOW;
-use crate::cells::connection::{MESSAGE_OVERHEAD, MESSAGES_IN_BYTES_MAX};
-use crate::cells::{ConnectionCell, Interest, OutgoingMessage, QueueKind};
+use crate::application::COMPACT_BELOW;
+use crate::cells::connection::{ConnectionCell, Interest, MESSAGES_IN_BYTES_MAX};
+use crate::cells::message_queue::{MESSAGE_OVERHEAD, OutgoingMessage, QueueKind};
 use crate::delivery::{DataSource, READ_LEN_MAX};
 
 /// Limit of partially received messages. Each may hold `message_len_max` bytes; further streams are

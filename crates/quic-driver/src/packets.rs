@@ -13,7 +13,7 @@ use units::Instant;
 
 use driver::{ConnectionKey, Route};
 
-use crate::cells::ConnectionCell;
+use crate::cells::connection::ConnectionCell;
 use crate::leases::Leases;
 use crate::routing::{LocalId, is_in_same_batch, local_id, same_cid_prefix};
 

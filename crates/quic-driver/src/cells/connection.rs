@@ -12,9 +12,11 @@ use driver::sync::{WakerSet, lock};
 use quic::session::ExportError;
 use quic::{Addresses, Dir, PathId, RateLimit, Stats};
 
-use super::{MessageQueues, ReplyReceiver, ReplySender, StreamCells, StreamRequest};
+use super::message_queue::{MESSAGE_OVERHEAD, MessageQueues};
+use super::reply::{ReplyReceiver, ReplySender};
+use super::stream::{StreamCells, StreamRequest};
+use crate::application::QuicShared;
 use crate::error::{Closed, OpenError};
-use crate::quic_protocol::QuicShared;
 
 /// Limit of the peer's streams of one direction that wait for `accept`. Others stay in the
 /// connection, where QUIC's stream limit bounds them.
@@ -31,17 +33,9 @@ pub(crate) const DATAGRAMS_IN_BYTES_MAX: usize = 1 << 20;
 /// turn, so this bounds a burst. Further datagrams are refused.
 pub(crate) const DATAGRAMS_OUT_BYTES_MAX: usize = 1 << 20;
 
-/// Limit in bytes of a queue of messages that have no stream yet. Senders wait while the queue is
-/// full; an empty queue takes a message of any length. Messages more urgent than others in the
-/// queue may use as much again. There are two such queues, see [`QueueKind`](super::QueueKind).
-pub(crate) const MESSAGES_OUT_BYTES_MAX: usize = 4 << 20;
-
 /// Limit in bytes of received messages that wait for the application. Beyond it, flow control stops
 /// the peer.
 pub(crate) const MESSAGES_IN_BYTES_MAX: usize = 4 << 20;
-
-/// Added to the length of each message in a queue, so that the number of empty messages is bounded.
-pub(crate) const MESSAGE_OVERHEAD: usize = 64;
 
 /// Added to the length of each datagram in a queue.
 pub(crate) const DATAGRAM_OVERHEAD: usize = 64;

@@ -6,7 +6,13 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use quic::Class;
 
-use super::connection::{MESSAGE_OVERHEAD, MESSAGES_OUT_BYTES_MAX};
+/// Limit in bytes of a queue of messages that have no stream yet. Senders wait while the queue is
+/// full; an empty queue takes a message of any length. Messages more urgent than others in the
+/// queue may use as much again. There are two such queues, see [`QueueKind`].
+pub(crate) const MESSAGES_OUT_BYTES_MAX: usize = 4 << 20;
+
+/// Added to the length of each message in a queue, so that the number of empty messages is bounded.
+pub(crate) const MESSAGE_OVERHEAD: usize = 64;
 
 /// A message and the class of service of its stream.
 pub(crate) struct OutgoingMessage {

@@ -15,37 +15,10 @@
 //! condition, so no change is missed.
 
 pub(crate) mod connection;
-mod message_queue;
+pub(crate) mod message_queue;
 pub(crate) mod recv;
 pub(crate) mod reply;
 pub(crate) mod send;
+pub(crate) mod stream;
 
 pub use connection::ConnectionCell;
-pub(crate) use connection::{ConnectionState, Interest, MessageMode};
-pub(crate) use message_queue::{MessageQueues, OutgoingMessage, QueueKind};
-pub(crate) use recv::RecvCell;
-pub(crate) use reply::{ReplyReceiver, ReplySender, reply_channel};
-pub(crate) use send::SendCell;
-
-use std::sync::Arc;
-
-/// The cells of one stream. Which of them exist depends on its direction and its initiator.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct StreamCells {
-    pub(crate) send: Option<Arc<SendCell>>,
-    pub(crate) recv: Option<Arc<RecvCell>>,
-}
-
-impl StreamCells {
-    /// The stream's ID, if there is a cell.
-    pub(crate) fn id(&self) -> Option<quic::StreamId> {
-        self.send.as_ref().map(|cell| cell.id).or_else(|| self.recv.as_ref().map(|cell| cell.id))
-    }
-}
-
-/// A cell with a change that the driver has not processed.
-#[derive(Debug)]
-pub(crate) enum StreamRequest {
-    Send(Arc<SendCell>),
-    Recv(Arc<RecvCell>),
-}

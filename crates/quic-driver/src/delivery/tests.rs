@@ -7,7 +7,7 @@ use quic::Side;
 use super::*;
 use driver::shared::Common;
 
-use crate::quic_protocol::{Limits, QuicShared};
+use crate::application::{Limits, QuicShared};
 
 /// Received chunks by stream.
 #[derive(Default)]

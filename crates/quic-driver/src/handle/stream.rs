@@ -8,7 +8,9 @@ use driver::Flush;
 use quic::{PathSet, RateLimit, StreamId, StridedBytes};
 
 use super::{ConnectionHandle, Runtime};
-use crate::cells::{RecvCell, SendCell, StreamRequest};
+use crate::cells::recv::RecvCell;
+use crate::cells::send::SendCell;
+use crate::cells::stream::StreamRequest;
 use crate::error::{ReadError, WriteError};
 
 /// The sending side of a stream. If it is dropped before [`finish`](Self::finish), the stream is

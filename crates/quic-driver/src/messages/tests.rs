@@ -7,7 +7,7 @@ use quic::Side;
 use super::*;
 use driver::shared::Common;
 
-use crate::quic_protocol::{Limits, QuicShared};
+use crate::application::{Limits, QuicShared};
 
 /// A peer that opens streams and sends as the test requests.
 #[derive(Default)]
