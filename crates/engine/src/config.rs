@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
+use driver::placement::Placement;
 use quic::TransportConfig;
 use quic::session::SessionFactory;
 use units::Duration;
-
-use crate::placement::Placement;
 
 /// The limits and settings of one engine.
 #[derive(Clone)]

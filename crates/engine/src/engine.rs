@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 
 use driver::Flush;
 use driver::crypto_pool::{PoolCounters, WorkerPoolStats};
+use driver::placement::Placement;
 use driver::receive_worker::{ReceiveWorkerCounters, ReceiveWorkerStats};
 use driver::shared::AcceptOutcome;
 use driver::sync::lock;
@@ -21,14 +22,12 @@ use units::Instant;
 
 pub use self::steps::{SteppedEngine, SteppedEnv};
 
-use crate::ConnectionHandle;
 use crate::clock::Clock;
 use crate::config::EngineConfig;
 use crate::error::{Closed, StartError};
 use crate::inline::Inline;
 use crate::meter::{Costs, Meter};
 use crate::parker::Parker;
-use crate::placement::Placement;
 use crate::socket::LiveSocket;
 
 pub use driver::SOCKETS_MAX;
@@ -39,6 +38,18 @@ pub use driver::SOCKETS_MAX;
 pub struct Engine {
     core: Arc<Core>,
 }
+
+/// A connection of an engine.
+pub type ConnectionHandle = quic_driver::ConnectionHandle<Engine>;
+
+/// The sending side of a stream.
+pub type SendHandle = quic_driver::SendHandle<Engine>;
+
+/// The receiving side of a stream.
+pub type RecvHandle = quic_driver::RecvHandle<Engine>;
+
+/// A request for a new stream.
+pub type PendingOpen = quic_driver::PendingOpen<Engine>;
 
 struct Core {
     /// At least one driver.

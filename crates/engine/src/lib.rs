@@ -50,20 +50,11 @@ pub use driver::crypto_pool::{WorkerPoolStats, WorkerStats};
 pub use driver::placement::{self, PROCESSORS_MAX, Placement, PlacementError};
 pub use driver::receive_worker::ReceiveWorkerStats;
 pub use driver::{Activity, ActivityKind};
-pub use engine::{ConnectOptions, Engine, SOCKETS_MAX, SteppedEngine, SteppedEnv};
+pub use engine::{
+    ConnectOptions, ConnectionHandle, Engine, PendingOpen, RecvHandle, SOCKETS_MAX, SendHandle, SteppedEngine,
+    SteppedEnv,
+};
 pub use error::{AcceptStreamError, Closed, DatagramError, MessageError, OpenError, ReadError, StartError, WriteError};
 pub use journals::JournalFolder;
 pub use meter::{Costs, LAP_MAX, Traffic};
 pub use socket::{LiveSocket, Readiness};
-
-/// A connection of an engine.
-pub type ConnectionHandle = quic_driver::ConnectionHandle<Engine>;
-
-/// The sending side of a stream.
-pub type SendHandle = quic_driver::SendHandle<Engine>;
-
-/// The receiving side of a stream.
-pub type RecvHandle = quic_driver::RecvHandle<Engine>;
-
-/// A request for a new stream.
-pub type PendingOpen = quic_driver::PendingOpen<Engine>;

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 
 use driver::crypto_pool::{CryptoPool, CryptoWorker, PoolCounters};
 use driver::path_worker::{self, PathWorker};
+use driver::placement::{PROCESSORS_MAX, Placement};
 use driver::receive_worker::{self, ReceiveWorker, ReceiveWorkerCounters};
 use driver::shared::Common;
 use driver::worker::WorkerSocket;
@@ -25,7 +26,6 @@ use crate::error::StartError;
 use crate::inline::Inline;
 use crate::live::{LiveEnv, LiveQuic, serve, serve_sending};
 use crate::meter::Meter;
-use crate::placement::{PROCESSORS_MAX, Placement};
 use crate::receive::{Buffers, ReceivedData};
 use crate::sleep::Sleeper;
 use crate::socket::{LiveSocket, SharedSocket};

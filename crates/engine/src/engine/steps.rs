@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use units::Instant;
 
 use driver::Flush;
+use driver::placement::Placement;
 use driver::worker::WorkerLoop;
 
 use super::start::{Started, StartedDriver, check, start_drivers};
@@ -20,7 +21,6 @@ use crate::config::EngineConfig;
 use crate::driver_thread::LiveDriver;
 use crate::error::StartError;
 use crate::inline::Inline;
-use crate::placement::Placement;
 use crate::socket::LiveSocket;
 use crate::worker::Spawner;
 
