@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use units::{ByteSize, Duration, Rate};
 
 use super::bench::BenchOptions;
+use super::demo::DemoOptions;
 use super::emulate::EmulateOptions;
 use super::exit;
 use super::path_options::PathOptions;
@@ -17,6 +18,7 @@ use super::profile::ProfileOptions;
 use super::replay::ReplayOptions;
 use super::scenario::ScenarioOptions;
 use super::study::StudyOptions;
+use super::transport_options::TransportOptions;
 
 /// One connection over every link and every core, each strand encrypted.
 ///
@@ -73,79 +75,6 @@ pub(crate) enum Command {
     /// Emulate links (rate, delay, loss, outages) between unmodified programs
     #[command(after_help = super::emulate::HELP)]
     Emulate(EmulateOptions),
-}
-
-/// Parses a placement for a transfer: one connection, whose protocol runs on threads of its own.
-fn transfer_placement(text: &str) -> Result<litz::Placement, String> {
-    match text.parse() {
-        Ok(litz::Placement::Inline) => {
-            Err("a transfer needs its own thread: use auto, thread, split, packet(N) or path(N)".into())
-        }
-        Ok(litz::Placement::Connection(_)) => Err("connection(N) cannot divide a transfer, which is one connection: \
-             use auto, thread, split, packet(N) or path(N)"
-            .into()),
-        Ok(placement) => Ok(placement),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// Options of both ends of a transfer.
-#[derive(Args, Debug, Clone)]
-pub(crate) struct TransportOptions {
-    /// Size of the datagrams to send, in bytes of UDP payload; every path must carry this size
-    #[arg(long, value_name = "BYTES", default_value_t = 1200)]
-    pub(crate) datagram_size: usize,
-
-    /// Congestion controller: cubic, bbr or newreno
-    #[arg(long, value_name = "NAME", default_value = "bbr")]
-    pub(crate) congestion: recovery::Algorithm,
-
-    /// Path scheduler: earliest (by estimated delivery), lowest-rtt, round-robin, or redundant:N
-    /// (each packet on N paths)
-    #[arg(long, value_name = "NAME", default_value = "earliest")]
-    pub(crate) scheduler: litz::Strategy,
-
-    /// Whether retransmissions (R) and acknowledgements (A) are distributed per path (D) or
-    /// centralized (C): DRDA, DRCA, CRDA or CRCA With DR, lost data is retransmitted on the path
-    /// that lost it; with CR, on the path that the scheduler chooses. With DA, packets are
-    /// acknowledged on the path they arrived on; with CA, the packets of all paths are acknowledged
-    /// together on the path with the shortest delay. Each end applies the policy to what it sends.
-    /// Use the same policy at both ends unless you want to compare them.
-    #[arg(long, value_name = "NAME", default_value = "CRDA")]
-    pub(crate) policy: quic::Policy,
-
-    /// Placement of the protocol on processors: auto, thread, split (one sends, one receives),
-    /// packet(N) (one runs the protocol, N encrypt and decrypt) or path(N) (N share the sockets);
-    /// does not change what is sent
-    #[arg(long, value_name = "NAME", default_value = "thread", value_parser = transfer_placement)]
-    pub(crate) placement: litz::Placement,
-
-    /// Write every path choice and its inputs to this file; `litz paths --replay FILE` repeats the
-    /// choices
-    #[arg(long, value_name = "FILE")]
-    pub(crate) trace_scheduler: Option<PathBuf>,
-
-    /// Record a journal of each connection in this folder: all inputs of the connection, for `litz
-    /// replay` A journal contains addresses, connection IDs, sizes, times and the results of the
-    /// TLS handshake, but no file contents and no keys. Only its owner can read it.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) journal: Option<PathBuf>,
-
-    /// Close a connection after this time without a packet from the peer
-    #[arg(long, value_name = "TIME", default_value = "30s")]
-    pub(crate) idle_timeout: Duration,
-
-    /// Print one JSON object per line on standard output instead of text
-    #[arg(long)]
-    pub(crate) json: bool,
-
-    /// Print no progress, only results and errors
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
-
-    /// Folder for keys and tickets [default: litz in XDG_STATE_HOME]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) state_dir: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -257,36 +186,6 @@ pub(crate) struct SendOptions {
 
     #[command(flatten)]
     pub(crate) transport: TransportOptions,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct DemoOptions {
-    /// An emulated link; repeat for several links. They replace the four default links A link is a
-    /// comma-separated list of settings; `litz emulate relay --help` lists them. Each link needs a
-    /// constant rate. Delays are one-way.
-    #[arg(long = "link", value_name = "LINK", default_values = super::demo::LINKS)]
-    pub(crate) links: Vec<String>,
-
-    /// Size of the file to send over all links together [default: what they carry in 4.5 s]
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) size: Option<ByteSize>,
-
-    /// Duration of the outage of the fastest link, which begins when 40 % of the file has been
-    /// received
-    #[arg(long, value_name = "TIME", default_value = "1s", conflicts_with = "no_cut")]
-    pub(crate) cut_for: Duration,
-
-    /// Run without an outage
-    #[arg(long)]
-    pub(crate) no_cut: bool,
-
-    /// Seed of the file contents and of the faults on the links
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
-
-    /// Print the result as one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[cfg(test)]

@@ -17,10 +17,10 @@ use recovery::RateCap;
 use transfer::{CancelToken, Ticket, TicketAddress};
 use units::Duration;
 
-use super::args::TransportOptions;
 use super::journals::Journals;
 use super::path_options::PathOptions;
 use super::scheduler_trace::Trace;
+use super::transport_options::TransportOptions;
 use candidates::{Candidate, Candidates, Opened};
 use gate::Gate;
 

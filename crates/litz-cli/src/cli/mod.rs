@@ -5,6 +5,7 @@ mod bench;
 mod bounded;
 pub(crate) mod connect;
 mod connection_log;
+mod costs;
 mod demo;
 mod emulate;
 mod exit;
@@ -28,6 +29,7 @@ mod study;
 mod tables;
 mod takeover;
 mod ticket;
+mod transport_options;
 mod warning;
 
 use std::process::ExitCode;

@@ -2,8 +2,7 @@
 
 use litz::{Endpoint, EndpointConfig};
 
-use super::Failure;
-use super::run::words;
+use super::failure::{Failure, words};
 
 /// The processors of each end: half of all, as if the ends were two machines. Without pinning, the
 /// system would sometimes run both ends on one processor, because one wakes the other, and the

@@ -17,10 +17,10 @@ use transfer::{
 };
 use units::{Duration, Rng};
 
-use super::Failure;
+use super::failure::{Failure, words};
 use super::fit::median;
 use super::row::Part;
-use super::run::{CONNECT_TIMEOUT, NOT_CONNECTED, words};
+use super::run::{CONNECT_TIMEOUT, NOT_CONNECTED};
 
 /// Size of the file: smaller than the caches of a disk, many times larger than those of a
 /// processor.

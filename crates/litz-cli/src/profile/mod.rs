@@ -8,6 +8,7 @@
 //! ```
 //! | module | contents |
 //! |---|---|
+//! | `settings`, `failure` | what to measure, and why there is no profile |
 //! | `run`, `several` | runs from memory to memory, by one connection or by several at once |
 //! | `calibrate`, `absorb` | costs of parts of activities, measured separately |
 //! | `cores`, `wake` | the processors of each end; the time to wake a thread |
@@ -20,28 +21,29 @@ mod absorb;
 mod bound;
 mod calibrate;
 mod cores;
+mod failure;
 mod file;
 mod fit;
 mod report;
 mod row;
 mod run;
+mod settings;
 mod several;
 mod side;
 mod wake;
 
-use std::path::PathBuf;
-
 use litz::Placement;
 use transfer::CancelToken;
-use units::Duration;
 
 pub(crate) use bound::Bound;
 pub(crate) use calibrate::payload_len;
 pub(crate) use cores::halves;
+pub(crate) use failure::Failure;
 pub(crate) use fit::median;
 pub(crate) use report::{BUDGET_NS, Report, Table};
 pub(crate) use row::{End, Source};
 pub(crate) use run::{Run, RunPlan, WARM_UP, WINDOW, run};
+pub(crate) use settings::Settings;
 pub(crate) use several::run_several;
 pub(crate) use side::Side;
 
@@ -49,32 +51,6 @@ use cores::Cores;
 use file::FileCosts;
 use report::{FileTable, Overhead};
 use side::{Measured, Point};
-
-/// What to measure.
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    /// The datagram size that the table describes, in bytes of UDP payload.
-    pub(crate) datagram_size: usize,
-    /// All sizes to measure, in ascending order, including that one.
-    pub(crate) sizes: Vec<usize>,
-    /// Duration of each run.
-    pub(crate) time: Duration,
-    /// Number of runs of each kind.
-    pub(crate) runs: usize,
-    /// Whether to measure files too.
-    pub(crate) file: bool,
-    /// The folder for files, by default the system's temporary folder.
-    pub(crate) dir: Option<PathBuf>,
-}
-
-/// Why there is no profile.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// A message for the user.
-    Error(String),
-    /// The user interrupted the command.
-    Interrupted,
-}
 
 /// All measurements at one size.
 #[derive(Default)]
@@ -88,13 +64,6 @@ struct AtSize {
 struct Comparison {
     metered: Vec<Run>,
     unmetered: Vec<Run>,
-}
-
-impl Settings {
-    /// Number of runs that [`measure`] makes, for a progress bar.
-    pub(crate) fn steps(&self) -> usize {
-        self.runs * (self.sizes.len() + 1) + usize::from(self.file)
-    }
 }
 
 /// Measures; calls `progress` before each step.

@@ -4,11 +4,11 @@
 use measure::Program;
 use serde::Serialize;
 
-use super::Settings;
 use super::calibrate::payload_len;
 use super::file::FileCosts;
 use super::fit::median;
 use super::run::{Run, Spent};
+use super::settings::Settings;
 use super::side::Side;
 use crate::provenance::{Machine, PROGRAM};
 

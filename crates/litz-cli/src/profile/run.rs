@@ -13,9 +13,9 @@ use rustix::time::{ClockId, clock_gettime};
 use transfer::CancelToken;
 use units::Duration;
 
-use super::Failure;
 use super::calibrate::{CHUNK_LEN, Calibration, SeparateCosts};
 use super::cores::{Cores, stay};
+use super::failure::{Failure, words};
 use super::row::End;
 use super::several::end;
 
@@ -136,10 +136,6 @@ pub(crate) fn run(plan: &RunPlan, cancel: &CancelToken) -> Result<Run, Failure> 
 }
 
 pub(super) const NOT_CONNECTED: &str = "the connection was not established in time";
-
-pub(super) fn words(error: impl std::fmt::Display) -> String {
-    error.to_string()
-}
 
 pub(super) fn config(plan: &RunPlan) -> EndpointConfig {
     EndpointConfig {

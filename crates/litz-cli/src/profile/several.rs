@@ -4,9 +4,9 @@ use litz::identity::{self, KeyPair};
 use litz::{Connection, Endpoint, EndpointConfig, Placement};
 use transfer::CancelToken;
 
-use super::Failure;
 use super::cores::{Cores, stay};
-use super::run::{CONNECT_TIMEOUT, NOT_CONNECTED, Phase, Run, RunPlan, Spent, conduct, config, receive, send, words};
+use super::failure::{Failure, words};
+use super::run::{CONNECT_TIMEOUT, NOT_CONNECTED, Phase, Run, RunPlan, Spent, conduct, config, receive, send};
 
 /// Maximum number of attempts per connection. Each attempt reaches a random processor, so the last
 /// processor needs on average as many attempts as there are processors. More are needed only if the

@@ -6,7 +6,7 @@ use litz::{Activity, ActivityKind};
 use serde::Serialize;
 
 use super::run::Outcome;
-use super::{AppCore, Kind, Side};
+use super::settings::{AppCore, Kind, Side};
 
 /// The cost of a packet at one side, in nanoseconds, with one processor for everything.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]

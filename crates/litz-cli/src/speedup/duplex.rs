@@ -18,7 +18,7 @@ use scripted_peer::round::{ROUND_BYTES, ROUND_TIME_MAX, Step, Writing, batch_len
 use transfer::CancelToken;
 use units::{Duration, Instant};
 
-use super::Failure;
+use super::failure::Failure;
 use super::run::{Directions, Outcome, Span};
 use super::streams::Streams;
 use super::test_bed::{Setup, TestBed, Work, thread_time};

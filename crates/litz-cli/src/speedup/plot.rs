@@ -3,7 +3,7 @@
 
 use measure::plot::{Curve, Panel, Stroke, svg};
 
-use super::{Report, SideReport};
+use super::report::{Report, SideReport};
 
 /// The plot, as the text of an SVG file.
 pub(crate) fn render(report: &Report) -> String {

@@ -17,7 +17,7 @@ use scripted_peer::round::{ROUND_BYTES, ROUND_TIME_MAX, Step, Writing, request_f
 use transfer::CancelToken;
 use units::{Duration, Instant};
 
-use super::Failure;
+use super::failure::Failure;
 use super::run::{CHUNK_LEN, LOOK_INTERVAL, Outcome, Span, add_busy, busy};
 use super::streams::Streams;
 use super::test_bed::{Setup, TestBed, Work, thread_time};

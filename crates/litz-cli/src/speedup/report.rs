@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use litz::{Placement, WorkerPoolStats};
-use measure::Program;
+use measure::{Estimate, Program};
 use serde::Serialize;
 
-use super::Estimate;
+use super::Measured;
 use super::bound::Shares;
 use super::run::{Outcome, payload_len};
-use super::{Measured, Settings, Side};
+use super::settings::{Settings, Side};
 use crate::provenance::{Machine, PROGRAM};
 
 /// The version of the JSON format.

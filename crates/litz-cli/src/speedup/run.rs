@@ -1,11 +1,7 @@
-//! One run of one side: the number of packets and the time.
+//! The result of one run of one side, the number of packets and the time, and what all runs share.
 
 use litz::{Costs, Endpoint, WorkerPoolStats};
-use transfer::CancelToken;
 use units::Duration;
-
-use super::test_bed::Setup;
-use super::{Failure, Side, duplex, receive, send};
 
 /// How often to check for an interrupt.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(20);
@@ -88,14 +84,5 @@ pub(crate) fn add_busy(sum: &mut Vec<Duration>, begin: &[Duration], end: &[Durat
     sum.resize(end.len(), Duration::ZERO);
     for (sum, (begin, end)) in sum.iter_mut().zip(begin.iter().zip(end)) {
         *sum += end.saturating_sub(*begin);
-    }
-}
-
-/// Makes one run.
-pub(crate) fn run(side: Side, setup: &Setup, span: Span, cancel: &CancelToken) -> Result<Outcome, Failure> {
-    match side {
-        Side::Send => send::run(setup, span, cancel),
-        Side::Receive => receive::run(setup, span, cancel),
-        Side::Duplex => duplex::run(setup, span, cancel),
     }
 }

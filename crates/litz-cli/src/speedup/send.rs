@@ -8,7 +8,7 @@ use net::MonotonicClock;
 use transfer::CancelToken;
 use units::{Duration, Instant};
 
-use super::Failure;
+use super::failure::Failure;
 use super::run::{CHUNK_LEN, LOOK_INTERVAL, Outcome, Span, add_busy, busy, payload_len};
 use super::test_bed::{Setup, TestBed, Work, thread_time};
 

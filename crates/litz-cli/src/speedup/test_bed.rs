@@ -13,7 +13,8 @@ use scripted_peer::socket::ScriptSocket;
 use transfer::CancelToken;
 use units::Duration;
 
-use super::{AppCore, Failure};
+use super::failure::Failure;
+use super::settings::AppCore;
 
 /// Bytes buffered between the application and the driver: enough that an application thread on the
 /// driver's processor runs about every hundred batches, so that context switches are negligible.

@@ -1,4 +1,6 @@
-use super::run::{Span, run};
+use units::Duration;
+
+use super::run::Span;
 use super::test_bed::TestBed;
 use super::*;
 
@@ -10,8 +12,8 @@ fn patient_run(side: Side, setup: &Setup) -> Outcome {
     let span = |times: u64| Span { warm_up: SHORT.warm_up * times, time: SHORT.time * times };
     let sees_enough = |outcome: &Outcome| outcome.packets > 500.0;
     let short =
-        [1, 4, 16].into_iter().find_map(|times| run(side, setup, span(times), &cancel).ok().filter(sees_enough));
-    short.unwrap_or_else(|| run(side, setup, span(64), &cancel).unwrap())
+        [1, 4, 16].into_iter().find_map(|times| run_once(side, setup, span(times), &cancel).ok().filter(sees_enough));
+    short.unwrap_or_else(|| run_once(side, setup, span(64), &cancel).unwrap())
 }
 
 fn settings() -> Settings {
@@ -161,7 +163,7 @@ fn an_interrupted_measurement_returns_the_interrupt() {
     cancel.cancel();
     for side in [Side::Send, Side::Receive, Side::Duplex] {
         let setup = settings().setup(Placement::Thread, false);
-        assert!(matches!(run(side, &setup, SHORT, &cancel), Err(Failure::Interrupted)));
+        assert!(matches!(run_once(side, &setup, SHORT, &cancel), Err(Failure::Interrupted)));
     }
 }
 

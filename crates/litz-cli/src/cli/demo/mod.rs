@@ -6,6 +6,7 @@
 //! ```
 //! | module | contents |
 //! |---|---|
+//! | [`options`] | the arguments |
 //! | [`links`] | the emulated links |
 //! | [`transfer`] | one transfer over some of the links |
 //! | [`cut`] | the outage of one link |
@@ -20,6 +21,7 @@ mod cut;
 mod files;
 mod links;
 mod machine;
+mod options;
 mod report;
 mod show;
 mod transfer;
@@ -31,14 +33,13 @@ use serde_json::Value;
 use units::Duration;
 
 use self::transfer::{Outcome, Setup};
-use super::args::DemoOptions;
 use super::{exit, signals};
 use cut::Cut;
 use links::DemoLink;
 use report::Report;
 use show::Show;
 
-pub(crate) use links::LINKS;
+pub(crate) use options::DemoOptions;
 
 /// The file for a single link takes this long, so that slow start matters little.
 const ALONE_SPAN: Duration = Duration::from_millis(1500);

@@ -6,8 +6,11 @@ use scenario::simulated::Costs;
 use scenario::zero_time::check_time;
 use transfer::CancelToken;
 
+use super::case::Case;
+use super::check_size;
 use super::live::{Measured, Sample, measure, median};
-use super::{Case, PredictOptions, check_size, read_costs};
+use super::options::PredictOptions;
+use crate::cli::costs::read_costs;
 use crate::cli::profile::bar;
 use crate::profile::{Failure, Session, Settings};
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use transfer::CancelToken;
 use units::Duration;
 
-use super::Case;
+use super::case::Case;
 use super::work::cpu_s_per_gb;
 use crate::profile::{self, Failure, RunPlan};
 

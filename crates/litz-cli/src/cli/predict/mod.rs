@@ -1,6 +1,7 @@
 //! `litz predict`: predicts goodput and CPU use by simulation with the costs of a profile, and
 //! compares with live runs.
 
+mod case;
 mod choice;
 mod gather;
 mod live;
@@ -8,20 +9,18 @@ mod options;
 mod table;
 mod work;
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use measure::Program;
-use scenario::model::Scenario;
-use scenario::simulated::{Costs, Machine, PROCESSORS_MAX, PROFILE_BYTES_MAX, Placement};
+use scenario::simulated::{Costs, Machine, PROCESSORS_MAX, Placement};
 use serde::Serialize;
 use transfer::CancelToken;
 use units::Duration;
 
-use super::bounded::read_text;
 use super::{exit, out, scenario::read_one, signals};
 use crate::profile::{Failure, WARM_UP, halves};
 use crate::provenance::{self, PROGRAM};
+use case::{Case, named};
 use live::Measured;
 use work::Figures;
 
@@ -78,14 +77,6 @@ struct Request {
     name: String,
     file_blake3: Option<String>,
     cases: Vec<Case>,
-}
-
-/// One prediction to make, and to measure with `--verify`.
-struct Case {
-    scenario: Scenario,
-    placement: Placement,
-    /// Datagram size of bulk data over loopback.
-    datagram_bytes: Option<usize>,
 }
 
 pub(crate) fn run(options: &PredictOptions) -> ExitCode {
@@ -204,31 +195,6 @@ fn check_size(costs: &Costs, datagram_size: usize, profile: &str) -> Result<(), 
         "{profile}: according to this profile a datagram of {datagram_size} bytes takes no time at either end: add the \
          size to the profile (`litz profile --sizes`), or remove it from --datagram-size"
     ))
-}
-
-/// Reads the costs of a profile.
-///
-/// # Errors
-/// A message for the user.
-pub(crate) fn read_costs(path: &Path) -> Result<Costs, String> {
-    let text = read_text(path, PROFILE_BYTES_MAX as u64);
-    let text = text.map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    Costs::from_profile(&text).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-/// The name of a case, for messages.
-fn named(placement: &str, datagram_bytes: Option<usize>) -> String {
-    datagram_bytes.map_or(placement.to_owned(), |size| format!("{placement} with {size} bytes"))
-}
-
-impl Case {
-    fn connections(&self) -> usize {
-        choice::connections(self.placement, self.datagram_bytes.is_some())
-    }
-
-    fn name(&self) -> String {
-        named(&self.placement.to_string(), self.datagram_bytes)
-    }
 }
 
 impl Row {

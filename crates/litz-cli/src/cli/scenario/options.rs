@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use scenario::model::{SEEDS_MAX, Scenario};
 use scenario::simulated::{Machine, PROCESSORS_MAX, Placement};
 
-use crate::cli::predict::read_costs;
+use crate::cli::costs::read_costs;
 
 /// The end of the help text.
 pub(crate) const HELP: &str = "\

@@ -1,0 +1,36 @@
+//! The arguments of `litz demo`.
+
+use clap::Args;
+use units::{ByteSize, Duration};
+
+use super::links::LINKS;
+
+#[derive(Args, Debug)]
+pub(crate) struct DemoOptions {
+    /// An emulated link; repeat for several links. They replace the four default links A link is a
+    /// comma-separated list of settings; `litz emulate relay --help` lists them. Each link needs a
+    /// constant rate. Delays are one-way.
+    #[arg(long = "link", value_name = "LINK", default_values = LINKS)]
+    pub(crate) links: Vec<String>,
+
+    /// Size of the file to send over all links together [default: what they carry in 4.5 s]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) size: Option<ByteSize>,
+
+    /// Duration of the outage of the fastest link, which begins when 40 % of the file has been
+    /// received
+    #[arg(long, value_name = "TIME", default_value = "1s", conflicts_with = "no_cut")]
+    pub(crate) cut_for: Duration,
+
+    /// Run without an outage
+    #[arg(long)]
+    pub(crate) no_cut: bool,
+
+    /// Seed of the file contents and of the faults on the links
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
