@@ -17,6 +17,7 @@
 //! | [`connection_setup`] | transport settings, and the paths that a connection opens |
 //! | [`apps`], [`content`], [`measurements`] | the applications at both ends, their payload, and the measurements of deliveries |
 //! | [`components`], [`recording`], [`packets`] | utilisation of links, sockets and processors; traces and captures; access to each datagram |
+//! | `seeds` | the random generators of a run |
 //! | [`zero_time`] | refuses scenarios in which virtual time would not advance |
 //! | [`outcome`], [`proof`] | the measurements of a run; the packets that each fault affected |
 //! | [`mod@check`], [`suite`] | verdicts on outcomes, and the runs that the checks need |
@@ -42,6 +43,8 @@ mod placement;
 pub mod proof;
 pub mod recording;
 pub mod report;
+mod seeds;
+mod sent_datagram;
 pub mod simulated;
 pub mod suite;
 #[cfg(test)]

@@ -9,8 +9,9 @@ use crate::components::Component;
 use crate::faults::scheduled;
 use crate::model::Scenario;
 use crate::outcome::{LinkOutcome, PathOutcome};
-use crate::packets::{DatagramSink, SentDatagram, link_rng};
 use crate::recording::RecordingWriter;
+use crate::seeds::link_rng;
+use crate::sent_datagram::{DatagramSink, SentDatagram};
 
 pub(crate) struct Network {
     /// The links in use: index in the scenario, and both directions.

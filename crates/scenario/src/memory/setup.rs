@@ -20,7 +20,7 @@ use super::host::side_of;
 use super::representation::Representation;
 use crate::connection_setup::transport_config;
 use crate::model::{DURATION_MAX, Scenario};
-use crate::packets::{HostSeeds, host_seeds};
+use crate::seeds::{HostSeeds, host_seeds};
 use crate::world::WorldError;
 
 /// The limits of each driver. A host has one connection.

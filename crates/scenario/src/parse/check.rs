@@ -1,6 +1,6 @@
 //! Parses `[[check]]`.
 
-use super::read_index;
+use super::names::read_index;
 use super::reader::Table;
 use crate::model::{Check, CheckKind, Counter, Link, Part, Window, Work};
 use crate::outcome::GAP_MIN;

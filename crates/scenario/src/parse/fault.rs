@@ -3,7 +3,7 @@
 use netem::{Change, LineState};
 
 use super::link::{read_bursts, read_jitter, read_reorder};
-use super::read_index;
+use super::names::read_index;
 use super::reader::Table;
 use crate::model::Fault;
 

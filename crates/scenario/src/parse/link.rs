@@ -1,11 +1,14 @@
 //! Parses `[[link]]`.
 
-use netem::{BurstLoss, CoDel, ConfigError, Discipline, Distribution, Jitter, LinkConfig};
+use netem::{BurstLoss, CoDel, ConfigError, Discipline, Distribution, Jitter, LinkConfig, Trace};
 use units::{ByteSize, Duration, Ratio};
 
+use super::names::read_name;
 use super::reader::Table;
-use super::{FindTrace, read_name};
 use crate::model::{Link, OVERHEAD_BYTES};
+
+/// Loads a trace by the name in the file.
+pub type FindTrace<'a> = &'a dyn Fn(&str) -> Result<Trace, String>;
 
 /// Maximum queue size in bytes.
 const QUEUE_BYTES_MAX: u64 = 1 << 32;

@@ -5,6 +5,7 @@ mod check;
 mod fault;
 mod infeasible;
 mod link;
+mod names;
 mod problem;
 mod quantity;
 mod reader;
@@ -12,7 +13,6 @@ mod work;
 
 use core::ops::Range;
 
-use netem::Trace;
 use quic::{Policy, Strategy};
 use recovery::Algorithm;
 use toml::de::DeTable;
@@ -24,7 +24,9 @@ use crate::model::{
     Scenario, Transport,
 };
 
+pub use link::FindTrace;
 pub(crate) use link::explain;
+use names::{read_index, read_name};
 pub use problem::{PROBLEMS_MAX, ParseError, Problem};
 use reader::{Source, Table};
 
@@ -33,9 +35,6 @@ pub const VERSION: u64 = 1;
 
 /// Maximum size of a file, in bytes.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
-
-/// Maximum length of a name.
-const NAME_LEN_MAX: usize = 32;
 
 /// Default number of seeds.
 const SEEDS: u32 = 10;
@@ -48,9 +47,6 @@ const HOST_BYTES: Range<u64> = 64 << 10..(1 << 40) + 1;
 
 /// Maximum interrupt coalescing of a host: a hundred times the usual setting of drivers.
 const COALESCE_MAX: Duration = Duration::from_millis(10);
-
-/// Loads a trace by the name in the file.
-pub type FindTrace<'a> = &'a dyn Fn(&str) -> Result<Trace, String>;
 
 /// Parses a scenario. `file` is its name in messages; `trace` loads the trace that a link names.
 ///
@@ -140,17 +136,6 @@ fn read_head(head: &Table<'_, '_>) -> Option<(String, String, Duration, u32)> {
     Some((name?, about?, duration?, seeds))
 }
 
-/// A name that needs no quotes on a command line.
-fn read_name(table: &Table<'_, '_>, key: &'static str) -> Option<String> {
-    table.parsed(key, |text| {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        if text.is_empty() || text.len() > NAME_LEN_MAX || !text.bytes().all(is_plain) {
-            return Err(format!("{text:?} is not a valid name: use 1 to {NAME_LEN_MAX} letters, digits, - and _"));
-        }
-        Ok(text.to_owned())
-    })
-}
-
 fn require_unique<'a>(root: &Table<'_, '_>, key: &str, names: impl Iterator<Item = (&'a str, usize)>) {
     let mut seen: Vec<&str> = Vec::new();
     for (name, line) in names {
@@ -213,16 +198,6 @@ fn read_path(table: &Table<'_, '_>, links: &[&str]) -> Option<Path> {
     let is_backup = table.boolean("backup").unwrap_or(false);
     table.finish();
     Some(Path { name: name?, link: link?, is_backup })
-}
-
-/// The index of the name that a key refers to.
-fn read_index(table: &Table<'_, '_>, key: &'static str, what: &str, names: &[&str]) -> Option<usize> {
-    table.parsed(key, |text| {
-        names
-            .iter()
-            .position(|name| *name == text)
-            .ok_or_else(|| format!("there is no {what} {text:?}; there are {}", names.join(", ")))
-    })
 }
 
 fn read_transport(root: &Table<'_, '_>) -> Transport {

@@ -2,7 +2,7 @@
 
 use units::Duration;
 
-use super::read_name;
+use super::names::read_name;
 use super::reader::Table;
 use crate::content::HEADER_BYTES;
 use crate::model::{Arrivals, COUNT_MAX, Part, SIZE_MAX, Times, Work};
