@@ -3,7 +3,8 @@
 //! | module | contents |
 //! |---|---|
 //! | `paper`, `prose`, `config` | the report's tables; numbers in its text; a machine with the parameters that the report does not give |
-//! | `model` | two machines and the rings between them, in one run: `machine`, `sender`, `network`, `receiver`, `timer` |
+//! | `model` | the state of a run: two machines and the rings between them (`machine`, `rings`, `packet`, `connection`, `resequencer`, `round_trip`) |
+//! | `run` | one run: the processes of `sender`, `network`, `receiver` and `timer` |
 //! | `runs`, `assumptions` | replications; parameters that the report does not give, and their effect |
 //! | `table_1` ... `table_4`, `readings` | the tables; other interpretations of Table 3 |
 //! | `sweeps`, `minimum` | windows, segments, processors, buses; the smallest configuration and failures |
@@ -13,15 +14,21 @@
 mod assumptions;
 mod coding;
 mod config;
+mod connection;
 mod interpretations;
 mod machine;
 mod minimum;
 mod model;
 mod network;
+mod packet;
 mod paper;
 mod prose;
 mod receiver;
+mod resequencer;
+mod rings;
+mod round_trip;
 mod rtt;
+mod run;
 mod runs;
 mod schedulers;
 mod schemes;

@@ -10,7 +10,7 @@ use sim::{Sim, Stopwatch, Store};
 use units::Rate;
 
 use super::config::Config;
-use super::network::OutgoingPacket;
+use super::packet::OutgoingPacket;
 use super::paper::Kind;
 
 /// Queue limit of an interface in packets. Windows set a much lower limit.

@@ -1,4 +1,4 @@
-//! Two machines and the rings between them, in one run.
+//! Two machines and the rings between them.
 //!
 //! ```text
 //! application → segments → connection: window → processor → network scheduler → interface → ring
@@ -6,19 +6,19 @@
 //! ```
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 
 use sim::hardware::fddi::{FddiFrame, Ring};
 use sim::hardware::{ConfigError, Outlet};
-use sim::{ComponentReport, Sim, Simulation, Store, Tally};
+use sim::{ComponentReport, Sim, Store, Tally};
 use units::{Duration, Instant};
 
-use super::config::{Config, Load};
+use super::config::Config;
+use super::connection::{Connection, Supply};
 use super::machine::Machine;
-use super::network::{self, Data, Packet, part_of};
+use super::packet::{Data, Packet};
 use super::paper::paper;
-use super::receiver::{self, HostResequencer, Inboxes, Resequencer};
-use super::sender::{self, Connection, Supply};
+use super::resequencer::{HostResequencer, Inboxes, Resequencer};
+use super::rings;
 use crate::conserved::assert_conserved;
 
 /// Results of a run.
@@ -156,7 +156,7 @@ impl Model {
             sender: Machine::new(sim, config, "sender", 0)?,
             receiver: Machine::new(sim, config, "receiver", config.choices.receiver_station)?,
             rings: (0..config.interfaces)
-                .map(|index| network::ring(sim, config, stations, index))
+                .map(|index| rings::ring(sim, config, stations, index))
                 .collect::<Result<_, _>>()?,
             supply: Supply::new(sim, config),
             connections: (0..connections).map(|index| Connection::new(sim, index, window)).collect(),
@@ -207,14 +207,9 @@ impl Model {
         if scheme.central_sender || scheme.central_receiver { self.any_processor() } else { connection }
     }
 
-    /// Lets the configured processors and interfaces fail.
-    fn fail(self: &Rc<Self>) {
-        for index in 0..self.config.failure.processors {
-            sender::fail(self, index);
-        }
-        for index in 0..self.config.failure.interfaces {
-            self.working[index].set(false);
-        }
+    /// Lets an interface fail.
+    pub(super) fn fail_interface(&self, index: usize) {
+        self.working[index].set(false);
     }
 
     /// Checks that segments, frames and window slots are neither lost nor duplicated.
@@ -248,7 +243,8 @@ impl Model {
         self.connections.iter().for_each(Connection::check_window);
     }
 
-    fn measured(&self, reports: Vec<ComponentReport>) -> Measured {
+    /// The results since the end of the warm-up.
+    pub(super) fn measured(&self, reports: Vec<ComponentReport>) -> Measured {
         let tallies = self.tallies.borrow();
         let accesses = || reports.iter().filter(|report| report.name.ends_with(" accesses"));
         let count: u64 = accesses().map(|report| report.served).sum();
@@ -279,72 +275,6 @@ impl Measured {
     }
 }
 
-/// Runs `config` once.
-///
-/// # Errors
-/// Names the invalid key of `config`.
-pub(crate) fn run(config: &Config, seed: u64, run: u64) -> Result<Measured, ConfigError> {
-    let mut simulation = Simulation::new(seed, run);
-    let model = Rc::new(Model::new(&simulation.sim(), config)?);
-    network::start(&model);
-    sender::start(&model);
-    receiver::start(&model);
-    simulation.run_until(Instant::ZERO + config.warm_up);
-    simulation.reset_statistics();
-    *model.tallies.borrow_mut() = Tallies::default();
-    model.messages.set(0);
-    model.fail();
-    let steps: &[f64] = if let Load::Steps(steps) = &config.load { steps } else { &[] };
-    for step in 0..steps.len() {
-        model.set_step(steps, step);
-        simulation.run_until(Instant::ZERO + config.warm_up + part_of(config.measured, step + 1, steps.len()));
-    }
-    simulation.run_until(Instant::ZERO + config.warm_up + config.measured);
-    model.check_conservation();
-    Ok(model.measured(simulation.reports()))
-}
-
 fn micros(span: Duration) -> f64 {
     span.as_nanos() as f64 / 1e3
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::workstation::paper::Kind;
-
-    fn model() -> Rc<Model> {
-        let mut simulation = Simulation::new(1, 0);
-        let model = Rc::new(Model::new(&simulation.sim(), &Config::new(Kind::TwoBus)).unwrap());
-        network::start(&model);
-        sender::start(&model);
-        receiver::start(&model);
-        simulation.run_until(Instant::ZERO + Duration::from_millis(5));
-        model.check_conservation();
-        model
-    }
-
-    #[test]
-    #[should_panic(expected = "segments are not conserved")]
-    fn a_lost_segment_fails_the_run() {
-        let model = model();
-        up(&model.segments.made);
-        model.check_conservation();
-    }
-
-    #[test]
-    #[should_panic(expected = "frames of a ring are not conserved")]
-    fn a_frame_taken_twice_fails_the_run() {
-        let model = model();
-        up(&model.frames[3].taken);
-        model.check_conservation();
-    }
-
-    #[test]
-    #[should_panic(expected = "window slots are not conserved")]
-    fn a_lost_window_slot_fails_the_run() {
-        let model = model();
-        model.connections[2].lose_slot();
-        model.check_conservation();
-    }
 }

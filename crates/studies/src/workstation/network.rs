@@ -2,87 +2,14 @@
 
 use std::rc::Rc;
 
-use sim::hardware::ConfigError;
 use sim::hardware::Outlet;
-use sim::hardware::fddi::{Background, FddiFrame, Ring, RingConfig};
-use sim::{Sim, Store, Stream};
-use units::{Duration, Rate};
+use sim::hardware::fddi::FddiFrame;
+use sim::{Store, Stream};
 
-use super::config::{Config, Load};
 use super::model::{Model, up};
-use super::{receiver, sender};
-
-/// Queue limit of a station on a ring. Windows set a much lower limit.
-const RING_FRAMES: usize = 4096;
-/// Queue limit of the background on a ring; further frames are dropped. A tenth of a second of a
-/// full ring of small frames.
-const BACKGROUND_FRAMES: u64 = 10_000;
-
-/// The payload of a frame.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Packet {
-    Data(Data),
-    Ack(Ack),
-}
-
-/// A data packet.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Data {
-    pub(super) connection: usize,
-    /// Number within its connection.
-    pub(super) sequence: u64,
-    /// Number among all packets of the application, in order of generation. `None`: a small
-    /// message, which has no order.
-    pub(super) place: Option<u64>,
-    pub(super) bits: u64,
-}
-
-/// An acknowledgement.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ack {
-    pub(super) connection: usize,
-    /// All packets before this sequence number are acknowledged.
-    pub(super) next: u64,
-    /// This packet is acknowledged as well.
-    pub(super) only: Option<u64>,
-    /// This packet arrived with an error: it and all after it must be retransmitted.
-    pub(super) bad: Option<u64>,
-}
-
-/// An outgoing packet in a machine's memory.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct OutgoingPacket {
-    /// The processor in whose memory it is.
-    pub(super) processor: usize,
-    pub(super) packet: Packet,
-    pub(super) bytes: u64,
-}
-
-/// The ring of interface `index`.
-pub(super) fn ring(sim: &Sim, config: &Config, stations: usize, index: usize) -> Result<Ring<Packet>, ConfigError> {
-    let choices = &config.choices;
-    let share = match &config.load {
-        Load::Uniform(share) => *share,
-        // The configuration was validated: the first entry exists.
-        Load::Steps(steps) => steps[0],
-    };
-    let background = Background {
-        station: choices.background_station,
-        share,
-        frame_bytes: choices.background_frame_bytes,
-        arrivals: choices.background_arrivals,
-        batch: 1,
-        queue_frames: BACKGROUND_FRAMES,
-    };
-    let ring = RingConfig {
-        rate: Rate::from_mbps(config.ring_mbps),
-        ttrt: choices.ttrt,
-        queue_frames: RING_FRAMES,
-        background: Some(background),
-        ..RingConfig::even(stations, config.ring_m)
-    };
-    Ring::new(sim, &format!("ring {index}"), ring)
-}
+use super::packet::{OutgoingPacket, Packet};
+use super::rings::RING_FRAMES;
+use super::sender;
 
 /// Starts the processes that move packets between memories and rings, on both machines.
 pub(super) fn start(model: &Rc<Model>) {
@@ -170,7 +97,7 @@ async fn take_frames(
                 let processor = model.receiving_processor(data.connection);
                 machine.storers[index].transfer(&machine.interface_memories[processor], words).await;
                 let is_bad = errors.chance(model.config.error_rate * frame.bytes as f64 * 8.0);
-                receiver::arrive(&model, processor, data, is_bad).await;
+                model.inboxes.put(processor, data, is_bad).await;
             }
             Packet::Ack(ack) => {
                 let processor = ack.connection % machine.interface_memories.len();
@@ -213,9 +140,4 @@ impl Model {
             ring.set_background(if index < half { share } else { 2.0 * first - share });
         }
     }
-}
-
-/// Interval `part` of `parts` equal intervals of `span`.
-pub(super) const fn part_of(span: Duration, part: usize, parts: usize) -> Duration {
-    span.mul_ratio(part as u64, parts as u64)
 }

@@ -1,52 +1,12 @@
 //! The receiving machine: packets are ordered, acknowledged and delivered.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use sim::{Sim, Store};
-
-use super::config::Config;
 use super::model::Model;
-use super::network::{Ack, Data, OutgoingPacket, Packet, transmit};
+use super::network::transmit;
+use super::packet::{Ack, Data, OutgoingPacket, Packet};
 use super::paper::Kind;
-
-/// Queue limit of a processor in packets. Windows set a much lower limit.
-const INBOX_PACKETS: usize = 4096;
-
-/// The receiving end of a connection.
-#[derive(Default)]
-pub(super) struct Resequencer {
-    expected: Cell<u64>,
-    ahead: RefCell<BTreeSet<u64>>,
-}
-
-/// The queue of each processor: a packet and whether it has an error.
-pub(super) struct Inboxes(Vec<Store<(Data, bool)>>);
-
-/// Resequencing at the host over all connections: packets that may not yet be delivered to the
-/// application.
-#[derive(Default)]
-pub(super) struct HostResequencer {
-    expected: Cell<u64>,
-    ahead: RefCell<BTreeSet<u64>>,
-}
-
-impl Inboxes {
-    pub(super) fn new(sim: &Sim, config: &Config) -> Self {
-        let inbox = |index| Store::new(sim, &format!("packets for processor {index}"), INBOX_PACKETS);
-        Self((0..config.protocol_processors).map(inbox).collect())
-    }
-}
-
-impl Resequencer {
-    /// Records packet `sequence`. Returns false if it arrived before.
-    fn record(&self, sequence: u64) -> bool {
-        let is_new = sequence >= self.expected.get() && self.ahead.borrow_mut().insert(sequence);
-        advance(&self.expected, &mut self.ahead.borrow_mut());
-        is_new
-    }
-}
+use super::resequencer::advance;
 
 /// Starts the receiving processors.
 pub(super) fn start(model: &Rc<Model>) {
@@ -55,17 +15,12 @@ pub(super) fn start(model: &Rc<Model>) {
     }
 }
 
-/// A packet has been stored in the memory of `processor`.
-pub(super) async fn arrive(model: &Model, processor: usize, data: Data, is_bad: bool) {
-    model.inboxes.0[processor].put((data, is_bad)).await;
-}
-
 async fn receive_packets(model: Rc<Model>, processor: usize) {
     let config = &model.config;
     let costs = &config.choices.costs;
     let machine = &model.receiver;
     loop {
-        let (data, is_bad) = model.inboxes.0[processor].take().await;
+        let (data, is_bad) = model.inboxes.take(processor).await;
         machine.processors[processor].run(config.work(costs.receive, data.bits)).await;
         if config.scheme.central_receiver && processor != 0 {
             // The central processor is notified, and acknowledges.
@@ -140,10 +95,4 @@ fn resequence(model: &Model, place: u64) {
     }
     advance(&order.expected, &mut order.ahead.borrow_mut());
     model.tallies.borrow_mut().waiting_for_order(order.ahead.borrow().len() as u64);
-}
-
-fn advance(expected: &Cell<u64>, ahead: &mut BTreeSet<u64>) {
-    while ahead.remove(&expected.get()) {
-        expected.set(expected.get() + 1);
-    }
 }

@@ -4,7 +4,8 @@ use measure::Estimate;
 use units::Duration;
 
 use super::config::Config;
-use super::model::{self, Measured};
+use super::model::Measured;
+use super::run;
 use crate::outcome::{Cell, Check};
 use crate::outcome::{Column, Plot, Row, Series, Table};
 use crate::replicate::replicate;
@@ -43,7 +44,7 @@ pub(super) fn point(options: &Options, config: &Config) -> Point {
     if options.effort == Effort::Quick {
         (config.warm_up, config.measured) = (Duration::from_millis(15), Duration::from_millis(70));
     }
-    let run = |seed, run| match model::run(&config, seed, run) {
+    let run = |seed, run| match run::run(&config, seed, run) {
         Ok(measured) => measured,
         Err(error) => panic!("invalid machine of a study: {error}"),
     };
@@ -67,7 +68,7 @@ pub(super) fn warm_up_check(options: &Options, configs: &[Config]) -> Check {
     for config in configs {
         // With the length of full runs at any effort, because those are checked.
         let whole = Config { warm_up: Duration::ZERO, measured: config.warm_up + config.measured, ..config.clone() };
-        let run = |seed, run| match model::run(&whole, seed, run) {
+        let run = |seed, run| match run::run(&whole, seed, run) {
             Ok(measured) => measured.delays_us,
             Err(error) => panic!("invalid machine of a study: {error}"),
         };

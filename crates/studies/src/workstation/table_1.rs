@@ -96,7 +96,7 @@ fn refused() -> Vec<Check> {
     cases
         .into_iter()
         .map(|(what, config, key)| {
-            let error = super::model::run(&config, 0, 0).err();
+            let error = super::run::run(&config, 0, 0).err();
             let holds = error.as_ref().is_some_and(|error| error.key == key);
             let detail = error.map_or_else(|| "was run".to_owned(), |error| error.to_string());
             Check::new(format!("{what} is rejected, and {key} is named"), holds, detail)

@@ -2,7 +2,7 @@
 
 use super::config::{Config, Failure, Timer};
 use super::paper::Kind;
-use super::{coding, interpretations, minimum, model, rtt, runs, schedulers, schemes, table_1, table_2, table_4};
+use super::{coding, interpretations, minimum, rtt, run, runs, schedulers, schemes, table_1, table_2, table_4};
 use crate::study::{Effort, Options, Study};
 
 fn options(threads: usize) -> Options {
@@ -90,7 +90,7 @@ fn packets_are_conserved_at_a_thousand_times_the_error_rate() {
     let mut config = Config::new(Kind::OneBus);
     config.error_rate = 1e-6;
     config.measured = units::Duration::from_millis(200);
-    let run = model::run(&config, 1, 0).unwrap();
+    let run = run::run(&config, 1, 0).unwrap();
     assert!(run.resent > 10, "{}", run.resent);
     // Each acknowledged packet has one round trip.
     let packets: usize = run.round_trips_us.iter().map(Vec::len).sum();
@@ -105,7 +105,7 @@ fn segments_of_a_failed_processor_are_sent_by_others() {
     let mut config = Config::new(Kind::TwoBus);
     config.failure = Failure { processors: 3, interfaces: 0 };
     config.measured = units::Duration::from_millis(100);
-    let run = model::run(&config, 1, 0).unwrap();
+    let run = run::run(&config, 1, 0).unwrap();
     let of: Vec<usize> = run.round_trips_us.iter().map(Vec::len).collect();
     assert!(of[3] > 200 && of[..3].iter().all(|&count| count == 0), "{of:?}");
 }
@@ -115,7 +115,7 @@ fn the_source_generates_no_further_ahead_after_failures() {
     let mut config = Config::new(Kind::OneBus);
     config.failure = Failure { processors: 3, interfaces: 0 };
     config.measured = units::Duration::from_millis(400);
-    let run = model::run(&config, 1, 0).unwrap();
+    let run = run::run(&config, 1, 0).unwrap();
     // Little's law: the remaining processors have a window, plus the segments that the application
     // may generate ahead.
     let in_system = run.throughput_mbps * run.delay_us / config.segment_bits as f64;
@@ -131,9 +131,9 @@ fn machines_have_no_timer_and_one_that_never_fires_has_no_effect() {
         // Only without a timer are retransmissions after errors delivered twice.
         config.error_rate = 0.0;
         config.measured = units::Duration::from_millis(50);
-        let without = model::run(&config, 1, 0).unwrap();
+        let without = run::run(&config, 1, 0).unwrap();
         config.choices.timer = Some(Timer { minimum: units::Duration::from_secs(10), ..Timer::of_paper() });
-        let with = model::run(&config, 1, 0).unwrap();
+        let with = run::run(&config, 1, 0).unwrap();
         assert_eq!((with.resent, with.throughput_mbps, with.delay_us), (0, without.throughput_mbps, without.delay_us));
         assert_eq!((with.round_trips_us, with.delays_us), (without.round_trips_us, without.delays_us));
     }
@@ -147,7 +147,7 @@ fn timers_reduce_throughput_of_the_one_bus_machine_under_nonuniform_load_only() 
         if !is_timed {
             config.choices.timer = None;
         }
-        model::run(&config, 1, 0).unwrap()
+        run::run(&config, 1, 0).unwrap()
     };
     let one_bus = || Config::new(Kind::OneBus).nonuniform();
     let (timed, untimed) = (run(one_bus(), true), run(one_bus(), false));

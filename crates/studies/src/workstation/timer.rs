@@ -1,43 +1,14 @@
 //! RFC 793's retransmission timer: one per packet, set on transmission to a multiple of the
 //! smoothed round trip.
 
-use std::cell::Cell;
 use std::rc::Rc;
 
-use units::{Duration, Instant};
+use units::Instant;
 
 use super::config::{Retransmit, Timer};
 use super::model::Model;
-use super::network::Data;
+use super::packet::Data;
 use super::sender;
-
-/// The timeout of a connection without measurements. Longer than any round trip here.
-const FIRST_TIMEOUT: Duration = Duration::from_millis(100);
-
-/// The round-trip estimate of a connection.
-#[derive(Default)]
-pub(super) struct RoundTrip {
-    smoothed_us: Cell<Option<f64>>,
-}
-
-impl RoundTrip {
-    /// Adds a round trip, measured from the first transmission of a packet: the RFC does not
-    /// distinguish which transmission was acknowledged.
-    pub(super) fn measure(&self, round_trip_us: f64, alpha: f64) {
-        let smoothed = |old: f64| (1.0 - alpha) * round_trip_us + alpha * old;
-        self.smoothed_us.set(Some(self.smoothed_us.get().map_or(round_trip_us, smoothed)));
-    }
-
-    /// The timeout of a packet sent now, in microseconds. `None`: no measurement.
-    pub(super) fn timeout_us(&self, beta: f64) -> Option<f64> {
-        self.smoothed_us.get().map(|smoothed| beta * smoothed)
-    }
-
-    fn timeout(&self, timer: Timer) -> Duration {
-        let of_us = |timeout_us: f64| Duration::from_nanos((timeout_us * 1e3).round() as u64);
-        self.timeout_us(timer.beta).map_or(FIRST_TIMEOUT, of_us).max(timer.minimum)
-    }
-}
 
 /// When a packet sent now by `connection` is to be retransmitted; `None` without a timer.
 pub(super) fn deadline(model: &Model, connection: usize) -> Option<Instant> {
@@ -66,11 +37,13 @@ pub(super) async fn retransmit_late(model: Rc<Model>, data: Data, timer: Timer) 
 #[cfg(test)]
 mod tests {
     use sim::Simulation;
+    use units::Duration;
 
     use super::super::config::Config;
-    use super::super::network::{Ack, Packet};
+    use super::super::packet::{Ack, Packet};
     use super::super::paper::Kind;
     use super::super::receiver;
+    use super::super::round_trip::{FIRST_TIMEOUT, RoundTrip};
     use super::*;
 
     /// A machine with one processor, one interface and a window of four packets, without running
@@ -175,7 +148,7 @@ mod tests {
             model.sim.spawn(async move {
                 let data = Data { connection: 0, sequence: 0, place: Some(0), bits: shared.config.packet_bits };
                 for _ in 0..2 {
-                    receiver::arrive(&shared, 0, data, false).await;
+                    shared.inboxes.put(0, data, false).await;
                 }
             });
             simulation.run_until(Instant::ZERO + Duration::from_millis(5));
