@@ -50,10 +50,11 @@ instructions:
 	@scripts/need cc cmake valgrind gungraun-runner
 	$(CARGO) bench --package litz-quic --bench instructions
 
-## Format, lints and documentation, warnings denied.
+## Format, import cycles, lints and documentation, warnings denied.
 lint:
-	@scripts/need cc cmake
+	@scripts/need cc cmake python3
 	$(CARGO) fmt --all --check
+	scripts/check-cycles
 # The separate workspaces are only format-checked here: linting would build every peer they compare with.
 	for folder in interop bench fuzz; do (cd $$folder && $(CARGO) fmt --all --check) || exit 1; done
 	$(CARGO) clippy --workspace --all-targets --quiet -- --deny warnings
