@@ -455,6 +455,7 @@ impl SendHalf {
         for index in 0..self.spaces.count() {
             if self.spaces[index].loss_time.is_some_and(|at| at <= now) {
                 self.detect_lost(now, index);
+                self.end_suspicion_without_evidence(index.saturating_sub(DATA));
                 lost_on |= 1 << index.saturating_sub(DATA).min(63);
             }
         }

@@ -447,6 +447,7 @@ impl SendHalf {
                 self.requeue(space, index, run);
             }
             self.acked_runs = runs;
+            self.end_suspicion_without_evidence(at);
         }
         // A CONNECTION_CLOSE is in no log.
         if self.close.is_some() && self.close_due == 0 {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use netem::{Distribution, Jitter, LineState, LinkConfig};
-use quic::{Addresses, ConnectionError, Event, OpenPathError, PathId, PathState, Side, TraceSink};
+use quic::{
+    Addresses, ConnectionError, Dir, Event, OpenPathError, PathId, PathSet, PathState, Side, StreamId, TraceSink,
+};
 use units::{Duration, Ratio};
 use wire::quic::Frame;
 
@@ -209,6 +211,67 @@ fn a_late_path_becomes_suspect_before_it_becomes_silent() {
     let before = suspicions.load(Ordering::Relaxed);
     flow.run(&mut pair, Duration::from_secs(1));
     assert_eq!(suspicions.load(Ordering::Relaxed), before, "the path is no longer suspect");
+}
+
+/// Writes `bytes` to a stream of the client.
+fn write(pair: &mut Pair, id: StreamId, bytes: usize) {
+    pair.client.connection(0).write(id, vec![0; bytes].into()).expect("the stream has room");
+}
+
+/// Lets the client send a small chunk of `id` every 5 ms for `span`.
+fn trickle(pair: &mut Pair, id: StreamId, span: Duration) {
+    let until = pair.now + span;
+    while pair.now < until {
+        write(pair, id, 100);
+        pair.run_for(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_suspicion_ends_when_its_last_packet_is_declared_lost() {
+    // A line of the trace that shows path 1 as suspect.
+    let suspicions = Arc::new(AtomicU64::new(0));
+    let counter = suspicions.clone();
+    let sink = TraceSink(Arc::new(move || {
+        let counter = counter.clone();
+        Box::new(move |line: &str| {
+            counter.fetch_add(u64::from(line.contains("| 1 s")), Ordering::Relaxed);
+        })
+    }));
+    // An eighth of the long round trip, after which a packet behind an acknowledged one is lost, is
+    // longer than the slack after which the path is suspect.
+    let mut setup = Setup::new(11).over(&[link(50, 5), link(50, 200)]);
+    setup.client.scheduler_trace = Some(sink);
+    let mut pair = connected_as(setup);
+    let [free, slow] = [(); 2].map(|()| pair.client.connection(0).open(Dir::Uni).expect("a stream is allowed"));
+    let only_slow = PathSet::only(&[PathId(1)]).expect("one path");
+    pair.client.connection(0).set_stream_paths(slow, only_slow).expect("open");
+    // The variation of the round-trip time, which is part of the slack, becomes small.
+    for _ in 0..100 {
+        write(&mut pair, slow, 2000);
+        trickle(&mut pair, free, Duration::from_millis(100));
+    }
+    trickle(&mut pair, free, Duration::from_secs(1));
+    let before = path(&mut pair, Side::Client, 1);
+    suspicions.store(0, Ordering::Relaxed);
+
+    // Two packets leave on the long path, and the first is lost. Nothing follows there: its data may
+    // be sent again on the other path.
+    set_state(&mut pair, 1, &[0], LineState::Silent);
+    write(&mut pair, slow, 500);
+    pair.run_for(Duration::from_millis(1));
+    set_state(&mut pair, 1, &[0], LineState::Up);
+    write(&mut pair, slow, 500);
+    pair.run_for(Duration::from_millis(1));
+    pair.client.connection(0).set_stream_paths(slow, PathSet::ALL).expect("open");
+    trickle(&mut pair, free, Duration::from_secs(1));
+    let after = path(&mut pair, Side::Client, 1);
+    assert_eq!(after.packets_lost, before.packets_lost + 1, "{}", super::failover::show(&mut pair, Side::Client));
+    assert_eq!((after.in_flight_bytes, after.silences, after.state), (0, 0, PathState::Active));
+    assert!(suspicions.swap(0, Ordering::Relaxed) > 0, "the packet was overdue before it was declared lost");
+
+    trickle(&mut pair, free, Duration::from_secs(1));
+    assert_eq!(suspicions.load(Ordering::Relaxed), 0, "nothing is overdue any more");
 }
 
 #[test]
