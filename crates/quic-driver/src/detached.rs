@@ -131,9 +131,9 @@ impl<K: Packets> ReceiveHalf<Quic<K>> for Box<DetachedReceiveHalf> {
         self.has_findings
     }
 
-    fn is_urgent(&self) -> bool {
+    fn is_urgent(&self, now: Instant) -> bool {
         self.parts.as_ref().is_some_and(|(part, delivery)| {
-            part.is_urgent() || delivery.has_accepted() || part.unreported() >= UNREPORTED_MAX
+            part.is_urgent(now) || delivery.has_accepted() || part.unreported() >= UNREPORTED_MAX
         })
     }
 

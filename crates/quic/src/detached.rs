@@ -163,14 +163,14 @@ impl DetachedReceiveHalf {
         self.core.exchange.to_send.len() + self.core.exchange.to_control.len()
     }
 
-    /// True if a report should not wait: an acknowledgement is due, or there is news of what we
-    /// sent, of credit or of the connection. Counts of packets and bytes that arrived can wait
-    /// until there is nothing else to do.
-    pub fn is_urgent(&self) -> bool {
+    /// True if a report should not wait: an acknowledgement is due, also by time alone, or there is
+    /// news of what we sent, of credit or of the connection. Counts of packets and bytes that
+    /// arrived can wait until there is nothing else to do.
+    pub fn is_urgent(&self, now: Instant) -> bool {
         let is_routine = |value: &ToSend| matches!(value, ToSend::Received { .. } | ToSend::AuthenticReceived);
         let exchange = &self.core.exchange;
         self.failure.is_some()
-            || self.core.half.snapshot().data_paths().any(|(_, ack)| ack.is_due())
+            || self.core.half.snapshot().data_paths().any(|(_, ack)| ack.is_due_by(now))
             || !exchange.to_send.iter().all(is_routine)
             || !exchange.to_control.iter().all(|value| matches!(value, ToControl::PacketAccepted { .. }))
     }

@@ -128,8 +128,10 @@ pub trait ReceiveHalf<P: Protocol> {
     /// Whether there may be something to report.
     fn has_findings(&self) -> bool;
 
-    /// Whether there is something that must be reported at once.
-    fn is_urgent(&self) -> bool;
+    /// Whether there is something that must be reported at once. Other findings are reported when
+    /// the worker has no other input. Those that must be reported by some time are urgent from then
+    /// on.
+    fn is_urgent(&self, now: Instant) -> bool;
 
     /// The number of unreported values.
     fn unreported(&self) -> usize;

@@ -109,9 +109,8 @@ impl<P: Protocol> ReceiveRole<P> {
 
     /// Reports halves that have received nothing for a while. They stay until the driver recalls
     /// them, because there may be commands for them in the ring.
-    fn note_quiet<E: Env<Protocol = P>>(&mut self, io: &mut Io<E>) {
+    fn note_quiet<E: Env<Protocol = P>>(&mut self, io: &mut Io<E>, now: Instant) {
         let Some(next) = self.next_quiet() else { return };
-        let now = io.clock.now();
         if next > now || io.link.events.slots() <= EVENTS_RESERVED {
             return;
         }
@@ -147,7 +146,7 @@ impl<P: Protocol> ReceiveRole<P> {
         if self.unannounced >= BATCHES_PER_WAKE {
             self.wake_readers();
         }
-        if self.halves.get(&key).is_some_and(|half| half.half.is_urgent()) {
+        if self.halves.get(&key).is_some_and(|half| half.half.is_urgent(now)) {
             self.report(io, key);
         }
     }
@@ -197,10 +196,12 @@ impl<P: Protocol> ReceiveRole<P> {
     }
 
     /// Sends urgent reports, and the other ones before the worker becomes idle, so that the driver
-    /// is not woken for each.
-    fn report_all<E: Env<Protocol = P>>(&mut self, io: &mut Io<E>) {
+    /// is not woken for each. All halves are asked, not only those that have received something in
+    /// this turn, because a report may become urgent by time alone. No timer is needed for that: a
+    /// worker with input takes turn after turn.
+    fn report_all<E: Env<Protocol = P>>(&mut self, io: &mut Io<E>, now: Instant) {
         let is_busy = io.has_input(self.takes_more());
-        let due = |half: &Half<P>| half.half.has_findings() && (!is_busy || half.half.is_urgent());
+        let due = |half: &Half<P>| half.half.has_findings() && (!is_busy || half.half.is_urgent(now));
         let due: Vec<ConnectionKey> = self.halves.iter().filter(|(_, half)| due(half)).map(|(key, _)| *key).collect();
         due.into_iter().for_each(|key| self.report(io, key));
     }
@@ -276,8 +277,9 @@ impl<P: Protocol, E: Env<Protocol = P>> IoRole<E> for ReceiveRole<P> {
             // Space is reserved for this event.
             io.link.report(ReceiveHalfEvent::Paused);
         }
-        self.report_all(io);
-        self.note_quiet(io);
+        let now = io.clock.now();
+        self.report_all(io, now);
+        self.note_quiet(io, now);
     }
 
     fn after_turn(&mut self) {

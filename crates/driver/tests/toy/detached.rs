@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use driver::protocol::{HalfReport, HalfUpdate};
-use units::Instant;
+use units::{Duration, Instant};
 
 use crate::app::{Fault, ToyCell};
 use crate::connection::ack_info;
@@ -14,6 +14,9 @@ use crate::send::AckInfo;
 use crate::wire::{HEADER_LEN, PROBE, RST, SYN, Tuple};
 
 const UNREPORTED_CALM: usize = 64;
+
+/// How long an acknowledgement waits for its report at most.
+pub(crate) const REPORT_WITHIN: Duration = Duration::from_millis(5);
 
 /// An update after the application has read data.
 #[derive(Default)]
@@ -46,13 +49,15 @@ pub(crate) struct DetachedHalf {
     peer_isn: u64,
     acks: Vec<AckInfo>,
     has_findings: bool,
+    /// Since when an acknowledgement has been waiting for a report.
+    ack_since: Option<Instant>,
     probed: bool,
 }
 
 impl DetachedHalf {
     pub(crate) fn new(half: ReceiveHalf, tuple: Tuple, our_isn: u64, peer_isn: u64) -> Self {
-        let (acks, has_findings, probed) = (Vec::new(), false, false);
-        Self { half, tuple, our_isn, peer_isn, acks, has_findings, probed }
+        let (acks, has_findings, ack_since, probed) = (Vec::new(), false, None, false);
+        Self { half, tuple, our_isn, peer_isn, acks, has_findings, ack_since, probed }
     }
 }
 
@@ -65,7 +70,7 @@ impl driver::protocol::ReceiveHalf<Toy> for DetachedHalf {
         each(self.tuple);
     }
 
-    fn absorb(&mut self, _now: Instant, _socket: usize, mut batch: Segments) -> Result<(), Segments> {
+    fn absorb(&mut self, now: Instant, _socket: usize, mut batch: Segments) -> Result<(), Segments> {
         let mut job = OpenJob::default();
         driver::protocol::OpenJob::open(&mut job, &mut batch);
         if job.opened.iter().any(|(_, header)| header.has(SYN) || header.has(RST)) {
@@ -79,6 +84,9 @@ impl driver::protocol::ReceiveHalf<Toy> for DetachedHalf {
         }
         self.half.run_jobs();
         self.has_findings = true;
+        if self.half.ack_due || self.probed {
+            self.ack_since.get_or_insert(now);
+        }
         Ok(())
     }
 
@@ -95,8 +103,8 @@ impl driver::protocol::ReceiveHalf<Toy> for DetachedHalf {
         self.has_findings
     }
 
-    fn is_urgent(&self) -> bool {
-        self.acks.len() >= UNREPORTED_CALM
+    fn is_urgent(&self, now: Instant) -> bool {
+        self.acks.len() >= UNREPORTED_CALM || self.ack_since.is_some_and(|since| since + REPORT_WITHIN <= now)
     }
 
     fn unreported(&self) -> usize {
@@ -107,6 +115,7 @@ impl driver::protocol::ReceiveHalf<Toy> for DetachedHalf {
         if !std::mem::take(&mut self.has_findings) {
             return None;
         }
+        self.ack_since = None;
         Some(Report {
             acks: std::mem::take(&mut self.acks),
             state: self.half.state(),

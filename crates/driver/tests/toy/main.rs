@@ -15,6 +15,7 @@
 //! | `app`, `transfer` | cells and calls of applications; one that sends, reads and checks |
 //! | `link`, `host` | a link in memory; a driver with the workers of a placement |
 //! | `simulation`, `threads` | hosts in virtual time, and on threads |
+//! | `reports` | reports of detached halves while the receive worker is busy |
 //! | `faults` | bad input, floods, panics, the end of an endpoint |
 //! | `sockets`, `workers` | parts of the driver in isolation: sockets, the workers as an offload |
 
@@ -27,6 +28,7 @@ mod link;
 mod packets;
 mod protocol;
 mod recv;
+mod reports;
 mod send;
 mod simulation;
 mod sockets;

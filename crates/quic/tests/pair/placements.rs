@@ -212,3 +212,32 @@ fn an_empty_receive_report_restores_no_older_state() {
     assert_eq!(client.stats().in_flight_bytes, 0, "all of it was acknowledged");
     server.attach(now, part);
 }
+
+#[test]
+fn a_report_becomes_urgent_when_the_acknowledgement_delay_has_passed() {
+    let mut pair = Setup::new(4).build();
+    pair.connect();
+    pair.run_for(Duration::from_secs(1));
+    let now = pair.now;
+    let (client, server) = (pair.client.connection(0), pair.server.connection(0));
+    let id = client.open(Dir::Uni).expect("a stream is allowed");
+    client.write(id, vec![5; 100].into()).expect("room");
+    let mut part = server.detach().expect("the handshake is confirmed");
+    for (_, datagram) in emit(client, now) {
+        let len = datagram.len();
+        part.handle_datagrams(now, Addresses::of(CLIENT), BytesMut::from(&datagram[..]), len).expect("a known path");
+    }
+    let max_ack_delay = Duration::from_millis(25);
+    let due_at = now + max_ack_delay;
+    assert!(!part.is_urgent(now + max_ack_delay / 2) && part.is_urgent(due_at));
+    let mut report = ReceiveReport::default();
+    assert!(part.poll_report(&mut report));
+    server.handle_report(due_at, &mut report);
+    server.handle_timeout(due_at);
+    for (_, datagram) in emit(server, due_at) {
+        let len = datagram.len();
+        client.handle_datagrams(due_at, Addresses::of(SERVER), BytesMut::from(&datagram[..]), len);
+    }
+    assert_eq!(client.stats().in_flight_bytes, 0, "the packet was acknowledged");
+    server.attach(due_at, part);
+}

@@ -50,6 +50,11 @@ impl AckSnapshot {
         self.due_up_to > self.acknowledged
     }
 
+    /// As [`is_due`](Self::is_due), or the time has come although no timer has fired.
+    pub(crate) fn is_due_by(&self, now: Instant) -> bool {
+        self.is_due() || self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+
     /// Makes an acknowledgement due now.
     pub(super) fn make_due(&mut self) {
         self.due_up_to = self.eliciting;
