@@ -174,7 +174,7 @@ impl Control {
             paths.paths_blocked_at = Some(paths.peer_max);
             exchange.to_send.push_back(ToSend::Control(ControlFrame::PathsBlocked(PathId(paths.peer_max))));
         }
-        // The limit allows it, and the peer has issued no connection ID (section 4.8).
+        // The limit allows it, and the peer has issued no connection ID (section 4.7).
         let next = paths.next_opened;
         if !paths.requested.is_empty()
             && next <= paths.peer_max.min(paths.local_max)
