@@ -164,4 +164,9 @@ pub struct PathStats {
     pub bytes_received: u64,
     /// How often it has become silent.
     pub silences: u32,
+    /// How often it has become suspect: its acknowledgements were overdue while other paths received
+    /// some.
+    pub suspicions: u32,
+    /// How often it responded while it was suspect, before it became silent.
+    pub false_suspicions: u32,
 }

@@ -120,6 +120,7 @@ pub(crate) fn as_json(path: &PathStats) -> Value {
         "round_trip_min_us": path.round_trip_min.as_micros(), "packets_sent": path.packets_sent,
         "packets_acked": path.packets_acked, "packets_lost": path.packets_lost, "bytes_sent": path.bytes_sent,
         "bytes_acked": path.bytes_acked, "bytes_received": path.bytes_received, "silences": path.silences,
+        "suspicions": path.suspicions, "false_suspicions": path.false_suspicions,
         "window_bytes": path.congestion.window, "congestion": path.congestion.name,
     })
 }

@@ -113,7 +113,10 @@ pub(crate) struct PathCounts {
     pub(crate) bytes_acked: u64,
     /// Stream bytes.
     pub(crate) bytes_resent: u64,
-    pub(crate) suspected: u32,
+    pub(crate) silences: u32,
+    pub(crate) suspicions: u32,
+    /// Suspicions that a response ended.
+    pub(crate) false_suspicions: u32,
 }
 
 impl SendPath {

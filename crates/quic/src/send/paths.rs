@@ -125,6 +125,7 @@ impl SendHalf {
         let path = &mut self.paths[at];
         if path.is_suspect {
             path.false_suspicions = (path.false_suspicions + 1).min(FALSE_SUSPICIONS_MAX);
+            path.counts.false_suspicions += 1;
         }
         (path.acked_at, path.is_suspect) = (now, false);
         // A new path becomes active only by a PATH_RESPONSE: an acknowledgement may arrive on any
@@ -183,7 +184,9 @@ impl SendHalf {
         if self.silence_deadline(at).is_some_and(|deadline| now < deadline) {
             // Other paths carry the data that the receiver waits for. If the path is only late,
             // some data arrive twice.
-            self.paths[at].is_suspect = true;
+            let path = &mut self.paths[at];
+            path.is_suspect = true;
+            path.counts.suspicions += 1;
             self.move_elsewhere(at, u64::MAX);
         } else {
             self.silence(now, at, exchange);
@@ -202,11 +205,11 @@ impl SendHalf {
 
     /// The path becomes silent: other paths carry its in-flight data, and it is challenged until it
     /// responds.
-    pub(crate) fn silence(&mut self, now: Instant, at: usize, exchange: &mut Exchange) {
+    fn silence(&mut self, now: Instant, at: usize, exchange: &mut Exchange) {
         let interval = self.paths[at].rtt.pto_base();
         let path = &mut self.paths[at];
         (path.state, path.is_suspect, path.false_suspicions) = (PathState::Silent, false, 0);
-        path.counts.suspected += 1;
+        path.counts.silences += 1;
         path.release_at = None;
         path.copies = crate::queue::Queue::new();
         path.validation.start(now, interval);
@@ -412,7 +415,9 @@ impl SendHalf {
                 bytes_sent,
                 bytes_acked: path.counts.bytes_acked,
                 bytes_received,
-                silences: path.counts.suspected,
+                silences: path.counts.silences,
+                suspicions: path.counts.suspicions,
+                false_suspicions: path.counts.false_suspicions,
             }
         };
         self.paths.iter().map(stats).collect()

@@ -207,7 +207,9 @@ fn a_late_path_becomes_suspect_before_it_becomes_silent() {
     set_state(&mut pair, 0, BOTH, LineState::Up);
     flow.run(&mut pair, Duration::from_secs(1));
     assert!(suspicions.load(Ordering::Relaxed) > 0, "the path was late");
-    assert_eq!(path(&mut pair, Side::Client, 0).silences, 0, "{}", super::failover::show(&mut pair, Side::Client));
+    let late = path(&mut pair, Side::Client, 0);
+    assert_eq!(late.silences, 0, "{}", super::failover::show(&mut pair, Side::Client));
+    assert!(late.suspicions > 0 && late.false_suspicions == late.suspicions, "{late:?}");
     let before = suspicions.load(Ordering::Relaxed);
     flow.run(&mut pair, Duration::from_secs(1));
     assert_eq!(suspicions.load(Ordering::Relaxed), before, "the path is no longer suspect");
@@ -268,6 +270,7 @@ fn a_suspicion_ends_when_its_last_packet_is_declared_lost() {
     let after = path(&mut pair, Side::Client, 1);
     assert_eq!(after.packets_lost, before.packets_lost + 1, "{}", super::failover::show(&mut pair, Side::Client));
     assert_eq!((after.in_flight_bytes, after.silences, after.state), (0, 0, PathState::Active));
+    assert_eq!((after.suspicions, after.false_suspicions), (before.suspicions + 1, before.false_suspicions));
     assert!(suspicions.swap(0, Ordering::Relaxed) > 0, "the packet was overdue before it was declared lost");
 
     trickle(&mut pair, free, Duration::from_secs(1));
