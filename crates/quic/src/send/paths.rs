@@ -185,11 +185,12 @@ impl SendHalf {
             // Other paths carry the data that the receiver waits for. If the path is only late,
             // some data arrive twice.
             let path = &mut self.paths[at];
+            tracing::debug!(path = %path.id, "a path is suspect: only other paths receive acknowledgements");
             path.is_suspect = true;
             path.counts.suspicions += 1;
             self.move_elsewhere(at, u64::MAX);
         } else {
-            self.silence(now, at, exchange);
+            self.silence(now, at, "acknowledgements are overdue", exchange);
         }
     }
 
@@ -204,12 +205,13 @@ impl SendHalf {
     }
 
     /// The path becomes silent: other paths carry its in-flight data, and it is challenged until it
-    /// responds.
-    fn silence(&mut self, now: Instant, at: usize, exchange: &mut Exchange) {
+    /// responds. `cause` is for the log.
+    fn silence(&mut self, now: Instant, at: usize, cause: &str, exchange: &mut Exchange) {
         let interval = self.paths[at].rtt.pto_base();
         let path = &mut self.paths[at];
         (path.state, path.is_suspect, path.false_suspicions) = (PathState::Silent, false, 0);
         path.counts.silences += 1;
+        tracing::debug!(path = %path.id, cause, "a path is silent");
         path.release_at = None;
         path.copies = crate::queue::Queue::new();
         path.validation.start(now, interval);
@@ -240,7 +242,7 @@ impl SendHalf {
         let has_other = others.peek().is_some();
         if has_other {
             if others.any(SendPath::is_active) && self.paths[at].is_active() {
-                self.silence(now, at, exchange);
+                self.silence(now, at, "nothing can be sent on it", exchange);
             }
             // Data bound to this path would be due on it again at once.
             let path = &mut self.paths[at];
