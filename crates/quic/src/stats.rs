@@ -103,8 +103,9 @@ pub enum PathState {
     /// It carries data.
     #[default]
     Active,
-    /// Silent for longer than a probe timeout while others are not: it is probed and carries no
-    /// data.
+    /// While another path works, its acknowledgements were overdue by a probe timeout, the system
+    /// refused to send on it, or the worker that serves its socket did not answer. It is challenged,
+    /// and carries data only if no other path is usable.
     Silent,
     /// Abandoned by one side or both (multipath draft-21, section 3.4): nothing is sent on it any
     /// more.

@@ -10,8 +10,8 @@ pub struct PathView {
     /// Whether the peer prefers other paths (draft-ietf-quic-multipath-21, PATH_STATUS_BACKUP).
     /// Used only if no other path is usable.
     pub is_backup: bool,
-    /// Whether the path gave no acknowledgement for longer than a probe timeout. Only probes are
-    /// sent on it while another path is usable.
+    /// Whether the path may not work: it is suspect or silent, or its socket has been full for a
+    /// probe timeout. No new data is sent on it while another path is usable.
     pub is_suspect: bool,
     /// Smoothed round-trip time (RFC 9002, section 5.3); the initial value of 333 ms before the
     /// first sample.
@@ -29,7 +29,8 @@ pub struct PathView {
     pub rate: Rate,
     /// The pacer permits the next datagram at this time; `now` or earlier means at once.
     pub release_at: Instant,
-    /// Whether the path's socket accepts more datagrams.
+    /// Whether a plan for the path may be made now: its socket accepts more datagrams, the system
+    /// has not refused to send on it lately, and its sent log is not full.
     pub has_room: bool,
     /// Size of a full datagram.
     pub datagram_bytes: u64,
@@ -41,13 +42,13 @@ impl PathView {
         self.window_bytes.saturating_sub(self.in_flight_bytes)
     }
 
-    /// Whether window, pacer and socket all permit one full datagram, regardless of whether the
+    /// Whether `has_room`, window and pacer all permit one full datagram, regardless of whether the
     /// path is usable.
     pub fn has_room_for_datagram(&self, now: Instant) -> bool {
         self.has_room && self.release_at <= now && self.window_room() >= self.datagram_bytes
     }
 
-    /// Whether one full datagram may be sent now: window, pacer and socket permit it and the path
+    /// Whether one full datagram may be sent now: `has_room`, window and pacer permit it and the path
     /// is not suspect. This can be true for a backup path, whose use depends on the other paths.
     pub fn may_send(&self, now: Instant) -> bool {
         !self.is_suspect && self.has_room_for_datagram(now)

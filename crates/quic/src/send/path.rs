@@ -228,7 +228,8 @@ impl SendPath {
         self.full_since.map(|since| since + self.rtt.pto_base())
     }
 
-    /// About when the peer sent the last datagram that arrived on the path.
+    /// About when the peer sent the last response on the path, an acknowledgement or a
+    /// PATH_RESPONSE: half a round trip before it arrived. Other datagrams do not count.
     pub(crate) fn last_sent_at(&self) -> Instant {
         Instant::from_nanos(self.acked_at.as_nanos().saturating_sub(self.rtt.smoothed().as_nanos() / 2))
     }

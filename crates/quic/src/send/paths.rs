@@ -41,8 +41,8 @@ const SILENT_RUNS_MAX: usize = 64;
 /// Evidence about the peer from all active paths together.
 struct PeerLiveness {
     active_count: usize,
-    /// When the peer last sent something, on any path. A busy peer is silent on all paths, but its
-    /// last packets may still be in flight on a long one.
+    /// About when the peer last sent a response, on any path. A busy peer is silent on all paths,
+    /// but its last packets may still be in flight on a long one.
     last_sent_at: Instant,
 }
 

@@ -145,7 +145,7 @@ impl SendHalf {
         views.clear();
         let demand = self.demand(among);
         let is_background = self.streams.has_only_background();
-        let carries = |path: &SendPath| path.carries_data() && among.allows(path.id);
+        let carries = |path: &SendPath| path.is_choosable() && among.allows(path.id);
         let carrying = self.paths.iter_mut().enumerate().filter(|(_, path)| carries(path));
         for (at, path) in carrying.take(PATHS_MAX) {
             let has_room = room(path.addresses.socket) > 0;
@@ -305,8 +305,9 @@ impl SendHalf {
 }
 
 impl SendPath {
-    /// Whether the scheduler may choose the path.
-    fn carries_data(&self) -> bool {
+    /// Whether the scheduler sees the path. It sees a silent one as suspect, for data that no other
+    /// path can carry.
+    fn is_choosable(&self) -> bool {
         matches!(self.state, PathState::Active | PathState::Silent)
     }
 
