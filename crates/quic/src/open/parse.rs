@@ -62,9 +62,7 @@ pub(super) fn parse_frames(
 
 /// The record of a less frequent frame; none for frames without effect.
 fn control_record(frame: &Frame<'_>, end: usize, max_path: Option<PathId>) -> Result<Option<Record>, TransportError> {
-    if let Some(frame) = multipath_record(frame, max_path)? {
-        return Ok(Some(Record::Multipath(frame)));
-    }
+    let named = |path: PathId| path_of(Some(path), max_path);
     Ok(Some(match *frame {
         Frame::Crypto { offset, data } => Record::Crypto { offset, data: end - data.len()..end },
         Frame::Datagram { data } => Record::Datagram { data: end - data.len()..end },
@@ -106,30 +104,19 @@ fn control_record(frame: &Frame<'_>, end: usize, max_path: Option<PathId>) -> Re
         },
         // The limit on streams grows when streams end, not because of STREAMS_BLOCKED.
         Frame::Padding { .. } | Frame::Ping | Frame::StreamsBlocked { .. } => return Ok(None),
-        _ => {
-            let reason = "a frame of an extension that was not negotiated";
-            return Err(TransportError::new(ErrorCode::FRAME_ENCODING_ERROR, reason));
-        }
-    }))
-}
-
-/// The content of a frame of the multipath extension, if it is one.
-fn multipath_record(frame: &Frame<'_>, max_path: Option<PathId>) -> Result<Option<MultipathFrame>, TransportError> {
-    let named = |path: PathId| path_of(Some(path), max_path);
-    Ok(Some(match *frame {
-        Frame::PathAbandon { path, code } => MultipathFrame::Abandon { path: named(path)?, code },
+        Frame::PathAbandon { path, code } => Record::Multipath(MultipathFrame::Abandon { path: named(path)?, code }),
         Frame::PathStatus { path, sequence, available } => {
-            MultipathFrame::Status { path: named(path)?, sequence, available }
+            Record::Multipath(MultipathFrame::Status { path: named(path)?, sequence, available })
         }
         Frame::MaxPathId(path) => {
-            path_of(Some(PathId::ZERO), max_path)?;
-            MultipathFrame::MaxPathId(path)
+            named(PathId::ZERO)?;
+            Record::Multipath(MultipathFrame::MaxPathId(path))
         }
-        Frame::PathsBlocked(path) => MultipathFrame::PathsBlocked(named(path)?),
+        Frame::PathsBlocked(path) => Record::Multipath(MultipathFrame::PathsBlocked(named(path)?)),
         Frame::PathCidsBlocked { path, next_sequence } => {
-            MultipathFrame::PathCidsBlocked { path: named(path)?, next_sequence }
+            Record::Multipath(MultipathFrame::PathCidsBlocked { path: named(path)?, next_sequence })
         }
-        _ => return Ok(None),
+        Frame::Stream(_) | Frame::Ack(_) => unreachable!("recorded by the caller"),
     }))
 }
 
