@@ -32,7 +32,8 @@ pub(crate) struct TransportOptions {
 
     /// Placement of the protocol on processors: auto, thread, split (one sends, one receives),
     /// packet(N) (one runs the protocol, N encrypt and decrypt) or path(N) (N share the sockets);
-    /// does not change what is sent
+    /// never changes the rules of the protocol, only the order of its inputs and so the times of
+    /// acknowledgements
     #[arg(long, value_name = "NAME", default_value = "thread", value_parser = transfer_placement)]
     pub(crate) placement: litz::Placement,
 
