@@ -126,8 +126,9 @@ pub struct Driver<E: Env> {
     closes_all: bool,
     /// Further batches from the socket of the current one are waiting.
     has_more_arrivals: bool,
-    /// See [`Driver::unrouted_packets`].
+    /// See [`Driver::unrouted_packets`] and [`Driver::replies`].
     unrouted_packets: u64,
+    replies: u64,
     // Reused from turn to turn, so that the steady state needs no allocation.
     dirty: Vec<Arc<CellOf<E::Protocol>>>,
     arrived: Vec<<E::Protocol as Protocol>::Batch>,
@@ -185,6 +186,7 @@ impl<E: Env> Driver<E> {
             closes_all: false,
             has_more_arrivals: false,
             unrouted_packets: 0,
+            replies: 0,
             dirty: Vec::new(),
             arrived: Vec::new(),
             plan: Default::default(),
@@ -230,6 +232,11 @@ impl<E: Env> Driver<E> {
     /// The number of received packets that were passed to no connection and no other driver.
     pub fn unrouted_packets(&self) -> u64 {
         self.unrouted_packets
+    }
+
+    /// The number of packets sent that belong to no connection, through sockets of the driver.
+    pub fn replies(&self) -> u64 {
+        self.replies
     }
 
     fn do_turn(&mut self, flush: Flush) -> Work {

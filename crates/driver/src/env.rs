@@ -27,6 +27,12 @@ pub trait Env {
     /// The time. Never goes backwards.
     fn now(&self) -> Instant;
 
+    /// Whether a connection that panics ends alone. A simulation lets the panic end the run, because
+    /// it is a defect to be found.
+    fn isolates_panics(&self) -> bool {
+        true
+    }
+
     /// Reports that the time since the last call was spent on this activity. Measurements account
     /// the time to it. A simulated processor advances its clock.
     fn lap(&self, activity: Activity) {

@@ -32,16 +32,18 @@ impl<B> Inlet<B> {
         Self { waker, queue: Mutex::new(Queue { batches: VecDeque::new(), is_closed: false }) }
     }
 
-    /// Passes a batch to the driver. The batch is dropped if too many wait or the driver has ended.
-    pub(crate) fn push(&self, misrouted: MisroutedBatch<B>) {
+    /// Passes a batch to the driver. The batch is dropped, and false returned, if too many wait or
+    /// the driver has ended.
+    pub(crate) fn push(&self, misrouted: MisroutedBatch<B>) -> bool {
         {
             let mut queue = lock(&self.queue);
             if queue.is_closed || queue.batches.len() >= MISROUTED_MAX {
-                return;
+                return false;
             }
             queue.batches.push_back(misrouted);
         }
         self.waker.wake_by_ref();
+        true
     }
 
     /// The next batch, and whether the one after it is from the same socket.

@@ -107,7 +107,7 @@ pub enum Arrival<P: Protocol> {
         /// Plans that it has not reported as sent, if it has ended.
         unsent: Vec<InFlightBatch<P>>,
     },
-    /// A worker responds again.
+    /// A worker responds again, or has space for plans again.
     Back {
         /// The worker.
         worker: usize,

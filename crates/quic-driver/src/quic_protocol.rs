@@ -10,8 +10,9 @@ use units::Instant;
 
 pub use crate::application::{Connect, Limits, QuicApplication, QuicShared};
 
-/// Called with each event of every connection, before the handles are notified.
-pub type EventObserver = Arc<dyn Fn(Instant, &Event) + Send + Sync>;
+/// Called with each event that a connection reports in its driver, before the handles are notified.
+/// Events of streams that a detached receive half delivers are not among them.
+pub type EventObserver = Arc<dyn Fn(Instant, &Event, &quic::Connection) + Send + Sync>;
 
 /// QUIC with packets of representation `K`.
 pub struct Quic<K> {

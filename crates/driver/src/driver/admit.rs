@@ -10,7 +10,7 @@ use crate::env::Env;
 use crate::offload::Offload;
 use crate::protocol::{Batch, Begun, Cell, CellOf, Connection, ConnectionKey, EndReason, Place, Protocol};
 use crate::shared::{ConnectRequest, Entered};
-use crate::socket::SocketPlace;
+use crate::socket::{Sent, SocketPlace};
 
 type BatchOf<E> = <<E as Env>::Protocol as Protocol>::Batch;
 
@@ -132,7 +132,11 @@ impl<E: Env> Driver<E> {
     fn send_reply(&mut self, now: Instant, socket: usize, packets: &mut <E::Protocol as Protocol>::Sealed) {
         match &mut self.sockets[socket].place {
             // A lost answer does no harm: the peer retries.
-            SocketPlace::Local(socket) if socket.has_room() => drop(socket.send(now, packets, || None)),
+            SocketPlace::Local(socket) if socket.has_room() => {
+                if matches!(socket.send(now, packets, || None), Sent::Taken) {
+                    self.replies += 1;
+                }
+            }
             SocketPlace::Local(_) => {}
             SocketPlace::Offloaded { worker, .. } => self.offload.reply(*worker, socket, packets),
         }

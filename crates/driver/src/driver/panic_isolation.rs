@@ -17,7 +17,8 @@ impl<E: Env> Driver<E> {
         match catch_unwind(AssertUnwindSafe(|| self.do_turn(flush))) {
             Ok(work) => work,
             Err(panic) => {
-                let Some(key) = self.visited.take() else { resume_unwind(panic) };
+                let visited = self.visited.take().filter(|_| self.env.isolates_panics());
+                let Some(key) = visited else { resume_unwind(panic) };
                 tracing::error!(connection = key.0, "a connection has panicked: it ends, the others continue");
                 self.evict(key);
                 // It is unknown which connections the turn had not visited yet, so all are visited

@@ -100,7 +100,12 @@ impl<E: Env> Driver<E> {
         let count = self.inlets.len();
         let shard = if count > 1 { self.protocol.shard_of(&batch, count) } else { None };
         match shard.filter(|index| *index != self.shared.index) {
-            Some(index) => self.inlets[index].push(MisroutedBatch { socket, batch }),
+            Some(index) => {
+                let packets = batch.packet_count();
+                if !self.inlets[index].push(MisroutedBatch { socket, batch }) {
+                    self.note_unrouted(packets);
+                }
+            }
             None => self.note_unrouted(batch.packet_count()),
         }
     }

@@ -41,7 +41,7 @@ impl<K: Packets> driver::Connection<Quic<K>> for Connection<K> {
             summary.is_over |= matches!(event, Event::Closed(_));
             let now = clock();
             if let Some(observer) = &self.observer {
-                observer(now, &event);
+                observer(now, &event, &self.quic);
             }
             self.on_event(now, event);
         }

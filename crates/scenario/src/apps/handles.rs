@@ -37,9 +37,14 @@ impl EventQueue {
         self.has_some.store(true, Ordering::Release);
     }
 
+    /// Whether there are events.
+    pub fn has_some(&self) -> bool {
+        self.has_some.load(Ordering::Acquire)
+    }
+
     /// Takes the oldest event.
     pub fn pop(&self) -> Option<Event> {
-        if !self.has_some.load(Ordering::Acquire) {
+        if !self.has_some() {
             return None;
         }
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);

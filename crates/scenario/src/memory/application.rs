@@ -1,8 +1,7 @@
 //! The application of a simulated host, with the handles of its connection.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Poll, Wake, Waker};
+use std::task::{Poll, Waker};
 
 use driver::shared::AcceptOutcome;
 use quic::{PathId, Side};
@@ -22,8 +21,6 @@ pub(crate) struct Application {
     events: Arc<EventQueue>,
     shared: Arc<QuicShared>,
     runtime: VirtualRuntime,
-    /// Set when the connection is closed.
-    closed: Arc<ClosedFlag>,
     /// At the client from the start, at the server once it is accepted.
     connection: Option<ConnectionHandle<VirtualRuntime>>,
     /// Once the connection is established.
@@ -32,7 +29,7 @@ pub(crate) struct Application {
 
 impl Application {
     pub(crate) fn new(app: App, shared: Arc<QuicShared>, runtime: VirtualRuntime) -> Self {
-        Self { app, events: Arc::default(), shared, runtime, closed: Arc::default(), connection: None, streams: None }
+        Self { app, events: Arc::default(), shared, runtime, connection: None, streams: None }
     }
 
     /// Begins a connection over this path.
@@ -42,15 +39,8 @@ impl Application {
     pub(crate) fn connect(&mut self, connect: Connect, path: usize) -> Result<(), String> {
         let remote = address(path, Side::Server);
         let handle = ConnectionHandle::connect(&self.runtime, &self.shared, remote, connect, Some(path), (0, None));
-        self.set_connection(handle.map_err(|error| error.to_string())?);
+        self.connection = Some(handle.map_err(|error| error.to_string())?);
         Ok(())
-    }
-
-    fn set_connection(&mut self, connection: ConnectionHandle<VirtualRuntime>) {
-        if connection.poll_closed(&Waker::from(Arc::clone(&self.closed))).is_ready() {
-            self.closed.0.store(true, Ordering::Relaxed);
-        }
-        self.connection = Some(connection);
     }
 
     /// When its next item begins.
@@ -73,7 +63,7 @@ impl Application {
             Some(connection) => matches!(connection.poll_connected(Waker::noop()), Poll::Ready(Ok(()))),
             None => match self.shared.poll_accept(Waker::noop()) {
                 AcceptOutcome::Connection(cell) => {
-                    self.set_connection(ConnectionHandle::from_accepted(cell, self.runtime.clone()));
+                    self.connection = Some(ConnectionHandle::from_accepted(cell, self.runtime.clone()));
                     true
                 }
                 AcceptOutcome::Pending | AcceptOutcome::Stopped => false,
@@ -126,28 +116,8 @@ impl Application {
         }
     }
 
-    /// The reason why the connection is closed, if it is.
-    pub(crate) fn closed(&self) -> Option<String> {
-        if !self.closed.0.load(Ordering::Relaxed) {
-            return None;
-        }
-        Some(self.connection.as_ref()?.closed()?.to_string())
-    }
-
-    /// The final statistics of a closed connection.
-    pub(crate) fn final_stats(&self) -> Option<quic::Stats> {
-        let connection = self.connection.as_ref()?;
-        if connection.closed().is_some() { connection.stats() } else { None }
-    }
-}
-
-/// Whether the connection is closed. Reading it is cheaper than asking the connection after each
-/// turn.
-#[derive(Debug, Default)]
-struct ClosedFlag(AtomicBool);
-
-impl Wake for ClosedFlag {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::Relaxed);
+    /// Whether it has events to handle.
+    pub(crate) fn has_events(&self) -> bool {
+        self.streams.is_some() && self.events.has_some()
     }
 }

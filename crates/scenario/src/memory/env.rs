@@ -52,6 +52,10 @@ impl<K: Representation, O: Offload<Quic<K>>> Env for VirtualEnv<K, O> {
     fn now(&self) -> Instant {
         self.clock.now()
     }
+
+    fn isolates_panics(&self) -> bool {
+        false
+    }
 }
 
 /// Datagrams that a host has sent, in order, until its owner passes them to the links.

@@ -18,6 +18,7 @@ use units::Instant;
 
 use super::env::{ReceiveQueue, SentQueue, VirtualClock, VirtualEnv, VirtualSocket};
 use super::representation::Representation;
+use super::run::DriverCounts;
 use super::runtime::InlineDriver;
 use super::setup::{HostSetup, LIMITS};
 use crate::world::WorldError;
@@ -36,8 +37,8 @@ pub(crate) trait Processors {
     /// Calls `look` with the connection, if a driver has it.
     fn look_at_connection(&self, look: &mut dyn FnMut(&quic::Connection));
 
-    /// The number of received datagrams that belong to no connection.
-    fn unrouted(&self) -> u64;
+    /// The counts of the drivers.
+    fn counts(&self) -> DriverCounts;
 }
 
 /// A host's processors, and the queues between them and the links.
@@ -106,8 +107,15 @@ impl<K: Representation> Processors for HostProcessors<K> {
         }
     }
 
-    fn unrouted(&self) -> u64 {
-        self.drivers.iter().map(|driver| driver.driver.borrow().unrouted_packets()).sum()
+    fn counts(&self) -> DriverCounts {
+        let mut counts = DriverCounts::default();
+        for driver in &self.drivers {
+            let driver = driver.driver.borrow();
+            counts.connection = counts.connection.or(driver.connections().next().map(|one| one.quic().stats()));
+            counts.unrouted += driver.unrouted_packets();
+            counts.replies += driver.replies();
+        }
+        counts
     }
 }
 

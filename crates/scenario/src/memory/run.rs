@@ -38,6 +38,17 @@ pub(crate) struct Run {
     failure: Option<String>,
 }
 
+/// What the drivers of a host have counted.
+#[derive(Debug, Default)]
+pub(crate) struct DriverCounts {
+    /// The statistics of the connection, unless its driver has removed it.
+    pub(crate) connection: Option<quic::Stats>,
+    /// Received datagrams that belong to no connection.
+    pub(crate) unrouted: u64,
+    /// Sent datagrams that belong to no connection.
+    pub(crate) replies: u64,
+}
+
 impl Run {
     /// A run of hosts with this setup. `runtimes` let the handles reach the hosts' drivers.
     pub(crate) fn new(
@@ -164,9 +175,14 @@ impl Run {
             }
         }
         application.run(now, &mut self.measurements);
-        if let Some(closed) = application.closed() {
-            self.failure.get_or_insert(closed);
+        if let Some(closed) = self.logs[host].closed() {
+            self.failure.get_or_insert(closed.reason);
         }
+    }
+
+    /// Whether a host's application has events to handle.
+    pub(crate) fn has_events(&self, host: usize) -> bool {
+        self.applications[host].has_events()
     }
 
     /// Allows a host's application to read `bytes` more bytes.
@@ -174,14 +190,14 @@ impl Run {
         self.applications[host].allow_reading(bytes);
     }
 
-    /// The datagram counts of a host that has received `taken` datagrams. `connection` are the
-    /// statistics of its connection, unless its driver has removed it.
-    pub(crate) fn counts(&self, host: usize, connection: Option<quic::Stats>, taken: u64, unrouted: u64) -> HostCounts {
-        let stats = connection.or_else(|| self.applications[host].final_stats());
+    /// The datagram counts of a host that has received `taken` datagrams.
+    pub(crate) fn counts(&self, host: usize, driver: DriverCounts, taken: u64) -> HostCounts {
+        let DriverCounts { connection, unrouted, replies } = driver;
+        let stats = connection.or_else(|| self.logs[host].closed().map(|closed| closed.stats));
         let (planned, known) = stats.map_or((0, 0), |stats| {
             (stats.send.datagrams_sent, stats.receive.datagrams_received + stats.receive.datagrams_stray)
         });
-        HostCounts { planned, taken, accounted: known + unrouted }
+        HostCounts { planned: planned + replies, taken, accounted: known + unrouted }
     }
 
     /// Checks that no datagram was lost or invented in links, or between links and connections.

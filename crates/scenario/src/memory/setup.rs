@@ -11,6 +11,7 @@ use driver::shared::Common;
 use quic::session::SessionFactory;
 use quic::session::deterministic::DeterministicFactory;
 use quic::{Endpoint, Event, SecretSource, Side, TransportConfig};
+use quic_driver::error::Closed;
 use quic_driver::{Connect, EventObserver, Limits, Quic, QuicApplication, QuicShared};
 use units::Instant;
 
@@ -116,12 +117,22 @@ fn shared(side: Side, path_count: usize, common: &Arc<Common<QuicApplication>>, 
     Arc::new(QuicShared::new(Waker::noop().clone(), local_addrs, limits, Arc::clone(common), index))
 }
 
-/// The events of a host's connection, while the run is recorded.
+/// What a host's connection has reported: how it closed, and all events while the run is recorded.
 #[derive(Debug, Default)]
 pub(crate) struct EventLog {
     is_enabled: AtomicBool,
-    /// Taken after each turn.
+    /// Taken when the run is recorded, after each turn of the application.
     events: Mutex<Vec<(Instant, Event)>>,
+    /// Read after each turn of the application, instead of the lock.
+    is_closed: AtomicBool,
+    closed: Mutex<Option<ClosedConnection>>,
+}
+
+/// A closed connection. Its driver may have removed it.
+#[derive(Clone, Debug)]
+pub(crate) struct ClosedConnection {
+    pub(crate) reason: String,
+    pub(crate) stats: quic::Stats,
 }
 
 impl EventLog {
@@ -135,9 +146,23 @@ impl EventLog {
         std::mem::take(&mut self.events.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The connection, if it is closed.
+    pub(crate) fn closed(&self) -> Option<ClosedConnection> {
+        if !self.is_closed.load(Ordering::Acquire) {
+            return None;
+        }
+        self.closed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn observer(self: &Arc<Self>) -> EventObserver {
         let log = Arc::clone(self);
-        Arc::new(move |now, event| {
+        Arc::new(move |now, event, connection| {
+            if let Event::Closed(error) = event {
+                let closed =
+                    ClosedConnection { reason: Closed::from(error.clone()).to_string(), stats: connection.stats() };
+                log.closed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(closed);
+                log.is_closed.store(true, Ordering::Release);
+            }
             if log.is_enabled.load(Ordering::Relaxed) {
                 log.events.lock().unwrap_or_else(PoisonError::into_inner).push((now, event.clone()));
             }

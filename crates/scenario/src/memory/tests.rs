@@ -138,3 +138,25 @@ fn the_progress_callback_can_stop_a_run() {
     assert_eq!(stopped, Err(WorldError::Stopped));
     assert!(looks > 1);
 }
+
+/// The server's driver removes a connection that idles out before the application has accepted it.
+#[test]
+fn a_connection_that_ends_before_it_is_accepted_is_accounted_for() {
+    let body = "[transport]\nidle-timeout = '5s'\n[[link]]\nname = 'a'\nrate = '50Mb/s'\ndelay = '10ms'\nqueue = '50ms'\n\
+                [[fault]]\nlink = 'a'\nat = '15ms'\ndirection = 'forward'\nstate = 'silent'\n\
+                [[workload]]\nkind = 'stream'\n";
+    let outcome = outcome(body, &[0], 1);
+    assert!(outcome.failure.is_some() && !outcome.is_complete(), "{outcome:?}");
+}
+
+/// Corrupted headers may name unknown versions, which are answered, and unknown connections. A run
+/// panics if a datagram is unaccounted for.
+#[test]
+fn datagrams_with_corrupt_headers_are_accounted_for() {
+    let text = "[[link]]\nname = 'a'\nrate = '500kb/s'\ndelay = '10ms'\ncorrupt = '30%'\nqueue = '50ms'\n\
+                [[workload]]\nkind = 'stream'\n";
+    let corrupted: u64 = (1..=600)
+        .map(|seed| outcome(text, &[0], seed).link_outcomes[0].stats.iter().map(|one| one.corrupted).sum::<u64>())
+        .sum();
+    assert!(corrupted > 1_000, "{corrupted}");
+}

@@ -42,6 +42,8 @@ pub(crate) struct FreeRun {
     waiting: [Vec<Datagram>; 2],
     interrupt_at: [Option<Instant>; 2],
     stalled_steps: u32,
+    /// A host had work without end at one virtual time.
+    is_stalled: bool,
     steps: u64,
 }
 
@@ -79,6 +81,7 @@ impl FreeRun {
             waiting: [Vec::new(), Vec::new()],
             interrupt_at: [None; 2],
             stalled_steps: 0,
+            is_stalled: false,
             steps: 0,
         })
     }
@@ -126,16 +129,23 @@ impl FreeRun {
     fn settle(&mut self, host: usize) {
         let now = self.run.now();
         self.run.begin_due_items(host);
-        // Under `inline`, calls of the application run turns.
+        // Under `inline`, calls of the application run turns, which may queue events for it.
         self.forward_sent(host);
-        loop {
+        for turns in 0_u32.. {
             let due_at = self.hosts[host].processors.due_at(now);
-            if due_at.is_none_or(|at| at > now) {
+            let is_due = due_at.is_some_and(|at| at <= now);
+            if !is_due && !self.run.has_events(host) {
                 self.timeouts[host] = due_at;
                 return;
             }
-            self.hosts[host].processors.take_turns(now);
-            self.forward_sent(host);
+            if turns > STALLED_STEPS_MAX {
+                self.is_stalled = true;
+                return;
+            }
+            if is_due {
+                self.hosts[host].processors.take_turns(now);
+                self.forward_sent(host);
+            }
             self.run.run_application(host);
             self.forward_sent(host);
             let processors = &self.hosts[host].processors;
@@ -172,7 +182,7 @@ impl FreeRun {
             return Ok(false);
         }
         self.stalled_steps = if next > now { 0 } else { self.stalled_steps + 1 };
-        if self.stalled_steps > STALLED_STEPS_MAX {
+        if self.is_stalled || self.stalled_steps > STALLED_STEPS_MAX {
             return Err(WorldError::Livelock { at: now });
         }
         self.run.clock.set(next);
@@ -225,9 +235,7 @@ impl FreeRun {
             for queue in &host.arrivals {
                 (in_queues, taken) = (in_queues + queue.len(), taken + queue.taken());
             }
-            let mut stats = None;
-            host.processors.look_at_connection(&mut |connection| stats = Some(connection.stats()));
-            let counts = self.run.counts(number, stats, taken, host.processors.unrouted());
+            let counts = self.run.counts(number, host.processors.counts(), taken);
             (counts, Backlog { unsent: 0, untaken: (in_queues + self.waiting[number].len()) as u64 })
         });
         self.run.into_outcome(hosts)

@@ -33,7 +33,7 @@ use crate::memory::datagram::InFlightBatch;
 use crate::memory::env::VirtualEnv;
 use crate::memory::lengths::Lengths;
 use crate::memory::representation::Representation as _;
-use crate::memory::run::Run;
+use crate::memory::run::{DriverCounts, Run};
 use crate::memory::setup::{HostSetup, LIMITS};
 use crate::placement::ThreadCounts as _;
 use crate::world::WorldError;
@@ -205,8 +205,12 @@ impl Host {
     /// The datagram counts of the host, whose number is `number` in `run`.
     pub(crate) fn counts(&self, run: &Run, number: usize) -> HostCounts {
         let driver = self.driver.borrow();
-        let stats = driver.connections().next().map(|connection| connection.quic().stats());
-        run.counts(number, stats, self.absorbed.get(), driver.unrouted_packets())
+        let counts = DriverCounts {
+            connection: driver.connections().next().map(|connection| connection.quic().stats()),
+            unrouted: driver.unrouted_packets(),
+            replies: driver.replies(),
+        };
+        run.counts(number, counts, self.absorbed.get())
     }
 
     fn is_inline(&self) -> bool {
@@ -227,9 +231,15 @@ impl Shared {
         let (host, now) = (&self.hosts[number], self.sim.now());
         host.setup.clock.set(now);
         let mut driver = host.driver.borrow_mut();
-        let mut has_fired = false;
+        let (mut has_fired, mut turns) = (false, 0);
         while driver.due_at(now).is_some_and(|at| at <= now) {
             has_fired |= driver.turn(Flush::Now).fired > 0;
+            turns += 1;
+            if turns > STALLED_VISITS_MAX {
+                self.livelock_at.set(Some(now));
+                self.sim.stop();
+                break;
+            }
         }
         has_fired
     }
@@ -239,7 +249,8 @@ impl Shared {
         let (host, now) = (&self.hosts[number], self.sim.now());
         loop {
             self.run_now().run_application(number);
-            if host.driver.borrow().due_at(now).is_none_or(|at| at > now) {
+            let is_due = host.driver.borrow().due_at(now).is_some_and(|at| at <= now);
+            if !is_due || self.livelock_at.get().is_some() {
                 break;
             }
             self.run_driver(number);
@@ -343,6 +354,8 @@ impl Shared {
             InFlightBatch::datagrams(in_flight).for_each(|datagram| run.network.send(now, number, datagram));
         }
         self.wire.wake(&self.sim);
+        // The driver learns of it now, so that its timers run from now.
+        host.sender.wake(&self.sim);
         host.acks_to_process.put(()).await;
         host.pipeline.finish_sending();
         host.sender.wake(&self.sim);

@@ -50,7 +50,8 @@ struct State {
     /// Datagrams between plan and link.
     unsent: Cell<u64>,
     spares: RefCell<Spares>,
-    // Bounded by `batches_max`, except `arrivals`, which the owner passes on at once.
+    // Bounded: `planned` and `reports` by `batches_max`, `arrivals` by the batches that are received
+    // at one time and by one notice of space for each path and completed batch.
     planned: RefCell<VecDeque<PlannedBatch>>,
     reports: RefCell<VecDeque<SendReport<LengthsQuic>>>,
     arrivals: RefCell<VecDeque<Arrival<LengthsQuic>>>,

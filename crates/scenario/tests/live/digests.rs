@@ -8,9 +8,9 @@
 //! | `live` | the live engine with a manual clock over sockets in memory, under each placement |
 //! | `machine` | simulated hosts with two processors and a fixed cost for each task, under each placement |
 //!
-//! A datagram counts with its time, direction, path, number and bytes. Under placements where
-//! several processors send, the order of two paths' datagrams within one moment is undefined, so
-//! datagrams are sorted first.
+//! A datagram counts with its time, direction, path, number and bytes. Under `packet(n)` and
+//! `path(n)` the kept digest is that of the sorted datagrams; the tests of the parent module compare
+//! their order.
 //!
 //! - `LITZ_DIGESTS=keep` rewrites the file.
 //! - `LITZ_DIGESTS_MS=N` runs N ms of virtual time of each scenario, prints the lines and compares

@@ -5,7 +5,8 @@
 //!   App ─ HandleStreams ─ handles ─ Engine, SteppedEngine ─ sockets ─ network of a ─ relay ══ Link ══ relay ─ network of b ─ sockets ─ Engine …
 //! ```
 //!
-//! It shares only the applications and the seeds with the worlds that it is compared with.
+//! It shares driver, handles and applications with the worlds that it is compared with. Engine,
+//! sockets, relay and the order of turns are its own.
 
 mod nic;
 
@@ -219,6 +220,11 @@ impl Host {
         self.steps.due_at().is_some_and(|at| at <= now)
     }
 
+    /// Whether the application has events to handle.
+    fn has_events(&self) -> bool {
+        self.streams.is_some() && self.events.has_some()
+    }
+
     /// When work is due without an arrival.
     fn due_at(&self) -> Option<Instant> {
         self.steps.due_at().into_iter().chain(self.app.timeout()).min()
@@ -270,8 +276,9 @@ impl Live<'_> {
         if self.hosts[host].app.timeout().is_some_and(|at| at <= now) {
             self.pump(now, host);
         }
-        while self.hosts[host].is_due(now) {
-            if self.take_turns(now, host) {
+        // Calls of the application may have run turns that queued events for it.
+        while self.hosts[host].is_due(now) || self.hosts[host].has_events() {
+            if !self.hosts[host].is_due(now) || self.take_turns(now, host) {
                 self.run_application(now, host);
             }
         }
