@@ -20,10 +20,10 @@ use super::scenario::ScenarioOptions;
 use super::study::StudyOptions;
 use super::transport_options::TransportOptions;
 
-/// One connection over every link and every core, each strand encrypted.
+/// Multipath QUIC transport: file transfer, measurements, link emulation and simulation.
 ///
-/// Litz sends files over all network interfaces of a host at once. It also measures this
-/// machine, emulates links, and runs scenarios and studies in a simulator.
+/// Litz sends files over all network interfaces of a host at once. It also measures this machine,
+/// emulates links, and runs scenarios and studies in a simulator.
 #[derive(Parser, Debug)]
 #[command(name = "litz", version = crate::provenance::VERSION, about, after_help = exit::HELP, max_term_width = 100)]
 pub(crate) struct Arguments {
@@ -83,11 +83,12 @@ pub(crate) struct RecvOptions {
     #[arg(default_value = ".")]
     pub(crate) directory: PathBuf,
 
-    /// Address and port to listen on [default: all addresses of this host, on one free port] By
-    /// default each address of this host has its own socket, bound to its network device, so that
-    /// replies leave on the path where packets arrived. With 0.0.0.0 or [::], one socket serves all
-    /// addresses of that family. Port 0 means any free port or, when resuming, the port of the
-    /// ticket.
+    /// Address and port to listen on [default: all addresses of this host, on one free port]
+    ///
+    /// By default each address of this host has its own socket, bound to its network device, so
+    /// that replies leave on the path where packets arrived. With 0.0.0.0 or [::], one socket
+    /// serves all addresses of that family. Port 0 means any free port or, when resuming, the port
+    /// of the ticket.
     #[arg(short, long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<SocketAddr>,
 
@@ -167,7 +168,9 @@ pub(crate) struct SendOptions {
     pub(crate) paths: PathOptions,
 
     /// Reconnect after a lost connection, until this time has passed without progress; 0 disables
-    /// it Progress means that bytes were transferred or verified. After reconnecting, the transfer
+    /// it
+    ///
+    /// Progress means that bytes were transferred or verified. After reconnecting, the transfer
     /// resumes. The command ends at once with status 2 if the first connection fails, if the
     /// receiver refuses the transfer (for example because of its --max-size), or if another host
     /// answers.
@@ -196,6 +199,42 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    /// The short help of an argument or command is one sentence, without a full stop.
+    #[test]
+    fn short_help_is_one_sentence() {
+        let mut faults = Vec::new();
+        collect_faults(&Arguments::command(), &mut faults);
+        assert!(faults.is_empty(), "an empty /// line separates short help from the rest:\n{}", faults.join("\n"));
+    }
+
+    fn collect_faults(command: &clap::Command, faults: &mut Vec<String>) {
+        let name = command.get_name();
+        let about = command.get_about().map(|text| (name.to_owned(), text.to_string()));
+        let arguments = command
+            .get_arguments()
+            .filter_map(|argument| Some((format!("{name} {}", argument.get_id()), argument.get_help()?.to_string())));
+        faults.extend(about.into_iter().chain(arguments).filter_map(|(name, text)| {
+            let is_one_sentence = text.chars().count() <= 160 && !has_second_sentence(&text);
+            (!is_one_sentence).then(|| format!("{name}: {text}"))
+        }));
+        command.get_subcommands().for_each(|command| collect_faults(command, faults));
+    }
+
+    /// Whether a capitalized word, such as "The", follows a lowercase word, a full stop or a closing
+    /// bracket. Proper names are exempt.
+    fn has_second_sentence(text: &str) -> bool {
+        let words: Vec<_> = text.split(' ').collect();
+        words.windows(2).any(|pair| {
+            let ends = pair[0].ends_with(|end: char| end.is_ascii_lowercase() || matches!(end, '.' | ']' | ')' | '`'));
+            let mut letters = pair[1].chars();
+            let begins = letters.next().is_some_and(char::is_uppercase)
+                && (pair[1] == "A" || letters.next().is_some_and(char::is_lowercase));
+            let is_name =
+                ["Ctrl-C", "Linux", "Perfetto", "Wireshark"].contains(&pair[1].trim_end_matches([',', ';', ']']));
+            ends && begins && !is_name
+        })
     }
 
     #[test]

@@ -5,11 +5,12 @@ use litz::paths::{Choice, ChooseError, PathSpec, choose_here};
 
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct PathOptions {
-    /// Use this path; repeat for several paths [default: the paths that `litz paths` shows] PATH is
-    /// LOCAL or LOCAL-REMOTE, each with an optional :PORT. LOCAL is a network interface or an
-    /// address of this host. REMOTE is an address of the receiver; by default one of the ticket's
-    /// addresses is chosen. An IPv6 address with a port is written in brackets. Append ",backup"
-    /// for a path that is used only while no other path works.
+    /// Use this path; repeat for several paths [default: the paths that `litz paths` shows]
+    ///
+    /// PATH is LOCAL or LOCAL-REMOTE, each with an optional :PORT. LOCAL is a network interface or
+    /// an address of this host. REMOTE is an address of the receiver; by default one of the
+    /// ticket's addresses is chosen. An IPv6 address with a port is written in brackets. Append
+    /// ",backup" for a path that is used only while no other path works.
     ///
     /// Examples: eth0; wlan0,backup; 192.0.2.1:5000; eth1-192.0.2.9:4433;
     /// [2001:db8::1]:5000-2001:db8::9.

@@ -22,18 +22,21 @@ pub(crate) struct TransportOptions {
     pub(crate) scheduler: litz::Strategy,
 
     /// Whether retransmissions (R) and acknowledgements (A) are distributed per path (D) or
-    /// centralized (C): DRDA, DRCA, CRDA or CRCA With DR, lost data is retransmitted on the path
-    /// that lost it; with CR, on the path that the scheduler chooses. With DA, packets are
-    /// acknowledged on the path they arrived on; with CA, the packets of all paths are acknowledged
-    /// together on the path with the shortest delay. Each end applies the policy to what it sends.
-    /// Use the same policy at both ends unless you want to compare them.
+    /// centralized (C): DRDA, DRCA, CRDA or CRCA
+    ///
+    /// With DR, lost data is retransmitted on the path that lost it; with CR, on the path that the
+    /// scheduler chooses. With DA, packets are acknowledged on the path they arrived on; with CA,
+    /// the packets of all paths are acknowledged together on the path with the shortest delay. Each
+    /// end applies the policy to what it sends. Use the same policy at both ends unless you want to
+    /// compare them.
     #[arg(long, value_name = "NAME", default_value = "CRDA")]
     pub(crate) policy: quic::Policy,
 
-    /// Placement of the protocol on processors: auto, thread, split (one sends, one receives),
-    /// packet(N) (one runs the protocol, N encrypt and decrypt) or path(N) (N share the sockets);
-    /// never changes the rules of the protocol, only the order of its inputs and so the times of
-    /// acknowledgements
+    /// Placement of the protocol on processors: auto, thread, split, packet(N) or path(N)
+    ///
+    /// With split, one thread sends and one receives; with packet(N), one runs the protocol and N
+    /// encrypt and decrypt; with path(N), N share the sockets. The placement never changes the rules
+    /// of the protocol, only the order of its inputs and so the times of acknowledgements.
     #[arg(long, value_name = "NAME", default_value = "thread", value_parser = transfer_placement)]
     pub(crate) placement: litz::Placement,
 
@@ -43,8 +46,10 @@ pub(crate) struct TransportOptions {
     pub(crate) trace_scheduler: Option<PathBuf>,
 
     /// Record a journal of each connection in this folder: all inputs of the connection, for `litz
-    /// replay` A journal contains addresses, connection IDs, sizes, times and the results of the
-    /// TLS handshake, but no file contents and no keys. Only its owner can read it.
+    /// replay`
+    ///
+    /// A journal contains addresses, connection IDs, sizes, times and the results of the TLS
+    /// handshake, but no file contents and no keys. Only its owner can read it.
     #[arg(long, value_name = "DIR")]
     pub(crate) journal: Option<PathBuf>,
 

@@ -79,8 +79,9 @@ pub(crate) struct SpeedupOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(PATHS_MAX)))]
     paths: Option<u16>,
 
-    /// Numbers of processors to measure with: a list such as 1,2,4 or a range such as 1..8; 1 is
-    /// always included [default: 1 to all; 1,2 with --placement split]
+    /// Numbers of processors to measure with [default: 1 to all; 1,2 with --placement split]
+    ///
+    /// A list such as 1,2,4 or a range such as 1..8. One processor is always included.
     #[arg(long, value_name = "LIST")]
     processors: Option<Processors>,
 

@@ -7,9 +7,10 @@ use super::links::LINKS;
 
 #[derive(Args, Debug)]
 pub(crate) struct DemoOptions {
-    /// An emulated link; repeat for several links. They replace the four default links A link is a
-    /// comma-separated list of settings; `litz emulate relay --help` lists them. Each link needs a
-    /// constant rate. Delays are one-way.
+    /// An emulated link, in place of the four default links; repeat for several links
+    ///
+    /// A link is a comma-separated list of settings; `litz emulate relay --help` lists them. Each
+    /// link needs a constant rate. Delays are one-way.
     #[arg(long = "link", value_name = "LINK", default_values = LINKS)]
     pub(crate) links: Vec<String>,
 

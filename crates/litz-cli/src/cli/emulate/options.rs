@@ -78,7 +78,7 @@ pub(super) struct RunOptions {
 
 #[derive(Args, Debug)]
 pub(super) struct RelayOptions {
-    /// Address that clients send to; each --listen makes a link. Port 0 means any free port
+    /// Address that clients send to, port 0 for any free port; each --listen makes a link
     #[arg(long, value_name = "ADDRESS:PORT", required = true)]
     listen: Vec<SocketAddr>,
 

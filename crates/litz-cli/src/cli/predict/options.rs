@@ -47,11 +47,13 @@ pub(crate) struct PredictOptions {
     #[arg(long, value_name = "FILE")]
     pub(super) profile: Option<PathBuf>,
 
-    /// Comma-separated list of placements: auto, inline, thread, split, packet(N), path(N),
-    /// connection(N) [default: inline,thread,split; without inline for a scenario with --verify]
-    /// With auto, the placement is the one that an endpoint would choose from the number of
-    /// processors and sockets and the cipher. With --bulk, connection(N) has N connections, one per
-    /// processor; a scenario has one connection.
+    /// Comma-separated list of placements [default: inline,thread,split; without inline for a
+    /// scenario with --verify]
+    ///
+    /// The placements are auto, inline, thread, split, packet(N), path(N) and connection(N). With
+    /// auto, the placement is the one that an endpoint would choose from the number of processors
+    /// and sockets and the cipher. With --bulk, connection(N) has N connections, one per processor;
+    /// a scenario has one connection.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     placement: Vec<Placement>,
 
@@ -72,9 +74,11 @@ pub(crate) struct PredictOptions {
     #[arg(long, value_name = "TIME")]
     time: Option<Duration>,
 
-    /// Also run live on this machine, and print the measured values beside the predicted ones: bulk
-    /// over loopback, a scenario between network namespaces (Linux, root) --processors and
-    /// --hand-over change only the prediction, not the live runs; a warning says so.
+    /// Also run live on this machine, and print the measured values beside the predicted ones
+    ///
+    /// Bulk data runs over loopback, a scenario between network namespaces (Linux, root).
+    /// --processors and --hand-over change only the prediction, not the live runs; a warning says
+    /// so.
     #[arg(long)]
     pub(super) verify: bool,
 

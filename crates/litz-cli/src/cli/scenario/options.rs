@@ -129,16 +129,19 @@ pub(super) struct RunOptions {
     processors: u16,
 
     /// With --world sim: write a trace of a run to this file, for https://ui.perfetto.dev; the file
-    /// must not exist The traced run is that of the first seed on all paths, or on --paths. The
-    /// trace contains the activity of threads and sockets, links and their queues, congestion
-    /// windows and round-trip times of paths, events of the connection, and faults. Tracing does
-    /// not change the run.
+    /// must not exist
+    ///
+    /// The traced run is that of the first seed on all paths, or on --paths. The trace contains the
+    /// activity of threads and sockets, links and their queues, congestion windows and round-trip
+    /// times of paths, events of the connection, and faults. Tracing does not change the run.
     #[arg(long, value_name = "FILE")]
     pub(super) trace: Option<PathBuf>,
 
-    /// With --world sim: write the packets of that run to this file, as pcapng with one interface
-    /// per end of each link; the file must not exist IP and UDP headers have the true lengths. Data
-    /// packets are not encrypted in this world: the file contains only their headers, without
+    /// With --world sim: write the packets of that run to this file, as pcapng; the file must not
+    /// exist
+    ///
+    /// The file has one interface per end of each link. IP and UDP headers have the true lengths.
+    /// Data packets are not encrypted in this world: the file contains only their headers, without
     /// header protection. All other packets are complete.
     #[arg(long, value_name = "FILE")]
     pub(super) pcapng: Option<PathBuf>,
