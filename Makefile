@@ -1,19 +1,22 @@
-# The commands of this project. Run as root on Debian, each target installs what it needs; otherwise it says what is missing and
-# how to install it.
+# The commands of this project. Run as root on Debian, each target installs its tools. Otherwise it
+# says which tools are missing and how to install them.
 
 CARGO ?= cargo
-# Where rustup installs cargo: a shell that was open before does not look there.
+# The folder where rustup installs cargo: a shell that was open before does not look there.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 FUZZ_SECONDS ?= 20
 
-.PHONY: demo test test-long models miri bench instructions lint api api-update book interop fuzz-smoke
+.PHONY: demo test test-long models miri bench instructions lint deny api api-update book interop \
+	fuzz-smoke
 
-## A file crosses four unlike emulated links in one connection; the fastest is cut and restored; the file is verified.
+## A file crosses four unlike emulated links in one connection; the fastest is cut and restored; the
+## file is verified.
 demo:
 	@scripts/need cc cmake
 	$(CARGO) run --profile demo --package litz-cli -- demo
 
-## All tests: unit, property, deterministic pairs, sockets, whole programs. Random tests run a share of their cases.
+## All tests: unit, property, deterministic pairs, sockets, whole programs. Random tests run a share
+## of their cases.
 test:
 	@scripts/need cc cmake ip
 	$(CARGO) test --workspace --tests --no-run
@@ -29,9 +32,10 @@ models:
 	@scripts/need cc cmake
 	$(CARGO) test --package litz-engine --test models --quiet
 
-## Under Miri: parsing and emitting, and the values that application threads and the driver share, with a few cases for each
-## property; some minutes. Properties read files of cases that once failed, so Miri does not isolate them from the system. Tests
-## that reach the cipher (foreign code) or sockets cannot run under Miri.
+## Under Miri: parsing and emitting, and the values that application threads and the driver share,
+## with a few cases for each property; some minutes. Properties read files of cases that once
+## failed, so Miri does not isolate them from the system. Tests that reach the cipher (foreign code)
+## or sockets cannot run under Miri.
 miri: export MIRIFLAGS = -Zmiri-disable-isolation
 miri: export PROPTEST_CASES = 4
 miri:
@@ -40,12 +44,13 @@ miri:
 	$(CARGO) +nightly miri test --package litz-quic-driver --lib --quiet -- cells::
 	$(CARGO) +nightly miri test --package litz-driver --lib --quiet -- sync:: inlet:: run_queue:: interactive::
 
-## Side-by-side measurements against peers in network namespaces (root), raw results in bench/results/.
+## Side-by-side measurements against peers in network namespaces (root), raw results in
+## bench/results/.
 bench:
 	@scripts/need cc cmake ip
 	bench/run
 
-## Instructions a packet, counted by callgrind and held to limits.
+## Instructions per packet, counted by callgrind and compared with limits.
 instructions:
 	@scripts/need cc cmake valgrind gungraun-runner
 	$(CARGO) bench --package litz-quic --bench instructions
@@ -55,12 +60,19 @@ lint:
 	@scripts/need cc cmake python3
 	$(CARGO) fmt --all --check
 	scripts/check-cycles
-# The separate workspaces are only format-checked here: linting would build every peer they compare with.
+# The separate workspaces are only format-checked here: linting would build every peer that they
+# compare with.
 	for folder in interop bench fuzz; do (cd $$folder && $(CARGO) fmt --all --check) || exit 1; done
 	$(CARGO) clippy --workspace --all-targets --quiet -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --quiet
 
-## The public API of the crate litz must be that of docs/api/litz.txt; `make api-update` writes the file.
+## Advisories, licences and sources of the dependencies (deny.toml).
+deny:
+	@scripts/need cargo-deny
+	$(CARGO) deny check
+
+## The public API of the crate litz must be that of docs/api/litz.txt; `make api-update` writes the
+## file.
 api:
 	@scripts/need cc cmake nightly cargo-public-api
 	@scripts/public-api

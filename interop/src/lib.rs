@@ -1,7 +1,7 @@
 //! Other people's QUIC against ours, both as client and as server.
 //!
-//! [`certificates`] makes the X.509 that peers want; [`pattern`] the bytes that are checked on the other side. Each peer has
-//! a test file of its own.
+//! [`certificates`] makes the X.509 certificates that peers want, and [`pattern`] the bytes that
+//! the other side checks. Each peer has its own test file.
 #![forbid(unsafe_code)]
 
 pub mod certificates;

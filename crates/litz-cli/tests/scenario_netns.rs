@@ -65,7 +65,7 @@ impl Place {
         Ended::new(id, &child.wait_with_output().expect("it was started"))
     }
 
-    /// What it wrote about its only run.
+    /// The result that it wrote about its only run.
     fn result(&self) -> Value {
         let text = std::fs::read_to_string(self.0.path().join("out.json")).expect("it was written");
         let json: Value = serde_json::from_str(&text).expect("it is JSON");

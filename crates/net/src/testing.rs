@@ -28,7 +28,7 @@ pub use faults::Faults;
 use crate::counters::SocketCounters;
 use crate::datagram::{DatagramSocket, RECV_BUFFER_BYTES, RecvMeta, SendError, Transmit};
 
-/// What a test does to the calls of a socket. Each method passes the call on to `inner`.
+/// The changes of a test to the calls of a socket. Each method passes the call on to `inner`.
 pub trait Intercept: Send {
     /// See [`DatagramSocket::local_addr`].
     ///
@@ -81,7 +81,7 @@ pub trait Intercept: Send {
 pub struct InterceptedSocket<S, I> {
     /// The socket behind it.
     pub inner: S,
-    /// What happens to the calls.
+    /// The changes to the calls.
     pub intercept: I,
 }
 
@@ -125,7 +125,7 @@ impl<S: DatagramSocket, I: Intercept> DatagramSocket for InterceptedSocket<S, I>
 /// Refuses the sends that `choose` names.
 #[derive(Debug)]
 pub struct RefuseSends {
-    /// What send number n (from 1) is answered with, if it is refused.
+    /// The error of send number n (from 1), if it is refused.
     choose: fn(u64) -> Option<SendError>,
     asked: u64,
     refused: Arc<Refusals>,

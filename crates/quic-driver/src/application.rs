@@ -1,4 +1,4 @@
-//! What a QUIC driver shares with applications: the types that it names, its limits, and the
+//! The state that a QUIC driver shares with applications: the types that it names, its limits, and the
 //! request for a connection.
 
 use std::sync::Arc;

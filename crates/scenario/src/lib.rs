@@ -1,7 +1,9 @@
 //! Scenarios: links, faults, workload and checks in a TOML file, parsed once and run in any world.
 //!
 //! ```text
-//!   file ── parse ──▶ Scenario ── Suite ──▶ RunPlans ── World ──▶ Outcomes ── check ──▶ verdicts ── report ──▶ table, JSON
+//! file ── parse ──▶ Scenario ── Suite ──▶ RunPlans ── World ──▶ Outcomes
+//!                                                                  │
+//!                        table, JSON ◀── report ── verdicts ◀── check
 //! ```
 //!
 //! The crate is sans-I/O: it reads no file, no clock and no socket. Its worlds, [`memory`] and
@@ -12,11 +14,11 @@
 //! |---|---|
 //! | [`model`] | the contents of a scenario file: start here |
 //! | [`mod@parse`] | the file format, with errors that name file, line and key |
-//! | [`faults`], [`capacity`] | compiles faults into schedules of the links; the capacity of the links |
+//! | [`faults`], [`capacity`] | fault schedules of the links; their capacity |
 //! | [`world`], [`memory`], [`simulated`] | the interface of a world, and the two in virtual time |
 //! | [`connection_setup`] | transport settings, and the paths that a connection opens |
-//! | [`apps`], [`content`], [`measurements`] | the applications at both ends, their payload, and the measurements of deliveries |
-//! | [`components`], [`recording`], [`packets`] | utilisation of links, sockets and processors; traces and captures; access to each datagram |
+//! | [`apps`], [`content`], [`measurements`] | applications, payload, measured deliveries |
+//! | [`components`], [`recording`], [`packets`] | utilisation; traces and captures; each datagram |
 //! | `seeds` | the random generators of a run |
 //! | [`zero_time`] | refuses scenarios in which virtual time would not advance |
 //! | [`outcome`], [`proof`] | the measurements of a run; the packets that each fault affected |

@@ -26,7 +26,7 @@ const SNAP_BYTES: u32 = 65_535;
 const IP_BYTES: usize = 20;
 const UDP_BYTES: usize = 8;
 
-/// What to record, and where to write it.
+/// The writers of a recording: the trace, the packets, or both.
 #[derive(Default)]
 pub struct Recording {
     /// A description of the run and the program, stored in the files.

@@ -1,13 +1,10 @@
 //! Deterministic discrete-event simulation in virtual time.
 //!
 //! The crate reads no clock and takes no randomness from the operating system. A run is a function
-//! of its model, a seed and a run
-//!
-//! number. Threads are used only to execute independent runs in parallel. A model is written as
-//! *processes* (async functions that
-//!
-//! wait for virtual time and for each other) or, where simulation speed matters most, as a loop
-//! over a [`Calendar`] of plain events.
+//! of its model, a seed and a run number. Threads are used only to execute independent runs in
+//! parallel. A model is written as *processes* (async functions that wait for virtual time and for
+//! each other) or, where simulation speed matters most, as a loop over a [`Calendar`] of plain
+//! events.
 //!
 //! | module | contents |
 //! |---|---|

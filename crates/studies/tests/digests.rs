@@ -1,5 +1,6 @@
-//! Digests of the results of every study in a quick run, kept in `digests.txt`. A digest covers the numbers and truth values of the
-//! outcome, in order, and no text: rewording a study keeps its line, changing a model does not.
+//! Digests of the results of every study in a quick run, kept in `digests.txt`. A digest covers the
+//! numbers and truth values of the outcome, in order, and no text: rewording a study keeps its
+//! line, changing a model does not.
 //!
 //! `LITZ_DIGESTS=keep` rewrites the file.
 

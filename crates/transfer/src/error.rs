@@ -233,7 +233,7 @@ impl fmt::Display for TransferError {
             Self::Path(path, error) => write!(f, "cannot send {}: {error}", path.display()),
             Self::Name(path, error) => write!(f, "cannot send {}: {error}", path.display()),
             Self::Duplicate(name) => {
-                write!(f, "two of the paths would both arrive as {name}: send them one after the other")
+                write!(f, "two paths have the same name, {name}: rename one, or send them in separate transfers")
             }
             Self::TooMany => write!(
                 f,

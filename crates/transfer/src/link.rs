@@ -9,8 +9,8 @@ use bytes::Bytes;
 
 /// An authenticated, encrypted connection with unidirectional streams. All calls block.
 ///
-/// Whatever ends the connection (loss, [`Link::close`] by either side) must make every blocked and
-/// later call on it and on its streams return an error promptly, because nothing else wakes the
+/// When the connection ends, by loss or by [`Link::close`] on either side, every blocked and later
+/// call on it and on its streams must return an error promptly, because nothing else wakes the
 /// threads of a transfer.
 pub trait Link: Sync {
     /// Opens a stream to the peer, waiting while the peer allows no more.

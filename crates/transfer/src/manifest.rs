@@ -236,7 +236,7 @@ impl Scan<'_> {
         Ok(metadata.is_dir().then_some(relative))
     }
 
-    /// What is in a directory, last name first: the walk takes from the end.
+    /// The entries of a directory, last name first: the walk takes from the end.
     fn children(&mut self, disk: &Path, relative: &RelativePath) -> Vec<(PathBuf, RelativePath)> {
         let names = fs::read_dir(disk)
             .and_then(|listing| listing.map(|child| Ok(child?.file_name())).collect::<io::Result<Vec<_>>>());

@@ -240,8 +240,8 @@ mod tests {
             }
         }
 
-        /// Whatever the order in which work is finished, the results of each flow are taken
-        /// completely and in the order in which they were reserved.
+        /// The results of each flow are taken completely and in the order in which they were
+        /// reserved, for any order in which work is finished.
         #[test]
         fn every_flow_leaves_in_order(choices in prop::collection::vec((0u8..3, 0u8..4, any::<prop::sample::Index>()), 1..300)) {
             let mut order = Ordered::new();

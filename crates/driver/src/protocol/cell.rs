@@ -1,4 +1,4 @@
-//! What handles and drivers know of a connection, whatever its protocol: its [`Cell`], its key and
+//! The parts of a connection that handles and drivers know, whatever its protocol: its [`Cell`], its key and
 //! place, and why it ends.
 
 use std::net::SocketAddr;

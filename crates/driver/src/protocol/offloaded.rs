@@ -1,4 +1,4 @@
-//! What other processors hold of a connection: batches in flight, leases to open them, and its
+//! The parts of a connection that other processors hold: batches in flight, leases to open them, and its
 //! receive half.
 
 use std::sync::Arc;

@@ -231,9 +231,8 @@ mod tests {
             let mut letters = pair[1].chars();
             let begins = letters.next().is_some_and(char::is_uppercase)
                 && (pair[1] == "A" || letters.next().is_some_and(char::is_lowercase));
-            let is_name =
-                ["Ctrl-C", "Linux", "Perfetto", "Wireshark"].contains(&pair[1].trim_end_matches([',', ';', ']']));
-            ends && begins && !is_name
+            let word = pair[1].trim_end_matches([',', ';', ']']);
+            ends && begins && !["Ctrl-C", "Linux", "Perfetto", "Wireshark"].contains(&word)
         })
     }
 

@@ -1,5 +1,5 @@
-//! What the tables of `bench`, `predict` and `profile` share: each begins with the warnings about
-//! its figures.
+//! The common part of the tables of `bench`, `predict` and `profile`: each begins with the warnings
+//! about its figures.
 
 use std::fmt;
 

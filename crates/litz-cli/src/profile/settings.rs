@@ -1,10 +1,10 @@
-//! What to measure.
+//! The measurements to make.
 
 use std::path::PathBuf;
 
 use units::Duration;
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     /// The datagram size that the table describes, in bytes of UDP payload.

@@ -1,4 +1,4 @@
-//! What to measure.
+//! The measurements to make.
 
 use litz::Placement;
 use scripted_peer::Cipher;
@@ -23,7 +23,7 @@ impl Side {
     }
 }
 
-/// What the processors share.
+/// The work that the processors share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The batches of one path.
@@ -81,7 +81,7 @@ impl AppCore {
     }
 }
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) sides: Vec<Side>,

@@ -179,7 +179,7 @@ impl Litz {
         assert!(status.expect("kill runs").success());
     }
 
-    /// What the command wrote on standard error, at the first call; ends it.
+    /// The command's standard error, at the first call. Ends the command.
     pub fn errors(&mut self) -> String {
         let mut text = String::new();
         if let Some(mut stderr) = self.child.stderr.take() {

@@ -1,4 +1,4 @@
-//! What a socket of a path is bound to.
+//! The device and the address that a socket of a path is bound to.
 
 use std::net::IpAddr;
 

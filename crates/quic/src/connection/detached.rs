@@ -138,7 +138,7 @@ impl Connection {
     fn take_report(&mut self, now: Instant, report: &mut ReceiveReport) {
         if let Some(at) = report.arrived_at {
             if self.control.is_idle_too_long(at) {
-                // What arrived after the idle timeout is no sign of life: see `note_arrival`.
+                // An arrival after the idle timeout is no sign of life: see `note_arrival`.
                 self.on_timeout(now);
             }
             self.quiet_timer.note_busy(at);

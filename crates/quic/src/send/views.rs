@@ -1,4 +1,4 @@
-//! What the scheduler chooses from.
+//! The view of the paths from which the scheduler chooses.
 
 use scheduler::PathView;
 

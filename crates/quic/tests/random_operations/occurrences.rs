@@ -1,4 +1,4 @@
-//! What happened in runs, counted.
+//! Counts of the events in runs.
 
 use super::SHARE;
 

@@ -1,4 +1,5 @@
-//! What a controller is told: acknowledgements, losses and losses that were none.
+//! The inputs of a controller: acknowledgements, losses, and packets that were declared lost and
+//! arrived.
 
 use units::{Duration, Instant};
 

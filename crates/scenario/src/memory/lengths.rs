@@ -123,7 +123,7 @@ impl Spares {
     }
 }
 
-/// What a receiver sees of a datagram's header without keys.
+/// The part of a datagram's header that a receiver can read without keys.
 enum Header {
     Short(LocalId),
     /// A long header, or a datagram that is too short.

@@ -38,7 +38,7 @@ pub(crate) struct Run {
     failure: Option<String>,
 }
 
-/// What the drivers of a host have counted.
+/// The counts of the drivers of a host.
 #[derive(Debug, Default)]
 pub(crate) struct DriverCounts {
     /// The statistics of the connection, unless its driver has removed it.

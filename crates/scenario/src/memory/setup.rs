@@ -117,7 +117,7 @@ fn shared(side: Side, path_count: usize, common: &Arc<Common<QuicApplication>>, 
     Arc::new(QuicShared::new(Waker::noop().clone(), local_addrs, limits, Arc::clone(common), index))
 }
 
-/// What a host's connection has reported: how it closed, and all events while the run is recorded.
+/// Reports of a host's connection: its close, and all events while the run is recorded.
 #[derive(Debug, Default)]
 pub(crate) struct EventLog {
     is_enabled: AtomicBool,

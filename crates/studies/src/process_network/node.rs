@@ -119,8 +119,8 @@ pub(super) struct Node {
     receive_side: RefCell<Fields>,
     /// The transmit side's copy of what the receive side has written.
     transmit_side: RefCell<Fields>,
-    /// What the last packet acknowledged, and how much reading it reported, as known at the receive
-    /// side.
+    /// The acknowledgement in the last packet, and the amount of reading that it reported, as known
+    /// at the receive side.
     reported: Cell<u64>,
     reported_read: Cell<u64>,
     reported_at: Cell<Instant>,

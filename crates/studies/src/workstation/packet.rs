@@ -1,4 +1,4 @@
-//! What machines send to each other, and what waits to be sent.
+//! The packets between machines, and those that wait to be sent.
 
 /// The payload of a frame.
 #[derive(Clone, Copy, Debug)]

@@ -70,7 +70,7 @@ pub(crate) struct SpeedupOptions {
     #[arg(long, value_enum)]
     side: Option<Sides>,
 
-    /// What the processors share
+    /// Division of the work among the processors
     #[arg(long, value_enum, default_value = "packet")]
     placement: Kind,
 
@@ -301,7 +301,7 @@ impl SpeedupOptions {
         Ok(sides)
     }
 
-    /// What these numbers of processors share, and the number of paths.
+    /// The work that these numbers of processors share, and the number of paths.
     ///
     /// # Errors
     /// A message for the user.

@@ -23,7 +23,7 @@ impl Role {
     }
 }
 
-/// What a thread reads from a process.
+/// One item that a thread reads from a process.
 pub(super) enum Output {
     Event(Value),
     /// The process has closed its output.

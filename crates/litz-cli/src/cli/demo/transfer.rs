@@ -25,7 +25,7 @@ const DATAGRAM_SIZE: usize = 1452;
 /// How often to check for an interrupt.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What all transfers of a demo share.
+/// The settings that all transfers of a demo share.
 pub(super) struct Setup<'a> {
     pub(super) folder: &'a Path,
     pub(super) seed: u64,

@@ -51,7 +51,7 @@ pub(super) struct Classes {
     /// there.
     on: Option<PathId>,
     background_room: u64,
-    /// Whose bytes the current plan holds.
+    /// The kind of data in the current plan.
     plan_content: PlanContent,
     /// The rate limiter of the whole connection.
     connection_limiter: Option<RateLimiter>,
@@ -75,7 +75,7 @@ pub(super) struct Classes {
     background_count: usize,
 }
 
-/// Whose bytes a plan holds. Background data have plans of their own: a background batch takes
+/// The kind of data in a plan. Background data have plans of their own: a background batch takes
 /// longer to be sealed, sent and opened than the few foreground packets that would share its plan,
 /// and at both ends these would wait for the whole batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

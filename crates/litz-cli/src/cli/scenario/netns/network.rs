@@ -147,7 +147,7 @@ impl Network {
         Reports { links: &self.links, reports: self.running.stats() }
     }
 
-    /// What each of the run's `paths` has sent.
+    /// The datagrams and bytes that each of the run's `paths` has sent.
     pub(super) fn path_outcomes(&self, paths: &[usize]) -> Vec<PathOutcome> {
         let outcome = |(place, &path): (usize, &usize)| {
             let [(there, there_bytes), (back, back_bytes)] = [0, 1].map(|host| self.sent[host][place].read());

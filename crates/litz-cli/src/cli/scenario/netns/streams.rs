@@ -28,7 +28,7 @@ pub(super) struct LiveStreams {
     accepting: [Waker; 2],
     sending: BTreeMap<StreamId, Half<SendStream>>,
     receiving: BTreeMap<StreamId, Half<RecvStream>>,
-    /// What remains of [`TURN_BYTES`] in this turn.
+    /// The rest of [`TURN_BYTES`] in this turn.
     turn_bytes: usize,
 }
 
