@@ -1,4 +1,5 @@
-//! Experiments of five papers on parallel protocol processing, reproduced in the simulator.
+//! Experiments of four papers on parallel protocol processing, reproduced in the simulator, and
+//! claims of five papers.
 //!
 //! Each study reproduces a table, a figure or a statement of a paper and compares its results with
 //! the printed ones cell by cell. Each claim is a statement of a paper that is decided by a model
