@@ -25,7 +25,7 @@ use super::transport_options::TransportOptions;
 /// Litz sends files over all network interfaces of a host at once. It also measures this machine,
 /// emulates links, and runs scenarios and studies in a simulator.
 #[derive(Parser, Debug)]
-#[command(name = "litz", version = crate::provenance::VERSION, about, after_help = exit::HELP, max_term_width = 100)]
+#[command(name = "litz", version = crate::provenance::VERSION, after_help = exit::HELP, max_term_width = 100)]
 pub(crate) struct Arguments {
     /// Print more on standard error; repeat up to three times for more detail
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
