@@ -1,5 +1,5 @@
-//! The parts of a connection that handles and drivers know, whatever its protocol: its [`Cell`], its key and
-//! place, and why it ends.
+//! The parts of a connection that handles and drivers know, whatever its protocol: its [`Cell`], its
+//! key and place, and the reason why it ends.
 
 use std::net::SocketAddr;
 
