@@ -3,7 +3,7 @@
 //!
 //! The protocol and all its decisions are the real ones; per-byte work is omitted. Packet runs are
 //! never sealed ([`quic::Unsealed`]), and payload is neither generated nor checked, so a run takes
-//! a sixth of the time. It sends the same packets as the world `memory`:
+//! a fraction of the time. It sends the same packets as the world `memory`:
 //! `tests/worlds/memory_and_sim.rs` compares them for every shipped scenario.
 //!
 //! With a [`Machine`], hosts have processors. Each task takes the time given by a profile, on the
