@@ -43,6 +43,9 @@ fn start(namespaces: &Namespaces, config: &LinkConfig) -> Running {
     Tunnels::start(vec![link(namespaces, config)], 7).unwrap()
 }
 
+/// Limit of pings until one is not delayed by other work on the machine.
+const PINGS_MAX: usize = 500;
+
 #[test]
 fn a_ping_takes_about_both_delays() {
     let Some(namespaces) = Namespaces::new() else { return };
@@ -51,18 +54,23 @@ fn a_ping_takes_about_both_delays() {
         let server = udp_in(&namespaces.right, right);
         let echoing = std::thread::spawn(move || echo(&server));
         let socket = udp_in(&namespaces.left, left);
-        let round_trips: Vec<_> = (0..20).map(|_| ping(&socket, right)).collect();
+        let mut round_trips = Vec::new();
+        // On a busy machine a ping may be late, and so may be the next ones, but not all of them.
+        while round_trips.len() < 20
+            || (round_trips.len() < PINGS_MAX && round_trips.iter().all(|time| *time >= Duration::from_millis(42)))
+        {
+            round_trips.push(ping(&socket, right));
+        }
         socket.send_to(b"stop", right).unwrap();
         echoing.join().unwrap();
         let shortest = round_trips.iter().min().unwrap();
         assert!(*shortest >= Duration::from_millis(40), "{round_trips:?}");
-        // A busy machine may be late occasionally, but not each time.
         assert!(*shortest < Duration::from_millis(42), "{round_trips:?}");
     }
     let ended = running.stop();
     assert!(ended.fault.is_none(), "{ended:?}");
     assert_eq!(ended.reports[0].name, "l0");
-    // 20 pings and a stop, on two families; the kernel may add neighbour and group discovery.
+    // At least 20 pings and a stop, on two families; the kernel may add neighbour and group discovery.
     assert!(ended.reports[0].forward.link.delivered >= 42, "{ended:?}");
     // The devices are removed with the link.
     assert!(!ip(&["-netns", namespaces.left.name(), "link"]).contains("l0"));
