@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use units::Instant;
 
-use crate::crypto_pool::{CryptoPool, Finished as PoolFinished};
+use crate::crypto_pool::{CryptoPool, CryptoWorker, Finished as PoolFinished, PoolCounters};
 use crate::driver::{RECV_BATCHES_MAX, RECV_CALLS_PER_TURN};
 use crate::in_flight::{ConnectionRef, InFlightBatch};
 use crate::offload::{Arrival, Finished, JobOutput, Offload, PathFlow, ReceiveHalfEvent, SendReport};
 use crate::path_worker::{ARRIVALS_MAX as PATH_ARRIVALS_MAX, PathWorker, PathWorkerEvent, StateChange};
 use crate::protocol::{Batch, Connection, ConnectionKey, Job, Plan, Protocol};
-use crate::receive_worker::{ARRIVALS_MAX as RECEIVE_ARRIVALS_MAX, ReceiveWorker};
+use crate::receive_worker::{ARRIVALS_MAX as RECEIVE_ARRIVALS_MAX, ReceiveWorker, ReceiveWorkerCounters};
 
 /// Received batches smaller than this are opened by the driver: opening them takes no longer than
 /// passing them on, about a microsecond. The same limit applies to jobs.
@@ -36,6 +36,8 @@ pub struct Workers<P: Protocol> {
     paths: Vec<PathWorker<P>>,
     /// The receive worker.
     receiver: Option<ReceiveWorker<P>>,
+    /// The counters of the crypto workers or path workers.
+    counters: Option<Arc<PoolCounters>>,
     /// The path worker that is polled next.
     next_path: usize,
     /// How many batches may still be taken from it in this turn.
@@ -52,6 +54,7 @@ impl<P: Protocol> Default for Workers<P> {
             pool: None,
             paths: Vec::new(),
             receiver: None,
+            counters: None,
             next_path: 0,
             path_arrivals_left: 0,
             receive_arrivals_left: 0,
@@ -61,19 +64,42 @@ impl<P: Protocol> Default for Workers<P> {
 }
 
 impl<P: Protocol> Workers<P> {
-    /// Processors that seal and open.
-    pub fn of_pool(pool: CryptoPool<P>) -> Self {
-        Self { pool: Some(pool), ..Self::default() }
+    /// Workers that seal and open.
+    pub fn of_pool(workers: Vec<CryptoWorker<P>>) -> Self {
+        let counters = PoolCounters::new(workers.iter().map(|worker| Arc::clone(worker.tally())).collect());
+        let counters = Arc::new(counters);
+        Self {
+            pool: Some(CryptoPool::new(workers, Arc::clone(&counters))),
+            counters: Some(counters),
+            ..Self::default()
+        }
     }
 
-    /// Workers that serve sockets. With a pool, they also seal for the driver's sockets.
-    pub fn of_paths(paths: Vec<PathWorker<P>>, pool: Option<CryptoPool<P>>) -> Self {
-        Self { paths, pool, ..Self::default() }
+    /// Workers that serve sockets. `helpers` are the same workers as processors that seal for the
+    /// driver's sockets while they are idle; empty if the driver serves none.
+    pub fn of_paths(paths: Vec<PathWorker<P>>, helpers: Vec<CryptoWorker<P>>) -> Self {
+        if paths.is_empty() {
+            return Self::default();
+        }
+        let counters = PoolCounters::new(paths.iter().map(|worker| Arc::clone(worker.tally())).collect());
+        let counters = Arc::new(counters);
+        let pool = (!helpers.is_empty()).then(|| CryptoPool::new(helpers, Arc::clone(&counters)));
+        Self { paths, pool, counters: Some(counters), ..Self::default() }
     }
 
     /// A worker that receives.
     pub fn of_receiver(receiver: ReceiveWorker<P>) -> Self {
         Self { receiver: Some(receiver), ..Self::default() }
+    }
+
+    /// The counters of the crypto workers or path workers.
+    pub fn pool_counters(&self) -> Option<&Arc<PoolCounters>> {
+        self.counters.as_ref()
+    }
+
+    /// The counters of the receive worker.
+    pub fn receive_worker_counters(&self) -> Option<&Arc<ReceiveWorkerCounters>> {
+        self.receiver.as_ref().map(ReceiveWorker::counters)
     }
 
     /// The next event of a path worker.
@@ -132,6 +158,11 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         self.pool.as_ref().is_some_and(CryptoPool::has_returned)
             || self.paths.iter().any(PathWorker::has_events)
             || self.receiver.as_ref().is_some_and(ReceiveWorker::has_events)
+    }
+
+    fn dropped_packets(&self) -> u64 {
+        let of_paths: u64 = self.paths.iter().map(PathWorker::dropped_packets).sum();
+        of_paths + self.receiver.as_ref().map_or(0, ReceiveWorker::dropped_packets)
     }
 
     fn deadline(&self) -> Option<Instant> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
-use driver::crypto_pool::{CryptoPool, CryptoWorker, PoolCounters};
+use driver::crypto_pool::{CryptoWorker, PoolCounters};
 use driver::driver::Place;
 use driver::receive_worker::{ReceiveWorker, ReceiveWorkerCounters};
 use driver::shared::Common;
@@ -191,23 +191,20 @@ impl Host {
         let local = vec![SocketAddrV4::new(ip, 0).into()];
         let shared = Arc::new(Shared::new(wakers.driver.clone(), local, (), Arc::new(Common::new(1)), 0));
         let (owner, waker) = (wakers.driver.clone(), wakers.worker.clone());
-        let mut counters = Counters::default();
         let (socket, workers, worker): (_, _, Option<Box<dyn WorkerLoop + Send>>) = match placement {
             Placement::Inline | Placement::Thread => (LocalSocket::new(port.clone()), Workers::default(), None),
             Placement::Split => {
                 let sockets = vec![WorkerSocket { index: 0, socket: LocalSocket::new(port.clone()) }];
                 let (receiver, role) = ReceiveWorker::new::<ToyEnv>(clock.clone(), owner, waker, sockets);
-                counters.split = Some(Arc::clone(receiver.counters()));
                 (LocalSocket::only_sending(port.clone()), Workers::of_receiver(receiver), Some(Box::new(role)))
             }
             Placement::Packet => {
                 let (worker, turns) = CryptoWorker::new(clock.clone(), owner, waker);
-                let pool = Arc::new(PoolCounters::new(vec![Arc::clone(worker.tally())]));
-                counters.pool = Some(Arc::clone(&pool));
-                let workers = Workers::of_pool(CryptoPool::new(vec![worker], pool));
-                (LocalSocket::new(port.clone()), workers, Some(Box::new(turns)))
+                (LocalSocket::new(port.clone()), Workers::of_pool(vec![worker]), Some(Box::new(turns)))
             }
         };
+        let (split, pool) = (workers.receive_worker_counters().cloned(), workers.pool_counters().cloned());
+        let counters = Counters { split, pool };
         let protocol = Toy::new(ip, 0x5eed + number as u64, (number == 1).then_some(SERVICE));
         let env = ToyEnv { clock: clock.clone() };
         let sockets = vec![Place::Local(socket)];

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use driver::crypto_pool::{CryptoPool, CryptoWorker, CryptoWorkerLoop, PoolCounters};
+use driver::crypto_pool::{CryptoWorker, CryptoWorkerLoop, PoolCounters};
 use driver::in_flight::ConnectionRef;
 use driver::offload::{Direction, Finished, PathFlow};
 use driver::shared::Common;
@@ -54,8 +54,8 @@ fn batch(len: usize) -> Segments {
 impl Bench {
     fn new() -> Self {
         let (worker, turns) = CryptoWorker::new(TestClock::manual(), Waker::noop().clone(), Waker::noop().clone());
-        let counters = Arc::new(PoolCounters::new(vec![Arc::clone(worker.tally())]));
-        let workers = Workers::of_pool(CryptoPool::new(vec![worker], Arc::clone(&counters)));
+        let workers = Workers::of_pool(vec![worker]);
+        let counters = Arc::clone(workers.pool_counters().unwrap());
         let local = vec![address(0).into()];
         let shared = Arc::new(Shared::new(Waker::noop().clone(), local, (), Arc::new(Common::new(1)), 0));
         let connection = ConnectionRef { key: ConnectionKey(3), cell: ToyCell::new(shared, address(1)) };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::thread::JoinHandle;
 
-use driver::crypto_pool::{CryptoPool, CryptoWorker, PoolCounters};
+use driver::crypto_pool::{CryptoWorker, PoolCounters};
 use driver::path_worker::{self, PathWorker};
 use driver::placement::{PROCESSORS_MAX, Placement};
 use driver::receive_worker::{self, ReceiveWorker, ReceiveWorkerCounters};
@@ -126,9 +126,9 @@ pub(super) fn start_drivers(
     let secrets = SecretSource::new(secret);
     let mut started = Started { drivers: Vec::with_capacity(count), counters: None, receive_worker_counters: None };
     for (index, Prepared { shared, sleeper, waker, sockets }) in prepared.into_iter().enumerate() {
-        let DriverParts { sockets, workers, counters, receive_worker_counters } =
-            place(config, clock, &waker, sockets, spawner)?;
-        (started.counters, started.receive_worker_counters) = (counters, receive_worker_counters);
+        let DriverParts { sockets, workers } = place(config, clock, &waker, sockets, spawner)?;
+        started.counters = workers.pool_counters().cloned();
+        started.receive_worker_counters = workers.receive_worker_counters().cloned();
         // A single driver uses all shards.
         let secrets = if count > 1 { secrets.split_for(index, count) } else { secrets.clone() };
         let endpoint = Endpoint::new(config.transport.clone(), config.server.clone(), secrets)
@@ -186,8 +186,6 @@ fn prepare(
 struct DriverParts {
     sockets: Vec<Place<LiveEnv>>,
     workers: Workers<LiveQuic>,
-    counters: Option<Arc<PoolCounters>>,
-    receive_worker_counters: Option<Arc<ReceiveWorkerCounters>>,
 }
 
 /// Distributes the sockets and starts the workers of the placement.
@@ -204,7 +202,7 @@ fn place(
         Placement::Path(count) => place_path(config, clock, owner, sockets, count, spawner),
         _ => {
             let sockets = sockets.into_iter().map(|socket| Place::Local(serve(socket, owner))).collect();
-            Ok(DriverParts { sockets, workers: Workers::default(), counters: None, receive_worker_counters: None })
+            Ok(DriverParts { sockets, workers: Workers::default() })
         }
     }
 }
@@ -229,10 +227,8 @@ fn place_packet(
         let worker = spawner.spawn_parking(settings, |waker| CryptoWorker::new(clock.clone(), owner.clone(), waker));
         pool.push(worker.map_err(|error| StartError::System("start a worker", error))?);
     }
-    let counters = Arc::new(PoolCounters::new(pool.iter().map(|worker| Arc::clone(worker.tally())).collect()));
-    let workers = Workers::of_pool(CryptoPool::new(pool, Arc::clone(&counters)));
     let sockets = sockets.into_iter().map(|socket| Place::Local(serve(socket, owner))).collect();
-    Ok(DriverParts { sockets, workers, counters: Some(counters), receive_worker_counters: None })
+    Ok(DriverParts { sockets, workers: Workers::of_pool(pool) })
 }
 
 /// `path`: each path worker serves some of the sockets. If there are more processors than sockets,
@@ -245,19 +241,17 @@ fn place_path(
     count: usize,
     spawner: &mut Spawner,
 ) -> Result<DriverParts, StartError> {
-    // A worker needs at least one socket.
-    let count = count.max(1).min(sockets.len() + 1);
-    let spares_driver = usize::from(count > sockets.len());
     let mut places = Vec::with_capacity(sockets.len());
-    let mut assigned: Vec<Vec<_>> = (1..count).map(|_| Vec::new()).collect();
-    for (index, socket) in sockets.into_iter().enumerate() {
-        match ((index + spares_driver) % count).checked_sub(1) {
-            None => places.push(Place::Local(serve(socket, owner))),
-            Some(worker) => {
-                places.push(Place::Offloaded { worker, batch_max: socket.max_gso_segments().max(1) });
-                assigned[worker].push((index, socket));
-            }
-        }
+    let mut assigned: Vec<Vec<_>> = Vec::new();
+    let workers = Placement::socket_workers(count, sockets.len());
+    for ((index, socket), worker) in sockets.into_iter().enumerate().zip(workers) {
+        let Some(worker) = worker else {
+            places.push(Place::Local(serve(socket, owner)));
+            continue;
+        };
+        places.push(Place::Offloaded { worker, batch_max: socket.max_gso_segments().max(1) });
+        assigned.resize_with(assigned.len().max(worker + 1), Vec::new);
+        assigned[worker].push((index, socket));
     }
     // If the driver serves a socket, path workers also encrypt and decrypt for it while they are
     // idle.
@@ -272,26 +266,15 @@ fn place_path(
         };
         let worker = spawner.spawn_polling(settings, |waker| {
             let (worker, helper) = CryptoWorker::helped_by(waker.clone());
-            helpers.push(worker);
+            let helper = has_local.then_some(helper);
+            helpers.extend(has_local.then_some(worker));
             let serve = |(index, socket)| WorkerSocket { index, socket: serve(socket, &waker) };
             let sockets = sockets.into_iter().map(serve).collect();
-            let helper = has_local.then_some(helper);
             PathWorker::new::<LiveEnv>(clock.clone(), owner.clone(), waker.clone(), sockets, helper)
         });
         paths.push(worker.map_err(|error| StartError::System("start a worker", error))?);
     }
-    if paths.is_empty() {
-        return Ok(DriverParts {
-            sockets: places,
-            workers: Workers::default(),
-            counters: None,
-            receive_worker_counters: None,
-        });
-    }
-    let counters = Arc::new(PoolCounters::new(paths.iter().map(|worker| Arc::clone(worker.tally())).collect()));
-    let pool = has_local.then(|| CryptoPool::new(helpers, Arc::clone(&counters)));
-    let workers = Workers::of_paths(paths, pool);
-    Ok(DriverParts { sockets: places, workers, counters: Some(counters), receive_worker_counters: None })
+    Ok(DriverParts { sockets: places, workers: Workers::of_paths(paths, helpers) })
 }
 
 /// `split`: the driver sends, the receive worker receives.
@@ -324,13 +307,7 @@ fn place_split(
         ReceiveWorker::new::<LiveEnv>(clock.clone(), owner.clone(), waker.clone(), sockets)
     });
     let receiver = receiver.map_err(|error| StartError::System("start a worker", error))?;
-    let receive_worker_counters = Some(Arc::clone(receiver.counters()));
-    Ok(DriverParts {
-        sockets: places,
-        workers: Workers::of_receiver(receiver),
-        counters: None,
-        receive_worker_counters,
-    })
+    Ok(DriverParts { sockets: places, workers: Workers::of_receiver(receiver) })
 }
 
 /// The settings of worker `number`, counted from one, that are the same for all kinds of workers.

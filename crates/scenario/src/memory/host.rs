@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
-use driver::crypto_pool::{CryptoPool, CryptoWorker, PoolCounters};
+use driver::crypto_pool::CryptoWorker;
 use driver::path_worker::PathWorker;
 use driver::receive_worker::ReceiveWorker;
 use driver::worker::{WorkerLoop, WorkerSocket};
@@ -137,7 +137,7 @@ impl Host {
                 VirtualSocket::new(path, setup.side, Rc::clone(arrivals), Rc::clone(&sent), setup.joins)
             });
             let shared = setup.shared_of(index);
-            let Placed { sockets, offload, workers } = place::<K>(placement, &setup.clock, sockets.collect());
+            let DriverParts { sockets, offload, workers } = place::<K>(placement, &setup.clock, sockets.collect());
             processors.workers.extend(workers);
             let (env, protocol) = (VirtualEnv::new(setup.clock.clone()), setup.protocol(index, drivers)?);
             let driver = Driver::new(env, Arc::clone(&shared), inlets.clone(), protocol, sockets, (), offload, LIMITS);
@@ -153,13 +153,13 @@ impl Host {
 }
 
 /// The sockets and workers of a driver.
-struct Placed<K: Representation> {
+struct DriverParts<K: Representation> {
     sockets: Vec<Place<HostEnv<K>>>,
     offload: Workers<Quic<K>>,
     workers: Vec<Box<dyn WorkerLoop>>,
 }
 
-impl<K: Representation> Placed<K> {
+impl<K: Representation> DriverParts<K> {
     fn new(sockets: Vec<Place<HostEnv<K>>>) -> Self {
         Self { sockets, offload: Workers::default(), workers: Vec::new() }
     }
@@ -175,55 +175,50 @@ fn local<K: Representation>(sockets: Vec<VirtualSocket>) -> Vec<Place<HostEnv<K>
 }
 
 /// Distributes the sockets and creates the workers of the placement.
-fn place<K: Representation>(placement: Placement, clock: &VirtualClock, sockets: Vec<VirtualSocket>) -> Placed<K> {
+fn place<K: Representation>(placement: Placement, clock: &VirtualClock, sockets: Vec<VirtualSocket>) -> DriverParts<K> {
     match placement {
         Placement::Split => place_split(clock, sockets),
         Placement::Packet(count) => place_packet(clock, sockets, count),
         Placement::Path(count) => place_path(clock, sockets, count),
-        _ => Placed::new(local(sockets)),
+        _ => DriverParts::new(local(sockets)),
     }
 }
 
 /// `split`: the driver sends, the receive worker receives.
-fn place_split<K: Representation>(clock: &VirtualClock, sockets: Vec<VirtualSocket>) -> Placed<K> {
+fn place_split<K: Representation>(clock: &VirtualClock, sockets: Vec<VirtualSocket>) -> DriverParts<K> {
     let receiving = sockets.iter().cloned().enumerate();
     let receiving = receiving.map(|(index, socket)| WorkerSocket { index, socket: LocalSocket::new(socket) });
     let (receiver, turns) = ReceiveWorker::new::<HostEnv<K>>(clock.clone(), waker(), waker(), receiving.collect());
     let sending = sockets.into_iter().map(|socket| Place::Local(LocalSocket::only_sending(socket)));
-    Placed { sockets: sending.collect(), offload: Workers::of_receiver(receiver), workers: vec![Box::new(turns)] }
+    DriverParts { sockets: sending.collect(), offload: Workers::of_receiver(receiver), workers: vec![Box::new(turns)] }
 }
 
 /// `packet`: the driver serves all sockets, crypto workers encrypt and decrypt.
-fn place_packet<K: Representation>(clock: &VirtualClock, sockets: Vec<VirtualSocket>, count: usize) -> Placed<K> {
+fn place_packet<K: Representation>(clock: &VirtualClock, sockets: Vec<VirtualSocket>, count: usize) -> DriverParts<K> {
     let (mut pool, mut workers): (Vec<_>, Vec<Box<dyn WorkerLoop>>) = (Vec::new(), Vec::new());
     for _ in 1..count {
         let (worker, turns) = CryptoWorker::new(clock.clone(), waker(), waker());
         pool.push(worker);
         workers.push(Box::new(turns));
     }
-    let counters = Arc::new(PoolCounters::new(pool.iter().map(|worker| Arc::clone(worker.tally())).collect()));
-    Placed { sockets: local(sockets), offload: Workers::of_pool(CryptoPool::new(pool, counters)), workers }
+    DriverParts { sockets: local(sockets), offload: Workers::of_pool(pool), workers }
 }
 
 /// `path`: each path worker serves some of the sockets. If there are more processors than sockets,
 /// the driver serves none.
-fn place_path<K: Representation>(clock: &VirtualClock, sockets: Vec<VirtualSocket>, count: usize) -> Placed<K> {
-    // A worker needs at least one socket.
-    let count = count.max(1).min(sockets.len() + 1);
-    let spares_driver = usize::from(count > sockets.len());
+fn place_path<K: Representation>(clock: &VirtualClock, sockets: Vec<VirtualSocket>, count: usize) -> DriverParts<K> {
     let mut places = Vec::with_capacity(sockets.len());
-    let mut assigned: Vec<Vec<_>> = (1..count).map(|_| Vec::new()).collect();
-    for (index, socket) in sockets.into_iter().enumerate() {
-        match ((index + spares_driver) % count).checked_sub(1) {
-            None => places.push(Place::Local(LocalSocket::new(socket))),
-            Some(worker) => {
-                places.push(Place::Offloaded { worker, batch_max: PLAN_DATAGRAMS_MAX });
-                assigned[worker].push(WorkerSocket { index, socket: LocalSocket::new(socket) });
-            }
-        }
-    }
-    if assigned.is_empty() {
-        return Placed::new(places);
+    let mut assigned: Vec<Vec<_>> = Vec::new();
+    let workers = Placement::socket_workers(count, sockets.len());
+    for ((index, socket), worker) in sockets.into_iter().enumerate().zip(workers) {
+        let socket = LocalSocket::new(socket);
+        let Some(worker) = worker else {
+            places.push(Place::Local(socket));
+            continue;
+        };
+        places.push(Place::Offloaded { worker, batch_max: PLAN_DATAGRAMS_MAX });
+        assigned.resize_with(assigned.len().max(worker + 1), Vec::new);
+        assigned[worker].push(WorkerSocket { index, socket });
     }
     // If the driver serves a socket, path workers also encrypt and decrypt for it while they are
     // idle.
@@ -232,15 +227,13 @@ fn place_path<K: Representation>(clock: &VirtualClock, sockets: Vec<VirtualSocke
     let mut workers: Vec<Box<dyn WorkerLoop>> = Vec::new();
     for sockets in assigned {
         let (worker, helper) = CryptoWorker::helped_by(waker());
-        helpers.push(worker);
+        helpers.extend(has_local.then_some(worker));
         let helper = has_local.then_some(helper);
         let (path, turns) = PathWorker::new::<HostEnv<K>>(clock.clone(), waker(), waker(), sockets, helper);
         paths.push(path);
         workers.push(Box::new(turns));
     }
-    let counters = Arc::new(PoolCounters::new(paths.iter().map(|worker| Arc::clone(worker.tally())).collect()));
-    let pool = has_local.then(|| CryptoPool::new(helpers, counters));
-    Placed { sockets: places, offload: Workers::of_paths(paths, pool), workers }
+    DriverParts { sockets: places, offload: Workers::of_paths(paths, helpers), workers }
 }
 
 /// The side of a host: the first begins the connection.
