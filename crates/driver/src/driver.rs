@@ -268,8 +268,8 @@ impl<E: Env> Driver<E> {
             || (!self.await_receiver.is_empty() && self.offload.has_room_for_updates())
             || self.inlet().is_some_and(|inlet| !inlet.is_empty());
         is_busy || {
-            let (has_todo, is_stopping) = self.shared.has_todo_or_stops();
-            has_todo || (is_stopping && !self.closes_all)
+            let due = self.shared.due();
+            due.has_dirty || due.has_connects || (due.is_stopping && !self.closes_all)
         }
     }
 
@@ -308,7 +308,7 @@ impl<E: Env> Driver<E> {
 
     fn take_todo(&mut self) -> usize {
         // A turn that a panic ended early may have left requests. They go first.
-        let (has_connects, is_stopping) = self.shared.take_dirty(&mut self.dirty);
+        let due = self.shared.take_dirty(&mut self.dirty);
         let mut asked = 0;
         while let Some(cell) = self.dirty.pop() {
             let Some(place) = cell.place().get() else { continue };
@@ -327,10 +327,10 @@ impl<E: Env> Driver<E> {
                 asked += 1;
             }
         }
-        if is_stopping {
+        if due.is_stopping {
             self.close_all();
         }
-        let connects_max = if has_connects { CONNECTS_PER_TURN } else { 0 };
+        let connects_max = if due.has_connects { CONNECTS_PER_TURN } else { 0 };
         for _ in 0..connects_max {
             let Some(request) = self.shared.pop_connect() else { break };
             self.connect(request);

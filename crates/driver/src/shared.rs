@@ -36,7 +36,7 @@ pub struct Shared<A: Application> {
     todo: Mutex<DriverTodo<A>>,
     /// Whether `todo` has requests or the driver must stop. Changed with `todo` locked. A driver
     /// without requests reads only this: a turn then takes no lock.
-    has_some: AtomicBool,
+    is_due: AtomicBool,
     /// The state that all drivers of the endpoint share.
     pub common: Arc<Common<A>>,
     /// The index of the driver among those of the endpoint.
@@ -129,13 +129,28 @@ impl<A: Application> Default for DriverTodo<A> {
 }
 
 impl<A: Application> DriverTodo<A> {
-    fn has_requests(&self) -> bool {
-        !self.dirty.is_empty() || !self.connects.is_empty()
+    fn due(&self) -> DueRequests {
+        DueRequests {
+            has_dirty: !self.dirty.is_empty(),
+            has_connects: !self.connects.is_empty(),
+            is_stopping: self.stopping,
+        }
     }
 
     fn is_due(&self) -> bool {
-        self.has_requests() || self.stopping
+        self.due() != DueRequests::default()
     }
+}
+
+/// What the driver has to do for its handles.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct DueRequests {
+    /// Connections have requests that the driver has not taken.
+    pub(crate) has_dirty: bool,
+    /// There are requests to connect.
+    pub(crate) has_connects: bool,
+    /// The driver was requested to stop.
+    pub(crate) is_stopping: bool,
 }
 
 /// Connections from peers that wait for `accept`. Bounded by `half_open_max`: see
@@ -166,7 +181,7 @@ impl<A: Application> Shared<A> {
         common: Arc<Common<A>>,
         index: usize,
     ) -> Self {
-        Self { waker, local_addrs, limits, todo: Mutex::default(), has_some: AtomicBool::new(false), common, index }
+        Self { waker, local_addrs, limits, todo: Mutex::default(), is_due: AtomicBool::new(false), common, index }
     }
 
     /// Wakes the driver after a request was added.
@@ -178,7 +193,7 @@ impl<A: Application> Shared<A> {
     pub fn push_dirty(&self, cell: Arc<A::Cell>) {
         let mut todo = lock(&self.todo);
         todo.dirty.push(cell);
-        self.has_some.store(true, Ordering::Release);
+        self.is_due.store(true, Ordering::Release);
     }
 
     /// Adds a request to connect. The caller wakes the driver.
@@ -194,49 +209,46 @@ impl<A: Application> Shared<A> {
             return Err(EndReason::TooMany);
         }
         todo.connects.push_back(request);
-        self.has_some.store(true, Ordering::Release);
+        self.is_due.store(true, Ordering::Release);
         Ok(())
     }
 
-    /// Moves the connections with requests to `dirty`, unless it has some. Returns whether there are
-    /// requests to connect, and whether to stop.
-    pub(crate) fn take_dirty(&self, dirty: &mut Vec<Arc<A::Cell>>) -> (bool, bool) {
-        if !self.has_some() {
-            return (false, false);
+    /// Moves the connections with requests to `dirty`, unless it has some. Returns what remains to
+    /// be done.
+    pub(crate) fn take_dirty(&self, dirty: &mut Vec<Arc<A::Cell>>) -> DueRequests {
+        if !self.is_due() {
+            return DueRequests::default();
         }
         let mut todo = lock(&self.todo);
         if dirty.is_empty() {
             std::mem::swap(&mut todo.dirty, dirty);
         }
-        self.has_some.store(todo.is_due(), Ordering::Release);
-        (!todo.connects.is_empty(), todo.stopping)
+        self.is_due.store(todo.is_due(), Ordering::Release);
+        todo.due()
     }
 
     pub(crate) fn pop_connect(&self) -> Option<ConnectRequest<A>> {
         let mut todo = lock(&self.todo);
         let request = todo.connects.pop_front();
-        self.has_some.store(todo.is_due(), Ordering::Release);
+        self.is_due.store(todo.is_due(), Ordering::Release);
         request
     }
 
     /// Whether there are requests for the driver.
     pub fn has_todo(&self) -> bool {
-        self.has_some() && lock(&self.todo).has_requests()
+        let due = self.due();
+        due.has_dirty || due.has_connects
     }
 
-    /// Whether there are requests for the driver, and whether it was requested to stop.
-    pub(crate) fn has_todo_or_stops(&self) -> (bool, bool) {
-        if !self.has_some() {
-            return (false, false);
-        }
-        let todo = lock(&self.todo);
-        (todo.has_requests(), todo.stopping)
+    /// What the driver has to do for its handles.
+    pub(crate) fn due(&self) -> DueRequests {
+        if self.is_due() { lock(&self.todo).due() } else { DueRequests::default() }
     }
 
     /// No request is missed: those who add one wake the driver afterwards, and a driver that is
     /// about to sleep announces it before it looks here. Both synchronize with each other.
-    fn has_some(&self) -> bool {
-        self.has_some.load(Ordering::Acquire)
+    fn is_due(&self) -> bool {
+        self.is_due.load(Ordering::Acquire)
     }
 
     /// Requests that the driver stops.
@@ -244,7 +256,7 @@ impl<A: Application> Shared<A> {
         {
             let mut todo = lock(&self.todo);
             todo.stopping = true;
-            self.has_some.store(true, Ordering::Release);
+            self.is_due.store(true, Ordering::Release);
         }
         self.wake();
     }
@@ -262,7 +274,7 @@ impl<A: Application> Shared<A> {
             let rest = std::mem::take(&mut *todo);
             todo.stopping = true;
             todo.stopped = true;
-            self.has_some.store(true, Ordering::Release);
+            self.is_due.store(true, Ordering::Release);
             rest
         };
         let wakers = {

@@ -30,8 +30,6 @@ pub(crate) type LengthsQuic = Quic<Lengths>;
 /// A planned batch.
 pub(crate) struct PlannedBatch {
     pub(crate) in_flight: Rc<InFlightBatch>,
-    /// The index of its path.
-    path: usize,
     report: DriverBatch<LengthsQuic>,
 }
 
@@ -86,7 +84,7 @@ impl Pipeline {
     /// A batch is being sent.
     pub(crate) fn report_emitted(&self, at: Instant, planned: &PlannedBatch) {
         self.0.unsent.set(self.0.unsent.get() - planned.in_flight.unsealed().datagram_count() as u64);
-        let (batch, worker) = (planned.report.clone(), planned.path);
+        let (batch, worker) = (planned.report.clone(), planned.in_flight.path());
         self.0.reports.borrow_mut().push_back(SendReport::Emitted { batch, at, follows_refusal: false, worker });
     }
 
@@ -140,7 +138,7 @@ impl Offload<LengthsQuic> for Pipeline {
         self.0.is_planning.set(true);
         self.0.sending.set(self.0.sending.get() + 1);
         let report = DriverBatch::new(connection, receipt);
-        self.0.planned.borrow_mut().push_back(PlannedBatch { in_flight, path: worker, report });
+        self.0.planned.borrow_mut().push_back(PlannedBatch { in_flight, report });
     }
 
     fn poll_report(&mut self) -> Option<SendReport<LengthsQuic>> {
