@@ -83,11 +83,6 @@ impl Delivery {
         self.readers.values()
     }
 
-    /// The receiving side of a stream.
-    pub(crate) fn reader(&self, id: StreamId) -> Option<Arc<RecvCell>> {
-        self.readers.get(&id).cloned()
-    }
-
     /// Takes the peer's new streams. The connection adds their sending sides to its own and then
     /// makes them available to the application.
     pub(crate) fn take_accepted(&mut self) -> Vec<StreamCells> {
@@ -140,9 +135,16 @@ impl Delivery {
 
     /// Data was received on a stream.
     pub(crate) fn on_readable(&mut self, now: Instant, id: StreamId, source: &mut impl DataSource) {
-        match self.reader(id) {
-            Some(cell) => self.serve_reader(now, &cell, source),
-            None => self.messages.on_readable(now, id, source, &self.cell),
+        let Some(cell) = self.readers.get(&id) else {
+            return self.messages.on_readable(now, id, source, &self.cell);
+        };
+        // Not `serve_reader`: the reader stays in the table, so its reference count is not changed.
+        let filled = fill_inbox(now, cell, false, self.compact_below(), source);
+        if filled.is_awaited {
+            queue_wake(&mut self.to_wake, cell);
+        }
+        if filled.is_over {
+            self.readers.remove(&id);
         }
     }
 
@@ -186,33 +188,18 @@ impl Delivery {
 
     /// As [`serve_reader`](Self::serve_reader). If `everything`, the limit of the inbox is ignored.
     fn fill_inbox(&mut self, now: Instant, cell: &Arc<RecvCell>, everything: bool, source: &mut impl DataSource) {
-        let id = cell.id;
-        let mut over = false;
-        let is_awaited = {
-            let mut inbox = cell.lock();
-            inbox.begin_service();
-            if let Some(code) = inbox.take_stop() {
-                let _ended = source.stop(now, id, code);
-                over = true;
-            }
-            while !inbox.is_over() && (cell.wants_more(&mut inbox) || everything) {
-                match source.read(now, id, READ_LEN_MAX) {
-                    Ok(Chunk::Bytes(chunk)) => inbox.push(chunk.compacted(self.cell.shared.limits.compact_below)),
-                    Ok(Chunk::End) => inbox.set_end(RecvEnd::Finished),
-                    Err(ReadError::Reset(code)) => inbox.set_end(RecvEnd::Reset(code)),
-                    Err(ReadError::Blocked) => break,
-                    Err(ReadError::Closed) => inbox.set_end(RecvEnd::Stopped),
-                }
-            }
-            over |= inbox.is_over();
-            inbox.is_awaited()
-        };
-        if over {
-            self.readers.remove(&id);
+        let filled = fill_inbox(now, cell, everything, self.compact_below(), source);
+        if filled.is_awaited {
+            queue_wake(&mut self.to_wake, cell);
         }
-        if is_awaited && !self.to_wake.last().is_some_and(|last| Arc::ptr_eq(last, cell)) {
-            self.to_wake.push(Arc::clone(cell));
+        if filled.is_over {
+            self.readers.remove(&cell.id);
         }
+    }
+
+    /// Chunks shorter than this are copied together. In bytes.
+    fn compact_below(&self) -> usize {
+        self.cell.shared.limits.compact_below
     }
 
     /// Moves datagrams to the application's queue. Those that exceed its limit stay in the
@@ -261,6 +248,49 @@ impl Delivery {
         }
         self.messages.clear();
         self.wake_readers();
+    }
+}
+
+/// The state of an inbox after it was filled.
+struct Filled {
+    /// The stream has ended: nothing more will be received.
+    is_over: bool,
+    /// A reader waits for bytes.
+    is_awaited: bool,
+}
+
+/// Moves received bytes into the inbox of a stream. If `everything`, its limit is ignored.
+fn fill_inbox(
+    now: Instant,
+    cell: &RecvCell,
+    everything: bool,
+    compact_below: usize,
+    source: &mut impl DataSource,
+) -> Filled {
+    let id = cell.id;
+    let mut inbox = cell.lock();
+    inbox.begin_service();
+    let mut is_over = false;
+    if let Some(code) = inbox.take_stop() {
+        let _ended = source.stop(now, id, code);
+        is_over = true;
+    }
+    while !inbox.is_over() && (cell.wants_more(&mut inbox) || everything) {
+        match source.read(now, id, READ_LEN_MAX) {
+            Ok(Chunk::Bytes(chunk)) => inbox.push(chunk.compacted(compact_below)),
+            Ok(Chunk::End) => inbox.set_end(RecvEnd::Finished),
+            Err(ReadError::Reset(code)) => inbox.set_end(RecvEnd::Reset(code)),
+            Err(ReadError::Blocked) => break,
+            Err(ReadError::Closed) => inbox.set_end(RecvEnd::Stopped),
+        }
+    }
+    Filled { is_over: is_over || inbox.is_over(), is_awaited: inbox.is_awaited() }
+}
+
+/// Adds a stream to those whose readers are woken, unless it was the last that was added.
+fn queue_wake(to_wake: &mut Vec<Arc<RecvCell>>, cell: &Arc<RecvCell>) {
+    if !to_wake.last().is_some_and(|last| Arc::ptr_eq(last, cell)) {
+        to_wake.push(Arc::clone(cell));
     }
 }
 
