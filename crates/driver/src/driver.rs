@@ -229,9 +229,10 @@ impl<E: Env> Driver<E> {
         self.entries.iter().map(|entry| &entry.connection)
     }
 
-    /// The number of received packets that were passed to no connection and no other driver.
+    /// The number of received packets that were passed to no connection and no other driver,
+    /// including those that workers dropped.
     pub fn unrouted_packets(&self) -> u64 {
-        self.unrouted_packets
+        self.unrouted_packets + self.offload.dropped_packets()
     }
 
     /// The number of packets sent that belong to no connection, through sockets of the driver.

@@ -195,6 +195,12 @@ pub trait Offload<P: Protocol> {
         false
     }
 
+    /// The number of received packets that workers dropped, because the driver had not taken
+    /// earlier ones.
+    fn dropped_packets(&self) -> u64 {
+        0
+    }
+
     /// When the liveness of workers is checked next, if nothing wakes the driver before.
     fn deadline(&self) -> Option<Instant> {
         None

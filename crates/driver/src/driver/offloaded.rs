@@ -94,6 +94,8 @@ impl<E: Env> Driver<E> {
             self.visited = None;
             self.schedule(key);
             self.report_interactive(key, len_bytes);
+        } else {
+            self.note_unrouted(batch.packet_count());
         }
         self.offload.return_job(worker, job);
         self.env.lap(Activity::OpenAbsorb);

@@ -133,7 +133,10 @@ impl<E: Env> Driver<E> {
         let Some(entry) = self.entries.get_mut(key.0) else { return };
         entry.connection.note_arrived(len_bytes);
         if entry.connection.is_detached() {
-            entry.connection.defer(socket, batch);
+            let packets = batch.packet_count();
+            if !entry.connection.defer(socket, batch) {
+                self.note_unrouted(packets);
+            }
             return self.schedule(key);
         }
         self.env.lap(Activity::Route);

@@ -191,9 +191,11 @@ pub trait Connection<P: Protocol> {
     /// The detached receive half has received nothing for a while.
     fn note_quiet(&mut self) {}
 
-    /// Keeps a batch that concerns both halves until the detached receive half has returned.
-    fn defer(&mut self, socket: usize, batch: P::Batch) {
+    /// Keeps a batch that concerns both halves until the detached receive half has returned. False
+    /// if too many are kept: the batch is dropped.
+    fn defer(&mut self, socket: usize, batch: P::Batch) -> bool {
         let _ = (socket, batch);
+        false
     }
 
     /// Ends the connection because its detached receive half is lost. Does nothing if the receive

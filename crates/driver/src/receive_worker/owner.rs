@@ -115,6 +115,11 @@ impl<P: Protocol> ReceiveWorker<P> {
         !self.is_gone && self.link.has_some()
     }
 
+    /// The number of received packets that found no space in the ring to the driver.
+    pub(crate) fn dropped_packets(&self) -> u64 {
+        self.link.dropped_packets()
+    }
+
     /// Whether the next batch is from this socket.
     pub(crate) fn has_more_of(&self, socket: usize) -> bool {
         !self.is_gone && self.link.has_more_of(socket)

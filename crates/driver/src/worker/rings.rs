@@ -2,15 +2,15 @@
 //! batches in the other.
 
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::task::Waker;
 
-use rtrb::{Consumer, Producer, RingBuffer};
+use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use units::Instant;
 
 use super::liveness::{HangLimit, Liveness, Progress};
 use crate::in_flight::InFlightBatch;
-use crate::protocol::Protocol;
+use crate::protocol::{Batch, Protocol};
 
 /// A batch that a worker has received for the driver.
 pub(crate) struct Arrived<P: Protocol> {
@@ -66,6 +66,8 @@ pub(crate) struct OwnerEnd<P: Protocol, C, E> {
     pub(crate) arrivals: Consumer<Arrived<P>>,
     pub(crate) worker: BatchedWaker,
     pub(crate) liveness: Liveness,
+    /// Received packets that found no space in `arrivals`.
+    dropped: Arc<AtomicU64>,
 }
 
 /// The worker's side.
@@ -75,6 +77,7 @@ pub(crate) struct WorkerEnd<P: Protocol, C, E> {
     pub(crate) arrivals: Producer<Arrived<P>>,
     pub(crate) owner: BatchedWaker,
     pub(crate) progress: Arc<Progress>,
+    dropped: Arc<AtomicU64>,
 }
 
 /// Creates both sides. `owner` and `worker` wake the two threads.
@@ -91,8 +94,9 @@ pub(crate) fn link<P: Protocol, C, E>(
     let progress = Arc::new(Progress::default());
     let liveness = Liveness::new(Arc::clone(&progress), limit, now);
     let (worker, owner) = (BatchedWaker::new(worker), BatchedWaker::new(owner));
-    let owners = OwnerEnd { commands, events, arrivals, worker, liveness };
-    (owners, WorkerEnd { commands: to_do, events: sent_events, arrivals: received, owner, progress })
+    let dropped = Arc::<AtomicU64>::default();
+    let owners = OwnerEnd { commands, events, arrivals, worker, liveness, dropped: Arc::clone(&dropped) };
+    (owners, WorkerEnd { commands: to_do, events: sent_events, arrivals: received, owner, progress, dropped })
 }
 
 impl<P: Protocol, C, E> OwnerEnd<P, C, E> {
@@ -115,6 +119,11 @@ impl<P: Protocol, C, E> OwnerEnd<P, C, E> {
     /// Whether the next batch is from this socket.
     pub(crate) fn has_more_of(&self, socket: usize) -> bool {
         self.arrivals.peek().is_ok_and(|next| next.socket == socket)
+    }
+
+    /// The number of received packets that found no space in the ring.
+    pub(crate) fn dropped_packets(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
     }
 
     /// Whether the worker's thread has ended. The rings may still contain its events and batches.
@@ -158,9 +167,11 @@ impl<P: Protocol, C, E> WorkerEnd<P, C, E> {
     }
 
     /// Passes a batch to the owner. The next flush wakes the owner. A batch that finds no space is
-    /// dropped, as a network would.
+    /// dropped and counted: to the peer, this is a loss in the network.
     pub(crate) fn pass_on(&mut self, arrival: Arrived<P>) {
-        let _lost = self.arrivals.push(arrival);
+        if let Err(PushError::Full(lost)) = self.arrivals.push(arrival) {
+            self.dropped.fetch_add(lost.batch.packet_count() as u64, Ordering::Relaxed);
+        }
         self.owner.note();
     }
 }

@@ -546,12 +546,14 @@ impl Connection<Toy> for ToyConnection {
         }
     }
 
-    fn defer(&mut self, socket: usize, batch: Segments) {
+    fn defer(&mut self, socket: usize, batch: Segments) -> bool {
         if let Receiving::There(detached) = &mut self.receiving
             && detached.deferred.len() < DEFERRED_MAX
         {
             detached.deferred.push((socket, batch));
+            return true;
         }
+        false
     }
 
     fn lose_receive_half(&mut self, _now: Instant, reason: EndReason) {

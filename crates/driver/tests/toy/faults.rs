@@ -181,6 +181,29 @@ fn unknown_segments_are_answered_at_a_bounded_rate_and_delayed_answers_are_sent_
 }
 
 #[test]
+fn packets_that_find_no_space_before_the_driver_are_counted() {
+    const COUNT: u16 = 200;
+    let mut world = World::new(Placement::Split, CALM, 5);
+    world.add_transfers(2, 3 << 20);
+    world.run_until(|world| {
+        let stats = world.hosts[1].counters.split.as_ref().expect("the host has a receive worker").read();
+        stats.detached - stats.returned == 2
+    });
+    let before = world.hosts[1].driver.driver.unrouted_packets();
+    // One batch for two detached receive halves in turn, whose packets need the whole connections:
+    // the ring to the driver takes a part of them, and the connections another part.
+    for number in 0..COUNT {
+        let source = SocketAddrV4::new(*address(0).ip(), 40_000 + number % 2);
+        world.link.inject(world.clock.now(), 1, segment(&header(source, SYN)));
+    }
+    world.settle();
+    // The ring holds 64. While the receive halves are detached, each connection keeps eight.
+    let dropped = world.hosts[1].driver.driver.unrouted_packets() - before;
+    assert!((u64::from(COUNT) - 64 + 1..=u64::from(COUNT) - 16).contains(&dropped), "{dropped}");
+    world.run();
+}
+
+#[test]
 fn a_batch_is_split_where_its_segments_belong_to_another_connection() {
     use driver::protocol::Batch;
     use driver::{Protocol, Route};

@@ -214,10 +214,11 @@ impl<K: Packets> driver::Connection<Quic<K>> for Connection<K> {
         }
     }
 
-    fn defer(&mut self, socket: usize, batch: K::Batch) {
-        if let Some(detached) = self.detached.as_mut().filter(|detached| detached.deferred.len() < DEFERRED_MAX) {
-            detached.deferred.push((socket, batch));
-        }
+    fn defer(&mut self, socket: usize, batch: K::Batch) -> bool {
+        let detached = self.detached.as_mut().filter(|detached| detached.deferred.len() < DEFERRED_MAX);
+        let Some(detached) = detached else { return false };
+        detached.deferred.push((socket, batch));
+        true
     }
 
     fn lose_receive_half(&mut self, now: Instant, reason: EndReason) {
