@@ -146,8 +146,8 @@ impl Link {
             let limit = (segments * self.datagram).min(connection.send_quantum().max(self.datagram));
             let (mut filled, mut stride, mut to) = (0, 0, None);
             while filled + self.datagram <= limit {
-                let room = &mut self.outgoing[filled..filled + self.datagram];
-                let (len, info) = match connection.send(room) {
+                let datagram = &mut self.outgoing[filled..filled + self.datagram];
+                let (len, info) = match connection.send(datagram) {
                     Ok(sent) => sent,
                     Err(quiche::Error::Done) => break,
                     Err(error) => return Err(error.into()),

@@ -139,7 +139,7 @@ impl TicketStore {
         };
         self.change(|tickets| {
             tickets.retain(|ticket| now_unix < ticket.expires_unix.saturating_add(KEEP_EXPIRED_SECONDS));
-            make_room(tickets, now_unix)?;
+            drop_spent_if_full(tickets, now_unix)?;
             tickets.push(issued.clone());
             Ok(issued)
         })
@@ -337,7 +337,7 @@ fn decide(
 }
 
 /// Drops the oldest spent ticket if the store is full.
-fn make_room(tickets: &mut Vec<Issued>, now_unix: u64) -> Result<(), StoreError> {
+fn drop_spent_if_full(tickets: &mut Vec<Issued>, now_unix: u64) -> Result<(), StoreError> {
     if tickets.len() < TICKETS_MAX {
         return Ok(());
     }

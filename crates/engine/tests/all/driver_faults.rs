@@ -261,7 +261,7 @@ fn waiters_for_streams<'a>(pair: &'a EnginePair, connection: &'a ConnectionHandl
         Waiter::new("a stream of the peer", |waker| text(connection.poll_accept_bi(waker))),
         Waiter::new("a one-way stream", |waker| text(connection.poll_accept_uni(waker))),
         Waiter::new("a datagram", |waker| text(connection.poll_recv_datagram(waker))),
-        Waiter::new("room to write", move |waker| fill(&mut writing, waker)),
+        Waiter::new("space to write", move |waker| fill(&mut writing, waker)),
         Waiter::new("bytes to read", move |waker| text(reading.poll_ready(waker))),
         Waiter::new("acknowledgement", move |waker| text(finished.poll_acknowledged(waker))),
     ]
@@ -280,7 +280,7 @@ fn waiters_for_messages(connection: &ConnectionHandle) -> Vec<Waiter<'_>> {
         }
     };
     vec![
-        Waiter::new("room for a message", move |waker| push(waker)),
+        Waiter::new("space for a message", move |waker| push(waker)),
         Waiter::new("messages to arrive", |waker| text(connection.poll_messages_flushed(waker))),
         Waiter::new("a message", |waker| text(connection.poll_recv_message(waker))),
     ]

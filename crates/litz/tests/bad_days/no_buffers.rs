@@ -92,8 +92,8 @@ fn bursts_without_buffers_only_delay() {
     }
 }
 
-/// A socket of the system that says so announces it when there is room again; one in memory is
-/// asked again soon.
+/// A system socket whose buffer was full reports when it is writable again; the driver retries a
+/// socket in memory after a short time.
 #[test]
 fn full_socket_buffers_only_delay() {
     let once: Choose = |number| (number % 3 == 1).then_some(SendError::WouldBlock);

@@ -409,7 +409,7 @@ impl SendHalf {
         }
         // Nothing can be sent until the peer sends something. A path under validation has a timer
         // of its own.
-        if !path.is_active() || path.amplification_room() == 0 {
+        if !path.is_active() || path.amplification_budget() == 0 {
             return None;
         }
         let mut first: Option<(Instant, usize, Space)> = None;

@@ -40,13 +40,13 @@ impl SendHalf {
 
     /// Data do not wait for a path that is silent, closed or refused by the system, or whose socket
     /// stays full: the stream would stall with it.
-    pub(super) fn release_stalled_resends(&mut self, now: Instant, room: &dyn Fn(u16) -> usize) {
+    pub(super) fn release_stalled_resends(&mut self, now: Instant, socket_budget: &dyn Fn(u16) -> usize) {
         for at in 0..self.paths.len() {
             let path = &mut self.paths[at];
             if path.resends.is_empty() {
                 continue;
             }
-            path.note_room(now, room(path.addresses.socket) > 0);
+            path.note_writable(now, socket_budget(path.addresses.socket) > 0);
             let is_stuck = path.socket_stuck_at().is_some_and(|socket_stuck_at| socket_stuck_at <= now);
             if is_stuck || !path.is_sound() {
                 self.release_resends(at);
@@ -65,7 +65,7 @@ impl SendHalf {
 impl SendPath {
     /// The path responds, the system sends on it, and its address is validated.
     fn is_sound(&self) -> bool {
-        let is_proved = self.amplification_room() == u64::MAX;
+        let is_proved = self.amplification_budget() == u64::MAX;
         self.is_active() && !self.is_suspect && self.refused_until.is_none() && is_proved
     }
 

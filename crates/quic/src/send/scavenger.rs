@@ -70,11 +70,11 @@ impl ScavengerWindow {
     }
 
     /// Bytes that background streams may still send; zero if less than a datagram.
-    pub(crate) fn room(&mut self, in_flight: u64) -> u64 {
-        let room = self.window.saturating_sub(in_flight);
-        let is_full = room < self.datagram_bytes;
+    pub(crate) fn available(&mut self, in_flight: u64) -> u64 {
+        let available = self.window.saturating_sub(in_flight);
+        let is_full = available < self.datagram_bytes;
         self.was_full |= is_full;
-        if is_full { 0 } else { room }
+        if is_full { 0 } else { available }
     }
 
     /// Packets were acknowledged, with this RTT; `round_ended`: a packet of the current round was
@@ -145,7 +145,7 @@ mod tests {
         let (mut longest, mut carried, mut lasted) = (Duration::ZERO, 0, Duration::ZERO);
         for round in 0..rounds {
             let window = scavenger.window();
-            assert_eq!(scavenger.room(window), 0, "the window is used");
+            assert_eq!(scavenger.available(window), 0, "the window is used");
             let round_trip = base.max(rate.time_for(window));
             *now += round_trip;
             scavenger.on_ack(*now, round_trip, true);
@@ -197,11 +197,11 @@ mod tests {
             now += Duration::from_millis(500);
             scavenger.on_ack(now, Duration::from_millis(500), true);
         }
-        assert!(scavenger.window() >= DATAGRAM * DATAGRAMS_MIN && scavenger.room(0) > 0);
+        assert!(scavenger.window() >= DATAGRAM * DATAGRAMS_MIN && scavenger.available(0) > 0);
         let before = scavenger.window();
         for _ in 0..50 {
             now += Duration::from_millis(1);
-            assert!(scavenger.room(0) > 0);
+            assert!(scavenger.available(0) > 0);
             scavenger.on_ack(now, Duration::from_millis(1), true);
         }
         assert_eq!(scavenger.window(), before);

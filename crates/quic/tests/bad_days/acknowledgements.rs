@@ -208,7 +208,7 @@ fn unacknowledged_small_packets_are_logged_up_to_a_bound() {
     assert!(pair.victim.connection(0).stats().congestion.window > 30 * WRITES * 2);
     let mut meter = Meter::start();
     for _ in 0..WRITES {
-        pair.victim.connection(0).write(small, Bytes::from_static(b"x")).expect("room");
+        pair.victim.connection(0).write(small, Bytes::from_static(b"x")).expect("the send buffer has space");
         pair.send(&payload(&[Frame::Ping]));
     }
     let carried = |pair: &HostilePair| -> (u64, u64) {

@@ -50,7 +50,7 @@ fn is_response(frame: &Frame<'_>) -> bool {
 fn give_data_to_send(pair: &mut HostilePair, len: usize) {
     let connection = pair.victim.connection(0);
     let id = connection.open(Dir::Uni).expect("a stream is allowed");
-    connection.write(id, Bytes::from(vec![7; len])).expect("it has room");
+    connection.write(id, Bytes::from(vec![7; len])).expect("the send buffer has space");
 }
 
 #[test]

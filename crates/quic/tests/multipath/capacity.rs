@@ -98,7 +98,7 @@ fn exchanges(pair: &mut Pair, flow: &mut Flow, span: Duration) -> Vec<Duration> 
         let began = pair.now;
         let id = pair.client.connection(0).open(Dir::Bi).expect("a stream is allowed");
         let client = pair.client.connection(0);
-        client.write(id, vec![1; 200].into()).expect("room for a request");
+        client.write(id, vec![1; 200].into()).expect("the send buffer has space for a request");
         client.set_priority(id, 1).expect("the stream is open");
         client.finish(id).expect("the stream is open");
         let (mut asked, mut answered) = (0, 0);
@@ -111,7 +111,7 @@ fn exchanges(pair: &mut Pair, flow: &mut Flow, span: Duration) -> Vec<Duration> 
                 Ok(Chunk::Bytes(bytes)) => asked += bytes.len(),
                 Ok(Chunk::End) => {
                     assert_eq!(asked, 200);
-                    server.write(id, vec![2; 2000].into()).expect("room for an answer");
+                    server.write(id, vec![2; 2000].into()).expect("the send buffer has space for an answer");
                     server.finish(id).expect("the stream is open");
                 }
                 Err(ReadError::Blocked | ReadError::Closed) => {}

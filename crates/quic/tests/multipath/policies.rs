@@ -273,7 +273,7 @@ fn central_round_trips_combine_one_path_and_the_best_return_path() {
     let id = pair.client.connection(0).open(Dir::Bi).expect("a stream is allowed");
     // Small writes, on each path in turn: queues stay empty.
     for _ in 0..300 {
-        pair.client.connection(0).write(id, Bytes::from_static(&[7; 3000])).expect("there is room");
+        pair.client.connection(0).write(id, Bytes::from_static(&[7; 3000])).expect("the send buffer has space");
         pair.run_for(Duration::from_millis(20));
     }
     for (path, there_and_back) in paths(&mut pair, Side::Client).iter().zip([5 + 5, 20 + 5, 40 + 5]) {

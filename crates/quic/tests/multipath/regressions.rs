@@ -217,7 +217,7 @@ fn a_late_path_becomes_suspect_before_it_becomes_silent() {
 
 /// Writes `bytes` to a stream of the client.
 fn write(pair: &mut Pair, id: StreamId, bytes: usize) {
-    pair.client.connection(0).write(id, vec![0; bytes].into()).expect("the stream has room");
+    pair.client.connection(0).write(id, vec![0; bytes].into()).expect("the send buffer has space");
 }
 
 /// Lets the client send a small chunk of `id` every 5 ms for `span`.
@@ -257,8 +257,8 @@ fn a_suspicion_ends_when_its_last_packet_is_declared_lost() {
     let before = path(&mut pair, Side::Client, 1);
     suspicions.store(0, Ordering::Relaxed);
 
-    // Two packets leave on the long path, and the first is lost. Nothing follows there: its data may
-    // be sent again on the other path.
+    // Two packets leave on the long path, and the first is lost. Nothing follows there: its data
+    // may be sent again on the other path.
     set_state(&mut pair, 1, &[0], LineState::Silent);
     write(&mut pair, slow, 500);
     pair.run_for(Duration::from_millis(1));

@@ -118,7 +118,7 @@ fn credit_of_abandoned_streams_is_returned() {
     pair.connect();
     for round in 0..60_u64 {
         let id = pair.client.connection(0).open(Dir::Uni).expect("allowed");
-        pair.client.connection(0).write(id, Bytes::from(vec![1; 18_000])).expect("room");
+        pair.client.connection(0).write(id, Bytes::from(vec![1; 18_000])).expect("the send buffer has space");
         let wait = Duration::from_millis(round % 40);
         pair.run_for(wait);
         if round % 2 == 0 {

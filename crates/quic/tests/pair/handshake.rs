@@ -231,7 +231,7 @@ fn a_rate_cap_holds_before_the_handshake_is_confirmed() {
     pair.start();
     assert!(pair.run_until(Duration::from_secs(5), |pair| pair.client.connection(0).is_established()));
     let id = pair.client.connection(0).open(quic::Dir::Uni).expect("allowed");
-    pair.client.connection(0).write(id, vec![7; 12_000].into()).expect("there is room");
+    pair.client.connection(0).write(id, vec![7; 12_000].into()).expect("the send buffer has space");
     let before = pair.links[0].stats().offered_bytes;
     // Less than the round trip in which the server's confirmation would arrive.
     pair.run_for(Duration::from_millis(5));

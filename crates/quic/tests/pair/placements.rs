@@ -190,7 +190,7 @@ fn an_empty_receive_report_restores_no_older_state() {
     let now = pair.now;
     let (client, server) = (pair.client.connection(0), pair.server.connection(0));
     let id = client.open(Dir::Uni).expect("a stream is allowed");
-    client.write(id, vec![5; 8_000].into()).expect("room");
+    client.write(id, vec![5; 8_000].into()).expect("the send buffer has space");
     let mut part = server.detach().expect("the handshake is confirmed");
     let (mut first, mut second) = (ReceiveReport::default(), ReceiveReport::default());
     let sent = emit(client, now);
@@ -221,7 +221,7 @@ fn a_report_becomes_urgent_when_the_acknowledgement_delay_has_passed() {
     let now = pair.now;
     let (client, server) = (pair.client.connection(0), pair.server.connection(0));
     let id = client.open(Dir::Uni).expect("a stream is allowed");
-    client.write(id, vec![5; 100].into()).expect("room");
+    client.write(id, vec![5; 100].into()).expect("the send buffer has space");
     let mut part = server.detach().expect("the handshake is confirmed");
     for (_, datagram) in emit(client, now) {
         let len = datagram.len();

@@ -452,7 +452,7 @@ impl Pair {
             let who = [&self.client, &self.server].map(|node| {
                 let connections = node.connections.iter().flatten();
                 let paths: Vec<_> = connections.map(|connection| connection.path_stats()).collect();
-                format!("due at {:?}, sockets without room {:?}, {paths:?}", node.timeout(), node.full)
+                format!("due at {:?}, full sockets {:?}, {paths:?}", node.timeout(), node.full)
             });
             panic!("seed {}: a timer fires repeatedly at {:?}: {who:#?}", self.seed, self.now);
         }

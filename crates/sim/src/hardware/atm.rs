@@ -180,7 +180,7 @@ impl<T: 'static> AtmLine<T> {
     /// # Panics
     /// If the circuit does not exist, or the frame is longer than [`FRAME_BYTES_MAX`].
     pub fn enqueue(&self, circuit: usize, bytes: u64, item: T) -> Result<(), T> {
-        if !self.has_room(circuit) {
+        if !self.has_space(circuit) {
             return Err(item);
         }
         self.push(circuit, bytes, item);
@@ -188,8 +188,8 @@ impl<T: 'static> AtmLine<T> {
     }
 
     /// True if `circuit` has space for another frame.
-    pub fn has_room(&self, circuit: usize) -> bool {
-        self.inner.state.borrow_mut().queue(circuit).has_room()
+    pub fn has_space(&self, circuit: usize) -> bool {
+        self.inner.state.borrow_mut().queue(circuit).has_space()
     }
 
     /// Number of unsent frames of `circuit`, including the one in transmission and those of

@@ -169,7 +169,7 @@ impl<T: 'static> Ring<T> {
     /// As [`enqueue`](Self::enqueue), and if a synchronous frame is longer than its station's
     /// allowance.
     pub fn enqueue_as(&self, class: Class, from: usize, to: usize, bytes: u64, item: T) -> Result<(), T> {
-        if !self.has_room(from, class) {
+        if !self.has_space(from, class) {
             return Err(item);
         }
         self.push(class, from, to, bytes, item);
@@ -177,8 +177,8 @@ impl<T: 'static> Ring<T> {
     }
 
     /// True if `station` has space for another frame of `class`.
-    pub fn has_room(&self, station: usize, class: Class) -> bool {
-        self.inner.state.borrow().stations[station].queues[class as usize].has_room()
+    pub fn has_space(&self, station: usize, class: Class) -> bool {
+        self.inner.state.borrow().stations[station].queues[class as usize].has_space()
     }
 
     /// Calls `receiver` with each frame for `station` when its last bit arrives. Replaces the

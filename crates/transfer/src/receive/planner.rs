@@ -31,7 +31,7 @@ impl Session<'_> {
     /// Runs the planner's thread.
     pub(super) fn plan(&self) {
         for index in 0..self.list().entries.len() as u32 {
-            if !self.wait_for_room() {
+            if !self.wait_below_limit() {
                 return;
             }
             if let Err(error) = self.plan_one(index) {
@@ -42,7 +42,7 @@ impl Session<'_> {
 
     /// Waits until fewer than [`FILES_AHEAD`] files are in progress. Returns false if the transfer
     /// stops.
-    fn wait_for_room(&self) -> bool {
+    fn wait_below_limit(&self) -> bool {
         let full = |state: &mut super::State| state.active.len() >= FILES_AHEAD && !self.is_stopping();
         drop(self.changed.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner));
         !self.is_stopping()

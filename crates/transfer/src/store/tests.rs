@@ -129,7 +129,7 @@ fn damaged_or_foreign_state_is_told_and_kept() {
 }
 
 #[test]
-fn the_number_of_tickets_is_bounded_and_spent_ones_make_room() {
+fn a_full_store_drops_a_spent_ticket_for_a_new_one() {
     let fixture = Fixture::new();
     let first = fixture.issue();
     for _ in 1..TICKETS_MAX {

@@ -19,7 +19,7 @@ use super::show::{Screen, Show};
 use super::{Failure, files, number};
 use crate::cli::exit;
 
-/// An Ethernet MTU less room for tunnels. Loopback carries it; not every real path does.
+/// An Ethernet MTU minus the headers of a tunnel. Loopback carries it; not every real path does.
 const DATAGRAM_SIZE: usize = 1452;
 
 /// How often to check for an interrupt.

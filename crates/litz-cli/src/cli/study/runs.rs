@@ -129,7 +129,7 @@ pub(super) fn make<J: Job>(
     let workers = at_once.min(free).min(jobs.len()).max(1);
     let shares = Mutex::new(Shares { next: 0, jobs: jobs.len(), idle: workers, free });
     let queue = Arc::new(Queue { shares, is_open: AtomicBool::new(true) });
-    // Room for the start and the end of each job, so that no worker blocks.
+    // Space for two messages of each job, its start and its end, so that no worker blocks.
     let (sender, receiver) = sync_channel(2 * jobs.len().max(1));
     for _ in 0..workers {
         let (jobs, queue, sender, options) = (Arc::clone(jobs), Arc::clone(&queue), sender.clone(), *options);

@@ -2,7 +2,8 @@
 //! memory, with applications that use the handles. Links are models, and the run sets the clock.
 //!
 //! ```text
-//!   App ─ HandleStreams ─ handles ─ Engine, SteppedEngine ─ sockets ─ network of a ─ relay ══ Link ══ relay ─ network of b ─ sockets ─ Engine …
+//!   App ─ HandleStreams ─ handles ─ Engine, SteppedEngine ─ sockets ─ network of a ─ relay ══ Link
+//!   ══ relay ─ network of b ─ sockets ─ Engine …
 //! ```
 //!
 //! It shares driver, handles and applications with the worlds that it is compared with. Engine,
@@ -348,10 +349,10 @@ impl Live<'_> {
     fn open_paths(&self) {
         let connection = self.hosts[0].connection.as_ref().expect("there is one");
         for &(place, is_backup) in &self.path_plan.others {
-            connection.open_path(place, address(1, place), is_backup).expect("there is room");
+            connection.open_path(place, address(1, place), is_backup).expect("the peer allows another path");
         }
         if self.path_plan.is_first_backup {
-            connection.set_path_backup(PathId::ZERO, true).expect("there is room");
+            connection.set_path_backup(PathId::ZERO, true).expect("the peer allows another path");
         }
     }
 
