@@ -83,7 +83,7 @@ struct Seen {
     /// The receiver's connection ID, as on the sender's packets.
     id: Mutex<Option<[u8; ID_LEN]>>,
     /// Datagrams from others than the sender.
-    strangers: AtomicU64,
+    from_others: AtomicU64,
     sender: Mutex<Option<SocketAddr>>,
 }
 
@@ -115,7 +115,7 @@ impl Intercept for Watch {
         let sender = *self.seen.sender.lock().unwrap();
         let strange = metas[..count].iter().filter(|meta| Some(meta.source) != sender);
         let datagrams: usize = strange.map(|meta| meta.len.div_ceil(meta.stride)).sum();
-        self.seen.strangers.fetch_add(datagrams as u64, Ordering::Relaxed);
+        self.seen.from_others.fetch_add(datagrams as u64, Ordering::Relaxed);
         Ok(count)
     }
 }
@@ -202,7 +202,7 @@ pub(crate) fn transfer(plan: Plan) -> Run {
         connection.close(0, "done");
         let (arrived, receiver) = reading.join().expect("the reader");
         let (stray, unauthentic) = (receiver.receive.datagrams_stray, receiver.receive.packets_unauthentic);
-        let taken = if kind == Kind::Forged { unauthentic } else { seen.strangers.load(Ordering::Relaxed) };
+        let taken = if kind == Kind::Forged { unauthentic } else { seen.from_others.load(Ordering::Relaxed) };
         Run { span: took, arrived, offered, taken, lost, stray, unauthentic }
     })
 }
@@ -233,7 +233,7 @@ fn pause() {
     std::thread::sleep(std::time::Duration::from_millis(1));
 }
 
-/// Sends garbage at `rate` until told to stop; returns the number of datagrams sent. Each datagram
+/// Sends garbage at `rate` until `over` is set; returns the number of datagrams sent. Each datagram
 /// is a call of its own, as from many senders.
 fn flood(
     socket: &std::net::UdpSocket,

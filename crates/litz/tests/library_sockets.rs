@@ -121,15 +121,15 @@ fn unknown_senders_get_a_version_or_no_answer() {
     let listening = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listening.local_addr().unwrap();
     let server = world.server_over(world.config(), Box::new(listening));
-    let mut stranger = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let mut outsider = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let mut ask = |datagram: &[u8]| {
         let transmit =
             Transmit { destination: address, source_ip: None, ecn: None, contents: datagram, segment_size: None };
-        stranger.send(&transmit).unwrap();
+        outsider.send(&transmit).unwrap();
         // The datagram is processed before this returns, because the same engine runs both.
         assert!(server.accept_timeout(Duration::from_millis(100)).unwrap().is_none());
         let (mut buffer, mut meta) = (vec![0; 2000], [RecvMeta::default()]);
-        match stranger.recv(&mut [&mut buffer], &mut meta) {
+        match outsider.recv(&mut [&mut buffer], &mut meta) {
             Ok(_) => Some(buffer[..meta[0].len].to_vec()),
             Err(error) => {
                 assert_eq!(error.kind(), io::ErrorKind::WouldBlock);

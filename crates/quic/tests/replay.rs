@@ -154,7 +154,7 @@ fn detached_halves_write_one_log_with_the_entries_of_both() {
         assert!(apart > 0 && count("attached") as u64 == apart, "{apart} times detached");
         assert!(count("receive half: opened on") > 10, "{lines:#?}");
         assert_eq!(count("gave_commands"), count("receive half: took_commands"));
-        // The findings since the last report return with the half.
+        // The values since the last report return with the half.
         assert_eq!(count("receive half: gave_report"), count("took_report"));
         assert!(count("took_report") > 10, "{lines:#?}");
     }

@@ -337,7 +337,7 @@ impl<'a> Session<'a> {
             Ok(hash) => {
                 if let Some(hash) = hash {
                     self.files_done.fetch_add(1, Ordering::Relaxed);
-                    self.progress.tell();
+                    self.progress.report();
                     self.events.event(TransferEvent::FileDone { path, hash });
                 }
                 Message::Done { index, hash }

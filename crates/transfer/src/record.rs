@@ -124,7 +124,7 @@ impl RecordWriter {
             return stream.write_all(&self.buffer[..used]);
         }
         let filled = std::mem::replace(&mut self.buffer, self.buffers.take());
-        stream.write_chunk(self.buffers.lend(filled, used))
+        stream.write_chunk(self.buffers.share(filled, used))
     }
 }
 

@@ -269,7 +269,7 @@ impl Session<'_> {
         match (outgoing.and_then(|outgoing| outgoing.hash()), hash) {
             (Some(ours), Some(theirs)) if ours == theirs => {
                 standing.files_done += 1;
-                self.progress.tell();
+                self.progress.report();
                 self.events.event(TransferEvent::FileDone { path: &entry.path, hash: ours });
                 Ok(())
             }

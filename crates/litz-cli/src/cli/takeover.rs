@@ -45,7 +45,7 @@ impl ActiveAttempt {
         let mut state = self.lock();
         state.attempts += 1;
         let number = state.attempts;
-        let mut told = 0;
+        let mut last_seen = 0;
         // Another waiting attempt may become the holder. It has to end too if it is older than this
         // one.
         while let Some(holder) = &state.holder {
@@ -53,8 +53,8 @@ impl ActiveAttempt {
                 close();
                 return None;
             }
-            if holder.number > told {
-                told = holder.number;
+            if holder.number > last_seen {
+                last_seen = holder.number;
                 (holder.close)();
             }
             let left = deadline.saturating_since(self.clock.now());

@@ -46,13 +46,13 @@ pub(super) fn packet_ns(cipher: Cipher, size: usize) -> Result<f64, String> {
         if !client.begin_open(now, Addresses::of(peer_addr(0)), &sealed, size, &mut job) {
             return Err("the connection in memory was not confirmed".to_owned());
         }
-        let lent = clock.now();
+        let prepared = clock.now();
         job.open(&mut sealed);
         let buffer = Bytes::from(sealed);
         let opened = clock.now();
         client.handle_opened(now, &mut job, &buffer);
         let absorbed = clock.now();
-        let spent = lent.saturating_since(begin) + absorbed.saturating_since(opened);
+        let spent = prepared.saturating_since(begin) + absorbed.saturating_since(opened);
         if plan.packet_count() == batch {
             times_ns.push(spent.as_nanos() as f64 / batch as f64);
         }

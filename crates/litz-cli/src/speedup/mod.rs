@@ -87,7 +87,7 @@ fn measure_side(
             let placement = settings.kind.placement(count);
             step(&format!("costs of {placement}"));
             let outcome = run_once(side, &settings.setup(placement, true), span, cancel)?;
-            Ok(Shares::new(side, settings.kind, settings.seat, &outcome, absorb_ns))
+            Ok(Shares::new(side, settings.kind, settings.app_core, &outcome, absorb_ns))
         };
         measured.shares.push(metered(1)?);
         if let Some(most) = settings.most_processors() {
@@ -105,9 +105,9 @@ impl Settings {
     fn setup(&self, placement: Placement, metered: bool) -> Setup {
         let count = placement.thread_count().max(1);
         let cores = self.cores.iter().copied().take(count).collect();
-        let (seat, cipher, datagram_size) = (self.seat, self.cipher, self.datagram_size);
+        let (app_core, cipher, datagram_size) = (self.app_core, self.cipher, self.datagram_size);
         let (paths, is_multipath) = (self.paths, self.kind == Kind::Path);
-        Setup { placement, cores, seat, cipher, datagram_size, paths, is_multipath, metered }
+        Setup { placement, cores, app_core, cipher, datagram_size, paths, is_multipath, metered }
     }
 }
 

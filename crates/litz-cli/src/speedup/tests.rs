@@ -24,7 +24,7 @@ fn settings() -> Settings {
         processors: vec![1, 2],
         beside: vec![Placement::Thread],
         cores: net::processors::allowed(),
-        seat: AppCore::Last,
+        app_core: AppCore::Last,
         cipher: Cipher::Aes128Gcm,
         datagram_size: 1472,
         runs: 2,
@@ -114,18 +114,18 @@ fn both_directions_deliver_every_byte_under_every_placement() {
         (Kind::Packet, Placement::Packet(2), Cipher::Aes256Gcm),
     ];
     for (kind, placement, cipher) in placements {
-        for (seat, datagram_size) in [(AppCore::Apart, 1472), (AppCore::Last, 8972)] {
-            let settings = Settings { kind, cipher, seat, datagram_size, ..settings() };
+        for (app_core, datagram_size) in [(AppCore::Separate, 1472), (AppCore::Last, 8972)] {
+            let settings = Settings { kind, cipher, app_core, datagram_size, ..settings() };
             // The first round compares every byte with the pattern; a wrong byte is an error.
             let outcome = patient_run(Side::Duplex, &settings.setup(placement, true));
             let case = format!("{placement} {cipher} {datagram_size}: {outcome:?}");
-            let ways = outcome.ways.expect("data went both ways");
-            assert!((ways.sent_bytes / ways.received_bytes - 1.0).abs() < 0.01, "{case}");
-            assert!((outcome.bytes - ways.sent_bytes - ways.received_bytes).abs() < 1.0, "{case}");
+            let directions = outcome.directions.expect("data was sent in both directions");
+            assert!((directions.sent_bytes / directions.received_bytes - 1.0).abs() < 0.01, "{case}");
+            assert!((outcome.bytes - directions.sent_bytes - directions.received_bytes).abs() < 1.0, "{case}");
             let packets = outcome.bytes / run::payload_len(datagram_size) as f64;
             assert!((outcome.packets / packets - 1.0).abs() < 0.1 && packets > 1000.0, "{packets} {case}");
-            assert!(outcome.time >= SHORT.time && ways.one_way < outcome.time, "{case}");
-            assert!(!outcome.costs.is_empty() && !ways.writing.is_zero() && !ways.reading.is_zero(), "{case}");
+            assert!(outcome.time >= SHORT.time && directions.one_way < outcome.time, "{case}");
+            assert!(!outcome.costs.is_empty() && !directions.writing.is_zero() && !directions.reading.is_zero(), "{case}");
         }
     }
 }
@@ -187,7 +187,7 @@ fn costs_are_divided_into_serial_and_parallel_work() {
 fn a_split_connection_is_relative_to_one_thread_and_bounded_by_its_longer_half() {
     let sides = vec![Side::Duplex];
     let settings =
-        Settings { kind: Kind::Split, sides, seat: AppCore::Apart, beside: Vec::new(), runs: 1, ..settings() };
+        Settings { kind: Kind::Split, sides, app_core: AppCore::Separate, beside: Vec::new(), runs: 1, ..settings() };
     let report = measure(&settings, &CancelToken::new(), &|_| {}).unwrap();
     let [side] = &report.sides[..] else { panic!("{report:?}") };
     let [thread, split] = &side.points[..] else { panic!("{side:?}") };
@@ -198,8 +198,8 @@ fn a_split_connection_is_relative_to_one_thread_and_bounded_by_its_longer_half()
     let bound = side.total_ns / halves.send_ns.max(halves.receive_ns);
     assert!(split.bound.is_some_and(|found| (found - bound).abs() < 1e-9), "{bound} {split:?}");
     assert_eq!(side.gain_printed, Some(1.7));
-    let ways = split.ways.as_ref().expect("data went both ways");
-    let sum = ways.sent_bps + ways.received_bps;
-    assert!((sum / split.throughput_bps.mean - 1.0).abs() < 1e-6 && ways.one_way_share < 1.0, "{split:?}");
+    let directions = split.directions.as_ref().expect("data was sent in both directions");
+    let sum = directions.sent_bps + directions.received_bps;
+    assert!((sum / split.throughput_bps.mean - 1.0).abs() < 1e-6 && directions.one_way_share < 1.0, "{split:?}");
     assert!(plot(&report).contains("both sides: speedup by processors"));
 }

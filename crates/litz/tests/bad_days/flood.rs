@@ -18,7 +18,7 @@ const CAP: Rate = Rate::from_mbps(200);
 /// Floods run one at a time, so that their results are comparable.
 static TURN: Mutex<()> = Mutex::new(());
 
-fn survives(kind: Kind) {
+fn check_flood(kind: Kind) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let plan = Plan { kind, target: Target::Receiver, rate: FLOOD_RATE, cap: Some(CAP), span: SPAN };
     let under = transfer(plan);
@@ -30,7 +30,7 @@ fn survives(kind: Kind) {
     }
     let least = under.offered / 2;
     assert!(under.taken >= least, "{kind:?}: {} of {} datagrams arrived", under.taken, under.offered);
-    assert!(beside.taken * 100 < under.taken, "{kind:?}: {} strays", beside.taken);
+    assert!(beside.taken * 100 < under.taken, "{kind:?}: {} datagrams of garbage", beside.taken);
     match kind {
         Kind::Noise => assert_eq!((under.stray, under.unauthentic), (0, 0), "{under:?}"),
         // A packet from another address may be the client's after an address change: only the key
@@ -43,16 +43,16 @@ fn survives(kind: Kind) {
 }
 
 #[test]
-fn noise_at_the_receivers_port_is_survived() {
-    survives(Kind::Noise);
+fn random_datagrams_to_the_receivers_port_cost_less_than_half_of_the_goodput() {
+    check_flood(Kind::Noise);
 }
 
 #[test]
-fn garbage_with_the_connections_id_is_survived() {
-    survives(Kind::Addressed);
+fn garbage_with_the_connections_id_costs_less_than_half_of_the_goodput() {
+    check_flood(Kind::Addressed);
 }
 
 #[test]
-fn garbage_with_the_connections_id_and_the_senders_address_is_survived() {
-    survives(Kind::Forged);
+fn garbage_with_the_connections_id_and_the_senders_address_costs_less_than_half_of_the_goodput() {
+    check_flood(Kind::Forged);
 }

@@ -317,11 +317,11 @@ pub(crate) fn malformed_datagrams_of_unknown_senders_do_no_harm(arm: Arm) {
             let connection = world.connect(client, address);
             // Enough sockets to reach every processor that shares the port.
             for _ in 0..16 {
-                let mut stranger = world.socket(0);
+                let mut outsider = world.socket(0);
                 for contents in [&b""[..], &[0x40], &[0x40; 9], &[0xc0; 1200], &[0x40; 1200]] {
                     let transmit =
                         Transmit { destination: address, source_ip: None, ecn: None, contents, segment_size: None };
-                    stranger.send(&transmit).unwrap();
+                    outsider.send(&transmit).unwrap();
                 }
             }
             let mut send = connection.open_uni().unwrap();

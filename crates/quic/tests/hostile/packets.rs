@@ -146,7 +146,7 @@ fn an_honest_connection_beside_a_hostile_one_keeps_working() {
     let talk = |pair: &mut crate::support::Pair, hostile: &mut Hostile, datagram: &[u8]| {
         pair.server.receive(pair.now, datagram, HOSTILE);
         pair.flush();
-        for (_, answer) in std::mem::take(&mut pair.strays) {
+        for (_, answer) in std::mem::take(&mut pair.misaddressed) {
             hostile.receive(&answer);
         }
     };

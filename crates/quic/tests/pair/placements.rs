@@ -198,9 +198,9 @@ fn an_empty_receive_report_restores_no_older_state() {
     for (index, (_, datagram)) in sent.into_iter().enumerate() {
         let len = datagram.len();
         part.handle_datagrams(now, Addresses::of(CLIENT), BytesMut::from(&datagram[..]), len).expect("a known path");
-        let findings = if index == 0 { &mut first } else { &mut second };
-        assert!(part.poll_report(findings));
-        server.handle_report(now, findings);
+        let report = if index == 0 { &mut first } else { &mut second };
+        assert!(part.poll_report(report));
+        server.handle_report(now, report);
     }
     assert!(!part.poll_report(&mut first), "nothing is left to report");
     server.handle_report(now, &mut first);

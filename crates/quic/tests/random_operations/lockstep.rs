@@ -97,7 +97,7 @@ fn compare(seed: u64, policy: Policy, what: &str, one: &Outcome, other: &Outcome
     let common = one.record.iter().zip(&other.record).take_while(|(one, other)| one == other).count();
     if common < one.record.len().max(other.record.len()) {
         let [one, other] = [one, other].map(|outcome| {
-            let next = outcome.record.get(common).map(|(now, way, data)| (*now, *way, data.len()));
+            let next = outcome.record.get(common).map(|(now, direction, data)| (*now, *direction, data.len()));
             format!("{next:?}\n{}", outcome.counts)
         });
         panic!("seed {seed}, {policy}: {what} differs from datagram {common} on:\n{one}\n{other}");

@@ -354,7 +354,7 @@ pub struct Pair {
     pub taps: [Option<Tap>; 2],
     pub tapped: [u64; 2],
     /// Datagrams that the server sent to addresses that are not the client's.
-    pub strays: Vec<(SocketAddr, Vec<u8>)>,
+    pub misaddressed: Vec<(SocketAddr, Vec<u8>)>,
     /// The address under which the server sees a socket of the client, where a NAT changed it.
     mappings: BTreeMap<u16, SocketAddr>,
     spins: u32,
@@ -387,7 +387,7 @@ impl Pair {
             record: None,
             taps: [None, None],
             tapped: [0; 2],
-            strays: Vec::new(),
+            misaddressed: Vec::new(),
             mappings: BTreeMap::new(),
             spins: 0,
         };
@@ -492,7 +492,7 @@ impl Pair {
                 let seen_as = self.mappings.get(&socket).copied().unwrap_or(own);
                 if socket > 0 {
                     if direction == 1 && remote != seen_as && self.mappings.contains_key(&socket) {
-                        self.strays.push((remote, datagram));
+                        self.misaddressed.push((remote, datagram));
                         continue;
                     }
                     assert_eq!(remote, [server_on(socket), seen_as][direction], "a socket has one link");
@@ -503,7 +503,7 @@ impl Pair {
                     continue;
                 }
                 if remote != [SERVER, seen_as][direction] {
-                    self.strays.push((remote, datagram));
+                    self.misaddressed.push((remote, datagram));
                     continue;
                 }
                 if let Some(tap) = &mut self.taps[direction]

@@ -149,7 +149,7 @@ impl Session<'_> {
         let bytes_total: u64 = segments.iter().map(|segment| layout.range(*segment).1).sum();
         let path = &self.list().entries[index as usize].path;
         let bytes_done = AtomicU64::new(0);
-        let tell = |bytes: u64| {
+        let on_hashed = |bytes: u64| {
             let before = bytes_done.fetch_add(bytes, Ordering::Relaxed);
             let done = before + bytes;
             if before / VERIFYING_STEP == done / VERIFYING_STEP && done != bytes_total {
@@ -170,7 +170,7 @@ impl Session<'_> {
                     return;
                 }
                 // A segment that cannot be read counts as missing.
-                if let Ok(value) = hash_segment(file, layout, *segment, &mut buffer, &tell) {
+                if let Ok(value) = hash_segment(file, layout, *segment, &mut buffer, &on_hashed) {
                     values.lock().unwrap_or_else(PoisonError::into_inner).push((*segment, value));
                 }
             }
@@ -194,7 +194,7 @@ fn hash_segment(
     layout: Layout,
     segment: u32,
     buffer: &mut [u8],
-    tell: &dyn Fn(u64),
+    on_hashed: &dyn Fn(u64),
 ) -> io::Result<[u8; 32]> {
     let (mut offset, mut left) = layout.range(segment);
     let mut hasher = layout.hasher(segment);
@@ -204,7 +204,7 @@ fn hash_segment(
         hasher.update(bytes);
         offset += bytes.len() as u64;
         left -= bytes.len() as u64;
-        tell(bytes.len() as u64);
+        on_hashed(bytes.len() as u64);
     }
     Ok(hasher.finish())
 }

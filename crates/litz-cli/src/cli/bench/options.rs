@@ -155,7 +155,8 @@ enum Application {
     /// The last processor in use
     Last,
     /// The driver's processor for the writing thread, the last one in use for the reading thread
-    Apart,
+    #[value(name = "apart")]
+    Separate,
     /// Any processor: the system decides
     Free,
 }
@@ -256,12 +257,12 @@ impl SpeedupOptions {
             processors,
             beside: self.beside.iter().copied().filter(|placement| *placement != kind.placement(1)).collect(),
             cores: cores.to_vec(),
-            seat: match self.application {
+            app_core: match self.application {
                 Some(Application::First) => AppCore::First,
                 Some(Application::Last) => AppCore::Last,
-                Some(Application::Apart) => AppCore::Apart,
+                Some(Application::Separate) => AppCore::Separate,
                 Some(Application::Free) => AppCore::Free,
-                None if is_duplex => AppCore::Apart,
+                None if is_duplex => AppCore::Separate,
                 None => AppCore::Last,
             },
             cipher: self.cipher,
@@ -295,7 +296,7 @@ impl SpeedupOptions {
         if sides == [Side::Duplex] && self.beside.contains(&Placement::Inline) {
             return Err("--beside inline cannot write and read at once".to_owned());
         }
-        if self.application == Some(Application::Apart) && sides != [Side::Duplex] {
+        if self.application == Some(Application::Separate) && sides != [Side::Duplex] {
             return Err("--application apart needs --side duplex: otherwise the application has one thread".to_owned());
         }
         Ok(sides)

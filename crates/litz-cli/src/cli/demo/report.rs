@@ -55,12 +55,12 @@ impl Report {
 
     /// The emulator's timing error in the transfer over all links.
     fn lateness(&self) -> Lateness {
-        let ways = self.together.links.iter().flat_map(|link| [&link.forward, &link.backward]);
-        ways.fold(Lateness::default(), |sum, way| Lateness {
-            count: sum.count + way.lateness.count,
-            sum: sum.sum + way.lateness.sum,
-            max: sum.max.max(way.lateness.max),
-            late: sum.late + way.lateness.late,
+        let directions = self.together.links.iter().flat_map(|link| [&link.forward, &link.backward]);
+        directions.fold(Lateness::default(), |sum, direction| Lateness {
+            count: sum.count + direction.lateness.count,
+            sum: sum.sum + direction.lateness.sum,
+            max: sum.max.max(direction.lateness.max),
+            late: sum.late + direction.lateness.late,
         })
     }
 

@@ -88,11 +88,11 @@ fn emulate_until_the_end(
         if now >= told_at + PROGRESS_INTERVAL {
             let reports = running.stats();
             if let Some(words) = show::clients_not_served(&reports).filter(|_| !has_warned) {
-                Warning::ClientsNotServed.tell(options.json, false, &words);
+                Warning::ClientsNotServed.print(options.json, false, &words);
                 has_warned = true;
             }
             if let Some(progress) = &mut progress {
-                progress.tell(now, reports);
+                progress.show(now, reports);
             }
             // Scheduled from the previous time, so that delays do not accumulate.
             told_at += PROGRESS_INTERVAL;

@@ -33,8 +33,8 @@ impl World {
         let paths: Vec<PathSpec> = paths.iter().map(|text| text.parse().unwrap()).collect();
         let request = Request { interfaces: &self.interfaces, remotes: &remotes, paths: &paths, limit };
         choose(&request, &mut |_, device, remote| {
-            let way = (device.unwrap_or_default().to_owned(), remote.ip().to_string());
-            if self.blocked.contains(&way) { Err(io::ErrorKind::NetworkUnreachable.into()) } else { Ok(()) }
+            let route = (device.unwrap_or_default().to_owned(), remote.ip().to_string());
+            if self.blocked.contains(&route) { Err(io::ErrorKind::NetworkUnreachable.into()) } else { Ok(()) }
         })
     }
 
