@@ -185,7 +185,7 @@ pub fn run(plan: &Plan, results: &Path) -> Result<(), Failure> {
     }
     let Session { runs, failures, .. } = session;
     table::print(&runs);
-    let verdicts = targets::judge(&runs);
+    let verdicts = targets::evaluate(&runs);
     targets::print(&verdicts);
     for failure in &failures {
         println!("failed: {failure}");

@@ -117,7 +117,7 @@ pub fn run(plan: &Plan, results: &Path) -> Result<(), Failure> {
         measure(plan, case, &mut rng, &mut runs, &mut failures);
     }
     table::print(&runs);
-    let verdicts = targets::judge(&runs, &failures);
+    let verdicts = targets::evaluate(&runs, &failures);
     targets::print(&verdicts);
     for failure in &failures {
         let FailedRound { case, row, round, error } = failure;

@@ -113,7 +113,7 @@ fn a_spent_ticket_is_refused_after_a_restart() {
 }
 
 #[test]
-fn listed_keys_may_send_again_and_again() {
+fn listed_keys_may_send_repeatedly() {
     let place = Place::new();
     let file = place.file("file", 1000, 1);
     std::fs::create_dir(place.path("state-out")).unwrap();
@@ -188,7 +188,7 @@ fn a_full_disk_fails_one_file_and_not_the_other() {
 }
 
 #[test]
-fn a_rate_is_kept() {
+fn a_rate_limit_is_kept() {
     let place = Place::new();
     let file = place.file("file", 2_000_000, 1);
     let (mut receiver, ticket) = place.recv(&[]);

@@ -68,7 +68,7 @@ fn batches_that_are_refused_are_sent_again_by_loss_recovery() {
 }
 
 #[test]
-fn a_batch_of_several_connections_is_taken_apart() {
+fn a_batch_of_several_connections_is_split() {
     const CONNECTIONS: u64 = 4;
     let world = World::new(Arm { wire: Wire::Memory, placement: Placement::Thread });
     let coalesce = Coalesce::default();
@@ -102,7 +102,7 @@ fn a_batch_of_several_connections_is_taken_apart() {
 }
 
 #[test]
-fn a_route_that_takes_nothing_is_named_in_the_error() {
+fn a_route_that_accepts_no_datagrams_is_named_in_the_error() {
     let network = MemoryNetwork::with_datagram_bytes_max(1000);
     let world = World::new(Arm { wire: Wire::Memory, placement: Placement::Thread });
     let socket = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();

@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_that_would_let_nothing_leave_are_refused_with_what_to_do() {
+    fn limits_that_permit_no_packet_are_refused_with_advice() {
         for (rate, burst, advice) in
             [(0, 1200, "at least 1 bit/s"), (1, 0, "at least 1200"), (1, 1199, "at least 1200"), (0, 0, "set no limit")]
         {

@@ -8,7 +8,8 @@
 //! |---|---|---|
 //! | `DRDA` | on the path that lost them | of each path by itself, on that path |
 //! | `DRCA` | on the path that lost them | of all paths at once, on the best one |
-//! | `CRDA` (default) | on the path that the scheduler chooses | of each path by itself, on that path |
+//! | `CRDA` (default) | on the path that the scheduler chooses | of each path by itself, on that
+//! path |
 //! | `CRCA` | on the path that the scheduler chooses | of all paths at once, on the best one |
 //!
 //! With one path all of them are the same. Each side chooses for itself: the sender of data decides
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_names_no_policy_is_answered_with_those_that_do() {
+    fn an_unknown_policy_is_refused_with_a_list_of_policies() {
         for word in ["", "DRD", "DRDAA", "DCRA", "central"] {
             let error = word.parse::<Policy>().expect_err(word).to_string();
             assert!(error.contains(&format!("{word:?}")), "{error}");

@@ -100,7 +100,7 @@ impl PartFile {
         layout: Layout,
     ) -> Result<(Self, Recorded), FileError> {
         let target = |error: io::Error| FileError::target(&error);
-        let (part_name, journal_name) = companions(name);
+        let (part_name, journal_name) = part_and_journal_names(name);
         let file = open_regular(&directory, &part_name).map_err(target)?;
         lock(&directory, &part_name, &file)?;
         let resumed = if layout.count() > 1 {
@@ -212,7 +212,7 @@ fn discard(directory: &OwnedFd, part_name: &OsStr, journal_name: &OsStr) {
 
 /// Removes the files that an earlier attempt left beside a file that is in place.
 pub(crate) fn discard_remains(directory: &OwnedFd, name: &OsStr) {
-    let (part_name, journal_name) = companions(name);
+    let (part_name, journal_name) = part_and_journal_names(name);
     // Only a part file that no other transfer has locked.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     if let Ok(file) = rustix::fs::openat(directory, &part_name, flags, Mode::empty()) {
@@ -225,7 +225,7 @@ pub(crate) fn discard_remains(directory: &OwnedFd, name: &OsStr) {
 }
 
 /// The names of part file and journal. A name too long for a suffix is replaced by its hash.
-pub(crate) fn companions(name: &OsStr) -> (OsString, OsString) {
+pub(crate) fn part_and_journal_names(name: &OsStr) -> (OsString, OsString) {
     let stem = if name.len() + JOURNAL_SUFFIX.len() > COMPONENT_LEN_MAX {
         blake3::hash(name.as_bytes()).to_hex().as_bytes().to_vec()
     } else {

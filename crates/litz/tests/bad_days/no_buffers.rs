@@ -147,7 +147,7 @@ fn slow_loopback() -> u64 {
 
 /// A socket that never accepts data again does not keep callers from learning of the close.
 #[test]
-fn users_of_a_socket_that_stays_full_learn_of_the_close() {
+fn users_of_a_socket_that_stays_full_are_notified_of_the_close() {
     let world = World::new(Arm { wire: Wire::Memory, placement: Placement::Thread });
     let refused = Arc::new(Refusals::default());
     let choose: Choose = |number| (number > 8).then_some(SendError::NoBuffers);

@@ -36,7 +36,7 @@ pub(crate) fn an_echo_comes_back(arm: Arm) {
     );
 }
 
-pub(crate) fn sixty_four_megabytes_arrive_as_they_left(arm: Arm) {
+pub(crate) fn sixty_four_megabytes_arrive_unchanged(arm: Arm) {
     const LEN: usize = 64 << 20;
     let world = World::new(arm);
     serve(

@@ -138,7 +138,7 @@ pub(crate) fn messages_that_cannot_be_sent_block_no_others(arm: Arm) {
     }
 }
 
-pub(crate) fn urgent_messages_find_a_stream_beside_a_heap_of_small_ones(arm: Arm) {
+pub(crate) fn urgent_messages_get_a_stream_despite_many_small_ones(arm: Arm) {
     const FIRST: usize = 100;
     let world = World::new(arm);
     serve(

@@ -10,7 +10,7 @@ use net::{MonotonicClock, Transmit};
 
 use crate::world::{Arm, PATIENCE, World, serve};
 
-pub(crate) fn dropping_a_side_of_a_stream_tells_the_peer(arm: Arm) {
+pub(crate) fn dropping_a_side_of_a_stream_notifies_the_peer(arm: Arm) {
     let world = World::new(arm);
     serve(
         &world,
@@ -149,7 +149,7 @@ pub(crate) fn an_address_without_a_peer_times_out_with_a_clear_error(arm: Arm) {
     assert!(took >= units::Duration::from_millis(300) && took < units::Duration::from_secs(5), "it took {took}");
 }
 
-pub(crate) fn a_wrong_host_and_a_wrong_family_are_told_apart(arm: Arm) {
+pub(crate) fn a_wrong_host_and_a_wrong_family_have_different_errors(arm: Arm) {
     let world = World::new(arm);
     serve(
         &world,
@@ -185,7 +185,7 @@ pub(crate) fn a_wrong_host_and_a_wrong_family_are_told_apart(arm: Arm) {
     );
 }
 
-pub(crate) fn a_server_comes_back_at_its_old_address(arm: Arm) {
+pub(crate) fn a_restarted_server_is_reached_at_its_old_address(arm: Arm) {
     let world = World::new(arm);
     let server = world.server(world.config());
     let address = server.local_addr();

@@ -7,7 +7,7 @@ use litz::{AcceptStreamError, Closed, DatagramError, EndpointConfig, MessageErro
 
 use crate::world::{Arm, PATIENCE, World, pattern, serve};
 
-pub(crate) fn datagrams_arrive_as_they_left(arm: Arm) {
+pub(crate) fn datagrams_arrive_unchanged(arm: Arm) {
     const COUNT: usize = 200;
     let world = World::new(arm);
     serve(
@@ -95,7 +95,7 @@ pub(crate) fn messages_arrive_whole_and_each_once(arm: Arm) {
     );
 }
 
-pub(crate) fn a_message_longer_than_the_receiver_takes_is_refused_alone(arm: Arm) {
+pub(crate) fn only_a_message_longer_than_the_receiver_takes_is_refused(arm: Arm) {
     let world = World::new(arm);
     let server = world.server(EndpointConfig { message_len_max: 1000, ..world.config() });
     let address = server.local_addr();
@@ -117,7 +117,7 @@ pub(crate) fn a_message_longer_than_the_receiver_takes_is_refused_alone(arm: Arm
     });
 }
 
-pub(crate) fn a_long_message_is_refused_alone_after_the_end_too(arm: Arm) {
+pub(crate) fn only_a_long_message_is_refused_after_the_end_too(arm: Arm) {
     let world = World::new(arm);
     let server = world.server(EndpointConfig { message_len_max: 1000, ..world.config() });
     let address = server.local_addr();
@@ -142,7 +142,7 @@ pub(crate) fn a_long_message_is_refused_alone_after_the_end_too(arm: Arm) {
     });
 }
 
-pub(crate) fn messages_and_streams_that_came_before_the_end_are_there_after_it(arm: Arm) {
+pub(crate) fn messages_and_streams_received_before_the_end_can_be_read_after_it(arm: Arm) {
     let world = World::new(arm);
     serve(
         &world,

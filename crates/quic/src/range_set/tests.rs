@@ -55,7 +55,7 @@ fn apply(oracle: &mut BTreeSet<u64>, set: &mut RangeSet, operation: Operation) {
 
 proptest! {
     #[test]
-    fn ranges_hold_what_a_plain_set_holds(operations in prop::collection::vec(operation(), 1..80)) {
+    fn ranges_contain_the_same_numbers_as_a_plain_set(operations in prop::collection::vec(operation(), 1..80)) {
         let (mut set, mut oracle) = (RangeSet::new(), BTreeSet::new());
         for operation in operations {
             apply(&mut oracle, &mut set, operation);

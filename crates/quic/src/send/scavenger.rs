@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_path_is_learnt_as_the_new_base() {
+    fn a_longer_path_becomes_the_new_base() {
         let (mut scavenger, mut now) = (ScavengerWindow::new(0, DATAGRAM), Instant::ZERO);
         run(&mut scavenger, &mut now, 100, 10, 100);
         let (_, share) = run(&mut scavenger, &mut now, 100, 50, 1_000);

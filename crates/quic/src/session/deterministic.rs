@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_a_crypto_error() {
+    fn malformed_handshake_data_is_refused_with_a_crypto_error() {
         let (_, mut server) = pair();
         let error = server.handle_crypto(&[FINISHED, 0, 0, 0]).unwrap_err();
         assert_eq!(error.code, ErrorCode::crypto(40));

@@ -61,7 +61,7 @@ fn an_ordered_stream_fills_links_of_skewed_delays() {
 }
 
 #[test]
-fn many_small_streams_arrive_whole_both_ways() {
+fn many_small_streams_arrive_whole_in_both_directions() {
     let mut pair = connected(7, &[link(20, 5), link(10, 30), link(5, 60)]);
     const STREAMS: usize = 400;
     let total = |id: StreamId| 1 + id.index() * 97 % 9_000;
@@ -180,7 +180,7 @@ fn each_scheduler_delivers_all_data() {
 }
 
 #[test]
-fn redundant_messages_survive_a_path_failure_without_a_timeout() {
+fn redundant_messages_arrive_despite_a_path_failure_without_a_timeout() {
     let setup = Setup::new(10).over(&[link(50, 5), link(50, 25)]).with_config(|config| {
         config.scheduler = Strategy::Redundant { copies: 2 };
     });

@@ -306,7 +306,7 @@ fn the_minimum_round_trip_is_measured_anew_when_acknowledgements_change_path() {
 }
 
 #[test]
-fn a_cut_of_the_return_path_of_all_acknowledgements_is_survived() {
+fn a_transfer_continues_after_a_cut_of_the_return_path_of_all_acknowledgements() {
     for (seed, directions) in [(530, &[1][..]), (531, &[0, 1])] {
         let links = different_links();
         let mut pair = connected(seed, &links, Policy::CRCA);

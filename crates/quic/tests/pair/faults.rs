@@ -43,7 +43,7 @@ fn no_combination_of_faults_loses_a_byte() {
 }
 
 #[test]
-fn a_link_that_heals_is_used_again() {
+fn a_link_that_recovers_is_used_again() {
     for seed in 0..4 {
         let mut pair = Setup::new(seed).build();
         pair.connect();

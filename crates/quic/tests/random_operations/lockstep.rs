@@ -7,10 +7,14 @@
 //!
 //! | world | must equal | why |
 //! |---|---|---|
-//! | each datagram in three steps, inline or on workers | `handle_datagrams` | it consists of the same three steps |
-//! | datagrams of an instant gathered in batches, in steps | the same batches by `handle_datagrams` | likewise |
-//! | all of an instant begun first, opened in any order, absorbed in the order begun | the same | below |
-//! | the receive half detached, each datagram by itself or gathered in batches | the same by one connection | it is the same half |
+//! | each datagram in three steps, inline or on workers | `handle_datagrams` | it consists of the
+//! same three steps |
+//! | datagrams of an instant gathered in batches, in steps | the same batches by `handle_datagrams`
+//! | likewise |
+//! | all of an instant begun first, opened in any order, absorbed in the order begun | the same |
+//! below |
+//! | the receive half detached, each datagram by itself or gathered in batches | the same by one
+//! connection | it is the same half |
 //!
 //! In the third row a batch is begun before earlier ones are absorbed, so it is opened with older
 //! values, which must not matter:

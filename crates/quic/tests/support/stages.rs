@@ -2,13 +2,13 @@
 //! inline, in any order, or on other threads. The datagrams sent must not depend on it.
 //!
 //! ```text
-//!   arrivals of an instant ─▶ batches ─▶ begin_open ─▶ {open: here, shuffled, on workers} ─▶ handle_opened, in order begun
-//!   poll_plan ─▶ {seal: here, twice, on workers} ─▶ handle_emitted
+//!   arrivals of an instant ─▶ batches ─▶ begin_open ─▶ {open: here, shuffled, on workers} ─▶
+//!   handle_opened, in order begun poll_plan ─▶ {seal: here, twice, on workers} ─▶ handle_emitted
 //! ```
 //!
 //! Execution is in lock-step: the results of one instant are available before the next input, so
-//! time does not depend on threads. With [`Staging::detached`] the receive half is detached, and the
-//! halves exchange their values after every input.
+//! time does not depend on threads. With [`Staging::detached`] the receive half is detached, and
+//! the halves exchange their values after every input.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};

@@ -35,7 +35,7 @@ fn memory_is_not_taken_before_it_is_written() {
 }
 
 #[test]
-fn space_is_promised_once() {
+fn disk_space_is_reserved_once() {
     let Some(memory) = memory() else { return };
     let disk_space = DiskSpace::default();
     let (first, second) = (file_in(memory), file_in(memory));

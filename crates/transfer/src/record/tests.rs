@@ -66,7 +66,7 @@ fn read(taken: &Taken) -> Vec<(usize, u8)> {
 }
 
 #[test]
-fn whole_chunks_are_is_shared_and_stay_as_they_are_while_a_stream_holds_them() {
+fn whole_chunks_are_sent_without_a_copy_and_stay_unchanged_while_a_stream_holds_them() {
     let (mut writer, taken) = (RecordWriter::new(), Taken::default());
     begin(&mut writer, &taken, 3);
     (0..5).for_each(|value| chunk(&mut writer, CHUNK_LEN_MAX, value));
@@ -78,7 +78,7 @@ fn whole_chunks_are_is_shared_and_stay_as_they_are_while_a_stream_holds_them() {
 }
 
 #[test]
-fn buffers_that_streams_have_let_go_are_filled_again() {
+fn buffers_released_by_streams_are_reused() {
     let mut writer = RecordWriter::new();
     let mut addresses = std::collections::BTreeSet::new();
     for _ in 0..20 {
@@ -93,7 +93,7 @@ fn buffers_that_streams_have_let_go_are_filled_again() {
 }
 
 #[test]
-fn few_bytes_do_not_keep_a_buffer() {
+fn few_bytes_are_copied_and_hold_no_buffer() {
     let (mut writer, taken) = (RecordWriter::new(), Taken::default());
     begin(&mut writer, &taken, 3);
     chunk(&mut writer, 100, 5);

@@ -120,8 +120,8 @@ fn run_one(
         Stop::Error(words) => failed(format!("{}: {words}", path.display())),
     })?;
     files.map_or(Ok(()), RecordFiles::keep).map_err(failed)?;
-    let judgements = suite.judge(&outcomes);
-    let json = scenario_json(scenario, &path.display().to_string(), &judgements, outcomes.values());
+    let run_verdicts = suite.evaluate(&outcomes);
+    let json = scenario_json(scenario, &path.display().to_string(), &run_verdicts, outcomes.values());
     let passes = json["passes"].as_bool().unwrap_or(false);
     let seeds = options.seeds(scenario);
     let seeds = if seeds.start() == seeds.end() {
@@ -129,7 +129,7 @@ fn run_one(
     } else {
         format!("seeds {} to {}", seeds.start(), seeds.end())
     };
-    let mut text = format!("{} {}, {seeds}\n{}", scenario.name, options.world.place(), table(scenario, &judgements));
+    let mut text = format!("{} {}, {seeds}\n{}", scenario.name, options.world.place(), table(scenario, &run_verdicts));
     for outcome in outcomes.values() {
         let paths = outcome.path_names(scenario);
         if let Some(failure) = &outcome.failure {

@@ -27,7 +27,7 @@ fn handshake(
 }
 
 #[test]
-fn both_ends_know_each_other_by_raw_key_and_share_an_exporter() {
+fn both_ends_authenticate_by_raw_key_and_share_an_exporter() {
     let (host, client_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let tls = client_config(&client_key, &[host.public().fingerprint()]).unwrap();
     let (client, server) = handshake(Arc::clone(&tls.config), server_config(&host).unwrap()).unwrap();
@@ -84,7 +84,7 @@ fn impostor(own: &KeyPair, shown: &KeyPair) -> Arc<CertifiedKey> {
 }
 
 #[test]
-fn a_stolen_public_key_does_not_help_a_host() {
+fn a_host_without_the_private_key_is_refused() {
     let (host, thief, client_key) =
         (KeyPair::generate().unwrap(), KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let tls = client_config(&client_key, &[host.public().fingerprint()]).unwrap();
@@ -95,7 +95,7 @@ fn a_stolen_public_key_does_not_help_a_host() {
 }
 
 #[test]
-fn a_stolen_public_key_does_not_help_a_client() {
+fn a_client_without_the_private_key_is_refused() {
     let (host, thief, client_key) =
         (KeyPair::generate().unwrap(), KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let mut client = ClientConfig::clone(&client_config(&thief, &[host.public().fingerprint()]).unwrap().config);

@@ -105,7 +105,7 @@ proptest! {
     /// Against a slow search: no choice of distinct cards is larger than the one that rule 1 finds,
     /// within one class.
     #[test]
-    fn as_many_cards_as_possible_meet(usable in prop::collection::vec(prop::collection::vec(any::<bool>(), 4), 4)) {
+    fn the_choice_uses_as_many_cards_as_possible(usable in prop::collection::vec(prop::collection::vec(any::<bool>(), 4), 4)) {
         let mut world = World::new(&["e0 10.0.0.1/24", "e1 10.0.1.1/24", "e2 10.0.2.1/24", "e3 10.0.3.1/24"]);
         let remotes = ["203.0.113.1", "203.0.113.2", "203.0.113.3", "203.0.113.4"];
         for (index, row) in usable.iter().enumerate() {
@@ -119,7 +119,7 @@ proptest! {
     }
 
     #[test]
-    fn each_wish_is_one_path_at_most(
+    fn each_requested_path_is_chosen_once_at_most(
         world in arb_world(),
         remotes in prop::collection::vec(arb_ip(), 1..5),
         wishes in prop::collection::vec((0..5_usize, 0..3_u16, any::<bool>()), 1..6),
