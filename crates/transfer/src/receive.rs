@@ -101,7 +101,7 @@ pub fn run(
         list: OnceLock::new(),
         progress: Progress::new(events),
         events,
-        state: Mutex::new(State::default()),
+        state: Mutex::new(SessionState::default()),
         changed: Condvar::new(),
         stopping: AtomicBool::new(false),
         files_done: AtomicU64::new(0),
@@ -141,7 +141,7 @@ struct Session<'a> {
     list: OnceLock<List>,
     progress: Progress<'a>,
     events: &'a dyn Events,
-    state: Mutex<State>,
+    state: Mutex<SessionState>,
     /// The number of active files decreased, or the transfer stops.
     changed: Condvar,
     stopping: AtomicBool,
@@ -158,7 +158,7 @@ struct List {
 
 /// The entries in progress and the settled ones.
 #[derive(Default)]
-struct State {
+struct SessionState {
     /// At most [`FILES_AHEAD`]: each holds two open files.
     active: BTreeMap<u32, Arc<Incoming>>,
     settled: SegmentSet,
@@ -402,7 +402,7 @@ impl<'a> Session<'a> {
         self.list.get().expect("set before any thread that needs it is started")
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SessionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

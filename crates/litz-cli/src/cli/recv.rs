@@ -24,7 +24,7 @@ use super::args::{Advertised, RecvOptions};
 use super::connect::{small_buffers, socket, transport};
 use super::connection_log::{log_connected, log_ended};
 use super::exit;
-use super::host::{self, State};
+use super::host::{self, HostState};
 use super::journals::Journals;
 use super::out;
 use super::path_report::{self, watch_paths};
@@ -57,7 +57,7 @@ pub(crate) fn run(options: &RecvOptions) -> ExitCode {
 struct Receiver<'a> {
     options: &'a RecvOptions,
     directory: PathBuf,
-    state: State,
+    state: HostState,
     endpoint: Endpoint,
     /// The addresses it listens on, best first.
     addresses: Vec<TicketAddress>,

@@ -17,7 +17,7 @@ use super::args::SendOptions;
 use super::connect::{ConnectFailure, Connected, Connector, transport};
 use super::connection_log::{log_connected, log_ended};
 use super::exit;
-use super::host::{self, State};
+use super::host::{self, HostState};
 use super::journals::Journals;
 use super::path_report::{self, watch_paths};
 use super::progress::{Direction, Progress};
@@ -78,7 +78,7 @@ impl From<ConnectFailure> for Failure {
 struct Job<'a> {
     options: &'a SendOptions,
     ticket: Ticket,
-    state: State,
+    state: HostState,
     source: Source,
     cancel: CancelToken,
     transport: TransportConfig,

@@ -12,7 +12,7 @@ pub(crate) const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The attempt of the ticket's sender that is being served.
 pub(crate) struct ActiveAttempt {
-    state: Mutex<State>,
+    state: Mutex<TakeoverState>,
     /// Signalled when the holder changes.
     changed: Condvar,
     clock: MonotonicClock,
@@ -20,7 +20,7 @@ pub(crate) struct ActiveAttempt {
 }
 
 #[derive(Default)]
-struct State {
+struct TakeoverState {
     holder: Option<Holder>,
     /// Number of attempts so far, which numbers the next one.
     attempts: u64,
@@ -78,7 +78,7 @@ impl ActiveAttempt {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TakeoverState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -22,7 +22,7 @@ const TAKEN_AWAY_SHARE_MAX: f64 = 0.05;
 
 /// The result.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct SpeedupReport {
     format: &'static str,
     version: u32,
     #[serde(flatten)]
@@ -147,7 +147,7 @@ struct Workers {
     batches_lost: u64,
 }
 
-impl Report {
+impl SpeedupReport {
     pub(super) fn new(settings: &Settings, sides: Vec<Measured>) -> Self {
         let machine = Machine::here(settings.cores.len());
         let mut warnings = Vec::new();

@@ -37,9 +37,9 @@ pub(crate) struct PlannedBatch {
 
 /// Batches between a driver and the processes of its host. Clones share them.
 #[derive(Clone)]
-pub(crate) struct Pipeline(Rc<State>);
+pub(crate) struct Pipeline(Rc<PipelineState>);
 
-struct State {
+struct PipelineState {
     paths: usize,
     /// Maximum number of sent batches in progress.
     batches_max: usize,
@@ -59,7 +59,7 @@ struct State {
 
 impl Pipeline {
     pub(crate) fn new(paths: usize, batches_max: usize) -> Self {
-        Self(Rc::new(State {
+        Self(Rc::new(PipelineState {
             paths,
             batches_max,
             sending: Cell::new(0),

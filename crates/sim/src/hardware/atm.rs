@@ -25,7 +25,7 @@ use crate::kernel::Sim;
 use crate::observe::{ComponentReport, Observed};
 use crate::store::Store;
 
-use train::State;
+use train::AtmState;
 
 /// Size of a cell on the line.
 pub const CELL_BYTES: u64 = 53;
@@ -132,7 +132,7 @@ impl<T> Clone for AtmLine<T> {
 
 struct Inner<T> {
     sim: Sim,
-    state: RefCell<State<T>>,
+    state: RefCell<AtmState<T>>,
     process: ComponentProcess<AtmFrame<T>>,
 }
 
@@ -149,7 +149,7 @@ impl<T: 'static> AtmLine<T> {
         let circuits = config.circuits;
         let inner = Rc::new(Inner {
             sim: sim.clone(),
-            state: RefCell::new(State::new(name, config, sim.stream(&format!("{name} losses")))),
+            state: RefCell::new(AtmState::new(name, config, sim.stream(&format!("{name} losses")))),
             process: ComponentProcess::new(sim),
         });
         sim.register(name, Rc::clone(&inner) as Rc<dyn Observed>);

@@ -33,7 +33,7 @@ use crate::observe::{ComponentReport, Observed};
 use crate::store::Store;
 
 use background::BackgroundStation;
-use token::State;
+use token::RingState;
 
 pub use background::BackgroundReport;
 pub use config::{Arrivals, Background, RingConfig};
@@ -91,7 +91,7 @@ impl<T> Clone for Ring<T> {
 struct Inner<T> {
     sim: Sim,
     name: String,
-    state: RefCell<State<T>>,
+    state: RefCell<RingState<T>>,
     process: ComponentProcess<FddiFrame<T>>,
 }
 
@@ -113,7 +113,7 @@ impl<T: 'static> Ring<T> {
         let inner = Rc::new(Inner {
             sim: sim.clone(),
             name: name.to_owned(),
-            state: RefCell::new(State::new(name, config, background)),
+            state: RefCell::new(RingState::new(name, config, background)),
             process: ComponentProcess::new(sim),
         });
         sim.register(name, Rc::clone(&inner) as Rc<dyn Observed>);
@@ -275,7 +275,7 @@ impl<T: 'static> Ring<T> {
     }
 
     /// The state, brought up to date.
-    fn current(&self) -> std::cell::RefMut<'_, State<T>> {
+    fn current(&self) -> std::cell::RefMut<'_, RingState<T>> {
         let mut state = self.inner.state.borrow_mut();
         state.catch_up(self.inner.sim.now(), &self.inner.sim);
         state

@@ -43,7 +43,7 @@ impl Session<'_> {
     /// Waits until fewer than [`FILES_AHEAD`] files are in progress. Returns false if the transfer
     /// stops.
     fn wait_below_limit(&self) -> bool {
-        let full = |state: &mut super::State| state.active.len() >= FILES_AHEAD && !self.is_stopping();
+        let full = |state: &mut super::SessionState| state.active.len() >= FILES_AHEAD && !self.is_stopping();
         drop(self.changed.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner));
         !self.is_stopping()
     }

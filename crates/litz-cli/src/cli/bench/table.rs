@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::super::tables::with_warnings;
-use crate::speedup::{Estimate, Report, SideReport};
+use crate::speedup::{Estimate, SpeedupReport, SideReport};
 
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &SpeedupReport) -> String {
     with_warnings(&report.warnings, |out| write_report(out, report))
 }
 
-fn write_report(out: &mut String, report: &Report) -> std::fmt::Result {
+fn write_report(out: &mut String, report: &SpeedupReport) -> std::fmt::Result {
     let processor = report.machine.processor.as_deref().unwrap_or("processors");
     writeln!(
         out,

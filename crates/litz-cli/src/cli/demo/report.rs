@@ -18,7 +18,7 @@ const LATE_PERMILLE_MAX: u64 = 10;
 const BUSY_PERCENT_MIN: u64 = 95;
 
 /// The results of the demo.
-pub(super) struct Report {
+pub(super) struct DemoReport {
     pub(super) seed: u64,
     pub(super) links: Vec<DemoLink>,
     /// The transfers over each link alone, in the order of `links`.
@@ -27,7 +27,7 @@ pub(super) struct Report {
     pub(super) files: Comparison,
 }
 
-impl Report {
+impl DemoReport {
     pub(super) fn print(&self, as_json: bool) {
         if as_json {
             out::json(&self.json());

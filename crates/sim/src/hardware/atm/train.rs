@@ -30,7 +30,7 @@ struct Circuit<T> {
     runs_on: bool,
 }
 
-pub(super) struct State<T> {
+pub(super) struct AtmState<T> {
     name: String,
     config: AtmConfig,
     losses: Stream,
@@ -63,7 +63,7 @@ impl Busy {
     }
 }
 
-impl<T> State<T> {
+impl<T> AtmState<T> {
     pub(super) fn new(name: &str, config: AtmConfig, losses: Stream) -> Self {
         let circuit = || Circuit { queue: FrameQueue::new(config.queue_frames), cells_left: 0, runs_on: false };
         Self {
