@@ -293,14 +293,14 @@ pub fn drive(job: &Job, remote: SocketAddr) -> Result<Figures, Failure> {
         }
     }
     match job.test {
-        Test::Bulk => pour(&mut link, &mut connection, job),
+        Test::Bulk => send_bulk(&mut link, &mut connection, job),
         Test::RequestResponse => ask(&mut link, &mut connection, job),
         _ => Err("not for this contender".into()),
     }
 }
 
 /// Writes until the server closes.
-fn pour(link: &mut Link, connection: &mut Connection, job: &Job) -> Result<Figures, Failure> {
+fn send_bulk(link: &mut Link, connection: &mut Connection, job: &Job) -> Result<Figures, Failure> {
     let chunk = Chunk(Bytes::from(vec![0x5a; CHUNK_LEN]));
     let mut rest = Some(chunk.clone());
     let mut meter = BulkMeter::new(job);

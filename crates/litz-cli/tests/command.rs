@@ -91,7 +91,7 @@ fn a_ticket_belongs_to_its_first_sender() {
     let mut first = place.send(&[&file], &ticket, &["--rate=8Mb/s"]);
     first.wait_for("file_started");
     first.kill();
-    let other_state = format!("--state-dir={}", place.path("state-thief").display());
+    let other_state = format!("--state-dir={}", place.path("state-second").display());
     place.send(&[&file], &ticket, &[&other_state]).fail(2, "another");
     place.send(&[&file], &ticket, &[]).succeed();
     receiver.succeed();
@@ -119,7 +119,7 @@ fn listed_keys_may_send_repeatedly() {
     std::fs::create_dir(place.path("state-out")).unwrap();
     std::fs::set_permissions(place.path("state-out"), std::fs::Permissions::from_mode(0o700)).unwrap();
     let key = KeyPair::load_or_create(&place.path("state-out").join("host.key")).unwrap();
-    std::fs::write(place.path("allowed"), format!("# friends\n{}\n", key.public().fingerprint())).unwrap();
+    std::fs::write(place.path("allowed"), format!("# senders\n{}\n", key.public().fingerprint())).unwrap();
     let allow = format!("--allow={}", place.path("allowed").display());
     let (mut receiver, ticket) = place.recv(&[&allow, "--overwrite"]);
     for _ in 0..2 {
@@ -452,10 +452,10 @@ fn a_failing_output_stream_does_not_cause_a_panic() {
         assert!(full.1.contains("cannot write to standard output: No space left"), "{arguments:?}: {full:?}");
     }
     let inbox = place.inbox().display().to_string();
-    let state = format!("--state-dir={}", place.path("state-unheard").display());
+    let state = format!("--state-dir={}", place.path("state-unreachable").display());
     for arguments in [&["recv", &inbox, &state, "--listen=127.0.0.1:0"][..], &["recv", &inbox, &state, "--json"]] {
         let [closed, full] = with_broken_output(arguments, "stdout");
-        assert_eq!((closed.0, full.0), (Some(2), Some(2)), "nobody could come: {closed:?} {full:?}");
+        assert_eq!((closed.0, full.0), (Some(2), Some(2)), "no sender can connect: {closed:?} {full:?}");
         assert!(full.1.contains("No space left"), "{full:?}");
     }
     for arguments in [&["recv", "/nowhere/at/all"][..], &["paths", "hello"]] {

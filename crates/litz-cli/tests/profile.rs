@@ -136,7 +136,7 @@ fn the_table_ends_with_the_budget_and_the_cost_of_measuring() {
     assert!(last[2].starts_with("Work other than cipher, copy and system calls: "), "{text}");
     assert!(last[1].starts_with("Waking a thread on the processors of one end takes "), "{text}");
     assert!(last[0].starts_with("Measuring costs "), "{text}");
-    assert!(output.stderr.is_empty(), "no progress where nobody looks: {:?}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stderr.is_empty(), "no progress without a terminal: {:?}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

@@ -113,8 +113,8 @@ impl Intercept for Watch {
             return Ok(count);
         }
         let sender = *self.seen.sender.lock().unwrap();
-        let strange = metas[..count].iter().filter(|meta| Some(meta.source) != sender);
-        let datagrams: usize = strange.map(|meta| meta.len.div_ceil(meta.stride)).sum();
+        let from_others = metas[..count].iter().filter(|meta| Some(meta.source) != sender);
+        let datagrams: usize = from_others.map(|meta| meta.len.div_ceil(meta.stride)).sum();
         self.seen.from_others.fetch_add(datagrams as u64, Ordering::Relaxed);
         Ok(count)
     }
@@ -144,7 +144,7 @@ pub(crate) struct Plan {
     pub(crate) span: Duration,
 }
 
-/// Writes for a while as the flood goes on.
+/// Writes for a while during the flood.
 pub(crate) fn transfer(plan: Plan) -> Run {
     let Plan { kind, target, rate, cap, span } = plan;
     let world = World::new(Arm { wire: Wire::Udp, placement: Placement::Thread });
@@ -156,9 +156,9 @@ pub(crate) fn transfer(plan: Plan) -> Run {
     let calling = socket();
     *seen.sender.lock().unwrap() = Some(calling.local_addr().expect("it is bound"));
     // The same system socket, so that its datagrams have the sender's address.
-    let twin = std::net::UdpSocket::from(calling.as_fd().try_clone_to_owned().expect("a descriptor"));
+    let sender_socket = std::net::UdpSocket::from(calling.as_fd().try_clone_to_owned().expect("a descriptor"));
     let own = std::net::UdpSocket::from(socket().as_fd().try_clone_to_owned().expect("a descriptor"));
-    let flooding = if kind == Kind::Forged { twin } else { own };
+    let flooding = if kind == Kind::Forged { sender_socket } else { own };
     let destination = if target == Target::Receiver { address } else { elsewhere.local_addr().expect("it is bound") };
 
     let sockets: Vec<Box<dyn LiveSocket>> =

@@ -13,7 +13,7 @@
 //! | [`timer`] | a timer with nanosecond resolution |
 //! | [`processors`] | the available processors, and thread affinity |
 //! | [`secret`] | random bytes from the operating system |
-//! | [`testing`] | for tests: sockets that fail, lose datagrams or pretend an address |
+//! | [`testing`] | for tests: sockets that fail, lose datagrams or report another address |
 //!
 //! This crate contains all platform-specific code of the workspace's data path. It knows no
 //! protocol.

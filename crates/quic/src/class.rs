@@ -111,7 +111,7 @@ impl std::error::Error for RateLimitError {}
 
 /// The paths that data may take.
 ///
-/// A set is strict: no byte goes on a path that it does not name, also not when it is sent again.
+/// A set is strict: no byte is sent on a path that it does not name, not even as a retransmission.
 /// If none of its paths works, the data waits until one does, or until the application sets
 /// [another set](Self::ALL).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

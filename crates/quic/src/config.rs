@@ -53,7 +53,7 @@ pub struct TransportConfig {
     /// 1 MiB.
     pub datagram_send_buffer: u64,
     /// Bytes of datagrams received and not taken, at most; older ones are dropped for newer ones.
-    /// Zero tells the peer that it must not send any. Default 1 MiB.
+    /// Zero forbids the peer to send any. Default 1 MiB.
     pub datagram_receive_buffer: u64,
     /// Size of the datagrams we send, in bytes of UDP payload. There is no path MTU discovery: it
     /// must fit the path. Default 1200, which every path of QUIC must carry (RFC 9000, section 14).
@@ -63,7 +63,7 @@ pub struct TransportConfig {
     pub initial_rtt: Duration,
     /// The congestion controller. Default CUBIC.
     pub congestion: Algorithm,
-    /// The most paths at a time, which the peer is told. One negotiates the multipath extension
+    /// The most paths at a time. The peer is notified of it. One negotiates the multipath extension
     /// (draft-21) and allows a single path; zero does not negotiate it. The smaller of both sides'
     /// values counts. Default 1, at most [`PATHS_MAX`].
     pub max_paths: u32,

@@ -8,8 +8,7 @@
 //! |---|---|---|
 //! | `DRDA` | on the path that lost them | of each path by itself, on that path |
 //! | `DRCA` | on the path that lost them | of all paths at once, on the best one |
-//! | `CRDA` (default) | on the path that the scheduler chooses | of each path by itself, on that
-//! path |
+//! | `CRDA` (default) | on the path that the scheduler chooses | of each path by itself, on that path |
 //! | `CRCA` | on the path that the scheduler chooses | of all paths at once, on the best one |
 //!
 //! With one path all of them are the same. Each side chooses for itself: the sender of data decides

@@ -55,7 +55,7 @@ fn held_in(mut hostile_pair: HostilePair, mut act: impl FnMut(&mut HostilePair, 
 }
 
 /// A victim whose stream has credit while the connection has none.
-fn starved() -> HostilePair {
+fn without_credit() -> HostilePair {
     let hostile =
         Hostile::client(7, |id| encode(&TransportParameters { initial_max_data: 1_000, ..client_parameters(id) }));
     let mut hostile_pair =
@@ -223,7 +223,7 @@ fn no_flood_makes_a_connection_hold_more_than_its_windows_allow() {
         5_000,
     );
     let credit = held_in(
-        starved(),
+        without_credit(),
         |hostile_pair, round| {
             hostile_pair.send(&payload(&[Frame::MaxStreamData {
                 id: StreamId::new(Side::Server, Dir::Uni, 0),

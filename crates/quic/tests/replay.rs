@@ -140,10 +140,10 @@ fn a_journal_replays_and_describes_its_connection() {
 fn detached_halves_write_one_log_with_the_entries_of_both() {
     for log in detached_journals(12) {
         let mut replay = Replay::begin(&log[..]).expect("the replay starts");
-        let (mut lines, mut apart) = (Vec::new(), 0_u64);
+        let (mut lines, mut detached) = (Vec::new(), 0_u64);
         while let Some(step) = replay.step().expect("the log replays") {
             match step.entry.name() {
-                "detached" => apart += 1,
+                "detached" => detached += 1,
                 "attached" => assert!(!replay.connection().is_detached()),
                 _ => {}
             }
@@ -151,7 +151,7 @@ fn detached_halves_write_one_log_with_the_entries_of_both() {
         }
         assert_eq!(replay.end(), Some(LogEnd::Complete));
         let count = |start: &str| lines.iter().filter(|line| line.starts_with(start)).count();
-        assert!(apart > 0 && count("attached") as u64 == apart, "{apart} times detached");
+        assert!(detached > 0 && count("attached") as u64 == detached, "{detached} times detached");
         assert!(count("receive half: opened on") > 10, "{lines:#?}");
         assert_eq!(count("gave_commands"), count("receive half: took_commands"));
         // The values since the last report return with the half.

@@ -1,5 +1,5 @@
 //! Redundant transmission: all stream data on several paths at once, so that no failure of a path
-//! delays it. DATAGRAM frames are sent once, because the receiver could not tell copies from
+//! delays it. DATAGRAM frames are sent once, because the receiver could not distinguish copies from
 //! originals.
 
 use units::Instant;

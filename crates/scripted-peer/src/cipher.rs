@@ -104,7 +104,7 @@ impl Tls {
         let pair = Ed25519KeyPair::generate().map_err(|_| "the system gives no random bytes".to_owned())?;
         let pkcs8 = pair.to_pkcs8v1().map_err(|_| "the TLS library refuses its own key".to_owned())?;
         let key = provider::sign::any_eddsa_type(&PrivatePkcs8KeyDer::from(pkcs8.as_ref())).map_err(words)?;
-        let public = key.public_key().ok_or("the TLS library does not tell the public key")?;
+        let public = key.public_key().ok_or("the TLS library returned no public key")?;
         let public = CertificateDer::from(public.as_ref().to_vec());
         let certified = Arc::new(CertifiedKey::new(vec![public.clone()], key));
         let provider = Arc::new(cipher.provider());

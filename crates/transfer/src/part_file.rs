@@ -7,8 +7,8 @@
 //!                          └──restart───┘ discard (the source changed; nothing verified)
 //! ```
 //!
-//! An advisory lock on the part file keeps two transfers apart; it ends with the process that holds
-//! it.
+//! An advisory lock on the part file excludes a second transfer; it ends with the process that
+//! holds it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -189,7 +189,7 @@ impl PartFile {
         let (from, to) = (&self.part_name, &self.name);
         if !overwrite {
             match rustix::fs::renameat_with(&*self.directory, from, &*self.directory, to, RenameFlags::NOREPLACE) {
-                // Some file systems cannot promise this in one step. Then look first, and accept
+                // Some file systems cannot guarantee this in one step. Then look first, and accept
                 // the moment between.
                 Err(Errno::INVAL | Errno::NOSYS) => {}
                 outcome => return Ok(outcome?),

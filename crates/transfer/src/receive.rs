@@ -109,7 +109,7 @@ pub fn run(
     };
     let reader = control.reader;
     std::thread::scope(|scope| {
-        let guard = Ender(&session);
+        let guard = EndGuard(&session);
         scope.spawn(|| read_messages(reader, &session.inbox));
         // A write may fail before the sender's reason was read.
         let outcome =
@@ -168,9 +168,9 @@ struct SessionState {
 
 /// Wakes the other threads when the coordinator ends, also by a panic: otherwise the scope would
 /// wait for ever.
-struct Ender<'s, 'a>(&'s Session<'a>);
+struct EndGuard<'s, 'a>(&'s Session<'a>);
 
-impl Drop for Ender<'_, '_> {
+impl Drop for EndGuard<'_, '_> {
     fn drop(&mut self) {
         self.0.stop();
         self.0.inbox.close();
@@ -188,7 +188,7 @@ impl<'a> Session<'a> {
         tree: Result<TargetTree, TransferError>,
     ) -> Result<Summary, TransferError> {
         let base_log2 = self.authenticate(authoriser)?;
-        // Only an authorised sender learns that the directory is unusable.
+        // Only an authorised sender is notified that the directory is unusable.
         let _ = self.tree.set(tree?);
         let list = self.take_list(base_log2)?;
         let totals = list.totals;
@@ -218,7 +218,7 @@ impl<'a> Session<'a> {
             bytes_resumed: self.progress.resumed(),
         };
         // The ticket is marked as spent before the sender is informed. After a crash in between,
-        // the sender learns that the transfer is complete.
+        // the sender is notified that the transfer is complete.
         let noted = if summary.is_complete() { authoriser.complete() } else { Ok(()) };
         self.control.send(&Message::Bye)?;
         self.events.event(TransferEvent::Finished { summary: &summary });
@@ -231,7 +231,7 @@ impl<'a> Session<'a> {
         for _ in 0..HELLO_TICKS {
             let Some(input) = next_input(&self.inbox, &self.options.cancel)? else { continue };
             let Input::Message(Message::Hello { version, base_log2, proof }) = input else {
-                return Err(TransferError::Protocol("something else came in place of Hello"));
+                return Err(TransferError::Protocol("a message other than Hello"));
             };
             let answer = match authoriser.authorise(self.context, proof.as_ref()) {
                 Ok(proof) => proof,

@@ -69,7 +69,7 @@ pub struct Accepted {
     pub first_use: bool,
 }
 
-/// The reason why a sender is refused. Only a sender that proved the secret learns more than
+/// The reason why a sender is refused. Only a sender that proved the secret is given more than
 /// "unknown".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -320,8 +320,8 @@ fn decide(
         }
     }
     let ticket = matching.ok_or(Refusal::UnknownOrWrongProof)?;
-    // A sender with another key learns only that the ticket is bound, and not whether the transfer
-    // completed.
+    // A sender with another key gets only the answer that the ticket is bound, and not whether the
+    // transfer completed.
     let first_use = match ticket.bound {
         Some(key) if key != context.sender() => return Err(Refusal::BoundToAnotherKey),
         bound => bound.is_none(),

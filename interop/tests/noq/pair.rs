@@ -67,7 +67,7 @@ fn server_ip(link: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 2, 0, 1 + link)
 }
 
-/// A socket for each link, by which our paths are told apart.
+/// A socket for each link, by which our paths are distinguished.
 fn our_endpoint(settings: Settings, server_tls: Option<Arc<rustls::ServerConfig>>) -> litz::Endpoint {
     let ip = if settings.client == Client::Ours { client_ip } else { server_ip };
     let sockets = (0..settings.links).map(|link| UdpSocketOptions::new(SocketAddr::new(ip(link).into(), 0))).collect();
@@ -81,7 +81,7 @@ fn our_endpoint(settings: Settings, server_tls: Option<Arc<rustls::ServerConfig>
     litz::Endpoint::bind(config).expect("sockets")
 }
 
-/// noq has one socket for all links and tells them apart by their addresses.
+/// noq has one socket for all links and distinguishes them by their addresses.
 fn their_endpoint(server: Option<noq::ServerConfig>) -> noq::Endpoint {
     let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a socket");
     let runtime = Arc::new(noq::TokioRuntime);

@@ -11,8 +11,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `settings`, `failure` | what to measure, and why there is no result |
-//! | `test_bed` | a real endpoint whose sockets connect to a scripted peer (crate `scripted-peer`)
-//! |
+//! | `test_bed` | a real endpoint whose sockets connect to a scripted peer (crate `scripted-peer`) |
 //! | `run`, `send`, `receive`, `duplex` | one run of one side, or of both sides |
 //! | `streams` | reading several streams on one thread |
 //! | `absorb`, `bound` | the serial part of the work, and the bound |

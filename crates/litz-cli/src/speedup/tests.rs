@@ -7,7 +7,7 @@ use super::*;
 const SHORT: Span = Span { warm_up: Duration::from_millis(20), time: Duration::from_millis(60) };
 
 /// A run that is long enough to measure something, even on a busy machine.
-fn patient_run(side: Side, setup: &Setup) -> Outcome {
+fn run_with_retries(side: Side, setup: &Setup) -> Outcome {
     let cancel = CancelToken::new();
     let span = |times: u64| Span { warm_up: SHORT.warm_up * times, time: SHORT.time * times };
     let sees_enough = |outcome: &Outcome| outcome.packets > 500.0;
@@ -45,7 +45,7 @@ fn both_sides_work_under_every_placement_and_cipher() {
             let setup = settings.setup(placement, true);
             // Missing or unauthentic bytes, and acknowledgements of skipped packet numbers, are
             // errors.
-            let outcome = patient_run(side, &setup);
+            let outcome = run_with_retries(side, &setup);
             assert!(outcome.packets > 500.0, "{placement} {side:?}: {outcome:?}");
             assert!(outcome.time >= SHORT.time && outcome.throughput_bps() > 0.0, "{placement} {side:?}");
             assert!(!outcome.costs.is_empty(), "{placement} {side:?}");
@@ -64,7 +64,7 @@ fn both_sides_work_with_the_paths_of_a_connection_shared() {
             let cipher = if paths == 2 { Cipher::Aes128Gcm } else { Cipher::ChaCha20Poly1305 };
             let settings = Settings { kind: Kind::Path, paths, cipher, ..settings() };
             let placement = Placement::Path(processors);
-            let outcome = patient_run(side, &settings.setup(placement, true));
+            let outcome = run_with_retries(side, &settings.setup(placement, true));
             assert!(outcome.packets > 500.0, "{placement} of {paths} {side:?}: {outcome:?}");
             assert!(outcome.time >= SHORT.time && !outcome.costs.is_empty(), "{placement} of {paths} {side:?}");
         }
@@ -99,7 +99,7 @@ fn large_datagrams_work_too() {
     let settings = Settings { datagram_size: 8972, ..settings() };
     for side in [Side::Send, Side::Receive] {
         let setup = settings.setup(Placement::Packet(2), false);
-        let outcome = patient_run(side, &setup);
+        let outcome = run_with_retries(side, &setup);
         assert!(outcome.packets > 100.0 && outcome.costs.is_empty());
     }
 }
@@ -117,7 +117,7 @@ fn both_directions_deliver_every_byte_under_every_placement() {
         for (app_core, datagram_size) in [(AppCore::Separate, 1472), (AppCore::Last, 8972)] {
             let settings = Settings { kind, cipher, app_core, datagram_size, ..settings() };
             // The first round compares every byte with the pattern; a wrong byte is an error.
-            let outcome = patient_run(Side::Duplex, &settings.setup(placement, true));
+            let outcome = run_with_retries(Side::Duplex, &settings.setup(placement, true));
             let case = format!("{placement} {cipher} {datagram_size}: {outcome:?}");
             let directions = outcome.directions.expect("data was sent in both directions");
             assert!((directions.sent_bytes / directions.received_bytes - 1.0).abs() < 0.01, "{case}");

@@ -67,7 +67,7 @@ pub fn choose(request: &Request<'_>, reachable: &mut Reachable<'_>) -> Result<Ch
         return Err(ChooseError::MorePathsThanAllowed { paths: request.paths.len(), limit });
     }
     let pairs = Pairs::find(slots, reachable);
-    Ok(select::select(pairs, &select::Wish { limit, fill: request.limit.is_some(), automatic }))
+    Ok(select::select(pairs, &select::PathCriteria { limit, fill: request.limit.is_some(), automatic }))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ const LEN: usize = 8 << 20;
 /// The error that the system returns for the send with this number, if it refuses.
 type Choose = fn(u64) -> Option<SendError>;
 
-#[expect(clippy::disallowed_methods, reason = "a test in which one side waits for what the other is told meanwhile")]
+#[expect(clippy::disallowed_methods, reason = "a test in which one side waits while the other is notified")]
 fn pause() {
     std::thread::sleep(std::time::Duration::from_millis(100));
 }
@@ -145,7 +145,8 @@ fn slow_loopback() -> u64 {
     refused.total()
 }
 
-/// A socket that never accepts data again does not keep callers from learning of the close.
+/// A socket that never accepts data again does not prevent callers from being notified of the
+/// close.
 #[test]
 fn users_of_a_socket_that_stays_full_are_notified_of_the_close() {
     let world = World::new(Arm { wire: Wire::Memory, placement: Placement::Thread });
@@ -156,7 +157,7 @@ fn users_of_a_socket_that_stays_full_are_notified_of_the_close() {
     config.transport.idle_timeout = Duration::from_secs(2);
     let server = world.server(config.clone());
     let address = server.local_addr();
-    let (ended, told) = mpsc::channel();
+    let (ended, results) = mpsc::channel();
     let client = Endpoint::with_sockets(config, vec![Box::new(stuck)]).unwrap();
     let connection = world.connect(&client, address);
     let mut stream = connection.open_uni().unwrap();
@@ -165,7 +166,7 @@ fn users_of_a_socket_that_stays_full_are_notified_of_the_close() {
             let error = stream.write_all(&pattern(LEN, 3)).unwrap_err();
             ended.send(error.kind()).unwrap();
         });
-        let kind = told.recv_timeout(std::time::Duration::from_secs(6));
+        let kind = results.recv_timeout(std::time::Duration::from_secs(6));
         // Also releases a writer that was not woken.
         client.close();
         assert_eq!(kind, Ok(io::ErrorKind::TimedOut), "after {} refusals", refused.total());
@@ -177,8 +178,8 @@ fn users_of_a_socket_that_stays_full_are_notified_of_the_close() {
 fn a_socket_that_cannot_send_still_receives() {
     let world = World::new(Arm { wire: Wire::Memory, placement: Placement::Thread });
     let faults = Arc::new(Faults::default());
-    let mute = InterceptedSocket::new(world.socket(0), Arc::clone(&faults));
-    let server = world.server_over(world.config(), Box::new(mute));
+    let socket_of_server = InterceptedSocket::new(world.socket(0), Arc::clone(&faults));
+    let server = world.server_over(world.config(), Box::new(socket_of_server));
     let client = world.client(world.config());
     let ours = world.connect(&client, server.local_addr());
     let theirs = server.accept().unwrap();

@@ -31,7 +31,7 @@ fn ends(world: &World) -> Ends {
     Ends { _server: server, _client: client, ours, theirs }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test in which nobody calls the library for a while")]
+#[expect(clippy::disallowed_methods, reason = "a test in which the library is not called for a while")]
 fn sleep(span: Duration) {
     std::thread::sleep(span);
 }

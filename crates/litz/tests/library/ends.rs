@@ -71,7 +71,7 @@ pub(crate) fn the_last_handle_closes_and_a_close_carries_code_and_reason(arm: Ar
     let world = &World::new(arm);
     // Several drivers may accept connections in any order, so the second one begins after the
     // first.
-    let (told, hears) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     serve(
         world,
         world.config(),
@@ -79,7 +79,7 @@ pub(crate) fn the_last_handle_closes_and_a_close_carries_code_and_reason(arm: Ar
             let connection = server.accept().unwrap();
             assert_eq!(connection.closed(), Closed::ByPeer { code: 7, reason: "seven".to_owned() });
             assert_eq!(connection.stats().receive.packets_unauthentic, 0);
-            told.send(()).unwrap();
+            sender.send(()).unwrap();
             let connection = server.accept().unwrap();
             let mut recv = connection.accept_uni().unwrap();
             // Data that arrived before the close is readable after it; then comes the reason.
@@ -98,7 +98,7 @@ pub(crate) fn the_last_handle_closes_and_a_close_carries_code_and_reason(arm: Ar
             connection.close(8, "too late");
             assert_eq!(connection.closed(), Closed::Local);
             assert!(connection.stats().send.packets_sent > 0);
-            hears.recv().unwrap();
+            receiver.recv().unwrap();
 
             let connection = world.connect(client, address);
             let clone = connection.clone();
@@ -139,10 +139,10 @@ pub(crate) fn dropping_an_endpoint_closes_its_connections_and_returns_soon(arm: 
 
 pub(crate) fn an_address_without_a_peer_times_out_with_a_clear_error(arm: Arm) {
     let world = World::new(arm);
-    let deaf = world.socket(0);
+    let unserved = world.socket(0);
     let client = world.client(EndpointConfig { handshake_timeout: Duration::from_millis(300), ..world.config() });
     let clock = MonotonicClock::start();
-    let error = client.connect(deaf.local_addr().unwrap(), "host", world.client_tls.clone()).unwrap_err();
+    let error = client.connect(unserved.local_addr().unwrap(), "host", world.client_tls.clone()).unwrap_err();
     let took = clock.now().since_start();
     assert_eq!(error, Closed::HandshakeTimedOut { last_send_error: None });
     assert_eq!(std::io::Error::from(error).kind(), ErrorKind::TimedOut);
@@ -155,7 +155,7 @@ pub(crate) fn a_wrong_host_and_a_wrong_family_have_different_errors(arm: Arm) {
         &world,
         world.config(),
         |server| {
-            // The server is not told of the client that rejects its key, and continues.
+            // The server is not notified of the client that rejects its key, and continues.
             server.accept().unwrap().closed();
         },
         |client, address| {
@@ -228,7 +228,7 @@ pub(crate) fn clients_beyond_the_limits_are_not_answered(arm: Arm) {
     let limited = EndpointConfig { half_open_max: 1, handshake_timeout: Duration::from_millis(500), ..world.config() };
     let server = world.server(limited);
     let address = server.local_addr();
-    let hasty = || EndpointConfig { handshake_timeout: Duration::from_millis(300), ..world.config() };
+    let short_timeout = || EndpointConfig { handshake_timeout: Duration::from_millis(300), ..world.config() };
     std::thread::scope(|scope| {
         let world = &world;
         let (first_is_in, go_on) = std::sync::mpsc::channel();
@@ -242,7 +242,7 @@ pub(crate) fn clients_beyond_the_limits_are_not_answered(arm: Arm) {
             connection.closed();
         });
         scope.spawn(move || {
-            let client = world.client(hasty());
+            let client = world.client(short_timeout());
             go_on.recv_timeout(PATIENCE).unwrap();
             // The first one fills the queue for `accept`.
             let error = client.connect(address, "host", world.client_tls.clone()).unwrap_err();

@@ -1,4 +1,4 @@
-//! Many users of one engine: none starves, none blocks another, and memory stays bounded.
+//! Many users of one engine: each gets its share, none blocks another, and memory stays bounded.
 
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -164,7 +164,7 @@ pub(crate) fn messages_and_streams_received_before_the_end_can_be_read_after_it(
 
 pub(crate) fn both_ends_agree_on_keys_identities_and_addresses(arm: Arm) {
     let world = &World::new(arm);
-    let (told, hears) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     serve(
         world,
         world.config(),
@@ -172,7 +172,7 @@ pub(crate) fn both_ends_agree_on_keys_identities_and_addresses(arm: Arm) {
             let connection = server.accept().unwrap();
             let mut material = [0; 32];
             connection.export_keying_material(b"label", b"context", &mut material).unwrap();
-            told.send((material, connection.remote_addr(), connection.local_addr())).unwrap();
+            sender.send((material, connection.remote_addr(), connection.local_addr())).unwrap();
             assert_eq!((connection.peer_identity().len(), connection.side()), (1, Side::Server));
             connection.closed();
             assert!(connection.export_keying_material(b"label", b"context", &mut material).is_err());
@@ -184,7 +184,7 @@ pub(crate) fn both_ends_agree_on_keys_identities_and_addresses(arm: Arm) {
             let mut other = [0; 32];
             connection.export_keying_material(b"label", b"else", &mut other).unwrap();
             assert_ne!(material, other);
-            let theirs = hears.recv_timeout(PATIENCE).unwrap();
+            let theirs = receiver.recv_timeout(PATIENCE).unwrap();
             assert_eq!(theirs, (material, client.local_addr(), address));
             assert_eq!((connection.remote_addr(), connection.side()), (address, Side::Client));
             let identity = connection.peer_identity();

@@ -45,8 +45,8 @@ pub(crate) const CRYPTO_BUFFER_MAX: u64 = 64 * 1024;
 /// Closing and draining last this many probe timeouts (RFC 9000, section 10.2).
 const CLOSE_PTOS: u64 = 3;
 
-/// Closing and draining last no longer than this, whatever round trip the peer feigns: state may be
-/// discarded early (RFC 9000, section 10.2).
+/// Closing and draining last no longer than this, whatever round trip a dishonest peer causes:
+/// state may be discarded early (RFC 9000, section 10.2).
 const CLOSE_SPAN_MAX: Duration = Duration::from_secs(10);
 
 fn close_span(pto: Duration) -> Duration {

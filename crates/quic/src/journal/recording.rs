@@ -56,7 +56,7 @@ impl Journal {
         Some(journal)
     }
 
-    /// The journal of the receive half, which is detached now. It goes on in the same log.
+    /// The journal of the receive half, which is detached now. It continues in the same log.
     pub(crate) fn detach(&mut self) -> Box<Self> {
         self.flush();
         self.is_shared = true;

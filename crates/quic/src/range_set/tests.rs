@@ -63,7 +63,7 @@ proptest! {
             prop_assert_eq!(&held, &oracle.iter().copied().collect::<Vec<_>>());
             prop_assert_eq!(set.max(), oracle.last().copied());
             for pair in set.iter().collect::<Vec<_>>().windows(2) {
-                prop_assert!(pair[0].end < pair[1].start, "adjacent ranges must melt: {:?}", pair);
+                prop_assert!(pair[0].end < pair[1].start, "adjacent ranges must be merged: {:?}", pair);
             }
             for value in 0..LIMIT {
                 prop_assert_eq!(set.contains(value), oracle.contains(&value));

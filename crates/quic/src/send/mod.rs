@@ -12,7 +12,7 @@
 //! | `streams`, `buffer` | sending parts of streams and their bytes |
 //! | `streams/classes` | rate limits and permitted paths of streams |
 //! | `scavenger` | a delay-based window for background streams |
-//! | `grants` | flow-control credit to tell the peer of |
+//! | `grants` | flow-control credit to announce to the peer |
 //! | `flow_blocked` | repetition of BLOCKED frames while the peer's credit is exhausted |
 //! | `ack_frequency` | the ACK frequency requested from the peer |
 //! | `resends` | lost data bound to the path that lost them |

@@ -361,7 +361,7 @@ impl SendHalf {
                 self.maybe_move_back(now, at);
                 match self.paths[at].state {
                     // Only challenges were sent there. Their loss says nothing about the capacity
-                    // of the path, so no congestion controller is told.
+                    // of the path, so no congestion controller is notified.
                     PathState::Validating => self.forget_sent(at, 0),
                     // Data that were sent there because no other path could send go to other paths,
                     // too.

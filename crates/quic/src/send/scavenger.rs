@@ -12,9 +12,10 @@
 use units::{Duration, Instant};
 
 /// The target queue delay is half a round trip of the empty path, so that foreground data wait at
-/// most half a round trip longer, within these bounds. A shorter delay cannot be told from jitter
-/// of timers and thread schedulers on the hosts: with 50 us, a transfer over loopback (14 Gb/s)
-/// lost a third to nine tenths of its rate. A longer delay would be noticed by interactive data.
+/// most half a round trip longer, within these bounds. A shorter delay cannot be distinguished from
+/// jitter of timers and thread schedulers on the hosts: with 50 us, a transfer over loopback (14
+/// Gb/s) lost a third to nine tenths of its rate. A longer delay would be noticed by interactive
+/// data.
 const QUEUE_MIN: Duration = Duration::from_micros(100);
 const QUEUE_MAX: Duration = Duration::from_millis(10);
 

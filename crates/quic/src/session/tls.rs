@@ -279,7 +279,8 @@ fn describe(error: &Error) -> String {
     match reason {
         CertificateError::Other(OtherError(own)) => own.to_string(),
         // rustls reports both causes with this error: a certificate whose issuer has the name of a
-        // trusted one but another key, and a CertificateVerify that does not match (RFC 8446, 4.4.3).
+        // trusted one but another key, and a CertificateVerify that does not match (RFC 8446,
+        // 4.4.3).
         CertificateError::BadSignature => "a signature did not verify: the peer's certificate was not signed by the \
             trusted issuer that it names, or the peer does not hold the private key of the public key that it presented"
             .to_owned(),

@@ -131,9 +131,9 @@ fn one_in_a_thousand(pair: &mut HostilePair, stream: StreamId, rounds: u32, toge
             }
         }
         let mut body = payload(&[Frame::Ping]);
-        let told = if together { chosen.len().min(200) } else { chosen.len().min(1) };
-        if told > 0 {
-            body.extend(ack(chosen.iter().rev().take(told).map(|number| *number..=*number)));
+        let count = if together { chosen.len().min(200) } else { chosen.len().min(1) };
+        if count > 0 {
+            body.extend(ack(chosen.iter().rev().take(count).map(|number| *number..=*number)));
         }
         pair.hostile.forget();
         // From here on all memory held is the victim's.

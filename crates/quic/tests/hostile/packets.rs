@@ -138,7 +138,7 @@ fn truncated_and_random_datagrams_never_reach_a_session() {
 }
 
 #[test]
-fn an_honest_connection_beside_a_hostile_one_keeps_working() {
+fn a_connection_keeps_working_while_another_one_is_attacked() {
     use crate::support::{Setup, apps, hostile::HOSTILE};
     let mut pair = Setup::new(3).build();
     pair.connect();

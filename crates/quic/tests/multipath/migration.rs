@@ -89,7 +89,7 @@ fn a_path_that_was_silent_is_found_under_its_new_address() {
     assert!(rate > least, "{rate} Mb/s\n{}", show(&mut pair, Side::Client));
 }
 
-/// The client's packets arrive first from an attacker who copied them (RFC 9000, section 9.3.3).
+/// The client's packets arrive first from an attacker that copied them (RFC 9000, section 9.3.3).
 #[test]
 fn copies_sent_by_an_attacker_take_no_path_away() {
     let attacker = elsewhere("203.0.113.9:666");

@@ -93,8 +93,8 @@ fn a_full_queue_refuses_and_an_unread_one_drops_the_oldest() {
     let got = received(&mut pair);
     assert_eq!(got.iter().map(|data| data[0]).collect::<Vec<_>>(), [5, 6, 7, 8, 9], "the newest five are kept");
     assert_eq!(pair.server.connection(0).stats().receive.datagrams_dropped, 5);
-    let told = pair.server.events[0].iter().filter(|event| **event == Event::DatagramReceived).count();
-    assert_eq!(told, 1, "reported once until all are read");
+    let reports = pair.server.events[0].iter().filter(|event| **event == Event::DatagramReceived).count();
+    assert_eq!(reports, 1, "reported once until all are read");
     // Larger than the whole receive buffer: dropped.
     let mut setup = Setup::new(4);
     setup.server.datagram_receive_buffer = 100;

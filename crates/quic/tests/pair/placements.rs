@@ -96,7 +96,7 @@ fn emit(connection: &mut Connection, now: Instant) -> Vec<Sealed> {
 
 /// A batch in progress at the server, the phase it was sealed in, and the server's phase when it
 /// was begun.
-struct UnderWay {
+struct BatchInProgress {
     job: OpenJob,
     data: BytesMut,
     sealed_in: u64,
@@ -107,21 +107,21 @@ struct UnderWay {
 /// how many packets of the previous and of the new phase were begun before the update and absorbed
 /// after it.
 fn take_in(server: &mut Connection, now: Instant, rng: &mut Rng, arrived: Vec<Sealed>) -> (u64, u64) {
-    let mut batches: Vec<UnderWay> = Vec::new();
+    let mut batches: Vec<BatchInProgress> = Vec::new();
     for (sealed_in, datagram) in arrived {
         let mut job = OpenJob::default();
         let (data, begun_in) = (BytesMut::from(&datagram[..]), server.stats().send.key_updates);
         assert!(server.begin_open(now, Addresses::of(CLIENT), &data, data.len(), &mut job));
-        batches.push(UnderWay { job, data, sealed_in, begun_in });
+        batches.push(BatchInProgress { job, data, sealed_in, begun_in });
     }
     let mut order: Vec<usize> = (0..batches.len()).collect();
     shuffle(rng, &mut order);
     for at in order {
-        let UnderWay { job, data, .. } = &mut batches[at];
+        let BatchInProgress { job, data, .. } = &mut batches[at];
         job.open(data);
     }
     let (mut before, mut after) = (0, 0);
-    for UnderWay { mut job, data, sealed_in, begun_in } in batches {
+    for BatchInProgress { mut job, data, sealed_in, begun_in } in batches {
         // The server follows an update when it absorbs the first packet of a phase, never by
         // itself.
         let is_stale = server.stats().send.key_updates > begun_in;

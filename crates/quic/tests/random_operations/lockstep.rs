@@ -7,14 +7,10 @@
 //!
 //! | world | must equal | why |
 //! |---|---|---|
-//! | each datagram in three steps, inline or on workers | `handle_datagrams` | it consists of the
-//! same three steps |
-//! | datagrams of an instant gathered in batches, in steps | the same batches by `handle_datagrams`
-//! | likewise |
-//! | all of an instant begun first, opened in any order, absorbed in the order begun | the same |
-//! below |
-//! | the receive half detached, each datagram by itself or gathered in batches | the same by one
-//! connection | it is the same half |
+//! | each datagram in three steps, inline or on workers | `handle_datagrams` | it consists of the same three steps |
+//! | datagrams of an instant gathered in batches, in steps | the same batches by `handle_datagrams` | likewise |
+//! | all of an instant begun first, opened in any order, absorbed in the order begun | the same | below |
+//! | the receive half detached, each datagram by itself or gathered in batches | the same by one connection | it is the same half |
 //!
 //! In the third row a batch is begun before earlier ones are absorbed, so it is opened with older
 //! values, which must not matter:
@@ -128,7 +124,7 @@ impl Sums {
         assert!(!rare && vanished >= seeds && paths >= seeds, "some condition was too rare in {seeds} seeds: {text}");
         assert!(policies.iter().all(|count| *count >= seeds / 4), "{text}");
         for done in &done[6..] {
-            assert!(done.apart >= 20 * seeds && done.strange >= seeds / 10, "{text}");
+            assert!(done.detached_batches >= 20 * seeds && done.unrecognised >= seeds / 10, "{text}");
         }
         for (index, done) in done[..6].iter().enumerate() {
             assert!(done.opened >= 20 * seeds && done.sealed >= 20 * seeds, "world {index}: {text}");

@@ -230,7 +230,7 @@ impl Node {
                 self.events[index].push_back(event);
             }
             if connection.is_closed() {
-                self.stages.rejoin(index, connection);
+                self.stages.attach(index, connection);
                 self.apply_routes(index);
                 self.connections[index] = None;
             }
@@ -257,7 +257,7 @@ impl Node {
     /// Connection number `index`, with its receive half attached.
     pub fn connection(&mut self, index: usize) -> &mut Connection {
         let connection = self.connections[index].as_mut().expect("the connection is alive");
-        self.stages.rejoin(index, connection);
+        self.stages.attach(index, connection);
         connection
     }
 

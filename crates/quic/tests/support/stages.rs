@@ -2,8 +2,8 @@
 //! inline, in any order, or on other threads. The datagrams sent must not depend on it.
 //!
 //! ```text
-//!   arrivals of an instant ─▶ batches ─▶ begin_open ─▶ {open: here, shuffled, on workers} ─▶
-//!   handle_opened, in order begun poll_plan ─▶ {seal: here, twice, on workers} ─▶ handle_emitted
+//!   arrivals of an instant ─▶ batches ─▶ begin_open ─▶ {open: here, shuffled, on workers} ─▶ handle_opened, in order begun
+//!   poll_plan ─▶ {seal: here, twice, on workers} ─▶ handle_emitted
 //! ```
 //!
 //! Execution is in lock-step: the results of one instant are available before the next input, so
@@ -106,8 +106,8 @@ pub struct Done {
     pub sealed: u64,
     /// Batches that a detached receive half processed, and those that it returned because they need
     /// the connection.
-    pub apart: u64,
-    pub strange: u64,
+    pub detached_batches: u64,
+    pub unrecognised: u64,
 }
 
 impl Done {
@@ -123,8 +123,8 @@ impl Done {
             leases_ended: self.leases_ended + other.leases_ended,
             lost: self.lost + other.lost,
             sealed: self.sealed + other.sealed,
-            apart: self.apart + other.apart,
-            strange: self.strange + other.strange,
+            detached_batches: self.detached_batches + other.detached_batches,
+            unrecognised: self.unrecognised + other.unrecognised,
         }
     }
 }
@@ -262,9 +262,9 @@ impl Stages {
     pub fn begin(&mut self, now: Instant, index: usize, connection: &mut Connection, arrival: Arrival) -> bool {
         let Arrival { addresses, mut data, stride } = arrival;
         if self.staging.detached {
-            match self.take_apart(now, index, connection, addresses, data, stride) {
+            match self.absorb_detached(now, index, connection, addresses, data, stride) {
                 Ok(()) => return false,
-                Err(strange) => data = strange,
+                Err(unrecognised) => data = unrecognised,
             }
         }
         let mut job = OpenJob::default();
@@ -400,7 +400,7 @@ impl Stages {
 
     /// The detached receive half processes a batch; the batch is returned if the half cannot be
     /// detached.
-    fn take_apart(
+    fn absorb_detached(
         &mut self,
         now: Instant,
         index: usize,
@@ -416,12 +416,12 @@ impl Stages {
         self.exchange(now, index, connection);
         let part = self.parts.get_mut(&index).expect("it was just inserted");
         let Err(NeedsConnection(data)) = part.handle_datagrams(now, addresses, data, stride) else {
-            self.done.apart += 1;
+            self.done.detached_batches += 1;
             self.exchange(now, index, connection);
             return Ok(());
         };
-        self.done.strange += 1;
-        self.rejoin(index, connection);
+        self.done.unrecognised += 1;
+        self.attach(index, connection);
         Err(data)
     }
 
@@ -443,7 +443,7 @@ impl Stages {
     }
 
     /// Attaches the receive half of a connection, if it is detached.
-    pub fn rejoin(&mut self, index: usize, connection: &mut Connection) {
+    pub fn attach(&mut self, index: usize, connection: &mut Connection) {
         if let Some(part) = self.parts.remove(&index) {
             connection.attach(self.now, part);
         }

@@ -266,8 +266,8 @@ impl<'a> Sim<'a> {
         }
         // The answer may change with time, without an acknowledgement.
         if self.paths.iter().any(|path| !path.outstanding.is_empty()) && self.events.is_empty() {
-            let is_hopeless = self.paths.iter().all(|path| path.view.is_suspect);
-            if !is_hopeless {
+            let are_all_suspect = self.paths.iter().all(|path| path.view.is_suspect);
+            if !are_all_suspect {
                 self.schedule(self.now + Duration::from_millis(5), Event::Wake);
             }
         }

@@ -1,5 +1,5 @@
 //! The planner of the receiving side: goes through the list, checks which data exists already, and
-//! tells the sender which segments to send.
+//! sends the plan: the segments that the sender must send.
 
 use std::fs::File;
 use std::io;

@@ -127,7 +127,7 @@ fn with_sender_events(
     std::thread::scope(|scope| {
         let receiving = scope.spawn(|| {
             let (link, control) = receiver;
-            let (directory, mut anybody) = (fixture.top.path().join("in"), Anybody { completed: false });
+            let (directory, mut anybody) = (fixture.top.path().join("in"), AcceptAll { completed: false });
             let silent = |_: TransferEvent<'_>| {};
             receive::run(&link, control, &context, &directory, &fixture.receive, &mut anybody, &silent)
         });
@@ -246,7 +246,7 @@ fn against_receiver(script: impl FnOnce(&mut dyn std::io::Write, &MemoryLink)) -
     std::thread::scope(|scope| {
         let receiving = scope.spawn(|| {
             let (link, control) = receiver;
-            let (directory, mut anybody) = (fixture.top.path().join("in"), Anybody { completed: false });
+            let (directory, mut anybody) = (fixture.top.path().join("in"), AcceptAll { completed: false });
             receive::run(&link, control, &context, &directory, &fixture.receive, &mut anybody, &|_: TransferEvent<
                 '_,
             >| {})

@@ -58,7 +58,7 @@ fn a_transfer_interrupted_anywhere_resumes_without_sending_verified_segments_aga
                     break;
                 }
                 (Err(error), Err(_)) => assert!(error.is_resumable(), "seed {seed}: {error}"),
-                // Only the farewell was lost.
+                // Only the last messages were lost.
                 (Err(_), Ok(received)) => assert!(received.is_complete(), "seed {seed}"),
             }
             assert!(attempt < 199, "seed {seed}: no end");
@@ -169,7 +169,7 @@ fn cancelling_on_either_side_ends_both_at_once_and_the_transfer_can_resume() {
         let (sent, received) = std::thread::scope(|scope| {
             let receiving = scope.spawn(|| {
                 let (link, control) = receiver;
-                let (directory, mut anybody) = (fixture.top.path().join("in"), Anybody { completed: false });
+                let (directory, mut anybody) = (fixture.top.path().join("in"), AcceptAll { completed: false });
                 receive::run(&link, control, &context, &directory, &fixture.receive, &mut anybody, &at_half)
             });
             let (link, control) = sender;

@@ -12,7 +12,7 @@ use transfer::CancelToken;
 use units::{Duration, Instant, Rate};
 
 use super::child::{Child, EVENTS_MAX, Output, Role};
-use super::cut::{Act, Cut};
+use super::cut::{Cut, LinkChange};
 use super::links::DemoLink;
 use super::machine::Ticks;
 use super::show::{Screen, Show};
@@ -220,11 +220,11 @@ impl Run<'_> {
         let (running, link) = (self.relay.running(), cut.link);
         let name = &self.links[link].name;
         match cut.poll(self.setup.clock.now(), self.percent) {
-            Some(Act::Cut) => {
+            Some(LinkChange::Cut) => {
                 running.cut(link).map_err(|error| error.to_string())?;
                 self.screen.say(&format!("  ✂ {name} is cut, silently in both directions: {} % received", cut.percent));
             }
-            Some(Act::Restore) => {
+            Some(LinkChange::Restore) => {
                 running.restore(link).map_err(|error| error.to_string())?;
                 self.screen.say(&format!("  ✔ {name} is restored: {} % received", self.percent));
             }

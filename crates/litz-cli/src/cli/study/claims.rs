@@ -43,7 +43,7 @@ pub(super) fn run(ids: &[String], conditions: &ConditionOptions) -> Result<(), F
     let context = Arc::new(Context::new(options));
     let job = |claim| ClaimJob { claim, context: Arc::clone(&context) };
     let jobs: Arc<[ClaimJob]> = chosen.into_iter().map(job).collect();
-    let mut speaker = Speaker {
+    let mut speaker = ClaimPrinter {
         jobs: &jobs,
         json: conditions.json,
         progress: Progress::new("claims", jobs.len(), conditions.json),
@@ -81,14 +81,14 @@ fn chosen(ids: &[String]) -> Result<Vec<&'static Claim>, Fault> {
     Ok(all.iter().filter(|claim| ids.is_empty() || ids.iter().any(|id| is_meant(claim, id))).collect())
 }
 
-struct Speaker<'a> {
+struct ClaimPrinter<'a> {
     jobs: &'a [ClaimJob],
     json: bool,
     progress: Progress,
     reports: Vec<ClaimReport>,
 }
 
-impl Watch<Decision> for Speaker<'_> {
+impl Watch<Decision> for ClaimPrinter<'_> {
     fn began(&mut self, index: usize) {
         self.progress.begin(&self.jobs[index].claim.id);
     }

@@ -103,7 +103,7 @@ fn run_all(studies: Vec<Box<dyn Study>>, options: &RunOptions) -> Result<(), Fau
     options.check_folder().map_err(failed)?;
     let cancel = signals::cancel_token().map_err(|error| failed(format!("cannot handle interrupts: {error}")))?;
     let studies: Arc<[Box<dyn Study>]> = Arc::from(studies);
-    let mut speaker = Speaker {
+    let mut speaker = StudyPrinter {
         conditions: Conditions::of(&how, PROGRAM),
         studies: &studies,
         options,
@@ -113,7 +113,7 @@ fn run_all(studies: Vec<Box<dyn Study>>, options: &RunOptions) -> Result<(), Fau
     let made = runs::make(&studies, how.threads, &how, &cancel, &mut speaker);
     speaker.progress.clear();
     let (conditions, reports) = (speaker.conditions, speaker.reports);
-    let kept = promises_kept(&reports);
+    let kept = check_results(&reports);
     if options.conditions.json {
         out::line(&files::json(&StudiesReport::new(conditions, reports)).map_err(failed)?);
     }
@@ -125,7 +125,7 @@ fn run_all(studies: Vec<Box<dyn Study>>, options: &RunOptions) -> Result<(), Fau
 ///
 /// # Errors
 /// The exit status, and the studies that fail.
-fn promises_kept(reports: &[StudyReport]) -> Result<(), Fault> {
+fn check_results(reports: &[StudyReport]) -> Result<(), Fault> {
     let broken: Vec<_> = reports.iter().filter(|report| !report.summary.is_kept()).map(|report| report.id).collect();
     if broken.is_empty() {
         return Ok(());
@@ -134,7 +134,7 @@ fn promises_kept(reports: &[StudyReport]) -> Result<(), Fault> {
 }
 
 /// Prints and writes results as they arrive.
-struct Speaker<'a> {
+struct StudyPrinter<'a> {
     conditions: Conditions,
     studies: &'a [Box<dyn Study>],
     options: &'a RunOptions,
@@ -142,7 +142,7 @@ struct Speaker<'a> {
     reports: Vec<StudyReport>,
 }
 
-impl Watch<Outcome> for Speaker<'_> {
+impl Watch<Outcome> for StudyPrinter<'_> {
     fn began(&mut self, index: usize) {
         self.progress.begin(self.studies[index].id());
     }
@@ -197,10 +197,10 @@ mod tests {
     fn a_failed_cell_or_check_has_its_own_exit_status() {
         let report = |outcome| StudyReport::new(&Wrong, outcome);
         let check = |holds| Outcome { checks: vec![Check::new("c", holds, "d")], ..Outcome::default() };
-        assert_eq!(promises_kept(&[report(Outcome::default()), report(check(true))]), Ok(()));
+        assert_eq!(check_results(&[report(Outcome::default()), report(check(true))]), Ok(()));
         for outcome in [Wrong.run(&options()), check(false)] {
             let (status, words) =
-                promises_kept(&[report(check(true)), report(outcome)]).expect_err("a result is wrong");
+                check_results(&[report(check(true)), report(outcome)]).expect_err("a result is wrong");
             assert_eq!(status, exit::INCOMPLETE);
             assert_eq!(words, "outside a tolerance, or with a check that does not hold: 000-wrong");
         }

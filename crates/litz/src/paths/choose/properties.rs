@@ -122,7 +122,7 @@ proptest! {
     fn each_requested_path_is_chosen_once_at_most(
         world in arb_world(),
         remotes in prop::collection::vec(arb_ip(), 1..5),
-        wishes in prop::collection::vec((0..5_usize, 0..3_u16, any::<bool>()), 1..6),
+        requests in prop::collection::vec((0..5_usize, 0..3_u16, any::<bool>()), 1..6),
     ) {
         let remotes: Vec<&str> = remotes.iter().map(String::as_str).collect();
         let text = |(index, port, backup): &(usize, u16, bool)| {
@@ -130,7 +130,7 @@ proptest! {
             format!("e{}{port}{}", index % world.interfaces.len(), if *backup { ",backup" } else { "" })
         };
         prop_assume!(!world.interfaces.is_empty());
-        let paths: Vec<String> = wishes.iter().map(text).collect();
+        let paths: Vec<String> = requests.iter().map(text).collect();
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
         let choice = world.choose(&remotes, &paths, None).unwrap();
         prop_assert!(choice.candidates.len() <= paths.len());

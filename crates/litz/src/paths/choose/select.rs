@@ -8,7 +8,7 @@ use super::reasons::{Reason, Turn, Unused};
 use crate::paths::binding::device_to_bind;
 
 /// The number and kind of paths to choose.
-pub(super) struct Wish {
+pub(super) struct PathCriteria {
     /// The most.
     pub(super) limit: usize,
     /// Go on until there are that many.
@@ -17,9 +17,9 @@ pub(super) struct Wish {
     pub(super) automatic: bool,
 }
 
-pub(super) fn select(pairs: Pairs, wish: &Wish) -> Choice {
+pub(super) fn select(pairs: Pairs, criteria: &PathCriteria) -> Choice {
     let mut selection = Selection {
-        limit: wish.limit,
+        limit: criteria.limit,
         chosen: Vec::new(),
         settled: BTreeMap::new(),
         slot_uses: vec![0; pairs.slots.len()],
@@ -30,21 +30,21 @@ pub(super) fn select(pairs: Pairs, wish: &Wish) -> Choice {
     // Paths inside one host use no cards, so rules 2 and 3 do not apply.
     if !pairs.is_loop {
         selection.use_idle_slots();
-        if wish.automatic {
+        if criteria.automatic {
             selection.use_idle_cards();
         }
     }
-    if wish.fill && wish.automatic {
+    if criteria.fill && criteria.automatic {
         selection.add_pairs();
         selection.add_addresses();
     }
-    if !wish.automatic {
+    if !criteria.automatic {
         selection.follow_the_user();
     }
-    let mut candidates = selection.candidates(wish.automatic);
+    let mut candidates = selection.candidates(criteria.automatic);
     let unused = selection.unused();
-    if wish.fill {
-        add_ports(&mut candidates, wish.limit);
+    if criteria.fill {
+        add_ports(&mut candidates, criteria.limit);
     }
     let mut rejected = pairs.rejected;
     rejected.extend(unused);

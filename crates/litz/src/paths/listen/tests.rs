@@ -46,8 +46,8 @@ fn addresses_are_listed_card_by_card_in_turn() {
 fn without_other_addresses_link_local_and_then_loopback_count() {
     assert_eq!(short(&plan(&[card("lo", 1, &["127.0.0.1/8"])], None)), ["- 127.0.0.1"]);
     assert_eq!(short(&plan(&host()[..1], Some("::".parse().unwrap()))), ["- ::1"]);
-    let lonely = [card("a", 2, &["169.254.0.9/16", "fe80::1/64"])];
-    assert_eq!(short(&plan(&lonely, None)), ["a 169.254.0.9"]);
+    let only_link_local = [card("a", 2, &["169.254.0.9/16", "fe80::1/64"])];
+    assert_eq!(short(&plan(&only_link_local, None)), ["a 169.254.0.9"]);
 }
 
 #[test]

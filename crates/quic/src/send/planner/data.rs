@@ -19,7 +19,7 @@ use crate::send::sent_log::RUNS_MAX;
 use crate::spaces::DATA;
 
 /// After this many packets with nothing but acknowledgements, one carries a PING. The peer's
-/// acknowledgement tells us which ranges need not be repeated (RFC 9000, section 13.2.4).
+/// acknowledgement shows which ranges need not be repeated (RFC 9000, section 13.2.4).
 const ACK_ONLY_PACKETS_MAX: u32 = 16;
 
 impl SendHalf {
@@ -298,8 +298,8 @@ impl SendHalf {
         /// The longest of these frames: a type of at most two bytes and four eight-byte integers.
         const FRAME_LEN_MAX: usize = 2 + 4 * 8;
         while draft.bytes_left >= FRAME_LEN_MAX {
-            let (frame, sent) = if let Some(wish) = self.ack_frequency.pop() {
-                wish
+            let (frame, sent) = if let Some(request) = self.ack_frequency.pop() {
+                request
             } else if let Some(max) = self.grants.pop_data() {
                 (Frame::MaxData(max), SentFrame::MaxData)
             } else if let Some((id, max)) = self.grants.pop_stream_data() {

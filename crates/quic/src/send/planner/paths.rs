@@ -195,7 +195,7 @@ impl SendHalf {
     /// something is due now.
     fn reinject(&mut self, now: Instant, among: &PathSet, scheduler: &mut dyn Scheduler, views: &Views) -> bool {
         for (from, &at) in views.path_indices.iter().enumerate() {
-            let Some(oldest) = self.spaces[DATA + at].log.first_unmoved() else { continue };
+            let Some(oldest) = self.spaces[DATA + at].log.first_not_moved() else { continue };
             let bytes = u64::from(oldest.size) * u64::from(oldest.count);
             let straggler = Straggler { path: from, sent_at: oldest.sent_at, bytes };
             let mut others = views.views.iter().enumerate().filter(|(on, view)| *on != from && view.may_send(now));

@@ -2,8 +2,7 @@
 //! memory, with applications that use the handles. Links are models, and the run sets the clock.
 //!
 //! ```text
-//!   App ─ HandleStreams ─ handles ─ Engine, SteppedEngine ─ sockets ─ network of a ─ relay ══ Link
-//!   ══ relay ─ network of b ─ sockets ─ Engine …
+//!   App ─ HandleStreams ─ handles ─ Engine, SteppedEngine ─ sockets ─ network of a ─ relay ══ Link ══ relay ─ network of b ─ sockets ─ Engine …
 //! ```
 //!
 //! It shares driver, handles and applications with the worlds that it is compared with. Engine,
