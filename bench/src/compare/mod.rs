@@ -57,7 +57,7 @@ pub struct Plan {
     /// MiB of the file of the file test; three of them are in memory at a time
     #[arg(long, default_value_t = 2048)]
     file_mib: u64,
-    /// The `litz` command; without it, the one beside this program
+    /// The `litz` command; without it, the one in the folder of this program
     #[arg(long)]
     litz: Option<PathBuf>,
 }

@@ -105,7 +105,10 @@ fn both_directions_are_reported_separately_and_together() {
     assert!(close(halves, number(&side["total_ns"])), "{side:#}");
     let point = &side["points"][0];
     let directions = &point["ways"];
-    assert!((number(&directions["sent_bytes"]) / number(&directions["received_bytes"]) - 1.0).abs() < 0.01, "{point:#}");
+    assert!(
+        (number(&directions["sent_bytes"]) / number(&directions["received_bytes"]) - 1.0).abs() < 0.01,
+        "{point:#}"
+    );
     assert!(number(&directions["sent_bps"]) > 1e6 && number(&directions["one_way_share"]) < 1.0, "{point:#}");
 
     let output = litz(&[&SMALL[..], &["--side=duplex"]].concat());

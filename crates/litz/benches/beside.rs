@@ -168,7 +168,9 @@ fn run(case: &Case, cap: Rate, span: Duration) -> Run {
         let alone = measure(&small, span, carried);
         let (large, at_server) = match case.beside {
             MessageConnection::SameConnection => (small.clone(), at_server),
-            MessageConnection::OtherConnection => (world.connect(&client, server.local_addr()), server.accept().unwrap()),
+            MessageConnection::OtherConnection => {
+                (world.connect(&client, server.local_addr()), server.accept().unwrap())
+            }
         };
         scope.spawn(move || read_bulk(&at_server, carried));
         scope.spawn(move || write_bulk(&large, case.bulk, cap, done));

@@ -72,7 +72,7 @@ const EARLY_PACKETS_MAX: usize = 16;
 ///
 /// A driver handles a plan in this order: it [seals](crate::seal::seal) it (on any processor),
 /// calls [`handle_emitted`](Self::handle_emitted), then makes the system call, so that no
-/// acknowledgement can overtake the report. If the system refuses the batch for good,
+/// acknowledgement can overtake the report. If the system refuses the batch permanently,
 /// [`handle_not_emitted`](Self::handle_not_emitted) makes its content due again without counting a
 /// loss. A driver asks for a plan only when it can leave within about a millisecond.
 ///

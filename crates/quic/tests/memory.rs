@@ -61,7 +61,11 @@ fn without_credit() -> HostilePair {
     let mut hostile_pair =
         HostilePair::established(HostilePair::with_server(quic::TransportConfig::default(), hostile));
     let stream = hostile_pair.victim.connection(0).open(Dir::Uni).expect("the peer allows streams");
-    hostile_pair.victim.connection(0).write(stream, bytes::Bytes::from(vec![1; 200_000])).expect("the send buffer has space");
+    hostile_pair
+        .victim
+        .connection(0)
+        .write(stream, bytes::Bytes::from(vec![1; 200_000]))
+        .expect("the send buffer has space");
     hostile_pair.send_and_ack(&payload(&[Frame::Ping]));
     hostile_pair
 }
@@ -162,7 +166,10 @@ fn held_at_rest() -> usize {
                 && pair.client.connection(index).is_established()
         }));
         let id = pair.client.connection(index).open(Dir::Uni).expect("allowed");
-        pair.client.connection(index).write(id, bytes::Bytes::from(vec![1; 100_000])).expect("the send buffer has space");
+        pair.client
+            .connection(index)
+            .write(id, bytes::Bytes::from(vec![1; 100_000]))
+            .expect("the send buffer has space");
         pair.client.connection(index).finish(id).expect("open");
         assert!(pair.run_until(Duration::from_secs(5), |pair| {
             let now = pair.now;

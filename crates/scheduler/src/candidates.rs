@@ -43,9 +43,9 @@ pub(crate) fn bits(mut mask: u32) -> impl Iterator<Item = usize> {
 /// The earliest time at which the pacer of one of these paths permits a datagram, for paths that
 /// only the pacer blocks.
 pub(crate) fn next_release(now: Instant, paths: &[PathView], mask: u32) -> Option<Instant> {
-    let held = bits(mask)
-        .filter_map(|index| paths.get(index))
-        .filter(|path| path.accepts_datagrams && path.release_at > now && path.available_window() >= path.datagram_bytes);
+    let held = bits(mask).filter_map(|index| paths.get(index)).filter(|path| {
+        path.accepts_datagrams && path.release_at > now && path.available_window() >= path.datagram_bytes
+    });
     held.map(|path| path.release_at).min()
 }
 

@@ -39,7 +39,8 @@ impl Facility {
     /// If `servers` is zero or the model already has a component of this name.
     pub fn new(sim: &Sim, name: &str, servers: usize) -> Self {
         assert!(servers > 0, "{name} needs at least one server");
-        let state = FacilityState { free_at: vec![Instant::default(); servers], accounting: Accounting::default(), busy_ns: 0 };
+        let state =
+            FacilityState { free_at: vec![Instant::default(); servers], accounting: Accounting::default(), busy_ns: 0 };
         let inner = Rc::new(Inner { sim: sim.clone(), name: name.to_owned(), state: RefCell::new(state) });
         sim.register(name, Rc::clone(&inner) as Rc<dyn Observed>);
         Self { inner }

@@ -154,7 +154,7 @@ pub(crate) fn abandon(error: &TransferError, control: &ControlWriter, inbox: &Qu
     };
     let stop = Message::Stop { code, reason: error.to_string() };
     std::thread::scope(|scope| {
-        // In a separate thread, because a peer that does not read would block the write for ever;
+        // In a separate thread, because a peer that does not read would block the write forever;
         // closing the link ends it.
         scope.spawn(|| {
             if control.send(&stop).is_ok() {
@@ -171,7 +171,7 @@ pub(crate) fn abandon(error: &TransferError, control: &ControlWriter, inbox: &Qu
 pub(crate) fn conclude(control: &ControlWriter, inbox: &Queue<Input>, link: &dyn Link) {
     control.finish();
     if !wait_for_end(inbox, GRACE) {
-        // A peer that does not finish would block the reading thread for ever.
+        // A peer that does not finish would block the reading thread forever.
         link.close("transfer complete");
     }
 }

@@ -1,5 +1,5 @@
-//! A file that is being received: written at any offset beside its target, and moved there once it
-//! is verified and synced.
+//! A file that is being received: written at any offset in the folder of its target, and moved
+//! there once it is verified and synced.
 //!
 //! ```text
 //!   (none) ──open──▶ NAME.litz-part + NAME.litz-journal ──commit──▶ NAME
@@ -210,7 +210,7 @@ fn discard(directory: &OwnedFd, part_name: &OsStr, journal_name: &OsStr) {
     let _ = rustix::fs::unlinkat(directory, part_name, AtFlags::empty());
 }
 
-/// Removes the files that an earlier attempt left beside a file that is in place.
+/// Removes the files that an earlier attempt left next to a complete file.
 pub(crate) fn discard_remains(directory: &OwnedFd, name: &OsStr) {
     let (part_name, journal_name) = part_and_journal_names(name);
     // Only a part file that no other transfer has locked.

@@ -28,7 +28,11 @@ pub(crate) enum Popped<T> {
 impl<T> Queue<T> {
     pub(crate) fn new(capacity: usize) -> Self {
         assert!(capacity > 0, "the capacity must be positive");
-        Self { state: Mutex::new(QueueState { items: VecDeque::new(), closed: false }), changed: Condvar::new(), capacity }
+        Self {
+            state: Mutex::new(QueueState { items: VecDeque::new(), closed: false }),
+            changed: Condvar::new(),
+            capacity,
+        }
     }
 
     /// Appends `item`, waiting while the queue is full. Returns false and drops the item if the

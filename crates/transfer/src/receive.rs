@@ -167,7 +167,7 @@ struct SessionState {
 }
 
 /// Wakes the other threads when the coordinator ends, also by a panic: otherwise the scope would
-/// wait for ever.
+/// wait forever.
 struct EndGuard<'s, 'a>(&'s Session<'a>);
 
 impl Drop for EndGuard<'_, '_> {

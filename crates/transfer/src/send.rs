@@ -132,7 +132,7 @@ struct Session<'a> {
 }
 
 /// Wakes the other threads when the coordinator ends, also by a panic: otherwise the scope would
-/// wait for ever.
+/// wait forever.
 struct EndGuard<'s, 'a>(&'s Session<'a>);
 
 impl Drop for EndGuard<'_, '_> {
@@ -259,7 +259,12 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn on_done(&self, standing: &mut CoordinatorState, index: u32, hash: Option<FileHash>) -> Result<(), TransferError> {
+    fn on_done(
+        &self,
+        standing: &mut CoordinatorState,
+        index: u32,
+        hash: Option<FileHash>,
+    ) -> Result<(), TransferError> {
         let entry = self.unsettled(standing, index)?;
         let outgoing = standing.active.remove(&index);
         standing.settled.insert(index);

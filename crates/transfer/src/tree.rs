@@ -42,7 +42,12 @@ impl TargetTree {
     pub(crate) fn open(directory: &Path, umask: u32) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(directory, flags, Mode::empty())?;
-        Ok(Self { root: Arc::new(root), umask, disk_space: DiskSpace::default(), state: Mutex::new(TreeState::default()) })
+        Ok(Self {
+            root: Arc::new(root),
+            umask,
+            disk_space: DiskSpace::default(),
+            state: Mutex::new(TreeState::default()),
+        })
     }
 
     /// The accounting of the disk space for its files.

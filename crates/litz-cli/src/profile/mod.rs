@@ -67,7 +67,11 @@ struct Comparison {
 }
 
 /// Measures; calls `progress` before each step.
-pub(crate) fn measure(settings: &Settings, cancel: &CancelToken, progress: &dyn Fn(&str)) -> Result<ProfileReport, Failure> {
+pub(crate) fn measure(
+    settings: &Settings,
+    cancel: &CancelToken,
+    progress: &dyn Fn(&str),
+) -> Result<ProfileReport, Failure> {
     let mut session = Session::begin(settings, cancel, progress)?;
     for _ in 0..settings.runs {
         session.round(cancel, progress)?;

@@ -107,7 +107,8 @@ impl Shares {
             shares.serial_ns += ns - parallel;
         }
         shares.halves = (kind == Kind::Split).then(|| Halves::new(app_core, outcome, &shares.stages_ns));
-        shares.receiver_ns = outcome.directions.map_or(0.0, |directions| directions.receiver.as_nanos() as f64 / outcome.packets);
+        shares.receiver_ns =
+            outcome.directions.map_or(0.0, |directions| directions.receiver.as_nanos() as f64 / outcome.packets);
         let taken_ns = spent(Activity::TakenAway);
         // Not the metered waiting time, which may have begun before the measured time.
         let booked_ns = shares.stages_ns.values().sum::<f64>() + taken_ns;

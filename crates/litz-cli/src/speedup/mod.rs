@@ -36,7 +36,7 @@ use transfer::CancelToken;
 pub(crate) use failure::Failure;
 pub(crate) use measure::Estimate;
 pub(crate) use plot::render as plot;
-pub(crate) use report::{SpeedupReport, SideReport};
+pub(crate) use report::{SideReport, SpeedupReport};
 pub(crate) use scripted_peer::Cipher;
 pub(crate) use settings::{AppCore, Kind, Settings, Side};
 
@@ -55,7 +55,11 @@ struct Measured {
 }
 
 /// Measures; calls `progress` before each step.
-pub(crate) fn measure(settings: &Settings, cancel: &CancelToken, progress: &dyn Fn(&str)) -> Result<SpeedupReport, Failure> {
+pub(crate) fn measure(
+    settings: &Settings,
+    cancel: &CancelToken,
+    progress: &dyn Fn(&str),
+) -> Result<SpeedupReport, Failure> {
     let sides = settings.sides.iter().map(|side| measure_side(settings, *side, cancel, progress));
     let sides = sides.collect::<Result<Vec<_>, _>>()?;
     Ok(SpeedupReport::new(settings, sides))

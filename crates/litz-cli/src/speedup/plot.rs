@@ -3,7 +3,7 @@
 
 use measure::plot::{Curve, Panel, Stroke, svg};
 
-use super::report::{SpeedupReport, SideReport};
+use super::report::{SideReport, SpeedupReport};
 
 /// The plot, as the text of an SVG file.
 pub(crate) fn render(report: &SpeedupReport) -> String {

@@ -125,7 +125,10 @@ fn both_directions_deliver_every_byte_under_every_placement() {
             let packets = outcome.bytes / run::payload_len(datagram_size) as f64;
             assert!((outcome.packets / packets - 1.0).abs() < 0.1 && packets > 1000.0, "{packets} {case}");
             assert!(outcome.time >= SHORT.time && directions.one_way < outcome.time, "{case}");
-            assert!(!outcome.costs.is_empty() && !directions.writing.is_zero() && !directions.reading.is_zero(), "{case}");
+            assert!(
+                !outcome.costs.is_empty() && !directions.writing.is_zero() && !directions.reading.is_zero(),
+                "{case}"
+            );
         }
     }
 }

@@ -198,7 +198,7 @@ impl Drop for Litz {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test reads a pipe without blocking on it for ever")]
+#[expect(clippy::disallowed_methods, reason = "a test reads a pipe without blocking on it forever")]
 fn events_of(stdout: ChildStdout) -> Receiver<Value> {
     let (sender, events) = mpsc::channel();
     std::thread::spawn(move || {

@@ -19,8 +19,8 @@
 //!
 //! These are all paths unless the user asks for more. With `--paths N` there follow, up to N: pairs
 //! of cards that are not used yet, the least used interface first; then other addresses of used
-//! pairs (IPv6 beside IPv4); then used pairs again, from another port. With N below what rules 1 to
-//! 3 give, the first N stay.
+//! pairs (IPv6 in addition to IPv4); then used pairs again, from another port. With N below what
+//! rules 1 to 3 give, the first N stay.
 //!
 //! Between the same two cards IPv4 goes before IPv6, because its header is 20 bytes shorter and its
 //! addresses do not expire (RFC 8981 changes an IPv6 host's every day). Over routes IPv6 goes first

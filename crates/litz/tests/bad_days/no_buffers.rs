@@ -71,8 +71,8 @@ fn nothing_is_lost(wire: Wire, placement: Placement, choose: Choose, least: u64)
     assert_eq!(received_twice, 0, "{wire:?}, {placement:?}: nothing was sent twice");
 }
 
-/// Packets lost for good. A busy machine's loopback delivers from the queues of several cores, so
-/// packets can pass others and be declared lost until they are acknowledged after all.
+/// Packets lost permanently. A busy machine's loopback delivers from the queues of several cores,
+/// so packets can pass others and be declared lost until they are acknowledged after all.
 fn missing(stats: &Stats) -> u64 {
     stats.send.packets_lost - stats.send.packets_late
 }

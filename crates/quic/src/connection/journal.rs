@@ -66,7 +66,12 @@ impl Connection {
     /// datagrams each socket accepts: another processor may be emptying the socket's buffer while
     /// the plan is made, and a replay must get the same answers.
     #[cold]
-    pub(super) fn plan_recorded(&mut self, now: Instant, socket_budget: &dyn Fn(u16) -> usize, plan: &mut Plan) -> bool {
+    pub(super) fn plan_recorded(
+        &mut self,
+        now: Instant,
+        socket_budget: &dyn Fn(u16) -> usize,
+        plan: &mut Plan,
+    ) -> bool {
         let socket_budgets = self.with_journal(|receive| receive.write_entry(true, |journal| journal.plan_asked(now)));
         let socket_budgets = RefCell::new(socket_budgets.unwrap_or_default());
         let recorded_budget = |socket: u16| {

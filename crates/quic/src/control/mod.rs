@@ -81,7 +81,7 @@ struct ClosingState {
     error: TransportError,
     application: bool,
     /// Packets received since the last CONNECTION_CLOSE, and after how many it is repeated: twice
-    /// as many each time, so that two peers that both close do not answer each other for ever (RFC
+    /// as many each time, so that two peers that both close do not answer each other forever (RFC
     /// 9000, section 10.2.1).
     received: u32,
     repeat_after: u32,

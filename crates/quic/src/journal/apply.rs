@@ -146,7 +146,8 @@ impl Replayer {
     }
 
     fn plan(&mut self, connection: &mut Connection, now: Instant, expected: &Expected) -> Compared {
-        let socket_budgets: &[(u16, usize)] = if let Expected::Planned(socket_budgets, _) = expected { socket_budgets } else { &[] };
+        let socket_budgets: &[(u16, usize)] =
+            if let Expected::Planned(socket_budgets, _) = expected { socket_budgets } else { &[] };
         let unlisted = Cell::new(None);
         let socket_budget = |socket: u16| match socket_budgets.iter().find(|(known, _)| *known == socket) {
             Some((_, budget)) => *budget,
@@ -164,9 +165,10 @@ impl Replayer {
         }
         match unlisted.get() {
             None => Ok(Output::Planned(got)),
-            Some(socket) => {
-                Err((format!("a plan from the budgets of {} sockets", socket_budgets.len()), format!("a plan that also needs the budget of socket {socket}")))
-            }
+            Some(socket) => Err((
+                format!("a plan from the budgets of {} sockets", socket_budgets.len()),
+                format!("a plan that also needs the budget of socket {socket}"),
+            )),
         }
     }
 }

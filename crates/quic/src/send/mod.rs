@@ -405,7 +405,8 @@ impl SendHalf {
             return None;
         }
         // Short header with a packet number of four bytes, frame type, no length field.
-        let len_max = |path: &SendPath| path.datagram_size - (1 + path.remote_id.len() + 4) - crate::session::TAG_LEN - 1;
+        let len_max =
+            |path: &SendPath| path.datagram_size - (1 + path.remote_id.len() + 4) - crate::session::TAG_LEN - 1;
         // The smallest over all paths, since the datagram may leave on any of them.
         let len_max = self.paths.iter().filter(|path| path.is_open()).map(len_max).min()?;
         let limit = usize::try_from(self.peer.max_datagram_frame_size).unwrap_or(usize::MAX);

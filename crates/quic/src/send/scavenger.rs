@@ -23,7 +23,7 @@ const QUEUE_MAX: Duration = Duration::from_millis(10);
 const DATAGRAMS_MIN: u64 = 4;
 
 /// The base RTT is the shortest RTT of at least this long and at most twice as long: otherwise a
-/// path that became longer would look like a queue for ever. At the end of each span the window is
+/// path that became longer would look like a queue forever. At the end of each span the window is
 /// halved for a moment: otherwise a queue that never drains would look like the path.
 const BASE_KEPT_FOR: Duration = Duration::from_secs(10);
 

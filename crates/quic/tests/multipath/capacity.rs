@@ -147,7 +147,7 @@ fn requests_beside_bulk_are_answered_within_the_short_paths_delay() {
     // The short path and its queue of 30 ms, in both directions.
     assert!(median < Duration::from_millis(60), "{median}");
     assert!(worst < Duration::from_millis(200), "{worst}");
-    assert!(rate > 0.8 * capacity_mbps(&[link(20, 5), link(20, 40)]), "{rate} Mb/s beside");
+    assert!(rate > 0.8 * capacity_mbps(&[link(20, 5), link(20, 40)]), "{rate} Mb/s of bulk data");
 }
 
 #[test]

@@ -189,8 +189,8 @@ fn set_delay(pair: &mut Pair, at: usize, delay: Duration) {
 
 #[test]
 fn late_data_are_reinjected_although_a_confined_stream_waits() {
-    let [plain, beside] = [false, true].map(bursts);
-    assert!(beside < plain + plain / 20, "{beside}, {plain} without a waiting stream");
+    let [plain, with_waiting] = [false, true].map(bursts);
+    assert!(with_waiting < plain + plain / 20, "{with_waiting}, {plain} without a waiting stream");
 }
 
 #[test]
@@ -287,5 +287,8 @@ fn background_streams_fill_several_links_and_yield_on_each() {
     let from = pair.now;
     run_all(&mut pair, &mut all, Duration::from_secs(3));
     let (background, ordinary) = (flow.mbps(from, pair.now), urgent.mbps(from, pair.now));
-    assert!(ordinary > 2.0 * background && ordinary + background > 0.8 * 57.0, "{background} beside {ordinary} Mb/s");
+    assert!(
+        ordinary > 2.0 * background && ordinary + background > 0.8 * 57.0,
+        "background {background}, ordinary {ordinary} Mb/s"
+    );
 }

@@ -114,6 +114,7 @@ fn copies_sent_by_an_attacker_take_no_path_away() {
     assert_eq!(server_path(&mut pair, 0).addresses.remote, CLIENT);
     let rate = flow.mbps(from + Duration::from_secs(4), pair.now);
     assert!(rate > 0.7 * capacity_mbps(&[link(20, 10)]), "afterwards {rate} Mb/s");
-    let to_attacker: usize = pair.misaddressed.iter().filter(|(to, _)| *to == attacker).map(|(_, datagram)| datagram.len()).sum();
+    let to_attacker: usize =
+        pair.misaddressed.iter().filter(|(to, _)| *to == attacker).map(|(_, datagram)| datagram.len()).sum();
     assert!(to_attacker <= 3 * 1500 * copies, "{to_attacker} bytes to the attacker for {copies} copies");
 }

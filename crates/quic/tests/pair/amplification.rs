@@ -95,7 +95,7 @@ fn a_replayed_first_datagram_begins_one_connection() {
         pair.server.receive(pair.now, &first, CLIENT);
         pair.run_for(Duration::from_millis(1));
     }
-    assert_eq!(pair.server.connections.len(), 1, "a second connection beside a live one");
+    assert_eq!(pair.server.connections.len(), 1, "a second connection while the first is open");
     assert!(pair.client.connection(0).is_established() && pair.server.connection(0).is_established());
     // After it has ended, the datagram looks like a new client, so one more connection may begin,
     // but not a hundred.

@@ -312,9 +312,9 @@ fn a_message_does_not_wait_for_rate_limited_bulk() {
     }
 }
 
-/// The median time that messages of 200 bytes take beside a stream, and that stream's rate in Mb/s,
+/// The median time that messages of 200 bytes take during a stream, and that stream's rate in Mb/s,
 /// over a link of 50 Mb/s and 10 ms with a queue of 100 ms.
-fn beside(is_background: bool, algorithm: Algorithm) -> (Duration, f64) {
+fn messages_during_stream(is_background: bool, algorithm: Algorithm) -> (Duration, f64) {
     let setup = Setup::new(12).with_config(|config| config.congestion = algorithm);
     let mut pair =
         setup.with_links(|link| (link.rate, link.queue_bytes) = (Some(Rate::from_mbps(50)), 625_000)).build();
@@ -348,8 +348,8 @@ fn beside(is_background: bool, algorithm: Algorithm) -> (Duration, f64) {
 #[test]
 fn background_streams_fill_the_link_and_keep_the_queue_short() {
     for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
-        let (ordinary, _) = beside(false, algorithm);
-        let (background, mbps) = beside(true, algorithm);
+        let (ordinary, _) = messages_during_stream(false, algorithm);
+        let (background, mbps) = messages_during_stream(true, algorithm);
         // An empty link takes 10 ms. The target queue is half a round trip, exceeded by an eighth
         // at most.
         assert!(

@@ -57,7 +57,10 @@ fn lost_datagrams_are_counted_and_not_retransmitted() {
     pair.set_links(|link| link.loss = Ratio::new(30, 100));
     let mut got = Vec::new();
     for number in 0..1000_u32 {
-        pair.client.connection(0).send_datagram(Bytes::copy_from_slice(&number.to_be_bytes())).expect("the queue has space");
+        pair.client
+            .connection(0)
+            .send_datagram(Bytes::copy_from_slice(&number.to_be_bytes()))
+            .expect("the queue has space");
         pair.run_for(Duration::from_millis(5));
         got.extend(received(&mut pair));
     }

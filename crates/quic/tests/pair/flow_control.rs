@@ -100,7 +100,7 @@ fn reading_the_oldest_two_succeeds(streams_max: u64) -> bool {
     })
 }
 
-/// Regression test: a file transfer stalled for ever. Unread streams held all of the connection's
+/// Regression test: a file transfer stalled forever. Unread streams held all of the connection's
 /// credit, and the streams that were read got none.
 #[test]
 fn unread_streams_starve_others_unless_their_number_is_bounded() {
@@ -222,7 +222,7 @@ fn windows_of_one_byte_still_make_progress() {
 }
 
 /// Regression test: unread streams filled a send buffer that had grown with the window. When the
-/// window shrank, no buffer space was left for other streams, for ever.
+/// window shrank, no buffer space was left for other streams, forever.
 #[test]
 fn unread_streams_leave_others_buffer_space_when_the_window_shrinks() {
     let mut pair = Setup::new(7).with_config(|config| config.connection_window = 64 << 20).build();

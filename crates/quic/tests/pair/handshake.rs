@@ -97,7 +97,8 @@ fn a_server_flight_beyond_the_amplification_limit_waits_for_the_client() {
     // Before the client's second flight the server may send three times 1200 bytes.
     let record = pair.record.take().expect("recording");
     let second = record.iter().filter(|(_, direction, _)| *direction == 0).nth(1).expect("the client continues").0;
-    let before: usize = record.iter().filter(|(at, direction, _)| *direction == 1 && *at < second).map(|(.., d)| d.len()).sum();
+    let before: usize =
+        record.iter().filter(|(at, direction, _)| *direction == 1 && *at < second).map(|(.., d)| d.len()).sum();
     assert!((2000..=3600).contains(&before), "{before} bytes");
 }
 

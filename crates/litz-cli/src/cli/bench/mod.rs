@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{exit, host, out, signals};
-use crate::speedup::{self, Failure, SpeedupReport, Settings};
+use crate::speedup::{self, Failure, Settings, SpeedupReport};
 use options::{Command, SpeedupOptions};
 
 pub(crate) use options::{BenchOptions, HELP};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::super::tables::with_warnings;
-use crate::speedup::{Estimate, SpeedupReport, SideReport};
+use crate::speedup::{Estimate, SideReport, SpeedupReport};
 
 pub(super) fn render(report: &SpeedupReport) -> String {
     with_warnings(&report.warnings, |out| write_report(out, report))

@@ -74,7 +74,7 @@ pub(crate) struct PredictOptions {
     #[arg(long, value_name = "TIME")]
     time: Option<Duration>,
 
-    /// Also run live on this machine, and print the measured values beside the predicted ones
+    /// Also run live on this machine, and print the measured values next to the predicted ones
     ///
     /// Bulk data runs over loopback, a scenario between network namespaces (Linux, root).
     /// --processors and --hand-over change only the prediction, not the live runs; a warning says

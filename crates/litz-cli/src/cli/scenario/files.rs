@@ -1,4 +1,4 @@
-//! Scenario files and the link traces beside them.
+//! Scenario files and the link traces that they name.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -103,7 +103,7 @@ pub(crate) fn read_one(path: &Path) -> Result<(Scenario, String), String> {
 fn read_file(path: &Path) -> Result<(Scenario, String), FileError> {
     let text = read_text(path, FILE_BYTES_MAX as u64)
         .map_err(|error| FileError::Unreadable { path: path.to_owned(), words: error.to_string() })?;
-    let beside = path.parent().unwrap_or(Path::new(""));
+    let folder = path.parent().unwrap_or(Path::new(""));
     let digest = RefCell::new(blake3::Hasher::new());
     digest.borrow_mut().update(text.as_bytes());
     // Clones of a trace share its data, so each trace is in memory once.
@@ -112,7 +112,7 @@ fn read_file(path: &Path) -> Result<(Scenario, String), FileError> {
         if let Some(trace) = known.borrow().get(name) {
             return Ok(trace.clone());
         }
-        let path = beside.join(name);
+        let path = folder.join(name);
         let text = read_trace(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
         digest.borrow_mut().update(text.as_bytes());
         let trace: Trace = text.parse().map_err(|error| format!("{}: {error}", path.display()))?;
@@ -168,6 +168,9 @@ mod tests {
         assert!(error.contains("x.toml:8: link.trace: ") && error.contains("it is not a regular file"), "{error}");
         std::fs::write(&file, GOOD.replace("a.trace", "/dev/zero")).expect("written");
         let error = wrong(&file);
-        assert!(error.contains("x.toml:8: link.trace: \"/dev/zero\" must name a file beside this one"), "{error}");
+        assert!(
+            error.contains("x.toml:8: link.trace: \"/dev/zero\" must name a file in this file's folder"),
+            "{error}"
+        );
     }
 }

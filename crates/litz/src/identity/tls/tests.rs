@@ -99,7 +99,8 @@ fn a_client_without_the_private_key_is_refused() {
     let (host, impostor_key, client_key) =
         (KeyPair::generate().unwrap(), KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let mut client = ClientConfig::clone(&client_config(&impostor_key, &[host.public().fingerprint()]).unwrap().config);
-    client.client_auth_cert_resolver = Arc::new(AlwaysResolvesClientRawPublicKeys::new(impostor(&impostor_key, &client_key)));
+    client.client_auth_cert_resolver =
+        Arc::new(AlwaysResolvesClientRawPublicKeys::new(impostor(&impostor_key, &client_key)));
     let error = handshake(Arc::new(client), server_config(&host).unwrap()).unwrap_err();
     assert_eq!(error, rustls::Error::InvalidCertificate(CertificateError::BadSignature));
 }

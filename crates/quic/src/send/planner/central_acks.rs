@@ -30,8 +30,9 @@ impl SendHalf {
     /// does not matter. The peer does not acknowledge them either, so a path on which nothing
     /// arrives while others receive counts as cut long before it is silent.
     pub(super) fn choose_ack_path(&self, socket_budget: &dyn Fn(u16) -> usize) -> Option<usize> {
-        let can_send =
-            |path: &SendPath| path.is_open() && path.refused_until.is_none() && socket_budget(path.addresses.socket) > 0;
+        let can_send = |path: &SendPath| {
+            path.is_open() && path.refused_until.is_none() && socket_budget(path.addresses.socket) > 0
+        };
         let active = self.paths.iter().filter(|path| path.is_active());
         let received_at = active.map(|path| path.received_at).max().unwrap_or(Instant::ZERO);
         let rank = |path: &SendPath| -> Rank {

@@ -95,7 +95,8 @@ impl SendHalf {
         let mut views = std::mem::take(&mut self.views);
         let mut chosen = 0;
         for set in sets {
-            let Some((at, bytes_max, copies)) = self.choose(now, set, &mut *scheduler, socket_budget, &mut views) else {
+            let Some((at, bytes_max, copies)) = self.choose(now, set, &mut *scheduler, socket_budget, &mut views)
+            else {
                 continue;
             };
             let path = &self.paths[at];
@@ -154,7 +155,8 @@ impl SendHalf {
             let accepts_datagrams = is_writable && can_remember && path.refused_until.is_none();
             let mut view = path.view(now, accepts_datagrams, demand.ready_bytes);
             if is_background {
-                view.window_bytes = view.window_bytes.min(view.in_flight_bytes.saturating_add(path.background_budget()));
+                view.window_bytes =
+                    view.window_bytes.min(view.in_flight_bytes.saturating_add(path.background_budget()));
             }
             views.push(at, view);
         }
