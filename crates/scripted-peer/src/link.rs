@@ -34,9 +34,9 @@ impl Common {
     /// Processes a batch that the measured end sent on a path before there was a script.
     pub(crate) fn take(&mut self, path: u16, batch: &[u8], stride: usize) {
         if let LinkState::Handshake(peer) = &mut self.state
-            && let Err(words) = peer.handle(path, batch, stride)
+            && let Err(message) = peer.handle(path, batch, stride)
         {
-            self.failure.get_or_insert(words);
+            self.failure.get_or_insert(message);
         }
         self.poll();
     }

@@ -47,9 +47,9 @@ pub enum AckTiming {
 pub(crate) struct Fault(Arc<OnceLock<String>>);
 
 impl Fault {
-    pub(crate) fn set(&self, words: String) {
+    pub(crate) fn set(&self, message: String) {
         // Later failures follow from the first one.
-        let _later = self.0.set(words);
+        let _later = self.0.set(message);
     }
 
     pub(crate) fn get(&self) -> Option<&String> {
@@ -119,9 +119,9 @@ impl ReceiveSide {
             return self.fault.set(error.to_string());
         }
         if let Some(check) = &mut self.check
-            && let Err(words) = check.look(batch, stride)
+            && let Err(message) = check.look(batch, stride)
         {
-            self.fault.set(words);
+            self.fault.set(message);
         }
         self.silent_turns = 0;
         self.arrived_bytes += batch.len() as u64;

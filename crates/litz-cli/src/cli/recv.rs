@@ -209,8 +209,8 @@ impl<'a> Receiver<'a> {
         let result = self.serve();
         self.endpoint.close();
         self.warn_of_trace_errors();
-        if let Some(words) = self.trace.as_ref().and_then(Trace::emptiness_note) {
-            self.warn(Warning::Trace, &words);
+        if let Some(note) = self.trace.as_ref().and_then(Trace::emptiness_note) {
+            self.warn(Warning::Trace, &note);
         }
         for error in self.journals.iter().flat_map(Journals::take_errors) {
             self.warn(Warning::Journal, &error);
@@ -417,8 +417,8 @@ fn listen(options: &RecvOptions, port: u16) -> Result<ListenSockets, String> {
     }
     let listening = listen::open(&places, port).map_err(|error| error.to_string())?;
     for (place, why) in &listening.skipped {
-        let words = format!("not listening on {}: {why}", place.address.ip);
-        Warning::NotListening.print(options.transport.json, options.transport.quiet, &words);
+        let note = format!("not listening on {}: {why}", place.address.ip);
+        Warning::NotListening.print(options.transport.json, options.transport.quiet, &note);
     }
     let used = listening.sockets.iter().filter_map(|(place, _)| Some((place.device.as_deref()?, place.address.ip)));
     let advice = advice::advise_here(&interfaces, &used.collect::<Vec<_>>());

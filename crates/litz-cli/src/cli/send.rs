@@ -122,12 +122,12 @@ fn split(arguments: &[PathBuf]) -> Result<(Ticket, &[PathBuf]), String> {
 impl Job<'_> {
     fn run(&self) -> Result<Summary, Failure> {
         let result = self.transfer();
-        if let Some(words) = self.trace.as_ref().filter(|_| result.is_ok()).and_then(Trace::emptiness_note) {
-            self.progress.warn(Warning::Trace, &words);
+        if let Some(note) = self.trace.as_ref().filter(|_| result.is_ok()).and_then(Trace::emptiness_note) {
+            self.progress.warn(Warning::Trace, &note);
         }
         self.warn_of_journal_errors();
-        if let Some(words) = self.journals.as_ref().filter(|_| result.is_ok()).and_then(Journals::emptiness_note) {
-            self.progress.warn(Warning::Journal, &words);
+        if let Some(note) = self.journals.as_ref().filter(|_| result.is_ok()).and_then(Journals::emptiness_note) {
+            self.progress.warn(Warning::Journal, &note);
         }
         result
     }

@@ -80,12 +80,12 @@ fn connect(cipher: Cipher, size: usize) -> Result<(Connection, ScriptedPeer), St
     let mut peer = Peer::new(&tls, size, 0)?;
     let mut secret = [0; 32];
     net::os_random(&mut secret).map_err(|error| format!("cannot get random bytes: {error}"))?;
-    let words = |error: quic::BeginError| error.to_string();
-    let mut endpoint = Endpoint::new(transport(size, 0), None, SecretSource::new(&secret)).map_err(words)?;
+    let to_message = |error: quic::BeginError| error.to_string();
+    let mut endpoint = Endpoint::new(transport(size, 0), None, SecretSource::new(&secret)).map_err(to_message)?;
     let factory = TlsClient::new(Arc::clone(&tls.client))?;
     let clock = MonotonicClock::start();
     let (start, addresses) = (clock.now(), Addresses::of(peer_addr(0)));
-    let mut client = endpoint.connect(start, &factory, "litz.invalid", addresses).map_err(words)?;
+    let mut client = endpoint.connect(start, &factory, "litz.invalid", addresses).map_err(to_message)?;
     let (mut plan, mut sealed) = (Plan::new(), Vec::new());
     for _ in 0..HANDSHAKE_STEPS {
         let now = clock.now();

@@ -110,25 +110,25 @@ impl AppThread<'_> {
     }
 
     fn report_failure(&self, ended: Result<(), String>) {
-        if let Err(words) = ended {
+        if let Err(message) = ended {
             // At the end the receiver may be gone.
-            let _gone = self.reports.send(Err(words));
+            let _gone = self.reports.send(Err(message));
         }
     }
 
     /// Writes a stream in each round, and reports when all of it is acknowledged.
     fn write(&self, work: &Receiver<()>) -> Result<(), String> {
         self.test_bed.pin_thread(Work::Writing)?;
-        let words = |error: &dyn std::fmt::Display| format!("the connection failed: {error}");
-        let open = || self.test_bed.connection.open_uni().map_err(|error| words(&error));
+        let to_message = |error: &dyn std::fmt::Display| format!("the connection failed: {error}");
+        let open = || self.test_bed.connection.open_uni().map_err(|error| to_message(&error));
         // Before the clock starts.
         let mut stream = open()?;
         while work.recv().is_ok() {
             for _ in 0..CHUNKS {
-                stream.write_chunk(self.pattern.bytes().clone()).map_err(|error| words(&error))?;
+                stream.write_chunk(self.pattern.bytes().clone()).map_err(|error| to_message(&error))?;
             }
             let finished = stream.finish().and_then(|()| stream.wait_finished());
-            finished.map_err(|error| words(&error))?;
+            finished.map_err(|error| to_message(&error))?;
             if !self.report_done(Work::Writing) {
                 break;
             }
@@ -241,8 +241,8 @@ impl RoundRunner<'_> {
         let until = self.clock.now() + DETACH_TIME_MAX;
         while self.test_bed.endpoint.receive_worker_stats().is_some_and(|stats| stats.detached == 0) {
             // The threads have no work yet, so they can report only failures.
-            if let Ok(Err(words)) = self.results.recv_timeout(Duration::from_millis(1).into()) {
-                return Err(Failure::Error(words));
+            if let Ok(Err(message)) = self.results.recv_timeout(Duration::from_millis(1).into()) {
+                return Err(Failure::Error(message));
             }
             self.test_bed.check()?;
             if self.clock.now() > until {
@@ -358,7 +358,7 @@ impl RoundRunner<'_> {
     fn wait(&self, channel: &Channel, began_at: Instant, cancel: &CancelToken) -> Result<Done, Failure> {
         loop {
             match self.results.recv_timeout(LOOK_INTERVAL.into()) {
-                Ok(done) => return done.map_err(|words| Failure::Error(channel.failure().unwrap_or(words))),
+                Ok(done) => return done.map_err(|message| Failure::Error(channel.failure().unwrap_or(message))),
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Failure::Error("the application's threads have ended".to_owned()));
                 }

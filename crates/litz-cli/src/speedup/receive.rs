@@ -193,9 +193,9 @@ impl<'a> Rounds<'a> {
             }
             self.test_bed.check()?;
             if self.test_bed.endpoint.worker_pool_stats().is_some_and(|stats| stats.batches_lost > 0) {
-                let words = "a processor was interrupted for so long that its work was abandoned: \
+                let message = "a processor was interrupted for so long that its work was abandoned: \
                                  stop other programs and repeat";
-                return Err(Failure::Error(words.to_owned()));
+                return Err(Failure::Error(message.to_owned()));
             }
             if self.reading.clock.now().saturating_since(began_at) > ROUND_TIME_MAX {
                 return Err(Failure::Error("some bytes of the scripted peer were not received".to_owned()));

@@ -177,11 +177,11 @@ impl Run {
             .collect();
         let fault_most = rng.below(4) * 12;
         let classes = classes::Changes::of(seed);
-        let words = format!(
+        let text = format!(
             "seed {seed}: {:?} {:?} {:?} {:?} faults up to {fault_most} % {classes} {weights:?}",
             setup.client, setup.server, setup.links, setup.more_links
         );
-        let failure_context = FailureContext(words);
+        let failure_context = FailureContext(text);
         let mut pair = setup.build();
         pair.connect();
         Self {

@@ -75,7 +75,7 @@ impl DemoReport {
         lines.push(String::new());
         lines.extend(self.rows().into_iter().map(|(name, value)| format!("  {name:<18} {value}")));
         lines
-            .extend(self.overload_reasons().into_iter().map(|words| format!("\n  this machine was too busy: {words}")));
+            .extend(self.overload_reasons().into_iter().map(|message| format!("\n  this machine was too busy: {message}")));
         lines
     }
 

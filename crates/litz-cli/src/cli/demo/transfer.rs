@@ -86,11 +86,11 @@ impl Setup<'_> {
         bytes: u64,
         cut: Option<Cut>,
     ) -> Result<(Outcome, Files), Failure> {
-        let words = |error: std::io::Error| format!("cannot prepare files in {}: {error}", self.folder.display());
-        let folder = tempfile::tempdir_in(self.folder).map_err(words)?;
+        let to_message = |error: std::io::Error| format!("cannot prepare files in {}: {error}", self.folder.display());
+        let folder = tempfile::tempdir_in(self.folder).map_err(to_message)?;
         let (sent, inbox) = (folder.path().join("file.bin"), folder.path().join("received"));
-        std::fs::create_dir(&inbox).map_err(words)?;
-        files::make(&sent, bytes, self.seed).map_err(words)?;
+        std::fs::create_dir(&inbox).map_err(to_message)?;
+        files::make(&sent, bytes, self.seed).map_err(to_message)?;
         let relay = Relay::start(links.iter().map(DemoLink::relay_link).collect(), self.seed)
             .map_err(|error| format!("cannot start the emulated links: {error}"))?;
         let (output, events) = mpsc::sync_channel(EVENTS_MAX);
@@ -186,7 +186,7 @@ impl Run<'_> {
         }
         let left = deadline.map_or(LOOK_INTERVAL, |at| at.saturating_since(self.setup.clock.now()));
         match self.events.recv_timeout(left.min(LOOK_INTERVAL).into()) {
-            Ok((_, Output::Unreadable(words))) => Err(words.into()),
+            Ok((_, Output::Unreadable(reason))) => Err(reason.into()),
             Ok(output) => Ok(Some(output)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => Err("both processes ended without a result".to_owned().into()),

@@ -80,8 +80,8 @@ pub(super) fn statistics(json: bool, span: Duration, reports: &[LinkReport]) {
                 emulate::CLIENTS_MAX
             ));
         }
-        if let Some(words) = unserved(report) {
-            out::line(&format!("  {words}"));
+        if let Some(message) = unserved(report) {
+            out::line(&format!("  {message}"));
         }
     }
 }
@@ -98,14 +98,14 @@ fn unserved(report: &LinkReport) -> Option<String> {
 /// A warning about the first link that does not serve every client.
 pub(super) fn clients_not_served(reports: &[LinkReport]) -> Option<String> {
     reports.iter().find_map(|report| {
-        let words = match unserved(report) {
-            Some(words) => words,
+        let message = match unserved(report) {
+            Some(message) => message,
             None if report.turned_away > 0 => {
                 format!("it serves at most {} clients and refuses others", emulate::CLIENTS_MAX)
             }
             None => return None,
         };
-        Some(format!("link {}: {words}", report.name))
+        Some(format!("link {}: {message}", report.name))
     })
 }
 

@@ -117,7 +117,7 @@ fn run_one(
     let jobs = if options.world.is_live() { Some(1) } else { options.jobs };
     let outcomes = runs.make(jobs).map_err(|stop| match stop {
         Stop::Interrupted => (exit::INTERRUPTED, "interrupted".to_owned()),
-        Stop::Error(words) => failed(format!("{}: {words}", path.display())),
+        Stop::Error(reason) => failed(format!("{}: {reason}", path.display())),
     })?;
     files.map_or(Ok(()), RecordFiles::keep).map_err(failed)?;
     let run_verdicts = suite.evaluate(&outcomes);

@@ -68,7 +68,7 @@ fn show(ids: &[String]) -> Result<(), Fault> {
 fn stopped(stop: Stop) -> Fault {
     match stop {
         Stop::Interrupted => (exit::INTERRUPTED, "interrupted".to_owned()),
-        Stop::Error(words) => failed(words),
+        Stop::Error(reason) => failed(reason),
     }
 }
 
@@ -158,8 +158,8 @@ impl Watch<Outcome> for StudyPrinter<'_> {
         }
         if !self.options.conditions.json {
             let before = if self.reports.is_empty() { "" } else { "\n" };
-            let words = format!("{before}{}", text::study(&report, &self.conditions));
-            self.progress.suspend(|| out::print(&words));
+            let text_of_report = format!("{before}{}", text::study(&report, &self.conditions));
+            self.progress.suspend(|| out::print(&text_of_report));
         }
         self.reports.push(report);
         Ok(())
@@ -199,10 +199,10 @@ mod tests {
         let check = |holds| Outcome { checks: vec![Check::new("c", holds, "d")], ..Outcome::default() };
         assert_eq!(check_results(&[report(Outcome::default()), report(check(true))]), Ok(()));
         for outcome in [Wrong.run(&options()), check(false)] {
-            let (status, words) =
+            let (status, reason) =
                 check_results(&[report(check(true)), report(outcome)]).expect_err("a result is wrong");
             assert_eq!(status, exit::INCOMPLETE);
-            assert_eq!(words, "outside a tolerance, or with a check that does not hold: 000-wrong");
+            assert_eq!(reason, "outside a tolerance, or with a check that does not hold: 000-wrong");
         }
     }
 
@@ -219,11 +219,11 @@ mod tests {
 
     #[test]
     fn the_error_for_an_unknown_name_suggests_similar_names() {
-        let Err((status, words)) = chosen(&["002-duplx".to_owned()]) else { panic!("there is no such study") };
+        let Err((status, reason)) = chosen(&["002-duplx".to_owned()]) else { panic!("there is no such study") };
         assert_eq!(status, exit::FAILED);
         assert!(
-            words.contains("no study \"002-duplx\"; similar names are 002-duplex") && words.contains("litz study list"),
-            "{words}"
+            reason.contains("no study \"002-duplx\"; similar names are 002-duplex") && reason.contains("litz study list"),
+            "{reason}"
         );
         let twice: Vec<_> = ["002-duplex", "002-checksum", "002-duplex"].map(str::to_owned).into();
         let ids: Vec<_> = chosen(&twice).expect("they are known").iter().map(|study| study.id()).collect();
