@@ -287,7 +287,7 @@ fn an_interrupt_ends_the_wait_for_an_answer() {
     let file = place.file("file", 10, 1);
     #[expect(clippy::disallowed_methods, reason = "a host that never answers")]
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    silent.set_read_timeout(Some(crate::support::PATIENCE)).unwrap();
+    silent.set_read_timeout(Some(crate::support::TEST_TIMEOUT)).unwrap();
     let advertise = format!("--advertise={}", silent.local_addr().unwrap());
     let (_receiver, ticket) = place.recv(&[&advertise]);
     let mut sender = place.send(&[&file], &ticket, &[]);

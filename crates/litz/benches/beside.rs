@@ -4,7 +4,7 @@
 //! bulk transfer, alone and with the messages.
 //!
 //! `cargo bench -p litz --bench beside` measures. `cargo test -p litz --benches` only runs each
-//! case briefly. Arguments after `--`: `rounds=5`, `seconds=3`, `cap=1000` (Mb/s of the arms with a
+//! case briefly. Arguments after `--`: `rounds=5`, `seconds=3`, `cap=1000` (Mb/s of the variants with a
 //! rate), `only=TEXT` (cases whose name contains it).
 #![expect(clippy::print_stdout, reason = "the table is the result")]
 
@@ -21,7 +21,7 @@ use net::MonotonicClock;
 use recovery::RateCap;
 use units::{Instant, Rate};
 
-use world::{Arm, Wire, World};
+use world::{Variant, Wire, World};
 
 const MESSAGE_BYTES: usize = 200;
 const INTERVAL: units::Duration = units::Duration::from_millis(1);
@@ -153,7 +153,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 fn run(case: &Case, cap: Rate, span: Duration) -> Run {
-    let world = World::new(Arm { wire: Wire::Udp, placement: case.placement });
+    let world = World::new(Variant { wire: Wire::Udp, placement: case.placement });
     let mut config = world.config();
     config.transport.rate_cap = (case.bulk == Bulk::Capped).then_some(RateCap { rate: cap, burst: BURST_BYTES });
     let server = world.server(config.clone());

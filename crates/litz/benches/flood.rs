@@ -49,8 +49,8 @@ fn main() {
         "forged/s"
     );
     let cap = Rate::from_mbps(argument("cap", 1_000));
-    let arms = [Some(cap), None].into_iter().flat_map(|cap| KINDS.map(|kind| (cap, kind)));
-    for (cap, kind) in arms {
+    let variants = [Some(cap), None].into_iter().flat_map(|cap| KINDS.map(|kind| (cap, kind)));
+    for (cap, kind) in variants {
         let run = |target| transfer(Plan { kind, target, rate, cap, span });
         let pairs: Vec<[Run; 2]> = (0..rounds).map(|_| [Target::Receiver, Target::Elsewhere].map(run)).collect();
         let ratios = sorted(pairs.iter().map(|[at, baseline]| at.goodput() / baseline.goodput()));

@@ -15,7 +15,7 @@ use net::{DatagramSocket, MonotonicClock, RecvMeta, SendError, Transmit};
 use recovery::RateCap;
 use units::{Duration, Rate, Rng};
 
-use crate::world::{Arm, Wire, World};
+use crate::world::{Variant, Wire, World};
 
 /// Datagrams a second.
 pub(crate) const FLOOD_RATE: u64 = 100_000;
@@ -147,7 +147,7 @@ pub(crate) struct Plan {
 /// Writes for a while during the flood.
 pub(crate) fn transfer(plan: Plan) -> Run {
     let Plan { kind, target, rate, cap, span } = plan;
-    let world = World::new(Arm { wire: Wire::Udp, placement: Placement::Thread });
+    let world = World::new(Variant { wire: Wire::Udp, placement: Placement::Thread });
     let seen = Arc::new(Seen::default());
     let elsewhere = socket();
     let receiving = InterceptedSocket::new(socket(), Watch { is_receiver: true, seen: seen.clone() });

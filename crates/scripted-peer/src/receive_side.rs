@@ -30,7 +30,7 @@ pub enum AckTiming {
     /// since its last packet.
     WhenAsked {
         /// Calls of `recv`.
-        patience: u32,
+        silent_turns_max: u32,
     },
     /// Only at an [`Item::Ack`](crate::channel::Item::Ack): no packet may overtake one that was
     /// sealed in advance with a lower number.
@@ -163,7 +163,7 @@ impl ReceiveSide {
     pub(crate) fn is_answer_due(&mut self) -> bool {
         match self.ack_timing {
             AckTiming::InPlace => false,
-            AckTiming::WhenAsked { patience } => self.is_due_when_asked(patience),
+            AckTiming::WhenAsked { silent_turns_max } => self.is_due_when_asked(silent_turns_max),
             AckTiming::Duplex => {
                 self.is_quiet = !self.is_due();
                 !self.is_quiet
@@ -171,12 +171,12 @@ impl ReceiveSide {
         }
     }
 
-    fn is_due_when_asked(&mut self, patience: u32) -> bool {
+    fn is_due_when_asked(&mut self, silent_turns_max: u32) -> bool {
         let waiting = self.waiting();
         if waiting == 0 {
             return false;
         }
-        let has_stalled = self.silent_turns >= patience;
+        let has_stalled = self.silent_turns >= silent_turns_max;
         self.silent_turns += 1;
         let is_due = has_stalled || waiting >= self.enough();
         if !is_due {

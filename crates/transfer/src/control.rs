@@ -176,11 +176,11 @@ pub(crate) fn conclude(control: &ControlWriter, inbox: &Queue<Input>, link: &dyn
     }
 }
 
-/// Waits until the peer's half of the control stream ends, at most `patience` after its last
+/// Waits until the peer's half of the control stream ends, at most `timeout` after its last
 /// message. Returns false if it did not end.
-fn wait_for_end(inbox: &Queue<Input>, patience: Duration) -> bool {
+fn wait_for_end(inbox: &Queue<Input>, timeout: Duration) -> bool {
     for _ in 0..MESSAGES_AFTER_END_MAX {
-        match inbox.pop_timeout(patience) {
+        match inbox.pop_timeout(timeout) {
             Popped::Item(Input::ControlEnded(_)) | Popped::Closed => return true,
             Popped::Timeout => return false,
             Popped::Item(_) => {}

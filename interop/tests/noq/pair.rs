@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use tokio_stream::StreamExt;
 
 /// Nothing here takes longer, on any machine.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The interval between two checks of a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
@@ -131,7 +131,7 @@ impl Pair {
                 let remotes = ours.local_addrs().to_vec();
                 let connecting = theirs.connect_with(config, remotes[0], "localhost").expect("valid");
                 let them = runtime.spawn(connecting);
-                let us = ours.accept_timeout(PATIENCE).expect("it listens").expect("a client");
+                let us = ours.accept_timeout(TEST_TIMEOUT).expect("it listens").expect("a client");
                 let them = runtime.block_on(them).expect("noq connects").expect("a handshake");
                 (ours, theirs, us, them, remotes)
             }
@@ -240,7 +240,7 @@ impl Pair {
             if let Some(found) = look() {
                 return found;
             }
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > TEST_TIMEOUT {
                 self.fail(&format!("timed out waiting for {what}"));
             }
             std::thread::sleep(POLL_INTERVAL);

@@ -166,8 +166,8 @@ impl Job<'_> {
             if self.cancel.is_cancelled() {
                 return Err(self.give_up(TransferError::Cancelled.into()));
             }
-            let patience = self.progress.now().saturating_since(self.progress.progressed_at());
-            if patience >= self.options.retry_for {
+            let waited = self.progress.now().saturating_since(self.progress.progressed_at());
+            if waited >= self.options.retry_for {
                 return Err(self.give_up(failure));
             }
             self.progress.note(&format!("{}; retrying", failure.message));

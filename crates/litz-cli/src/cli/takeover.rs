@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+    const TEST_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
 
     /// An attempt on its own thread; returns its result, and a message when it is closed.
     fn attempt(current: &Arc<ActiveAttempt>) -> (Receiver<Option<u64>>, Receiver<()>) {
@@ -109,20 +109,20 @@ mod tests {
     fn the_latest_attempt_becomes_the_holder() {
         let current = Arc::new(ActiveAttempt::new(Duration::from_secs(60)));
         let (taken, first_closed) = attempt(&current);
-        let first = taken.recv_timeout(PATIENCE).unwrap().unwrap();
+        let first = taken.recv_timeout(TEST_TIMEOUT).unwrap().unwrap();
         let (second_taken, second_closed) = attempt(&current);
-        first_closed.recv_timeout(PATIENCE).unwrap();
+        first_closed.recv_timeout(TEST_TIMEOUT).unwrap();
         let (third_taken, third_closed) = attempt(&current);
         // Once the third has closed the first, as the second has, both wait.
-        first_closed.recv_timeout(PATIENCE).unwrap();
+        first_closed.recv_timeout(TEST_TIMEOUT).unwrap();
         current.release(first);
         // Whichever wakes first, the second ends and the third becomes the holder.
-        let second = second_taken.recv_timeout(PATIENCE).unwrap();
-        second_closed.recv_timeout(PATIENCE).unwrap();
+        let second = second_taken.recv_timeout(TEST_TIMEOUT).unwrap();
+        second_closed.recv_timeout(TEST_TIMEOUT).unwrap();
         if let Some(second) = second {
             current.release(second);
         }
-        assert_eq!(third_taken.recv_timeout(PATIENCE), Ok(Some(3)));
+        assert_eq!(third_taken.recv_timeout(TEST_TIMEOUT), Ok(Some(3)));
         assert!(third_closed.try_recv().is_err(), "the third stays");
     }
 

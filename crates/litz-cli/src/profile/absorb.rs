@@ -89,8 +89,9 @@ impl Pair {
         let mut listening = end(config, Some(server_factory), 2).map_err(|error| to_message(&error))?;
         let (now, mut plan, mut sealed) = (Instant::ZERO, Plan::new(), Vec::new());
         let factory = TlsClient::new(client_tls)?;
-        let mut client =
-            dialling.connect(now, &factory, "litz.invalid", Addresses::of(remote)).map_err(|error| to_message(&error))?;
+        let mut client = dialling
+            .connect(now, &factory, "litz.invalid", Addresses::of(remote))
+            .map_err(|error| to_message(&error))?;
         if !client.poll_plan(now, 1, &mut plan) {
             return Err("the client sends nothing".to_owned());
         }

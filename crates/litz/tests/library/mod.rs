@@ -9,27 +9,27 @@ mod units_of_data;
 
 use litz::Placement;
 
-use crate::world::{Arm, Wire};
+use crate::world::{Variant, Wire};
 
-/// One test for each scenario and arm.
+/// One test for each scenario and variant.
 macro_rules! scenarios {
     ($($module:ident::$name:ident),* $(,)?) => {
-        scenarios!(@arm udp_thread, Wire::Udp, Placement::Thread, $($module::$name),*);
-        scenarios!(@arm udp_inline, Wire::Udp, Placement::Inline, $($module::$name),*);
-        scenarios!(@arm memory_thread, Wire::Memory, Placement::Thread, $($module::$name),*);
-        scenarios!(@arm memory_inline, Wire::Memory, Placement::Inline, $($module::$name),*);
-        scenarios!(@arm udp_packet, Wire::Udp, Placement::Packet(3), $($module::$name),*);
-        scenarios!(@arm udp_split, Wire::Udp, Placement::Split, $($module::$name),*);
-        scenarios!(@arm memory_split, Wire::Memory, Placement::Split, $($module::$name),*);
-        scenarios!(@arm udp_path, Wire::Udp, Placement::Path(2), $($module::$name),*);
-        scenarios!(@arm memory_path, Wire::Memory, Placement::Path(2), $($module::$name),*);
-        scenarios!(@arm udp_connection, Wire::Udp, Placement::Connection(3), $($module::$name),*);
-        scenarios!(@arm memory_packet, Wire::Memory, Placement::Packet(2), $($module::$name),*);
+        scenarios!(@variant udp_thread, Wire::Udp, Placement::Thread, $($module::$name),*);
+        scenarios!(@variant udp_inline, Wire::Udp, Placement::Inline, $($module::$name),*);
+        scenarios!(@variant memory_thread, Wire::Memory, Placement::Thread, $($module::$name),*);
+        scenarios!(@variant memory_inline, Wire::Memory, Placement::Inline, $($module::$name),*);
+        scenarios!(@variant udp_packet, Wire::Udp, Placement::Packet(3), $($module::$name),*);
+        scenarios!(@variant udp_split, Wire::Udp, Placement::Split, $($module::$name),*);
+        scenarios!(@variant memory_split, Wire::Memory, Placement::Split, $($module::$name),*);
+        scenarios!(@variant udp_path, Wire::Udp, Placement::Path(2), $($module::$name),*);
+        scenarios!(@variant memory_path, Wire::Memory, Placement::Path(2), $($module::$name),*);
+        scenarios!(@variant udp_connection, Wire::Udp, Placement::Connection(3), $($module::$name),*);
+        scenarios!(@variant memory_packet, Wire::Memory, Placement::Packet(2), $($module::$name),*);
     };
-    (@arm $arm:ident, $wire:expr, $placement:expr, $($module:ident::$name:ident),*) => {
-        mod $arm {
+    (@variant $variant:ident, $wire:expr, $placement:expr, $($module:ident::$name:ident),*) => {
+        mod $variant {
             use super::*;
-            $(#[test] fn $name() { $module::$name(Arm { wire: $wire, placement: $placement }); })*
+            $(#[test] fn $name() { $module::$name(Variant { wire: $wire, placement: $placement }); })*
         }
     };
 }

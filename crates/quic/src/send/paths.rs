@@ -146,8 +146,8 @@ impl SendHalf {
     fn silence_deadline(&self, at: usize) -> Option<Instant> {
         let path = &self.paths[at];
         let sent_at = self.spaces[DATA + at].log.first_eliciting_sent_at()?;
-        let patience = path.rtt.pto_base() + self.ack_frequency.max_ack_delay() + SILENCE_MARGIN;
-        Some(sent_at.max(path.acked_at) + patience)
+        let timeout = path.rtt.pto_base() + self.ack_frequency.max_ack_delay() + SILENCE_MARGIN;
+        Some(sent_at.max(path.acked_at) + timeout)
     }
 
     /// When the path at `at` becomes suspect: its oldest packet should have been acknowledged,

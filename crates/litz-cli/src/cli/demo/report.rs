@@ -74,8 +74,9 @@ impl DemoReport {
         let mut lines = self.table();
         lines.push(String::new());
         lines.extend(self.rows().into_iter().map(|(name, value)| format!("  {name:<18} {value}")));
-        lines
-            .extend(self.overload_reasons().into_iter().map(|message| format!("\n  this machine was too busy: {message}")));
+        lines.extend(
+            self.overload_reasons().into_iter().map(|message| format!("\n  this machine was too busy: {message}")),
+        );
         lines
     }
 

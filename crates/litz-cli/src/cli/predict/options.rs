@@ -195,7 +195,8 @@ mod tests {
 
     #[test]
     fn the_default_placements_of_a_verified_scenario_can_run_live() {
-        let named = |arguments: &[&str]| options(arguments).placements().iter().map(ToString::to_string).collect::<Vec<_>>();
+        let named =
+            |arguments: &[&str]| options(arguments).placements().iter().map(ToString::to_string).collect::<Vec<_>>();
         for arguments in [&["links.toml"][..], &["--bulk"], &["--bulk", "--verify"]] {
             assert_eq!(named(arguments), ["inline", "thread", "split"], "{arguments:?}");
         }
@@ -205,7 +206,8 @@ mod tests {
 
     #[test]
     fn a_prediction_for_a_different_machine_has_a_warning() {
-        let differences = |more: &[&str], present| options(&[&["--bulk", "--verify"], more].concat()).differences(present);
+        let differences =
+            |more: &[&str], present| options(&[&["--bulk", "--verify"], more].concat()).differences(present);
         assert_eq!(differences(&[], 2), Vec::<String>::new());
         assert_eq!(differences(&["--processors=2"], 2), Vec::<String>::new(), "the same machine");
         assert_eq!(differences(&["--processors=64"], 384), Vec::<String>::new(), "the simulator's maximum");

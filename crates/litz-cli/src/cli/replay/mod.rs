@@ -86,7 +86,9 @@ pub(crate) fn run(options: &ReplayOptions) -> ExitCode {
         match replay(log, options, &quiet) {
             Ok(Ended::Same(None | Some(LogEnd::Complete))) => {}
             Ok(Ended::Same(Some(_))) => status = status.max(exit::INCOMPLETE),
-            Ok(Ended::Stopped(stopped)) => failures.push(format!("{}: {}", log.display(), message_of(&stopped, &quiet))),
+            Ok(Ended::Stopped(stopped)) => {
+                failures.push(format!("{}: {}", log.display(), message_of(&stopped, &quiet)))
+            }
             Err(message) => failures.push(message),
         }
         if out::has_failed() {

@@ -222,7 +222,8 @@ mod tests {
         let Err((status, reason)) = chosen(&["002-duplx".to_owned()]) else { panic!("there is no such study") };
         assert_eq!(status, exit::FAILED);
         assert!(
-            reason.contains("no study \"002-duplx\"; similar names are 002-duplex") && reason.contains("litz study list"),
+            reason.contains("no study \"002-duplx\"; similar names are 002-duplex")
+                && reason.contains("litz study list"),
             "{reason}"
         );
         let twice: Vec<_> = ["002-duplex", "002-checksum", "002-duplex"].map(str::to_owned).into();

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use litz::{Connection, Placement, SendStream, StridedBytes};
-use world::{Arm, Wire, World, pattern};
+use world::{Variant, Wire, World, pattern};
 
 /// The system's allocator, with a count of the bytes that are allocated.
 struct Counting;
@@ -133,7 +133,7 @@ fn an_exhausted_pool_allocates_more_and_frees_it_again() {
     const WINDOW: usize = 24 * MIB;
     let chunk = Bytes::from(pattern(CHUNK, 1));
     for wire in [Wire::Udp, Wire::Memory] {
-        let world = World::new(Arm { wire, placement: Placement::Thread });
+        let world = World::new(Variant { wire, placement: Placement::Thread });
         let mut config = world.config();
         config.transport.stream_window = WINDOW as u64;
         config.transport.stream_window_max = WINDOW as u64;

@@ -10,7 +10,7 @@ use net::SendError;
 use net::testing::{Faults, InterceptedSocket, Refusals, RefuseSends};
 use units::Duration;
 
-use crate::world::{Arm, Wire, World, pattern};
+use crate::world::{Variant, Wire, World, pattern};
 
 const LEN: usize = 8 << 20;
 
@@ -57,7 +57,7 @@ fn transfer(world: &World, receiving: Box<dyn LiveSocket>, sending: Box<dyn Live
 
 /// A transfer whose sender and whose receiver meet these refusals, each at least `least` times.
 fn nothing_is_lost(wire: Wire, placement: Placement, choose: Choose, least: u64) {
-    let world = World::new(Arm { wire, placement });
+    let world = World::new(Variant { wire, placement });
     let refused: [Arc<Refusals>; 2] = Default::default();
     let [at_client, at_server] = refused.each_ref().map(|refused| -> Box<dyn LiveSocket> {
         Box::new(InterceptedSocket::new(world.socket(0), RefuseSends::new(choose, refused)))
@@ -112,7 +112,7 @@ fn a_send_buffer_that_the_kernel_has_filled_only_delays() {
         assert!(refused > 20, "the send buffer was full {refused} times");
         return;
     }
-    let name = "bad_days::no_buffers::a_send_buffer_that_the_kernel_has_filled_only_delays";
+    let name = "adverse::no_buffers::a_send_buffer_that_the_kernel_has_filled_only_delays";
     let setup =
         "ip link set lo up && tc qdisc add dev lo root tbf rate 100mbit burst 64kb limit 8mb || exit 77; exec \"$@\"";
     let status = std::process::Command::new("unshare")
@@ -135,7 +135,7 @@ fn skipped(why: &str) {
 
 /// Runs a transfer over a socket with a small send buffer and returns how often that was full.
 fn slow_loopback() -> u64 {
-    let world = World::new(Arm { wire: Wire::Udp, placement: Placement::Thread });
+    let world = World::new(Variant { wire: Wire::Udp, placement: Placement::Thread });
     let mut options = UdpSocketOptions::new("127.0.0.1:0".parse().unwrap());
     options.send_buffer_bytes = 32 << 10;
     let refused = Arc::new(Refusals::default());
@@ -149,7 +149,7 @@ fn slow_loopback() -> u64 {
 /// close.
 #[test]
 fn users_of_a_socket_that_stays_full_are_notified_of_the_close() {
-    let world = World::new(Arm { wire: Wire::Memory, placement: Placement::Thread });
+    let world = World::new(Variant { wire: Wire::Memory, placement: Placement::Thread });
     let refused = Arc::new(Refusals::default());
     let choose: Choose = |number| (number > 8).then_some(SendError::NoBuffers);
     let stuck = InterceptedSocket::new(world.socket(0), RefuseSends::new(choose, &refused));
@@ -176,7 +176,7 @@ fn users_of_a_socket_that_stays_full_are_notified_of_the_close() {
 /// Received data is delivered even if nothing can be sent.
 #[test]
 fn a_socket_that_cannot_send_still_receives() {
-    let world = World::new(Arm { wire: Wire::Memory, placement: Placement::Thread });
+    let world = World::new(Variant { wire: Wire::Memory, placement: Placement::Thread });
     let faults = Arc::new(Faults::default());
     let socket_of_server = InterceptedSocket::new(world.socket(0), Arc::clone(&faults));
     let server = world.server_over(world.config(), Box::new(socket_of_server));
