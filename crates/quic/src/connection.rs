@@ -7,18 +7,18 @@
 //! | `detached` | the rest of a connection whose receive half is detached |
 //! | `paths` | the calls about paths |
 //! | `streams` | the calls about streams |
-//! | `questions` | the calls that change nothing |
+//! | `accessors` | the calls that change nothing |
 //! | `unsealed` | arrivals without bytes, for simulations |
 //! | `journal` | journal entries |
 //! | `dismantle` | the parts of a connection that a scripted peer continues with |
 
+mod accessors;
 mod arrival;
 mod detached;
 mod dismantle;
 mod journal;
 mod lease;
 mod paths;
-mod questions;
 mod streams;
 mod unsealed;
 

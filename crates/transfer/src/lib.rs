@@ -29,8 +29,7 @@
 //!
 //! use litz::identity::{KeyPair, client_config, server_config};
 //! use litz::{Endpoint, EndpointConfig, TransportConfig};
-//! use transfer::{ConnectionLink, Credential, Source, Ticket, TicketAddress, TicketAuthoriser,
-//! TicketStore};
+//! use transfer::{ConnectionLink, Credential, Source, Ticket, TicketAddress, TicketAuthoriser, TicketStore};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = tempfile::tempdir()?;
@@ -60,28 +59,33 @@
 //! let text = ticket.to_text()?;
 //! # let inbox_after = inbox.clone();
 //! let receiving = std::thread::spawn(move || -> Result<transfer::Summary, String> {
-//!     let to_message = |error: &dyn std::fmt::Display| error.to_string();
-//!     let connection = server.accept().map_err(|error| to_message(&error))?;
-//!     let streams = connection.accept_bi().map_err(|error| to_message(&error))?;
-//!     let sender = transfer::peer_key(&connection).map_err(|error| to_message(&error))?;
+//!     let message = |error: &dyn std::fmt::Display| error.to_string();
+//!     let connection = server.accept().map_err(|error| message(&error))?;
+//!     let streams = connection.accept_bi().map_err(|error| message(&error))?;
+//!     let sender = transfer::peer_key(&connection).map_err(|error| message(&error))?;
 //!     let own = receiver_key.public().fingerprint();
-//!     let context = transfer::proof_context(&connection, sender, own).map_err(|error|
-//!     to_message(&error))?; let mut authoriser = TicketAuthoriser::new(store, inbox.clone(), now);
-//!     let (link, control) = (ConnectionLink::new(&connection), transfer::control(streams)); let
-//!     options = transfer::ReceiveOptions::default(); transfer::receive::run(&link, control,
-//!     &context, &inbox, &options, &mut authoriser, &()) .map_err(|error| to_message(&error)) });
+//!     let context = transfer::proof_context(&connection, sender, own).map_err(|error| message(&error))?;
+//!     let mut authoriser = TicketAuthoriser::new(store, inbox.clone(), now);
+//!     let (link, control) = (ConnectionLink::new(&connection), transfer::control(streams));
+//!     let options = transfer::ReceiveOptions::default();
+//!     transfer::receive::run(&link, control, &context, &inbox, &options, &mut authoriser, &())
+//!         .map_err(|error| message(&error))
+//! });
 //!
 //! // The sender, which was given the ticket's text.
 //! let ticket: Ticket = text.parse()?;
-//! let TicketAddress::Socket(address) = ticket.addresses[0] else { unreachable!("it names an
-//! address") }; let sender_key = KeyPair::generate()?; let client = Endpoint::bind(config)?; let
-//! tls = client_config(&sender_key, &[ticket.receiver])?; let connection = client.connect(address,
-//! "litz", tls.config.clone())?; let context = transfer::proof_context(&connection,
-//! sender_key.public(), ticket.receiver)?; let options = transfer::SendOptions::default(); let
-//! source = Source::scan(&[file], &options.cancel)?; let (link, control) =
-//! (ConnectionLink::new(&connection), transfer::control(connection.open_bi()?)); let credential =
-//! Credential::Ticket(ticket.secret); let sent = transfer::send::run(&link, control, &context,
-//! &credential, &source, &options, &())?; assert_eq!(sent.files_done, 1);
+//! let TicketAddress::Socket(address) = ticket.addresses[0] else { unreachable!("it names an address") };
+//! let sender_key = KeyPair::generate()?;
+//! let client = Endpoint::bind(config)?;
+//! let tls = client_config(&sender_key, &[ticket.receiver])?;
+//! let connection = client.connect(address, "litz", tls.config.clone())?;
+//! let context = transfer::proof_context(&connection, sender_key.public(), ticket.receiver)?;
+//! let options = transfer::SendOptions::default();
+//! let source = Source::scan(&[file], &options.cancel)?;
+//! let (link, control) = (ConnectionLink::new(&connection), transfer::control(connection.open_bi()?));
+//! let credential = Credential::Ticket(ticket.secret);
+//! let sent = transfer::send::run(&link, control, &context, &credential, &source, &options, &())?;
+//! assert_eq!(sent.files_done, 1);
 //!
 //! receiving.join().expect("the receiver does not panic")?;
 //! assert_eq!(std::fs::read(inbox_after.join("file"))?, vec![7; 300_000]);

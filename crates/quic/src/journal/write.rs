@@ -197,7 +197,7 @@ impl Journal {
         put(self.timed(tag, now), number);
     }
 
-    // ── The driver's questions ───────────────────────────────────────────────────────────────────────────────────────
+    // ── The driver's queries ─────────────────────────────────────────────────────────────────────────────────────────
 
     pub(crate) fn tail_asked(&mut self, datagrams: usize) {
         put(self.entry(tag::TAIL_ASKED), datagrams as u64);
