@@ -1,4 +1,4 @@
-//! `litz emulate` as a user runs it. What needs network namespaces is skipped without root.
+//! `litz emulate` as a user runs it. Tests that need network namespaces are skipped without root.
 
 use std::net::UdpSocket;
 use std::process::Command;

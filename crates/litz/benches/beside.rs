@@ -4,8 +4,8 @@
 //! bulk transfer, alone and with the messages.
 //!
 //! `cargo bench -p litz --bench beside` measures. `cargo test -p litz --benches` only runs each
-//! case briefly. Arguments after `--`: `rounds=5`, `seconds=3`, `cap=1000` (Mb/s of the variants with a
-//! rate), `only=TEXT` (cases whose name contains it).
+//! case briefly. Arguments after `--`: `rounds=5`, `seconds=3`, `cap=1000` (Mb/s of the variants
+//! with a rate), `only=TEXT` (cases whose name contains it).
 #![expect(clippy::print_stdout, reason = "the table is the result")]
 
 #[path = "../tests/world.rs"]
