@@ -23,7 +23,7 @@ use contender::Name;
 use work::Job;
 
 #[derive(Parser)]
-#[command(about = "Litz beside its peers, in one run")]
+#[command(about = "Litz compared with other implementations, in one run")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

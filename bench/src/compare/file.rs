@@ -35,14 +35,14 @@ pub struct FileFigures {
 }
 
 /// The folder with the file, removed when dropped.
-pub struct Room {
+pub struct TestFile {
     folder: PathBuf,
     source: PathBuf,
     len: u64,
     command: PathBuf,
 }
 
-impl Room {
+impl TestFile {
     /// Makes a file of `len` bytes; `command` is the `litz` to measure.
     pub fn make(len: u64, command: &Path) -> Result<Self, Failure> {
         if !command.is_file() {
@@ -50,9 +50,9 @@ impl Room {
         }
         let folder = Path::new(TMPFS).join(format!("litz-bench-{}", std::process::id()));
         let source = folder.join("source");
-        let room = Self { folder, source, len, command: command.to_owned() };
-        std::fs::create_dir_all(&room.folder)?;
-        let mut file = File::create(&room.source)?;
+        let files = Self { folder, source, len, command: command.to_owned() };
+        std::fs::create_dir_all(&files.folder)?;
+        let mut file = File::create(&files.source)?;
         let mut block = vec![0_u8; BLOCK_LEN];
         let mut state = 1_u64;
         for written in (0..len).step_by(BLOCK_LEN) {
@@ -64,7 +64,7 @@ impl Room {
             let wanted = usize::try_from(len - written).unwrap_or(BLOCK_LEN).min(BLOCK_LEN);
             file.write_all(&block[..wanted])?;
         }
-        Ok(room)
+        Ok(files)
     }
 
     /// One round; `network_bps` is the rate of the bulk test in it.
@@ -151,7 +151,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for TestFile {
     fn drop(&mut self) {
         let _removed = std::fs::remove_dir_all(&self.folder);
     }

@@ -63,7 +63,7 @@ pub fn commit() -> String {
     if clean { commit } else { commit + "-dirty" }
 }
 
-/// The versions this program was built with, from the lock file beside it.
+/// The versions this program was built with, from its lock file.
 pub fn versions() -> Result<BTreeMap<String, String>, Failure> {
     let lock = include_str!("../../Cargo.lock");
     let mut found = BTreeMap::new();

@@ -57,7 +57,7 @@ pub struct Plan {
     /// MiB of the file of the file test; three of them are in memory at a time
     #[arg(long, default_value_t = 2048)]
     file_mib: u64,
-    /// The `litz` command; without it, the one beside this program
+    /// The `litz` command; without it, the one in the folder of this program
     #[arg(long)]
     litz: Option<PathBuf>,
 }
@@ -127,7 +127,7 @@ const fn is_long(test: Test) -> bool {
 /// The rounds measured so far.
 struct Session<'a> {
     plan: &'a Plan,
-    room: Option<file::Room>,
+    file: Option<file::TestFile>,
     runs: Vec<Run>,
     failures: Vec<String>,
 }
@@ -159,12 +159,12 @@ impl Session<'_> {
     }
 
     fn one(&self, contender: Name, case: Case) -> Result<(Figures, Figures), Failure> {
-        let Some(room) = self.room.as_ref().filter(|_| case.test == Test::File) else {
+        let Some(file) = self.file.as_ref().filter(|_| case.test == Test::File) else {
             return run::one(self.plan, contender, case);
         };
         let network = run::one(self.plan, contender, Case { test: Test::Bulk, ..case })?.0;
         let network_bps = network.goodput_bps.ok_or("the bulk test has no goodput")?;
-        let file = Some(room.measure(network_bps)?);
+        let file = Some(file.measure(network_bps)?);
         Ok((Figures::default(), Figures { file, ..Figures::default() }))
     }
 }
@@ -174,18 +174,18 @@ pub fn run(plan: &Plan, results: &Path) -> Result<(), Failure> {
     let namespaces = Namespaces::make()?;
     let machine = machine::describe();
     let cases = plan.cases();
-    let room = match cases.iter().any(|case| case.test == Test::File) {
-        true => Some(file::Room::make(plan.file_mib << 20, &plan.litz_command()?)?),
+    let file = match cases.iter().any(|case| case.test == Test::File) {
+        true => Some(file::TestFile::make(plan.file_mib << 20, &plan.litz_command()?)?),
         false => None,
     };
-    let mut session = Session { plan, room, runs: Vec::new(), failures: Vec::new() };
+    let mut session = Session { plan, file, runs: Vec::new(), failures: Vec::new() };
     for case in cases {
         namespaces.set_mtu(case.mtu)?;
         session.measure(case);
     }
     let Session { runs, failures, .. } = session;
     table::print(&runs);
-    let verdicts = targets::judge(&runs);
+    let verdicts = targets::evaluate(&runs);
     targets::print(&verdicts);
     for failure in &failures {
         println!("failed: {failure}");

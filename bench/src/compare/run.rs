@@ -56,21 +56,21 @@ pub fn one(plan: &Plan, contender: Name, case: Case) -> Result<(Figures, Figures
     let limit = plan.limit(case.test);
     let is_split = is_split(case.test);
     let ip = if is_split { SERVER_ADDRESS } else { "127.0.0.1" };
-    let words = |command: &str, address: String, processor: usize| {
-        let mut words = vec![command.to_owned(), value_name(&contender), value_name(&case.test), address];
-        words.push(format!("--mtu={}", case.mtu));
-        words.push(format!("--warm-up={}", plan.timing.warm_up));
-        words.push(format!("--time={}", plan.time(case.test)));
-        words.push(format!("--connections={}", plan.connections));
+    let arguments = |command: &str, address: String, processor: usize| {
+        let mut arguments = vec![command.to_owned(), value_name(&contender), value_name(&case.test), address];
+        arguments.push(format!("--mtu={}", case.mtu));
+        arguments.push(format!("--warm-up={}", plan.timing.warm_up));
+        arguments.push(format!("--time={}", plan.time(case.test)));
+        arguments.push(format!("--connections={}", plan.connections));
         if !plan.no_pin {
-            words.push(format!("--processor={processor}"));
+            arguments.push(format!("--processor={processor}"));
         }
-        words
+        arguments
     };
-    let serve = words("serve", format!("--listen={ip}:0"), 1);
+    let serve = arguments("serve", format!("--listen={ip}:0"), 1);
     let mut server = Process::start(is_split.then_some(SERVER), &program, &serve, limit)?;
     let address: SocketAddr = server.line()?.trim().parse()?;
-    let drive = words("drive", format!("--connect={address}"), 0);
+    let drive = arguments("drive", format!("--connect={address}"), 0);
     let mut client = Process::start(is_split.then_some(CLIENT), &program, &drive, limit)?;
     let client_figures = serde_json::from_str(&client.line()?)?;
     let server_figures: Figures = serde_json::from_str(&server.end()?)?;

@@ -63,26 +63,26 @@ const fn on_loopback(test: Test) -> Case {
 }
 
 /// All verdicts on `runs`, those with a target first in each test.
-pub fn judge(runs: &[Run]) -> Vec<Verdict> {
-    let judge = Judge { runs };
+pub fn evaluate(runs: &[Run]) -> Vec<Verdict> {
+    let targets = Targets { runs };
     let mut verdicts = Vec::new();
     for case in [BULK, BULK_JUMBO] {
-        verdicts.extend(judge.goodput(case));
-        verdicts.extend(judge.processor_time(case));
+        verdicts.extend(targets.goodput(case));
+        verdicts.extend(targets.processor_time(case));
     }
-    verdicts.extend(judge.latency());
-    verdicts.extend(judge.connections());
-    verdicts.extend(judge.memory());
-    verdicts.extend(judge.file());
-    verdicts.extend(judge.key_updates());
+    verdicts.extend(targets.latency());
+    verdicts.extend(targets.connections());
+    verdicts.extend(targets.memory());
+    verdicts.extend(targets.file());
+    verdicts.extend(targets.key_updates());
     verdicts
 }
 
-struct Judge<'a> {
+struct Targets<'a> {
     runs: &'a [Run],
 }
 
-impl Judge<'_> {
+impl Targets<'_> {
     /// A figure of one contender, by round.
     fn rounds(&self, case: Case, contender: Name, read: Reader) -> Vec<(usize, f64)> {
         let of = self.runs.iter().filter(|run| run.case == case && run.contender == contender);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_judged_by_the_median_of_their_rounds() {
+    fn ratios_are_compared_by_the_median_of_their_rounds() {
         // A slow round for both changes nothing; one good round alone does not meet a target.
         let runs = [
             (Name::LitzInline, 0, 9.0),
@@ -232,7 +232,7 @@ mod tests {
             (Name::Quinn, 2, 3.0),
         ];
         let runs: Vec<Run> = runs.into_iter().map(|(name, round, gbps)| run(name, round, gbps)).collect();
-        let verdicts = judge(&runs);
+        let verdicts = evaluate(&runs);
         let blaster = of(&verdicts, "goodput, litz-inline / blaster");
         assert_eq!(blaster.met, Some(true));
         assert!((blaster.measured.expect("measured").median - 0.85).abs() < 1e-9);

@@ -133,7 +133,7 @@ pub fn drive(litz: Litz, job: &Job, remote: SocketAddr) -> Result<Figures, Failu
     let tls = tls::client();
     let connect = || endpoint.connect(remote, "localhost", tls.clone());
     match job.test {
-        Test::Bulk => pour(&connect()?, job),
+        Test::Bulk => send_bulk(&connect()?, job),
         Test::KeyUpdate => pour_and_watch(&connect()?, job),
         Test::Handshake => {
             let mut samples = Vec::with_capacity(HANDSHAKES);
@@ -174,7 +174,7 @@ pub fn drive(litz: Litz, job: &Job, remote: SocketAddr) -> Result<Figures, Failu
 }
 
 /// Writes until the server stops reading.
-fn pour(connection: &Connection, job: &Job) -> Result<Figures, Failure> {
+fn send_bulk(connection: &Connection, job: &Job) -> Result<Figures, Failure> {
     let mut stream = connection.open_uni()?;
     let chunk = Bytes::from(vec![0x5a; CHUNK_LEN]);
     let mut meter = BulkMeter::new(job);
@@ -198,10 +198,10 @@ fn pour_and_watch(connection: &Connection, job: &Job) -> Result<Figures, Failure
             }
             updates_ns
         });
-        let poured = pour(connection, job);
+        let sent = send_bulk(connection, job);
         over.store(true, Ordering::Relaxed);
         let updates_ns = watcher.join().map_err(|_| "the watcher panicked")?;
-        Ok(Figures { key_updates_ns: Some(updates_ns), ..poured? })
+        Ok(Figures { key_updates_ns: Some(updates_ns), ..sent? })
     })
 }
 

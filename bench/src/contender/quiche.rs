@@ -146,8 +146,8 @@ impl Link {
             let limit = (segments * self.datagram).min(connection.send_quantum().max(self.datagram));
             let (mut filled, mut stride, mut to) = (0, 0, None);
             while filled + self.datagram <= limit {
-                let room = &mut self.outgoing[filled..filled + self.datagram];
-                let (len, info) = match connection.send(room) {
+                let datagram = &mut self.outgoing[filled..filled + self.datagram];
+                let (len, info) = match connection.send(datagram) {
                     Ok(sent) => sent,
                     Err(quiche::Error::Done) => break,
                     Err(error) => return Err(error.into()),
@@ -293,14 +293,14 @@ pub fn drive(job: &Job, remote: SocketAddr) -> Result<Figures, Failure> {
         }
     }
     match job.test {
-        Test::Bulk => pour(&mut link, &mut connection, job),
+        Test::Bulk => send_bulk(&mut link, &mut connection, job),
         Test::RequestResponse => ask(&mut link, &mut connection, job),
         _ => Err("not for this contender".into()),
     }
 }
 
 /// Writes until the server closes.
-fn pour(link: &mut Link, connection: &mut Connection, job: &Job) -> Result<Figures, Failure> {
+fn send_bulk(link: &mut Link, connection: &mut Connection, job: &Job) -> Result<Figures, Failure> {
     let chunk = Chunk(Bytes::from(vec![0x5a; CHUNK_LEN]));
     let mut rest = Some(chunk.clone());
     let mut meter = BulkMeter::new(job);

@@ -160,7 +160,7 @@ macro_rules! contender {
                         Ok::<_, Failure>(connecting.await?)
                     };
                     match job.test {
-                        Test::Bulk => pour(&connect().await?, job).await,
+                        Test::Bulk => send_bulk(&connect().await?, job).await,
                         Test::Handshake => {
                             let mut samples = Vec::with_capacity(HANDSHAKES);
                             for _ in 0..HANDSHAKES {
@@ -201,7 +201,7 @@ macro_rules! contender {
             }
 
             /// Writes until the server stops reading.
-            async fn pour(connection: &Connection, job: &Job) -> Result<Figures, Failure> {
+            async fn send_bulk(connection: &Connection, job: &Job) -> Result<Figures, Failure> {
                 let mut stream = connection.open_uni().await?;
                 let chunk = Bytes::from(vec![0x5a; CHUNK_LEN]);
                 let mut meter = BulkMeter::new(job);

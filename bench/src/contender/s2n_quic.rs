@@ -137,7 +137,7 @@ pub fn drive(job: &Job, remote: SocketAddr) -> Result<Figures, Failure> {
             .start()?;
         let connect = || async { client.connect(Connect::new(remote).with_server_name("localhost")).await };
         match job.test {
-            Test::Bulk => pour(connect().await?, job).await,
+            Test::Bulk => send_bulk(connect().await?, job).await,
             Test::Handshake => {
                 let mut samples = Vec::with_capacity(HANDSHAKES);
                 for _ in 0..HANDSHAKES {
@@ -168,7 +168,7 @@ pub fn drive(job: &Job, remote: SocketAddr) -> Result<Figures, Failure> {
 }
 
 /// Writes until the server stops reading.
-async fn pour(mut connection: Connection, job: &Job) -> Result<Figures, Failure> {
+async fn send_bulk(mut connection: Connection, job: &Job) -> Result<Figures, Failure> {
     let mut stream = connection.open_send_stream().await?;
     let chunk = Bytes::from(vec![0x5a; CHUNK_LEN]);
     let mut meter = BulkMeter::new(job);

@@ -80,25 +80,25 @@ impl Figures {
     }
 
     /// The figures as short text.
-    pub fn words(&self) -> String {
+    pub fn describe(&self) -> String {
         let percent = |share: Option<f64>| share.map_or_else(String::new, |share| format!(" {:.1} %", share * 100.0));
-        let mut words = String::new();
+        let mut text = String::new();
         if let (Some(steady), Some(whole)) = (self.steady_bps, self.whole_bps) {
-            words = format!("steady {:.1} Mb/s{}", steady / 1e6, percent(self.steady_share));
-            words += &format!(", whole {:.1} Mb/s{}", whole / 1e6, percent(self.whole_share));
+            text = format!("steady {:.1} Mb/s{}", steady / 1e6, percent(self.steady_share));
+            text += &format!(", whole {:.1} Mb/s{}", whole / 1e6, percent(self.whole_share));
         }
         if let (Some(median), Some(p99)) = (self.median_us, self.p99_us) {
-            words += &format!("median {:.2} ms, p99 {:.2} ms", median / 1000.0, p99 / 1000.0);
+            text += &format!("median {:.2} ms, p99 {:.2} ms", median / 1000.0, p99 / 1000.0);
         }
         if let Some(failover) = &self.failover {
             let share = failover.until_share_ms.map_or_else(|| "never".to_owned(), |ms| format!("{ms:.0} ms"));
-            words += &format!(", gap {:.0} ms, rest {:.1} %", failover.gap_ms, failover.rest_share * 100.0);
-            words += &format!(", share again after {share}");
+            text += &format!(", gap {:.0} ms, rest {:.1} %", failover.gap_ms, failover.rest_share * 100.0);
+            text += &format!(", share again after {share}");
         }
         if !self.is_intact {
-            words += ", NOT INTACT";
+            text += ", NOT INTACT";
         }
-        words
+        text
     }
 }
 

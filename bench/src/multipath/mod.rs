@@ -117,7 +117,7 @@ pub fn run(plan: &Plan, results: &Path) -> Result<(), Failure> {
         measure(plan, case, &mut rng, &mut runs, &mut failures);
     }
     table::print(&runs);
-    let verdicts = targets::judge(&runs, &failures);
+    let verdicts = targets::evaluate(&runs, &failures);
     targets::print(&verdicts);
     for failure in &failures {
         let FailedRound { case, row, round, error } = failure;
@@ -154,17 +154,17 @@ fn measure(plan: &Plan, case: Case, rng: &mut Rng, runs: &mut Vec<Run>, failures
         let mut rows = plan.rows(case);
         shuffle(&mut rows, rng);
         for (place, row) in rows.into_iter().enumerate() {
-            let words = format!("{}, round {} of {}, {row}", run::name(&case), round + 1, plan.runs);
+            let label = format!("{}, round {} of {}, {row}", run::name(&case), round + 1, plan.runs);
             match run::one(case, row, &plan.links(case, row), case.time_s().unwrap_or(plan.time)) {
                 Ok(measured) => {
-                    eprintln!("{words}: {}", measured.figures.words());
+                    eprintln!("{label}: {}", measured.figures.describe());
                     for note in &measured.sent.notes {
                         eprintln!("    {note}");
                     }
                     runs.push(Run { round, place, ..measured });
                 }
                 Err(error) => {
-                    eprintln!("{words}: {error}");
+                    eprintln!("{label}: {error}");
                     failures.push(FailedRound { case, row, round, error: error.to_string() });
                 }
             }

@@ -122,7 +122,7 @@ pub fn drive(drive: &Drive, remotes: &[SocketAddr]) -> Result<Sent, Failure> {
         let mut sent = Sent { begun_ns, connected_ns, ..Sent::default() };
         let notes = tokio::spawn(open_paths(connection.clone(), remotes.to_vec()));
         match drive.workload {
-            Workload::Bulk => pour(&connection, drive, connected_ns, &mut sent).await?,
+            Workload::Bulk => send_bulk(&connection, drive, connected_ns, &mut sent).await?,
             Workload::Exchanges => exchange(&connection, drive, &mut sent).await?,
         }
         if notes.is_finished() {
@@ -156,7 +156,7 @@ async fn open_paths(connection: Connection, remotes: Vec<SocketAddr>) -> Vec<Str
     notes
 }
 
-async fn pour(connection: &Connection, drive: &Drive, connected_ns: u64, sent: &mut Sent) -> Result<(), Failure> {
+async fn send_bulk(connection: &Connection, drive: &Drive, connected_ns: u64, sent: &mut Sent) -> Result<(), Failure> {
     let until = until_ns(connected_ns, drive.time);
     let chunk = Content::new().chunk();
     let mut stream = connection.open_uni().await?;

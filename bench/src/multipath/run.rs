@@ -77,17 +77,17 @@ pub fn one(case: Case, row: Row, links: &[usize], time_s: f64) -> Result<Run, Fa
         let of: Vec<IpAddr> = links.iter().map(|&index| address(index, is_b)).collect();
         of.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
     };
-    let words = |command: &str| {
-        let mut words = vec![command.to_owned(), name(&row.contender)];
-        words.push(format!("--workload={}", name(&case.workload())));
-        words.push(format!("--controller={}", name(&row.controller)));
-        words
+    let arguments = |command: &str| {
+        let mut arguments = vec![command.to_owned(), name(&row.contender)];
+        arguments.push(format!("--workload={}", name(&case.workload())));
+        arguments.push(format!("--controller={}", name(&row.controller)));
+        arguments
     };
-    let mut serve = words("multipath-serve");
+    let mut serve = arguments("multipath-serve");
     serve.push(format!("--listen={}", addresses(true)));
     let mut server = Process::start(Some(world.receiver()), &program, &serve, limit)?;
     let ready = server.line()?;
-    let mut drive = words("multipath-drive");
+    let mut drive = arguments("multipath-drive");
     drive.push(format!("--from={}", addresses(false)));
     drive.push(format!("--connect={}", ready.trim()));
     drive.push(format!("--time={time_s}"));

@@ -65,7 +65,7 @@ impl Bound {
 }
 
 /// Every target of the rows that took part.
-pub fn judge(runs: &[Run], failures: &[FailedRound]) -> Vec<Verdict> {
+pub fn evaluate(runs: &[Run], failures: &[FailedRound]) -> Vec<Verdict> {
     let failed = failures.iter().map(|failure| (failure.case, failure.row));
     let rows: BTreeSet<(Case, Row)> = runs.iter().map(|run| (run.case, run.row)).chain(failed).collect();
     let intact: Vec<&Run> = runs.iter().filter(|run| run.figures.is_intact).collect();
@@ -82,7 +82,7 @@ fn of_row(runs: &[&Run], rounds: &dyn Fn((Case, Row)) -> usize, case: Case, row:
         runs.iter().filter(|run| (run.case, run.row) == (case, row)).filter_map(|run| of(run)).collect()
     };
     let mut verdicts = Vec::new();
-    let mut judge = |figure, bound: Bound, values: Vec<f64>| {
+    let mut compare = |figure, bound: Bound, values: Vec<f64>| {
         let failed = rounds((case, row)).saturating_sub(values.len());
         let worst = match bound {
             Bound::AtLeast(_) => f64::NEG_INFINITY,
@@ -94,19 +94,19 @@ fn of_row(runs: &[&Run], rounds: &dyn Fn((Case, Row)) -> usize, case: Case, row:
     };
     if let Some(wanted) = case.wanted().into_iter().find(|wanted| wanted.contender == row.contender) {
         let shares = values(&|run| run.figures.steady_share);
-        judge("steady share of capacity", Bound::AtLeast(wanted.share), shares);
+        compare("steady share of capacity", Bound::AtLeast(wanted.share), shares);
     }
     if case.is_failover() && row.contender == Contender::LitzStream {
         let round_trip_ms = case.round_trip_s() * 1e3;
         let of =
             |figure: fn(&super::figures::Failover) -> f64| values(&|run| run.figures.failover.as_ref().map(figure));
-        judge("gap, ms", Bound::AtMost(GAP_MS + 3.0 * round_trip_ms), of(|failover| failover.gap_ms));
-        judge("rest, share of the other links", Bound::AtLeast(REST_SHARE), of(|failover| failover.rest_share));
+        compare("gap, ms", Bound::AtMost(GAP_MS + 3.0 * round_trip_ms), of(|failover| failover.gap_ms));
+        compare("rest, share of the other links", Bound::AtLeast(REST_SHARE), of(|failover| failover.rest_share));
         let never = |failover: &super::figures::Failover| failover.until_share_ms.unwrap_or(f64::INFINITY);
-        judge("share again, ms", Bound::AtMost(SHARE_AGAIN_MS + 10.0 * round_trip_ms), of(never));
+        compare("share again, ms", Bound::AtMost(SHARE_AGAIN_MS + 10.0 * round_trip_ms), of(never));
     }
     // Compared with another contender, round by round.
-    let beside = |other: Contender, of: &dyn Fn(&Run) -> Option<f64>| {
+    let relative = |other: Contender, of: &dyn Fn(&Run) -> Option<f64>| {
         let series = |contender| -> Vec<(usize, f64)> {
             let row = Row { contender, ..row };
             let of_row = runs.iter().filter(|run| (run.case, run.row) == (case, row));
@@ -122,12 +122,12 @@ fn of_row(runs: &[&Run], rounds: &dyn Fn((Case, Row)) -> usize, case: Case, row:
     let took_part = |contender| rounds((case, Row { contender, ..row })) > 0;
     if let Some(best) = best.filter(|best| took_part(*best)) {
         let bound = Bound::AtMost(ROUND_TRIP_RATIO);
-        judge("median beside the best link alone", bound, beside(best, &|run| run.figures.median_us));
-        judge("p99 beside the best link alone", bound, beside(best, &|run| run.figures.p99_us));
+        compare("median relative to the best link alone", bound, relative(best, &|run| run.figures.median_us));
+        compare("p99 relative to the best link alone", bound, relative(best, &|run| run.figures.p99_us));
     }
     if (case, row.contender) == (Case::Cost, Contender::LitzStream) && took_part(Contender::LitzPlain) {
-        let ratios = beside(Contender::LitzPlain, &|run| run.figures.steady_bps);
-        judge("goodput beside multipath not spoken of", Bound::AtLeast(COST_RATIO), ratios);
+        let ratios = relative(Contender::LitzPlain, &|run| run.figures.steady_bps);
+        compare("goodput relative to no multipath", Bound::AtLeast(COST_RATIO), ratios);
     }
     verdicts
 }
@@ -184,7 +184,7 @@ mod tests {
             run(Case::Messages, Contender::LitzMessageBest, 1, figures(1000.0)),
             run(Case::Messages, Contender::LitzMessage, 2, figures(9000.0)),
         ];
-        let verdicts = judge(&runs, &[]);
+        let verdicts = evaluate(&runs, &[]);
         let of_both: Vec<&Verdict> =
             verdicts.iter().filter(|verdict| verdict.row.contender == Contender::LitzMessage).collect();
         assert_eq!(of_both.len(), 2);
@@ -197,7 +197,7 @@ mod tests {
     fn a_link_that_never_carries_its_share_again_misses_the_target() {
         let failover = Failover { gap_ms: 114.0, usual_gap_ms: 3.0, rest_share: 0.9, until_share_ms: None };
         let figures = Figures { failover: Some(failover), is_intact: true, ..Figures::default() };
-        let verdicts = judge(&[run(Case::Failover5, Contender::LitzStream, 0, figures)], &[]);
+        let verdicts = evaluate(&[run(Case::Failover5, Contender::LitzStream, 0, figures)], &[]);
         // 100 ms and three round trips of 5 ms are 115 ms.
         assert_eq!(verdicts.iter().map(|verdict| verdict.is_met).collect::<Vec<_>>(), [true, true, false]);
     }
@@ -209,7 +209,7 @@ mod tests {
         let broken = run(Case::Equal4, Contender::LitzFile, 2, figures(false));
         let failed = |round| FailedRound { case: Case::Equal4, row: good(0).row, round, error: "it hung".to_owned() };
         let is_met = |runs: &[Run], failures: &[FailedRound]| {
-            judge(runs, failures).iter().map(|verdict| (verdict.failed, verdict.is_met)).collect::<Vec<_>>()
+            evaluate(runs, failures).iter().map(|verdict| (verdict.failed, verdict.is_met)).collect::<Vec<_>>()
         };
         assert_eq!(is_met(&[good(0), good(1), broken], &[]), [(1, true)], "the median of three");
         assert_eq!(is_met(&[good(0)], &[failed(1), failed(2)]), [(2, false)]);

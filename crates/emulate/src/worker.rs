@@ -79,13 +79,13 @@ enum Request {
 /// Pending requests. A requesting thread waits for the answer, so there are at most as many
 /// requests as requesting threads.
 struct Inbox {
-    state: Mutex<State>,
+    state: Mutex<InboxState>,
     has_requests: AtomicBool,
     stop: AtomicBool,
     waker: Waker,
 }
 
-enum State {
+enum InboxState {
     /// The thread is running and answers these requests.
     Runs(Vec<Request>),
     /// The thread has ended: the final report, and the error if it was not stopped.
@@ -117,7 +117,7 @@ impl Worker {
     pub(crate) fn start(clock: MonotonicClock, mut link_io: impl LinkIo) -> io::Result<Self> {
         let (mut poller, waker) = Poller::new(clock)?;
         let inbox = Arc::new(Inbox {
-            state: Mutex::new(State::Runs(Vec::new())),
+            state: Mutex::new(InboxState::Runs(Vec::new())),
             has_requests: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             waker,
@@ -152,15 +152,15 @@ impl Worker {
             return (report, None);
         }
         match &*self.inbox.state() {
-            State::Ended(report, error) => ((**report).clone(), error.clone()),
+            InboxState::Ended(report, error) => ((**report).clone(), error.clone()),
             // The thread ended between the two checks.
-            State::Runs(_) => Default::default(),
+            InboxState::Runs(_) => Default::default(),
         }
     }
 
     /// Whether the link has ended by itself.
     pub(crate) fn is_ended(&self) -> bool {
-        matches!(&*self.inbox.state(), State::Ended(..))
+        matches!(&*self.inbox.state(), InboxState::Ended(..))
     }
 
     /// Stops the thread and waits for its end.
@@ -178,8 +178,8 @@ impl Worker {
     fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> Request) -> Option<T> {
         let (reply, answer) = sync_channel(1);
         match &mut *self.inbox.state() {
-            State::Runs(requests) => requests.push(request(reply)),
-            State::Ended(..) => return None,
+            InboxState::Runs(requests) => requests.push(request(reply)),
+            InboxState::Ended(..) => return None,
         }
         self.inbox.has_requests.store(true, Ordering::Release);
         self.inbox.waker.wake().ok()?;
@@ -198,7 +198,7 @@ struct EndGuard<'a> {
 impl Drop for EndGuard<'_> {
     fn drop(&mut self) {
         let report = Box::new(std::mem::take(&mut self.report));
-        *self.inbox.state() = State::Ended(report, self.error.take().map(Arc::new));
+        *self.inbox.state() = InboxState::Ended(report, self.error.take().map(Arc::new));
     }
 }
 
@@ -209,7 +209,7 @@ impl Drop for Worker {
 }
 
 impl Inbox {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, InboxState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -249,8 +249,8 @@ fn run(link_io: &mut impl LinkIo, poller: &mut Poller, inbox: &Inbox) -> io::Res
 
 fn serve(link_io: &mut impl LinkIo, now: Instant, inbox: &Inbox) {
     let requests = match &mut *inbox.state() {
-        State::Runs(requests) => std::mem::take(requests),
-        State::Ended(..) => return,
+        InboxState::Runs(requests) => std::mem::take(requests),
+        InboxState::Ended(..) => return,
     };
     for request in requests {
         // SenderThread the answer fails if the requester no longer waits.

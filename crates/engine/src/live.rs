@@ -61,7 +61,7 @@ impl Env for LiveEnv {
     }
 }
 
-/// A socket and its way of announcing arrivals.
+/// A socket and the method by which it announces arrivals.
 pub(crate) struct Device {
     socket: Box<dyn LiveSocket>,
     pub(crate) readiness: Readiness,

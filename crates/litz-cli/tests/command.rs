@@ -27,8 +27,8 @@ fn files_and_directories_arrive_verified() {
     }
     assert!(place.inbox().join("tree/hollow").is_dir());
     let hash = blake3::hash(&std::fs::read(&big).unwrap()).to_string();
-    let told = receiver.seen.iter().find(|event| event["event"] == "file_done" && event["path"] == "big.bin");
-    assert_eq!(told.expect("big.bin is done")["hash"], hash.as_str(), "as b3sum prints it");
+    let done = receiver.seen.iter().find(|event| event["event"] == "file_done" && event["path"] == "big.bin");
+    assert_eq!(done.expect("big.bin is done")["hash"], hash.as_str(), "as b3sum prints it");
     let left: Vec<_> = std::fs::read_dir(place.inbox()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "no part files stay behind: {left:?}");
 }
@@ -91,7 +91,7 @@ fn a_ticket_belongs_to_its_first_sender() {
     let mut first = place.send(&[&file], &ticket, &["--rate=8Mb/s"]);
     first.wait_for("file_started");
     first.kill();
-    let other_state = format!("--state-dir={}", place.path("state-thief").display());
+    let other_state = format!("--state-dir={}", place.path("state-second").display());
     place.send(&[&file], &ticket, &[&other_state]).fail(2, "another");
     place.send(&[&file], &ticket, &[]).succeed();
     receiver.succeed();
@@ -113,20 +113,20 @@ fn a_spent_ticket_is_refused_after_a_restart() {
 }
 
 #[test]
-fn listed_keys_may_send_again_and_again() {
+fn listed_keys_may_send_repeatedly() {
     let place = Place::new();
     let file = place.file("file", 1000, 1);
     std::fs::create_dir(place.path("state-out")).unwrap();
     std::fs::set_permissions(place.path("state-out"), std::fs::Permissions::from_mode(0o700)).unwrap();
     let key = KeyPair::load_or_create(&place.path("state-out").join("host.key")).unwrap();
-    std::fs::write(place.path("allowed"), format!("# friends\n{}\n", key.public().fingerprint())).unwrap();
+    std::fs::write(place.path("allowed"), format!("# senders\n{}\n", key.public().fingerprint())).unwrap();
     let allow = format!("--allow={}", place.path("allowed").display());
     let (mut receiver, ticket) = place.recv(&[&allow, "--overwrite"]);
     for _ in 0..2 {
         place.send(&[&file], &ticket, &["--by-key"]).succeed();
     }
-    let stranger = format!("--state-dir={}", place.path("state-stranger").display());
-    place.send(&[&file], &ticket, &["--by-key", &stranger]).fail(2, "key");
+    let other_state = format!("--state-dir={}", place.path("state-other").display());
+    place.send(&[&file], &ticket, &["--by-key", &other_state]).fail(2, "key");
     receiver.signal("INT");
     assert_eq!(receiver.finish("error").0, 130);
 }
@@ -188,7 +188,7 @@ fn a_full_disk_fails_one_file_and_not_the_other() {
 }
 
 #[test]
-fn a_rate_is_kept() {
+fn a_rate_limit_is_kept() {
     let place = Place::new();
     let file = place.file("file", 2_000_000, 1);
     let (mut receiver, ticket) = place.recv(&[]);
@@ -211,11 +211,12 @@ fn bad_arguments_end_with_status_2() {
     place.send(&[&file], "litz", &[]).fail(2, "ticket");
     place.send(&[Path::new("/nowhere/at/all")], &ticket, &[]).fail(2, "/nowhere/at/all");
     place.send(&[&file], &ticket, &["--datagram-size=100"]).fail(2, "1200");
-    for (words, told) in [("inline", "needs its own thread"), ("connection(2)", "one connection"), ("path", "path(2)")]
+    for (words, message) in
+        [("inline", "needs its own thread"), ("connection(2)", "one connection"), ("path", "path(2)")]
     {
         let mut refused = Litz::start(&["send", "--placement", words, "a", "b"]);
         assert_eq!(refused.finish("").0, 2, "{words}");
-        assert!(refused.errors().contains(told), "{}", refused.errors());
+        assert!(refused.errors().contains(message), "{}", refused.errors());
     }
     let mut missing = Litz::start(&["recv", "/nowhere/at/all", "--json"]);
     missing.fail(2, "/nowhere/at/all");
@@ -286,7 +287,7 @@ fn an_interrupt_ends_the_wait_for_an_answer() {
     let file = place.file("file", 10, 1);
     #[expect(clippy::disallowed_methods, reason = "a host that never answers")]
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    silent.set_read_timeout(Some(crate::support::PATIENCE)).unwrap();
+    silent.set_read_timeout(Some(crate::support::TEST_TIMEOUT)).unwrap();
     let advertise = format!("--advertise={}", silent.local_addr().unwrap());
     let (_receiver, ticket) = place.recv(&[&advertise]);
     let mut sender = place.send(&[&file], &ticket, &[]);
@@ -300,8 +301,8 @@ fn an_interrupt_ends_the_wait_for_an_answer() {
 #[test]
 fn every_placement_and_policy_carries_a_file() {
     let place = Place::new();
-    let ways = [["packet(2)", "thread", "DRCA"], ["path(2)", "packet(3)", "CRCA"], ["auto", "path(2)", "DRDA"]];
-    for (index, [at_sender, at_receiver, policy]) in ways.into_iter().enumerate() {
+    let variants = [["packet(2)", "thread", "DRCA"], ["path(2)", "packet(3)", "CRCA"], ["auto", "path(2)", "DRDA"]];
+    for (index, [at_sender, at_receiver, policy]) in variants.into_iter().enumerate() {
         let file = place.file(&format!("file{index}"), 3_000_000, index as u64);
         let (mut receiver, ticket) = place.recv(&["--placement", at_receiver, "--policy", policy]);
         let mut sender = place.send(&[&file], &ticket, &["--placement", at_sender, "--policy", policy]);
@@ -320,9 +321,11 @@ fn verbose_logs_connections_but_not_packets() {
     let mut sender = place.send(&[&file], &ticket, &["-v"]);
     sender.succeed();
     receiver.succeed();
-    for told in [sender.errors(), receiver.errors()] {
-        assert!(told.contains("connected") && told.contains("key_exchange") && told.contains("packets_lost"), "{told}");
-        assert!(told.lines().count() < 50, "{told}");
+    for output in [sender.errors(), receiver.errors()] {
+        for word in ["connected", "key_exchange", "packets_lost"] {
+            assert!(output.contains(word), "{output}");
+        }
+        assert!(output.lines().count() < 50, "{output}");
     }
 }
 
@@ -393,8 +396,8 @@ fn the_trace_of_a_short_transfer_is_complete_and_a_failed_one_is_reported() {
     let text = std::fs::read_to_string(&trace).unwrap();
     assert!(text.ends_with('\n') && text.lines().count() > 10, "{} bytes", text.len());
     let replay = format!("--replay={}", trace.display());
-    let (status, told) = Litz::start(&["paths", &replay, "--json"]).finish("replay");
-    assert_eq!((status, &told.expect("a result")["differences_count"]), (0, &0.into()));
+    let (status, report) = Litz::start(&["paths", &replay, "--json"]).finish("replay");
+    assert_eq!((status, &report.expect("a result")["differences_count"]), (0, &0.into()));
 
     let (mut receiver, ticket) = place.recv(&["--overwrite"]);
     let mut sender = place.send(&[&file], &ticket, &[&paths[..], &["--trace-scheduler=/dev/full"]].concat());
@@ -450,10 +453,10 @@ fn a_failing_output_stream_does_not_cause_a_panic() {
         assert!(full.1.contains("cannot write to standard output: No space left"), "{arguments:?}: {full:?}");
     }
     let inbox = place.inbox().display().to_string();
-    let state = format!("--state-dir={}", place.path("state-unheard").display());
+    let state = format!("--state-dir={}", place.path("state-unreachable").display());
     for arguments in [&["recv", &inbox, &state, "--listen=127.0.0.1:0"][..], &["recv", &inbox, &state, "--json"]] {
         let [closed, full] = with_broken_output(arguments, "stdout");
-        assert_eq!((closed.0, full.0), (Some(2), Some(2)), "nobody could come: {closed:?} {full:?}");
+        assert_eq!((closed.0, full.0), (Some(2), Some(2)), "no sender can connect: {closed:?} {full:?}");
         assert!(full.1.contains("No space left"), "{full:?}");
     }
     for arguments in [&["recv", "/nowhere/at/all"][..], &["paths", "hello"]] {

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Litz, PATIENCE, Place};
+use crate::support::{Litz, Place, TEST_TIMEOUT};
 
 /// Two different links that any machine can emulate.
 const LINKS: [&str; 2] =
@@ -78,7 +78,7 @@ fn an_interrupt_ends_the_processes_and_removes_the_files() {
         if processes.len() == 2 {
             break processes;
         }
-        assert!(clock.now().since_start() < PATIENCE.into(), "so far {processes:?}");
+        assert!(clock.now().since_start() < TEST_TIMEOUT.into(), "so far {processes:?}");
         pause();
     };
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status();

@@ -1,4 +1,4 @@
-//! `litz emulate` as a user runs it. What needs network namespaces is skipped without root.
+//! `litz emulate` as a user runs it. Tests that need network namespaces are skipped without root.
 
 use std::net::UdpSocket;
 use std::process::Command;
@@ -8,7 +8,7 @@ use net::MonotonicClock;
 
 use crate::support::Litz;
 
-#[expect(clippy::disallowed_methods, reason = "a program of somebody else's, which knows nothing of the link")]
+#[expect(clippy::disallowed_methods, reason = "stands for an unmodified program")]
 fn udp() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");

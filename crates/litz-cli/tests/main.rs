@@ -1,6 +1,5 @@
 //! The command as a user runs it.
 
-mod asleep;
 mod command;
 mod demo;
 mod emulate;
@@ -18,3 +17,4 @@ mod scenario_netns;
 mod speedup;
 mod study;
 mod support;
+mod suspended;

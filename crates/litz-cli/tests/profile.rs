@@ -109,10 +109,10 @@ fn the_profile_adds_up_and_has_the_specified_format() {
     }
     // The transfer that verifies the tables may fail, but only with a warning.
     let checked = report["file"]["accounted_share"].as_f64().is_some_and(|share| share > 0.0);
-    let told = list(&report["warnings"])
+    let is_warned = list(&report["warnings"])
         .iter()
         .any(|words| words.as_str().unwrap().contains("a transfer over loopback failed"));
-    assert!(checked || told, "{:#}", report["file"]);
+    assert!(checked || is_warned, "{:#}", report["file"]);
     assert!(number(&report["file"]["accounted_byte_ns"]) > 0.0);
     let overhead = &report["overhead"];
     let counted = number(&overhead["readings"]) * number(&overhead["reading_ns"]);
@@ -136,7 +136,7 @@ fn the_table_ends_with_the_budget_and_the_cost_of_measuring() {
     assert!(last[2].starts_with("Work other than cipher, copy and system calls: "), "{text}");
     assert!(last[1].starts_with("Waking a thread on the processors of one end takes "), "{text}");
     assert!(last[0].starts_with("Measuring costs "), "{text}");
-    assert!(output.stderr.is_empty(), "no progress where nobody looks: {:?}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stderr.is_empty(), "no progress without a terminal: {:?}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
@@ -153,9 +153,9 @@ fn bad_arguments_end_with_status_2() {
         (&["--file", "--dir=/nowhere/at/all"], "/nowhere/at/all"),
     ] {
         let output = litz(&[&["profile"], arguments].concat());
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
-        assert!(told.contains(words) && output.stdout.is_empty(), "{arguments:?}: {told}");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
+        assert!(errors.contains(words) && output.stdout.is_empty(), "{arguments:?}: {errors}");
     }
     let output = litz(&["profile", "--json", "--sizes=1472"]);
     let event: Value = serde_json::from_slice(&output.stdout).expect("the error is an object");

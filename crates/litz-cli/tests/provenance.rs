@@ -108,19 +108,19 @@ fn a_work_tree_beside_its_repository_and_a_commit_without_a_branch_are_named() {
     let folder = folder();
     let root = folder.path().join("main");
     let first = repository(&root);
-    let beside = folder.path().join("beside");
-    git(&root, &["worktree", "add", "-q", "-b", "other", beside.to_str().expect("text")]);
-    write(&beside, "crates/a/src/lib.rs", "// Changed");
-    git(&beside, &["commit", "-q", "-a", "-m", "Two"]);
-    let found = find(&beside);
-    assert_eq!(found.name, git(&beside, &["rev-parse", "HEAD"]));
+    let work_tree = folder.path().join("work_tree");
+    git(&root, &["worktree", "add", "-q", "-b", "other", work_tree.to_str().expect("text")]);
+    write(&work_tree, "crates/a/src/lib.rs", "// Changed");
+    git(&work_tree, &["commit", "-q", "-a", "-m", "Two"]);
+    let found = find(&work_tree);
+    assert_eq!(found.name, git(&work_tree, &["rev-parse", "HEAD"]));
     assert_eq!(name(&root), first);
     // Its own HEAD, and the branch in the shared repository.
-    for end in [".git/worktrees/beside/HEAD", "main/.git/refs/heads/other"] {
+    for end in [".git/worktrees/work_tree/HEAD", "main/.git/refs/heads/other"] {
         assert!(found.watched.iter().any(|path| path.ends_with(end)), "{end}: {:?}", found.watched);
     }
-    git(&beside, &["checkout", "-q", "--detach", &first]);
-    assert_eq!(name(&beside), first);
+    git(&work_tree, &["checkout", "-q", "--detach", &first]);
+    assert_eq!(name(&work_tree), first);
 }
 
 #[test]

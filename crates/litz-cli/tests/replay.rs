@@ -129,26 +129,26 @@ fn damaged_truncated_and_foreign_logs_are_distinguished() {
     let folders = transferred_at("40Mb/s", &place, &[]);
     let log = journals(&folders[1])[0].clone();
     let bytes = std::fs::read(&log).unwrap();
-    let told = |name: &str, bytes: &[u8]| {
+    let replayed = |name: &str, bytes: &[u8]| {
         let path = place.path(name);
         std::fs::write(&path, bytes).unwrap();
         let output = run(&[path.to_str().unwrap()]);
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
-    let (status, shown, _) = told("cut", &bytes[..bytes.len() - 100]);
+    let (status, shown, _) = replayed("cut", &bytes[..bytes.len() - 100]);
     assert!(status == Some(1) && shown.contains("the log is truncated"), "{status:?} {shown}");
 
     let mut changed = bytes.clone();
     changed[bytes.len() / 2] ^= 4;
-    let (status, shown, error) = told("damaged", &changed);
+    let (status, shown, error) = replayed("damaged", &changed);
     assert!(status == Some(2) && error.contains("damaged"), "{status:?} {shown} {error}");
 
     changed.clone_from(&bytes);
     changed[8] = 63;
-    let (status, _, error) = told("later", &changed);
+    let (status, _, error) = replayed("later", &changed);
     assert!(status == Some(2) && error.contains("version 63"), "{status:?} {error}");
 
-    let (status, _, error) = told("picture", b"\x89PNG\r\n\x1a\n and so on");
+    let (status, _, error) = replayed("picture", b"\x89PNG\r\n\x1a\n and so on");
     assert!(status == Some(2) && error.contains("not a journal"), "{status:?} {error}");
 
     Litz::start(&["replay", "--json", "/dev/zero"]).fail(2, "not a journal");

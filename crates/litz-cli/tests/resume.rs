@@ -16,14 +16,14 @@ const SIZE: usize = 24_000_000;
 const ENOUGH: u64 = 12_000_000;
 
 /// A receiver behind a link of 100 Mb/s, and a file for it.
-struct Scene {
+struct ThrottledReceiver {
     place: Place,
     relay: Relay,
     file: PathBuf,
     advertise: String,
 }
 
-impl Scene {
+impl ThrottledReceiver {
     fn new(seed: u64, loss: Ratio) -> Self {
         let place = Place::new();
         let file = place.file("file", SIZE, seed);
@@ -55,7 +55,7 @@ impl Scene {
         let summary = sender.succeed();
         let (moved, resumed) = (summary["bytes_moved"].as_u64().unwrap(), summary["bytes_resumed"].as_u64().unwrap());
         assert_eq!(moved + resumed, SIZE as u64, "nothing verified travels twice");
-        assert!(resumed > 0, "something was there already");
+        assert!(resumed > 0, "some data already existed");
         receiver.succeed();
         assert_same(&self.file, &self.place.inbox().join("file"));
     }
@@ -63,7 +63,7 @@ impl Scene {
 
 #[test]
 fn a_killed_sender_resumes() {
-    let scene = Scene::new(1, Ratio::ZERO);
+    let scene = ThrottledReceiver::new(1, Ratio::ZERO);
     let (mut receiver, ticket) = scene.recv();
     let mut sender = scene.send(&ticket);
     receiver.wait_for_bytes(ENOUGH);
@@ -73,7 +73,7 @@ fn a_killed_sender_resumes() {
 
 #[test]
 fn a_killed_receiver_resumes_with_the_same_ticket() {
-    let scene = Scene::new(2, Ratio::ZERO);
+    let scene = ThrottledReceiver::new(2, Ratio::ZERO);
     let (mut receiver, ticket) = scene.recv();
     let mut sender = scene.send(&ticket);
     receiver.wait_for_bytes(ENOUGH);
@@ -91,12 +91,12 @@ fn a_killed_receiver_resumes_with_the_same_ticket() {
 
 #[test]
 fn a_network_outage_only_delays_the_transfer() {
-    let scene = Scene::new(3, Ratio::new(1, 1000));
+    let scene = ThrottledReceiver::new(3, Ratio::new(1, 1000));
     let (mut receiver, ticket) = scene.recv();
     let mut sender = scene.send(&ticket);
     receiver.wait_for_bytes(ENOUGH);
     scene.relay.running().cut(0).expect("one link");
-    // Longer than the idle timeout: the connection dies on both sides.
+    // Longer than the idle timeout: the connection times out on both sides.
     sender.wait_for("retrying");
     assert!(scene.relay.stats()[0].forward.link.vanished > 0, "the network was away");
     scene.relay.running().restore(0).expect("one link");
@@ -109,7 +109,7 @@ fn a_network_outage_only_delays_the_transfer() {
 
 #[test]
 fn an_interrupt_ends_cleanly_and_the_transfer_can_be_resumed() {
-    let scene = Scene::new(4, Ratio::ZERO);
+    let scene = ThrottledReceiver::new(4, Ratio::ZERO);
     let (mut receiver, ticket) = scene.recv();
     let mut sender = scene.send(&ticket);
     receiver.wait_for_bytes(ENOUGH);
@@ -120,7 +120,7 @@ fn an_interrupt_ends_cleanly_and_the_transfer_can_be_resumed() {
 
 #[test]
 fn a_source_that_changed_is_not_mixed_with_what_it_was() {
-    let scene = Scene::new(5, Ratio::ZERO);
+    let scene = ThrottledReceiver::new(5, Ratio::ZERO);
     let (mut receiver, ticket) = scene.recv();
     let mut sender = scene.send(&ticket);
     receiver.wait_for_bytes(ENOUGH);
@@ -133,7 +133,7 @@ fn a_source_that_changed_is_not_mixed_with_what_it_was() {
 
 #[test]
 fn another_host_at_the_receivers_address_is_not_retried() {
-    let scene = Scene::new(6, Ratio::ZERO);
+    let scene = ThrottledReceiver::new(6, Ratio::ZERO);
     let (mut receiver, ticket) = scene.recv();
     let mut sender = scene.place.send(&[&scene.file], &ticket, &["--idle-timeout=3s", "--retry-for=20s"]);
     sender.wait_for("file_started");

@@ -158,7 +158,8 @@ fn one_link_fails_silently_and_the_other_continues() {
     let fault = &run["faults"][0];
     assert_eq!((fault["occurrences"].as_u64(), fault["effective"].as_u64()), (Some(1), Some(1)), "{fault}");
     // The packets lost in the outage prove it, in both directions.
-    let vanished = ["forward", "back"].map(|way| run["links"][0][way]["vanished"].as_u64().expect("a number"));
+    let vanished =
+        ["forward", "back"].map(|direction| run["links"][0][direction]["vanished"].as_u64().expect("a number"));
     let met = fault["packets"].as_u64().expect("a number");
     assert!(met > 0 && met <= vanished.iter().sum(), "{met} of {vanished:?}");
 }

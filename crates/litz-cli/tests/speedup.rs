@@ -104,9 +104,12 @@ fn both_directions_are_reported_separately_and_together() {
     // For two runs, the median of a sum is the sum of the medians.
     assert!(close(halves, number(&side["total_ns"])), "{side:#}");
     let point = &side["points"][0];
-    let ways = &point["ways"];
-    assert!((number(&ways["sent_bytes"]) / number(&ways["received_bytes"]) - 1.0).abs() < 0.01, "{point:#}");
-    assert!(number(&ways["sent_bps"]) > 1e6 && number(&ways["one_way_share"]) < 1.0, "{point:#}");
+    let directions = &point["ways"];
+    assert!(
+        (number(&directions["sent_bytes"]) / number(&directions["received_bytes"]) - 1.0).abs() < 0.01,
+        "{point:#}"
+    );
+    assert!(number(&directions["sent_bps"]) > 1e6 && number(&directions["one_way_share"]) < 1.0, "{point:#}");
 
     let output = litz(&[&SMALL[..], &["--side=duplex"]].concat());
     assert!(output.status.success(), "{output:?}");

@@ -4,8 +4,8 @@
 //! bulk transfer, alone and with the messages.
 //!
 //! `cargo bench -p litz --bench beside` measures. `cargo test -p litz --benches` only runs each
-//! case briefly. Arguments after `--`: `rounds=5`, `seconds=3`, `cap=1000` (Mb/s of the arms with a
-//! rate), `only=TEXT` (cases whose name contains it).
+//! case briefly. Arguments after `--`: `rounds=5`, `seconds=3`, `cap=1000` (Mb/s of the variants
+//! with a rate), `only=TEXT` (cases whose name contains it).
 #![expect(clippy::print_stdout, reason = "the table is the result")]
 
 #[path = "../tests/world.rs"]
@@ -21,7 +21,7 @@ use net::MonotonicClock;
 use recovery::RateCap;
 use units::{Instant, Rate};
 
-use world::{Arm, Wire, World};
+use world::{Variant, Wire, World};
 
 const MESSAGE_BYTES: usize = 200;
 const INTERVAL: units::Duration = units::Duration::from_millis(1);
@@ -39,7 +39,7 @@ fn argument(name: &str, otherwise: u64) -> u64 {
 
 /// The connection of the messages.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Beside {
+enum MessageConnection {
     /// The connection of the bulk transfer.
     SameConnection,
     /// Another connection.
@@ -66,28 +66,28 @@ enum Bulk {
 struct Case {
     name: &'static str,
     placement: Placement,
-    beside: Beside,
+    beside: MessageConnection,
     bulk: Bulk,
 }
 
-const fn case(name: &'static str, placement: Placement, beside: Beside, bulk: Bulk) -> Case {
+const fn case(name: &'static str, placement: Placement, beside: MessageConnection, bulk: Bulk) -> Case {
     Case { name, placement, beside, bulk }
 }
 
 const CASES: [Case; 13] = [
-    case("same connection, capped", Placement::Thread, Beside::SameConnection, Bulk::Capped),
-    case("other connection, capped", Placement::Thread, Beside::OtherConnection, Bulk::Capped),
-    case("connection(2), capped", Placement::Connection(2), Beside::OtherConnection, Bulk::Capped),
-    case("same, stream limited", Placement::Thread, Beside::SameConnection, Bulk::Limited),
-    case("other, connection limited", Placement::Thread, Beside::OtherConnection, Bulk::LimitedConnection),
-    case("same, background", Placement::Thread, Beside::SameConnection, Bulk::Background),
-    case("other, background", Placement::Thread, Beside::OtherConnection, Bulk::Background),
-    case("connection(2), background", Placement::Connection(2), Beside::OtherConnection, Bulk::Background),
-    case("same, lower priority", Placement::Thread, Beside::SameConnection, Bulk::Lower),
-    case("same connection", Placement::Thread, Beside::SameConnection, Bulk::Free),
-    case("other connection", Placement::Thread, Beside::OtherConnection, Bulk::Free),
-    case("connection(2)", Placement::Connection(2), Beside::OtherConnection, Bulk::Free),
-    case("packet(2)", Placement::Packet(2), Beside::OtherConnection, Bulk::Free),
+    case("same connection, capped", Placement::Thread, MessageConnection::SameConnection, Bulk::Capped),
+    case("other connection, capped", Placement::Thread, MessageConnection::OtherConnection, Bulk::Capped),
+    case("connection(2), capped", Placement::Connection(2), MessageConnection::OtherConnection, Bulk::Capped),
+    case("same, stream limited", Placement::Thread, MessageConnection::SameConnection, Bulk::Limited),
+    case("other, connection limited", Placement::Thread, MessageConnection::OtherConnection, Bulk::LimitedConnection),
+    case("same, background", Placement::Thread, MessageConnection::SameConnection, Bulk::Background),
+    case("other, background", Placement::Thread, MessageConnection::OtherConnection, Bulk::Background),
+    case("connection(2), background", Placement::Connection(2), MessageConnection::OtherConnection, Bulk::Background),
+    case("same, lower priority", Placement::Thread, MessageConnection::SameConnection, Bulk::Lower),
+    case("same connection", Placement::Thread, MessageConnection::SameConnection, Bulk::Free),
+    case("other connection", Placement::Thread, MessageConnection::OtherConnection, Bulk::Free),
+    case("connection(2)", Placement::Connection(2), MessageConnection::OtherConnection, Bulk::Free),
+    case("packet(2)", Placement::Packet(2), MessageConnection::OtherConnection, Bulk::Free),
 ];
 
 /// The results of one phase.
@@ -153,7 +153,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 fn run(case: &Case, cap: Rate, span: Duration) -> Run {
-    let world = World::new(Arm { wire: Wire::Udp, placement: case.placement });
+    let world = World::new(Variant { wire: Wire::Udp, placement: case.placement });
     let mut config = world.config();
     config.transport.rate_cap = (case.bulk == Bulk::Capped).then_some(RateCap { rate: cap, burst: BURST_BYTES });
     let server = world.server(config.clone());
@@ -167,8 +167,10 @@ fn run(case: &Case, cap: Rate, span: Duration) -> Run {
         scope.spawn(move || echo(&echoing));
         let alone = measure(&small, span, carried);
         let (large, at_server) = match case.beside {
-            Beside::SameConnection => (small.clone(), at_server),
-            Beside::OtherConnection => (world.connect(&client, server.local_addr()), server.accept().unwrap()),
+            MessageConnection::SameConnection => (small.clone(), at_server),
+            MessageConnection::OtherConnection => {
+                (world.connect(&client, server.local_addr()), server.accept().unwrap())
+            }
         };
         scope.spawn(move || read_bulk(&at_server, carried));
         scope.spawn(move || write_bulk(&large, case.bulk, cap, done));

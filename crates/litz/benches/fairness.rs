@@ -18,7 +18,7 @@ use std::sync::{Barrier, OnceLock};
 use bytes::Bytes;
 use litz::Placement;
 
-use world::{Arm, Wire, World, serve};
+use world::{Variant, Wire, World, serve};
 
 /// The value of argument `name=value`.
 fn argument(name: &str, otherwise: usize) -> usize {
@@ -47,9 +47,9 @@ fn main() {
     ];
     for wire in [Wire::Udp, Wire::Memory] {
         for placement in placements.into_iter().filter(|placement| wire == Wire::Udp || placement.driver_count() == 1) {
-            let arm = Arm { wire, placement };
+            let variant = Variant { wire, placement };
             let round = |_| {
-                let shares = shares_at_half(&World::new(arm), connections, len);
+                let shares = shares_at_half(&World::new(variant), connections, len);
                 let percent = |bytes: usize| bytes as f64 * 200.0 / len as f64;
                 let (least, most) = (shares.iter().min(), shares.iter().max());
                 (percent(*least.expect("there are some")), percent(*most.expect("there are connections")))

@@ -37,23 +37,23 @@ fn main() {
         "{:<10} {:>10} {:>14} {:>14} {:>7} {:>7} {:>7} {:>10} {:>7} {:>8} {:>9} {:>9}",
         "garbage",
         "cap",
-        "at it/Mb/s",
-        "beside/Mb/s",
+        "flood/Mb/s",
+        "base/Mb/s",
         "ratio",
         "least",
         "most",
         "taken/s",
         "taken",
         "lost",
-        "stray/s",
+        "refused/s",
         "forged/s"
     );
     let cap = Rate::from_mbps(argument("cap", 1_000));
-    let arms = [Some(cap), None].into_iter().flat_map(|cap| KINDS.map(|kind| (cap, kind)));
-    for (cap, kind) in arms {
+    let variants = [Some(cap), None].into_iter().flat_map(|cap| KINDS.map(|kind| (cap, kind)));
+    for (cap, kind) in variants {
         let run = |target| transfer(Plan { kind, target, rate, cap, span });
         let pairs: Vec<[Run; 2]> = (0..rounds).map(|_| [Target::Receiver, Target::Elsewhere].map(run)).collect();
-        let ratios = sorted(pairs.iter().map(|[at, beside]| at.goodput() / beside.goodput()));
+        let ratios = sorted(pairs.iter().map(|[at, baseline]| at.goodput() / baseline.goodput()));
         let goodput = |index: usize| median(&sorted(pairs.iter().map(|pair| pair[index].goodput())));
         let taken = sorted(pairs.iter().map(|[at, _]| at.taken as f64 / at.span.as_secs_f64()));
         let share = sorted(pairs.iter().map(|[at, _]| at.taken as f64 / at.offered.max(1) as f64));

@@ -184,7 +184,7 @@ impl Endpoint {
     /// If there is no socket, or the configuration is invalid.
     pub fn with_sockets(config: EndpointConfig, sockets: Vec<Box<dyn LiveSocket>>) -> Result<Self, BindError> {
         let server = config.server_tls.map(TlsServer::new).transpose();
-        let server = server.map_err(|words| BindError::Start(StartError::Configuration(words)))?;
+        let server = server.map_err(|message| BindError::Start(StartError::Configuration(message)))?;
         let config = EngineConfig {
             placement: config.placement,
             cores: config.cores,

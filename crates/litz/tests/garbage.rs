@@ -15,7 +15,7 @@ use net::{DatagramSocket, MonotonicClock, RecvMeta, SendError, Transmit};
 use recovery::RateCap;
 use units::{Duration, Rate, Rng};
 
-use crate::world::{Arm, Wire, World};
+use crate::world::{Variant, Wire, World};
 
 /// Datagrams a second.
 pub(crate) const FLOOD_RATE: u64 = 100_000;
@@ -83,7 +83,7 @@ struct Seen {
     /// The receiver's connection ID, as on the sender's packets.
     id: Mutex<Option<[u8; ID_LEN]>>,
     /// Datagrams from others than the sender.
-    strangers: AtomicU64,
+    from_others: AtomicU64,
     sender: Mutex<Option<SocketAddr>>,
 }
 
@@ -113,9 +113,9 @@ impl Intercept for Watch {
             return Ok(count);
         }
         let sender = *self.seen.sender.lock().unwrap();
-        let strange = metas[..count].iter().filter(|meta| Some(meta.source) != sender);
-        let datagrams: usize = strange.map(|meta| meta.len.div_ceil(meta.stride)).sum();
-        self.seen.strangers.fetch_add(datagrams as u64, Ordering::Relaxed);
+        let from_others = metas[..count].iter().filter(|meta| Some(meta.source) != sender);
+        let datagrams: usize = from_others.map(|meta| meta.len.div_ceil(meta.stride)).sum();
+        self.seen.from_others.fetch_add(datagrams as u64, Ordering::Relaxed);
         Ok(count)
     }
 }
@@ -144,10 +144,10 @@ pub(crate) struct Plan {
     pub(crate) span: Duration,
 }
 
-/// Writes for a while as the flood goes on.
+/// Writes for a while during the flood.
 pub(crate) fn transfer(plan: Plan) -> Run {
     let Plan { kind, target, rate, cap, span } = plan;
-    let world = World::new(Arm { wire: Wire::Udp, placement: Placement::Thread });
+    let world = World::new(Variant { wire: Wire::Udp, placement: Placement::Thread });
     let seen = Arc::new(Seen::default());
     let elsewhere = socket();
     let receiving = InterceptedSocket::new(socket(), Watch { is_receiver: true, seen: seen.clone() });
@@ -156,9 +156,9 @@ pub(crate) fn transfer(plan: Plan) -> Run {
     let calling = socket();
     *seen.sender.lock().unwrap() = Some(calling.local_addr().expect("it is bound"));
     // The same system socket, so that its datagrams have the sender's address.
-    let twin = std::net::UdpSocket::from(calling.as_fd().try_clone_to_owned().expect("a descriptor"));
+    let sender_socket = std::net::UdpSocket::from(calling.as_fd().try_clone_to_owned().expect("a descriptor"));
     let own = std::net::UdpSocket::from(socket().as_fd().try_clone_to_owned().expect("a descriptor"));
-    let flooding = if kind == Kind::Forged { twin } else { own };
+    let flooding = if kind == Kind::Forged { sender_socket } else { own };
     let destination = if target == Target::Receiver { address } else { elsewhere.local_addr().expect("it is bound") };
 
     let sockets: Vec<Box<dyn LiveSocket>> =
@@ -202,7 +202,7 @@ pub(crate) fn transfer(plan: Plan) -> Run {
         connection.close(0, "done");
         let (arrived, receiver) = reading.join().expect("the reader");
         let (stray, unauthentic) = (receiver.receive.datagrams_stray, receiver.receive.packets_unauthentic);
-        let taken = if kind == Kind::Forged { unauthentic } else { seen.strangers.load(Ordering::Relaxed) };
+        let taken = if kind == Kind::Forged { unauthentic } else { seen.from_others.load(Ordering::Relaxed) };
         Run { span: took, arrived, offered, taken, lost, stray, unauthentic }
     })
 }
@@ -233,7 +233,7 @@ fn pause() {
     std::thread::sleep(std::time::Duration::from_millis(1));
 }
 
-/// Sends garbage at `rate` until told to stop; returns the number of datagrams sent. Each datagram
+/// Sends garbage at `rate` until `over` is set; returns the number of datagrams sent. Each datagram
 /// is a call of its own, as from many senders.
 fn flood(
     socket: &std::net::UdpSocket,

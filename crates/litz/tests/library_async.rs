@@ -13,7 +13,7 @@ use bytes::Bytes;
 use litz::{Closed, OpenError, Placement, ReadError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::world::{Arm, PATIENCE, Wire, World, pattern};
+use crate::world::{TEST_TIMEOUT, Variant, Wire, World, pattern};
 
 /// The output of `future`, or `None` if it takes longer than `span`. A thread is the timer.
 async fn timeout<F: Future>(span: Duration, future: F) -> Option<F::Output> {
@@ -41,7 +41,7 @@ async fn timeout<F: Future>(span: Duration, future: F) -> Option<F::Output> {
 }
 
 fn world(placement: Placement) -> World {
-    World::new(Arm { wire: Wire::Udp, placement })
+    World::new(Variant { wire: Wire::Udp, placement })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -85,7 +85,7 @@ async fn many_tasks_echo_over_one_connection() {
         })
         .collect();
     for task in tasks {
-        timeout(PATIENCE, task).await.expect("a wake-up was lost").unwrap();
+        timeout(TEST_TIMEOUT, task).await.expect("a wake-up was lost").unwrap();
     }
     connection.close(5, "enough");
     assert_eq!(serving.await.unwrap(), Closed::ByPeer { code: 5, reason: "enough".to_owned() });
@@ -147,7 +147,7 @@ async fn dropped_calls_leave_nothing_behind() {
     assert_eq!(all, b"1");
     answer.finish().unwrap();
     // The next call gets the stream that the dropped calls did not take: number one, not three.
-    let (second, _) = timeout(PATIENCE, ours.open_bi_async()).await.unwrap().unwrap();
+    let (second, _) = timeout(TEST_TIMEOUT, ours.open_bi_async()).await.unwrap().unwrap();
     assert_eq!(second.id().index(), 1);
 }
 

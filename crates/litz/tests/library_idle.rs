@@ -10,7 +10,7 @@ mod world;
 use std::time::Duration;
 
 use litz::Placement;
-use world::{Arm, Wire, World};
+use world::{Variant, Wire, World};
 
 /// Nanoseconds on a processor and times put on one, over all engine threads of this program.
 fn engine_work() -> (u64, u64) {
@@ -31,7 +31,7 @@ fn engine_work() -> (u64, u64) {
 fn idle_engines_sleep() {
     const SPAN: Duration = Duration::from_millis(600);
     for wire in [Wire::Udp, Wire::Memory] {
-        let world = World::new(Arm { wire, placement: Placement::Thread });
+        let world = World::new(Variant { wire, placement: Placement::Thread });
         let server = world.server(world.config());
         let client = world.client(world.config());
         let connections: Vec<_> = (0..10).map(|_| world.connect(&client, server.local_addr())).collect();

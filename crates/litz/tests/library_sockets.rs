@@ -10,11 +10,11 @@ use litz::{Closed, Endpoint, EndpointConfig, Placement};
 use net::testing::{Coalesce, InterceptedSocket, OneByOne, Refusals, RefuseSends};
 use net::{DatagramSocket, MemoryNetwork, RecvMeta, SendError, Transmit};
 
-use crate::world::{Arm, Wire, World, pattern};
+use crate::world::{Variant, Wire, World, pattern};
 
 /// Sends eight megabytes over a socket with faults and returns how many faults occurred.
 fn transfer_with(wire: Wire, placement: Placement, choose: fn(u64) -> Option<SendError>) -> u64 {
-    let world = World::new(Arm { wire, placement });
+    let world = World::new(Variant { wire, placement });
     let refused = Arc::new(Refusals::default());
     let faulty = InterceptedSocket::new(world.socket(0), RefuseSends::new(choose, &refused));
     let server = world.server(world.config());
@@ -68,9 +68,9 @@ fn batches_that_are_refused_are_sent_again_by_loss_recovery() {
 }
 
 #[test]
-fn a_batch_of_several_connections_is_taken_apart() {
+fn a_batch_of_several_connections_is_split() {
     const CONNECTIONS: u64 = 4;
-    let world = World::new(Arm { wire: Wire::Memory, placement: Placement::Thread });
+    let world = World::new(Variant { wire: Wire::Memory, placement: Placement::Thread });
     let coalesce = Coalesce::default();
     let joined = Arc::clone(&coalesce.joined);
     let server = world.server_over(world.config(), Box::new(InterceptedSocket::new(world.socket(0), coalesce)));
@@ -102,9 +102,9 @@ fn a_batch_of_several_connections_is_taken_apart() {
 }
 
 #[test]
-fn a_route_that_takes_nothing_is_named_in_the_error() {
+fn a_route_that_accepts_no_datagrams_is_named_in_the_error() {
     let network = MemoryNetwork::with_datagram_bytes_max(1000);
-    let world = World::new(Arm { wire: Wire::Memory, placement: Placement::Thread });
+    let world = World::new(Variant { wire: Wire::Memory, placement: Placement::Thread });
     let socket = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let nobody = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let config = EndpointConfig { handshake_timeout: Duration::from_millis(200), ..world.config() };
@@ -117,19 +117,19 @@ fn a_route_that_takes_nothing_is_named_in_the_error() {
 #[test]
 fn unknown_senders_get_a_version_or_no_answer() {
     let network = MemoryNetwork::new();
-    let world = World::new(Arm { wire: Wire::Memory, placement: Placement::Thread });
+    let world = World::new(Variant { wire: Wire::Memory, placement: Placement::Thread });
     let listening = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listening.local_addr().unwrap();
     let server = world.server_over(world.config(), Box::new(listening));
-    let mut stranger = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let mut outsider = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let mut ask = |datagram: &[u8]| {
         let transmit =
             Transmit { destination: address, source_ip: None, ecn: None, contents: datagram, segment_size: None };
-        stranger.send(&transmit).unwrap();
+        outsider.send(&transmit).unwrap();
         // The datagram is processed before this returns, because the same engine runs both.
         assert!(server.accept_timeout(Duration::from_millis(100)).unwrap().is_none());
         let (mut buffer, mut meta) = (vec![0; 2000], [RecvMeta::default()]);
-        match stranger.recv(&mut [&mut buffer], &mut meta) {
+        match outsider.recv(&mut [&mut buffer], &mut meta) {
             Ok(_) => Some(buffer[..meta[0].len].to_vec()),
             Err(error) => {
                 assert_eq!(error.kind(), io::ErrorKind::WouldBlock);

@@ -1,7 +1,7 @@
 //! Tests of the public interface. Tests that count allocations or the work of all threads are
 //! separate programs, in the files that are not modules of this one.
 
-mod bad_days;
+mod adverse;
 mod examples;
 mod garbage;
 mod library;

@@ -18,27 +18,27 @@ pub(crate) enum Wire {
 
 /// One combination of medium and placement in which every scenario runs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arm {
+pub(crate) struct Variant {
     pub(crate) wire: Wire,
     pub(crate) placement: Placement,
 }
 
 pub(crate) struct World {
-    arm: Arm,
+    variant: Variant,
     network: MemoryNetwork,
     server_tls: Arc<rustls::ServerConfig>,
     pub(crate) client_tls: Arc<rustls::ClientConfig>,
 }
 
 /// No test takes that long on any machine; beyond it, something hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl World {
-    pub(crate) fn new(arm: Arm) -> Self {
+    pub(crate) fn new(variant: Variant) -> Self {
         let (server_key, client_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let client = identity::client_config(&client_key, &[server_key.public().fingerprint()]).unwrap();
         Self {
-            arm,
+            variant,
             network: MemoryNetwork::new(),
             server_tls: identity::server_config(&server_key).unwrap(),
             client_tls: client.config,
@@ -46,12 +46,12 @@ impl World {
     }
 
     pub(crate) fn config(&self) -> EndpointConfig {
-        EndpointConfig { placement: self.arm.placement, ..EndpointConfig::loopback() }
+        EndpointConfig { placement: self.variant.placement, ..EndpointConfig::loopback() }
     }
 
     pub(crate) fn socket(&self, port: u16) -> Box<dyn LiveSocket> {
         let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
-        match self.arm.wire {
+        match self.variant.wire {
             Wire::Udp => Box::new(UdpSocket::open(&UdpSocketOptions::new(address)).unwrap()),
             Wire::Memory => Box::new(self.network.bind(address).unwrap()),
         }

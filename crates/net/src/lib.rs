@@ -13,10 +13,28 @@
 //! | [`timer`] | a timer with nanosecond resolution |
 //! | [`processors`] | the available processors, and thread affinity |
 //! | [`secret`] | random bytes from the operating system |
-//! | [`testing`] | for tests: sockets that fail, lose datagrams or pretend an address |
+//! | [`testing`] | for tests: sockets that fail, lose datagrams or report another address |
 //!
 //! This crate contains all platform-specific code of the workspace's data path. It knows no
 //! protocol.
+//!
+//! A datagram through a network in memory:
+//!
+//! ```
+//! use net::{DatagramSocket, MemoryNetwork, RecvMeta, Transmit};
+//!
+//! let network = MemoryNetwork::new();
+//! let mut sender = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+//! let mut receiver = network.bind("127.0.0.1:4433".parse().unwrap()).unwrap();
+//! let destination = receiver.local_addr().unwrap();
+//! let (source_ip, ecn, segment_size) = (None, None, None);
+//! let contents = b"hello";
+//! sender.send(&Transmit { destination, source_ip, ecn, contents, segment_size }).unwrap();
+//! let mut buffer = [0; 1500];
+//! let mut meta = [RecvMeta::default()];
+//! assert_eq!(receiver.recv(&mut [&mut buffer], &mut meta).unwrap(), 1);
+//! assert_eq!(&buffer[..meta[0].len], b"hello");
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod clock;
@@ -39,8 +57,3 @@ pub use memory::{MemoryNetwork, MemorySocket};
 pub use secret::os_random;
 pub use timer::FineTimer;
 pub use udp::{OpenError, UdpSocket, UdpSocketOptions};
-
-/// Compiles the example in the README.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct ReadmeExample;

@@ -1,4 +1,4 @@
-//! Sockets for tests: a real one or its in-memory twin, whose calls a test intercepts.
+//! Sockets for tests: a real one or its in-memory counterpart, whose calls a test intercepts.
 //!
 //! [`InterceptedSocket`] passes every call to an [`Intercept`], which passes it on to the socket
 //! behind it unless it does something else. These are ready-made; a test with special needs
@@ -6,12 +6,12 @@
 //!
 //! | intercept | what it does |
 //! |---|---|
-//! | [`Faults`] | panics, hangs, fails or refuses when it is told, and counts calls |
+//! | [`Faults`] | panics, hangs, fails or refuses when a test asks for it, and counts calls |
 //! | [`RefuseSends`] | refuses single sends, chosen by their number |
 //! | [`DropSends`] | loses every n-th batch |
 //! | [`OneByOne`] | sends no batches |
 //! | [`Coalesce`] | joins received datagrams into batches, as receive offload does |
-//! | [`Alias`] | pretends to be bound to another address |
+//! | [`Alias`] | reports another address than the one it is bound to |
 //!
 //! Nothing outside tests uses this module, and a program that does not use it does not contain it.
 

@@ -13,7 +13,7 @@ use net::{BATCH_BYTES_MAX, DatagramSocket, Ecn, RecvMeta, SendError, Transmit};
 use backend::{Backend, Received, memory, pattern, receive, udp};
 
 /// Runs each named function on both backends.
-macro_rules! on_both_arms {
+macro_rules! on_both_implementations {
     ($($name:ident),* $(,)?) => {
         mod on_udp {
             $(#[test] fn $name() { super::$name(&super::udp()); })*
@@ -24,7 +24,7 @@ macro_rules! on_both_arms {
     };
 }
 
-on_both_arms! {
+on_both_implementations! {
     a_datagram_arrives_with_its_addresses,
     an_empty_datagram_is_a_datagram,
     a_batch_arrives_in_order_with_its_stride,

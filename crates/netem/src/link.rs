@@ -146,8 +146,8 @@ impl<P: Packet> Link<P> {
         }
         let line_bytes = bytes.saturating_add(self.config.overhead_bytes);
         let must_wait = !self.line.is_idle() || !self.queue.is_empty();
-        let has_room = !must_wait || self.queue.has_room(line_bytes, self.queue_bytes_max);
-        if !has_room || self.held() >= PACKETS_HELD_MAX {
+        let fits = !must_wait || self.queue.has_space(line_bytes, self.queue_bytes_max);
+        if !fits || self.held() >= PACKETS_HELD_MAX {
             self.stats.overflowed += 1;
             return;
         }

@@ -45,7 +45,7 @@ impl<P> Queue<P> {
     }
 
     /// Whether `line_bytes` more stay within `bytes_max`.
-    pub(crate) const fn has_room(&self, line_bytes: u64, bytes_max: u64) -> bool {
+    pub(crate) const fn has_space(&self, line_bytes: u64, bytes_max: u64) -> bool {
         match self.bytes.checked_add(line_bytes) {
             Some(bytes) => bytes <= bytes_max,
             None => false,

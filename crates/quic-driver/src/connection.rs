@@ -106,8 +106,8 @@ impl<K: Packets> Connection<K> {
                 tracing::debug!(%error, "dropped a datagram");
             }
         }
-        let room = PATH_REQUESTS_MAX.saturating_sub(self.paths.len());
-        self.paths.extend(requests.paths.into_iter().take(room));
+        let free = PATH_REQUESTS_MAX.saturating_sub(self.paths.len());
+        self.paths.extend(requests.paths.into_iter().take(free));
         self.serve_paths(now);
         for query in requests.queries {
             self.answer(query);

@@ -154,7 +154,7 @@ impl Delivery {
             return;
         }
         // Checked for each stream, because the application takes streams meanwhile.
-        while self.has_room_for(dir)
+        while self.can_accept(dir)
             && let Some(id) = source.accept(dir)
         {
             self.accept_stream(now, id, source);
@@ -163,12 +163,12 @@ impl Delivery {
 
     /// Whether another stream may wait for the application. If not, the application requests more
     /// after it has taken some.
-    fn has_room_for(&self, dir: Dir) -> bool {
+    fn can_accept(&self, dir: Dir) -> bool {
         let new = self.accepted.iter().filter(|cells| cells.id().is_some_and(|id| id.dir() == dir)).count();
         let mut state = self.cell.lock();
-        let has_room = state.accepted[dir.index()].len() + new < ACCEPTED_MAX;
-        state.accept_paused[dir.index()] |= !has_room;
-        has_room
+        let has_space = state.accepted[dir.index()].len() + new < ACCEPTED_MAX;
+        state.accept_paused[dir.index()] |= !has_space;
+        has_space
     }
 
     fn accept_stream(&mut self, now: Instant, id: StreamId, source: &mut impl DataSource) {

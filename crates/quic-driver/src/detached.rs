@@ -48,14 +48,14 @@ pub struct DetachedReceiveHalf {
     /// `None` once it was attached again.
     parts: Option<(quic::DetachedReceiveHalf, Delivery)>,
     /// There may be values to report.
-    has_findings: bool,
+    may_have_report: bool,
     spare: Option<Box<ReceiveReport>>,
     spent: Option<Box<ReceiveUpdate>>,
 }
 
 impl DetachedReceiveHalf {
     pub(crate) fn new(part: quic::DetachedReceiveHalf, delivery: Delivery) -> Self {
-        Self { parts: Some((part, delivery)), has_findings: false, spare: None, spent: None }
+        Self { parts: Some((part, delivery)), may_have_report: false, spare: None, spent: None }
     }
 
     /// Takes both to attach them again.
@@ -84,7 +84,7 @@ impl DetachedReceiveHalf {
                 _ => {}
             }
         }
-        self.has_findings = true;
+        self.may_have_report = true;
     }
 }
 
@@ -128,7 +128,7 @@ impl<K: Packets> ReceiveHalf<Quic<K>> for Box<DetachedReceiveHalf> {
     }
 
     fn has_findings(&self) -> bool {
-        self.has_findings
+        self.may_have_report
     }
 
     fn is_urgent(&self, now: Instant) -> bool {
@@ -142,13 +142,13 @@ impl<K: Packets> ReceiveHalf<Quic<K>> for Box<DetachedReceiveHalf> {
     }
 
     fn report(&mut self) -> Option<Box<ReceiveReport>> {
-        self.has_findings = false;
+        self.may_have_report = false;
         let Some((part, delivery)) = &mut self.parts else { return None };
         let mut report = self.spare.take().unwrap_or_default();
-        let has_findings = part.poll_report(&mut report.quic);
+        let has_values = part.poll_report(&mut report.quic);
         report.accepted = delivery.take_accepted();
         report.spare = self.spent.take();
-        if has_findings || !report.accepted.is_empty() {
+        if has_values || !report.accepted.is_empty() {
             return Some(report);
         }
         self.spare = Some(report);

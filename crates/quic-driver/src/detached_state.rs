@@ -39,7 +39,8 @@ pub(crate) struct DetachedState<K: Packets> {
     pub(crate) wants_delivery: bool,
     /// Batches that wait for the return of the receive half, with their sockets.
     pub(crate) deferred: Vec<(usize, K::Batch)>,
-    /// Why the connection is closed. The application learns it when the receive half has returned.
+    /// Why the connection is closed. The application is notified when the receive half has
+    /// returned.
     pub(crate) closed: Option<Closed>,
     /// The receive half has received nothing for a while.
     pub(crate) is_quiet: bool,

@@ -344,7 +344,7 @@ impl<R: Runtime> ConnectionHandle<R> {
         let submitted = self.submit(|state| {
             state.messages_out.put(&mut left);
             if left.is_some() {
-                state.add_waker(Interest::MessageRoom, waker);
+                state.add_waker(Interest::MessageSpace, waker);
             }
         });
         if let Err(closed) = submitted {

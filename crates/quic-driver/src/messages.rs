@@ -141,8 +141,8 @@ impl InFlightMessages {
                 // Cannot fail: the stream was opened just now.
                 let _open = connection.set_class(id, &class);
                 self.insert(id, rest, class.priority);
-                let has_room = state.messages_out.is_half_free(kind);
-                if has_room { state.take_wakers(Interest::MessageRoom) } else { Default::default() }
+                let has_space = state.messages_out.is_half_free(kind);
+                if has_space { state.take_wakers(Interest::MessageSpace) } else { Default::default() }
             };
             wakers.wake();
             if !self.write_rest(id, connection) && kind == QueueKind::Unrestricted {

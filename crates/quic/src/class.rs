@@ -111,7 +111,7 @@ impl std::error::Error for RateLimitError {}
 
 /// The paths that data may take.
 ///
-/// A set is strict: no byte goes on a path that it does not name, also not when it is sent again.
+/// A set is strict: no byte is sent on a path that it does not name, not even as a retransmission.
 /// If none of its paths works, the data waits until one does, or until the application sets
 /// [another set](Self::ALL).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_that_would_let_nothing_leave_are_refused_with_what_to_do() {
+    fn limits_that_permit_no_packet_are_refused_with_advice() {
         for (rate, burst, advice) in
             [(0, 1200, "at least 1 bit/s"), (1, 0, "at least 1200"), (1, 1199, "at least 1200"), (0, 0, "set no limit")]
         {

@@ -47,13 +47,13 @@ pub struct TransportConfig {
     /// Unidirectional streams the peer may have open at a time. Default 1024: a message is a
     /// stream. An application that reads a few of many streams and lets the others wait must limit
     /// their number, so that the windows of the waiting streams leave some of `connection_window`
-    /// for those it reads. Otherwise both sides may wait for ever.
+    /// for those it reads. Otherwise both sides may wait forever.
     pub max_concurrent_uni_streams: u64,
     /// Bytes of datagrams waiting to be sent, at most. Zero does not switch receiving off. Default
     /// 1 MiB.
     pub datagram_send_buffer: u64,
     /// Bytes of datagrams received and not taken, at most; older ones are dropped for newer ones.
-    /// Zero tells the peer that it must not send any. Default 1 MiB.
+    /// Zero forbids the peer to send any. Default 1 MiB.
     pub datagram_receive_buffer: u64,
     /// Size of the datagrams we send, in bytes of UDP payload. There is no path MTU discovery: it
     /// must fit the path. Default 1200, which every path of QUIC must carry (RFC 9000, section 14).
@@ -63,7 +63,7 @@ pub struct TransportConfig {
     pub initial_rtt: Duration,
     /// The congestion controller. Default CUBIC.
     pub congestion: Algorithm,
-    /// The most paths at a time, which the peer is told. One negotiates the multipath extension
+    /// The most paths at a time. The peer is notified of it. One negotiates the multipath extension
     /// (draft-21) and allows a single path; zero does not negotiate it. The smaller of both sides'
     /// values counts. Default 1, at most [`PATHS_MAX`].
     pub max_paths: u32,
@@ -82,7 +82,7 @@ pub struct TransportConfig {
     /// but addresses, connection IDs and reset tokens. It takes about 70 bytes for each batch that
     /// is sent or received. Default none.
     pub journal: Option<JournalSource>,
-    /// A limit of rate and burst beside congestion control. Default none.
+    /// A limit of rate and burst in addition to congestion control. Default none.
     pub rate_cap: Option<RateCap>,
     /// Packets sealed with one key before it is updated. Default 2^21, a quarter of what AES-GCM
     /// allows (RFC 9001, section 6.6): the next update may have to wait for three probe timeouts.

@@ -7,18 +7,18 @@
 //! | `detached` | the rest of a connection whose receive half is detached |
 //! | `paths` | the calls about paths |
 //! | `streams` | the calls about streams |
-//! | `questions` | the calls that change nothing |
+//! | `accessors` | the calls that change nothing |
 //! | `unsealed` | arrivals without bytes, for simulations |
 //! | `journal` | journal entries |
 //! | `dismantle` | the parts of a connection that a scripted peer continues with |
 
+mod accessors;
 mod arrival;
 mod detached;
 mod dismantle;
 mod journal;
 mod lease;
 mod paths;
-mod questions;
 mod streams;
 mod unsealed;
 
@@ -72,7 +72,7 @@ const EARLY_PACKETS_MAX: usize = 16;
 ///
 /// A driver handles a plan in this order: it [seals](crate::seal::seal) it (on any processor),
 /// calls [`handle_emitted`](Self::handle_emitted), then makes the system call, so that no
-/// acknowledgement can overtake the report. If the system refuses the batch for good,
+/// acknowledgement can overtake the report. If the system refuses the batch permanently,
 /// [`handle_not_emitted`](Self::handle_not_emitted) makes its content due again without counting a
 /// loss. A driver asks for a plan only when it can leave within about a millisecond.
 ///
@@ -221,16 +221,17 @@ impl Connection {
         self.poll_plan_where(now, &|_| datagrams_max.max(1), plan)
     }
 
-    /// As [`poll_plan`](Self::poll_plan). `room` says how many datagrams a socket takes now.
+    /// As [`poll_plan`](Self::poll_plan). `socket_budget` says how many datagrams a socket takes
+    /// now.
     #[must_use]
-    pub fn poll_plan_where(&mut self, now: Instant, room: &dyn Fn(u16) -> usize, plan: &mut Plan) -> bool {
+    pub fn poll_plan_where(&mut self, now: Instant, socket_budget: &dyn Fn(u16) -> usize, plan: &mut Plan) -> bool {
         if self.receive.journal.is_some() {
-            return self.plan_recorded(now, room, plan);
+            return self.plan_recorded(now, socket_budget, plan);
         }
-        self.make_plan(now, room, plan)
+        self.make_plan(now, socket_budget, plan)
     }
 
-    fn make_plan(&mut self, now: Instant, room: &dyn Fn(u16) -> usize, plan: &mut Plan) -> bool {
+    fn make_plan(&mut self, now: Instant, socket_budget: &dyn Fn(u16) -> usize, plan: &mut Plan) -> bool {
         if self.control.is_silent() {
             return false;
         }
@@ -243,7 +244,7 @@ impl Connection {
             plan.planned_at = now;
             return false;
         }
-        let planned = self.send.plan(now, snapshot, room, plan, &mut self.receive.exchange);
+        let planned = self.send.plan(now, snapshot, socket_budget, plan, &mut self.receive.exchange);
         if planned {
             self.quiet_timer.note_busy(now);
         } else {

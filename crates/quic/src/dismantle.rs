@@ -169,7 +169,7 @@ impl PacketSettings<'_> {
     /// frame's header would grow.
     ///
     /// # Panics
-    /// If there are no data, or a datagram has no room for any.
+    /// If there are no data, or none fit into a datagram.
     pub fn plan_data(&self, number: u64, data: &StreamData<'_>, plan: &mut Plan) -> (u64, u64) {
         let StreamData { id, offset, packets, size, pattern } = *data;
         let header_len = stream_header_len(id, offset, 0, true);

@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_earliest_of_those_that_are_is_kept_whatever_their_order() {
+    fn the_earliest_time_is_kept_in_any_order() {
         let of = |deadlines: &[Option<u64>]| {
             let mut earliest = Earliest::default();
             deadlines.iter().for_each(|at| earliest.note(at.map(Instant::from_nanos)));

@@ -60,7 +60,7 @@ pub enum BeginError {
 impl std::fmt::Display for BeginError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Configuration(words) => f.write_str(words),
+            Self::Configuration(message) => f.write_str(message),
             Self::NotListening => f.write_str("this endpoint accepts no connections"),
             Self::NotInitial => f.write_str("the datagram begins no connection"),
         }

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_names_no_policy_is_answered_with_those_that_do() {
+    fn an_unknown_policy_is_refused_with_a_list_of_policies() {
         for word in ["", "DRD", "DRDAA", "DCRA", "central"] {
             let error = word.parse::<Policy>().expect_err(word).to_string();
             assert!(error.contains(&format!("{word:?}")), "{error}");

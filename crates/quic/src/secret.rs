@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_lead_to_their_shard_and_are_spread_over_all_values() {
+    fn ids_encode_their_shard_and_are_spread_over_all_values() {
         for count in [1_usize, 2, 3, 5, 64] {
             for index in 0..count {
                 let mut secrets = SecretSource::new(&[7; 32]).split_for(index, count).split();

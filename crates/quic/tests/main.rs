@@ -1,7 +1,7 @@
 //! Connections in pairs over model links, and against peers that a test drives frame by frame. A
 //! test that counts allocations of the whole process is a program of its own (`memory.rs`).
 
-mod bad_days;
+mod adverse;
 mod hostile;
 mod multipath;
 mod pair;

@@ -55,13 +55,17 @@ fn held_in(mut hostile_pair: HostilePair, mut act: impl FnMut(&mut HostilePair, 
 }
 
 /// A victim whose stream has credit while the connection has none.
-fn starved() -> HostilePair {
+fn without_credit() -> HostilePair {
     let hostile =
         Hostile::client(7, |id| encode(&TransportParameters { initial_max_data: 1_000, ..client_parameters(id) }));
     let mut hostile_pair =
         HostilePair::established(HostilePair::with_server(quic::TransportConfig::default(), hostile));
     let stream = hostile_pair.victim.connection(0).open(Dir::Uni).expect("the peer allows streams");
-    hostile_pair.victim.connection(0).write(stream, bytes::Bytes::from(vec![1; 200_000])).expect("room");
+    hostile_pair
+        .victim
+        .connection(0)
+        .write(stream, bytes::Bytes::from(vec![1; 200_000]))
+        .expect("the send buffer has space");
     hostile_pair.send_and_ack(&payload(&[Frame::Ping]));
     hostile_pair
 }
@@ -162,7 +166,10 @@ fn held_at_rest() -> usize {
                 && pair.client.connection(index).is_established()
         }));
         let id = pair.client.connection(index).open(Dir::Uni).expect("allowed");
-        pair.client.connection(index).write(id, bytes::Bytes::from(vec![1; 100_000])).expect("room");
+        pair.client
+            .connection(index)
+            .write(id, bytes::Bytes::from(vec![1; 100_000]))
+            .expect("the send buffer has space");
         pair.client.connection(index).finish(id).expect("open");
         assert!(pair.run_until(Duration::from_secs(5), |pair| {
             let now = pair.now;
@@ -223,7 +230,7 @@ fn no_flood_makes_a_connection_hold_more_than_its_windows_allow() {
         5_000,
     );
     let credit = held_in(
-        starved(),
+        without_credit(),
         |hostile_pair, round| {
             hostile_pair.send(&payload(&[Frame::MaxStreamData {
                 id: StreamId::new(Side::Server, Dir::Uni, 0),

@@ -45,7 +45,7 @@ fn journals_staged(seed: u64, staging: Staging) -> [Vec<u8>; 2] {
     pair.run_for(Duration::from_millis(200));
     let id = pair.client.connection(0).open(Dir::Uni).expect("the peer allows streams");
     let content: Vec<u8> = (0..300_000).map(|at| apps::pattern_byte(id, at)).collect();
-    pair.client.connection(0).write(id, content.into()).expect("room");
+    pair.client.connection(0).write(id, content.into()).expect("the send buffer has space");
     pair.client.connection(0).finish(id).expect("the stream is open");
     pair.client.connection(0).send_datagram(Bytes::from_static(b"beside it")).expect("the peer accepts datagrams");
     pair.run_for(Duration::from_secs(2));
@@ -140,10 +140,10 @@ fn a_journal_replays_and_describes_its_connection() {
 fn detached_halves_write_one_log_with_the_entries_of_both() {
     for log in detached_journals(12) {
         let mut replay = Replay::begin(&log[..]).expect("the replay starts");
-        let (mut lines, mut apart) = (Vec::new(), 0_u64);
+        let (mut lines, mut detached) = (Vec::new(), 0_u64);
         while let Some(step) = replay.step().expect("the log replays") {
             match step.entry.name() {
-                "detached" => apart += 1,
+                "detached" => detached += 1,
                 "attached" => assert!(!replay.connection().is_detached()),
                 _ => {}
             }
@@ -151,10 +151,10 @@ fn detached_halves_write_one_log_with_the_entries_of_both() {
         }
         assert_eq!(replay.end(), Some(LogEnd::Complete));
         let count = |start: &str| lines.iter().filter(|line| line.starts_with(start)).count();
-        assert!(apart > 0 && count("attached") as u64 == apart, "{apart} times detached");
+        assert!(detached > 0 && count("attached") as u64 == detached, "{detached} times detached");
         assert!(count("receive half: opened on") > 10, "{lines:#?}");
         assert_eq!(count("gave_commands"), count("receive half: took_commands"));
-        // The findings since the last report return with the half.
+        // The values since the last report return with the half.
         assert_eq!(count("receive half: gave_report"), count("took_report"));
         assert!(count("took_report") > 10, "{lines:#?}");
     }
@@ -192,14 +192,14 @@ fn entries_of_the_wrong_half_and_unknown_reports_are_rejected() {
 fn a_full_sink_ends_the_journal_of_detached_halves() {
     let log = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&log);
-    let source = JournalSource(Arc::new(move |_| Some(Box::new(FullSink { room: 4, log: Arc::clone(&sink) }))));
+    let source = JournalSource(Arc::new(move |_| Some(Box::new(FullSink { pieces_left: 4, log: Arc::clone(&sink) }))));
     let mut setup = Setup::new(14);
     setup.server.journal = Some(source);
     setup.staging = Staging { detached: true, ..Staging::default() };
     let mut pair = setup.build();
     pair.connect();
     let id = pair.client.connection(0).open(Dir::Uni).expect("the peer allows streams");
-    pair.client.connection(0).write(id, Bytes::from(vec![7; 900_000])).expect("room");
+    pair.client.connection(0).write(id, Bytes::from(vec![7; 900_000])).expect("the send buffer has space");
     pair.client.connection(0).finish(id).expect("the stream is open");
     pair.run_for(Duration::from_secs(5));
     assert!(pair.server.connection(0).stats().receive.bytes_received > 900_000, "all data arrived");
@@ -230,7 +230,7 @@ fn a_journal_records_classes_of_service_and_replays_their_effect() {
     client.set_rate(Some(limit(4, 1_500)));
     let id = client.open(Dir::Uni).expect("the peer allows streams");
     client.set_class(id, &class).expect("the stream is open");
-    client.write(id, Bytes::from(vec![1; 100_000])).expect("room");
+    client.write(id, Bytes::from(vec![1; 100_000])).expect("the send buffer has space");
     pair.run_for(Duration::from_millis(100));
     let client = pair.client.connection(0);
     let left = 100_000 - client.stats().send.bytes_sent.min(100_000);
@@ -280,7 +280,7 @@ fn a_journal_holds_no_payload() {
     let mut pair = Setup::new(5).with_config(|config| config.journal = Some(journals.source())).build();
     pair.connect();
     let id = pair.client.connection(0).open(Dir::Uni).expect("the peer allows streams");
-    pair.client.connection(0).write(id, Bytes::from_static(secret)).expect("room");
+    pair.client.connection(0).write(id, Bytes::from_static(secret)).expect("the send buffer has space");
     pair.client.connection(0).send_datagram(Bytes::from_static(secret)).expect("the peer accepts datagrams");
     pair.run_for(Duration::from_secs(1));
     drop(pair);
@@ -368,17 +368,17 @@ fn a_report_changed_into_another_is_detected() {
 
 /// Accepts this many pieces and no more.
 struct FullSink {
-    room: u32,
+    pieces_left: u32,
     log: Arc<Mutex<Vec<u8>>>,
 }
 
 impl JournalSink for FullSink {
     fn take(&mut self, bytes: &[u8]) -> bool {
-        if self.room > 0 {
-            self.room -= 1;
+        if self.pieces_left > 0 {
+            self.pieces_left -= 1;
             self.log.lock().unwrap().extend_from_slice(bytes);
         }
-        self.room > 0
+        self.pieces_left > 0
     }
 }
 
@@ -386,14 +386,14 @@ impl JournalSink for FullSink {
 fn a_full_sink_ends_the_journal_and_the_connection_continues() {
     let log = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&log);
-    let source = JournalSource(Arc::new(move |_| Some(Box::new(FullSink { room: 3, log: Arc::clone(&sink) }))));
+    let source = JournalSource(Arc::new(move |_| Some(Box::new(FullSink { pieces_left: 3, log: Arc::clone(&sink) }))));
     // Only the client is recorded.
     let mut setup = Setup::new(8);
     setup.client.journal = Some(source);
     let mut pair = setup.build();
     pair.connect();
     let id = pair.client.connection(0).open(Dir::Uni).expect("the peer allows streams");
-    pair.client.connection(0).write(id, Bytes::from(vec![7; 400_000])).expect("room");
+    pair.client.connection(0).write(id, Bytes::from(vec![7; 400_000])).expect("the send buffer has space");
     pair.client.connection(0).finish(id).expect("the stream is open");
     pair.run_for(Duration::from_secs(5));
     assert!(pair.server.connection(0).stats().receive.bytes_received > 400_000, "all data arrived");

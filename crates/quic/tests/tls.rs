@@ -142,7 +142,7 @@ fn the_preferred_suite_is_negotiated_and_both_sides_export_equal_keys() {
 }
 
 #[test]
-fn a_post_quantum_hello_spans_two_packets_and_survives_loss_and_reordering() {
+fn a_post_quantum_hello_spans_two_packets_and_arrives_despite_loss_and_reordering() {
     let mut lost = 0;
     for seed in 0..6 {
         let mut pair = Setup::new(seed)

@@ -33,17 +33,17 @@ impl Bucket {
     /// The credit at `now`: whole bytes and parts.
     pub(crate) fn credit_at(&self, now: Instant, rate: Rate, capacity: u64) -> (i64, u64) {
         let elapsed = now.saturating_since(self.refilled_at).as_nanos();
-        let (earned, parts) = match rate.as_bps().checked_mul(elapsed).and_then(|sum| sum.checked_add(self.parts)) {
+        let (refill, parts) = match rate.as_bps().checked_mul(elapsed).and_then(|sum| sum.checked_add(self.parts)) {
             Some(sum) => (sum / PARTS_PER_BYTE, sum % PARTS_PER_BYTE),
             // Long idle times at high rates: more than 18 seconds at 1 Gb/s.
             None => {
                 let sum = u128::from(rate.as_bps()) * u128::from(elapsed) + u128::from(self.parts);
-                let earned = u64::try_from(sum / u128::from(PARTS_PER_BYTE)).unwrap_or(u64::MAX);
-                (earned, (sum % u128::from(PARTS_PER_BYTE)) as u64)
+                let refill = u64::try_from(sum / u128::from(PARTS_PER_BYTE)).unwrap_or(u64::MAX);
+                (refill, (sum % u128::from(PARTS_PER_BYTE)) as u64)
             }
         };
         let capacity = i64::try_from(capacity).unwrap_or(i64::MAX);
-        let bytes = self.bytes.saturating_add_unsigned(earned);
+        let bytes = self.bytes.saturating_add_unsigned(refill);
         // A full bucket holds no parts: they would exceed the burst.
         if bytes >= capacity { (capacity, 0) } else { (bytes, parts) }
     }

@@ -22,6 +22,19 @@
 //! controllers that model the path, [`DeliveryRate`] is notified of every packet sent, acknowledged
 //! and lost; it provides [`AckEvent::rate`] and the argument of
 //! [`CongestionController::on_run_lost`].
+//!
+//! The window and the pacing budget of a new path:
+//!
+//! ```
+//! use recovery::{Algorithm, Pacer, RttEstimator};
+//! use units::Instant;
+//!
+//! let (rtt, mut pacer) = (RttEstimator::default(), Pacer::new(None));
+//! let controller = Algorithm::Cubic.build(1200);
+//! assert_eq!(controller.window(), 12_000);
+//! let may_send = pacer.budget(Instant::ZERO, controller.pacing_rate(&rtt));
+//! assert!(may_send >= 12_000);
+//! ```
 #![forbid(unsafe_code)]
 
 mod bucket;
@@ -46,8 +59,3 @@ pub use persistent::PersistentCongestion;
 pub use pto::PtoBackoff;
 pub use rate_limiter::RateLimiter;
 pub use rtt::{GRANULARITY, INITIAL_RTT, RttEstimator};
-
-/// Compiles the example in the README.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct ReadmeExample;

@@ -120,8 +120,8 @@ mod tests {
                 let mut sum = 0;
                 for (at, bytes) in &used[from..] {
                     sum += bytes;
-                    let earned = cap.rate.bytes_in(*at - used[from].0);
-                    prop_assert!(sum <= earned + 1 + burst, "{sum} bytes, {earned} earned, a burst of {burst}");
+                    let allowed = cap.rate.bytes_in(*at - used[from].0);
+                    prop_assert!(sum <= allowed + 1 + burst, "{sum} bytes, {allowed} allowed, a burst of {burst}");
                 }
             }
         }

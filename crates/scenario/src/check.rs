@@ -1,8 +1,8 @@
 //! Evaluates outcomes: pure functions from measurements to verdicts.
 //!
-//! Four checks apply to every run beside those of the file: the connection did not fail, each part
-//! is complete, every byte is correct, and each fault affected packets. A run whose faults had no
-//! effect is no evidence.
+//! Four checks apply to every run in addition to those of the file: the connection did not fail,
+//! each part is complete, every byte is correct, and each fault affected packets. A run whose
+//! faults had no effect is no evidence.
 
 mod against;
 mod one;

@@ -66,7 +66,7 @@ pub struct Scenario {
     pub faults: Vec<Fault>,
     /// The conditions that runs must meet.
     pub checks: Vec<Check>,
-    /// Sets of paths for [`CheckKind::AgainstBestPath`], beside that of all paths; each in
+    /// Sets of paths for [`CheckKind::AgainstBestPath`], in addition to that of all paths; each in
     /// ascending order.
     pub subsets: Vec<Vec<usize>>,
 }

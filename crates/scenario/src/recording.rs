@@ -288,8 +288,9 @@ impl Packets {
         }
         let length = (IP_BYTES + UDP_BYTES + datagram.len_bytes()) as u32;
         // A packet is outbound at the sender's end of the link and inbound at the other end.
-        let (end, way) = if is_sent { (direction, Direction::Outbound) } else { (1 - direction, Direction::Inbound) };
-        self.error = self.capture.packet(self.interfaces[link][end], way, now, &self.bytes, length).err();
+        let (end, packet_direction) =
+            if is_sent { (direction, Direction::Outbound) } else { (1 - direction, Direction::Inbound) };
+        self.error = self.capture.packet(self.interfaces[link][end], packet_direction, now, &self.bytes, length).err();
     }
 }
 

@@ -22,11 +22,11 @@ pub struct SentDatagram<'a> {
 impl fmt::Debug for SentDatagram<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { at, direction, path, number, datagram } = self;
-        let way = if *direction == 0 { "forward" } else { "back" };
+        let direction_name = if *direction == 0 { "forward" } else { "back" };
         // The first bytes are enough to see whether two encrypted datagrams are equal.
         let first = &datagram[..datagram.len().min(16)];
         let len = datagram.len();
-        write!(f, "{} ns, path {path} {way}, no. {number}, {len} bytes: {first:02x?}..", at.as_nanos())
+        write!(f, "{} ns, path {path} {direction_name}, no. {number}, {len} bytes: {first:02x?}..", at.as_nanos())
     }
 }
 

@@ -20,7 +20,7 @@ pub struct Suite<'a> {
 
 /// The verdicts on one run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Judgement {
+pub struct RunVerdicts {
     /// The run.
     pub plan: RunPlan,
     /// The verdicts on it.
@@ -64,8 +64,8 @@ impl<'a> Suite<'a> {
 
     /// The verdicts, by seed: first on the run with all paths, then on the subsets. Runs without an
     /// outcome are omitted.
-    pub fn judge(&self, outcomes: &BTreeMap<RunPlan, Outcome>) -> Vec<Judgement> {
-        let mut judgements = Vec::new();
+    pub fn evaluate(&self, outcomes: &BTreeMap<RunPlan, Outcome>) -> Vec<RunVerdicts> {
+        let mut run_verdicts = Vec::new();
         for &seed in &self.seeds {
             let find = |paths: &[usize]| outcomes.get(&RunPlan { paths: paths.to_vec(), seed });
             let mut found = find(&self.main).map(|outcome| verdicts(self.scenario, outcome)).unwrap_or_default();
@@ -77,13 +77,13 @@ impl<'a> Suite<'a> {
                     found.extend(compared.into_iter().filter(|verdict| verdict.line.is_some()));
                 } else {
                     let plan = RunPlan { paths: paths.clone(), seed };
-                    judgements.push(Judgement { plan, verdicts: compared });
+                    run_verdicts.push(RunVerdicts { plan, verdicts: compared });
                 }
             }
-            judgements.push(Judgement { plan: RunPlan { paths: self.main.clone(), seed }, verdicts: found });
+            run_verdicts.push(RunVerdicts { plan: RunPlan { paths: self.main.clone(), seed }, verdicts: found });
         }
-        judgements.sort_by_key(|judgement| (judgement.plan.seed, judgement.plan.paths != self.main));
-        judgements
+        run_verdicts.sort_by_key(|of_run| (of_run.plan.seed, of_run.plan.paths != self.main));
+        run_verdicts
     }
 
     fn compared(&self) -> impl Iterator<Item = &Vec<usize>> {

@@ -1,5 +1,5 @@
 //! Detects scenarios in which virtual time would not advance: a link without delay between hosts
-//! without processing cost. Packets and acknowledgements would be exchanged for ever at one virtual
+//! without processing cost. Packets and acknowledgements would be exchanged forever at one virtual
 //! time.
 
 use netem::{Change, LinkConfig};

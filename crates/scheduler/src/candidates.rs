@@ -27,7 +27,7 @@ pub(crate) fn candidates(now: Instant, paths: &[PathView]) -> u32 {
 
 fn best_suspect(now: Instant, paths: &[PathView]) -> u32 {
     let known = paths.iter().enumerate().take(PATHS_MAX);
-    let least = known.min_by_key(|(_, path)| (!path.has_room_for_datagram(now), path.srtt));
+    let least = known.min_by_key(|(_, path)| (!path.permits_datagram(now), path.srtt));
     least.map_or(0, |(index, _)| 1 << index)
 }
 
@@ -43,9 +43,9 @@ pub(crate) fn bits(mut mask: u32) -> impl Iterator<Item = usize> {
 /// The earliest time at which the pacer of one of these paths permits a datagram, for paths that
 /// only the pacer blocks.
 pub(crate) fn next_release(now: Instant, paths: &[PathView], mask: u32) -> Option<Instant> {
-    let held = bits(mask)
-        .filter_map(|index| paths.get(index))
-        .filter(|path| path.has_room && path.release_at > now && path.window_room() >= path.datagram_bytes);
+    let held = bits(mask).filter_map(|index| paths.get(index)).filter(|path| {
+        path.accepts_datagrams && path.release_at > now && path.available_window() >= path.datagram_bytes
+    });
     held.map(|path| path.release_at).min()
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn next_release(now: Instant, paths: &[PathView], mask: u32) -> Optio
 /// one datagram.
 pub(crate) fn sendable_bytes(path: &PathView, bytes: u64) -> u64 {
     let datagram_bytes = path.datagram_bytes.max(1);
-    (bytes.min(path.window_room()) / datagram_bytes * datagram_bytes).max(datagram_bytes)
+    (bytes.min(path.available_window()) / datagram_bytes * datagram_bytes).max(datagram_bytes)
 }
 
 /// A full batch of datagrams on `path`.

@@ -78,7 +78,7 @@ impl EarliestDelivery {
         let ranked = self.ranking.rank(now, &self.clocks, paths, mask, demand.ready_bytes);
         let plan = Plan::of(backlog, demand.is_last, ranked);
         let used = &ranked[..plan.used_count];
-        let ready = used.iter().find(|delivery| paths[delivery.index].has_room_for_datagram(now));
+        let ready = used.iter().find(|delivery| paths[delivery.index].permits_datagram(now));
         match ready {
             Some(delivery) => {
                 let path = &paths[delivery.index];
@@ -133,7 +133,7 @@ fn measure(now: Instant, demand: &Demand, paths: &[PathView], unmeasured: u32) -
         let is_bulk = !demand.is_last || demand.ready_bytes >= path.datagram_bytes.saturating_mul(BULK_DATAGRAMS);
         let wanted = path.datagram_bytes.saturating_mul(MEASURE_DATAGRAMS).saturating_sub(path.in_flight_bytes);
         let is_due = demand.ready_bytes > 0 && is_bulk && wanted >= path.datagram_bytes;
-        (is_due && path.has_room_for_datagram(now)).then(|| Choice::Send {
+        (is_due && path.permits_datagram(now)).then(|| Choice::Send {
             path: index,
             bytes_max: sendable_bytes(path, wanted),
             copies: 0,

@@ -103,7 +103,7 @@ impl Delivery {
 /// microseconds, or the path becomes suspect.
 fn wait_ns(now: Instant, path: &PathView, nanos_per_byte: NanosPerByte) -> u64 {
     let pacer_ns = path.release_at.saturating_since(now).as_nanos().min(CAP);
-    if path.window_room() >= path.datagram_bytes {
+    if path.available_window() >= path.datagram_bytes {
         return pacer_ns;
     }
     if path.in_flight_bytes == 0 {

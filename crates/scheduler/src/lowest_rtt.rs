@@ -15,7 +15,7 @@ pub struct LowestRtt;
 impl Scheduler for LowestRtt {
     fn choose(&mut self, now: Instant, _demand: &Demand, paths: &[PathView]) -> Choice {
         let mask = candidates(now, paths);
-        let ready = bits(mask).filter(|&index| paths[index].has_room_for_datagram(now));
+        let ready = bits(mask).filter(|&index| paths[index].permits_datagram(now));
         match ready.min_by_key(|&index| paths[index].srtt) {
             Some(index) => {
                 let path = &paths[index];

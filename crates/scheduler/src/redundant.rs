@@ -1,5 +1,5 @@
 //! Redundant transmission: all stream data on several paths at once, so that no failure of a path
-//! delays it. DATAGRAM frames are sent once, because the receiver could not tell copies from
+//! delays it. DATAGRAM frames are sent once, because the receiver could not distinguish copies from
 //! originals.
 
 use units::Instant;
@@ -33,7 +33,7 @@ impl Scheduler for Redundant {
         let mask = candidates(now, paths);
         let wanted_count = self.wanted_count;
         let ranked = self.order.rank(now, demand.ready_bytes, paths, mask);
-        let ready = ranked.iter().map(|delivery| delivery.index).filter(|&i| paths[i].has_room_for_datagram(now));
+        let ready = ranked.iter().map(|delivery| delivery.index).filter(|&i| paths[i].permits_datagram(now));
         let mut chosen: Option<(usize, u64)> = None;
         let mut copies = 0u32;
         for index in ready.take(wanted_count) {
@@ -42,10 +42,10 @@ impl Scheduler for Redundant {
                 None => chosen = Some((index, sendable_bytes(path, batch_bytes(path)))),
                 Some((first, bytes_max)) => {
                     // The copies must fit the smallest of the windows.
-                    if path.window_room() < paths[*first].datagram_bytes {
+                    if path.available_window() < paths[*first].datagram_bytes {
                         continue;
                     }
-                    *bytes_max = sendable_bytes(&paths[*first], (*bytes_max).min(path.window_room()));
+                    *bytes_max = sendable_bytes(&paths[*first], (*bytes_max).min(path.available_window()));
                     copies |= 1 << index;
                 }
             }

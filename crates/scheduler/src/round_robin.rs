@@ -28,7 +28,7 @@ impl RoundRobin {
 impl Scheduler for RoundRobin {
     fn choose(&mut self, now: Instant, _demand: &Demand, paths: &[PathView]) -> Choice {
         let mask = candidates(now, paths);
-        let ready = bits(mask).filter(|&index| paths[index].has_room_for_datagram(now));
+        let ready = bits(mask).filter(|&index| paths[index].permits_datagram(now));
         // The paths after the last one, then from the start. By ID, because indices shift when
         // paths are removed.
         match ready.min_by_key(|&index| (self.last_id.is_some_and(|last| paths[index].id <= last), paths[index].id)) {

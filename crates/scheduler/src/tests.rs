@@ -33,7 +33,7 @@ pub(crate) fn path(id: u32, rtt_ms: u64, mbps: u64) -> PathView {
         in_flight_bytes: 0,
         rate,
         release_at: Instant::ZERO,
-        has_room: true,
+        accepts_datagrams: true,
         datagram_bytes: MTU,
     }
 }
@@ -94,7 +94,7 @@ fn the_tail_waits_for_the_fast_path() {
         Choice::Wait { until: Some(release_at) },
         "the pacer permits the fast path long before the slow one delivers"
     );
-    assert_eq!(earliest(MESSAGE, &[PathView { has_room: false, ..fast }, slow]), Choice::Wait { until: None });
+    assert_eq!(earliest(MESSAGE, &[PathView { accepts_datagrams: false, ..fast }, slow]), Choice::Wait { until: None });
 }
 
 #[test]
@@ -293,7 +293,7 @@ prop_compose! {
             in_flight_bytes: bytes.1,
             rate: Rate::from_bps(rate),
             release_at: Instant::from_nanos(release_ns),
-            has_room: flags.2,
+            accepts_datagrams: flags.2,
             datagram_bytes: bytes.2,
         }
     }
@@ -324,7 +324,7 @@ fn check(strategy: Strategy, now: Instant, paths: &[PathView], choice: Choice) {
             let others = (0..32).filter(|index| copies >> index & 1 == 1);
             for index in others.chain([path]) {
                 let view = known[index];
-                assert!(view.has_room_for_datagram(now) && (are_all_suspect || view.may_send(now)), "{view:?}");
+                assert!(view.permits_datagram(now) && (are_all_suspect || view.may_send(now)), "{view:?}");
                 assert!(
                     !view.is_backup || !has_available || are_all_suspect,
                     "a backup path although another is usable"
@@ -332,7 +332,7 @@ fn check(strategy: Strategy, now: Instant, paths: &[PathView], choice: Choice) {
             }
             assert!(bytes_max >= known[path].datagram_bytes && bytes_max > 0);
             assert!(
-                bytes_max <= known[path].window_room().max(1)
+                bytes_max <= known[path].available_window().max(1)
                     && bytes_max <= BATCH_DATAGRAMS.saturating_mul(known[path].datagram_bytes).max(1)
             );
         }

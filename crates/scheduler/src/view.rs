@@ -31,27 +31,28 @@ pub struct PathView {
     pub release_at: Instant,
     /// Whether a plan for the path may be made now: its socket accepts more datagrams, the system
     /// has not refused to send on it lately, and its sent log is not full.
-    pub has_room: bool,
+    pub accepts_datagrams: bool,
     /// Size of a full datagram.
     pub datagram_bytes: u64,
 }
 
 impl PathView {
     /// Bytes that the congestion window permits; zero if more than the window is in flight.
-    pub const fn window_room(&self) -> u64 {
+    pub const fn available_window(&self) -> u64 {
         self.window_bytes.saturating_sub(self.in_flight_bytes)
     }
 
-    /// Whether `has_room`, window and pacer all permit one full datagram, regardless of whether the
-    /// path is usable.
-    pub fn has_room_for_datagram(&self, now: Instant) -> bool {
-        self.has_room && self.release_at <= now && self.window_room() >= self.datagram_bytes
+    /// Whether `accepts_datagrams`, window and pacer all permit one full datagram, regardless of
+    /// whether the path is usable.
+    pub fn permits_datagram(&self, now: Instant) -> bool {
+        self.accepts_datagrams && self.release_at <= now && self.available_window() >= self.datagram_bytes
     }
 
-    /// Whether one full datagram may be sent now: `has_room`, window and pacer permit it and the path
-    /// is not suspect. This can be true for a backup path, whose use depends on the other paths.
+    /// Whether one full datagram may be sent now: `accepts_datagrams`, window and pacer permit it
+    /// and the path is not suspect. This can be true for a backup path, whose use depends on the
+    /// other paths.
     pub fn may_send(&self, now: Instant) -> bool {
-        !self.is_suspect && self.has_room_for_datagram(now)
+        !self.is_suspect && self.permits_datagram(now)
     }
 
     /// Whether the path has an RTT sample; until then `srtt` is an initial value.

@@ -26,7 +26,7 @@ use crate::script::ScriptedPeer;
 /// arrived there are acknowledged. The path's processor calls it every microsecond while the driver
 /// plans its next batch; one acknowledgement per batch would cost the driver time. The calls take
 /// far less time than any timer.
-const PATIENCE: u32 = 32;
+const IDLE_RECV_CALLS_MAX: u32 = 32;
 
 /// One path: the far end of one socket of the measured end.
 pub struct Channel {
@@ -72,7 +72,7 @@ pub(crate) struct SendSide {
 impl Channel {
     /// Channel number `index` of `paths`.
     pub(crate) fn new(common: Arc<Mutex<Common>>, path: u16, paths: u16, datagram_size: usize) -> Arc<Self> {
-        let ack_timing = AckTiming::WhenAsked { patience: if paths == 1 { 1 } else { PATIENCE } };
+        let ack_timing = AckTiming::WhenAsked { silent_turns_max: if paths == 1 { 1 } else { IDLE_RECV_CALLS_MAX } };
         let fault = Fault::default();
         let receive_side = ReceiveSide::new(Arc::clone(&common), fault.clone(), path, ack_timing, datagram_size);
         let receive_side = Arc::new(Mutex::new(receive_side));

@@ -80,9 +80,9 @@ impl fmt::Display for Cipher {
 impl FromStr for Cipher {
     type Err = String;
 
-    fn from_str(words: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|cipher| cipher.id() == words);
-        found.ok_or_else(|| format!("there is no cipher {words:?}: aes128, aes256 or chacha20"))
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|cipher| cipher.id() == text);
+        found.ok_or_else(|| format!("there is no cipher {text:?}: aes128, aes256 or chacha20"))
     }
 }
 
@@ -100,24 +100,24 @@ impl Tls {
     /// # Errors
     /// If the TLS library fails or the system provides no randomness.
     pub fn new(cipher: Cipher) -> Result<Self, String> {
-        let words = |error: rustls::Error| format!("cannot set up TLS: {error}");
+        let to_message = |error: rustls::Error| format!("cannot set up TLS: {error}");
         let pair = Ed25519KeyPair::generate().map_err(|_| "the system gives no random bytes".to_owned())?;
         let pkcs8 = pair.to_pkcs8v1().map_err(|_| "the TLS library refuses its own key".to_owned())?;
-        let key = provider::sign::any_eddsa_type(&PrivatePkcs8KeyDer::from(pkcs8.as_ref())).map_err(words)?;
-        let public = key.public_key().ok_or("the TLS library does not tell the public key")?;
+        let key = provider::sign::any_eddsa_type(&PrivatePkcs8KeyDer::from(pkcs8.as_ref())).map_err(to_message)?;
+        let public = key.public_key().ok_or("the TLS library returned no public key")?;
         let public = CertificateDer::from(public.as_ref().to_vec());
         let certified = Arc::new(CertifiedKey::new(vec![public.clone()], key));
         let provider = Arc::new(cipher.provider());
         let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(words)?
+            .map_err(to_message)?
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified)));
         server.alpn_protocols = vec![ALPN.to_vec()];
         server.send_tls13_tickets = 0;
         let mut client = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(words)?
+            .map_err(to_message)?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(OneKey(public)))
             .with_no_client_auth();

@@ -17,14 +17,14 @@ type Batch = (Vec<u8>, usize);
 
 /// State that all paths share. Lock order: after a channel, never before one.
 pub(crate) struct Common {
-    state: State,
+    state: LinkState,
     /// Batches that the peer sends during the handshake, by path.
     outgoing: Vec<VecDeque<Batch>>,
     wakers: Vec<Option<Waker>>,
     failure: Option<String>,
 }
 
-enum State {
+enum LinkState {
     Handshake(Box<Peer>),
     Script(Box<ScriptKeys>),
     Failed,
@@ -33,10 +33,10 @@ enum State {
 impl Common {
     /// Processes a batch that the measured end sent on a path before there was a script.
     pub(crate) fn take(&mut self, path: u16, batch: &[u8], stride: usize) {
-        if let State::Handshake(peer) = &mut self.state
-            && let Err(words) = peer.handle(path, batch, stride)
+        if let LinkState::Handshake(peer) = &mut self.state
+            && let Err(message) = peer.handle(path, batch, stride)
         {
-            self.failure.get_or_insert(words);
+            self.failure.get_or_insert(message);
         }
         self.poll();
     }
@@ -53,12 +53,12 @@ impl Common {
 
     /// The keys of the script, once there is one.
     pub(crate) fn keys(&mut self) -> Option<&mut ScriptKeys> {
-        if let State::Script(keys) = &mut self.state { Some(keys) } else { None }
+        if let LinkState::Script(keys) = &mut self.state { Some(keys) } else { None }
     }
 
     /// Runs the peer's timers and collects what it sends.
     fn poll(&mut self) {
-        let State::Handshake(peer) = &mut self.state else { return };
+        let LinkState::Handshake(peer) = &mut self.state else { return };
         // The engine opens no path from a socket that it does not have.
         peer.poll(|path, batch, stride| {
             if let Some(batches) = self.outgoing.get_mut(usize::from(path)) {
@@ -89,7 +89,7 @@ impl Link {
     /// Channels for `paths` paths to a peer that waits for a handshake.
     pub fn new(peer: Peer, paths: u16, datagram_size: usize) -> Self {
         let common = Common {
-            state: State::Handshake(Box::new(peer)),
+            state: LinkState::Handshake(Box::new(peer)),
             outgoing: (0..paths).map(|_| VecDeque::new()).collect(),
             wakers: (0..paths).map(|_| None).collect(),
             failure: None,
@@ -115,18 +115,18 @@ impl Link {
         common.poll();
         let has_more = common.outgoing.iter().any(|batches| !batches.is_empty());
         match &mut common.state {
-            State::Script(_) => return Ok(true),
-            State::Failed => return Err("the handshake failed".to_owned()),
-            State::Handshake(peer) => {
+            LinkState::Script(_) => return Ok(true),
+            LinkState::Failed => return Err("the handshake failed".to_owned()),
+            LinkState::Handshake(peer) => {
                 if has_more || !peer.can_become_script(send_side.len()) {
                     return Ok(false);
                 }
             }
         }
-        if let State::Handshake(peer) = std::mem::replace(&mut common.state, State::Failed)
+        if let LinkState::Handshake(peer) = std::mem::replace(&mut common.state, LinkState::Failed)
             && let Some((keys, scripts)) = peer.into_script(send_side.len())
         {
-            common.state = State::Script(Box::new(keys));
+            common.state = LinkState::Script(Box::new(keys));
             for script in scripts {
                 let path = usize::from(script.addresses().socket);
                 Channel::begin(&mut send_side[path], &mut receive_side[path], script);

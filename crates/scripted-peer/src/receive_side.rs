@@ -30,7 +30,7 @@ pub enum AckTiming {
     /// since its last packet.
     WhenAsked {
         /// Calls of `recv`.
-        patience: u32,
+        silent_turns_max: u32,
     },
     /// Only at an [`Item::Ack`](crate::channel::Item::Ack): no packet may overtake one that was
     /// sealed in advance with a lower number.
@@ -47,9 +47,9 @@ pub enum AckTiming {
 pub(crate) struct Fault(Arc<OnceLock<String>>);
 
 impl Fault {
-    pub(crate) fn set(&self, words: String) {
+    pub(crate) fn set(&self, message: String) {
         // Later failures follow from the first one.
-        let _later = self.0.set(words);
+        let _later = self.0.set(message);
     }
 
     pub(crate) fn get(&self) -> Option<&String> {
@@ -119,9 +119,9 @@ impl ReceiveSide {
             return self.fault.set(error.to_string());
         }
         if let Some(check) = &mut self.check
-            && let Err(words) = check.look(batch, stride)
+            && let Err(message) = check.look(batch, stride)
         {
-            self.fault.set(words);
+            self.fault.set(message);
         }
         self.silent_turns = 0;
         self.arrived_bytes += batch.len() as u64;
@@ -163,7 +163,7 @@ impl ReceiveSide {
     pub(crate) fn is_answer_due(&mut self) -> bool {
         match self.ack_timing {
             AckTiming::InPlace => false,
-            AckTiming::WhenAsked { patience } => self.is_due_when_asked(patience),
+            AckTiming::WhenAsked { silent_turns_max } => self.is_due_when_asked(silent_turns_max),
             AckTiming::Duplex => {
                 self.is_quiet = !self.is_due();
                 !self.is_quiet
@@ -171,12 +171,12 @@ impl ReceiveSide {
         }
     }
 
-    fn is_due_when_asked(&mut self, patience: u32) -> bool {
+    fn is_due_when_asked(&mut self, silent_turns_max: u32) -> bool {
         let waiting = self.waiting();
         if waiting == 0 {
             return false;
         }
-        let has_stalled = self.silent_turns >= patience;
+        let has_stalled = self.silent_turns >= silent_turns_max;
         self.silent_turns += 1;
         let is_due = has_stalled || waiting >= self.enough();
         if !is_due {

@@ -162,7 +162,7 @@ impl ScriptedPeer {
     }
 
     /// Detaches the observer: from now on it notes arrivals, on any processor, and the script
-    /// learns of them by [taking them over](Self::take_observed). An observer that was detached
+    /// gets them by [taking them over](Self::take_observed). An observer that was detached
     /// before notes no later packets.
     #[must_use]
     pub fn detach_observer(&mut self) -> AckObserver {

@@ -2,7 +2,7 @@
 //! and the departure of each customer are one event each.
 //!
 //! `cargo bench -p litz-sim` runs each variant several times and prints the median, with the mean
-//! wait beside its formula to show that the model is correct.
+//! wait next to its formula to show that the model is correct.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 use std::collections::VecDeque;

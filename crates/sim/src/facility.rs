@@ -20,10 +20,10 @@ pub struct Facility {
 struct Inner {
     sim: Sim,
     name: String,
-    state: RefCell<State>,
+    state: RefCell<FacilityState>,
 }
 
-struct State {
+struct FacilityState {
     /// When each server will have finished all accepted work.
     free_at: Vec<Instant>,
     accounting: Accounting,
@@ -39,7 +39,8 @@ impl Facility {
     /// If `servers` is zero or the model already has a component of this name.
     pub fn new(sim: &Sim, name: &str, servers: usize) -> Self {
         assert!(servers > 0, "{name} needs at least one server");
-        let state = State { free_at: vec![Instant::default(); servers], accounting: Accounting::default(), busy_ns: 0 };
+        let state =
+            FacilityState { free_at: vec![Instant::default(); servers], accounting: Accounting::default(), busy_ns: 0 };
         let inner = Rc::new(Inner { sim: sim.clone(), name: name.to_owned(), state: RefCell::new(state) });
         sim.register(name, Rc::clone(&inner) as Rc<dyn Observed>);
         Self { inner }
@@ -74,7 +75,7 @@ impl Facility {
     }
 }
 
-impl State {
+impl FacilityState {
     /// Accepts a customer that arrives at `now`. Returns its server and the start and end of its
     /// service.
     fn admit(&mut self, now: Instant, service: Duration) -> (usize, Instant, Instant) {

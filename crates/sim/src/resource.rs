@@ -31,11 +31,11 @@ pub struct Held {
 struct Inner {
     sim: Sim,
     name: String,
-    state: RefCell<State>,
+    state: RefCell<ResourceState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ResourceState {
     /// The ticket number of the current holder.
     holder: Option<u64>,
     urgent: VecDeque<(u64, TaskId)>,
@@ -92,7 +92,7 @@ impl Resource {
     }
 }
 
-impl State {
+impl ResourceState {
     /// Joins the queue, or acquires the resource if it is free.
     fn enter(&mut self, inner: &Inner, urgent: bool) -> u64 {
         let number = self.next_ticket;

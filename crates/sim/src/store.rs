@@ -30,10 +30,10 @@ struct Inner<T> {
     capacity: usize,
     /// Whether traces show the number of items.
     is_shown: Cell<bool>,
-    state: RefCell<State<T>>,
+    state: RefCell<StoreState<T>>,
 }
 
-struct State<T> {
+struct StoreState<T> {
     items: VecDeque<(Instant, T)>,
     /// Processes that wait for space and for an item, in order of arrival. A ticket number
     /// identifies one wait.
@@ -50,7 +50,7 @@ impl<T: 'static> Store<T> {
     /// If `capacity` is zero or the model already has a component of this name.
     pub fn new(sim: &Sim, name: &str, capacity: usize) -> Self {
         assert!(capacity > 0, "{name} needs a capacity of at least one item");
-        let state = State {
+        let state = StoreState {
             items: VecDeque::new(),
             putters: VecDeque::new(),
             takers: VecDeque::new(),
@@ -146,7 +146,7 @@ impl<T> Inner<T> {
     }
 }
 
-impl<T> State<T> {
+impl<T> StoreState<T> {
     fn accept(&mut self, inner: &Inner<T>, item: T) {
         let now = inner.sim.now();
         self.items.push_back((now, item));
@@ -215,7 +215,7 @@ impl<'a, T> Ticket<'a, T> {
 
     /// Returns true, and leaves the wait queue, if it is this ticket's turn and the queue has what
     /// it waits for. Joins the wait queue otherwise.
-    fn may_go(&self, state: &mut State<T>, inner: &Inner<T>, capacity: usize) -> bool {
+    fn may_go(&self, state: &mut StoreState<T>, inner: &Inner<T>, capacity: usize) -> bool {
         let possible = state.can(self.side, capacity);
         let waiters = state.waiters(self.side);
         match waiters.front() {

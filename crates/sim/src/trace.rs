@@ -220,9 +220,9 @@ impl Trace {
         if let Some(&number) = self.numbers.get(name) {
             return Some(number);
         }
-        let has_room =
+        let has_space =
             if self.file.is_some() { self.names.len() < NAMES_MAX } else { self.entries.len() < self.entries_max };
-        if !has_room {
+        if !has_space {
             return None;
         }
         let number = self.names.len() as u32;

@@ -85,18 +85,18 @@ fn warm_processes_queues_and_facilities_do_not_allocate() {
     let mut simulation = Simulation::new(1, 0);
     let sim = simulation.sim();
     let server = Facility::new(&sim, "desk", 2);
-    let shelf: Store<u64> = Store::new(&sim, "shelf", 8);
+    let store: Store<u64> = Store::new(&sim, "store", 8);
     for number in 0..32_u64 {
-        let (sim, server, shelf) = (sim.clone(), server.clone(), shelf.clone());
+        let (sim, server, store) = (sim.clone(), server.clone(), store.clone());
         simulation.spawn(async move {
             let mut gaps = sim.stream(&format!("gaps {number}"));
             loop {
                 sim.sleep(gaps.exponential(Duration::from_nanos(1000))).await;
                 server.serve(gaps.exponential(Duration::from_nanos(100))).await;
                 if number % 2 == 0 {
-                    shelf.put(number).await;
+                    store.put(number).await;
                 } else {
-                    let _item = shelf.take().await;
+                    let _item = store.take().await;
                 }
                 sim.yield_now().await;
             }

@@ -114,7 +114,7 @@ fn traffic() -> [f64; 3] {
     rates
 }
 
-async fn wander(sim: Sim, queues: [Facility; 3], first: usize, streams: Rc<RefCell<[sim::Stream; 2]>>) {
+async fn visit_queues(sim: Sim, queues: [Facility; 3], first: usize, streams: Rc<RefCell<[sim::Stream; 2]>>) {
     let mut at = Some(first);
     while let Some(queue) = at {
         let service = streams.borrow_mut()[0].exponential(Duration::from_micros(SERVING_US[queue]));
@@ -140,7 +140,7 @@ fn network(seed: u64, run: u64) -> Vec<f64> {
             let mut gaps = sim.stream(&format!("gaps {queue}"));
             loop {
                 sim.sleep(gaps.exponential(Duration::from_micros(mean))).await;
-                sim.spawn(wander(sim.clone(), queues.clone(), queue, Rc::clone(&streams)));
+                sim.spawn(visit_queues(sim.clone(), queues.clone(), queue, Rc::clone(&streams)));
             }
         });
     }
@@ -397,13 +397,13 @@ fn packets_are_conserved_at_all_times() {
             }
         });
     }
-    let (queue, eaten, clock) = (store.clone(), Rc::clone(&taken), sim);
+    let (queue, consumed, clock) = (store.clone(), Rc::clone(&taken), sim);
     simulation.spawn(async move {
-        let mut meals = clock.stream("meals");
+        let mut pauses = clock.stream("meals");
         loop {
             queue.take().await;
-            add(&eaten);
-            clock.sleep(meals.exponential(Duration::from_micros(90))).await;
+            add(&consumed);
+            clock.sleep(pauses.exponential(Duration::from_micros(90))).await;
         }
     });
     for _ in 0..2_000 {

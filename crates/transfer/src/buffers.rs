@@ -13,20 +13,20 @@ use bytes::{Bytes, BytesMut};
 pub(crate) struct Buffers {
     len: usize,
     /// Buffers that streams hold, oldest first.
-    lent: VecDeque<Bytes>,
+    in_use: VecDeque<Bytes>,
 }
 
 impl Buffers {
     /// Buffers of `len` bytes; none yet.
     pub(crate) fn new(len: usize) -> Self {
-        Self { len, lent: VecDeque::new() }
+        Self { len, in_use: VecDeque::new() }
     }
 
     /// A buffer with unspecified content.
     pub(crate) fn take(&mut self) -> BytesMut {
-        match self.lent.pop_front().map(Bytes::try_into_mut) {
+        match self.in_use.pop_front().map(Bytes::try_into_mut) {
             Some(Ok(buffer)) => return buffer,
-            Some(Err(in_use)) => self.lent.push_front(in_use),
+            Some(Err(shared)) => self.in_use.push_front(shared),
             None => {}
         }
         BytesMut::zeroed(self.len)
@@ -36,11 +36,11 @@ impl Buffers {
     ///
     /// # Panics
     /// If the buffer has fewer.
-    pub(crate) fn lend(&mut self, buffer: BytesMut, used: usize) -> Bytes {
+    pub(crate) fn share(&mut self, buffer: BytesMut, used: usize) -> Bytes {
         let whole = buffer.freeze();
         let front = whole.slice(..used);
-        if self.lent.len() < LENT_MAX {
-            self.lent.push_back(whole);
+        if self.in_use.len() < REUSED_MAX {
+            self.in_use.push_back(whole);
         }
         front
     }
@@ -48,7 +48,7 @@ impl Buffers {
 
 /// Buffers of one thread that are kept for reuse. A path with more bytes in flight allocates and
 /// frees the rest each time.
-const LENT_MAX: usize = 64;
+const REUSED_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -59,7 +59,7 @@ mod tests {
         let mut buffers = Buffers::new(1000);
         let mut buffer = buffers.take();
         buffer[..3].copy_from_slice(b"abc");
-        let (address, out) = (buffer.as_ptr(), buffers.lend(buffer, 3));
+        let (address, out) = (buffer.as_ptr(), buffers.share(buffer, 3));
         assert_eq!((out.as_ptr(), &out[..]), (address, &b"abc"[..]));
         drop(out);
         let again = buffers.take();
@@ -71,7 +71,7 @@ mod tests {
         let mut buffers = Buffers::new(4);
         let mut buffer = buffers.take();
         buffer.copy_from_slice(b"held");
-        let out = buffers.lend(buffer, 4);
+        let out = buffers.share(buffer, 4);
         let part = out.slice(1..2);
         drop(out);
         buffers.take().copy_from_slice(b"else");
@@ -79,13 +79,13 @@ mod tests {
     }
 
     #[test]
-    fn buffers_that_are_remembered_are_bounded() {
+    fn buffers_kept_for_reuse_are_bounded() {
         let mut buffers = Buffers::new(1);
         let mut out = Vec::new();
-        for _ in 0..2 * LENT_MAX {
+        for _ in 0..2 * REUSED_MAX {
             let buffer = buffers.take();
-            out.push(buffers.lend(buffer, 1));
+            out.push(buffers.share(buffer, 1));
         }
-        assert_eq!(buffers.lent.len(), LENT_MAX);
+        assert_eq!(buffers.in_use.len(), REUSED_MAX);
     }
 }

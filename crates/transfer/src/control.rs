@@ -154,7 +154,7 @@ pub(crate) fn abandon(error: &TransferError, control: &ControlWriter, inbox: &Qu
     };
     let stop = Message::Stop { code, reason: error.to_string() };
     std::thread::scope(|scope| {
-        // In a separate thread, because a peer that does not read would block the write for ever;
+        // In a separate thread, because a peer that does not read would block the write forever;
         // closing the link ends it.
         scope.spawn(|| {
             if control.send(&stop).is_ok() {
@@ -171,16 +171,16 @@ pub(crate) fn abandon(error: &TransferError, control: &ControlWriter, inbox: &Qu
 pub(crate) fn conclude(control: &ControlWriter, inbox: &Queue<Input>, link: &dyn Link) {
     control.finish();
     if !wait_for_end(inbox, GRACE) {
-        // A peer that does not finish would block the reading thread for ever.
+        // A peer that does not finish would block the reading thread forever.
         link.close("transfer complete");
     }
 }
 
-/// Waits until the peer's half of the control stream ends, at most `patience` after its last
+/// Waits until the peer's half of the control stream ends, at most `timeout` after its last
 /// message. Returns false if it did not end.
-fn wait_for_end(inbox: &Queue<Input>, patience: Duration) -> bool {
+fn wait_for_end(inbox: &Queue<Input>, timeout: Duration) -> bool {
     for _ in 0..MESSAGES_AFTER_END_MAX {
-        match inbox.pop_timeout(patience) {
+        match inbox.pop_timeout(timeout) {
             Popped::Item(Input::ControlEnded(_)) | Popped::Closed => return true,
             Popped::Timeout => return false,
             Popped::Item(_) => {}

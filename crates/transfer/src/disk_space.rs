@@ -3,7 +3,7 @@
 //! A disk file system reserves blocks quickly. A file system in memory allocates every page, one
 //! after the other (0.4 s per GB, a quarter of a fast transfer), and nothing can be sent meanwhile.
 //! So on file systems in memory, and where reserving is not supported, the receiver checks the free
-//! space and accounts for the space promised to other files. Other programs may use that space
+//! space and accounts for the space reserved for other files. Other programs may use that space
 //! first; then a write fails, and the file with it.
 
 use std::collections::BTreeMap;
@@ -19,16 +19,16 @@ use rustix::io::Errno;
 /// The space that the files of one transfer will still need, where it is not reserved.
 #[derive(Debug, Default)]
 pub(crate) struct DiskSpace {
-    /// Bytes promised and not written, by device. One for each file system below the target
+    /// Bytes reserved and not written, by device. One for each file system below the target
     /// directory.
-    promised: Mutex<BTreeMap<u64, Arc<AtomicU64>>>,
+    reserved: Mutex<BTreeMap<u64, Arc<AtomicU64>>>,
 }
 
 /// The space accounted to one file, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     /// The counter that includes it, if there is one; its value is at least `left`.
-    promised: Option<Arc<AtomicU64>>,
+    reserved: Option<Arc<AtomicU64>>,
     /// Bytes that are not written yet.
     left: AtomicU64,
 }
@@ -42,27 +42,27 @@ impl DiskSpace {
     /// error.
     pub(crate) fn reserve(&self, file: &File, size: u64) -> io::Result<Reservation> {
         if size == 0 {
-            return Ok(Reservation { promised: None, left: AtomicU64::new(0) });
+            return Ok(Reservation { reserved: None, left: AtomicU64::new(0) });
         }
         if !is_in_memory(file) {
             match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size) {
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-                outcome => return Ok(outcome.map(|()| Reservation { promised: None, left: AtomicU64::new(0) })?),
+                outcome => return Ok(outcome.map(|()| Reservation { reserved: None, left: AtomicU64::new(0) })?),
             }
         }
         let metadata = file.metadata()?;
         let left = size.saturating_sub(metadata.blocks().saturating_mul(BLOCK_LEN));
-        let mut accounts = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
-        let promised = accounts.entry(metadata.dev()).or_default();
+        let mut accounts = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        let reserved = accounts.entry(metadata.dev()).or_default();
         let space = rustix::fs::fstatvfs(file)?;
         // A file system without a size limit (tmpfs with size=0, ramfs) reports zero blocks.
         let free = if space.f_blocks == 0 { u64::MAX } else { space.f_bavail.saturating_mul(space.f_frsize) };
-        if left > free.saturating_sub(promised.load(Ordering::Relaxed)) {
+        if left > free.saturating_sub(reserved.load(Ordering::Relaxed)) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         file.set_len(size)?;
-        promised.fetch_add(left, Ordering::Relaxed);
-        Ok(Reservation { promised: Some(Arc::clone(promised)), left: AtomicU64::new(left) })
+        reserved.fetch_add(left, Ordering::Relaxed);
+        Ok(Reservation { reserved: Some(Arc::clone(reserved)), left: AtomicU64::new(left) })
     }
 }
 
@@ -71,11 +71,11 @@ impl Reservation {
     /// slightly more space than there is, and a failing write is reported anyway. Called after the
     /// write, a check in between would refuse a file that fits.
     pub(crate) fn use_up(&self, bytes: u64) {
-        if let Some(promised) = &self.promised {
+        if let Some(reserved) = &self.reserved {
             // Bytes that are written again after an interrupted attempt were not accounted for.
             let before =
                 self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(bytes)));
-            promised.fetch_sub(before.unwrap_or_else(|left| left).min(bytes), Ordering::Relaxed);
+            reserved.fetch_sub(before.unwrap_or_else(|left| left).min(bytes), Ordering::Relaxed);
         }
     }
 }

@@ -223,7 +223,7 @@ impl fmt::Display for TransferError {
                 "the peer speaks version {version} of the file protocol, we speak {}: use the same version of litz",
                 super::message::VERSION
             ),
-            Self::Silence => write!(f, "the peer connected but said nothing"),
+            Self::Silence => write!(f, "the peer connected but sent nothing"),
             Self::Cancelled => write!(f, "cancelled: run the same command again to go on from here"),
             Self::CancelledByPeer => {
                 write!(f, "cancelled on the other host: run the same command again to go on from here")

@@ -1,4 +1,4 @@
-//! The verified segments of an unfinished file: an append-only file of checksummed records beside
+//! The verified segments of an unfinished file: an append-only file of checksummed records next to
 //! the part file.
 //!
 //! ```text

@@ -59,17 +59,17 @@
 //! let text = ticket.to_text()?;
 //! # let inbox_after = inbox.clone();
 //! let receiving = std::thread::spawn(move || -> Result<transfer::Summary, String> {
-//!     let words = |error: &dyn std::fmt::Display| error.to_string();
-//!     let connection = server.accept().map_err(|error| words(&error))?;
-//!     let streams = connection.accept_bi().map_err(|error| words(&error))?;
-//!     let sender = transfer::peer_key(&connection).map_err(|error| words(&error))?;
+//!     let message = |error: &dyn std::fmt::Display| error.to_string();
+//!     let connection = server.accept().map_err(|error| message(&error))?;
+//!     let streams = connection.accept_bi().map_err(|error| message(&error))?;
+//!     let sender = transfer::peer_key(&connection).map_err(|error| message(&error))?;
 //!     let own = receiver_key.public().fingerprint();
-//!     let context = transfer::proof_context(&connection, sender, own).map_err(|error| words(&error))?;
+//!     let context = transfer::proof_context(&connection, sender, own).map_err(|error| message(&error))?;
 //!     let mut authoriser = TicketAuthoriser::new(store, inbox.clone(), now);
 //!     let (link, control) = (ConnectionLink::new(&connection), transfer::control(streams));
 //!     let options = transfer::ReceiveOptions::default();
 //!     transfer::receive::run(&link, control, &context, &inbox, &options, &mut authoriser, &())
-//!         .map_err(|error| words(&error))
+//!         .map_err(|error| message(&error))
 //! });
 //!
 //! // The sender, which was given the ticket's text.

@@ -54,7 +54,7 @@ impl MemoryLink {
 }
 
 impl Faults {
-    /// Counts `len` bytes; false if the connection does not survive them.
+    /// Counts `len` bytes; false if they exceed the limit after which the connection fails.
     fn carry(&self, len: u64) -> bool {
         let enough = |left: u64| if left == u64::MAX { Some(left) } else { left.checked_sub(len) };
         if self.bytes_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, enough).is_err() {

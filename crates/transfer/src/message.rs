@@ -327,7 +327,7 @@ const KIND_DIRECTORY: u8 = 1;
 /// Kind, size, mode, time and number of components.
 const ENTRY_FIXED_LEN_MAX: usize = 1 + 8 + 2 + 8 + 4 + 1;
 
-// The longest entry fits a frame beside a full batch, and so does a segment set.
+// The longest entry fits a frame after a full batch, and so does a segment set.
 const _: () = assert!(ENTRIES_LEN + ENTRY_FIXED_LEN_MAX + super::names::PATH_LEN_MAX + 2 <= FRAME_LEN_MAX);
 const _: () = assert!(super::segment::SEGMENTS_MAX as usize / 8 + 5 <= FRAME_LEN_MAX);
 const _: () = assert!(DETAIL_LEN_MAX <= u8::MAX as usize);

@@ -31,7 +31,7 @@ pub enum NameError {
     LongComponent,
     /// Longer than [`PATH_LEN_MAX`], or of more than [`COMPONENTS_MAX`] components.
     LongPath,
-    /// It has a suffix of the files that Litz keeps beside unfinished ones.
+    /// It has a suffix of the files that Litz keeps next to unfinished ones.
     Reserved,
 }
 

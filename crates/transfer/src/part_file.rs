@@ -1,5 +1,5 @@
-//! A file that is being received: written at any offset beside its target, and moved there once it
-//! is verified and synced.
+//! A file that is being received: written at any offset in the folder of its target, and moved
+//! there once it is verified and synced.
 //!
 //! ```text
 //!   (none) ──open──▶ NAME.litz-part + NAME.litz-journal ──commit──▶ NAME
@@ -7,8 +7,8 @@
 //!                          └──restart───┘ discard (the source changed; nothing verified)
 //! ```
 //!
-//! An advisory lock on the part file keeps two transfers apart; it ends with the process that holds
-//! it.
+//! An advisory lock on the part file excludes a second transfer; it ends with the process that
+//! holds it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -100,7 +100,7 @@ impl PartFile {
         layout: Layout,
     ) -> Result<(Self, Recorded), FileError> {
         let target = |error: io::Error| FileError::target(&error);
-        let (part_name, journal_name) = companions(name);
+        let (part_name, journal_name) = part_and_journal_names(name);
         let file = open_regular(&directory, &part_name).map_err(target)?;
         lock(&directory, &part_name, &file)?;
         let resumed = if layout.count() > 1 {
@@ -189,7 +189,7 @@ impl PartFile {
         let (from, to) = (&self.part_name, &self.name);
         if !overwrite {
             match rustix::fs::renameat_with(&*self.directory, from, &*self.directory, to, RenameFlags::NOREPLACE) {
-                // Some file systems cannot promise this in one step. Then look first, and accept
+                // Some file systems cannot guarantee this in one step. Then look first, and accept
                 // the moment between.
                 Err(Errno::INVAL | Errno::NOSYS) => {}
                 outcome => return Ok(outcome?),
@@ -210,9 +210,9 @@ fn discard(directory: &OwnedFd, part_name: &OsStr, journal_name: &OsStr) {
     let _ = rustix::fs::unlinkat(directory, part_name, AtFlags::empty());
 }
 
-/// Removes the files that an earlier attempt left beside a file that is in place.
+/// Removes the files that an earlier attempt left next to a complete file.
 pub(crate) fn discard_remains(directory: &OwnedFd, name: &OsStr) {
-    let (part_name, journal_name) = companions(name);
+    let (part_name, journal_name) = part_and_journal_names(name);
     // Only a part file that no other transfer has locked.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     if let Ok(file) = rustix::fs::openat(directory, &part_name, flags, Mode::empty()) {
@@ -225,7 +225,7 @@ pub(crate) fn discard_remains(directory: &OwnedFd, name: &OsStr) {
 }
 
 /// The names of part file and journal. A name too long for a suffix is replaced by its hash.
-pub(crate) fn companions(name: &OsStr) -> (OsString, OsString) {
+pub(crate) fn part_and_journal_names(name: &OsStr) -> (OsString, OsString) {
     let stem = if name.len() + JOURNAL_SUFFIX.len() > COMPONENT_LEN_MAX {
         blake3::hash(name.as_bytes()).to_hex().as_bytes().to_vec()
     } else {

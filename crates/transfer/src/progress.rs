@@ -52,7 +52,7 @@ impl<'a> Progress<'a> {
     }
 
     /// Reports the progress.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn report(&self) {
         self.events.event(TransferEvent::Progress {
             bytes_done: self.done.load(Ordering::Relaxed),
             bytes_total: self.total.load(Ordering::Relaxed),
@@ -70,7 +70,7 @@ impl<'a> Progress<'a> {
     fn add(&self, bytes: u64) {
         let before = self.done.fetch_add(bytes, Ordering::Relaxed);
         if before / STEP != (before + bytes) / STEP {
-            self.tell();
+            self.report();
         }
     }
 }

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_is_pinned() {
+    fn the_proof_equals_that_of_another_implementation() {
         // HMAC-SHA256(key 07 x 16, 01 x 32 | 02 x 32 | 03 x 32 | 01), computed with another HMAC.
         let proof = context(1, 2, 3).prove(&Secret::from_bytes([7; 16]), Role::Sender);
         let hex: String = proof.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 /// A FIFO queue with a fixed capacity. Closing wakes all waiting threads.
 pub(crate) struct Queue<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<QueueState<T>>,
     changed: Condvar,
     capacity: usize,
 }
 
-struct State<T> {
+struct QueueState<T> {
     items: VecDeque<T>,
     closed: bool,
 }
@@ -28,13 +28,17 @@ pub(crate) enum Popped<T> {
 impl<T> Queue<T> {
     pub(crate) fn new(capacity: usize) -> Self {
         assert!(capacity > 0, "the capacity must be positive");
-        Self { state: Mutex::new(State { items: VecDeque::new(), closed: false }), changed: Condvar::new(), capacity }
+        Self {
+            state: Mutex::new(QueueState { items: VecDeque::new(), closed: false }),
+            changed: Condvar::new(),
+            capacity,
+        }
     }
 
     /// Appends `item`, waiting while the queue is full. Returns false and drops the item if the
     /// queue is closed.
     pub(crate) fn push(&self, item: T) -> bool {
-        let full = |state: &mut State<T>| !state.closed && state.items.len() >= self.capacity;
+        let full = |state: &mut QueueState<T>| !state.closed && state.items.len() >= self.capacity;
         let mut state = self.changed.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner);
         if state.closed {
             return false;
@@ -58,7 +62,7 @@ impl<T> Queue<T> {
 
     /// The first item, waiting for one. `None` once the queue is closed and empty.
     pub(crate) fn pop(&self) -> Option<T> {
-        let empty = |state: &mut State<T>| !state.closed && state.items.is_empty();
+        let empty = |state: &mut QueueState<T>| !state.closed && state.items.is_empty();
         let mut state = self.changed.wait_while(self.lock(), empty).unwrap_or_else(PoisonError::into_inner);
         self.changed.notify_all();
         state.items.pop_front()
@@ -66,7 +70,7 @@ impl<T> Queue<T> {
 
     /// The first item, waiting at most `timeout` for one.
     pub(crate) fn pop_timeout(&self, timeout: Duration) -> Popped<T> {
-        let empty = |state: &mut State<T>| !state.closed && state.items.is_empty();
+        let empty = |state: &mut QueueState<T>| !state.closed && state.items.is_empty();
         let (mut state, _) =
             self.changed.wait_timeout_while(self.lock(), timeout, empty).unwrap_or_else(PoisonError::into_inner);
         self.changed.notify_all();
@@ -83,7 +87,7 @@ impl<T> Queue<T> {
         self.changed.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, QueueState<T>> {
         // A panic elsewhere ends the transfer; the queue's own state is consistent after every
         // statement.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

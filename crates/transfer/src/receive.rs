@@ -101,7 +101,7 @@ pub fn run(
         list: OnceLock::new(),
         progress: Progress::new(events),
         events,
-        state: Mutex::new(State::default()),
+        state: Mutex::new(SessionState::default()),
         changed: Condvar::new(),
         stopping: AtomicBool::new(false),
         files_done: AtomicU64::new(0),
@@ -109,7 +109,7 @@ pub fn run(
     };
     let reader = control.reader;
     std::thread::scope(|scope| {
-        let guard = Ender(&session);
+        let guard = EndGuard(&session);
         scope.spawn(|| read_messages(reader, &session.inbox));
         // A write may fail before the sender's reason was read.
         let outcome =
@@ -141,7 +141,7 @@ struct Session<'a> {
     list: OnceLock<List>,
     progress: Progress<'a>,
     events: &'a dyn Events,
-    state: Mutex<State>,
+    state: Mutex<SessionState>,
     /// The number of active files decreased, or the transfer stops.
     changed: Condvar,
     stopping: AtomicBool,
@@ -158,7 +158,7 @@ struct List {
 
 /// The entries in progress and the settled ones.
 #[derive(Default)]
-struct State {
+struct SessionState {
     /// At most [`FILES_AHEAD`]: each holds two open files.
     active: BTreeMap<u32, Arc<Incoming>>,
     settled: SegmentSet,
@@ -167,10 +167,10 @@ struct State {
 }
 
 /// Wakes the other threads when the coordinator ends, also by a panic: otherwise the scope would
-/// wait for ever.
-struct Ender<'s, 'a>(&'s Session<'a>);
+/// wait forever.
+struct EndGuard<'s, 'a>(&'s Session<'a>);
 
-impl Drop for Ender<'_, '_> {
+impl Drop for EndGuard<'_, '_> {
     fn drop(&mut self) {
         self.0.stop();
         self.0.inbox.close();
@@ -188,7 +188,7 @@ impl<'a> Session<'a> {
         tree: Result<TargetTree, TransferError>,
     ) -> Result<Summary, TransferError> {
         let base_log2 = self.authenticate(authoriser)?;
-        // Only an authorised sender learns that the directory is unusable.
+        // Only an authorised sender is notified that the directory is unusable.
         let _ = self.tree.set(tree?);
         let list = self.take_list(base_log2)?;
         let totals = list.totals;
@@ -218,7 +218,7 @@ impl<'a> Session<'a> {
             bytes_resumed: self.progress.resumed(),
         };
         // The ticket is marked as spent before the sender is informed. After a crash in between,
-        // the sender learns that the transfer is complete.
+        // the sender is notified that the transfer is complete.
         let noted = if summary.is_complete() { authoriser.complete() } else { Ok(()) };
         self.control.send(&Message::Bye)?;
         self.events.event(TransferEvent::Finished { summary: &summary });
@@ -231,7 +231,7 @@ impl<'a> Session<'a> {
         for _ in 0..HELLO_TICKS {
             let Some(input) = next_input(&self.inbox, &self.options.cancel)? else { continue };
             let Input::Message(Message::Hello { version, base_log2, proof }) = input else {
-                return Err(TransferError::Protocol("something else came in place of Hello"));
+                return Err(TransferError::Protocol("a message other than Hello"));
             };
             let answer = match authoriser.authorise(self.context, proof.as_ref()) {
                 Ok(proof) => proof,
@@ -337,7 +337,7 @@ impl<'a> Session<'a> {
             Ok(hash) => {
                 if let Some(hash) = hash {
                     self.files_done.fetch_add(1, Ordering::Relaxed);
-                    self.progress.tell();
+                    self.progress.report();
                     self.events.event(TransferEvent::FileDone { path, hash });
                 }
                 Message::Done { index, hash }
@@ -402,7 +402,7 @@ impl<'a> Session<'a> {
         self.list.get().expect("set before any thread that needs it is started")
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SessionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -124,7 +124,7 @@ impl RecordWriter {
             return stream.write_all(&self.buffer[..used]);
         }
         let filled = std::mem::replace(&mut self.buffer, self.buffers.take());
-        stream.write_chunk(self.buffers.lend(filled, used))
+        stream.write_chunk(self.buffers.share(filled, used))
     }
 }
 
@@ -144,7 +144,7 @@ impl RecordReader {
             // Reads to the end: dropping the stream earlier would send a stop to its sender, which
             // may be about to finish it.
             STREAM_LAST => match read_exact_or_end(&mut *stream, &mut [0])? {
-                true => Err(malformed("the last stream goes on")),
+                true => Err(malformed("data after the end of the last stream")),
                 false => Ok(None),
             },
             _ => Err(malformed("an unknown kind of stream")),

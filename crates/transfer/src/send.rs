@@ -84,7 +84,7 @@ pub fn run(
     };
     let reader = control.reader;
     std::thread::scope(|scope| {
-        let guard = Ender(&session);
+        let guard = EndGuard(&session);
         scope.spawn(|| read_messages(reader, &session.inbox));
         for _ in 0..options.threads.max(1) {
             scope.spawn(|| session.work());
@@ -132,10 +132,10 @@ struct Session<'a> {
 }
 
 /// Wakes the other threads when the coordinator ends, also by a panic: otherwise the scope would
-/// wait for ever.
-struct Ender<'s, 'a>(&'s Session<'a>);
+/// wait forever.
+struct EndGuard<'s, 'a>(&'s Session<'a>);
 
-impl Drop for Ender<'_, '_> {
+impl Drop for EndGuard<'_, '_> {
     fn drop(&mut self) {
         self.0.work.close();
         self.0.inbox.close();
@@ -147,7 +147,7 @@ impl Drop for Ender<'_, '_> {
 
 /// The coordinator's state of the entries.
 #[derive(Default)]
-struct Standing {
+struct CoordinatorState {
     /// Files that the receiver has planned and not settled.
     active: BTreeMap<u32, Arc<Outgoing>>,
     settled: SegmentSet,
@@ -198,7 +198,7 @@ impl Session<'_> {
                 };
                 if proven { Ok(()) } else { Err(TransferError::ReceiverUnproven) }
             }
-            _ => Err(TransferError::Protocol("something else came in place of an answer to Hello")),
+            _ => Err(TransferError::Protocol("a message other than an answer to Hello")),
         }
     }
 
@@ -223,8 +223,8 @@ impl Session<'_> {
     }
 
     /// Passes planned files to the workers and handles results, until every entry has one.
-    fn serve_plans(&self) -> Result<Standing, TransferError> {
-        let mut standing = Standing::default();
+    fn serve_plans(&self) -> Result<CoordinatorState, TransferError> {
+        let mut standing = CoordinatorState::default();
         while (standing.settled.len() as usize) < self.source.entries().len() {
             match self.next_message()? {
                 Message::Plan { index, held } => self.on_plan(&mut standing, index, &held)?,
@@ -240,7 +240,7 @@ impl Session<'_> {
         Ok(standing)
     }
 
-    fn on_plan(&self, standing: &mut Standing, index: u32, held: &[u8]) -> Result<(), TransferError> {
+    fn on_plan(&self, standing: &mut CoordinatorState, index: u32, held: &[u8]) -> Result<(), TransferError> {
         let entry = self.unsettled(standing, index)?;
         let size = entry.size().ok_or(TransferError::Protocol("a plan for a directory"))?;
         let layout =
@@ -259,7 +259,12 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn on_done(&self, standing: &mut Standing, index: u32, hash: Option<FileHash>) -> Result<(), TransferError> {
+    fn on_done(
+        &self,
+        standing: &mut CoordinatorState,
+        index: u32,
+        hash: Option<FileHash>,
+    ) -> Result<(), TransferError> {
         let entry = self.unsettled(standing, index)?;
         let outgoing = standing.active.remove(&index);
         standing.settled.insert(index);
@@ -269,7 +274,7 @@ impl Session<'_> {
         match (outgoing.and_then(|outgoing| outgoing.hash()), hash) {
             (Some(ours), Some(theirs)) if ours == theirs => {
                 standing.files_done += 1;
-                self.progress.tell();
+                self.progress.report();
                 self.events.event(TransferEvent::FileDone { path: &entry.path, hash: ours });
                 Ok(())
             }
@@ -277,7 +282,7 @@ impl Session<'_> {
         }
     }
 
-    fn on_failed(&self, standing: &mut Standing, index: u32, error: &FileError) -> Result<(), TransferError> {
+    fn on_failed(&self, standing: &mut CoordinatorState, index: u32, error: &FileError) -> Result<(), TransferError> {
         let entry = self.unsettled(standing, index)?;
         if let Some(outgoing) = standing.active.remove(&index) {
             outgoing.give_up();
@@ -288,7 +293,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn unsettled(&self, standing: &Standing, index: u32) -> Result<&super::manifest::Entry, TransferError> {
+    fn unsettled(&self, standing: &CoordinatorState, index: u32) -> Result<&super::manifest::Entry, TransferError> {
         let entry = self.source.entries().get(index as usize).filter(|_| !standing.settled.contains(index));
         entry.ok_or(TransferError::Protocol("a message about an entry that is settled or was never sent"))
     }
@@ -301,7 +306,7 @@ impl Session<'_> {
         self.send(&Message::Finish)?;
         match self.next_message()? {
             Message::Bye => Ok(()),
-            _ => Err(TransferError::Protocol("something else came in place of Bye")),
+            _ => Err(TransferError::Protocol("a message other than Bye")),
         }
     }
 

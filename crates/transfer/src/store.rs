@@ -69,7 +69,7 @@ pub struct Accepted {
     pub first_use: bool,
 }
 
-/// The reason why a sender is refused. Only a sender that proved the secret learns more than
+/// The reason why a sender is refused. Only a sender that proved the secret is given more than
 /// "unknown".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -139,7 +139,7 @@ impl TicketStore {
         };
         self.change(|tickets| {
             tickets.retain(|ticket| now_unix < ticket.expires_unix.saturating_add(KEEP_EXPIRED_SECONDS));
-            make_room(tickets, now_unix)?;
+            drop_spent_if_full(tickets, now_unix)?;
             tickets.push(issued.clone());
             Ok(issued)
         })
@@ -320,8 +320,8 @@ fn decide(
         }
     }
     let ticket = matching.ok_or(Refusal::UnknownOrWrongProof)?;
-    // A sender with another key learns only that the ticket is bound, and not whether the transfer
-    // completed.
+    // A sender with another key gets only the answer that the ticket is bound, and not whether the
+    // transfer completed.
     let first_use = match ticket.bound {
         Some(key) if key != context.sender() => return Err(Refusal::BoundToAnotherKey),
         bound => bound.is_none(),
@@ -337,7 +337,7 @@ fn decide(
 }
 
 /// Drops the oldest spent ticket if the store is full.
-fn make_room(tickets: &mut Vec<Issued>, now_unix: u64) -> Result<(), StoreError> {
+fn drop_spent_if_full(tickets: &mut Vec<Issued>, now_unix: u64) -> Result<(), StoreError> {
     if tickets.len() < TICKETS_MAX {
         return Ok(());
     }

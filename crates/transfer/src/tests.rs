@@ -42,11 +42,11 @@ struct Outcome {
 }
 
 /// Accepts every sender.
-struct Anybody {
+struct AcceptAll {
     completed: bool,
 }
 
-impl Authoriser for Anybody {
+impl Authoriser for AcceptAll {
     fn authorise(&mut self, _: &ProofContext, proof: Option<&Proof>) -> Result<Option<Proof>, Refusal> {
         assert!(proof.is_none());
         Ok(None)
@@ -96,7 +96,7 @@ impl Fixture {
         let (sender, receiver) = pair();
         prepare(&sender.0);
         let context = self.context();
-        let mut authoriser = Anybody { completed: false };
+        let mut authoriser = AcceptAll { completed: false };
         let (sender_events, receiver_events) = (Recorder::default(), Recorder::default());
         let (sent, received) = std::thread::scope(|scope| {
             let receiving = scope.spawn(|| {
@@ -147,9 +147,9 @@ impl Outcome {
             let failed = events.iter().filter(|event| event["event"] == "file_failed");
             failed.map(|event| (text(&event["path"]), text(&event["error"]["kind"]))).collect()
         };
-        let told = failed(&self.sender_events);
-        assert_eq!(told, failed(&self.receiver_events), "both sides tell the same");
-        told
+        let reported = failed(&self.sender_events);
+        assert_eq!(reported, failed(&self.receiver_events), "both sides report the same");
+        reported
     }
 }
 

@@ -24,11 +24,11 @@ pub(crate) struct TargetTree {
     root: Arc<OwnedFd>,
     umask: u32,
     disk_space: DiskSpace,
-    state: Mutex<State>,
+    state: Mutex<TreeState>,
 }
 
 #[derive(Default)]
-struct State {
+struct TreeState {
     /// The directory opened last, by its path: the next file is usually in the same.
     last: Option<(Vec<u8>, Arc<OwnedFd>)>,
     /// Directories whose entries changed and that must be synced. At most one for each entry of the
@@ -42,7 +42,12 @@ impl TargetTree {
     pub(crate) fn open(directory: &Path, umask: u32) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(directory, flags, Mode::empty())?;
-        Ok(Self { root: Arc::new(root), umask, disk_space: DiskSpace::default(), state: Mutex::new(State::default()) })
+        Ok(Self {
+            root: Arc::new(root),
+            umask,
+            disk_space: DiskSpace::default(),
+            state: Mutex::new(TreeState::default()),
+        })
     }
 
     /// The accounting of the disk space for its files.
@@ -149,7 +154,7 @@ impl TargetTree {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, TreeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -105,7 +105,7 @@ fn a_tree_crosses_a_connection_to_a_receiver_that_knows_the_key() {
 }
 
 #[test]
-fn a_sender_that_is_not_on_the_list_is_told_so() {
+fn a_sender_that_is_not_on_the_list_is_refused_with_that_reason() {
     let folder = tempfile::tempdir().unwrap();
     let (file, inbox) = (folder.path().join("file"), folder.path().join("inbox"));
     std::fs::create_dir(&inbox).unwrap();

@@ -1,7 +1,7 @@
 //! Parses rates, sizes and durations with units: `400Mb/s`, `64KiB`, `30ms`.
 //!
-//! A unit is required, except for zero. Without one, a megabyte and a megabit could not be told
-//! apart on a command line.
+//! A unit is required, except for zero. Without one, a megabyte and a megabit could not be
+//! distinguished on a command line.
 
 use core::str::FromStr;
 use std::error::Error;

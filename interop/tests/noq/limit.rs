@@ -26,7 +26,7 @@ fn our_clients_path_waits_until_noqs_server_allows_it() {
     });
 }
 
-/// noq's client learns that it cannot, sends PATHS_BLOCKED, and may try again.
+/// noq's client finds that it cannot, sends PATHS_BLOCKED, and may try again.
 #[test]
 fn noqs_clients_path_is_refused_until_our_server_allows_it() {
     let pair = Pair::connect(Settings { our_paths_max: 2, their_paths_max: 4, ..Settings::new(Client::Theirs, 3) });

@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use tokio_stream::StreamExt;
 
 /// Nothing here takes longer, on any machine.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The interval between two checks of a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
@@ -67,7 +67,7 @@ fn server_ip(link: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 2, 0, 1 + link)
 }
 
-/// A socket for each link, by which our paths are told apart.
+/// A socket for each link, by which our paths are distinguished.
 fn our_endpoint(settings: Settings, server_tls: Option<Arc<rustls::ServerConfig>>) -> litz::Endpoint {
     let ip = if settings.client == Client::Ours { client_ip } else { server_ip };
     let sockets = (0..settings.links).map(|link| UdpSocketOptions::new(SocketAddr::new(ip(link).into(), 0))).collect();
@@ -81,7 +81,7 @@ fn our_endpoint(settings: Settings, server_tls: Option<Arc<rustls::ServerConfig>
     litz::Endpoint::bind(config).expect("sockets")
 }
 
-/// noq has one socket for all links and tells them apart by their addresses.
+/// noq has one socket for all links and distinguishes them by their addresses.
 fn their_endpoint(server: Option<noq::ServerConfig>) -> noq::Endpoint {
     let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a socket");
     let runtime = Arc::new(noq::TokioRuntime);
@@ -131,7 +131,7 @@ impl Pair {
                 let remotes = ours.local_addrs().to_vec();
                 let connecting = theirs.connect_with(config, remotes[0], "localhost").expect("valid");
                 let them = runtime.spawn(connecting);
-                let us = ours.accept_timeout(PATIENCE).expect("it listens").expect("a client");
+                let us = ours.accept_timeout(TEST_TIMEOUT).expect("it listens").expect("a client");
                 let them = runtime.block_on(them).expect("noq connects").expect("a handshake");
                 (ours, theirs, us, them, remotes)
             }
@@ -240,7 +240,7 @@ impl Pair {
             if let Some(found) = look() {
                 return found;
             }
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > TEST_TIMEOUT {
                 self.fail(&format!("timed out waiting for {what}"));
             }
             std::thread::sleep(POLL_INTERVAL);

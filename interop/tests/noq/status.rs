@@ -41,8 +41,8 @@ fn we_request_backup(client: Client) {
 }
 
 /// The request arrives with the path, before the server has it. As a client noq 1.4 does the same,
-/// but does not tell its peer: it queues PATH_STATUS_BACKUP only if a challenge is still due after
-/// it has sent it. When repeated, the request arrives.
+/// but does not notify its peer: it queues PATH_STATUS_BACKUP only if a challenge is still due
+/// after it has sent it. When repeated, the request arrives.
 fn the_client_opens_a_backup(client: Client) {
     let pair = Pair::connect(Settings::new(client, 2));
     pair.open_path(1, true);

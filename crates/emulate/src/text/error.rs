@@ -18,7 +18,7 @@ pub struct LinkTextError {
 impl LinkTextError {
     /// Settings that are valid alone but not together.
     pub(super) fn config(error: ConfigError) -> Self {
-        let words = error.to_string();
+        let message = error.to_string();
         let key = match error {
             ConfigError::ZeroRate => "rate",
             ConfigError::RateAndTrace => "trace",
@@ -28,9 +28,9 @@ impl LinkTextError {
             ConfigError::QueueDelayWithoutRate => "queue",
             ConfigError::CoDel => "codel",
             ConfigError::Scheduled { .. } => "at",
-            _ => return Self::whole(words),
+            _ => return Self::whole(message),
         };
-        Self { item: Some(key.to_owned()), expected: words }
+        Self { item: Some(key.to_owned()), expected: message }
     }
 
     pub(super) const fn whole(expected: String) -> Self {

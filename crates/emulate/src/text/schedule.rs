@@ -77,16 +77,16 @@ impl ScheduleText {
         let at = at.parse().map_err(|_| expected())?;
         let (key, value) = setting.split_once('=').ok_or_else(expected)?;
         let change = value::change(key.trim(), value.trim()).ok_or_else(expected)?;
-        self.changes.push((at, change.map_err(|words| item.error(&words))?));
+        self.changes.push((at, change.map_err(|message| item.error(&message))?));
         Ok(())
     }
 
     pub(super) fn finish(mut self) -> Result<Option<Schedule>, LinkTextError> {
         if let Some(flap) = self.flap {
             if !self.changes.is_empty() || self.every.is_some() {
-                let words = "`flap` cannot be combined with `down`, `at` and `every`: remove them, or write it as a `down` \
+                let message = "`flap` cannot be combined with `down`, `at` and `every`: remove them, or write it as a `down` \
                              with an `every`";
-                return Err(LinkTextError::whole(words.to_owned()));
+                return Err(LinkTextError::whole(message.to_owned()));
             }
             return Ok(Some(flap));
         }

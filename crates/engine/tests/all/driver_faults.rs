@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Poll, Wake, Waker};
-use std::time::Duration as Patience;
+use std::time::Duration as StdDuration;
 
 use bytes::Bytes;
 use engine::{Closed, ConnectionHandle, Engine, EngineConfig, RecvHandle, SendHandle};
@@ -17,7 +17,7 @@ use quic::{ConnectionId, Dir, Side, TransportConfig, TransportError};
 use units::{Duration, Rng};
 
 /// No step takes this long on any machine. A test that waits longer hangs.
-const PATIENCE: Patience = Patience::from_secs(30);
+const TEST_TIMEOUT: StdDuration = StdDuration::from_secs(30);
 
 /// After this many consecutive errors the driver does not receive until an arrival is announced.
 const RECV_ERRORS_MAX: u64 = 16;
@@ -152,7 +152,7 @@ impl EnginePair {
 
     /// Waits until `count` receive calls were made, and checks that no more follow.
     fn expect_recv_calls(&self, count: u64) {
-        let deadline = self.peer.now() + PATIENCE.into();
+        let deadline = self.peer.now() + TEST_TIMEOUT.into();
         while self.recv_calls() < count && self.peer.now() < deadline {
             pause(&self.peer, Duration::from_millis(1));
         }
@@ -167,7 +167,7 @@ fn bind(network: &MemoryNetwork) -> MemorySocket {
 
 /// Waits on an engine that works.
 fn wait<T>(engine: &Engine, poll: impl FnMut(&Waker) -> Poll<T>) -> T {
-    engine.block_on(Some(engine.now() + PATIENCE.into()), poll).expect("the engine hangs")
+    engine.block_on(Some(engine.now() + TEST_TIMEOUT.into()), poll).expect("the engine hangs")
 }
 
 fn pause(engine: &Engine, span: Duration) {
@@ -205,7 +205,7 @@ impl<'a> Waiter<'a> {
     /// Waits for the result. Polls only when it is woken, as a thread or task does.
     fn result(mut self) -> String {
         loop {
-            assert!(self.woken.recv_timeout(PATIENCE).is_ok(), "{} hangs", self.name);
+            assert!(self.woken.recv_timeout(TEST_TIMEOUT).is_ok(), "{} hangs", self.name);
             if let Poll::Ready(result) = (self.poll)(&self.waker) {
                 return result;
             }
@@ -261,7 +261,7 @@ fn waiters_for_streams<'a>(pair: &'a EnginePair, connection: &'a ConnectionHandl
         Waiter::new("a stream of the peer", |waker| text(connection.poll_accept_bi(waker))),
         Waiter::new("a one-way stream", |waker| text(connection.poll_accept_uni(waker))),
         Waiter::new("a datagram", |waker| text(connection.poll_recv_datagram(waker))),
-        Waiter::new("room to write", move |waker| fill(&mut writing, waker)),
+        Waiter::new("space to write", move |waker| fill(&mut writing, waker)),
         Waiter::new("bytes to read", move |waker| text(reading.poll_ready(waker))),
         Waiter::new("acknowledgement", move |waker| text(finished.poll_acknowledged(waker))),
     ]
@@ -280,7 +280,7 @@ fn waiters_for_messages(connection: &ConnectionHandle) -> Vec<Waiter<'_>> {
         }
     };
     vec![
-        Waiter::new("room for a message", move |waker| push(waker)),
+        Waiter::new("space for a message", move |waker| push(waker)),
         Waiter::new("messages to arrive", |waker| text(connection.poll_messages_flushed(waker))),
         Waiter::new("a message", |waker| text(connection.poll_recv_message(waker))),
     ]
@@ -361,7 +361,7 @@ fn a_panic_in_exporting_keying_material_ends_the_export_call() {
     let (sender, asked) = channel();
     let connection = ours.clone();
     std::thread::spawn(move || sender.send(connection.export_keying_material(b"label", b"", &mut [0; 8])));
-    let asked = asked.recv_timeout(PATIENCE).expect("the call hangs");
+    let asked = asked.recv_timeout(TEST_TIMEOUT).expect("the call hangs");
     assert!(asked.is_err());
     assert_eq!(wait(&pair.failing, |waker| ours.poll_closed(waker)), Closed::ProcessorGone);
 }
@@ -516,7 +516,7 @@ fn stopping_an_engine_during_a_turn_ends_it() {
                 engine.stop();
                 drop(ends);
             });
-            let timeout = ended.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
+            let timeout = ended.recv_timeout(TEST_TIMEOUT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
             if timeout {
                 // Another turn ends the engine.
                 noisy.send(&transmit).unwrap();

@@ -31,7 +31,7 @@ const CHUNK: usize = 64 << 10;
 const TURN: Duration = Duration::from_micros(20);
 
 /// A multiple of the virtual time that the test needs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Host {
     engine: Engine,
@@ -155,7 +155,7 @@ fn shares_at_half(placement: Placement, count: usize, seed: u64) -> Vec<usize> {
     let mut writers = Vec::new();
     let mut readers = Vec::new();
     while readers.len() < count || !writers.iter().all(Writer::is_connected) {
-        assert!(clock.now() < Instant::ZERO + PATIENCE, "{placement}, seed {seed}: {} connections", readers.len());
+        assert!(clock.now() < Instant::ZERO + TEST_TIMEOUT, "{placement}, seed {seed}: {} connections", readers.len());
         // One after the other, because handshakes are not the subject of this test.
         if writers.len() < count && writers.len() == readers.len() {
             let connection = hosts[0]
@@ -169,7 +169,7 @@ fn shares_at_half(placement: Placement, count: usize, seed: u64) -> Vec<usize> {
             readers.push(Reader::new(accepted.expect("the engine runs")));
         }
     }
-    let end = clock.now() + PATIENCE;
+    let end = clock.now() + TEST_TIMEOUT;
     let mut at_half = None;
     while readers.iter().any(|reader| reader.read < LEN) {
         assert!(clock.now() < end, "{placement}, seed {seed}: the transfers are not complete");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Poll, Waker};
-use std::time::Duration as Patience;
+use std::time::Duration as StdDuration;
 
 use bytes::Bytes;
 use engine::{ConnectionHandle, Engine, EngineConfig, JournalFolder, Placement};
@@ -19,7 +19,7 @@ use quic::{Dir, PathState, Policy, Replay, Side, Strategy, TransportConfig};
 use units::{Duration, Rng};
 
 /// No step takes this long on any machine. A test that waits longer hangs.
-const PATIENCE: Patience = Patience::from_secs(60);
+const TEST_TIMEOUT: StdDuration = StdDuration::from_secs(60);
 
 /// The length of a transfer in bytes.
 const LEN: usize = 6 << 20;
@@ -48,11 +48,11 @@ fn factory(side: Side) -> Arc<dyn SessionFactory> {
 }
 
 fn wait<T>(engine: &Engine, poll: impl FnMut(&Waker) -> Poll<T>) -> T {
-    engine.block_on(Some(engine.now() + PATIENCE.into()), poll).expect("the engine hangs")
+    engine.block_on(Some(engine.now() + TEST_TIMEOUT.into()), poll).expect("the engine hangs")
 }
 
 fn wait_until(engine: &Engine, what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = engine.now() + PATIENCE.into();
+    let deadline = engine.now() + TEST_TIMEOUT.into();
     while !is_so() {
         assert!(engine.now() < deadline, "{what}");
         assert!(engine.block_on(Some(engine.now() + Duration::from_millis(1)), |_| Poll::<()>::Pending).is_none());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::task::Poll;
-use std::time::Duration as Patience;
+use std::time::Duration as StdDuration;
 
 use engine::{Closed, ConnectionHandle, Engine, EngineConfig, LiveSocket, Placement};
 use net::MemoryNetwork;
@@ -16,7 +16,7 @@ use units::Duration;
 use crate::faulty_keys::{factory, no_fault, wait};
 
 /// No step takes this long on any machine. A test that waits longer hangs.
-const PATIENCE: Patience = Patience::from_secs(60);
+const TEST_TIMEOUT: StdDuration = StdDuration::from_secs(60);
 
 /// An engine with a path worker for each of its sockets.
 fn engine(sockets: usize, network: &MemoryNetwork) -> (Engine, Vec<Arc<Faults>>) {
@@ -50,7 +50,7 @@ fn stops_in_time(engine: &Engine, meanwhile: impl FnOnce()) -> bool {
         stopped.send(())
     });
     meanwhile();
-    has_stopped.recv_timeout(PATIENCE).is_ok()
+    has_stopped.recv_timeout(TEST_TIMEOUT).is_ok()
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn a_connection_that_loses_its_last_path_ends_and_others_continue() {
         (ours, theirs)
     };
     // The second socket has a path worker.
-    let (survivor, survivor_peer) = connect(0);
+    let (other, other_peer) = connect(0);
     let (lost, _lost_peer) = connect(1);
     let mut opening = lost.open(Dir::Uni);
     let (mut send, _) = wait(&client, |waker| opening.poll(waker)).unwrap();
@@ -93,7 +93,7 @@ fn a_connection_that_loses_its_last_path_ends_and_others_continue() {
     }
     assert!(error.is_some(), "writing does not fail");
     assert_eq!(wait(&client, |waker| lost.poll_closed(waker)), Closed::ProcessorGone);
-    let pair = EnginePair { client, server, ours: survivor, theirs: survivor_peer };
+    let pair = EnginePair { client, server, ours: other, theirs: other_peer };
     pair.transfer();
     pair.stop();
 }

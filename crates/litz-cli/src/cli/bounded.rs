@@ -14,7 +14,7 @@ pub(crate) const TRACE_BYTES_MAX: u64 = 11 * netem::OPPORTUNITIES_MAX as u64;
 /// If the file cannot be read, is a device, a pipe or a folder, is longer, or is not text. The
 /// message does not name the file.
 pub(crate) fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
-    let refuse = |words: String| Err(io::Error::new(io::ErrorKind::InvalidInput, words));
+    let refuse = |message: String| Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     // Checked before opening, because opening a pipe waits for its other end.
     if !std::fs::metadata(path)?.is_file() {
         return refuse("it is not a regular file".to_owned());

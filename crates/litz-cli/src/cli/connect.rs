@@ -255,17 +255,17 @@ impl Connected {
     fn open_paths(&mut self, Candidates { candidates, left_out }: Candidates, first: usize, paths_max: u32) {
         self.left_out = left_out;
         self.paths_wanted += self.left_out.len();
-        let mut room = (paths_max as usize).saturating_sub(1);
+        let mut paths_left = (paths_max as usize).saturating_sub(1);
         for (index, candidate) in
             candidates.iter().enumerate().filter(|(index, candidate)| *index != first && !candidate.spare)
         {
             self.paths_wanted += 1;
-            if room == 0 {
+            if paths_left == 0 {
                 let why = format!("a connection has at most {paths_max} paths, and another one reached the receiver");
                 self.left_out.push(format!("to {}: {why}", candidate.remote));
                 continue;
             }
-            room -= 1;
+            paths_left -= 1;
             match self.connection.open_path(index, candidate.remote, candidate.backup) {
                 Ok(()) => {}
                 Err(error @ (Closed::NoSocket | Closed::TooMany)) => {

@@ -8,7 +8,7 @@ use transfer::TicketStore;
 use transfer::store::default_state_dir;
 
 /// The folder of keys and tickets, and the host's key.
-pub(crate) struct State {
+pub(crate) struct HostState {
     pub(crate) key: KeyPair,
     pub(crate) store: TicketStore,
 }
@@ -17,14 +17,14 @@ pub(crate) struct State {
 ///
 /// # Errors
 /// A message for the user.
-pub(crate) fn open_state(chosen: Option<&Path>) -> Result<State, String> {
+pub(crate) fn open_state(chosen: Option<&Path>) -> Result<HostState, String> {
     let directory: PathBuf = match chosen {
         Some(directory) => directory.to_owned(),
         None => default_state_dir().map_err(|error| error.to_string())?,
     };
     let store = TicketStore::open(&directory).map_err(|error| error.to_string())?;
     let key = KeyPair::load_or_create(&directory.join("host.key")).map_err(|error| error.to_string())?;
-    Ok(State { key, store })
+    Ok(HostState { key, store })
 }
 
 /// Seconds since 1970.

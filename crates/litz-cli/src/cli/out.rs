@@ -54,7 +54,7 @@ pub(crate) fn has_failed() -> bool {
 /// # Errors
 /// A message for the user.
 pub(crate) fn check() -> Result<(), String> {
-    FAILURE.get().map_or(Ok(()), |error| Err(words(error)))
+    FAILURE.get().map_or(Ok(()), |error| Err(to_message(error)))
 }
 
 /// The last step of the command: returns `status`, or a failure if output was lost for another
@@ -62,14 +62,14 @@ pub(crate) fn check() -> Result<(), String> {
 pub(crate) fn conclude(status: ExitCode) -> ExitCode {
     match FAILURE.get() {
         Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            note(&format!("litz: {}", words(error)));
+            note(&format!("litz: {}", to_message(error)));
             ExitCode::from(exit::FAILED)
         }
         _ => status,
     }
 }
 
-fn words(error: &io::Error) -> String {
+fn to_message(error: &io::Error) -> String {
     format!("cannot write to standard output: {error}")
 }
 

@@ -68,11 +68,11 @@ pub(crate) struct Progress {
     direction: Direction,
     mode: Mode,
     clock: MonotonicClock,
-    state: Mutex<State>,
+    state: Mutex<ProgressState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ProgressState {
     total: u64,
     done: u64,
     /// Bytes received before this attempt. They do not count as speed.

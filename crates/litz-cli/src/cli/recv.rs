@@ -24,7 +24,7 @@ use super::args::{Advertised, RecvOptions};
 use super::connect::{small_buffers, socket, transport};
 use super::connection_log::{log_connected, log_ended};
 use super::exit;
-use super::host::{self, State};
+use super::host::{self, HostState};
 use super::journals::Journals;
 use super::out;
 use super::path_report::{self, watch_paths};
@@ -57,7 +57,7 @@ pub(crate) fn run(options: &RecvOptions) -> ExitCode {
 struct Receiver<'a> {
     options: &'a RecvOptions,
     directory: PathBuf,
-    state: State,
+    state: HostState,
     endpoint: Endpoint,
     /// The addresses it listens on, best first.
     addresses: Vec<TicketAddress>,
@@ -209,8 +209,8 @@ impl<'a> Receiver<'a> {
         let result = self.serve();
         self.endpoint.close();
         self.warn_of_trace_errors();
-        if let Some(words) = self.trace.as_ref().and_then(Trace::emptiness_note) {
-            self.warn(Warning::Trace, &words);
+        if let Some(note) = self.trace.as_ref().and_then(Trace::emptiness_note) {
+            self.warn(Warning::Trace, &note);
         }
         for error in self.journals.iter().flat_map(Journals::take_errors) {
             self.warn(Warning::Journal, &error);
@@ -225,28 +225,28 @@ impl<'a> Receiver<'a> {
     }
 
     fn warn(&self, warning: Warning, message: &str) {
-        warning.tell(self.options.transport.json, self.options.transport.quiet, message);
+        warning.print(self.options.transport.json, self.options.transport.quiet, message);
     }
 
     /// Serves senders until a transfer has finished, the ticket expires or the user interrupts.
     fn serve(&self) -> Result<u8, String> {
         let (ended, attempts) = mpsc::channel::<Attempt>();
         std::thread::scope(|scope| {
-            let mut guests = 0;
+            let mut senders = 0;
             loop {
                 self.warn_of_trace_errors();
                 while let Ok(attempt) = attempts.try_recv() {
-                    guests -= 1;
+                    senders -= 1;
                     if let Some(outcome) = self.conclude(&attempt) {
                         self.cancel.cancel();
                         return outcome;
                     }
                 }
                 if self.cancel.is_cancelled() {
-                    if guests == 0 {
+                    if senders == 0 {
                         return Ok(exit::INTERRUPTED);
                     }
-                } else if guests == 0
+                } else if senders == 0
                     && let Admission::Ticket(issued) = &self.admission
                     && host::now_unix() >= issued.expires_unix
                 {
@@ -259,11 +259,11 @@ impl<'a> Receiver<'a> {
                     Ok(None) => continue,
                     Err(error) => return Err(error.to_string()),
                 };
-                if guests >= SENDERS_MAX || self.cancel.is_cancelled() {
+                if senders >= SENDERS_MAX || self.cancel.is_cancelled() {
                     connection.close(CLOSE_CODE, "the receiver is busy");
                     continue;
                 }
-                guests += 1;
+                senders += 1;
                 let ended = ended.clone();
                 scope.spawn(move || {
                     // The receiver of the channel outlives this thread.
@@ -417,8 +417,8 @@ fn listen(options: &RecvOptions, port: u16) -> Result<ListenSockets, String> {
     }
     let listening = listen::open(&places, port).map_err(|error| error.to_string())?;
     for (place, why) in &listening.skipped {
-        let words = format!("not listening on {}: {why}", place.address.ip);
-        Warning::NotListening.tell(options.transport.json, options.transport.quiet, &words);
+        let note = format!("not listening on {}: {why}", place.address.ip);
+        Warning::NotListening.print(options.transport.json, options.transport.quiet, &note);
     }
     let used = listening.sockets.iter().filter_map(|(place, _)| Some((place.device.as_deref()?, place.address.ip)));
     let advice = advice::advise_here(&interfaces, &used.collect::<Vec<_>>());
@@ -431,7 +431,7 @@ fn listen(options: &RecvOptions, port: u16) -> Result<ListenSockets, String> {
 
 fn warn_of_buffers(options: &RecvOptions, advice: Option<String>) {
     if let Some(advice) = advice {
-        Warning::SmallBuffers.tell(options.transport.json, options.transport.quiet, &advice);
+        Warning::SmallBuffers.print(options.transport.json, options.transport.quiet, &advice);
     }
 }
 

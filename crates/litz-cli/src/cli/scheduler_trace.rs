@@ -59,10 +59,10 @@ impl Trace {
 }
 
 impl Files {
-    fn add_error(&self, words: String) {
+    fn add_error(&self, message: String) {
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         if errors.len() < ERRORS_MAX {
-            errors.push(words);
+            errors.push(message);
         }
     }
 }

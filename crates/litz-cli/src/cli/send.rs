@@ -17,7 +17,7 @@ use super::args::SendOptions;
 use super::connect::{ConnectFailure, Connected, Connector, transport};
 use super::connection_log::{log_connected, log_ended};
 use super::exit;
-use super::host::{self, State};
+use super::host::{self, HostState};
 use super::journals::Journals;
 use super::path_report::{self, watch_paths};
 use super::progress::{Direction, Progress};
@@ -78,7 +78,7 @@ impl From<ConnectFailure> for Failure {
 struct Job<'a> {
     options: &'a SendOptions,
     ticket: Ticket,
-    state: State,
+    state: HostState,
     source: Source,
     cancel: CancelToken,
     transport: TransportConfig,
@@ -122,12 +122,12 @@ fn split(arguments: &[PathBuf]) -> Result<(Ticket, &[PathBuf]), String> {
 impl Job<'_> {
     fn run(&self) -> Result<Summary, Failure> {
         let result = self.transfer();
-        if let Some(words) = self.trace.as_ref().filter(|_| result.is_ok()).and_then(Trace::emptiness_note) {
-            self.progress.warn(Warning::Trace, &words);
+        if let Some(note) = self.trace.as_ref().filter(|_| result.is_ok()).and_then(Trace::emptiness_note) {
+            self.progress.warn(Warning::Trace, &note);
         }
         self.warn_of_journal_errors();
-        if let Some(words) = self.journals.as_ref().filter(|_| result.is_ok()).and_then(Journals::emptiness_note) {
-            self.progress.warn(Warning::Journal, &words);
+        if let Some(note) = self.journals.as_ref().filter(|_| result.is_ok()).and_then(Journals::emptiness_note) {
+            self.progress.warn(Warning::Journal, &note);
         }
         result
     }
@@ -166,8 +166,8 @@ impl Job<'_> {
             if self.cancel.is_cancelled() {
                 return Err(self.give_up(TransferError::Cancelled.into()));
             }
-            let patience = self.progress.now().saturating_since(self.progress.progressed_at());
-            if patience >= self.options.retry_for {
+            let waited = self.progress.now().saturating_since(self.progress.progressed_at());
+            if waited >= self.options.retry_for {
                 return Err(self.give_up(failure));
             }
             self.progress.note(&format!("{}; retrying", failure.message));

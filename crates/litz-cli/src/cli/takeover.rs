@@ -12,7 +12,7 @@ pub(crate) const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The attempt of the ticket's sender that is being served.
 pub(crate) struct ActiveAttempt {
-    state: Mutex<State>,
+    state: Mutex<TakeoverState>,
     /// Signalled when the holder changes.
     changed: Condvar,
     clock: MonotonicClock,
@@ -20,7 +20,7 @@ pub(crate) struct ActiveAttempt {
 }
 
 #[derive(Default)]
-struct State {
+struct TakeoverState {
     holder: Option<Holder>,
     /// Number of attempts so far, which numbers the next one.
     attempts: u64,
@@ -45,7 +45,7 @@ impl ActiveAttempt {
         let mut state = self.lock();
         state.attempts += 1;
         let number = state.attempts;
-        let mut told = 0;
+        let mut last_seen = 0;
         // Another waiting attempt may become the holder. It has to end too if it is older than this
         // one.
         while let Some(holder) = &state.holder {
@@ -53,8 +53,8 @@ impl ActiveAttempt {
                 close();
                 return None;
             }
-            if holder.number > told {
-                told = holder.number;
+            if holder.number > last_seen {
+                last_seen = holder.number;
                 (holder.close)();
             }
             let left = deadline.saturating_since(self.clock.now());
@@ -78,7 +78,7 @@ impl ActiveAttempt {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TakeoverState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+    const TEST_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
 
     /// An attempt on its own thread; returns its result, and a message when it is closed.
     fn attempt(current: &Arc<ActiveAttempt>) -> (Receiver<Option<u64>>, Receiver<()>) {
@@ -109,20 +109,20 @@ mod tests {
     fn the_latest_attempt_becomes_the_holder() {
         let current = Arc::new(ActiveAttempt::new(Duration::from_secs(60)));
         let (taken, first_closed) = attempt(&current);
-        let first = taken.recv_timeout(PATIENCE).unwrap().unwrap();
+        let first = taken.recv_timeout(TEST_TIMEOUT).unwrap().unwrap();
         let (second_taken, second_closed) = attempt(&current);
-        first_closed.recv_timeout(PATIENCE).unwrap();
+        first_closed.recv_timeout(TEST_TIMEOUT).unwrap();
         let (third_taken, third_closed) = attempt(&current);
         // Once the third has closed the first, as the second has, both wait.
-        first_closed.recv_timeout(PATIENCE).unwrap();
+        first_closed.recv_timeout(TEST_TIMEOUT).unwrap();
         current.release(first);
         // Whichever wakes first, the second ends and the third becomes the holder.
-        let second = second_taken.recv_timeout(PATIENCE).unwrap();
-        second_closed.recv_timeout(PATIENCE).unwrap();
+        let second = second_taken.recv_timeout(TEST_TIMEOUT).unwrap();
+        second_closed.recv_timeout(TEST_TIMEOUT).unwrap();
         if let Some(second) = second {
             current.release(second);
         }
-        assert_eq!(third_taken.recv_timeout(PATIENCE), Ok(Some(3)));
+        assert_eq!(third_taken.recv_timeout(TEST_TIMEOUT), Ok(Some(3)));
         assert!(third_closed.try_recv().is_err(), "the third stays");
     }
 

@@ -45,7 +45,7 @@ impl Warning {
     }
 
     /// Prints the warning, for a command without a progress display.
-    pub(crate) fn tell(self, json: bool, quiet: bool, message: &str) {
+    pub(crate) fn print(self, json: bool, quiet: bool, message: &str) {
         if json {
             out::json(&self.json(message));
         } else if !(quiet && self.is_advice()) {

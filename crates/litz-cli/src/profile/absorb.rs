@@ -76,21 +76,22 @@ impl ReceiveBuffer for Arrived {
 
 impl Pair {
     fn connect(size: usize) -> Result<Self, String> {
-        let words = |error: &dyn std::fmt::Display| error.to_string();
+        let to_message = |error: &dyn std::fmt::Display| error.to_string();
         let config = TransportConfig { datagram_size: size, ..TransportConfig::default() };
-        let key = KeyPair::generate().map_err(|error| words(&error))?;
-        let server_tls = identity::server_config(&key).map_err(|error| words(&error))?;
+        let key = KeyPair::generate().map_err(|error| to_message(&error))?;
+        let server_tls = identity::server_config(&key).map_err(|error| to_message(&error))?;
         let client_tls =
-            identity::client_config(&key, &[key.public().fingerprint()]).map_err(|error| words(&error))?.config;
+            identity::client_config(&key, &[key.public().fingerprint()]).map_err(|error| to_message(&error))?.config;
         let remote = SocketAddr::from(([192, 0, 2, 1], 1));
         let end = |config, factory, secret| Endpoint::new(config, factory, SecretSource::new(&[secret; 32]));
-        let mut dialling = end(config.clone(), None, 1).map_err(|error| words(&error))?;
+        let mut dialling = end(config.clone(), None, 1).map_err(|error| to_message(&error))?;
         let server_factory = Arc::new(TlsServer::new(server_tls)?);
-        let mut listening = end(config, Some(server_factory), 2).map_err(|error| words(&error))?;
+        let mut listening = end(config, Some(server_factory), 2).map_err(|error| to_message(&error))?;
         let (now, mut plan, mut sealed) = (Instant::ZERO, Plan::new(), Vec::new());
         let factory = TlsClient::new(client_tls)?;
-        let mut client =
-            dialling.connect(now, &factory, "litz.invalid", Addresses::of(remote)).map_err(|error| words(&error))?;
+        let mut client = dialling
+            .connect(now, &factory, "litz.invalid", Addresses::of(remote))
+            .map_err(|error| to_message(&error))?;
         if !client.poll_plan(now, 1, &mut plan) {
             return Err("the client sends nothing".to_owned());
         }
@@ -98,7 +99,7 @@ impl Pair {
         client.handle_emitted(now, &plan.receipt());
         let addresses = Addresses::of(remote);
         let first = BytesMut::from(&sealed[..plan.segment_size.min(sealed.len())]);
-        let server = listening.accept(now, addresses, first).map_err(|error| words(&error))?;
+        let server = listening.accept(now, addresses, first).map_err(|error| to_message(&error))?;
         let chunk = vec![7; CHUNK_LEN].into();
         let clock = MonotonicClock::start();
         let mut pair = Self { client, server, now, clock, plan, sealed, chunk, id: None };

@@ -62,14 +62,14 @@ mod tests {
     #[test]
     fn the_processors_limit_the_speedup_until_the_serial_part_does() {
         let shares = Shares { serial_ns: 50.0, parallel_ns: 250.0, system_ns: 100.0 };
-        let told: Vec<_> = shares.bounds().iter().map(|bound| (bound.speedup, bound.speedup_many_paths)).collect();
+        let bounds: Vec<_> = shares.bounds().iter().map(|bound| (bound.speedup, bound.speedup_many_paths)).collect();
         // One path: 150 of 400 are serial. Many: 50 of 400.
         let limit = 400.0 / 150.0;
-        assert_eq!(told[0], (Some(2.0), Some(2.0)));
-        assert_eq!(told[1], (Some(limit), Some(4.0)));
-        assert_eq!(told[2], (Some(limit), Some(8.0)));
-        assert_eq!(told[3], (Some(limit), Some(8.0)));
-        assert_eq!(told[4], (Some(limit), Some(8.0)));
+        assert_eq!(bounds[0], (Some(2.0), Some(2.0)));
+        assert_eq!(bounds[1], (Some(limit), Some(4.0)));
+        assert_eq!(bounds[2], (Some(limit), Some(8.0)));
+        assert_eq!(bounds[3], (Some(limit), Some(8.0)));
+        assert_eq!(bounds[4], (Some(limit), Some(8.0)));
     }
 
     #[test]

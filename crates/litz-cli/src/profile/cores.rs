@@ -2,7 +2,7 @@
 
 use litz::{Endpoint, EndpointConfig};
 
-use super::failure::{Failure, words};
+use super::failure::{Failure, to_message};
 
 /// The processors of each end: half of all, as if the ends were two machines. Without pinning, the
 /// system would sometimes run both ends on one processor, because one wakes the other, and the
@@ -31,7 +31,7 @@ impl Cores {
         let bound = std::thread::scope(|scope| {
             let bind = || {
                 stay(cores)?;
-                Endpoint::bind(config).map_err(words)
+                Endpoint::bind(config).map_err(to_message)
             };
             scope.spawn(bind).join()
         });

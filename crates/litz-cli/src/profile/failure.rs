@@ -10,6 +10,6 @@ pub(crate) enum Failure {
 }
 
 /// The message of an error.
-pub(super) fn words(error: impl std::fmt::Display) -> String {
+pub(super) fn to_message(error: impl std::fmt::Display) -> String {
     error.to_string()
 }

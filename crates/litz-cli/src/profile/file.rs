@@ -17,7 +17,7 @@ use transfer::{
 };
 use units::{Duration, Rng};
 
-use super::failure::{Failure, words};
+use super::failure::{Failure, to_message};
 use super::fit::median;
 use super::row::Part;
 use super::run::{CONNECT_TIMEOUT, NOT_CONNECTED};
@@ -175,8 +175,8 @@ fn transfer(source: &Path, target: &Path, datagram_size: usize, cancel: &CancelT
         // Each end keeps its connection until both are done, because dropping it discards data in
         // flight.
         let receiving = scope.spawn(|| -> Result<Connection, String> {
-            let connection = server.accept_timeout(CONNECT_TIMEOUT).map_err(words)?.ok_or(NOT_CONNECTED)?;
-            let halves = connection.accept_bi_timeout(CONNECT_TIMEOUT).map_err(words)?.ok_or(NOT_CONNECTED)?;
+            let connection = server.accept_timeout(CONNECT_TIMEOUT).map_err(to_message)?.ok_or(NOT_CONNECTED)?;
+            let halves = connection.accept_bi_timeout(CONNECT_TIMEOUT).map_err(to_message)?.ok_or(NOT_CONNECTED)?;
             let context =
                 proof_context(&connection, peer_key(&connection).map_err(|error| error.to_string())?, fingerprint)
                     .map_err(|error| error.to_string())?;
@@ -188,8 +188,8 @@ fn transfer(source: &Path, target: &Path, datagram_size: usize, cancel: &CancelT
         });
         let sending = || -> Result<Connection, String> {
             let tls = client_tls.config.clone();
-            let connection = client.connect(server.local_addr(), "litz.invalid", tls).map_err(words)?;
-            let halves = connection.open_bi().map_err(words)?;
+            let connection = client.connect(server.local_addr(), "litz.invalid", tls).map_err(to_message)?;
+            let halves = connection.open_bi().map_err(to_message)?;
             let context = proof_context(&connection, key.public(), fingerprint).map_err(|error| error.to_string())?;
             let options = SendOptions { threads: THREADS, cancel: cancel.clone(), ..SendOptions::default() };
             let link = ConnectionLink::new(&connection);

@@ -40,7 +40,7 @@ pub(crate) use calibrate::payload_len;
 pub(crate) use cores::halves;
 pub(crate) use failure::Failure;
 pub(crate) use fit::median;
-pub(crate) use report::{BUDGET_NS, Report, Table};
+pub(crate) use report::{BUDGET_NS, ProfileReport, Table};
 pub(crate) use row::{End, Source};
 pub(crate) use run::{Run, RunPlan, WARM_UP, WINDOW, run};
 pub(crate) use settings::Settings;
@@ -67,7 +67,11 @@ struct Comparison {
 }
 
 /// Measures; calls `progress` before each step.
-pub(crate) fn measure(settings: &Settings, cancel: &CancelToken, progress: &dyn Fn(&str)) -> Result<Report, Failure> {
+pub(crate) fn measure(
+    settings: &Settings,
+    cancel: &CancelToken,
+    progress: &dyn Fn(&str),
+) -> Result<ProfileReport, Failure> {
     let mut session = Session::begin(settings, cancel, progress)?;
     for _ in 0..settings.runs {
         session.round(cancel, progress)?;
@@ -124,7 +128,7 @@ impl<'a> Session<'a> {
     }
 
     /// The medians of all rounds.
-    pub(crate) fn report(self) -> Result<Report, Failure> {
+    pub(crate) fn report(self) -> Result<ProfileReport, Failure> {
         let Self { settings, file, sizes, comparison, wake_ns } = self;
         let at = settings.sizes.iter().position(|size| *size == settings.datagram_size).unwrap_or(0);
         let points = |end: End| -> Vec<_> {
@@ -141,7 +145,7 @@ impl<'a> Session<'a> {
             FileTable::new(table, costs, settings.datagram_size)
         });
         let overhead = Overhead::new(&comparison.metered, &comparison.unmetered, calibrate::reading_ns());
-        Ok(Report::new(settings, memory, file, overhead, fit::median(&wake_ns)))
+        Ok(ProfileReport::new(settings, memory, file, overhead, fit::median(&wake_ns)))
     }
 }
 

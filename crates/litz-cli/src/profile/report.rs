@@ -28,7 +28,7 @@ const LOST_SHARE_MAX: f64 = 0.001;
 
 /// The result of a profile.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct ProfileReport {
     format: &'static str,
     version: u32,
     #[serde(flatten)]
@@ -126,7 +126,7 @@ impl Overhead {
     }
 }
 
-impl Report {
+impl ProfileReport {
     pub(crate) fn new(
         settings: &Settings,
         memory: Table,

@@ -15,7 +15,7 @@ use units::Duration;
 
 use super::calibrate::{CHUNK_LEN, Calibration, SeparateCosts};
 use super::cores::{Cores, stay};
-use super::failure::{Failure, words};
+use super::failure::{Failure, to_message};
 use super::row::End;
 use super::several::end;
 
@@ -118,12 +118,12 @@ pub(crate) fn run(plan: &RunPlan, cancel: &CancelToken) -> Result<Run, Failure> 
     std::thread::scope(|scope| {
         let receiving = scope.spawn(|| {
             stay(&cores.receiving)?;
-            let connection = server.accept_timeout(CONNECT_TIMEOUT).map_err(words)?.ok_or(NOT_CONNECTED)?;
+            let connection = server.accept_timeout(CONNECT_TIMEOUT).map_err(to_message)?.ok_or(NOT_CONNECTED)?;
             receive(plan, &server, &connection, &phase)
         });
         let sending = scope.spawn(|| {
             stay(&cores.sending)?;
-            let connection = client.connect(address, "litz.invalid", client_tls.config.clone()).map_err(words)?;
+            let connection = client.connect(address, "litz.invalid", client_tls.config.clone()).map_err(to_message)?;
             send(plan, &client, &connection, &phase)
         });
         let waited = conduct(plan, &phase, cancel, || sending.is_finished() || receiving.is_finished());
@@ -188,7 +188,7 @@ pub(super) fn send(
     let mut window = Window::new(End::Sending, plan, endpoint, connection, |stats| {
         (stats.send.packets_sent, stats.send.packets_lost)
     })?;
-    let mut stream = connection.open_uni().map_err(words)?;
+    let mut stream = connection.open_uni().map_err(to_message)?;
     let chunk = Bytes::from(vec![7; CHUNK_LEN]);
     while window.look(phase) {
         if let Err(error) = stream.write_chunk(chunk.clone()) {
@@ -207,7 +207,7 @@ pub(super) fn receive(
 ) -> Result<Option<Spent>, String> {
     let mut window =
         Window::new(End::Receiving, plan, endpoint, connection, |stats| (stats.receive.packets_received, 0))?;
-    let mut stream = connection.accept_uni().map_err(words)?;
+    let mut stream = connection.accept_uni().map_err(to_message)?;
     let mut buffer = vec![0; CHUNK_LEN];
     while window.look(phase) {
         if let Err(error) = stream.read(&mut buffer) {

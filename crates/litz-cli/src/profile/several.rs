@@ -5,7 +5,7 @@ use litz::{Connection, Endpoint, EndpointConfig, Placement};
 use transfer::CancelToken;
 
 use super::cores::{Cores, stay};
-use super::failure::{Failure, words};
+use super::failure::{Failure, to_message};
 use super::run::{CONNECT_TIMEOUT, NOT_CONNECTED, Phase, Run, RunPlan, Spent, conduct, config, receive, send};
 
 /// Maximum number of attempts per connection. Each attempt reaches a random processor, so the last
@@ -40,8 +40,8 @@ pub(crate) fn run_several(
     let connect = || {
         let client = Cores::bind(&cores.sending, config(&alone))?;
         let sending = client.connect(server.local_addr(), "litz.invalid", client_tls.config.clone());
-        let sending = sending.map_err(|error| Failure::Error(words(error)))?;
-        let receiving = server.accept_timeout(CONNECT_TIMEOUT).map_err(|error| Failure::Error(words(error)))?;
+        let sending = sending.map_err(|error| Failure::Error(to_message(error)))?;
+        let receiving = server.accept_timeout(CONNECT_TIMEOUT).map_err(|error| Failure::Error(to_message(error)))?;
         let receiving = receiving.ok_or_else(|| Failure::Error(NOT_CONNECTED.to_owned()))?;
         Ok(Pair { client, sending, receiving })
     };

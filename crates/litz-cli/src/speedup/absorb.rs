@@ -46,13 +46,13 @@ pub(super) fn packet_ns(cipher: Cipher, size: usize) -> Result<f64, String> {
         if !client.begin_open(now, Addresses::of(peer_addr(0)), &sealed, size, &mut job) {
             return Err("the connection in memory was not confirmed".to_owned());
         }
-        let lent = clock.now();
+        let prepared = clock.now();
         job.open(&mut sealed);
         let buffer = Bytes::from(sealed);
         let opened = clock.now();
         client.handle_opened(now, &mut job, &buffer);
         let absorbed = clock.now();
-        let spent = lent.saturating_since(begin) + absorbed.saturating_since(opened);
+        let spent = prepared.saturating_since(begin) + absorbed.saturating_since(opened);
         if plan.packet_count() == batch {
             times_ns.push(spent.as_nanos() as f64 / batch as f64);
         }
@@ -80,12 +80,12 @@ fn connect(cipher: Cipher, size: usize) -> Result<(Connection, ScriptedPeer), St
     let mut peer = Peer::new(&tls, size, 0)?;
     let mut secret = [0; 32];
     net::os_random(&mut secret).map_err(|error| format!("cannot get random bytes: {error}"))?;
-    let words = |error: quic::BeginError| error.to_string();
-    let mut endpoint = Endpoint::new(transport(size, 0), None, SecretSource::new(&secret)).map_err(words)?;
+    let to_message = |error: quic::BeginError| error.to_string();
+    let mut endpoint = Endpoint::new(transport(size, 0), None, SecretSource::new(&secret)).map_err(to_message)?;
     let factory = TlsClient::new(Arc::clone(&tls.client))?;
     let clock = MonotonicClock::start();
     let (start, addresses) = (clock.now(), Addresses::of(peer_addr(0)));
-    let mut client = endpoint.connect(start, &factory, "litz.invalid", addresses).map_err(words)?;
+    let mut client = endpoint.connect(start, &factory, "litz.invalid", addresses).map_err(to_message)?;
     let (mut plan, mut sealed) = (Plan::new(), Vec::new());
     for _ in 0..HANDSHAKE_STEPS {
         let now = clock.now();

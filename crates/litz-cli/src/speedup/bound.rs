@@ -47,7 +47,7 @@ pub(crate) struct Halves {
 impl Halves {
     /// Divides the work of one driver into halves. Acknowledgements of sent data belong to the
     /// receive half.
-    fn new(seat: AppCore, outcome: &Outcome, stages_ns: &BTreeMap<&'static str, f64>) -> Self {
+    fn new(app_core: AppCore, outcome: &Outcome, stages_ns: &BTreeMap<&'static str, f64>) -> Self {
         let mut halves = Self::default();
         for activity in Activity::ALL.into_iter().filter(|activity| activity.kind() != ActivityKind::Idle) {
             let ns = stages_ns.get(activity.id()).copied().unwrap_or(0.0);
@@ -58,13 +58,13 @@ impl Halves {
                 _ => halves.send_ns += ns,
             }
         }
-        let ways = outcome.ways.unwrap_or_default();
+        let directions = outcome.directions.unwrap_or_default();
         let [writing_ns, reading_ns] =
-            [ways.writing, ways.reading].map(|time| time.as_nanos() as f64 / outcome.packets);
-        match seat {
+            [directions.writing, directions.reading].map(|time| time.as_nanos() as f64 / outcome.packets);
+        match app_core {
             AppCore::First => halves.send_ns += writing_ns + reading_ns,
             AppCore::Last => halves.receive_ns += writing_ns + reading_ns,
-            AppCore::Apart => {
+            AppCore::Separate => {
                 halves.send_ns += writing_ns;
                 halves.receive_ns += reading_ns;
             }
@@ -78,7 +78,7 @@ impl Halves {
 impl Shares {
     /// Divides the time of a metered run. `absorb_ns` is the serial part of opening, per received
     /// packet.
-    pub(crate) fn new(side: Side, kind: Kind, seat: AppCore, outcome: &Outcome, absorb_ns: f64) -> Self {
+    pub(crate) fn new(side: Side, kind: Kind, app_core: AppCore, outcome: &Outcome, absorb_ns: f64) -> Self {
         let spent = |activity| {
             let spent = outcome.costs.iter().map(|costs| costs.spent(activity).as_nanos() as f64);
             spent.sum::<f64>() / outcome.packets
@@ -87,7 +87,7 @@ impl Shares {
         let busy_ns: f64 = outcome.busy.iter().map(|busy| busy.as_nanos() as f64).sum();
         let others_busy_ns = busy_ns / outcome.busy.len().max(1) as f64 / outcome.packets;
         // Costs are per packet of either direction.
-        let received_share = outcome.ways.map_or(1.0, |ways| ways.received_packets / outcome.packets);
+        let received_share = outcome.directions.map_or(1.0, |directions| directions.received_packets / outcome.packets);
         let absorb_ns = absorb_ns * received_share;
         let mut shares = Self { application_ns, others_busy_ns, ..Self::default() };
         for activity in Activity::ALL.into_iter().filter(|activity| activity.kind() != ActivityKind::Idle) {
@@ -106,8 +106,9 @@ impl Shares {
             shares.parallel_ns += parallel;
             shares.serial_ns += ns - parallel;
         }
-        shares.halves = (kind == Kind::Split).then(|| Halves::new(seat, outcome, &shares.stages_ns));
-        shares.receiver_ns = outcome.ways.map_or(0.0, |ways| ways.receiver.as_nanos() as f64 / outcome.packets);
+        shares.halves = (kind == Kind::Split).then(|| Halves::new(app_core, outcome, &shares.stages_ns));
+        shares.receiver_ns =
+            outcome.directions.map_or(0.0, |directions| directions.receiver.as_nanos() as f64 / outcome.packets);
         let taken_ns = spent(Activity::TakenAway);
         // Not the metered waiting time, which may have begun before the measured time.
         let booked_ns = shares.stages_ns.values().sum::<f64>() + taken_ns;
@@ -218,7 +219,7 @@ mod tests {
     #[test]
     fn threads_of_the_application_count_to_the_half_on_their_processor() {
         let second = Duration::from_secs(1);
-        let ways = Directions { writing: second, reading: second * 2, ..Directions::default() };
+        let directions = Directions { writing: second, reading: second * 2, ..Directions::default() };
         let outcome = Outcome {
             packets: 1e9,
             bytes: 1.0,
@@ -228,16 +229,16 @@ mod tests {
             stage: None,
             busy: Vec::new(),
             packets_lost: 0,
-            ways: Some(ways),
+            directions: Some(directions),
         };
         let stages_ns = BTreeMap::from([("seal", 10.0), ("plan", 20.0), ("open_absorb", 100.0), ("waiting", 1e6)]);
-        let halves = |seat| {
-            let halves = Halves::new(seat, &outcome, &stages_ns);
+        let halves = |app_core| {
+            let halves = Halves::new(app_core, &outcome, &stages_ns);
             (halves.send_ns, halves.receive_ns)
         };
         assert_eq!(halves(AppCore::First), (33.0, 100.0));
         assert_eq!(halves(AppCore::Last), (30.0, 103.0));
-        assert_eq!(halves(AppCore::Apart), (31.0, 102.0));
+        assert_eq!(halves(AppCore::Separate), (31.0, 102.0));
         assert_eq!(halves(AppCore::Free), (30.0, 100.0));
     }
 

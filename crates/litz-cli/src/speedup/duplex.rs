@@ -70,17 +70,17 @@ pub(super) fn run_updating(
 ) -> Result<Outcome, Failure> {
     let test_bed = TestBed::new(setup, cancel)?;
     let (clock, pattern) = (MonotonicClock::start(), Pattern::new());
-    let ((tell, told), (to_write, writes), (to_read, reads)) = (channel(), channel(), channel());
+    let ((reports, results), (to_write, writes), (to_read, reads)) = (channel(), channel(), channel());
     let (measured, ended) = std::thread::scope(|scope| {
-        let hand = |tell| AppThread { test_bed: &test_bed, clock: &clock, pattern: &pattern, tell };
-        let (writer, reader) = (hand(tell.clone()), hand(tell));
+        let app_thread = |reports| AppThread { test_bed: &test_bed, clock: &clock, pattern: &pattern, reports };
+        let (writer, reader) = (app_thread(reports.clone()), app_thread(reports));
         let threads = [
-            scope.spawn(move || writer.tell_failure(writer.write(&writes))),
-            scope.spawn(move || reader.tell_failure(reader.read(&reads))),
+            scope.spawn(move || writer.report_failure(writer.write(&writes))),
+            scope.spawn(move || reader.report_failure(reader.read(&reads))),
         ];
         let (test_bed, clock, pattern) = (&test_bed, &clock, &pattern);
-        let conductor = RoundRunner { test_bed, clock, pattern, key_update_every, told, to_write, to_read };
-        let measured = conductor.conduct(setup, span, cancel);
+        let runner = RoundRunner { test_bed, clock, pattern, key_update_every, results, to_write, to_read };
+        let measured = runner.run(setup, span, cancel);
         // Threads that wait for the connection get an error; those that wait for work find the
         // channel closed.
         test_bed.endpoint.close();
@@ -100,36 +100,36 @@ struct AppThread<'a> {
     clock: &'a MonotonicClock,
     pattern: &'a Pattern,
     /// The result of each round, or the error that ended the thread.
-    tell: Sender<Result<Done, String>>,
+    reports: Sender<Result<Done, String>>,
 }
 
 impl AppThread<'_> {
     /// Reports a finished round; false if the receiver of the results is gone.
-    fn tell_done(&self, work: Work) -> bool {
-        self.tell.send(Ok(Done { work, at: self.clock.now(), application: thread_time() })).is_ok()
+    fn report_done(&self, work: Work) -> bool {
+        self.reports.send(Ok(Done { work, at: self.clock.now(), application: thread_time() })).is_ok()
     }
 
-    fn tell_failure(&self, ended: Result<(), String>) {
-        if let Err(words) = ended {
+    fn report_failure(&self, ended: Result<(), String>) {
+        if let Err(message) = ended {
             // At the end the receiver may be gone.
-            let _gone = self.tell.send(Err(words));
+            let _gone = self.reports.send(Err(message));
         }
     }
 
     /// Writes a stream in each round, and reports when all of it is acknowledged.
     fn write(&self, work: &Receiver<()>) -> Result<(), String> {
         self.test_bed.pin_thread(Work::Writing)?;
-        let words = |error: &dyn std::fmt::Display| format!("the connection failed: {error}");
-        let open = || self.test_bed.connection.open_uni().map_err(|error| words(&error));
+        let to_message = |error: &dyn std::fmt::Display| format!("the connection failed: {error}");
+        let open = || self.test_bed.connection.open_uni().map_err(|error| to_message(&error));
         // Before the clock starts.
         let mut stream = open()?;
         while work.recv().is_ok() {
             for _ in 0..CHUNKS {
-                stream.write_chunk(self.pattern.bytes().clone()).map_err(|error| words(&error))?;
+                stream.write_chunk(self.pattern.bytes().clone()).map_err(|error| to_message(&error))?;
             }
             let finished = stream.finish().and_then(|()| stream.wait_finished());
-            finished.map_err(|error| words(&error))?;
-            if !self.tell_done(Work::Writing) {
+            finished.map_err(|error| to_message(&error))?;
+            if !self.report_done(Work::Writing) {
                 break;
             }
             stream = open()?;
@@ -157,7 +157,7 @@ impl AppThread<'_> {
                 }
                 offset += chunk.len() as u64;
             }
-            if !self.tell_done(Work::Reading) {
+            if !self.report_done(Work::Reading) {
                 break;
             }
         }
@@ -172,7 +172,7 @@ struct RoundRunner<'a> {
     pattern: &'a Pattern,
     /// Number of packets in either direction.
     key_update_every: u64,
-    told: Receiver<Result<Done, String>>,
+    results: Receiver<Result<Done, String>>,
     to_write: Sender<()>,
     to_read: Sender<ToRead>,
 }
@@ -194,13 +194,13 @@ struct Progress {
 struct Round {
     sent_packets: u64,
     time: Duration,
-    ways: Directions,
+    directions: Directions,
     costs: Option<Costs>,
 }
 
 impl RoundRunner<'_> {
     /// Runs to the end, and closes the channels to the threads.
-    fn conduct(self, setup: &Setup, span: Span, cancel: &CancelToken) -> Result<Outcome, Failure> {
+    fn run(self, setup: &Setup, span: Span, cancel: &CancelToken) -> Result<Outcome, Failure> {
         let channel = &self.test_bed.link.channels[0];
         let mut progress = Progress::default();
         self.detach_receive_half(channel, setup, &mut progress)?;
@@ -209,17 +209,17 @@ impl RoundRunner<'_> {
             warm += self.round(channel, setup, &mut progress, false, cancel)?.time;
         }
         let mut sum = Outcome::default();
-        let mut ways = Directions::default();
+        let mut directions = Directions::default();
         while sum.time.is_zero() || sum.time < span.time {
             let round = self.round(channel, setup, &mut progress, false, cancel)?;
-            sum.packets += round.sent_packets as f64 + round.ways.received_packets;
-            sum.bytes += round.ways.sent_bytes + round.ways.received_bytes;
+            sum.packets += round.sent_packets as f64 + round.directions.received_packets;
+            sum.bytes += round.directions.sent_bytes + round.directions.received_bytes;
             sum.time += round.time;
-            sum.application += round.ways.writing + round.ways.reading;
+            sum.application += round.directions.writing + round.directions.reading;
             sum.costs.extend(round.costs);
-            ways.add(&round.ways);
+            directions.add(&round.directions);
         }
-        sum.ways = Some(ways);
+        sum.directions = Some(directions);
         let stats = self.test_bed.connection.stats();
         sum.packets_lost = stats.send.packets_lost;
         match stats.receive.packets_unauthentic {
@@ -241,8 +241,8 @@ impl RoundRunner<'_> {
         let until = self.clock.now() + DETACH_TIME_MAX;
         while self.test_bed.endpoint.receive_worker_stats().is_some_and(|stats| stats.detached == 0) {
             // The threads have no work yet, so they can report only failures.
-            if let Ok(Err(words)) = self.told.recv_timeout(Duration::from_millis(1).into()) {
-                return Err(Failure::Error(words));
+            if let Ok(Err(message)) = self.results.recv_timeout(Duration::from_millis(1).into()) {
+                return Err(Failure::Error(message));
             }
             self.test_bed.check()?;
             if self.clock.now() > until {
@@ -294,8 +294,8 @@ impl RoundRunner<'_> {
         let began_at = self.clock.now();
         channel.feed(items);
         // A thread that has ended has reported its error.
-        let _told = (self.to_write.send(()), self.to_read.send(ToRead { until: progress.offset, is_checked }));
-        let mut ways = Directions {
+        let _sent = (self.to_write.send(()), self.to_read.send(ToRead { until: progress.offset, is_checked }));
+        let mut directions = Directions {
             sent_bytes: (CHUNKS * PATTERN_LEN as u64) as f64,
             received_bytes: (progress.offset - from) as f64,
             received_packets: received_packets as f64,
@@ -306,19 +306,19 @@ impl RoundRunner<'_> {
             let Done { work, at, application } = self.wait(channel, began_at, cancel)?;
             *end = at;
             let (so_far, spent) = match work {
-                Work::Writing => (&mut progress.writing, &mut ways.writing),
-                Work::Reading => (&mut progress.reading, &mut ways.reading),
+                Work::Writing => (&mut progress.writing, &mut directions.writing),
+                Work::Reading => (&mut progress.reading, &mut directions.reading),
             };
             *spent = application.saturating_sub(std::mem::replace(so_far, application));
         }
         let costs = self.test_bed.endpoint.costs().zip(costs).map(|(end, begin)| end.since(&begin));
-        ways.receiver = busy().saturating_sub(busy_before);
+        directions.receiver = busy().saturating_sub(busy_before);
         let [first, last] = if ends[0] <= ends[1] { ends } else { [ends[1], ends[0]] };
-        ways.one_way = last.saturating_since(first);
+        directions.one_way = last.saturating_since(first);
         let sent_packets = channel.packets_sent() - sent;
         progress.sealed_in_phase += received_packets;
         progress.sent_in_phase += sent_packets;
-        Ok(Round { sent_packets, time: last.saturating_since(began_at), ways, costs })
+        Ok(Round { sent_packets, time: last.saturating_since(began_at), directions, costs })
     }
 
     fn maybe_update_keys(&self, progress: &mut Progress) -> Result<(), Failure> {
@@ -357,8 +357,8 @@ impl RoundRunner<'_> {
 
     fn wait(&self, channel: &Channel, began_at: Instant, cancel: &CancelToken) -> Result<Done, Failure> {
         loop {
-            match self.told.recv_timeout(LOOK_INTERVAL.into()) {
-                Ok(done) => return done.map_err(|words| Failure::Error(channel.failure().unwrap_or(words))),
+            match self.results.recv_timeout(LOOK_INTERVAL.into()) {
+                Ok(done) => return done.map_err(|message| Failure::Error(channel.failure().unwrap_or(message))),
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Failure::Error("the application's threads have ended".to_owned()));
                 }

@@ -36,7 +36,7 @@ use transfer::CancelToken;
 pub(crate) use failure::Failure;
 pub(crate) use measure::Estimate;
 pub(crate) use plot::render as plot;
-pub(crate) use report::{Report, SideReport};
+pub(crate) use report::{SideReport, SpeedupReport};
 pub(crate) use scripted_peer::Cipher;
 pub(crate) use settings::{AppCore, Kind, Settings, Side};
 
@@ -55,10 +55,14 @@ struct Measured {
 }
 
 /// Measures; calls `progress` before each step.
-pub(crate) fn measure(settings: &Settings, cancel: &CancelToken, progress: &dyn Fn(&str)) -> Result<Report, Failure> {
+pub(crate) fn measure(
+    settings: &Settings,
+    cancel: &CancelToken,
+    progress: &dyn Fn(&str),
+) -> Result<SpeedupReport, Failure> {
     let sides = settings.sides.iter().map(|side| measure_side(settings, *side, cancel, progress));
     let sides = sides.collect::<Result<Vec<_>, _>>()?;
-    Ok(Report::new(settings, sides))
+    Ok(SpeedupReport::new(settings, sides))
 }
 
 fn measure_side(
@@ -87,7 +91,7 @@ fn measure_side(
             let placement = settings.kind.placement(count);
             step(&format!("costs of {placement}"));
             let outcome = run_once(side, &settings.setup(placement, true), span, cancel)?;
-            Ok(Shares::new(side, settings.kind, settings.seat, &outcome, absorb_ns))
+            Ok(Shares::new(side, settings.kind, settings.app_core, &outcome, absorb_ns))
         };
         measured.shares.push(metered(1)?);
         if let Some(most) = settings.most_processors() {
@@ -105,9 +109,9 @@ impl Settings {
     fn setup(&self, placement: Placement, metered: bool) -> Setup {
         let count = placement.thread_count().max(1);
         let cores = self.cores.iter().copied().take(count).collect();
-        let (seat, cipher, datagram_size) = (self.seat, self.cipher, self.datagram_size);
+        let (app_core, cipher, datagram_size) = (self.app_core, self.cipher, self.datagram_size);
         let (paths, is_multipath) = (self.paths, self.kind == Kind::Path);
-        Setup { placement, cores, seat, cipher, datagram_size, paths, is_multipath, metered }
+        Setup { placement, cores, app_core, cipher, datagram_size, paths, is_multipath, metered }
     }
 }
 

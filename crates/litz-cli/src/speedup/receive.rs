@@ -45,10 +45,10 @@ struct Reading {
 pub(super) fn run(setup: &Setup, span: Span, cancel: &CancelToken) -> Result<Outcome, Failure> {
     let test_bed = TestBed::new(setup, cancel)?;
     let reading = Reading { clock: MonotonicClock::start(), target: AtomicU64::new(u64::MAX) };
-    let (tell, told) = channel();
+    let (reports, results) = channel();
     let (measured, read) = std::thread::scope(|scope| {
-        let reader = scope.spawn(|| read(&test_bed, setup.paths, &reading, &tell));
-        let measured = Rounds::new(&test_bed, setup, &reading, &told).and_then(|mut all| all.run(span, cancel));
+        let reader = scope.spawn(|| read(&test_bed, setup.paths, &reading, &reports));
+        let measured = Rounds::new(&test_bed, setup, &reading, &results).and_then(|mut all| all.run(span, cancel));
         let unauthentic = test_bed.connection.stats().receive.packets_unauthentic;
         reading.target.store(0, Ordering::Relaxed);
         test_bed.endpoint.close();
@@ -65,7 +65,7 @@ pub(super) fn run(setup: &Setup, span: Span, cancel: &CancelToken) -> Result<Out
 }
 
 /// Reads and discards data, and reports each complete round.
-fn read(test_bed: &TestBed, paths: u16, reading: &Reading, tell: &Sender<Done>) -> Result<(), String> {
+fn read(test_bed: &TestBed, paths: u16, reading: &Reading, reports: &Sender<Done>) -> Result<(), String> {
     test_bed.pin_thread(Work::Reading)?;
     let is_over = || reading.target.load(Ordering::Relaxed) == 0;
     let mut streams = match Streams::accept(&test_bed.connection, paths) {
@@ -86,7 +86,7 @@ fn read(test_bed: &TestBed, paths: u16, reading: &Reading, tell: &Sender<Done>) 
         let target = reading.target.load(Ordering::Acquire);
         if read_bytes == target && told_bytes < target {
             told_bytes = target;
-            if tell.send(Done { at: reading.clock.now(), application: thread_time() }).is_err() {
+            if reports.send(Done { at: reading.clock.now(), application: thread_time() }).is_err() {
                 return Ok(());
             }
         }
@@ -98,7 +98,7 @@ struct Rounds<'a> {
     test_bed: &'a TestBed,
     setup: &'a Setup,
     reading: &'a Reading,
-    told: &'a Receiver<Done>,
+    results: &'a Receiver<Done>,
     pattern: Bytes,
     /// Bytes planned so far of each path's stream.
     offsets: Vec<u64>,
@@ -121,7 +121,7 @@ impl<'a> Rounds<'a> {
         test_bed: &'a TestBed,
         setup: &'a Setup,
         reading: &'a Reading,
-        told: &'a Receiver<Done>,
+        results: &'a Receiver<Done>,
     ) -> Result<Self, Failure> {
         let channels = &test_bed.link.channels;
         channels.iter().for_each(|channel| channel.set_ack_timing(AckTiming::InPlace));
@@ -129,7 +129,7 @@ impl<'a> Rounds<'a> {
         let (application, offsets, sealed_in_phase) = (Duration::ZERO, vec![0; channels.len()], 0);
         // One path is the send side of all.
         request_few_acks(&channels[0]).map_err(Failure::Error)?;
-        Ok(Self { test_bed, setup, reading, told, pattern, offsets, sealed_in_phase, application })
+        Ok(Self { test_bed, setup, reading, results, pattern, offsets, sealed_in_phase, application })
     }
 
     fn run(&mut self, span: Span, cancel: &CancelToken) -> Result<Outcome, Failure> {
@@ -181,7 +181,7 @@ impl<'a> Rounds<'a> {
 
     fn wait(&self, began_at: Instant, cancel: &CancelToken) -> Result<Done, Failure> {
         loop {
-            match self.told.recv_timeout(LOOK_INTERVAL.into()) {
+            match self.results.recv_timeout(LOOK_INTERVAL.into()) {
                 Ok(done) => return Ok(done),
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Failure::Error("the reading thread has ended".to_owned()));
@@ -193,9 +193,9 @@ impl<'a> Rounds<'a> {
             }
             self.test_bed.check()?;
             if self.test_bed.endpoint.worker_pool_stats().is_some_and(|stats| stats.batches_lost > 0) {
-                let words = "a processor was interrupted for so long that its work was abandoned: \
+                let message = "a processor was interrupted for so long that its work was abandoned: \
                                  stop other programs and repeat";
-                return Err(Failure::Error(words.to_owned()));
+                return Err(Failure::Error(message.to_owned()));
             }
             if self.reading.clock.now().saturating_since(began_at) > ROUND_TIME_MAX {
                 return Err(Failure::Error("some bytes of the scripted peer were not received".to_owned()));

@@ -22,7 +22,7 @@ const TAKEN_AWAY_SHARE_MAX: f64 = 0.05;
 
 /// The result.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct SpeedupReport {
     format: &'static str,
     version: u32,
     #[serde(flatten)]
@@ -32,7 +32,8 @@ pub(crate) struct Report {
     pub(crate) machine: Machine,
     pub(crate) cipher: &'static str,
     /// The processor of the application's threads: `first`, `last`, `apart` or `free`.
-    seat: &'static str,
+    #[serde(rename = "seat")]
+    app_core: &'static str,
     /// Number of paths of the connection, each with a socket.
     pub(crate) paths: u16,
     pub(crate) datagram_bytes: usize,
@@ -92,7 +93,8 @@ pub(crate) struct Point {
     /// Throughput of both directions together.
     pub(crate) throughput_bps: Estimate,
     /// The directions, if there was data in both.
-    pub(crate) ways: Option<DirectionsReport>,
+    #[serde(rename = "ways")]
+    pub(crate) directions: Option<DirectionsReport>,
     /// Speedup relative to one processor in the same run.
     pub(crate) speedup: Estimate,
     /// The bound from the costs; none without costs.
@@ -120,14 +122,14 @@ pub(crate) struct DirectionsReport {
 impl DirectionsReport {
     /// None if there was data in one direction only.
     fn new(outcomes: &[Outcome]) -> Option<Self> {
-        let all: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.ways).collect();
+        let all: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.directions).collect();
         let seconds: f64 = outcomes.iter().map(|outcome| outcome.time.as_secs_f64()).sum();
         if all.is_empty() || seconds <= 0.0 {
             return None;
         }
-        let sent_bytes: f64 = all.iter().map(|ways| ways.sent_bytes).sum();
-        let received_bytes: f64 = all.iter().map(|ways| ways.received_bytes).sum();
-        let one_way_s: f64 = all.iter().map(|ways| ways.one_way.as_secs_f64()).sum();
+        let sent_bytes: f64 = all.iter().map(|directions| directions.sent_bytes).sum();
+        let received_bytes: f64 = all.iter().map(|directions| directions.received_bytes).sum();
+        let one_way_s: f64 = all.iter().map(|directions| directions.one_way.as_secs_f64()).sum();
         let bps = |bytes: f64| bytes * 8.0 / seconds;
         let (sent_bps, received_bps) = (bps(sent_bytes), bps(received_bytes));
         Some(Self { sent_bytes, received_bytes, sent_bps, received_bps, one_way_share: one_way_s / seconds })
@@ -145,7 +147,7 @@ struct Workers {
     batches_lost: u64,
 }
 
-impl Report {
+impl SpeedupReport {
     pub(super) fn new(settings: &Settings, sides: Vec<Measured>) -> Self {
         let machine = Machine::here(settings.cores.len());
         let mut warnings = Vec::new();
@@ -166,7 +168,7 @@ impl Report {
             date_unix: None,
             machine,
             cipher: settings.cipher.id(),
-            seat: settings.seat.id(),
+            app_core: settings.app_core.id(),
             paths: settings.paths,
             datagram_bytes: settings.datagram_size,
             payload_bytes: payload_len(settings.datagram_size),
@@ -253,7 +255,7 @@ impl Point {
             placement: placement.to_string(),
             processors,
             throughput_bps: Estimate::of(&runs_bps, confidence),
-            ways: DirectionsReport::new(outcomes),
+            directions: DirectionsReport::new(outcomes),
             speedup,
             bound,
             reached: bound.map(|bound| speedup.mean / bound),

@@ -47,7 +47,7 @@ pub(crate) struct Outcome {
     /// Packets that the sender declared lost, although none is.
     pub(crate) packets_lost: u64,
     /// The directions separately; none if there was data in one direction only.
-    pub(crate) ways: Option<Directions>,
+    pub(crate) directions: Option<Directions>,
 }
 
 /// The directions of a run, in application bytes.

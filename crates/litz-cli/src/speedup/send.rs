@@ -67,7 +67,7 @@ pub(super) fn run(setup: &Setup, span: Span, cancel: &CancelToken) -> Result<Out
         stage: test_bed.endpoint.worker_pool_stats(),
         busy: spent,
         packets_lost,
-        ways: None,
+        directions: None,
     })
 }
 

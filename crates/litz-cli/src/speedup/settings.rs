@@ -65,7 +65,7 @@ pub(crate) enum AppCore {
     Last,
     /// The writing thread on the first, the reading thread on the last: each with its half of the
     /// connection.
-    Apart,
+    Separate,
     /// On any processor that the system chooses.
     Free,
 }
@@ -75,7 +75,7 @@ impl AppCore {
         match self {
             Self::First => "first",
             Self::Last => "last",
-            Self::Apart => "apart",
+            Self::Separate => "apart",
             Self::Free => "free",
         }
     }
@@ -95,7 +95,7 @@ pub(crate) struct Settings {
     /// The usable processors by their system numbers: at least as many as the largest of
     /// `processors`.
     pub(crate) cores: Vec<usize>,
-    pub(crate) seat: AppCore,
+    pub(crate) app_core: AppCore,
     pub(crate) cipher: Cipher,
     /// In bytes of UDP payload.
     pub(crate) datagram_size: usize,

@@ -33,7 +33,7 @@ pub(crate) struct Setup {
     /// The processors in use, by their system numbers.
     pub(crate) cores: Vec<usize>,
     /// The processor of the application's threads.
-    pub(crate) seat: AppCore,
+    pub(crate) app_core: AppCore,
     pub(crate) cipher: Cipher,
     pub(crate) datagram_size: usize,
     /// Number of paths of the connection, each with a socket.
@@ -49,7 +49,7 @@ pub(crate) struct TestBed {
     pub(crate) endpoint: Endpoint,
     pub(crate) connection: Connection,
     pub(crate) link: Link,
-    seat: AppCore,
+    app_core: AppCore,
     /// The first and the last of the processors in use, if their numbers are known.
     cores: Option<(usize, usize)>,
 }
@@ -94,7 +94,7 @@ impl TestBed {
             opened.map_err(|error| Failure::Error(format!("path {path} cannot be opened: {error}")))?;
         }
         let cores = setup.cores.first().copied().zip(setup.cores.last().copied());
-        let test_bed = Self { endpoint, connection, link, seat: setup.seat, cores };
+        let test_bed = Self { endpoint, connection, link, app_core: setup.app_core, cores };
         test_bed.settle(cancel)?;
         Ok(test_bed)
     }
@@ -119,9 +119,9 @@ impl TestBed {
     /// Pins the calling thread of the application to its processor.
     pub(crate) fn pin_thread(&self, work: Work) -> Result<(), String> {
         let Some((first, last)) = self.cores else { return Ok(()) };
-        let core = match (self.seat, work) {
-            (AppCore::First, _) | (AppCore::Apart, Work::Writing) => first,
-            (AppCore::Last, _) | (AppCore::Apart, Work::Reading) => last,
+        let core = match (self.app_core, work) {
+            (AppCore::First, _) | (AppCore::Separate, Work::Writing) => first,
+            (AppCore::Last, _) | (AppCore::Separate, Work::Reading) => last,
             (AppCore::Free, _) => return Ok(()),
         };
         net::processors::pin_to(core).map_err(|error| format!("cannot pin a thread to processor {core}: {error}"))

@@ -7,7 +7,7 @@ use super::*;
 const SHORT: Span = Span { warm_up: Duration::from_millis(20), time: Duration::from_millis(60) };
 
 /// A run that is long enough to measure something, even on a busy machine.
-fn patient_run(side: Side, setup: &Setup) -> Outcome {
+fn run_with_retries(side: Side, setup: &Setup) -> Outcome {
     let cancel = CancelToken::new();
     let span = |times: u64| Span { warm_up: SHORT.warm_up * times, time: SHORT.time * times };
     let sees_enough = |outcome: &Outcome| outcome.packets > 500.0;
@@ -24,7 +24,7 @@ fn settings() -> Settings {
         processors: vec![1, 2],
         beside: vec![Placement::Thread],
         cores: net::processors::allowed(),
-        seat: AppCore::Last,
+        app_core: AppCore::Last,
         cipher: Cipher::Aes128Gcm,
         datagram_size: 1472,
         runs: 2,
@@ -45,7 +45,7 @@ fn both_sides_work_under_every_placement_and_cipher() {
             let setup = settings.setup(placement, true);
             // Missing or unauthentic bytes, and acknowledgements of skipped packet numbers, are
             // errors.
-            let outcome = patient_run(side, &setup);
+            let outcome = run_with_retries(side, &setup);
             assert!(outcome.packets > 500.0, "{placement} {side:?}: {outcome:?}");
             assert!(outcome.time >= SHORT.time && outcome.throughput_bps() > 0.0, "{placement} {side:?}");
             assert!(!outcome.costs.is_empty(), "{placement} {side:?}");
@@ -64,7 +64,7 @@ fn both_sides_work_with_the_paths_of_a_connection_shared() {
             let cipher = if paths == 2 { Cipher::Aes128Gcm } else { Cipher::ChaCha20Poly1305 };
             let settings = Settings { kind: Kind::Path, paths, cipher, ..settings() };
             let placement = Placement::Path(processors);
-            let outcome = patient_run(side, &settings.setup(placement, true));
+            let outcome = run_with_retries(side, &settings.setup(placement, true));
             assert!(outcome.packets > 500.0, "{placement} of {paths} {side:?}: {outcome:?}");
             assert!(outcome.time >= SHORT.time && !outcome.costs.is_empty(), "{placement} of {paths} {side:?}");
         }
@@ -99,7 +99,7 @@ fn large_datagrams_work_too() {
     let settings = Settings { datagram_size: 8972, ..settings() };
     for side in [Side::Send, Side::Receive] {
         let setup = settings.setup(Placement::Packet(2), false);
-        let outcome = patient_run(side, &setup);
+        let outcome = run_with_retries(side, &setup);
         assert!(outcome.packets > 100.0 && outcome.costs.is_empty());
     }
 }
@@ -114,18 +114,21 @@ fn both_directions_deliver_every_byte_under_every_placement() {
         (Kind::Packet, Placement::Packet(2), Cipher::Aes256Gcm),
     ];
     for (kind, placement, cipher) in placements {
-        for (seat, datagram_size) in [(AppCore::Apart, 1472), (AppCore::Last, 8972)] {
-            let settings = Settings { kind, cipher, seat, datagram_size, ..settings() };
+        for (app_core, datagram_size) in [(AppCore::Separate, 1472), (AppCore::Last, 8972)] {
+            let settings = Settings { kind, cipher, app_core, datagram_size, ..settings() };
             // The first round compares every byte with the pattern; a wrong byte is an error.
-            let outcome = patient_run(Side::Duplex, &settings.setup(placement, true));
+            let outcome = run_with_retries(Side::Duplex, &settings.setup(placement, true));
             let case = format!("{placement} {cipher} {datagram_size}: {outcome:?}");
-            let ways = outcome.ways.expect("data went both ways");
-            assert!((ways.sent_bytes / ways.received_bytes - 1.0).abs() < 0.01, "{case}");
-            assert!((outcome.bytes - ways.sent_bytes - ways.received_bytes).abs() < 1.0, "{case}");
+            let directions = outcome.directions.expect("data was sent in both directions");
+            assert!((directions.sent_bytes / directions.received_bytes - 1.0).abs() < 0.01, "{case}");
+            assert!((outcome.bytes - directions.sent_bytes - directions.received_bytes).abs() < 1.0, "{case}");
             let packets = outcome.bytes / run::payload_len(datagram_size) as f64;
             assert!((outcome.packets / packets - 1.0).abs() < 0.1 && packets > 1000.0, "{packets} {case}");
-            assert!(outcome.time >= SHORT.time && ways.one_way < outcome.time, "{case}");
-            assert!(!outcome.costs.is_empty() && !ways.writing.is_zero() && !ways.reading.is_zero(), "{case}");
+            assert!(outcome.time >= SHORT.time && directions.one_way < outcome.time, "{case}");
+            assert!(
+                !outcome.costs.is_empty() && !directions.writing.is_zero() && !directions.reading.is_zero(),
+                "{case}"
+            );
         }
     }
 }
@@ -187,7 +190,7 @@ fn costs_are_divided_into_serial_and_parallel_work() {
 fn a_split_connection_is_relative_to_one_thread_and_bounded_by_its_longer_half() {
     let sides = vec![Side::Duplex];
     let settings =
-        Settings { kind: Kind::Split, sides, seat: AppCore::Apart, beside: Vec::new(), runs: 1, ..settings() };
+        Settings { kind: Kind::Split, sides, app_core: AppCore::Separate, beside: Vec::new(), runs: 1, ..settings() };
     let report = measure(&settings, &CancelToken::new(), &|_| {}).unwrap();
     let [side] = &report.sides[..] else { panic!("{report:?}") };
     let [thread, split] = &side.points[..] else { panic!("{side:?}") };
@@ -198,8 +201,8 @@ fn a_split_connection_is_relative_to_one_thread_and_bounded_by_its_longer_half()
     let bound = side.total_ns / halves.send_ns.max(halves.receive_ns);
     assert!(split.bound.is_some_and(|found| (found - bound).abs() < 1e-9), "{bound} {split:?}");
     assert_eq!(side.gain_printed, Some(1.7));
-    let ways = split.ways.as_ref().expect("data went both ways");
-    let sum = ways.sent_bps + ways.received_bps;
-    assert!((sum / split.throughput_bps.mean - 1.0).abs() < 1e-6 && ways.one_way_share < 1.0, "{split:?}");
+    let directions = split.directions.as_ref().expect("data was sent in both directions");
+    let sum = directions.sent_bps + directions.received_bps;
+    assert!((sum / split.throughput_bps.mean - 1.0).abs() < 1e-6 && directions.one_way_share < 1.0, "{split:?}");
     assert!(plot(&report).contains("both sides: speedup by processors"));
 }

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use units::Rng;
 
 /// Time limit of each step of a test.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Folders of one test.
 pub struct Place {
@@ -109,13 +109,13 @@ impl Litz {
 
     /// The next event; none once the output has ended.
     pub fn next(&mut self) -> Option<Value> {
-        match self.events.recv_timeout(PATIENCE) {
+        match self.events.recv_timeout(TEST_TIMEOUT) {
             Ok(event) => {
                 self.seen.push(event.clone());
                 Some(event)
             }
             Err(mpsc::RecvTimeoutError::Disconnected) => None,
-            Err(mpsc::RecvTimeoutError::Timeout) => panic!("no event for {PATIENCE:?}; so far {:#?}", self.seen),
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("no event for {TEST_TIMEOUT:?}; so far {:#?}", self.seen),
         }
     }
 
@@ -198,7 +198,7 @@ impl Drop for Litz {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test reads a pipe without blocking on it for ever")]
+#[expect(clippy::disallowed_methods, reason = "a test reads a pipe without blocking on it forever")]
 fn events_of(stdout: ChildStdout) -> Receiver<Value> {
     let (sender, events) = mpsc::channel();
     std::thread::spawn(move || {

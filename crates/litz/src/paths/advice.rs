@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_are_right_or_unknown_are_not_complained_about() {
+    fn settings_that_are_right_or_unknown_cause_no_advice() {
         let shared = [card("a", "10.0.0.1", 24), card("b", "10.0.0.2", 24)];
         assert!(advice_for(&shared, &mut |_, _| None).is_empty());
         assert!(advice_for(&shared, &mut |interface, _| Some(if interface == "all" { 1 } else { 2 })).is_empty());

@@ -19,8 +19,8 @@
 //!
 //! These are all paths unless the user asks for more. With `--paths N` there follow, up to N: pairs
 //! of cards that are not used yet, the least used interface first; then other addresses of used
-//! pairs (IPv6 beside IPv4); then used pairs again, from another port. With N below what rules 1 to
-//! 3 give, the first N stay.
+//! pairs (IPv6 in addition to IPv4); then used pairs again, from another port. With N below what
+//! rules 1 to 3 give, the first N stay.
 //!
 //! Between the same two cards IPv4 goes before IPv6, because its header is 20 bytes shorter and its
 //! addresses do not expire (RFC 8981 changes an IPv6 host's every day). Over routes IPv6 goes first
@@ -67,7 +67,7 @@ pub fn choose(request: &Request<'_>, reachable: &mut Reachable<'_>) -> Result<Ch
         return Err(ChooseError::MorePathsThanAllowed { paths: request.paths.len(), limit });
     }
     let pairs = Pairs::find(slots, reachable);
-    Ok(select::select(pairs, &select::Wish { limit, fill: request.limit.is_some(), automatic }))
+    Ok(select::select(pairs, &select::PathCriteria { limit, fill: request.limit.is_some(), automatic }))
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use litz::Placement;
 
-use crate::world::{Arm, World, pattern, serve};
+use crate::world::{Variant, World, pattern, serve};
 
-pub(crate) fn an_echo_comes_back(arm: Arm) {
-    let world = World::new(arm);
+pub(crate) fn an_echo_comes_back(variant: Variant) {
+    let world = World::new(variant);
     serve(
         &world,
         world.config(),
@@ -36,9 +36,9 @@ pub(crate) fn an_echo_comes_back(arm: Arm) {
     );
 }
 
-pub(crate) fn sixty_four_megabytes_arrive_as_they_left(arm: Arm) {
+pub(crate) fn sixty_four_megabytes_arrive_unchanged(variant: Variant) {
     const LEN: usize = 64 << 20;
-    let world = World::new(arm);
+    let world = World::new(variant);
     serve(
         &world,
         world.config(),
@@ -78,10 +78,10 @@ pub(crate) fn sixty_four_megabytes_arrive_as_they_left(arm: Arm) {
     );
 }
 
-pub(crate) fn two_hundred_streams_at_once_all_arrive(arm: Arm) {
+pub(crate) fn two_hundred_streams_at_once_all_arrive(variant: Variant) {
     const STREAMS: usize = 200;
     const LEN: usize = 20_000;
-    let world = World::new(arm);
+    let world = World::new(variant);
     serve(
         &world,
         world.config(),
@@ -124,14 +124,14 @@ pub(crate) fn two_hundred_streams_at_once_all_arrive(arm: Arm) {
 /// A writer that drives the engine itself keeps the tail of a long write until its next call; a
 /// flush is one.
 #[expect(clippy::disallowed_methods, reason = "a wait inside a call of the library would drive the engine")]
-pub(crate) fn a_flush_sends_the_tail_of_a_long_write(arm: Arm) {
+pub(crate) fn a_flush_sends_the_tail_of_a_long_write(variant: Variant) {
     const ROUNDS: usize = 60;
     // Only one in so many is checked. The others keep the round trips short, so that a window and a
     // pace of that time hold everything that is written at once.
     const LOOK_EVERY: usize = 12;
     // More than a batch, and no whole number of them.
     const LEN: usize = 100_000;
-    let world = World::new(arm);
+    let world = World::new(variant);
     let arrived = AtomicUsize::new(0);
     serve(
         &world,
@@ -169,7 +169,7 @@ pub(crate) fn a_flush_sends_the_tail_of_a_long_write(arm: Arm) {
             }
             // A window that was full, or a machine that was busy, may look like a tail that was
             // held.
-            assert!(arm.placement != Placement::Inline || flushed > 0, "held {held}, flushed {flushed}");
+            assert!(variant.placement != Placement::Inline || flushed > 0, "held {held}, flushed {flushed}");
             connection.close(0, "done");
         },
     );

@@ -8,7 +8,7 @@ use litz::units::Rate;
 use litz::{Class, Closed, ConnectOptions, Connection, Endpoint, PathId, PathSet, RateLimit};
 use net::MonotonicClock;
 
-use crate::world::{Arm, PATIENCE, World, pattern, serve};
+use crate::world::{TEST_TIMEOUT, Variant, World, pattern, serve};
 
 const BURST: u64 = 16 << 10;
 
@@ -18,8 +18,8 @@ fn limit() -> RateLimit {
 }
 
 /// Sends `bytes` by `send`, waits until they were read, and returns the duration.
-fn timed(arm: Arm, bytes: usize, send: impl FnOnce(&Connection, Bytes) + Send) -> units::Duration {
-    let world = World::new(arm);
+fn timed(variant: Variant, bytes: usize, send: impl FnOnce(&Connection, Bytes) + Send) -> units::Duration {
+    let world = World::new(variant);
     let data = pattern(bytes, 1);
     let expected = data.clone();
     serve(
@@ -43,10 +43,10 @@ fn timed(arm: Arm, bytes: usize, send: impl FnOnce(&Connection, Bytes) + Send) -
     )
 }
 
-pub(crate) fn rates_of_streams_messages_and_connections_are_kept(arm: Arm) {
+pub(crate) fn rates_of_streams_messages_and_connections_are_kept(variant: Variant) {
     const LEN: usize = 200_000;
     let least = units::Duration::from_micros(LEN as u64 - BURST);
-    let took = timed(arm, LEN, |connection, data| {
+    let took = timed(variant, LEN, |connection, data| {
         // A unidirectional stream carries the message.
         let mut stream = connection.open_uni().unwrap();
         stream.set_rate(Some(limit()));
@@ -55,29 +55,29 @@ pub(crate) fn rates_of_streams_messages_and_connections_are_kept(arm: Arm) {
         stream.wait_finished().unwrap();
     });
     assert!(took >= least, "a stream: {took} of {least} and more");
-    let took = timed(arm, LEN, |connection, data| {
+    let took = timed(variant, LEN, |connection, data| {
         let class = Class { rate: Some(limit()), ..Class::default() };
         connection.send_message_as(data, &class).unwrap();
     });
     assert!(took >= least, "a message: {took} of {least} and more");
-    let took = timed(arm, LEN, |connection, data| {
+    let took = timed(variant, LEN, |connection, data| {
         connection.set_rate(Some(limit())).unwrap();
         connection.send_message(data).unwrap();
     });
     assert!(took >= least, "a connection: {took} of {least} and more");
-    let took = timed(arm, LEN, |connection, data| {
+    let took = timed(variant, LEN, |connection, data| {
         // A hundred thousand seconds, if it stayed.
         connection.set_rate(Some(RateLimit::new(Rate::from_bps(16), 1200).unwrap())).unwrap();
         connection.send_message(data).unwrap();
         connection.set_rate(None).unwrap();
     });
-    assert!(took < PATIENCE.into(), "a limit that was lifted: {took}");
+    assert!(took < TEST_TIMEOUT.into(), "a limit that was lifted: {took}");
 }
 
-pub(crate) fn urgent_messages_overtake_those_that_wait(arm: Arm) {
+pub(crate) fn urgent_messages_overtake_those_that_wait(variant: Variant) {
     const MESSAGES: usize = 300;
     const LEN: usize = 10_000;
-    let world = World::new(arm);
+    let world = World::new(variant);
     let before = serve(
         &world,
         world.config(),
@@ -103,7 +103,7 @@ pub(crate) fn urgent_messages_overtake_those_that_wait(arm: Arm) {
     assert!(before < MESSAGES * 3 / 4, "{before} of {MESSAGES} messages came before the urgent one");
 }
 
-pub(crate) fn messages_that_cannot_be_sent_block_no_others(arm: Arm) {
+pub(crate) fn messages_that_cannot_be_sent_block_no_others(variant: Variant) {
     const STUCK: usize = 70;
     let slow = RateLimit::new(Rate::from_bps(16), 1200).unwrap();
     let classes = [
@@ -112,7 +112,7 @@ pub(crate) fn messages_that_cannot_be_sent_block_no_others(arm: Arm) {
         Class { rate: Some(slow), ..Class::of_priority(1) },
     ];
     for class in classes {
-        let world = World::new(arm);
+        let world = World::new(variant);
         let large = pattern(300_000, 3);
         serve(
             &world,
@@ -138,9 +138,9 @@ pub(crate) fn messages_that_cannot_be_sent_block_no_others(arm: Arm) {
     }
 }
 
-pub(crate) fn urgent_messages_find_a_stream_beside_a_heap_of_small_ones(arm: Arm) {
+pub(crate) fn urgent_messages_get_a_stream_despite_many_small_ones(variant: Variant) {
     const FIRST: usize = 100;
-    let world = World::new(arm);
+    let world = World::new(variant);
     serve(
         &world,
         world.config(),
@@ -170,8 +170,8 @@ pub(crate) fn urgent_messages_find_a_stream_beside_a_heap_of_small_ones(arm: Arm
     );
 }
 
-pub(crate) fn a_stream_waits_for_its_paths(arm: Arm) {
-    let world = World::new(arm);
+pub(crate) fn a_stream_waits_for_its_paths(variant: Variant) {
+    let world = World::new(variant);
     serve(
         &world,
         world.config(),
@@ -199,9 +199,9 @@ pub(crate) fn a_stream_waits_for_its_paths(arm: Arm) {
     );
 }
 
-pub(crate) fn connections_have_the_processor_they_ask_for(arm: Arm) {
-    let world = World::new(arm);
-    let count = arm.placement.driver_count();
+pub(crate) fn connections_have_the_processor_they_ask_for(variant: Variant) {
+    let world = World::new(variant);
+    let count = variant.placement.driver_count();
     let connect = |client: &Endpoint, address, processor| {
         let options = ConnectOptions { processor: Some(processor), priority: 3, ..ConnectOptions::default() };
         client.connect_with(&options, address, "host", world.client_tls.clone())

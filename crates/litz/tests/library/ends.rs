@@ -8,10 +8,10 @@ use litz::identity::{self, KeyPair};
 use litz::{AcceptStreamError, Closed, Endpoint, EndpointConfig, ReadError, WriteError};
 use net::{MonotonicClock, Transmit};
 
-use crate::world::{Arm, PATIENCE, World, serve};
+use crate::world::{TEST_TIMEOUT, Variant, World, serve};
 
-pub(crate) fn dropping_a_side_of_a_stream_tells_the_peer(arm: Arm) {
-    let world = World::new(arm);
+pub(crate) fn dropping_a_side_of_a_stream_notifies_the_peer(variant: Variant) {
+    let world = World::new(variant);
     serve(
         &world,
         world.config(),
@@ -67,11 +67,11 @@ pub(crate) fn dropping_a_side_of_a_stream_tells_the_peer(arm: Arm) {
     );
 }
 
-pub(crate) fn the_last_handle_closes_and_a_close_carries_code_and_reason(arm: Arm) {
-    let world = &World::new(arm);
+pub(crate) fn the_last_handle_closes_and_a_close_carries_code_and_reason(variant: Variant) {
+    let world = &World::new(variant);
     // Several drivers may accept connections in any order, so the second one begins after the
     // first.
-    let (told, hears) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     serve(
         world,
         world.config(),
@@ -79,7 +79,7 @@ pub(crate) fn the_last_handle_closes_and_a_close_carries_code_and_reason(arm: Ar
             let connection = server.accept().unwrap();
             assert_eq!(connection.closed(), Closed::ByPeer { code: 7, reason: "seven".to_owned() });
             assert_eq!(connection.stats().receive.packets_unauthentic, 0);
-            told.send(()).unwrap();
+            sender.send(()).unwrap();
             let connection = server.accept().unwrap();
             let mut recv = connection.accept_uni().unwrap();
             // Data that arrived before the close is readable after it; then comes the reason.
@@ -98,7 +98,7 @@ pub(crate) fn the_last_handle_closes_and_a_close_carries_code_and_reason(arm: Ar
             connection.close(8, "too late");
             assert_eq!(connection.closed(), Closed::Local);
             assert!(connection.stats().send.packets_sent > 0);
-            hears.recv().unwrap();
+            receiver.recv().unwrap();
 
             let connection = world.connect(client, address);
             let clone = connection.clone();
@@ -113,8 +113,8 @@ pub(crate) fn the_last_handle_closes_and_a_close_carries_code_and_reason(arm: Ar
     );
 }
 
-pub(crate) fn dropping_an_endpoint_closes_its_connections_and_returns_soon(arm: Arm) {
-    let world = World::new(arm);
+pub(crate) fn dropping_an_endpoint_closes_its_connections_and_returns_soon(variant: Variant) {
+    let world = World::new(variant);
     let server = world.server(world.config());
     let address = server.local_addr();
     let clock = MonotonicClock::start();
@@ -137,25 +137,25 @@ pub(crate) fn dropping_an_endpoint_closes_its_connections_and_returns_soon(arm: 
     });
 }
 
-pub(crate) fn an_address_without_a_peer_times_out_with_a_clear_error(arm: Arm) {
-    let world = World::new(arm);
-    let deaf = world.socket(0);
+pub(crate) fn an_address_without_a_peer_times_out_with_a_clear_error(variant: Variant) {
+    let world = World::new(variant);
+    let unserved = world.socket(0);
     let client = world.client(EndpointConfig { handshake_timeout: Duration::from_millis(300), ..world.config() });
     let clock = MonotonicClock::start();
-    let error = client.connect(deaf.local_addr().unwrap(), "host", world.client_tls.clone()).unwrap_err();
+    let error = client.connect(unserved.local_addr().unwrap(), "host", world.client_tls.clone()).unwrap_err();
     let took = clock.now().since_start();
     assert_eq!(error, Closed::HandshakeTimedOut { last_send_error: None });
     assert_eq!(std::io::Error::from(error).kind(), ErrorKind::TimedOut);
     assert!(took >= units::Duration::from_millis(300) && took < units::Duration::from_secs(5), "it took {took}");
 }
 
-pub(crate) fn a_wrong_host_and_a_wrong_family_are_told_apart(arm: Arm) {
-    let world = World::new(arm);
+pub(crate) fn a_wrong_host_and_a_wrong_family_have_different_errors(variant: Variant) {
+    let world = World::new(variant);
     serve(
         &world,
         world.config(),
         |server| {
-            // The server is not told of the client that rejects its key, and continues.
+            // The server is not notified of the client that rejects its key, and continues.
             server.accept().unwrap().closed();
         },
         |client, address| {
@@ -185,8 +185,8 @@ pub(crate) fn a_wrong_host_and_a_wrong_family_are_told_apart(arm: Arm) {
     );
 }
 
-pub(crate) fn a_server_comes_back_at_its_old_address(arm: Arm) {
-    let world = World::new(arm);
+pub(crate) fn a_restarted_server_is_reached_at_its_old_address(variant: Variant) {
+    let world = World::new(variant);
     let server = world.server(world.config());
     let address = server.local_addr();
     let echo = |server: &Endpoint| {
@@ -218,17 +218,17 @@ pub(crate) fn a_server_comes_back_at_its_old_address(arm: Arm) {
             recv.read_to_string(&mut words).unwrap();
             assert_eq!(words, "again");
             assert!(matches!(connection.closed(), Closed::ByPeer { code: 0, .. }));
-            let _last_time = wait.recv_timeout(PATIENCE);
+            let _last_time = wait.recv_timeout(TEST_TIMEOUT);
         }
     });
 }
 
-pub(crate) fn clients_beyond_the_limits_are_not_answered(arm: Arm) {
-    let world = World::new(arm);
+pub(crate) fn clients_beyond_the_limits_are_not_answered(variant: Variant) {
+    let world = World::new(variant);
     let limited = EndpointConfig { half_open_max: 1, handshake_timeout: Duration::from_millis(500), ..world.config() };
     let server = world.server(limited);
     let address = server.local_addr();
-    let hasty = || EndpointConfig { handshake_timeout: Duration::from_millis(300), ..world.config() };
+    let short_timeout = || EndpointConfig { handshake_timeout: Duration::from_millis(300), ..world.config() };
     std::thread::scope(|scope| {
         let world = &world;
         let (first_is_in, go_on) = std::sync::mpsc::channel();
@@ -242,8 +242,8 @@ pub(crate) fn clients_beyond_the_limits_are_not_answered(arm: Arm) {
             connection.closed();
         });
         scope.spawn(move || {
-            let client = world.client(hasty());
-            go_on.recv_timeout(PATIENCE).unwrap();
+            let client = world.client(short_timeout());
+            go_on.recv_timeout(TEST_TIMEOUT).unwrap();
             // The first one fills the queue for `accept`.
             let error = client.connect(address, "host", world.client_tls.clone()).unwrap_err();
             assert_eq!(error, Closed::HandshakeTimedOut { last_send_error: None });
@@ -275,8 +275,8 @@ fn drive(server: &Endpoint, nobody: &Endpoint, world: &World) {
     });
 }
 
-pub(crate) fn waiting_with_a_timeout_ends_in_time(arm: Arm) {
-    let world = World::new(arm);
+pub(crate) fn waiting_with_a_timeout_ends_in_time(variant: Variant) {
+    let world = World::new(variant);
     let server = world.server(world.config());
     let clock = MonotonicClock::start();
     assert!(server.accept_timeout(Duration::from_millis(50)).unwrap().is_none());
@@ -288,7 +288,7 @@ pub(crate) fn waiting_with_a_timeout_ends_in_time(arm: Arm) {
             let client = world.client(world.config());
             world.connect(&client, address).closed();
         });
-        let connection = server.accept_timeout(PATIENCE).unwrap().unwrap();
+        let connection = server.accept_timeout(TEST_TIMEOUT).unwrap().unwrap();
         let wait = Duration::from_millis(20);
         assert!(connection.accept_bi_timeout(wait).unwrap().is_none());
         assert!(connection.accept_uni_timeout(wait).unwrap().is_none());
@@ -301,8 +301,8 @@ pub(crate) fn waiting_with_a_timeout_ends_in_time(arm: Arm) {
     });
 }
 
-pub(crate) fn malformed_datagrams_of_unknown_senders_do_no_harm(arm: Arm) {
-    let world = World::new(arm);
+pub(crate) fn malformed_datagrams_of_unknown_senders_do_no_harm(variant: Variant) {
+    let world = World::new(variant);
     serve(
         &world,
         world.config(),
@@ -317,11 +317,11 @@ pub(crate) fn malformed_datagrams_of_unknown_senders_do_no_harm(arm: Arm) {
             let connection = world.connect(client, address);
             // Enough sockets to reach every processor that shares the port.
             for _ in 0..16 {
-                let mut stranger = world.socket(0);
+                let mut outsider = world.socket(0);
                 for contents in [&b""[..], &[0x40], &[0x40; 9], &[0xc0; 1200], &[0x40; 1200]] {
                     let transmit =
                         Transmit { destination: address, source_ip: None, ecn: None, contents, segment_size: None };
-                    stranger.send(&transmit).unwrap();
+                    outsider.send(&transmit).unwrap();
                 }
             }
             let mut send = connection.open_uni().unwrap();

@@ -1,4 +1,4 @@
-//! Many users of one engine: none starves, none blocks another, and memory stays bounded.
+//! Many users of one engine: each gets its share, none blocks another, and memory stays bounded.
 
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use litz::{Connection, EndpointConfig};
 use net::MonotonicClock;
 
-use crate::world::{Arm, PATIENCE, World, pattern, serve};
+use crate::world::{TEST_TIMEOUT, Variant, World, pattern, serve};
 
 /// Answers every bidirectional stream with what came on it, until the connection ends.
 fn echo_all(connection: &Connection) {
@@ -24,11 +24,11 @@ fn echo_all(connection: &Connection) {
 /// while others have something would never get there. How even the shares are is another question:
 /// `engine/tests/fairness.rs` asks it without the system's scheduler in between, and the benchmark
 /// `fairness` with it.
-pub(crate) fn sixty_four_connections_share_one_driver_and_none_starves(arm: Arm) {
+pub(crate) fn sixty_four_connections_share_one_driver_and_none_starves(variant: Variant) {
     const CONNECTIONS: usize = 64;
     const PART: usize = 256 << 10;
     const CHUNK: usize = 64 << 10;
-    let world = World::new(arm);
+    let world = World::new(variant);
     // Connections that have received their part.
     let served = AtomicUsize::new(0);
     // Bytes of all of them together.
@@ -39,7 +39,7 @@ pub(crate) fn sixty_four_connections_share_one_driver_and_none_starves(arm: Arm)
     config.transport.stream_window = 32 << 10;
     config.transport.stream_window_max = 32 << 10;
     let clock = MonotonicClock::start();
-    let deadline = clock.now() + PATIENCE.into();
+    let deadline = clock.now() + TEST_TIMEOUT.into();
     serve(
         &world,
         config,
@@ -91,9 +91,9 @@ pub(crate) fn sixty_four_connections_share_one_driver_and_none_starves(arm: Arm)
     assert_eq!(received.into_inner(), sent.into_inner());
 }
 
-pub(crate) fn an_unread_stream_stalls_no_other_stream_and_no_other_connection(arm: Arm) {
+pub(crate) fn an_unread_stream_stalls_no_other_stream_and_no_other_connection(variant: Variant) {
     const LEN: usize = 16 << 20;
-    let world = World::new(arm);
+    let world = World::new(variant);
     serve(
         &world,
         world.config(),
@@ -148,12 +148,12 @@ pub(crate) fn an_unread_stream_stalls_no_other_stream_and_no_other_connection(ar
     );
 }
 
-pub(crate) fn flow_control_stops_a_writer_before_memory_grows(arm: Arm) {
+pub(crate) fn flow_control_stops_a_writer_before_memory_grows(variant: Variant) {
     const WINDOW: usize = 64 << 10;
     const SEND_BUFFER: usize = 512 << 10;
     const CHUNK: usize = 16 << 10;
     const TOTAL: usize = 4 << 20;
-    let world = World::new(arm);
+    let world = World::new(variant);
     let mut config = EndpointConfig { outbox_bytes_max: WINDOW, inbox_bytes_max: WINDOW, ..world.config() };
     config.transport.send_buffer_max = SEND_BUFFER as u64;
     config.transport.stream_window = WINDOW as u64;
@@ -203,10 +203,10 @@ pub(crate) fn flow_control_stops_a_writer_before_memory_grows(arm: Arm) {
     );
 }
 
-pub(crate) fn many_threads_use_one_connection_at_the_same_time(arm: Arm) {
+pub(crate) fn many_threads_use_one_connection_at_the_same_time(variant: Variant) {
     const THREADS: u64 = 12;
     const ROUNDS: u64 = 30;
-    let world = World::new(arm);
+    let world = World::new(variant);
     serve(
         &world,
         world.config(),
@@ -244,8 +244,8 @@ pub(crate) fn many_threads_use_one_connection_at_the_same_time(arm: Arm) {
     );
 }
 
-pub(crate) fn opening_waits_for_the_peer_to_allow_more(arm: Arm) {
-    let world = World::new(arm);
+pub(crate) fn opening_waits_for_the_peer_to_allow_more(variant: Variant) {
+    let world = World::new(variant);
     let mut config = world.config();
     config.transport.max_concurrent_bidi_streams = 2;
     serve(
@@ -273,7 +273,7 @@ pub(crate) fn opening_waits_for_the_peer_to_allow_more(arm: Arm) {
                     recv.read_to_end(&mut back).unwrap();
                     assert_eq!(back, b"x");
                 }
-                waited.recv_timeout(PATIENCE).unwrap();
+                waited.recv_timeout(TEST_TIMEOUT).unwrap();
             });
             connection.close(0, "done");
         },

@@ -5,11 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use litz::{AcceptStreamError, Closed, DatagramError, EndpointConfig, MessageError, Side};
 
-use crate::world::{Arm, PATIENCE, World, pattern, serve};
+use crate::world::{TEST_TIMEOUT, Variant, World, pattern, serve};
 
-pub(crate) fn datagrams_arrive_as_they_left(arm: Arm) {
+pub(crate) fn datagrams_arrive_unchanged(variant: Variant) {
     const COUNT: usize = 200;
-    let world = World::new(arm);
+    let world = World::new(variant);
     serve(
         &world,
         world.config(),
@@ -17,7 +17,7 @@ pub(crate) fn datagrams_arrive_as_they_left(arm: Arm) {
             let connection = server.accept().unwrap();
             // Echoes, so that the client sends no faster than this reads.
             for _ in 0..COUNT {
-                let datagram = connection.recv_datagram_timeout(PATIENCE).unwrap().expect("nothing is lost here");
+                let datagram = connection.recv_datagram_timeout(TEST_TIMEOUT).unwrap().expect("nothing is lost here");
                 connection.send_datagram(datagram).unwrap();
             }
             connection.closed();
@@ -31,7 +31,7 @@ pub(crate) fn datagrams_arrive_as_they_left(arm: Arm) {
             for index in 0..COUNT {
                 let sent = Bytes::from(pattern(index * len_max / (COUNT - 1), index as u64));
                 connection.send_datagram(sent.clone()).unwrap();
-                assert_eq!(connection.recv_datagram_timeout(PATIENCE).unwrap(), Some(sent));
+                assert_eq!(connection.recv_datagram_timeout(TEST_TIMEOUT).unwrap(), Some(sent));
             }
             connection.close(0, "done");
             assert_eq!(connection.closed(), Closed::Local);
@@ -41,8 +41,8 @@ pub(crate) fn datagrams_arrive_as_they_left(arm: Arm) {
     );
 }
 
-pub(crate) fn a_peer_that_takes_no_datagrams_is_known(arm: Arm) {
-    let world = World::new(arm);
+pub(crate) fn a_peer_that_takes_no_datagrams_is_known(variant: Variant) {
+    let world = World::new(variant);
     let mut config = world.config();
     config.transport.datagram_receive_buffer = 0;
     serve(
@@ -58,11 +58,11 @@ pub(crate) fn a_peer_that_takes_no_datagrams_is_known(arm: Arm) {
     );
 }
 
-pub(crate) fn messages_arrive_whole_and_each_once(arm: Arm) {
+pub(crate) fn messages_arrive_whole_and_each_once(variant: Variant) {
     const LEN_MAX: usize = 3 << 20;
     // More than a message a stream at a time, more bytes than the queues hold.
     let lens: Vec<usize> = (0..400).map(|index| index * 37 % 4000).chain([LEN_MAX, LEN_MAX, LEN_MAX, 0]).collect();
-    let world = World::new(arm);
+    let world = World::new(variant);
     let config = EndpointConfig { message_len_max: LEN_MAX, ..world.config() };
     serve(
         &world,
@@ -71,7 +71,7 @@ pub(crate) fn messages_arrive_whole_and_each_once(arm: Arm) {
             let connection = server.accept().unwrap();
             let mut missing = lens.clone();
             for _ in 0..lens.len() {
-                let message = connection.recv_message_timeout(PATIENCE).unwrap().expect("a message is missing");
+                let message = connection.recv_message_timeout(TEST_TIMEOUT).unwrap().expect("a message is missing");
                 assert_eq!(message, pattern(message.len(), message.len() as u64));
                 let place = missing.iter().position(|len| *len == message.len()).expect("a message came twice");
                 missing.swap_remove(place);
@@ -95,14 +95,14 @@ pub(crate) fn messages_arrive_whole_and_each_once(arm: Arm) {
     );
 }
 
-pub(crate) fn a_message_longer_than_the_receiver_takes_is_refused_alone(arm: Arm) {
-    let world = World::new(arm);
+pub(crate) fn only_a_message_longer_than_the_receiver_takes_is_refused(variant: Variant) {
+    let world = World::new(variant);
     let server = world.server(EndpointConfig { message_len_max: 1000, ..world.config() });
     let address = server.local_addr();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let connection = server.accept().unwrap();
-            let mut lens = [0, 0].map(|_| connection.recv_message_timeout(PATIENCE).unwrap().unwrap().len());
+            let mut lens = [0, 0].map(|_| connection.recv_message_timeout(TEST_TIMEOUT).unwrap().unwrap().len());
             lens.sort_unstable();
             assert_eq!(lens, [999, 1000]);
             assert!(matches!(connection.recv_message(), Err(MessageError::ConnectionClosed(_))));
@@ -117,8 +117,8 @@ pub(crate) fn a_message_longer_than_the_receiver_takes_is_refused_alone(arm: Arm
     });
 }
 
-pub(crate) fn a_long_message_is_refused_alone_after_the_end_too(arm: Arm) {
-    let world = World::new(arm);
+pub(crate) fn only_a_long_message_is_refused_after_the_end_too(variant: Variant) {
+    let world = World::new(variant);
     let server = world.server(EndpointConfig { message_len_max: 1000, ..world.config() });
     let address = server.local_addr();
     std::thread::scope(|scope| {
@@ -142,8 +142,8 @@ pub(crate) fn a_long_message_is_refused_alone_after_the_end_too(arm: Arm) {
     });
 }
 
-pub(crate) fn messages_and_streams_that_came_before_the_end_are_there_after_it(arm: Arm) {
-    let world = World::new(arm);
+pub(crate) fn messages_and_streams_received_before_the_end_can_be_read_after_it(variant: Variant) {
+    let world = World::new(variant);
     serve(
         &world,
         world.config(),
@@ -162,9 +162,9 @@ pub(crate) fn messages_and_streams_that_came_before_the_end_are_there_after_it(a
     );
 }
 
-pub(crate) fn both_ends_agree_on_keys_identities_and_addresses(arm: Arm) {
-    let world = &World::new(arm);
-    let (told, hears) = std::sync::mpsc::channel();
+pub(crate) fn both_ends_agree_on_keys_identities_and_addresses(variant: Variant) {
+    let world = &World::new(variant);
+    let (sender, receiver) = std::sync::mpsc::channel();
     serve(
         world,
         world.config(),
@@ -172,7 +172,7 @@ pub(crate) fn both_ends_agree_on_keys_identities_and_addresses(arm: Arm) {
             let connection = server.accept().unwrap();
             let mut material = [0; 32];
             connection.export_keying_material(b"label", b"context", &mut material).unwrap();
-            told.send((material, connection.remote_addr(), connection.local_addr())).unwrap();
+            sender.send((material, connection.remote_addr(), connection.local_addr())).unwrap();
             assert_eq!((connection.peer_identity().len(), connection.side()), (1, Side::Server));
             connection.closed();
             assert!(connection.export_keying_material(b"label", b"context", &mut material).is_err());
@@ -184,7 +184,7 @@ pub(crate) fn both_ends_agree_on_keys_identities_and_addresses(arm: Arm) {
             let mut other = [0; 32];
             connection.export_keying_material(b"label", b"else", &mut other).unwrap();
             assert_ne!(material, other);
-            let theirs = hears.recv_timeout(PATIENCE).unwrap();
+            let theirs = receiver.recv_timeout(TEST_TIMEOUT).unwrap();
             assert_eq!(theirs, (material, client.local_addr(), address));
             assert_eq!((connection.remote_addr(), connection.side()), (address, Side::Client));
             let identity = connection.peer_identity();

@@ -1,4 +1,4 @@
-//! A socket that fails when a test tells it to.
+//! A socket that fails when a test asks for it.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -75,7 +75,7 @@ impl Faults {
 
 impl Intercept for Arc<Faults> {
     fn send(&mut self, inner: &mut dyn DatagramSocket, transmit: &Transmit<'_>) -> Result<(), SendError> {
-        assert!(!self.panic_in_send.load(Ordering::SeqCst), "told to panic in send");
+        assert!(!self.panic_in_send.load(Ordering::SeqCst), "a test requested a panic in send");
         let counter = match self.refusal() {
             Some(error) => {
                 self.refused.fetch_add(1, Ordering::SeqCst);
@@ -99,7 +99,7 @@ impl Intercept for Arc<Faults> {
         metas: &mut [RecvMeta],
     ) -> io::Result<usize> {
         self.recv_calls.fetch_add(1, Ordering::SeqCst);
-        assert!(!self.panic_in_recv.load(Ordering::SeqCst), "told to panic in recv");
+        assert!(!self.panic_in_recv.load(Ordering::SeqCst), "a test requested a panic in recv");
         if self.hang_in_recv.load(Ordering::SeqCst) {
             self.hanging.fetch_add(1, Ordering::SeqCst);
             let may_go_on = self.may_go_on.lock().unwrap_or_else(PoisonError::into_inner);

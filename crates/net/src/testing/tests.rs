@@ -21,7 +21,7 @@ fn received(socket: &mut dyn DatagramSocket) -> Vec<(RecvMeta, Vec<u8>)> {
 }
 
 #[test]
-fn faults_come_when_they_are_told_to_and_are_counted() {
+fn faults_occur_when_a_test_sets_them_and_are_counted() {
     let network = MemoryNetwork::new();
     let faults = Arc::new(Faults::default());
     let mut socket = InterceptedSocket::new(bind(&network), Arc::clone(&faults));
@@ -80,7 +80,7 @@ fn datagrams_of_one_source_are_joined() {
 }
 
 #[test]
-fn an_alias_and_a_socket_without_batches_say_so() {
+fn an_intercepted_socket_reports_its_alias_and_its_missing_segmentation() {
     let network = MemoryNetwork::new();
     let mut inner = bind(&network);
     let own = inner.local_addr().unwrap();

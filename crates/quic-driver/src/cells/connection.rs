@@ -62,7 +62,7 @@ pub(crate) enum Interest {
     AcceptUni,
     Datagram,
     Message,
-    MessageRoom,
+    MessageSpace,
     MessagesFlushed,
 }
 

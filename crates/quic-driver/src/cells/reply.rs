@@ -10,12 +10,12 @@ use driver::sync::{lock, set_waker};
 
 /// The receiving end, held by the caller.
 #[derive(Debug)]
-pub(crate) struct ReplyReceiver<T>(Arc<Mutex<State<T>>>);
+pub(crate) struct ReplyReceiver<T>(Arc<Mutex<ReplyState<T>>>);
 
 /// The sending end, held by the driver. If it is dropped without an answer, for example because the
 /// driver panics, the caller receives the [default for that case](Unanswered).
 #[derive(Debug)]
-pub(crate) struct ReplySender<T: Unanswered>(Arc<Mutex<State<T>>>);
+pub(crate) struct ReplySender<T: Unanswered>(Arc<Mutex<ReplyState<T>>>);
 
 /// The answer that a caller receives if the driver drops its end.
 pub(crate) trait Unanswered {
@@ -23,7 +23,7 @@ pub(crate) trait Unanswered {
 }
 
 #[derive(Debug)]
-struct State<T> {
+struct ReplyState<T> {
     value: Option<T>,
     answered: bool,
     canceled: bool,
@@ -32,7 +32,7 @@ struct State<T> {
 
 /// Creates a channel for one answer.
 pub(crate) fn reply_channel<T: Unanswered>() -> (ReplyReceiver<T>, ReplySender<T>) {
-    let state = State { value: None, answered: false, canceled: false, waker: None };
+    let state = ReplyState { value: None, answered: false, canceled: false, waker: None };
     let state = Arc::new(Mutex::new(state));
     (ReplyReceiver(Arc::clone(&state)), ReplySender(state))
 }

@@ -82,9 +82,9 @@ impl SendCell {
         if let Err(error) = outbox.check_open() {
             return Poll::Ready(Err(error));
         }
-        let room = self.bytes_max.saturating_sub(outbox.bytes);
-        if room > 0 {
-            return Poll::Ready(Ok(room.min(WRITE_LEN_MAX)));
+        let free_bytes = self.bytes_max.saturating_sub(outbox.bytes);
+        if free_bytes > 0 {
+            return Poll::Ready(Ok(free_bytes.min(WRITE_LEN_MAX)));
         }
         set_waker(&mut outbox.waker, waker);
         Poll::Pending

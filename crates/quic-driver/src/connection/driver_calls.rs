@@ -68,8 +68,8 @@ impl<K: Packets> driver::Connection<Quic<K>> for Connection<K> {
         K::absorb_leased(&mut self.quic, now, &mut job.job, batch);
     }
 
-    fn poll_plan(&mut self, now: Instant, room: &dyn Fn(usize) -> usize, plan: &mut Plan<K>) -> bool {
-        let is_planned = self.quic.poll_plan_where(now, &|socket| room(usize::from(socket)), &mut plan.plan);
+    fn poll_plan(&mut self, now: Instant, socket_budget: &dyn Fn(usize) -> usize, plan: &mut Plan<K>) -> bool {
+        let is_planned = self.quic.poll_plan_where(now, &|socket| socket_budget(usize::from(socket)), &mut plan.plan);
         // Before the plan leaves: the peer may answer it at once, see the module `leases`.
         self.leases.update(&self.quic);
         is_planned

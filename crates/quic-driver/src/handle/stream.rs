@@ -54,8 +54,8 @@ impl<R: Runtime> SendHandle<R> {
     /// If the caller's thread runs the driver (placement `inline`), the last bytes of a long write
     /// that do not fill a batch may wait for the next call that writes or waits, or for a flush.
     pub fn poll_write(&mut self, data: &[u8], waker: &Waker) -> Poll<Result<usize, WriteError>> {
-        self.cell.poll_space(waker).map_ok(|room| {
-            let len = data.len().min(room);
+        self.cell.poll_space(waker).map_ok(|free_bytes| {
+            let len = data.len().min(free_bytes);
             if len > 0 {
                 self.notify_driver_with(Flush::Cork, self.cell.write(&data[..len]));
             }

@@ -199,8 +199,8 @@ impl Connection {
             };
             // RFC 9000, section 12.2: coalesced packets are for one connection.
             let is_stray = *first_destination.get_or_insert(header.dcid) != header.dcid;
-            // RFC 9000, section 14.1: a client that sends less cannot be told from one that
-            // amplifies.
+            // RFC 9000, section 14.1: a client that sends less cannot be distinguished from one
+            // that amplifies.
             let is_small = is_short && header.ty == PacketType::Initial && self.side == Side::Server;
             let is_foreign =
                 header.ty != PacketType::OneRtt && self.control.peer_first_id().is_some_and(|id| id != header.scid);

@@ -62,25 +62,30 @@ impl Connection {
         chunk
     }
 
-    /// [`poll_plan_where`](Self::poll_plan_where) with a journal. It asks once for the room of each
-    /// socket: another processor may be making room while the plan is made, and a replay must get
-    /// the same answers.
+    /// [`poll_plan_where`](Self::poll_plan_where) with a journal. It asks once how many
+    /// datagrams each socket accepts: another processor may be emptying the socket's buffer while
+    /// the plan is made, and a replay must get the same answers.
     #[cold]
-    pub(super) fn plan_recorded(&mut self, now: Instant, room: &dyn Fn(u16) -> usize, plan: &mut Plan) -> bool {
-        let rooms = self.with_journal(|receive| receive.write_entry(true, |journal| journal.plan_asked(now)));
-        let rooms = RefCell::new(rooms.unwrap_or_default());
-        let room = |socket: u16| {
-            let known = rooms.borrow().iter().find(|(known, _)| *known == socket).map(|(_, room)| *room);
+    pub(super) fn plan_recorded(
+        &mut self,
+        now: Instant,
+        socket_budget: &dyn Fn(u16) -> usize,
+        plan: &mut Plan,
+    ) -> bool {
+        let socket_budgets = self.with_journal(|receive| receive.write_entry(true, |journal| journal.plan_asked(now)));
+        let socket_budgets = RefCell::new(socket_budgets.unwrap_or_default());
+        let recorded_budget = |socket: u16| {
+            let known = socket_budgets.borrow().iter().find(|(known, _)| *known == socket).map(|(_, budget)| *budget);
             known.unwrap_or_else(|| {
-                let room = room(socket);
-                rooms.borrow_mut().push((socket, room));
-                room
+                let budget = socket_budget(socket);
+                socket_budgets.borrow_mut().push((socket, budget));
+                budget
             })
         };
-        let is_planned = self.make_plan(now, &room, plan);
+        let is_planned = self.make_plan(now, &recorded_budget, plan);
         let planned = Planned { plan: is_planned.then(|| PlanEntry::of(plan)), timeout: self.poll_timeout() };
         self.with_journal(|receive| {
-            receive.write_entry(false, |journal| journal.planned(rooms.into_inner(), &planned));
+            receive.write_entry(false, |journal| journal.planned(socket_budgets.into_inner(), &planned));
         });
         is_planned
     }

@@ -9,11 +9,11 @@
 //!              ── largest number received, terms ─▶ (before any packet leaves that was planned with them)
 //! ```
 //!
-//! A peer encodes its packets by what it learned from us: it shortens packet numbers by our
+//! A peer encodes its packets by what it received from us: it shortens packet numbers by our
 //! acknowledgements (RFC 9000, section 17.1), begins a key phase only when packets of the one
 //! before are acknowledged (RFC 9001, section 6.1), and names paths up to those we allowed. So a
-//! lease opens every honest packet if its holder learns of a change before a packet leaves that
-//! reveals the change to the peer: of the [terms](Connection::lease_terms) under which it was
+//! lease opens every authentic packet if its holder is notified of a change before a packet leaves
+//! that reveals the change to the peer: of the [terms](Connection::lease_terms) under which it was
 //! granted, and of the [largest number](Connection::largest_received) if packets of the path
 //! arrived elsewhere. A lease ends when its terms change; it is never updated.
 
@@ -58,7 +58,7 @@ impl OpenLease {
     }
 
     /// Number `largest` of the path was received, here or elsewhere. To be called before a packet
-    /// is opened that the peer may have sent after it learned that.
+    /// is opened that the peer may have sent after it received the acknowledgement of `largest`.
     pub fn note_received(&mut self, largest: u64) {
         if let Some(context) = &mut self.context {
             let known = &mut context.largest[Space::Data.index()];

@@ -105,8 +105,8 @@ impl Connection {
         is_smaller
     }
 
-    /// The system refuses for good to send on a path. The path counts as silent: its in-flight data
-    /// is sent on other paths, and it is probed. False if there is no other path.
+    /// The system refuses permanently to send on a path. The path counts as silent: its in-flight
+    /// data is sent on other paths, and it is probed. False if there is no other path.
     pub fn handle_refused(&mut self, now: Instant, path: PathId) -> bool {
         self.record(|journal| journal.of_path(tag::REFUSED, now, path, 0));
         let has_other = self.send.on_refused(now, path, &mut self.receive.exchange);

@@ -54,7 +54,7 @@ impl Connection {
     /// [`TransportConfig::send_buffer_max`](crate::TransportConfig::send_buffer_max).
     ///
     /// # Errors
-    /// [`WriteError::Blocked`] until there is room for it.
+    /// [`WriteError::Blocked`] until the buffer has space for it.
     ///
     /// # Panics
     /// If the chunk is longer than [`WRITE_LEN_MAX`].
@@ -68,7 +68,7 @@ impl Connection {
         result
     }
 
-    /// Writes to a stream as much from the front of `chunk` as there is room for, and removes it
+    /// Writes to a stream as much from the front of `chunk` as its buffer takes, and removes it
     /// from `chunk`.
     ///
     /// # Errors

@@ -123,7 +123,7 @@ impl Control {
         self.peer_id_limit = parameters.active_connection_id_limit;
         self.peer_max_path = parameters.initial_max_path_id;
         self.peer_disables_migration = parameters.disable_active_migration;
-        // Paths are told apart by connection IDs (multipath draft-21, section 2.1).
+        // Paths are distinguished by connection IDs (multipath draft-21, section 2.1).
         if self.peer_max_path.is_some() && self.peer_first_id.is_some_and(|id| id.is_empty()) {
             return Err(TransportError::violation("multipath without connection IDs"));
         }

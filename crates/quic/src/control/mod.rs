@@ -45,8 +45,8 @@ pub(crate) const CRYPTO_BUFFER_MAX: u64 = 64 * 1024;
 /// Closing and draining last this many probe timeouts (RFC 9000, section 10.2).
 const CLOSE_PTOS: u64 = 3;
 
-/// Closing and draining last no longer than this, whatever round trip the peer feigns: state may be
-/// discarded early (RFC 9000, section 10.2).
+/// Closing and draining last no longer than this, whatever round trip a dishonest peer causes:
+/// state may be discarded early (RFC 9000, section 10.2).
 const CLOSE_SPAN_MAX: Duration = Duration::from_secs(10);
 
 fn close_span(pto: Duration) -> Duration {
@@ -81,7 +81,7 @@ struct ClosingState {
     error: TransportError,
     application: bool,
     /// Packets received since the last CONNECTION_CLOSE, and after how many it is repeated: twice
-    /// as many each time, so that two peers that both close do not answer each other for ever (RFC
+    /// as many each time, so that two peers that both close do not answer each other forever (RFC
     /// 9000, section 10.2.1).
     received: u32,
     repeat_after: u32,

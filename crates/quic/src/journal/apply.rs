@@ -17,7 +17,7 @@ use crate::plan::{PLAN_DATAGRAMS_MAX, Plan};
 pub(crate) enum Expected {
     Nothing,
     Answer(Answer),
-    /// A plan, with the room of each socket that was asked.
+    /// A plan, with the budget of each socket that was asked for.
     Planned(Vec<(u16, usize)>, Planned),
     /// The log was cut before the result.
     Unknown,
@@ -146,16 +146,17 @@ impl Replayer {
     }
 
     fn plan(&mut self, connection: &mut Connection, now: Instant, expected: &Expected) -> Compared {
-        let rooms: &[(u16, usize)] = if let Expected::Planned(rooms, _) = expected { rooms } else { &[] };
+        let socket_budgets: &[(u16, usize)] =
+            if let Expected::Planned(socket_budgets, _) = expected { socket_budgets } else { &[] };
         let unlisted = Cell::new(None);
-        let room = |socket: u16| match rooms.iter().find(|(known, _)| *known == socket) {
-            Some((_, room)) => *room,
+        let socket_budget = |socket: u16| match socket_budgets.iter().find(|(known, _)| *known == socket) {
+            Some((_, budget)) => *budget,
             None => {
                 unlisted.set(Some(socket));
                 PLAN_DATAGRAMS_MAX
             }
         };
-        let is_planned = connection.poll_plan_where(now, &room, &mut self.plan);
+        let is_planned = connection.poll_plan_where(now, &socket_budget, &mut self.plan);
         let got = Planned { plan: is_planned.then(|| PlanEntry::of(&self.plan)), timeout: connection.poll_timeout() };
         self.plan.release();
         let Expected::Planned(_, expected) = expected else { return Ok(Output::Planned(got)) };
@@ -164,9 +165,10 @@ impl Replayer {
         }
         match unlisted.get() {
             None => Ok(Output::Planned(got)),
-            Some(socket) => {
-                Err((format!("room asked of {} sockets", rooms.len()), format!("room asked of socket {socket}, too")))
-            }
+            Some(socket) => Err((
+                format!("a plan from the budgets of {} sockets", socket_budgets.len()),
+                format!("a plan that also needs the budget of socket {socket}"),
+            )),
         }
     }
 }

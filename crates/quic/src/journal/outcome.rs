@@ -267,12 +267,12 @@ impl EventEntry {
 impl fmt::Display for EventEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(kind, first, second) = *self;
-        let ways = if first == 0 { "both ways" } else { "one way" };
+        let direction = if first == 0 { "bidirectional" } else { "unidirectional" };
         match kind {
             0 => f.write_str("connected"),
             1 => f.write_str("confirmed"),
-            2 => write!(f, "the peer opened a stream ({ways})"),
-            3 => write!(f, "streams can be opened ({ways})"),
+            2 => write!(f, "the peer opened a {direction} stream"),
+            3 => write!(f, "{direction} streams can be opened"),
             4 => write!(f, "{} is readable", StreamId::from_raw(first)),
             5 => write!(f, "{} is writable", StreamId::from_raw(first)),
             6 => write!(f, "{} is finished", StreamId::from_raw(first)),

@@ -28,8 +28,8 @@ pub(crate) struct Journal {
     pub(super) flushed_at: u64,
     /// Addresses that have a number.
     pub(super) addresses: Vec<Addresses>,
-    /// The room of each socket during one call.
-    pub(super) rooms: Vec<(u16, usize)>,
+    /// The number of datagrams that each socket accepts during one call.
+    pub(super) socket_budgets: Vec<(u16, usize)>,
     /// Nothing more is written.
     pub(super) has_ended: bool,
 }
@@ -47,7 +47,7 @@ impl Journal {
             last: now.as_nanos().min(NANOS_MAX),
             flushed_at: now.as_nanos(),
             addresses: Vec::new(),
-            rooms: Vec::new(),
+            socket_budgets: Vec::new(),
             has_ended: false,
         });
         journal.block.push(tag::BEGIN);
@@ -56,7 +56,7 @@ impl Journal {
         Some(journal)
     }
 
-    /// The journal of the receive half, which is detached now. It goes on in the same log.
+    /// The journal of the receive half, which is detached now. It continues in the same log.
     pub(crate) fn detach(&mut self) -> Box<Self> {
         self.flush();
         self.is_shared = true;
@@ -69,7 +69,7 @@ impl Journal {
             last: self.last,
             flushed_at: self.last,
             addresses: Vec::new(),
-            rooms: Vec::new(),
+            socket_budgets: Vec::new(),
             has_ended: self.has_ended,
         })
     }

@@ -33,8 +33,8 @@ static ZEROS: LazyLock<&[u8]> = LazyLock::new(|| vec![0; ZEROS_LEN].leak());
 /// The most TLS entries of one call: a handshake takes a dozen.
 const NOTES_MAX: usize = 256;
 
-/// The most sockets that a connection may ask for room during one call: more than any has paths.
-const ROOMS_MAX: u64 = 256;
+/// The most sockets whose budgets one call may ask for: more than any connection has paths.
+const SOCKETS_ASKED_MAX: u64 = 256;
 
 /// How a log ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -332,19 +332,19 @@ impl<R: Read> Replay<R> {
             // The connection or a half of it panicked before it could answer, or the log ended.
             Some(tag::END | tag::OF_CONNECTION | tag::OF_RECEIVE_HALF) => Ok(Expected::Unknown),
             Some(tag::PLANNED) if wanted == tag::PLANNED => {
-                let (rooms, planned) = self.read_as(|reader| {
-                    let mut rooms = Vec::new();
+                let (socket_budgets, planned) = self.read_as(|reader| {
+                    let mut socket_budgets = Vec::new();
                     let count = reader.varint()?;
-                    if count > ROOMS_MAX {
-                        return Err(Malformed("room of more sockets than a connection has"));
+                    if count > SOCKETS_ASKED_MAX {
+                        return Err(Malformed("the budgets of more sockets than a connection has"));
                     }
                     for _ in 0..count {
                         let socket = u16::try_from(reader.varint()?).map_err(|_| Malformed("a socket above 65535"))?;
-                        rooms.push((socket, usize::try_from(reader.varint()?).unwrap_or(usize::MAX)));
+                        socket_budgets.push((socket, usize::try_from(reader.varint()?).unwrap_or(usize::MAX)));
                     }
-                    Ok((rooms, Planned::parse(reader)?))
+                    Ok((socket_budgets, Planned::parse(reader)?))
                 })?;
-                Ok(Expected::Planned(rooms, planned))
+                Ok(Expected::Planned(socket_budgets, planned))
             }
             Some(tag::ANSWER) if wanted == tag::ANSWER => Ok(Expected::Answer(self.read_as(Answer::parse)?)),
             Some(_) => Err(self.blocks.error(JournalErrorKind::Malformed("a call without an answer"))),

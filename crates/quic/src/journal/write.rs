@@ -197,7 +197,7 @@ impl Journal {
         put(self.timed(tag, now), number);
     }
 
-    // ── The driver's questions ───────────────────────────────────────────────────────────────────────────────────────
+    // ── The driver's queries ─────────────────────────────────────────────────────────────────────────────────────────
 
     pub(crate) fn tail_asked(&mut self, datagrams: usize) {
         put(self.entry(tag::TAIL_ASKED), datagrams as u64);
@@ -207,19 +207,19 @@ impl Journal {
 
     pub(crate) fn plan_asked(&mut self, now: Instant) -> Vec<(u16, usize)> {
         self.timed(tag::PLAN_ASKED, now);
-        std::mem::take(&mut self.rooms)
+        std::mem::take(&mut self.socket_budgets)
     }
 
-    /// The plan, and the room that each socket had.
-    pub(crate) fn planned(&mut self, mut rooms: Vec<(u16, usize)>, planned: &Planned) {
+    /// The plan, and the number of datagrams that each socket accepted.
+    pub(crate) fn planned(&mut self, mut socket_budgets: Vec<(u16, usize)>, planned: &Planned) {
         let out = self.entry(tag::PLANNED);
-        put(out, rooms.len() as u64);
-        for (socket, room) in rooms.drain(..) {
+        put(out, socket_budgets.len() as u64);
+        for (socket, budget) in socket_budgets.drain(..) {
             put(out, u64::from(socket));
-            put(out, room as u64);
+            put(out, budget as u64);
         }
         planned.put(out);
-        self.rooms = rooms;
+        self.socket_budgets = socket_budgets;
     }
 
     pub(crate) fn answer(&mut self, answer: Answer) {

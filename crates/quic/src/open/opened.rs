@@ -36,7 +36,7 @@ impl Opened {
         self.epoch = 0;
     }
 
-    /// Whether `packet` is a probing packet (RFC 9000, section 9.1). It does not see a PING beside
+    /// Whether `packet` is a probing packet (RFC 9000, section 9.1). It does not see a PING next to
     /// probing frames.
     pub(crate) fn only_probes(&self, packet: &OpenedPacket) -> bool {
         let records = &self.records[packet.records.clone()];

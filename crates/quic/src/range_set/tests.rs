@@ -55,7 +55,7 @@ fn apply(oracle: &mut BTreeSet<u64>, set: &mut RangeSet, operation: Operation) {
 
 proptest! {
     #[test]
-    fn ranges_hold_what_a_plain_set_holds(operations in prop::collection::vec(operation(), 1..80)) {
+    fn ranges_contain_the_same_numbers_as_a_plain_set(operations in prop::collection::vec(operation(), 1..80)) {
         let (mut set, mut oracle) = (RangeSet::new(), BTreeSet::new());
         for operation in operations {
             apply(&mut oracle, &mut set, operation);
@@ -63,7 +63,7 @@ proptest! {
             prop_assert_eq!(&held, &oracle.iter().copied().collect::<Vec<_>>());
             prop_assert_eq!(set.max(), oracle.last().copied());
             for pair in set.iter().collect::<Vec<_>>().windows(2) {
-                prop_assert!(pair[0].end < pair[1].start, "adjacent ranges must melt: {:?}", pair);
+                prop_assert!(pair[0].end < pair[1].start, "adjacent ranges must be merged: {:?}", pair);
             }
             for value in 0..LIMIT {
                 prop_assert_eq!(set.contains(value), oracle.contains(&value));

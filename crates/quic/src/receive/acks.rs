@@ -186,7 +186,7 @@ impl Acks {
         reordering: u64,
     ) -> Result<(), TransportError> {
         if delay < MIN_ACK_DELAY {
-            return Err(TransportError::violation("a shorter acknowledgement delay is asked for than we promised"));
+            return Err(TransportError::violation("a requested acknowledgement delay below our min_ack_delay"));
         }
         // One with a lower sequence number is outdated.
         if self.frequency.sequence.is_some_and(|latest| sequence <= latest) {

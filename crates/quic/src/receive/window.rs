@@ -58,7 +58,7 @@ impl Window {
     /// The peer has used all its credit up to `limit` and has more to send: returns a new limit if
     /// there is any.
     ///
-    /// Other streams may hold their part of the window for ever. Credit below half a window would
+    /// Other streams may hold their part of the window forever. Credit below half a window would
     /// then never be granted otherwise.
     pub(crate) fn on_blocked(&mut self, limit: u64, consumed: u64) -> Option<u64> {
         // The peer sent this before it received our last grant.

@@ -199,12 +199,12 @@ impl SendHalf {
             return self.ack_frequency.tune(packets, path.rtt.smoothed());
         }
         let active = self.paths.iter().filter(|path| path.is_active() && path.rtt.has_sample());
-        let wishes = active.map(|path| (path.window_in_use() / path.datagram_size as u64, path.rtt.smoothed()));
+        let requests = active.map(|path| (path.window_in_use() / path.datagram_size as u64, path.rtt.smoothed()));
         // Central acknowledgements count the packets of all paths together, so the windows add up.
         let is_central = self.config.policy.acknowledges_centrally();
         let both = |one: u64, other: u64| if is_central { one.saturating_add(other) } else { one.max(other) };
         let widest =
-            wishes.reduce(|(all, soonest), (packets, round_trip)| (both(all, packets), soonest.min(round_trip)));
+            requests.reduce(|(all, soonest), (packets, round_trip)| (both(all, packets), soonest.min(round_trip)));
         if let Some((packets, round_trip)) = widest {
             self.ack_frequency.tune(packets, round_trip);
         }
@@ -409,7 +409,7 @@ impl SendHalf {
         }
         // Nothing can be sent until the peer sends something. A path under validation has a timer
         // of its own.
-        if !path.is_active() || path.amplification_room() == 0 {
+        if !path.is_active() || path.amplification_budget() == 0 {
             return None;
         }
         let mut first: Option<(Instant, usize, Space)> = None;

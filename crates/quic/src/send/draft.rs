@@ -46,7 +46,7 @@ pub(crate) struct Draft {
     /// Plaintext bytes written.
     pub(crate) body_len: usize,
     /// Plaintext bytes that still fit.
-    pub(crate) room: usize,
+    pub(crate) bytes_left: usize,
     /// Whether the packet is ack-eliciting.
     pub(crate) eliciting: bool,
 }
@@ -56,7 +56,7 @@ impl Draft {
     /// header and any frame.
     pub(crate) fn begin(plan: &mut Plan, fields: &HeaderFields<'_>, size_max: usize) -> Option<Self> {
         let header_len = fields.len();
-        let room = size_max.checked_sub(header_len + TAG_LEN).filter(|room| *room >= 4)?;
+        let bytes_left = size_max.checked_sub(header_len + TAG_LEN).filter(|bytes_left| *bytes_left >= 4)?;
         let pieces_from = plan.pieces.len();
         if fields.space == Space::Data {
             let start = plan.head.len();
@@ -81,14 +81,14 @@ impl Draft {
             header_len,
             pieces_from,
             body_len: 0,
-            room,
+            bytes_left,
             eliciting: false,
         })
     }
 
     /// Adds a frame if it fits.
     pub(crate) fn put(&mut self, plan: &mut Plan, frame: &Frame<'_>) -> bool {
-        if frame.encoded_len() > self.room {
+        if frame.encoded_len() > self.bytes_left {
             return false;
         }
         self.put_head(plan, |out| frame.emit(out));
@@ -101,16 +101,16 @@ impl Draft {
         let start = plan.head.len();
         write(&mut plan.head);
         let len = plan.head.len() - start;
-        debug_assert!(len <= self.room, "frames are measured before they are written");
+        debug_assert!(len <= self.bytes_left, "frames are measured before they are written");
         plan.push_head_piece(start, plan.pieces.len() == self.pieces_from + 1 && self.space != Space::Data);
         self.body_len += len;
-        self.room -= len;
+        self.bytes_left -= len;
     }
 
     /// Accounts for payload pieces of `len` bytes that the caller added to the plan.
     pub(crate) fn add_payload(&mut self, len: usize) {
         self.body_len += len;
-        self.room -= len;
+        self.bytes_left -= len;
     }
 
     /// The current packet size, header, tag and minimum padding included.

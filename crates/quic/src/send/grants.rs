@@ -1,4 +1,4 @@
-//! Flow-control credit that the receive half granted and that the peer has to be told of.
+//! Flow-control credit that the receive half granted and that is to be announced to the peer.
 //!
 //! A grant is a level, not an event: every transmission, and every retransmission after a loss,
 //! carries the latest value.

@@ -51,7 +51,7 @@ impl SendHalf {
             }
             return self.on_path_alive(now, at, exchange);
         }
-        if path.amplification_room() == u64::MAX {
+        if path.amplification_budget() == u64::MAX {
             path.former = Some(Box::new(path.addresses));
         }
         path.addresses = addresses;

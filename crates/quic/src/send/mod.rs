@@ -12,7 +12,7 @@
 //! | `streams`, `buffer` | sending parts of streams and their bytes |
 //! | `streams/classes` | rate limits and permitted paths of streams |
 //! | `scavenger` | a delay-based window for background streams |
-//! | `grants` | flow-control credit to tell the peer of |
+//! | `grants` | flow-control credit to announce to the peer |
 //! | `flow_blocked` | repetition of BLOCKED frames while the peer's credit is exhausted |
 //! | `ack_frequency` | the ACK frequency requested from the peer |
 //! | `resends` | lost data bound to the path that lost them |
@@ -310,7 +310,7 @@ impl SendHalf {
     /// limit of an unvalidated address, and with several paths it reveals the silent ones.
     #[inline]
     pub(crate) fn waits_for_arrivals(&self) -> bool {
-        self.paths.len() > 1 || self.paths[0].amplification_room() != u64::MAX
+        self.paths.len() > 1 || self.paths[0].amplification_budget() != u64::MAX
     }
 
     /// The last plan found nothing due except acknowledgements, and nothing will be due until
@@ -405,11 +405,12 @@ impl SendHalf {
             return None;
         }
         // Short header with a packet number of four bytes, frame type, no length field.
-        let room = |path: &SendPath| path.datagram_size - (1 + path.remote_id.len() + 4) - crate::session::TAG_LEN - 1;
+        let len_max =
+            |path: &SendPath| path.datagram_size - (1 + path.remote_id.len() + 4) - crate::session::TAG_LEN - 1;
         // The smallest over all paths, since the datagram may leave on any of them.
-        let room = self.paths.iter().filter(|path| path.is_open()).map(room).min()?;
+        let len_max = self.paths.iter().filter(|path| path.is_open()).map(len_max).min()?;
         let limit = usize::try_from(self.peer.max_datagram_frame_size).unwrap_or(usize::MAX);
-        Some(room.min(limit.saturating_sub(3)))
+        Some(len_max.min(limit.saturating_sub(3)))
     }
 
     /// Closes the connection: from now on plans carry a CONNECTION_CLOSE and nothing else, one on

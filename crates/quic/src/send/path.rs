@@ -22,7 +22,7 @@ const AMPLIFICATION_FACTOR: u64 = 3;
 /// A remainder of the anti-amplification limit below this many bytes counts as zero, since no
 /// packet with a long header fits. Otherwise a probe timer would fire again and again without
 /// effect.
-pub(crate) const AMPLIFICATION_ROOM_MIN: u64 = 64;
+pub(crate) const AMPLIFICATION_BUDGET_MIN: u64 = 64;
 
 /// Stream bytes that were sent before and are to be sent on a given path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -183,12 +183,12 @@ impl SendPath {
     }
 
     /// Bytes that may be sent to an unvalidated address now; `u64::MAX` once it is validated.
-    pub(crate) fn amplification_room(&self) -> u64 {
+    pub(crate) fn amplification_budget(&self) -> u64 {
         if self.validated {
             return u64::MAX;
         }
-        let room = self.received_bytes.saturating_mul(AMPLIFICATION_FACTOR).saturating_sub(self.sent_bytes);
-        if room < AMPLIFICATION_ROOM_MIN { 0 } else { room }
+        let budget = self.received_bytes.saturating_mul(AMPLIFICATION_FACTOR).saturating_sub(self.sent_bytes);
+        if budget < AMPLIFICATION_BUDGET_MIN { 0 } else { budget }
     }
 
     pub(crate) fn set_validated(&mut self) {
@@ -213,14 +213,14 @@ impl SendPath {
     /// delivery rate says nothing about the path.
     pub(crate) fn set_app_limited(&mut self, limited: bool) {
         self.app_limited = limited;
-        if limited && self.window_room() >= self.datagram_size as u64 {
+        if limited && self.available_window() >= self.datagram_size as u64 {
             self.delivery.on_app_limited(self.in_flight);
         }
     }
 
     /// Records whether the path's socket has space.
-    pub(crate) fn note_room(&mut self, now: Instant, has_room: bool) {
-        self.full_since = if has_room { None } else { self.full_since.or(Some(now)) };
+    pub(crate) fn note_writable(&mut self, now: Instant, is_writable: bool) {
+        self.full_since = if is_writable { None } else { self.full_since.or(Some(now)) };
     }
 
     /// When a full socket will have been full for longer than a driver takes to drain it.
@@ -261,10 +261,10 @@ impl SendPath {
     }
 
     /// Bytes of background streams that the scavenger window allows now.
-    pub(crate) fn background_room(&mut self) -> u64 {
+    pub(crate) fn background_budget(&mut self) -> u64 {
         let (in_flight, datagram_bytes) = (self.in_flight, self.datagram_size as u64);
         let new = || Box::new(ScavengerWindow::new(in_flight, datagram_bytes));
-        self.scavenger.get_or_insert_with(new).room(in_flight)
+        self.scavenger.get_or_insert_with(new).available(in_flight)
     }
 
     /// The window in use, bytes. Several acknowledgements are needed in each.
@@ -275,7 +275,7 @@ impl SendPath {
     }
 
     /// Bytes that the congestion window still allows.
-    pub(crate) fn window_room(&self) -> u64 {
+    pub(crate) fn available_window(&self) -> u64 {
         self.congestion.window().saturating_sub(self.in_flight)
     }
 }

@@ -146,8 +146,8 @@ impl SendHalf {
     fn silence_deadline(&self, at: usize) -> Option<Instant> {
         let path = &self.paths[at];
         let sent_at = self.spaces[DATA + at].log.first_eliciting_sent_at()?;
-        let patience = path.rtt.pto_base() + self.ack_frequency.max_ack_delay() + SILENCE_MARGIN;
-        Some(sent_at.max(path.acked_at) + patience)
+        let timeout = path.rtt.pto_base() + self.ack_frequency.max_ack_delay() + SILENCE_MARGIN;
+        Some(sent_at.max(path.acked_at) + timeout)
     }
 
     /// When the path at `at` becomes suspect: its oldest packet should have been acknowledged,
@@ -361,7 +361,7 @@ impl SendHalf {
                 self.maybe_move_back(now, at);
                 match self.paths[at].state {
                     // Only challenges were sent there. Their loss says nothing about the capacity
-                    // of the path, so no congestion controller is told.
+                    // of the path, so no congestion controller is notified.
                     PathState::Validating => self.forget_sent(at, 0),
                     // Data that were sent there because no other path could send go to other paths,
                     // too.

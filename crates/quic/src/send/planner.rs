@@ -46,25 +46,25 @@ impl SendHalf {
         &mut self,
         now: Instant,
         snapshot: &Snapshot,
-        room: &dyn Fn(u16) -> usize,
+        socket_budget: &dyn Fn(u16) -> usize,
         plan: &mut Plan,
         exchange: &mut Exchange,
     ) -> bool {
         plan.clear();
         plan.planned_at = now;
         self.found_nothing_due = false;
-        let room = |socket: u16| room(socket).min(PLAN_DATAGRAMS_MAX);
+        let socket_budget = |socket: u16| socket_budget(socket).min(PLAN_DATAGRAMS_MAX);
         let at = if self.close.is_some() {
-            let has_room = |at: &usize| room(self.paths[*at].addresses.socket) > 0;
-            let due = (0..self.paths.len().min(64)).filter(|at| self.close_due & 1 << at != 0).find(has_room);
+            let is_writable = |at: &usize| socket_budget(self.paths[*at].addresses.socket) > 0;
+            let due = (0..self.paths.len().min(64)).filter(|at| self.close_due & 1 << at != 0).find(is_writable);
             if let Some(at) = due {
                 self.plan_close(at, plan);
             }
             due.unwrap_or(0)
         } else if self.paths.len() > 1 {
-            self.plan_paths(now, snapshot, &room, plan, exchange)
+            self.plan_paths(now, snapshot, &socket_budget, plan, exchange)
         } else {
-            let datagrams_max = room(self.paths[0].addresses.socket);
+            let datagrams_max = socket_budget(self.paths[0].addresses.socket);
             if datagrams_max == 0 {
                 return false;
             }
@@ -253,8 +253,8 @@ fn put_ack(
     // The number of ranges that always fit: each takes at most two eight-byte integers besides the
     // fixed part.
     let least = ack_len_max(1) + PATH_LEN_MAX;
-    let fit = draft.room.saturating_sub(least) / 16 + 1;
-    if draft.room < least {
+    let fit = draft.bytes_left.saturating_sub(least) / 16 + 1;
+    if draft.bytes_left < least {
         return;
     }
     let ranges = ack.ranges.iter().rev().take(ACK_RANGES_SENT_MAX.min(fit)).map(|range| range.start..=range.end - 1);

@@ -3,7 +3,7 @@
 //!
 //! A range that waits here is in no sent log and not among the ready data of streams: it is in
 //! exactly one place. It leaves when the path's window allows it, or returns to its stream, for any
-//! path, as soon as this path is not sound.
+//! path, as soon as this path is not usable.
 
 use std::ops::Range;
 
@@ -20,11 +20,11 @@ pub(crate) const RESENDS_WAITING_MAX: usize = 4096;
 
 impl SendHalf {
     /// Requeues stream data of packets that were lost or never sent: on this path, if the policy
-    /// says so and the path is sound, otherwise on any path the scheduler chooses.
+    /// says so and the path is usable, otherwise on any path the scheduler chooses.
     pub(super) fn requeue_stream(&mut self, index: usize, id: StreamId, range: Range<u64>, fin: bool) {
         if self.config.policy.resends_on_own_path() && index >= DATA && self.paths.len() > 1 {
             let path = &mut self.paths[index - DATA];
-            if path.is_sound() && self.streams.allows(id, path.id) && path.resends.len() < RESENDS_WAITING_MAX {
+            if path.is_usable() && self.streams.allows(id, path.id) && path.resends.len() < RESENDS_WAITING_MAX {
                 return path.queue_resend(id, range, fin);
             }
         }
@@ -40,15 +40,15 @@ impl SendHalf {
 
     /// Data do not wait for a path that is silent, closed or refused by the system, or whose socket
     /// stays full: the stream would stall with it.
-    pub(super) fn release_stalled_resends(&mut self, now: Instant, room: &dyn Fn(u16) -> usize) {
+    pub(super) fn release_stalled_resends(&mut self, now: Instant, socket_budget: &dyn Fn(u16) -> usize) {
         for at in 0..self.paths.len() {
             let path = &mut self.paths[at];
             if path.resends.is_empty() {
                 continue;
             }
-            path.note_room(now, room(path.addresses.socket) > 0);
+            path.note_writable(now, socket_budget(path.addresses.socket) > 0);
             let is_stuck = path.socket_stuck_at().is_some_and(|socket_stuck_at| socket_stuck_at <= now);
-            if is_stuck || !path.is_sound() {
+            if is_stuck || !path.is_usable() {
                 self.release_resends(at);
             }
         }
@@ -64,8 +64,8 @@ impl SendHalf {
 
 impl SendPath {
     /// The path responds, the system sends on it, and its address is validated.
-    fn is_sound(&self) -> bool {
-        let is_proved = self.amplification_room() == u64::MAX;
+    fn is_usable(&self) -> bool {
+        let is_proved = self.amplification_budget() == u64::MAX;
         self.is_active() && !self.is_suspect && self.refused_until.is_none() && is_proved
     }
 
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_wait_only_for_a_sound_path_and_only_under_an_own_path_policy() {
+    fn ranges_wait_only_for_a_usable_path_and_only_under_an_own_path_policy() {
         let failures: [fn(&mut SendPath); 5] = [
             |path| path.state = PathState::Silent,
             |path| path.state = PathState::Abandoned,

@@ -12,9 +12,10 @@
 use units::{Duration, Instant};
 
 /// The target queue delay is half a round trip of the empty path, so that foreground data wait at
-/// most half a round trip longer, within these bounds. A shorter delay cannot be told from jitter
-/// of timers and thread schedulers on the hosts: with 50 us, a transfer over loopback (14 Gb/s)
-/// lost a third to nine tenths of its rate. A longer delay would be noticed by interactive data.
+/// most half a round trip longer, within these bounds. A shorter delay cannot be distinguished from
+/// jitter of timers and thread schedulers on the hosts: with 50 us, a transfer over loopback (14
+/// Gb/s) lost a third to nine tenths of its rate. A longer delay would be noticed by interactive
+/// data.
 const QUEUE_MIN: Duration = Duration::from_micros(100);
 const QUEUE_MAX: Duration = Duration::from_millis(10);
 
@@ -22,7 +23,7 @@ const QUEUE_MAX: Duration = Duration::from_millis(10);
 const DATAGRAMS_MIN: u64 = 4;
 
 /// The base RTT is the shortest RTT of at least this long and at most twice as long: otherwise a
-/// path that became longer would look like a queue for ever. At the end of each span the window is
+/// path that became longer would look like a queue forever. At the end of each span the window is
 /// halved for a moment: otherwise a queue that never drains would look like the path.
 const BASE_KEPT_FOR: Duration = Duration::from_secs(10);
 
@@ -70,11 +71,11 @@ impl ScavengerWindow {
     }
 
     /// Bytes that background streams may still send; zero if less than a datagram.
-    pub(crate) fn room(&mut self, in_flight: u64) -> u64 {
-        let room = self.window.saturating_sub(in_flight);
-        let is_full = room < self.datagram_bytes;
+    pub(crate) fn available(&mut self, in_flight: u64) -> u64 {
+        let available = self.window.saturating_sub(in_flight);
+        let is_full = available < self.datagram_bytes;
         self.was_full |= is_full;
-        if is_full { 0 } else { room }
+        if is_full { 0 } else { available }
     }
 
     /// Packets were acknowledged, with this RTT; `round_ended`: a packet of the current round was
@@ -145,7 +146,7 @@ mod tests {
         let (mut longest, mut carried, mut lasted) = (Duration::ZERO, 0, Duration::ZERO);
         for round in 0..rounds {
             let window = scavenger.window();
-            assert_eq!(scavenger.room(window), 0, "the window is used");
+            assert_eq!(scavenger.available(window), 0, "the window is used");
             let round_trip = base.max(rate.time_for(window));
             *now += round_trip;
             scavenger.on_ack(*now, round_trip, true);
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_path_is_learnt_as_the_new_base() {
+    fn a_longer_path_becomes_the_new_base() {
         let (mut scavenger, mut now) = (ScavengerWindow::new(0, DATAGRAM), Instant::ZERO);
         run(&mut scavenger, &mut now, 100, 10, 100);
         let (_, share) = run(&mut scavenger, &mut now, 100, 50, 1_000);
@@ -197,11 +198,11 @@ mod tests {
             now += Duration::from_millis(500);
             scavenger.on_ack(now, Duration::from_millis(500), true);
         }
-        assert!(scavenger.window() >= DATAGRAM * DATAGRAMS_MIN && scavenger.room(0) > 0);
+        assert!(scavenger.window() >= DATAGRAM * DATAGRAMS_MIN && scavenger.available(0) > 0);
         let before = scavenger.window();
         for _ in 0..50 {
             now += Duration::from_millis(1);
-            assert!(scavenger.room(0) > 0);
+            assert!(scavenger.available(0) > 0);
             scavenger.on_ack(now, Duration::from_millis(1), true);
         }
         assert_eq!(scavenger.window(), before);

@@ -9,14 +9,14 @@ use crate::session::DirectionKeys;
 use crate::spaces::DATA;
 
 /// The state left from the send half of a connection that has nothing to send.
-pub(crate) struct SendRemains {
+pub(crate) struct IdleSendHalf {
     pub(crate) seal: DirectionKeys,
     /// In the order in which they were opened.
-    pub(crate) paths: Vec<PathRemains>,
+    pub(crate) paths: Vec<IdlePath>,
 }
 
 /// The state of one path.
-pub(crate) struct PathRemains {
+pub(crate) struct IdlePath {
     pub(crate) id: PathId,
     pub(crate) remote_id: ConnectionId,
     pub(crate) addresses: Addresses,
@@ -38,13 +38,13 @@ impl SendHalf {
     }
 
     /// Consumes the send half; `None` without 1-RTT keys.
-    pub(crate) fn into_remains(self) -> Option<SendRemains> {
-        let paths = self.paths.iter().enumerate().map(|(at, path)| PathRemains {
+    pub(crate) fn into_remains(self) -> Option<IdleSendHalf> {
+        let paths = self.paths.iter().enumerate().map(|(at, path)| IdlePath {
             id: path.id,
             remote_id: path.remote_id,
             addresses: path.addresses,
             next_number: self.spaces[DATA + at].next_number,
         });
-        Some(SendRemains { paths: paths.collect(), seal: self.keys[DATA].clone()? })
+        Some(IdleSendHalf { paths: paths.collect(), seal: self.keys[DATA].clone()? })
     }
 }

@@ -289,7 +289,7 @@ impl SentLog {
     }
 
     /// The oldest outstanding packets whose content was not requeued for another path.
-    pub(crate) fn first_unmoved(&self) -> Option<&Run> {
+    pub(crate) fn first_not_moved(&self) -> Option<&Run> {
         self.runs.iter().find(|run| !run.moved && run.content != Content::Nothing)
     }
 

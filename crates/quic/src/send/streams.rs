@@ -1,8 +1,8 @@
 //! The sending parts of streams: state, the peer's flow-control credit, and which stream is next.
 //!
-//! `credit` takes the peer's credit, and `blocked` tells the peer when it is exhausted. `write_limits`
-//! bounds the bytes applications may write, `reset` resets streams, and `classes` applies rate
-//! limits, permitted paths and the background class.
+//! `credit` takes the peer's credit, and `blocked` notifies the peer when it is exhausted.
+//! `write_limits` bounds the bytes applications may write, `reset` resets streams, and `classes`
+//! applies rate limits, permitted paths and the background class.
 
 mod blocked;
 mod classes;
@@ -28,7 +28,7 @@ pub const WRITE_LEN_MAX: usize = 1 << 20;
 /// Why bytes were not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteError {
-    /// The send buffer is full: [`Event::Writable`] tells when to try again.
+    /// The send buffer is full: [`Event::Writable`] follows when there is space again.
     Blocked,
     /// The peer sent STOP_SENDING with this code.
     Stopped(u64),
@@ -85,8 +85,8 @@ pub(crate) struct SendStream {
     /// The stream is in the queue for the connection's rate limit.
     connection_limited: bool,
     /// The stream is in the queue for the connection's flow-control credit.
-    starved: bool,
-    /// The application was told `Blocked` and waits for an event until this many bytes fit; zero if
+    credit_blocked: bool,
+    /// The application got `Blocked` and waits for an event until this many bytes fit; zero if
     /// it does not wait.
     wanted_bytes: u64,
     /// The peer's limit that blocks it: already reported to the peer, and in
@@ -135,7 +135,7 @@ pub(crate) struct SendStreams {
     /// Streams blocked by their own credit.
     limited: BTreeSet<StreamId>,
     /// Streams blocked only by the connection's credit.
-    starved: Queue<StreamId>,
+    credit_blocked: Queue<StreamId>,
     /// Streams whose application waits for buffer space.
     waiting: Queue<StreamId>,
     next_index: [u64; 2],
@@ -169,7 +169,7 @@ impl SendStreams {
             resets: Queue::new(),
             blocked: Queue::new(),
             limited: BTreeSet::new(),
-            starved: Queue::new(),
+            credit_blocked: Queue::new(),
             waiting: Queue::new(),
             next_index: [0; 2],
             max_streams: [0; 2],
@@ -305,8 +305,8 @@ impl SendStreams {
                 self.limited.insert(id);
                 self.blocked.push_back(id);
             } else if stream.blocked_at.is_none() {
-                if !std::mem::replace(&mut stream.starved, true) {
-                    self.starved.push_back(id);
+                if !std::mem::replace(&mut stream.credit_blocked, true) {
+                    self.credit_blocked.push_back(id);
                 }
                 if self.data_blocked_at != Some(self.max_data) {
                     self.data_blocked_at = Some(self.max_data);
@@ -327,8 +327,8 @@ impl SendStreams {
         stream.buffer.peek(limit).map(|due| due.end - due.start)
     }
 
-    /// Bytes that could be sent now, over the first few ready streams: enough to tell the end of a
-    /// transfer from bulk.
+    /// Bytes that could be sent now, over the first few ready streams: enough to recognise the end
+    /// of a transfer from bulk.
     pub(crate) fn ready_bytes(&self) -> u64 {
         let credit = self.max_data - self.data_sent;
         let streams = self.ready.values().flatten().take(READY_COUNTED_MAX).filter_map(|id| self.map.get(id));
@@ -472,7 +472,7 @@ impl SendStreams {
         self.map.shrink_to_fit();
         self.shrink_classes();
         self.ready.retain(|_, class| !class.is_empty());
-        for queue in [&mut self.resets, &mut self.blocked, &mut self.starved, &mut self.waiting] {
+        for queue in [&mut self.resets, &mut self.blocked, &mut self.credit_blocked, &mut self.waiting] {
             queue.shrink();
         }
     }

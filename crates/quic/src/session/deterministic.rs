@@ -53,7 +53,7 @@ impl SessionFactory for DeterministicFactory {
             parameters: parameters.to_vec(),
             peer_parameters: None,
             inbox: Vec::new(),
-            stage: Stage::Start,
+            step: HandshakeStep::Start,
             master: None,
             phase: 0,
         }))
@@ -65,7 +65,7 @@ impl SessionFactory for DeterministicFactory {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+enum HandshakeStep {
     Start,
     AwaitHello,
     /// Hello exchanged, handshake keys not handed out yet.
@@ -86,7 +86,7 @@ struct DeterministicSession {
     parameters: Vec<u8>,
     peer_parameters: Option<Vec<u8>>,
     inbox: Vec<u8>,
-    stage: Stage,
+    step: HandshakeStep,
     master: Option<u64>,
     phase: u64,
 }
@@ -162,9 +162,9 @@ impl DeterministicSession {
     }
 
     fn handle_message(&mut self, kind: u8, body: &[u8]) -> Result<(), TransportError> {
-        let start = if self.side == Side::Client { Stage::AwaitHello } else { Stage::Start };
+        let start = if self.side == Side::Client { HandshakeStep::AwaitHello } else { HandshakeStep::Start };
         match (kind, self.side) {
-            (HELLO, side) if self.stage == start => {
+            (HELLO, side) if self.step == start => {
                 let (seed, parameters) =
                     body.split_first_chunk::<8>().ok_or_else(|| alert("hello without its seed"))?;
                 let peer = u64::from_le_bytes(*seed);
@@ -172,20 +172,20 @@ impl DeterministicSession {
                 self.master = Some(mix(client ^ server.rotate_left(32)));
                 if side == Side::Server {
                     self.peer_parameters = Some(parameters.to_vec());
-                    self.stage = Stage::AwaitHello;
+                    self.step = HandshakeStep::AwaitHello;
                 } else {
-                    self.stage = Stage::HandshakeKeysDue;
+                    self.step = HandshakeStep::HandshakeKeysDue;
                 }
             }
-            (PARAMETERS, Side::Client) if self.stage == Stage::AwaitFlight => {
+            (PARAMETERS, Side::Client) if self.step == HandshakeStep::AwaitFlight => {
                 self.peer_parameters = Some(body.to_vec());
-                self.stage = Stage::AwaitFinished;
+                self.step = HandshakeStep::AwaitFinished;
             }
-            (FINISHED, side) if self.stage == Stage::AwaitFinished => {
+            (FINISHED, side) if self.step == HandshakeStep::AwaitFinished => {
                 if body != self.secret().to_le_bytes() {
                     return Err(alert("finished does not match"));
                 }
-                self.stage = if side == Side::Client { Stage::FinishedDue } else { Stage::Complete };
+                self.step = if side == Side::Client { HandshakeStep::FinishedDue } else { HandshakeStep::Complete };
             }
             _ => return Err(alert("handshake message out of order")),
         }
@@ -208,36 +208,36 @@ impl Session for DeterministicSession {
     }
 
     fn poll_crypto(&mut self, out: &mut Vec<u8>) -> Option<NewKeys> {
-        match (self.side, self.stage) {
-            (Side::Client, Stage::Start) => {
+        match (self.side, self.step) {
+            (Side::Client, HandshakeStep::Start) => {
                 let mut body = self.seed.to_le_bytes().to_vec();
                 body.extend_from_slice(&self.parameters);
                 put_message(out, HELLO, &body);
-                self.stage = Stage::AwaitHello;
+                self.step = HandshakeStep::AwaitHello;
                 None
             }
-            (Side::Server, Stage::AwaitHello) => {
+            (Side::Server, HandshakeStep::AwaitHello) => {
                 put_message(out, HELLO, &self.seed.to_le_bytes());
-                self.stage = Stage::FlightDue;
+                self.step = HandshakeStep::FlightDue;
                 Some(NewKeys::Handshake(level_keys(mix(self.secret() ^ 1), self.side)))
             }
-            (Side::Client, Stage::HandshakeKeysDue) => {
-                self.stage = Stage::AwaitFlight;
+            (Side::Client, HandshakeStep::HandshakeKeysDue) => {
+                self.step = HandshakeStep::AwaitFlight;
                 Some(NewKeys::Handshake(level_keys(mix(self.secret() ^ 1), self.side)))
             }
-            (Side::Server, Stage::FlightDue) => {
+            (Side::Server, HandshakeStep::FlightDue) => {
                 put_message(out, PARAMETERS, &self.parameters);
                 put_message(out, FINISHED, &self.secret().to_le_bytes());
-                self.stage = Stage::AwaitFinished;
+                self.step = HandshakeStep::AwaitFinished;
                 Some(NewKeys::OneRtt(level_keys(mix(self.secret() ^ 2), self.side)))
             }
-            (Side::Client, Stage::FinishedDue) => {
+            (Side::Client, HandshakeStep::FinishedDue) => {
                 put_message(out, FINISHED, &self.secret().to_le_bytes());
-                self.stage = Stage::OneRttKeysDue;
+                self.step = HandshakeStep::OneRttKeysDue;
                 self.poll_crypto(out)
             }
-            (Side::Client, Stage::OneRttKeysDue) => {
-                self.stage = Stage::Complete;
+            (Side::Client, HandshakeStep::OneRttKeysDue) => {
+                self.step = HandshakeStep::Complete;
                 Some(NewKeys::OneRtt(level_keys(mix(self.secret() ^ 2), self.side)))
             }
             _ => None,
@@ -258,7 +258,7 @@ impl Session for DeterministicSession {
     }
 
     fn is_handshaking(&self) -> bool {
-        self.stage != Stage::Complete
+        self.step != HandshakeStep::Complete
     }
 
     fn peer_identity(&self) -> Vec<Vec<u8>> {
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_a_crypto_error() {
+    fn malformed_handshake_data_is_refused_with_a_crypto_error() {
         let (_, mut server) = pair();
         let error = server.handle_crypto(&[FINISHED, 0, 0, 0]).unwrap_err();
         assert_eq!(error.code, ErrorCode::crypto(40));

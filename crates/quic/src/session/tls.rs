@@ -102,12 +102,12 @@ fn initial_keys(suite: Suite, id: &ConnectionId, side: Side) -> LevelKeys {
 }
 
 struct TlsSession {
-    state: State,
+    state: TlsState,
     /// The secrets of the next key phase; present once 1-RTT keys are.
     secrets: Option<tls::Secrets>,
 }
 
-enum State {
+enum TlsState {
     /// The peer's first message is not complete; these bytes of it have arrived.
     FirstMessage(Box<tls::Connection>, Vec<u8>),
     Live(Box<tls::Connection>),
@@ -131,12 +131,12 @@ fn is_message_whole(bytes: &[u8]) -> bool {
 
 impl TlsSession {
     fn new(inner: tls::Connection) -> Self {
-        Self { state: State::FirstMessage(Box::new(inner), Vec::new()), secrets: None }
+        Self { state: TlsState::FirstMessage(Box::new(inner), Vec::new()), secrets: None }
     }
 
     fn read(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
         // A parked session can only receive tickets for later connections, and we keep none.
-        let State::Live(inner) = &mut self.state else { return Ok(()) };
+        let TlsState::Live(inner) = &mut self.state else { return Ok(()) };
         inner.read_hs(bytes).map_err(|error| match inner.alert() {
             Some(alert) => TransportError::new(ErrorCode::crypto(alert.into()), describe(&error)),
             None => TransportError::new(ErrorCode::PROTOCOL_VIOLATION, describe(&error)),
@@ -145,28 +145,28 @@ impl TlsSession {
 
     fn live(&self) -> Option<&tls::Connection> {
         match &self.state {
-            State::FirstMessage(inner, _) | State::Live(inner) => Some(inner),
-            State::Parked => None,
+            TlsState::FirstMessage(inner, _) | TlsState::Live(inner) => Some(inner),
+            TlsState::Parked => None,
         }
     }
 }
 
 impl Session for TlsSession {
     fn handle_crypto(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
-        let State::FirstMessage(_, first) = &mut self.state else { return self.read(bytes) };
+        let TlsState::FirstMessage(_, first) = &mut self.state else { return self.read(bytes) };
         first.extend_from_slice(bytes);
         if !is_message_whole(first) {
             return Ok(());
         }
-        let State::FirstMessage(inner, first) = std::mem::replace(&mut self.state, State::Parked) else {
+        let TlsState::FirstMessage(inner, first) = std::mem::replace(&mut self.state, TlsState::Parked) else {
             unreachable!("it was just seen");
         };
-        self.state = State::Live(inner);
+        self.state = TlsState::Live(inner);
         self.read(&first)
     }
 
     fn poll_crypto(&mut self, out: &mut Vec<u8>) -> Option<NewKeys> {
-        let (State::FirstMessage(inner, _) | State::Live(inner)) = &mut self.state else { return None };
+        let (TlsState::FirstMessage(inner, _) | TlsState::Live(inner)) = &mut self.state else { return None };
         match inner.write_hs(out)? {
             KeyChange::Handshake { keys } => Some(NewKeys::Handshake(keys.into())),
             KeyChange::OneRtt { keys, next } => {
@@ -214,7 +214,7 @@ impl Session for TlsSession {
     }
 
     fn park(&mut self) {
-        self.state = State::Parked;
+        self.state = TlsState::Parked;
     }
 }
 
@@ -279,7 +279,8 @@ fn describe(error: &Error) -> String {
     match reason {
         CertificateError::Other(OtherError(own)) => own.to_string(),
         // rustls reports both causes with this error: a certificate whose issuer has the name of a
-        // trusted one but another key, and a CertificateVerify that does not match (RFC 8446, 4.4.3).
+        // trusted one but another key, and a CertificateVerify that does not match (RFC 8446,
+        // 4.4.3).
         CertificateError::BadSignature => "a signature did not verify: the peer's certificate was not signed by the \
             trusted issuer that it names, or the peer does not hold the private key of the public key that it presented"
             .to_owned(),

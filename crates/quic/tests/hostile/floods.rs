@@ -178,7 +178,7 @@ fn empty_datagrams_do_not_accumulate() {
 fn credit_in_tiny_steps_costs_no_memory() {
     let mut pair = HostilePair::against_server();
     let stream = pair.victim.connection(0).open(Dir::Uni).expect("the peer allows streams");
-    pair.victim.connection(0).write(stream, bytes::Bytes::from(vec![5; 400_000])).expect("room");
+    pair.victim.connection(0).write(stream, bytes::Bytes::from(vec![5; 400_000])).expect("the send buffer has space");
     for step in 0..3000_u64 {
         let mut body = if step % 10 == 0 { pair.hostile.ack(Space::Data) } else { Vec::new() };
         body.extend(payload(&[
@@ -199,7 +199,7 @@ fn credit_in_tiny_steps_costs_no_memory() {
 fn floods_of_acknowledgements_and_of_ranges_are_accepted() {
     let mut pair = HostilePair::against_server();
     let stream = pair.victim.connection(0).open(Dir::Uni).expect("the peer allows streams");
-    pair.victim.connection(0).write(stream, bytes::Bytes::from(vec![5; 200_000])).expect("room");
+    pair.victim.connection(0).write(stream, bytes::Bytes::from(vec![5; 200_000])).expect("the send buffer has space");
     pair.send_and_ack(&payload(&[Frame::Ping]));
     for round in 0..2000_u64 {
         let largest =

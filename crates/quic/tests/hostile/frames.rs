@@ -195,14 +195,14 @@ fn frames_of_the_other_role_are_refused() {
 
 #[test]
 fn an_ack_delay_below_min_ack_delay_is_refused() {
-    let wish = |delay_us| Frame::AckFrequency {
+    let request = |delay_us| Frame::AckFrequency {
         sequence: 0,
         ack_eliciting_threshold: 1,
         requested_max_ack_delay: delay_us,
         reordering_threshold: 1,
     };
-    server_closes("999 us", ErrorCode::PROTOCOL_VIOLATION, &[wish(999)]);
-    client_closes("0 us", ErrorCode::PROTOCOL_VIOLATION, &[wish(0)]);
+    server_closes("999 us", ErrorCode::PROTOCOL_VIOLATION, &[request(999)]);
+    client_closes("0 us", ErrorCode::PROTOCOL_VIOLATION, &[request(0)]);
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn malformed_frames_are_refused() {
         ("an unknown type", &unknown, code),
         ("a type cut short", &[0xc0], code),
         ("a stream cut short", &[0x0e, 0x02], code),
-        ("more bytes promised than there are", &[0x0a, 0x02, 63, 1, 2], code),
+        ("a length beyond the end of the packet", &[0x0a, 0x02, 63, 1, 2], code),
         ("a type longer than necessary", &[0x40, 0x01], ErrorCode::PROTOCOL_VIOLATION),
         ("a connection id of no bytes", &[0x18, 1, 0, 0], code),
         ("a connection id of 21 bytes", &[&[0x18, 1, 0, 21][..], &[1; 21 + 16]].concat(), code),

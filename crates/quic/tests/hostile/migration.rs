@@ -50,7 +50,7 @@ fn is_response(frame: &Frame<'_>) -> bool {
 fn give_data_to_send(pair: &mut HostilePair, len: usize) {
     let connection = pair.victim.connection(0);
     let id = connection.open(Dir::Uni).expect("a stream is allowed");
-    connection.write(id, Bytes::from(vec![7; len])).expect("it has room");
+    connection.write(id, Bytes::from(vec![7; len])).expect("the send buffer has space");
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_new_address_gets_at_most_three_times_the_bytes_it_sent() {
         pair.send_and_ack(&payload(&[Frame::Ping]));
         let mut received = 0;
         for (index, size) in sizes.iter().enumerate() {
-            let what = format!("arm {seed}, packet {index}");
+            let what = format!("seed {seed}, packet {index}");
             let body = [pair.hostile.ack(Space::Data), payload(&[Frame::Ping, Frame::Padding { len: *size }])].concat();
             received += send_from_new_address(&mut pair, &body);
             assert_eq!(pair.victim.connection(0).path_stats()[0].addresses.remote, MOVED, "{what}");
@@ -159,10 +159,10 @@ fn a_new_address_gets_at_most_three_times_the_bytes_it_sent() {
         }
         assert!(
             sent_to_new_address(&pair) > received,
-            "arm {seed}: the server sent {} bytes",
+            "seed {seed}: the server sent {} bytes",
             sent_to_new_address(&pair)
         );
-        assert_eq!(pair.hostile.unopened, 0, "arm {seed}: every datagram holds complete packets");
+        assert_eq!(pair.hostile.unopened, 0, "seed {seed}: every datagram holds complete packets");
         pair.assert_alive("a client that migrates");
     }
 }

@@ -397,7 +397,7 @@ fn the_latest_of_many_status_frames_counts() {
             pair.send(&payload(&frames));
         }
         let id = pair.victim.connection(0).open(Dir::Uni).expect("allowed");
-        pair.victim.connection(0).write(id, vec![1; 1000].into()).expect("room");
+        pair.victim.connection(0).write(id, vec![1; 1000].into()).expect("the send buffer has space");
         pair.send_and_ack(&payload(&[Frame::Ping]));
         // The pacer has paid for the acknowledgements of this many packets.
         pair.wait(Duration::from_secs(1));

@@ -138,7 +138,7 @@ fn truncated_and_random_datagrams_never_reach_a_session() {
 }
 
 #[test]
-fn an_honest_connection_beside_a_hostile_one_keeps_working() {
+fn a_connection_keeps_working_while_another_one_is_attacked() {
     use crate::support::{Setup, apps, hostile::HOSTILE};
     let mut pair = Setup::new(3).build();
     pair.connect();
@@ -146,7 +146,7 @@ fn an_honest_connection_beside_a_hostile_one_keeps_working() {
     let talk = |pair: &mut crate::support::Pair, hostile: &mut Hostile, datagram: &[u8]| {
         pair.server.receive(pair.now, datagram, HOSTILE);
         pair.flush();
-        for (_, answer) in std::mem::take(&mut pair.strays) {
+        for (_, answer) in std::mem::take(&mut pair.misaddressed) {
             hostile.receive(&answer);
         }
     };

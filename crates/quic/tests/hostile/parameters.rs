@@ -123,8 +123,8 @@ fn connection_ids_other_than_the_handshakes_are_refused() {
     });
     HostilePair::with_server(TransportConfig::default(), no_source).assert_closed(TPE, "no source of a client");
 
-    type Lie = (&'static str, fn(&mut TransportParameters));
-    let lies: [Lie; 6] = [
+    type InvalidParameter = (&'static str, fn(&mut TransportParameters));
+    let lies: [InvalidParameter; 6] = [
         ("wrong source", |lie| lie.initial_source_connection_id = ConnectionId::new(&[9; 8])),
         ("no source", |lie| lie.initial_source_connection_id = None),
         ("wrong original destination", |lie| lie.original_destination_connection_id = ConnectionId::new(&[9; 8])),

@@ -61,7 +61,7 @@ fn an_ordered_stream_fills_links_of_skewed_delays() {
 }
 
 #[test]
-fn many_small_streams_arrive_whole_both_ways() {
+fn many_small_streams_arrive_whole_in_both_directions() {
     let mut pair = connected(7, &[link(20, 5), link(10, 30), link(5, 60)]);
     const STREAMS: usize = 400;
     let total = |id: StreamId| 1 + id.index() * 97 % 9_000;
@@ -98,7 +98,7 @@ fn exchanges(pair: &mut Pair, flow: &mut Flow, span: Duration) -> Vec<Duration> 
         let began = pair.now;
         let id = pair.client.connection(0).open(Dir::Bi).expect("a stream is allowed");
         let client = pair.client.connection(0);
-        client.write(id, vec![1; 200].into()).expect("room for a request");
+        client.write(id, vec![1; 200].into()).expect("the send buffer has space for a request");
         client.set_priority(id, 1).expect("the stream is open");
         client.finish(id).expect("the stream is open");
         let (mut asked, mut answered) = (0, 0);
@@ -111,7 +111,7 @@ fn exchanges(pair: &mut Pair, flow: &mut Flow, span: Duration) -> Vec<Duration> 
                 Ok(Chunk::Bytes(bytes)) => asked += bytes.len(),
                 Ok(Chunk::End) => {
                     assert_eq!(asked, 200);
-                    server.write(id, vec![2; 2000].into()).expect("room for an answer");
+                    server.write(id, vec![2; 2000].into()).expect("the send buffer has space for an answer");
                     server.finish(id).expect("the stream is open");
                 }
                 Err(ReadError::Blocked | ReadError::Closed) => {}
@@ -147,7 +147,7 @@ fn requests_beside_bulk_are_answered_within_the_short_paths_delay() {
     // The short path and its queue of 30 ms, in both directions.
     assert!(median < Duration::from_millis(60), "{median}");
     assert!(worst < Duration::from_millis(200), "{worst}");
-    assert!(rate > 0.8 * capacity_mbps(&[link(20, 5), link(20, 40)]), "{rate} Mb/s beside");
+    assert!(rate > 0.8 * capacity_mbps(&[link(20, 5), link(20, 40)]), "{rate} Mb/s of bulk data");
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn each_scheduler_delivers_all_data() {
 }
 
 #[test]
-fn redundant_messages_survive_a_path_failure_without_a_timeout() {
+fn redundant_messages_arrive_despite_a_path_failure_without_a_timeout() {
     let setup = Setup::new(10).over(&[link(50, 5), link(50, 25)]).with_config(|config| {
         config.scheduler = Strategy::Redundant { copies: 2 };
     });

@@ -147,14 +147,14 @@ fn bursts(is_beside_one_that_waits: bool) -> Duration {
         let client = pair.client.connection(0);
         let id = client.open(Dir::Bi).expect("a stream is allowed");
         client.set_stream_paths(id, only(&[9])).expect("open");
-        client.write(id, vec![7; 10_000].into()).expect("room");
+        client.write(id, vec![7; 10_000].into()).expect("the send buffer has space");
     }
     let mut took = Duration::ZERO;
     for _ in 0..10 {
         let id = pair.client.connection(0).open(Dir::Uni).expect("a stream is allowed");
         set_delay(&mut pair, 1, slow);
         let begun = pair.now;
-        pair.client.connection(0).write(id, vec![7; 100_000].into()).expect("room");
+        pair.client.connection(0).write(id, vec![7; 100_000].into()).expect("the send buffer has space");
         pair.client.connection(0).finish(id).expect("open");
         let mut ended = false;
         let done = pair.run_until(Duration::from_secs(5), |pair| {
@@ -189,8 +189,8 @@ fn set_delay(pair: &mut Pair, at: usize, delay: Duration) {
 
 #[test]
 fn late_data_are_reinjected_although_a_confined_stream_waits() {
-    let [plain, beside] = [false, true].map(bursts);
-    assert!(beside < plain + plain / 20, "{beside}, {plain} without a waiting stream");
+    let [plain, with_waiting] = [false, true].map(bursts);
+    assert!(with_waiting < plain + plain / 20, "{with_waiting}, {plain} without a waiting stream");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn a_stream_whose_paths_are_abandoned_waits_until_it_gets_others() {
     let now = pair.now;
     assert!(pair.client.connection(0).abandon_path(now, PathId(1), 0));
     pair.run_for(Duration::from_secs(1));
-    pair.client.connection(0).write(id, vec![7; 200_000].into()).expect("room");
+    pair.client.connection(0).write(id, vec![7; 200_000].into()).expect("the send buffer has space");
     pair.client.connection(0).finish(id).expect("open");
     let (mut read, mut ended) = (0, false);
     let mut read_on = |pair: &mut Pair, span: Duration| {
@@ -238,7 +238,7 @@ fn a_connection_with_one_path_sends_only_streams_that_may_take_it() {
         let client = pair.client.connection(0);
         client.set_stream_paths(*id, only(&[path])).expect("open");
         client.set_priority(*id, path as i32).expect("open");
-        client.write(*id, vec![7; 50_000].into()).expect("room");
+        client.write(*id, vec![7; 50_000].into()).expect("the send buffer has space");
     }
     let until = Instant::ZERO + Duration::from_secs(3);
     let mut read = [0, 0];
@@ -287,5 +287,8 @@ fn background_streams_fill_several_links_and_yield_on_each() {
     let from = pair.now;
     run_all(&mut pair, &mut all, Duration::from_secs(3));
     let (background, ordinary) = (flow.mbps(from, pair.now), urgent.mbps(from, pair.now));
-    assert!(ordinary > 2.0 * background && ordinary + background > 0.8 * 57.0, "{background} beside {ordinary} Mb/s");
+    assert!(
+        ordinary > 2.0 * background && ordinary + background > 0.8 * 57.0,
+        "background {background}, ordinary {ordinary} Mb/s"
+    );
 }

@@ -89,7 +89,7 @@ fn a_path_that_was_silent_is_found_under_its_new_address() {
     assert!(rate > least, "{rate} Mb/s\n{}", show(&mut pair, Side::Client));
 }
 
-/// The client's packets arrive first from an attacker who copied them (RFC 9000, section 9.3.3).
+/// The client's packets arrive first from an attacker that copied them (RFC 9000, section 9.3.3).
 #[test]
 fn copies_sent_by_an_attacker_take_no_path_away() {
     let attacker = elsewhere("203.0.113.9:666");
@@ -114,6 +114,7 @@ fn copies_sent_by_an_attacker_take_no_path_away() {
     assert_eq!(server_path(&mut pair, 0).addresses.remote, CLIENT);
     let rate = flow.mbps(from + Duration::from_secs(4), pair.now);
     assert!(rate > 0.7 * capacity_mbps(&[link(20, 10)]), "afterwards {rate} Mb/s");
-    let astray: usize = pair.strays.iter().filter(|(to, _)| *to == attacker).map(|(_, datagram)| datagram.len()).sum();
-    assert!(astray <= 3 * 1500 * copies, "{astray} bytes to the attacker for {copies} copies");
+    let to_attacker: usize =
+        pair.misaddressed.iter().filter(|(to, _)| *to == attacker).map(|(_, datagram)| datagram.len()).sum();
+    assert!(to_attacker <= 3 * 1500 * copies, "{to_attacker} bytes to the attacker for {copies} copies");
 }

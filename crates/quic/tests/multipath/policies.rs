@@ -100,19 +100,19 @@ fn everything_arrives_in_order_over_three_different_lossy_links() {
 #[test]
 fn everything_arrives_in_order_when_any_path_fails_during_a_transfer() {
     for policy in Policy::ALL {
-        for (dying, directions) in [(0, &[0, 1][..]), (0, &[0]), (0, &[1]), (1, &[0, 1]), (2, &[0, 1]), (2, &[1])] {
-            let seed = 200 + dying as u64 * 10 + directions.len() as u64;
+        for (failing, directions) in [(0, &[0, 1][..]), (0, &[0]), (0, &[1]), (1, &[0, 1]), (2, &[0, 1]), (2, &[1])] {
+            let seed = 200 + failing as u64 * 10 + directions.len() as u64;
             let mut pair = connected(seed, &lossy_links(1), policy);
-            let took = exchange(&mut pair, 3_000_000, Duration::from_secs(60), |pair| cut(pair, dying, directions));
-            let what = format!("{policy}, link {dying} cut in {directions:?}: {took}");
+            let took = exchange(&mut pair, 3_000_000, Duration::from_secs(60), |pair| cut(pair, failing, directions));
+            let what = format!("{policy}, link {failing} cut in {directions:?}: {took}");
             let shown = [show(&mut pair, Side::Client), show(&mut pair, Side::Server)].concat();
-            assert!(vanished(&mut pair, dying) > 0, "{what}: the cut did nothing");
+            assert!(vanished(&mut pair, failing) > 0, "{what}: the cut did nothing");
             // Between 1.0 and 3.6 s, most of them for the best path.
             assert!(took < Duration::from_secs(5), "{what}\n{shown}");
             for direction in directions {
                 let of_sender = paths(&mut pair, [Side::Client, Side::Server][*direction]);
-                let dead = of_sender.iter().find(|path| usize::from(path.addresses.socket) == dying);
-                assert_eq!(dead.map(|path| path.state), Some(PathState::Silent), "{what}\n{shown}");
+                let failed = of_sender.iter().find(|path| usize::from(path.addresses.socket) == failing);
+                assert_eq!(failed.map(|path| path.state), Some(PathState::Silent), "{what}\n{shown}");
             }
         }
     }
@@ -273,7 +273,7 @@ fn central_round_trips_combine_one_path_and_the_best_return_path() {
     let id = pair.client.connection(0).open(Dir::Bi).expect("a stream is allowed");
     // Small writes, on each path in turn: queues stay empty.
     for _ in 0..300 {
-        pair.client.connection(0).write(id, Bytes::from_static(&[7; 3000])).expect("there is room");
+        pair.client.connection(0).write(id, Bytes::from_static(&[7; 3000])).expect("the send buffer has space");
         pair.run_for(Duration::from_millis(20));
     }
     for (path, there_and_back) in paths(&mut pair, Side::Client).iter().zip([5 + 5, 20 + 5, 40 + 5]) {
@@ -306,7 +306,7 @@ fn the_minimum_round_trip_is_measured_anew_when_acknowledgements_change_path() {
 }
 
 #[test]
-fn a_cut_of_the_return_path_of_all_acknowledgements_is_survived() {
+fn a_transfer_continues_after_a_cut_of_the_return_path_of_all_acknowledgements() {
     for (seed, directions) in [(530, &[1][..]), (531, &[0, 1])] {
         let links = different_links();
         let mut pair = connected(seed, &links, Policy::CRCA);

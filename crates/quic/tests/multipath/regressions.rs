@@ -217,11 +217,11 @@ fn a_late_path_becomes_suspect_before_it_becomes_silent() {
 
 /// Writes `bytes` to a stream of the client.
 fn write(pair: &mut Pair, id: StreamId, bytes: usize) {
-    pair.client.connection(0).write(id, vec![0; bytes].into()).expect("the stream has room");
+    pair.client.connection(0).write(id, vec![0; bytes].into()).expect("the send buffer has space");
 }
 
 /// Lets the client send a small chunk of `id` every 5 ms for `span`.
-fn trickle(pair: &mut Pair, id: StreamId, span: Duration) {
+fn send_slowly(pair: &mut Pair, id: StreamId, span: Duration) {
     let until = pair.now + span;
     while pair.now < until {
         write(pair, id, 100);
@@ -251,14 +251,14 @@ fn a_suspicion_ends_when_its_last_packet_is_declared_lost() {
     // The variation of the round-trip time, which is part of the slack, becomes small.
     for _ in 0..100 {
         write(&mut pair, slow, 2000);
-        trickle(&mut pair, free, Duration::from_millis(100));
+        send_slowly(&mut pair, free, Duration::from_millis(100));
     }
-    trickle(&mut pair, free, Duration::from_secs(1));
+    send_slowly(&mut pair, free, Duration::from_secs(1));
     let before = path(&mut pair, Side::Client, 1);
     suspicions.store(0, Ordering::Relaxed);
 
-    // Two packets leave on the long path, and the first is lost. Nothing follows there: its data may
-    // be sent again on the other path.
+    // Two packets leave on the long path, and the first is lost. Nothing follows there: its data
+    // may be sent again on the other path.
     set_state(&mut pair, 1, &[0], LineState::Silent);
     write(&mut pair, slow, 500);
     pair.run_for(Duration::from_millis(1));
@@ -266,14 +266,14 @@ fn a_suspicion_ends_when_its_last_packet_is_declared_lost() {
     write(&mut pair, slow, 500);
     pair.run_for(Duration::from_millis(1));
     pair.client.connection(0).set_stream_paths(slow, PathSet::ALL).expect("open");
-    trickle(&mut pair, free, Duration::from_secs(1));
+    send_slowly(&mut pair, free, Duration::from_secs(1));
     let after = path(&mut pair, Side::Client, 1);
     assert_eq!(after.packets_lost, before.packets_lost + 1, "{}", super::failover::show(&mut pair, Side::Client));
     assert_eq!((after.in_flight_bytes, after.silences, after.state), (0, 0, PathState::Active));
     assert_eq!((after.suspicions, after.false_suspicions), (before.suspicions + 1, before.false_suspicions));
     assert!(suspicions.swap(0, Ordering::Relaxed) > 0, "the packet was overdue before it was declared lost");
 
-    trickle(&mut pair, free, Duration::from_secs(1));
+    send_slowly(&mut pair, free, Duration::from_secs(1));
     assert_eq!(suspicions.load(Ordering::Relaxed), 0, "nothing is overdue any more");
 }
 

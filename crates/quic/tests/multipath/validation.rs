@@ -61,7 +61,7 @@ fn a_server_sends_at_most_three_times_the_bytes_received_until_the_path_is_valid
     for size in [30, 200, 600, 1100] {
         let mut hostile_pair = server_with_path();
         let id = hostile_pair.victim.connection(0).open(quic::Dir::Uni).expect("allowed");
-        hostile_pair.victim.connection(0).write(id, vec![1; 100_000].into()).expect("room");
+        hostile_pair.victim.connection(0).write(id, vec![1; 100_000].into()).expect("the send buffer has space");
         let packet = hostile_pair.hostile.packet_on(1, &payload(&[Frame::Ping, Frame::Padding { len: size }]));
         hostile_pair.deliver_on(1, &packet);
         let mut got = packet.len() as u64;

@@ -36,7 +36,7 @@ fn a_spoofed_address_gets_at_most_three_times_the_bytes_sent_in_its_name() {
     // Until every connection has given up: retransmissions count too.
     pair.run_for(Duration::from_secs(300));
     let sent: usize = pair
-        .strays
+        .misaddressed
         .iter()
         .map(|(to, datagram)| {
             assert_eq!(*to, VICTIM);
@@ -56,7 +56,7 @@ fn the_amplification_limit_holds_for_every_single_connection() {
     for replay in 1..=10 {
         pair.server.receive(pair.now, &datagram, VICTIM);
         pair.run_for(Duration::from_millis(700));
-        let sent: usize = pair.strays.iter().map(|(_, datagram)| datagram.len()).sum();
+        let sent: usize = pair.misaddressed.iter().map(|(_, datagram)| datagram.len()).sum();
         assert!(sent <= 3 * replay * datagram.len(), "{sent} bytes after {replay} datagrams");
     }
     assert_eq!(pair.server.connections.len(), 1);
@@ -71,7 +71,7 @@ fn a_limit_too_small_for_a_packet_causes_no_busy_loop() {
     datagram.resize(datagram.len() + 10, 0);
     pair.server.receive(pair.now, &datagram, VICTIM);
     pair.run_for(Duration::from_secs(3600));
-    let sent: usize = pair.strays.iter().map(|(_, datagram)| datagram.len()).sum();
+    let sent: usize = pair.misaddressed.iter().map(|(_, datagram)| datagram.len()).sum();
     assert!(sent <= 3 * datagram.len() && sent + 64 > 3 * datagram.len(), "{sent} bytes for {}", datagram.len());
 }
 
@@ -95,7 +95,7 @@ fn a_replayed_first_datagram_begins_one_connection() {
         pair.server.receive(pair.now, &first, CLIENT);
         pair.run_for(Duration::from_millis(1));
     }
-    assert_eq!(pair.server.connections.len(), 1, "a second connection beside a live one");
+    assert_eq!(pair.server.connections.len(), 1, "a second connection while the first is open");
     assert!(pair.client.connection(0).is_established() && pair.server.connection(0).is_established());
     // After it has ended, the datagram looks like a new client, so one more connection may begin,
     // but not a hundred.
@@ -145,7 +145,7 @@ fn datagrams_that_may_begin_no_connection_leave_no_state() {
     assert_eq!(pair.server.connections.len(), 0);
     assert_eq!(pair.server.endpoint.route_count(), 0);
     // Bits of the version may be flipped, which causes a response, smaller than the datagram.
-    assert!(pair.strays.iter().all(|(_, answer)| answer.len() < 100), "{:?}", pair.strays);
+    assert!(pair.misaddressed.iter().all(|(_, answer)| answer.len() < 100), "{:?}", pair.misaddressed);
     assert_eq!(pair.client.side, Side::Client);
     // The unmodified datagram still works.
     pair.server.receive(pair.now, &first, VICTIM);

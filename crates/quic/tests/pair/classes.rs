@@ -195,7 +195,7 @@ fn within_the_rate_of_a_connection_small_messages_take_nothing_from_more_urgent_
         if small.len() < 900
             && let Some(id) = client.open(Dir::Uni)
         {
-            client.write(id, vec![1; 200].into()).expect("room");
+            client.write(id, vec![1; 200].into()).expect("the send buffer has space");
             client.finish(id).expect("open");
             small.push(id);
         }
@@ -236,10 +236,10 @@ fn small_messages_do_not_wait_for_bulk_that_is_reset_or_made_less_urgent() {
         // A full packet takes a hundred seconds at this rate, a small message two.
         client.set_rate(limit(Rate::from_bps(96), 1_200));
         client.set_priority(bulk, 1).expect("open");
-        client.write(bulk, vec![1; 10_000].into()).expect("room");
+        client.write(bulk, vec![1; 10_000].into()).expect("the send buffer has space");
         pair.run_for(Duration::from_millis(50));
         let client = pair.client.connection(0);
-        client.write(small, vec![1; 24].into()).expect("room");
+        client.write(small, vec![1; 24].into()).expect("the send buffer has space");
         client.finish(small).expect("open");
         pair.run_for(Duration::from_secs(3));
         assert!(pair.client.connection(0).stats().send.streams_open == 2, "it waits");
@@ -262,7 +262,7 @@ fn answers(with_background: bool) -> (u64, u64) {
         let id = pair.client.connection(0).open(Dir::Uni).expect("a stream is allowed");
         let client = pair.client.connection(0);
         client.set_background(id, true).expect("open");
-        client.write(id, vec![1; 200].into()).expect("room");
+        client.write(id, vec![1; 200].into()).expect("the send buffer has space");
         client.finish(id).expect("open");
         pair.run_until(Duration::from_secs(1), |pair| {
             while pair.server.connection(0).accept(Dir::Uni).is_some() {}
@@ -297,7 +297,7 @@ fn a_message_does_not_wait_for_rate_limited_bulk() {
     for round in 0..20 {
         let id = pair.client.connection(0).open(Dir::Uni).expect("a stream is allowed");
         let (client, sent_at) = (pair.client.connection(0), pair.now);
-        client.write(id, vec![round; 200].into()).expect("room");
+        client.write(id, vec![round; 200].into()).expect("the send buffer has space");
         client.finish(id).expect("open");
         let mut is_read = false;
         let arrived = pair.run_until(Duration::from_millis(100), |pair| {
@@ -312,9 +312,9 @@ fn a_message_does_not_wait_for_rate_limited_bulk() {
     }
 }
 
-/// The median time that messages of 200 bytes take beside a stream, and that stream's rate in Mb/s,
+/// The median time that messages of 200 bytes take during a stream, and that stream's rate in Mb/s,
 /// over a link of 50 Mb/s and 10 ms with a queue of 100 ms.
-fn beside(is_background: bool, algorithm: Algorithm) -> (Duration, f64) {
+fn messages_during_stream(is_background: bool, algorithm: Algorithm) -> (Duration, f64) {
     let setup = Setup::new(12).with_config(|config| config.congestion = algorithm);
     let mut pair =
         setup.with_links(|link| (link.rate, link.queue_bytes) = (Some(Rate::from_mbps(50)), 625_000)).build();
@@ -327,7 +327,7 @@ fn beside(is_background: bool, algorithm: Algorithm) -> (Duration, f64) {
         let id = pair.client.connection(0).open(Dir::Uni).expect("a stream is allowed");
         let (client, sent_at) = (pair.client.connection(0), pair.now);
         client.set_priority(id, 1).expect("open");
-        client.write(id, vec![1; 200].into()).expect("room");
+        client.write(id, vec![1; 200].into()).expect("the send buffer has space");
         client.finish(id).expect("open");
         let mut arrived = false;
         pair.run_until(Duration::from_secs(1), |pair| {
@@ -348,8 +348,8 @@ fn beside(is_background: bool, algorithm: Algorithm) -> (Duration, f64) {
 #[test]
 fn background_streams_fill_the_link_and_keep_the_queue_short() {
     for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
-        let (ordinary, _) = beside(false, algorithm);
-        let (background, mbps) = beside(true, algorithm);
+        let (ordinary, _) = messages_during_stream(false, algorithm);
+        let (background, mbps) = messages_during_stream(true, algorithm);
         // An empty link takes 10 ms. The target queue is half a round trip, exceeded by an eighth
         // at most.
         assert!(
@@ -417,7 +417,7 @@ fn limited_streams_end_and_are_reset_like_others_and_leave_no_timer_behind() {
     for id in &ids {
         let client = pair.client.connection(0);
         client.set_stream_rate(*id, limit(Rate::from_bps(80_000), 1_500)).expect("open");
-        client.write(*id, vec![7; 3_000].into()).expect("room");
+        client.write(*id, vec![7; 3_000].into()).expect("the send buffer has space");
     }
     let client = pair.client.connection(0);
     client.finish(ids[0]).expect("open");
@@ -460,7 +460,7 @@ fn plans_beside_background(pair: &mut Pair, ask: impl FnOnce(&mut quic::Connecti
     let bulk = client.open(Dir::Uni).expect("a stream is allowed");
     client.set_background(bulk, true).expect("open");
     client.set_priority(bulk, -1).expect("open");
-    client.write(bulk, vec![7; 8_000].into()).expect("room");
+    client.write(bulk, vec![7; 8_000].into()).expect("the send buffer has space");
     assert!(!client.has_interactive_next(1 << 20), "the background is not urgent, however little it is");
     ask(client);
     let (mut plan, mut plans) = (quic::Plan::new(), Vec::new());
@@ -474,14 +474,14 @@ fn plans_beside_background(pair: &mut Pair, ask: impl FnOnce(&mut quic::Connecti
 fn background_data_leave_in_plans_of_their_own_after_all_else() {
     let message = |client: &mut quic::Connection| {
         let id = client.open(Dir::Uni).expect("a stream is allowed");
-        client.write(id, vec![1; 200].into()).expect("room");
+        client.write(id, vec![1; 200].into()).expect("the send buffer has space");
         assert!(client.has_interactive_next(200) && !client.has_interactive_next(199), "as many bytes as were written");
         client.finish(id).expect("open");
     };
     let plans = plans_beside_background(&mut connected(13), message);
     assert!(plans.len() >= 2 && plans[0] == (1, false), "one packet holds the message alone: {plans:?}");
     assert!(plans[1..].iter().all(|plan| plan.1), "{plans:?}");
-    assert!(plans[1..].iter().map(|plan| plan.0).sum::<usize>() >= 3, "the window has room for it: {plans:?}");
+    assert!(plans[1..].iter().map(|plan| plan.0).sum::<usize>() >= 3, "the window allows it: {plans:?}");
 
     let datagram = |client: &mut quic::Connection| {
         client.send_datagram(vec![1; 100].into()).expect("it fits");

@@ -22,13 +22,13 @@ fn code_and_reason_arrive() {
         pair.connect();
         let now = pair.now;
         let closer = if by_server { &mut pair.server } else { &mut pair.client };
-        closer.connection(0).close(now, 4242, "that is all, folks");
+        closer.connection(0).close(now, 4242, "all data sent");
         pair.run_for(Duration::from_millis(50));
         let (closer, other) =
             if by_server { (&mut pair.server, &mut pair.client) } else { (&mut pair.client, &mut pair.server) };
         assert_eq!(closed(closer), Some(ConnectionError::ClosedLocally));
         let error = closed(other);
-        assert_eq!(error, Some(ConnectionError::ClosedByPeer { code: 4242, reason: "that is all, folks".into() }));
+        assert_eq!(error, Some(ConnectionError::ClosedByPeer { code: 4242, reason: "all data sent".into() }));
         // Both sides discard it in time, with all its routes.
         pair.run_for(Duration::from_secs(10));
         assert!(pair.client.connections[0].is_none() && pair.server.connections[0].is_none());

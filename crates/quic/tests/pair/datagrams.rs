@@ -24,7 +24,7 @@ fn every_length_that_fits_arrives_and_no_other_is_accepted() {
     let too_large = pair.client.connection(0).send_datagram(Bytes::from(vec![0; max + 1]));
     assert_eq!(too_large, Err(SendDatagramError::TooLarge(max)));
     for len in (0..=max).rev().step_by(37).chain([0, 1, 2, max - 1, max]) {
-        pair.client.connection(0).send_datagram(Bytes::from(vec![len as u8; len])).expect("room");
+        pair.client.connection(0).send_datagram(Bytes::from(vec![len as u8; len])).expect("the queue has space");
         pair.run_for(Duration::from_millis(15));
         let got = received(&mut pair);
         assert_eq!(got.iter().map(Bytes::len).collect::<Vec<_>>(), [len]);
@@ -37,13 +37,13 @@ fn every_length_that_fits_arrives_and_no_other_is_accepted() {
 fn the_largest_datagrams_leave_beside_acknowledgements_and_streams() {
     let mut pair = connected(Setup::new(2));
     let id = pair.client.connection(0).open(quic::Dir::Uni).expect("allowed");
-    pair.client.connection(0).write(id, Bytes::from(vec![1; 500_000])).expect("room");
+    pair.client.connection(0).write(id, Bytes::from(vec![1; 500_000])).expect("the send buffer has space");
     let max = pair.client.connection(0).datagram_len_max().expect("the peer accepts datagrams");
     let mut got = 0;
     for round in 0..200_u64 {
-        pair.client.connection(0).send_datagram(Bytes::from(vec![round as u8; max])).expect("room");
+        pair.client.connection(0).send_datagram(Bytes::from(vec![round as u8; max])).expect("the queue has space");
         // The server sends too, so that the client has something to acknowledge.
-        pair.server.connection(0).send_datagram(Bytes::from_static(b"noise")).expect("room");
+        pair.server.connection(0).send_datagram(Bytes::from_static(b"noise")).expect("the queue has space");
         pair.run_for(Duration::from_millis(3));
         got += received(&mut pair).len();
     }
@@ -57,7 +57,10 @@ fn lost_datagrams_are_counted_and_not_retransmitted() {
     pair.set_links(|link| link.loss = Ratio::new(30, 100));
     let mut got = Vec::new();
     for number in 0..1000_u32 {
-        pair.client.connection(0).send_datagram(Bytes::copy_from_slice(&number.to_be_bytes())).expect("room");
+        pair.client
+            .connection(0)
+            .send_datagram(Bytes::copy_from_slice(&number.to_be_bytes()))
+            .expect("the queue has space");
         pair.run_for(Duration::from_millis(5));
         got.extend(received(&mut pair));
     }
@@ -93,13 +96,13 @@ fn a_full_queue_refuses_and_an_unread_one_drops_the_oldest() {
     let got = received(&mut pair);
     assert_eq!(got.iter().map(|data| data[0]).collect::<Vec<_>>(), [5, 6, 7, 8, 9], "the newest five are kept");
     assert_eq!(pair.server.connection(0).stats().receive.datagrams_dropped, 5);
-    let told = pair.server.events[0].iter().filter(|event| **event == Event::DatagramReceived).count();
-    assert_eq!(told, 1, "reported once until all are read");
+    let reports = pair.server.events[0].iter().filter(|event| **event == Event::DatagramReceived).count();
+    assert_eq!(reports, 1, "reported once until all are read");
     // Larger than the whole receive buffer: dropped.
     let mut setup = Setup::new(4);
     setup.server.datagram_receive_buffer = 100;
     let mut pair = connected(setup);
-    pair.client.connection(0).send_datagram(Bytes::from(vec![1; 101])).expect("room");
+    pair.client.connection(0).send_datagram(Bytes::from(vec![1; 101])).expect("the queue has space");
     pair.run_for(Duration::from_secs(1));
     assert!(received(&mut pair).is_empty());
     assert_eq!(pair.server.connection(0).stats().receive.datagrams_dropped, 1);

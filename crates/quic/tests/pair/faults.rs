@@ -43,7 +43,7 @@ fn no_combination_of_faults_loses_a_byte() {
 }
 
 #[test]
-fn a_link_that_heals_is_used_again() {
+fn a_link_that_recovers_is_used_again() {
     for seed in 0..4 {
         let mut pair = Setup::new(seed).build();
         pair.connect();
@@ -58,7 +58,7 @@ fn a_link_that_heals_is_used_again() {
         assert!(pair.client.connection(0).stats().send.probe_timeouts > 2, "seed {seed}");
         pair.set_links(|link| link.loss = Ratio::ZERO);
         let mut reader = None;
-        let healed = pair.now;
+        let recovered = pair.now;
         let done = pair.run_until(Duration::from_secs(60), |pair: &mut Pair| {
             writer.pump(pair.client.connection(0));
             reader = reader.take().or_else(|| pair.server.connection(0).accept(quic::Dir::Uni).map(apps::Reader::new));
@@ -68,7 +68,7 @@ fn a_link_that_heals_is_used_again() {
         });
         // The probe timer has backed off to several seconds; after the next probe the rate recovers
         // quickly.
-        assert!(done && pair.now - healed < Duration::from_secs(20), "seed {seed}: {}", pair.now - healed);
+        assert!(done && pair.now - recovered < Duration::from_secs(20), "seed {seed}: {}", pair.now - recovered);
     }
 }
 

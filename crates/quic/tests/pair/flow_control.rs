@@ -100,7 +100,7 @@ fn reading_the_oldest_two_succeeds(streams_max: u64) -> bool {
     })
 }
 
-/// Regression test: a file transfer stalled for ever. Unread streams held all of the connection's
+/// Regression test: a file transfer stalled forever. Unread streams held all of the connection's
 /// credit, and the streams that were read got none.
 #[test]
 fn unread_streams_starve_others_unless_their_number_is_bounded() {
@@ -118,7 +118,7 @@ fn credit_of_abandoned_streams_is_returned() {
     pair.connect();
     for round in 0..60_u64 {
         let id = pair.client.connection(0).open(Dir::Uni).expect("allowed");
-        pair.client.connection(0).write(id, Bytes::from(vec![1; 18_000])).expect("room");
+        pair.client.connection(0).write(id, Bytes::from(vec![1; 18_000])).expect("the send buffer has space");
         let wait = Duration::from_millis(round % 40);
         pair.run_for(wait);
         if round % 2 == 0 {
@@ -222,7 +222,7 @@ fn windows_of_one_byte_still_make_progress() {
 }
 
 /// Regression test: unread streams filled a send buffer that had grown with the window. When the
-/// window shrank, no buffer space was left for other streams, for ever.
+/// window shrank, no buffer space was left for other streams, forever.
 #[test]
 fn unread_streams_leave_others_buffer_space_when_the_window_shrinks() {
     let mut pair = Setup::new(7).with_config(|config| config.connection_window = 64 << 20).build();

@@ -97,7 +97,8 @@ fn a_server_flight_beyond_the_amplification_limit_waits_for_the_client() {
     // Before the client's second flight the server may send three times 1200 bytes.
     let record = pair.record.take().expect("recording");
     let second = record.iter().filter(|(_, direction, _)| *direction == 0).nth(1).expect("the client continues").0;
-    let before: usize = record.iter().filter(|(at, way, _)| *way == 1 && *at < second).map(|(.., d)| d.len()).sum();
+    let before: usize =
+        record.iter().filter(|(at, direction, _)| *direction == 1 && *at < second).map(|(.., d)| d.len()).sum();
     assert!((2000..=3600).contains(&before), "{before} bytes");
 }
 
@@ -231,7 +232,7 @@ fn a_rate_cap_holds_before_the_handshake_is_confirmed() {
     pair.start();
     assert!(pair.run_until(Duration::from_secs(5), |pair| pair.client.connection(0).is_established()));
     let id = pair.client.connection(0).open(quic::Dir::Uni).expect("allowed");
-    pair.client.connection(0).write(id, vec![7; 12_000].into()).expect("there is room");
+    pair.client.connection(0).write(id, vec![7; 12_000].into()).expect("the send buffer has space");
     let before = pair.links[0].stats().offered_bytes;
     // Less than the round trip in which the server's confirmation would arrive.
     pair.run_for(Duration::from_millis(5));

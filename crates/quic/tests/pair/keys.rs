@@ -263,8 +263,16 @@ fn too_many_forgeries_end_the_connection() {
     pair.record = Some(Vec::new());
     pair.connect();
     apps::transfer(&mut pair, 10_000, Duration::from_secs(1));
-    let mut forged =
-        pair.record.as_ref().expect("recording").iter().rev().find(|(_, way, _)| *way == 0).expect("sent").2.clone();
+    let mut forged = pair
+        .record
+        .as_ref()
+        .expect("recording")
+        .iter()
+        .rev()
+        .find(|(_, direction, _)| *direction == 0)
+        .expect("sent")
+        .2
+        .clone();
     let last = forged.len() - 1;
     forged[last] ^= 0xff;
     for count in 1..=1000_u64 {

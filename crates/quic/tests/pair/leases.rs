@@ -77,9 +77,9 @@ fn record(seed: u64, staging: Staging) -> (Vec<(Instant, usize, Vec<u8>)>, Done)
 fn leases_do_not_change_the_wire_bytes() {
     for seed in 0..12 {
         let (plain, _) = record(seed, Staging { by: By::Caller, ..leases() });
-        let (lent, done) = record(seed, leases());
-        let common = plain.iter().zip(&lent).take_while(|(one, other)| one == other).count();
-        assert!(common == plain.len() && plain.len() == lent.len(), "seed {seed}: differs from datagram {common} on");
+        let (leased, done) = record(seed, leases());
+        let common = plain.iter().zip(&leased).take_while(|(one, other)| one == other).count();
+        assert!(common == plain.len() && plain.len() == leased.len(), "seed {seed}: differs from datagram {common} on");
         assert!(done.opened > 100, "seed {seed}: {done:?}");
     }
 }

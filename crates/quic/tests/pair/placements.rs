@@ -96,7 +96,7 @@ fn emit(connection: &mut Connection, now: Instant) -> Vec<Sealed> {
 
 /// A batch in progress at the server, the phase it was sealed in, and the server's phase when it
 /// was begun.
-struct UnderWay {
+struct BatchInProgress {
     job: OpenJob,
     data: BytesMut,
     sealed_in: u64,
@@ -107,21 +107,21 @@ struct UnderWay {
 /// how many packets of the previous and of the new phase were begun before the update and absorbed
 /// after it.
 fn take_in(server: &mut Connection, now: Instant, rng: &mut Rng, arrived: Vec<Sealed>) -> (u64, u64) {
-    let mut batches: Vec<UnderWay> = Vec::new();
+    let mut batches: Vec<BatchInProgress> = Vec::new();
     for (sealed_in, datagram) in arrived {
         let mut job = OpenJob::default();
         let (data, begun_in) = (BytesMut::from(&datagram[..]), server.stats().send.key_updates);
         assert!(server.begin_open(now, Addresses::of(CLIENT), &data, data.len(), &mut job));
-        batches.push(UnderWay { job, data, sealed_in, begun_in });
+        batches.push(BatchInProgress { job, data, sealed_in, begun_in });
     }
     let mut order: Vec<usize> = (0..batches.len()).collect();
     shuffle(rng, &mut order);
     for at in order {
-        let UnderWay { job, data, .. } = &mut batches[at];
+        let BatchInProgress { job, data, .. } = &mut batches[at];
         job.open(data);
     }
     let (mut before, mut after) = (0, 0);
-    for UnderWay { mut job, data, sealed_in, begun_in } in batches {
+    for BatchInProgress { mut job, data, sealed_in, begun_in } in batches {
         // The server follows an update when it absorbs the first packet of a phase, never by
         // itself.
         let is_stale = server.stats().send.key_updates > begun_in;
@@ -190,7 +190,7 @@ fn an_empty_receive_report_restores_no_older_state() {
     let now = pair.now;
     let (client, server) = (pair.client.connection(0), pair.server.connection(0));
     let id = client.open(Dir::Uni).expect("a stream is allowed");
-    client.write(id, vec![5; 8_000].into()).expect("room");
+    client.write(id, vec![5; 8_000].into()).expect("the send buffer has space");
     let mut part = server.detach().expect("the handshake is confirmed");
     let (mut first, mut second) = (ReceiveReport::default(), ReceiveReport::default());
     let sent = emit(client, now);
@@ -198,9 +198,9 @@ fn an_empty_receive_report_restores_no_older_state() {
     for (index, (_, datagram)) in sent.into_iter().enumerate() {
         let len = datagram.len();
         part.handle_datagrams(now, Addresses::of(CLIENT), BytesMut::from(&datagram[..]), len).expect("a known path");
-        let findings = if index == 0 { &mut first } else { &mut second };
-        assert!(part.poll_report(findings));
-        server.handle_report(now, findings);
+        let report = if index == 0 { &mut first } else { &mut second };
+        assert!(part.poll_report(report));
+        server.handle_report(now, report);
     }
     assert!(!part.poll_report(&mut first), "nothing is left to report");
     server.handle_report(now, &mut first);
@@ -221,7 +221,7 @@ fn a_report_becomes_urgent_when_the_acknowledgement_delay_has_passed() {
     let now = pair.now;
     let (client, server) = (pair.client.connection(0), pair.server.connection(0));
     let id = client.open(Dir::Uni).expect("a stream is allowed");
-    client.write(id, vec![5; 100].into()).expect("room");
+    client.write(id, vec![5; 100].into()).expect("the send buffer has space");
     let mut part = server.detach().expect("the handshake is confirmed");
     for (_, datagram) in emit(client, now) {
         let len = datagram.len();

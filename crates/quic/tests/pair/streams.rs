@@ -136,7 +136,7 @@ fn bring_to(moment: Moment, seed: u64) -> (Pair, StreamId) {
     let id = pair.client.connection(0).open(Dir::Uni).expect("streams are allowed");
     let total = GIVEN_UP;
     if moment != Moment::BeforeAnything {
-        pair.client.connection(0).write(id, Bytes::from(vec![1; total])).expect("room");
+        pair.client.connection(0).write(id, Bytes::from(vec![1; total])).expect("the send buffer has space");
     }
     match moment {
         Moment::BeforeAnything | Moment::Written => {}

@@ -102,11 +102,11 @@ fn the_quic_bit_is_greased_only_towards_peers_that_support_it() {
         crate::support::apps::transfer(&mut pair, 300_000, Duration::from_secs(5));
         let record = pair.record.take().expect("recording");
         for direction in 0..2 {
-            let cleared = record.iter().filter(|(_, way, d)| *way == direction && d[0] & 0x40 == 0).count();
+            let cleared = record.iter().filter(|(_, sent, d)| *sent == direction && d[0] & 0x40 == 0).count();
             // Cleared only by a side that greases, towards a peer that announced support.
             assert_eq!(cleared > 5, client && server, "direction {direction}, client {client}, server {server}");
             assert_eq!(cleared == 0, !(client && server), "direction {direction}, client {client}, server {server}");
-            let initial = record.iter().filter(|(_, way, d)| *way == direction && d[0] & 0xb0 == 0x80);
+            let initial = record.iter().filter(|(_, sent, d)| *sent == direction && d[0] & 0xb0 == 0x80);
             assert!(initial.clone().count() > 0);
             assert!(initial.into_iter().all(|(.., d)| d[0] & 0x40 != 0), "Initial packets are never greased");
         }

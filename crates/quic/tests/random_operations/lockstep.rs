@@ -97,7 +97,7 @@ fn compare(seed: u64, policy: Policy, what: &str, one: &Outcome, other: &Outcome
     let common = one.record.iter().zip(&other.record).take_while(|(one, other)| one == other).count();
     if common < one.record.len().max(other.record.len()) {
         let [one, other] = [one, other].map(|outcome| {
-            let next = outcome.record.get(common).map(|(now, way, data)| (*now, *way, data.len()));
+            let next = outcome.record.get(common).map(|(now, direction, data)| (*now, *direction, data.len()));
             format!("{next:?}\n{}", outcome.counts)
         });
         panic!("seed {seed}, {policy}: {what} differs from datagram {common} on:\n{one}\n{other}");
@@ -124,7 +124,7 @@ impl Sums {
         assert!(!rare && vanished >= seeds && paths >= seeds, "some condition was too rare in {seeds} seeds: {text}");
         assert!(policies.iter().all(|count| *count >= seeds / 4), "{text}");
         for done in &done[6..] {
-            assert!(done.apart >= 20 * seeds && done.strange >= seeds / 10, "{text}");
+            assert!(done.detached_batches >= 20 * seeds && done.unrecognised >= seeds / 10, "{text}");
         }
         for (index, done) in done[..6].iter().enumerate() {
             assert!(done.opened >= 20 * seeds && done.sealed >= 20 * seeds, "world {index}: {text}");

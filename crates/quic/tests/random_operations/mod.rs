@@ -92,7 +92,7 @@ struct Run {
     readable: [Vec<StreamId>; 2],
     datagrams: [u64; 2],
     datagrams_read: [u64; 2],
-    _story: FailureContext,
+    _failure_context: FailureContext,
 }
 
 /// The seed and its configuration, printed only if the run fails.
@@ -177,11 +177,11 @@ impl Run {
             .collect();
         let fault_most = rng.below(4) * 12;
         let classes = classes::Changes::of(seed);
-        let words = format!(
+        let text = format!(
             "seed {seed}: {:?} {:?} {:?} {:?} faults up to {fault_most} % {classes} {weights:?}",
             setup.client, setup.server, setup.links, setup.more_links
         );
-        let story = FailureContext(words);
+        let failure_context = FailureContext(text);
         let mut pair = setup.build();
         pair.connect();
         Self {
@@ -194,7 +194,7 @@ impl Run {
             readable: [Vec::new(), Vec::new()],
             datagrams: [0; 2],
             datagrams_read: [0; 2],
-            _story: story,
+            _failure_context: failure_context,
         }
     }
 

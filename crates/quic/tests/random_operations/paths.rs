@@ -14,8 +14,8 @@ use crate::support::{Pair, Setup, server_on};
 /// Seeds in all.
 const SEEDS: u64 = 300;
 
-/// Seeds that once failed: paths that stayed silent or unvalidated for ever (50, 257), challenges
-/// without end (78, 91), and timers that fired for ever (the others). The effect of a seed changes
+/// Seeds that once failed: paths that stayed silent or unvalidated forever (50, 257), challenges
+/// without end (78, 91), and timers that fired forever (the others). The effect of a seed changes
 /// with this file, so each bug also has its own test.
 const REGRESSIONS: [u64; 8] = [50, 78, 91, 257, 320, 447, 1192, 1715];
 

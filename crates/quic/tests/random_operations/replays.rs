@@ -67,11 +67,11 @@ fn run_part(part: u64, parts: u64) {
     let pool = WorkerPool::start(2);
     let from = number_from("LITZ_SEED_FROM", 0);
     let (seeds, is_all) = share_of(SEEDS);
-    let (mut sums, mut all, mut apart) = (Occurrences::default(), Replayed::default(), Done::default());
+    let (mut sums, mut all, mut detached) = (Occurrences::default(), Replayed::default(), Done::default());
     for seed in (from..from + seeds).filter(|seed| seed % parts == part) {
         let policy = Policy::ALL[(seed / parts % 4) as usize];
         let (mut happened, done, replayed) = world(seed, seed / parts / 4 % 3, policy, &pool);
-        apart = apart.plus(&done);
+        detached = detached.plus(&done);
         sums.fields().into_iter().zip(happened.fields()).for_each(|(sum, more)| *sum += *more);
         assert_eq!(replayed.logs, 2, "seed {seed}: both sides are recorded");
         all.plans += replayed.plans;
@@ -82,11 +82,11 @@ fn run_part(part: u64, parts: u64) {
     if is_all {
         let rare = sums.fields().into_iter().any(|sum| *sum < seeds / parts / 8);
         assert!(!rare, "some condition was too rare in {seeds} seeds: {sums:?}");
-        assert!(apart.apart > 20 * seeds && apart.strange > seeds / 20, "{apart:?}");
+        assert!(detached.detached_batches > 20 * seeds && detached.unrecognised > seeds / 20, "{detached:?}");
         assert!(all.plans > 100 * seeds && all.bytes > 100_000 * seeds, "{all:?}");
     }
     if std::env::var_os("LITZ_SEEDS").is_some() {
-        show(&all, &apart);
+        show(&all, &detached);
     }
 }
 

@@ -11,7 +11,7 @@ pub(super) struct Flow {
     pub(super) written: u64,
     pub(super) finished: bool,
     pub(super) reset: bool,
-    /// The writer was told that the peer stopped reading.
+    /// The writer was notified that the peer stopped reading.
     pub(super) stopped_told: bool,
     pub(super) read: u64,
     pub(super) ended: bool,

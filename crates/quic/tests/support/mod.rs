@@ -230,7 +230,7 @@ impl Node {
                 self.events[index].push_back(event);
             }
             if connection.is_closed() {
-                self.stages.rejoin(index, connection);
+                self.stages.attach(index, connection);
                 self.apply_routes(index);
                 self.connections[index] = None;
             }
@@ -257,7 +257,7 @@ impl Node {
     /// Connection number `index`, with its receive half attached.
     pub fn connection(&mut self, index: usize) -> &mut Connection {
         let connection = self.connections[index].as_mut().expect("the connection is alive");
-        self.stages.rejoin(index, connection);
+        self.stages.attach(index, connection);
         connection
     }
 
@@ -354,7 +354,7 @@ pub struct Pair {
     pub taps: [Option<Tap>; 2],
     pub tapped: [u64; 2],
     /// Datagrams that the server sent to addresses that are not the client's.
-    pub strays: Vec<(SocketAddr, Vec<u8>)>,
+    pub misaddressed: Vec<(SocketAddr, Vec<u8>)>,
     /// The address under which the server sees a socket of the client, where a NAT changed it.
     mappings: BTreeMap<u16, SocketAddr>,
     spins: u32,
@@ -387,7 +387,7 @@ impl Pair {
             record: None,
             taps: [None, None],
             tapped: [0; 2],
-            strays: Vec::new(),
+            misaddressed: Vec::new(),
             mappings: BTreeMap::new(),
             spins: 0,
         };
@@ -452,7 +452,7 @@ impl Pair {
             let who = [&self.client, &self.server].map(|node| {
                 let connections = node.connections.iter().flatten();
                 let paths: Vec<_> = connections.map(|connection| connection.path_stats()).collect();
-                format!("due at {:?}, sockets without room {:?}, {paths:?}", node.timeout(), node.full)
+                format!("due at {:?}, full sockets {:?}, {paths:?}", node.timeout(), node.full)
             });
             panic!("seed {}: a timer fires repeatedly at {:?}: {who:#?}", self.seed, self.now);
         }
@@ -492,7 +492,7 @@ impl Pair {
                 let seen_as = self.mappings.get(&socket).copied().unwrap_or(own);
                 if socket > 0 {
                     if direction == 1 && remote != seen_as && self.mappings.contains_key(&socket) {
-                        self.strays.push((remote, datagram));
+                        self.misaddressed.push((remote, datagram));
                         continue;
                     }
                     assert_eq!(remote, [server_on(socket), seen_as][direction], "a socket has one link");
@@ -503,7 +503,7 @@ impl Pair {
                     continue;
                 }
                 if remote != [SERVER, seen_as][direction] {
-                    self.strays.push((remote, datagram));
+                    self.misaddressed.push((remote, datagram));
                     continue;
                 }
                 if let Some(tap) = &mut self.taps[direction]

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Execution is in lock-step: the results of one instant are available before the next input, so
-//! time does not depend on threads. With [`Staging::detached`] the receive half is detached, and the
-//! halves exchange their values after every input.
+//! time does not depend on threads. With [`Staging::detached`] the receive half is detached, and
+//! the halves exchange their values after every input.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -106,8 +106,8 @@ pub struct Done {
     pub sealed: u64,
     /// Batches that a detached receive half processed, and those that it returned because they need
     /// the connection.
-    pub apart: u64,
-    pub strange: u64,
+    pub detached_batches: u64,
+    pub unrecognised: u64,
 }
 
 impl Done {
@@ -123,8 +123,8 @@ impl Done {
             leases_ended: self.leases_ended + other.leases_ended,
             lost: self.lost + other.lost,
             sealed: self.sealed + other.sealed,
-            apart: self.apart + other.apart,
-            strange: self.strange + other.strange,
+            detached_batches: self.detached_batches + other.detached_batches,
+            unrecognised: self.unrecognised + other.unrecognised,
         }
     }
 }
@@ -197,7 +197,7 @@ pub struct Stages {
     again: Vec<u8>,
     /// Detached receive halves, by connection.
     parts: BTreeMap<usize, DetachedReceiveHalf>,
-    findings: ReceiveReport,
+    report: ReceiveReport,
     orders: ReceiveCommands,
     /// The last time anything happened.
     now: Instant,
@@ -216,7 +216,7 @@ impl Stages {
             begun: VecDeque::new(),
             again: Vec::new(),
             parts: BTreeMap::new(),
-            findings: ReceiveReport::default(),
+            report: ReceiveReport::default(),
             orders: ReceiveCommands::default(),
             now: Instant::ZERO,
             leases: Vec::new(),
@@ -262,16 +262,16 @@ impl Stages {
     pub fn begin(&mut self, now: Instant, index: usize, connection: &mut Connection, arrival: Arrival) -> bool {
         let Arrival { addresses, mut data, stride } = arrival;
         if self.staging.detached {
-            match self.take_apart(now, index, connection, addresses, data, stride) {
+            match self.absorb_detached(now, index, connection, addresses, data, stride) {
                 Ok(()) => return false,
-                Err(strange) => data = strange,
+                Err(unrecognised) => data = unrecognised,
             }
         }
         let mut job = OpenJob::default();
         if matches!(self.staging.by, By::Leases) {
             let id = short_id(&data);
-            let lent = self.leases.iter_mut().find(|lent| lent.connection == index && Some(lent.id) == id);
-            let is_opened = lent.map(|lent| lent.lease.open(addresses, stride, &mut data, &mut job)).is_some();
+            let held = self.leases.iter_mut().find(|held| held.connection == index && Some(held.id) == id);
+            let is_opened = held.map(|held| held.lease.open(addresses, stride, &mut data, &mut job)).is_some();
             self.done.opened += u64::from(is_opened);
             self.done.opened_many += u64::from(is_opened && data.len() > stride);
             let key_updates = connection.stats().send.key_updates;
@@ -302,8 +302,8 @@ impl Stages {
             return;
         }
         let mut batches: Vec<PendingBatch> = self.begun.drain(..due).collect();
-        let is_lent = matches!(self.staging.by, By::Leases);
-        if !is_lent {
+        let is_leased = matches!(self.staging.by, By::Leases);
+        if !is_leased {
             self.open(&mut batches);
         }
         for PendingBatch { connection: index, key_updates, mut job, data, raw, .. } in batches {
@@ -314,9 +314,9 @@ impl Stages {
             }
             self.done.stale += u64::from(connection.stats().send.key_updates != key_updates);
             if let Some((addresses, stride)) = raw {
-                self.lend(index, connection, &data);
+                self.grant_lease(index, connection, &data);
                 connection.handle_datagrams(now, addresses, data, stride);
-            } else if is_lent {
+            } else if is_leased {
                 connection.handle_leased(now, &mut job, &data.freeze());
             } else {
                 connection.handle_opened(now, &mut job, &data.freeze());
@@ -325,28 +325,28 @@ impl Stages {
     }
 
     /// Grants the leases that open later datagrams, one for each path.
-    fn lend(&mut self, index: usize, connection: &mut Connection, data: &[u8]) {
+    fn grant_lease(&mut self, index: usize, connection: &mut Connection, data: &[u8]) {
         let Some(id) = short_id(data) else { return };
-        if self.leases.iter().any(|lent| lent.connection == index && lent.id == id) {
+        if self.leases.iter().any(|held| held.connection == index && held.id == id) {
             return;
         }
         if let (Some(terms), Some(lease)) = (connection.lease_terms(), connection.grant_lease(data)) {
-            self.leases.retain(|lent| lent.connection != index || lent.lease.path() != lease.path());
+            self.leases.retain(|held| held.connection != index || held.lease.path() != lease.path());
             self.leases.push(HeldLease { connection: index, id, terms, lease });
         }
     }
 
-    /// A plan was made and leaves now: lease holders learn what has changed.
+    /// A plan was made and leaves now: lease holders are notified of changes.
     pub fn note_planned(&mut self, index: usize, connection: &Connection) {
         if self.leases.is_empty() {
             return;
         }
         let (terms, before) = (connection.lease_terms(), self.leases.len());
-        self.leases.retain(|lent| lent.connection != index || Some(lent.terms) == terms);
+        self.leases.retain(|held| held.connection != index || Some(held.terms) == terms);
         self.done.leases_ended += (before - self.leases.len()) as u64;
-        for lent in self.leases.iter_mut().filter(|lent| lent.connection == index) {
-            if let Some(largest) = connection.largest_received(lent.lease.path()) {
-                lent.lease.note_received(largest);
+        for held in self.leases.iter_mut().filter(|held| held.connection == index) {
+            if let Some(largest) = connection.largest_received(held.lease.path()) {
+                held.lease.note_received(largest);
             }
         }
     }
@@ -400,7 +400,7 @@ impl Stages {
 
     /// The detached receive half processes a batch; the batch is returned if the half cannot be
     /// detached.
-    fn take_apart(
+    fn absorb_detached(
         &mut self,
         now: Instant,
         index: usize,
@@ -416,12 +416,12 @@ impl Stages {
         self.exchange(now, index, connection);
         let part = self.parts.get_mut(&index).expect("it was just inserted");
         let Err(NeedsConnection(data)) = part.handle_datagrams(now, addresses, data, stride) else {
-            self.done.apart += 1;
+            self.done.detached_batches += 1;
             self.exchange(now, index, connection);
             return Ok(());
         };
-        self.done.strange += 1;
-        self.rejoin(index, connection);
+        self.done.unrecognised += 1;
+        self.attach(index, connection);
         Err(data)
     }
 
@@ -434,8 +434,8 @@ impl Stages {
             if is_told {
                 part.handle_commands(now, &mut self.orders);
             }
-            if part.poll_report(&mut self.findings) {
-                connection.handle_report(now, &mut self.findings);
+            if part.poll_report(&mut self.report) {
+                connection.handle_report(now, &mut self.report);
             } else if !is_told {
                 return;
             }
@@ -443,7 +443,7 @@ impl Stages {
     }
 
     /// Attaches the receive half of a connection, if it is detached.
-    pub fn rejoin(&mut self, index: usize, connection: &mut Connection) {
+    pub fn attach(&mut self, index: usize, connection: &mut Connection) {
         if let Some(part) = self.parts.remove(&index) {
             connection.attach(self.now, part);
         }

@@ -132,8 +132,8 @@ impl Window {
 
     /// Grows by the acknowledged bytes, up to the threshold (RFC 9002, section 7.3.1).
     pub(super) fn slow_start(&mut self, bytes: u64) {
-        let room = self.threshold.map_or(u64::MAX, |threshold| threshold.saturating_sub(self.bytes));
-        self.grow_by(bytes.min(room));
+        let below_threshold = self.threshold.map_or(u64::MAX, |threshold| threshold.saturating_sub(self.bytes));
+        self.grow_by(bytes.min(below_threshold));
     }
 
     /// Determines the reductions for a loss or a mark, and begins or ends the recovery period.

@@ -39,7 +39,7 @@ fn the_first_flight_is_measured_from_sending_to_acknowledgement() {
 }
 
 /// Packets are sent every 10 ms from 0 on and arrive 40 ms later; all acknowledgements are held
-/// back until 100 ms. Judged by acknowledgements alone, four packets were delivered in no time.
+/// back until 100 ms. By the acknowledgements alone, four packets were delivered in no time.
 #[test]
 fn ack_compression_does_not_raise_the_rate_above_the_send_rate() {
     let mut path = DeliveryRate::new();

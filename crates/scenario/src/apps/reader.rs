@@ -95,8 +95,8 @@ impl Reader {
     fn check(&self, now: Instant, offset: u64, bytes: &[u8], measurements: &mut Measurements) {
         let Some(known) = self.known else { return };
         let part = usize::from(known.name.part);
-        let room = known.len.map_or(u64::MAX, |len| len.saturating_sub(offset));
-        let (good, surplus) = bytes.split_at(room.min(bytes.len() as u64) as usize);
+        let remaining = known.len.map_or(u64::MAX, |len| len.saturating_sub(offset));
+        let (good, surplus) = bytes.split_at(remaining.min(bytes.len() as u64) as usize);
         measurements.on_surplus(part, surplus.len() as u64);
         let wrong = if self.payload_mode == PayloadMode::Bytes { known.name.count_wrong(offset, good) } else { 0 };
         if known.counts {

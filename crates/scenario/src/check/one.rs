@@ -15,7 +15,7 @@ pub fn verdicts(scenario: &Scenario, outcome: &Outcome) -> Vec<Verdict> {
     always(scenario, outcome, &mut verdicts);
     faults(scenario, outcome, &mut verdicts);
     for check in &scenario.checks {
-        judge(scenario, outcome, check, &mut verdicts);
+        evaluate(scenario, outcome, check, &mut verdicts);
     }
     verdicts
 }
@@ -47,7 +47,7 @@ fn took(part: &PartOutcome) -> Option<Duration> {
     Some(part.finished_at?.saturating_since(part.started_at?))
 }
 
-fn judge(scenario: &Scenario, outcome: &Outcome, check: &Check, verdicts: &mut Vec<Verdict>) {
+fn evaluate(scenario: &Scenario, outcome: &Outcome, check: &Check, verdicts: &mut Vec<Verdict>) {
     let line = Some(check.line);
     match &check.kind {
         CheckKind::PathShare { path, at_least, at_most } => {
@@ -70,7 +70,7 @@ fn judge(scenario: &Scenario, outcome: &Outcome, check: &Check, verdicts: &mut V
         kind => {
             for (index, part) in outcome.parts.iter().enumerate() {
                 if check.of.is_none_or(|of| of == index)
-                    && let Some((name, value, bound)) = judge_part(scenario, outcome, index, part, kind)
+                    && let Some((name, value, bound)) = evaluate_part(scenario, outcome, index, part, kind)
                 {
                     verdicts.push(Verdict::new(name, of(&scenario.parts[index].name, kind), value, bound, line));
                 }
@@ -96,16 +96,16 @@ fn of(part: &str, kind: &CheckKind) -> String {
     }
 }
 
-type Judged = (&'static str, Option<Value>, Bound);
+type Evaluated = (&'static str, Option<Value>, Bound);
 
 /// Evaluates a check on a part; `None` if the check does not apply to such parts.
-fn judge_part(
+fn evaluate_part(
     scenario: &Scenario,
     outcome: &Outcome,
     index: usize,
     part: &PartOutcome,
     kind: &CheckKind,
-) -> Option<Judged> {
+) -> Option<Evaluated> {
     let work = &scenario.parts[index].work;
     Some(match kind {
         CheckKind::ShareOfCapacity { at_least, window } if work.is_bulk() => {

@@ -90,7 +90,7 @@ fn check_file_name(name: &str) -> Result<(), String> {
     if name.split('/').all(is_plain) {
         return Ok(());
     }
-    Err(format!("{name:?} must name a file beside this one or in a folder there: no \"..\", no absolute path"))
+    Err(format!("{name:?} must name a file in this file's folder or below it: no \"..\", no absolute path"))
 }
 
 /// A size or a time, distinguished by the unit.

@@ -171,10 +171,10 @@ fn invalid_link_settings_are_reported() {
         ("[[link]]\nname = 'a b'".to_owned(), 2, "link.name", "letters, digits"),
         (format!("{LINK}trace = 'one-a-millisecond'"), 4, "link.trace", "a rate or a trace"),
         ("[[link]]\nname = 'a'\ntrace = 'no'".to_owned(), 3, "link.trace", "no trace \"no\""),
-        ("[[link]]\nname = 'a'\ntrace = '/etc/passwd'".to_owned(), 3, "link.trace", "beside this one"),
+        ("[[link]]\nname = 'a'\ntrace = '/etc/passwd'".to_owned(), 3, "link.trace", "in this file's folder"),
         ("[[link]]\nname = 'a'\ntrace = 'x/../../y'".to_owned(), 3, "link.trace", "no \"..\""),
-        ("[[link]]\nname = 'a'\nback = { trace = '..' }".to_owned(), 3, "link.back.trace", "beside this one"),
-        ("[[link]]\nname = 'a'\ntrace = ''".to_owned(), 3, "link.trace", "beside this one"),
+        ("[[link]]\nname = 'a'\nback = { trace = '..' }".to_owned(), 3, "link.back.trace", "in this file's folder"),
+        ("[[link]]\nname = 'a'\ntrace = ''".to_owned(), 3, "link.trace", "in this file's folder"),
         ("[[link]]\nname = 'a'\ntrace = 'in/a/folder'".to_owned(), 3, "link.trace", "no trace \"in/a/folder\""),
         (format!("{LINK}delay = '10'"), 4, "link.delay", "30ms"),
         (format!("{LINK}loss = '101%'"), 4, "link.loss", "0% to 100%"),
@@ -365,7 +365,7 @@ fn a_counter_that_can_never_increase_is_refused() {
 #[test]
 fn one_mistake_neither_hides_nor_causes_others() {
     for (body, expected) in [
-        // Valid keys are accepted beside missing and wrong ones.
+        // Valid keys are accepted even if others are missing or wrong.
         (
             format!("{LINK}[[workload]]\nkin = 'file'\nsize = '1MB'\nchunk = '1MiB'"),
             &["workload.kind", "workload.kin"][..],

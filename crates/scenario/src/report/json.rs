@@ -8,7 +8,7 @@ use crate::check::Verdict;
 use crate::components::Component;
 use crate::model::{Scenario, Transport};
 use crate::outcome::{BIN, Outcome, PartOutcome};
-use crate::suite::Judgement;
+use crate::suite::RunVerdicts;
 
 /// The value of `format`.
 pub const FORMAT: &str = "litz-scenario-result";
@@ -42,19 +42,19 @@ impl ResultFile {
 pub fn scenario_json<'a>(
     scenario: &Scenario,
     file: &str,
-    judgements: &[Judgement],
+    run_verdicts: &[RunVerdicts],
     outcomes: impl IntoIterator<Item = &'a Outcome>,
 ) -> Json {
-    let checks = judgements.iter().flat_map(|judgement| {
-        let paths = scenario.path_names(&judgement.plan.paths);
-        judgement.verdicts.iter().map(move |verdict| check_json(verdict, judgement.plan.seed, &paths))
+    let checks = run_verdicts.iter().flat_map(|of_run| {
+        let paths = scenario.path_names(&of_run.plan.paths);
+        of_run.verdicts.iter().map(move |verdict| check_json(verdict, of_run.plan.seed, &paths))
     });
     json!({
         "name": scenario.name,
         "file": file,
         "duration_ns": scenario.duration.as_nanos(),
         "transport": transport_json(&scenario.transport),
-        "passes": judgements.iter().all(|judgement| judgement.verdicts.iter().all(|verdict| verdict.passes)),
+        "passes": run_verdicts.iter().all(|of_run| of_run.verdicts.iter().all(|verdict| verdict.passes)),
         "checks": checks.collect::<Vec<_>>(),
         "runs": outcomes.into_iter().map(|outcome| run_json(scenario, outcome)).collect::<Vec<_>>(),
     })

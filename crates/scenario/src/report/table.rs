@@ -4,7 +4,7 @@ use core::fmt::Write;
 
 use crate::check::{Value, Verdict};
 use crate::model::Scenario;
-use crate::suite::Judgement;
+use crate::suite::RunVerdicts;
 
 /// One check over all seeds.
 struct Row<'a> {
@@ -16,8 +16,8 @@ struct Row<'a> {
 
 /// The verdicts on a scenario as aligned text, ending with a newline. With several seeds, the value
 /// is the range from minimum to maximum.
-pub fn table(scenario: &Scenario, judgements: &[Judgement]) -> String {
-    let rows = rows(scenario, judgements);
+pub fn table(scenario: &Scenario, run_verdicts: &[RunVerdicts]) -> String {
+    let rows = rows(scenario, run_verdicts);
     let cells: Vec<[String; 5]> = rows.iter().map(cells).collect();
     let head = ["paths", "check", "value", "allowed", "result"].map(str::to_owned);
     let mut widths = [0; 5];
@@ -39,15 +39,15 @@ pub fn table(scenario: &Scenario, judgements: &[Judgement]) -> String {
     out
 }
 
-fn rows<'a>(scenario: &Scenario, judgements: &'a [Judgement]) -> Vec<Row<'a>> {
+fn rows<'a>(scenario: &Scenario, run_verdicts: &'a [RunVerdicts]) -> Vec<Row<'a>> {
     let mut rows: Vec<Row<'a>> = Vec::new();
-    for judgement in judgements {
-        let paths = if judgement.plan.paths == scenario.all_paths() {
+    for of_run in run_verdicts {
+        let paths = if of_run.plan.paths == scenario.all_paths() {
             "all".to_owned()
         } else {
-            scenario.path_names(&judgement.plan.paths).join("+")
+            scenario.path_names(&of_run.plan.paths).join("+")
         };
-        for verdict in &judgement.verdicts {
+        for verdict in &of_run.verdicts {
             let is_same = |row: &&mut Row<'_>| {
                 let (one, other) = (row.verdict, verdict);
                 row.paths == paths && (one.kind, &one.of, one.line) == (other.kind, &other.of, other.line)
@@ -62,7 +62,7 @@ fn rows<'a>(scenario: &Scenario, judgements: &'a [Judgement]) -> Vec<Row<'a>> {
             };
             row.values.push(verdict.value);
             if !verdict.passes {
-                row.failed_seeds.push(judgement.plan.seed);
+                row.failed_seeds.push(of_run.plan.seed);
             }
         }
     }
@@ -114,18 +114,18 @@ mod tests {
     use crate::testing::scenario;
     use crate::world::RunPlan;
 
-    fn judgement(seed: u64, share: Option<f64>) -> Judgement {
+    fn of_run(seed: u64, share: Option<f64>) -> RunVerdicts {
         let bound = Bound::at_least(Value::Share(0.9));
         let value = share.map(Value::Share);
         let passes = value.is_some_and(|value| bound.allows(value));
         let verdict = Verdict { kind: "share-of-capacity", of: "file".to_owned(), value, bound, passes, line: Some(3) };
-        Judgement { plan: RunPlan { paths: vec![0], seed }, verdicts: vec![verdict] }
+        RunVerdicts { plan: RunPlan { paths: vec![0], seed }, verdicts: vec![verdict] }
     }
 
     #[test]
     fn all_seeds_share_a_row_that_names_the_failed_ones() {
         let scenario = scenario("[[link]]\nname = 'a'\n");
-        let text = table(&scenario, &[judgement(1, Some(0.95)), judgement(2, Some(0.8)), judgement(3, None)]);
+        let text = table(&scenario, &[of_run(1, Some(0.95)), of_run(2, Some(0.8)), of_run(3, None)]);
         let lines: Vec<_> = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
         assert_eq!(
             lines,
@@ -134,8 +134,8 @@ mod tests {
                 "all share-of-capacity file 0.800 to 0.950, some not measured >= 0.900 FAILED 2 of 3: seed 2, 3"
             ]
         );
-        assert!(table(&scenario, &[judgement(1, Some(0.95))]).trim_end().ends_with("ok"));
-        let text = table(&scenario, &[judgement(1, None)]);
+        assert!(table(&scenario, &[of_run(1, Some(0.95))]).trim_end().ends_with("ok"));
+        let text = table(&scenario, &[of_run(1, None)]);
         assert!(text.contains("not measured") && text.trim_end().ends_with("FAILED"), "{text}");
     }
 }

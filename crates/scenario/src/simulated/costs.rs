@@ -173,7 +173,7 @@ impl Costs {
     }
 
     /// Whether a packet with a datagram of `bytes` bytes costs less than half a nanosecond at both
-    /// ends. Over a link without rate and delay, such packets would be exchanged for ever at one
+    /// ends. Over a link without rate and delay, such packets would be exchanged forever at one
     /// virtual time.
     pub fn are_zero_at(&self, bytes: usize) -> bool {
         [End::Sending, End::Receiving]

@@ -354,7 +354,7 @@ impl Shared {
             InFlightBatch::datagrams(in_flight).for_each(|datagram| run.network.send(now, number, datagram));
         }
         self.wire.wake(&self.sim);
-        // The driver learns of it now, so that its timers run from now.
+        // The driver is notified now, so that its timers run from now.
         host.sender.wake(&self.sim);
         host.acks_to_process.put(()).await;
         host.pipeline.finish_sending();

@@ -35,9 +35,9 @@ pub(crate) struct PlannedBatch {
 
 /// Batches between a driver and the processes of its host. Clones share them.
 #[derive(Clone)]
-pub(crate) struct Pipeline(Rc<State>);
+pub(crate) struct Pipeline(Rc<PipelineState>);
 
-struct State {
+struct PipelineState {
     paths: usize,
     /// Maximum number of sent batches in progress.
     batches_max: usize,
@@ -48,8 +48,8 @@ struct State {
     /// Datagrams between plan and link.
     unsent: Cell<u64>,
     spares: RefCell<Spares>,
-    // Bounded: `planned` and `reports` by `batches_max`, `arrivals` by the batches that are received
-    // at one time and by one notice of space for each path and completed batch.
+    // Bounded: `planned` and `reports` by `batches_max`, `arrivals` by the batches that are
+    // received at one time and by one notice of space for each path and completed batch.
     planned: RefCell<VecDeque<PlannedBatch>>,
     reports: RefCell<VecDeque<SendReport<LengthsQuic>>>,
     arrivals: RefCell<VecDeque<Arrival<LengthsQuic>>>,
@@ -57,7 +57,7 @@ struct State {
 
 impl Pipeline {
     pub(crate) fn new(paths: usize, batches_max: usize) -> Self {
-        Self(Rc::new(State {
+        Self(Rc::new(PipelineState {
             paths,
             batches_max,
             sending: Cell::new(0),
@@ -78,7 +78,7 @@ impl Pipeline {
     /// The serial step of a plan is complete: the driver may make another.
     pub(crate) fn finish_serial_step(&self) {
         self.0.is_planning.set(false);
-        self.announce_room();
+        self.announce_accepting();
     }
 
     /// A batch is being sent.
@@ -91,7 +91,7 @@ impl Pipeline {
     /// A sent batch is complete: another may be in progress.
     pub(crate) fn finish_sending(&self) {
         self.0.sending.set(self.0.sending.get() - 1);
-        self.announce_room();
+        self.announce_accepting();
     }
 
     /// A batch of this path was received and opened.
@@ -108,7 +108,7 @@ impl Pipeline {
         !self.0.is_planning.get() && self.0.sending.get() < self.0.batches_max
     }
 
-    fn announce_room(&self) {
+    fn announce_accepting(&self) {
         if self.takes_plans() {
             self.0.arrivals.borrow_mut().extend((0..self.0.paths).map(|worker| Arrival::Back { worker }));
         }
@@ -131,7 +131,7 @@ impl Offload<LengthsQuic> for Pipeline {
         connection: ConnectionRef<LengthsQuic>,
         plan: &mut <LengthsQuic as Protocol>::Plan,
     ) {
-        assert!(self.takes_plans(), "the driver sends only if there is room");
+        assert!(self.takes_plans(), "the driver sends only if a worker accepts plans");
         let receipt = <LengthsQuic as Protocol>::Connection::receipt(plan);
         let in_flight = self.0.spares.borrow_mut().filled(|batch| batch.fill(worker, &mut plan.plan));
         self.0.unsent.set(self.0.unsent.get() + in_flight.unsealed().datagram_count() as u64);

@@ -136,8 +136,8 @@ impl Socket {
 
     /// The waiting times of datagrams. The utilisation is the occupied share of the capacity.
     pub(crate) fn component(&self, now: Instant) -> Component {
-        let room = self.bytes.borrow().mean(now) / SOCKET_BYTES_MAX as f64;
-        self.taken.get().component("socket", self.name.clone(), Some(room), now)
+        let used_share = self.bytes.borrow().mean(now) / SOCKET_BYTES_MAX as f64;
+        self.taken.get().component("socket", self.name.clone(), Some(used_share), now)
     }
 }
 

@@ -66,8 +66,8 @@ impl std::fmt::Debug for Packet {
 }
 
 fn read(text: &str) -> Scenario {
-    let head = "version = 1\n[scenario]\nname = 'judge'\nabout = 'x'\n";
-    parse("judge.toml", &format!("{head}{text}"), &|_| Err(String::new())).unwrap_or_else(|error| panic!("{error}"))
+    let head = "version = 1\n[scenario]\nname = 'check'\nabout = 'x'\n";
+    parse("check.toml", &format!("{head}{text}"), &|_| Err(String::new())).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn plan(scenario: &Scenario, seed: u64) -> RunPlan {

@@ -15,7 +15,7 @@ use sim::capture::{Capture, Direction, LinkType, Resolution};
 
 use super::shared_buffer::SharedBuffer;
 
-/// A scenario with many random choices: losses, two paths, and messages beside bulk data.
+/// A scenario with many random choices: losses, two paths, and messages together with bulk data.
 const TEXT: &str = "version = 1\n[scenario]\nname = 'threads'\nabout = 'x'\nduration = '400ms'\n\
     [[link]]\nname = 'a'\nrate = '60Mb/s'\ndelay = '4ms'\nloss = '1%'\nqueue = '20ms'\n\
     [[link]]\nname = 'b'\nrate = '30Mb/s'\ndelay = '9ms'\nduplicate = '1%'\nqueue = '20ms'\n\

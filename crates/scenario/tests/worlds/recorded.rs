@@ -347,14 +347,14 @@ impl Write for FullDisk {
 fn a_full_disk_fails_the_run_with_a_message() {
     for machine in [None, Some(machine())] {
         let sim = Sim { machine };
-        for room in [10, 100_000] {
-            let full = || -> Option<Box<dyn Write + Send>> { Some(Box::new(FullDisk(room))) };
+        for free_bytes in [10, 100_000] {
+            let full = || -> Option<Box<dyn Write + Send>> { Some(Box::new(FullDisk(free_bytes))) };
             for (recording, what) in [
                 (Recording { trace: full(), ..Recording::default() }, "cannot write the trace"),
                 (Recording { packets: full(), ..Recording::default() }, "cannot write the packets"),
             ] {
                 let error = sim.run_recorded(&scenario(), &plan(), recording, &mut |_| true);
-                let Err(WorldError::Failed(message)) = error else { panic!("{what}: {room}") };
+                let Err(WorldError::Failed(message)) = error else { panic!("{what}: {free_bytes}") };
                 assert!(message.starts_with(what), "{message}");
             }
         }

@@ -14,7 +14,7 @@ use scenario::world::World;
 use super::shipped_files::{folder, names, read};
 
 /// Runs the whole suite with these seeds. Returns the table, and whether all checks pass.
-fn judge(scenario: &Scenario, seeds: std::ops::RangeInclusive<u64>) -> (String, bool) {
+fn evaluate(scenario: &Scenario, seeds: std::ops::RangeInclusive<u64>) -> (String, bool) {
     let suite = Suite::new(scenario, seeds);
     let outcomes: BTreeMap<_, _> = suite
         .plans()
@@ -25,9 +25,9 @@ fn judge(scenario: &Scenario, seeds: std::ops::RangeInclusive<u64>) -> (String, 
             (plan, outcome)
         })
         .collect();
-    let judgements = suite.judge(&outcomes);
-    let passes = judgements.iter().all(|judgement| judgement.verdicts.iter().all(|verdict| verdict.passes));
-    (table(scenario, &judgements), passes)
+    let run_verdicts = suite.evaluate(&outcomes);
+    let passes = run_verdicts.iter().all(|of_run| of_run.verdicts.iter().all(|verdict| verdict.passes));
+    (table(scenario, &run_verdicts), passes)
 }
 
 macro_rules! shipped {
@@ -37,7 +37,7 @@ macro_rules! shipped {
 
         $(#[test]
         fn $test() {
-            let (table, passes) = judge(&read($name), 1..=$seeds);
+            let (table, passes) = evaluate(&read($name), 1..=$seeds);
             assert!(passes, "{}: run `litz scenario run` for more\n{table}", $name);
         })*
     };
@@ -101,7 +101,7 @@ fn all_scenarios_pass_with_all_seeds() {
     let mut failed = String::new();
     for name in names() {
         let scenario = read(&name);
-        let (table, passes) = judge(&scenario, 1..=u64::from(scenario.seeds));
+        let (table, passes) = evaluate(&scenario, 1..=u64::from(scenario.seeds));
         if !passes {
             failed += &format!("{name}\n{table}\n");
         }

@@ -60,7 +60,7 @@ fn write_paths(line: &mut String, paths: &[PathView]) {
 
 fn write_flags(line: &mut String, path: &PathView) {
     let before = line.len();
-    let flags = [(path.is_backup, 'b'), (path.is_suspect, 's'), (path.has_room, 'r')];
+    let flags = [(path.is_backup, 'b'), (path.is_suspect, 's'), (path.accepts_datagrams, 'r')];
     line.extend(flags.iter().filter(|(is_set, _)| *is_set).map(|(_, letter)| letter));
     if line.len() == before {
         line.push('-');

@@ -108,7 +108,7 @@ fn parse_last(call: &mut Fields<'_>) -> Result<bool, TraceErrorKind> {
 fn parse_path(section: &str) -> Result<PathView, TraceErrorKind> {
     let mut fields = Fields::of(section);
     let id = fields.number("id")?;
-    let (is_backup, is_suspect, has_room) = parse_flags(fields.word("flags")?)?;
+    let (is_backup, is_suspect, accepts_datagrams) = parse_flags(fields.word("flags")?)?;
     let view = PathView {
         id,
         is_backup,
@@ -120,7 +120,7 @@ fn parse_path(section: &str) -> Result<PathView, TraceErrorKind> {
         in_flight_bytes: fields.number("in_flight_bytes")?,
         rate: Rate::from_bps(fields.number("rate")?),
         release_at: Instant::from_nanos(fields.number("release_at")?),
-        has_room,
+        accepts_datagrams,
         datagram_bytes: fields.number("datagram_bytes")?,
     };
     fields.finish()?;

@@ -230,7 +230,7 @@ impl<'a> Sim<'a> {
 
     fn send_batch(&mut self, path: usize, count: u64, copies: u32) {
         for _ in 0..count {
-            if !self.paths[path].view.has_room_for_datagram(self.now) {
+            if !self.paths[path].view.permits_datagram(self.now) {
                 return;
             }
             let chunk = self.next_chunk;
@@ -266,8 +266,8 @@ impl<'a> Sim<'a> {
         }
         // The answer may change with time, without an acknowledgement.
         if self.paths.iter().any(|path| !path.outstanding.is_empty()) && self.events.is_empty() {
-            let is_hopeless = self.paths.iter().all(|path| path.view.is_suspect);
-            if !is_hopeless {
+            let are_all_suspect = self.paths.iter().all(|path| path.view.is_suspect);
+            if !are_all_suspect {
                 self.schedule(self.now + Duration::from_millis(5), Event::Wake);
             }
         }
@@ -300,7 +300,7 @@ impl Path {
             in_flight_bytes: 0,
             rate: link.rate.mul_ratio(link.told_percent, 100),
             release_at: Instant::ZERO,
-            has_room: true,
+            accepts_datagrams: true,
             datagram_bytes: DATAGRAM_BYTES,
         };
         Self {

@@ -25,7 +25,7 @@ use crate::kernel::Sim;
 use crate::observe::{ComponentReport, Observed};
 use crate::store::Store;
 
-use train::State;
+use train::AtmState;
 
 /// Size of a cell on the line.
 pub const CELL_BYTES: u64 = 53;
@@ -132,7 +132,7 @@ impl<T> Clone for AtmLine<T> {
 
 struct Inner<T> {
     sim: Sim,
-    state: RefCell<State<T>>,
+    state: RefCell<AtmState<T>>,
     process: ComponentProcess<AtmFrame<T>>,
 }
 
@@ -149,7 +149,7 @@ impl<T: 'static> AtmLine<T> {
         let circuits = config.circuits;
         let inner = Rc::new(Inner {
             sim: sim.clone(),
-            state: RefCell::new(State::new(name, config, sim.stream(&format!("{name} losses")))),
+            state: RefCell::new(AtmState::new(name, config, sim.stream(&format!("{name} losses")))),
             process: ComponentProcess::new(sim),
         });
         sim.register(name, Rc::clone(&inner) as Rc<dyn Observed>);
@@ -180,7 +180,7 @@ impl<T: 'static> AtmLine<T> {
     /// # Panics
     /// If the circuit does not exist, or the frame is longer than [`FRAME_BYTES_MAX`].
     pub fn enqueue(&self, circuit: usize, bytes: u64, item: T) -> Result<(), T> {
-        if !self.has_room(circuit) {
+        if !self.has_space(circuit) {
             return Err(item);
         }
         self.push(circuit, bytes, item);
@@ -188,8 +188,8 @@ impl<T: 'static> AtmLine<T> {
     }
 
     /// True if `circuit` has space for another frame.
-    pub fn has_room(&self, circuit: usize) -> bool {
-        self.inner.state.borrow_mut().queue(circuit).has_room()
+    pub fn has_space(&self, circuit: usize) -> bool {
+        self.inner.state.borrow_mut().queue(circuit).has_space()
     }
 
     /// Number of unsent frames of `circuit`, including the one in transmission and those of

@@ -33,7 +33,7 @@ use crate::observe::{ComponentReport, Observed};
 use crate::store::Store;
 
 use background::BackgroundStation;
-use token::State;
+use token::RingState;
 
 pub use background::BackgroundReport;
 pub use config::{Arrivals, Background, RingConfig};
@@ -91,7 +91,7 @@ impl<T> Clone for Ring<T> {
 struct Inner<T> {
     sim: Sim,
     name: String,
-    state: RefCell<State<T>>,
+    state: RefCell<RingState<T>>,
     process: ComponentProcess<FddiFrame<T>>,
 }
 
@@ -113,7 +113,7 @@ impl<T: 'static> Ring<T> {
         let inner = Rc::new(Inner {
             sim: sim.clone(),
             name: name.to_owned(),
-            state: RefCell::new(State::new(name, config, background)),
+            state: RefCell::new(RingState::new(name, config, background)),
             process: ComponentProcess::new(sim),
         });
         sim.register(name, Rc::clone(&inner) as Rc<dyn Observed>);
@@ -169,7 +169,7 @@ impl<T: 'static> Ring<T> {
     /// As [`enqueue`](Self::enqueue), and if a synchronous frame is longer than its station's
     /// allowance.
     pub fn enqueue_as(&self, class: Class, from: usize, to: usize, bytes: u64, item: T) -> Result<(), T> {
-        if !self.has_room(from, class) {
+        if !self.has_space(from, class) {
             return Err(item);
         }
         self.push(class, from, to, bytes, item);
@@ -177,8 +177,8 @@ impl<T: 'static> Ring<T> {
     }
 
     /// True if `station` has space for another frame of `class`.
-    pub fn has_room(&self, station: usize, class: Class) -> bool {
-        self.inner.state.borrow().stations[station].queues[class as usize].has_room()
+    pub fn has_space(&self, station: usize, class: Class) -> bool {
+        self.inner.state.borrow().stations[station].queues[class as usize].has_space()
     }
 
     /// Calls `receiver` with each frame for `station` when its last bit arrives. Replaces the
@@ -275,7 +275,7 @@ impl<T: 'static> Ring<T> {
     }
 
     /// The state, brought up to date.
-    fn current(&self) -> std::cell::RefMut<'_, State<T>> {
+    fn current(&self) -> std::cell::RefMut<'_, RingState<T>> {
         let mut state = self.inner.state.borrow_mut();
         state.catch_up(self.inner.sim.now(), &self.inner.sim);
         state

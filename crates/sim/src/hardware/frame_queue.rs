@@ -40,7 +40,7 @@ impl<F: Queued> FrameQueue<F> {
         }
     }
 
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_space(&self) -> bool {
         self.blocked.is_empty() && self.queue.len() < self.frames_max
     }
 
@@ -49,14 +49,14 @@ impl<F: Queued> FrameQueue<F> {
     pub(super) fn push(&mut self, now: Instant, mut frame: F) -> (u64, bool) {
         let number = self.accepted;
         self.accepted += 1;
-        let has_room = self.has_room();
-        if has_room {
+        let has_space = self.has_space();
+        if has_space {
             frame.enter(now);
             self.queue.push_back(frame);
         } else {
             self.blocked.push_back(frame);
         }
-        (number, has_room)
+        (number, has_space)
     }
 
     pub(super) fn front(&self) -> Option<&F> {

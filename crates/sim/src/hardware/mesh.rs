@@ -77,13 +77,13 @@ struct Inner {
     sim: Sim,
     name: String,
     config: MeshConfig,
-    state: RefCell<State>,
+    state: RefCell<MeshState>,
 }
 
 /// The links of a message in transit, each with the time from which the message holds it.
 type HeldLinks = Vec<(usize, Instant)>;
 
-struct State {
+struct MeshState {
     links: Vec<Link>,
     /// Buffers of completed paths, for reuse. There are never more than simultaneous messages.
     spare_buffers: Vec<HeldLinks>,
@@ -189,7 +189,7 @@ impl Mesh {
     pub fn new(sim: &Sim, name: &str, config: MeshConfig) -> Result<Self, ConfigError> {
         config.validate()?;
         let links = vec![Link::default(); config.topology.processors() * DIRECTIONS];
-        let state = State { links, spare_buffers: Vec::new(), accounting: Accounting::default(), since: sim.now() };
+        let state = MeshState { links, spare_buffers: Vec::new(), accounting: Accounting::default(), since: sim.now() };
         let inner = Rc::new(Inner { sim: sim.clone(), name: name.to_owned(), config, state: RefCell::new(state) });
         sim.register(name, Rc::clone(&inner) as Rc<dyn Observed>);
         Ok(Self { inner })

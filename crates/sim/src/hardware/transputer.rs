@@ -51,10 +51,10 @@ struct Inner {
     name: String,
     /// Cost of switching to another process than the last one.
     switch: Duration,
-    state: RefCell<State>,
+    state: RefCell<TransputerState>,
 }
 
-struct State {
+struct TransputerState {
     running: Option<Running>,
     low: VecDeque<Job>,
     high: VecDeque<Job>,
@@ -92,7 +92,7 @@ impl Transputer {
     /// # Panics
     /// If the model already has a component of this name.
     pub fn new(sim: &Sim, name: &str, switch: Duration) -> Self {
-        let state = State {
+        let state = TransputerState {
             running: None,
             low: VecDeque::new(),
             high: VecDeque::new(),
@@ -195,7 +195,7 @@ impl Inner {
     }
 
     /// Removes the running job from the processor.
-    fn leave(&self, state: &mut State, now: Instant) {
+    fn leave(&self, state: &mut TransputerState, now: Instant) {
         let Some(running) = state.running.take() else { return };
         state.busy_ns += u128::from(now.saturating_since(running.since).as_nanos());
         state.accounting.depart(now, running.job.arrived);
@@ -203,7 +203,7 @@ impl Inner {
     }
 
     /// Assigns an idle processor to the next job.
-    fn dispatch(&self, state: &mut State, now: Instant) {
+    fn dispatch(&self, state: &mut TransputerState, now: Instant) {
         if state.running.is_some() {
             return;
         }
@@ -221,7 +221,7 @@ impl Inner {
     }
 }
 
-impl State {
+impl TransputerState {
     /// Preempts low-priority work. It resumes later, before all other low-priority jobs.
     fn interrupt(&mut self, now: Instant) {
         // A job at its end has nothing left to resume: its process is about to remove it.
@@ -249,7 +249,7 @@ impl Drop for Guard<'_> {
             processor.leave(&mut state, now);
             return;
         }
-        let State { low, high, accounting, .. } = &mut *state;
+        let TransputerState { low, high, accounting, .. } = &mut *state;
         for queue in [low, high] {
             if let Some(index) = queue.iter().position(|job| job.ticket == ticket) {
                 let job = queue.remove(index).expect("the index was just found");

@@ -156,17 +156,17 @@ impl Work {
     /// Assigns every process to a processor. Component names begin with `node`.
     fn place(sim: &Sim, node: &str, setup: &Setup) -> (Vec<Transputer>, Self) {
         // Processors of ip_intrsvc, ip_demux, tcp_recv, user_task, write, xtask, ip_send.
-        let seats: [usize; 7] = match setup.placement {
+        let processor_of: [usize; 7] = match setup.placement {
             Placement::One => [0; 7],
             Placement::Two => [0, 0, 0, 0, 1, 1, 1],
             Placement::Four => [0, 0, 1, 1, 2, 2, 3],
             Placement::Seven => [0, 1, 2, 3, 4, 5, 6],
         };
-        let count = seats.iter().max().map_or(0, |seat| seat + 1);
+        let count = processor_of.iter().max().map_or(0, |index| index + 1);
         let new = |index| Transputer::new(sim, &format!("{node}, processor {index}"), micros(setup.switch_us));
         let processors: Vec<_> = (0..count).map(new).collect();
-        let at = |seat: usize, priority| processors[seat].process(priority);
-        let [intrsvc, demux, tcp, user, write, xtask, send] = seats;
+        let at = |index: usize, priority| processors[index].process(priority);
+        let [intrsvc, demux, tcp, user, write, xtask, send] = processor_of;
         let work = Self {
             ip_intrsvc: at(intrsvc, Priority::High),
             ip_demux: at(demux, Priority::Low),

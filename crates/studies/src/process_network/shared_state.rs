@@ -99,7 +99,7 @@ struct Model {
     receive: Process,
     transmit: Process,
     /// Pokes on the transmit side, peeks on the receive side.
-    servants: [Process; 2],
+    state_processes: [Process; 2],
     acknowledgements: Store<u64>,
     inbox: Store<Event>,
     pokes: Channel<Option<u64>>,
@@ -122,7 +122,7 @@ impl Model {
             race: *race,
             receive: receive_side.process(Priority::Low),
             transmit: transmit_side.process(Priority::Low),
-            servants: [transmit_side.process(race.priority), receive_side.process(race.priority)],
+            state_processes: [transmit_side.process(race.priority), receive_side.process(race.priority)],
             acknowledgements: Store::new(sim, "acknowledgements", INPUT),
             inbox: Store::new(sim, "inbox", INBOX),
             pokes: Channel::new(sim, "pokes", byte),
@@ -236,7 +236,7 @@ impl Model {
     async fn poked(self: Rc<Self>) {
         loop {
             let Some(acknowledged) = self.pokes.receive().await else { continue };
-            self.servants[0].run(micros(self.race.costs.poke_us)).await;
+            self.state_processes[0].run(micros(self.race.costs.poke_us)).await;
             self.transmit_copy.set(self.transmit_copy.get().max(acknowledged));
             self.inbox.put(Event::Acknowledged).await;
         }
@@ -252,7 +252,7 @@ impl Model {
     async fn peeked(self: Rc<Self>) {
         loop {
             self.peeks.receive().await;
-            self.servants[1].run(micros(self.race.costs.poke_us)).await;
+            self.state_processes[1].run(micros(self.race.costs.poke_us)).await;
             self.answers.send(self.receive_copy.get(), WORD_BYTES).await;
         }
     }

@@ -100,7 +100,7 @@ impl Conditions {
     }
 
     /// The conditions as text.
-    pub fn words(&self) -> String {
+    pub fn describe(&self) -> String {
         let effort = match self.effort {
             Effort::Quick => ", quick",
             Effort::Full => "",
@@ -153,7 +153,7 @@ impl Summary {
     }
 
     /// The counts as text.
-    pub fn words(&self) -> String {
+    pub fn describe(&self) -> String {
         let mut parts = Vec::new();
         if self.cells_within + self.cells_outside + self.cells_fitted > 0 {
             parts.push(format!(

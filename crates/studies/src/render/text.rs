@@ -13,9 +13,9 @@ pub fn study(report: &StudyReport, conditions: &Conditions) -> String {
     if let Some(document) = &report.document {
         out += &wrapped("  document  ", document.title);
     }
-    out += &format!("  run       {}\n", conditions.words());
+    out += &format!("  run       {}\n", conditions.describe());
     out += &outcome(&report.outcome);
-    out += &format!("\n  {}\n", report.summary.words());
+    out += &format!("\n  {}\n", report.summary.describe());
     out
 }
 
@@ -133,8 +133,8 @@ fn assumptions(assumptions: &[Assumption]) -> String {
     for assumption in assumptions {
         out += &wrapped("    ", &format!("{} = {}: {}", assumption.key, assumption.value, assumption.reason));
         for other in &assumption.sensitivity {
-            let words = format!("with {}, {} is {}", other.value, other.figure, estimate(&other.ours));
-            out += &wrapped("      - ", &words);
+            let alternative = format!("with {}, {} is {}", other.value, other.figure, estimate(&other.ours));
+            out += &wrapped("      - ", &alternative);
         }
     }
     out

@@ -53,12 +53,12 @@ impl ClaimsReport {
     }
 
     /// The counts as text.
-    pub fn words(&self) -> String {
+    pub fn describe(&self) -> String {
         let Counts { holds, refuted, not_decidable } = self.counts;
         let total = self.claims.len();
         format!(
             "{total} claims: {holds} hold, {refuted} refuted, {not_decidable} not decidable here\n{}\n",
-            self.conditions.words()
+            self.conditions.describe()
         )
     }
 }
@@ -139,8 +139,8 @@ mod tests {
             report(Decision::not_decidable("")),
             report(Decision::of(true, "", "")),
         ];
-        let words = ClaimsReport::new(Conditions::of(&options, program), reports).words();
-        assert!(words.contains("litz 9.9.9 (commit 0123), seed 1"), "{words}");
-        assert!(words.starts_with("4 claims: 2 hold, 1 refuted, 1 not decidable here"), "{words}");
+        let text = ClaimsReport::new(Conditions::of(&options, program), reports).describe();
+        assert!(text.contains("litz 9.9.9 (commit 0123), seed 1"), "{text}");
+        assert!(text.starts_with("4 claims: 2 hold, 1 refuted, 1 not decidable here"), "{text}");
     }
 }

@@ -69,7 +69,7 @@ impl Study for Multicast {
         let (one, two) = (measure(&group(&paper, 1)), measure(&group(&paper, paper.multicast.receivers)));
         let both = Measured { latency_us: one.latency_us, fit: one.fit, throughput_mbps: two.throughput_mbps };
         let rows: Vec<Row> = vec![
-            unpromised(unicast.row("unicast", &paper.user, [true, true, false])),
+            without_tolerance(unicast.row("unicast", &paper.user, [true, true, false])),
             both.row(
                 "multicast: latency with one receiver, throughput with two",
                 &paper.multicast.line(),
@@ -119,7 +119,7 @@ impl Study for Multicast {
 }
 
 /// The same row without tolerances, which another study already counts.
-fn unpromised(mut row: Row) -> Row {
+fn without_tolerance(mut row: Row) -> Row {
     for cell in &mut row.cells {
         cell.tolerance = None;
     }

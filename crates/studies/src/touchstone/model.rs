@@ -320,8 +320,8 @@ impl Model {
         let window = self.setup.window_packets();
         for sequence in 0.. {
             let generated = poll_fn(|_| {
-                let has_room = (gateway.in_flight.borrow().len() as u64) < window;
-                let next = if has_room { gateway.queue.borrow_mut().pop_front() } else { None };
+                let may_send = (gateway.in_flight.borrow().len() as u64) < window;
+                let next = if may_send { gateway.queue.borrow_mut().pop_front() } else { None };
                 next.map_or(Poll::Pending, Poll::Ready)
             })
             .await;

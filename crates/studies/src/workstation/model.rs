@@ -133,8 +133,7 @@ pub(super) struct Model {
     pub(super) messages: Cell<u64>,
     pub(super) segments: Segments,
     pub(super) frames: Vec<Frames>,
-    /// State known_outlets by the schedulers of the sender and of the receiver, if it may be
-    /// outdated.
+    /// The state that the schedulers of the sender and of the receiver know, if it may be outdated.
     known_outlets: [RefCell<Vec<Outlet>>; 2],
     working: Vec<Cell<bool>>,
     turn: Cell<usize>,

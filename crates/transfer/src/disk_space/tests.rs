@@ -35,7 +35,7 @@ fn memory_is_not_taken_before_it_is_written() {
 }
 
 #[test]
-fn space_is_promised_once() {
+fn disk_space_is_reserved_once() {
     let Some(memory) = memory() else { return };
     let disk_space = DiskSpace::default();
     let (first, second) = (file_in(memory), file_in(memory));
@@ -56,12 +56,12 @@ fn bytes_written_twice_are_not_counted_twice() {
     let Some(memory) = memory() else { return };
     let disk_space = DiskSpace::default();
     let file = file_in(memory);
-    let promised = || disk_space.promised.lock().unwrap()[&file.metadata().unwrap().dev()].load(Ordering::Relaxed);
+    let reserved = || disk_space.reserved.lock().unwrap()[&file.metadata().unwrap().dev()].load(Ordering::Relaxed);
     let (one, other) = (disk_space.reserve(&file, 1000).unwrap(), disk_space.reserve(&file, 100).unwrap());
-    assert_eq!(promised(), 1100);
+    assert_eq!(reserved(), 1100);
     one.use_up(999);
     one.use_up(999);
-    assert_eq!(promised(), 100);
+    assert_eq!(reserved(), 100);
     drop((one, other));
-    assert_eq!(promised(), 0);
+    assert_eq!(reserved(), 0);
 }

@@ -34,14 +34,14 @@ fn resumed(bytes: &[u8]) -> Option<(Journal, Recorded)> {
 }
 
 #[test]
-fn records_are_found_again_and_the_later_counts() {
+fn records_are_read_back_and_the_latest_of_a_segment_counts() {
     let bytes = written(&[(0, 1), (9, 2), (0, 3)]);
     let (_, recorded) = resumed(&bytes).unwrap();
     assert_eq!(recorded, Recorded::from([(0, [3; 32]), (9, [2; 32])]));
 }
 
 #[test]
-fn cut_at_any_byte_it_gives_the_whole_records_before_and_goes_on() {
+fn a_journal_cut_at_any_byte_keeps_its_complete_records_and_is_continued() {
     let bytes = written(&[(0, 1), (1, 2), (2, 3)]);
     for len in 0..bytes.len() {
         let whole = len.checked_sub(HEADER_LEN).map(|records| records / RECORD_LEN);
@@ -67,7 +67,7 @@ fn a_flipped_bit_costs_only_the_record_and_those_after_it() {
 }
 
 #[test]
-fn another_file_or_sender_does_not_go_on_from_it() {
+fn a_journal_of_another_file_or_sender_is_not_used() {
     let bytes = written(&[(0, 1)]);
     let others = [
         JournalKey { size: 10_001, ..key() },
@@ -81,7 +81,7 @@ fn another_file_or_sender_does_not_go_on_from_it() {
 }
 
 #[test]
-fn a_segment_beyond_the_file_and_a_journal_beyond_its_bound_are_not_believed() {
+fn a_segment_beyond_the_file_and_a_journal_that_is_too_long_are_rejected() {
     let (_, recorded) = resumed(&written(&[(0, 1), (10, 1), (1, 1)])).unwrap();
     assert_eq!(recorded.len(), 1);
     let endless: Vec<_> = (0..10 * REPEATS_MAX as u32 + 1).map(|segment| (segment % 10, 1)).collect();

@@ -37,7 +37,7 @@ fn encoded(message: &Message) -> Vec<u8> {
 }
 
 #[test]
-fn every_message_reads_back_and_every_cut_is_told() {
+fn every_message_round_trips_and_every_truncation_is_an_error() {
     for message in samples() {
         let bytes = encoded(&message);
         assert_eq!(u32::from_be_bytes(bytes[..4].try_into().unwrap()) as usize, bytes.len() - 4);
@@ -52,7 +52,7 @@ fn every_message_reads_back_and_every_cut_is_told() {
 }
 
 #[test]
-fn an_error_kind_that_does_not_travel_is_malformed() {
+fn an_error_kind_that_is_never_sent_is_malformed() {
     for (kind, is_known) in [(0, false), (1, true), (12, true), (FileErrorKind::Special.code(), false), (14, false)] {
         let frame = [0x46, 0, 0, 0, 1, kind, 0];
         assert_eq!(Message::decode(&frame).is_ok(), is_known, "kind {kind}");

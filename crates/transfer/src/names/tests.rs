@@ -45,7 +45,7 @@ fn odd_but_harmless_names_are_kept_byte_for_byte() {
 }
 
 #[test]
-fn a_shown_name_cannot_play_tricks() {
+fn control_characters_and_invalid_bytes_of_a_name_are_escaped() {
     let made = path(&[b"a\x1b[31m\nb", b"\xff", "\u{202e}gpj.exe".as_bytes(), b"\\x41"]).unwrap();
     assert_eq!(made.to_string(), "a\\x1b[31m\\x0ab/\\xff/\\xe2\\x80\\xaegpj.exe/\\x5cx41");
 }

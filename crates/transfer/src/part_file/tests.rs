@@ -47,7 +47,7 @@ fn entry(path: &str, size: u64) -> Entry {
 }
 
 #[test]
-fn a_committed_file_has_its_name_time_and_masked_mode_and_no_companions() {
+fn a_committed_file_has_its_name_time_and_masked_mode_and_no_part_file() {
     let fixture = Fixture::new();
     let entry = entry("dir/file", 3);
     let (part, recorded) = fixture.open(&entry, 1).unwrap();
@@ -76,7 +76,7 @@ fn recorded_segments_are_found_by_the_same_sender_only() {
 }
 
 #[test]
-fn a_part_file_in_use_is_told() {
+fn a_part_file_in_use_is_an_error() {
     let fixture = Fixture::new();
     let entry = entry("file", 10);
     let (part, _) = fixture.open(&entry, 1).unwrap();
@@ -105,7 +105,7 @@ fn existing_files_and_links_are_neither_overwritten_nor_followed() {
 }
 
 #[test]
-fn links_in_the_way_lead_nowhere() {
+fn links_at_the_target_are_not_followed() {
     let fixture = Fixture::new();
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("precious"), "precious").unwrap();
@@ -131,7 +131,7 @@ fn links_in_the_way_lead_nowhere() {
 }
 
 #[test]
-fn the_longest_names_have_companions_too() {
+fn the_longest_names_have_part_files_and_journals_too() {
     let fixture = Fixture::new();
     let long = entry(&"x".repeat(255), 1);
     let (part, _) = fixture.open(&long, 1).unwrap();
@@ -140,7 +140,7 @@ fn the_longest_names_have_companions_too() {
 }
 
 #[test]
-fn a_file_beyond_any_disk_is_told_and_leaves_nothing() {
+fn a_file_larger_than_any_disk_is_refused_and_leaves_no_files() {
     let fixture = Fixture::new();
     let error = fixture.open(&entry("huge", u64::MAX >> 2), 1).unwrap_err();
     assert_eq!(error.kind, FileErrorKind::NoSpace, "{error}");

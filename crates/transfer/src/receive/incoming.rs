@@ -13,7 +13,7 @@ pub(super) struct Incoming {
     pub(super) index: u32,
     pub(super) layout: Layout,
     pub(super) target: Target,
-    state: Mutex<State>,
+    state: Mutex<IncomingState>,
     /// Bytes that the progress counts for it.
     counted: AtomicU64,
 }
@@ -26,7 +26,7 @@ pub(super) enum Target {
     InPlace(Arc<OwnedFd>),
 }
 
-struct State {
+struct IncomingState {
     /// Verified segments.
     tree: HashTree,
     /// Segments that are verified or being written: none is written by two threads.
@@ -50,7 +50,7 @@ pub(super) enum Claim {
 impl Incoming {
     pub(super) fn new(index: u32, layout: Layout, target: Target, tree: HashTree) -> Self {
         let claimed = tree.known().clone();
-        let state = Mutex::new(State { tree, claimed, hash: None, failed: false });
+        let state = Mutex::new(IncomingState { tree, claimed, hash: None, failed: false });
         Self { index, layout, target, state, counted: AtomicU64::new(0) }
     }
 
@@ -131,7 +131,7 @@ impl Incoming {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, IncomingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,5 @@
 //! The planner of the receiving side: goes through the list, checks which data exists already, and
-//! tells the sender which segments to send.
+//! sends the plan: the segments that the sender must send.
 
 use std::fs::File;
 use std::io;
@@ -31,7 +31,7 @@ impl Session<'_> {
     /// Runs the planner's thread.
     pub(super) fn plan(&self) {
         for index in 0..self.list().entries.len() as u32 {
-            if !self.wait_for_room() {
+            if !self.wait_below_limit() {
                 return;
             }
             if let Err(error) = self.plan_one(index) {
@@ -42,8 +42,8 @@ impl Session<'_> {
 
     /// Waits until fewer than [`FILES_AHEAD`] files are in progress. Returns false if the transfer
     /// stops.
-    fn wait_for_room(&self) -> bool {
-        let full = |state: &mut super::State| state.active.len() >= FILES_AHEAD && !self.is_stopping();
+    fn wait_below_limit(&self) -> bool {
+        let full = |state: &mut super::SessionState| state.active.len() >= FILES_AHEAD && !self.is_stopping();
         drop(self.changed.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner));
         !self.is_stopping()
     }
@@ -149,7 +149,7 @@ impl Session<'_> {
         let bytes_total: u64 = segments.iter().map(|segment| layout.range(*segment).1).sum();
         let path = &self.list().entries[index as usize].path;
         let bytes_done = AtomicU64::new(0);
-        let tell = |bytes: u64| {
+        let on_hashed = |bytes: u64| {
             let before = bytes_done.fetch_add(bytes, Ordering::Relaxed);
             let done = before + bytes;
             if before / VERIFYING_STEP == done / VERIFYING_STEP && done != bytes_total {
@@ -170,7 +170,7 @@ impl Session<'_> {
                     return;
                 }
                 // A segment that cannot be read counts as missing.
-                if let Ok(value) = hash_segment(file, layout, *segment, &mut buffer, &tell) {
+                if let Ok(value) = hash_segment(file, layout, *segment, &mut buffer, &on_hashed) {
                     values.lock().unwrap_or_else(PoisonError::into_inner).push((*segment, value));
                 }
             }
@@ -194,7 +194,7 @@ fn hash_segment(
     layout: Layout,
     segment: u32,
     buffer: &mut [u8],
-    tell: &dyn Fn(u64),
+    on_hashed: &dyn Fn(u64),
 ) -> io::Result<[u8; 32]> {
     let (mut offset, mut left) = layout.range(segment);
     let mut hasher = layout.hasher(segment);
@@ -204,7 +204,7 @@ fn hash_segment(
         hasher.update(bytes);
         offset += bytes.len() as u64;
         left -= bytes.len() as u64;
-        tell(bytes.len() as u64);
+        on_hashed(bytes.len() as u64);
     }
     Ok(hasher.finish())
 }

@@ -66,7 +66,7 @@ fn read(taken: &Taken) -> Vec<(usize, u8)> {
 }
 
 #[test]
-fn whole_chunks_are_lent_and_stay_as_they_are_while_a_stream_holds_them() {
+fn whole_chunks_are_sent_without_a_copy_and_stay_unchanged_while_a_stream_holds_them() {
     let (mut writer, taken) = (RecordWriter::new(), Taken::default());
     begin(&mut writer, &taken, 3);
     (0..5).for_each(|value| chunk(&mut writer, CHUNK_LEN_MAX, value));
@@ -74,11 +74,11 @@ fn whole_chunks_are_lent_and_stay_as_they_are_while_a_stream_holds_them() {
     writer.finish().unwrap();
     let expected: Vec<_> = (0..5).map(|value| (CHUNK_LEN_MAX, value)).collect();
     assert_eq!(read(&taken), expected);
-    assert!(taken.lock().unwrap().iter().all(|(lent, _)| *lent));
+    assert!(taken.lock().unwrap().iter().all(|(is_shared, _)| *is_shared));
 }
 
 #[test]
-fn buffers_that_streams_have_let_go_are_filled_again() {
+fn buffers_released_by_streams_are_reused() {
     let mut writer = RecordWriter::new();
     let mut addresses = std::collections::BTreeSet::new();
     for _ in 0..20 {
@@ -93,12 +93,12 @@ fn buffers_that_streams_have_let_go_are_filled_again() {
 }
 
 #[test]
-fn few_bytes_do_not_keep_a_buffer() {
+fn few_bytes_are_copied_and_hold_no_buffer() {
     let (mut writer, taken) = (RecordWriter::new(), Taken::default());
     begin(&mut writer, &taken, 3);
     chunk(&mut writer, 100, 5);
     writer.end(&[7; 32]).unwrap();
     writer.finish().unwrap();
     assert_eq!(read(&taken), [(100, 5)]);
-    assert!(taken.lock().unwrap().iter().all(|(lent, _)| !*lent));
+    assert!(taken.lock().unwrap().iter().all(|(is_shared, _)| !*is_shared));
 }

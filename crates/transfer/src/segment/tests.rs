@@ -40,7 +40,7 @@ fn the_root_is_blake3_of_the_content_for_every_shape_of_tree() {
 }
 
 #[test]
-fn the_hash_shows_as_b3sum_prints_it() {
+fn the_hash_is_displayed_as_b3sum_prints_it() {
     // The first vector of BLAKE3's own test vectors: no input.
     let empty = root_by_segments(&[], 22, 0..0).unwrap();
     assert_eq!(empty.to_string(), "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262");
@@ -59,7 +59,7 @@ fn no_file_has_more_segments_than_the_bound() {
 }
 
 #[test]
-fn a_set_on_the_wire_names_no_segment_that_is_not_there() {
+fn a_set_on_the_wire_contains_only_segments_of_the_file() {
     assert!(SegmentSet::from_bytes(&[0b0000_0111], 3).is_some());
     assert!(SegmentSet::from_bytes(&[0b0000_1111], 3).is_none());
     assert!(SegmentSet::from_bytes(&[1, 0], 8).is_none(), "longer than the file");

@@ -19,14 +19,14 @@ pub(super) struct Outgoing {
     pub(super) layout: Layout,
     /// Segments that the receiver holds: hashed here, not sent.
     held: SegmentSet,
-    state: Mutex<State>,
+    state: Mutex<OutgoingState>,
     /// The file is settled.
     given_up: AtomicBool,
     /// Bytes that the progress counts for it.
     counted: AtomicU64,
 }
 
-struct State {
+struct OutgoingState {
     /// Open from the first segment taken to the last one hashed.
     file: Option<Arc<File>>,
     tree: HashTree,
@@ -63,7 +63,7 @@ impl Outgoing {
             index,
             layout,
             held,
-            state: Mutex::new(State { file: None, tree: HashTree::new(layout), hash: None }),
+            state: Mutex::new(OutgoingState { file: None, tree: HashTree::new(layout), hash: None }),
             given_up: AtomicBool::new(false),
             counted: AtomicU64::new(0),
         }
@@ -131,7 +131,7 @@ impl Outgoing {
         self.complete(&mut self.lock(), entry)
     }
 
-    fn complete(&self, state: &mut State, entry: &Entry) -> Result<Option<FileHash>, FileError> {
+    fn complete(&self, state: &mut OutgoingState, entry: &Entry) -> Result<Option<FileHash>, FileError> {
         let Some(hash) = state.tree.root() else { return Ok(None) };
         if let Some(file) = state.file.take() {
             check_unchanged(&file, entry)?;
@@ -140,7 +140,7 @@ impl Outgoing {
         Ok(Some(hash))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OutgoingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -75,7 +75,7 @@ fn expiry_holds_for_bound_and_unbound_tickets_and_binds_no_sender() {
 }
 
 #[test]
-fn a_wrong_proof_learns_nothing() {
+fn every_wrong_proof_gets_the_refusal_of_an_unknown_ticket() {
     let fixture = Fixture::new();
     let ticket = fixture.issue();
     let unknown = Refusal::UnknownOrWrongProof;
@@ -116,7 +116,7 @@ fn the_file_is_private_and_a_leftover_of_a_crash_does_no_harm() {
 }
 
 #[test]
-fn damaged_or_foreign_state_is_told_and_kept() {
+fn damaged_or_foreign_state_is_an_error_and_is_kept() {
     let fixture = Fixture::new();
     let ticket = fixture.issue();
     let file = fixture.state.path().join("litz/tickets.json");
@@ -129,7 +129,7 @@ fn damaged_or_foreign_state_is_told_and_kept() {
 }
 
 #[test]
-fn the_number_of_tickets_is_bounded_and_spent_ones_make_room() {
+fn a_full_store_drops_a_spent_ticket_for_a_new_one() {
     let fixture = Fixture::new();
     let first = fixture.issue();
     for _ in 1..TICKETS_MAX {
@@ -149,7 +149,7 @@ fn the_number_of_tickets_is_bounded_and_spent_ones_make_room() {
 }
 
 #[test]
-fn two_senders_at_once_cannot_both_win() {
+fn of_two_senders_at_once_one_binds_the_ticket() {
     let fixture = Fixture::new();
     let ticket = fixture.issue();
     let winners: usize = std::thread::scope(|scope| {
@@ -165,7 +165,7 @@ fn two_senders_at_once_cannot_both_win() {
 }
 
 #[test]
-fn refusals_keep_their_number() {
+fn every_refusal_round_trips_through_its_code() {
     for refusal in [
         Refusal::UnknownOrWrongProof,
         Refusal::Expired,

@@ -93,7 +93,7 @@ fn refusals_reach_the_sender_with_their_reason() {
 }
 
 #[test]
-fn a_listed_key_needs_no_ticket_and_an_unlisted_one_does_not_get_in() {
+fn a_listed_key_needs_no_ticket_and_an_unlisted_one_is_refused() {
     let tickets = Tickets::new();
     let listed = tickets.fixture.context().sender().fingerprint();
     let (sent, received) = tickets.attempt(&Credential::Key, &mut KeyAuthoriser::new(AllowList::of([listed])), None);
@@ -117,7 +117,7 @@ impl Authoriser for Imposter {
 }
 
 #[test]
-fn a_receiver_that_does_not_know_the_secret_learns_no_names() {
+fn a_receiver_without_the_secret_gets_no_file_names() {
     let tickets = Tickets::new();
     let (sent, received) = tickets.attempt(&Credential::Ticket(tickets.secret.clone()), &mut Imposter, None);
     assert!(matches!(sent, Err(TransferError::ReceiverUnproven)), "{sent:?}");

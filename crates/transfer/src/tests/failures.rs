@@ -38,7 +38,7 @@ fn an_existing_file_is_kept_unless_overwriting_is_allowed() {
 }
 
 #[test]
-fn a_file_of_the_same_size_and_time_but_other_content_is_told_apart() {
+fn a_file_of_the_same_size_and_time_but_other_content_is_detected() {
     let mut fixture = Fixture::new();
     let tree = three_files(&fixture);
     fs::create_dir(fixture.target("tree")).unwrap();
@@ -54,7 +54,7 @@ fn a_file_of_the_same_size_and_time_but_other_content_is_told_apart() {
 }
 
 #[test]
-fn directories_and_links_in_the_way_are_told() {
+fn directories_and_links_at_the_target_fail_the_file() {
     let fixture = Fixture::new();
     let tree = three_files(&fixture);
     fs::create_dir_all(fixture.target("tree/b")).unwrap();
@@ -71,7 +71,7 @@ fn directories_and_links_in_the_way_are_told() {
 }
 
 #[test]
-fn sources_that_vanish_shrink_or_grow_are_told() {
+fn sources_that_vanish_shrink_or_grow_are_reported() {
     for (kind, change) in [
         ("vanished", (|path| fs::remove_file(path).unwrap()) as fn(&Path)),
         ("source_changed", |path| fs::write(path, "short").unwrap()),
@@ -91,7 +91,7 @@ fn sources_that_vanish_shrink_or_grow_are_told() {
 }
 
 #[test]
-fn a_source_that_shrinks_or_grows_while_it_is_sent_does_not_hurt_its_neighbours() {
+fn a_source_that_shrinks_or_grows_while_it_is_sent_does_not_affect_other_files() {
     for len_after in [1_500_000, 9_000_000] {
         let fixture = Fixture::new();
         for (name, len) in [("tree/a", 20_000), ("tree/b", 8_000_000), ("tree/c", 20_000)] {
@@ -127,7 +127,7 @@ fn with_sender_events(
     std::thread::scope(|scope| {
         let receiving = scope.spawn(|| {
             let (link, control) = receiver;
-            let (directory, mut anybody) = (fixture.top.path().join("in"), Anybody { completed: false });
+            let (directory, mut anybody) = (fixture.top.path().join("in"), AcceptAll { completed: false });
             let silent = |_: TransferEvent<'_>| {};
             receive::run(&link, control, &context, &directory, &fixture.receive, &mut anybody, &silent)
         });
@@ -160,7 +160,7 @@ fn damaged_bytes_never_reach_a_file_and_the_rest_of_it_is_kept() {
 }
 
 #[test]
-fn a_full_disk_is_told_before_anything_is_sent_and_smaller_files_arrive() {
+fn a_full_disk_is_reported_before_anything_is_sent_and_smaller_files_arrive() {
     let mut fixture = Fixture::new();
     let mount = fixture.target("small");
     fs::create_dir(&mount).unwrap();
@@ -198,7 +198,7 @@ fn eprint_skip(reason: &str) {
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_to_is_told() {
+fn a_directory_that_cannot_be_written_to_is_reported() {
     let fixture = Fixture::new();
     let tree = three_files(&fixture);
     fs::create_dir(fixture.target("tree")).unwrap();
@@ -214,7 +214,7 @@ fn a_directory_that_cannot_be_written_to_is_told() {
 }
 
 #[test]
-fn a_missing_target_directory_ends_both_sides_with_words() {
+fn a_missing_target_directory_ends_both_sides_with_a_message() {
     let fixture = Fixture::new();
     let tree = three_files(&fixture);
     fs::remove_dir(fixture.top.path().join("in")).unwrap();
@@ -225,7 +225,7 @@ fn a_missing_target_directory_ends_both_sides_with_words() {
 }
 
 #[test]
-fn more_than_the_receiver_takes_is_refused_before_the_first_byte() {
+fn a_transfer_above_the_size_limit_is_refused_before_the_first_byte() {
     let mut fixture = Fixture::new();
     fixture.receive.bytes_max = Some(59_999);
     let outcome = fixture.transfer(&three_files(&fixture));
@@ -246,7 +246,7 @@ fn against_receiver(script: impl FnOnce(&mut dyn std::io::Write, &MemoryLink)) -
     std::thread::scope(|scope| {
         let receiving = scope.spawn(|| {
             let (link, control) = receiver;
-            let (directory, mut anybody) = (fixture.top.path().join("in"), Anybody { completed: false });
+            let (directory, mut anybody) = (fixture.top.path().join("in"), AcceptAll { completed: false });
             receive::run(&link, control, &context, &directory, &fixture.receive, &mut anybody, &|_: TransferEvent<
                 '_,
             >| {})
@@ -290,7 +290,7 @@ fn send_data(link: &MemoryLink, bytes: &[u8]) {
 }
 
 #[test]
-fn a_sender_that_breaks_the_rules_is_shown_out() {
+fn a_sender_that_violates_the_protocol_is_disconnected() {
     let protocol = |error: TransferError| match error {
         TransferError::Protocol(what) => what,
         other => panic!("{other:?}"),

@@ -29,7 +29,7 @@ fn held(fixture: &Fixture, name: &str) -> u64 {
 }
 
 #[test]
-fn cut_anywhere_a_transfer_goes_on_without_sending_verified_segments_again() {
+fn a_transfer_interrupted_anywhere_resumes_without_sending_verified_segments_again() {
     let mut attempts_total = 0;
     for seed in 0..40 {
         let mut rng = Rng::from_seed(seed);
@@ -58,7 +58,7 @@ fn cut_anywhere_a_transfer_goes_on_without_sending_verified_segments_again() {
                     break;
                 }
                 (Err(error), Err(_)) => assert!(error.is_resumable(), "seed {seed}: {error}"),
-                // Only the farewell was lost.
+                // Only the last messages were lost.
                 (Err(_), Ok(received)) => assert!(received.is_complete(), "seed {seed}"),
             }
             assert!(attempt < 199, "seed {seed}: no end");
@@ -81,7 +81,7 @@ fn interrupted(fixture: &Fixture) -> u64 {
 }
 
 #[test]
-fn the_verification_of_remains_is_told_to_both() {
+fn both_sides_report_the_verification_of_existing_data() {
     let fixture = Fixture::new();
     let held = interrupted(&fixture);
     let outcome = fixture.transfer(&[fixture.source("file")]);
@@ -111,7 +111,7 @@ fn data_lost_from_the_part_file_in_a_power_loss_is_sent_again() {
 }
 
 #[test]
-fn a_source_that_changed_behind_its_time_is_detected_and_the_next_attempt_begins_afresh() {
+fn a_source_that_changed_with_its_time_kept_is_detected_and_the_next_attempt_starts_over() {
     let fixture = Fixture::new();
     interrupted(&fixture);
     // Another content under the same size and time.
@@ -128,7 +128,7 @@ fn a_source_that_changed_behind_its_time_is_detected_and_the_next_attempt_begins
 }
 
 #[test]
-fn a_source_with_another_time_begins_afresh_at_once() {
+fn a_source_with_another_time_starts_over_at_once() {
     let fixture = Fixture::new();
     interrupted(&fixture);
     let path = fixture.write("file", 6, 100 * 1024);
@@ -153,7 +153,7 @@ fn another_senders_file_of_the_same_name_size_and_time_is_not_mixed_in() {
 }
 
 #[test]
-fn cancelled_by_either_side_both_end_at_once_and_can_go_on() {
+fn cancelling_on_either_side_ends_both_at_once_and_the_transfer_can_resume() {
     for by_sender in [true, false] {
         let fixture = Fixture::new();
         let path = fixture.write("file", 5, 4_000_000);
@@ -169,7 +169,7 @@ fn cancelled_by_either_side_both_end_at_once_and_can_go_on() {
         let (sent, received) = std::thread::scope(|scope| {
             let receiving = scope.spawn(|| {
                 let (link, control) = receiver;
-                let (directory, mut anybody) = (fixture.top.path().join("in"), Anybody { completed: false });
+                let (directory, mut anybody) = (fixture.top.path().join("in"), AcceptAll { completed: false });
                 receive::run(&link, control, &context, &directory, &fixture.receive, &mut anybody, &at_half)
             });
             let (link, control) = sender;

@@ -36,7 +36,7 @@ fn a_tree_arrives_with_content_times_and_modes() {
 }
 
 #[test]
-fn the_told_hash_is_blake3_of_the_file() {
+fn the_reported_hash_is_blake3_of_the_file() {
     let fixture = Fixture::new();
     let path = fixture.write("file", 1, 123_456);
     let outcome = fixture.transfer(std::slice::from_ref(&path));

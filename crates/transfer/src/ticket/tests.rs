@@ -30,7 +30,7 @@ fn a_ticket_with_one_address_fits_a_line() {
 }
 
 #[test]
-fn every_single_wrong_character_is_told() {
+fn every_single_wrong_character_is_detected() {
     let text = ticket().to_text().unwrap();
     for index in 5..text.len() {
         let mut wrong = text.clone().into_bytes();
@@ -41,7 +41,7 @@ fn every_single_wrong_character_is_told() {
 }
 
 #[test]
-fn every_cut_is_told() {
+fn every_truncation_is_detected() {
     let text = ticket().to_text().unwrap();
     for len in 0..text.len() {
         let error = text[..len].parse::<Ticket>().unwrap_err();

@@ -5,7 +5,7 @@ pub(crate) mod multipath;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Poll, Waker};
-use std::time::Duration as Patience;
+use std::time::Duration as StdDuration;
 
 use bytes::Bytes;
 use engine::{Engine, RecvHandle};
@@ -18,7 +18,7 @@ use quic::{ConnectionId, PathId, Side, TransportError};
 use units::Rng;
 
 /// No step takes this long on any machine. A test that waits longer hangs.
-const PATIENCE: Patience = Patience::from_secs(60);
+const TEST_TIMEOUT: StdDuration = StdDuration::from_secs(60);
 
 pub(crate) const LEN: usize = 24 << 20;
 
@@ -213,7 +213,7 @@ pub(crate) fn factory(side: Side, fault: &Arc<WorkerFault>) -> Arc<dyn SessionFa
 }
 
 pub(crate) fn wait<T>(engine: &Engine, poll: impl FnMut(&Waker) -> Poll<T>) -> T {
-    engine.block_on(Some(engine.now() + PATIENCE.into()), poll).expect("the engine hangs")
+    engine.block_on(Some(engine.now() + TEST_TIMEOUT.into()), poll).expect("the engine hangs")
 }
 
 pub(crate) fn pattern() -> Bytes {

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{exit, host, out, signals};
-use crate::speedup::{self, Failure, Report, Settings};
+use crate::speedup::{self, Failure, Settings, SpeedupReport};
 use options::{Command, SpeedupOptions};
 
 pub(crate) use options::{BenchOptions, HELP};
@@ -59,7 +59,7 @@ fn run_speedup(options: &SpeedupOptions) -> Result<(), Fault> {
     Ok(())
 }
 
-fn json(report: &Report) -> Result<String, Fault> {
+fn json(report: &SpeedupReport) -> Result<String, Fault> {
     serde_json::to_string(report).map_err(|error| (exit::FAILED, format!("cannot write the result as JSON: {error}")))
 }
 

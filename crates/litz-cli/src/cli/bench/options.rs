@@ -155,7 +155,8 @@ enum Application {
     /// The last processor in use
     Last,
     /// The driver's processor for the writing thread, the last one in use for the reading thread
-    Apart,
+    #[value(name = "apart")]
+    Separate,
     /// Any processor: the system decides
     Free,
 }
@@ -177,12 +178,12 @@ struct Processors(Vec<usize>);
 impl FromStr for Processors {
     type Err = String;
 
-    fn from_str(words: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let number = |word: &str| {
             let number = word.trim().parse().ok().filter(|number| (1..=PROCESSORS_MAX).contains(number));
             number.ok_or_else(|| format!("{word:?} is not a number of processors from 1 to {PROCESSORS_MAX}"))
         };
-        let mut numbers = match words.split_once("..") {
+        let mut numbers = match text.split_once("..") {
             Some((first, last)) => {
                 let (first, last) = (number(first)?, number(last)?);
                 if first > last {
@@ -190,7 +191,7 @@ impl FromStr for Processors {
                 }
                 (first..=last).collect()
             }
-            None => words.split(',').map(number).collect::<Result<Vec<_>, _>>()?,
+            None => text.split(',').map(number).collect::<Result<Vec<_>, _>>()?,
         };
         // The baseline of the comparison.
         numbers.push(1);
@@ -201,14 +202,14 @@ impl FromStr for Processors {
 }
 
 /// Parses a time with a unit, or a number of seconds.
-fn parse_time(words: &str) -> Result<Duration, String> {
-    if let Ok(seconds) = words.trim().parse::<f64>() {
+fn parse_time(text: &str) -> Result<Duration, String> {
+    if let Ok(seconds) = text.trim().parse::<f64>() {
         return Some(seconds)
             .filter(|seconds| (0.0..=TIME_MAX.as_secs_f64()).contains(seconds))
             .map(|seconds| Duration::from_nanos((seconds * 1e9) as u64))
-            .ok_or_else(|| format!("{words} seconds is not from 0 to {TIME_MAX}"));
+            .ok_or_else(|| format!("{text} seconds is not from 0 to {TIME_MAX}"));
     }
-    Duration::from_str(words).map_err(|error| error.to_string())
+    Duration::from_str(text).map_err(|error| error.to_string())
 }
 
 impl SpeedupOptions {
@@ -256,12 +257,12 @@ impl SpeedupOptions {
             processors,
             beside: self.beside.iter().copied().filter(|placement| *placement != kind.placement(1)).collect(),
             cores: cores.to_vec(),
-            seat: match self.application {
+            app_core: match self.application {
                 Some(Application::First) => AppCore::First,
                 Some(Application::Last) => AppCore::Last,
-                Some(Application::Apart) => AppCore::Apart,
+                Some(Application::Separate) => AppCore::Separate,
                 Some(Application::Free) => AppCore::Free,
-                None if is_duplex => AppCore::Apart,
+                None if is_duplex => AppCore::Separate,
                 None => AppCore::Last,
             },
             cipher: self.cipher,
@@ -295,7 +296,7 @@ impl SpeedupOptions {
         if sides == [Side::Duplex] && self.beside.contains(&Placement::Inline) {
             return Err("--beside inline cannot write and read at once".to_owned());
         }
-        if self.application == Some(Application::Apart) && sides != [Side::Duplex] {
+        if self.application == Some(Application::Separate) && sides != [Side::Duplex] {
             return Err("--application apart needs --side duplex: otherwise the application has one thread".to_owned());
         }
         Ok(sides)
@@ -351,12 +352,12 @@ mod tests {
 
     #[test]
     fn processors_are_a_list_or_a_range_and_include_one() {
-        let parse = |words: &str| words.parse::<Processors>().map(|Processors(numbers)| numbers);
+        let parse = |text: &str| text.parse::<Processors>().map(|Processors(numbers)| numbers);
         assert_eq!(parse("1..4"), Ok(vec![1, 2, 3, 4]));
         assert_eq!(parse("8, 2"), Ok(vec![1, 2, 8]));
         assert_eq!(parse("3..3"), Ok(vec![1, 3]));
-        for words in ["", "0", "1..65", "4..2", "1..", "two", "1,,2", "-1"] {
-            assert!(parse(words).is_err(), "{words}");
+        for text in ["", "0", "1..65", "4..2", "1..", "two", "1,,2", "-1"] {
+            assert!(parse(text).is_err(), "{text}");
         }
     }
 
@@ -365,8 +366,8 @@ mod tests {
         assert_eq!(parse_time("0.1"), Ok(Duration::from_millis(100)));
         assert_eq!(parse_time("300ms"), Ok(Duration::from_millis(300)));
         assert_eq!(parse_time("0"), Ok(Duration::ZERO));
-        for words in ["-1", "nan", "1e9", "soon", ""] {
-            assert!(parse_time(words).is_err(), "{words}");
+        for text in ["-1", "nan", "1e9", "soon", ""] {
+            assert!(parse_time(text).is_err(), "{text}");
         }
     }
 }

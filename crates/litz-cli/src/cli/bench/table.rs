@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::super::tables::with_warnings;
-use crate::speedup::{Estimate, Report, SideReport};
+use crate::speedup::{Estimate, SideReport, SpeedupReport};
 
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &SpeedupReport) -> String {
     with_warnings(&report.warnings, |out| write_report(out, report))
 }
 
-fn write_report(out: &mut String, report: &Report) -> std::fmt::Result {
+fn write_report(out: &mut String, report: &SpeedupReport) -> std::fmt::Result {
     let processor = report.machine.processor.as_deref().unwrap_or("processors");
     writeln!(
         out,
@@ -81,14 +81,14 @@ fn write_side(out: &mut String, side: &SideReport) -> std::fmt::Result {
 /// The lines for data in both directions.
 fn write_directions(out: &mut String, side: &SideReport) -> std::fmt::Result {
     for point in side.beside.iter().chain(&side.points) {
-        let Some(ways) = &point.ways else { continue };
+        let Some(directions) = &point.directions else { continue };
         writeln!(
             out,
             "  {}: sent {:.3} Gb/s, received {:.3} Gb/s, only one direction active for {:.0} % of the time",
             point.placement,
-            ways.sent_bps / 1e9,
-            ways.received_bps / 1e9,
-            ways.one_way_share * 100.0
+            directions.sent_bps / 1e9,
+            directions.received_bps / 1e9,
+            directions.one_way_share * 100.0
         )?;
     }
     if let Some(halves) = &side.shares.halves {

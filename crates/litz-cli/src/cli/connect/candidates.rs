@@ -100,8 +100,8 @@ pub(crate) fn tried_last(options: &PathOptions, choice: &Choice, remotes: &[Sock
         return Vec::new();
     }
     let has_path = |remote: &SocketAddr| choice.candidates.iter().any(|path| path.remote == *remote);
-    let room = CANDIDATES_MAX.saturating_sub(choice.candidates.len());
-    remotes.iter().filter(|remote| !has_path(remote)).take(room).copied().collect()
+    let free = CANDIDATES_MAX.saturating_sub(choice.candidates.len());
+    remotes.iter().filter(|remote| !has_path(remote)).take(free).copied().collect()
 }
 
 /// A candidate from `bind`, or from the address that the routes choose; none if `bind` is of

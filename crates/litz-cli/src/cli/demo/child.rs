@@ -47,20 +47,20 @@ impl Child {
         arguments: &[OsString],
         events: SyncSender<(Role, Output)>,
     ) -> Result<Self, String> {
-        let words = |error: std::io::Error| format!("cannot start a litz process: {error}");
-        let program = std::env::current_exe().map_err(words)?;
+        let to_message = |error: std::io::Error| format!("cannot start a litz process: {error}");
+        let program = std::env::current_exe().map_err(to_message)?;
         let mut process = process::Command::new(program)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(words)?;
+            .map_err(to_message)?;
         let stdout = process.stdout.take();
         // From here on every failure kills the process.
         let child = Self { process };
         let stdout = stdout.ok_or("the litz process has no output")?;
         #[expect(clippy::disallowed_methods, reason = "the command is above the engine: one thread per pipe")]
-        std::thread::Builder::new().spawn(move || read_events(role, stdout, &events)).map_err(words)?;
+        std::thread::Builder::new().spawn(move || read_events(role, stdout, &events)).map_err(to_message)?;
         Ok(child)
     }
 

@@ -7,7 +7,7 @@ const CUT_AT_PERCENT: u64 = 40;
 
 /// The next change of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Act {
+pub(super) enum LinkChange {
     Cut,
     Restore,
 }
@@ -32,15 +32,15 @@ impl Cut {
 
     /// The change that is due at `now`, when `percent` of the file has been received. There is no
     /// outage after the whole file has been received.
-    pub(super) fn poll(&mut self, now: Instant, percent: u64) -> Option<Act> {
+    pub(super) fn poll(&mut self, now: Instant, percent: u64) -> Option<LinkChange> {
         match (self.from, self.to) {
             (None, _) if (CUT_AT_PERCENT..100).contains(&percent) => {
                 (self.from, self.percent) = (Some(now), percent);
-                Some(Act::Cut)
+                Some(LinkChange::Cut)
             }
             (Some(from), None) if now >= from + self.span => {
                 self.to = Some(now);
-                Some(Act::Restore)
+                Some(LinkChange::Restore)
             }
             _ => None,
         }
@@ -82,10 +82,10 @@ mod tests {
     fn an_outage_begins_once_and_ends_after_its_span() {
         let mut cut = Cut::new(0, SPAN);
         assert_eq!((cut.poll(at(0), 39), cut.poll_timeout()), (None, None));
-        assert_eq!(cut.poll(at(100), 43), Some(Act::Cut));
+        assert_eq!(cut.poll(at(100), 43), Some(LinkChange::Cut));
         assert_eq!((cut.percent, cut.began(), cut.poll_timeout()), (43, Some(at(100)), Some(at(1100))));
         assert_eq!(cut.poll(at(1099), 60), None);
-        assert_eq!(cut.poll(at(1105), 100), Some(Act::Restore));
+        assert_eq!(cut.poll(at(1105), 100), Some(LinkChange::Restore));
         assert!(cut.is_restored());
         assert_eq!((cut.poll(at(9000), 70), cut.poll_timeout()), (None, None));
     }

@@ -36,7 +36,7 @@ use self::transfer::{Outcome, Setup};
 use super::{exit, signals};
 use cut::Cut;
 use links::DemoLink;
-use report::Report;
+use report::DemoReport;
 use show::Show;
 
 pub(crate) use options::DemoOptions;
@@ -80,7 +80,7 @@ impl From<&str> for Failure {
 }
 
 /// Runs all transfers. The processes and the files are removed however it ends.
-fn demonstrate(options: &DemoOptions) -> Result<Report, Failure> {
+fn demonstrate(options: &DemoOptions) -> Result<DemoReport, Failure> {
     let links = DemoLink::parse_all(&options.links)?;
     let bytes = options.size.map_or_else(|| links::sum(&links).bytes_in(TOGETHER_SPAN), |size| size.as_bytes());
     if bytes == 0 {
@@ -106,7 +106,7 @@ fn demonstrate(options: &DemoOptions) -> Result<Report, Failure> {
     let (together, files) = setup.transfer("all together", &links, bytes, cut)?;
     show.say("  comparing the files\n");
     let files = files::compare(&files.sent, &files.received)?;
-    Ok(Report { seed: options.seed, links, alone, together, files })
+    Ok(DemoReport { seed: options.seed, links, alone, together, files })
 }
 
 /// Runs a transfer over each link alone.

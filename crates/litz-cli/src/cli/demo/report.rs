@@ -18,7 +18,7 @@ const LATE_PERMILLE_MAX: u64 = 10;
 const BUSY_PERCENT_MIN: u64 = 95;
 
 /// The results of the demo.
-pub(super) struct Report {
+pub(super) struct DemoReport {
     pub(super) seed: u64,
     pub(super) links: Vec<DemoLink>,
     /// The transfers over each link alone, in the order of `links`.
@@ -27,7 +27,7 @@ pub(super) struct Report {
     pub(super) files: Comparison,
 }
 
-impl Report {
+impl DemoReport {
     pub(super) fn print(&self, as_json: bool) {
         if as_json {
             out::json(&self.json());
@@ -55,12 +55,12 @@ impl Report {
 
     /// The emulator's timing error in the transfer over all links.
     fn lateness(&self) -> Lateness {
-        let ways = self.together.links.iter().flat_map(|link| [&link.forward, &link.backward]);
-        ways.fold(Lateness::default(), |sum, way| Lateness {
-            count: sum.count + way.lateness.count,
-            sum: sum.sum + way.lateness.sum,
-            max: sum.max.max(way.lateness.max),
-            late: sum.late + way.lateness.late,
+        let directions = self.together.links.iter().flat_map(|link| [&link.forward, &link.backward]);
+        directions.fold(Lateness::default(), |sum, direction| Lateness {
+            count: sum.count + direction.lateness.count,
+            sum: sum.sum + direction.lateness.sum,
+            max: sum.max.max(direction.lateness.max),
+            late: sum.late + direction.lateness.late,
         })
     }
 
@@ -74,8 +74,9 @@ impl Report {
         let mut lines = self.table();
         lines.push(String::new());
         lines.extend(self.rows().into_iter().map(|(name, value)| format!("  {name:<18} {value}")));
-        lines
-            .extend(self.overload_reasons().into_iter().map(|words| format!("\n  this machine was too busy: {words}")));
+        lines.extend(
+            self.overload_reasons().into_iter().map(|message| format!("\n  this machine was too busy: {message}")),
+        );
         lines
     }
 

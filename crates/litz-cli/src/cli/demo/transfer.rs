@@ -12,14 +12,14 @@ use transfer::CancelToken;
 use units::{Duration, Instant, Rate};
 
 use super::child::{Child, EVENTS_MAX, Output, Role};
-use super::cut::{Act, Cut};
+use super::cut::{Cut, LinkChange};
 use super::links::DemoLink;
 use super::machine::Ticks;
 use super::show::{Screen, Show};
 use super::{Failure, files, number};
 use crate::cli::exit;
 
-/// An Ethernet MTU less room for tunnels. Loopback carries it; not every real path does.
+/// An Ethernet MTU minus the headers of a tunnel. Loopback carries it; not every real path does.
 const DATAGRAM_SIZE: usize = 1452;
 
 /// How often to check for an interrupt.
@@ -86,11 +86,11 @@ impl Setup<'_> {
         bytes: u64,
         cut: Option<Cut>,
     ) -> Result<(Outcome, Files), Failure> {
-        let words = |error: std::io::Error| format!("cannot prepare files in {}: {error}", self.folder.display());
-        let folder = tempfile::tempdir_in(self.folder).map_err(words)?;
+        let to_message = |error: std::io::Error| format!("cannot prepare files in {}: {error}", self.folder.display());
+        let folder = tempfile::tempdir_in(self.folder).map_err(to_message)?;
         let (sent, inbox) = (folder.path().join("file.bin"), folder.path().join("received"));
-        std::fs::create_dir(&inbox).map_err(words)?;
-        files::make(&sent, bytes, self.seed).map_err(words)?;
+        std::fs::create_dir(&inbox).map_err(to_message)?;
+        files::make(&sent, bytes, self.seed).map_err(to_message)?;
         let relay = Relay::start(links.iter().map(DemoLink::relay_link).collect(), self.seed)
             .map_err(|error| format!("cannot start the emulated links: {error}"))?;
         let (output, events) = mpsc::sync_channel(EVENTS_MAX);
@@ -186,7 +186,7 @@ impl Run<'_> {
         }
         let left = deadline.map_or(LOOK_INTERVAL, |at| at.saturating_since(self.setup.clock.now()));
         match self.events.recv_timeout(left.min(LOOK_INTERVAL).into()) {
-            Ok((_, Output::Unreadable(words))) => Err(words.into()),
+            Ok((_, Output::Unreadable(reason))) => Err(reason.into()),
             Ok(output) => Ok(Some(output)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => Err("both processes ended without a result".to_owned().into()),
@@ -220,11 +220,11 @@ impl Run<'_> {
         let (running, link) = (self.relay.running(), cut.link);
         let name = &self.links[link].name;
         match cut.poll(self.setup.clock.now(), self.percent) {
-            Some(Act::Cut) => {
+            Some(LinkChange::Cut) => {
                 running.cut(link).map_err(|error| error.to_string())?;
                 self.screen.say(&format!("  ✂ {name} is cut, silently in both directions: {} % received", cut.percent));
             }
-            Some(Act::Restore) => {
+            Some(LinkChange::Restore) => {
                 running.restore(link).map_err(|error| error.to_string())?;
                 self.screen.say(&format!("  ✔ {name} is restored: {} % received", self.percent));
             }

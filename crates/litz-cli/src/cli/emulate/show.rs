@@ -32,7 +32,7 @@ impl Progress {
     }
 
     /// Prints a line for each link: rates and dropped packets since the last report.
-    pub(super) fn tell(&mut self, now: Instant, reports: Vec<LinkReport>) {
+    pub(super) fn show(&mut self, now: Instant, reports: Vec<LinkReport>) {
         let span = now.saturating_since(self.last_at);
         if span.is_zero() {
             return;
@@ -42,7 +42,7 @@ impl Progress {
             out::json(&json!({ "event": "progress", "at_us": now.since_start().as_micros(), "links": links }));
         } else {
             for (report, last) in reports.iter().zip(&self.last) {
-                let way = |now: &DirectionReport, last: &DirectionReport| {
+                let direction = |now: &DirectionReport, last: &DirectionReport| {
                     let bytes = now.link.delivered_bytes - last.link.delivered_bytes;
                     let gone = now.link.undelivered() - last.link.undelivered();
                     let rate = Rate::from_transfer(bytes, span).unwrap_or_default();
@@ -52,8 +52,8 @@ impl Progress {
                     "{:>6.1}s  {:<16} forward {}   back {}",
                     now.since_start().as_secs_f64(),
                     report.name,
-                    way(&report.forward, &last.forward),
-                    way(&report.backward, &last.backward)
+                    direction(&report.forward, &last.forward),
+                    direction(&report.backward, &last.backward)
                 ));
             }
         }
@@ -70,8 +70,8 @@ pub(super) fn statistics(json: bool, span: Duration, reports: &[LinkReport]) {
     }
     for report in reports {
         out::line(&format!("link {}, {span}", report.name));
-        for (name, way) in [("forward", &report.forward), ("back", &report.backward)] {
-            direction_lines(name, way, span).iter().for_each(|line| out::line(line));
+        for (name, direction) in [("forward", &report.forward), ("back", &report.backward)] {
+            direction_lines(name, direction, span).iter().for_each(|line| out::line(line));
         }
         if report.turned_away > 0 {
             out::line(&format!(
@@ -80,8 +80,8 @@ pub(super) fn statistics(json: bool, span: Duration, reports: &[LinkReport]) {
                 emulate::CLIENTS_MAX
             ));
         }
-        if let Some(words) = unserved(report) {
-            out::line(&format!("  {words}"));
+        if let Some(message) = unserved(report) {
+            out::line(&format!("  {message}"));
         }
     }
 }
@@ -98,14 +98,14 @@ fn unserved(report: &LinkReport) -> Option<String> {
 /// A warning about the first link that does not serve every client.
 pub(super) fn clients_not_served(reports: &[LinkReport]) -> Option<String> {
     reports.iter().find_map(|report| {
-        let words = match unserved(report) {
-            Some(words) => words,
+        let message = match unserved(report) {
+            Some(message) => message,
             None if report.turned_away > 0 => {
                 format!("it serves at most {} clients and refuses others", emulate::CLIENTS_MAX)
             }
             None => return None,
         };
-        Some(format!("link {}: {words}", report.name))
+        Some(format!("link {}: {message}", report.name))
     })
 }
 

@@ -97,7 +97,7 @@ fn check_sizes(costs: &Costs, cases: &[Case], profile: &str) -> Result<(), Failu
     let check = |case: &Case| match case.datagram_bytes {
         Some(size) => check_size(costs, size, profile),
         None => check_time(&case.scenario, &case.scenario.all_paths(), Some(costs))
-            .map_err(|words| format!("{}: {words}", case.scenario.name)),
+            .map_err(|message| format!("{}: {message}", case.scenario.name)),
     };
     cases.iter().try_for_each(check).map_err(Failure::Error)
 }

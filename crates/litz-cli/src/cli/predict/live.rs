@@ -67,7 +67,7 @@ pub(super) fn check(cases: &[Case]) -> Result<(), String> {
     }
     if cases.iter().any(|case| of_scenario(&case)) {
         #[cfg(target_os = "linux")]
-        crate::cli::scenario::check_machine().map_err(|words| format!("--verify with a scenario: {words}"))?;
+        crate::cli::scenario::check_machine().map_err(|message| format!("--verify with a scenario: {message}"))?;
         #[cfg(not(target_os = "linux"))]
         return Err("--verify with a scenario needs network namespaces, which only Linux has".to_owned());
     }

@@ -45,7 +45,7 @@ struct Row {
 
 /// The result, as serialized to JSON.
 #[derive(Debug, Serialize)]
-struct Report {
+struct PredictionReport {
     format: &'static str,
     version: u32,
     #[serde(flatten)]
@@ -97,7 +97,7 @@ pub(crate) fn run(options: &PredictOptions) -> ExitCode {
     ExitCode::from(exit::DONE)
 }
 
-fn report(options: &PredictOptions, cancel: &CancelToken) -> Result<Report, Failure> {
+fn report(options: &PredictOptions, cancel: &CancelToken) -> Result<PredictionReport, Failure> {
     options.check().map_err(Failure::Error)?;
     let Request { name, file_blake3, cases } = request(options).map_err(Failure::Error)?;
     if options.verify {
@@ -129,7 +129,7 @@ fn report(options: &PredictOptions, cancel: &CancelToken) -> Result<Report, Fail
     warnings.extend(notes);
     warnings.extend(rows.iter().filter_map(Row::warning));
     let is_measured = options.verify || options.profile.is_none();
-    Ok(Report {
+    Ok(PredictionReport {
         format: "litz-prediction",
         version: 1,
         program: PROGRAM,

@@ -74,7 +74,7 @@ pub(crate) struct PredictOptions {
     #[arg(long, value_name = "TIME")]
     time: Option<Duration>,
 
-    /// Also run live on this machine, and print the measured values beside the predicted ones
+    /// Also run live on this machine, and print the measured values next to the predicted ones
     ///
     /// Bulk data runs over loopback, a scenario between network namespaces (Linux, root).
     /// --processors and --hand-over change only the prediction, not the live runs; a warning says
@@ -159,7 +159,7 @@ impl PredictOptions {
         processors
             .into_iter()
             .chain(hand_over)
-            .map(|words| format!("{words}: two different machines are compared"))
+            .map(|option| format!("{option}: two different machines are compared"))
             .collect()
     }
 }
@@ -176,16 +176,16 @@ mod tests {
         options: PredictOptions,
     }
 
-    fn options(words: &[&str]) -> PredictOptions {
-        Line::try_parse_from(["predict"].iter().chain(words)).unwrap_or_else(|error| panic!("{error}")).options
+    fn options(arguments: &[&str]) -> PredictOptions {
+        Line::try_parse_from(["predict"].iter().chain(arguments)).unwrap_or_else(|error| panic!("{error}")).options
     }
 
     #[test]
     fn bulk_options_are_refused_with_a_scenario() {
         for option in ["--datagram-size=1472", "--time=500ms"] {
             let name = option.split('=').next().unwrap();
-            let words = options(&["links.toml", option]).check().unwrap_err();
-            assert!(words.starts_with(name) && words.contains("is for --bulk"), "{words}");
+            let error = options(&["links.toml", option]).check().unwrap_err();
+            assert!(error.starts_with(name) && error.contains("is for --bulk"), "{error}");
             assert_eq!(options(&["--bulk", option]).check(), Ok(()));
         }
         assert_eq!(options(&["links.toml"]).check(), Ok(()));
@@ -195,9 +195,10 @@ mod tests {
 
     #[test]
     fn the_default_placements_of_a_verified_scenario_can_run_live() {
-        let named = |words: &[&str]| options(words).placements().iter().map(ToString::to_string).collect::<Vec<_>>();
-        for words in [&["links.toml"][..], &["--bulk"], &["--bulk", "--verify"]] {
-            assert_eq!(named(words), ["inline", "thread", "split"], "{words:?}");
+        let named =
+            |arguments: &[&str]| options(arguments).placements().iter().map(ToString::to_string).collect::<Vec<_>>();
+        for arguments in [&["links.toml"][..], &["--bulk"], &["--bulk", "--verify"]] {
+            assert_eq!(named(arguments), ["inline", "thread", "split"], "{arguments:?}");
         }
         assert_eq!(named(&["links.toml", "--verify"]), ["thread", "split"]);
         assert_eq!(named(&["links.toml", "--verify", "--placement=inline"]), ["inline"]);
@@ -205,16 +206,17 @@ mod tests {
 
     #[test]
     fn a_prediction_for_a_different_machine_has_a_warning() {
-        let words = |more: &[&str], present| options(&[&["--bulk", "--verify"], more].concat()).differences(present);
-        assert_eq!(words(&[], 2), Vec::<String>::new());
-        assert_eq!(words(&["--processors=2"], 2), Vec::<String>::new(), "the same machine");
-        assert_eq!(words(&["--processors=64"], 384), Vec::<String>::new(), "the simulator's maximum");
+        let differences =
+            |more: &[&str], present| options(&[&["--bulk", "--verify"], more].concat()).differences(present);
+        assert_eq!(differences(&[], 2), Vec::<String>::new());
+        assert_eq!(differences(&["--processors=2"], 2), Vec::<String>::new(), "the same machine");
+        assert_eq!(differences(&["--processors=64"], 384), Vec::<String>::new(), "the simulator's maximum");
         assert_eq!(
             options(&["--bulk", "--processors=16"]).differences(2),
             Vec::<String>::new(),
             "no live runs to compare with"
         );
-        let both = words(&["--processors=16", "--hand-over=1000000"], 2);
+        let both = differences(&["--processors=16", "--hand-over=1000000"], 2);
         assert!(
             both[0].starts_with("--processors: ")
                 && both[0].contains("has 16 processors")

@@ -3,13 +3,13 @@
 use std::fmt::Write;
 
 use super::super::tables::with_warnings;
-use super::{Report, Row};
+use super::{PredictionReport, Row};
 
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &PredictionReport) -> String {
     with_warnings(&report.warnings, |out| write_report(out, report))
 }
 
-fn write_report(out: &mut String, report: &Report) -> std::fmt::Result {
+fn write_report(out: &mut String, report: &PredictionReport) -> std::fmt::Result {
     let processors = match report.processors {
         _ if report.is_shared => "both ends share one processor".to_owned(),
         [sending, receiving] => format!("processors {sending} and {receiving}"),

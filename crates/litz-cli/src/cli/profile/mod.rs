@@ -43,7 +43,7 @@ fn print(text: &str) -> ExitCode {
     ExitCode::from(exit::DONE)
 }
 
-fn print_json(report: &profile::Report) -> ExitCode {
+fn print_json(report: &profile::ProfileReport) -> ExitCode {
     match serde_json::to_string(report) {
         Ok(line) => print(&format!("{line}\n")),
         Err(error) => exit::fail(true, exit::FAILED, &format!("cannot write the result as JSON: {error}")),

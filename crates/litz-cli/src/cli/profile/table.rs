@@ -3,16 +3,16 @@
 use std::fmt::Write;
 
 use super::super::tables::with_warnings;
-use crate::profile::{BUDGET_NS, Bound, End, Report, Side, Source, Table};
+use crate::profile::{BUDGET_NS, Bound, End, ProfileReport, Side, Source, Table};
 
 /// The width of the longest label.
 const LABEL_WIDTH: usize = 40;
 
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &ProfileReport) -> String {
     with_warnings(&report.warnings, |out| write_report(out, report))
 }
 
-fn write_report(out: &mut String, report: &Report) -> std::fmt::Result {
+fn write_report(out: &mut String, report: &ProfileReport) -> std::fmt::Result {
     let size = report.datagram_bytes;
     writeln!(
         out,

@@ -86,7 +86,9 @@ pub(crate) fn run(options: &ReplayOptions) -> ExitCode {
         match replay(log, options, &quiet) {
             Ok(Ended::Same(None | Some(LogEnd::Complete))) => {}
             Ok(Ended::Same(Some(_))) => status = status.max(exit::INCOMPLETE),
-            Ok(Ended::Stopped(stopped)) => failures.push(format!("{}: {}", log.display(), words_of(&stopped, &quiet))),
+            Ok(Ended::Stopped(stopped)) => {
+                failures.push(format!("{}: {}", log.display(), message_of(&stopped, &quiet)))
+            }
             Err(message) => failures.push(message),
         }
         if out::has_failed() {
@@ -98,13 +100,13 @@ pub(crate) fn run(options: &ReplayOptions) -> ExitCode {
         [] => ExitCode::from(status),
         [failure] => exit::fail(options.json, exit::FAILED, failure),
         [first, ..] => {
-            let words = format!("{} of {} logs cannot be replayed; the first: {first}", failures.len(), logs.len());
-            exit::fail(options.json, exit::FAILED, &words)
+            let summary = format!("{} of {} logs cannot be replayed; the first: {first}", failures.len(), logs.len());
+            exit::fail(options.json, exit::FAILED, &summary)
         }
     }
 }
 
-fn words_of(stopped: &Stopped, quiet: &Quiet) -> String {
+fn message_of(stopped: &Stopped, quiet: &Quiet) -> String {
     match (stopped, quiet.place()) {
         (Stopped::Broke(_), Some(place)) => format!("{stopped} ({place})"),
         _ => stopped.to_string(),

@@ -62,9 +62,9 @@ impl Show<'_> {
             }));
             return;
         }
-        let way = if *side == Side::Client { "to" } else { "from" };
+        let preposition = if *side == Side::Client { "to" } else { "from" };
         out::line(&format!(
-            "{}: {side} of connection {original_destination}, {way} {}, {}, {}, {}",
+            "{}: {side} of connection {original_destination}, {preposition} {}, {}, {}, {}",
             self.log(),
             addresses.remote,
             config.congestion,

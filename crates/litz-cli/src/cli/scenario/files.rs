@@ -1,4 +1,4 @@
-//! Scenario files and the link traces beside them.
+//! Scenario files and the link traces that they name.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub(super) struct ScenarioFile {
 /// Why a file could not be loaded.
 pub(super) enum FileError {
     /// The file cannot be read.
-    Unreadable { path: PathBuf, words: String },
+    Unreadable { path: PathBuf, message: String },
     /// The contents are invalid.
     Wrong(ParseError),
 }
@@ -31,7 +31,7 @@ pub(super) enum FileError {
 impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreadable { path, words } => write!(f, "cannot read {}: {words}", path.display()),
+            Self::Unreadable { path, message } => write!(f, "cannot read {}: {message}", path.display()),
             Self::Wrong(error) => error.fmt(f),
         }
     }
@@ -52,8 +52,8 @@ impl LoadedFiles {
         if self.errors.is_empty() {
             return Ok(self.files);
         }
-        let words: Vec<_> = self.errors.iter().map(FileError::to_string).collect();
-        Err(words.join("\n"))
+        let messages: Vec<_> = self.errors.iter().map(FileError::to_string).collect();
+        Err(messages.join("\n"))
     }
 
     fn read(&mut self, path: PathBuf) {
@@ -77,7 +77,7 @@ pub(super) fn read_all<'a>(paths: impl IntoIterator<Item = &'a Path>) -> LoadedF
 }
 
 fn in_folder(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
-    let unreadable = |words: String| FileError::Unreadable { path: folder.to_owned(), words };
+    let unreadable = |message: String| FileError::Unreadable { path: folder.to_owned(), message };
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(|error| unreadable(error.to_string()))? {
         let path = entry.map_err(|error| unreadable(error.to_string()))?.path();
@@ -102,8 +102,8 @@ pub(crate) fn read_one(path: &Path) -> Result<(Scenario, String), String> {
 
 fn read_file(path: &Path) -> Result<(Scenario, String), FileError> {
     let text = read_text(path, FILE_BYTES_MAX as u64)
-        .map_err(|error| FileError::Unreadable { path: path.to_owned(), words: error.to_string() })?;
-    let beside = path.parent().unwrap_or(Path::new(""));
+        .map_err(|error| FileError::Unreadable { path: path.to_owned(), message: error.to_string() })?;
+    let folder = path.parent().unwrap_or(Path::new(""));
     let digest = RefCell::new(blake3::Hasher::new());
     digest.borrow_mut().update(text.as_bytes());
     // Clones of a trace share its data, so each trace is in memory once.
@@ -112,7 +112,7 @@ fn read_file(path: &Path) -> Result<(Scenario, String), FileError> {
         if let Some(trace) = known.borrow().get(name) {
             return Ok(trace.clone());
         }
-        let path = beside.join(name);
+        let path = folder.join(name);
         let text = read_trace(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
         digest.borrow_mut().update(text.as_bytes());
         let trace: Trace = text.parse().map_err(|error| format!("{}: {error}", path.display()))?;
@@ -147,8 +147,8 @@ mod tests {
         std::fs::write(folder.path().join("bad.toml"), GOOD.replace("kind", "kin")).expect("written");
         std::fs::write(folder.path().join("a.trace"), "1\nx\n").expect("written");
         let error = wrong(folder.path());
-        for words in ["bad.toml:10: workload.kin: unknown key", "good.toml:8: link.trace: ", "line 2 of the trace"] {
-            assert!(error.contains(words), "{error}");
+        for message in ["bad.toml:10: workload.kin: unknown key", "good.toml:8: link.trace: ", "line 2 of the trace"] {
+            assert!(error.contains(message), "{error}");
         }
         assert!(wrong(Path::new("/nowhere/x.toml")).contains("/nowhere/x.toml"));
     }
@@ -168,6 +168,9 @@ mod tests {
         assert!(error.contains("x.toml:8: link.trace: ") && error.contains("it is not a regular file"), "{error}");
         std::fs::write(&file, GOOD.replace("a.trace", "/dev/zero")).expect("written");
         let error = wrong(&file);
-        assert!(error.contains("x.toml:8: link.trace: \"/dev/zero\" must name a file beside this one"), "{error}");
+        assert!(
+            error.contains("x.toml:8: link.trace: \"/dev/zero\" must name a file in this file's folder"),
+            "{error}"
+        );
     }
 }

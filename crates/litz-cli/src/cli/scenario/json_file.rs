@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     fn begin(path: &Path) -> JsonFile {
-        JsonFile::begin(path).unwrap_or_else(|words| panic!("{words}"))
+        JsonFile::begin(path).unwrap_or_else(|message| panic!("{message}"))
     }
 
     #[test]
@@ -94,8 +94,8 @@ mod tests {
     fn an_unwritable_file_is_named_before_the_runs() {
         let folder = tempfile::tempdir().unwrap();
         for path in [folder.path().to_owned(), folder.path().join("none/x.json")] {
-            let words = JsonFile::begin(&path).err().unwrap();
-            assert!(words.contains("cannot write") && words.contains(&path.display().to_string()), "{words}");
+            let message = JsonFile::begin(&path).err().unwrap();
+            assert!(message.contains("cannot write") && message.contains(&path.display().to_string()), "{message}");
         }
     }
 }

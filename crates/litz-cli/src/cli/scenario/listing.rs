@@ -63,8 +63,8 @@ fn scenario_json(ScenarioFile { path, scenario, .. }: &ScenarioFile) -> Value {
 
 fn problems_json(error: &FileError) -> Vec<Value> {
     match error {
-        FileError::Unreadable { path, words } => {
-            vec![json!({ "file": path.display().to_string(), "line": null, "key": null, "message": words })]
+        FileError::Unreadable { path, message } => {
+            vec![json!({ "file": path.display().to_string(), "line": null, "key": null, "message": message })]
         }
         FileError::Wrong(error) => {
             let problem = |problem: &scenario::parse::Problem| {

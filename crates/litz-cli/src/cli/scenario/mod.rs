@@ -117,11 +117,11 @@ fn run_one(
     let jobs = if options.world.is_live() { Some(1) } else { options.jobs };
     let outcomes = runs.make(jobs).map_err(|stop| match stop {
         Stop::Interrupted => (exit::INTERRUPTED, "interrupted".to_owned()),
-        Stop::Error(words) => failed(format!("{}: {words}", path.display())),
+        Stop::Error(reason) => failed(format!("{}: {reason}", path.display())),
     })?;
     files.map_or(Ok(()), RecordFiles::keep).map_err(failed)?;
-    let judgements = suite.judge(&outcomes);
-    let json = scenario_json(scenario, &path.display().to_string(), &judgements, outcomes.values());
+    let run_verdicts = suite.evaluate(&outcomes);
+    let json = scenario_json(scenario, &path.display().to_string(), &run_verdicts, outcomes.values());
     let passes = json["passes"].as_bool().unwrap_or(false);
     let seeds = options.seeds(scenario);
     let seeds = if seeds.start() == seeds.end() {
@@ -129,7 +129,7 @@ fn run_one(
     } else {
         format!("seeds {} to {}", seeds.start(), seeds.end())
     };
-    let mut text = format!("{} {}, {seeds}\n{}", scenario.name, options.world.place(), table(scenario, &judgements));
+    let mut text = format!("{} {}, {seeds}\n{}", scenario.name, options.world.place(), table(scenario, &run_verdicts));
     for outcome in outcomes.values() {
         let paths = outcome.path_names(scenario);
         if let Some(failure) = &outcome.failure {

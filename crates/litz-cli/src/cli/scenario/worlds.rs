@@ -32,7 +32,7 @@ impl WorldName {
             Self::Memory | Self::Sim => Ok(()),
             #[cfg(target_os = "linux")]
             Self::Netns => {
-                netns::check_machine().map_err(|words| format!("--world netns: {words}, or use --world memory"))
+                netns::check_machine().map_err(|message| format!("--world netns: {message}, or use --world memory"))
             }
             #[cfg(not(target_os = "linux"))]
             Self::Netns => Err("network namespaces need Linux: use --world memory".to_owned()),

@@ -43,7 +43,7 @@ pub(super) fn run(ids: &[String], conditions: &ConditionOptions) -> Result<(), F
     let context = Arc::new(Context::new(options));
     let job = |claim| ClaimJob { claim, context: Arc::clone(&context) };
     let jobs: Arc<[ClaimJob]> = chosen.into_iter().map(job).collect();
-    let mut speaker = Speaker {
+    let mut speaker = ClaimPrinter {
         jobs: &jobs,
         json: conditions.json,
         progress: Progress::new("claims", jobs.len(), conditions.json),
@@ -55,7 +55,7 @@ pub(super) fn run(ids: &[String], conditions: &ConditionOptions) -> Result<(), F
     if conditions.json {
         out::line(&files::json(&report).map_err(failed)?);
     } else {
-        out::print(&format!("\n{}", report.words()));
+        out::print(&format!("\n{}", report.describe()));
     }
     made.map_err(stopped)
 }
@@ -81,14 +81,14 @@ fn chosen(ids: &[String]) -> Result<Vec<&'static Claim>, Fault> {
     Ok(all.iter().filter(|claim| ids.is_empty() || ids.iter().any(|id| is_meant(claim, id))).collect())
 }
 
-struct Speaker<'a> {
+struct ClaimPrinter<'a> {
     jobs: &'a [ClaimJob],
     json: bool,
     progress: Progress,
     reports: Vec<ClaimReport>,
 }
 
-impl Watch<Decision> for Speaker<'_> {
+impl Watch<Decision> for ClaimPrinter<'_> {
     fn began(&mut self, index: usize) {
         self.progress.begin(&self.jobs[index].claim.id);
     }
@@ -100,8 +100,8 @@ impl Watch<Decision> for Speaker<'_> {
     fn found(&mut self, index: usize, decision: Decision) -> Result<(), String> {
         let report = ClaimReport { claim: self.jobs[index].claim.clone(), decision };
         if !self.json {
-            let words = text(&report);
-            self.progress.suspend(|| out::print(&words));
+            let text_of_report = text(&report);
+            self.progress.suspend(|| out::print(&text_of_report));
         }
         self.reports.push(report);
         Ok(())
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(ids(&["002-03", "000-01"]), ["000-01", "002-03"]);
         assert_eq!(ids(&["003"]).len(), 7);
         assert_eq!(ids(&[]).len(), 75);
-        let (_, words) = chosen(&["02-03".to_owned()]).expect_err("there is no such document");
-        assert!(words.contains("no claim \"02-03\"") && words.contains("002-03"), "{words}");
+        let (_, message) = chosen(&["02-03".to_owned()]).expect_err("there is no such document");
+        assert!(message.contains("no claim \"02-03\"") && message.contains("002-03"), "{message}");
     }
 }

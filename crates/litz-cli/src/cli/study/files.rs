@@ -20,7 +20,7 @@ pub(super) fn json(result: &impl Serialize) -> Result<String, String> {
 /// A message for the user.
 pub(super) fn keep(folder: &Path, conditions: &Conditions, report: &StudyReport) -> Result<(), String> {
     let id = report.id;
-    let source = format!("{id}: {}", conditions.words());
+    let source = format!("{id}: {}", conditions.describe());
     write(&folder.join(format!("{id}.json")), &(json(&StudiesReport::new(*conditions, vec![report.clone()]))? + "\n"))?;
     for (index, table) in report.outcome.tables.iter().enumerate() {
         write(&folder.join(format!("{id}-table-{}.csv", index + 1)), &commented(&source, &csv::table(table)))?;

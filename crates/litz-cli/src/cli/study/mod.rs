@@ -68,7 +68,7 @@ fn show(ids: &[String]) -> Result<(), Fault> {
 fn stopped(stop: Stop) -> Fault {
     match stop {
         Stop::Interrupted => (exit::INTERRUPTED, "interrupted".to_owned()),
-        Stop::Error(words) => failed(words),
+        Stop::Error(reason) => failed(reason),
     }
 }
 
@@ -103,7 +103,7 @@ fn run_all(studies: Vec<Box<dyn Study>>, options: &RunOptions) -> Result<(), Fau
     options.check_folder().map_err(failed)?;
     let cancel = signals::cancel_token().map_err(|error| failed(format!("cannot handle interrupts: {error}")))?;
     let studies: Arc<[Box<dyn Study>]> = Arc::from(studies);
-    let mut speaker = Speaker {
+    let mut speaker = StudyPrinter {
         conditions: Conditions::of(&how, PROGRAM),
         studies: &studies,
         options,
@@ -113,7 +113,7 @@ fn run_all(studies: Vec<Box<dyn Study>>, options: &RunOptions) -> Result<(), Fau
     let made = runs::make(&studies, how.threads, &how, &cancel, &mut speaker);
     speaker.progress.clear();
     let (conditions, reports) = (speaker.conditions, speaker.reports);
-    let kept = promises_kept(&reports);
+    let kept = check_results(&reports);
     if options.conditions.json {
         out::line(&files::json(&StudiesReport::new(conditions, reports)).map_err(failed)?);
     }
@@ -125,7 +125,7 @@ fn run_all(studies: Vec<Box<dyn Study>>, options: &RunOptions) -> Result<(), Fau
 ///
 /// # Errors
 /// The exit status, and the studies that fail.
-fn promises_kept(reports: &[StudyReport]) -> Result<(), Fault> {
+fn check_results(reports: &[StudyReport]) -> Result<(), Fault> {
     let broken: Vec<_> = reports.iter().filter(|report| !report.summary.is_kept()).map(|report| report.id).collect();
     if broken.is_empty() {
         return Ok(());
@@ -134,7 +134,7 @@ fn promises_kept(reports: &[StudyReport]) -> Result<(), Fault> {
 }
 
 /// Prints and writes results as they arrive.
-struct Speaker<'a> {
+struct StudyPrinter<'a> {
     conditions: Conditions,
     studies: &'a [Box<dyn Study>],
     options: &'a RunOptions,
@@ -142,7 +142,7 @@ struct Speaker<'a> {
     reports: Vec<StudyReport>,
 }
 
-impl Watch<Outcome> for Speaker<'_> {
+impl Watch<Outcome> for StudyPrinter<'_> {
     fn began(&mut self, index: usize) {
         self.progress.begin(self.studies[index].id());
     }
@@ -158,8 +158,8 @@ impl Watch<Outcome> for Speaker<'_> {
         }
         if !self.options.conditions.json {
             let before = if self.reports.is_empty() { "" } else { "\n" };
-            let words = format!("{before}{}", text::study(&report, &self.conditions));
-            self.progress.suspend(|| out::print(&words));
+            let text_of_report = format!("{before}{}", text::study(&report, &self.conditions));
+            self.progress.suspend(|| out::print(&text_of_report));
         }
         self.reports.push(report);
         Ok(())
@@ -197,12 +197,12 @@ mod tests {
     fn a_failed_cell_or_check_has_its_own_exit_status() {
         let report = |outcome| StudyReport::new(&Wrong, outcome);
         let check = |holds| Outcome { checks: vec![Check::new("c", holds, "d")], ..Outcome::default() };
-        assert_eq!(promises_kept(&[report(Outcome::default()), report(check(true))]), Ok(()));
+        assert_eq!(check_results(&[report(Outcome::default()), report(check(true))]), Ok(()));
         for outcome in [Wrong.run(&options()), check(false)] {
-            let (status, words) =
-                promises_kept(&[report(check(true)), report(outcome)]).expect_err("a result is wrong");
+            let (status, reason) =
+                check_results(&[report(check(true)), report(outcome)]).expect_err("a result is wrong");
             assert_eq!(status, exit::INCOMPLETE);
-            assert_eq!(words, "outside a tolerance, or with a check that does not hold: 000-wrong");
+            assert_eq!(reason, "outside a tolerance, or with a check that does not hold: 000-wrong");
         }
     }
 
@@ -219,11 +219,12 @@ mod tests {
 
     #[test]
     fn the_error_for_an_unknown_name_suggests_similar_names() {
-        let Err((status, words)) = chosen(&["002-duplx".to_owned()]) else { panic!("there is no such study") };
+        let Err((status, reason)) = chosen(&["002-duplx".to_owned()]) else { panic!("there is no such study") };
         assert_eq!(status, exit::FAILED);
         assert!(
-            words.contains("no study \"002-duplx\"; similar names are 002-duplex") && words.contains("litz study list"),
-            "{words}"
+            reason.contains("no study \"002-duplx\"; similar names are 002-duplex")
+                && reason.contains("litz study list"),
+            "{reason}"
         );
         let twice: Vec<_> = ["002-duplex", "002-checksum", "002-duplex"].map(str::to_owned).into();
         let ids: Vec<_> = chosen(&twice).expect("they are known").iter().map(|study| study.id()).collect();

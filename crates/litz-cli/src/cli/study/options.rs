@@ -180,8 +180,8 @@ mod tests {
         conditions: ConditionOptions,
     }
 
-    fn options(words: &[&str]) -> Result<Options, String> {
-        let line = Line::try_parse_from(["study"].iter().chain(words)).expect("well-formed");
+    fn options(arguments: &[&str]) -> Result<Options, String> {
+        let line = Line::try_parse_from(["study"].iter().chain(arguments)).expect("well-formed");
         line.conditions.options()
     }
 
@@ -190,8 +190,8 @@ mod tests {
         let precise = options(&["--precision", "5", "--confidence", "95"]).unwrap();
         assert_eq!((precise.precision, precise.confidence), (Some(0.05), 0.95));
         assert_eq!(options(&[]).unwrap().precision, None);
-        for (words, name) in [(["--precision", "0"], "--precision"), (["--confidence", "100"], "--confidence")] {
-            let error = options(&words).unwrap_err();
+        for (arguments, name) in [(["--precision", "0"], "--precision"), (["--confidence", "100"], "--confidence")] {
+            let error = options(&arguments).unwrap_err();
             assert!(error.starts_with(name), "{error}");
         }
     }

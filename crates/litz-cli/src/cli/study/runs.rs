@@ -129,7 +129,7 @@ pub(super) fn make<J: Job>(
     let workers = at_once.min(free).min(jobs.len()).max(1);
     let shares = Mutex::new(Shares { next: 0, jobs: jobs.len(), idle: workers, free });
     let queue = Arc::new(Queue { shares, is_open: AtomicBool::new(true) });
-    // Room for the start and the end of each job, so that no worker blocks.
+    // Space for two messages of each job, its start and its end, so that no worker blocks.
     let (sender, receiver) = sync_channel(2 * jobs.len().max(1));
     for _ in 0..workers {
         let (jobs, queue, sender, options) = (Arc::clone(jobs), Arc::clone(&queue), sender.clone(), *options);
@@ -182,8 +182,8 @@ fn listen<J: Job>(
             Err(RecvTimeoutError::Disconnected) => {
                 let missing = (next..jobs.len()).filter(|index| !waiting.contains_key(index));
                 let missing: Vec<_> = missing.map(|index| jobs[index].id()).collect();
-                let words = format!("failed, or was not run because another failed: {}", missing.join(", "));
-                return Err(Stop::Error(words));
+                let message = format!("failed, or was not run because another failed: {}", missing.join(", "));
+                return Err(Stop::Error(message));
             }
         }
         while let Some(outcome) = waiting.remove(&next) {
@@ -289,7 +289,7 @@ mod tests {
         let studies: Arc<[Box<dyn Study>]> = vec![small(), small(), small()].into();
         let mut log = Log::default();
         assert_eq!(make(&studies, 1, &options(4), &CancelToken::default(), &mut log), Ok(()));
-        assert!(log.found.iter().all(|(_, words)| words == "4 threads"), "{:?}", log.found);
+        assert!(log.found.iter().all(|(_, message)| message == "4 threads"), "{:?}", log.found);
     }
 
     #[test]
@@ -330,8 +330,8 @@ mod tests {
         let broken: Box<dyn Study> = Box::new(Small { waits: None, panics: true });
         let mut log = Log::default();
         let stop = make(&Arc::from(vec![small(), broken]), 1, &options(1), &CancelToken::default(), &mut log);
-        let Err(Stop::Error(words)) = stop else { panic!("{stop:?}") };
-        assert!(words.contains("000-broken") && !words.contains("000-small"), "{words}");
+        let Err(Stop::Error(message)) = stop else { panic!("{stop:?}") };
+        assert!(message.contains("000-broken") && !message.contains("000-small"), "{message}");
         assert_eq!(log.found.len(), 1);
     }
 }

@@ -27,7 +27,7 @@ fn handshake(
 }
 
 #[test]
-fn both_ends_know_each_other_by_raw_key_and_share_an_exporter() {
+fn both_ends_authenticate_by_raw_key_and_share_an_exporter() {
     let (host, client_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let tls = client_config(&client_key, &[host.public().fingerprint()]).unwrap();
     let (client, server) = handshake(Arc::clone(&tls.config), server_config(&host).unwrap()).unwrap();
@@ -84,22 +84,23 @@ fn impostor(own: &KeyPair, shown: &KeyPair) -> Arc<CertifiedKey> {
 }
 
 #[test]
-fn a_stolen_public_key_does_not_help_a_host() {
-    let (host, thief, client_key) =
+fn a_host_without_the_private_key_is_refused() {
+    let (host, impostor_key, client_key) =
         (KeyPair::generate().unwrap(), KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let tls = client_config(&client_key, &[host.public().fingerprint()]).unwrap();
-    let mut server = ServerConfig::clone(&server_config(&thief).unwrap());
-    server.cert_resolver = Arc::new(AlwaysResolvesServerRawPublicKeys::new(impostor(&thief, &host)));
+    let mut server = ServerConfig::clone(&server_config(&impostor_key).unwrap());
+    server.cert_resolver = Arc::new(AlwaysResolvesServerRawPublicKeys::new(impostor(&impostor_key, &host)));
     let error = handshake(tls.config, Arc::new(server)).unwrap_err();
     assert_eq!(error, rustls::Error::InvalidCertificate(CertificateError::BadSignature));
 }
 
 #[test]
-fn a_stolen_public_key_does_not_help_a_client() {
-    let (host, thief, client_key) =
+fn a_client_without_the_private_key_is_refused() {
+    let (host, impostor_key, client_key) =
         (KeyPair::generate().unwrap(), KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
-    let mut client = ClientConfig::clone(&client_config(&thief, &[host.public().fingerprint()]).unwrap().config);
-    client.client_auth_cert_resolver = Arc::new(AlwaysResolvesClientRawPublicKeys::new(impostor(&thief, &client_key)));
+    let mut client = ClientConfig::clone(&client_config(&impostor_key, &[host.public().fingerprint()]).unwrap().config);
+    client.client_auth_cert_resolver =
+        Arc::new(AlwaysResolvesClientRawPublicKeys::new(impostor(&impostor_key, &client_key)));
     let error = handshake(Arc::new(client), server_config(&host).unwrap()).unwrap_err();
     assert_eq!(error, rustls::Error::InvalidCertificate(CertificateError::BadSignature));
 }

@@ -105,24 +105,24 @@ proptest! {
     /// Against a slow search: no choice of distinct cards is larger than the one that rule 1 finds,
     /// within one class.
     #[test]
-    fn as_many_cards_as_possible_meet(ways in prop::collection::vec(prop::collection::vec(any::<bool>(), 4), 4)) {
+    fn the_choice_uses_as_many_cards_as_possible(usable in prop::collection::vec(prop::collection::vec(any::<bool>(), 4), 4)) {
         let mut world = World::new(&["e0 10.0.0.1/24", "e1 10.0.1.1/24", "e2 10.0.2.1/24", "e3 10.0.3.1/24"]);
         let remotes = ["203.0.113.1", "203.0.113.2", "203.0.113.3", "203.0.113.4"];
-        for (index, row) in ways.iter().enumerate() {
+        for (index, row) in usable.iter().enumerate() {
             for (remote, _) in remotes.iter().zip(row).filter(|(_, is_open)| !**is_open) {
                 world.blocked.insert((format!("e{index}"), (*remote).to_owned()));
             }
         }
         let choice = world.choose(&remotes, &[], None).unwrap();
         let paired = choice.candidates.iter().filter(|path| path.why.turn == Turn::Pair).count();
-        prop_assert_eq!(paired, most_distinct(&ways, 0, &mut [false; 4]));
+        prop_assert_eq!(paired, most_distinct(&usable, 0, &mut [false; 4]));
     }
 
     #[test]
-    fn each_wish_is_one_path_at_most(
+    fn each_requested_path_is_chosen_once_at_most(
         world in arb_world(),
         remotes in prop::collection::vec(arb_ip(), 1..5),
-        wishes in prop::collection::vec((0..5_usize, 0..3_u16, any::<bool>()), 1..6),
+        requests in prop::collection::vec((0..5_usize, 0..3_u16, any::<bool>()), 1..6),
     ) {
         let remotes: Vec<&str> = remotes.iter().map(String::as_str).collect();
         let text = |(index, port, backup): &(usize, u16, bool)| {
@@ -130,7 +130,7 @@ proptest! {
             format!("e{}{port}{}", index % world.interfaces.len(), if *backup { ",backup" } else { "" })
         };
         prop_assume!(!world.interfaces.is_empty());
-        let paths: Vec<String> = wishes.iter().map(text).collect();
+        let paths: Vec<String> = requests.iter().map(text).collect();
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
         let choice = world.choose(&remotes, &paths, None).unwrap();
         prop_assert!(choice.candidates.len() <= paths.len());
@@ -142,13 +142,13 @@ proptest! {
     }
 }
 
-fn most_distinct(ways: &[Vec<bool>], row: usize, taken: &mut [bool; 4]) -> usize {
-    let Some(open) = ways.get(row) else { return 0 };
-    let mut best = most_distinct(ways, row + 1, taken);
+fn most_distinct(usable: &[Vec<bool>], row: usize, taken: &mut [bool; 4]) -> usize {
+    let Some(open) = usable.get(row) else { return 0 };
+    let mut best = most_distinct(usable, row + 1, taken);
     for column in 0..4 {
         if open[column] && !taken[column] {
             taken[column] = true;
-            best = best.max(1 + most_distinct(ways, row + 1, taken));
+            best = best.max(1 + most_distinct(usable, row + 1, taken));
             taken[column] = false;
         }
     }

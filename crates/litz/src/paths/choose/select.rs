@@ -8,7 +8,7 @@ use super::reasons::{Reason, Turn, Unused};
 use crate::paths::binding::device_to_bind;
 
 /// The number and kind of paths to choose.
-pub(super) struct Wish {
+pub(super) struct PathCriteria {
     /// The most.
     pub(super) limit: usize,
     /// Go on until there are that many.
@@ -17,9 +17,9 @@ pub(super) struct Wish {
     pub(super) automatic: bool,
 }
 
-pub(super) fn select(pairs: Pairs, wish: &Wish) -> Choice {
+pub(super) fn select(pairs: Pairs, criteria: &PathCriteria) -> Choice {
     let mut selection = Selection {
-        limit: wish.limit,
+        limit: criteria.limit,
         chosen: Vec::new(),
         settled: BTreeMap::new(),
         slot_uses: vec![0; pairs.slots.len()],
@@ -30,21 +30,21 @@ pub(super) fn select(pairs: Pairs, wish: &Wish) -> Choice {
     // Paths inside one host use no cards, so rules 2 and 3 do not apply.
     if !pairs.is_loop {
         selection.use_idle_slots();
-        if wish.automatic {
+        if criteria.automatic {
             selection.use_idle_cards();
         }
     }
-    if wish.fill && wish.automatic {
+    if criteria.fill && criteria.automatic {
         selection.add_pairs();
         selection.add_addresses();
     }
-    if !wish.automatic {
+    if !criteria.automatic {
         selection.follow_the_user();
     }
-    let mut candidates = selection.candidates(wish.automatic);
+    let mut candidates = selection.candidates(criteria.automatic);
     let unused = selection.unused();
-    if wish.fill {
-        add_ports(&mut candidates, wish.limit);
+    if criteria.fill {
+        add_ports(&mut candidates, criteria.limit);
     }
     let mut rejected = pairs.rejected;
     rejected.extend(unused);
@@ -68,15 +68,15 @@ impl Selection<'_> {
     fn match_cards(&mut self) {
         let classes: BTreeSet<u8> = self.groups().map(|(_, best)| self.pairs.pairs[best].link.class()).collect();
         for class in classes {
-            let mut friends: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+            let mut usable_cards: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
             for ((slot, card), best) in self.groups() {
                 let is_free = self.slot_uses[slot] == 0 && self.card_uses[card] == 0;
                 if is_free && self.pairs.pairs[best].link.class() == class {
-                    friends.entry(slot).or_default().push(card);
+                    usable_cards.entry(slot).or_default().push(card);
                 }
             }
-            let partners = matching(&friends);
-            let mut by_slot: Vec<(usize, usize)> = partners.iter().map(|(&card, &slot)| (slot, card)).collect();
+            let assigned = matching(&usable_cards);
+            let mut by_slot: Vec<(usize, usize)> = assigned.iter().map(|(&card, &slot)| (slot, card)).collect();
             by_slot.sort_unstable();
             for (slot, card) in by_slot {
                 self.take(self.pairs.between[&(slot, card)][0], Turn::Pair);
@@ -214,30 +214,30 @@ fn add_ports(candidates: &mut Vec<Candidate>, limit: usize) {
 /// A maximum matching of slots and cards, as card → slot (Kuhn's algorithm with augmenting paths).
 /// Slots are matched in order, and no slot is reassigned while one of its cards is free, so the
 /// first slots are matched with the first cards.
-fn matching(friends: &BTreeMap<usize, Vec<usize>>) -> BTreeMap<usize, usize> {
-    let mut partners = BTreeMap::new();
-    for &slot in friends.keys() {
-        seat(slot, friends, &mut partners, &mut BTreeSet::new());
+fn matching(usable_cards: &BTreeMap<usize, Vec<usize>>) -> BTreeMap<usize, usize> {
+    let mut assigned = BTreeMap::new();
+    for &slot in usable_cards.keys() {
+        assign_card(slot, usable_cards, &mut assigned, &mut BTreeSet::new());
     }
-    partners
+    assigned
 }
 
 /// Finds a card for `slot`. Recursion is no deeper than there are cards,
 /// [`REMOTES_MAX`](super::REMOTES_MAX) at most.
-fn seat(
+fn assign_card(
     slot: usize,
-    friends: &BTreeMap<usize, Vec<usize>>,
-    partners: &mut BTreeMap<usize, usize>,
-    asked: &mut BTreeSet<usize>,
+    usable_cards: &BTreeMap<usize, Vec<usize>>,
+    assigned: &mut BTreeMap<usize, usize>,
+    tried: &mut BTreeSet<usize>,
 ) -> bool {
-    let cards = &friends[&slot];
-    if let Some(&free) = cards.iter().find(|card| !partners.contains_key(card)) {
-        partners.insert(free, slot);
+    let cards = &usable_cards[&slot];
+    if let Some(&free) = cards.iter().find(|card| !assigned.contains_key(card)) {
+        assigned.insert(free, slot);
         return true;
     }
     for &card in cards {
-        if asked.insert(card) && seat(partners[&card], friends, partners, asked) {
-            partners.insert(card, slot);
+        if tried.insert(card) && assign_card(assigned[&card], usable_cards, assigned, tried) {
+            assigned.insert(card, slot);
             return true;
         }
     }

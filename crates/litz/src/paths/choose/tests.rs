@@ -33,8 +33,8 @@ impl World {
         let paths: Vec<PathSpec> = paths.iter().map(|text| text.parse().unwrap()).collect();
         let request = Request { interfaces: &self.interfaces, remotes: &remotes, paths: &paths, limit };
         choose(&request, &mut |_, device, remote| {
-            let way = (device.unwrap_or_default().to_owned(), remote.ip().to_string());
-            if self.blocked.contains(&way) { Err(io::ErrorKind::NetworkUnreachable.into()) } else { Ok(()) }
+            let route = (device.unwrap_or_default().to_owned(), remote.ip().to_string());
+            if self.blocked.contains(&route) { Err(io::ErrorKind::NetworkUnreachable.into()) } else { Ok(()) }
         })
     }
 
@@ -135,7 +135,7 @@ fn a_slot_with_an_alternative_yields_to_one_without() {
 }
 
 #[test]
-fn a_subnet_pair_is_not_given_up_for_one_more_routed_pair() {
+fn a_subnet_pair_is_not_replaced_to_get_one_more_routed_pair() {
     // `b` reaches 10.1.0.2 by route only; `a` is in its subnet and also has a route to the other
     // one.
     let world = World::new(&["a 10.1.0.1/24", "b 10.2.0.1/24"]).without_route("b", "192.0.2.1");
@@ -182,7 +182,7 @@ fn over_routes_an_address_that_needs_no_translator_goes_first() {
 }
 
 #[test]
-fn more_than_there_are_pairs_is_made_of_ports() {
+fn paths_beyond_the_number_of_pairs_use_other_ports() {
     let world = World::new(&["a 10.1.0.1/24"]);
     let choice = world.choose(&["10.1.0.2"], &[], Some(3)).unwrap();
     assert_eq!(choice.candidates.len(), 3);
@@ -253,7 +253,7 @@ fn a_ticket_of_this_very_host_makes_one_path_on_no_device() {
 }
 
 #[test]
-fn link_local_addresses_meet_their_like_on_one_link() {
+fn link_local_addresses_are_paired_on_one_link() {
     let world = World::new(&["a 10.1.0.1/24 fe80::1/64", "b fe80::2/64"]);
     let choice = world.choose(&["fe80::9"], &[], None).unwrap();
     let scopes: Vec<(String, SocketAddr)> = choice.candidates.iter().map(|path| (short(path), path.remote)).collect();
@@ -309,7 +309,7 @@ fn an_impossible_request_is_rejected_with_the_alternatives() {
 }
 
 #[test]
-fn a_ticket_of_too_many_addresses_is_cut_and_told() {
+fn too_many_addresses_of_a_ticket_are_left_out_and_reported() {
     let remotes: Vec<String> = (1..=70).map(|last| format!("192.0.2.{last}")).collect();
     let remotes: Vec<&str> = remotes.iter().map(String::as_str).collect();
     let choice = World::new(&["a 10.1.0.1/24"]).choose(&remotes, &[], Some(32)).unwrap();

@@ -32,7 +32,7 @@ fn short(places: &[Place]) -> Vec<String> {
 }
 
 #[test]
-fn each_address_has_a_place_the_cards_in_turn() {
+fn addresses_are_listed_card_by_card_in_turn() {
     assert_eq!(short(&plan(&host(), None)), ["a 10.1.0.1", "a fd01::1", "b 10.1.0.2", "a 10.9.0.1"]);
     let wildcard = |ip: &str| short(&plan(&host(), Some(ip.parse().unwrap())));
     assert_eq!(wildcard("0.0.0.0"), ["a 10.1.0.1", "b 10.1.0.2", "a 10.9.0.1"]);
@@ -46,12 +46,12 @@ fn each_address_has_a_place_the_cards_in_turn() {
 fn without_other_addresses_link_local_and_then_loopback_count() {
     assert_eq!(short(&plan(&[card("lo", 1, &["127.0.0.1/8"])], None)), ["- 127.0.0.1"]);
     assert_eq!(short(&plan(&host()[..1], Some("::".parse().unwrap()))), ["- ::1"]);
-    let lonely = [card("a", 2, &["169.254.0.9/16", "fe80::1/64"])];
-    assert_eq!(short(&plan(&lonely, None)), ["a 169.254.0.9"]);
+    let only_link_local = [card("a", 2, &["169.254.0.9/16", "fe80::1/64"])];
+    assert_eq!(short(&plan(&only_link_local, None)), ["a 169.254.0.9"]);
 }
 
 #[test]
-fn a_host_of_many_addresses_gives_each_card_its_turn() {
+fn a_limited_list_of_many_addresses_includes_each_card() {
     let many: Vec<String> = (1..30).map(|last| format!("10.1.0.{last}/24")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     let places = plan(&[card("a", 2, &many), card("b", 3, &["10.2.0.1/24"])], None);

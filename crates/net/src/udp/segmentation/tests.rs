@@ -3,7 +3,7 @@ use std::net::Ipv4Addr;
 
 use super::*;
 
-/// A device that sends datagrams until it is told to fail, and a record of the sent datagrams.
+/// A device that sends datagrams until it is set to fail, and a record of the sent datagrams.
 #[derive(Default)]
 struct Device {
     segments: bool,

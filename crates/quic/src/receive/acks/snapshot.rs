@@ -77,7 +77,8 @@ impl AckSnapshot {
         (self.due_up_to, self.deadline) = (due_up_to, deadline);
     }
 
-    /// Takes arrivals from a newer snapshot of another processor. What left is known here.
+    /// Takes arrivals from a newer snapshot of another processor. This side knows which
+    /// acknowledgements have left.
     pub(super) fn refresh(&mut self, fresh: &Self) {
         self.ranges.copy_from(&fresh.ranges);
         self.largest_at = fresh.largest_at;

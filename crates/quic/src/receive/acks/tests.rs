@@ -129,7 +129,7 @@ fn a_gap_on_one_path_makes_what_waits_of_all_paths_due() {
 }
 
 #[test]
-fn a_path_that_is_forgotten_takes_its_share_of_the_one_decision_with_it() {
+fn removing_a_path_removes_its_packets_from_the_decision_for_all_paths() {
     let mut acks = Acks::new(true);
     acks.on_frequency(PathId::ZERO, 0, 10, Duration::from_millis(5), 1).unwrap();
     receive_on(&mut acks, 0, ONE, 0);

@@ -29,14 +29,15 @@ impl SendHalf {
     /// Acknowledgements are not congestion controlled (RFC 9000, section 13.2), so a full window
     /// does not matter. The peer does not acknowledge them either, so a path on which nothing
     /// arrives while others receive counts as cut long before it is silent.
-    pub(super) fn choose_ack_path(&self, room: &dyn Fn(u16) -> usize) -> Option<usize> {
-        let can_send =
-            |path: &SendPath| path.is_open() && path.refused_until.is_none() && room(path.addresses.socket) > 0;
+    pub(super) fn choose_ack_path(&self, socket_budget: &dyn Fn(u16) -> usize) -> Option<usize> {
+        let can_send = |path: &SendPath| {
+            path.is_open() && path.refused_until.is_none() && socket_budget(path.addresses.socket) > 0
+        };
         let active = self.paths.iter().filter(|path| path.is_active());
         let received_at = active.map(|path| path.received_at).max().unwrap_or(Instant::ZERO);
         let rank = |path: &SendPath| -> Rank {
             let is_quiet = received_at.saturating_since(path.received_at) > path.rtt.pto_base();
-            let is_limited = path.amplification_room() < path.datagram_size as u64;
+            let is_limited = path.amplification_budget() < path.datagram_size as u64;
             let is_unsure = path.is_suspect || is_quiet;
             (path.state != PathState::Active, is_limited, is_unsure, path.rtt.smoothed().as_nanos())
         };

@@ -15,7 +15,7 @@ impl SendHalf {
         self.close_due &= !(1 << at);
         let Some(close) = self.close.take() else { return };
         let path = &self.paths[at];
-        let size_max = path.datagram_size.min(usize::try_from(path.amplification_room()).unwrap_or(usize::MAX));
+        let size_max = path.datagram_size.min(usize::try_from(path.amplification_budget()).unwrap_or(usize::MAX));
         let token = std::mem::take(&mut self.token);
         let (mut used, mut drafts) = (0, Vec::with_capacity(3));
         for space in Space::ALL {
@@ -34,12 +34,12 @@ impl SendHalf {
             } else {
                 CloseOrigin::Transport { frame_type: close.error.frame_type }
             };
-            if draft.room < close_len_min(code, origin) {
+            if draft.bytes_left < close_len_min(code, origin) {
                 draft.abandon(plan);
                 break;
             }
-            let room = draft.room;
-            draft.put_head(plan, |out| emit_close(code, origin, reason, room, out));
+            let bytes_left = draft.bytes_left;
+            draft.put_head(plan, |out| emit_close(code, origin, reason, bytes_left, out));
             used += draft.size();
             self.spaces[Self::index_of(space, at)].next_number += 1;
             drafts.push((draft, fields, plan.pieces.len()));

@@ -24,18 +24,18 @@ impl SendHalf {
         &mut self,
         now: Instant,
         snapshot: &Snapshot,
-        room: &dyn Fn(u16) -> usize,
+        socket_budget: &dyn Fn(u16) -> usize,
         plan: &mut Plan,
         exchange: &mut Exchange,
     ) -> usize {
         let sets = self.path_sets_due();
-        let at = self.plan_chosen(now, &sets, snapshot, room, plan, exchange);
+        let at = self.plan_chosen(now, &sets, snapshot, socket_budget, plan, exchange);
         if !plan.items.is_empty() {
             return at;
         }
         // Overdue data of certain paths may have been requeued meanwhile.
         let sets = self.path_sets_due();
-        self.plan_chosen(now, &sets, snapshot, room, plan, exchange)
+        self.plan_chosen(now, &sets, snapshot, socket_budget, plan, exchange)
     }
 
     /// The path sets that data wait for, the most urgent first. The set of all paths is always

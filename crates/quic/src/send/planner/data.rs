@@ -14,12 +14,12 @@ use crate::receive::acks::snapshot::Snapshot;
 use crate::send::SendHalf;
 use crate::send::draft::Draft;
 use crate::send::frames::{ControlFrame, SentFrame};
-use crate::send::path::{AMPLIFICATION_ROOM_MIN, SendPath};
+use crate::send::path::{AMPLIFICATION_BUDGET_MIN, SendPath};
 use crate::send::sent_log::RUNS_MAX;
 use crate::spaces::DATA;
 
 /// After this many packets with nothing but acknowledgements, one carries a PING. The peer's
-/// acknowledgement tells us which ranges need not be repeated (RFC 9000, section 13.2.4).
+/// acknowledgement shows which ranges need not be repeated (RFC 9000, section 13.2.4).
 const ACK_ONLY_PACKETS_MAX: u32 = 16;
 
 impl SendHalf {
@@ -44,8 +44,8 @@ impl SendHalf {
             }
             return;
         }
-        let room = self.paths[at].amplification_room();
-        let size = self.segment_size(at, room);
+        let budget = self.paths[at].amplification_budget();
+        let size = self.segment_size(at, budget);
         plan.segment_size = size;
         let mut bytes_left = self.data_budget(now, at, size, has_data);
         let number_len = self.number_len(at, Space::Data, datagrams_max as u64);
@@ -61,12 +61,12 @@ impl SendHalf {
             let challenges = self.paths[at].validation.has_due() && (has_window || exceeds);
             let probes = self.spaces[DATA + at].probes_due > 0;
             let may_elicit = (has_window && scope == PlanScope::All) || probes || challenges;
-            if !(may_elicit || ack_due && acks.is_some()) || room < sent + size as u64 {
+            if !(may_elicit || ack_due && acks.is_some()) || budget < sent + size as u64 {
                 break;
             }
             if scope == PlanScope::All && has_window && self.is_bulk_due(at, ack_pending && acks.is_some()) {
                 let packets = (limit - plan.datagram_count) as u64;
-                let packets = packets.min(bytes_left / size as u64).min((room - sent) / size as u64);
+                let packets = packets.min(bytes_left / size as u64).min((budget - sent) / size as u64);
                 let planned = self.plan_packet_run(now, at, packets as u32, number_len, fixed_bit, plan, exchange);
                 bytes_left -= u64::from(planned) * size as u64;
                 if planned > 0 {
@@ -102,15 +102,15 @@ impl SendHalf {
         self.found_nothing_due = self.paths.len() == 1 && !self.streams.has_classes();
     }
 
-    /// The size of a plan's datagrams, bytes, with `room` bytes left by the anti-amplification
+    /// The size of a plan's datagrams, bytes, with a `budget` in bytes from the anti-amplification
     /// limit. Sending to an unvalidated address is limited: at most one challenge's datagram at a
     /// time.
-    fn segment_size(&self, at: usize, room: u64) -> usize {
+    fn segment_size(&self, at: usize, budget: u64) -> usize {
         let size = self.paths[at].datagram_size;
-        if room == u64::MAX {
+        if budget == u64::MAX {
             return size;
         }
-        size.min(MIN_INITIAL_SIZE).min(room.max(AMPLIFICATION_ROOM_MIN) as usize)
+        size.min(MIN_INITIAL_SIZE).min(budget.max(AMPLIFICATION_BUDGET_MIN) as usize)
     }
 
     /// Ends the turn of the stream that was planned, and records whether the plan is a background
@@ -133,7 +133,7 @@ impl SendHalf {
         // does, and must not let the window grow (RFC 9002, section 7.8). The controller's own
         // pacing does not count.
         let rate = path.congestion.pacing_rate(&path.rtt);
-        let capped = path.pacer.cap().is_some_and(|cap| cap.rate < rate) && path.window_room() >= size as u64;
+        let capped = path.pacer.cap().is_some_and(|cap| cap.rate < rate) && path.available_window() >= size as u64;
         path.set_app_limited(is_app_limited || capped);
     }
 
@@ -153,7 +153,7 @@ impl SendHalf {
     pub(super) fn data_budget(&mut self, now: Instant, at: usize, size: usize, has_data: bool) -> u64 {
         let path = &mut self.paths[at];
         path.release_at = None;
-        let window = path.window_room();
+        let window = path.available_window();
         let rate = path.congestion.pacing_rate(&path.rtt);
         let paced = path.pacer.budget(now, rate);
         if has_data && window >= size as u64 && paced < size as u64 {
@@ -259,7 +259,7 @@ impl SendHalf {
         }
         /// A type of at most two bytes, and eight bytes of data.
         const CHALLENGE_LEN_MAX: usize = 10;
-        if draft.room >= CHALLENGE_LEN_MAX
+        if draft.bytes_left >= CHALLENGE_LEN_MAX
             && let Some(data) = validation.take_challenge(&mut self.rng, plan.segment_size >= MIN_INITIAL_SIZE)
         {
             let fits = draft.put(plan, &Frame::PathChallenge(data));
@@ -271,11 +271,11 @@ impl SendHalf {
     pub(super) fn fill_control(&mut self, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
         let buffer = &mut self.crypto[Space::Data.index()];
         while let Some(next) = buffer.peek(u64::MAX) {
-            let header_len = crypto_header_len(next.start, draft.room);
-            if draft.room <= header_len {
+            let header_len = crypto_header_len(next.start, draft.bytes_left);
+            if draft.bytes_left <= header_len {
                 return;
             }
-            let len = ((draft.room - header_len) as u64).min(next.end - next.start);
+            let len = ((draft.bytes_left - header_len) as u64).min(next.end - next.start);
             let range = buffer.take(u64::MAX, len).expect("what was peeked can be taken");
             draft.put_head(plan, |out| emit_crypto_header(range.start, (range.end - range.start) as usize, out));
             buffer.add_to_plan(range.clone(), plan);
@@ -297,9 +297,9 @@ impl SendHalf {
     pub(super) fn fill_credit(&mut self, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
         /// The longest of these frames: a type of at most two bytes and four eight-byte integers.
         const FRAME_LEN_MAX: usize = 2 + 4 * 8;
-        while draft.room >= FRAME_LEN_MAX {
-            let (frame, sent) = if let Some(wish) = self.ack_frequency.pop() {
-                wish
+        while draft.bytes_left >= FRAME_LEN_MAX {
+            let (frame, sent) = if let Some(request) = self.ack_frequency.pop() {
+                request
             } else if let Some(max) = self.grants.pop_data() {
                 (Frame::MaxData(max), SentFrame::MaxData)
             } else if let Some((id, max)) = self.grants.pop_stream_data() {
@@ -334,7 +334,7 @@ impl SendHalf {
                 self.stats.datagrams_lost += 1;
                 continue;
             }
-            let fits = |last| datagram_header_len(data.len(), last) + data.len() <= draft.room;
+            let fits = |last| datagram_header_len(data.len(), last) + data.len() <= draft.bytes_left;
             // A DATAGRAM frame without a length field must be the last one in its packet. During
             // the handshake, other packets in the same datagram may take the remaining space even
             // then.
@@ -342,7 +342,7 @@ impl SendHalf {
                 return;
             }
             let data = self.datagrams.pop_front().expect("the queue is not empty");
-            let last = datagram_header_len(data.len(), false) + data.len() > draft.room;
+            let last = datagram_header_len(data.len(), false) + data.len() > draft.bytes_left;
             draft.put_head(plan, |out| emit_datagram_header(data.len(), last, out));
             plan.push_chunk_piece(&data, 0, data.len());
             draft.add_payload(data.len());
@@ -351,30 +351,30 @@ impl SendHalf {
             self.streams.on_datagram_taken();
             frames.push(SentFrame::Datagram);
             if last {
-                draft.room = 0;
+                draft.bytes_left = 0;
                 return;
             }
         }
     }
 
     pub(super) fn fill_streams(&mut self, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
-        while draft.room > 0 {
+        while draft.bytes_left > 0 {
             let Some((id, limit)) = self.streams.next_ready() else { return };
             let stream = self.streams.get(id).expect("a ready stream exists");
             let next = stream.buffer.peek(limit).unwrap_or_else(|| stream.buffer.end()..stream.buffer.end());
             let available = next.end - next.start;
             // A frame that fills the packet needs no length field; any other does, since a frame
             // may follow.
-            let room = draft.room.saturating_sub(stream_header_len(id, next.start, 0, true));
-            let last = available >= room as u64 && room > 0;
+            let payload_max = draft.bytes_left.saturating_sub(stream_header_len(id, next.start, 0, true));
+            let last = available >= payload_max as u64 && payload_max > 0;
             let len = if last {
-                room
+                payload_max
             } else {
-                let header_len = stream_header_len(id, next.start, draft.room, false);
-                if header_len + usize::from(available > 0) > draft.room {
+                let header_len = stream_header_len(id, next.start, draft.bytes_left, false);
+                if header_len + usize::from(available > 0) > draft.bytes_left {
                     return;
                 }
-                (draft.room - header_len).min(available as usize)
+                (draft.bytes_left - header_len).min(available as usize)
             };
             let (range, fin) = self.streams.take(id, limit, len as u64);
             draft.put_head(plan, |out| emit_stream_header(id, range.start, len, fin, last, out));

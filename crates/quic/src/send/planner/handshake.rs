@@ -21,8 +21,8 @@ impl SendHalf {
         exchange: &mut Exchange,
     ) {
         let path = &self.paths[0];
-        let size_max = path.datagram_size.min(usize::try_from(path.amplification_room()).unwrap_or(usize::MAX));
-        let has_window = path.window_room() >= size_max as u64;
+        let size_max = path.datagram_size.min(usize::try_from(path.amplification_budget()).unwrap_or(usize::MAX));
+        let has_window = path.available_window() >= size_max as u64;
         let has_data = self.handshake_complete && (self.has_control_due() || self.streams.has_ready());
         let paced = self.data_budget(now, 0, size_max, has_data) >= size_max as u64;
         let token = std::mem::take(&mut self.token);
@@ -101,11 +101,11 @@ impl SendHalf {
         }
         let buffer = &mut self.crypto[space.index()];
         while let Some(next) = buffer.peek(u64::MAX) {
-            let header_len = crypto_header_len(next.start, draft.room);
-            if draft.room <= header_len {
+            let header_len = crypto_header_len(next.start, draft.bytes_left);
+            if draft.bytes_left <= header_len {
                 break;
             }
-            let len = (draft.room - header_len).min((next.end - next.start) as usize);
+            let len = (draft.bytes_left - header_len).min((next.end - next.start) as usize);
             let range = buffer.take(u64::MAX, len as u64).expect("what was peeked can be taken");
             let len = (range.end - range.start) as usize;
             draft.put_head(plan, |out| emit_crypto_header(range.start, len, out));

@@ -37,7 +37,7 @@ impl SendHalf {
         &mut self,
         now: Instant,
         snapshot: &Snapshot,
-        room: &dyn Fn(u16) -> usize,
+        socket_budget: &dyn Fn(u16) -> usize,
         plan: &mut Plan,
         exchange: &mut Exchange,
     ) -> usize {
@@ -45,14 +45,14 @@ impl SendHalf {
         self.streams.begin_plan(now, None);
         let policy = self.config.policy;
         if policy.acknowledges_centrally() {
-            self.ack_path = self.choose_ack_path(room);
+            self.ack_path = self.choose_ack_path(socket_budget);
         }
         if policy.resends_on_own_path() {
-            self.release_stalled_resends(now, room);
+            self.release_stalled_resends(now, socket_budget);
         }
         for at in 0..self.paths.len() {
             let path = &self.paths[at];
-            let datagrams_max = room(path.addresses.socket);
+            let datagrams_max = socket_budget(path.addresses.socket);
             if !path.is_open() || path.refused_until.is_some() || datagrams_max == 0 {
                 continue;
             }
@@ -70,9 +70,9 @@ impl SendHalf {
             }
         }
         let at = if self.streams.has_confined() {
-            self.plan_confined(now, snapshot, room, plan, exchange)
+            self.plan_confined(now, snapshot, socket_budget, plan, exchange)
         } else {
-            self.plan_chosen(now, &[PathSet::ALL], snapshot, room, plan, exchange)
+            self.plan_chosen(now, &[PathSet::ALL], snapshot, socket_budget, plan, exchange)
         };
         if policy.resends_on_own_path() && plan.items.is_empty() {
             self.schedule_resend_check(now);
@@ -87,7 +87,7 @@ impl SendHalf {
         now: Instant,
         sets: &[PathSet],
         snapshot: &Snapshot,
-        room: &dyn Fn(u16) -> usize,
+        socket_budget: &dyn Fn(u16) -> usize,
         plan: &mut Plan,
         exchange: &mut Exchange,
     ) -> usize {
@@ -95,12 +95,13 @@ impl SendHalf {
         let mut views = std::mem::take(&mut self.views);
         let mut chosen = 0;
         for set in sets {
-            let Some((at, bytes_max, copies)) = self.choose(now, set, &mut *scheduler, room, &mut views) else {
+            let Some((at, bytes_max, copies)) = self.choose(now, set, &mut *scheduler, socket_budget, &mut views)
+            else {
                 continue;
             };
             let path = &self.paths[at];
             let datagrams = usize::try_from(bytes_max).unwrap_or(usize::MAX) / path.datagram_size;
-            let datagrams_max = room(path.addresses.socket).min(datagrams).max(1);
+            let datagrams_max = socket_budget(path.addresses.socket).min(datagrams).max(1);
             self.plan_data_on(now, at, PlanScope::All, snapshot, datagrams_max, plan, exchange);
             if copies != 0 {
                 self.queue_copies(at, copies, &views, plan);
@@ -139,7 +140,7 @@ impl SendHalf {
         now: Instant,
         among: &PathSet,
         scheduler: &mut dyn Scheduler,
-        room: &dyn Fn(u16) -> usize,
+        socket_budget: &dyn Fn(u16) -> usize,
         views: &mut Views,
     ) -> Option<(usize, u64, u32)> {
         views.clear();
@@ -148,13 +149,14 @@ impl SendHalf {
         let carries = |path: &SendPath| path.is_choosable() && among.allows(path.id);
         let carrying = self.paths.iter_mut().enumerate().filter(|(_, path)| carries(path));
         for (at, path) in carrying.take(PATHS_MAX) {
-            let has_room = room(path.addresses.socket) > 0;
-            path.note_room(now, has_room);
+            let is_writable = socket_budget(path.addresses.socket) > 0;
+            path.note_writable(now, is_writable);
             let can_remember = self.spaces[DATA + at].log.run_count() < RUNS_MAX;
-            let has_room = has_room && can_remember && path.refused_until.is_none();
-            let mut view = path.view(now, has_room, demand.ready_bytes);
+            let accepts_datagrams = is_writable && can_remember && path.refused_until.is_none();
+            let mut view = path.view(now, accepts_datagrams, demand.ready_bytes);
             if is_background {
-                view.window_bytes = view.window_bytes.min(view.in_flight_bytes.saturating_add(path.background_room()));
+                view.window_bytes =
+                    view.window_bytes.min(view.in_flight_bytes.saturating_add(path.background_budget()));
             }
             views.push(at, view);
         }
@@ -195,7 +197,7 @@ impl SendHalf {
     /// something is due now.
     fn reinject(&mut self, now: Instant, among: &PathSet, scheduler: &mut dyn Scheduler, views: &Views) -> bool {
         for (from, &at) in views.path_indices.iter().enumerate() {
-            let Some(oldest) = self.spaces[DATA + at].log.first_unmoved() else { continue };
+            let Some(oldest) = self.spaces[DATA + at].log.first_not_moved() else { continue };
             let bytes = u64::from(oldest.size) * u64::from(oldest.count);
             let straggler = Straggler { path: from, sent_at: oldest.sent_at, bytes };
             let mut others = views.views.iter().enumerate().filter(|(on, view)| *on != from && view.may_send(now));
@@ -324,7 +326,7 @@ impl SendPath {
     }
 
     /// The scheduler's view of the path, with `ready_bytes` to be sent.
-    fn view(&mut self, now: Instant, has_room: bool, ready_bytes: u64) -> PathView {
+    fn view(&mut self, now: Instant, accepts_datagrams: bool, ready_bytes: u64) -> PathView {
         let datagram_bytes = self.datagram_size as u64;
         let rate = self.congestion.pacing_rate(&self.rtt);
         // Every event on one path leads to a look at all of them. A path that sent one packet each
@@ -346,7 +348,7 @@ impl SendPath {
             in_flight_bytes: self.in_flight,
             rate: self.capacity(),
             release_at,
-            has_room,
+            accepts_datagrams,
             datagram_bytes,
         }
     }

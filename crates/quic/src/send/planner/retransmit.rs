@@ -86,9 +86,9 @@ impl SendHalf {
             if !self.streams.allows(id, self.paths[at].id) {
                 continue;
             }
-            let header_len = stream_header_len(id, range.start, draft.room, false);
-            let len = (range.end - range.start).min(draft.room.saturating_sub(header_len) as u64);
-            if header_len > draft.room || (len == 0 && !range.is_empty()) {
+            let header_len = stream_header_len(id, range.start, draft.bytes_left, false);
+            let len = (range.end - range.start).min(draft.bytes_left.saturating_sub(header_len) as u64);
+            if header_len > draft.bytes_left || (len == 0 && !range.is_empty()) {
                 self.paths[at].copies.push_front(SentRange { id, range, fin });
                 return;
             }
@@ -119,9 +119,9 @@ impl SendHalf {
                 self.streams.on_lost(id, missing.start..end, fin);
                 continue;
             }
-            let header_len = stream_header_len(id, missing.start, draft.room, false);
-            let len = (missing.end - missing.start).min(draft.room.saturating_sub(header_len) as u64);
-            if header_len > draft.room || (len == 0 && !missing.is_empty()) {
+            let header_len = stream_header_len(id, missing.start, draft.bytes_left, false);
+            let len = (missing.end - missing.start).min(draft.bytes_left.saturating_sub(header_len) as u64);
+            if header_len > draft.bytes_left || (len == 0 && !missing.is_empty()) {
                 return self.paths[at].resends.push_front(SentRange { id, range: missing.start..end, fin });
             }
             let part = missing.start..missing.start + len;

@@ -59,21 +59,21 @@ impl SendStreams {
 
     /// True if data wait that possibly only the peer's credit blocks.
     pub(crate) fn is_flow_blocked(&self) -> bool {
-        !self.limited.is_empty() || !self.starved.is_empty()
+        !self.limited.is_empty() || !self.credit_blocked.is_empty()
     }
 
     /// Queues the BLOCKED frames again, if credit still blocks us.
     pub(crate) fn repeat_blocked(&mut self) {
         // Streams that were reset meanwhile are no longer blocked.
-        for _ in 0..self.starved.len() {
-            let Some(id) = self.starved.pop_front() else { break };
+        for _ in 0..self.credit_blocked.len() {
+            let Some(id) = self.credit_blocked.pop_front() else { break };
             match self.map.get_mut(&id) {
-                Some(stream) if stream.reset == DeliveryState::Unset => self.starved.push_back(id),
-                Some(stream) => stream.starved = false,
+                Some(stream) if stream.reset == DeliveryState::Unset => self.credit_blocked.push_back(id),
+                Some(stream) => stream.credit_blocked = false,
                 None => {}
             }
         }
-        if !self.starved.is_empty() && self.data_blocked_at == Some(self.max_data) {
+        if !self.credit_blocked.is_empty() && self.data_blocked_at == Some(self.max_data) {
             self.data_blocked = DeliveryState::Due;
         }
         for id in self.limited.iter().take(REPEATS_MAX) {

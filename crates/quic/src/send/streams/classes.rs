@@ -50,7 +50,7 @@ pub(super) struct Classes {
     /// The path of the current plan, once it is known, and the background bytes that may leave
     /// there.
     on: Option<PathId>,
-    background_room: u64,
+    background_budget: u64,
     /// The kind of data in the current plan.
     plan_content: PlanContent,
     /// The rate limiter of the whole connection.
@@ -122,10 +122,10 @@ impl Classes {
         }
         let wanted = available.min(RELEASE_MIN);
         if is_background {
-            if self.background_room < wanted {
+            if self.background_budget < wanted {
                 return Some(Deferral::Skip);
             }
-            *limit = (*limit).min(unsent.saturating_add(self.background_room));
+            *limit = (*limit).min(unsent.saturating_add(self.background_budget));
         }
         let now = self.now;
         let outranked_until = self.outranked_until(stream.priority);
@@ -154,7 +154,7 @@ impl Classes {
     #[cold]
     pub(super) fn on_planned(&mut self, stream: &mut SendStream, bytes: u64) {
         if stream.is_background() {
-            self.background_room = self.background_room.saturating_sub(bytes);
+            self.background_budget = self.background_budget.saturating_sub(bytes);
             if self.plan_content == PlanContent::Nothing {
                 self.plan_content = PlanContent::Background;
             }
@@ -334,10 +334,10 @@ impl SendStreams {
         // Streams may have been skipped between two plans, by a caller that only looked.
         self.end_plan();
         let Some(classes) = &mut self.classes else { return };
-        (classes.now, classes.on, classes.background_room) = (now, on.as_ref().map(|path| path.id), u64::MAX);
+        (classes.now, classes.on, classes.background_budget) = (now, on.as_ref().map(|path| path.id), u64::MAX);
         classes.plan_content = PlanContent::Nothing;
         if let Some(path) = on.filter(|_| classes.background_count > 0) {
-            classes.background_room = path.background_room();
+            classes.background_budget = path.background_budget();
         }
         self.on_rate_limit_timeout(now);
     }
@@ -345,7 +345,7 @@ impl SendStreams {
     /// Ends the plan: the streams skipped are next.
     pub(crate) fn end_plan(&mut self) {
         let Some(classes) = &mut self.classes else { return };
-        (classes.on, classes.background_room, classes.plan_content) = (None, u64::MAX, PlanContent::Nothing);
+        (classes.on, classes.background_budget, classes.plan_content) = (None, u64::MAX, PlanContent::Nothing);
         while let Some(id) = classes.skipped.pop() {
             if let Some(stream) = self.map.get(&id) {
                 self.ready.entry(Reverse(stream.priority)).or_default().push_front(id);

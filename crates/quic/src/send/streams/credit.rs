@@ -32,9 +32,9 @@ impl SendStreams {
             return;
         }
         self.max_data = max;
-        while let Some(id) = self.starved.pop_front() {
+        while let Some(id) = self.credit_blocked.pop_front() {
             if let Some(stream) = self.map.get_mut(&id) {
-                stream.starved = false;
+                stream.credit_blocked = false;
             }
             self.make_ready(id);
         }

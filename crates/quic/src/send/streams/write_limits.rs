@@ -36,14 +36,14 @@ impl SendStreams {
     /// Accepts as much of the front of `chunk` as fits, or returns why not all of it.
     pub(crate) fn write_some(&mut self, id: StreamId, chunk: &mut Bytes) -> Result<(), WriteError> {
         loop {
-            let room = usize::try_from(self.writable(id)?).unwrap_or(usize::MAX).min(WRITE_LEN_MAX);
+            let free_bytes = usize::try_from(self.writable(id)?).unwrap_or(usize::MAX).min(WRITE_LEN_MAX);
             if chunk.is_empty() {
                 return Ok(());
             }
-            if room == 0 {
+            if free_bytes == 0 {
                 break;
             }
-            self.put(id, chunk.split_to(room.min(chunk.len())));
+            self.put(id, chunk.split_to(free_bytes.min(chunk.len())));
         }
         Err(self.wait_for(id, (chunk.len() as u64).min(self.share() / SHARE_STEPS).max(1)))
     }
@@ -74,14 +74,14 @@ impl SendStreams {
         if !stream.is_open() {
             return Err(WriteError::Closed);
         }
-        Ok(self.room(stream))
+        Ok(self.free_bytes(stream))
     }
 
     /// Bytes that fit into a stream. One stream may hold half of the buffer, so that a stream whose
     /// peer does not read leaves space for the others. If such streams fill the whole buffer, each
     /// other stream still gets its share, so that none can stall the connection. Beyond the shares
     /// the buffer overflows by one chunk at most.
-    fn room(&self, stream: &SendStream) -> u64 {
+    fn free_bytes(&self, stream: &SendStream) -> u64 {
         let (held, half) = (stream.buffer.held_bytes(), self.held_bytes_max / 2);
         if held < half && self.held_bytes < self.held_bytes_max {
             return u64::MAX;
@@ -99,7 +99,7 @@ impl SendStreams {
         for _ in 0..self.waiting.len() {
             let Some(id) = self.waiting.pop_front() else { return };
             let Some(stream) = self.map.get(&id) else { continue };
-            if stream.is_open() && self.room(stream) < stream.wanted_bytes {
+            if stream.is_open() && self.free_bytes(stream) < stream.wanted_bytes {
                 self.waiting.push_back(id);
                 continue;
             }

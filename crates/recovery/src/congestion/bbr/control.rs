@@ -3,7 +3,7 @@
 use units::{Duration, Rate};
 
 use super::bounds::UNBOUNDED;
-use super::state::State;
+use super::state::BbrState;
 use super::{Ack, Bbr};
 use crate::congestion::window::{WINDOW_MAX, minimum_window};
 use crate::rtt::RttEstimator;
@@ -51,7 +51,7 @@ impl Bbr {
 
     /// `ProbeRTTCwnd` (section 5.6.4.5).
     pub(super) fn probe_rtt_window(&self) -> u64 {
-        self.bdp_percent(self.bandwidth, State::ProbeRtt.window_percent()).max(self.pipe_min())
+        self.bdp_percent(self.bandwidth, BbrState::ProbeRtt.window_percent()).max(self.pipe_min())
     }
 
     fn pipe_min(&self) -> u64 {
@@ -62,7 +62,7 @@ impl Bbr {
     fn with_quantum(&self, bytes: u64) -> u64 {
         let paced = self.pacing.map_or(0, |rate| rate.bytes_in(QUANTUM_TIME));
         let quantum = paced.min(QUANTUM_BYTES_MAX).max(QUANTUM_SEGMENTS_MIN * self.segment);
-        let up = if self.state == State::Up { UP_SEGMENTS * self.segment } else { 0 };
+        let up = if self.state == BbrState::Up { UP_SEGMENTS * self.segment } else { 0 };
         bytes.max(quantum).max(self.pipe_min()) + up
     }
 
@@ -75,7 +75,7 @@ impl Bbr {
     pub(super) fn initial_pacing_rate(&self, rtt: &RttEstimator) -> Rate {
         let span = if rtt.has_sample() { rtt.smoothed() } else { UNKNOWN_RTT };
         let nominal = Rate::from_transfer(self.initial_window, span).unwrap_or(Rate::MAX);
-        nominal.mul_ratio(State::Startup.pacing_percent(), 100).max(self.slowest())
+        nominal.mul_ratio(BbrState::Startup.pacing_percent(), 100).max(self.slowest())
     }
 
     /// `SetPacingRateWithGain` (section 5.6.2). Until the path was full, the rate only increases.
@@ -106,16 +106,16 @@ impl Bbr {
         } else {
             self.window
         };
-        let probe = if self.state == State::ProbeRtt { self.probe_rtt_window() } else { UNBOUNDED };
+        let probe = if self.state == BbrState::ProbeRtt { self.probe_rtt_window() } else { UNBOUNDED };
         self.set_window(window.max(self.pipe_min()).min(probe).min(self.inflight_cap()));
     }
 
     /// `BoundCwndForModel` (section 5.6.4.7).
     fn inflight_cap(&self) -> u64 {
         let longterm = match self.state {
-            State::Down | State::Refill | State::Up => self.bounds.inflight_longterm,
-            State::Cruise | State::ProbeRtt => self.inflight_with_headroom(),
-            State::Startup | State::Drain => UNBOUNDED,
+            BbrState::Down | BbrState::Refill | BbrState::Up => self.bounds.inflight_longterm,
+            BbrState::Cruise | BbrState::ProbeRtt => self.inflight_with_headroom(),
+            BbrState::Startup | BbrState::Drain => UNBOUNDED,
         };
         longterm.min(self.bounds.inflight_shortterm).max(self.pipe_min())
     }

@@ -68,7 +68,7 @@ use self::min_rtt::MinRtt;
 use self::probe_rtt::ProbeRtt;
 use self::recovery::Recovery;
 use self::rounds::{Rounds, WindowUsage};
-use self::state::State;
+use self::state::BbrState;
 use super::algorithm::Algorithm;
 use super::controller::{CongestionController, CongestionSnapshot};
 use super::event::{AckEvent, LossEvent, SpuriousLossEvent};
@@ -90,7 +90,7 @@ struct Ack {
 /// BBR.
 #[derive(Debug, Clone)]
 pub struct Bbr {
-    state: State,
+    state: BbrState,
     segment: u64,
     initial_window: u64,
     window: u64,
@@ -132,7 +132,7 @@ impl Bbr {
     pub fn new(segment_size: u64, rng: Rng) -> Self {
         let window = initial_window(segment_size);
         Self {
-            state: State::Startup,
+            state: BbrState::Startup,
             segment: clamp_segment(segment_size),
             initial_window: window,
             window,
@@ -262,7 +262,7 @@ impl CongestionController for Bbr {
     }
 
     fn in_slow_start(&self) -> bool {
-        self.state == State::Startup
+        self.state == BbrState::Startup
     }
 
     fn pacing_rate(&self, rtt: &RttEstimator) -> Rate {

@@ -12,7 +12,7 @@ use units::Instant;
 
 use super::bounds::{BETA_PERCENT, UNBOUNDED, is_loss_too_high, percent_of};
 use super::cycle::AckPhase;
-use super::state::State;
+use super::state::BbrState;
 use super::{Ack, Bbr};
 use crate::delivery_rate::RateSample;
 
@@ -28,11 +28,11 @@ impl Bbr {
         self.cycle.started_at = now;
         self.cycle.ack_phase = AckPhase::ProbeStopping;
         self.rounds.restart(self.delivered);
-        self.state = State::Down;
+        self.state = BbrState::Down;
     }
 
     pub(super) fn start_cruise(&mut self) {
-        self.state = State::Cruise;
+        self.state = BbrState::Cruise;
     }
 
     pub(super) fn start_refill(&mut self) {
@@ -42,7 +42,7 @@ impl Bbr {
         self.cycle.prev_probe_precautionary = false;
         self.cycle.ack_phase = AckPhase::Refilling;
         self.rounds.restart(self.delivered);
-        self.state = State::Refill;
+        self.state = BbrState::Refill;
     }
 
     fn start_up(&mut self, sample: &RateSample) {
@@ -50,7 +50,7 @@ impl Bbr {
         self.cycle.ack_phase = AckPhase::ProbeStarting;
         self.rounds.restart(self.delivered);
         self.full_pipe.reset(sample.rate.unwrap_or_default());
-        self.state = State::Up;
+        self.state = BbrState::Up;
         self.cycle.raise_slope(self.window, self.segment);
     }
 
@@ -61,10 +61,10 @@ impl Bbr {
         }
         let state = self.state;
         match state {
-            State::Down | State::Cruise if self.is_time_to_probe(ack.now) => self.start_refill(),
-            State::Down if self.is_time_to_cruise(ack.in_flight) => self.start_cruise(),
-            State::Refill if self.rounds.started() => self.start_up(&ack.sample),
-            State::Up if self.is_time_to_go_down(ack) => {
+            BbrState::Down | BbrState::Cruise if self.is_time_to_probe(ack.now) => self.start_refill(),
+            BbrState::Down if self.is_time_to_cruise(ack.in_flight) => self.start_cruise(),
+            BbrState::Refill if self.rounds.started() => self.start_up(&ack.sample),
+            BbrState::Up if self.is_time_to_go_down(ack) => {
                 self.cycle.prev_probe_too_high = false;
                 self.start_down(ack.now);
             }
@@ -94,7 +94,7 @@ impl Bbr {
         let bound = self.bounds.inflight_longterm;
         if bound != UNBOUNDED && !is_loss_too_high(ack.sample.lost, ack.sample.in_flight_when_sent) {
             self.bounds.inflight_longterm = bound.max(ack.sample.in_flight_when_sent);
-            if self.state == State::Up {
+            if self.state == BbrState::Up {
                 self.raise_longterm_bound(ack.bytes);
             }
         }
@@ -151,8 +151,8 @@ impl Bbr {
             let least = percent_of(self.target_inflight(), BETA_PERCENT);
             self.bounds.inflight_longterm = in_flight.max(least).min(UNBOUNDED - 1);
         }
-        if self.state == State::Up {
-            self.recovery.note_exited(State::Up);
+        if self.state == BbrState::Up {
+            self.recovery.note_exited(BbrState::Up);
             self.start_down(now);
         }
     }

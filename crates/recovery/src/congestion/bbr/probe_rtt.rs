@@ -4,7 +4,7 @@
 use units::{Duration, Instant};
 
 use super::cycle::AckPhase;
-use super::state::State;
+use super::state::BbrState;
 use super::{Ack, Bbr};
 use crate::delivery_rate::RateSample;
 
@@ -47,14 +47,14 @@ impl ProbeRtt {
 impl Bbr {
     /// `CheckProbeRTT` (section 5.3.4.3).
     pub(super) fn check_probe_rtt(&mut self, ack: &Ack) {
-        if self.state != State::ProbeRtt && self.min_rtt.is_probe_due() && !self.idle_restart {
+        if self.state != BbrState::ProbeRtt && self.min_rtt.is_probe_due() && !self.idle_restart {
             self.recovery.save_window(self.window, self.state);
-            self.state = State::ProbeRtt;
+            self.state = BbrState::ProbeRtt;
             self.probe_rtt.done_at = None;
             self.cycle.ack_phase = AckPhase::ProbeStopping;
             self.rounds.restart(self.delivered);
         }
-        if self.state == State::ProbeRtt {
+        if self.state == BbrState::ProbeRtt {
             self.hold_probe_rtt(ack);
         }
         if ack.sample.delivered > 0 {
@@ -102,7 +102,7 @@ impl Bbr {
         self.aggregation.on_restart(now);
         if self.state.is_probe_bw() {
             self.set_pacing_rate(100);
-        } else if self.state == State::ProbeRtt {
+        } else if self.state == BbrState::ProbeRtt {
             self.check_probe_rtt_done(now);
         }
     }

@@ -9,7 +9,7 @@ use units::{Instant, Rate};
 
 use super::Bbr;
 use super::bounds::Bounds;
-use super::state::State;
+use super::state::BbrState;
 use crate::congestion::event::{LossEvent, SpuriousLossEvent};
 
 /// The state before an episode, kept until the losses can no longer turn out to be spurious.
@@ -21,7 +21,7 @@ struct Undo {
     after: Option<Instant>,
     bounds: Bounds,
     /// The state that the losses ended: Startup or Up.
-    exited: Option<State>,
+    exited: Option<BbrState>,
 }
 
 /// Loss episodes.
@@ -40,8 +40,8 @@ pub(super) struct Recovery {
 
 impl Recovery {
     /// `SaveCwnd` (section 5.6.4.4).
-    pub(super) fn save_window(&mut self, window: u64, state: State) {
-        let cut = self.active || state == State::ProbeRtt;
+    pub(super) fn save_window(&mut self, window: u64, state: BbrState) {
+        let cut = self.active || state == BbrState::ProbeRtt;
         self.saved_window = if cut { self.saved_window.max(window) } else { window };
     }
 
@@ -51,7 +51,7 @@ impl Recovery {
     }
 
     /// Records that the losses of this episode ended `state`.
-    pub(super) fn note_exited(&mut self, state: State) {
+    pub(super) fn note_exited(&mut self, state: BbrState) {
         if let Some(undo) = &mut self.undo {
             undo.exited = Some(state);
         }
@@ -128,13 +128,13 @@ impl Bbr {
         self.bounds.inflight_shortterm = self.bounds.inflight_shortterm.max(undo.bounds.inflight_shortterm);
         self.bounds.inflight_longterm = self.bounds.inflight_longterm.max(undo.bounds.inflight_longterm);
         match undo.exited {
-            Some(State::Startup) if self.state != State::Startup => {
+            Some(BbrState::Startup) if self.state != BbrState::Startup => {
                 self.full_pipe.set_reached(false);
-                if self.state != State::ProbeRtt {
+                if self.state != BbrState::ProbeRtt {
                     self.enter_startup();
                 }
             }
-            Some(State::Up) if self.state != State::Up && self.state != State::ProbeRtt => self.start_refill(),
+            Some(BbrState::Up) if self.state != BbrState::Up && self.state != BbrState::ProbeRtt => self.start_refill(),
             _ => {}
         }
     }

@@ -5,7 +5,7 @@ use units::{Duration, Rate};
 
 use super::Bbr;
 use super::bounds::{BETA_PERCENT, UNBOUNDED, is_loss_too_high, percent_of};
-use super::state::State;
+use super::state::BbrState;
 use crate::delivery_rate::RateSample;
 
 /// A round trip that is longer than the minimum by up to this fraction (1/8) shows no significant
@@ -32,7 +32,7 @@ impl Bbr {
             // Down sends a tenth below the bound on purpose, so the lower delivery rate says
             // nothing about the path. Without this correction one loss in Down would keep the rate
             // a tenth lower until the next probe.
-            let offered = if self.state == State::Down { State::Down.pacing_percent() } else { 100 };
+            let offered = if self.state == BbrState::Down { BbrState::Down.pacing_percent() } else { 100 };
             let delivered = self.latest.rate.mul_ratio(100, offered).min(rate);
             self.bounds.rate_shortterm = delivered.max(rate.mul_ratio(BETA_PERCENT, 100));
             self.bounds.inflight_shortterm = self.latest.delivered().max(percent_of(inflight, BETA_PERCENT));

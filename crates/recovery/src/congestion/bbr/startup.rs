@@ -2,7 +2,7 @@
 
 use super::Bbr;
 use super::bounds::{StartupLosses, is_loss_too_high};
-use super::state::State;
+use super::state::BbrState;
 use crate::delivery_rate::RateSample;
 
 /// Number of gaps lost within one round that ends Startup: `StartupFullLossCnt` (section 5.3.1.3).
@@ -14,7 +14,7 @@ const DRAIN_ROUNDS: u64 = 3;
 
 impl Bbr {
     pub(super) fn enter_startup(&mut self) {
-        self.state = State::Startup;
+        self.state = BbrState::Startup;
         self.startup_losses = StartupLosses::default();
     }
 
@@ -27,12 +27,12 @@ impl Bbr {
 
     /// `CheckStartupDone` (section 5.3.1.1): a plateau or losses end Startup.
     pub(super) fn check_startup_done(&mut self, sample: &RateSample) {
-        if self.state != State::Startup {
+        if self.state != BbrState::Startup {
             return;
         }
         self.check_startup_losses(sample);
         if self.full_pipe.was_reached() {
-            self.state = State::Drain;
+            self.state = BbrState::Drain;
             self.drain_from_round = self.rounds.count();
         }
     }
@@ -50,14 +50,14 @@ impl Bbr {
         if self.full_pipe.was_reached() || !(too_many || losses.marked) {
             return;
         }
-        self.recovery.note_exited(State::Startup);
+        self.recovery.note_exited(BbrState::Startup);
         self.full_pipe.set_reached(true);
         self.bounds.inflight_longterm = self.bdp(self.bandwidth).max(self.latest.delivered());
     }
 
     /// `CheckDrainDone` (section 5.3.2).
     pub(super) fn check_drain_done(&mut self, ack: &super::Ack) {
-        if self.state == State::Drain
+        if self.state == BbrState::Drain
             && (ack.in_flight <= self.inflight(self.bandwidth)
                 || self.rounds.count() > self.drain_from_round + DRAIN_ROUNDS)
         {

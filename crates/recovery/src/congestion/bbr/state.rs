@@ -2,7 +2,7 @@
 
 /// The state of the flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum BbrState {
     /// Doubles the rate each round until the path is full (section 5.3.1).
     Startup,
     /// Drains the queue that Startup built (section 5.3.2).
@@ -20,7 +20,7 @@ pub(super) enum State {
     ProbeRtt,
 }
 
-impl State {
+impl BbrState {
     /// Pacing gain in percent of the bandwidth. 277 (4 ln 2) is the lowest gain that doubles the
     /// rate each round. 50 drains within one round the queue of a window of two bandwidth-delay
     /// products. 90 is the highest gain with which flows converge while others probe with 125

@@ -348,10 +348,10 @@ impl Live<'_> {
     fn open_paths(&self) {
         let connection = self.hosts[0].connection.as_ref().expect("there is one");
         for &(place, is_backup) in &self.path_plan.others {
-            connection.open_path(place, address(1, place), is_backup).expect("there is room");
+            connection.open_path(place, address(1, place), is_backup).expect("the peer allows another path");
         }
         if self.path_plan.is_first_backup {
-            connection.set_path_backup(PathId::ZERO, true).expect("there is room");
+            connection.set_path_backup(PathId::ZERO, true).expect("the peer allows another path");
         }
     }
 

@@ -30,7 +30,7 @@ struct Circuit<T> {
     runs_on: bool,
 }
 
-pub(super) struct State<T> {
+pub(super) struct AtmState<T> {
     name: String,
     config: AtmConfig,
     losses: Stream,
@@ -63,7 +63,7 @@ impl Busy {
     }
 }
 
-impl<T> State<T> {
+impl<T> AtmState<T> {
     pub(super) fn new(name: &str, config: AtmConfig, losses: Stream) -> Self {
         let circuit = || Circuit { queue: FrameQueue::new(config.queue_frames), cells_left: 0, runs_on: false };
         Self {
@@ -174,7 +174,7 @@ impl<T> State<T> {
         let frame_cells = cells(frame.bytes);
         self.counts.frames += 1;
         self.counts.cells += frame_cells;
-        if self.survives(number, frame_cells) {
+        if self.is_delivered_intact(number, frame_cells) {
             self.in_flight.push(at + self.config.delay, frame);
         } else {
             self.counts.spoiled += 1;
@@ -189,7 +189,7 @@ impl<T> State<T> {
 
     /// Draws whether a frame of `frame_cells` cells arrives intact and is not joined with the
     /// previous one.
-    fn survives(&mut self, circuit: usize, frame_cells: u64) -> bool {
+    fn is_delivered_intact(&mut self, circuit: usize, frame_cells: u64) -> bool {
         let loss = self.config.cell_loss;
         let other_cells = i32::try_from(frame_cells - 1).expect("a frame has at most 1366 cells");
         let is_hit = self.losses.chance(1.0 - (1.0 - loss).powi(other_cells));

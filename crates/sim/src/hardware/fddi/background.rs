@@ -106,8 +106,8 @@ impl BackgroundStation {
     /// Processes the arrivals up to `now`.
     pub(super) fn process_arrivals(&mut self, now: Instant) {
         while let Some(arrival) = self.next_arrival.filter(|&arrival| arrival <= now) {
-            let room = self.config.queue_frames - self.waiting_count;
-            let taken = self.config.batch.min(room);
+            let free = self.config.queue_frames - self.waiting_count;
+            let taken = self.config.batch.min(free);
             self.stats.offered += self.config.batch;
             self.stats.dropped += self.config.batch - taken;
             if taken > 0 {

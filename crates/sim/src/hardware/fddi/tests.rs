@@ -124,9 +124,9 @@ fn oracle(config: &RingConfig, requests: &[Request], background_ns: &[u64], unti
                 }
                 let from = place(request.from);
                 let to = place(request.to);
-                let way = if to > from { to - from } else { around + to - from };
+                let propagation = if to > from { to - from } else { around + to - from };
                 if number != usize::MAX {
-                    sent.push((number, now, now + time + way));
+                    sent.push((number, now, now + time + propagation));
                 }
                 now += time;
             }

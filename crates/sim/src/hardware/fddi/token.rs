@@ -40,7 +40,7 @@ struct TokenBudget {
     asynchronous: Duration,
 }
 
-pub(super) struct State<T> {
+pub(super) struct RingState<T> {
     name: String,
     config: RingConfig,
     latency: Duration,
@@ -97,7 +97,7 @@ impl RingStats {
     }
 }
 
-impl<T> State<T> {
+impl<T> RingState<T> {
     pub(super) fn new(name: &str, config: RingConfig, background: Option<BackgroundStation>) -> Self {
         let count = config.positions_m.len();
         let along = |metres: u64| metres * super::config::FIBRE_NS_PER_KM / 1000;

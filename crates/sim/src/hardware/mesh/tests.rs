@@ -109,7 +109,7 @@ fn every_processor_is_reached_with_both_forwarding_modes_and_accounting_holds() 
 fn an_invalid_network_is_rejected_by_key() {
     let simulation = Simulation::new(1, 0);
     let good = config(ARRAY, Forwarding::Wormhole);
-    let lonely = MeshConfig { topology: Topology::LinearArray { processors: 1, wraps: true }, ..good };
+    let single = MeshConfig { topology: Topology::LinearArray { processors: 1, wraps: true }, ..good };
     let endless = |columns, rows| MeshConfig { topology: Topology::Mesh { columns, rows, wraps: false }, ..good };
     for config in [endless(usize::MAX, 2), endless(1 << 40, 1 << 40), endless(257, 256), endless(0, usize::MAX)] {
         let error = Mesh::new(&simulation.sim(), "mesh", config).err().unwrap();
@@ -117,6 +117,6 @@ fn an_invalid_network_is_rejected_by_key() {
     }
     endless(256, 256).validate().unwrap();
     let dead = MeshConfig { rate: Rate::from_bps(0), ..good };
-    assert_eq!(Mesh::new(&simulation.sim(), "mesh", lonely).err().unwrap().key, "topology");
+    assert_eq!(Mesh::new(&simulation.sim(), "mesh", single).err().unwrap().key, "topology");
     assert_eq!(Mesh::new(&simulation.sim(), "mesh", dead).err().unwrap().key, "rate");
 }

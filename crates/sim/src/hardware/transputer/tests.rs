@@ -54,9 +54,9 @@ fn abandoned_work_releases_the_processor() {
     let processor = Transputer::new(&simulation.sim(), "processor", Duration::ZERO);
     let (first, second) = (processor.process(Priority::Low), processor.process(Priority::Low));
     let log = Log::default();
-    let (sim, quitter) = (simulation.sim(), first.clone());
+    let (sim, abandoning) = (simulation.sim(), first.clone());
     simulation.spawn(async move {
-        let mut work = Box::pin(quitter.run(Duration::from_nanos(1000)));
+        let mut work = Box::pin(abandoning.run(Duration::from_nanos(1000)));
         let mut polls = 0;
         poll_fn(|context| {
             polls += 1;

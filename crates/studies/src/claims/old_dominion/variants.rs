@@ -4,7 +4,7 @@ use crate::claims::context::Context;
 use crate::claims::decision::{Decider, Decision};
 
 pub(super) const DECIDERS: [(&str, Decider); 8] = [
-    ("004-25", failures_are_survived),
+    ("004-25", transfers_continue_after_failures),
     ("004-26", distributed_schemes_have_more_throughput),
     ("004-27", central_schemes_leave_less_to_order),
     ("004-28", coding_avoids_retransmissions),
@@ -14,7 +14,7 @@ pub(super) const DECIDERS: [(&str, Decider); 8] = [
     ("004-32", classes_of_service_run_in_parallel),
 ];
 
-fn failures_are_survived(context: &Context) -> Decision {
+fn transfers_continue_after_failures(context: &Context) -> Decision {
     let found = context.study("004-failures");
     Decision::by_checks(
         &found,

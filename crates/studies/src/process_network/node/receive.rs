@@ -153,7 +153,7 @@ impl Node {
         }
     }
 
-    /// The receive side learns what has been acknowledged and granted.
+    /// The receive side is notified of what has been acknowledged and granted.
     pub(super) fn update_receive_side(&self, reported: Fields) {
         self.reported_read.set(self.reported_read.get().max(reported.read));
         if reported.received > self.reported.get() {

@@ -6,7 +6,7 @@ use super::*;
 const START: Instant = Instant::from_nanos(1_000_000_000);
 
 /// A report on three links of 300, 200 and 100 Mb/s: 75 MB in 2 s.
-fn report(cut_ms: Option<u64>) -> Report {
+fn report(cut_ms: Option<u64>) -> DemoReport {
     let texts = [300, 200, 100].map(|rate| format!("rate={rate}Mb/s,delay=1ms"));
     let links = DemoLink::parse_all(&texts).unwrap();
     let alone = Outcome { bytes: 1_000_000, span: Duration::from_millis(80), ..Outcome::default() };
@@ -31,7 +31,7 @@ fn report(cut_ms: Option<u64>) -> Report {
         ..Outcome::default()
     };
     let files = Comparison { hash: "0123456789abcdef0123456789abcdef".to_owned(), is_same: true, bytes_lost: 0 };
-    Report { seed: 1, links, alone: vec![alone; 3], together, files }
+    DemoReport { seed: 1, links, alone: vec![alone; 3], together, files }
 }
 
 fn line<'a>(lines: &'a [String], name: &str) -> &'a str {
@@ -76,18 +76,18 @@ fn no_bytes_are_lost_only_if_the_files_are_identical() {
 #[test]
 fn an_overloaded_machine_is_reported() {
     let mut report = report(None);
-    let is_told = |report: &Report| report.lines().iter().any(|line| line.contains("too busy"));
+    let is_reported = |report: &DemoReport| report.lines().iter().any(|line| line.contains("too busy"));
     report.together.links[1].forward.lateness =
         Lateness { count: 1000, late: 10, max: Duration::from_millis(9), ..Lateness::default() };
-    assert!(!is_told(&report), "one in a hundred is acceptable");
+    assert!(!is_reported(&report), "one in a hundred is acceptable");
     report.together.links[2].backward.lateness = Lateness { count: 1, late: 1, ..Lateness::default() };
-    assert!(is_told(&report));
+    assert!(is_reported(&report));
     assert_eq!(report.json()["late_max_us"], 9000);
     report.together.links.fill(LinkReport::default());
     report.together.busy_percent = Some(94);
-    assert!(!is_told(&report) && report.json()["too_busy"] == false);
+    assert!(!is_reported(&report) && report.json()["too_busy"] == false);
     report.together.busy_percent = Some(95);
-    assert!(is_told(&report) && report.json()["too_busy"] == true);
+    assert!(is_reported(&report) && report.json()["too_busy"] == true);
 }
 
 #[test]

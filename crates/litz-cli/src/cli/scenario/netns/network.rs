@@ -179,9 +179,9 @@ impl Reports<'_> {
     pub(super) fn notes(&self, scenario: &Scenario) -> Vec<String> {
         let mut notes = Vec::new();
         for (&link, report) in self.links.iter().zip(&self.reports) {
-            for (direction, way) in [("forward", &report.forward), ("back", &report.backward)] {
+            for (direction, direction_report) in [("forward", &report.forward), ("back", &report.backward)] {
                 let name = &scenario.links[link].name;
-                let late = way.lateness;
+                let late = direction_report.lateness;
                 if late.late >= LATE_MIN && late.late as f64 > late.count as f64 * LATE_SHARE_MAX {
                     notes.push(format!(
                         "link {name}, {direction}: {} of {} departures were late by {} or more, at most by {}: this \
@@ -193,8 +193,8 @@ impl Reports<'_> {
                     ));
                 }
                 // The kernel refuses packets with a corrupted IP header.
-                if way.refused > way.link.corrupted {
-                    let refused = way.refused;
+                if direction_report.refused > direction_report.link.corrupted {
+                    let refused = direction_report.refused;
                     notes.push(format!(
                         "link {name}, {direction}: the kernel refused {refused} packets that the link delivered"
                     ));

@@ -21,8 +21,8 @@ const RATE_MAX: Rate = Rate::from_mbps(10_000);
 pub(in crate::cli) fn check_machine() -> Result<(), String> {
     let needed = CapabilitySet::NET_ADMIN | CapabilitySet::SYS_ADMIN;
     if !capabilities(None).is_ok_and(|sets| sets.effective.contains(needed)) {
-        let words = "network namespaces and devices need CAP_SYS_ADMIN and CAP_NET_ADMIN: run it as root";
-        return Err(words.to_owned());
+        let message = "network namespaces and devices need CAP_SYS_ADMIN and CAP_NET_ADMIN: run it as root";
+        return Err(message.to_owned());
     }
     Ok(())
 }
@@ -37,22 +37,22 @@ pub(super) fn check_scenario(scenario: &Scenario, plan: &RunPlan) -> Result<(), 
         for link in scenario.links_under(&plan.paths) {
             let config = scheduled(scenario, link, direction);
             if config.overhead_bytes < HEADER_BYTES {
-                let words = format!(
+                let message = format!(
                     "link {:?}: between network namespaces each packet has {HEADER_BYTES} bytes of IPv4 and UDP headers, \
                      so overhead must be at least {HEADER_BYTES}B: change it, or use --world memory",
                     scenario.links[link].name
                 );
-                return Err(WorldError::Unsuitable(words));
+                return Err(WorldError::Unsuitable(message));
             }
             sum = sum.saturating_add(rate_max(&config).map_or(0, Rate::as_bps));
         }
         if sum > RATE_MAX.as_bps() {
-            let words = format!(
+            let message = format!(
                 "its links carry {} together, but the maximum between network namespaces is {RATE_MAX}: \
                  use --world memory",
                 Rate::from_bps(sum)
             );
-            return Err(WorldError::Unsuitable(words));
+            return Err(WorldError::Unsuitable(message));
         }
     }
     Ok(())

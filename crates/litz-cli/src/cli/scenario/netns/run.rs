@@ -125,11 +125,11 @@ impl<'a> Run<'a> {
             Wakeup::Begin => match self.hosts[host].poll_connected() {
                 Ok(true) if host == 0 => self.connected(now),
                 Ok(_) => {}
-                Err(words) => self.fail(words),
+                Err(message) => self.fail(message),
             },
             Wakeup::End => {
-                if let Some(words) = self.hosts[host].ended() {
-                    self.fail(words);
+                if let Some(message) = self.hosts[host].ended() {
+                    self.fail(message);
                 }
             }
             Wakeup::Stream(event) => {
@@ -144,14 +144,14 @@ impl<'a> Run<'a> {
     fn connected(&mut self, now: Instant) {
         self.connected_at = Some(now);
         self.apps[0].on_connected(now);
-        if let Err(words) = self.hosts[0].open_paths(self.scenario, self.plan) {
-            self.fail(words);
+        if let Err(message) = self.hosts[0].open_paths(self.scenario, self.plan) {
+            self.fail(message);
         }
     }
 
     /// Records a failure; only the first is kept.
-    fn fail(&mut self, words: String) {
-        self.failure.get_or_insert(words);
+    fn fail(&mut self, message: String) {
+        self.failure.get_or_insert(message);
     }
 
     fn pump(&mut self) {

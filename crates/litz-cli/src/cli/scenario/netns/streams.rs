@@ -41,7 +41,7 @@ struct Half<S> {
 /// A request to open a stream, which the engine answers later, even if the peer allows the stream
 /// at once.
 struct PendingOpen {
-    wish: Option<Pin<Box<dyn Future<Output = Opened>>>>,
+    request: Option<Pin<Box<dyn Future<Output = Opened>>>>,
     waker: Waker,
 }
 
@@ -63,7 +63,7 @@ impl LiveStreams {
             host,
             wake_queue: Arc::clone(wake_queue),
             connection,
-            pending: Dir::ALL.map(|dir| PendingOpen { wish: None, waker: waker(Event::StreamsAvailable(dir)) }),
+            pending: Dir::ALL.map(|dir| PendingOpen { request: None, waker: waker(Event::StreamsAvailable(dir)) }),
             accepting,
             sending: BTreeMap::new(),
             receiving: BTreeMap::new(),
@@ -97,8 +97,8 @@ impl LiveStreams {
 
 impl Streams for LiveStreams {
     fn open(&mut self, dir: Dir) -> Option<StreamId> {
-        let PendingOpen { wish, waker } = &mut self.pending[dir.index()];
-        let asked = wish.get_or_insert_with(|| {
+        let PendingOpen { request, waker } = &mut self.pending[dir.index()];
+        let asked = request.get_or_insert_with(|| {
             let connection = self.connection.clone();
             match dir {
                 Dir::Uni => Box::pin(async move { Ok((connection.open_uni_async().await?, None)) }),
@@ -109,7 +109,7 @@ impl Streams for LiveStreams {
             }
         });
         let Poll::Ready(answer) = poll_once(waker, asked.as_mut()) else { return None };
-        *wish = None;
+        *request = None;
         // The end of the connection is reported separately.
         let (send, recv) = answer.ok()?;
         let id = send.id();

@@ -2,7 +2,7 @@
 //! connection continues or ends as the standard requires, stays within its memory bounds, and harms
 //! no other connection. Every test proves by a counter that its condition occurred.
 //!
-//! Tests that need real sockets, threads and processes are in `crates/litz/tests/bad_days`.
+//! Tests that need real sockets, threads and processes are in `crates/litz/tests/adverse`.
 
 mod acknowledgements;
 mod clock;

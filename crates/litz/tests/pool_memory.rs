@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use litz::{Connection, Placement, SendStream, StridedBytes};
-use world::{Arm, Wire, World, pattern};
+use world::{Variant, Wire, World, pattern};
 
 /// The system's allocator, with a count of the bytes that are allocated.
 struct Counting;
@@ -78,7 +78,7 @@ fn check(bytes: &StridedBytes, chunk: &[u8], mut at: usize) -> usize {
 }
 
 /// A transfer whose reader keeps all received bytes until the end.
-fn hoard(ours: &Connection, theirs: &Connection, chunk: &Bytes, before: usize) {
+fn fill_windows(ours: &Connection, theirs: &Connection, chunk: &Bytes, before: usize) {
     const LEN: usize = 48 * MIB;
     let written = AtomicUsize::new(0);
     let mut kept: Vec<StridedBytes> = Vec::new();
@@ -91,12 +91,12 @@ fn hoard(ours: &Connection, theirs: &Connection, chunk: &Bytes, before: usize) {
     });
     let held = held_since(before);
     assert!(held > 2 * POOL, "{held} bytes: the reader holds more than the pool has");
-    assert!(held < LEN * PINNED_MAX + POOL + SLACK, "{held} bytes for a hoard of {LEN}");
+    assert!(held < LEN * PINNED_MAX + POOL + SLACK, "{held} bytes for a fill_windows of {LEN}");
     // No buffer that is held was reused.
     assert_eq!(kept.iter().fold(0, |at, bytes| check(bytes, chunk, at)), LEN);
     drop(kept);
     let left = held_since(before);
-    assert!(left < POOL + SLACK, "{left} bytes after the hoard was given back");
+    assert!(left < POOL + SLACK, "{left} bytes after the fill_windows was given back");
 }
 
 /// A transfer whose reader starts only when flow control has stopped the sender, with a window
@@ -133,7 +133,7 @@ fn an_exhausted_pool_allocates_more_and_frees_it_again() {
     const WINDOW: usize = 24 * MIB;
     let chunk = Bytes::from(pattern(CHUNK, 1));
     for wire in [Wire::Udp, Wire::Memory] {
-        let world = World::new(Arm { wire, placement: Placement::Thread });
+        let world = World::new(Variant { wire, placement: Placement::Thread });
         let mut config = world.config();
         config.transport.stream_window = WINDOW as u64;
         config.transport.stream_window_max = WINDOW as u64;
@@ -143,7 +143,7 @@ fn an_exhausted_pool_allocates_more_and_frees_it_again() {
         let theirs = server.accept().unwrap();
         let before = HELD.load(Ordering::Relaxed);
         for _ in 0..2 {
-            hoard(&ours, &theirs, &chunk, before);
+            fill_windows(&ours, &theirs, &chunk, before);
             stand_still(&ours, &theirs, &chunk, WINDOW, before);
         }
     }

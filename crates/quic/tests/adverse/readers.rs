@@ -89,7 +89,7 @@ fn a_stream_that_is_no_longer_read_holds_its_window_while_others_fill_the_link()
         let took = apps::transfer(&mut pair, other, Duration::from_secs(60));
         let goodput = Rate::from_transfer(other, took).expect("time passed");
         let wanted = if seed % 2 == 0 { Rate::from_mbps(80) } else { Rate::from_mbps(2) };
-        assert!(goodput > wanted, "seed {seed}: {goodput} of 100 Mb/s beside an unread stream");
+        assert!(goodput > wanted, "seed {seed}: {goodput} of 100 Mb/s with an unread stream");
         assert!(meter.look() < 2 * bound, "seed {seed}: {} bytes after the others finished", meter.most());
 
         // Credit is granted in steps of half a window.

@@ -2,8 +2,8 @@
 //! bounded, and other connections are not affected. Every test proves by a counter that its fault
 //! occurred.
 //!
-//! Faults of the protocol alone are in `crates/quic/tests/bad_days`. Memory use with exhausted
-//! pools is in `bad_days_memory.rs`, a separate process.
+//! Faults of the protocol alone are in `crates/quic/tests/adverse`. Memory use with exhausted
+//! pools is in `pool_memory.rs`, a separate process.
 
 mod flood;
 mod full_queues;

@@ -131,9 +131,9 @@ fn one_in_a_thousand(pair: &mut HostilePair, stream: StreamId, rounds: u32, toge
             }
         }
         let mut body = payload(&[Frame::Ping]);
-        let told = if together { chosen.len().min(200) } else { chosen.len().min(1) };
-        if told > 0 {
-            body.extend(ack(chosen.iter().rev().take(told).map(|number| *number..=*number)));
+        let count = if together { chosen.len().min(200) } else { chosen.len().min(1) };
+        if count > 0 {
+            body.extend(ack(chosen.iter().rev().take(count).map(|number| *number..=*number)));
         }
         pair.hostile.forget();
         // From here on all memory held is the victim's.
@@ -208,7 +208,7 @@ fn unacknowledged_small_packets_are_logged_up_to_a_bound() {
     assert!(pair.victim.connection(0).stats().congestion.window > 30 * WRITES * 2);
     let mut meter = Meter::start();
     for _ in 0..WRITES {
-        pair.victim.connection(0).write(small, Bytes::from_static(b"x")).expect("room");
+        pair.victim.connection(0).write(small, Bytes::from_static(b"x")).expect("the send buffer has space");
         pair.send(&payload(&[Frame::Ping]));
     }
     let carried = |pair: &HostilePair| -> (u64, u64) {

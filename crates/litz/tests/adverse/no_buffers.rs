@@ -10,14 +10,14 @@ use net::SendError;
 use net::testing::{Faults, InterceptedSocket, Refusals, RefuseSends};
 use units::Duration;
 
-use crate::world::{Arm, Wire, World, pattern};
+use crate::world::{Variant, Wire, World, pattern};
 
 const LEN: usize = 8 << 20;
 
 /// The error that the system returns for the send with this number, if it refuses.
 type Choose = fn(u64) -> Option<SendError>;
 
-#[expect(clippy::disallowed_methods, reason = "a test in which one side waits for what the other is told meanwhile")]
+#[expect(clippy::disallowed_methods, reason = "a test in which one side waits while the other is notified")]
 fn pause() {
     std::thread::sleep(std::time::Duration::from_millis(100));
 }
@@ -57,7 +57,7 @@ fn transfer(world: &World, receiving: Box<dyn LiveSocket>, sending: Box<dyn Live
 
 /// A transfer whose sender and whose receiver meet these refusals, each at least `least` times.
 fn nothing_is_lost(wire: Wire, placement: Placement, choose: Choose, least: u64) {
-    let world = World::new(Arm { wire, placement });
+    let world = World::new(Variant { wire, placement });
     let refused: [Arc<Refusals>; 2] = Default::default();
     let [at_client, at_server] = refused.each_ref().map(|refused| -> Box<dyn LiveSocket> {
         Box::new(InterceptedSocket::new(world.socket(0), RefuseSends::new(choose, refused)))
@@ -71,8 +71,8 @@ fn nothing_is_lost(wire: Wire, placement: Placement, choose: Choose, least: u64)
     assert_eq!(received_twice, 0, "{wire:?}, {placement:?}: nothing was sent twice");
 }
 
-/// Packets lost for good. A busy machine's loopback delivers from the queues of several cores, so
-/// packets can pass others and be declared lost until they are acknowledged after all.
+/// Packets lost permanently. A busy machine's loopback delivers from the queues of several cores,
+/// so packets can pass others and be declared lost until they are acknowledged after all.
 fn missing(stats: &Stats) -> u64 {
     stats.send.packets_lost - stats.send.packets_late
 }
@@ -92,8 +92,8 @@ fn bursts_without_buffers_only_delay() {
     }
 }
 
-/// A socket of the system that says so announces it when there is room again; one in memory is
-/// asked again soon.
+/// A system socket whose buffer was full reports when it is writable again; the driver retries a
+/// socket in memory after a short time.
 #[test]
 fn full_socket_buffers_only_delay() {
     let once: Choose = |number| (number % 3 == 1).then_some(SendError::WouldBlock);
@@ -112,7 +112,7 @@ fn a_send_buffer_that_the_kernel_has_filled_only_delays() {
         assert!(refused > 20, "the send buffer was full {refused} times");
         return;
     }
-    let name = "bad_days::no_buffers::a_send_buffer_that_the_kernel_has_filled_only_delays";
+    let name = "adverse::no_buffers::a_send_buffer_that_the_kernel_has_filled_only_delays";
     let setup =
         "ip link set lo up && tc qdisc add dev lo root tbf rate 100mbit burst 64kb limit 8mb || exit 77; exec \"$@\"";
     let status = std::process::Command::new("unshare")
@@ -135,7 +135,7 @@ fn skipped(why: &str) {
 
 /// Runs a transfer over a socket with a small send buffer and returns how often that was full.
 fn slow_loopback() -> u64 {
-    let world = World::new(Arm { wire: Wire::Udp, placement: Placement::Thread });
+    let world = World::new(Variant { wire: Wire::Udp, placement: Placement::Thread });
     let mut options = UdpSocketOptions::new("127.0.0.1:0".parse().unwrap());
     options.send_buffer_bytes = 32 << 10;
     let refused = Arc::new(Refusals::default());
@@ -145,10 +145,11 @@ fn slow_loopback() -> u64 {
     refused.total()
 }
 
-/// A socket that never accepts data again does not keep callers from learning of the close.
+/// A socket that never accepts data again does not prevent callers from being notified of the
+/// close.
 #[test]
-fn users_of_a_socket_that_stays_full_learn_of_the_close() {
-    let world = World::new(Arm { wire: Wire::Memory, placement: Placement::Thread });
+fn users_of_a_socket_that_stays_full_are_notified_of_the_close() {
+    let world = World::new(Variant { wire: Wire::Memory, placement: Placement::Thread });
     let refused = Arc::new(Refusals::default());
     let choose: Choose = |number| (number > 8).then_some(SendError::NoBuffers);
     let stuck = InterceptedSocket::new(world.socket(0), RefuseSends::new(choose, &refused));
@@ -156,7 +157,7 @@ fn users_of_a_socket_that_stays_full_learn_of_the_close() {
     config.transport.idle_timeout = Duration::from_secs(2);
     let server = world.server(config.clone());
     let address = server.local_addr();
-    let (ended, told) = mpsc::channel();
+    let (ended, results) = mpsc::channel();
     let client = Endpoint::with_sockets(config, vec![Box::new(stuck)]).unwrap();
     let connection = world.connect(&client, address);
     let mut stream = connection.open_uni().unwrap();
@@ -165,7 +166,7 @@ fn users_of_a_socket_that_stays_full_learn_of_the_close() {
             let error = stream.write_all(&pattern(LEN, 3)).unwrap_err();
             ended.send(error.kind()).unwrap();
         });
-        let kind = told.recv_timeout(std::time::Duration::from_secs(6));
+        let kind = results.recv_timeout(std::time::Duration::from_secs(6));
         // Also releases a writer that was not woken.
         client.close();
         assert_eq!(kind, Ok(io::ErrorKind::TimedOut), "after {} refusals", refused.total());
@@ -175,10 +176,10 @@ fn users_of_a_socket_that_stays_full_learn_of_the_close() {
 /// Received data is delivered even if nothing can be sent.
 #[test]
 fn a_socket_that_cannot_send_still_receives() {
-    let world = World::new(Arm { wire: Wire::Memory, placement: Placement::Thread });
+    let world = World::new(Variant { wire: Wire::Memory, placement: Placement::Thread });
     let faults = Arc::new(Faults::default());
-    let mute = InterceptedSocket::new(world.socket(0), Arc::clone(&faults));
-    let server = world.server_over(world.config(), Box::new(mute));
+    let socket_of_server = InterceptedSocket::new(world.socket(0), Arc::clone(&faults));
+    let server = world.server_over(world.config(), Box::new(socket_of_server));
     let client = world.client(world.config());
     let ours = world.connect(&client, server.local_addr());
     let theirs = server.accept().unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use litz::{Closed, Connection, Endpoint, Placement};
 
-use crate::world::{Arm, Wire, World, pattern};
+use crate::world::{Variant, Wire, World, pattern};
 
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -31,7 +31,7 @@ fn ends(world: &World) -> Ends {
     Ends { _server: server, _client: client, ours, theirs }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test in which nobody calls the library for a while")]
+#[expect(clippy::disallowed_methods, reason = "a test in which the library is not called for a while")]
 fn sleep(span: Duration) {
     std::thread::sleep(span);
 }
@@ -76,7 +76,7 @@ fn transfer_with_pause(ends: &Ends, pause: Duration) -> Result<(), String> {
 #[test]
 fn a_pause_shorter_than_the_idle_timeout_does_no_harm() {
     for wire in [Wire::Udp, Wire::Memory] {
-        let world = World::new(Arm { wire, placement: Placement::Inline });
+        let world = World::new(Variant { wire, placement: Placement::Inline });
         let ends = ends(&world);
         for _ in 0..2 {
             transfer_with_pause(&ends, IDLE / 2).unwrap();
@@ -87,7 +87,7 @@ fn a_pause_shorter_than_the_idle_timeout_does_no_harm() {
 #[test]
 fn a_pause_longer_than_the_idle_timeout_ends_both_sides_at_once() {
     for wire in [Wire::Udp, Wire::Memory] {
-        let world = World::new(Arm { wire, placement: Placement::Inline });
+        let world = World::new(Variant { wire, placement: Placement::Inline });
         let ends = ends(&world);
         let clock = net::MonotonicClock::start();
         transfer_with_pause(&ends, IDLE * 2).unwrap_err();

@@ -8,9 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use litz::{Connection, EndpointConfig, Placement};
 
-use crate::world::{Arm, PATIENCE, Wire, World, pattern};
+use crate::world::{TEST_TIMEOUT, Variant, Wire, World, pattern};
 
-const ARM: Arm = Arm { wire: Wire::Memory, placement: Placement::Thread };
+const VARIANT: Variant = Variant { wire: Wire::Memory, placement: Placement::Thread };
 
 /// Sends a megabyte over a separate stream of this connection, to show that it is not blocked.
 fn exchange(from: &Connection, to: &Connection) {
@@ -32,7 +32,7 @@ fn unread_datagrams_are_replaced_by_newer_ones() {
     const LEN: usize = 1_000;
     /// The connection's buffer and the engine's, each a MiB and a datagram.
     const WAITING_MAX: u64 = 2 * ((1 << 20) + LEN as u64);
-    let world = World::new(ARM);
+    let world = World::new(VARIANT);
     let (server, client) = (world.server(world.config()), world.client(world.config()));
     let ours = world.connect(&client, server.local_addr());
     let theirs = server.accept().unwrap();
@@ -64,7 +64,7 @@ fn unread_messages_block_their_sender() {
     /// Waiting in both engines; in the send buffer, where each stream may hold a message however
     /// full it is; by the peer's credit; and one in each caller.
     const WAITING_MAX: u64 = (4 << 20) + (4 << 20) + (2 << 20) + STREAMS_MAX * LEN as u64 + (2 << 20) + 4 * LEN as u64;
-    let world = World::new(ARM);
+    let world = World::new(VARIANT);
     let mut config = world.config();
     config.transport.connection_window = 2 << 20;
     config.transport.connection_window_max = 2 << 20;
@@ -109,7 +109,7 @@ fn unread_messages_block_their_sender() {
 #[test]
 fn unaccepted_streams_wait_and_block_no_others() {
     const STREAMS: u64 = 300;
-    let world = World::new(ARM);
+    let world = World::new(VARIANT);
     let (server, client) = (world.server(world.config()), world.client(world.config()));
     let ours = world.connect(&client, server.local_addr());
     let theirs = server.accept().unwrap();
@@ -135,9 +135,9 @@ fn unaccepted_streams_wait_and_block_no_others() {
 fn unaccepted_clients_are_delayed_and_served_later() {
     const CLIENTS: usize = 24;
     const WAITING_MAX: usize = 6;
-    let world = World::new(ARM);
+    let world = World::new(VARIANT);
     let server = world.server(EndpointConfig { half_open_max: WAITING_MAX, ..world.config() });
-    let mut config = EndpointConfig { handshake_timeout: PATIENCE, ..world.config() };
+    let mut config = EndpointConfig { handshake_timeout: TEST_TIMEOUT, ..world.config() };
     // So that they retry soon.
     config.transport.initial_rtt = units::Duration::from_millis(10);
     let client = world.client(config);
@@ -158,7 +158,7 @@ fn unaccepted_clients_are_delayed_and_served_later() {
         }
         assert_eq!((connected.load(Ordering::Relaxed), server.connection_count()), (WAITING_MAX, WAITING_MAX));
         for _ in 0..CLIENTS {
-            let connection = server.accept_timeout(PATIENCE).unwrap().expect("everybody has a turn");
+            let connection = server.accept_timeout(TEST_TIMEOUT).unwrap().expect("everybody has a turn");
             connection.open_uni().unwrap().finish().unwrap();
             connection.closed();
         }

@@ -130,7 +130,7 @@ fn many_streams_together_hold_no_more_than_the_send_buffer() {
         rests.push((id, rest));
     }
     let held = pair.client.connection(0).stats().send.held_bytes;
-    // Each stream may hold its share of 64 KiB, so that none is starved by the others.
+    // Each stream may hold its share of 64 KiB, so that no stream is blocked by the others.
     assert!(held <= (4 << 20) + STREAMS * (64 << 10) + (1 << 20), "{held} bytes in a send buffer of 4 MiB");
     let shortest = rests.iter().map(|(_, rest)| message.len() - rest.len()).min();
     assert_eq!(shortest, Some(64 << 10), "each stream has its share");

@@ -1,4 +1,4 @@
-//! Questions: calls that change nothing.
+//! Calls that change nothing.
 
 use std::sync::Arc;
 
