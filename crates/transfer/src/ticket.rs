@@ -13,8 +13,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
+use credentials::base32::{self, Base32Error};
 use litz::identity::Fingerprint;
-use litz::identity::base32::{self, Base32Error};
 
 /// An invitation to send. Its text ([`Ticket::to_text`]) contains the secret, so read access to it
 /// permits sending.
@@ -120,7 +120,7 @@ impl FromStr for Ticket {
             Base32Error::Character { index, character } => {
                 TicketError::Character { index: prefix_len + index, character }
             }
-            Base32Error::Length => TicketError::Checksum,
+            _ => TicketError::Checksum,
         })?;
         if bytes.len() < BYTES_MIN {
             return Err(TicketError::CutOff);
