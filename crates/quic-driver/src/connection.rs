@@ -269,7 +269,7 @@ impl<K: Packets> Connection<K> {
                 match outbox.offer(|chunk| self.quic.write_some(id, chunk)) {
                     Ok(()) | Err(QuicWriteError::Blocked) => {}
                     Err(QuicWriteError::Stopped(code)) => ended = Some(SendEnd::Stopped(code)),
-                    Err(QuicWriteError::Closed) => ended = Some(SendEnd::Reset),
+                    Err(_) => ended = Some(SendEnd::Reset),
                 }
             }
             if ended.is_none() && outbox.is_finish_pending() {

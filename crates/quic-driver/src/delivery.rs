@@ -201,7 +201,7 @@ impl Delivery {
                     Ok(Chunk::End) => inbox.set_end(RecvEnd::Finished),
                     Err(ReadError::Reset(code)) => inbox.set_end(RecvEnd::Reset(code)),
                     Err(ReadError::Blocked) => break,
-                    Err(ReadError::Closed) => inbox.set_end(RecvEnd::Stopped),
+                    Err(_) => inbox.set_end(RecvEnd::Stopped),
                 }
             }
             over |= inbox.is_over();

@@ -36,6 +36,7 @@ pub struct Secret([u8; SECRET_LEN]);
 
 /// One address of the receiver.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum TicketAddress {
     /// An address and a port. An IPv6 scope is not included, because it has no meaning on another
     /// host.

@@ -293,6 +293,8 @@ pub(super) fn resolve(addresses: &[TicketAddress]) -> Result<Vec<SocketAddr>, St
                 Err(error) if addresses.len() == 1 => return Err(format!("cannot look up {name}: {error}")),
                 Err(_) => {}
             },
+            // `TicketAddress` is non-exhaustive: a later kind, which this command cannot look up.
+            _ => {}
         }
     }
     let mut seen = std::collections::BTreeSet::new();

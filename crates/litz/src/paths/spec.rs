@@ -34,6 +34,7 @@ pub struct PathSpec {
 
 /// Where a path begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LocalSpec {
     /// At this interface, by name; which of its addresses follows from the remote one.
     Interface(String),
