@@ -20,13 +20,12 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let (server_key, client_key) = (KeyPair::generate()?, KeyPair::generate()?);
     // Both ends have two sockets and allow two paths. These paths are alike, so their packets take
     // turns.
-    let config = EndpointConfig {
-        sockets: vec![UdpSocketOptions::new(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)); 2],
-        transport: TransportConfig { max_paths: 2, scheduler: Strategy::RoundRobin, ..TransportConfig::default() },
-        ..EndpointConfig::default()
-    };
-    let server_tls = Some(server_config(&server_key)?);
-    let server = Endpoint::bind(EndpointConfig { server_tls, ..config.clone() })?;
+    let socket = UdpSocketOptions::new(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0));
+    let config = EndpointConfig::default()
+        .with_sockets(vec![socket; 2])
+        .with_transport(TransportConfig::default().with_max_paths(2).with_scheduler(Strategy::RoundRobin));
+    let server_tls = server_config(&server_key)?;
+    let server = Endpoint::bind(config.clone().with_server_tls(server_tls))?;
     let addresses = server.local_addrs().to_vec();
     let client = Endpoint::bind(config)?;
     let tls = client_config(&client_key, &[server_key.public().fingerprint()])?;

@@ -17,10 +17,8 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // Each host has a key pair; the client knows the fingerprint of the server's key.
 //! let (server_key, client_key) = (KeyPair::generate()?, KeyPair::generate()?);
-//! let server = Endpoint::bind(EndpointConfig {
-//!     server_tls: Some(identity::server_config(&server_key)?),
-//!     ..EndpointConfig::loopback()
-//! })?;
+//! let server_tls = identity::server_config(&server_key)?;
+//! let server = Endpoint::bind(EndpointConfig::loopback().with_server_tls(server_tls))?;
 //! let address = server.local_addr();
 //! let serving = std::thread::spawn(move || -> std::io::Result<()> {
 //!     let connection = server.accept()?;
@@ -58,8 +56,8 @@
 //! # use litz::{Endpoint, EndpointConfig};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let (server_key, client_key) = (KeyPair::generate()?, KeyPair::generate()?);
-//! # let server_tls = Some(identity::server_config(&server_key)?);
-//! # let server = Endpoint::bind(EndpointConfig { server_tls, ..EndpointConfig::loopback() })?;
+//! # let server_tls = identity::server_config(&server_key)?;
+//! # let server = Endpoint::bind(EndpointConfig::loopback().with_server_tls(server_tls))?;
 //! # let client = Endpoint::bind(EndpointConfig::loopback())?;
 //! # let tls = identity::client_config(&client_key, &[server_key.public().fingerprint()])?;
 //! let ours = client.connect(server.local_addr(), "litz", tls.config.clone())?;
@@ -86,8 +84,8 @@
 //! # use litz::{Class, Endpoint, EndpointConfig, RateLimit, identity};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let (server_key, client_key) = (identity::KeyPair::generate()?, identity::KeyPair::generate()?);
-//! # let server_tls = Some(identity::server_config(&server_key)?);
-//! # let server = Endpoint::bind(EndpointConfig { server_tls, ..EndpointConfig::loopback() })?;
+//! # let server_tls = identity::server_config(&server_key)?;
+//! # let server = Endpoint::bind(EndpointConfig::loopback().with_server_tls(server_tls))?;
 //! # let client = Endpoint::bind(EndpointConfig::loopback())?;
 //! # let tls = identity::client_config(&client_key, &[server_key.public().fingerprint()])?;
 //! let ours = client.connect(server.local_addr(), "litz", tls.config.clone())?;
@@ -125,14 +123,16 @@
 //! package `litz-cli`.
 #![forbid(unsafe_code)]
 
+mod config;
 mod connection;
 mod endpoint;
 pub mod identity;
 pub mod paths;
 mod stream;
 
+pub use config::EndpointConfig;
 pub use connection::Connection;
-pub use endpoint::{BindError, ConnectError, Endpoint, EndpointConfig};
+pub use endpoint::{BindError, ConnectError, Endpoint};
 pub use engine::{
     AcceptStreamError, Activity, ActivityKind, Closed, ConnectOptions, Costs, DatagramError, JournalFolder, LAP_MAX,
     LiveSocket, MessageError, OpenError, PROCESSORS_MAX, Placement, PlacementError, ReadError, Readiness,

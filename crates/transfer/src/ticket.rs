@@ -19,6 +19,7 @@ use litz::identity::Fingerprint;
 /// An invitation to send. Its text ([`Ticket::to_text`]) contains the secret, so read access to it
 /// permits sending.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Ticket {
     /// The receiver's addresses, best first: 1 to [`ADDRESSES_MAX`].
     pub addresses: Vec<TicketAddress>,
@@ -71,6 +72,12 @@ pub enum TicketError {
 }
 
 impl Ticket {
+    /// A ticket of these parts: see the fields. [`to_text`](Self::to_text) checks them.
+    #[must_use]
+    pub fn new(addresses: Vec<TicketAddress>, receiver: Fingerprint, secret: Secret, expires_unix: u64) -> Self {
+        Self { addresses, receiver, secret, expires_unix }
+    }
+
     /// The ticket as one word of lower-case letters and digits.
     ///
     /// # Errors

@@ -209,7 +209,7 @@ mod tests {
     fn choice() -> Choice {
         let interfaces = [interface("lo", 1, "127.0.0.1"), interface("enp1s0", 2, "10.0.0.1")];
         let remotes = ["10.0.0.2:4433".parse().unwrap()];
-        let request = Request { interfaces: &interfaces, remotes: &remotes, paths: &[], limit: None };
+        let request = Request::new(&interfaces, &remotes);
         let mut choice = litz::paths::choose(&request, &mut |_, _, _| Ok(())).unwrap();
         choice.candidates[0].backup = true;
         choice.candidates[0].why.turn = Turn::IdleInterface;
