@@ -8,10 +8,9 @@
 use std::error::Error;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
 
 use litz::identity::{KeyPair, client_config, server_config};
-use litz::{Endpoint, EndpointConfig, PathState, Strategy, TransportConfig, UdpSocketOptions};
+use litz::{Endpoint, EndpointConfig, PathEvent, PathState, Strategy, TransportConfig, UdpSocketOptions};
 
 const BYTES: usize = 8 << 20;
 
@@ -34,10 +33,13 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let ours = client.connect_from(0, addresses[0], "litz", tls.config.clone())?;
     let theirs = server.accept()?;
     ours.open_path(1, addresses[1], false)?;
-    while ours.stats().paths.iter().filter(|path| path.state == PathState::Active).count() < 2 {
-        // Every call that waits also notices the end of the connection.
-        if let Some(reason) = ours.closed_timeout(Duration::from_millis(5)) {
-            return Err(reason.into());
+    let mut second = None;
+    loop {
+        match ours.next_path_event()? {
+            PathEvent::Opened { path, .. } => second = Some(path),
+            PathEvent::State { path, state: PathState::Active } if second == Some(path) => break,
+            PathEvent::Refused { error, .. } => return Err(error.into()),
+            _ => {}
         }
     }
 

@@ -43,13 +43,40 @@ impl std::fmt::Display for OpenPathError {
             Self::Unsupported => "one of the two sides allows no second path: set max_paths above 1 on both",
             Self::TooEarly => "the handshake is not confirmed yet: request the path again when it is",
             Self::TooMany => "this side has as many paths as its max_paths allows: abandon one or raise it",
-            Self::Forbidden => "the peer allows no second path to the address of the handshake: use another of its addresses",
+            Self::Forbidden => {
+                "the peer allows no second path to the address of the handshake: use another one, or raise its max_paths"
+            }
             Self::Closed => "the connection is closed",
         })
     }
 }
 
 impl std::error::Error for OpenPathError {}
+
+/// What a requested path waits for. It is opened when this is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PathWait {
+    /// The peer's limit: it must allow more paths (multipath draft-21, section 4.6). If its
+    /// `max_paths` is smaller than ours, that happens only when a path is abandoned.
+    PeerLimit,
+    /// The peer must issue a connection ID for the path (section 4.7), which it does as soon as it
+    /// can.
+    ConnectionId,
+    /// A path that was abandoned must be forgotten on this side (section 3.4), some round trips
+    /// later.
+    Abandoned,
+}
+
+impl std::fmt::Display for PathWait {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::PeerLimit => "the peer allows no more paths: raise its max_paths or abandon a path",
+            Self::ConnectionId => "the peer has issued no connection ID for the path yet",
+            Self::Abandoned => "this side still remembers a path that was abandoned a moment ago",
+        })
+    }
+}
 
 impl Paths {
     /// How many paths are open. Abandoned ones do not count, although they are not forgotten yet:
@@ -138,6 +165,16 @@ impl Control {
         }
         paths.requested.push_back((addresses, is_backup));
         Ok(())
+    }
+
+    /// What the oldest requested path waits for; none if no requested path waits.
+    pub(crate) fn path_wait(&self) -> Option<PathWait> {
+        let paths = self.paths.as_ref().filter(|paths| !paths.requested.is_empty())?;
+        Some(match paths.next_opened {
+            next if next > paths.peer_max => PathWait::PeerLimit,
+            next if next > paths.local_max => PathWait::Abandoned,
+            _ => PathWait::ConnectionId,
+        })
     }
 
     /// Opens requested paths as far as both sides' connection IDs allow.
