@@ -71,14 +71,14 @@ deny:
 	@scripts/need cargo-deny
 	$(CARGO) deny check
 
-## The public API of the crate litz must be that of docs/api/litz.txt; `make api-update` writes the
-## file.
+## The public API of litz and litz-transfer must be that of docs/api; `make api-update` writes the
+## files.
 api:
-	@scripts/need cc cmake nightly cargo-public-api
+	@scripts/need cc cmake python3 nightly cargo-public-api
 	@scripts/public-api
 
 api-update:
-	@scripts/need cc cmake nightly cargo-public-api
+	@scripts/need cc cmake python3 nightly cargo-public-api
 	@scripts/public-api --update
 
 ## Links, paths and line lengths of all documents; the book (target/book).

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use litz::{Endpoint, EndpointConfig, TransportConfig, UdpSocketOptions};
+use litz::{Endpoint, EndpointConfig, TransportConfig};
 use litz_interop::certificates;
 use litz_interop::pattern::{CHUNK_LEN, Checker, fill};
 
@@ -23,16 +23,11 @@ fn loopback() -> SocketAddr {
 }
 
 fn our_config(server: Option<Arc<rustls::ServerConfig>>) -> EndpointConfig {
-    EndpointConfig {
-        sockets: vec![UdpSocketOptions { bind: loopback(), ..UdpSocketOptions::default() }],
-        transport: TransportConfig {
-            datagram_size: 1400,
-            key_update_interval: KEY_UPDATE_INTERVAL,
-            ..TransportConfig::default()
-        },
-        server_tls: server,
-        ..EndpointConfig::default()
-    }
+    EndpointConfig::at(loopback())
+        .with_transport(
+            TransportConfig::default().with_datagram_size(1400).with_key_update_interval(KEY_UPDATE_INTERVAL),
+        )
+        .with_server_tls(server)
 }
 
 fn quinn_transport() -> Arc<quinn::TransportConfig> {

@@ -37,28 +37,23 @@ impl Litz {
 }
 
 fn config(litz: Litz, job: &Job, bind: SocketAddr, listens: bool) -> EndpointConfig {
-    EndpointConfig {
-        sockets: vec![UdpSocketOptions {
-            bind,
-            send_buffer_bytes: SOCKET_BUFFER,
-            recv_buffer_bytes: SOCKET_BUFFER,
-            ..UdpSocketOptions::default()
-        }],
-        placement: litz.placement,
-        busy_poll: litz.busy_poll,
-        transport: TransportConfig {
-            datagram_size: usize::from(job.datagram_size()),
-            idle_timeout: IDLE_TIMEOUT.into(),
-            stream_window_max: u64::from(WINDOW),
-            connection_window_max: u64::from(WINDOW),
-            send_buffer_max: u64::from(WINDOW),
-            park_after: (job.test == Test::IdleParked).then_some(litz::units::Duration::from_secs(1)),
-            ..TransportConfig::default()
-        },
-        server_tls: listens.then(tls::server),
-        connections_max: 2 * job.connections,
-        ..EndpointConfig::default()
-    }
+    let socket =
+        UdpSocketOptions::new(bind).with_send_buffer_bytes(SOCKET_BUFFER).with_recv_buffer_bytes(SOCKET_BUFFER);
+    EndpointConfig::default()
+        .with_sockets(vec![socket])
+        .with_placement(litz.placement)
+        .with_busy_poll(litz.busy_poll)
+        .with_transport(
+            TransportConfig::default()
+                .with_datagram_size(usize::from(job.datagram_size()))
+                .with_idle_timeout(IDLE_TIMEOUT.into())
+                .with_stream_window_max(u64::from(WINDOW))
+                .with_connection_window_max(u64::from(WINDOW))
+                .with_send_buffer_max(u64::from(WINDOW))
+                .with_park_after((job.test == Test::IdleParked).then_some(litz::units::Duration::from_secs(1))),
+        )
+        .with_server_tls(listens.then(tls::server))
+        .with_connections_max(2 * job.connections)
 }
 
 pub fn server(litz: Litz, job: &Job, listen: SocketAddr) -> Result<Box<dyn Server>, Failure> {

@@ -90,11 +90,9 @@ fn config(job: &Job) -> Result<Config, Failure> {
 }
 
 fn socket(bind: SocketAddr) -> Result<UdpSocket, Failure> {
-    Ok(UdpSocket::open(&UdpSocketOptions {
-        send_buffer_bytes: SOCKET_BUFFER,
-        recv_buffer_bytes: SOCKET_BUFFER,
-        ..UdpSocketOptions::new(bind)
-    })?)
+    Ok(UdpSocket::open(
+        &UdpSocketOptions::new(bind).with_send_buffer_bytes(SOCKET_BUFFER).with_recv_buffer_bytes(SOCKET_BUFFER),
+    )?)
 }
 
 /// A socket and its buffers.

@@ -51,33 +51,28 @@ pub enum Shape {
 }
 
 fn config(shape: Shape, controller: Controller, addresses: &[SocketAddr]) -> EndpointConfig {
-    let socket = |&bind: &SocketAddr| UdpSocketOptions {
-        bind,
-        device: Some(device_at(bind.ip())),
-        send_buffer_bytes: SOCKET_BUFFER,
-        recv_buffer_bytes: SOCKET_BUFFER,
-        ..UdpSocketOptions::default()
+    let socket = |&bind: &SocketAddr| {
+        UdpSocketOptions::new(bind)
+            .with_device(device_at(bind.ip()))
+            .with_send_buffer_bytes(SOCKET_BUFFER)
+            .with_recv_buffer_bytes(SOCKET_BUFFER)
     };
     let congestion = match controller {
         Controller::Cubic => "cubic",
         Controller::Bbr => "bbr",
     };
-    let mut transport = TransportConfig {
-        datagram_size: DATAGRAM_SIZE,
-        congestion: congestion.parse().expect("Litz has it"),
-        max_paths: if shape == Shape::PlainStream { 0 } else { PATHS_MAX },
-        ..TransportConfig::default()
-    };
+    let mut transport = TransportConfig::default()
+        .with_datagram_size(DATAGRAM_SIZE)
+        .with_congestion(congestion.parse().expect("Litz has it"))
+        .with_max_paths(if shape == Shape::PlainStream { 0 } else { PATHS_MAX });
     if shape == Shape::File {
         transport = ::transfer::transport(transport);
     }
-    EndpointConfig {
-        sockets: addresses.iter().map(socket).collect(),
-        placement: Placement::Thread,
-        transport,
-        message_len_max: MESSAGE_LEN_MAX,
-        ..EndpointConfig::default()
-    }
+    EndpointConfig::default()
+        .with_sockets(addresses.iter().map(socket).collect())
+        .with_placement(Placement::Thread)
+        .with_transport(transport)
+        .with_message_len_max(MESSAGE_LEN_MAX)
 }
 
 pub fn serve(shape: Shape, serve: &Serve) -> Result<Received, Failure> {

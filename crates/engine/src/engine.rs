@@ -65,7 +65,11 @@ struct Core {
 }
 
 /// The options of an outgoing connection.
+///
+/// More fields may be added: begin with [`default`](Self::default), and set others with the `with_`
+/// methods or by assignment.
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct ConnectOptions {
     /// The index of the local socket. `None` uses the first one of the remote address's family.
     pub socket: Option<usize>,
@@ -76,6 +80,36 @@ pub struct ConnectOptions {
     pub priority: i32,
     /// See [`ConnectionHandle::set_rate`](quic_driver::ConnectionHandle::set_rate).
     pub rate: Option<RateLimit>,
+}
+
+impl ConnectOptions {
+    /// Sets [`socket`](Self::socket).
+    #[must_use]
+    pub fn with_socket(mut self, socket: impl Into<Option<usize>>) -> Self {
+        self.socket = socket.into();
+        self
+    }
+
+    /// Sets [`processor`](Self::processor).
+    #[must_use]
+    pub fn with_processor(mut self, processor: impl Into<Option<usize>>) -> Self {
+        self.processor = processor.into();
+        self
+    }
+
+    /// Sets [`priority`](Self::priority).
+    #[must_use]
+    pub fn with_priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Sets [`rate`](Self::rate).
+    #[must_use]
+    pub fn with_rate(mut self, rate: impl Into<Option<RateLimit>>) -> Self {
+        self.rate = rate.into();
+        self
+    }
 }
 
 /// A driver, as seen by handles.

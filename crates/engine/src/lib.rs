@@ -57,4 +57,5 @@ pub use engine::{
 pub use error::{AcceptStreamError, Closed, DatagramError, MessageError, OpenError, ReadError, StartError, WriteError};
 pub use journals::JournalFolder;
 pub use meter::{Costs, LAP_MAX, Traffic};
+pub use quic_driver::PathEvent;
 pub use socket::{LiveSocket, Readiness};

@@ -21,6 +21,7 @@ pub const LAP_MAX: Duration = Duration::from_millis(1);
 
 /// The traffic of an engine's sockets in one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Traffic {
     /// System calls, including those without a result.
     pub calls: u64,
@@ -34,6 +35,7 @@ pub struct Traffic {
 
 /// Time and traffic since an engine was started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Costs {
     spent_ns: [u64; Activity::ALL.len()],
     /// Readings of the clock. Times the cost of one reading, this is the cost of measuring.

@@ -13,6 +13,7 @@ use driver::sync::lock;
 
 /// How a socket announces that a datagram has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Readiness {
     /// By a file descriptor that can be polled. It must stay open as long as the socket exists.
     Descriptor(RawFd),

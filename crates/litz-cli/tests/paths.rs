@@ -18,13 +18,8 @@ use crate::namespaces::{Namespace, OneSubnet, available};
 const LATE: u64 = 1 << 39;
 
 fn ticket(addresses: &[TicketAddress], expires_unix: u64) -> String {
-    let ticket = Ticket {
-        addresses: addresses.to_vec(),
-        receiver: Fingerprint::from_bytes([7; 32]),
-        secret: Secret::from_bytes([9; 16]),
-        expires_unix,
-    };
-    ticket.to_text().unwrap()
+    let (receiver, secret) = (Fingerprint::from_bytes([7; 32]), Secret::from_bytes([9; 16]));
+    Ticket::new(addresses.to_vec(), receiver, secret, expires_unix).to_text().unwrap()
 }
 
 fn sockets(texts: &[&str]) -> Vec<TicketAddress> {
@@ -232,7 +227,7 @@ fn sockets_of_both_sides_meet_on_the_cards_that_were_chosen() {
     let mut seen = std::collections::BTreeSet::new();
     let mut senders: Vec<UdpSocket> = Vec::new();
     for path in &choice.candidates {
-        let options = UdpSocketOptions { device: path.device.clone(), ..UdpSocketOptions::new(path.local) };
+        let options = UdpSocketOptions::new(path.local).with_device(path.device.clone());
         let mut sender = world.left.inside(|| UdpSocket::open(&options)).unwrap();
         assert!(seen.insert((sender.local_addr().unwrap(), path.remote)), "4-tuples differ: {path:?}");
         let there = listening.sockets.iter_mut().find(|(_, socket)| socket.local_addr().unwrap() == path.remote);

@@ -13,8 +13,8 @@ use litz::{Endpoint, EndpointConfig};
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     // Each host has a key pair. The client knows the fingerprint of the server's key.
     let (server_key, client_key) = (KeyPair::generate()?, KeyPair::generate()?);
-    let server_tls = Some(server_config(&server_key)?);
-    let server = Endpoint::bind(EndpointConfig { server_tls, ..EndpointConfig::loopback() })?;
+    let server_tls = server_config(&server_key)?;
+    let server = Endpoint::bind(EndpointConfig::loopback().with_server_tls(server_tls))?;
     let address = server.local_addr();
     let serving = std::thread::spawn(move || serve(&server));
 

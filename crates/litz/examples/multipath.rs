@@ -8,10 +8,9 @@
 use std::error::Error;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
 
 use litz::identity::{KeyPair, client_config, server_config};
-use litz::{Endpoint, EndpointConfig, PathState, Strategy, TransportConfig, UdpSocketOptions};
+use litz::{Endpoint, EndpointConfig, PathEvent, PathState, Strategy, TransportConfig, UdpSocketOptions};
 
 const BYTES: usize = 8 << 20;
 
@@ -20,13 +19,12 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let (server_key, client_key) = (KeyPair::generate()?, KeyPair::generate()?);
     // Both ends have two sockets and allow two paths. These paths are alike, so their packets take
     // turns.
-    let config = EndpointConfig {
-        sockets: vec![UdpSocketOptions::new(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)); 2],
-        transport: TransportConfig { max_paths: 2, scheduler: Strategy::RoundRobin, ..TransportConfig::default() },
-        ..EndpointConfig::default()
-    };
-    let server_tls = Some(server_config(&server_key)?);
-    let server = Endpoint::bind(EndpointConfig { server_tls, ..config.clone() })?;
+    let socket = UdpSocketOptions::new(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0));
+    let config = EndpointConfig::default()
+        .with_sockets(vec![socket; 2])
+        .with_transport(TransportConfig::default().with_max_paths(2).with_scheduler(Strategy::RoundRobin));
+    let server_tls = server_config(&server_key)?;
+    let server = Endpoint::bind(config.clone().with_server_tls(server_tls))?;
     let addresses = server.local_addrs().to_vec();
     let client = Endpoint::bind(config)?;
     let tls = client_config(&client_key, &[server_key.public().fingerprint()])?;
@@ -35,10 +33,13 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let ours = client.connect_from(0, addresses[0], "litz", tls.config.clone())?;
     let theirs = server.accept()?;
     ours.open_path(1, addresses[1], false)?;
-    while ours.stats().paths.iter().filter(|path| path.state == PathState::Active).count() < 2 {
-        // Every call that waits also notices the end of the connection.
-        if let Some(reason) = ours.closed_timeout(Duration::from_millis(5)) {
-            return Err(reason.into());
+    let mut second = None;
+    loop {
+        match ours.next_path_event()? {
+            PathEvent::Opened { path, .. } => second = Some(path),
+            PathEvent::State { path, state: PathState::Active } if second == Some(path) => break,
+            PathEvent::Refused { error, .. } => return Err(error.into()),
+            _ => {}
         }
     }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{
-    AcceptStreamError, Closed, ConnectionHandle, DatagramError, Engine, MessageError, OpenError, Placement, RecvHandle,
-    SendHandle,
+    AcceptStreamError, Closed, ConnectionHandle, DatagramError, Engine, MessageError, OpenError, PathEvent, Placement,
+    RecvHandle, SendHandle,
 };
 use quic::session::ExportError;
 use quic::{Class, Dir, PathId, RateLimit, Side, Stats};
@@ -74,8 +74,9 @@ impl Connection {
     /// can open paths. The call does not wait: the path is opened if the peer accepts several paths
     /// (`transport.max_paths` on both sides) and is used once it is validated. It is probed at
     /// least once a second until the peer answers, and again whenever the peer stops answering.
-    /// [`Stats::paths`] has the state of each path. With `is_backup`, both sides use the path only
-    /// if no other path works.
+    /// [`next_path_event`](Self::next_path_event) reports whether the path is opened, waits for the
+    /// peer, or is refused; [`Stats::paths`] has the state of each path. With `is_backup`, both
+    /// sides use the path only if no other path works.
     ///
     /// # Errors
     /// If there is no such socket, too many path requests are pending, or the connection is closed.
@@ -99,6 +100,34 @@ impl Connection {
     /// If too many requests are pending, or the connection is closed.
     pub fn set_path_backup(&self, path: PathId, is_backup: bool) -> Result<(), Closed> {
         self.handle.set_path_backup(path, is_backup)
+    }
+
+    /// The next event of the connection's paths, in the order in which they happened: a path is
+    /// opened, its state changes, a requested path waits or is refused. A connection without the
+    /// multipath extension reports refusals only. If the application does not take them, the newest
+    /// 256 are kept.
+    ///
+    /// # Errors
+    /// If the connection is closed and all events were taken.
+    pub fn next_path_event(&self) -> Result<PathEvent, Closed> {
+        self.wait(|waker| self.handle.poll_path_event(waker)).unwrap_or(Err(GONE))
+    }
+
+    /// As [`next_path_event`](Self::next_path_event); `None` if there is none within `timeout`.
+    ///
+    /// # Errors
+    /// As [`next_path_event`](Self::next_path_event).
+    pub fn next_path_event_timeout(&self, timeout: Duration) -> Result<Option<PathEvent>, Closed> {
+        self.wait_for(timeout, |waker| self.handle.poll_path_event(waker)).transpose()
+    }
+
+    /// As [`next_path_event`](Self::next_path_event).
+    ///
+    /// # Errors
+    /// As [`next_path_event`](Self::next_path_event).
+    pub async fn next_path_event_async(&self) -> Result<PathEvent, Closed> {
+        self.can_async()?;
+        poll_fn(|context| self.handle.poll_path_event(context.waker())).await
     }
 
     // ── Classes of service ───────────────────────────────────────────────────────────────────────────────────────────

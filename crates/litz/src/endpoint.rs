@@ -1,9 +1,9 @@
-//! Endpoints: sockets, limits, and how connections are made.
+//! Endpoints: sockets, and how connections are made.
 
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -13,88 +13,12 @@ use engine::{
     WorkerPoolStats,
 };
 use net::{DatagramSocket, UdpSocket, UdpSocketOptions};
+use quic::PathId;
 use quic::session::SessionFactory;
 use quic::session::tls::{TlsClient, TlsServer, keys_for_measuring};
-use quic::{PathId, TransportConfig};
 
+use crate::config::EndpointConfig;
 use crate::connection::{Connection, not_inline};
-
-/// The configuration of an endpoint.
-///
-/// The limits bound its memory: a connection may hold about `transport.connection_window_max`
-/// received and `transport.send_buffer_max` sent bytes, and each stream `inbox_bytes_max` and
-/// `outbox_bytes_max` on top.
-#[derive(Clone)]
-pub struct EndpointConfig {
-    /// The sockets to open, for [`Endpoint::bind`]. Outgoing connections use the first one of the
-    /// peer's address family. Default: one, any IPv4 address, any port.
-    pub sockets: Vec<UdpSocketOptions>,
-    /// The threads that run the protocol. Default: one thread of the endpoint.
-    pub placement: Placement,
-    /// Processors to pin the endpoint's threads to, by the system's processor numbers: the first
-    /// one is for the serial work. Threads beyond the list are not pinned. Default: none.
-    pub cores: Vec<usize>,
-    /// Transport parameters and behaviour of connections.
-    pub transport: TransportConfig,
-    /// TLS settings for incoming connections. Default: none, which makes an endpoint that only
-    /// connects.
-    pub server_tls: Option<Arc<rustls::ServerConfig>>,
-    /// The maximum number of connections at a time, including closing ones; further ones are
-    /// refused. Default: 1024.
-    pub connections_max: usize,
-    /// The maximum number of clients in the handshake or waiting for `accept`. Packets of further
-    /// clients are dropped until they retry. Default: 128.
-    pub half_open_max: usize,
-    /// The maximum duration of a handshake, on both sides; a longer one fails. Default: 10 s.
-    pub handshake_timeout: Duration,
-    /// Bytes that a sending stream buffers before its writer waits; a single chunk may exceed it.
-    /// Default: 1 MiB.
-    pub outbox_bytes_max: usize,
-    /// Bytes that a receiving stream buffers for its reader before flow control stops the peer.
-    /// Default: 1 MiB.
-    pub inbox_bytes_max: usize,
-    /// The maximum length of a message in either direction, in bytes. Default: 1 MiB.
-    pub message_len_max: usize,
-    /// How long an idle thread polls before it sleeps. Polling shortens round trips and occupies a
-    /// whole core. Default: zero, which sleeps at once.
-    pub busy_poll: Duration,
-    /// Whether to measure processor time per stage, for [`Endpoint::costs`]. Default: false.
-    pub measure: bool,
-}
-
-impl Default for EndpointConfig {
-    fn default() -> Self {
-        let engine = EngineConfig::default();
-        Self {
-            sockets: vec![UdpSocketOptions::default()],
-            placement: engine.placement,
-            cores: engine.cores,
-            transport: engine.transport,
-            server_tls: None,
-            connections_max: engine.connections_max,
-            half_open_max: engine.half_open_max,
-            handshake_timeout: engine.handshake_timeout.into(),
-            outbox_bytes_max: engine.outbox_bytes_max,
-            inbox_bytes_max: engine.inbox_bytes_max,
-            message_len_max: engine.message_len_max,
-            busy_poll: engine.busy_poll.into(),
-            measure: engine.measure,
-        }
-    }
-}
-
-impl EndpointConfig {
-    /// The default configuration with one socket bound to `address`.
-    pub fn at(address: SocketAddr) -> Self {
-        Self { sockets: vec![UdpSocketOptions::new(address)], ..Self::default() }
-    }
-
-    /// The default configuration with one socket on the IPv4 loopback address, at a port that the
-    /// system chooses.
-    pub fn loopback() -> Self {
-        Self::at(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0))
-    }
-}
 
 /// Errors of [`Endpoint::bind`] and [`Endpoint::with_sockets`].
 #[derive(Debug)]
@@ -387,7 +311,7 @@ impl Endpoint {
 }
 
 fn from_socket(socket: usize) -> ConnectOptions {
-    ConnectOptions { socket: Some(socket), ..ConnectOptions::default() }
+    ConnectOptions::default().with_socket(socket)
 }
 
 impl Drop for Endpoint {

@@ -17,10 +17,8 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // Each host has a key pair; the client knows the fingerprint of the server's key.
 //! let (server_key, client_key) = (KeyPair::generate()?, KeyPair::generate()?);
-//! let server = Endpoint::bind(EndpointConfig {
-//!     server_tls: Some(identity::server_config(&server_key)?),
-//!     ..EndpointConfig::loopback()
-//! })?;
+//! let server_tls = identity::server_config(&server_key)?;
+//! let server = Endpoint::bind(EndpointConfig::loopback().with_server_tls(server_tls))?;
 //! let address = server.local_addr();
 //! let serving = std::thread::spawn(move || -> std::io::Result<()> {
 //!     let connection = server.accept()?;
@@ -58,8 +56,8 @@
 //! # use litz::{Endpoint, EndpointConfig};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let (server_key, client_key) = (KeyPair::generate()?, KeyPair::generate()?);
-//! # let server_tls = Some(identity::server_config(&server_key)?);
-//! # let server = Endpoint::bind(EndpointConfig { server_tls, ..EndpointConfig::loopback() })?;
+//! # let server_tls = identity::server_config(&server_key)?;
+//! # let server = Endpoint::bind(EndpointConfig::loopback().with_server_tls(server_tls))?;
 //! # let client = Endpoint::bind(EndpointConfig::loopback())?;
 //! # let tls = identity::client_config(&client_key, &[server_key.public().fingerprint()])?;
 //! let ours = client.connect(server.local_addr(), "litz", tls.config.clone())?;
@@ -86,8 +84,8 @@
 //! # use litz::{Class, Endpoint, EndpointConfig, RateLimit, identity};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let (server_key, client_key) = (identity::KeyPair::generate()?, identity::KeyPair::generate()?);
-//! # let server_tls = Some(identity::server_config(&server_key)?);
-//! # let server = Endpoint::bind(EndpointConfig { server_tls, ..EndpointConfig::loopback() })?;
+//! # let server_tls = identity::server_config(&server_key)?;
+//! # let server = Endpoint::bind(EndpointConfig::loopback().with_server_tls(server_tls))?;
 //! # let client = Endpoint::bind(EndpointConfig::loopback())?;
 //! # let tls = identity::client_config(&client_key, &[server_key.public().fingerprint()])?;
 //! let ours = client.connect(server.local_addr(), "litz", tls.config.clone())?;
@@ -99,6 +97,41 @@
 //! bulk.write_chunk(vec![0; 1 << 20].into())?;
 //! ours.send_message_as(vec![7; 200].into(), &Class::of_priority(1))?;
 //! assert_eq!(theirs.recv_message()?.len(), 200);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Several paths
+//!
+//! A connection uses one path for each pair of sockets and addresses. Both sides must allow several
+//! ([`TransportConfig::max_paths`]). The side that connected requests them, and
+//! [`Connection::next_path_event`] reports what becomes of each request.
+//!
+//! ```
+//! # use litz::identity::{self, KeyPair};
+//! # use litz::{Endpoint, EndpointConfig, PathEvent, TransportConfig};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let (server_key, client_key) = (KeyPair::generate()?, KeyPair::generate()?);
+//! # let server_tls = identity::server_config(&server_key)?;
+//! # let tls = identity::client_config(&client_key, &[server_key.public().fingerprint()])?;
+//! let transport = TransportConfig::default().with_max_paths(2);
+//! let config = EndpointConfig::loopback().with_transport(transport);
+//! let server = Endpoint::bind(config.clone().with_server_tls(server_tls))?;
+//! let client = Endpoint::bind(config)?;
+//! let ours = client.connect(server.local_addr(), "litz", tls.config.clone())?;
+//! let theirs = server.accept()?;
+//! for _ in 0..2 {
+//!     ours.open_path(0, server.local_addr(), false)?;
+//! }
+//! let refused = loop {
+//!     match ours.next_path_event()? {
+//!         PathEvent::Opened { path, .. } => assert_eq!(path.0, 1),
+//!         PathEvent::Refused { error, .. } => break error,
+//!         _ => {}
+//!     }
+//! };
+//! assert_eq!(refused, litz::OpenPathError::TooMany);
+//! # drop(theirs);
 //! # Ok(())
 //! # }
 //! ```
@@ -125,26 +158,30 @@
 //! package `litz-cli`.
 #![forbid(unsafe_code)]
 
+mod config;
 mod connection;
 mod endpoint;
 pub mod identity;
 pub mod paths;
 mod stream;
 
+pub use config::EndpointConfig;
 pub use connection::Connection;
-pub use endpoint::{BindError, ConnectError, Endpoint, EndpointConfig};
+pub use endpoint::{BindError, ConnectError, Endpoint};
 pub use engine::{
     AcceptStreamError, Activity, ActivityKind, Closed, ConnectOptions, Costs, DatagramError, JournalFolder, LAP_MAX,
-    LiveSocket, MessageError, OpenError, PROCESSORS_MAX, Placement, PlacementError, ReadError, Readiness,
-    ReceiveWorkerStats, Traffic, WorkerPoolStats, WorkerStats, WriteError,
+    LiveSocket, MessageError, OpenError, PROCESSORS_MAX, PathEvent, Placement, PlacementError, ReadError, Readiness,
+    ReceiveWorkerStats, StartError, Traffic, WorkerPoolStats, WorkerStats, WriteError,
 };
-pub use net::{UdpSocket, UdpSocketOptions};
-pub use quic::session::ExportError;
+pub use net::{Interface, InterfaceAddress, OpenError as SocketOpenError, UdpSocket, UdpSocketOptions};
+pub use quic::session::{ExportError, SessionSummary};
 pub use quic::{
-    AckPolicy, BURST_MIN, Class, JournalSink, JournalSource, PATH_SET_MAX, PATHS_MAX, PathId, PathSet, PathSetError,
-    PathState, PathStats, Policy, RateLimit, RateLimitError, RetransmissionPolicy, Side, Stats, Strategy, StreamId,
-    StridedBytes, TraceSink, TransportConfig,
+    AckPolicy, Addresses, BURST_MIN, Class, ErrorCode, JournalSink, JournalSource, OpenPathError, PATH_SET_MAX,
+    PATHS_MAX, PathId, PathSet, PathSetError, PathState, PathStats, PathWait, Policy, RateLimit, RateLimitError,
+    ReceiveStats, RetransmissionPolicy, SendStats, Side, Stats, Strategy, StreamId, StridedBytes, TraceSink,
+    TransportConfig, TransportError,
 };
+pub use recovery::{Algorithm, CongestionSnapshot, RateCap};
 pub use stream::{RecvStream, SendStream};
 /// Durations, rates and sizes, as [`TransportConfig`] takes them.
 pub use units;

@@ -1,12 +1,11 @@
 //! Bulk data in steady state: memory is allocated per batch at most, never per packet.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use litz::identity::{self, KeyPair};
-use litz::{Endpoint, EndpointConfig, Placement, TransportConfig, UdpSocketOptions};
+use litz::{Endpoint, EndpointConfig, Placement, TransportConfig};
 
 /// The system's allocator, with a count of calls.
 struct Counting;
@@ -37,25 +36,18 @@ const MEASURED_BYTES: usize = 256 << 20;
 const CHUNK_LEN: usize = 64 << 10;
 
 fn config() -> EndpointConfig {
-    EndpointConfig {
-        placement: Placement::Inline,
-        sockets: vec![UdpSocketOptions::new(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0))],
+    EndpointConfig::loopback()
+        .with_placement(Placement::Inline)
         // Windows that need not grow, because this measures the steady state.
-        transport: TransportConfig {
-            stream_window: 32 << 20,
-            connection_window: 64 << 20,
-            ..TransportConfig::default()
-        },
-        ..EndpointConfig::loopback()
-    }
+        .with_transport(TransportConfig::default().with_stream_window(32 << 20).with_connection_window(64 << 20))
 }
 
 #[test]
 fn packets_cost_no_allocation() {
     let key = KeyPair::generate().unwrap();
     let tls = identity::client_config(&KeyPair::generate().unwrap(), &[key.public().fingerprint()]).unwrap().config;
-    let server_tls = Some(identity::server_config(&key).unwrap());
-    let server = Endpoint::bind(EndpointConfig { server_tls, ..config() }).unwrap();
+    let server_tls = identity::server_config(&key).unwrap();
+    let server = Endpoint::bind(config().with_server_tls(server_tls)).unwrap();
     let client = Endpoint::bind(config()).unwrap();
     let address = server.local_addr();
     std::thread::scope(|scope| {

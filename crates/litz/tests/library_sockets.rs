@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use litz::{Closed, Endpoint, EndpointConfig, Placement};
+use litz::{Closed, Endpoint, Placement};
 use net::testing::{Coalesce, InterceptedSocket, OneByOne, Refusals, RefuseSends};
 use net::{DatagramSocket, MemoryNetwork, RecvMeta, SendError, Transmit};
 
@@ -107,7 +107,7 @@ fn a_route_that_accepts_no_datagrams_is_named_in_the_error() {
     let world = World::new(Variant { wire: Wire::Memory, placement: Placement::Thread });
     let socket = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let nobody = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let config = EndpointConfig { handshake_timeout: Duration::from_millis(200), ..world.config() };
+    let config = world.config().with_handshake_timeout(Duration::from_millis(200));
     let client = Endpoint::with_sockets(config, vec![Box::new(socket)]).unwrap();
     let error = client.connect(nobody.local_addr().unwrap(), "host", world.client_tls.clone()).unwrap_err();
     let Closed::HandshakeTimedOut { last_send_error: Some(why) } = &error else { panic!("{error:?}") };

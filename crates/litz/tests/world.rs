@@ -46,7 +46,7 @@ impl World {
     }
 
     pub(crate) fn config(&self) -> EndpointConfig {
-        EndpointConfig { placement: self.variant.placement, ..EndpointConfig::loopback() }
+        EndpointConfig::loopback().with_placement(self.variant.placement)
     }
 
     pub(crate) fn socket(&self, port: u16) -> Box<dyn LiveSocket> {
@@ -67,12 +67,12 @@ impl World {
             return self.server_over(config, self.socket(port));
         }
         let sockets = vec![UdpSocketOptions::new(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port))];
-        let config = EndpointConfig { server_tls: Some(self.server_tls.clone()), sockets, ..config };
+        let config = config.with_server_tls(self.server_tls.clone()).with_sockets(sockets);
         Endpoint::bind(config).unwrap()
     }
 
     pub(crate) fn server_over(&self, config: EndpointConfig, socket: Box<dyn LiveSocket>) -> Endpoint {
-        let config = EndpointConfig { server_tls: Some(self.server_tls.clone()), ..config };
+        let config = config.with_server_tls(self.server_tls.clone());
         Endpoint::with_sockets(config, vec![socket]).unwrap()
     }
 

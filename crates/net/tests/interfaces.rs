@@ -21,7 +21,7 @@ fn socket(text: &str) -> SocketAddr {
 }
 
 fn open(namespace: &Namespace, local: &str, device: &str) -> UdpSocket {
-    let options = UdpSocketOptions { device: Some(device.to_owned()), ..UdpSocketOptions::new(socket(local)) };
+    let options = UdpSocketOptions::new(socket(local)).with_device(device.to_owned());
     namespace.inside(|| UdpSocket::open(&options)).unwrap()
 }
 

@@ -5,6 +5,7 @@
 //! follows the receive half to another processor.
 
 mod driver_calls;
+mod paths;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,10 +13,10 @@ use std::sync::Arc;
 use driver::INTERACTIVE_MAX;
 use driver::protocol::Served;
 use quic::session::ExportError;
-use quic::{Dir, Event, OpenPathError, StreamId, WriteError as QuicWriteError};
+use quic::{Dir, Event, StreamId, WriteError as QuicWriteError};
 use units::Instant;
 
-use crate::cells::connection::{ConnectionCell, Interest, OpenReplySender, PATH_REQUESTS_MAX, PathRequest, Query};
+use crate::cells::connection::{ConnectionCell, Interest, OpenReplySender, PathRequest, Query};
 use crate::cells::recv::RecvCell;
 use crate::cells::send::{ClassChange, SendCell, SendEnd};
 use crate::cells::stream::{StreamCells, StreamRequest};
@@ -49,7 +50,7 @@ pub struct Connection<K: Packets> {
     opens: [VecDeque<OpenReplySender>; 2],
     messages: OutgoingMessages,
     /// Path requests that wait until the handshake is confirmed. At most [`PATH_REQUESTS_MAX`],
-    /// later ones are dropped.
+    /// later ones are refused.
     paths: Vec<PathRequest>,
 }
 
@@ -106,8 +107,7 @@ impl<K: Packets> Connection<K> {
                 tracing::debug!(%error, "dropped a datagram");
             }
         }
-        let free = PATH_REQUESTS_MAX.saturating_sub(self.paths.len());
-        self.paths.extend(requests.paths.into_iter().take(free));
+        self.add_path_requests(requests.paths);
         self.serve_paths(now);
         for query in requests.queries {
             self.answer(query);
@@ -152,9 +152,7 @@ impl<K: Packets> Connection<K> {
                 self.with_delivery(|delivery, connection| delivery.serve_datagrams(connection));
             }
             Event::Confirmed => self.serve_paths(now),
-            Event::PathState(path, state) => {
-                tracing::debug!(%path, state = state.name(), "a path has changed its state")
-            }
+            Event::PathState(..) | Event::PathOpened(_) => self.on_path_event(&event),
             Event::Closed(error) => self.on_closed(now, error.into()),
             // `Event` is non-exhaustive; other events do not concern the handles.
             _ => {}
@@ -269,7 +267,7 @@ impl<K: Packets> Connection<K> {
                 match outbox.offer(|chunk| self.quic.write_some(id, chunk)) {
                     Ok(()) | Err(QuicWriteError::Blocked) => {}
                     Err(QuicWriteError::Stopped(code)) => ended = Some(SendEnd::Stopped(code)),
-                    Err(QuicWriteError::Closed) => ended = Some(SendEnd::Reset),
+                    Err(_) => ended = Some(SendEnd::Reset),
                 }
             }
             if ended.is_none() && outbox.is_finish_pending() {
@@ -318,32 +316,7 @@ impl<K: Packets> Connection<K> {
         }
     }
 
-    // ── Paths, queries, close ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    /// Processes path requests, once the handshake is confirmed.
-    fn serve_paths(&mut self, now: Instant) {
-        if self.paths.is_empty() || self.quic.is_handshaking() {
-            return;
-        }
-        let mut early = Vec::new();
-        for request in std::mem::take(&mut self.paths) {
-            match request {
-                PathRequest::Open { addresses, is_backup } => match self.quic.open_path(now, addresses, is_backup) {
-                    Ok(()) => {}
-                    Err(OpenPathError::TooEarly) => early.push(request),
-                    Err(error) => tracing::debug!(remote = %addresses.remote, %error, "cannot open a path"),
-                },
-                PathRequest::Abandon { path, code } => {
-                    // Has no effect on an unknown path and on the last one.
-                    let _abandoned = self.quic.abandon_path(now, path, code);
-                }
-                PathRequest::SetBackup { path, is_backup } => {
-                    let _known = self.quic.set_path_backup(now, path, is_backup);
-                }
-            }
-        }
-        self.paths = early;
-    }
+    // ── Queries, close ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     fn answer(&self, query: Query) {
         match query {

@@ -281,7 +281,7 @@ fn fill_inbox(
             Ok(Chunk::End) => inbox.set_end(RecvEnd::Finished),
             Err(ReadError::Reset(code)) => inbox.set_end(RecvEnd::Reset(code)),
             Err(ReadError::Blocked) => break,
-            Err(ReadError::Closed) => inbox.set_end(RecvEnd::Stopped),
+            Err(_) => inbox.set_end(RecvEnd::Stopped),
         }
     }
     Filled { is_over: is_over || inbox.is_over(), is_awaited: inbox.is_awaited() }

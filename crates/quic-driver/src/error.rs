@@ -2,7 +2,7 @@
 
 use std::{fmt, io};
 
-use quic::{BeginError, ConnectionError, SendDatagramError, TransportError};
+use quic::{BeginError, ConnectionError, TransportError};
 
 /// Why a connection is closed or could not be begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,17 +104,19 @@ impl From<BeginError> for Closed {
 impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Local => f.write_str("closed by this side"),
+            Self::Local => f.write_str("this side closed the connection"),
             Self::ByPeer { code, reason } => {
                 write!(f, "the peer closed the connection (code {code})")?;
                 if reason.is_empty() { Ok(()) } else { write!(f, ": {reason}") }
             }
-            Self::TimedOut => f.write_str("no packet was received from the peer for the idle timeout"),
+            Self::TimedOut => {
+                f.write_str("nothing was received from the peer for the idle timeout: the network or the peer is gone")
+            }
             Self::HandshakeTimedOut { last_send_error: None } => {
-                f.write_str("no answer from this address, or the handshake took too long")
+                f.write_str("no answer from this address, or the handshake took too long: is the peer running?")
             }
             Self::HandshakeTimedOut { last_send_error: Some(error) } => {
-                write!(f, "the handshake took too long; sending failed: {error}")
+                write!(f, "the handshake took too long; the last packet that this system failed to send: {error}")
             }
             Self::Tls { by_peer: false, alert, reason } => {
                 write!(f, "the TLS handshake failed (alert {alert}): {reason}")
@@ -125,10 +127,14 @@ impl fmt::Display for Closed {
             }
             Self::PeerMisbehaved(error) => write!(f, "closed because the peer violated the protocol: {error}"),
             Self::ByPeerTransport(error) => write!(f, "the peer's transport closed the connection: {error}"),
-            Self::VersionMismatch => f.write_str("the peer does not support QUIC version 1"),
+            Self::VersionMismatch => f.write_str("the peer does not support QUIC version 1: update it"),
             Self::Configuration(text) => f.write_str(text),
-            Self::TooMany => f.write_str("the configured limit of connections is reached"),
-            Self::NoSocket => f.write_str("this endpoint has no such socket, or none for the address family"),
+            Self::TooMany => f.write_str(
+                "this side has as many connections or requests as its configuration allows: close some or wait",
+            ),
+            Self::NoSocket => {
+                f.write_str("this endpoint has no such socket, or none for the address family: configure one")
+            }
             Self::NoProcessor { processor, count: 1 } => write!(
                 f,
                 "there is no processor {processor} for connections, only 0: placement connection(n) has n of them"
@@ -138,10 +144,10 @@ impl fmt::Display for Closed {
                 "there is no processor {processor} for connections: placement connection({count}) has 0 to {}",
                 count - 1
             ),
-            Self::EndpointClosed => f.write_str("the endpoint is closed"),
-            Self::ProcessorGone => {
-                f.write_str("the processor that ran the connection has failed: an error of this program")
-            }
+            Self::EndpointClosed => f.write_str("this side closed the endpoint"),
+            Self::ProcessorGone => f.write_str(
+                "the processor that ran the connection has failed, which is a fault of this program: connect again",
+            ),
         }
     }
 }
@@ -186,9 +192,13 @@ pub enum WriteError {
 impl fmt::Display for WriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Stopped(code) => write!(f, "the peer stopped reading this stream (code {code})"),
-            Self::Closed => f.write_str("the stream is finished or reset"),
-            Self::NotFinished => f.write_str("the stream is not finished"),
+            Self::Stopped(code) => {
+                write!(f, "the peer stopped reading this stream (code {code}): send nothing more on it")
+            }
+            Self::Closed => f.write_str("this side has finished or reset the stream: open another one to send more"),
+            Self::NotFinished => {
+                f.write_str("this side has not finished the stream: finish it before waiting for the peer")
+            }
             Self::ConnectionClosed(closed) => closed.fmt(f),
         }
     }
@@ -223,7 +233,7 @@ impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Reset(code) => write!(f, "the peer reset this stream (code {code})"),
-            Self::Stopped => f.write_str("this side has stopped reading the stream"),
+            Self::Stopped => f.write_str("this side has stopped reading the stream: nothing more can be read from it"),
             Self::ConnectionClosed(closed) => closed.fmt(f),
         }
     }
@@ -255,7 +265,9 @@ pub enum OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooManyWaiting => f.write_str("too many callers wait for a stream"),
+            Self::TooManyWaiting => {
+                f.write_str("too many callers of this side wait for a stream: wait until the peer permits more")
+            }
             Self::ConnectionClosed(closed) => closed.fmt(f),
         }
     }
@@ -287,7 +299,9 @@ pub enum AcceptStreamError {
 impl fmt::Display for AcceptStreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::MessageMode => f.write_str("unidirectional streams are received as messages on this connection"),
+            Self::MessageMode => {
+                f.write_str("this side receives the connection's unidirectional streams as messages: use recv_message")
+            }
             Self::ConnectionClosed(closed) => closed.fmt(f),
         }
     }
@@ -324,8 +338,12 @@ pub enum MessageError {
 impl fmt::Display for MessageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooLong { len_max } => write!(f, "the message is longer than {len_max} bytes"),
-            Self::StreamMode => f.write_str("unidirectional streams are accepted as streams on this connection"),
+            Self::TooLong { len_max } => {
+                write!(f, "the message is longer than this side allows: send at most {len_max} bytes")
+            }
+            Self::StreamMode => {
+                f.write_str("this side accepts the connection's unidirectional streams as streams: use accept_uni")
+            }
             Self::ConnectionClosed(closed) => closed.fmt(f),
         }
     }
@@ -361,22 +379,16 @@ pub enum DatagramError {
     ConnectionClosed(Closed),
 }
 
-impl From<SendDatagramError> for DatagramError {
-    fn from(error: SendDatagramError) -> Self {
-        match error {
-            SendDatagramError::Unsupported => Self::Unsupported,
-            SendDatagramError::TooLarge(len_max) => Self::TooLarge { len_max },
-            SendDatagramError::QueueFull => Self::QueueFull,
-        }
-    }
-}
-
 impl fmt::Display for DatagramError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unsupported => f.write_str("the peer does not accept datagrams"),
-            Self::TooLarge { len_max } => write!(f, "the datagram is too large: at most {len_max} bytes fit"),
-            Self::QueueFull => f.write_str("too many datagrams are waiting to be sent"),
+            Self::Unsupported => f.write_str("the peer does not accept datagrams: use messages or streams"),
+            Self::TooLarge { len_max } => {
+                write!(f, "the datagram does not fit into a packet: send at most {len_max} bytes")
+            }
+            Self::QueueFull => {
+                f.write_str("this side has too many datagrams waiting to be sent: send them more slowly")
+            }
             Self::ConnectionClosed(closed) => closed.fmt(f),
         }
     }

@@ -4,6 +4,7 @@
 //! Calls that may have to wait are `poll` functions. They return a value, or register the waker.
 //! Handles can be used from any thread if their [`Runtime`] can.
 
+mod paths;
 mod stream;
 
 use std::net::SocketAddr;
@@ -13,13 +14,13 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 use driver::Flush;
 use quic::session::ExportError;
-use quic::{Addresses, Class, Dir, PathId, RateLimit, Side, Stats, StridedBytes};
+use quic::{Class, Dir, RateLimit, Side, Stats, StridedBytes};
 use units::Instant;
 
 use crate::application::{Connect, QuicShared};
 use crate::cells::connection::{
     ConnectionCell, DATAGRAM_OVERHEAD, DATAGRAMS_OUT_BYTES_MAX, Interest, MessageMode, OPENS_WAITING_MAX,
-    OpenReplyReceiver, OpenRequest, PATH_REQUESTS_MAX, PathRequest, Query,
+    OpenReplyReceiver, OpenRequest, Query,
 };
 use crate::cells::message_queue::OutgoingMessage;
 use crate::cells::reply::reply_channel;
@@ -412,51 +413,6 @@ impl<R: Runtime> ConnectionHandle<R> {
     pub fn set_rate(&self, limit: Option<RateLimit>) -> Result<(), Closed> {
         let cell = self.cell();
         self.submit(|state| cell.set_rate(state, limit))
-    }
-
-    // ── Paths ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    /// Requests another path, from the socket with index `socket` to `remote`. Does not wait: the
-    /// connection opens the path once the handshake is confirmed, if the peer accepts it, and
-    /// repeats the request until the peer answers. [`Stats::paths`] shows the result.
-    ///
-    /// # Errors
-    /// If there is no such socket, too many path requests wait, or the connection is closed.
-    pub fn open_path(&self, socket: usize, remote: SocketAddr, is_backup: bool) -> Result<(), Closed> {
-        if socket >= self.runtime().local_addrs().len() {
-            return Err(Closed::NoSocket);
-        }
-        let socket = u16::try_from(socket).map_err(|_| Closed::NoSocket)?;
-        let addresses = Addresses { socket, ..Addresses::of(remote) };
-        self.submit_path_request(PathRequest::Open { addresses, is_backup })
-    }
-
-    /// Abandons a path with the error `code` (multipath draft-21, section 4.2.1). The last path is
-    /// not abandoned.
-    ///
-    /// # Errors
-    /// If too many path requests wait, or the connection is closed.
-    pub fn abandon_path(&self, path: PathId, code: u64) -> Result<(), Closed> {
-        self.submit_path_request(PathRequest::Abandon { path, code })
-    }
-
-    /// Sets whether both sides use a path only if no other path works.
-    ///
-    /// # Errors
-    /// If too many path requests wait, or the connection is closed.
-    pub fn set_path_backup(&self, path: PathId, is_backup: bool) -> Result<(), Closed> {
-        self.submit_path_request(PathRequest::SetBackup { path, is_backup })
-    }
-
-    fn submit_path_request(&self, request: PathRequest) -> Result<(), Closed> {
-        let mut is_taken = true;
-        self.submit(|state| {
-            is_taken = state.requests.paths.len() < PATH_REQUESTS_MAX;
-            if is_taken {
-                state.requests.paths.push(request);
-            }
-        })?;
-        if is_taken { Ok(()) } else { Err(Closed::TooMany) }
     }
 
     // ── Queries ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -19,6 +19,7 @@
 //! | `cells` | the state that handles and the driver share, behind short locks |
 //! | `delivery` | received streams and datagrams, passed from the connection to the cells |
 //! | `messages` | messages, each on a unidirectional stream of its own |
+//! | `path_events` | [`PathEvent`], what happens to the paths of a connection |
 //! | [`detached`] | a receive half that runs on another processor |
 //! | `detached_state` | the state that a connection keeps while its receive half is detached |
 //! | [`leases`] | keys leased to workers, which open packets where they are received |
@@ -38,6 +39,7 @@ pub mod handle;
 pub mod leases;
 mod messages;
 pub mod packets;
+mod path_events;
 pub mod quic_protocol;
 pub mod routing;
 
@@ -46,4 +48,5 @@ pub use cells::ConnectionCell;
 pub use connection::Connection;
 pub use handle::{BidiStream, ConnectionHandle, OpenedStream, PendingOpen, RecvHandle, Runtime, SendHandle};
 pub use packets::{ByteDatagrams, DatagramBuffer, Datagrams, Packets, SealedDatagrams};
+pub use path_events::PathEvent;
 pub use quic_protocol::{EventObserver, Quic};

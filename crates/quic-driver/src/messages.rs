@@ -216,7 +216,7 @@ impl InFlightMessages {
             Ok(()) => true,
             Err(WriteError::Blocked) => return false,
             // The event for the end of the stream removes the message.
-            Err(WriteError::Stopped(_) | WriteError::Closed) => false,
+            Err(_) => false,
         };
         self.unwritten.remove(&(Reverse(*priority), id));
         if is_whole {
@@ -338,7 +338,7 @@ impl IncomingMessages {
                 Ok(Chunk::End) => break,
                 Err(ReadError::Blocked) => return,
                 // The peer reset the stream: a partial message is dropped.
-                Err(ReadError::Reset(_) | ReadError::Closed) => {
+                Err(_) => {
                     self.receiving.remove(&id);
                     return;
                 }

@@ -87,7 +87,7 @@ struct Transfer {
 }
 
 fn transfer() -> Box<Transfer> {
-    let config = TransportConfig { datagram_size: 1472, ..TransportConfig::default() };
+    let config = TransportConfig::default().with_datagram_size(1472);
     let (mut client, mut server, mut now) = support::connected(&config, no_keys);
     let id = client.open(Dir::Uni).expect("a stream is allowed");
     let chunk = Bytes::from(vec![7; 64 << 10]);

@@ -121,7 +121,7 @@ fn main() {
         JournalSource(Arc::new(move |_| Some(Box::new(Counted(Arc::clone(&written))))))
     });
     let is_written_down = journal.is_some();
-    let config = TransportConfig { datagram_size: DATAGRAM_SIZE, journal, ..TransportConfig::default() };
+    let config = TransportConfig::default().with_datagram_size(DATAGRAM_SIZE).with_journal(journal);
     let (mut client, mut server, mut now) = support::connected(&config, aes_keys);
     let (mut forward, mut backward) = (Stages::default(), Stages::default());
     let id = client.open(Dir::Uni).expect("a stream is allowed");

@@ -182,7 +182,11 @@ impl fmt::Display for PathSetError {
 impl std::error::Error for PathSetError {}
 
 /// The class of service of a stream. The default has no limits and no privileges.
+///
+/// More fields may be added: begin with [`default`](Self::default) or
+/// [`of_priority`](Self::of_priority), and set others with the `with_` methods or by assignment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Class {
     /// Streams of higher priority are sent first; those of equal priority take turns.
     pub priority: i32,
@@ -201,6 +205,34 @@ impl Class {
     /// The default class with this priority.
     pub fn of_priority(priority: i32) -> Self {
         Self { priority, ..Self::default() }
+    }
+
+    /// Sets [`priority`](Self::priority).
+    #[must_use]
+    pub fn with_priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Sets [`rate`](Self::rate).
+    #[must_use]
+    pub fn with_rate(mut self, rate: impl Into<Option<RateLimit>>) -> Self {
+        self.rate = rate.into();
+        self
+    }
+
+    /// Sets [`paths`](Self::paths).
+    #[must_use]
+    pub fn with_paths(mut self, paths: PathSet) -> Self {
+        self.paths = paths;
+        self
+    }
+
+    /// Sets [`background`](Self::background).
+    #[must_use]
+    pub fn with_background(mut self, background: bool) -> Self {
+        self.background = background;
+        self
     }
 }
 

@@ -17,7 +17,11 @@ pub const PATHS_MAX: u32 = 32;
 const _: () = assert!(PATHS_MAX as usize <= scheduler::PATHS_MAX, "every path can be chosen");
 
 /// How a connection behaves. Both sides choose on their own.
+///
+/// More fields may be added: begin with [`default`](Self::default), and set others with the `with_`
+/// methods or by assignment.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct TransportConfig {
     /// The connection ends after this long without a packet from the peer; the smaller of both
     /// sides' values counts. Zero means never. Default 30 s.
@@ -122,6 +126,170 @@ impl Default for TransportConfig {
             park_after: None,
             grease: true,
         }
+    }
+}
+
+/// Setting the fields one by one.
+impl TransportConfig {
+    /// Sets [`idle_timeout`](Self::idle_timeout).
+    #[must_use]
+    pub fn with_idle_timeout(mut self, idle_timeout: Duration) -> Self {
+        self.idle_timeout = idle_timeout;
+        self
+    }
+
+    /// Sets [`keep_alive`](Self::keep_alive).
+    #[must_use]
+    pub fn with_keep_alive(mut self, keep_alive: impl Into<Option<Duration>>) -> Self {
+        self.keep_alive = keep_alive.into();
+        self
+    }
+
+    /// Sets [`stream_window`](Self::stream_window).
+    #[must_use]
+    pub fn with_stream_window(mut self, stream_window: u64) -> Self {
+        self.stream_window = stream_window;
+        self
+    }
+
+    /// Sets [`stream_window_max`](Self::stream_window_max).
+    #[must_use]
+    pub fn with_stream_window_max(mut self, stream_window_max: u64) -> Self {
+        self.stream_window_max = stream_window_max;
+        self
+    }
+
+    /// Sets [`connection_window`](Self::connection_window).
+    #[must_use]
+    pub fn with_connection_window(mut self, connection_window: u64) -> Self {
+        self.connection_window = connection_window;
+        self
+    }
+
+    /// Sets [`connection_window_max`](Self::connection_window_max).
+    #[must_use]
+    pub fn with_connection_window_max(mut self, connection_window_max: u64) -> Self {
+        self.connection_window_max = connection_window_max;
+        self
+    }
+
+    /// Sets [`send_buffer_max`](Self::send_buffer_max).
+    #[must_use]
+    pub fn with_send_buffer_max(mut self, send_buffer_max: u64) -> Self {
+        self.send_buffer_max = send_buffer_max;
+        self
+    }
+
+    /// Sets [`max_concurrent_bidi_streams`](Self::max_concurrent_bidi_streams).
+    #[must_use]
+    pub fn with_max_concurrent_bidi_streams(mut self, max_concurrent_bidi_streams: u64) -> Self {
+        self.max_concurrent_bidi_streams = max_concurrent_bidi_streams;
+        self
+    }
+
+    /// Sets [`max_concurrent_uni_streams`](Self::max_concurrent_uni_streams).
+    #[must_use]
+    pub fn with_max_concurrent_uni_streams(mut self, max_concurrent_uni_streams: u64) -> Self {
+        self.max_concurrent_uni_streams = max_concurrent_uni_streams;
+        self
+    }
+
+    /// Sets [`datagram_send_buffer`](Self::datagram_send_buffer).
+    #[must_use]
+    pub fn with_datagram_send_buffer(mut self, datagram_send_buffer: u64) -> Self {
+        self.datagram_send_buffer = datagram_send_buffer;
+        self
+    }
+
+    /// Sets [`datagram_receive_buffer`](Self::datagram_receive_buffer).
+    #[must_use]
+    pub fn with_datagram_receive_buffer(mut self, datagram_receive_buffer: u64) -> Self {
+        self.datagram_receive_buffer = datagram_receive_buffer;
+        self
+    }
+
+    /// Sets [`datagram_size`](Self::datagram_size).
+    #[must_use]
+    pub fn with_datagram_size(mut self, datagram_size: usize) -> Self {
+        self.datagram_size = datagram_size;
+        self
+    }
+
+    /// Sets [`initial_rtt`](Self::initial_rtt).
+    #[must_use]
+    pub fn with_initial_rtt(mut self, initial_rtt: Duration) -> Self {
+        self.initial_rtt = initial_rtt;
+        self
+    }
+
+    /// Sets [`congestion`](Self::congestion).
+    #[must_use]
+    pub fn with_congestion(mut self, congestion: Algorithm) -> Self {
+        self.congestion = congestion;
+        self
+    }
+
+    /// Sets [`max_paths`](Self::max_paths).
+    #[must_use]
+    pub fn with_max_paths(mut self, max_paths: u32) -> Self {
+        self.max_paths = max_paths;
+        self
+    }
+
+    /// Sets [`scheduler`](Self::scheduler).
+    #[must_use]
+    pub fn with_scheduler(mut self, scheduler: Strategy) -> Self {
+        self.scheduler = scheduler;
+        self
+    }
+
+    /// Sets [`policy`](Self::policy).
+    #[must_use]
+    pub fn with_policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Sets [`scheduler_trace`](Self::scheduler_trace).
+    #[must_use]
+    pub fn with_scheduler_trace(mut self, scheduler_trace: impl Into<Option<TraceSink>>) -> Self {
+        self.scheduler_trace = scheduler_trace.into();
+        self
+    }
+
+    /// Sets [`journal`](Self::journal).
+    #[must_use]
+    pub fn with_journal(mut self, journal: impl Into<Option<JournalSource>>) -> Self {
+        self.journal = journal.into();
+        self
+    }
+
+    /// Sets [`rate_cap`](Self::rate_cap).
+    #[must_use]
+    pub fn with_rate_cap(mut self, rate_cap: impl Into<Option<RateCap>>) -> Self {
+        self.rate_cap = rate_cap.into();
+        self
+    }
+
+    /// Sets [`key_update_interval`](Self::key_update_interval).
+    #[must_use]
+    pub fn with_key_update_interval(mut self, key_update_interval: u64) -> Self {
+        self.key_update_interval = key_update_interval;
+        self
+    }
+
+    /// Sets [`park_after`](Self::park_after).
+    #[must_use]
+    pub fn with_park_after(mut self, park_after: impl Into<Option<Duration>>) -> Self {
+        self.park_after = park_after.into();
+        self
+    }
+
+    /// Sets [`grease`](Self::grease).
+    #[must_use]
+    pub fn with_grease(mut self, grease: bool) -> Self {
+        self.grease = grease;
+        self
     }
 }
 

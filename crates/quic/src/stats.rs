@@ -11,6 +11,7 @@ use crate::session::SessionSummary;
 
 /// Counters of the send half.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct SendStats {
     /// Plans made: batches for the seal stage.
     pub plans: u64,
@@ -44,6 +45,7 @@ pub struct SendStats {
 
 /// Counters of the receive half.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct ReceiveStats {
     /// Datagrams that arrived.
     pub datagrams_received: u64,
@@ -67,6 +69,7 @@ pub struct ReceiveStats {
 
 /// A connection's state at one moment.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Stats {
     /// Sending.
     pub send: SendStats,
@@ -97,6 +100,7 @@ pub struct Stats {
 
 /// The state of a path, as its sender sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum PathState {
     /// It is probed and has not answered yet.
     Validating,
@@ -129,6 +133,7 @@ impl PathState {
 
 /// One path at one moment.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct PathStats {
     /// Its identifier.
     pub id: PathId,

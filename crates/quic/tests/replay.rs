@@ -219,12 +219,10 @@ fn a_journal_records_classes_of_service_and_replays_their_effect() {
     let mut pair = Setup::new(11).with_config(|config| config.journal = Some(journals.source())).build();
     pair.connect();
     let limit = |mbps, burst| RateLimit::new(Rate::from_mbps(mbps), burst).expect("neither is too small");
-    let class = Class {
-        priority: 3,
-        rate: Some(limit(8, 2_000)),
-        paths: PathSet::only(&[PathId::ZERO, PathId(9)]).expect("two paths"),
-        background: true,
-    };
+    let class = Class::of_priority(3)
+        .with_rate(limit(8, 2_000))
+        .with_paths(PathSet::only(&[PathId::ZERO, PathId(9)]).expect("two paths"))
+        .with_background(true);
     let client = pair.client.connection(0);
     client.set_rate(Some(limit(4, u64::MAX)));
     client.set_rate(Some(limit(4, 1_500)));

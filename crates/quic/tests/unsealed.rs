@@ -49,7 +49,7 @@ impl End {
         let mut key = [0; 32];
         rng.split("secrets").fill(&mut key);
         let factory: Arc<dyn SessionFactory> = Arc::new(DeterministicFactory::new(side, rng.split("sessions")));
-        let config = TransportConfig { key_update_interval: 700, ..TransportConfig::default() };
+        let config = TransportConfig::default().with_key_update_interval(700);
         let server = (side == Side::Server).then(|| factory.clone());
         let endpoint = Endpoint::new(config, server, SecretSource::new(&key)).expect("the pair is valid");
         Self { side, endpoint, connection: None, factory, sent: 0 }

@@ -11,19 +11,17 @@ const FIRST_WINDOW: u64 = 8 << 20;
 /// The transport settings at one host (0 is the sending host) for `path_count` paths.
 pub fn transport_config(scenario: &Scenario, host: usize, path_count: usize) -> TransportConfig {
     let (host, transport) = (&scenario.hosts[host], &scenario.transport);
-    TransportConfig {
-        max_paths: path_count as u32,
-        scheduler: transport.scheduler,
-        congestion: transport.congestion,
-        policy: transport.policy,
-        datagram_size: transport.datagram_size,
-        idle_timeout: transport.idle_timeout,
-        connection_window: host.receive_window.min(FIRST_WINDOW),
-        connection_window_max: host.receive_window,
-        stream_window_max: (host.receive_window / 2).max(1),
-        send_buffer_max: host.send_buffer,
-        ..TransportConfig::default()
-    }
+    TransportConfig::default()
+        .with_max_paths(path_count as u32)
+        .with_scheduler(transport.scheduler)
+        .with_congestion(transport.congestion)
+        .with_policy(transport.policy)
+        .with_datagram_size(transport.datagram_size)
+        .with_idle_timeout(transport.idle_timeout)
+        .with_connection_window(host.receive_window.min(FIRST_WINDOW))
+        .with_connection_window_max(host.receive_window)
+        .with_stream_window_max((host.receive_window / 2).max(1))
+        .with_send_buffer_max(host.send_buffer)
 }
 
 /// The path on which the connection begins, and those that it opens when the handshake is

@@ -13,6 +13,7 @@ use crate::scheduler::{PATHS_MAX, Scheduler};
 /// A scheduling strategy. Parsed and displayed as `earliest`, `round-robin`, `lowest-rtt` or
 /// `redundant:2`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Strategy {
     /// Earliest expected arrival; see [`EarliestDelivery`].
     #[default]

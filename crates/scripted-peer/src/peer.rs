@@ -30,17 +30,15 @@ pub fn local_addr(path: u16) -> SocketAddr {
 /// The transport configuration of both ends: unlimited windows, datagrams of `size` bytes, and this
 /// many paths. Zero disables multipath.
 pub fn transport(size: usize, max_paths: u32) -> TransportConfig {
-    TransportConfig {
-        stream_window: UNLIMITED,
-        stream_window_max: UNLIMITED,
-        connection_window: 2 * UNLIMITED,
-        connection_window_max: 2 * UNLIMITED,
-        datagram_size: size,
-        max_paths,
+    TransportConfig::default()
+        .with_stream_window(UNLIMITED)
+        .with_stream_window_max(UNLIMITED)
+        .with_connection_window(2 * UNLIMITED)
+        .with_connection_window_max(2 * UNLIMITED)
+        .with_datagram_size(size)
+        .with_max_paths(max_paths)
         // All paths are alike, so there is nothing to estimate.
-        scheduler: Strategy::RoundRobin,
-        ..TransportConfig::default()
-    }
+        .with_scheduler(Strategy::RoundRobin)
 }
 
 /// A server in the handshake.

@@ -10,6 +10,7 @@ use super::ticket::Secret;
 
 /// The sender's credential besides its key.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Credential {
     /// A ticket's secret: the sender proves it, and demands the receiver's proof.
     Ticket(Secret),

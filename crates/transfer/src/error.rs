@@ -13,6 +13,7 @@ use super::store::Refusal;
 
 /// The reason why one file or directory did not arrive.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
 pub struct FileError {
     /// The kind, which determines the message.
     pub kind: FileErrorKind,

@@ -85,6 +85,7 @@ impl Events for () {
 
 /// The result of a completed transfer.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
+#[non_exhaustive]
 pub struct Summary {
     /// Regular files in the list.
     pub files: u64,

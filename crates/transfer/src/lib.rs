@@ -38,24 +38,18 @@
 //! # std::fs::create_dir(&inbox)?;
 //! # let file = outbox.join("file");
 //! # std::fs::write(&file, vec![7; 300_000])?;
-//! let config = EndpointConfig {
-//!     transport: transfer::transport(TransportConfig::default()),
-//!     ..EndpointConfig::loopback()
-//! };
+//! let transport = transfer::transport(TransportConfig::default());
+//! let config = EndpointConfig::loopback().with_transport(transport);
 //!
 //! // The receiver.
 //! let receiver_key = KeyPair::generate()?;
-//! let server_tls = Some(server_config(&receiver_key)?);
-//! let server = Endpoint::bind(EndpointConfig { server_tls, ..config.clone() })?;
+//! let server = Endpoint::bind(config.clone().with_server_tls(server_config(&receiver_key)?))?;
 //! let store = TicketStore::open(&folder.path().join("state"))?;
 //! let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
 //! let issued = store.issue(now, &inbox, server.local_addr().port(), now + 3600)?;
-//! let ticket = Ticket {
-//!     addresses: vec![TicketAddress::Socket(server.local_addr())],
-//!     receiver: receiver_key.public().fingerprint(),
-//!     secret: issued.secret,
-//!     expires_unix: issued.expires_unix,
-//! };
+//! let addresses = vec![TicketAddress::Socket(server.local_addr())];
+//! let fingerprint = receiver_key.public().fingerprint();
+//! let ticket = Ticket::new(addresses, fingerprint, issued.secret, issued.expires_unix);
 //! let text = ticket.to_text()?;
 //! # let inbox_after = inbox.clone();
 //! let receiving = std::thread::spawn(move || -> Result<transfer::Summary, String> {

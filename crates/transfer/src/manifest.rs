@@ -14,6 +14,7 @@ use super::names::{NameError, RelativePath};
 
 /// One file or directory, as announced to the receiver.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Entry {
     /// Its name below the target directory.
     pub path: RelativePath,
@@ -27,6 +28,7 @@ pub struct Entry {
 
 /// The kind of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum EntryKind {
     /// A regular file of `size` bytes.
     File {

@@ -42,7 +42,11 @@ mod incoming;
 mod planner;
 
 /// Options for receiving.
+///
+/// More fields may be added: begin with [`default`](Self::default), and set others with the `with_`
+/// methods or by assignment.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ReceiveOptions {
     /// Threads that sync and rename. Default: the processors, 1 to 8. In addition [`STREAMS_MAX`]
     /// threads receive and write data, each with a buffer of 256 KiB.
@@ -62,6 +66,43 @@ pub struct ReceiveOptions {
 impl Default for ReceiveOptions {
     fn default() -> Self {
         Self { threads: default_threads(), overwrite: false, umask: 0o022, bytes_max: None, cancel: CancelToken::new() }
+    }
+}
+
+impl ReceiveOptions {
+    /// Sets [`threads`](Self::threads).
+    #[must_use]
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Sets [`overwrite`](Self::overwrite).
+    #[must_use]
+    pub fn with_overwrite(mut self, overwrite: bool) -> Self {
+        self.overwrite = overwrite;
+        self
+    }
+
+    /// Sets [`umask`](Self::umask).
+    #[must_use]
+    pub fn with_umask(mut self, umask: u32) -> Self {
+        self.umask = umask;
+        self
+    }
+
+    /// Sets [`bytes_max`](Self::bytes_max).
+    #[must_use]
+    pub fn with_bytes_max(mut self, bytes_max: impl Into<Option<u64>>) -> Self {
+        self.bytes_max = bytes_max.into();
+        self
+    }
+
+    /// Sets [`cancel`](Self::cancel).
+    #[must_use]
+    pub fn with_cancel(mut self, cancel: CancelToken) -> Self {
+        self.cancel = cancel;
+        self
     }
 }
 

@@ -32,7 +32,11 @@ mod outgoing;
 mod worker;
 
 /// Options for sending.
+///
+/// More fields may be added: begin with [`default`](Self::default), and set others with the `with_`
+/// methods or by assignment.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SendOptions {
     /// Threads that read, hash and write, and so streams in flight. Default: the processors, 1 to
     /// 8. Each has a buffer of 256 KiB and reuses the buffers that it passed to the connection: up
@@ -49,6 +53,29 @@ pub struct SendOptions {
 impl Default for SendOptions {
     fn default() -> Self {
         Self { threads: default_threads(), segment_bytes: 1 << BASE_LOG2_DEFAULT, cancel: CancelToken::new() }
+    }
+}
+
+impl SendOptions {
+    /// Sets [`threads`](Self::threads).
+    #[must_use]
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Sets [`segment_bytes`](Self::segment_bytes).
+    #[must_use]
+    pub fn with_segment_bytes(mut self, segment_bytes: u64) -> Self {
+        self.segment_bytes = segment_bytes;
+        self
+    }
+
+    /// Sets [`cancel`](Self::cancel).
+    #[must_use]
+    pub fn with_cancel(mut self, cancel: CancelToken) -> Self {
+        self.cancel = cancel;
+        self
     }
 }
 

@@ -20,14 +20,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use credentials::{base32, private_file};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::proof::{Proof, ProofContext, Role};
 use super::ticket::Secret;
 use litz::identity::PublicKey;
-use litz::identity::base32;
-use litz::identity::private_file;
 
 /// The tickets of one user's receivers. Cheap to clone; every call reads the file again.
 #[derive(Clone, Debug)]

@@ -13,12 +13,13 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
+use credentials::base32::{self, Base32Error};
 use litz::identity::Fingerprint;
-use litz::identity::base32::{self, Base32Error};
 
 /// An invitation to send. Its text ([`Ticket::to_text`]) contains the secret, so read access to it
 /// permits sending.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Ticket {
     /// The receiver's addresses, best first: 1 to [`ADDRESSES_MAX`].
     pub addresses: Vec<TicketAddress>,
@@ -36,6 +37,7 @@ pub struct Secret([u8; SECRET_LEN]);
 
 /// One address of the receiver.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum TicketAddress {
     /// An address and a port. An IPv6 scope is not included, because it has no meaning on another
     /// host.
@@ -70,6 +72,12 @@ pub enum TicketError {
 }
 
 impl Ticket {
+    /// A ticket of these parts: see the fields. [`to_text`](Self::to_text) checks them.
+    #[must_use]
+    pub fn new(addresses: Vec<TicketAddress>, receiver: Fingerprint, secret: Secret, expires_unix: u64) -> Self {
+        Self { addresses, receiver, secret, expires_unix }
+    }
+
     /// The ticket as one word of lower-case letters and digits.
     ///
     /// # Errors
@@ -120,7 +128,7 @@ impl FromStr for Ticket {
             Base32Error::Character { index, character } => {
                 TicketError::Character { index: prefix_len + index, character }
             }
-            Base32Error::Length => TicketError::Checksum,
+            _ => TicketError::Checksum,
         })?;
         if bytes.len() < BYTES_MIN {
             return Err(TicketError::CutOff);

@@ -22,10 +22,8 @@ const STREAM_WINDOW: u64 = (1 << BASE_LOG2_DEFAULT) + (64 << 10);
 /// No stream can block the others by holding the credit.
 #[must_use]
 pub fn transport(base: TransportConfig) -> TransportConfig {
-    TransportConfig {
-        max_concurrent_uni_streams: STREAMS_MAX as u64,
-        stream_window: STREAM_WINDOW.min(base.stream_window_max),
-        connection_window: base.connection_window_max,
-        ..base
-    }
+    let (stream_window, connection_window) = (STREAM_WINDOW.min(base.stream_window_max), base.connection_window_max);
+    base.with_max_concurrent_uni_streams(STREAMS_MAX as u64)
+        .with_stream_window(stream_window)
+        .with_connection_window(connection_window)
 }

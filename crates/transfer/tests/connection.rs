@@ -24,9 +24,9 @@ impl World {
     fn new() -> Self {
         let (receiver_key, sender_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let transport = transfer::transport(TransportConfig::default());
-        let config = EndpointConfig { transport, ..EndpointConfig::loopback() };
-        let server_tls = Some(server_config(&receiver_key).unwrap());
-        let server = Endpoint::bind(EndpointConfig { server_tls, ..config.clone() }).unwrap();
+        let config = EndpointConfig::loopback().with_transport(transport);
+        let server_tls = server_config(&receiver_key).unwrap();
+        let server = Endpoint::bind(config.clone().with_server_tls(server_tls)).unwrap();
         let client = Endpoint::bind(config).unwrap();
         let tls = client_config(&sender_key, &[receiver_key.public().fingerprint()]).unwrap();
         let sending = client.connect(server.local_addr(), "host", tls.config.clone()).unwrap();

@@ -71,13 +71,12 @@ fn server_ip(link: u8) -> Ipv4Addr {
 fn our_endpoint(settings: Settings, server_tls: Option<Arc<rustls::ServerConfig>>) -> litz::Endpoint {
     let ip = if settings.client == Client::Ours { client_ip } else { server_ip };
     let sockets = (0..settings.links).map(|link| UdpSocketOptions::new(SocketAddr::new(ip(link).into(), 0))).collect();
-    let transport = TransportConfig {
-        datagram_size: 1400,
-        max_paths: settings.our_paths_max,
-        key_update_interval: settings.key_update_interval,
-        ..TransportConfig::default()
-    };
-    let config = litz::EndpointConfig { sockets, transport, server_tls, ..litz::EndpointConfig::default() };
+    let transport = TransportConfig::default()
+        .with_datagram_size(1400)
+        .with_max_paths(settings.our_paths_max)
+        .with_key_update_interval(settings.key_update_interval);
+    let config =
+        litz::EndpointConfig::default().with_sockets(sockets).with_transport(transport).with_server_tls(server_tls);
     litz::Endpoint::bind(config).expect("sockets")
 }
 

@@ -46,6 +46,7 @@ impl PoolCounters {
 
 /// Statistics of the workers of a crypto pool, or of path workers.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct WorkerPoolStats {
     /// One entry for each worker.
     pub workers: Vec<WorkerStats>,
@@ -66,6 +67,7 @@ pub struct WorkerPoolStats {
 
 /// Statistics of one worker.
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct WorkerStats {
     /// Batches that it sealed and opened. For a path worker: those that it received, sent, and
     /// sealed for the driver.

@@ -19,6 +19,7 @@ pub struct ReceiveWorkerCounters {
 
 /// Statistics of the receive worker of the placement `split`.
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct ReceiveWorkerStats {
     /// How often the receive half of a connection was detached and passed to the worker.
     pub detached: u64,

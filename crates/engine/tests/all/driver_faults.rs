@@ -94,13 +94,11 @@ impl Session for PanickingSession {
 /// Small windows, so that writers have to wait.
 fn config() -> EngineConfig {
     EngineConfig {
-        transport: TransportConfig {
-            stream_window: 64 << 10,
-            connection_window: 1 << 20,
-            max_concurrent_bidi_streams: BIDI_STREAMS_MAX,
-            idle_timeout: Duration::from_secs(120),
-            ..TransportConfig::default()
-        },
+        transport: TransportConfig::default()
+            .with_stream_window(64 << 10)
+            .with_connection_window(1 << 20)
+            .with_max_concurrent_bidi_streams(BIDI_STREAMS_MAX)
+            .with_idle_timeout(Duration::from_secs(120)),
         server: Some(factory(Side::Server)),
         handshake_timeout: Duration::from_secs(120),
         outbox_bytes_max: 64 << 10,

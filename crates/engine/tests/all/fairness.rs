@@ -40,8 +40,7 @@ struct Host {
 
 impl Host {
     fn new(side: Side, placement: Placement, network: &MemoryNetwork, clock: &ManualClock, rng: &Rng) -> Self {
-        let transport =
-            TransportConfig { stream_window: WINDOW, stream_window_max: WINDOW, ..TransportConfig::default() };
+        let transport = TransportConfig::default().with_stream_window(WINDOW).with_stream_window_max(WINDOW);
         let config = EngineConfig {
             placement,
             transport,

@@ -65,16 +65,14 @@ impl EnginePair {
         let path = fresh_folder(&format!("{placement}-{sockets}").replace(['(', ')'], "-"));
         let folder = JournalFolder::create(&path).unwrap();
         let engine = || {
-            let transport = TransportConfig {
-                datagram_size: 1452,
-                max_paths: sockets as u32,
+            let transport = TransportConfig::default()
+                .with_datagram_size(1452)
+                .with_max_paths(sockets as u32)
                 // Links in memory have no rates, so any other scheduler would prefer the first one.
-                scheduler: Strategy::RoundRobin,
-                policy,
-                key_update_interval: 1000,
-                journal: Some(folder.source()),
-                ..TransportConfig::default()
-            };
+                .with_scheduler(Strategy::RoundRobin)
+                .with_policy(policy)
+                .with_key_update_interval(1000)
+                .with_journal(folder.source());
             let config =
                 EngineConfig { placement, transport, server: Some(factory(Side::Server)), ..EngineConfig::default() };
             let socket = || {

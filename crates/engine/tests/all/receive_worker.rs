@@ -13,7 +13,7 @@ use units::Duration;
 use crate::faulty_keys::{FaultKind, LEN, WorkerFault, factory, no_fault, pattern, read_all, wait};
 
 fn engine(placement: Placement, fault: &Arc<WorkerFault>, network: &MemoryNetwork) -> Engine {
-    let transport = TransportConfig { datagram_size: 1452, key_update_interval: 3000, ..TransportConfig::default() };
+    let transport = TransportConfig::default().with_datagram_size(1452).with_key_update_interval(3000);
     let server = Some(factory(Side::Server, fault));
     let config = EngineConfig { placement, transport, server, ..EngineConfig::default() };
     Engine::start(config, vec![Box::new(network.bind("127.0.0.1:0".parse().unwrap()).unwrap())]).unwrap()

@@ -55,26 +55,26 @@ pub(crate) fn transport(
     trace: Option<&Trace>,
     journals: Option<&Journals>,
 ) -> Result<TransportConfig, String> {
-    let config = transfer::transport(TransportConfig {
-        idle_timeout: options.idle_timeout,
-        keep_alive: Some(KEEP_ALIVE),
-        datagram_size: options.datagram_size,
-        congestion: options.congestion,
-        max_paths: litz::PATHS_MAX,
-        scheduler: options.scheduler,
-        policy: options.policy,
-        scheduler_trace: trace.map(Trace::sink),
-        journal: journals.map(Journals::source),
-        rate_cap: cap,
-        ..TransportConfig::default()
-    });
+    let config = transfer::transport(
+        TransportConfig::default()
+            .with_idle_timeout(options.idle_timeout)
+            .with_keep_alive(KEEP_ALIVE)
+            .with_datagram_size(options.datagram_size)
+            .with_congestion(options.congestion)
+            .with_max_paths(litz::PATHS_MAX)
+            .with_scheduler(options.scheduler)
+            .with_policy(options.policy)
+            .with_scheduler_trace(trace.map(Trace::sink))
+            .with_journal(journals.map(Journals::source))
+            .with_rate_cap(cap),
+    );
     config.validate()?;
     Ok(config)
 }
 
 /// The options of a socket.
 pub(crate) fn socket(bind: SocketAddr, device: Option<&str>) -> UdpSocketOptions {
-    UdpSocketOptions { bind, device: device.map(str::to_owned), ..UdpSocketOptions::default() }
+    UdpSocketOptions::new(bind).with_device(device.map(str::to_owned))
 }
 
 /// Advice for the user if the system grants this socket smaller buffers than requested: the most
@@ -160,8 +160,8 @@ impl Connector<'_> {
         }
         let Opened { candidates, sockets, advice } = self.open(candidates)?;
         let paths_max = paths_max(&candidates.candidates);
-        let transport = TransportConfig { max_paths: paths_max, ..self.transport.clone() };
-        let config = EndpointConfig { transport, placement: self.placement, ..EndpointConfig::default() };
+        let transport = self.transport.clone().with_max_paths(paths_max);
+        let config = EndpointConfig::default().with_transport(transport).with_placement(self.placement);
         let endpoint =
             Endpoint::with_sockets(config, sockets).map_err(|error| ConnectFailure::Silent(error.to_string()))?;
         let closing = Closing { endpoint: Arc::new(endpoint), gate: Arc::default() };
@@ -293,6 +293,8 @@ pub(super) fn resolve(addresses: &[TicketAddress]) -> Result<Vec<SocketAddr>, St
                 Err(error) if addresses.len() == 1 => return Err(format!("cannot look up {name}: {error}")),
                 Err(_) => {}
             },
+            // `TicketAddress` is non-exhaustive: a later kind, which this command cannot look up.
+            _ => {}
         }
     }
     let mut seen = std::collections::BTreeSet::new();

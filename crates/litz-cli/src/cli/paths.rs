@@ -189,19 +189,31 @@ fn table(rows: &[[String; 5]]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use litz::paths::choose::{Link, Reason, Turn, Unused};
+    use litz::paths::Request;
+    use litz::paths::choose::Turn;
+    use net::{Interface, InterfaceAddress};
+
+    fn interface(name: &str, index: u32, ip: &str) -> Interface {
+        let address = InterfaceAddress { ip: ip.parse().unwrap(), prefix_len: 24, scope_id: 0 };
+        Interface {
+            name: name.to_owned(),
+            index,
+            is_up: true,
+            is_running: true,
+            is_loopback: name == "lo",
+            is_point_to_point: false,
+            addresses: vec![address],
+        }
+    }
 
     fn choice() -> Choice {
-        let why = Reason { link: Link::SameSubnet { prefix_len: 24 }, turn: Turn::IdleInterface };
-        let path = Candidate {
-            local: "10.0.0.1:0".parse().unwrap(),
-            device: Some("enp1s0".to_owned()),
-            remote: "10.0.0.2:4433".parse().unwrap(),
-            backup: true,
-            why,
-        };
-        let lo = Rejected { device: Some("lo".to_owned()), local: None, remote: None, why: Unused::Loopback };
-        Choice { candidates: vec![path], rejected: vec![lo] }
+        let interfaces = [interface("lo", 1, "127.0.0.1"), interface("enp1s0", 2, "10.0.0.1")];
+        let remotes = ["10.0.0.2:4433".parse().unwrap()];
+        let request = Request::new(&interfaces, &remotes);
+        let mut choice = litz::paths::choose(&request, &mut |_, _, _| Ok(())).unwrap();
+        choice.candidates[0].backup = true;
+        choice.candidates[0].why.turn = Turn::IdleInterface;
+        choice
     }
 
     #[test]

@@ -305,7 +305,8 @@ mod tests {
 
     #[test]
     fn failed_files_are_not_reported_as_verified() {
-        let summary = Summary { files: 5, files_done: 3, failed: 2, bytes_moved: 1_000_000, ..Summary::default() };
+        let mut summary = Summary::default();
+        (summary.files, summary.files_done, summary.failed, summary.bytes_moved) = (5, 3, 2, 1_000_000);
         let line = conclusion(Direction::Sending, &summary, units::Duration::from_secs(1));
         assert!(line.starts_with("sent and verified 3 of 5 files, "), "{line}");
         assert!(line.ends_with("; 2 failed"), "{line}");

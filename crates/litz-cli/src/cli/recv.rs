@@ -120,7 +120,7 @@ impl<'a> Receiver<'a> {
         })?;
         let ListenSockets { port, addresses, sockets, advice } = listening;
         let placement = options.transport.placement;
-        let config = EndpointConfig { transport, placement, server_tls: Some(tls), ..EndpointConfig::default() };
+        let config = EndpointConfig::default().with_transport(transport).with_placement(placement).with_server_tls(tls);
         let endpoint = Endpoint::with_sockets(config, sockets).map_err(|error| error.to_string())?;
         let admission = match (&options.allow, unfinished) {
             (Some(path), _) => Admission::Keys(AllowList::load(path).map_err(|error| error.to_string())?),
@@ -162,7 +162,7 @@ impl<'a> Receiver<'a> {
             Admission::Keys(_) => (Secret::generate().map_err(|error| error.to_string())?, (1 << 40) - 1, false),
         };
         let addresses = self.addresses();
-        let ticket = Ticket { addresses: addresses.clone(), receiver: fingerprint, secret, expires_unix };
+        let ticket = Ticket::new(addresses.clone(), fingerprint, secret, expires_unix);
         let text = ticket.to_text().map_err(|error| error.to_string())?;
         let directory = self.directory.display();
         if self.options.transport.json {
@@ -354,13 +354,11 @@ impl<'a> Receiver<'a> {
             .accept_bi_timeout(CONTROL_TIMEOUT)
             .map_err(|error| TransferError::Connection(error.into()))?
             .ok_or(TransferError::Silence)?;
-        let options = ReceiveOptions {
-            overwrite: self.options.overwrite,
-            bytes_max: self.options.max_size.map(|size| size.as_bytes()),
-            umask: current_umask(),
-            cancel: self.cancel.clone(),
-            ..ReceiveOptions::default()
-        };
+        let options = ReceiveOptions::default()
+            .with_overwrite(self.options.overwrite)
+            .with_bytes_max(self.options.max_size.map(|size| size.as_bytes()))
+            .with_umask(current_umask())
+            .with_cancel(self.cancel.clone());
         watch_paths(connection, Direction::Receiving, progress, || {
             receive::run(link, control(streams), &context, &self.directory, &options, authoriser, progress)
         })

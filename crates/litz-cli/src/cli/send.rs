@@ -247,7 +247,7 @@ impl Job<'_> {
         let credential =
             if self.options.by_key { Credential::Key } else { Credential::Ticket(self.ticket.secret.clone()) };
         let streams = connection.open_bi().map_err(|error| TransferError::Connection(error.into()))?;
-        let mut send_options = send::SendOptions { cancel: self.cancel.clone(), ..send::SendOptions::default() };
+        let mut send_options = send::SendOptions::default().with_cancel(self.cancel.clone());
         if let Some(parallel) = self.options.parallel {
             send_options.threads = usize::from(parallel);
         }

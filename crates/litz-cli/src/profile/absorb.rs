@@ -77,7 +77,7 @@ impl ReceiveBuffer for Arrived {
 impl Pair {
     fn connect(size: usize) -> Result<Self, String> {
         let to_message = |error: &dyn std::fmt::Display| error.to_string();
-        let config = TransportConfig { datagram_size: size, ..TransportConfig::default() };
+        let config = TransportConfig::default().with_datagram_size(size);
         let key = KeyPair::generate().map_err(|error| to_message(&error))?;
         let server_tls = identity::server_config(&key).map_err(|error| to_message(&error))?;
         let client_tls =

@@ -164,10 +164,10 @@ fn transfer(source: &Path, target: &Path, datagram_size: usize, cancel: &CancelT
     let server_tls = identity::server_config(&key).map_err(|error| failed(error.to_string()))?;
     let client_tls = identity::client_config(&key, &[fingerprint]).map_err(|error| failed(error.to_string()))?;
     let transport =
-        transport(TransportConfig { datagram_size, idle_timeout: IDLE_TIMEOUT, ..TransportConfig::default() });
-    let config = EndpointConfig { transport, ..EndpointConfig::loopback() };
+        transport(TransportConfig::default().with_datagram_size(datagram_size).with_idle_timeout(IDLE_TIMEOUT));
+    let config = EndpointConfig::loopback().with_transport(transport);
     let bind = |config| Endpoint::bind(config).map_err(|error| failed(error.to_string()));
-    let server = bind(EndpointConfig { server_tls: Some(server_tls), ..config.clone() })?;
+    let server = bind(config.clone().with_server_tls(server_tls))?;
     let client = bind(config)?;
     let list = Source::scan(&[source.to_owned()], cancel).map_err(|error| failed(error.to_string()))?;
     let begin = process_time();
@@ -180,7 +180,7 @@ fn transfer(source: &Path, target: &Path, datagram_size: usize, cancel: &CancelT
             let context =
                 proof_context(&connection, peer_key(&connection).map_err(|error| error.to_string())?, fingerprint)
                     .map_err(|error| error.to_string())?;
-            let options = ReceiveOptions { threads: THREADS, cancel: cancel.clone(), ..ReceiveOptions::default() };
+            let options = ReceiveOptions::default().with_threads(THREADS).with_cancel(cancel.clone());
             let link = ConnectionLink::new(&connection);
             receive::run(&link, control(halves), &context, target, &options, &mut OneKey, &SILENT)
                 .map_err(|error| format!("receiving: {error}"))?;
@@ -191,7 +191,7 @@ fn transfer(source: &Path, target: &Path, datagram_size: usize, cancel: &CancelT
             let connection = client.connect(server.local_addr(), "litz.invalid", tls).map_err(to_message)?;
             let halves = connection.open_bi().map_err(to_message)?;
             let context = proof_context(&connection, key.public(), fingerprint).map_err(|error| error.to_string())?;
-            let options = SendOptions { threads: THREADS, cancel: cancel.clone(), ..SendOptions::default() };
+            let options = SendOptions::default().with_threads(THREADS).with_cancel(cancel.clone());
             let link = ConnectionLink::new(&connection);
             send::run(&link, control(halves), &context, &Credential::Key, &list, &options, &SILENT)
                 .map_err(|error| format!("sending: {error}"))?;

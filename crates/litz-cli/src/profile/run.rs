@@ -111,7 +111,7 @@ pub(crate) fn run(plan: &RunPlan, cancel: &CancelToken) -> Result<Run, Failure> 
     let server_tls = identity::server_config(&key).map_err(tls)?;
     let client_tls = identity::client_config(&key, &[key.public().fingerprint()]).map_err(tls)?;
     let cores = Cores::of_this_machine();
-    let server = Cores::bind(&cores.receiving, EndpointConfig { server_tls: Some(server_tls), ..config(plan) })?;
+    let server = Cores::bind(&cores.receiving, config(plan).with_server_tls(server_tls))?;
     let client = Cores::bind(&cores.sending, config(plan))?;
     let address = server.local_addr();
     let phase = Phase::default();
@@ -138,19 +138,17 @@ pub(crate) fn run(plan: &RunPlan, cancel: &CancelToken) -> Result<Run, Failure> 
 pub(super) const NOT_CONNECTED: &str = "the connection was not established in time";
 
 pub(super) fn config(plan: &RunPlan) -> EndpointConfig {
-    EndpointConfig {
-        placement: plan.placement,
-        transport: TransportConfig {
-            datagram_size: plan.datagram_size,
-            stream_window: WINDOW,
-            stream_window_max: WINDOW,
-            connection_window: 2 * WINDOW,
-            connection_window_max: 2 * WINDOW,
-            ..TransportConfig::default()
-        },
-        measure: plan.metered,
-        ..EndpointConfig::loopback()
-    }
+    EndpointConfig::loopback()
+        .with_placement(plan.placement)
+        .with_transport(
+            TransportConfig::default()
+                .with_datagram_size(plan.datagram_size)
+                .with_stream_window(WINDOW)
+                .with_stream_window_max(WINDOW)
+                .with_connection_window(2 * WINDOW)
+                .with_connection_window_max(2 * WINDOW),
+        )
+        .with_measure(plan.metered)
 }
 
 /// Advances the phases by the clock.

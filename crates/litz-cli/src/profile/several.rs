@@ -1,7 +1,7 @@
 //! A run of several connections at once, each with its own processor at both ends.
 
 use litz::identity::{self, KeyPair};
-use litz::{Connection, Endpoint, EndpointConfig, Placement};
+use litz::{Connection, Endpoint, Placement};
 use transfer::CancelToken;
 
 use super::cores::{Cores, stay};
@@ -35,7 +35,7 @@ pub(crate) fn run_several(
     let client_tls = identity::client_config(&key, &[key.public().fingerprint()]).map_err(tls)?;
     let cores = Cores::of_this_machine();
     let placed = RunPlan { placement: Placement::Connection(count), ..*plan };
-    let server = Cores::bind(&cores.receiving, EndpointConfig { server_tls: Some(server_tls), ..config(&placed) })?;
+    let server = Cores::bind(&cores.receiving, config(&placed).with_server_tls(server_tls))?;
     let alone = RunPlan { placement: Placement::Thread, ..*plan };
     let connect = || {
         let client = Cores::bind(&cores.sending, config(&alone))?;

@@ -68,15 +68,13 @@ impl TestBed {
         let max_paths = if setup.is_multipath { setup.paths.into() } else { 0 };
         let peer = Peer::new(&tls, setup.datagram_size, max_paths).map_err(Failure::Error)?;
         let link = Link::new(peer, setup.paths, setup.datagram_size);
-        let config = EndpointConfig {
-            placement: setup.placement,
-            cores: setup.cores.clone(),
-            transport: transport(setup.datagram_size, max_paths),
-            outbox_bytes_max: BETWEEN_BYTES,
-            inbox_bytes_max: BETWEEN_BYTES,
-            measure: setup.metered,
-            ..EndpointConfig::default()
-        };
+        let config = EndpointConfig::default()
+            .with_placement(setup.placement)
+            .with_cores(setup.cores.clone())
+            .with_transport(transport(setup.datagram_size, max_paths))
+            .with_outbox_bytes_max(BETWEEN_BYTES)
+            .with_inbox_bytes_max(BETWEEN_BYTES)
+            .with_measure(setup.metered);
         let sockets = link.channels.iter().map(|channel| Box::new(ScriptSocket::new(channel)) as Box<dyn LiveSocket>);
         let endpoint = Endpoint::with_sockets(config, sockets.collect());
         let endpoint = endpoint.map_err(|error| Failure::Error(error.to_string()))?;

@@ -8,8 +8,9 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use credentials::private_file;
+
 use super::key::{Fingerprint, PublicKey};
-use super::private_file;
 
 /// Keys that may send without a ticket.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
+use credentials::{base32, private_file};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject;
 
-use super::{base32, pem, private_file};
+use super::pem;
 
 /// A host's key pair, which identifies the host. It is stored as PKCS #8 in PEM, so that other
 /// tools can read it.

@@ -8,12 +8,8 @@
 //! Nothing here opens a connection or reads a clock. Start with [`key`] and [`tls`].
 
 pub mod allowed;
-#[doc(hidden)] // For the file protocol, whose tickets use the same alphabet. No part of the public interface.
-pub mod base32;
 pub mod key;
 mod pem;
-#[doc(hidden)] // For the file protocol, which stores its tickets as keys are stored. No part of the public interface.
-pub mod private_file;
 pub mod tls;
 
 pub use allowed::AllowList;

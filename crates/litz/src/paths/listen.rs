@@ -85,8 +85,7 @@ pub fn plan(interfaces: &[Interface], wanted: Option<IpAddr>) -> Vec<Place> {
 /// left. Another program's socket on `port` is such a reason.
 pub fn open(places: &[Place], port: u16) -> Result<Listening, OpenError> {
     settle(places, port, OpenError::kind, &mut |place, port| {
-        let options =
-            UdpSocketOptions { device: place.device.clone(), ..UdpSocketOptions::new(place.address.with_port(port)) };
+        let options = UdpSocketOptions::new(place.address.with_port(port)).with_device(place.device.clone());
         let socket = UdpSocket::open(&options)?;
         let bound = socket.local_addr().map_or(port, |address| address.port());
         Ok((socket, bound))

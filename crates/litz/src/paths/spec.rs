@@ -18,7 +18,11 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 /// One path, as the user asks for it.
+///
+/// More fields may be added: begin with [`new`](Self::new) or a text, and set others with the
+/// `with_` methods or by assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PathSpec {
     /// Where it begins.
     pub local: LocalSpec,
@@ -34,6 +38,7 @@ pub struct PathSpec {
 
 /// Where a path begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LocalSpec {
     /// At this interface, by name; which of its addresses follows from the remote one.
     Interface(String),
@@ -59,6 +64,42 @@ pub enum PathSpecError {
     Flag(String),
     /// One address is IPv4 and the other IPv6.
     Families,
+}
+
+impl PathSpec {
+    /// From here, at any port, to any of the ticket's addresses; no backup.
+    #[must_use]
+    pub const fn new(local: LocalSpec) -> Self {
+        Self { local, local_port: 0, remote: None, remote_port: None, backup: false }
+    }
+
+    /// Sets [`local_port`](Self::local_port).
+    #[must_use]
+    pub fn with_local_port(mut self, local_port: u16) -> Self {
+        self.local_port = local_port;
+        self
+    }
+
+    /// Sets [`remote`](Self::remote).
+    #[must_use]
+    pub fn with_remote(mut self, remote: impl Into<Option<IpAddr>>) -> Self {
+        self.remote = remote.into();
+        self
+    }
+
+    /// Sets [`remote_port`](Self::remote_port).
+    #[must_use]
+    pub fn with_remote_port(mut self, remote_port: impl Into<Option<u16>>) -> Self {
+        self.remote_port = remote_port.into();
+        self
+    }
+
+    /// Sets [`backup`](Self::backup).
+    #[must_use]
+    pub fn with_backup(mut self, backup: bool) -> Self {
+        self.backup = backup;
+        self
+    }
 }
 
 impl FromStr for PathSpec {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use litz::{Connection, EndpointConfig, Placement};
+use litz::{Connection, Placement};
 
 use crate::world::{TEST_TIMEOUT, Variant, Wire, World, pattern};
 
@@ -136,8 +136,8 @@ fn unaccepted_clients_are_delayed_and_served_later() {
     const CLIENTS: usize = 24;
     const WAITING_MAX: usize = 6;
     let world = World::new(VARIANT);
-    let server = world.server(EndpointConfig { half_open_max: WAITING_MAX, ..world.config() });
-    let mut config = EndpointConfig { handshake_timeout: TEST_TIMEOUT, ..world.config() };
+    let server = world.server(world.config().with_half_open_max(WAITING_MAX));
+    let mut config = world.config().with_handshake_timeout(TEST_TIMEOUT);
     // So that they retry soon.
     config.transport.initial_rtt = units::Duration::from_millis(10);
     let client = world.client(config);

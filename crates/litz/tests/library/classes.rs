@@ -56,7 +56,7 @@ pub(crate) fn rates_of_streams_messages_and_connections_are_kept(variant: Varian
     });
     assert!(took >= least, "a stream: {took} of {least} and more");
     let took = timed(variant, LEN, |connection, data| {
-        let class = Class { rate: Some(limit()), ..Class::default() };
+        let class = Class::default().with_rate(limit());
         connection.send_message_as(data, &class).unwrap();
     });
     assert!(took >= least, "a message: {took} of {least} and more");
@@ -107,9 +107,9 @@ pub(crate) fn messages_that_cannot_be_sent_block_no_others(variant: Variant) {
     const STUCK: usize = 70;
     let slow = RateLimit::new(Rate::from_bps(16), 1200).unwrap();
     let classes = [
-        Class { paths: PathSet::only(&[PathId(7)]).unwrap(), ..Class::default() },
+        Class::default().with_paths(PathSet::only(&[PathId(7)]).unwrap()),
         // Some of each arrives, so that partial messages do not fill the receiver's reassembly.
-        Class { rate: Some(slow), ..Class::of_priority(1) },
+        Class::of_priority(1).with_rate(slow),
     ];
     for class in classes {
         let world = World::new(variant);
@@ -203,7 +203,7 @@ pub(crate) fn connections_have_the_processor_they_ask_for(variant: Variant) {
     let world = World::new(variant);
     let count = variant.placement.driver_count();
     let connect = |client: &Endpoint, address, processor| {
-        let options = ConnectOptions { processor: Some(processor), priority: 3, ..ConnectOptions::default() };
+        let options = ConnectOptions::default().with_processor(processor).with_priority(3);
         client.connect_with(&options, address, "host", world.client_tls.clone())
     };
     serve(

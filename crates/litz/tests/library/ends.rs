@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use litz::identity::{self, KeyPair};
-use litz::{AcceptStreamError, Closed, Endpoint, EndpointConfig, ReadError, WriteError};
+use litz::{AcceptStreamError, Closed, Endpoint, ReadError, WriteError};
 use net::{MonotonicClock, Transmit};
 
 use crate::world::{TEST_TIMEOUT, Variant, World, serve};
@@ -140,7 +140,7 @@ pub(crate) fn dropping_an_endpoint_closes_its_connections_and_returns_soon(varia
 pub(crate) fn an_address_without_a_peer_times_out_with_a_clear_error(variant: Variant) {
     let world = World::new(variant);
     let unserved = world.socket(0);
-    let client = world.client(EndpointConfig { handshake_timeout: Duration::from_millis(300), ..world.config() });
+    let client = world.client(world.config().with_handshake_timeout(Duration::from_millis(300)));
     let clock = MonotonicClock::start();
     let error = client.connect(unserved.local_addr().unwrap(), "host", world.client_tls.clone()).unwrap_err();
     let took = clock.now().since_start();
@@ -225,16 +225,16 @@ pub(crate) fn a_restarted_server_is_reached_at_its_old_address(variant: Variant)
 
 pub(crate) fn clients_beyond_the_limits_are_not_answered(variant: Variant) {
     let world = World::new(variant);
-    let limited = EndpointConfig { half_open_max: 1, handshake_timeout: Duration::from_millis(500), ..world.config() };
+    let limited = world.config().with_half_open_max(1).with_handshake_timeout(Duration::from_millis(500));
     let server = world.server(limited);
     let address = server.local_addr();
-    let short_timeout = || EndpointConfig { handshake_timeout: Duration::from_millis(300), ..world.config() };
+    let short_timeout = || world.config().with_handshake_timeout(Duration::from_millis(300));
     std::thread::scope(|scope| {
         let world = &world;
         let (first_is_in, go_on) = std::sync::mpsc::channel();
         let (second_failed, refused) = std::sync::mpsc::channel();
         scope.spawn(move || {
-            let client = world.client(EndpointConfig { connections_max: 1, ..world.config() });
+            let client = world.client(world.config().with_connections_max(1));
             let connection = world.connect(&client, address);
             let error = client.connect(address, "host", world.client_tls.clone()).unwrap_err();
             assert_eq!(error, Closed::TooMany);

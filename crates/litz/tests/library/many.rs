@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use litz::{Connection, EndpointConfig};
+use litz::Connection;
 use net::MonotonicClock;
 
 use crate::world::{TEST_TIMEOUT, Variant, World, pattern, serve};
@@ -154,7 +154,7 @@ pub(crate) fn flow_control_stops_a_writer_before_memory_grows(variant: Variant) 
     const CHUNK: usize = 16 << 10;
     const TOTAL: usize = 4 << 20;
     let world = World::new(variant);
-    let mut config = EndpointConfig { outbox_bytes_max: WINDOW, inbox_bytes_max: WINDOW, ..world.config() };
+    let mut config = world.config().with_outbox_bytes_max(WINDOW).with_inbox_bytes_max(WINDOW);
     config.transport.send_buffer_max = SEND_BUFFER as u64;
     config.transport.stream_window = WINDOW as u64;
     config.transport.stream_window_max = WINDOW as u64;

@@ -5,6 +5,7 @@ mod bytes_scenarios;
 mod classes;
 mod ends;
 mod many;
+mod path_requests;
 mod units_of_data;
 
 use litz::Placement;
@@ -59,6 +60,9 @@ scenarios! {
     ends::clients_beyond_the_limits_are_not_answered,
     ends::waiting_with_a_timeout_ends_in_time,
     ends::malformed_datagrams_of_unknown_senders_do_no_harm,
+    path_requests::a_request_beyond_our_limit_is_refused_with_an_event,
+    path_requests::a_request_beyond_the_peers_limit_waits_with_an_event,
+    path_requests::requests_that_never_succeed_are_refused_with_the_reason,
     units_of_data::datagrams_arrive_unchanged,
     units_of_data::a_peer_that_takes_no_datagrams_is_known,
     units_of_data::messages_arrive_whole_and_each_once,

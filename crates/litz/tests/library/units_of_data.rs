@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use litz::{AcceptStreamError, Closed, DatagramError, EndpointConfig, MessageError, Side};
+use litz::{AcceptStreamError, Closed, DatagramError, MessageError, Side};
 
 use crate::world::{TEST_TIMEOUT, Variant, World, pattern, serve};
 
@@ -63,7 +63,7 @@ pub(crate) fn messages_arrive_whole_and_each_once(variant: Variant) {
     // More than a message a stream at a time, more bytes than the queues hold.
     let lens: Vec<usize> = (0..400).map(|index| index * 37 % 4000).chain([LEN_MAX, LEN_MAX, LEN_MAX, 0]).collect();
     let world = World::new(variant);
-    let config = EndpointConfig { message_len_max: LEN_MAX, ..world.config() };
+    let config = world.config().with_message_len_max(LEN_MAX);
     serve(
         &world,
         config,
@@ -97,7 +97,7 @@ pub(crate) fn messages_arrive_whole_and_each_once(variant: Variant) {
 
 pub(crate) fn only_a_message_longer_than_the_receiver_takes_is_refused(variant: Variant) {
     let world = World::new(variant);
-    let server = world.server(EndpointConfig { message_len_max: 1000, ..world.config() });
+    let server = world.server(world.config().with_message_len_max(1000));
     let address = server.local_addr();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -119,7 +119,7 @@ pub(crate) fn only_a_message_longer_than_the_receiver_takes_is_refused(variant: 
 
 pub(crate) fn only_a_long_message_is_refused_after_the_end_too(variant: Variant) {
     let world = World::new(variant);
-    let server = world.server(EndpointConfig { message_len_max: 1000, ..world.config() });
+    let server = world.server(world.config().with_message_len_max(1000));
     let address = server.local_addr();
     std::thread::scope(|scope| {
         let serving = &server;

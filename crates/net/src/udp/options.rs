@@ -16,7 +16,11 @@ const BUFFER_BYTES_WANTED: usize = 4 << 20;
 const BUFFER_BYTES_MAX: usize = 1 << 30;
 
 /// Options for opening a UDP socket.
+///
+/// More fields may be added: begin with [`new`](Self::new), and set others with the `with_`
+/// methods or by assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UdpSocketOptions {
     /// The local address. Port 0 lets the system choose. Default: any IPv4 address, any port.
     pub bind: SocketAddr,
@@ -62,6 +66,41 @@ impl UdpSocketOptions {
             recv_buffer_bytes: BUFFER_BYTES_WANTED,
             reuse_port: false,
         }
+    }
+
+    /// Sets [`bind`](Self::bind).
+    #[must_use]
+    pub fn with_bind(mut self, bind: SocketAddr) -> Self {
+        self.bind = bind;
+        self
+    }
+
+    /// Sets [`device`](Self::device).
+    #[must_use]
+    pub fn with_device(mut self, device: impl Into<Option<String>>) -> Self {
+        self.device = device.into();
+        self
+    }
+
+    /// Sets [`send_buffer_bytes`](Self::send_buffer_bytes).
+    #[must_use]
+    pub fn with_send_buffer_bytes(mut self, send_buffer_bytes: usize) -> Self {
+        self.send_buffer_bytes = send_buffer_bytes;
+        self
+    }
+
+    /// Sets [`recv_buffer_bytes`](Self::recv_buffer_bytes).
+    #[must_use]
+    pub fn with_recv_buffer_bytes(mut self, recv_buffer_bytes: usize) -> Self {
+        self.recv_buffer_bytes = recv_buffer_bytes;
+        self
+    }
+
+    /// Sets [`reuse_port`](Self::reuse_port).
+    #[must_use]
+    pub fn with_reuse_port(mut self, reuse_port: bool) -> Self {
+        self.reuse_port = reuse_port;
+        self
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is where sockets are opened")]

@@ -17,6 +17,7 @@ use super::reply::{ReplyReceiver, ReplySender};
 use super::stream::{StreamCells, StreamRequest};
 use crate::application::QuicShared;
 use crate::error::{Closed, OpenError};
+use crate::path_events::PathEvents;
 
 /// Limit of the peer's streams of one direction that wait for `accept`. Others stay in the
 /// connection, where QUIC's stream limit bounds them.
@@ -64,6 +65,7 @@ pub(crate) enum Interest {
     Message,
     MessageSpace,
     MessagesFlushed,
+    PathEvent,
 }
 
 impl Interest {
@@ -151,6 +153,7 @@ pub(crate) struct ConnectionState {
     pub(crate) messages_out: MessageQueues,
     /// Messages that have a stream and are not acknowledged by the peer.
     pub(crate) messages_in_flight: usize,
+    pub(crate) path_events: PathEvents,
     /// The peer's certificates or raw public key, from the handshake.
     pub(crate) identity: Arc<[Vec<u8>]>,
     /// The final statistics of a closed connection.

@@ -6,6 +6,7 @@ use wire::quic::Side;
 
 use super::Connection;
 use crate::addresses::Addresses;
+use crate::control::paths::open::PathWait;
 use crate::session::ExportError;
 use crate::stats::{PathStats, Stats};
 
@@ -43,6 +44,11 @@ impl Connection {
     /// Multipath was negotiated; known once the handshake is complete.
     pub fn is_multipath(&self) -> bool {
         self.control.is_multipath()
+    }
+
+    /// What requested paths wait for; none if every requested path was opened.
+    pub fn path_wait(&self) -> Option<PathWait> {
+        self.control.path_wait()
     }
 
     /// Every path at this moment, in the order in which they were opened.

@@ -53,7 +53,8 @@ impl Connection {
     /// section 8.2), and probed until then, at least once a second.
     /// [`Event::PathOpened`](crate::Event::PathOpened) reports its ID, and
     /// [`Event::PathState`](crate::Event::PathState) its states. `is_backup` asks both sides to use
-    /// it only if no other path works.
+    /// it only if no other path works. A path that the peer does not allow yet is opened later:
+    /// [`path_wait`](Self::path_wait) has the reason.
     ///
     /// # Errors
     /// [`OpenPathError`] if it cannot be opened.

@@ -25,6 +25,7 @@ const CONNECTION_TO_STREAM: u64 = 2;
 
 /// Why nothing could be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ReadError {
     /// Nothing has arrived: [`Event::Readable`] reports when to try again.
     Blocked,
@@ -37,9 +38,11 @@ pub enum ReadError {
 impl std::fmt::Display for ReadError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Blocked => f.write_str("nothing has arrived"),
+            Self::Blocked => {
+                f.write_str("nothing has arrived from the peer yet: read again when the stream is readable")
+            }
             Self::Reset(code) => write!(f, "the peer reset this stream (code {code})"),
-            Self::Closed => f.write_str("the stream is closed"),
+            Self::Closed => f.write_str("this side has read the stream to its end or stopped it, or it never existed"),
         }
     }
 }

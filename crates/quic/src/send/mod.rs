@@ -157,6 +157,7 @@ struct PeerLimits {
 
 /// Why a datagram was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SendDatagramError {
     /// The peer accepts no datagrams, or the handshake is not complete.
     Unsupported,
@@ -170,9 +171,13 @@ pub enum SendDatagramError {
 impl std::fmt::Display for SendDatagramError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Unsupported => f.write_str("the peer takes no datagrams"),
-            Self::TooLarge(max) => write!(f, "the datagram is too large: at most {max} bytes fit"),
-            Self::QueueFull => f.write_str("too many datagrams are waiting to be sent"),
+            Self::Unsupported => {
+                f.write_str("the peer takes no datagrams, or the handshake is not complete: use streams")
+            }
+            Self::TooLarge(max) => write!(f, "the datagram does not fit into a packet: send at most {max} bytes"),
+            Self::QueueFull => {
+                f.write_str("this side has too many datagrams waiting to be sent: send them more slowly")
+            }
         }
     }
 }

@@ -27,6 +27,7 @@ pub const WRITE_LEN_MAX: usize = 1 << 20;
 
 /// Why bytes were not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WriteError {
     /// The send buffer is full: [`Event::Writable`] follows when there is space again.
     Blocked,
@@ -39,9 +40,11 @@ pub enum WriteError {
 impl std::fmt::Display for WriteError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Blocked => f.write_str("the send buffer is full"),
-            Self::Stopped(code) => write!(f, "the peer stopped reading this stream (code {code})"),
-            Self::Closed => f.write_str("the stream is closed"),
+            Self::Blocked => f.write_str("this side's send buffer is full: write again when the stream is writable"),
+            Self::Stopped(code) => {
+                write!(f, "the peer stopped reading this stream (code {code}): send nothing more on it")
+            }
+            Self::Closed => f.write_str("this side has finished or reset the stream, or it never existed"),
         }
     }
 }

@@ -150,6 +150,7 @@ pub trait Session: Send {
 
 /// The negotiated parameters of a handshake.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SessionSummary {
     /// The AEAD, as TLS names the cipher suite.
     pub cipher_suite: Option<String>,

@@ -317,7 +317,7 @@ fn handshake_bytes_at_a_wrong_level_or_offset_are_refused() {
 
 #[test]
 fn unnegotiated_datagrams_are_refused() {
-    let config = quic::TransportConfig { datagram_receive_buffer: 0, ..Default::default() };
+    let config = quic::TransportConfig::default().with_datagram_receive_buffer(0);
     let mut pair = HostilePair::established(HostilePair::with_server(config, Hostile::ordinary_client(7)));
     pair.send(&payload(&[Frame::Datagram { data: b"x" }]));
     pair.assert_closed(ErrorCode::PROTOCOL_VIOLATION, "RFC 9221, section 3");

@@ -99,7 +99,7 @@ fn multipath_frames_in_handshake_packets_are_refused() {
     let mut frames = frames_of(0);
     frames.push(("MAX_PATH_ID", payload(&[Frame::MaxPathId(PathId(MAX))])));
     for (name, frame) in frames {
-        let config = quic::TransportConfig { max_paths: MAX + 1, ..quic::TransportConfig::default() };
+        let config = quic::TransportConfig::default().with_max_paths(MAX + 1);
         let rng_seed = 7;
         let mut hostile = crate::support::hostile::Hostile::multipath_client(rng_seed, MAX);
         let first = hostile.flight();

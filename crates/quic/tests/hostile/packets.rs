@@ -27,7 +27,7 @@ fn a_packet_without_frames_is_a_violation() {
 fn a_cleared_quic_bit_is_accepted_if_greasing_was_negotiated_and_dropped_otherwise() {
     let odd = SealOverrides { clear_fixed_bit: true, ..SealOverrides::default() };
     for grease in [true, false] {
-        let config = quic::TransportConfig { grease, ..Default::default() };
+        let config = quic::TransportConfig::default().with_grease(grease);
         let mut hostile_pair = HostilePair::established(HostilePair::with_server(config, Hostile::ordinary_client(7)));
         let before = hostile_pair.victim.connection(0).stats().receive.packets_received;
         let packet =
@@ -172,7 +172,7 @@ fn a_connection_keeps_working_while_another_one_is_attacked() {
 
 #[test]
 fn an_acknowledgement_of_the_old_phase_allows_no_second_key_update() {
-    let config = quic::TransportConfig { key_update_interval: 3, ..Default::default() };
+    let config = quic::TransportConfig::default().with_key_update_interval(3);
     let mut hostile_pair = HostilePair::established(HostilePair::with_server(config, Hostile::ordinary_client(7)));
     // The first packet of the update carries the first acknowledgement of all, for packets of phase
     // 0.

@@ -56,7 +56,7 @@ fn as_many_paths_are_opened_as_both_sides_allow() {
 }
 
 fn config(max_paths: u32) -> quic::TransportConfig {
-    quic::TransportConfig { max_paths, ..quic::TransportConfig::default() }
+    quic::TransportConfig::default().with_max_paths(max_paths)
 }
 
 #[test]

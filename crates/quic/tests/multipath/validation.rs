@@ -148,7 +148,7 @@ fn a_client_too_validates_a_path_only_by_a_response() {
 
 #[test]
 fn an_unvalidated_address_is_challenged_in_small_datagrams_whatever_size_is_configured() {
-    let config = quic::TransportConfig { max_paths: 2, datagram_size: 3000, ..quic::TransportConfig::default() };
+    let config = quic::TransportConfig::default().with_max_paths(2).with_datagram_size(3000);
     let hostile = crate::support::hostile::Hostile::multipath_client(7, 1);
     let mut hostile_pair = HostilePair::established(HostilePair::with_server(config, hostile));
     let issued = [hostile_pair.hostile.issue(1, 0)];

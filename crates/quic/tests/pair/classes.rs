@@ -154,7 +154,7 @@ fn a_limited_stream_leaves_the_remaining_rate_to_others_whatever_its_priority() 
     pair.connect();
     let mut flows = Flows::open(&mut pair, 2);
     let (urgent, other) = (flows.flows[0].id, flows.flows[1].id);
-    let class = Class { priority: 9, rate: limit(Rate::from_mbps(10), 20_000), ..Class::default() };
+    let class = Class::default().with_priority(9).with_rate(limit(Rate::from_mbps(10), 20_000));
     pair.client.connection(0).set_class(urgent, &class).expect("open");
     pair.client.connection(0).set_stream_rate(other, None).expect("open");
     flows.run(&mut pair, Duration::from_secs(2));
@@ -172,8 +172,8 @@ fn within_the_rate_of_a_connection_higher_priorities_go_first() {
     let (low, high) = (flows.flows[0].id, flows.flows[1].id);
     let client = pair.client.connection(0);
     client.set_rate(limit(Rate::from_mbps(20), 10_000));
-    client.set_class(high, &Class { rate: limit(Rate::from_mbps(15), 10_000), ..Class::of_priority(1) }).expect("open");
-    client.set_class(low, &Class { rate: limit(Rate::from_mbps(15), 10_000), ..Class::default() }).expect("open");
+    client.set_class(high, &Class::of_priority(1).with_rate(limit(Rate::from_mbps(15), 10_000))).expect("open");
+    client.set_class(low, &Class::default().with_rate(limit(Rate::from_mbps(15), 10_000))).expect("open");
     flows.run(&mut pair, Duration::from_secs(4));
     let mbps = |index: usize| flows.flows[index].bytes_between(Instant::ZERO, pair.now) as f64 * 8.0 / 4e6;
     assert!((14.5..15.2).contains(&mbps(1)), "{} Mb/s of the urgent one", mbps(1));

@@ -84,6 +84,7 @@ impl Run {
                 assert!(flow.stopped, "{side} {id} is closed: {flow:?}");
                 flow.stopped_told = true;
             }
+            Err(error) => panic!("{id}: {error}"),
         }
     }
 
@@ -161,7 +162,7 @@ impl Run {
                     flow.reset_read = true;
                 }
                 Err(ReadError::Blocked) => return,
-                Err(ReadError::Closed) => panic!("{id} is closed: {flow:?}"),
+                Err(error) => panic!("{id}: {error}: {flow:?}"),
             }
         }
     }

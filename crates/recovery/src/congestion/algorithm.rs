@@ -5,6 +5,7 @@ use core::str::FromStr;
 
 /// The available algorithms. Parsed and displayed as `newreno`, `cubic` and `bbr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Algorithm {
     /// RFC 9002, section 7.3 and appendix B, with standard slow start.
     NewReno,

@@ -10,6 +10,7 @@ use crate::rtt::RttEstimator;
 
 /// The state of a controller, for logs and statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CongestionSnapshot {
     /// The congestion window in bytes.
     pub window: u64,

@@ -39,11 +39,11 @@ fn carry(now: Instant, from: &mut Connection, to: &mut Connection) {
 
 impl Pair {
     fn new(config: TransportConfig) -> Self {
-        Self::with_paths(1, TransportConfig { max_paths: 0, ..config })
+        Self::with_paths(1, config.with_max_paths(0))
     }
 
     fn with_paths(paths: u16, config: TransportConfig) -> Self {
-        let config = TransportConfig { datagram_size: SIZE, ..config };
+        let config = config.with_datagram_size(SIZE);
         let rng = |side| Rng::from_seed(side as u64 + 7);
         let factory = Arc::new(DeterministicFactory::new(Side::Server, rng(Side::Server)));
         let mut listening = Endpoint::new(config.clone(), Some(factory), SecretSource::new(&[1; 32])).unwrap();
@@ -119,12 +119,10 @@ impl Pair {
 
 /// Windows that never block the script, and a send buffer that keeps flights short.
 fn config() -> TransportConfig {
-    TransportConfig {
-        connection_window: 1 << 40,
-        stream_window: 1 << 40,
-        send_buffer_max: 256 << 10,
-        ..TransportConfig::default()
-    }
+    TransportConfig::default()
+        .with_connection_window(1 << 40)
+        .with_stream_window(1 << 40)
+        .with_send_buffer_max(256 << 10)
 }
 
 #[test]
@@ -191,7 +189,7 @@ fn every_byte_of_a_scripted_stream_arrives_at_its_offset() {
 
 #[test]
 fn key_updates_of_both_sides_are_followed() {
-    let mut pair = Pair::new(TransportConfig { key_update_interval: 500, ..config() });
+    let mut pair = Pair::new(config().with_key_update_interval(500));
     let id = pair.client.open(Dir::Uni).unwrap();
     let chunk = Bytes::from(vec![7; 1 << 16]);
     let theirs = StreamId::new(Side::Server, Dir::Uni, 0);
@@ -228,12 +226,12 @@ fn datagrams_that_are_no_packets_for_the_script_are_refused() {
 
 /// As `config`, for several paths.
 fn paths_config() -> TransportConfig {
-    TransportConfig { max_paths: 4, scheduler: quic::Strategy::RoundRobin, ..config() }
+    config().with_max_paths(4).with_scheduler(quic::Strategy::RoundRobin)
 }
 
 #[test]
 fn each_path_has_its_own_acknowledgements_and_follows_key_updates() {
-    let mut pair = Pair::with_paths(3, TransportConfig { key_update_interval: 500, ..paths_config() });
+    let mut pair = Pair::with_paths(3, paths_config().with_key_update_interval(500));
     let id = pair.client.open(Dir::Uni).unwrap();
     let chunk = Bytes::from(vec![7; 1 << 16]);
     for round in 0..400 {
@@ -303,7 +301,7 @@ fn streams_of_several_paths_arrive_whole_and_are_acknowledged_on_each() {
 
 #[test]
 fn a_detached_observer_lets_the_script_acknowledge_with_reserved_numbers() {
-    let mut pair = Pair::new(TransportConfig { key_update_interval: 1 << 22, ..config() });
+    let mut pair = Pair::new(config().with_key_update_interval(1 << 22));
     let (reader, mut observer) = (pair.keys.reader(&pair.script), pair.script.detach_observer());
     let mut reader = reader.expect("no keys were updated");
     let pattern: Bytes = (0..9973_u32).map(|byte| (byte % 251) as u8).collect::<Vec<_>>().into();

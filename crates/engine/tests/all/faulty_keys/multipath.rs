@@ -12,13 +12,11 @@ use super::{LEN, WorkerFault, factory, pattern, read_all, wait};
 
 /// An engine with this number of sockets and a processor for each.
 pub(crate) fn engine(sockets: usize, fault: &Arc<WorkerFault>, network: &MemoryNetwork) -> Engine {
-    let transport = TransportConfig {
-        datagram_size: 1452,
-        max_paths: sockets as u32,
+    let transport = TransportConfig::default()
+        .with_datagram_size(1452)
+        .with_max_paths(sockets as u32)
         // Links in memory have no rates, so any other scheduler would prefer the first one.
-        scheduler: Strategy::RoundRobin,
-        ..TransportConfig::default()
-    };
+        .with_scheduler(Strategy::RoundRobin);
     let server = Some(factory(Side::Server, fault));
     let config = EngineConfig { placement: Placement::Path(sockets), transport, server, ..EngineConfig::default() };
     let socket = || Box::new(network.bind("127.0.0.1:0".parse().unwrap()).unwrap()) as Box<_>;

@@ -6,6 +6,7 @@ use super::reasons::{Reason, Unused};
 
 /// A path to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Candidate {
     /// The address to bind; port 0 lets the system choose, a new one for each path.
     pub local: SocketAddr,
@@ -21,6 +22,7 @@ pub struct Candidate {
 
 /// An interface, an address or a pair that is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Rejected {
     /// The local interface; `None` if the remote address is unusable over all interfaces.
     pub device: Option<String>,
@@ -34,6 +36,7 @@ pub struct Rejected {
 
 /// The result: the chosen paths, best first, and the rejected ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Choice {
     /// The paths to open, best first; backups come last.
     pub candidates: Vec<Candidate>,

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 /// Why a path was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Reason {
     /// How this host gets there.
     pub link: Link,

@@ -9,17 +9,19 @@ use crate::event::{Event, Events};
 use crate::exchange::{Exchange, ToSend};
 use crate::send::frames::ControlFrame;
 
-/// Why a path was not opened.
+/// Why a path was not opened, and whose decision that was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OpenPathError {
-    /// Servers open none (multipath draft-21, section 3).
+    /// This side is the server, and servers open none (multipath draft-21, section 3).
     NotClient,
-    /// Multipath was not negotiated, or only one path is configured: see
+    /// Multipath was not negotiated, because one of the two sides does not offer it, or this side
+    /// allows a single path: see
     /// [`TransportConfig::max_paths`](crate::TransportConfig::max_paths).
     Unsupported,
     /// The handshake is not confirmed: [`Event::Confirmed`] reports when it is.
     TooEarly,
-    /// As many paths as allowed are open or requested.
+    /// As many paths as this side allows are open or requested.
     TooMany,
     /// The peer allows no other path to the address of the handshake (multipath draft-21, section
     /// 2.2).
@@ -37,17 +39,44 @@ impl OpenPathError {
 impl std::fmt::Display for OpenPathError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::NotClient => "only the side that connected opens paths",
-            Self::Unsupported => "the peer takes no second path",
-            Self::TooEarly => "no path can be opened before the handshake is confirmed",
-            Self::TooMany => "as many paths as there may be are open",
-            Self::Forbidden => "the peer takes no second path to this address",
+            Self::NotClient => "this side accepted the connection, and only the side that connected opens paths",
+            Self::Unsupported => "one of the two sides allows no second path: set max_paths above 1 on both",
+            Self::TooEarly => "the handshake is not confirmed yet: request the path again when it is",
+            Self::TooMany => "this side has as many paths as its max_paths allows: abandon one or raise it",
+            Self::Forbidden => {
+                "the peer allows no second path to the address of the handshake: use another one, or raise its max_paths"
+            }
             Self::Closed => "the connection is closed",
         })
     }
 }
 
 impl std::error::Error for OpenPathError {}
+
+/// What a requested path waits for. It is opened when this is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PathWait {
+    /// The peer's limit: it must allow more paths (multipath draft-21, section 4.6). If its
+    /// `max_paths` is smaller than ours, that happens only when a path is abandoned.
+    PeerLimit,
+    /// The peer must issue a connection ID for the path (section 4.7), which it does as soon as it
+    /// can.
+    ConnectionId,
+    /// A path that was abandoned must be forgotten on this side (section 3.4), some round trips
+    /// later.
+    Abandoned,
+}
+
+impl std::fmt::Display for PathWait {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::PeerLimit => "the peer allows no more paths: raise its max_paths or abandon a path",
+            Self::ConnectionId => "the peer has issued no connection ID for the path yet",
+            Self::Abandoned => "this side still remembers a path that was abandoned a moment ago",
+        })
+    }
+}
 
 impl Paths {
     /// How many paths are open. Abandoned ones do not count, although they are not forgotten yet:
@@ -136,6 +165,16 @@ impl Control {
         }
         paths.requested.push_back((addresses, is_backup));
         Ok(())
+    }
+
+    /// What the oldest requested path waits for; none if no requested path waits.
+    pub(crate) fn path_wait(&self) -> Option<PathWait> {
+        let paths = self.paths.as_ref().filter(|paths| !paths.requested.is_empty())?;
+        Some(match paths.next_opened {
+            next if next > paths.peer_max => PathWait::PeerLimit,
+            next if next > paths.local_max => PathWait::Abandoned,
+            _ => PathWait::ConnectionId,
+        })
     }
 
     /// Opens requested paths as far as both sides' connection IDs allow.

@@ -50,7 +50,7 @@ impl HostilePair {
 
     /// With a server of `max_paths` paths as victim; the hostile peer accepts path IDs up to `max`.
     pub fn against_multipath_server(max_paths: u32, max: u32) -> Self {
-        let config = TransportConfig { max_paths, ..TransportConfig::default() };
+        let config = TransportConfig::default().with_max_paths(max_paths);
         Self::established(Self::with_server(config, Hostile::multipath_client(7, max)))
     }
 
@@ -71,7 +71,7 @@ impl HostilePair {
         max: u32,
         change: impl FnOnce(&mut TransportParameters),
     ) -> Self {
-        let config = TransportConfig { max_paths, ..TransportConfig::default() };
+        let config = TransportConfig::default().with_max_paths(max_paths);
         Self::against_client_with(config, |parameters| {
             parameters.initial_max_path_id = Some(PathId(max));
             change(parameters);

@@ -209,7 +209,7 @@ impl Host {
         let relay = network.bind(any).expect("it is free");
         let connection = (number == 0).then(|| {
             let first = PathPlan::new(scenario, &plan.paths).first;
-            let options = ConnectOptions { socket: Some(first), processor: Some(0), ..ConnectOptions::default() };
+            let options = ConnectOptions::default().with_socket(first).with_processor(0);
             engine.connect_with(&options, address(1, first), "b", factory).expect("it begins")
         });
         Self { number, engine, steps, events: Arc::default(), connection, streams: None, app, relay }

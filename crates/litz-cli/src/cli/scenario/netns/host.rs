@@ -47,14 +47,12 @@ pub(super) fn hosts(
     let client_tls = identity::client_config(&keys[0], &[keys[1].public().fingerprint()]).map_err(tls)?.config;
     let [client, server] = sockets;
     let bind = |host, server_tls, sockets| {
-        let config = EndpointConfig {
-            transport: transport_config(scenario, host, plan.paths.len()),
-            server_tls,
+        let config = EndpointConfig::default()
+            .with_transport(transport_config(scenario, host, plan.paths.len()))
+            .with_server_tls(server_tls)
             // The scenario's idle timeout ends a handshake that does not complete.
-            handshake_timeout: DURATION_MAX.into(),
-            placement: placement.unwrap_or_default(),
-            ..EndpointConfig::default()
-        };
+            .with_handshake_timeout(DURATION_MAX.into())
+            .with_placement(placement.unwrap_or_default());
         Endpoint::with_sockets(config, sockets).map(Arc::new).map_err(world_error)
     };
     let (client, server) = (bind(0, None, client)?, bind(1, Some(server_tls), server)?);

@@ -125,9 +125,8 @@ fn open_sockets(
     namespace: &Namespace,
     host: usize,
 ) -> Result<Vec<UdpSocket>, WorldError> {
-    let option = |&path: &usize| UdpSocketOptions {
-        device: Some(device(scenario.paths[path].link)),
-        ..UdpSocketOptions::new(address(scenario, path, host))
+    let option = |&path: &usize| {
+        UdpSocketOptions::new(address(scenario, path, host)).with_device(device(scenario.paths[path].link))
     };
     let options: Vec<_> = paths.iter().map(option).collect();
     let pending = namespace.run(move || options.iter().map(UdpSocket::open).collect::<Result<_, _>>());

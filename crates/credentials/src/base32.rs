@@ -1,17 +1,42 @@
 //! RFC 4648 base32 (section 6) in lower case and without padding: letters that need no quoting in a
 //! shell and can be read aloud.
 
+use std::fmt;
+
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
-/// Why a text is not base32.
+/// Why a text is not base32. The text is at fault: whoever wrote or copied it made a mistake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Base32Error {
     /// `character` at `index` (in characters) is not in the alphabet.
-    Character { index: usize, character: char },
+    Character {
+        /// Its place in the text.
+        index: usize,
+        /// The character.
+        character: char,
+    },
     /// No byte string has an encoding of this length, or the spare bits of the last character are
     /// not zero.
     Length,
 }
+
+impl fmt::Display for Base32Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Character { index, character } => {
+                write!(
+                    f,
+                    "character {} is {character:?}, but only a to z and 2 to 7 are used: copy it again",
+                    index + 1
+                )
+            }
+            Self::Length => f.write_str("the text is cut off or has characters too many: copy all of it again"),
+        }
+    }
+}
+
+impl std::error::Error for Base32Error {}
 
 /// The text of `bytes`: eight characters for five bytes, rounded up.
 pub fn encode(bytes: &[u8]) -> String {
@@ -32,6 +57,9 @@ pub fn encode(bytes: &[u8]) -> String {
 }
 
 /// The bytes of `text`, in either case. Each byte string has exactly one text (up to case).
+///
+/// # Errors
+/// [`Base32Error`] if the text is not one that [`encode`] returns.
 pub fn decode(text: &str) -> Result<Vec<u8>, Base32Error> {
     let mut bytes = Vec::with_capacity(text.len() * 5 / 8);
     let (mut buffer, mut bits) = (0_u32, 0_u32);

@@ -7,13 +7,16 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::base32;
+use crate::base32;
 
 /// The mode bits that give access to others than the owner.
 const OTHERS: u32 = 0o077;
 
 /// Replaces `path` by a file holding `bytes`, readable by the owner only, synced to the disk with
 /// its directory.
+///
+/// # Errors
+/// If the directory cannot be written. Then the old file stays.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = write_temporary(path, bytes)?;
     fs::rename(&temporary, path).inspect_err(|_| discard(&temporary))?;
@@ -21,6 +24,9 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// As [`replace`], but fails with [`io::ErrorKind::AlreadyExists`] if `path` exists.
+///
+/// # Errors
+/// As [`replace`], and if there is such a file.
 pub fn create_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = write_temporary(path, bytes)?;
     // A link, unlike a rename, never replaces: two processes that make the same file at once cannot
@@ -33,6 +39,9 @@ pub fn create_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// The content of `path`, at most `max_len` bytes of it, and whether others than the owner may read
 /// it.
+///
+/// # Errors
+/// If it cannot be read. [`io::ErrorKind::InvalidData`] if it is longer.
 pub fn read_bounded(path: &Path, max_len: u64) -> io::Result<(Vec<u8>, bool)> {
     let file = File::open(path)?;
     let open_to_others = file.metadata()?.mode() & OTHERS != 0;
@@ -45,6 +54,9 @@ pub fn read_bounded(path: &Path, max_len: u64) -> io::Result<(Vec<u8>, bool)> {
 }
 
 /// Creates `directory` and what is missing above it, for the owner only.
+///
+/// # Errors
+/// If it cannot be created. A directory that exists is none.
 pub fn create_directory(directory: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
@@ -74,4 +86,25 @@ fn discard(path: &Path) {
 fn sync_directory(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(parent)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_its_owners_alone_and_made_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("secret");
+        create_new(&path, b"first").unwrap();
+        assert_eq!(create_new(&path, b"second").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(read_bounded(&path, 5).unwrap(), (b"first".to_vec(), false));
+        replace(&path, b"second").unwrap();
+        assert_eq!(read_bounded(&path, 5).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no temporary file stays");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(read_bounded(&path, 6).unwrap().1, "the group may read it");
+    }
 }

@@ -1,0 +1,190 @@
+//! The configuration of an endpoint.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{EngineConfig, Placement};
+use net::UdpSocketOptions;
+use quic::TransportConfig;
+
+/// The configuration of an endpoint.
+///
+/// The limits bound its memory: a connection may hold about `transport.connection_window_max`
+/// received and `transport.send_buffer_max` sent bytes, and each stream `inbox_bytes_max` and
+/// `outbox_bytes_max` on top.
+///
+/// More fields may be added: begin with [`default`](Self::default), [`at`](Self::at) or
+/// [`loopback`](Self::loopback), and set others with the `with_` methods or by assignment.
+///
+/// ```
+/// use litz::{EndpointConfig, Placement};
+///
+/// let config = EndpointConfig::loopback().with_placement(Placement::Split);
+/// let config = config.with_connections_max(10);
+/// assert_eq!(config.connections_max, 10);
+/// ```
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct EndpointConfig {
+    /// The sockets to open, for [`Endpoint::bind`](crate::Endpoint::bind). Outgoing connections use
+    /// the first one of the peer's address family. Default: one, any IPv4 address, any port.
+    pub sockets: Vec<UdpSocketOptions>,
+    /// The threads that run the protocol. Default: one thread of the endpoint.
+    pub placement: Placement,
+    /// Processors to pin the endpoint's threads to, by the system's processor numbers: the first
+    /// one is for the serial work. Threads beyond the list are not pinned. Default: none.
+    pub cores: Vec<usize>,
+    /// Transport parameters and behaviour of connections.
+    pub transport: TransportConfig,
+    /// TLS settings for incoming connections. Default: none, which makes an endpoint that only
+    /// connects.
+    pub server_tls: Option<Arc<rustls::ServerConfig>>,
+    /// The maximum number of connections at a time, including closing ones; further ones are
+    /// refused. Default: 1024.
+    pub connections_max: usize,
+    /// The maximum number of clients in the handshake or waiting for `accept`. Packets of further
+    /// clients are dropped until they retry. Default: 128.
+    pub half_open_max: usize,
+    /// The maximum duration of a handshake, on both sides; a longer one fails. Default: 10 s.
+    pub handshake_timeout: Duration,
+    /// Bytes that a sending stream buffers before its writer waits; a single chunk may exceed it.
+    /// Default: 1 MiB.
+    pub outbox_bytes_max: usize,
+    /// Bytes that a receiving stream buffers for its reader before flow control stops the peer.
+    /// Default: 1 MiB.
+    pub inbox_bytes_max: usize,
+    /// The maximum length of a message in either direction, in bytes. Default: 1 MiB.
+    pub message_len_max: usize,
+    /// How long an idle thread polls before it sleeps. Polling shortens round trips and occupies a
+    /// whole core. Default: zero, which sleeps at once.
+    pub busy_poll: Duration,
+    /// Whether to measure processor time per stage, for
+    /// [`Endpoint::costs`](crate::Endpoint::costs). Default: false.
+    pub measure: bool,
+}
+
+impl Default for EndpointConfig {
+    fn default() -> Self {
+        let engine = EngineConfig::default();
+        Self {
+            sockets: vec![UdpSocketOptions::default()],
+            placement: engine.placement,
+            cores: engine.cores,
+            transport: engine.transport,
+            server_tls: None,
+            connections_max: engine.connections_max,
+            half_open_max: engine.half_open_max,
+            handshake_timeout: engine.handshake_timeout.into(),
+            outbox_bytes_max: engine.outbox_bytes_max,
+            inbox_bytes_max: engine.inbox_bytes_max,
+            message_len_max: engine.message_len_max,
+            busy_poll: engine.busy_poll.into(),
+            measure: engine.measure,
+        }
+    }
+}
+
+impl EndpointConfig {
+    /// The default configuration with one socket bound to `address`.
+    pub fn at(address: SocketAddr) -> Self {
+        Self { sockets: vec![UdpSocketOptions::new(address)], ..Self::default() }
+    }
+
+    /// The default configuration with one socket on the IPv4 loopback address, at a port that the
+    /// system chooses.
+    pub fn loopback() -> Self {
+        Self::at(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0))
+    }
+
+    /// Sets [`sockets`](Self::sockets).
+    #[must_use]
+    pub fn with_sockets(mut self, sockets: Vec<UdpSocketOptions>) -> Self {
+        self.sockets = sockets;
+        self
+    }
+
+    /// Sets [`placement`](Self::placement).
+    #[must_use]
+    pub fn with_placement(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
+    }
+
+    /// Sets [`cores`](Self::cores).
+    #[must_use]
+    pub fn with_cores(mut self, cores: Vec<usize>) -> Self {
+        self.cores = cores;
+        self
+    }
+
+    /// Sets [`transport`](Self::transport).
+    #[must_use]
+    pub fn with_transport(mut self, transport: TransportConfig) -> Self {
+        self.transport = transport;
+        self
+    }
+
+    /// Sets [`server_tls`](Self::server_tls).
+    #[must_use]
+    pub fn with_server_tls(mut self, server_tls: impl Into<Option<Arc<rustls::ServerConfig>>>) -> Self {
+        self.server_tls = server_tls.into();
+        self
+    }
+
+    /// Sets [`connections_max`](Self::connections_max).
+    #[must_use]
+    pub fn with_connections_max(mut self, connections_max: usize) -> Self {
+        self.connections_max = connections_max;
+        self
+    }
+
+    /// Sets [`half_open_max`](Self::half_open_max).
+    #[must_use]
+    pub fn with_half_open_max(mut self, half_open_max: usize) -> Self {
+        self.half_open_max = half_open_max;
+        self
+    }
+
+    /// Sets [`handshake_timeout`](Self::handshake_timeout).
+    #[must_use]
+    pub fn with_handshake_timeout(mut self, handshake_timeout: Duration) -> Self {
+        self.handshake_timeout = handshake_timeout;
+        self
+    }
+
+    /// Sets [`outbox_bytes_max`](Self::outbox_bytes_max).
+    #[must_use]
+    pub fn with_outbox_bytes_max(mut self, outbox_bytes_max: usize) -> Self {
+        self.outbox_bytes_max = outbox_bytes_max;
+        self
+    }
+
+    /// Sets [`inbox_bytes_max`](Self::inbox_bytes_max).
+    #[must_use]
+    pub fn with_inbox_bytes_max(mut self, inbox_bytes_max: usize) -> Self {
+        self.inbox_bytes_max = inbox_bytes_max;
+        self
+    }
+
+    /// Sets [`message_len_max`](Self::message_len_max).
+    #[must_use]
+    pub fn with_message_len_max(mut self, message_len_max: usize) -> Self {
+        self.message_len_max = message_len_max;
+        self
+    }
+
+    /// Sets [`busy_poll`](Self::busy_poll).
+    #[must_use]
+    pub fn with_busy_poll(mut self, busy_poll: Duration) -> Self {
+        self.busy_poll = busy_poll;
+        self
+    }
+
+    /// Sets [`measure`](Self::measure).
+    #[must_use]
+    pub fn with_measure(mut self, measure: bool) -> Self {
+        self.measure = measure;
+        self
+    }
+}

@@ -1,0 +1,91 @@
+//! Requests for paths, and the events of paths.
+
+use quic::{Addresses, Event, OpenPathError};
+use units::Instant;
+
+use super::Connection;
+use crate::cells::connection::{Interest, PATH_REQUESTS_MAX, PathRequest};
+use crate::packets::Packets;
+use crate::path_events::PathEvent;
+
+impl<K: Packets> Connection<K> {
+    /// Adds requests of the handles. Those beyond [`PATH_REQUESTS_MAX`] are refused.
+    pub(super) fn add_path_requests(&mut self, requests: Vec<PathRequest>) {
+        for request in requests {
+            if self.paths.len() < PATH_REQUESTS_MAX {
+                self.paths.push(request);
+            } else if let PathRequest::Open { addresses, .. } = request {
+                self.report_refused(addresses, OpenPathError::TooMany);
+            }
+        }
+    }
+
+    /// Processes path requests, once the handshake is confirmed.
+    pub(super) fn serve_paths(&mut self, now: Instant) {
+        if self.paths.is_empty() || self.quic.is_handshaking() {
+            return;
+        }
+        let mut early = Vec::new();
+        for request in std::mem::take(&mut self.paths) {
+            match request {
+                PathRequest::Open { addresses, is_backup } => match self.quic.open_path(now, addresses, is_backup) {
+                    Ok(()) => self.report_waiting(addresses),
+                    Err(OpenPathError::TooEarly) => early.push(request),
+                    Err(error) => self.report_refused(addresses, error),
+                },
+                PathRequest::Abandon { path, code } => {
+                    // Has no effect on an unknown path and on the last one.
+                    let _abandoned = self.quic.abandon_path(now, path, code);
+                }
+                PathRequest::SetBackup { path, is_backup } => {
+                    let _known = self.quic.set_path_backup(now, path, is_backup);
+                }
+            }
+        }
+        self.paths = early;
+    }
+
+    /// Reports an event of the protocol that concerns a path. A connection with a single path has
+    /// no such events to report: its state is that of the connection.
+    pub(super) fn on_path_event(&mut self, event: &Event) {
+        if let Event::PathState(path, state) = event {
+            tracing::debug!(%path, state = state.name(), "a path has changed its state");
+        }
+        if !self.quic.is_multipath() {
+            return;
+        }
+        let event = match *event {
+            Event::PathState(path, state) => PathEvent::State { path, state },
+            Event::PathOpened(path) => {
+                // A path that is unknown has been abandoned meanwhile.
+                let Some(stats) = self.quic.path_stats().into_iter().find(|stats| stats.id == path) else { return };
+                let Addresses { remote, socket, .. } = stats.addresses;
+                PathEvent::Opened { path, socket: usize::from(socket), remote }
+            }
+            _ => return,
+        };
+        self.report(event);
+    }
+
+    fn report_refused(&self, Addresses { remote, socket, .. }: Addresses, error: OpenPathError) {
+        tracing::debug!(%remote, %error, "cannot open a path");
+        self.report(PathEvent::Refused { socket: usize::from(socket), remote, error });
+    }
+
+    /// Reports that the path requested last waits, if it does.
+    fn report_waiting(&self, Addresses { remote, socket, .. }: Addresses) {
+        if let Some(reason) = self.quic.path_wait() {
+            tracing::debug!(%remote, %reason, "a requested path waits");
+            self.report(PathEvent::Waiting { socket: usize::from(socket), remote, reason });
+        }
+    }
+
+    fn report(&self, event: PathEvent) {
+        let wakers = {
+            let mut state = self.cell.lock();
+            state.path_events.push(event);
+            state.take_wakers(Interest::PathEvent)
+        };
+        wakers.wake();
+    }
+}
