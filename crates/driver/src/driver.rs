@@ -261,12 +261,12 @@ impl<E: Env> Driver<E> {
 
     /// Whether there is work now.
     pub fn is_busy(&self) -> bool {
-        let receives = self.offload.has_room_for_arrivals();
+        let receives = self.offload.has_space_for_arrivals();
         let is_busy = !self.run.is_empty()
             || !self.dirty.is_empty()
             || (receives && self.local_sockets().any(LocalSocket::is_readable))
             || self.offload.has_work()
-            || (!self.await_receiver.is_empty() && self.offload.has_room_for_updates())
+            || (!self.await_receiver.is_empty() && self.offload.has_space_for_updates())
             || self.inlet().is_some_and(|inlet| !inlet.is_empty());
         is_busy || {
             let due = self.shared.due();
@@ -298,10 +298,10 @@ impl<E: Env> Driver<E> {
     }
 
     /// Whether this socket takes packets now.
-    fn socket_has_room(&self, index: usize) -> bool {
+    fn socket_has_space(&self, index: usize) -> bool {
         match &self.sockets[index].place {
-            SocketPlace::Local(socket) => socket.has_room(),
-            SocketPlace::Offloaded { worker, .. } => self.offload.has_room(*worker),
+            SocketPlace::Local(socket) => socket.has_space(),
+            SocketPlace::Offloaded { worker, .. } => self.offload.has_space(*worker),
         }
     }
 
@@ -357,7 +357,7 @@ impl<E: Env> Driver<E> {
 
     /// Whether all connections are closed and the sockets have accepted the last packets.
     pub fn is_drained(&mut self) -> bool {
-        let holds_packets = self.local_sockets().any(|socket| !socket.has_room());
+        let holds_packets = self.local_sockets().any(|socket| !socket.has_space());
         if !self.closes_all || !self.run.is_empty() || holds_packets {
             return false;
         }

@@ -25,7 +25,7 @@ pub(crate) struct ConnectionEntry<P: Protocol> {
     /// Whether it is in the driver's run queue.
     pub(crate) is_scheduled: bool,
     /// A bit set of the full sockets whose queues it is in.
-    pub(crate) awaits_room: u64,
+    pub(crate) awaits_space: u64,
     /// Counts a connection from a peer during its handshake.
     pub(crate) half_open: Option<HalfOpen<P::Application>>,
     /// Counts it among the connections of the endpoint.
@@ -47,7 +47,7 @@ impl<P: Protocol> ConnectionEntry<P> {
             handshake_until: None,
             priority: 0,
             is_scheduled: false,
-            awaits_room: 0,
+            awaits_space: 0,
             half_open: None,
             _entered: entered,
             last_send_error: None,

@@ -207,7 +207,7 @@ pub trait Offload<P: Protocol> {
     }
 
     /// Whether more may be received; false while too many batches are in flight.
-    fn has_room_for_arrivals(&self) -> bool {
+    fn has_space_for_arrivals(&self) -> bool {
         true
     }
 
@@ -220,7 +220,7 @@ pub trait Offload<P: Protocol> {
     // ── Workers that serve sockets ───────────────────────────────────────────────────────────────
 
     /// Whether a worker takes another plan for its sockets.
-    fn has_room(&self, worker: usize) -> bool {
+    fn has_space(&self, worker: usize) -> bool {
         let _ = worker;
         false
     }
@@ -240,7 +240,7 @@ pub trait Offload<P: Protocol> {
     /// Sends a plan through a socket of a worker. `plan` can be reused afterwards.
     ///
     /// # Panics
-    /// If the worker has no [space](Self::has_room).
+    /// If the worker has no [space](Self::has_space).
     fn send(&mut self, now: Instant, worker: usize, connection: ConnectionRef<P>, plan: &mut P::Plan) {
         let _ = (now, worker, connection, plan);
         unreachable!("there is no worker");
@@ -295,7 +295,7 @@ pub trait Offload<P: Protocol> {
 
     /// Makes space by work that the driver does itself, if waiting would take longer. False if
     /// there is none.
-    fn make_room(&mut self) -> bool {
+    fn make_space(&mut self) -> bool {
         false
     }
 
@@ -306,9 +306,9 @@ pub trait Offload<P: Protocol> {
     }
 
     /// The next finished batch, in the order of its flow; of connection `only`, if it is given.
-    /// `has_room` is whether a socket takes packets.
-    fn poll_finished(&mut self, only: Option<ConnectionKey>, has_room: &dyn Fn(usize) -> bool) -> Option<Finished<P>> {
-        let _ = (only, has_room);
+    /// `has_space` is whether a socket takes packets.
+    fn poll_finished(&mut self, only: Option<ConnectionKey>, has_space: &dyn Fn(usize) -> bool) -> Option<Finished<P>> {
+        let _ = (only, has_space);
         None
     }
 
@@ -371,9 +371,9 @@ pub trait Offload<P: Protocol> {
         connection: &ConnectionRef<P>,
         plan: Arc<P::Plan>,
         packets: P::Sealed,
-        has_room: bool,
+        has_space: bool,
     ) -> Result<(), (Arc<P::Plan>, P::Sealed)> {
-        let _ = (now, flow, connection, has_room);
+        let _ = (now, flow, connection, has_space);
         Err((plan, packets))
     }
 
@@ -450,7 +450,7 @@ pub trait Offload<P: Protocol> {
     }
 
     /// Whether it takes updates.
-    fn has_room_for_updates(&self) -> bool {
+    fn has_space_for_updates(&self) -> bool {
         true
     }
 

@@ -53,7 +53,7 @@ pub trait Socket<P: Protocol> {
     fn batch_max(&self) -> usize;
 
     /// Whether the system announces when there is space again after [`SendError::WouldBlock`].
-    fn announces_room(&self) -> bool;
+    fn announces_space(&self) -> bool;
 
     /// Whether a packet has arrived since the last [`take_arrived`](Self::take_arrived). False for
     /// sockets whose arrivals are announced by [`LocalSocket::note_ready`].
@@ -69,7 +69,7 @@ pub trait Socket<P: Protocol> {
 
 /// Whether and when a socket accepts packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Room {
+enum Space {
     Free,
     /// Full until the system reports that the socket is writable.
     UntilWritable,
@@ -96,7 +96,7 @@ pub struct LocalSocket<P: Protocol, S, T> {
     recv_errors: u32,
     /// The system has announced that there may be space.
     became_writable: bool,
-    room: Room,
+    space: Space,
     /// The packets that wait for space. No others are sent before them.
     held: Option<Held<P, T>>,
 }
@@ -119,7 +119,7 @@ impl<P: Protocol, S: Socket<P>, T> LocalSocket<P, S, T> {
             readable: true,
             recv_errors: 0,
             became_writable: false,
-            room: Room::Free,
+            space: Space::Free,
             held: None,
         }
     }
@@ -152,8 +152,8 @@ impl<P: Protocol, S: Socket<P>, T> LocalSocket<P, S, T> {
     }
 
     /// Whether it accepts packets now.
-    pub fn has_room(&self) -> bool {
-        self.room == Room::Free
+    pub fn has_space(&self) -> bool {
+        self.space == Space::Free
     }
 
     /// Makes one receive call.
@@ -172,13 +172,13 @@ impl<P: Protocol, S: Socket<P>, T> LocalSocket<P, S, T> {
 
     /// Whether it waits until the system announces that it is writable.
     pub fn awaits_writable(&self) -> bool {
-        self.room == Room::UntilWritable
+        self.space == Space::UntilWritable
     }
 
     /// When to retry, if there will be no announcement.
     pub fn retry_at(&self) -> Option<Instant> {
-        match self.room {
-            Room::Until(at) => Some(at),
+        match self.space {
+            Space::Until(at) => Some(at),
             _ => None,
         }
     }
@@ -194,7 +194,7 @@ impl<P: Protocol, S: Socket<P>, T> LocalSocket<P, S, T> {
         match self.socket.send(packets) {
             Ok(()) => Sent::Taken,
             Err(error) if error.is_temporary() => {
-                self.close_room(now, &error);
+                self.note_full(now, &error);
                 self.held = Some(Held { packets: std::mem::take(packets), owner: owner() });
                 Sent::Taken
             }
@@ -202,9 +202,9 @@ impl<P: Protocol, S: Socket<P>, T> LocalSocket<P, S, T> {
         }
     }
 
-    fn close_room(&mut self, now: Instant, error: &SendError) {
-        let waits = self.socket.announces_room() && *error == SendError::WouldBlock;
-        self.room = if waits { Room::UntilWritable } else { Room::Until(now + NO_BUFFERS_RETRY) };
+    fn note_full(&mut self, now: Instant, error: &SendError) {
+        let waits = self.socket.announces_space() && *error == SendError::WouldBlock;
+        self.space = if waits { Space::UntilWritable } else { Space::Until(now + NO_BUFFERS_RETRY) };
     }
 
     /// The owner of the held packets.
@@ -215,15 +215,15 @@ impl<P: Protocol, S: Socket<P>, T> LocalSocket<P, S, T> {
     /// Sends the held packets, because there may be space again. If they are dropped, returns their
     /// owner and the reason.
     pub fn retry(&mut self, now: Instant) -> Option<(T, SendError)> {
-        self.room = Room::Free;
+        self.space = Space::Free;
         self.flush(now);
-        if self.has_room()
+        if self.has_space()
             && let Some(held) = self.held.take()
         {
             match self.socket.send(&held.packets) {
                 Ok(()) => {}
                 Err(error) if error.is_temporary() => {
-                    self.close_room(now, &error);
+                    self.note_full(now, &error);
                     self.held = Some(held);
                 }
                 Err(error) => return Some((held.owner, error)),
@@ -234,12 +234,12 @@ impl<P: Protocol, S: Socket<P>, T> LocalSocket<P, S, T> {
 
     /// Sends packets that the socket has delayed.
     pub fn flush(&mut self, now: Instant) {
-        if !self.has_room() {
+        if !self.has_space() {
             return;
         }
         match self.socket.flush() {
             Ok(()) => {}
-            Err(error) if error.is_temporary() => self.close_room(now, &error),
+            Err(error) if error.is_temporary() => self.note_full(now, &error),
             Err(error) => tracing::debug!(%error, "the rest of a batch was lost"),
         }
     }

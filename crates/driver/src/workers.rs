@@ -171,7 +171,7 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         self.paths.iter().filter_map(PathWorker::deadline).chain(pool).chain(receiver).min()
     }
 
-    fn has_room_for_arrivals(&self) -> bool {
+    fn has_space_for_arrivals(&self) -> bool {
         self.pool.as_ref().is_none_or(|pool| !pool.has_enough_to_open())
     }
 
@@ -186,8 +186,8 @@ impl<P: Protocol> Offload<P> for Workers<P> {
 
     // ── Path workers ─────────────────────────────────────────────────────────────────────────────
 
-    fn has_room(&self, worker: usize) -> bool {
-        self.paths[worker].has_room()
+    fn has_space(&self, worker: usize) -> bool {
+        self.paths[worker].has_space()
     }
 
     fn is_well(&self, worker: usize) -> bool {
@@ -270,7 +270,7 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         self.pool.as_ref().is_some_and(CryptoPool::is_full)
     }
 
-    fn make_room(&mut self) -> bool {
+    fn make_space(&mut self) -> bool {
         // Path workers give priority to their own paths, so plans are not left waiting for them.
         !self.paths.is_empty() && self.pool.as_mut().is_some_and(CryptoPool::take_back_awaited)
     }
@@ -281,11 +281,11 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         }
     }
 
-    fn poll_finished(&mut self, only: Option<ConnectionKey>, has_room: &dyn Fn(usize) -> bool) -> Option<Finished<P>> {
+    fn poll_finished(&mut self, only: Option<ConnectionKey>, has_space: &dyn Fn(usize) -> bool) -> Option<Finished<P>> {
         let may_go = |flow: PathFlow, finished: &PoolFinished<P>| {
             only.is_none_or(|only| flow.key == only)
                 && match finished {
-                    PoolFinished::Sealed { plan, .. } => plan.socket().is_none_or(has_room),
+                    PoolFinished::Sealed { plan, .. } => plan.socket().is_none_or(has_space),
                     PoolFinished::Opened { .. } | PoolFinished::Lost | PoolFinished::Ran { .. } => true,
                 }
         };
@@ -306,7 +306,7 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         job: Box<P::OpenJob>,
         batch: P::Batch,
     ) -> Result<(), (Box<P::OpenJob>, P::Batch)> {
-        match self.pool.as_mut().filter(|pool| batch.len_bytes() >= OPEN_OFFLOAD_BYTES_MIN && pool.has_room()) {
+        match self.pool.as_mut().filter(|pool| batch.len_bytes() >= OPEN_OFFLOAD_BYTES_MIN && pool.has_space()) {
             Some(pool) => {
                 pool.open_by_worker(now, flow, connection.clone(), job, batch);
                 Ok(())
@@ -343,7 +343,7 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         for (index, path) in self.paths.iter().enumerate() {
             pool.set_load(index, path.send_count());
         }
-        if plan.packet_count() < SEAL_OFFLOAD_PACKETS_MIN || !pool.has_room() {
+        if plan.packet_count() < SEAL_OFFLOAD_PACKETS_MIN || !pool.has_space() {
             return Err(plan);
         }
         pool.seal_by_worker(now, flow, connection.clone(), plan);
@@ -357,9 +357,9 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         connection: &ConnectionRef<P>,
         plan: Arc<P::Plan>,
         packets: P::Sealed,
-        has_room: bool,
+        has_space: bool,
     ) -> Result<(), (Arc<P::Plan>, P::Sealed)> {
-        match self.pool.as_mut().filter(|pool| pool.is_busy(flow) || !has_room) {
+        match self.pool.as_mut().filter(|pool| pool.is_busy(flow) || !has_space) {
             Some(pool) => {
                 pool.put(now, flow, connection.clone(), PoolFinished::Sealed { plan, packets: Some(packets) });
                 Ok(())
@@ -375,7 +375,7 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         connection: &ConnectionRef<P>,
         job: Arc<P::Job>,
     ) -> Result<(), Arc<P::Job>> {
-        match self.pool.as_mut().filter(|pool| job.len_bytes() >= OPEN_OFFLOAD_BYTES_MIN && pool.has_room()) {
+        match self.pool.as_mut().filter(|pool| job.len_bytes() >= OPEN_OFFLOAD_BYTES_MIN && pool.has_space()) {
             Some(pool) => {
                 pool.run_by_worker(now, flow, connection.clone(), job);
                 Ok(())
@@ -441,8 +441,8 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         self.receiver.as_ref().is_some_and(ReceiveWorker::takes_halves)
     }
 
-    fn has_room_for_updates(&self) -> bool {
-        self.receiver.as_ref().is_none_or(ReceiveWorker::has_room)
+    fn has_space_for_updates(&self) -> bool {
+        self.receiver.as_ref().is_none_or(ReceiveWorker::has_space)
     }
 
     fn poll_half_event(&mut self) -> Option<ReceiveHalfEvent<P>> {

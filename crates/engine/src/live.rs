@@ -146,7 +146,7 @@ impl Socket<LiveQuic> for Device {
         self.socket.max_gso_segments().max(1)
     }
 
-    fn announces_room(&self) -> bool {
+    fn announces_space(&self) -> bool {
         matches!(self.readiness, Readiness::Descriptor(_))
     }
 

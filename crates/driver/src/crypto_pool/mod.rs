@@ -158,8 +158,8 @@ impl<P: Protocol> CryptoPool<P> {
     }
 
     /// Whether a worker has space.
-    pub(crate) fn has_room(&self) -> bool {
-        self.workers.iter().any(CryptoWorker::has_room)
+    pub(crate) fn has_space(&self) -> bool {
+        self.workers.iter().any(CryptoWorker::has_space)
     }
 
     /// Whether a batch of this flow is in flight. Later ones must wait for their turn.
@@ -177,7 +177,7 @@ impl<P: Protocol> CryptoPool<P> {
     /// Lets the worker with the least work seal a plan.
     ///
     /// # Panics
-    /// If no worker [has space](Self::has_room).
+    /// If no worker [has space](Self::has_space).
     pub(crate) fn seal_by_worker(
         &mut self,
         now: Instant,
@@ -192,7 +192,7 @@ impl<P: Protocol> CryptoPool<P> {
     /// Lets the worker with the least work open a batch.
     ///
     /// # Panics
-    /// If no worker [has space](Self::has_room).
+    /// If no worker [has space](Self::has_space).
     pub(crate) fn open_by_worker(
         &mut self,
         now: Instant,
@@ -207,7 +207,7 @@ impl<P: Protocol> CryptoPool<P> {
     /// Lets the worker with the least work run a job.
     ///
     /// # Panics
-    /// If no worker [has space](Self::has_room).
+    /// If no worker [has space](Self::has_space).
     pub(crate) fn run_by_worker(
         &mut self,
         now: Instant,
@@ -220,7 +220,7 @@ impl<P: Protocol> CryptoPool<P> {
     }
 
     fn push_job(&mut self, now: Instant, flow: PathFlow, connection: ConnectionRef<P>, job: PoolJob<P>) {
-        let free = self.workers.iter().enumerate().filter(|(_, worker)| worker.has_room());
+        let free = self.workers.iter().enumerate().filter(|(_, worker)| worker.has_space());
         let (worker, _) = free.min_by_key(|(_, worker)| worker.in_flight()).expect("the caller has checked for space");
         let redo = match &job {
             PoolJob::Seal { plan, .. } => Some(Redo::Seal(Arc::clone(plan))),

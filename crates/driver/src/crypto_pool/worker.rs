@@ -25,7 +25,7 @@ pub(crate) const JOBS_MAX: usize = 4;
 /// this: enough for the time until the owner queues more. Its own paths have priority.
 const HELP_BELOW: usize = 3;
 
-const _: () = assert!(HELP_BELOW <= JOBS_MAX, "a ring has room for what may be in flight");
+const _: () = assert!(HELP_BELOW <= JOBS_MAX, "a ring has space for what may be in flight");
 
 /// A job and its ticket.
 pub(super) struct QueuedJob<P: Protocol> {
@@ -157,7 +157,7 @@ impl<P: Protocol> CryptoWorker<P> {
     }
 
     /// Whether it takes another job.
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_space(&self) -> bool {
         !self.is_gone && !self.is_late && self.in_flight + self.load < self.jobs_max
     }
 
@@ -174,10 +174,10 @@ impl<P: Protocol> CryptoWorker<P> {
     ///
     /// If it has no space.
     pub(super) fn push_job(&mut self, ticket: Ticket, job: PoolJob<P>) {
-        assert!(self.has_room(), "the caller has checked for space");
+        assert!(self.has_space(), "the caller has checked for space");
         self.in_flight += 1;
         // Fewer jobs are in flight than the ring holds.
-        assert!(self.jobs.push(QueuedJob { ticket, job }).is_ok(), "a ring has room for what may be in flight");
+        assert!(self.jobs.push(QueuedJob { ticket, job }).is_ok(), "a ring has space for what may be in flight");
         self.worker.wake_by_ref();
     }
 

@@ -114,7 +114,7 @@ impl<E: Env> Driver<E> {
     pub(super) fn reply(&mut self, socket: usize, batch: &BatchOf<E>) {
         let mut packets = std::mem::take(&mut self.packets);
         let now = self.env.now();
-        if self.protocol.reply(now, socket, batch, &mut packets) && self.socket_has_room(socket) {
+        if self.protocol.reply(now, socket, batch, &mut packets) && self.socket_has_space(socket) {
             self.send_reply(now, socket, &mut packets);
         }
         self.packets = packets;
@@ -132,7 +132,7 @@ impl<E: Env> Driver<E> {
     fn send_reply(&mut self, now: Instant, socket: usize, packets: &mut <E::Protocol as Protocol>::Sealed) {
         match &mut self.sockets[socket].place {
             // A lost answer does no harm: the peer retries.
-            SocketPlace::Local(socket) if socket.has_room() => {
+            SocketPlace::Local(socket) if socket.has_space() => {
                 if matches!(socket.send(now, packets, || None), Sent::Taken) {
                     self.replies += 1;
                 }

@@ -104,7 +104,7 @@ impl<E: Env> Driver<E> {
     /// Schedules the connections that wait for the sockets of a worker with space, in their order.
     fn schedule_waiting_for(&mut self, worker: usize) {
         for index in 0..self.sockets.len() {
-            if self.sockets[index].worker() == Some(worker) && self.socket_has_room(index) {
+            if self.sockets[index].worker() == Some(worker) && self.socket_has_space(index) {
                 self.schedule_waiting(index);
             }
         }
@@ -244,7 +244,7 @@ impl<E: Env> Driver<E> {
             // A half that was recalled gets the updates when it is attached.
             return true;
         };
-        if !self.offload.has_room_for_updates() {
+        if !self.offload.has_space_for_updates() {
             if !self.await_receiver.contains(&key) {
                 self.await_receiver.push(key);
             }

@@ -20,7 +20,7 @@ impl<E: Env> Driver<E> {
     /// Receives what has arrived. Returns the number of batches.
     pub(super) fn receive(&mut self) -> usize {
         let mut received = 0;
-        if !self.offload.has_room_for_arrivals() {
+        if !self.offload.has_space_for_arrivals() {
             return received;
         }
         for index in 0..self.sockets.len() {

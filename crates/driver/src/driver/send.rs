@@ -26,7 +26,7 @@ pub(super) enum Remaining {
     /// More than a visit allows, or a [corked](Flush::Cork) tail.
     More,
     /// More than the sockets take.
-    NoRoom,
+    NoSpace,
 }
 
 impl<E: Env> Driver<E> {
@@ -96,7 +96,7 @@ impl<E: Env> Driver<E> {
             self.take_reports();
             self.take_finished(Some(key));
             if self.offload.is_full() {
-                if self.offload.make_room() {
+                if self.offload.make_space() {
                     continue;
                 }
                 if !self.await_pool.contains(&key) {
@@ -145,9 +145,9 @@ impl<E: Env> Driver<E> {
         let mut packets = self.offload.spare_packets();
         plan.seal(&mut packets);
         self.env.lap(Activity::Seal);
-        let has_room = plan.socket().is_none_or(|index| self.socket_has_room(index));
+        let has_space = plan.socket().is_none_or(|index| self.socket_has_space(index));
         let now = self.env.now();
-        if let Err((plan, mut packets)) = self.offload.queue_sealed(now, flow, &connection, plan, packets, has_room) {
+        if let Err((plan, mut packets)) = self.offload.queue_sealed(now, flow, &connection, plan, packets, has_space) {
             self.emit(key, plan.socket(), &receipt_of::<E>(&plan), &mut packets);
             self.offload.keep_sealed(plan, packets);
         }
@@ -173,19 +173,19 @@ impl<E: Env> Driver<E> {
         let Some(entry) = self.entries.get_mut(key.0) else { return Err(Remaining::Nothing) };
         let is_full = Cell::new(false);
         let (sockets, offload) = (&self.sockets, &self.offload);
-        let room = |index: usize| {
-            let (has_room, batch_max) = match &sockets[index].place {
-                SocketPlace::Local(socket) => (socket.has_room(), socket.socket.batch_max()),
-                SocketPlace::Offloaded { worker, batch_max } => (offload.has_room(*worker), *batch_max),
+        let space = |index: usize| {
+            let (has_space, batch_max) = match &sockets[index].place {
+                SocketPlace::Local(socket) => (socket.has_space(), socket.socket.batch_max()),
+                SocketPlace::Offloaded { worker, batch_max } => (offload.has_space(*worker), *batch_max),
             };
-            is_full.set(is_full.get() || !has_room);
-            if has_room { batch_max } else { 0 }
+            is_full.set(is_full.get() || !has_space);
+            if has_space { batch_max } else { 0 }
         };
-        let is_planned = entry.connection.poll_plan(self.env.now(), &room, &mut self.plan);
+        let is_planned = entry.connection.poll_plan(self.env.now(), &space, &mut self.plan);
         self.env.lap(Activity::Plan);
         match is_planned {
             true => Ok(()),
-            false if is_full.get() => Err(Remaining::NoRoom),
+            false if is_full.get() => Err(Remaining::NoSpace),
             false => Err(Remaining::Nothing),
         }
     }
@@ -235,8 +235,8 @@ impl<E: Env> Driver<E> {
         self.visited = visited;
         loop {
             let (sockets, offload) = (&self.sockets, &mut self.offload);
-            let has_room = |index: usize| sockets[index].as_local().is_none_or(|socket| socket.has_room());
-            let Some(finished) = offload.poll_finished(only, &has_room) else { break };
+            let has_space = |index: usize| sockets[index].as_local().is_none_or(|socket| socket.has_space());
+            let Some(finished) = offload.poll_finished(only, &has_space) else { break };
             match finished {
                 Finished::Sealed { connection, plan, packets } => {
                     let key = connection.key;
@@ -287,7 +287,7 @@ impl<E: Env> Driver<E> {
         if let Some((Some(batch), error)) = refused {
             self.on_late_refusal(now, &batch, &error);
         }
-        if self.socket_has_room(index) {
+        if self.socket_has_space(index) {
             self.schedule_waiting(index);
         }
     }
@@ -306,7 +306,7 @@ impl<E: Env> Driver<E> {
         while let Some(key) = self.sockets[index].waiting.pop_front() {
             // The key may have been reused for another connection, whose visit does no harm.
             if let Some(entry) = self.entries.get_mut(key.0) {
-                entry.awaits_room &= !(1 << index);
+                entry.awaits_space &= !(1 << index);
                 self.schedule(key);
             }
         }

@@ -15,7 +15,7 @@ impl<E: Env> Driver<E> {
     /// batches sent.
     pub(super) fn visit_scheduled(&mut self, flush: Flush) -> usize {
         let mut sent = 0;
-        if self.offload.has_room_for_updates() {
+        if self.offload.has_space_for_updates() {
             // Connections that found no space for an update are visited again.
             std::mem::take(&mut self.await_receiver).into_iter().for_each(|key| self.schedule(key));
         }
@@ -85,22 +85,22 @@ impl<E: Env> Driver<E> {
             Remaining::Nothing => {}
             Remaining::More => self.schedule(key),
             // Other events still cause visits. Only sending waits for the socket.
-            Remaining::NoRoom => self.await_room(key),
+            Remaining::NoSpace => self.await_space(key),
         }
         sent
     }
 
     /// Adds a connection to the queues of the full sockets. A socket whose worker has ended is left
     /// out, because it never has space again.
-    fn await_room(&mut self, key: ConnectionKey) {
+    fn await_space(&mut self, key: ConnectionKey) {
         let Some(entry) = self.entries.get_mut(key.0) else { return };
         for (index, slot) in self.sockets.iter_mut().enumerate() {
             let is_full = match slot.worker() {
-                Some(worker) => !self.offload.has_room(worker) && !self.offload.is_gone(worker),
-                None => slot.as_local().is_some_and(|socket| !socket.has_room()),
+                Some(worker) => !self.offload.has_space(worker) && !self.offload.is_gone(worker),
+                None => slot.as_local().is_some_and(|socket| !socket.has_space()),
             };
-            if is_full && entry.awaits_room & 1 << index == 0 {
-                entry.awaits_room |= 1 << index;
+            if is_full && entry.awaits_space & 1 << index == 0 {
+                entry.awaits_space |= 1 << index;
                 slot.waiting.push_back(key);
             }
         }

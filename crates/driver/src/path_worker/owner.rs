@@ -94,7 +94,7 @@ impl<P: Protocol> PathWorker<P> {
     // ── Commands ─────────────────────────────────────────────────────────────────────────────────
 
     /// Whether it takes another plan.
-    pub(crate) fn has_room(&self) -> bool {
+    pub(crate) fn has_space(&self) -> bool {
         self.state == State::Works && self.sends.len() < SENDS_MAX
     }
 
@@ -126,9 +126,9 @@ impl<P: Protocol> PathWorker<P> {
     /// Passes a plan to it.
     ///
     /// # Panics
-    /// If it has no room.
+    /// If it has no space.
     pub(crate) fn send(&mut self, now: Instant, connection: ConnectionRef<P>, plan: Arc<P::Plan>) {
-        assert!(self.has_room(), "the caller has asked");
+        assert!(self.has_space(), "the caller has asked");
         self.note_work(now);
         self.plans += 1;
         let batch = InFlightBatch::new(connection, plan);

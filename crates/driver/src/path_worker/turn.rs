@@ -73,7 +73,7 @@ impl<P: Protocol> PathRole<P> {
     /// Reports that all plans are sent, if the driver has requested it.
     fn finish<E: Env<Protocol = P>>(&mut self, io: &mut Io<E>) {
         // Commands are executed in order, so those before the request are complete.
-        let is_done = self.waiting.is_empty() && io.sockets.iter().all(|known| known.socket.has_room());
+        let is_done = self.waiting.is_empty() && io.sockets.iter().all(|known| known.socket.has_space());
         if is_done && let Some(plans) = self.finish_requested.take() {
             Self::report::<E>(io, PathWorkerEvent::Finished { plans });
         }
@@ -97,7 +97,7 @@ impl<P: Protocol> PathRole<P> {
         let mut at = 0;
         while let Some(batch) = self.waiting.get(at) {
             let index = batch.contents.socket().unwrap_or(0);
-            if full & 1 << index != 0 || io.socket_mut(index).is_some_and(|socket| !socket.has_room()) {
+            if full & 1 << index != 0 || io.socket_mut(index).is_some_and(|socket| !socket.has_space()) {
                 full |= 1 << index;
                 at += 1;
                 continue;
@@ -166,7 +166,7 @@ impl<P: Protocol, E: Env<Protocol = P>> IoRole<E> for PathRole<P> {
             PathWorkerCommand::Lease(lease) => self.leases.insert(*lease),
             PathWorkerCommand::Reply { socket, mut packets } => {
                 let now = io.clock.now();
-                if let Some(socket) = io.socket_mut(socket).filter(|socket| socket.has_room()) {
+                if let Some(socket) = io.socket_mut(socket).filter(|socket| socket.has_space()) {
                     // A lost answer does no harm: the peer retries.
                     let _sent = socket.send(now, &mut packets, || None);
                 }

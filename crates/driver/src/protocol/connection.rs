@@ -84,9 +84,9 @@ pub trait Connection<P: Protocol> {
 
     // ── Sending ──────────────────────────────────────────────────────────────────────────────────
 
-    /// Fills `plan` with packets that may be sent now. False if there are none. `room` is the
+    /// Fills `plan` with packets that may be sent now. False if there are none. `space` is the
     /// number of packets that a socket takes at once, zero if it is full.
-    fn poll_plan(&mut self, now: Instant, room: &dyn Fn(usize) -> usize, plan: &mut P::Plan) -> bool;
+    fn poll_plan(&mut self, now: Instant, space: &dyn Fn(usize) -> usize, plan: &mut P::Plan) -> bool;
 
     /// Whether the remaining data does not fill a plan of this many packets.
     fn has_only_a_tail(&mut self, packets: usize) -> bool;

@@ -58,11 +58,11 @@ impl<P: Protocol> ReceiveWorker<P> {
 
     /// Whether it takes another receive half.
     pub(crate) fn takes_halves(&self) -> bool {
-        !self.is_gone && self.halves < HALVES_MAX && self.has_room()
+        !self.is_gone && self.halves < HALVES_MAX && self.has_space()
     }
 
     /// Whether it takes more updates for its halves.
-    pub(crate) fn has_room(&self) -> bool {
+    pub(crate) fn has_space(&self) -> bool {
         self.is_gone || self.link.commands.slots() > COMMANDS_RESERVED
     }
 

@@ -127,12 +127,12 @@ impl<E: Env, C, V> WorkerIo<E, C, V> {
         !self.link.commands.is_empty()
             || self.link.commands.is_abandoned()
             || (may_receive
-                && self.has_room_for_arrivals()
+                && self.has_space_for_arrivals()
                 && self.sockets.iter().any(|known| known.socket.is_readable()))
     }
 
     /// Whether the ring of arrivals has space for the batches of a receive call.
-    fn has_room_for_arrivals(&self) -> bool {
+    fn has_space_for_arrivals(&self) -> bool {
         self.link.arrivals.slots() >= RECV_BATCHES_MAX
     }
 }
@@ -156,7 +156,8 @@ impl<E: Env, R: IoRole<E>> IoWorker<E, R> {
 
     /// Makes one receive call, if the ring of arrivals has space, and processes the batches.
     fn receive(&mut self, at: usize) {
-        if !self.io.sockets[at].socket.take_readable() || !self.io.has_room_for_arrivals() || !self.role.may_receive() {
+        if !self.io.sockets[at].socket.take_readable() || !self.io.has_space_for_arrivals() || !self.role.may_receive()
+        {
             return;
         }
         let mut batches = std::mem::take(&mut self.io.batches);

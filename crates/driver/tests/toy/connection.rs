@@ -384,13 +384,13 @@ impl Connection<Toy> for ToyConnection {
         }
     }
 
-    fn poll_plan(&mut self, now: Instant, room: &dyn Fn(usize) -> usize, plan: &mut Plan) -> bool {
+    fn poll_plan(&mut self, now: Instant, space: &dyn Fn(usize) -> usize, plan: &mut Plan) -> bool {
         self.check(Fault::Plan);
         self.send.watch_window(now);
         if !self.has_something() {
             return false;
         }
-        let packets_max = room(0);
+        let packets_max = space(0);
         if packets_max == 0 {
             return false;
         }

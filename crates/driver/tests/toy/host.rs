@@ -144,22 +144,22 @@ pub(crate) struct HostDriver {
 impl HostDriver {
     /// Runs a turn. Returns whether there is more to do at once.
     pub(crate) fn turn(&mut self) -> bool {
-        self.look_for_room();
+        self.check_space();
         self.driver.turn(Flush::Now).has_more
     }
 
-    fn look_for_room(&mut self) {
+    fn check_space(&mut self) {
         if let Some(socket) = self.driver.socket_mut(0)
             && socket.awaits_writable()
-            && self.port.has_room()
+            && self.port.has_space()
         {
             socket.note_ready(false, true);
         }
     }
 
     pub(crate) fn due_at(&self, now: Instant) -> Option<Instant> {
-        let awaits_room = self.driver.socket(0).is_some_and(LocalSocket::awaits_writable);
-        if awaits_room && self.port.has_room() { Some(now) } else { self.driver.due_at(now) }
+        let awaits_space = self.driver.socket(0).is_some_and(LocalSocket::awaits_writable);
+        if awaits_space && self.port.has_space() { Some(now) } else { self.driver.due_at(now) }
     }
 }
 

@@ -148,7 +148,7 @@ pub(crate) struct Port {
 
 impl Port {
     /// Whether the link takes more.
-    pub(crate) fn has_room(&self) -> bool {
+    pub(crate) fn has_space(&self) -> bool {
         let state = lock(&self.link.0);
         state.directions[self.host].queue.len() < state.quality.capacity
     }
@@ -247,7 +247,7 @@ impl Socket<Toy> for Port {
         PLAN_SEGMENTS_MAX
     }
 
-    fn announces_room(&self) -> bool {
+    fn announces_space(&self) -> bool {
         true
     }
 

@@ -16,7 +16,7 @@ struct Scripted {
     flushes: VecDeque<Result<(), SendError>>,
     receives: VecDeque<Received>,
     has_arrived: bool,
-    announces_room: bool,
+    announces_space: bool,
     sent: Vec<Vec<u8>>,
 }
 
@@ -42,8 +42,8 @@ impl Socket<Toy> for Scripted {
         1
     }
 
-    fn announces_room(&self) -> bool {
-        self.announces_room
+    fn announces_space(&self) -> bool {
+        self.announces_space
     }
 
     fn has_arrived(&self) -> bool {
@@ -57,9 +57,9 @@ impl Socket<Toy> for Scripted {
 
 const RETRY: Duration = Duration::from_micros(500);
 
-fn socket(sends: impl IntoIterator<Item = SendError>, announces_room: bool) -> LocalSocket<Toy, Scripted, u32> {
+fn socket(sends: impl IntoIterator<Item = SendError>, announces_space: bool) -> LocalSocket<Toy, Scripted, u32> {
     let sends = sends.into_iter().map(Err).collect();
-    LocalSocket::new(Scripted { sends, announces_room, ..Scripted::default() })
+    LocalSocket::new(Scripted { sends, announces_space, ..Scripted::default() })
 }
 
 /// Sends a batch of one byte of owner `number`. Returns whether it was accepted.
@@ -67,7 +67,7 @@ fn send(socket: &mut LocalSocket<Toy, Scripted, u32>, now: Instant, number: u8) 
     let mut packets = vec![number];
     match socket.send(now, &mut packets, || number.into()) {
         Sent::Taken => {
-            assert_eq!(packets.is_empty(), !socket.has_room(), "held packets are moved out");
+            assert_eq!(packets.is_empty(), !socket.has_space(), "held packets are moved out");
             true
         }
         Sent::Lost(_) => false,
@@ -78,8 +78,8 @@ fn send(socket: &mut LocalSocket<Toy, Scripted, u32>, now: Instant, number: u8) 
 fn packets_without_space_are_held_until_the_system_announces_space() {
     let now = Instant::ZERO;
     let mut socket = socket([SendError::WouldBlock, SendError::WouldBlock], true);
-    assert!(socket.has_room() && send(&mut socket, now, 1));
-    assert!(!socket.has_room() && socket.awaits_writable());
+    assert!(socket.has_space() && send(&mut socket, now, 1));
+    assert!(!socket.has_space() && socket.awaits_writable());
     assert_eq!((socket.held(), socket.retry_at()), (Some(&1), None));
     let late = now + Duration::from_secs(1);
     assert!(!socket.take_retry_due(late), "a timeout has no effect");
@@ -93,16 +93,16 @@ fn packets_without_space_are_held_until_the_system_announces_space() {
     socket.note_ready(false, true);
     assert!(socket.take_retry_due(late));
     assert_eq!(socket.retry(late), None);
-    assert!(socket.has_room() && socket.held().is_none());
+    assert!(socket.has_space() && socket.held().is_none());
     assert!(send(&mut socket, late, 2));
     assert_eq!(socket.socket.sent, [[1], [2]], "in order");
 }
 
 #[test]
 fn a_full_queue_below_the_socket_is_retried_after_a_fixed_time() {
-    for (error, announces_room) in [(SendError::NoBuffers, true), (SendError::WouldBlock, false)] {
+    for (error, announces_space) in [(SendError::NoBuffers, true), (SendError::WouldBlock, false)] {
         let now = Instant::ZERO + Duration::from_secs(3);
-        let mut socket = socket([error.clone(), error], announces_room);
+        let mut socket = socket([error.clone(), error], announces_space);
         assert!(send(&mut socket, now, 1));
         assert_eq!((socket.retry_at(), socket.awaits_writable()), (Some(now + RETRY), false));
         socket.note_ready(false, true);
@@ -122,10 +122,10 @@ fn packets_that_the_system_refuses_are_dropped_and_their_owner_is_reported() {
     let now = Instant::ZERO;
     let mut socket = socket([SendError::TooLarge, SendError::NoBuffers, SendError::Refused("no route".into())], true);
     assert!(!send(&mut socket, now, 1));
-    assert!(socket.has_room() && socket.held().is_none(), "the next batch may be accepted");
+    assert!(socket.has_space() && socket.held().is_none(), "the next batch may be accepted");
     assert!(send(&mut socket, now, 2));
     assert_eq!(socket.retry(now + RETRY), Some((2, SendError::Refused("no route".into()))));
-    assert!(socket.has_room() && socket.held().is_none());
+    assert!(socket.has_space() && socket.held().is_none());
     assert!(send(&mut socket, now, 3));
     assert_eq!(socket.socket.sent, [[3]]);
 }
@@ -142,7 +142,7 @@ fn delayed_packets_are_flushed_before_held_ones() {
     assert!(socket.awaits_writable() && socket.held() == Some(&1), "the rest found no space");
     // The loss of the rest does not affect later packets.
     socket.retry(now);
-    assert!(socket.has_room() && socket.held().is_none());
+    assert!(socket.has_space() && socket.held().is_none());
     socket.socket.flushes = [Err(SendError::NoBuffers)].into();
     socket.flush(now);
     assert_eq!(

@@ -85,10 +85,10 @@ impl Bench {
     }
 
     /// All finished work, as text: its kind, its size, and whether a worker did it.
-    fn finished(&mut self, now: Instant, has_room: bool) -> Vec<(&'static str, usize, bool)> {
+    fn finished(&mut self, now: Instant, has_space: bool) -> Vec<(&'static str, usize, bool)> {
         self.workers.collect(now);
         let mut found = Vec::new();
-        while let Some(finished) = self.workers.poll_finished(None, &|_| has_room) {
+        while let Some(finished) = self.workers.poll_finished(None, &|_| has_space) {
             found.push(match finished {
                 Finished::Sealed { plan, packets, .. } => ("seal", plan.segments.len(), packets.is_some()),
                 Finished::Opened { job, batch, .. } => ("open", batch.bytes.len(), !job.opened.is_empty()),
@@ -196,6 +196,6 @@ fn without_workers_everything_is_refused() {
     assert!(workers.open(NOW, flow(Direction::In), &connection, Box::default(), batch(LARGE)).is_err());
     let job = Arc::new(Decrypt::new(7, 0, vec![vec![0; LARGE]]));
     assert!(workers.run(NOW, flow(Direction::Up), &connection, job).is_err());
-    assert!(!workers.has_work() && workers.deadline().is_none() && workers.is_drained(NOW) && !workers.make_room());
-    assert!(!workers.takes_receive_halves() && workers.has_room_for_updates());
+    assert!(!workers.has_work() && workers.deadline().is_none() && workers.is_drained(NOW) && !workers.make_space());
+    assert!(!workers.takes_receive_halves() && workers.has_space_for_updates());
 }

@@ -130,7 +130,7 @@ impl<K: Representation> Socket<Quic<K>> for VirtualSocket {
         PLAN_DATAGRAMS_MAX
     }
 
-    fn announces_room(&self) -> bool {
+    fn announces_space(&self) -> bool {
         false
     }
 

@@ -120,7 +120,7 @@ impl Offload<LengthsQuic> for Pipeline {
         !self.0.reports.borrow().is_empty() || !self.0.arrivals.borrow().is_empty()
     }
 
-    fn has_room(&self, _worker: usize) -> bool {
+    fn has_space(&self, _worker: usize) -> bool {
         self.takes_plans()
     }
 
