@@ -5,7 +5,7 @@ use std::fmt;
 
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
-/// Why a text is not base32. The text is at fault: whoever wrote or copied it made a mistake.
+/// Why a text is not base32. The text is at fault: it was written or copied incorrectly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Base32Error {

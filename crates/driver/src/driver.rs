@@ -53,7 +53,7 @@ pub enum Flush {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Work {
     /// Connections with requests.
-    pub asked: usize,
+    pub requests: usize,
     /// Batches received.
     pub received: usize,
     /// Timers fired.
@@ -242,7 +242,7 @@ impl<E: Env> Driver<E> {
 
     fn do_turn(&mut self, flush: Flush) -> Work {
         self.env.lap(Activity::Application);
-        let asked = self.take_todo();
+        let requests = self.take_todo();
         self.env.lap(Activity::Serve);
         let sent = self.send_interactive(flush);
         let received = self.receive();
@@ -251,7 +251,7 @@ impl<E: Env> Driver<E> {
         self.env.lap(Activity::Timers);
         self.take_finished(None);
         let sent = sent + self.visit_scheduled(flush);
-        Work { asked, received, fired, sent, has_more: !self.run.is_empty() }
+        Work { requests, received, fired, sent, has_more: !self.run.is_empty() }
     }
 
     /// When the next turn is due; `now` if there is work.
@@ -310,7 +310,7 @@ impl<E: Env> Driver<E> {
     fn take_todo(&mut self) -> usize {
         // A turn that a panic ended early may have left requests. They go first.
         let due = self.shared.take_dirty(&mut self.dirty);
-        let mut asked = 0;
+        let mut requests = 0;
         while let Some(cell) = self.dirty.pop() {
             let Some(place) = cell.place().get() else { continue };
             let now = self.env.now();
@@ -325,7 +325,7 @@ impl<E: Env> Driver<E> {
                     self.interactive.note(now, place.key);
                 }
                 self.schedule(place.key);
-                asked += 1;
+                requests += 1;
             }
         }
         if due.is_stopping {
@@ -335,9 +335,9 @@ impl<E: Env> Driver<E> {
         for _ in 0..connects_max {
             let Some(request) = self.shared.pop_connect() else { break };
             self.connect(request);
-            asked += 1;
+            requests += 1;
         }
-        asked
+        requests
     }
 
     /// Closes every connection, once.

@@ -142,7 +142,7 @@ impl<A: Application> DriverTodo<A> {
     }
 }
 
-/// What the driver has to do for its handles.
+/// The requests of the handles and of the application that the driver has not taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct DueRequests {
     /// Connections have requests that the driver has not taken.
@@ -240,7 +240,7 @@ impl<A: Application> Shared<A> {
         due.has_dirty || due.has_connects
     }
 
-    /// What the driver has to do for its handles.
+    /// The requests that the driver has not taken.
     pub(crate) fn due(&self) -> DueRequests {
         if self.is_due() { lock(&self.todo).due() } else { DueRequests::default() }
     }

@@ -44,8 +44,8 @@ struct Turn {
 /// The right to run the driver. Dropping it passes it to a waiting thread.
 struct Held<'a>(&'a Inline);
 
-/// The result of [`Inline::ask`].
-enum Asked<'a> {
+/// The result of [`Inline::request_turn`].
+enum TurnRequest<'a> {
     Granted(Held<'a>),
     /// Another thread runs the driver. The ticket is for [`Inline::leave`].
     Queued(u64),
@@ -62,16 +62,16 @@ impl Inline {
         }
     }
 
-    fn ask(&self, waker: &Waker) -> Asked<'_> {
+    fn request_turn(&self, waker: &Waker) -> TurnRequest<'_> {
         let mut turn = lock(&self.turn);
         if !turn.taken {
             turn.taken = true;
-            return Asked::Granted(Held(self));
+            return TurnRequest::Granted(Held(self));
         }
         let ticket = turn.next_ticket;
         turn.next_ticket += 1;
         turn.waiting.insert(ticket, waker.clone());
-        Asked::Queued(ticket)
+        TurnRequest::Queued(ticket)
     }
 
     /// Removes the waker with this ticket.
@@ -165,8 +165,8 @@ impl Inline {
                 self.pass_on();
                 return Some(value);
             }
-            match self.ask(waker) {
-                Asked::Granted(held) => {
+            match self.request_turn(waker) {
+                TurnRequest::Granted(held) => {
                     let outcome = self.run(deadline, waker, poll);
                     drop(held);
                     // Requests may have come after the last turn.
@@ -185,7 +185,7 @@ impl Inline {
                         return None;
                     }
                 }
-                Asked::Queued(ticket) => {
+                TurnRequest::Queued(ticket) => {
                     let in_time = parker.park(&self.clock, deadline);
                     self.leave(ticket);
                     if !in_time {
@@ -222,15 +222,15 @@ impl Inline {
         let parker = Parker::current();
         let waker = Waker::from(Arc::clone(&parker));
         loop {
-            match self.ask(&waker) {
-                Asked::Granted(_held) => {
+            match self.request_turn(&waker) {
+                TurnRequest::Granted(_held) => {
                     let driver = lock(&self.driver).take();
                     if let Some(mut driver) = driver {
                         driver.close_all();
                     }
                     return;
                 }
-                Asked::Queued(ticket) => {
+                TurnRequest::Queued(ticket) => {
                     shared.wake();
                     parker.park(&self.clock, None);
                     self.leave(ticket);

@@ -127,7 +127,7 @@ impl<K: Packets> ReceiveHalf<Quic<K>> for Box<DetachedReceiveHalf> {
         }
     }
 
-    fn has_findings(&self) -> bool {
+    fn has_report(&self) -> bool {
         self.may_have_report
     }
 

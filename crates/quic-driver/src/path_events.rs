@@ -1,4 +1,4 @@
-//! [`PathEvent`]: what happens to the paths of a connection, for its application.
+//! [`PathEvent`]: the events of the paths of a connection, for its application.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use quic::{OpenPathError, PathId, PathState, PathWait};
 /// application that reads none loses nothing else, and memory stays bounded.
 pub(crate) const PATH_EVENTS_MAX: usize = 256;
 
-/// What happened to a path of a connection, or to the request for one.
+/// An event of a path of a connection, or of the request for one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PathEvent {
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_that_nobody_takes_are_bounded_and_the_newest_stay() {
+    fn events_that_are_not_taken_are_bounded_and_the_newest_stay() {
         let mut events = PathEvents::default();
         for path in 0..=PATH_EVENTS_MAX as u32 {
             events.push(PathEvent::State { path: PathId(path), state: PathState::Silent });

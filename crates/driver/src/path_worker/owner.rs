@@ -19,7 +19,7 @@ use crate::worker::{Arrived, IoWorker, OwnerEnd, TurnCheck, WorkerSocket, link};
 
 /// The state of a worker, as far as the driver knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum WorkerState {
     Works,
     /// It begins no turns, and may recover.
     Hangs,
@@ -43,7 +43,7 @@ pub struct PathWorker<P: Protocol> {
     /// The number of plans in the last such report.
     finish_reported: Option<u64>,
     tally: Arc<Tally>,
-    state: State,
+    state: WorkerState,
     spare_plans: Vec<P::Plan>,
 }
 
@@ -80,7 +80,7 @@ impl<P: Protocol> PathWorker<P> {
             finish_requested: None,
             finish_reported: None,
             tally,
-            state: State::Works,
+            state: WorkerState::Works,
             spare_plans: Vec::new(),
         };
         (path_worker, IoWorker::new(clock, sockets, workers, role))
@@ -95,7 +95,7 @@ impl<P: Protocol> PathWorker<P> {
 
     /// Whether it takes another plan.
     pub(crate) fn has_space(&self) -> bool {
-        self.state == State::Works && self.sends.len() < SENDS_MAX
+        self.state == WorkerState::Works && self.sends.len() < SENDS_MAX
     }
 
     /// The number of its plans.
@@ -111,7 +111,7 @@ impl<P: Protocol> PathWorker<P> {
     /// Whether it has sent all plans, as far as is known. Requests a report, once after the last
     /// plan.
     pub(crate) fn has_finished(&mut self, now: Instant) -> bool {
-        if self.state != State::Works {
+        if self.state != WorkerState::Works {
             return true;
         }
         let all = Some(self.plans);
@@ -138,7 +138,7 @@ impl<P: Protocol> PathWorker<P> {
 
     /// Passes a lease to it, unless too many are in the ring.
     pub(crate) fn grant(&mut self, lease: LeaseOf<P>) {
-        if self.state == State::Works && self.link.commands.slots() > COMMANDS_MAX - LEASES_QUEUED_MAX {
+        if self.state == WorkerState::Works && self.link.commands.slots() > COMMANDS_MAX - LEASES_QUEUED_MAX {
             self.command(PathWorkerCommand::Lease(Box::new(lease)));
         }
     }
@@ -146,7 +146,7 @@ impl<P: Protocol> PathWorker<P> {
     /// Sends packets that belong to no connection. They may be dropped.
     pub(crate) fn reply(&mut self, socket: usize, packets: &P::Sealed) {
         // Space for plans is reserved.
-        if self.state == State::Works && self.link.commands.slots() > COMMANDS_RESERVED {
+        if self.state == WorkerState::Works && self.link.commands.slots() > COMMANDS_RESERVED {
             self.command(PathWorkerCommand::Reply { socket, packets: packets.clone() });
         }
     }
@@ -215,30 +215,30 @@ impl<P: Protocol> PathWorker<P> {
 
     /// Checks whether it begins turns.
     pub(crate) fn check_liveness(&mut self, now: Instant) -> StateChange {
-        if self.state == State::Gone {
+        if self.state == WorkerState::Gone {
             return StateChange::None;
         }
         if self.link.is_abandoned() {
             if self.link.is_over() {
                 // A worker that hung before cannot recover any more.
-                self.state = State::Gone;
+                self.state = WorkerState::Gone;
                 return StateChange::Lost;
             }
             return StateChange::None;
         }
-        if self.state == State::Works && self.is_idle() {
+        if self.state == WorkerState::Works && self.is_idle() {
             return StateChange::None;
         }
         let Some(check) = self.link.liveness.check(now) else { return StateChange::None };
         // A worker that waits for a socket begins a turn when it is woken.
         self.link.worker.wake();
         match (self.state, check) {
-            (State::Works, TurnCheck::Hangs) => {
-                self.state = State::Hangs;
+            (WorkerState::Works, TurnCheck::Hangs) => {
+                self.state = WorkerState::Hangs;
                 StateChange::Lost
             }
-            (State::Hangs, TurnCheck::Turns) => {
-                self.state = State::Works;
+            (WorkerState::Hangs, TurnCheck::Turns) => {
+                self.state = WorkerState::Works;
                 StateChange::Back
             }
             _ => StateChange::None,
@@ -248,21 +248,21 @@ impl<P: Protocol> PathWorker<P> {
     /// When to call [`check_liveness`](Self::check_liveness) next.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let is_checked = match self.state {
-            State::Works => !self.is_idle(),
-            State::Hangs => true,
-            State::Gone => false,
+            WorkerState::Works => !self.is_idle(),
+            WorkerState::Hangs => true,
+            WorkerState::Gone => false,
         };
         is_checked.then(|| self.link.liveness.deadline())
     }
 
     /// Whether its thread has ended.
     pub(crate) fn is_gone(&self) -> bool {
-        self.state == State::Gone
+        self.state == WorkerState::Gone
     }
 
     /// Whether its paths are usable.
     pub(crate) fn works(&self) -> bool {
-        self.state == State::Works
+        self.state == WorkerState::Works
     }
 
     /// The next plan that an ended worker has not reported as sent.

@@ -126,10 +126,10 @@ pub trait ReceiveHalf<P: Protocol> {
     fn wake_readers(&mut self);
 
     /// Whether there may be something to report.
-    fn has_findings(&self) -> bool;
+    fn has_report(&self) -> bool;
 
-    /// Whether there is something that must be reported at once. Other findings are reported when
-    /// the worker has no other input. Those that must be reported by some time are urgent from then
+    /// Whether there is something that must be reported at once. The rest is reported when the
+    /// worker has no other input. Something that must be reported by some time is urgent from then
     /// on.
     fn is_urgent(&self, now: Instant) -> bool;
 

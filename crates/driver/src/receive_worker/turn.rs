@@ -78,7 +78,7 @@ impl<P: Protocol> ReceiveRole<P> {
     // ── Adding and removing halves ───────────────────────────────────────────────────────────────
 
     /// Updates the routes of this half.
-    fn learn_routes(&mut self, key: ConnectionKey) {
+    fn add_routes(&mut self, key: ConnectionKey) {
         self.routes.retain(|_, of| *of != key);
         if let Some(half) = self.halves.get(&key) {
             half.half.for_each_route(&mut |route| {
@@ -201,7 +201,7 @@ impl<P: Protocol> ReceiveRole<P> {
     /// worker with input takes turn after turn.
     fn report_all<E: Env<Protocol = P>>(&mut self, io: &mut Io<E>, now: Instant) {
         let is_busy = io.has_input(self.takes_more());
-        let due = |half: &Half<P>| half.half.has_findings() && (!is_busy || half.half.is_urgent(now));
+        let due = |half: &Half<P>| half.half.has_report() && (!is_busy || half.half.is_urgent(now));
         let due: Vec<ConnectionKey> = self.halves.iter().filter(|(_, half)| due(half)).map(|(key, _)| *key).collect();
         due.into_iter().for_each(|key| self.report(io, key));
     }
@@ -229,7 +229,7 @@ impl<P: Protocol, E: Env<Protocol = P>> IoRole<E> for ReceiveRole<P> {
             ReceiveWorkerCommand::Take { key, half } => {
                 let busy_at = io.clock.now();
                 self.halves.insert(key, Half { half, busy_at, is_quiet: false });
-                self.learn_routes(key);
+                self.add_routes(key);
             }
             ReceiveWorkerCommand::Update { key, update } => {
                 let now = io.clock.now();
@@ -238,7 +238,7 @@ impl<P: Protocol, E: Env<Protocol = P>> IoRole<E> for ReceiveRole<P> {
                 self.current = None;
                 self.unannounced += 1;
                 if has_routes {
-                    self.learn_routes(key);
+                    self.add_routes(key);
                 }
             }
             ReceiveWorkerCommand::Return { key } => self.return_half(io, key),
@@ -288,7 +288,7 @@ impl<P: Protocol, E: Env<Protocol = P>> IoRole<E> for ReceiveRole<P> {
 
     fn has_work(&self, io: &Io<E>) -> bool {
         let may_report = io.link.events.slots() > EVENTS_RESERVED;
-        may_report && self.halves.values().any(|half| half.half.has_findings())
+        may_report && self.halves.values().any(|half| half.half.has_report())
     }
 
     fn next_deadline(&self, _io: &Io<E>, _now: Instant) -> Option<Instant> {

@@ -48,7 +48,7 @@ pub(crate) struct DetachedHalf {
     our_isn: u64,
     peer_isn: u64,
     acks: Vec<AckInfo>,
-    has_findings: bool,
+    has_report: bool,
     /// Since when an acknowledgement has been waiting for a report.
     ack_since: Option<Instant>,
     probed: bool,
@@ -56,8 +56,8 @@ pub(crate) struct DetachedHalf {
 
 impl DetachedHalf {
     pub(crate) fn new(half: ReceiveHalf, tuple: Tuple, our_isn: u64, peer_isn: u64) -> Self {
-        let (acks, has_findings, ack_since, probed) = (Vec::new(), false, None, false);
-        Self { half, tuple, our_isn, peer_isn, acks, has_findings, ack_since, probed }
+        let (acks, has_report, ack_since, probed) = (Vec::new(), false, None, false);
+        Self { half, tuple, our_isn, peer_isn, acks, has_report, ack_since, probed }
     }
 }
 
@@ -83,7 +83,7 @@ impl driver::protocol::ReceiveHalf<Toy> for DetachedHalf {
             self.half.absorb(header, offset, &batch.bytes[at + HEADER_LEN..at + header.segment_len()]);
         }
         self.half.run_jobs();
-        self.has_findings = true;
+        self.has_report = true;
         if self.half.ack_due || self.probed {
             self.ack_since.get_or_insert(now);
         }
@@ -99,8 +99,8 @@ impl driver::protocol::ReceiveHalf<Toy> for DetachedHalf {
         self.half.cell.wake();
     }
 
-    fn has_findings(&self) -> bool {
-        self.has_findings
+    fn has_report(&self) -> bool {
+        self.has_report
     }
 
     fn is_urgent(&self, now: Instant) -> bool {
@@ -112,7 +112,7 @@ impl driver::protocol::ReceiveHalf<Toy> for DetachedHalf {
     }
 
     fn report(&mut self) -> Option<Report> {
-        if !std::mem::take(&mut self.has_findings) {
+        if !std::mem::take(&mut self.has_report) {
             return None;
         }
         self.ack_since = None;

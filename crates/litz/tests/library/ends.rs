@@ -267,10 +267,10 @@ pub(crate) fn clients_beyond_the_limits_are_not_answered(variant: Variant) {
 }
 
 /// Runs a server that must not accept for a moment: it connects to an address without a peer.
-fn drive(server: &Endpoint, nobody: &Endpoint, world: &World) {
+fn drive(server: &Endpoint, unserved: &Endpoint, world: &World) {
     let _refused = server.connection_count();
     std::thread::scope(|scope| {
-        let connecting = scope.spawn(|| server.connect(nobody.local_addr(), "host", world.client_tls.clone()));
+        let connecting = scope.spawn(|| server.connect(unserved.local_addr(), "host", world.client_tls.clone()));
         assert!(connecting.join().unwrap().is_err());
     });
 }

@@ -4,12 +4,12 @@ use scenario::simulated::{Costs, End, Placement, Task};
 use units::Duration;
 
 /// The packet size for which the engine estimates the cost of the cipher, in bytes.
-const JUDGED_BYTES: usize = 1440;
+const CIPHER_PACKET_BYTES: usize = 1440;
 
 /// The placements of both hosts with these numbers of processors and sockets: `placement`, or for
 /// `auto` the one that an endpoint chooses when it starts.
 pub(super) fn resolve(placement: Placement, costs: &Costs, processors: [usize; 2], sockets: usize) -> [Placement; 2] {
-    let cipher = Duration::from_nanos(costs.packet_ns(End::Sending, Task::Stage, JUDGED_BYTES).round() as u64);
+    let cipher = Duration::from_nanos(costs.packet_ns(End::Sending, Task::Stage, CIPHER_PACKET_BYTES).round() as u64);
     processors.map(|count| match placement {
         Placement::Auto => Placement::suited(count, sockets, Some(cipher)),
         named => named,

@@ -53,7 +53,7 @@ impl std::fmt::Display for OpenPathError {
 
 impl std::error::Error for OpenPathError {}
 
-/// What a requested path waits for. It is opened when this is over.
+/// The reason why a requested path waits. It is opened when the reason is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PathWait {
@@ -167,7 +167,7 @@ impl Control {
         Ok(())
     }
 
-    /// What the oldest requested path waits for; none if no requested path waits.
+    /// The reason why the oldest requested path waits. `None` if no requested path waits.
     pub(crate) fn path_wait(&self) -> Option<PathWait> {
         let paths = self.paths.as_ref().filter(|paths| !paths.requested.is_empty())?;
         Some(match paths.next_opened {
