@@ -73,8 +73,8 @@ fn an_address_is_in_use_until_its_socket_is_dropped() {
     assert_eq!(network.bind(at(7)).unwrap_err().kind(), io::ErrorKind::AddrInUse);
     drop(first);
     let mut sender = network.bind(at(8)).unwrap();
-    sender.send(&plain(at(7), b"unserved")).unwrap();
-    sender.send(&Transmit { segment_size: Some(2), ..plain(at(7), b"unserved") }).unwrap();
+    sender.send(&plain(at(7), b"absent")).unwrap();
+    sender.send(&Transmit { segment_size: Some(2), ..plain(at(7), b"absent") }).unwrap();
     assert_eq!(network.unreachable(), 1 + 3);
     network.bind(at(7)).unwrap();
 }
