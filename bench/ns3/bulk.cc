@@ -1,10 +1,10 @@
-// Bulk transfer over one link by ns-3's TCP, timed: what `run` compares the simulator with.
+// Times a bulk transfer by ns-3's TCP over one link. `run` compares the simulator with it.
 //
 //   bulk BUFFER_BYTES SIMULATED_SECONDS
 //
-// Two hosts, 1 Gb/s, 10 ms each way, a queue of 30 ms; segments of 1448 bytes (MTU 1500), CUBIC, SACK and window scaling on, as
-// ns-3 has them by default. Prints one line: data packets that arrived, seconds of the wall and of the processor that the run took,
-// goodput in Mb/s.
+// Two hosts; 1 Gb/s, 10 ms in each direction, a queue of 30 ms; segments of 1448 bytes (MTU 1500),
+// CUBIC, and the defaults of ns-3 (SACK and window scaling). Prints one line: received data packets,
+// real time and processor time of the run in seconds, goodput in Mb/s.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
