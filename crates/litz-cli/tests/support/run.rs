@@ -13,6 +13,19 @@ pub(crate) fn run(command: &mut Command) -> (Output, String) {
     (output, text)
 }
 
+/// Runs a measurement with increasing values of `--time`, because on a busy machine a short run may
+/// end before the handshake or before data is transferred. Any other error is a failure.
+pub(crate) fn run_long_enough(times: &[&str], measure: impl Fn(&str) -> Output) -> Output {
+    let attempt = |time: &&str| {
+        let output = measure(&format!("--time={time}"));
+        let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let is_too_short = text.contains("a run was too short to ") || text.contains("not established in time");
+        assert!(output.status.success() || is_too_short, "{time}: {text}");
+        output.status.success().then_some(output)
+    };
+    times.iter().find_map(attempt).unwrap_or_else(|| panic!("no run of {times:?} transferred data"))
+}
+
 /// The names of the files in a folder, sorted.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = folder.read_dir().expect("a folder").map(|entry| entry.expect("an entry").file_name());
