@@ -97,20 +97,20 @@ impl Placement {
         }
     }
 
-    /// The worker that serves each of `sockets` sockets when this many processors share them, as
-    /// under [`Path`](Self::Path). `None` is the driver. It serves sockets only if there are at
-    /// least as many as processors. Every worker serves at least one.
-    #[must_use]
-    pub fn socket_workers(processors: usize, sockets: usize) -> Vec<Option<usize>> {
-        let processors = processors.clamp(1, sockets + 1);
-        let first = usize::from(processors > sockets);
-        (first..first + sockets).map(|number| (number % processors).checked_sub(1)).collect()
-    }
-
     /// Whether the application's threads run the protocol.
     pub fn is_inline(self) -> bool {
         self == Self::Inline
     }
+}
+
+/// The worker that serves each of `sockets` sockets when this many processors share them, as under
+/// [`Placement::Path`]. `None` is the driver. It serves sockets only if there are at least as many as
+/// processors. Every worker serves at least one.
+#[must_use]
+pub fn socket_workers(processors: usize, sockets: usize) -> Vec<Option<usize>> {
+    let processors = processors.clamp(1, sockets + 1);
+    let first = usize::from(processors > sockets);
+    (first..first + sockets).map(|number| (number % processors).checked_sub(1)).collect()
 }
 
 impl fmt::Display for Placement {
@@ -187,12 +187,12 @@ mod tests {
 
     #[test]
     fn every_worker_gets_a_socket_and_the_driver_one_if_there_are_enough() {
-        assert_eq!(Placement::socket_workers(1, 2), [None, None]);
-        assert_eq!(Placement::socket_workers(2, 4), [None, Some(0), None, Some(0)]);
-        assert_eq!(Placement::socket_workers(3, 3), [None, Some(0), Some(1)]);
-        assert_eq!(Placement::socket_workers(3, 2), [Some(0), Some(1)]);
-        assert_eq!(Placement::socket_workers(8, 2), [Some(0), Some(1)], "a worker needs a socket");
-        assert_eq!(Placement::socket_workers(0, 1), [None]);
+        assert_eq!(socket_workers(1, 2), [None, None]);
+        assert_eq!(socket_workers(2, 4), [None, Some(0), None, Some(0)]);
+        assert_eq!(socket_workers(3, 3), [None, Some(0), Some(1)]);
+        assert_eq!(socket_workers(3, 2), [Some(0), Some(1)]);
+        assert_eq!(socket_workers(8, 2), [Some(0), Some(1)], "a worker needs a socket");
+        assert_eq!(socket_workers(0, 1), [None]);
     }
 
     #[test]

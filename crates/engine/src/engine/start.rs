@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use driver::crypto_pool::{CryptoWorker, PoolCounters};
 use driver::path_worker::{self, PathWorker};
-use driver::placement::{PROCESSORS_MAX, Placement};
+use driver::placement::{PROCESSORS_MAX, Placement, socket_workers};
 use driver::receive_worker::{self, ReceiveWorker, ReceiveWorkerCounters};
 use driver::shared::Common;
 use driver::worker::WorkerSocket;
@@ -243,7 +243,7 @@ fn place_path(
 ) -> Result<DriverParts, StartError> {
     let mut places = Vec::with_capacity(sockets.len());
     let mut assigned: Vec<Vec<_>> = Vec::new();
-    let workers = Placement::socket_workers(count, sockets.len());
+    let workers = socket_workers(count, sockets.len());
     for ((index, socket), worker) in sockets.into_iter().enumerate().zip(workers) {
         let Some(worker) = worker else {
             places.push(Place::Local(serve(socket, owner)));

@@ -8,6 +8,7 @@ use std::task::Waker;
 
 use driver::crypto_pool::CryptoWorker;
 use driver::path_worker::PathWorker;
+use driver::placement::socket_workers;
 use driver::receive_worker::ReceiveWorker;
 use driver::worker::{WorkerLoop, WorkerSocket};
 use driver::workers::Workers;
@@ -209,7 +210,7 @@ fn place_packet<K: Representation>(clock: &VirtualClock, sockets: Vec<VirtualSoc
 fn place_path<K: Representation>(clock: &VirtualClock, sockets: Vec<VirtualSocket>, count: usize) -> DriverParts<K> {
     let mut places = Vec::with_capacity(sockets.len());
     let mut assigned: Vec<Vec<_>> = Vec::new();
-    let workers = Placement::socket_workers(count, sockets.len());
+    let workers = socket_workers(count, sockets.len());
     for ((index, socket), worker) in sockets.into_iter().enumerate().zip(workers) {
         let socket = LocalSocket::new(socket);
         let Some(worker) = worker else {
