@@ -35,6 +35,10 @@ const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Number of receive buffers.
 const BUFFERS: usize = 8;
 
+/// Limit of receive calls before the caller looks at the time again. A sender that is as fast as the
+/// receiver never leaves the socket empty.
+const RECV_CALLS_MAX: usize = 16;
+
 /// Returns true if the measurement should end early.
 pub type IsCancelled<'a> = &'a dyn Fn() -> bool;
 
@@ -68,9 +72,9 @@ pub(super) fn packets_per_second(
     let begin = clock.now();
     // Warm-up: buffers grow and caches fill before the measurement begins.
     let (mut counted_from, mut counted) = (None, 0);
-    let end = begin + span / 4 + span;
     let mut buffers = vec![vec![0; RECV_BUFFER_BYTES]; BUFFERS];
-    while clock.now() < end {
+    // The span begins after the warm-up, however long that took.
+    while counted_from.is_none_or(|from| clock.now() < from + span) {
         if is_cancelled() {
             return Err(LimitsError::Cancelled);
         }
@@ -157,7 +161,8 @@ pub(super) fn added_delay(
     Ok(Percentiles::of(times))
 }
 
-/// Waits for datagrams and passes all of them to `take`; returns false if none came.
+/// Waits for datagrams and passes those of at most [`RECV_CALLS_MAX`] calls to `take`. Returns false
+/// if none came.
 fn receive(
     socket: &mut UdpSocket,
     buffers: &mut [Vec<u8>],
@@ -171,7 +176,7 @@ fn receive(
         Ok(_) | Err(Errno::INTR) => {}
         Err(error) => return Err(LimitsError::Io(error.into())),
     }
-    loop {
+    for _ in 0..RECV_CALLS_MAX {
         let mut metas = [RecvMeta::default(); BUFFERS];
         let mut slices: Vec<&mut [u8]> = buffers.iter_mut().map(Vec::as_mut_slice).collect();
         match socket.recv(&mut slices, &mut metas) {
@@ -179,10 +184,11 @@ fn receive(
                 let filled = metas[..count].iter().zip(&*buffers);
                 filled.for_each(|(meta, buffer)| meta.datagrams(buffer).for_each(&mut take));
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             Err(error) => return Err(LimitsError::Io(error)),
         }
     }
+    Ok(true)
 }
 
 /// The sending thread. Dropping it ends the thread, so that no thread outlives a failed
@@ -230,6 +236,31 @@ mod tests {
     use net::UdpSocketOptions;
 
     use super::*;
+
+    /// While the sender keeps the socket filled, a call must return for the caller to see the time.
+    #[test]
+    fn receiving_returns_although_more_has_arrived() {
+        const COUNT: usize = RECV_CALLS_MAX * BUFFERS + 1;
+        let open = || UdpSocket::open(&UdpSocketOptions::new(SocketAddr::from(([127, 0, 0, 1], 0)))).unwrap();
+        let (mut sender, mut receiver) = (open(), open());
+        let to = receiver.local_addr().unwrap();
+        let mut buffers = vec![vec![0; RECV_BUFFER_BYTES]; BUFFERS];
+        let mut sent = 0;
+        let taken = std::cell::Cell::new(0);
+        let take = |_: &[u8]| taken.set(taken.get() + 1);
+        // Each datagram has another length, so that none are joined.
+        while sent < COUNT {
+            let contents = vec![0; 1 + sent % 700];
+            let transmit =
+                Transmit { destination: to, source_ip: None, ecn: None, contents: &contents, segment_size: None };
+            sender.send(&transmit).unwrap();
+            sent += 1;
+        }
+        assert!(receive(&mut receiver, &mut buffers, LOST_AFTER, take).unwrap());
+        assert!(taken.get() < COUNT, "a call takes a bounded number");
+        assert!(receive(&mut receiver, &mut buffers, LOST_AFTER, take).unwrap());
+        assert_eq!(taken.get(), COUNT);
+    }
 
     #[test]
     fn the_sender_thread_ends_with_its_measurement() {
