@@ -31,7 +31,7 @@ impl fmt::Display for Base32Error {
                     index + 1
                 )
             }
-            Self::Length => f.write_str("the text is cut off or has characters too many: copy all of it again"),
+            Self::Length => f.write_str("the text is cut off or has too many characters: copy all of it again"),
         }
     }
 }

@@ -16,7 +16,8 @@ const OTHERS: u32 = 0o077;
 /// its directory.
 ///
 /// # Errors
-/// If the directory cannot be written. Then the old file stays.
+/// If the file cannot be written or replaced: then the old file stays. Or if the directory cannot be
+/// synced: then the new file is in place.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = write_temporary(path, bytes)?;
     fs::rename(&temporary, path).inspect_err(|_| discard(&temporary))?;
@@ -56,7 +57,7 @@ pub fn read_bounded(path: &Path, max_len: u64) -> io::Result<(Vec<u8>, bool)> {
 /// Creates `directory` and what is missing above it, for the owner only.
 ///
 /// # Errors
-/// If it cannot be created. A directory that exists is none.
+/// If it cannot be created. An existing directory is no error.
 pub fn create_directory(directory: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }

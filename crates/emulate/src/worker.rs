@@ -253,7 +253,7 @@ fn serve(link_io: &mut impl LinkIo, now: Instant, inbox: &Inbox) {
         InboxState::Ended(..) => return,
     };
     for request in requests {
-        // SenderThread the answer fails if the requester no longer waits.
+        // Sending the answer fails if the requester no longer waits.
         match request {
             Request::Change(direction, change, reply) => {
                 let result =

@@ -45,7 +45,7 @@ fn main() {
         "taken/s",
         "taken",
         "lost",
-        "refused/s",
+        "stray/s",
         "forged/s"
     );
     let cap = Rate::from_mbps(argument("cap", 1_000));

@@ -134,7 +134,7 @@ impl Connection {
 
     /// Connections with a higher priority are served first where they share a processor; equal ones
     /// take turns. The default is 0. Connections with a lower priority get one turn in nine, so
-    /// none starves.
+    /// each gets a share.
     ///
     /// # Errors
     /// If the connection is closed.
@@ -153,8 +153,8 @@ impl Connection {
 
     // ── Streams ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    /// Opens a bidirectional stream; waits while the peer allows no more streams. The peer learns
-    /// of the stream when its first bytes arrive.
+    /// Opens a bidirectional stream; waits while the peer allows no more streams. The peer is
+    /// notified of the stream when its first bytes arrive.
     ///
     /// # Errors
     /// If the connection is closed, or more than 4096 callers wait.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use litz::identity::{self, KeyPair};
 use litz::{Endpoint, EndpointConfig, Placement, TransportConfig};
 use net::testing::{Intercept, InterceptedSocket};
-use net::{DatagramSocket, RecvMeta, SendError, Transmit, UdpSocket, UdpSocketOptions};
+use net::{DatagramSocket, RecvMeta, UdpSocket, UdpSocketOptions};
 
 /// The system's allocator, with a count of calls.
 struct Counting;
@@ -35,17 +35,12 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Batches that the sockets of both sides have sent and received.
+/// Batches that the sockets of both sides have received.
 static BATCHES: AtomicU64 = AtomicU64::new(0);
 
 struct CountBatches;
 
 impl Intercept for CountBatches {
-    fn send(&mut self, inner: &mut dyn DatagramSocket, transmit: &Transmit<'_>) -> Result<(), SendError> {
-        BATCHES.fetch_add(1, Ordering::Relaxed);
-        inner.send(transmit)
-    }
-
     fn recv(
         &mut self,
         inner: &mut dyn DatagramSocket,
@@ -115,8 +110,8 @@ fn packets_cost_no_allocation() {
         connection.close(0, "done");
         let [calls, batches, packets] = receiver.join().unwrap();
         assert!(packets > 100_000, "{packets}");
-        // A batch may cost two: the handle of its buffer, and what the application's threads need
-        // to wait. On a quiet machine a batch has some fifty packets, on a busy one fewer.
-        assert!(calls <= 2 * batches, "{calls} allocations for {batches} batches");
+        // A batch may cost a few: the handle of its buffer, and the wake-ups of the application's
+        // threads. On a quiet machine a batch has some fifty packets, on a busy one fewer.
+        assert!(calls <= 4 * batches, "{calls} allocations for {batches} batches");
     });
 }

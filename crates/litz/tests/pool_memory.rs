@@ -78,7 +78,7 @@ fn check(bytes: &StridedBytes, chunk: &[u8], mut at: usize) -> usize {
 }
 
 /// A transfer whose reader keeps all received bytes until the end.
-fn fill_windows(ours: &Connection, theirs: &Connection, chunk: &Bytes, before: usize) {
+fn keep_all(ours: &Connection, theirs: &Connection, chunk: &Bytes, before: usize) {
     const LEN: usize = 48 * MIB;
     let written = AtomicUsize::new(0);
     let mut kept: Vec<StridedBytes> = Vec::new();
@@ -91,12 +91,12 @@ fn fill_windows(ours: &Connection, theirs: &Connection, chunk: &Bytes, before: u
     });
     let held = held_since(before);
     assert!(held > 2 * POOL, "{held} bytes: the reader holds more than the pool has");
-    assert!(held < LEN * PINNED_MAX + POOL + SLACK, "{held} bytes for a fill_windows of {LEN}");
+    assert!(held < LEN * PINNED_MAX + POOL + SLACK, "{held} bytes held of {LEN} received");
     // No buffer that is held was reused.
     assert_eq!(kept.iter().fold(0, |at, bytes| check(bytes, chunk, at)), LEN);
     drop(kept);
     let left = held_since(before);
-    assert!(left < POOL + SLACK, "{left} bytes after the fill_windows was given back");
+    assert!(left < POOL + SLACK, "{left} bytes after the received data was dropped");
 }
 
 /// A transfer whose reader starts only when flow control has stopped the sender, with a window
@@ -143,7 +143,7 @@ fn an_exhausted_pool_allocates_more_and_frees_it_again() {
         let theirs = server.accept().unwrap();
         let before = HELD.load(Ordering::Relaxed);
         for _ in 0..2 {
-            fill_windows(&ours, &theirs, &chunk, before);
+            keep_all(&ours, &theirs, &chunk, before);
             stand_still(&ours, &theirs, &chunk, WINDOW, before);
         }
     }

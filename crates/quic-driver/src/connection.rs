@@ -49,8 +49,8 @@ pub struct Connection<K: Packets> {
     /// Requests for streams that wait until the peer permits more streams.
     opens: [VecDeque<OpenReplySender>; 2],
     messages: OutgoingMessages,
-    /// Path requests that wait until the handshake is confirmed. At most [`PATH_REQUESTS_MAX`],
-    /// later ones are refused.
+    /// Path requests that wait until the handshake is confirmed. At most
+    /// [`PATH_REQUESTS_MAX`](crate::cells::connection::PATH_REQUESTS_MAX).
     paths: Vec<PathRequest>,
 }
 

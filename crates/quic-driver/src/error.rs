@@ -112,11 +112,11 @@ impl fmt::Display for Closed {
             Self::TimedOut => {
                 f.write_str("nothing was received from the peer for the idle timeout: the network or the peer is gone")
             }
-            Self::HandshakeTimedOut { last_send_error: None } => {
-                f.write_str("no answer from this address, or the handshake took too long: is the peer running?")
-            }
+            Self::HandshakeTimedOut { last_send_error: None } => f.write_str(
+                "no answer from this address, or the handshake took too long: check that the peer runs there",
+            ),
             Self::HandshakeTimedOut { last_send_error: Some(error) } => {
-                write!(f, "the handshake took too long; the last packet that this system failed to send: {error}")
+                write!(f, "the handshake took too long, and this system could not send packets: {error}")
             }
             Self::Tls { by_peer: false, alert, reason } => {
                 write!(f, "the TLS handshake failed (alert {alert}): {reason}")
@@ -127,7 +127,7 @@ impl fmt::Display for Closed {
             }
             Self::PeerMisbehaved(error) => write!(f, "closed because the peer violated the protocol: {error}"),
             Self::ByPeerTransport(error) => write!(f, "the peer's transport closed the connection: {error}"),
-            Self::VersionMismatch => f.write_str("the peer does not support QUIC version 1: update it"),
+            Self::VersionMismatch => f.write_str("the peer does not support QUIC version 1: update the peer"),
             Self::Configuration(text) => f.write_str(text),
             Self::TooMany => f.write_str(
                 "this side has as many connections or requests as its configuration allows: close some or wait",

@@ -54,7 +54,7 @@ const LATE_AFTER: Duration = Duration::from_millis(20);
 
 /// A batch that a worker has not opened after this time counts as lost, because later batches of
 /// its path wait for it. The time is longer than the scheduling delay of any working machine, and
-/// shorter than the time after which a peer declares a path dead.
+/// shorter than the time after which a peer declares a path failed.
 const LOST_AFTER: Duration = Duration::from_millis(200);
 
 /// Finished work of the pool.

@@ -130,7 +130,7 @@ impl<E: Env> Driver<E> {
         }
         let now = self.env.now();
         let len_bytes = batch.len_bytes();
-        let Some(entry) = self.entries.get_mut(key.0) else { return };
+        let Some(entry) = self.entries.get_mut(key.0) else { return self.note_unrouted(batch.packet_count()) };
         entry.connection.note_arrived(len_bytes);
         if entry.connection.is_detached() {
             let packets = batch.packet_count();

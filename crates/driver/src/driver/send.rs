@@ -12,7 +12,7 @@ use crate::entry::ConnectionEntry;
 use crate::env::Env;
 use crate::in_flight::{ConnectionRef, InFlightBatch, Receipt};
 use crate::offload::{Direction, Finished, Offload, PathFlow};
-use crate::protocol::{Connection, ConnectionKey, Plan, Protocol};
+use crate::protocol::{Batch, Connection, ConnectionKey, Plan, Protocol};
 use crate::socket::{SendError, Sent, Socket, SocketPlace};
 
 /// Limit of batches that a connection sends in one visit: at most 256 packets.
@@ -258,6 +258,8 @@ impl<E: Env> Driver<E> {
                     let visited = self.visited.replace(key);
                     if let Some(entry) = self.entry_of(&connection) {
                         entry.connection.absorb_opened(now, &mut job, batch);
+                    } else {
+                        self.note_unrouted(batch.packet_count());
                     }
                     self.visited = visited;
                     self.offload.keep_job(job);

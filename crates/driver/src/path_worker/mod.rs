@@ -64,7 +64,7 @@ const SIZES: RingSizes = RingSizes { commands: COMMANDS_MAX, events: EVENTS_MAX,
 
 /// A worker with work that begins no turn for this time counts as failed. Longer than the
 /// scheduling delay of any working machine, and shorter than the time after which a peer declares a
-/// path dead.
+/// path failed.
 pub const HANG_AFTER: Duration = Duration::from_millis(200);
 
 const HANG_LIMIT: HangLimit = HangLimit { interval: HANG_AFTER, misses_max: 1 };

@@ -61,7 +61,7 @@ pub(crate) struct ToyConnection {
     receiving: Receiving,
     /// The limit for the peer, and the limit that was sent to it.
     limit: u64,
-    told_limit: u64,
+    announced_limit: u64,
     ack_due: bool,
     reset_due: bool,
     control_due: bool,
@@ -110,7 +110,7 @@ impl ToyConnection {
             send: SendHalf::new(),
             receiving,
             limit: WINDOW,
-            told_limit: WINDOW,
+            announced_limit: WINDOW,
             ack_due: true,
             reset_due: false,
             control_due: false,
@@ -299,7 +299,7 @@ impl ToyConnection {
             let flags = if std::mem::take(&mut self.send.probe) { ACK | PROBE } else { ACK };
             plan.segments.push(Planned { header: self.header(flags, self.send.next()), payload: None, offset: 0 });
         }
-        (self.ack_due, self.told_limit) = (false, self.limit);
+        (self.ack_due, self.announced_limit) = (false, self.limit);
         if let Receiving::Here(half) = &mut self.receiving {
             half.ack_due = false;
         }
@@ -326,7 +326,7 @@ impl Connection<Toy> for ToyConnection {
         self.check(Fault::Serve);
         self.take_written();
         self.limit = self.cell.bytes_read() + WINDOW;
-        self.ack_due |= self.limit >= self.told_limit + WINDOW / 4;
+        self.ack_due |= self.limit >= self.announced_limit + WINDOW / 4;
         match &mut self.receiving {
             Receiving::Here(half) => (half.limit, half.fault) = (self.limit, fault),
             Receiving::There(detached) => detached.has_changed = true,

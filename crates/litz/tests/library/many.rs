@@ -24,7 +24,7 @@ fn echo_all(connection: &Connection) {
 /// while others have something would never get there. How even the shares are is another question:
 /// `engine/tests/fairness.rs` asks it without the system's scheduler in between, and the benchmark
 /// `fairness` with it.
-pub(crate) fn sixty_four_connections_share_one_driver_and_none_starves(variant: Variant) {
+pub(crate) fn sixty_four_connections_share_one_driver_and_each_gets_its_share(variant: Variant) {
     const CONNECTIONS: usize = 64;
     const PART: usize = 256 << 10;
     const CHUNK: usize = 64 << 10;

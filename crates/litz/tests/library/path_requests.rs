@@ -91,6 +91,26 @@ pub(super) fn a_request_beyond_the_peers_limit_waits_with_an_event(variant: Vari
     });
 }
 
+/// Each of several requests gets its own reason, although they are served together.
+pub(super) fn several_requests_wait_for_their_own_reasons(variant: Variant) {
+    let world = World::new(variant);
+    let (_client, here, _server, there, address) = pair(&world, [4, 2]);
+    beside(&there, &here, || {
+        here.open_path(0, address, false).unwrap();
+        here.open_path(0, address, false).unwrap();
+        let (mut has_opened, mut reasons) = (false, Vec::new());
+        while !has_opened || !reasons.contains(&PathWait::PeerLimit) {
+            match wait_for(&here, Some) {
+                PathEvent::Opened { path, .. } => has_opened |= path == PathId(1),
+                PathEvent::Waiting { reason, .. } => reasons.push(reason),
+                PathEvent::Refused { error, .. } => panic!("this side allows four paths: {error}"),
+                _ => {}
+            }
+        }
+        assert!(reasons.len() <= 2, "{reasons:?}");
+    });
+}
+
 /// Neither a connection without multipath nor a server opens paths.
 pub(super) fn requests_that_never_succeed_are_refused_with_the_reason(variant: Variant) {
     let world = World::new(variant);

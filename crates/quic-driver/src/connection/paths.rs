@@ -9,7 +9,8 @@ use crate::packets::Packets;
 use crate::path_events::PathEvent;
 
 impl<K: Packets> Connection<K> {
-    /// Adds requests of the handles. Those beyond [`PATH_REQUESTS_MAX`] are refused.
+    /// Adds requests of the handles. Beyond [`PATH_REQUESTS_MAX`], requests to open a path are refused
+    /// with an event, and others are dropped.
     pub(super) fn add_path_requests(&mut self, requests: Vec<PathRequest>) {
         for request in requests {
             if self.paths.len() < PATH_REQUESTS_MAX {
@@ -45,8 +46,8 @@ impl<K: Packets> Connection<K> {
         self.paths = early;
     }
 
-    /// Reports an event of the protocol that concerns a path. A connection with a single path has
-    /// no such events to report: its state is that of the connection.
+    /// Reports an event of the protocol that concerns a path. A connection without
+    /// the multipath extension has no such events: the state of its path is that of the connection.
     pub(super) fn on_path_event(&mut self, event: &Event) {
         if let Event::PathState(path, state) = event {
             tracing::debug!(%path, state = state.name(), "a path has changed its state");

@@ -46,7 +46,7 @@ impl Connection {
         self.control.is_multipath()
     }
 
-    /// The reason why requested paths wait. `None` if every requested path was opened.
+    /// The reason why the path requested last waits. `None` if every requested path was opened.
     pub fn path_wait(&self) -> Option<PathWait> {
         self.control.path_wait()
     }

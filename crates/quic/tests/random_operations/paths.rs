@@ -145,7 +145,7 @@ impl Run {
         let settled = |path: &PathStats| match path.state {
             PathState::Active => path.in_flight_bytes < 500,
             PathState::Abandoned => path.in_flight_bytes == 0,
-            // One that is validated or silent is not at rest.
+            // One that is being validated, or is silent, is not at rest.
             _ => false,
         };
         let until = self.pair.now + REST_MAX;

@@ -85,7 +85,7 @@ impl DemoLink {
     /// Rate, delay and loss as text.
     pub(super) fn text(&self) -> String {
         let (there, back) = (self.forward.delay, self.backward.delay);
-        let mut text = format!("{}, {there} {}", self.rate, if there == back { "each direction" } else { "there" });
+        let mut text = format!("{}, {there} {}", self.rate, if there == back { "in each direction" } else { "there" });
         if there != back {
             text += &format!(" and {back} back");
         }
@@ -133,7 +133,10 @@ mod tests {
     fn both_delays_are_shown_if_they_differ() {
         let links = parse(&["rate=8Mb/s,delay=5ms", "rate=8Mb/s,delay=5ms,back.delay=40ms,loss=1%"]).unwrap();
         let texts: Vec<_> = links.iter().map(DemoLink::text).collect();
-        assert_eq!(texts, ["8.0 Mb/s, 5.0 ms each direction", "8.0 Mb/s, 5.0 ms there and 40.0 ms back, 1.00 % loss"]);
+        assert_eq!(
+            texts,
+            ["8.0 Mb/s, 5.0 ms in each direction", "8.0 Mb/s, 5.0 ms there and 40.0 ms back, 1.00 % loss"]
+        );
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub enum OpenPathError {
     Unsupported,
     /// The handshake is not confirmed: [`Event::Confirmed`] reports when it is.
     TooEarly,
-    /// As many paths as this side allows are open or requested.
+    /// As many paths as this side allows are open or requested, or too many requests wait.
     TooMany,
     /// The peer allows no other path to the address of the handshake (multipath draft-21, section
     /// 2.2).
@@ -167,12 +167,14 @@ impl Control {
         Ok(())
     }
 
-    /// The reason why the oldest requested path waits. `None` if no requested path waits.
+    /// The reason why the path requested last waits. `None` if no requested path waits.
     pub(crate) fn path_wait(&self) -> Option<PathWait> {
-        let paths = self.paths.as_ref().filter(|paths| !paths.requested.is_empty())?;
-        Some(match paths.next_opened {
-            next if next > paths.peer_max => PathWait::PeerLimit,
-            next if next > paths.local_max => PathWait::Abandoned,
+        let paths = self.paths.as_ref()?;
+        // Paths are opened in the order of the requests.
+        let earlier = paths.requested.len().checked_sub(1)? as u32;
+        Some(match paths.next_opened.saturating_add(earlier) {
+            id if id > paths.peer_max => PathWait::PeerLimit,
+            id if id > paths.local_max => PathWait::Abandoned,
             _ => PathWait::ConnectionId,
         })
     }
