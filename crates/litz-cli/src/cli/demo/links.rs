@@ -85,7 +85,7 @@ impl DemoLink {
     /// Rate, delay and loss as text.
     pub(super) fn text(&self) -> String {
         let (there, back) = (self.forward.delay, self.backward.delay);
-        let mut text = format!("{}, {there} {}", self.rate, if there == back { "in each direction" } else { "there" });
+        let mut text = format!("{}, {there} {}", self.rate, if there == back { "one-way" } else { "there" });
         if there != back {
             text += &format!(" and {back} back");
         }
@@ -135,7 +135,7 @@ mod tests {
         let texts: Vec<_> = links.iter().map(DemoLink::text).collect();
         assert_eq!(
             texts,
-            ["8.0 Mb/s, 5.0 ms in each direction", "8.0 Mb/s, 5.0 ms there and 40.0 ms back, 1.00 % loss"]
+            ["8.0 Mb/s, 5.0 ms one-way", "8.0 Mb/s, 5.0 ms there and 40.0 ms back, 1.00 % loss"]
         );
     }
 
