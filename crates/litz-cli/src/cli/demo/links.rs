@@ -133,10 +133,7 @@ mod tests {
     fn both_delays_are_shown_if_they_differ() {
         let links = parse(&["rate=8Mb/s,delay=5ms", "rate=8Mb/s,delay=5ms,back.delay=40ms,loss=1%"]).unwrap();
         let texts: Vec<_> = links.iter().map(DemoLink::text).collect();
-        assert_eq!(
-            texts,
-            ["8.0 Mb/s, 5.0 ms one-way", "8.0 Mb/s, 5.0 ms there and 40.0 ms back, 1.00 % loss"]
-        );
+        assert_eq!(texts, ["8.0 Mb/s, 5.0 ms one-way", "8.0 Mb/s, 5.0 ms there and 40.0 ms back, 1.00 % loss"]);
     }
 
     #[test]
