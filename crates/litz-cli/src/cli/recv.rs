@@ -1,27 +1,25 @@
 //! `litz recv [DIR]`.
 
 mod arrivals;
+mod sockets;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc;
 
 use litz::identity::{AllowList, server_config};
-use litz::paths::advice;
-use litz::paths::listen;
-use litz::{Connection, Endpoint, EndpointConfig, LiveSocket, UdpSocket};
-use net::DatagramSocket;
+use litz::{Connection, Endpoint, EndpointConfig};
 use serde_json::json;
 use transfer::store::Issued;
 use transfer::ticket::ADDRESSES_MAX;
 use transfer::{
-    Authoriser, CLOSE_CODE, CancelToken, ConnectionLink, KeyAuthoriser, Proof, ProofContext, ReceiveOptions, Refusal,
-    Secret, Summary, Ticket, TicketAddress, TicketAuthoriser, TransferError, control, peer_key, proof_context, receive,
+    Authoriser, CLOSE_CODE, CancelToken, ConnectionLink, KeyAuthoriser, ReceiveOptions, Secret, Summary, Ticket,
+    TicketAddress, TicketAuthoriser, TransferError, control, peer_key, proof_context, receive,
 };
 
 use super::args::{Advertised, RecvOptions};
-use super::connect::{small_buffers, socket, transport};
+use super::connect::transport;
 use super::connection_log::{log_connected, log_ended};
 use super::exit;
 use super::host::{self, HostState};
@@ -31,9 +29,10 @@ use super::path_report::{self, watch_paths};
 use super::progress::{Direction, Progress};
 use super::scheduler_trace::Trace;
 use super::signals;
-use super::takeover::{ActiveAttempt, TAKEOVER_TIMEOUT};
+use super::takeover::{ActiveAttempt, TAKEOVER_TIMEOUT, TakeoverAuthoriser};
 use super::warning::Warning;
 use arrivals::TimedLink;
+use sockets::{ListenSockets, listen};
 
 /// How often the waiting receiver checks for an interrupt and for the expiry of its ticket.
 const WAKE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(200);
@@ -374,91 +373,6 @@ impl<'a> Receiver<'a> {
             Admission::Keys(list) => (Box::new(KeyAuthoriser::new(list.clone())), None),
         };
         TakeoverAuthoriser { inner, connection: connection.clone(), current, let_in: false, attempt: None }
-    }
-}
-
-/// The receiver's endpoint and its addresses.
-struct ListenSockets {
-    port: u16,
-    /// The addresses for the ticket.
-    addresses: Vec<TicketAddress>,
-    sockets: Vec<Box<dyn LiveSocket>>,
-    /// Settings of this host that the user may want to change.
-    advice: Vec<String>,
-}
-
-/// Opens the sockets that the options request: one for all addresses of a family for a wildcard,
-/// one for a given address, and otherwise one for each address of this host.
-fn listen(options: &RecvOptions, port: u16) -> Result<ListenSockets, String> {
-    let interfaces = net::interfaces().map_err(|error| format!("cannot list the network interfaces: {error}"))?;
-    let mut places = listen::plan(&interfaces, options.listen.map(|listen| listen.ip()));
-    if let Some(device) = &options.device {
-        if options.listen.is_some_and(|listen| !listen.ip().is_unspecified()) {
-            places.iter_mut().for_each(|place| place.device = Some(device.clone()));
-        } else {
-            places.retain(|place| place.device.as_ref() == Some(device));
-        }
-        if places.is_empty() {
-            return Err(format!("cannot listen on {device}: it has no address, is down, or is not a network device"));
-        }
-    }
-    if let Some(wildcard) = options.listen.filter(|listen| listen.ip().is_unspecified()) {
-        let bind = SocketAddr::new(wildcard.ip(), port);
-        let asked = socket(bind, options.device.as_deref());
-        let opened = UdpSocket::open(&asked).map_err(|error| error.to_string())?;
-        let buffers = small_buffers(&opened, &asked);
-        let port = opened.local_addr().map_err(|error| error.to_string())?.port();
-        let addresses = places.iter().map(|place| TicketAddress::Socket(SocketAddr::new(place.address.ip, port)));
-        let (addresses, sockets) = (addresses.collect(), vec![Box::new(opened) as Box<dyn LiveSocket>]);
-        warn_of_buffers(options, buffers);
-        return Ok(ListenSockets { port, addresses, sockets, advice: Vec::new() });
-    }
-    let listening = listen::open(&places, port).map_err(|error| error.to_string())?;
-    for (place, why) in &listening.skipped {
-        let note = format!("not listening on {}: {why}", place.address.ip);
-        Warning::NotListening.print(options.transport.json, options.transport.quiet, &note);
-    }
-    let used = listening.sockets.iter().filter_map(|(place, _)| Some((place.device.as_deref()?, place.address.ip)));
-    let advice = advice::advise_here(&interfaces, &used.collect::<Vec<_>>());
-    let asked = socket(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port), None);
-    warn_of_buffers(options, listening.sockets.iter().find_map(|(_, socket)| small_buffers(socket, &asked)));
-    let (port, addresses) = (listening.port, listening.addresses().into_iter().map(TicketAddress::Socket).collect());
-    let sockets = listening.sockets.into_iter().map(|(_, socket)| Box::new(socket) as Box<dyn LiveSocket>);
-    Ok(ListenSockets { port, addresses, sockets: sockets.collect(), advice })
-}
-
-fn warn_of_buffers(options: &RecvOptions, advice: Option<String>) {
-    if let Some(advice) = advice {
-        Warning::SmallBuffers.print(options.transport.json, options.transport.quiet, &advice);
-    }
-}
-
-/// An authoriser that records whether it authorised the sender, and that lets the ticket's sender
-/// take over from its own earlier connection.
-struct TakeoverAuthoriser<'a> {
-    inner: Box<dyn Authoriser>,
-    connection: Connection,
-    current: Option<&'a ActiveAttempt>,
-    let_in: bool,
-    /// The number of this attempt in `current`.
-    attempt: Option<u64>,
-}
-
-impl Authoriser for TakeoverAuthoriser<'_> {
-    fn authorise(&mut self, context: &ProofContext, proof: Option<&Proof>) -> Result<Option<Proof>, Refusal> {
-        let answer = self.inner.authorise(context, proof)?;
-        self.let_in = true;
-        if let Some(current) = self.current {
-            let connection = self.connection.clone();
-            // Without a number, a later attempt has taken over. This connection is closed, so its
-            // next operation fails.
-            self.attempt = current.take_over(move || connection.close(CLOSE_CODE, "the sender has reconnected"));
-        }
-        Ok(answer)
-    }
-
-    fn complete(&mut self) -> Result<(), String> {
-        self.inner.complete()
     }
 }
 

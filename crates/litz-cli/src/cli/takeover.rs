@@ -3,7 +3,9 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use litz::Connection;
 use net::MonotonicClock;
+use transfer::{Authoriser, CLOSE_CODE, Proof, ProofContext, Refusal};
 use units::Duration;
 
 /// How long the earlier attempts of a reconnecting sender have, together, to release their files.
@@ -80,6 +82,35 @@ impl ActiveAttempt {
 
     fn lock(&self) -> MutexGuard<'_, TakeoverState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An authoriser that records whether it authorised the sender, and that lets the ticket's sender
+/// take over from its own earlier connection.
+pub(crate) struct TakeoverAuthoriser<'a> {
+    pub(crate) inner: Box<dyn Authoriser>,
+    pub(crate) connection: Connection,
+    pub(crate) current: Option<&'a ActiveAttempt>,
+    pub(crate) let_in: bool,
+    /// The number of this attempt in `current`.
+    pub(crate) attempt: Option<u64>,
+}
+
+impl Authoriser for TakeoverAuthoriser<'_> {
+    fn authorise(&mut self, context: &ProofContext, proof: Option<&Proof>) -> Result<Option<Proof>, Refusal> {
+        let answer = self.inner.authorise(context, proof)?;
+        self.let_in = true;
+        if let Some(current) = self.current {
+            let connection = self.connection.clone();
+            // Without a number, a later attempt has taken over. This connection is closed, so its
+            // next operation fails.
+            self.attempt = current.take_over(move || connection.close(CLOSE_CODE, "the sender has reconnected"));
+        }
+        Ok(answer)
+    }
+
+    fn complete(&mut self) -> Result<(), String> {
+        self.inner.complete()
     }
 }
 

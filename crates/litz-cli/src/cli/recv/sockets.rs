@@ -1,0 +1,68 @@
+//! The sockets on which the receiver listens.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use litz::paths::{advice, listen};
+use litz::{LiveSocket, UdpSocket};
+use net::DatagramSocket;
+use transfer::TicketAddress;
+
+use crate::cli::args::RecvOptions;
+use crate::cli::connect::{small_buffers, socket};
+use crate::cli::warning::Warning;
+
+/// The receiver's endpoint and its addresses.
+pub(super) struct ListenSockets {
+    pub(super) port: u16,
+    /// The addresses for the ticket.
+    pub(super) addresses: Vec<TicketAddress>,
+    pub(super) sockets: Vec<Box<dyn LiveSocket>>,
+    /// Settings of this host that the user may want to change.
+    pub(super) advice: Vec<String>,
+}
+
+/// Opens the sockets that the options request: one for all addresses of a family for a wildcard,
+/// one for a given address, and otherwise one for each address of this host.
+pub(super) fn listen(options: &RecvOptions, port: u16) -> Result<ListenSockets, String> {
+    let interfaces = net::interfaces().map_err(|error| format!("cannot list the network interfaces: {error}"))?;
+    let mut places = listen::plan(&interfaces, options.listen.map(|listen| listen.ip()));
+    if let Some(device) = &options.device {
+        if options.listen.is_some_and(|listen| !listen.ip().is_unspecified()) {
+            places.iter_mut().for_each(|place| place.device = Some(device.clone()));
+        } else {
+            places.retain(|place| place.device.as_ref() == Some(device));
+        }
+        if places.is_empty() {
+            return Err(format!("cannot listen on {device}: it has no address, is down, or is not a network device"));
+        }
+    }
+    if let Some(wildcard) = options.listen.filter(|listen| listen.ip().is_unspecified()) {
+        let bind = SocketAddr::new(wildcard.ip(), port);
+        let asked = socket(bind, options.device.as_deref());
+        let opened = UdpSocket::open(&asked).map_err(|error| error.to_string())?;
+        let buffers = small_buffers(&opened, &asked);
+        let port = opened.local_addr().map_err(|error| error.to_string())?.port();
+        let addresses = places.iter().map(|place| TicketAddress::Socket(SocketAddr::new(place.address.ip, port)));
+        let (addresses, sockets) = (addresses.collect(), vec![Box::new(opened) as Box<dyn LiveSocket>]);
+        warn_of_buffers(options, buffers);
+        return Ok(ListenSockets { port, addresses, sockets, advice: Vec::new() });
+    }
+    let listening = listen::open(&places, port).map_err(|error| error.to_string())?;
+    for (place, why) in &listening.skipped {
+        let note = format!("not listening on {}: {why}", place.address.ip);
+        Warning::NotListening.print(options.transport.json, options.transport.quiet, &note);
+    }
+    let used = listening.sockets.iter().filter_map(|(place, _)| Some((place.device.as_deref()?, place.address.ip)));
+    let advice = advice::advise_here(&interfaces, &used.collect::<Vec<_>>());
+    let asked = socket(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port), None);
+    warn_of_buffers(options, listening.sockets.iter().find_map(|(_, socket)| small_buffers(socket, &asked)));
+    let (port, addresses) = (listening.port, listening.addresses().into_iter().map(TicketAddress::Socket).collect());
+    let sockets = listening.sockets.into_iter().map(|(_, socket)| Box::new(socket) as Box<dyn LiveSocket>);
+    Ok(ListenSockets { port, addresses, sockets: sockets.collect(), advice })
+}
+
+fn warn_of_buffers(options: &RecvOptions, advice: Option<String>) {
+    if let Some(advice) = advice {
+        Warning::SmallBuffers.print(options.transport.json, options.transport.quiet, &advice);
+    }
+}
