@@ -18,8 +18,10 @@ use crate::protocol::Protocol;
 use crate::worker::Progress;
 
 /// Limit of a worker's jobs: one that it runs, and enough others for the time until the owner
-/// queues more. A job takes some tens of microseconds, so none waits as long as a millisecond.
-pub(crate) const JOBS_MAX: usize = 4;
+/// queues more. One receive call takes as long as several jobs: with four the worker was idle a
+/// third of the time. A job takes some tens of microseconds, so none waits as long as a
+/// millisecond.
+pub(crate) const JOBS_MAX: usize = 8;
 
 /// A path worker gets plans to seal for the driver only while it has fewer jobs of any kind than
 /// this: enough for the time until the owner queues more. Its own paths have priority.

@@ -105,16 +105,18 @@ fn small_work_stays_with_the_driver_and_large_work_is_offloaded_while_there_is_s
     let mut bench = Bench::new();
     assert_eq!((bench.workers.sealers(), bench.workers.opens()), (Some(2), true));
     assert!(!bench.open(LARGE - 1) && !bench.seal(5) && !bench.run(LARGE - 1));
-    assert!(bench.open(LARGE) && bench.seal(6) && bench.run(LARGE) && bench.run(LARGE));
-    assert!(!bench.open(LARGE) && !bench.seal(6) && !bench.run(LARGE), "a worker has four at a time");
+    assert!(
+        (0..4).all(|_| bench.open(LARGE)) && bench.seal(6) && bench.seal(6) && bench.run(LARGE) && bench.run(LARGE)
+    );
+    assert!(!bench.open(LARGE) && !bench.seal(6) && !bench.run(LARGE), "a worker has eight at a time");
     assert!(!bench.workers.is_drained(NOW), "plans may be among them");
     bench.turn();
     assert!(bench.workers.has_work() && bench.workers.deadline().is_some());
     let all = bench.finished(NOW, true);
-    assert_eq!(all.len(), 4, "{all:?}");
+    assert_eq!(all.len(), 8, "{all:?}");
     assert!(all.iter().all(|(_, _, is_done)| *is_done), "{all:?}");
     assert!(bench.workers.is_drained(NOW) && bench.workers.deadline().is_none());
-    assert_eq!(bench.counters.read().workers[0].batches, 4);
+    assert_eq!(bench.counters.read().workers[0].batches, 8);
 }
 
 #[test]
