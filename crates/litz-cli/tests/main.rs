@@ -14,6 +14,7 @@ mod replay;
 mod resume;
 mod scenario;
 mod scenario_netns;
+mod senders;
 mod speedup;
 mod study;
 mod support;

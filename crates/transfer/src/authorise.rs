@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use litz::identity::AllowList;
 
 use super::proof::{Proof, ProofContext};
+use super::run_id::RunId;
 use super::store::{Refusal, TicketStore};
 use super::ticket::Secret;
 
@@ -20,6 +21,10 @@ pub enum Credential {
 
 /// The receiver's decision. A new value is created for each connection.
 pub trait Authoriser: Send {
+    /// Called once before [`authorise`](Self::authorise), with the sender's run id if it sent one.
+    /// Does nothing by default.
+    fn on_run_id(&mut self, _run: Option<RunId>) {}
+
     /// Decides whether the sender of `context` may send, given its `proof`. Returns the receiver's
     /// proof to send back, if the sender gave one.
     ///

@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 
 use bytes::Bytes;
+use litz::identity::tls::ALPN_RUN_ID;
 use litz::identity::{Fingerprint, KeyError, PublicKey, peer_public_key};
 use litz::{Connection, ExportError};
 
@@ -62,6 +63,12 @@ impl Link for ConnectionLink {
 /// The control stream of a transfer from the two halves of a bidirectional stream.
 pub fn control((send, recv): (litz::SendStream, litz::RecvStream)) -> Control {
     Control { reader: Box::new(recv), writer: Box::new(StreamWriter(send)) }
+}
+
+/// Whether the receiver at the other end of `connection` reads a run id in `Hello`. An older one
+/// would refuse the message.
+pub fn accepts_run_id(connection: &Connection) -> bool {
+    connection.stats().session.protocol.as_deref() == Some(ALPN_RUN_ID)
 }
 
 /// The peer's key, as TLS has authenticated it.

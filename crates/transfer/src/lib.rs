@@ -97,7 +97,7 @@
 //! | [`mod@send`], [`receive`] | the two ends: start here |
 //! | [`connection`], [`link`] | the protocol over a Litz connection, and what it needs of any connection |
 //! | [`ticket`], [`proof`], [`store`] | invitations, the proof of their secret, and the receiver's memory of them |
-//! | [`authorise`] | the decision to let a sender in |
+//! | [`authorise`], [`run_id`] | the decision to let a sender in; how a reconnecting sender is recognised |
 //! | [`manifest`], [`names`] | the list of what is sent, and the names that are accepted |
 //! | [`events`], [`error`] | progress, the final summary, and failures |
 #![forbid(unsafe_code)]
@@ -120,6 +120,7 @@ pub mod proof;
 mod queue;
 pub mod receive;
 mod record;
+pub mod run_id;
 mod segment;
 pub mod send;
 pub mod store;
@@ -133,7 +134,7 @@ mod memory;
 mod tests;
 
 pub use authorise::{Authoriser, Credential, KeyAuthoriser, TicketAuthoriser};
-pub use connection::{CLOSE_CODE, ConnectionLink, control, peer_key, proof_context};
+pub use connection::{CLOSE_CODE, ConnectionLink, accepts_run_id, control, peer_key, proof_context};
 pub use error::{FileError, FileErrorKind, TransferError};
 pub use events::{Events, Summary, TransferEvent};
 pub use link::{CancelToken, Control, Link, SendStream};
@@ -141,6 +142,7 @@ pub use manifest::{Entry, EntryKind, Source};
 pub use names::{NameError, RelativePath};
 pub use proof::{EXPORTER_LABEL, Proof, ProofContext, Role};
 pub use receive::ReceiveOptions;
+pub use run_id::RunId;
 pub use segment::FileHash;
 pub use send::SendOptions;
 pub use store::{Accepted, Refusal, StoreError, TicketStore};

@@ -8,13 +8,15 @@ use super::error::{DETAIL_LEN_MAX, FileError, FileErrorKind, clean};
 use super::manifest::{Entry, EntryKind, Modified};
 use super::names::RelativePath;
 use super::proof::Proof;
+use super::run_id::RunId;
 use super::segment::FileHash;
 
 /// One message. Each comment names the side that sends it.
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
-    /// Sender: the first message. It holds nothing about files.
-    Hello { version: u16, base_log2: u8, proof: Option<Proof> },
+    /// Sender: the first message. It holds nothing about files. The run id is sent only to receivers
+    /// that read it.
+    Hello { version: u16, base_log2: u8, proof: Option<Proof>, run: Option<RunId> },
     /// Sender: the next entries of the list.
     Entries(Vec<Entry>),
     /// Sender: the list is complete and has this many entries.
@@ -104,10 +106,11 @@ impl Message {
 
     fn encode_body(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Hello { version, base_log2, proof } => {
+            Self::Hello { version, base_log2, proof, run } => {
                 out.extend_from_slice(&version.to_be_bytes());
                 out.push(*base_log2);
                 put_optional(out, proof.as_ref().map(Proof::as_bytes));
+                out.extend_from_slice(run.as_ref().map_or(&[], |run| run.as_bytes().as_slice()));
             }
             Self::Entries(entries) => entries.iter().for_each(|entry| put_entry(out, entry)),
             Self::EntriesEnd { count } => out.extend_from_slice(&count.to_be_bytes()),
@@ -150,7 +153,10 @@ impl Message {
         Ok(match type_code {
             0x01 => {
                 let (version, base_log2) = (reader.u16()?, reader.u8()?);
-                Self::Hello { version, base_log2, proof: reader.optional()?.map(Proof::from_bytes) }
+                let proof = reader.optional()?.map(Proof::from_bytes);
+                // Older senders end the message here.
+                let run = if reader.0.is_empty() { None } else { Some(RunId::from_bytes(reader.array()?)) };
+                Self::Hello { version, base_log2, proof, run }
             }
             0x02 => {
                 let mut entries = Vec::new();

@@ -271,9 +271,10 @@ impl<'a> Session<'a> {
     fn authenticate(&self, authoriser: &mut dyn Authoriser) -> Result<u8, TransferError> {
         for _ in 0..HELLO_TICKS {
             let Some(input) = next_input(&self.inbox, &self.options.cancel)? else { continue };
-            let Input::Message(Message::Hello { version, base_log2, proof }) = input else {
+            let Input::Message(Message::Hello { version, base_log2, proof, run }) = input else {
                 return Err(TransferError::Protocol("a message other than Hello"));
             };
+            authoriser.on_run_id(run);
             let answer = match authoriser.authorise(self.context, proof.as_ref()) {
                 Ok(proof) => proof,
                 Err(refusal) => {

@@ -25,6 +25,7 @@ use super::progress::Progress;
 use super::proof::{ProofContext, Role};
 use super::queue::Queue;
 use super::record::write_last;
+use super::run_id::RunId;
 use super::segment::{BASE_LOG2_DEFAULT, FileHash, Layout, SegmentSet};
 use super::store::Refusal;
 
@@ -46,13 +47,22 @@ pub struct SendOptions {
     /// transfer repeats at most one segment for each thread; after a change of this value,
     /// unfinished files start again from the beginning.
     pub segment_bytes: u64,
+    /// Sent in `Hello`, so that the receiver recognises this sender when it reconnects, and refuses
+    /// another one with the same ticket meanwhile. Only for a receiver that reads it
+    /// ([`accepts_run_id`](crate::accepts_run_id)). Default: none.
+    pub run_id: Option<RunId>,
     /// Cancels the transfer.
     pub cancel: CancelToken,
 }
 
 impl Default for SendOptions {
     fn default() -> Self {
-        Self { threads: default_threads(), segment_bytes: 1 << BASE_LOG2_DEFAULT, cancel: CancelToken::new() }
+        Self {
+            threads: default_threads(),
+            segment_bytes: 1 << BASE_LOG2_DEFAULT,
+            run_id: None,
+            cancel: CancelToken::new(),
+        }
     }
 }
 
@@ -68,6 +78,13 @@ impl SendOptions {
     #[must_use]
     pub fn with_segment_bytes(mut self, segment_bytes: u64) -> Self {
         self.segment_bytes = segment_bytes;
+        self
+    }
+
+    /// Sets [`run_id`](Self::run_id).
+    #[must_use]
+    pub fn with_run_id(mut self, run_id: impl Into<Option<RunId>>) -> Self {
+        self.run_id = run_id.into();
         self
     }
 
@@ -104,6 +121,7 @@ pub fn run(
         work: Work::new(1 << base_log2),
         source,
         base_log2,
+        run_id: options.run_id,
         progress: Progress::new(events),
         events,
         cancel: &options.cancel,
@@ -151,6 +169,7 @@ struct Session<'a> {
     work: Work,
     source: &'a Source,
     base_log2: u8,
+    run_id: Option<RunId>,
     progress: Progress<'a>,
     events: &'a dyn Events,
     cancel: &'a CancelToken,
@@ -213,7 +232,8 @@ impl Session<'_> {
             Credential::Ticket(secret) => Some(context.prove(secret, Role::Sender)),
             Credential::Key => None,
         };
-        self.send(&Message::Hello { version: VERSION, base_log2: self.base_log2, proof })?;
+        let run = self.run_id;
+        self.send(&Message::Hello { version: VERSION, base_log2: self.base_log2, proof, run })?;
         match self.next_message()? {
             Message::Refused { code } => Err(TransferError::Refused(Refusal::from_code(code))),
             Message::Accepted { version, .. } if version != VERSION => Err(TransferError::Version(version)),

@@ -86,6 +86,8 @@ pub enum Refusal {
     KeyNotAllowed = 5,
     /// The receiver could not read or write its state. Its log has the reason.
     Unavailable = 6,
+    /// Another run of the sender has a transfer with the ticket under way.
+    Running = 7,
 }
 
 /// Errors of reading and writing the state.
@@ -285,6 +287,7 @@ impl Refusal {
             4 => Self::Completed,
             5 => Self::KeyNotAllowed,
             6 => Self::Unavailable,
+            7 => Self::Running,
             _ => Self::UnknownOrWrongProof,
         }
     }
@@ -357,7 +360,11 @@ impl fmt::Display for Refusal {
                  have had it, tell them"
             }
             Self::Completed => "the ticket's transfer is complete already: ask for a new ticket to send more",
-            Self::KeyNotAllowed => "the receiver does not know this host's key: have it added to its allowed keys",
+            Self::KeyNotAllowed => "the sender's key is not on the receiver's list of keys: have it added there",
+            Self::Running => {
+                "a transfer with this ticket is running: ask the receiver for a ticket of your own, or stop the other \
+                 `litz send` first"
+            }
             Self::Unavailable => "the receiver cannot read or write its own state: see its messages, then try again",
         })
     }

@@ -1,13 +1,13 @@
 //! The file protocol over real connections on the loopback device.
 
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use litz::identity::{AllowList, KeyPair, client_config, server_config};
 use litz::{Connection, Endpoint, EndpointConfig, TransportConfig};
 use transfer::{
     CLOSE_CODE, ConnectionLink, Credential, KeyAuthoriser, ReceiveOptions, Role, Secret, SendOptions, Source, Summary,
-    TransferError, TransferEvent, control, peer_key, proof_context, receive, send,
+    TransferError, TransferEvent, accepts_run_id, control, peer_key, proof_context, receive, send,
 };
 
 /// Two endpoints and the connection between them.
@@ -22,6 +22,11 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with_protocols(None)
+    }
+
+    /// The sender offers these names of the protocol (RFC 7301) instead of its own.
+    fn with_protocols(protocols: Option<Vec<Vec<u8>>>) -> Self {
         let (receiver_key, sender_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let transport = transfer::transport(TransportConfig::default());
         let config = EndpointConfig::loopback().with_transport(transport);
@@ -29,7 +34,11 @@ impl World {
         let server = Endpoint::bind(config.clone().with_server_tls(server_tls)).unwrap();
         let client = Endpoint::bind(config).unwrap();
         let tls = client_config(&sender_key, &[receiver_key.public().fingerprint()]).unwrap();
-        let sending = client.connect(server.local_addr(), "host", tls.config.clone()).unwrap();
+        let mut config = tls.config.as_ref().clone();
+        if let Some(protocols) = protocols {
+            config.alpn_protocols = protocols;
+        }
+        let sending = client.connect(server.local_addr(), "host", Arc::new(config)).unwrap();
         let receiving = server.accept().unwrap();
         Self { _server: server, _client: client, receiver_key, sender_key, receiving, sending }
     }
@@ -115,4 +124,10 @@ fn a_sender_that_is_not_on_the_list_is_refused_with_that_reason() {
     assert!(matches!(sent, Err(TransferError::Refused(_))), "{sent:?}");
     assert!(received.is_err());
     assert_eq!(std::fs::read_dir(&inbox).unwrap().count(), 0);
+}
+
+#[test]
+fn a_run_id_is_accepted_if_both_ends_know_it() {
+    assert!(accepts_run_id(&World::new().sending));
+    assert!(!accepts_run_id(&World::with_protocols(Some(vec![b"litz/1".to_vec()])).sending), "an older end");
 }

@@ -14,7 +14,7 @@ use serde_json::json;
 use transfer::store::Issued;
 use transfer::ticket::ADDRESSES_MAX;
 use transfer::{
-    Authoriser, CLOSE_CODE, CancelToken, ConnectionLink, KeyAuthoriser, ReceiveOptions, Secret, Summary, Ticket,
+    Authoriser, CLOSE_CODE, CancelToken, ConnectionLink, KeyAuthoriser, ReceiveOptions, Refusal, Secret, Summary, Ticket,
     TicketAddress, TicketAuthoriser, TransferError, control, peer_key, proof_context, receive,
 };
 
@@ -29,7 +29,7 @@ use super::path_report::{self, watch_paths};
 use super::progress::{Direction, Progress};
 use super::scheduler_trace::Trace;
 use super::signals;
-use super::takeover::{ActiveAttempt, TAKEOVER_TIMEOUT, TakeoverAuthoriser};
+use super::takeover::{ActiveAttempt, SILENCE_MAX, TAKEOVER_TIMEOUT, TakeoverAuthoriser};
 use super::warning::Warning;
 use arrivals::TimedLink;
 use sockets::{ListenSockets, listen};
@@ -133,7 +133,7 @@ impl<'a> Receiver<'a> {
                 Admission::Ticket(Box::new(issued))
             }
         };
-        let current = ActiveAttempt::new(TAKEOVER_TIMEOUT);
+        let current = ActiveAttempt::new(TAKEOVER_TIMEOUT, SILENCE_MAX);
         let receiver = Self {
             options,
             directory,
@@ -291,6 +291,8 @@ impl<'a> Receiver<'a> {
                 tracing::info!(peer = %attempt.peer, %error, "a connection ended without a message");
                 None
             }
+            // A sender that waits for the running transfer tries several times.
+            Err(TransferError::Refused(Refusal::Running)) if !self.current.is_refusal_news() => None,
             Err(error) => {
                 let note = if attempt.authorised && is_ticket { "; waiting for the sender to reconnect" } else { "" };
                 if self.options.transport.json {
@@ -372,7 +374,8 @@ impl<'a> Receiver<'a> {
             // A listed key may run several transfers at a time.
             Admission::Keys(list) => (Box::new(KeyAuthoriser::new(list.clone())), None),
         };
-        TakeoverAuthoriser { inner, connection: connection.clone(), current, let_in: false, attempt: None }
+        let (connection, json) = (connection.clone(), self.options.transport.json);
+        TakeoverAuthoriser { inner, connection, current, json, let_in: false, run: None, attempt: None }
     }
 }
 

@@ -8,10 +8,10 @@ use litz::{RateLimit, TransportConfig};
 use recovery::RateCap;
 use serde_json::json;
 use transfer::{
-    CLOSE_CODE, CancelToken, ConnectionLink, Credential, Source, Summary, Ticket, TransferError, control,
-    proof_context, send,
+    CLOSE_CODE, CancelToken, ConnectionLink, Credential, Refusal, RunId, Source, Summary, Ticket, TransferError,
+    accepts_run_id, control, proof_context, send,
 };
-use units::{ByteSize, Duration, Rate};
+use units::{ByteSize, Duration, Instant, Rate};
 
 use super::args::SendOptions;
 use super::connect::{ConnectFailure, Connected, Connector, transport};
@@ -22,6 +22,7 @@ use super::journals::Journals;
 use super::path_report::{self, watch_paths};
 use super::progress::{Direction, Progress};
 use super::scheduler_trace::Trace;
+use super::takeover::SILENCE_MAX;
 use super::warning::Warning;
 use super::{signals, ticket};
 
@@ -30,6 +31,12 @@ const BURST_DEFAULT: u64 = 64 * 1024;
 
 /// Pause between attempts to reconnect.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a sender whose ticket another run uses tries again: longer than the receiver waits for
+/// the other run's answer, which may just have been killed, and a pause.
+const RUNNING_WAIT: Duration = Duration::from_secs(6);
+
+const _: () = assert!(RUNNING_WAIT.as_nanos() > SILENCE_MAX.as_nanos() + RETRY_INTERVAL.as_nanos());
 
 /// How often that pause checks for an interrupt.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -48,17 +55,21 @@ struct Failure {
     message: String,
     /// Whether another attempt may succeed.
     is_passing: bool,
+    /// The receiver serves another run with the same ticket.
+    is_running: bool,
 }
 
 impl From<String> for Failure {
     fn from(message: String) -> Self {
-        Self { status: exit::FAILED, message, is_passing: false }
+        Self { status: exit::FAILED, message, is_passing: false, is_running: false }
     }
 }
 
 impl From<TransferError> for Failure {
     fn from(error: TransferError) -> Self {
-        Self { status: error.exit_code(), message: error.to_string(), is_passing: error.is_resumable() }
+        let is_running = matches!(error, TransferError::Refused(Refusal::Running));
+        let is_passing = is_running || error.is_resumable();
+        Self { status: error.exit_code(), message: error.to_string(), is_passing, is_running }
     }
 }
 
@@ -86,6 +97,7 @@ struct Job<'a> {
     trace: Option<Trace>,
     journals: Option<Journals>,
     progress: Progress,
+    run_id: RunId,
 }
 
 fn prepare(options: &SendOptions) -> Result<Job<'_>, Failure> {
@@ -103,7 +115,8 @@ fn prepare(options: &SendOptions) -> Result<Job<'_>, Failure> {
     let transport = transport(&options.transport, cap, trace.as_ref(), journals.as_ref())?;
     let source = Source::scan(paths, &cancel)?;
     let progress = Progress::new(Direction::Sending, options.transport.json, options.transport.quiet);
-    Ok(Job { options, ticket, state, source, cancel, transport, limit, trace, journals, progress })
+    let run_id = RunId::generate().map_err(|error| error.to_string())?;
+    Ok(Job { options, ticket, state, source, cancel, transport, limit, trace, journals, progress, run_id })
 }
 
 /// The rate limit of `--rate` and `--burst`.
@@ -142,6 +155,7 @@ impl Job<'_> {
     fn transfer(&self) -> Result<Summary, Failure> {
         let started = self.progress.now();
         let mut reached_before = false;
+        let mut refused_at = None;
         loop {
             let failure = match self.reach(!reached_before) {
                 Ok(connected) => {
@@ -160,20 +174,44 @@ impl Job<'_> {
                 Err(failure) if !reached_before => return Err(self.give_up(failure)),
                 Err(failure) => failure,
             };
-            if !failure.is_passing {
-                return Err(self.give_up(failure));
-            }
-            if self.cancel.is_cancelled() {
-                return Err(self.give_up(TransferError::Cancelled.into()));
-            }
-            let waited = self.progress.now().saturating_since(self.progress.progressed_at());
-            if waited >= self.options.retry_for {
-                return Err(self.give_up(failure));
-            }
-            self.progress.note(&format!("{}; retrying", failure.message));
-            self.progress.json(&json!({ "event": "retrying", "message": failure.message }));
+            self.check_retry(failure, &mut refused_at).map_err(|failure| self.give_up(failure))?;
             self.pause();
         }
+    }
+
+    /// Whether to try again after `failure`, which the user is told. `refused_at` is when the
+    /// receiver first said that it serves another run.
+    fn check_retry(&self, failure: Failure, refused_at: &mut Option<Instant>) -> Result<(), Failure> {
+        if !failure.is_passing {
+            return Err(failure);
+        }
+        if self.cancel.is_cancelled() {
+            return Err(TransferError::Cancelled.into());
+        }
+        let progressed_at = self.progress.progressed_at();
+        // This run was served meanwhile.
+        refused_at.take_if(|at| *at < progressed_at);
+        let is_first_refusal = failure.is_running && refused_at.is_none();
+        if is_first_refusal {
+            *refused_at = Some(self.progress.now());
+        }
+        let (since, wait_max) = match *refused_at {
+            Some(at) => (at, RUNNING_WAIT.min(self.options.retry_for)),
+            None => (progressed_at, self.options.retry_for),
+        };
+        if self.progress.now().saturating_since(since) >= wait_max {
+            return Err(failure);
+        }
+        if is_first_refusal {
+            let why = format!("it may have been stopped a moment ago; trying again for {}", wait_max);
+            self.progress.note(&format!("{}; {why}", failure.message));
+        } else if refused_at.is_none() {
+            self.progress.note(&format!("{}; retrying", failure.message));
+        }
+        if is_first_refusal || refused_at.is_none() {
+            self.progress.json(&json!({ "event": "retrying", "message": failure.message }));
+        }
+        Ok(())
     }
 
     fn give_up(&self, failure: Failure) -> Failure {
@@ -248,6 +286,9 @@ impl Job<'_> {
             if self.options.by_key { Credential::Key } else { Credential::Ticket(self.ticket.secret.clone()) };
         let streams = connection.open_bi().map_err(|error| TransferError::Connection(error.into()))?;
         let mut send_options = send::SendOptions::default().with_cancel(self.cancel.clone());
+        if accepts_run_id(connection) {
+            send_options.run_id = Some(self.run_id);
+        }
         if let Some(parallel) = self.options.parallel {
             send_options.threads = usize::from(parallel);
         }

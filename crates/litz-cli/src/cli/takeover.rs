@@ -1,16 +1,33 @@
-//! Takeover by a ticket's sender. A sender that reconnects (after a restart or a change of network)
-//! takes over from its own earlier connection, which would otherwise end only by the idle timeout.
+//! Takeover by a ticket's sender. A sender that reconnects (after a change of network) takes over
+//! from its own earlier connection, which would otherwise end only by the idle timeout. It is
+//! recognised by its run id. Another run with the same ticket is refused while the first one
+//! answers, and takes over once it is silent.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use litz::Connection;
 use net::MonotonicClock;
-use transfer::{Authoriser, CLOSE_CODE, Proof, ProofContext, Refusal};
+use serde_json::json;
+use transfer::{Authoriser, CLOSE_CODE, Proof, ProofContext, Refusal, RunId};
 use units::Duration;
+
+use super::out;
 
 /// How long the earlier attempts of a reconnecting sender have, together, to release their files.
 /// Then the new attempt continues; only a file that is still locked fails.
 pub(crate) const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A sender that answers no probe for this time is silent, and another run with its ticket takes
+/// over. Several probe timeouts of a path with a round trip of 500 ms. Longer delays the user who
+/// starts a killed sender again; shorter ends transfers during short outages.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(4);
+
+/// How often a sender whose ticket another run presents is probed.
+const PROBE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How often the answer is looked for.
+const LOOK_INTERVAL: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// The attempt of the ticket's sender that is being served.
 pub(crate) struct ActiveAttempt {
@@ -19,6 +36,7 @@ pub(crate) struct ActiveAttempt {
     changed: Condvar,
     clock: MonotonicClock,
     timeout: Duration,
+    silence_max: Duration,
 }
 
 #[derive(Default)]
@@ -26,49 +44,135 @@ struct TakeoverState {
     holder: Option<Holder>,
     /// Number of attempts so far, which numbers the next one.
     attempts: u64,
+    /// The user was told that another run was refused, and that another run took over.
+    is_refusal_told: bool,
+    is_replacement_told: bool,
 }
 
 struct Holder {
     number: u64,
-    close: Box<dyn Fn() + Send>,
+    run: Option<RunId>,
+    visit: Arc<dyn Visit>,
+}
+
+/// The connection of an attempt.
+pub(crate) trait Visit: Send + Sync {
+    /// Ends it, because the same sender has a later one.
+    fn close(&self);
+    /// Sends a packet that the sender has to acknowledge.
+    fn probe(&self);
+    /// Number of authentic packets that have arrived. It grows while the sender lives.
+    fn packets_received(&self) -> u64;
+    /// Whether it has ended.
+    fn has_ended(&self) -> bool;
+}
+
+/// What an attempt may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    /// It is the holder, with this number. `is_news`: another run was silent and is replaced, and
+    /// the user has not been told of such a case before.
+    Holder { number: u64, is_news: bool },
+    /// A later attempt of the same sender became the holder, and this one is closed.
+    Superseded,
+}
+
+/// The answer of a holder to probes.
+#[derive(PartialEq, Eq)]
+enum Answer {
+    Alive,
+    Silent,
+    /// It is no longer the holder, or its connection has ended.
+    Gone,
+}
+
+impl Holder {
+    /// Whether an attempt of `run` may take over whether or not this holder is silent: it is the
+    /// same run, or one of the two is an older program that sends no run id.
+    fn yields_to(&self, run: Option<RunId>) -> bool {
+        self.run.is_none() || run.is_none() || self.run == run
+    }
 }
 
 impl ActiveAttempt {
-    /// No attempt is active; a new one waits at most `timeout` for its predecessor.
-    pub(crate) fn new(timeout: Duration) -> Self {
-        Self { state: Mutex::default(), changed: Condvar::new(), clock: MonotonicClock::start(), timeout }
+    /// No attempt is active; a new one waits at most `timeout` for its predecessor to end, and one
+    /// of another run `silence_max` for its answer.
+    pub(crate) fn new(timeout: Duration, silence_max: Duration) -> Self {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        Self { state, changed, clock: MonotonicClock::start(), timeout, silence_max }
     }
 
-    /// Ends the earlier attempts of the same sender, each by its own `close`, and makes this one
-    /// the holder; returns its number. None, after `close`, if a later attempt became the holder
-    /// meanwhile.
-    pub(crate) fn take_over(&self, close: impl Fn() + Send + 'static) -> Option<u64> {
-        let deadline = self.clock.now() + self.timeout;
+    /// Ends the earlier attempts of the same sender and makes this one the holder; see [`Turn`].
+    ///
+    /// # Errors
+    /// [`Refusal::Running`] if the holder is another run that is not silent.
+    pub(crate) fn take_over(&self, run: Option<RunId>, visit: Arc<dyn Visit>) -> Result<Turn, Refusal> {
         let mut state = self.lock();
         state.attempts += 1;
         let number = state.attempts;
-        let mut last_seen = 0;
+        let (mut last_closed, mut examined) = (0, 0);
+        let (mut deadline, mut is_replacement) = (None, false);
         // Another waiting attempt may become the holder. It has to end too if it is older than this
-        // one.
+        // one and of the same run.
         while let Some(holder) = &state.holder {
+            if examined != holder.number && !holder.yields_to(run) {
+                examined = holder.number;
+                let holder = Arc::clone(&holder.visit);
+                drop(state);
+                let answer = self.examine(examined, holder.as_ref());
+                if answer == Answer::Alive {
+                    return Err(Refusal::Running);
+                }
+                is_replacement |= answer == Answer::Silent;
+                (state, deadline) = (self.lock(), None);
+                continue;
+            }
             if holder.number > number {
-                close();
-                return None;
+                visit.close();
+                return Ok(Turn::Superseded);
             }
-            if holder.number > last_seen {
-                last_seen = holder.number;
-                (holder.close)();
+            if holder.number > last_closed {
+                last_closed = holder.number;
+                holder.visit.close();
             }
-            let left = deadline.saturating_since(self.clock.now());
+            let now = self.clock.now();
+            let left = deadline.get_or_insert(now + self.timeout).saturating_since(now);
             if left.is_zero() {
                 break;
             }
             let wait = self.changed.wait_timeout(state, left.into());
             state = wait.unwrap_or_else(PoisonError::into_inner).0;
         }
-        state.holder = Some(Holder { number, close: Box::new(close) });
+        state.holder = Some(Holder { number, run, visit });
         self.changed.notify_all();
-        Some(number)
+        let is_news = is_replacement && !std::mem::replace(&mut state.is_replacement_told, true);
+        Ok(Turn::Holder { number, is_news })
+    }
+
+    /// Probes the holder with this number until it answers or has been silent for too long.
+    fn examine(&self, number: u64, visit: &dyn Visit) -> Answer {
+        let before = visit.packets_received();
+        let begun = self.clock.now();
+        let mut probes = 0;
+        loop {
+            let waited = self.clock.now().saturating_since(begun);
+            if visit.packets_received() > before {
+                return Answer::Alive;
+            }
+            if waited >= self.silence_max {
+                return Answer::Silent;
+            }
+            if waited >= PROBE_INTERVAL * probes {
+                probes += 1;
+                visit.probe();
+            }
+            let state = self.lock();
+            if visit.has_ended() || state.holder.as_ref().is_none_or(|holder| holder.number != number) {
+                return Answer::Gone;
+            }
+            // Signalled if the holder ends; packets are looked for at intervals.
+            drop(self.changed.wait_timeout(state, LOOK_INTERVAL));
+        }
     }
 
     /// The attempt of this number has released its files. Has no effect after its timeout.
@@ -80,8 +184,33 @@ impl ActiveAttempt {
         }
     }
 
+    /// Whether the user is to be told that another run was refused: true once.
+    pub(crate) fn is_refusal_news(&self) -> bool {
+        !std::mem::replace(&mut self.lock().is_refusal_told, true)
+    }
+
     fn lock(&self) -> MutexGuard<'_, TakeoverState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Visit for Connection {
+    fn close(&self) {
+        self.close(CLOSE_CODE, "a later connection of the sender has taken over");
+    }
+
+    fn probe(&self) {
+        // The sender's application does not read datagrams. Not empty, because its queue of unread
+        // ones is bounded by their bytes. If the connection has ended, nothing is left to probe.
+        let _over = self.send_datagram(Bytes::from_static(&[0]));
+    }
+
+    fn packets_received(&self) -> u64 {
+        self.stats().receive.packets_received
+    }
+
+    fn has_ended(&self) -> bool {
+        self.close_reason().is_some()
     }
 }
 
@@ -91,21 +220,31 @@ pub(crate) struct TakeoverAuthoriser<'a> {
     pub(crate) inner: Box<dyn Authoriser>,
     pub(crate) connection: Connection,
     pub(crate) current: Option<&'a ActiveAttempt>,
+    pub(crate) json: bool,
     pub(crate) let_in: bool,
+    /// The sender's run id.
+    pub(crate) run: Option<RunId>,
     /// The number of this attempt in `current`.
     pub(crate) attempt: Option<u64>,
 }
 
 impl Authoriser for TakeoverAuthoriser<'_> {
+    fn on_run_id(&mut self, run: Option<RunId>) {
+        self.run = run;
+    }
+
     fn authorise(&mut self, context: &ProofContext, proof: Option<&Proof>) -> Result<Option<Proof>, Refusal> {
         let answer = self.inner.authorise(context, proof)?;
-        self.let_in = true;
         if let Some(current) = self.current {
-            let connection = self.connection.clone();
-            // Without a number, a later attempt has taken over. This connection is closed, so its
-            // next operation fails.
-            self.attempt = current.take_over(move || connection.close(CLOSE_CODE, "the sender has reconnected"));
+            // If it is superseded, this connection is closed, so its next operation fails.
+            if let Turn::Holder { number, is_news } = current.take_over(self.run, Arc::new(self.connection.clone()))? {
+                self.attempt = Some(number);
+                if is_news {
+                    self.tell_replacement();
+                }
+            }
         }
+        self.let_in = true;
         Ok(answer)
     }
 
@@ -114,57 +253,164 @@ impl Authoriser for TakeoverAuthoriser<'_> {
     }
 }
 
+impl TakeoverAuthoriser<'_> {
+    fn tell_replacement(&self) {
+        let peer = self.connection.remote_addr();
+        let message =
+            format!("the sender was silent for {SILENCE_MAX}; another `litz send` with its ticket takes over");
+        if self.json {
+            out::json(&json!({ "event": "sender_replaced", "peer": peer.to_string(), "message": message }));
+        } else {
+            out::note(&format!("litz: {peer}: {message}"));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::mpsc::{self, Receiver};
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::mpsc::{self, Receiver, Sender};
 
     use super::*;
 
     const TEST_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
 
-    /// An attempt on its own thread; returns its result, and a message when it is closed.
-    fn attempt(current: &Arc<ActiveAttempt>) -> (Receiver<Option<u64>>, Receiver<()>) {
-        let (closing, closed) = mpsc::channel();
-        let (taking, taken) = mpsc::channel();
-        let theirs = Arc::clone(current);
-        #[expect(clippy::disallowed_methods, reason = "attempts wait for each other")]
-        std::thread::spawn(move || {
-            let number = theirs.take_over(move || closing.send(()).unwrap_or_default());
-            taking.send(number).unwrap_or_default();
-        });
-        (taken, closed)
+    /// A connection that answers each probe, or none, and tells when it is closed or probed.
+    struct TestVisit {
+        answers: bool,
+        packets: AtomicU64,
+        closing: Sender<()>,
+        probing: Sender<()>,
     }
 
-    #[test]
-    fn the_latest_attempt_becomes_the_holder() {
-        let current = Arc::new(ActiveAttempt::new(Duration::from_secs(60)));
-        let (taken, first_closed) = attempt(&current);
-        let first = taken.recv_timeout(TEST_TIMEOUT).unwrap().unwrap();
-        let (second_taken, second_closed) = attempt(&current);
-        first_closed.recv_timeout(TEST_TIMEOUT).unwrap();
-        let (third_taken, third_closed) = attempt(&current);
-        // Once the third has closed the first, as the second has, both wait.
-        first_closed.recv_timeout(TEST_TIMEOUT).unwrap();
-        current.release(first);
-        // Whichever wakes first, the second ends and the third becomes the holder.
-        let second = second_taken.recv_timeout(TEST_TIMEOUT).unwrap();
-        second_closed.recv_timeout(TEST_TIMEOUT).unwrap();
-        if let Some(second) = second {
-            current.release(second);
+    impl Visit for TestVisit {
+        fn close(&self) {
+            self.closing.send(()).unwrap_or_default();
         }
-        assert_eq!(third_taken.recv_timeout(TEST_TIMEOUT), Ok(Some(3)));
-        assert!(third_closed.try_recv().is_err(), "the third stays");
+
+        fn probe(&self) {
+            self.packets.fetch_add(u64::from(self.answers), Ordering::Relaxed);
+            self.probing.send(()).unwrap_or_default();
+        }
+
+        fn packets_received(&self) -> u64 {
+            self.packets.load(Ordering::Relaxed)
+        }
+
+        fn has_ended(&self) -> bool {
+            false
+        }
+    }
+
+    /// An attempt on its own thread.
+    struct Attempt {
+        taken: Receiver<Result<Turn, Refusal>>,
+        closed: Receiver<()>,
+        probed: Receiver<()>,
+    }
+
+    impl Attempt {
+        fn new(current: &Arc<ActiveAttempt>, run: Option<u8>, answers: bool) -> Self {
+            let ((closing, closed), (probing, probed)) = (mpsc::channel(), mpsc::channel());
+            let (taking, taken) = mpsc::channel();
+            let theirs = Arc::clone(current);
+            #[expect(clippy::disallowed_methods, reason = "attempts wait for each other")]
+            std::thread::spawn(move || {
+                let visit = TestVisit { answers, packets: AtomicU64::new(0), closing, probing };
+                let turn = theirs.take_over(run.map(|run| RunId::from_bytes([run; 16])), Arc::new(visit));
+                taking.send(turn).unwrap_or_default();
+            });
+            Self { taken, closed, probed }
+        }
+
+        fn turn(&self) -> Result<Turn, Refusal> {
+            self.taken.recv_timeout(TEST_TIMEOUT).expect("a turn in time")
+        }
+
+        fn number(&self) -> u64 {
+            match self.turn() {
+                Ok(Turn::Holder { number, .. }) => number,
+                other => panic!("not the holder: {other:?}"),
+            }
+        }
+    }
+
+    /// Waits that do not end during a test.
+    const LONG: Duration = Duration::from_secs(60);
+    /// A wait that a test lets pass.
+    const SHORT: Duration = Duration::from_millis(50);
+
+    #[test]
+    fn the_latest_attempt_of_a_run_becomes_the_holder() {
+        // Equal run ids, and older senders without one.
+        for run in [Some(1), None] {
+            let current = Arc::new(ActiveAttempt::new(LONG, LONG));
+            let first = Attempt::new(&current, run, true);
+            let first_number = first.number();
+            let second = Attempt::new(&current, run, true);
+            first.closed.recv_timeout(TEST_TIMEOUT).unwrap();
+            let third = Attempt::new(&current, run, true);
+            // Once the third has closed the first, as the second has, both wait.
+            first.closed.recv_timeout(TEST_TIMEOUT).unwrap();
+            current.release(first_number);
+            // Whichever wakes first, the second ends and the third becomes the holder.
+            let second_turn = second.turn();
+            second.closed.recv_timeout(TEST_TIMEOUT).unwrap();
+            if let Ok(Turn::Holder { number, .. }) = second_turn {
+                current.release(number);
+            }
+            assert_eq!(third.number(), 3);
+            assert!(third.closed.try_recv().is_err(), "the third stays");
+            assert!(first.probed.try_recv().is_err(), "its silence is not waited for");
+        }
     }
 
     #[test]
     fn an_attempt_that_does_not_end_is_abandoned_after_the_timeout() {
-        let current = Arc::new(ActiveAttempt::new(Duration::from_millis(50)));
-        assert_eq!(current.take_over(|| {}), Some(1));
-        assert_eq!(current.take_over(|| {}), Some(2), "after the timeout");
+        let current = Arc::new(ActiveAttempt::new(SHORT, LONG));
+        assert_eq!(Attempt::new(&current, None, true).number(), 1);
+        assert_eq!(Attempt::new(&current, None, true).number(), 2, "after the timeout");
         current.release(1);
         assert!(current.lock().holder.is_some(), "an abandoned attempt does not release its successor");
         current.release(2);
         assert!(current.lock().holder.is_none());
+    }
+
+    #[test]
+    fn another_run_is_refused_while_the_holder_answers() {
+        let current = Arc::new(ActiveAttempt::new(LONG, LONG));
+        let first = Attempt::new(&current, Some(1), true);
+        first.number();
+        for _ in 0..3 {
+            assert_eq!(Attempt::new(&current, Some(2), true).turn(), Err(Refusal::Running));
+            first.probed.recv_timeout(TEST_TIMEOUT).expect("a probe made it answer");
+        }
+        assert!(first.closed.try_recv().is_err(), "the first is not disturbed");
+        assert!(current.is_refusal_news() && !current.is_refusal_news(), "the user is told once");
+    }
+
+    #[test]
+    fn another_run_replaces_a_silent_holder_and_the_user_is_told_once() {
+        let current = Arc::new(ActiveAttempt::new(SHORT, SHORT));
+        assert_eq!(Attempt::new(&current, Some(1), false).turn(), Ok(Turn::Holder { number: 1, is_news: false }));
+        let second = Attempt::new(&current, Some(2), false);
+        assert_eq!(second.turn(), Ok(Turn::Holder { number: 2, is_news: true }));
+        let third = Attempt::new(&current, Some(3), true);
+        assert_eq!(third.turn(), Ok(Turn::Holder { number: 3, is_news: false }));
+        second.closed.recv_timeout(TEST_TIMEOUT).unwrap();
+        // The first comes back and finds a holder that answers.
+        assert_eq!(Attempt::new(&current, Some(1), true).turn(), Err(Refusal::Running));
+    }
+
+    #[test]
+    fn a_holder_that_ends_while_it_is_probed_is_followed_at_once() {
+        let current = Arc::new(ActiveAttempt::new(LONG, LONG));
+        let first = Attempt::new(&current, Some(1), false);
+        let number = first.number();
+        let second = Attempt::new(&current, Some(2), true);
+        first.probed.recv_timeout(TEST_TIMEOUT).unwrap();
+        current.release(number);
+        assert_eq!(second.turn(), Ok(Turn::Holder { number: 2, is_news: false }));
+        assert!(first.closed.try_recv().is_err());
     }
 }

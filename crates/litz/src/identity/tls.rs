@@ -63,7 +63,7 @@ pub fn client_config(own: &KeyPair, expected: &[Fingerprint]) -> Result<ClientTl
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(certified_key(own)?)));
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = alpn_protocols();
     // Every handshake is a full one: a resumed session would skip the verifier, and its exporter
     // would rest on an earlier authentication.
     config.resumption = Resumption::disabled();
@@ -85,7 +85,7 @@ pub fn server_config(own: &KeyPair) -> Result<Arc<ServerConfig>, TlsError> {
         .map_err(TlsError)?
         .with_client_cert_verifier(Arc::new(AnyKeyVerifier { algorithms: algorithms() }))
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified_key(own)?)));
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = alpn_protocols();
     // No resumption (see `client_config`) and so no 0-RTT: 0-RTT data could be replayed.
     config.send_tls13_tickets = 0;
     config.max_early_data_size = 0;
@@ -302,8 +302,17 @@ fn certified_key(own: &KeyPair) -> Result<Arc<CertifiedKey>, TlsError> {
     Ok(Arc::new(CertifiedKey::new(vec![spki], signing_key)))
 }
 
+/// The names in the order of preference. The server chooses the first that the client offers too.
+fn alpn_protocols() -> Vec<Vec<u8>> {
+    vec![ALPN_RUN_ID.to_vec(), ALPN.to_vec()]
+}
+
 /// The protocol's name in the handshake (RFC 7301): Litz, version 1.
 pub const ALPN: &[u8] = b"litz/1";
+
+/// Version 1, and the receiver of a file transfer reads a run id in `Hello`. A name of its own,
+/// because an older receiver would refuse the longer message; it chooses [`ALPN`].
+pub const ALPN_RUN_ID: &[u8] = b"litz/1.1";
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,10 @@ use proptest::prelude::*;
 
 use super::*;
 
+fn hello(proof: Option<Proof>, run: Option<RunId>) -> Message {
+    Message::Hello { version: 1, base_log2: 22, proof, run }
+}
+
 fn samples() -> Vec<Message> {
     let path = |components: &[&[u8]]| RelativePath::from_components(components.iter().copied()).unwrap();
     let entry =
@@ -9,8 +13,10 @@ fn samples() -> Vec<Message> {
     let error = FileError::new(FileErrorKind::NoSpace, "5 bytes free");
     let hash = FileHash::from_bytes([7; 32]);
     vec![
-        Message::Hello { version: 1, base_log2: 22, proof: Some(Proof::from_bytes([3; 32])) },
-        Message::Hello { version: 2, base_log2: 10, proof: None },
+        hello(Some(Proof::from_bytes([3; 32])), Some(RunId::from_bytes([4; 16]))),
+        hello(None, Some(RunId::from_bytes([0; 16]))),
+        hello(Some(Proof::from_bytes([3; 32])), None),
+        hello(None, None),
         Message::Entries(vec![
             entry(path(&[b"dir"]), EntryKind::Directory),
             entry(path(&[b"dir", b"\xff\n"]), EntryKind::File { size: u64::MAX }),
@@ -45,10 +51,19 @@ fn every_message_round_trips_and_every_truncation_is_an_error() {
         assert!(Message::decode(&[&bytes[4..], &[1]].concat()).is_err() || matches!(message, Message::Plan { .. }));
         for len in 4..bytes.len() {
             let cut = Message::decode(&bytes[4..len]);
-            let may_be_shorter = matches!(message, Message::Plan { .. } | Message::Entries(_));
+            let is_older_hello = matches!(message, Message::Hello { run: Some(_), .. }) && len + 16 == bytes.len();
+            let may_be_shorter = matches!(message, Message::Plan { .. } | Message::Entries(_)) || is_older_hello;
             assert!(cut.is_err() || may_be_shorter, "{message:?} cut to {len}");
         }
     }
+}
+
+#[test]
+fn hello_without_a_run_id_is_what_older_receivers_read() {
+    let older = [&[0, 0, 0, 37, 0x01, 0, 1, 22, 1][..], &[3; 32]].concat();
+    assert_eq!(encoded(&hello(Some(Proof::from_bytes([3; 32])), None)), older);
+    let longer = [&[0, 0, 0, 53, 0x01, 0, 1, 22, 1][..], &[3; 32], &[4; 16]].concat();
+    assert_eq!(encoded(&hello(Some(Proof::from_bytes([3; 32])), Some(RunId::from_bytes([4; 16])))), longer);
 }
 
 #[test]
@@ -102,7 +117,7 @@ proptest! {
 
     #[test]
     fn any_change_of_a_message_decodes_without_panic(
-        which in 0..15_usize,
+        which in 0..17_usize,
         at in any::<prop::sample::Index>(),
         to in any::<u8>(),
     ) {

@@ -173,6 +173,7 @@ fn every_refusal_round_trips_through_its_code() {
         Refusal::Completed,
         Refusal::KeyNotAllowed,
         Refusal::Unavailable,
+        Refusal::Running,
     ] {
         assert_eq!(Refusal::from_code(refusal.code()), refusal);
     }

@@ -252,7 +252,7 @@ fn against_receiver(script: impl FnOnce(&mut dyn std::io::Write, &MemoryLink)) -
             >| {})
         });
         let mut bytes = Vec::new();
-        Message::Hello { version: 1, base_log2: 10, proof: None }.encode(&mut bytes);
+        Message::Hello { version: 1, base_log2: 10, proof: None, run: None }.encode(&mut bytes);
         control.writer.write_all(&bytes).unwrap();
         assert!(matches!(read_message(&mut control.reader), Ok(Some(Message::Accepted { .. }))));
         script(&mut control.writer, &link);

@@ -33,7 +33,7 @@ fn both_ends_authenticate_by_raw_key_and_share_an_exporter() {
     let (client, server) = handshake(Arc::clone(&tls.config), server_config(&host).unwrap()).unwrap();
     assert_eq!(peer_public_key(client.peer_certificates()).unwrap(), host.public());
     assert_eq!(peer_public_key(server.peer_certificates()).unwrap(), client_key.public());
-    assert_eq!(client.alpn_protocol(), Some(b"litz/1".as_slice()));
+    assert_eq!(client.alpn_protocol(), Some(b"litz/1.1".as_slice()));
     assert_eq!(client.negotiated_cipher_suite().unwrap().suite(), rustls::CipherSuite::TLS13_AES_128_GCM_SHA256);
     assert_eq!(client.negotiated_key_exchange_group().unwrap().name(), rustls::NamedGroup::X25519MLKEM768);
     assert_eq!(client.handshake_kind(), Some(HandshakeKind::Full));
@@ -42,6 +42,21 @@ fn both_ends_authenticate_by_raw_key_and_share_an_exporter() {
     let ours = |label: &[u8], context: &[u8]| client.export_keying_material([0; 32], label, Some(context)).unwrap();
     let theirs = |label: &[u8], context: &[u8]| server.export_keying_material([0; 32], label, Some(context)).unwrap();
     assert_eq!(ours(b"EXPORTER-test", b""), theirs(b"EXPORTER-test", b""));
+}
+
+#[test]
+fn an_end_without_the_run_id_gets_the_older_protocol_name() {
+    let (host, client_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let tls = client_config(&client_key, &[host.public().fingerprint()]).unwrap();
+    let server = server_config(&host).unwrap();
+    let mut older_server = ServerConfig::clone(&server);
+    older_server.alpn_protocols = vec![b"litz/1".to_vec()];
+    let mut older_client = ClientConfig::clone(&tls.config);
+    older_client.alpn_protocols = vec![b"litz/1".to_vec()];
+    for (client, server) in [(Arc::clone(&tls.config), Arc::new(older_server)), (Arc::new(older_client), server)] {
+        let (client, _) = handshake(client, server).unwrap();
+        assert_eq!(client.alpn_protocol(), Some(b"litz/1".as_slice()));
+    }
 }
 
 #[test]

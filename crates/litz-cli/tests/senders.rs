@@ -1,0 +1,59 @@
+//! Several `litz send` with one ticket: the first is served, the others are told so.
+
+use crate::support::{Litz, Place, assert_same};
+
+/// Slow enough that the first transfer outlives the others: two minutes for [`SIZE`]. It shows its
+/// progress every two seconds.
+const SLOW: &str = "--rate=4Mb/s";
+const SIZE: usize = 60_000_000;
+
+fn count(process: &Litz, name: &str) -> usize {
+    process.seen.iter().filter(|event| event["event"] == name).count()
+}
+
+/// Bytes that the last progress event shows.
+fn progress(process: &Litz) -> u64 {
+    let shown = process.seen.iter().rev().find_map(|event| event["bytes_done"].as_u64());
+    shown.unwrap_or_default()
+}
+
+#[test]
+fn a_second_sender_with_the_same_ticket_is_refused_and_the_first_is_not_disturbed() {
+    let place = Place::new();
+    let (big, other) = (place.file("big", SIZE, 1), place.file("other", 1000, 2));
+    let (mut receiver, ticket) = place.recv(&[]);
+    let mut first = place.send(&[&big], &ticket, &[SLOW]);
+    receiver.wait_for("file_started");
+    // Another file, and the identical command.
+    let mut seconds = [place.send(&[&other], &ticket, &[]), place.send(&[&big], &ticket, &[SLOW])];
+    for second in &mut seconds {
+        second.fail(2, "a transfer with this ticket is running");
+        assert_eq!(count(second, "retrying"), 1, "one message, not one for each attempt: {:#?}", second.seen);
+        assert_eq!(count(second, "started"), 0);
+    }
+    // The first still moves bytes after both have given up.
+    let before = progress(&first);
+    first.wait_until(|event| event["bytes_done"].as_u64() > Some(before));
+    assert_eq!((count(&first, "connected"), count(&first, "retrying")), (1, 0), "{:#?}", first.seen);
+    first.signal("INT");
+    first.fail(130, "cancelled");
+    receiver.wait_until(|event| event["event"] == "visit_ended" && event["authorised"] == true);
+    let refusals = receiver.seen.iter().filter(|event| event["event"] == "visit_ended" && event["authorised"] == false);
+    assert_eq!((refusals.count(), count(&receiver, "sender_replaced")), (1, 0), "told once: {:#?}", receiver.seen);
+}
+
+#[test]
+fn a_second_sender_takes_over_from_one_that_answers_nothing() {
+    let place = Place::new();
+    let file = place.file("file", SIZE / 20, 1);
+    // The idle timeout does not end the first.
+    let (mut receiver, ticket) = place.recv(&["--idle-timeout=10min"]);
+    let mut first = place.send(&[&file], &ticket, &["--rate=200kb/s", "--idle-timeout=10min"]);
+    first.wait_for("file_started");
+    first.signal("STOP");
+    let mut second = place.send(&[&file], &ticket, &[]);
+    second.succeed();
+    receiver.succeed();
+    assert_eq!(count(&receiver, "sender_replaced"), 1, "{:#?}", receiver.seen);
+    assert_same(&file, &place.inbox().join("file"));
+}
