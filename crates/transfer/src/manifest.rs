@@ -86,29 +86,31 @@ impl Source {
     /// If a path is missing or has no valid name, two paths have the same name, there are too many
     /// entries, nothing is left to send, or `cancel` is used.
     pub fn scan(paths: &[PathBuf], cancel: &CancelToken) -> Result<Self, TransferError> {
-        let mut scan = Scan { source: Self::empty(), limits: Limits::default(), cancel };
-        let mut names = BTreeSet::new();
-        for path in paths {
-            let disk = fs::canonicalize(path).map_err(|error| TransferError::Path(path.clone(), error))?;
-            let name = path.file_name().or_else(|| disk.file_name());
-            let name = name.map_or(b"".as_slice(), |name| name.as_bytes());
-            let relative =
-                RelativePath::from_components([name]).map_err(|error| TransferError::Name(path.clone(), error))?;
-            if !names.insert(relative.clone()) {
-                return Err(TransferError::Duplicate(relative.to_string()));
-            }
+        let mut scan = Scan::new(cancel);
+        for (disk, relative) in roots(paths)? {
             scan.source.roots.push(disk.clone());
             scan.tree(disk, relative)?;
         }
-        let Scan { mut source, limits, .. } = scan;
-        if source.entries.is_empty() {
-            return Err(match source.skipped.pop() {
-                Some((path, error)) => TransferError::Path(path, io::Error::other(error)),
-                None => TransferError::NothingToSend,
-            });
+        scan.finish()
+    }
+
+    /// Checks `paths` themselves as [`scan`](Self::scan) does, without what is below them. Fast, and
+    /// finds the faults of a mistyped command.
+    ///
+    /// # Errors
+    /// As [`scan`](Self::scan), for the paths themselves.
+    pub fn check(paths: &[PathBuf]) -> Result<(), TransferError> {
+        let cancel = CancelToken::new();
+        let mut scan = Scan::new(&cancel);
+        for (disk, relative) in roots(paths)? {
+            scan.source.roots.push(disk.clone());
+            match scan.one(&disk, relative) {
+                Ok(_) => {}
+                Err(Fault::Skip(error)) => scan.skip(disk, error),
+                Err(Fault::Fatal(error)) => return Err(error),
+            }
         }
-        source.totals = limits.totals;
-        Ok(source)
+        scan.finish().map(|_| ())
     }
 
     /// The entries in the order in which they are sent: a directory before what is in it.
@@ -200,7 +202,41 @@ struct Scan<'a> {
     cancel: &'a CancelToken,
 }
 
-impl Scan<'_> {
+/// Where each of `paths` lies on disk, and the name under which it arrives.
+fn roots(paths: &[PathBuf]) -> Result<Vec<(PathBuf, RelativePath)>, TransferError> {
+    let mut names = BTreeSet::new();
+    let root = |path: &PathBuf| {
+        let disk = fs::canonicalize(path).map_err(|error| TransferError::Path(path.clone(), error))?;
+        let name = path.file_name().or_else(|| disk.file_name());
+        let name = name.map_or(b"".as_slice(), |name| name.as_bytes());
+        let relative =
+            RelativePath::from_components([name]).map_err(|error| TransferError::Name(path.clone(), error))?;
+        if !names.insert(relative.clone()) {
+            return Err(TransferError::Duplicate(relative.to_string()));
+        }
+        Ok((disk, relative))
+    };
+    paths.iter().map(root).collect()
+}
+
+impl<'a> Scan<'a> {
+    fn new(cancel: &'a CancelToken) -> Self {
+        Self { source: Source::empty(), limits: Limits::default(), cancel }
+    }
+
+    /// What was found, if anything was.
+    fn finish(self) -> Result<Source, TransferError> {
+        let Self { mut source, limits, .. } = self;
+        if source.entries.is_empty() {
+            return Err(match source.skipped.pop() {
+                Some((path, error)) => TransferError::Path(path, io::Error::other(error)),
+                None => TransferError::NothingToSend,
+            });
+        }
+        source.totals = limits.totals;
+        Ok(source)
+    }
+
     /// Lists what is at `disk` and below. Depth first and sorted, so that equal trees give equal
     /// lists.
     fn tree(&mut self, disk: PathBuf, relative: RelativePath) -> Result<(), TransferError> {

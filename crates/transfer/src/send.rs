@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use self::outgoing::{Outgoing, Work};
 use super::authorise::Credential;
@@ -113,13 +113,30 @@ pub fn run(
     options: &SendOptions,
     events: &dyn Events,
 ) -> Result<Summary, TransferError> {
+    run_deferred(link, control, context, credential, &|| Ok(source), options, events)
+}
+
+/// As [`run`], but calls `source` for the list once both ends are authenticated. So a ticket is
+/// bound to this sender before a large tree is scanned, and no other host can use it meanwhile.
+///
+/// # Errors
+/// As [`run`], and the error of `source`, which ends the transfer on both sides.
+pub fn run_deferred<'a>(
+    link: &dyn Link,
+    control: Control,
+    context: &ProofContext,
+    credential: &Credential,
+    source: &dyn Fn() -> Result<&'a Source, TransferError>,
+    options: &SendOptions,
+    events: &dyn Events,
+) -> Result<Summary, TransferError> {
     let base_log2 = options.base_log2()?;
     let session = Session {
         link,
         control: ControlWriter::new(control.writer),
         inbox: Queue::new(INBOX_LEN),
         work: Work::new(1 << base_log2),
-        source,
+        source: OnceLock::new(),
         base_log2,
         run_id: options.run_id,
         progress: Progress::new(events),
@@ -134,7 +151,7 @@ pub fn run(
         for _ in 0..options.threads.max(1) {
             scope.spawn(|| session.work());
         }
-        let outcome = session.coordinate(context, credential);
+        let outcome = session.coordinate(context, credential, &|| source());
         session.work.close();
         match &outcome {
             Ok(_) => conclude(&session.control, &session.inbox, link),
@@ -167,7 +184,8 @@ struct Session<'a> {
     control: ControlWriter,
     inbox: Queue<Input>,
     work: Work,
-    source: &'a Source,
+    /// Set once both ends are authenticated.
+    source: OnceLock<&'a Source>,
     base_log2: u8,
     run_id: Option<RunId>,
     progress: Progress<'a>,
@@ -201,12 +219,19 @@ struct CoordinatorState {
     failed: u64,
 }
 
-impl Session<'_> {
-    fn coordinate(&self, context: &ProofContext, credential: &Credential) -> Result<Summary, TransferError> {
+impl<'a> Session<'a> {
+    fn coordinate(
+        &self,
+        context: &ProofContext,
+        credential: &Credential,
+        source: &dyn Fn() -> Result<&'a Source, TransferError>,
+    ) -> Result<Summary, TransferError> {
         self.authenticate(context, credential)?;
-        let totals = self.source.totals();
+        let source = source()?;
+        let _ = self.source.set(source);
+        let totals = source.totals();
         self.progress.set_total(totals.bytes);
-        for (path, error) in self.source.skipped() {
+        for (path, error) in source.skipped() {
             self.events.event(TransferEvent::Skipped { path: path.display().to_string(), error });
         }
         self.events.event(TransferEvent::Started { files: totals.files, bytes: totals.bytes });
@@ -218,7 +243,7 @@ impl Session<'_> {
             bytes: totals.bytes,
             files_done: standing.files_done,
             failed: standing.failed,
-            skipped: self.source.skipped_count(),
+            skipped: source.skipped_count(),
             bytes_moved: self.progress.moved(),
             bytes_resumed: self.progress.resumed(),
         };
@@ -252,7 +277,7 @@ impl Session<'_> {
     fn send_entries(&self) -> Result<(), TransferError> {
         let mut batch = Vec::new();
         let mut batch_len = 0;
-        for entry in self.source.entries() {
+        for entry in self.source().entries() {
             batch_len += entry_len(entry);
             batch.push(entry.clone());
             if batch_len > ENTRIES_LEN {
@@ -266,13 +291,13 @@ impl Session<'_> {
         if !batch.is_empty() {
             self.send(&Message::Entries(batch))?;
         }
-        self.send(&Message::EntriesEnd { count: self.source.entries().len() as u32 })
+        self.send(&Message::EntriesEnd { count: self.source().entries().len() as u32 })
     }
 
     /// Passes planned files to the workers and handles results, until every entry has one.
     fn serve_plans(&self) -> Result<CoordinatorState, TransferError> {
         let mut standing = CoordinatorState::default();
-        while (standing.settled.len() as usize) < self.source.entries().len() {
+        while (standing.settled.len() as usize) < self.source().entries().len() {
             match self.next_message()? {
                 Message::Plan { index, held } => self.on_plan(&mut standing, index, &held)?,
                 Message::Done { index, hash } => self.on_done(&mut standing, index, hash)?,
@@ -341,8 +366,12 @@ impl Session<'_> {
     }
 
     fn unsettled(&self, standing: &CoordinatorState, index: u32) -> Result<&super::manifest::Entry, TransferError> {
-        let entry = self.source.entries().get(index as usize).filter(|_| !standing.settled.contains(index));
+        let entry = self.source().entries().get(index as usize).filter(|_| !standing.settled.contains(index));
         entry.ok_or(TransferError::Protocol("a message about an entry that is settled or was never sent"))
+    }
+
+    fn source(&self) -> &'a Source {
+        self.source.get().expect("set before anything is planned")
     }
 
     /// After the last result: ends the data streams, and waits until the receiver has synced.

@@ -18,6 +18,7 @@ use super::profile::ProfileOptions;
 use super::replay::ReplayOptions;
 use super::scenario::ScenarioOptions;
 use super::study::StudyOptions;
+use super::ticket::TicketOptions;
 use super::transport_options::TransportOptions;
 
 /// Multipath QUIC transport: file transfer, measurements, link emulation and simulation.
@@ -41,7 +42,7 @@ pub(crate) enum Command {
     #[command(after_help = exit::HELP)]
     Recv(RecvOptions),
     /// Send files and directories to the receiver that printed the ticket
-    #[command(after_help = exit::HELP, override_usage = "litz send [OPTIONS] <PATH>... <TICKET>")]
+    #[command(after_help = exit::HELP, override_usage = super::send::USAGE)]
     Send(SendOptions),
     /// Watch a transfer on this machine: four different links, first each alone, then all together
     /// while one is cut and restored
@@ -144,9 +145,12 @@ fn parse_advertised(text: &str) -> Result<Advertised, String> {
 
 #[derive(Args, Debug)]
 pub(crate) struct SendOptions {
-    /// Files and directories to send, then the ticket
-    #[arg(required = true, num_args = 2.., value_name = "PATH... TICKET")]
+    /// Files and directories to send, then the ticket unless it is given otherwise
+    #[arg(required = true, num_args = 1.., value_name = "PATH... TICKET")]
     pub(crate) paths_and_ticket: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) ticket: TicketOptions,
 
     /// Maximum sending rate, over all paths together
     #[arg(long, value_name = "RATE")]
@@ -237,8 +241,19 @@ mod tests {
     }
 
     #[test]
-    fn send_requires_a_path_and_a_ticket() {
-        assert!(Arguments::try_parse_from(["litz", "send", "only-a-path"]).is_err());
+    fn options_of_send_may_stand_anywhere() {
+        for line in ["send -q path ticket", "send path -q ticket", "send path ticket -q", "send path -q --to=x ticket"] {
+            let parsed = Arguments::try_parse_from(std::iter::once("litz").chain(line.split(' '))).expect(line);
+            let Command::Send(options) = parsed.command else { panic!("another command: {line}") };
+            assert_eq!(options.paths_and_ticket, ["path", "ticket"].map(PathBuf::from), "{line}");
+            assert!(options.transport.quiet, "{line}");
+        }
+    }
+
+    #[test]
+    fn send_requires_a_path() {
+        assert!(Arguments::try_parse_from(["litz", "send", "--to=ticket"]).is_err());
+        assert!(Arguments::try_parse_from(["litz", "send", "path", "--to=ticket", "--ticket-file=file"]).is_err());
         assert!(Arguments::try_parse_from(["litz", "send", "path", "ticket"]).is_ok());
         assert!(Arguments::try_parse_from(["litz", "send", "path", "ticket", "--burst", "1MB"]).is_err());
         assert!(Arguments::try_parse_from(["litz", "send", "path", "ticket", "--rate", "10"]).is_err());

@@ -12,6 +12,7 @@ use scheduler::trace::{Difference, Replay};
 use serde_json::{Value, json};
 
 use super::path_options::PathOptions;
+use super::ticket::TicketOptions;
 use super::{connect, exit, out, scheduler_trace, ticket};
 
 /// The end of the help text.
@@ -27,12 +28,15 @@ Exit status:
 #[derive(Args, Debug)]
 pub(crate) struct PathsOptions {
     /// The ticket that `litz recv` printed
-    #[arg(required_unless_present = "replay")]
+    #[arg(conflicts_with_all = ["to", "ticket_file"])]
     pub(crate) ticket: Option<OsString>,
+
+    #[command(flatten)]
+    pub(crate) ticket_options: TicketOptions,
 
     /// Repeat the path choices of a trace that --trace-scheduler wrote, and report those that
     /// differ
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["ticket", "paths", "limit"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ticket", "to", "ticket_file", "paths", "limit"])]
     pub(crate) replay: Option<PathBuf>,
 
     #[command(flatten)]
@@ -54,7 +58,7 @@ fn show(options: &PathsOptions) -> Result<(), String> {
     if let Some(trace) = &options.replay {
         return show_replay(trace, options.json);
     }
-    let ticket = ticket::read(options.ticket.as_ref().ok_or("no ticket was given")?)?;
+    let ticket = options.ticket_options.only(options.ticket.as_deref())?;
     ticket::refuse_expired(&ticket)?;
     let remotes = connect::resolve(&ticket.addresses)?;
     let choice = options.paths.choose(&remotes).map_err(|error| error.to_string())?;

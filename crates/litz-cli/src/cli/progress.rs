@@ -102,6 +102,16 @@ impl Progress {
         }
     }
 
+    /// Says that the files to send are being listed.
+    pub(crate) fn scanning(&self) {
+        match &self.mode {
+            Mode::Bar(bars) => bars.main.set_message("listing the files"),
+            Mode::Lines => out::note("connected; listing the files"),
+            Mode::Json => out::json(&serde_json::json!({ "event": "scanning" })),
+            Mode::Quiet => {}
+        }
+    }
+
     /// Prints a warning; the transfer continues.
     pub(crate) fn warn(&self, warning: Warning, message: &str) {
         match &self.mode {

@@ -1,7 +1,9 @@
 //! `litz send PATH... TICKET`.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use litz::identity::client_config;
 use litz::{RateLimit, TransportConfig};
@@ -25,6 +27,11 @@ use super::scheduler_trace::Trace;
 use super::takeover::SILENCE_MAX;
 use super::warning::Warning;
 use super::{signals, ticket};
+
+pub(crate) const USAGE: &str = "\
+litz send [OPTIONS] <PATH>... <TICKET>
+       litz send [OPTIONS] <PATH>... --to <TICKET>
+       litz send [OPTIONS] <PATH>... --ticket-file <FILE>";
 
 /// Default burst size: the largest batch that the kernel accepts.
 const BURST_DEFAULT: u64 = 64 * 1024;
@@ -89,8 +96,12 @@ impl From<ConnectFailure> for Failure {
 struct Job<'a> {
     options: &'a SendOptions,
     ticket: Ticket,
+    paths: &'a [PathBuf],
     state: HostState,
-    source: Source,
+    /// Listed after the first attempt is authenticated, and kept for later ones.
+    source: OnceLock<Source>,
+    /// The receiver has accepted an attempt since this was last looked at.
+    is_accepted: Cell<bool>,
     cancel: CancelToken,
     transport: TransportConfig,
     limit: Option<RateLimit>,
@@ -101,10 +112,13 @@ struct Job<'a> {
 }
 
 fn prepare(options: &SendOptions) -> Result<Job<'_>, Failure> {
-    let (ticket, paths) = split(&options.paths_and_ticket)?;
+    let (ticket, paths) = options.ticket.split(&options.paths_and_ticket)?;
     if !options.by_key {
         ticket::refuse_expired(&ticket)?;
     }
+    // Only the paths themselves. What is below them is listed once the ticket is bound to this host,
+    // because that may take long.
+    Source::check(paths)?;
     let state = host::open_state(options.transport.state_dir.as_deref())?;
     let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
     let limit = rate_limit(options.rate, options.burst)?;
@@ -113,10 +127,23 @@ fn prepare(options: &SendOptions) -> Result<Job<'_>, Failure> {
     let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
     let journals = options.transport.journal.as_deref().map(Journals::create).transpose()?;
     let transport = transport(&options.transport, cap, trace.as_ref(), journals.as_ref())?;
-    let source = Source::scan(paths, &cancel)?;
     let progress = Progress::new(Direction::Sending, options.transport.json, options.transport.quiet);
     let run_id = RunId::generate().map_err(|error| error.to_string())?;
-    Ok(Job { options, ticket, state, source, cancel, transport, limit, trace, journals, progress, run_id })
+    Ok(Job {
+        options,
+        ticket,
+        paths,
+        state,
+        source: OnceLock::new(),
+        is_accepted: Cell::new(false),
+        cancel,
+        transport,
+        limit,
+        trace,
+        journals,
+        progress,
+        run_id,
+    })
 }
 
 /// The rate limit of `--rate` and `--burst`.
@@ -124,12 +151,6 @@ fn rate_limit(rate: Option<Rate>, burst: Option<ByteSize>) -> Result<Option<Rate
     let burst = burst.map_or(BURST_DEFAULT, ByteSize::as_bytes);
     let limit = rate.map(|rate| RateLimit::new(rate, burst)).transpose();
     limit.map_err(|error| format!("--rate and --burst: {error}"))
-}
-
-/// Splits the ticket, which is the last argument, from the paths.
-fn split(arguments: &[PathBuf]) -> Result<(Ticket, &[PathBuf]), String> {
-    let (ticket, paths) = arguments.split_last().ok_or("give the files to send, then the ticket")?;
-    Ok((ticket::read(ticket.as_os_str())?, paths))
 }
 
 impl Job<'_> {
@@ -188,16 +209,16 @@ impl Job<'_> {
         if self.cancel.is_cancelled() {
             return Err(TransferError::Cancelled.into());
         }
-        let progressed_at = self.progress.progressed_at();
-        // This run was served meanwhile.
-        refused_at.take_if(|at| *at < progressed_at);
+        if self.is_accepted.take() {
+            *refused_at = None;
+        }
         let is_first_refusal = failure.is_running && refused_at.is_none();
         if is_first_refusal {
             *refused_at = Some(self.progress.now());
         }
         let (since, wait_max) = match *refused_at {
             Some(at) => (at, RUNNING_WAIT.min(self.options.retry_for)),
-            None => (progressed_at, self.options.retry_for),
+            None => (self.progress.progressed_at(), self.options.retry_for),
         };
         if self.progress.now().saturating_since(since) >= wait_max {
             return Err(failure);
@@ -252,6 +273,17 @@ impl Job<'_> {
         Ok(reach.connect(&self.ticket)?)
     }
 
+    /// The list of what is sent. The first call goes through the directories.
+    fn list(&self) -> Result<&Source, TransferError> {
+        self.is_accepted.set(true);
+        if let Some(source) = self.source.get() {
+            return Ok(source);
+        }
+        self.progress.scanning();
+        let source = Source::scan(self.paths, &self.cancel)?;
+        Ok(self.source.get_or_init(|| source))
+    }
+
     /// Sends over the connection and closes it, its endpoint, its trace and its journal.
     fn attempt(&self, connected: Connected) -> Result<Summary, TransferError> {
         let result = self.send_over(&connected);
@@ -294,7 +326,8 @@ impl Job<'_> {
         }
         let link = ConnectionLink::new(connection);
         let result = watch_paths(connection, Direction::Sending, &self.progress, || {
-            send::run(&link, control(streams), &context, &credential, &self.source, &send_options, &self.progress)
+            let list = || self.list();
+            send::run_deferred(&link, control(streams), &context, &credential, &list, &send_options, &self.progress)
         });
         let stats = connection.stats();
         self.progress.json(&json!({

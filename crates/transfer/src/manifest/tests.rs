@@ -80,3 +80,18 @@ fn a_list_beyond_its_bounds_is_refused() {
     }
     assert!(matches!(limits.admit(&entry(0)), Err(TransferError::TooMany)));
 }
+
+#[test]
+fn a_check_finds_the_faults_of_the_paths_and_does_not_enter_directories() {
+    let top = tempfile::tempdir().unwrap();
+    let [tree, link, same] = ["tree", "link", "other/tree"].map(|name| top.path().join(name));
+    fs::create_dir_all(tree.join("below")).unwrap();
+    fs::create_dir_all(&same).unwrap();
+    symlink("/dev/null", &link).unwrap();
+    let missing = top.path().join("missing");
+    assert!(Source::check(&[tree.clone(), link.clone()]).is_ok(), "what is skipped is no fault beside other paths");
+    assert!(matches!(Source::check(&[tree.clone(), missing]), Err(TransferError::Path(..))));
+    assert!(matches!(Source::check(&[tree, same]), Err(TransferError::Duplicate(_))));
+    assert!(matches!(Source::check(&[link]), Err(TransferError::Path(..))), "a device");
+    assert!(matches!(Source::check(&[]), Err(TransferError::NothingToSend)));
+}

@@ -53,8 +53,8 @@ fn process(
     buffer: &mut [u8],
 ) -> Result<Result<Option<FileHash>, FileError>, TransferError> {
     let outgoing = &job.outgoing;
-    let entry = &session.source.entries()[outgoing.index as usize];
-    let file = match outgoing.file(&session.source.disk_path(outgoing.index), entry) {
+    let entry = &session.source().entries()[outgoing.index as usize];
+    let file = match outgoing.file(&session.source().disk_path(outgoing.index), entry) {
         Ok(file) => file,
         Err(error) => return Ok(Err(error)),
     };

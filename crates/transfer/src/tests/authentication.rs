@@ -129,3 +129,63 @@ fn a_receiver_without_the_secret_gets_no_file_names() {
     assert!(matches!(sent, Err(TransferError::ReceiverUnproven)), "{sent:?}");
     assert_eq!(fs::read_dir(tickets.fixture.top.path().join("in")).unwrap().count(), 0);
 }
+
+/// Records the run id, and refuses.
+#[derive(Default)]
+struct Busy(Option<RunId>);
+
+impl Authoriser for Busy {
+    fn on_run_id(&mut self, run: Option<RunId>) {
+        self.0 = run;
+    }
+
+    fn authorise(&mut self, _: &ProofContext, _: Option<&Proof>) -> Result<Option<Proof>, Refusal> {
+        Err(Refusal::Running)
+    }
+
+    fn complete(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[test]
+fn the_run_id_reaches_the_authoriser_and_its_refusal_the_sender() {
+    let mut tickets = Tickets::new();
+    for run in [Some(RunId::generate().unwrap()), None] {
+        tickets.fixture.send.run_id = run;
+        let mut busy = Busy::default();
+        let (sent, _) = tickets.attempt(&Credential::Key, &mut busy, None);
+        assert!(matches!(sent, Err(TransferError::Refused(Refusal::Running))), "{sent:?}");
+        assert_eq!(busy.0, run);
+    }
+}
+
+#[test]
+fn the_files_are_listed_once_the_ticket_is_bound_and_never_for_a_refused_sender() {
+    let tickets = Tickets::new();
+    let directory = tickets.fixture.top.path().join("in");
+    let context = tickets.fixture.context();
+    let source = Source::scan(&[tickets.fixture.source("file")], &CancelToken::new()).unwrap();
+    for (secret, is_known) in [(Secret::from_bytes([0; 16]), false), (tickets.secret.clone(), true)] {
+        let ((send_link, send_control), (receive_link, receive_control)) = pair();
+        let is_listed = std::cell::Cell::new(false);
+        let list = || {
+            let [ticket] = &tickets.store.usable(NOW, &directory).unwrap()[..] else { panic!("one ticket") };
+            assert_eq!(ticket.bound, Some(context.sender()), "another host cannot use the ticket any more");
+            is_listed.set(true);
+            Ok(&source)
+        };
+        let sent = std::thread::scope(|scope| {
+            let receiving = scope.spawn(|| {
+                let mut authoriser = TicketAuthoriser::new(tickets.store.clone(), directory.clone(), NOW);
+                let options = &tickets.fixture.receive;
+                receive::run(&receive_link, receive_control, &context, &directory, options, &mut authoriser, &())
+            });
+            let (credential, options) = (Credential::Ticket(secret), &tickets.fixture.send);
+            let sent = send::run_deferred(&send_link, send_control, &context, &credential, &list, options, &());
+            assert_eq!(receiving.join().unwrap().is_ok(), is_known);
+            sent
+        });
+        assert_eq!((sent.is_ok(), is_listed.get()), (is_known, is_known));
+    }
+}
