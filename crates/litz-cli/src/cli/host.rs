@@ -32,3 +32,38 @@ pub(crate) fn open_state(chosen: Option<&Path>) -> Result<HostState, String> {
 pub(crate) fn now_unix() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
 }
+
+/// A time in seconds since 1970 as date and time of day, UTC.
+pub(crate) fn utc(unix: u64) -> String {
+    let (mut days, minutes) = (unix / 86_400, unix % 86_400 / 60);
+    // The Gregorian calendar repeats after 400 years, which begin in March so that a leap day is the
+    // last day of its year.
+    days += 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
+    let year = era * 400 + year + u64::from(month <= 2);
+    format!("{year}-{month:02}-{day:02} at {:02}:{:02} UTC", minutes / 60, minutes % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_dates() {
+        for (unix, text) in [
+            (0, "1970-01-01 at 00:00 UTC"),
+            (951_782_399, "2000-02-28 at 23:59 UTC"),
+            (951_782_400, "2000-02-29 at 00:00 UTC"),
+            (1_709_251_199, "2024-02-29 at 23:59 UTC"),
+            (1_709_251_200, "2024-03-01 at 00:00 UTC"),
+            (4_107_542_399, "2100-02-28 at 23:59 UTC"),
+            (4_107_542_400, "2100-03-01 at 00:00 UTC"),
+        ] {
+            assert_eq!(utc(unix), text);
+        }
+    }
+}

@@ -84,18 +84,7 @@ struct Attempt {
 
 impl<'a> Receiver<'a> {
     fn prepare(options: &'a RecvOptions) -> Result<Self, String> {
-        let shown = options.directory.display();
-        let directory = std::fs::canonicalize(&options.directory)
-            .map_err(|error| format!("cannot receive into {shown}: {error}"))?;
-        if !directory.is_dir() {
-            return Err(format!("cannot receive into {shown}: it is not a directory"));
-        }
-        if options.advertise.len() > ADDRESSES_MAX {
-            let given = options.advertise.len();
-            return Err(format!(
-                "--advertise is given {given} times, but a ticket contains at most {ADDRESSES_MAX} addresses"
-            ));
-        }
+        let directory = check(options)?;
         let state = host::open_state(options.transport.state_dir.as_deref())?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
         let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
@@ -182,11 +171,12 @@ impl<'a> Receiver<'a> {
         out::note(&format!("{what} into {directory}. On the sending host run:\n"));
         out::line(&format!("litz send{by_key} PATH... {text}"));
         out::check()?;
-        out::note(match &self.admission {
-            Admission::Ticket(_) => {
-                "\nThe ticket is a secret. It is valid for one sender, until it is used or expires."
-            }
-            Admission::Keys(_) => "\nAccepting transfers from the listed keys. Press Ctrl-C to stop.",
+        out::note(&match &self.admission {
+            Admission::Ticket(_) => format!(
+                "\nThe ticket is a secret. It is valid for one sender, until it is used or expires on {}.",
+                host::utc(expires_unix)
+            ),
+            Admission::Keys(_) => "\nAccepting transfers from the listed keys. Press Ctrl-C to stop.".to_owned(),
         });
         Ok(())
     }
@@ -383,6 +373,40 @@ impl<'a> Receiver<'a> {
 fn current_umask() -> u32 {
     const USUAL: u32 = 0o022;
     let status = std::fs::read_to_string(Path::new("/proc/self/status")).unwrap_or_default();
+/// Checks what can be checked before anything is opened; returns the directory.
+fn check(options: &RecvOptions) -> Result<PathBuf, String> {
+    let shown = options.directory.display();
+    let directory =
+        std::fs::canonicalize(&options.directory).map_err(|error| format!("cannot receive into {shown}: {error}"))?;
+    if !directory.is_dir() {
+        return Err(format!("cannot receive into {shown}: it is not a directory"));
+    }
+    check_writable(&directory).map_err(|error| format!("cannot receive into {shown}: {error}"))?;
+    if options.expires.is_zero() {
+        return Err("--expires must be more than 0: a sender needs time to use the ticket".to_owned());
+    }
+    if options.advertise.len() > ADDRESSES_MAX {
+        let given = options.advertise.len();
+        return Err(format!(
+            "--advertise is given {given} times, but a ticket contains at most {ADDRESSES_MAX} addresses"
+        ));
+    }
+    Ok(directory)
+}
+
+/// Creates a file in `directory` and removes it, so that a directory in which that fails is reported
+/// before anyone gets the ticket. A file and not `access`, which knows nothing of quotas and of some
+/// file systems.
+fn check_writable(directory: &Path) -> std::io::Result<()> {
+    // No sender can send a file of this name.
+    let probe = directory.join(format!(".litz-writable-{}.litz-part", std::process::id()));
+    match std::fs::OpenOptions::new().write(true).create_new(true).open(&probe) {
+        // A receiver with the same process number was killed here: removing its file shows the same.
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => std::fs::remove_file(&probe),
+    }
+}
+
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     line.and_then(|umask| u32::from_str_radix(umask.trim(), 8).ok()).unwrap_or(USUAL)
 }
