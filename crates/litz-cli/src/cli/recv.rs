@@ -19,7 +19,7 @@ use transfer::{
 };
 
 use super::args::{Advertised, RecvOptions};
-use super::connect::transport;
+use super::connect::{BUSY, transport};
 use super::connection_log::{log_connected, log_ended};
 use super::exit;
 use super::host::{self, HostState};
@@ -249,7 +249,7 @@ impl<'a> Receiver<'a> {
                     Err(error) => return Err(error.to_string()),
                 };
                 if senders >= SENDERS_MAX || self.cancel.is_cancelled() {
-                    connection.close(CLOSE_CODE, "the receiver is busy");
+                    connection.close(CLOSE_CODE, BUSY);
                     continue;
                 }
                 senders += 1;

@@ -1,12 +1,12 @@
 //! `litz send PATH... TICKET`.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
 use litz::identity::client_config;
-use litz::{RateLimit, TransportConfig};
+use litz::{Closed, Connection, RateLimit, TransportConfig};
 use recovery::RateCap;
 use serde_json::json;
 use transfer::{
@@ -16,7 +16,7 @@ use transfer::{
 use units::{ByteSize, Duration, Instant, Rate};
 
 use super::args::SendOptions;
-use super::connect::{ConnectFailure, Connected, Connector, transport};
+use super::connect::{BUSY, ConnectFailure, Connected, Connector, transport};
 use super::connection_log::{log_connected, log_ended};
 use super::exit;
 use super::host::{self, HostState};
@@ -102,6 +102,8 @@ struct Job<'a> {
     source: OnceLock<Source>,
     /// The receiver has accepted an attempt since this was last looked at.
     is_accepted: Cell<bool>,
+    /// The last message about a failed attempt.
+    last_note: RefCell<String>,
     cancel: CancelToken,
     transport: TransportConfig,
     limit: Option<RateLimit>,
@@ -136,6 +138,7 @@ fn prepare(options: &SendOptions) -> Result<Job<'_>, Failure> {
         state,
         source: OnceLock::new(),
         is_accepted: Cell::new(false),
+        last_note: RefCell::default(),
         cancel,
         transport,
         limit,
@@ -187,7 +190,7 @@ impl Job<'_> {
                             self.progress.finish(&summary, self.progress.now() - started);
                             return Ok(summary);
                         }
-                        Err(error) => Failure::from(error),
+                        Err(failure) => failure,
                     }
                 }
                 // If the receiver never answered, a wrong address is more likely than a temporary
@@ -224,15 +227,24 @@ impl Job<'_> {
             return Err(failure);
         }
         if is_first_refusal {
-            let why = format!("it may have been stopped a moment ago; trying again for {}", wait_max);
-            self.progress.note(&format!("{}; {why}", failure.message));
+            let why = format!("it may have been stopped a moment ago; trying again for {wait_max}");
+            self.note_retry(format!("{}; {why}", failure.message));
         } else if refused_at.is_none() {
-            self.progress.note(&format!("{}; retrying", failure.message));
+            self.note_retry(format!("{}; retrying", failure.message));
         }
         if is_first_refusal || refused_at.is_none() {
             self.progress.json(&json!({ "event": "retrying", "message": failure.message }));
         }
         Ok(())
+    }
+
+    /// Prints `note` unless it is the last one again: an outage may last for hundreds of attempts.
+    fn note_retry(&self, note: String) {
+        let before = self.last_note.replace(note);
+        let note = self.last_note.borrow();
+        if *note != before {
+            self.progress.note(&note);
+        }
     }
 
     fn give_up(&self, failure: Failure) -> Failure {
@@ -285,13 +297,24 @@ impl Job<'_> {
     }
 
     /// Sends over the connection and closes it, its endpoint, its trace and its journal.
-    fn attempt(&self, connected: Connected) -> Result<Summary, TransferError> {
-        let result = self.send_over(&connected);
+    fn attempt(&self, connected: Connected) -> Result<Summary, Failure> {
+        let result = self.send_over(&connected).map_err(|error| self.explain(error, &connected.connection));
         drop(connected);
         for error in self.trace.iter().flat_map(Trace::take_errors) {
             self.progress.warn(Warning::Trace, &error);
         }
         result
+    }
+
+    /// The failure for `error` of an attempt over `connection`.
+    fn explain(&self, error: TransferError, connection: &Connection) -> Failure {
+        match error {
+            TransferError::Connection(_) if is_busy(connection) => {
+                let message = "the receiver is busy: it serves as many senders as it can".to_owned();
+                Failure { is_passing: true, ..message.into() }
+            }
+            error => error.into(),
+        }
     }
 
     fn send_over(&self, connected: &Connected) -> Result<Summary, TransferError> {
@@ -347,9 +370,36 @@ impl Job<'_> {
     }
 }
 
+/// Whether the receiver turned this connection away. Then the connection fails at its next use,
+/// whichever that is: an early one may be refused because the keys are gone.
+fn is_busy(connection: &Connection) -> bool {
+    matches!(connection.close_reason(), Some(Closed::ByPeer { reason, .. }) if reason == BUSY)
+}
+
 #[cfg(test)]
 mod tests {
+    use litz::identity::{KeyPair, server_config};
+    use litz::{Endpoint, EndpointConfig};
+
     use super::*;
+
+    #[test]
+    fn a_sender_that_is_turned_away_reads_that_the_receiver_is_busy() {
+        let key = KeyPair::generate().unwrap();
+        let fingerprint = key.public().fingerprint();
+        let config = EndpointConfig::loopback();
+        let server = Endpoint::bind(config.clone().with_server_tls(server_config(&key).unwrap())).unwrap();
+        let client = Endpoint::bind(config).unwrap();
+        for (reason, is_expected) in [(BUSY, true), ("refused", false)] {
+            let tls = client_config(&key, &[fingerprint]).unwrap();
+            let connection = client.connect(server.local_addr(), "host", tls.config).unwrap();
+            assert!(!is_busy(&connection), "it is open");
+            server.accept().unwrap().close(CLOSE_CODE, reason);
+            connection.closed();
+            assert!(proof_context(&connection, key.public(), fingerprint).is_err(), "the keys are gone");
+            assert_eq!(is_busy(&connection), is_expected);
+        }
+    }
 
     #[test]
     fn a_rate_has_a_default_burst_and_an_impossible_one_is_refused_with_advice() {
