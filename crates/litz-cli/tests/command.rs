@@ -125,8 +125,17 @@ fn listed_keys_may_send_repeatedly() {
     for _ in 0..2 {
         place.send(&[&file], &ticket, &["--by-key"]).succeed();
     }
+    place.send(&[&file], &ticket, &[]).fail(2, "--by-key");
     let other_state = format!("--state-dir={}", place.path("state-other").display());
-    place.send(&[&file], &ticket, &["--by-key", &other_state]).fail(2, "key");
+    let other = std::process::Command::new(env!("CARGO_BIN_EXE_litz")).args(["id", &other_state]).output().unwrap();
+    let line = String::from_utf8(other.stdout).unwrap();
+    assert!(line.starts_with("ed25519:") && line.ends_with('\n') && line.lines().count() == 1, "{line:?}");
+    place.send(&[&file], &ticket, &["--by-key", &other_state]).fail(2, line.trim_end());
+    place.send(&[&file], &ticket, &[&other_state]).fail(2, "--by-key");
+    let refused =
+        receiver.wait_until(|event| event["message"].as_str().is_some_and(|text| text.contains("not on the list")));
+    assert!(refused["message"].as_str().unwrap().contains(line.trim_end()), "{refused}");
+    assert_eq!(refused["key"], line.trim_end());
     receiver.signal("INT");
     assert_eq!(receiver.finish("error").0, 130);
 }
@@ -331,7 +340,7 @@ fn verbose_logs_connections_but_not_packets() {
 
 #[test]
 fn the_help_of_every_command_lists_its_exit_statuses() {
-    for command in ["recv", "send", "demo"] {
+    for command in ["recv", "send", "id", "demo"] {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_litz")).args([command, "--help"]).output().unwrap();
         let help = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success() && help.contains("Exit status:"), "{command}: {help}");

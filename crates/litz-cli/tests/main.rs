@@ -1,6 +1,7 @@
 //! The command as a user runs it.
 
 mod command;
+mod credentials;
 mod demo;
 mod emulate;
 #[path = "../../net/tests/support/namespaces.rs"]

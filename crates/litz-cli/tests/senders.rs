@@ -1,7 +1,4 @@
-//! Several `litz send` with one ticket: the first is served, the others are told so. How the ticket
-//! is given.
-
-use std::process::Command;
+//! Several `litz send` with one ticket: the first is served, the others are told so.
 
 use crate::support::{Litz, Place, assert_same};
 
@@ -59,54 +56,4 @@ fn a_second_sender_takes_over_from_one_that_answers_nothing() {
     receiver.succeed();
     assert_eq!(count(&receiver, "sender_replaced"), 1, "{:#?}", receiver.seen);
     assert_same(&file, &place.inbox().join("file"));
-}
-
-#[test]
-fn a_ticket_need_not_be_an_argument_and_options_may_stand_anywhere() {
-    let place = Place::new();
-    let file = place.file("file", 1000, 1);
-    let script = |words: &str| {
-        let mut command = Command::new("sh");
-        let words = words.replace("SEND", "exec \"$LITZ\" send --json --state-dir=\"$STATE\"");
-        command.args(["-c", &words]).env("LITZ", env!("CARGO_BIN_EXE_litz")).env("STATE", place.path("state-out"));
-        command.env("FILE", &file).env("SAVED", place.path("ticket"));
-        command
-    };
-    for words in [
-        "SEND \"$FILE\" -q \"$TICKET\"",
-        "SEND --to=\"$TICKET\" \"$FILE\" -q",
-        "SEND \"$FILE\" --ticket-file \"$SAVED\"",
-        "echo $TICKET | SEND \"$FILE\" --ticket-file -",
-        "export LITZ_TICKET=$TICKET; SEND \"$FILE\" -q",
-    ] {
-        let (mut receiver, ticket) = place.recv(&["--overwrite"]);
-        std::fs::write(place.path("ticket"), format!("litz send PATH... {ticket}\n")).unwrap();
-        let mut sender = Litz::of(script(words).env("TICKET", &ticket));
-        let (status, _) = sender.finish("finished");
-        assert_eq!(status, 0, "{words}: {:#?}", sender.seen);
-        receiver.succeed();
-        assert_same(&file, &place.inbox().join("file"));
-        std::fs::remove_file(place.inbox().join("file")).unwrap();
-    }
-    let mut twice = Litz::of(script("SEND \"$FILE\" --to a --ticket-file b").env("TICKET", ""));
-    assert_eq!(twice.finish("").0, 2);
-    assert!(twice.errors().contains("cannot be used with"), "{}", twice.errors());
-}
-
-#[test]
-fn the_source_is_listed_after_the_receiver_has_accepted_and_checked_before_connecting() {
-    let place = Place::new();
-    let file = place.file("tree/file", 1000, 1);
-    let (mut receiver, ticket) = place.recv(&[]);
-    let missing = place.path("out/missing");
-    let mut mistyped = place.send(&[&file, &missing], &ticket, &[]);
-    mistyped.fail(2, "missing");
-    assert_eq!(count(&mistyped, "connected"), 0);
-    let mut sender = place.send(&[&place.path("out/tree")], &ticket, &[]);
-    sender.succeed();
-    receiver.succeed();
-    let order = ["connected", "scanning", "started"];
-    let seen: Vec<_> = sender.seen.iter().filter_map(|event| event["event"].as_str()).collect();
-    let seen: Vec<_> = seen.into_iter().filter(|event| order.contains(event)).collect();
-    assert_eq!(seen, order);
 }

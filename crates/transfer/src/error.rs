@@ -64,6 +64,9 @@ pub enum TransferError {
     Refused(Refusal),
     /// The receiver did not prove that it knows the ticket's secret.
     ReceiverUnproven,
+    /// The receiver ignores the ticket's secret: it accepts this sender because its list of keys has
+    /// the sender's, and the sender has to ask for that ([`Credential::Key`](crate::Credential::Key)).
+    KeysOnly,
     /// The connection was lost.
     Connection(io::Error),
     /// The peer violated the protocol; holds the violation.
@@ -212,6 +215,11 @@ impl fmt::Display for TransferError {
             Self::ReceiverUnproven => write!(
                 f,
                 "the receiver did not prove that it issued the ticket; nothing was sent: ask for a new ticket"
+            ),
+            Self::KeysOnly => write!(
+                f,
+                "the receiver runs with --allow: it accepts this host by its key and not by a ticket; nothing was \
+                 sent: run the same command again with --by-key"
             ),
             Self::Connection(error) => {
                 write!(f, "the connection was lost ({error}): run the same command again to go on from here")

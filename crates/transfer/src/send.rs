@@ -265,7 +265,7 @@ impl<'a> Session<'a> {
             Message::Accepted { proof, .. } => {
                 let proven = match (credential, proof) {
                     (Credential::Ticket(secret), Some(proof)) => context.verify(secret, Role::Receiver, &proof),
-                    (Credential::Ticket(_), None) => false,
+                    (Credential::Ticket(_), None) => return Err(TransferError::KeysOnly),
                     (Credential::Key, _) => true,
                 };
                 if proven { Ok(()) } else { Err(TransferError::ReceiverUnproven) }

@@ -11,6 +11,7 @@ use super::bench::BenchOptions;
 use super::demo::DemoOptions;
 use super::emulate::EmulateOptions;
 use super::exit;
+use super::id::IdOptions;
 use super::path_options::PathOptions;
 use super::paths::PathsOptions;
 use super::predict::PredictOptions;
@@ -44,6 +45,10 @@ pub(crate) enum Command {
     /// Send files and directories to the receiver that printed the ticket
     #[command(after_help = exit::HELP, override_usage = super::send::USAGE)]
     Send(SendOptions),
+    /// Print this host's public key, as a line for the list of `litz recv --allow`; the first call
+    /// creates the key
+    #[command(after_help = super::id::HELP)]
+    Id(IdOptions),
     /// Watch a transfer on this machine: four different links, first each alone, then all together
     /// while one is cut and restored
     #[command(after_help = exit::HELP)]
@@ -120,6 +125,9 @@ pub(crate) struct RecvOptions {
 
     /// Run as a server: accept any number of transfers from the keys listed in this file, without a
     /// ticket secret
+    ///
+    /// A line of the file begins with a public key, as `litz id` prints it on the sending host, or
+    /// with its fingerprint. The rest of the line, and everything after #, is a comment.
     #[arg(long, value_name = "FILE")]
     pub(crate) allow: Option<PathBuf>,
 
@@ -186,8 +194,8 @@ pub(crate) struct SendOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(crate) parallel: Option<u8>,
 
-    /// Authenticate with this host's key, to a receiver that runs with --allow, instead of with a
-    /// ticket secret
+    /// Authenticate with this host's key, which `litz id` prints, instead of with a ticket secret; for
+    /// a receiver that runs with --allow
     #[arg(long)]
     pub(crate) by_key: bool,
 
@@ -242,7 +250,8 @@ mod tests {
 
     #[test]
     fn options_of_send_may_stand_anywhere() {
-        for line in ["send -q path ticket", "send path -q ticket", "send path ticket -q", "send path -q --to=x ticket"] {
+        for line in ["send -q path ticket", "send path -q ticket", "send path ticket -q", "send path -q --to=x ticket"]
+        {
             let parsed = Arguments::try_parse_from(std::iter::once("litz").chain(line.split(' '))).expect(line);
             let Command::Send(options) = parsed.command else { panic!("another command: {line}") };
             assert_eq!(options.paths_and_ticket, ["path", "ticket"].map(PathBuf::from), "{line}");

@@ -10,6 +10,7 @@ mod demo;
 mod emulate;
 mod exit;
 mod host;
+mod id;
 mod journals;
 mod lines;
 mod out;
@@ -52,6 +53,7 @@ pub(crate) fn run() -> ExitCode {
     let status = match arguments.command {
         Command::Recv(options) => recv::run(&options),
         Command::Send(options) => send::run(&options),
+        Command::Id(options) => id::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::Profile(options) => profile::run(&options),
         Command::Predict(options) => predict::run(&options),

@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc;
 
-use litz::identity::{AllowList, server_config};
+use litz::identity::{AllowList, PublicKey, server_config};
 use litz::{Connection, Endpoint, EndpointConfig};
 use serde_json::json;
 use transfer::store::Issued;
 use transfer::ticket::ADDRESSES_MAX;
 use transfer::{
-    Authoriser, CLOSE_CODE, CancelToken, ConnectionLink, KeyAuthoriser, ReceiveOptions, Refusal, Secret, Summary, Ticket,
-    TicketAddress, TicketAuthoriser, TransferError, control, peer_key, proof_context, receive,
+    Authoriser, CLOSE_CODE, CancelToken, ConnectionLink, KeyAuthoriser, ReceiveOptions, Refusal, Secret, Summary,
+    Ticket, TicketAddress, TicketAuthoriser, TransferError, control, peer_key, proof_context, receive,
 };
 
 use super::args::{Advertised, RecvOptions};
@@ -78,6 +78,8 @@ enum Admission {
 /// How the connection of one sender ended.
 struct Attempt {
     peer: SocketAddr,
+    /// The key that TLS has authenticated.
+    key: Option<PublicKey>,
     authorised: bool,
     result: Result<Summary, TransferError>,
 }
@@ -285,13 +287,15 @@ impl<'a> Receiver<'a> {
             Err(TransferError::Refused(Refusal::Running)) if !self.current.is_refusal_news() => None,
             Err(error) => {
                 let note = if attempt.authorised && is_ticket { "; waiting for the sender to reconnect" } else { "" };
+                let message = message_of(error, attempt.key);
                 if self.options.transport.json {
                     out::json(&json!({
                         "event": "visit_ended", "peer": attempt.peer.to_string(),
-                        "authorised": attempt.authorised, "message": error.to_string(),
+                        "key": attempt.key.map(|key| key.to_string()),
+                        "authorised": attempt.authorised, "message": message,
                     }));
                 } else {
-                    exit::report(false, exit::FAILED, &format!("{}: {error}{note}", attempt.peer));
+                    exit::report(false, exit::FAILED, &format!("{}: {message}{note}", attempt.peer));
                 }
                 None
             }
@@ -327,7 +331,7 @@ impl<'a> Receiver<'a> {
             self.current.release(number);
         }
         log_ended(connection);
-        Attempt { peer, authorised: authoriser.let_in, result }
+        Attempt { peer, key: peer_key(connection).ok(), authorised: authoriser.let_in, result }
     }
 
     fn transfer(
@@ -369,10 +373,6 @@ impl<'a> Receiver<'a> {
     }
 }
 
-/// The file mode creation mask of this process. Only /proc shows it without changing it.
-fn current_umask() -> u32 {
-    const USUAL: u32 = 0o022;
-    let status = std::fs::read_to_string(Path::new("/proc/self/status")).unwrap_or_default();
 /// Checks what can be checked before anything is opened; returns the directory.
 fn check(options: &RecvOptions) -> Result<PathBuf, String> {
     let shown = options.directory.display();
@@ -407,6 +407,24 @@ fn check_writable(directory: &Path) -> std::io::Result<()> {
     }
 }
 
+/// The file mode creation mask of this process. Only /proc shows it without changing it.
+fn current_umask() -> u32 {
+    const USUAL: u32 = 0o022;
+    let status = std::fs::read_to_string(Path::new("/proc/self/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     line.and_then(|umask| u32::from_str_radix(umask.trim(), 8).ok()).unwrap_or(USUAL)
+}
+
+/// The error of an attempt as a message for the receiver's user. A refusal's own text is for the
+/// sender.
+fn message_of(error: &TransferError, key: Option<PublicKey>) -> String {
+    match (error, key) {
+        (TransferError::Refused(Refusal::KeyNotAllowed), Some(key)) => {
+            format!("refused, its key is not on the list; a line to admit it: {key}")
+        }
+        (TransferError::Refused(Refusal::Running), _) => {
+            "refused a second `litz send` with the ticket: a transfer with it is running".to_owned()
+        }
+        _ => error.to_string(),
+    }
 }

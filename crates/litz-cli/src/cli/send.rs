@@ -309,6 +309,15 @@ impl Job<'_> {
     /// The failure for `error` of an attempt over `connection`.
     fn explain(&self, error: TransferError, connection: &Connection) -> Failure {
         match error {
+            TransferError::Refused(Refusal::KeyNotAllowed) => {
+                let key = self.state.key.public();
+                let by_key = if self.options.by_key { "" } else { ", and use --by-key" };
+                format!(
+                    "the receiver does not know this host's key: have this line, which `litz id` prints, added to its \
+                     list of keys{by_key}: {key}"
+                )
+                .into()
+            }
             TransferError::Connection(_) if is_busy(connection) => {
                 let message = "the receiver is busy: it serves as many senders as it can".to_owned();
                 Failure { is_passing: true, ..message.into() }

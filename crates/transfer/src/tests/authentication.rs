@@ -126,7 +126,7 @@ fn a_receiver_without_the_secret_gets_no_file_names() {
     let listed = tickets.fixture.context().sender().fingerprint();
     let mut keys = KeyAuthoriser::new(AllowList::of([listed]));
     let (sent, _) = tickets.attempt(&Credential::Ticket(tickets.secret.clone()), &mut keys, None);
-    assert!(matches!(sent, Err(TransferError::ReceiverUnproven)), "{sent:?}");
+    assert!(matches!(sent, Err(TransferError::KeysOnly)), "{sent:?}");
     assert_eq!(fs::read_dir(tickets.fixture.top.path().join("in")).unwrap().count(), 0);
 }
 
