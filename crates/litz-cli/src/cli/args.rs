@@ -185,7 +185,7 @@ pub(crate) struct SendOptions {
     /// Progress means that bytes were transferred or verified. After reconnecting, the transfer
     /// resumes. The command ends at once with status 2 if the first connection fails, if the
     /// receiver refuses the transfer (for example because of its --max-size), or if another host
-    /// answers.
+    /// answers. While another `litz send` uses the same ticket, it tries for 6 seconds.
     #[arg(long, value_name = "TIME", default_value = "10min")]
     pub(crate) retry_for: Duration,
 
