@@ -112,6 +112,10 @@ impl Authoriser for TakeoverAuthoriser<'_> {
     fn complete(&mut self) -> Result<(), String> {
         self.inner.complete()
     }
+
+    fn release(&mut self) -> Result<(), String> {
+        self.inner.release()
+    }
 }
 
 #[cfg(test)]
