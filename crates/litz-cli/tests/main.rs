@@ -15,6 +15,7 @@ mod resume;
 mod scenario;
 mod scenario_netns;
 mod speedup;
+mod strangers;
 mod study;
 mod support;
 mod suspended;
