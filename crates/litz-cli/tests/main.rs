@@ -19,3 +19,4 @@ mod strangers;
 mod study;
 mod support;
 mod suspended;
+mod tickets;

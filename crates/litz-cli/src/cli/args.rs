@@ -18,6 +18,7 @@ use super::profile::ProfileOptions;
 use super::replay::ReplayOptions;
 use super::scenario::ScenarioOptions;
 use super::study::StudyOptions;
+use super::tickets::TicketsOptions;
 use super::transport_options::TransportOptions;
 
 /// Multipath QUIC transport: file transfer, measurements, link emulation and simulation.
@@ -43,6 +44,9 @@ pub(crate) enum Command {
     /// Send files and directories to the receiver that printed the ticket
     #[command(after_help = exit::HELP, override_usage = "litz send [OPTIONS] <PATH>... <TICKET>")]
     Send(SendOptions),
+    /// List the tickets of this host's receivers, or revoke some of them
+    #[command(after_help = super::tickets::HELP)]
+    Tickets(TicketsOptions),
     /// Watch a transfer on this machine: four different links, first each alone, then all together
     /// while one is cut and restored
     #[command(after_help = exit::HELP)]
@@ -113,12 +117,19 @@ pub(crate) struct RecvOptions {
     #[arg(long, value_name = "SIZE")]
     pub(crate) max_size: Option<ByteSize>,
 
-    /// Issue a new ticket even if an unfinished one exists for this directory
+    /// Issue a new ticket, and revoke the unfinished ones for this directory
+    ///
+    /// Without this option, the newest unfinished ticket for the directory is used again, so that
+    /// its transfer can be resumed. `litz tickets` lists all tickets and revokes single ones.
     #[arg(long)]
     pub(crate) new_ticket: bool,
 
     /// Run as a server: accept any number of transfers from the keys listed in this file, without a
     /// ticket secret
+    ///
+    /// One key per line (ed25519:... or sha256:...); the rest of a line is a comment. A change of the
+    /// file takes effect at once: a key that is removed can start no transfer, and its running ones
+    /// end. Other users must not be able to write the file.
     #[arg(long, value_name = "FILE")]
     pub(crate) allow: Option<PathBuf>,
 

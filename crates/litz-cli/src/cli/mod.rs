@@ -29,6 +29,7 @@ mod study;
 mod tables;
 mod takeover;
 mod ticket;
+mod tickets;
 mod transport_options;
 mod warning;
 
@@ -52,6 +53,7 @@ pub(crate) fn run() -> ExitCode {
     let status = match arguments.command {
         Command::Recv(options) => recv::run(&options),
         Command::Send(options) => send::run(&options),
+        Command::Tickets(options) => tickets::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::Profile(options) => profile::run(&options),
         Command::Predict(options) => predict::run(&options),
