@@ -193,6 +193,8 @@ fn an_empty_list_is_reported_at_the_start() {
 #[test]
 fn refusals_are_printed_a_few_times_and_then_counted() {
     const REFUSED: usize = 7;
+    const INTERVAL: units::Duration = units::Duration::from_secs(60);
+    let clock = net::MonotonicClock::start();
     let place = Place::new();
     let file = place.file("file", 10, 1);
     let (mut receiver, ticket) = place.recv(&[]);
@@ -207,6 +209,8 @@ fn refusals_are_printed_a_few_times_and_then_counted() {
     let of = |name: &str| receiver.seen.iter().filter(|event| event["event"] == name).collect::<Vec<&Value>>();
     let (ended, counts) = (of("visit_ended"), of("visits_refused"));
     let counted: u64 = counts.iter().map(|event| event["count"].as_u64().unwrap()).sum();
-    assert!(ended.len() < REFUSED, "{ended:#?}");
+    // On a slow machine the refusals fall into several intervals.
+    let is_slow = clock.now().since_start() >= INTERVAL;
+    assert!(ended.len() < REFUSED || is_slow, "{ended:#?}");
     assert_eq!(ended.len() as u64 + counted, REFUSED as u64, "{counts:?}");
 }

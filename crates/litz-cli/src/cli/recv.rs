@@ -372,15 +372,15 @@ impl<'a> Receiver<'a> {
             out::json(&event);
             return;
         }
-        let note = match (error, bound) {
-            (_, Some(bound)) => format!(" (sender {key}; the ticket is bound to {bound})"),
-            (TransferError::Refused(_), None) => format!(" (sender {key})"),
+        let text = match (error, bound) {
+            (TransferError::Refused(refusal), None) => format!("refused {key}: {}", refusals::reason(*refusal)),
+            (_, Some(bound)) => format!("refused {key}: the ticket is bound to {bound}"),
             _ if attempt.authorised && matches!(self.admission, Admission::Ticket(_)) => {
-                "; waiting for the sender to reconnect".to_owned()
+                format!("{error}; waiting for the sender to reconnect")
             }
-            _ => String::new(),
+            _ => error.to_string(),
         };
-        exit::report(false, exit::FAILED, &format!("{}: {error}{note}", attempt.peer));
+        exit::report(false, exit::FAILED, &format!("{}: {text}", attempt.peer));
     }
 
     /// Prints the number of refused senders that were not printed, when it is time.

@@ -1,5 +1,6 @@
-//! Limits the messages about refused visitors: any host can cause them.
+//! The messages about refused visitors: their reasons, and a limit, since any host can cause them.
 
+use transfer::Refusal;
 use units::{Duration, Instant};
 
 /// Messages about refused visitors that are printed in one [`INTERVAL`]; the others are counted. A
@@ -42,6 +43,21 @@ impl RefusalLimit {
     pub(super) fn take_count(&mut self) -> Option<u64> {
         let refusals = self.interval.take()?.refusals;
         refusals.checked_sub(PRINTED_MAX).filter(|count| *count > 0)
+    }
+}
+
+/// The reason of a refusal for the receiver's user. The sentences of [`Refusal`] tell the sender
+/// what to do.
+pub(super) const fn reason(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::UnknownOrWrongProof => "it has no ticket of this receiver",
+        Refusal::Expired => "its ticket has expired",
+        Refusal::BoundToAnotherKey => "its ticket is bound to another sender",
+        Refusal::Completed => "its ticket was used for a complete transfer",
+        Refusal::KeyNotAllowed => "it is not on the list of allowed keys",
+        Refusal::Unavailable => "the state of this receiver cannot be read or written",
+        // `Refusal` is non-exhaustive.
+        _ => "it may not send",
     }
 }
 
