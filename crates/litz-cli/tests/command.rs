@@ -120,6 +120,7 @@ fn listed_keys_may_send_repeatedly() {
     std::fs::set_permissions(place.path("state-out"), std::fs::Permissions::from_mode(0o700)).unwrap();
     let key = KeyPair::load_or_create(&place.path("state-out").join("host.key")).unwrap();
     std::fs::write(place.path("allowed"), format!("# senders\n{}\n", key.public().fingerprint())).unwrap();
+    std::fs::set_permissions(place.path("allowed"), std::fs::Permissions::from_mode(0o600)).unwrap();
     let allow = format!("--allow={}", place.path("allowed").display());
     let (mut receiver, ticket) = place.recv(&[&allow, "--overwrite"]);
     for _ in 0..2 {
@@ -340,7 +341,7 @@ fn verbose_logs_connections_but_not_packets() {
 
 #[test]
 fn the_help_of_every_command_lists_its_exit_statuses() {
-    for command in ["recv", "send", "id", "demo"] {
+    for command in ["recv", "send", "id", "tickets", "demo"] {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_litz")).args([command, "--help"]).output().unwrap();
         let help = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success() && help.contains("Exit status:"), "{command}: {help}");

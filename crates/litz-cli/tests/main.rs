@@ -17,6 +17,8 @@ mod scenario;
 mod scenario_netns;
 mod senders;
 mod speedup;
+mod strangers;
 mod study;
 mod support;
 mod suspended;
+mod tickets;

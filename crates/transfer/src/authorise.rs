@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use litz::identity::AllowList;
+use litz::identity::{AllowList, PublicKey};
 
 use super::proof::{Proof, ProofContext};
 use super::run_id::RunId;
@@ -37,6 +37,16 @@ pub trait Authoriser: Send {
     /// # Errors
     /// The reason why the completion could not be recorded, as a message for the receiver's user.
     fn complete(&mut self) -> Result<(), String>;
+
+    /// Called when the receiver refuses the transfer as a whole after
+    /// [`authorise`](Self::authorise) accepted the sender: nothing was stored. By default nothing
+    /// happens.
+    ///
+    /// # Errors
+    /// As [`complete`](Self::complete).
+    fn release(&mut self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// Accepts senders that prove a ticket of a store.
@@ -46,6 +56,8 @@ pub struct TicketAuthoriser {
     directory: PathBuf,
     now_unix: u64,
     accepted: Option<String>,
+    /// The key that `authorise` bound the ticket to. None if it was bound before.
+    newly_bound: Option<PublicKey>,
 }
 
 /// Accepts the keys of a list, any number of times.
@@ -58,7 +70,7 @@ impl TicketAuthoriser {
     /// Accepts tickets that were issued for `directory` (compared byte by byte) and are valid at
     /// `now_unix` (seconds since 1970).
     pub fn new(store: TicketStore, directory: PathBuf, now_unix: u64) -> Self {
-        Self { store, directory, now_unix, accepted: None }
+        Self { store, directory, now_unix, accepted: None, newly_bound: None }
     }
 
     /// The id of the ticket that the sender proved; `None` until a sender is accepted.
@@ -79,6 +91,7 @@ impl Authoriser for TicketAuthoriser {
         let proof = proof.ok_or(Refusal::UnknownOrWrongProof)?;
         let accepted = self.store.decide(self.now_unix, &self.directory, context, proof)?;
         self.accepted = Some(accepted.id);
+        self.newly_bound = accepted.first_use.then(|| context.sender());
         Ok(Some(accepted.proof))
     }
 
@@ -86,6 +99,14 @@ impl Authoriser for TicketAuthoriser {
         match &self.accepted {
             Some(id) => self.store.complete(id).map_err(|error| error.to_string()),
             None => Ok(()),
+        }
+    }
+
+    /// Frees the ticket if this sender was the first to use it, so that another one may try.
+    fn release(&mut self) -> Result<(), String> {
+        match (&self.accepted, self.newly_bound.take()) {
+            (Some(id), Some(key)) => self.store.release(id, key).map_err(|error| error.to_string()),
+            _ => Ok(()),
         }
     }
 }

@@ -230,8 +230,11 @@ impl<'a> Session<'a> {
     ) -> Result<Summary, TransferError> {
         let base_log2 = self.authenticate(authoriser)?;
         // Only an authorised sender is notified that the directory is unusable.
-        let _ = self.tree.set(tree?);
-        let list = self.take_list(base_log2)?;
+        let list = tree.and_then(|tree| {
+            let _ = self.tree.set(tree);
+            self.take_list(base_log2)
+        });
+        let list = list.inspect_err(|error| release_if_refused(authoriser, error))?;
         let totals = list.totals;
         self.progress.set_total(totals.bytes);
         self.events.event(TransferEvent::Started { files: totals.files, bytes: totals.bytes });
@@ -284,7 +287,9 @@ impl<'a> Session<'a> {
             };
             self.control.send(&Message::Accepted { version: VERSION, proof: answer })?;
             if version != VERSION {
-                return Err(TransferError::Version(version));
+                let error = TransferError::Version(version);
+                release_if_refused(authoriser, &error);
+                return Err(error);
             }
             Layout::new(0, base_log2).ok_or(TransferError::Protocol("a segment length out of range"))?;
             return Ok(base_log2);
@@ -446,6 +451,17 @@ impl<'a> Session<'a> {
 
     fn lock(&self) -> MutexGuard<'_, SessionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Before any byte is stored: frees the ticket for another sender if the receiver itself refuses the
+/// transfer. After a lost connection or a fault of the sender, the ticket stays bound.
+fn release_if_refused(authoriser: &mut dyn Authoriser, error: &TransferError) {
+    let is_refused =
+        matches!(error, TransferError::TooLarge(..) | TransferError::Directory(..) | TransferError::Version(_));
+    if is_refused {
+        // If the state cannot be written, the ticket stays bound. The refusal is the error to report.
+        let _ = authoriser.release();
     }
 }
 

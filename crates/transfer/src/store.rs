@@ -8,25 +8,30 @@
 //!      └───────────expiry───────────┴──────▶ expired
 //! ```
 //!
+//! A transfer that is refused before any byte was stored takes its binding back. A revoked ticket
+//! is removed.
+//!
 //! Each change is written atomically (0600, synced) before the decision that caused it is reported.
 //! A lock serialises several receivers of one user. The file is JSON with a version; it is bounded
 //! by [`TICKETS_MAX`]. It holds the tickets' secrets, so read access to it permits sending.
 
-use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use credentials::{base32, private_file};
-use rustix::fs::{FlockOperation, flock};
-use serde::{Deserialize, Serialize};
-
 use super::proof::{Proof, ProofContext, Role};
 use super::ticket::Secret;
+use credentials::{base32, private_file};
 use litz::identity::PublicKey;
+use rustix::fs::{FlockOperation, flock};
+
+mod format;
+mod serving;
+
+use format::{StateFile, TicketRecord, Version};
+pub use serving::Serving;
 
 /// The tickets of one user's receivers. Cheap to clone; every call reads the file again.
 #[derive(Clone, Debug)]
@@ -102,6 +107,8 @@ pub enum StoreError {
     Version(PathBuf, u32),
     /// [`TICKETS_MAX`] tickets are open.
     Full,
+    /// A running receiver serves this ticket.
+    Served(String),
     /// The system provided no randomness.
     Random,
     /// No directory for state: neither `XDG_STATE_HOME` nor `HOME` is set.
@@ -158,6 +165,49 @@ impl TicketStore {
         Ok(tickets)
     }
 
+    /// All stored tickets, oldest first.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn all(&self) -> Result<Vec<Issued>, StoreError> {
+        let _lock = self.acquire()?;
+        self.read()
+    }
+
+    /// The ticket `id`; none if it is unknown or was revoked.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn find(&self, id: &str) -> Result<Option<Issued>, StoreError> {
+        Ok(self.all()?.into_iter().find(|ticket| ticket.id == id))
+    }
+
+    /// The file that holds the tickets. It is replaced at each change.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Declares that this process serves the ticket `id`, until the value is dropped.
+    ///
+    /// # Errors
+    /// [`StoreError::Served`] if another one does.
+    pub fn serve(&self, id: &str) -> Result<Serving, StoreError> {
+        let path = self.serving_path(id)?;
+        // So that no other process tests the lock at the same time.
+        let _lock = self.acquire()?;
+        let serving = Serving::lock(path.clone()).map_err(|error| StoreError::Io(path, error))?;
+        serving.ok_or_else(|| StoreError::Served(id.to_owned()))
+    }
+
+    /// Whether a running receiver serves the ticket `id`.
+    ///
+    /// # Errors
+    /// If that cannot be found out.
+    pub fn is_served(&self, id: &str) -> Result<bool, StoreError> {
+        let _lock = self.acquire()?;
+        self.is_served_now(id)
+    }
+
     /// Decides whether the sender of `context`, having given `proof`, may send into `directory` at
     /// `now_unix`. A first use binds the ticket to the sender's key, on disk, before this returns.
     ///
@@ -188,6 +238,21 @@ impl TicketStore {
         })
     }
 
+    /// Takes back that the ticket `id` is bound to `key`, because nothing was stored. Does nothing
+    /// if it is bound to another key, spent or unknown.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn release(&self, id: &str, key: PublicKey) -> Result<(), StoreError> {
+        self.change(|tickets| {
+            let is_bound = |ticket: &Issued| ticket.id == id && ticket.bound == Some(key) && !ticket.completed;
+            for ticket in tickets.iter_mut().filter(|ticket| is_bound(ticket)) {
+                ticket.bound = None;
+            }
+            Ok(())
+        })
+    }
+
     /// Records that the ticket `id` is served on another port from now on.
     ///
     /// # Errors
@@ -213,6 +278,26 @@ impl TicketStore {
         })
     }
 
+    /// Removes the tickets for `directory` that could still be used at `now_unix`; returns their
+    /// number.
+    ///
+    /// # Errors
+    /// [`StoreError::Served`] if a running receiver serves one of them: then all stay. Other
+    /// variants if the file cannot be read or written.
+    pub fn revoke_unfinished(&self, now_unix: u64, directory: &Path) -> Result<usize, StoreError> {
+        self.change(|tickets| {
+            let before = tickets.len();
+            let is_unfinished = |ticket: &Issued| ticket.is_usable(now_unix) && ticket.directory == directory;
+            for ticket in tickets.iter().filter(|ticket| is_unfinished(ticket)) {
+                if self.is_served_now(&ticket.id)? {
+                    return Err(StoreError::Served(ticket.id.clone()));
+                }
+            }
+            tickets.retain(|ticket| !is_unfinished(ticket));
+            Ok(before - tickets.len())
+        })
+    }
+
     /// Reads the state, applies `edit` and, if that changed anything, writes it, all under the
     /// lock.
     fn change<T>(&self, edit: impl FnOnce(&mut Vec<Issued>) -> Result<T, StoreError>) -> Result<T, StoreError> {
@@ -223,7 +308,26 @@ impl TicketStore {
         if tickets != before {
             self.write(&tickets)?;
         }
+        // A killed receiver leaves its lock file behind. So there are at most as many as tickets.
+        for gone in before.iter().filter(|ticket| tickets.iter().all(|other| other.id != ticket.id)) {
+            let _removed = self.serving_path(&gone.id).map(std::fs::remove_file);
+        }
         Ok(outcome)
+    }
+
+    /// As [`is_served`](Self::is_served), under the store's lock.
+    fn is_served_now(&self, id: &str) -> Result<bool, StoreError> {
+        let path = self.serving_path(id)?;
+        Serving::is_locked(&path).map_err(|error| StoreError::Io(path, error))
+    }
+
+    /// The file that the server of the ticket `id` locks.
+    fn serving_path(&self, id: &str) -> Result<PathBuf, StoreError> {
+        // The name must not lead out of the directory.
+        if !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return Err(StoreError::Content(self.path.clone(), "an id is not readable".to_owned()));
+        }
+        Ok(self.path.with_file_name(format!("serving-{id}.lock")))
     }
 
     /// The lock is the open file: closing it releases the lock, also when the process ends.
@@ -267,7 +371,9 @@ impl TicketStore {
 }
 
 impl Issued {
-    fn is_usable(&self, now_unix: u64) -> bool {
+    /// Whether a sender may still use the ticket at `now_unix`.
+    #[must_use]
+    pub fn is_usable(&self, now_unix: u64) -> bool {
         !self.completed && now_unix < self.expires_unix
     }
 }
@@ -387,6 +493,9 @@ impl fmt::Display for StoreError {
             Self::Full => {
                 write!(f, "{TICKETS_MAX} tickets are open: wait for one to be used or to expire, or revoke one")
             }
+            Self::Served(id) => {
+                write!(f, "a running `litz recv` serves the ticket {id}: stop it first, or use another directory")
+            }
             Self::Random => write!(f, "cannot create a ticket: the system provided no randomness"),
             Self::NoHome => {
                 write!(f, "there is no directory for state: set XDG_STATE_HOME or HOME to an absolute path")
@@ -402,91 +511,6 @@ impl std::error::Error for StoreError {
             _ => None,
         }
     }
-}
-
-#[derive(Deserialize)]
-struct Version {
-    version: u32,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StateFile {
-    version: u32,
-    tickets: Vec<TicketRecord>,
-}
-
-/// The JSON form of a ticket.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TicketRecord {
-    id: String,
-    secret: String,
-    expires_unix: u64,
-    port: u16,
-    directory: String,
-    bound: Option<String>,
-    completed: bool,
-}
-
-impl From<&Issued> for TicketRecord {
-    fn from(ticket: &Issued) -> Self {
-        Self {
-            id: ticket.id.clone(),
-            secret: base32::encode(ticket.secret.as_bytes()),
-            expires_unix: ticket.expires_unix,
-            port: ticket.port,
-            directory: escape(&ticket.directory),
-            bound: ticket.bound.map(|key| key.to_string()),
-            completed: ticket.completed,
-        }
-    }
-}
-
-impl TryFrom<TicketRecord> for Issued {
-    type Error = &'static str;
-
-    fn try_from(record: TicketRecord) -> Result<Self, Self::Error> {
-        let secret = base32::decode(&record.secret).ok().and_then(|bytes| bytes.try_into().ok());
-        Ok(Self {
-            id: record.id,
-            secret: Secret::from_bytes(secret.ok_or("a secret is not readable")?),
-            expires_unix: record.expires_unix,
-            port: record.port,
-            directory: unescape(&record.directory).ok_or("a directory is not readable")?,
-            bound: record.bound.map(|key| key.parse()).transpose().map_err(|_| "a key is not readable")?,
-            completed: record.completed,
-        })
-    }
-}
-
-/// Percent-encodes a path, because JSON holds only Unicode and paths hold any bytes. Printable
-/// ASCII except `%` stays as it is.
-fn escape(path: &Path) -> String {
-    let mut text = String::new();
-    for byte in path.as_os_str().as_bytes() {
-        match byte {
-            b'%' | 0..=0x1f | 0x7f.. => text.push_str(&format!("%{byte:02x}")),
-            plain => text.push(char::from(*plain)),
-        }
-    }
-    text
-}
-
-fn unescape(text: &str) -> Option<PathBuf> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let (digits, after) = rest.split_at_checked(2)?;
-        bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
-        rest = after;
-    }
-    Some(PathBuf::from(OsStr::from_bytes(&bytes)))
 }
 
 /// The maximum number of stored tickets. A proof is tried against each, which takes about 1 us per

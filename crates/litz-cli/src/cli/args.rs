@@ -20,6 +20,7 @@ use super::replay::ReplayOptions;
 use super::scenario::ScenarioOptions;
 use super::study::StudyOptions;
 use super::ticket::TicketOptions;
+use super::tickets::TicketsOptions;
 use super::transport_options::TransportOptions;
 
 /// Multipath QUIC transport: file transfer, measurements, link emulation and simulation.
@@ -49,6 +50,9 @@ pub(crate) enum Command {
     /// creates the key
     #[command(after_help = super::id::HELP)]
     Id(IdOptions),
+    /// List the tickets of this host's receivers, or revoke some of them
+    #[command(after_help = super::tickets::HELP)]
+    Tickets(TicketsOptions),
     /// Watch a transfer on this machine: four different links, first each alone, then all together
     /// while one is cut and restored
     #[command(after_help = exit::HELP)]
@@ -119,7 +123,10 @@ pub(crate) struct RecvOptions {
     #[arg(long, value_name = "SIZE")]
     pub(crate) max_size: Option<ByteSize>,
 
-    /// Issue a new ticket even if an unfinished one exists for this directory
+    /// Issue a new ticket, and revoke the unfinished ones for this directory
+    ///
+    /// Without this option, the newest unfinished ticket for the directory is used again, so that
+    /// its transfer can be resumed. `litz tickets` lists all tickets and revokes single ones.
     #[arg(long)]
     pub(crate) new_ticket: bool,
 
@@ -127,7 +134,9 @@ pub(crate) struct RecvOptions {
     /// ticket secret
     ///
     /// A line of the file begins with a public key, as `litz id` prints it on the sending host, or
-    /// with its fingerprint. The rest of the line, and everything after #, is a comment.
+    /// with its fingerprint. The rest of the line, and everything after #, is a comment. A change of
+    /// the file takes effect at once: a key that is removed can start no transfer, and its running
+    /// ones end. Other users must not be able to write the file.
     #[arg(long, value_name = "FILE")]
     pub(crate) allow: Option<PathBuf>,
 

@@ -45,8 +45,7 @@ const NO_CANDIDATE: &str = "no address of the ticket can be reached from the cho
 /// The server name that TLS requires. It has no meaning: hosts are identified by their keys.
 const SERVER_NAME: &str = "litz.invalid";
 
-/// The reason with which a receiver closes a connection that it has no place for. Older senders show
-/// it as it is.
+/// How the reason begins with which a receiver closes a connection that it has no place for.
 pub(crate) const BUSY: &str = "the receiver is busy";
 
 /// The transport configuration of a transfer.

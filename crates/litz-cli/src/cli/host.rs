@@ -18,13 +18,22 @@ pub(crate) struct HostState {
 /// # Errors
 /// A message for the user.
 pub(crate) fn open_state(chosen: Option<&Path>) -> Result<HostState, String> {
-    let directory: PathBuf = match chosen {
-        Some(directory) => directory.to_owned(),
-        None => default_state_dir().map_err(|error| error.to_string())?,
-    };
+    let directory = state_directory(chosen)?;
     let store = TicketStore::open(&directory).map_err(|error| error.to_string())?;
     let key = KeyPair::load_or_create(&directory.join("host.key")).map_err(|error| error.to_string())?;
     Ok(HostState { key, store })
+}
+
+/// Opens the tickets of this host.
+///
+/// # Errors
+/// As [`open_state`].
+pub(crate) fn open_store(chosen: Option<&Path>) -> Result<TicketStore, String> {
+    TicketStore::open(&state_directory(chosen)?).map_err(|error| error.to_string())
+}
+
+fn state_directory(chosen: Option<&Path>) -> Result<PathBuf, String> {
+    chosen.map_or_else(|| default_state_dir().map_err(|error| error.to_string()), |chosen| Ok(chosen.to_owned()))
 }
 
 /// Seconds since 1970.

@@ -30,6 +30,7 @@ mod study;
 mod tables;
 mod takeover;
 mod ticket;
+mod tickets;
 mod transport_options;
 mod warning;
 
@@ -54,6 +55,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Recv(options) => recv::run(&options),
         Command::Send(options) => send::run(&options),
         Command::Id(options) => id::run(&options),
+        Command::Tickets(options) => tickets::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::Profile(options) => profile::run(&options),
         Command::Predict(options) => predict::run(&options),

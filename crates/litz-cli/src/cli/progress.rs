@@ -29,15 +29,27 @@ pub(crate) enum Direction {
 
 /// The bar of the transfer, and below it one line per path.
 struct Bars {
+    all: MultiProgress,
     main: ProgressBar,
     paths: Mutex<Lines>,
 }
 
 impl Bars {
     fn new(direction: Direction) -> Self {
-        let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+        let all = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
         let main = all.add(bar(direction));
-        Self { main, paths: Mutex::new(Lines::new(all, 2)) }
+        let bars = Self { paths: Mutex::new(Lines::new(all.clone(), 2)), all, main };
+        // A receiver shows the bar of a transfer that starts: any host can connect.
+        if direction == Direction::Sending {
+            bars.draw();
+        }
+        bars
+    }
+
+    /// Makes the bar visible.
+    fn draw(&self) {
+        self.all.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+        self.main.enable_steady_tick(Duration::from_millis(250));
     }
 
     /// Shows a line for each open path if there are several.
@@ -73,6 +85,7 @@ pub(crate) struct Progress {
 
 #[derive(Default)]
 struct ProgressState {
+    is_started: bool,
     total: u64,
     done: u64,
     /// Bytes received before this attempt. They do not count as speed.
@@ -133,8 +146,12 @@ impl Progress {
         !matches!(self.mode, Mode::Quiet)
     }
 
-    /// Shows the statistics of each path, if there are several.
+    /// Shows the statistics of each path, if there are several. A receiver shows none before the
+    /// transfer starts: until then any host can cause them.
     pub(crate) fn paths(&self, paths: &[PathLine]) {
+        if self.direction == Direction::Receiving && !self.state.lock().is_ok_and(|state| state.is_started) {
+            return;
+        }
         match &self.mode {
             Mode::Bar(bars) => bars.show_paths(paths),
             Mode::Lines if paths.len() > 1 && self.is_time_for_paths() => {
@@ -192,7 +209,11 @@ impl Progress {
             }
             _ => {}
         }
-        if let Mode::Bar(Bars { main: bar, .. }) = &self.mode {
+        if let Mode::Bar(bars) = &self.mode {
+            if self.direction == Direction::Receiving && matches!(event, TransferEvent::Started { .. }) {
+                bars.draw();
+            }
+            let bar = &bars.main;
             match event {
                 TransferEvent::Started { bytes, .. } => bar.set_length(*bytes),
                 TransferEvent::Progress { bytes_done, .. } => bar.set_position(*bytes_done),
@@ -234,7 +255,7 @@ impl Events for Progress {
     fn event(&self, event: TransferEvent<'_>) {
         if let Ok(mut state) = self.state.lock() {
             match &event {
-                TransferEvent::Started { bytes, .. } => state.total = *bytes,
+                TransferEvent::Started { bytes, .. } => (state.is_started, state.total) = (true, *bytes),
                 TransferEvent::FileStarted { bytes_resumed, .. } => state.resumed += bytes_resumed,
                 TransferEvent::Progress { bytes_done, .. } if *bytes_done > state.done => {
                     state.done = *bytes_done;
@@ -288,7 +309,6 @@ fn bar(direction: Direction) -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template(&template) {
         bar.set_style(style.progress_chars("━╸─"));
     }
-    bar.enable_steady_tick(Duration::from_millis(250));
     bar
 }
 

@@ -1,25 +1,31 @@
 //! `litz recv [DIR]`.
 
+mod admission;
+mod allowed;
 mod arrivals;
+mod file_watch;
+mod refusals;
+mod served_ticket;
 mod sockets;
+mod visits;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
-use litz::identity::{AllowList, PublicKey, server_config};
+use litz::identity::{PublicKey, server_config};
 use litz::{Connection, Endpoint, EndpointConfig};
 use serde_json::json;
-use transfer::store::Issued;
+use transfer::store::{Issued, Serving};
 use transfer::ticket::ADDRESSES_MAX;
 use transfer::{
-    Authoriser, CLOSE_CODE, CancelToken, ConnectionLink, KeyAuthoriser, ReceiveOptions, Refusal, Secret, Summary,
-    Ticket, TicketAddress, TicketAuthoriser, TransferError, control, peer_key, proof_context, receive,
+    Authoriser, CLOSE_CODE, CancelToken, ConnectionLink, ReceiveOptions, Refusal, Secret, StoreError, Summary, Ticket,
+    TicketAddress, TicketAuthoriser, TransferError, control, peer_key, proof_context, receive,
 };
 
 use super::args::{Advertised, RecvOptions};
-use super::connect::{BUSY, transport};
+use super::connect::transport;
 use super::connection_log::{log_connected, log_ended};
 use super::exit;
 use super::host::{self, HostState};
@@ -31,18 +37,19 @@ use super::scheduler_trace::Trace;
 use super::signals;
 use super::takeover::{ActiveAttempt, SILENCE_MAX, TAKEOVER_TIMEOUT, TakeoverAuthoriser};
 use super::warning::Warning;
+use admission::{VisitorId, Visitors};
+use allowed::{AllowedKeys, ListedAuthoriser};
 use arrivals::TimedLink;
+use served_ticket::ServedTicket;
 use sockets::{ListenSockets, listen};
+use visits::{PlacingAuthoriser, Visits};
 
-/// How often the waiting receiver checks for an interrupt and for the expiry of its ticket.
+/// How often the waiting receiver checks for an interrupt, for late visitors, and for changes of its
+/// ticket or its list of keys.
 const WAKE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(200);
 
-/// How long a sender has to open its control stream.
-const CONTROL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
-
-/// Maximum number of connections served at a time. With a ticket only one of them is authorised;
-/// the others are about to be refused.
-const SENDERS_MAX: usize = 16;
+/// Told to visitors without a proof when the receiver ends.
+const ENDING: &str = "the receiver ends";
 
 pub(crate) fn run(options: &RecvOptions) -> ExitCode {
     let json = options.transport.json;
@@ -65,21 +72,22 @@ struct Receiver<'a> {
     trace: Option<Trace>,
     journals: Option<Journals>,
     admission: Admission,
+    visits: Arc<Visits>,
     cancel: CancelToken,
     current: ActiveAttempt,
 }
 
 /// How senders are authorised.
 enum Admission {
-    Ticket(Box<Issued>),
-    Keys(AllowList),
+    Ticket(Box<ServedTicket>),
+    Keys(Arc<AllowedKeys>),
 }
 
 /// How the connection of one sender ended.
 struct Attempt {
     peer: SocketAddr,
-    /// The key that TLS has authenticated.
-    key: Option<PublicKey>,
+    /// The peer's key, as the handshake has authenticated it.
+    key: PublicKey,
     authorised: bool,
     result: Result<Summary, TransferError>,
 }
@@ -93,17 +101,14 @@ impl<'a> Receiver<'a> {
         let journals = options.transport.journal.as_deref().map(Journals::create).transpose()?;
         let transport = transport(&options.transport, None, trace.as_ref(), journals.as_ref())?;
         let now = host::now_unix();
-        let unfinished = match (&options.allow, options.new_ticket) {
-            (None, false) => state.store.usable(now, &directory).map_err(|error| error.to_string())?.pop(),
-            _ => None,
-        };
+        let unfinished = unfinished_ticket(options, &state, now, &directory)?;
         let port = options.listen.map_or(0, |listen| listen.port());
-        let port = if port == 0 { unfinished.as_ref().map_or(0, |issued| issued.port) } else { port };
+        let port = if port == 0 { unfinished.as_ref().map_or(0, |(issued, _)| issued.port) } else { port };
         let tls = server_config(&state.key).map_err(|error| error.to_string())?;
         let listening = listen(options, port).map_err(|error| match &unfinished {
-            Some(issued) => format!(
-                "{error}. An unfinished ticket for this directory uses port {}: is another `litz recv` running? \
-                     Use --new-ticket for a new ticket",
+            Some((issued, _)) => format!(
+                "{error}. An unfinished ticket for this directory needs port {}: if another program uses it, stop \
+                     that program, or use --new-ticket for a new ticket",
                 issued.port
             ),
             None => error,
@@ -112,18 +117,8 @@ impl<'a> Receiver<'a> {
         let placement = options.transport.placement;
         let config = EndpointConfig::default().with_transport(transport).with_placement(placement).with_server_tls(tls);
         let endpoint = Endpoint::with_sockets(config, sockets).map_err(|error| error.to_string())?;
-        let admission = match (&options.allow, unfinished) {
-            (Some(path), _) => Admission::Keys(AllowList::load(path).map_err(|error| error.to_string())?),
-            (None, Some(issued)) => {
-                state.store.set_port(&issued.id, port).map_err(|error| error.to_string())?;
-                Admission::Ticket(Box::new(issued))
-            }
-            (None, None) => {
-                let expires = now.saturating_add(options.expires.as_millis().div_ceil(1000));
-                let issued = state.store.issue(now, &directory, port, expires).map_err(|error| error.to_string())?;
-                Admission::Ticket(Box::new(issued))
-            }
-        };
+        let admission = Admission::prepare(options, &state, now, &directory, port, unfinished)?;
+        let visits = Arc::new(Visits::new(admission.visitors()));
         let current = ActiveAttempt::new(TAKEOVER_TIMEOUT, SILENCE_MAX);
         let receiver = Self {
             options,
@@ -135,6 +130,7 @@ impl<'a> Receiver<'a> {
             trace,
             journals,
             admission,
+            visits,
             cancel,
             current,
         };
@@ -146,7 +142,10 @@ impl<'a> Receiver<'a> {
     fn announce(&self) -> Result<(), String> {
         let fingerprint = self.state.key.public().fingerprint();
         let (secret, expires_unix, resumed) = match &self.admission {
-            Admission::Ticket(issued) => (issued.secret.clone(), issued.expires_unix, issued.bound.is_some()),
+            Admission::Ticket(ticket) => {
+                let issued = &ticket.issued;
+                (issued.secret.clone(), issued.expires_unix, issued.bound.is_some())
+            }
             // With --allow the ticket is no credential: it only contains the server's addresses and
             // its key.
             Admission::Keys(_) => (Secret::generate().map_err(|error| error.to_string())?, (1 << 40) - 1, false),
@@ -199,6 +198,7 @@ impl<'a> Receiver<'a> {
     fn run(&self) -> Result<u8, String> {
         let result = self.serve();
         self.endpoint.close();
+        self.print_refusal_count(true);
         self.warn_of_trace_errors();
         if let Some(note) = self.trace.as_ref().and_then(Trace::emptiness_note) {
             self.warn(Warning::Trace, &note);
@@ -219,49 +219,100 @@ impl<'a> Receiver<'a> {
         warning.print(self.options.transport.json, self.options.transport.quiet, message);
     }
 
-    /// Serves senders until a transfer has finished, the ticket expires or the user interrupts.
+    /// Serves senders until a transfer has finished, the ticket expires or is revoked, or the user
+    /// interrupts.
     fn serve(&self) -> Result<u8, String> {
         let (ended, attempts) = mpsc::channel::<Attempt>();
-        std::thread::scope(|scope| {
-            let mut senders = 0;
-            loop {
+        let outcome = std::thread::scope(|scope| {
+            let outcome = loop {
                 self.warn_of_trace_errors();
-                while let Ok(attempt) = attempts.try_recv() {
-                    senders -= 1;
-                    if let Some(outcome) = self.conclude(&attempt) {
-                        self.cancel.cancel();
-                        return outcome;
-                    }
+                // Looked at before the attempts are: a visitor that has left has reported its attempt.
+                let (is_empty, senders) = (self.visits.is_empty(), self.visits.senders());
+                if let Some(outcome) = attempts.try_iter().find_map(|attempt| self.conclude(&attempt)) {
+                    break outcome;
                 }
-                if self.cancel.is_cancelled() {
-                    if senders == 0 {
-                        return Ok(exit::INTERRUPTED);
+                if let Some(outcome) = self.check(is_empty, senders) {
+                    break outcome;
+                }
+                if !self.visits.has_room() {
+                    // Displaced visitors are ending. Newcomers wait in the endpoint's queue.
+                    let attempt = attempts.recv_timeout(WAKE_INTERVAL);
+                    if let Some(outcome) = attempt.ok().and_then(|attempt| self.conclude(&attempt)) {
+                        break outcome;
                     }
-                } else if senders == 0
-                    && let Admission::Ticket(issued) = &self.admission
-                    && host::now_unix() >= issued.expires_unix
-                {
-                    return Err(
-                        "the ticket has expired without a transfer: run `litz recv` again for a new ticket".into()
-                    );
+                    continue;
                 }
                 let connection = match self.endpoint.accept_timeout(WAKE_INTERVAL) {
                     Ok(Some(connection)) => connection,
                     Ok(None) => continue,
-                    Err(error) => return Err(error.to_string()),
+                    Err(error) => break Err(error.to_string()),
                 };
-                if senders >= SENDERS_MAX || self.cancel.is_cancelled() {
-                    connection.close(CLOSE_CODE, BUSY);
+                // The handshake has authenticated a key of the only kind that TLS accepts.
+                let Ok(key) = peer_key(&connection) else { continue };
+                if self.cancel.is_cancelled() {
+                    connection.close(CLOSE_CODE, ENDING);
                     continue;
                 }
-                senders += 1;
+                self.refresh_keys();
+                let id = self.visits.admit(&connection, key, self.is_known(&key));
                 let ended = ended.clone();
                 scope.spawn(move || {
                     // The receiver of the channel outlives this thread.
-                    let _sent = ended.send(self.receive_from(&connection));
+                    let _sent = ended.send(self.receive_from(&connection, key, id));
+                    self.visits.end(id);
                 });
+            };
+            // The scope waits for all visitors.
+            self.cancel.cancel();
+            self.visits.close_unproven(ENDING);
+            outcome
+        });
+        // What ends now has no effect on the outcome. Refused visitors are still reported.
+        for attempt in attempts.try_iter().filter(|attempt| !attempt.authorised) {
+            let _ended = self.conclude(&attempt);
+        }
+        outcome
+    }
+
+    /// The regular checks. `is_empty` and `senders` are the state of the visits. Returns the status
+    /// or the error if one ends the command.
+    fn check(&self, is_empty: bool, senders: usize) -> Option<Result<u8, String>> {
+        self.visits.close_overdue();
+        self.print_refusal_count(false);
+        self.refresh_keys();
+        if self.cancel.is_cancelled() {
+            self.visits.close_unproven(ENDING);
+            return is_empty.then_some(Ok(exit::INTERRUPTED));
+        }
+        match &self.admission {
+            Admission::Ticket(ticket) if ticket.is_revoked() => {
+                Some(Err("the ticket was revoked: run `litz recv` again for a new ticket".into()))
             }
-        })
+            Admission::Ticket(ticket) if ticket.is_expired() && senders == 0 => {
+                Some(Err("the ticket has expired without a transfer: run `litz recv` again for a new ticket".into()))
+            }
+            Admission::Ticket(_) | Admission::Keys(_) => None,
+        }
+    }
+
+    /// Reads the list of keys again if it changed, and ends the transfers of removed keys.
+    fn refresh_keys(&self) {
+        let Admission::Keys(keys) = &self.admission else { return };
+        let refreshed = keys.refresh();
+        if let Some(warning) = refreshed.warning {
+            self.warn(Warning::AllowedKeys, &warning);
+        }
+        if refreshed.is_changed {
+            self.visits.close_unless(|key| keys.allows(key), "the receiver no longer allows this key");
+        }
+    }
+
+    /// Whether a visitor with this key has the right to send, so that it gets a place of its own.
+    fn is_known(&self, key: &PublicKey) -> bool {
+        match &self.admission {
+            Admission::Ticket(ticket) => ticket.bound().as_ref() == Some(key),
+            Admission::Keys(keys) => keys.allows(key),
+        }
     }
 
     /// Reports how an attempt ended; returns the status or the error if that ends the command.
@@ -286,30 +337,66 @@ impl<'a> Receiver<'a> {
             // A sender that waits for the running transfer tries several times.
             Err(TransferError::Refused(Refusal::Running)) if !self.current.is_refusal_news() => None,
             Err(error) => {
-                let note = if attempt.authorised && is_ticket { "; waiting for the sender to reconnect" } else { "" };
-                let message = message_of(error, attempt.key);
-                if self.options.transport.json {
-                    out::json(&json!({
-                        "event": "visit_ended", "peer": attempt.peer.to_string(),
-                        "key": attempt.key.map(|key| key.to_string()),
-                        "authorised": attempt.authorised, "message": message,
-                    }));
-                } else {
-                    exit::report(false, exit::FAILED, &format!("{}: {message}{note}", attempt.peer));
+                if attempt.authorised || self.visits.prints_refusal() {
+                    self.print_end(attempt, error);
                 }
                 None
             }
         }
     }
 
-    fn receive_from(&self, connection: &Connection) -> Attempt {
+    /// Prints that a sender left before the end, or was refused.
+    fn print_end(&self, attempt: &Attempt, error: &TransferError) {
+        let key = attempt.key.fingerprint();
+        let bound = match (&self.admission, error) {
+            (Admission::Ticket(ticket), TransferError::Refused(Refusal::BoundToAnotherKey)) => ticket.bound(),
+            _ => None,
+        };
+        let bound = bound.map(|key| key.fingerprint().to_string());
+        if self.options.transport.json {
+            let message = match error {
+                TransferError::Refused(refusal) => refusals::message(*refusal, &attempt.key),
+                _ => error.to_string(),
+            };
+            let mut event = json!({
+                "event": "visit_ended", "peer": attempt.peer.to_string(), "key": attempt.key.to_string(),
+                "authorised": attempt.authorised, "message": message,
+            });
+            if let Some(bound) = bound {
+                event["bound_to"] = bound.into();
+            }
+            out::json(&event);
+            return;
+        }
+        let text = match (error, bound) {
+            (TransferError::Refused(refusal), None) => refusals::message(*refusal, &attempt.key),
+            (_, Some(bound)) => format!("refused {key}: the ticket is bound to {bound}"),
+            _ if attempt.authorised && matches!(self.admission, Admission::Ticket(_)) => {
+                format!("{error}; waiting for the sender to reconnect")
+            }
+            _ => error.to_string(),
+        };
+        exit::report(false, exit::FAILED, &format!("{}: {text}", attempt.peer));
+    }
+
+    /// Prints the number of refused senders that were not printed, when it is time.
+    fn print_refusal_count(&self, is_end: bool) {
+        let Some(count) = self.visits.unprinted_refusals(is_end) else { return };
+        if self.options.transport.json {
+            out::json(&json!({ "event": "visits_refused", "count": count }));
+        } else {
+            out::note(&format!("litz: {count} more senders were refused"));
+        }
+    }
+
+    fn receive_from(&self, connection: &Connection, key: PublicKey, id: VisitorId) -> Attempt {
         let peer = connection.remote_addr();
         log_connected(connection);
         let progress = Progress::new(Direction::Receiving, self.options.transport.json, self.options.transport.quiet);
-        let mut authoriser = self.authoriser(connection);
+        let mut authoriser = self.authoriser(connection, id);
         let link = TimedLink::new(ConnectionLink::new(connection));
         let started = progress.now();
-        let result = self.transfer(&link, connection, &mut authoriser, &progress);
+        let result = self.transfer(&link, connection, key, &mut authoriser, &progress);
         match &result {
             Ok(summary) => progress.finish(summary, progress.now() - started),
             Err(_) => progress.clear(),
@@ -331,24 +418,22 @@ impl<'a> Receiver<'a> {
             self.current.release(number);
         }
         log_ended(connection);
-        Attempt { peer, key: peer_key(connection).ok(), authorised: authoriser.let_in, result }
+        Attempt { peer, key, authorised: authoriser.let_in, result }
     }
 
     fn transfer(
         &self,
         link: &TimedLink,
         connection: &Connection,
+        key: PublicKey,
         authoriser: &mut TakeoverAuthoriser<'_>,
         progress: &Progress,
     ) -> Result<Summary, TransferError> {
         let broken = |error: String| TransferError::Connection(std::io::Error::other(error));
-        let sender = peer_key(connection).map_err(|error| broken(error.to_string()))?;
-        let context = proof_context(connection, sender, self.state.key.public().fingerprint())
+        let context = proof_context(connection, key, self.state.key.public().fingerprint())
             .map_err(|error| broken(error.to_string()))?;
-        let streams = connection
-            .accept_bi_timeout(CONTROL_TIMEOUT)
-            .map_err(|error| TransferError::Connection(error.into()))?
-            .ok_or(TransferError::Silence)?;
+        // A visitor that opens no stream is closed when its Hello is late, which ends this wait.
+        let streams = connection.accept_bi().map_err(|error| TransferError::Connection(error.into()))?;
         let options = ReceiveOptions::default()
             .with_overwrite(self.options.overwrite)
             .with_bytes_max(self.options.max_size.map(|size| size.as_bytes()))
@@ -359,16 +444,18 @@ impl<'a> Receiver<'a> {
         })
     }
 
-    fn authoriser(&self, connection: &Connection) -> TakeoverAuthoriser<'_> {
+    fn authoriser(&self, connection: &Connection, id: VisitorId) -> TakeoverAuthoriser<'_> {
         let (inner, current): (Box<dyn Authoriser>, _) = match &self.admission {
             Admission::Ticket(_) => {
                 let (store, directory) = (self.state.store.clone(), self.directory.clone());
                 (Box::new(TicketAuthoriser::new(store, directory, host::now_unix())), Some(&self.current))
             }
             // A listed key may run several transfers at a time.
-            Admission::Keys(list) => (Box::new(KeyAuthoriser::new(list.clone())), None),
+            Admission::Keys(keys) => (Box::new(ListedAuthoriser(Arc::clone(keys))), None),
         };
         let (connection, json) = (connection.clone(), self.options.transport.json);
+        let visits = Arc::clone(&self.visits);
+        let inner = Box::new(PlacingAuthoriser { inner, visits, id, connection: connection.clone() });
         TakeoverAuthoriser { inner, connection, current, json, let_in: false, run: None, attempt: None }
     }
 }
@@ -407,24 +494,70 @@ fn check_writable(directory: &Path) -> std::io::Result<()> {
     }
 }
 
+impl Admission {
+    /// By the list of keys, the unfinished ticket or a new ticket.
+    fn prepare(
+        options: &RecvOptions,
+        state: &HostState,
+        now: u64,
+        directory: &Path,
+        port: u16,
+        unfinished: Option<(Issued, Serving)>,
+    ) -> Result<Self, String> {
+        if let Some(path) = &options.allow {
+            let keys = AllowedKeys::load(path)?;
+            if let Some(note) = keys.emptiness_note() {
+                Warning::AllowedKeys.print(options.transport.json, options.transport.quiet, &note);
+            }
+            return Ok(Self::Keys(Arc::new(keys)));
+        }
+        let failed = |error: StoreError| error.to_string();
+        let store = &state.store;
+        let (issued, serving) = match unfinished {
+            Some((issued, serving)) => {
+                store.set_port(&issued.id, port).map_err(failed)?;
+                (issued, serving)
+            }
+            None => {
+                // Otherwise a sender with an old ticket could still send into this directory.
+                store.revoke_unfinished(now, directory).map_err(failed)?;
+                let expires = now.saturating_add(options.expires.as_millis().div_ceil(1000));
+                let issued = store.issue(now, directory, port, expires).map_err(failed)?;
+                let serving = store.serve(&issued.id).map_err(failed)?;
+                (issued, serving)
+            }
+        };
+        Ok(Self::Ticket(Box::new(ServedTicket::new(store.clone(), issued, serving))))
+    }
+
+    fn visitors(&self) -> Visitors {
+        match self {
+            Self::Ticket(_) => Visitors::of_ticket(),
+            Self::Keys(_) => Visitors::of_keys(),
+        }
+    }
+}
+
+/// The unfinished ticket of this directory, which this receiver serves from now on; none with
+/// --allow or --new-ticket.
+fn unfinished_ticket(
+    options: &RecvOptions,
+    state: &HostState,
+    now: u64,
+    directory: &Path,
+) -> Result<Option<(Issued, Serving)>, String> {
+    if options.allow.is_some() || options.new_ticket {
+        return Ok(None);
+    }
+    let newest = state.store.usable(now, directory).map_err(|error| error.to_string())?.pop();
+    let serve = |issued: Issued| state.store.serve(&issued.id).map(|serving| (issued, serving));
+    newest.map(serve).transpose().map_err(|error| error.to_string())
+}
+
 /// The file mode creation mask of this process. Only /proc shows it without changing it.
 fn current_umask() -> u32 {
     const USUAL: u32 = 0o022;
     let status = std::fs::read_to_string(Path::new("/proc/self/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     line.and_then(|umask| u32::from_str_radix(umask.trim(), 8).ok()).unwrap_or(USUAL)
-}
-
-/// The error of an attempt as a message for the receiver's user. A refusal's own text is for the
-/// sender.
-fn message_of(error: &TransferError, key: Option<PublicKey>) -> String {
-    match (error, key) {
-        (TransferError::Refused(Refusal::KeyNotAllowed), Some(key)) => {
-            format!("refused, its key is not on the list; a line to admit it: {key}")
-        }
-        (TransferError::Refused(Refusal::Running), _) => {
-            "refused a second `litz send` with the ticket: a transfer with it is running".to_owned()
-        }
-        _ => error.to_string(),
-    }
 }

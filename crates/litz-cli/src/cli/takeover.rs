@@ -251,6 +251,10 @@ impl Authoriser for TakeoverAuthoriser<'_> {
     fn complete(&mut self) -> Result<(), String> {
         self.inner.complete()
     }
+
+    fn release(&mut self) -> Result<(), String> {
+        self.inner.release()
+    }
 }
 
 impl TakeoverAuthoriser<'_> {

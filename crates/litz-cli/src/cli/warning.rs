@@ -17,6 +17,8 @@ pub(crate) enum Warning {
     Trace,
     /// The journal of a connection is incomplete.
     Journal,
+    /// The list of allowed keys is empty or cannot be used.
+    AllowedKeys,
     /// A relay does not serve every client.
     ClientsNotServed,
 }
@@ -30,6 +32,7 @@ impl Warning {
             Self::SmallBuffers => "small_buffers",
             Self::Trace => "trace",
             Self::Journal => "journal",
+            Self::AllowedKeys => "allowed_keys",
             Self::ClientsNotServed => "clients_not_served",
         }
     }

@@ -1,3 +1,5 @@
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
@@ -178,4 +180,51 @@ fn every_refusal_round_trips_through_its_code() {
         assert_eq!(Refusal::from_code(refusal.code()), refusal);
     }
     assert_eq!(Refusal::from_code(200), Refusal::UnknownOrWrongProof);
+}
+
+#[test]
+fn a_released_ticket_serves_another_sender_unless_it_is_spent() {
+    let fixture = Fixture::new();
+    let ticket = fixture.issue();
+    let (one, two) = (PublicKey::from_bytes([1; 32]), PublicKey::from_bytes([2; 32]));
+    fixture.attempt(NOW, &ticket.secret, 1).unwrap();
+    fixture.store.release(&ticket.id, two).unwrap();
+    assert_eq!(fixture.store.find(&ticket.id).unwrap().unwrap().bound, Some(one), "another key has it");
+    fixture.store.release(&ticket.id, one).unwrap();
+    assert!(fixture.attempt(NOW, &ticket.secret, 2).unwrap().first_use);
+    fixture.store.complete(&ticket.id).unwrap();
+    fixture.store.release(&ticket.id, two).unwrap();
+    assert_eq!(fixture.attempt(NOW, &ticket.secret, 1).unwrap_err(), Refusal::BoundToAnotherKey);
+}
+
+#[test]
+fn unfinished_tickets_of_a_directory_are_revoked_together_unless_one_is_served() {
+    let fixture = Fixture::new();
+    let (first, second) = (fixture.issue(), fixture.issue());
+    let other = fixture.store.issue(NOW, Path::new("/other"), 4433, LATER).unwrap();
+    let spent = fixture.issue();
+    fixture.store.complete(&spent.id).unwrap();
+    let serving = fixture.store.serve(&second.id).unwrap();
+    assert!(fixture.store.is_served(&second.id).unwrap() && !fixture.store.is_served(&first.id).unwrap());
+    assert!(matches!(fixture.store.serve(&second.id), Err(StoreError::Served(id)) if id == second.id));
+    let revoked = fixture.store.revoke_unfinished(NOW, Path::new("/in"));
+    assert!(matches!(revoked, Err(StoreError::Served(id)) if id == second.id));
+    assert_eq!(fixture.store.usable(NOW, Path::new("/in")).unwrap().len(), 2, "none was revoked");
+    drop(serving);
+    assert_eq!(fixture.store.revoke_unfinished(NOW, Path::new("/in")).unwrap(), 2);
+    let left: Vec<_> = fixture.store.all().unwrap().into_iter().map(|ticket| ticket.id).collect();
+    assert_eq!(left, [other.id, spent.id]);
+    assert_eq!(fixture.attempt(NOW, &first.secret, 1).unwrap_err(), Refusal::UnknownOrWrongProof);
+}
+
+#[test]
+fn the_lock_file_of_a_killed_receiver_goes_with_its_ticket() {
+    let fixture = Fixture::new();
+    let ticket = fixture.issue();
+    let lock = fixture.state.path().join(format!("litz/serving-{}.lock", ticket.id));
+    std::fs::write(&lock, "").unwrap();
+    assert!(!fixture.store.is_served(&ticket.id).unwrap(), "no process has it locked");
+    fixture.store.revoke(&ticket.id).unwrap();
+    assert!(!lock.exists());
+    assert!(matches!(fixture.store.serve("../tickets"), Err(StoreError::Content(..))));
 }

@@ -103,6 +103,30 @@ fn a_listed_key_needs_no_ticket_and_an_unlisted_one_is_refused() {
     assert!(matches!(sent, Err(TransferError::Refused(Refusal::KeyNotAllowed))), "{sent:?}");
 }
 
+#[test]
+fn a_transfer_that_is_refused_as_a_whole_leaves_the_ticket_to_another_sender() {
+    let mut tickets = Tickets::new();
+    tickets.fixture.receive.bytes_max = Some(299_999);
+    let (sent, received) = tickets.with_ticket(NOW, None);
+    assert!(sent.is_err() && matches!(received, Err(TransferError::TooLarge(300_000, 299_999))), "{received:?}");
+    tickets.fixture.sender = 9;
+    tickets.fixture.receive.bytes_max = None;
+    assert!(tickets.with_ticket(NOW, None).0.unwrap().is_complete());
+}
+
+#[test]
+fn a_refusal_does_not_release_a_ticket_that_was_bound_before() {
+    let mut tickets = Tickets::new();
+    let (sent, _) = tickets.with_ticket(NOW, Some(15_000));
+    assert!(sent.is_err(), "interrupted");
+    tickets.fixture.receive.bytes_max = Some(1);
+    let (_, received) = tickets.with_ticket(NOW, None);
+    assert!(matches!(received, Err(TransferError::TooLarge(..))), "{received:?}");
+    tickets.fixture.sender = 9;
+    let (sent, _) = tickets.with_ticket(NOW, None);
+    assert!(matches!(sent, Err(TransferError::Refused(Refusal::BoundToAnotherKey))), "{sent:?}");
+}
+
 /// Accepts every sender, with a proof of another secret.
 struct Imposter;
 

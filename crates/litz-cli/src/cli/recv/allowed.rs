@@ -1,0 +1,205 @@
+//! The list of `--allow`, read again when its file changes.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use litz::identity::{AllowList, PublicKey};
+use transfer::{Authoriser, Proof, ProofContext, Refusal};
+
+use super::file_watch::{FileWatch, Stamp};
+
+/// The mode bits that let others than the owner write.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// The keys that may send now.
+pub(super) struct AllowedKeys {
+    state: Mutex<State>,
+}
+
+struct State {
+    watch: FileWatch,
+    /// The last good list.
+    list: AllowList,
+    /// The change that was warned of last. A file that changed recently is read several times.
+    warned_of: Option<Option<Stamp>>,
+}
+
+/// What a look at the file found.
+#[derive(Default)]
+pub(super) struct Refreshed {
+    /// The list has other keys than before.
+    pub(super) is_changed: bool,
+    /// For the user, once for each change of the file.
+    pub(super) warning: Option<String>,
+}
+
+impl AllowedKeys {
+    /// Reads the list at `path`.
+    ///
+    /// # Errors
+    /// A message for the user, also if others may write the file.
+    pub(super) fn load(path: &Path) -> Result<Self, String> {
+        let mut watch = FileWatch::new(path.to_owned());
+        // The first look comes before the reading, so that a later change is not missed.
+        watch.take_change();
+        let list = read(path)?;
+        Ok(Self { state: Mutex::new(State { watch, list, warned_of: None }) })
+    }
+
+    /// A warning if the list has no keys.
+    pub(super) fn emptiness_note(&self) -> Option<String> {
+        let state = self.lock();
+        state.list.is_empty().then(|| emptiness_note(state.watch.path()))
+    }
+
+    /// Reads the list again if the file may have changed. If it cannot be read, is invalid, or
+    /// others may write it, the last good list stays.
+    pub(super) fn refresh(&self) -> Refreshed {
+        let mut state = self.lock();
+        if !state.watch.take_change() {
+            return Refreshed::default();
+        }
+        let stamp = state.watch.stamp();
+        let mut refreshed = Refreshed::default();
+        let warning = match read(state.watch.path()) {
+            Ok(list) => {
+                refreshed.is_changed = list != state.list;
+                state.list = list;
+                (state.list.is_empty() && refreshed.is_changed).then(|| emptiness_note(state.watch.path()))
+            }
+            Err(error) => Some(format!("{error}; the keys that were read before stay in force")),
+        };
+        if warning.is_none() {
+            state.warned_of = None;
+        } else if state.warned_of.as_ref() != Some(&stamp) {
+            state.warned_of = Some(stamp);
+            refreshed.warning = warning;
+        }
+        refreshed
+    }
+
+    pub(super) fn allows(&self, key: &PublicKey) -> bool {
+        self.lock().list.allows(key)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Decides by the list as it is at the sender's Hello.
+pub(super) struct ListedAuthoriser(pub(super) std::sync::Arc<AllowedKeys>);
+
+impl Authoriser for ListedAuthoriser {
+    fn authorise(&mut self, context: &ProofContext, _proof: Option<&Proof>) -> Result<Option<Proof>, Refusal> {
+        if self.0.allows(&context.sender()) { Ok(None) } else { Err(Refusal::KeyNotAllowed) }
+    }
+
+    fn complete(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+fn emptiness_note(path: &Path) -> String {
+    format!("{} lists no keys: every sender is refused until a key is added", path.display())
+}
+
+fn read(path: &Path) -> Result<AllowList, String> {
+    let shown = path.display();
+    let metadata = std::fs::metadata(path).map_err(|error| format!("cannot read the allowed keys {shown}: {error}"))?;
+    // Opening a pipe would wait for its other end.
+    if !metadata.is_file() {
+        return Err(format!("cannot read the allowed keys {shown}: it is not a regular file"));
+    }
+    if metadata.permissions().mode() & OTHERS_WRITE != 0 {
+        return Err(format!(
+            "other users may write {shown} and so add keys: run `chmod go-w {shown}`, and check the keys in it"
+        ));
+    }
+    AllowList::load(path).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    struct Fixture {
+        folder: tempfile::TempDir,
+    }
+
+    impl Fixture {
+        fn new() -> Self {
+            Self { folder: tempfile::tempdir().unwrap() }
+        }
+
+        fn path(&self) -> PathBuf {
+            self.folder.path().join("allowed")
+        }
+
+        /// Replaces the list.
+        fn list(&self, keys: &[u8], mode: u32) {
+            let lines: String = keys.iter().map(|key| format!("{}\n", key_of(*key))).collect();
+            std::fs::write(self.path(), lines).unwrap();
+            std::fs::set_permissions(self.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+    }
+
+    fn key_of(byte: u8) -> PublicKey {
+        PublicKey::from_bytes([byte; 32])
+    }
+
+    #[test]
+    fn an_edited_list_is_in_force_at_the_next_look() {
+        let fixture = Fixture::new();
+        fixture.list(&[1, 2], 0o644);
+        let keys = AllowedKeys::load(&fixture.path()).unwrap();
+        assert!(keys.allows(&key_of(1)) && keys.emptiness_note().is_none());
+        assert!(!keys.refresh().is_changed, "the same keys");
+        fixture.list(&[2, 3], 0o644);
+        assert!(keys.refresh().is_changed);
+        assert_eq!([1, 2, 3].map(|key| keys.allows(&key_of(key))), [false, true, true]);
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_used_leaves_the_last_good_one_and_warns_once_per_change() {
+        let fixture = Fixture::new();
+        fixture.list(&[1], 0o600);
+        let keys = AllowedKeys::load(&fixture.path()).unwrap();
+        let refuses = |words: &str| {
+            let refreshed = keys.refresh();
+            let warning = refreshed.warning.expect(words);
+            assert!(warning.contains(words) && warning.contains("stay in force"), "{warning}");
+            assert!(keys.refresh().warning.is_none(), "once");
+            assert!(!refreshed.is_changed && keys.allows(&key_of(1)));
+        };
+        std::fs::write(fixture.path(), "no key\n").unwrap();
+        refuses("not a key");
+        fixture.list(&[1, 2], 0o664);
+        refuses("other users may write");
+        assert!(!keys.allows(&key_of(2)), "others may have added it");
+        std::fs::remove_file(fixture.path()).unwrap();
+        refuses("cannot read");
+        fixture.list(&[], 0o600);
+        let refreshed = keys.refresh();
+        assert!(refreshed.is_changed && refreshed.warning.unwrap().contains("lists no keys"));
+        assert!(!keys.allows(&key_of(1)));
+    }
+
+    #[test]
+    fn a_list_that_others_may_write_or_that_is_a_pipe_is_refused_at_the_start() {
+        let fixture = Fixture::new();
+        for mode in [0o620, 0o602] {
+            fixture.list(&[1], mode);
+            let error = AllowedKeys::load(&fixture.path()).err().unwrap();
+            assert!(error.contains("chmod go-w"), "{error}");
+        }
+        fixture.list(&[], 0o600);
+        assert!(AllowedKeys::load(&fixture.path()).unwrap().emptiness_note().is_some());
+        let pipe = fixture.folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert!(AllowedKeys::load(&pipe).err().unwrap().contains("not a regular file"));
+    }
+}

@@ -1,0 +1,154 @@
+//! The connections of a receiver's visitors, and the messages about those that were refused.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use litz::Connection;
+use litz::identity::PublicKey;
+use net::MonotonicClock;
+use transfer::{Authoriser, CLOSE_CODE, Proof, ProofContext, Refusal};
+
+use super::admission::{NoPlace, VisitorId, Visitors};
+use super::refusals::RefusalLimit;
+
+/// Told to a visitor that lost its place to a newer one.
+const DISPLACED: &str = "the receiver is busy: too many connections without a proof";
+
+/// Told to a visitor that gave no proof in time.
+const OVERDUE: &str = "no complete Hello in time";
+
+/// Told to a sender that got no place.
+const BUSY: &str = "the receiver is busy: all its places for this sender are taken";
+
+/// All visitors. Shared by the threads that serve them.
+pub(super) struct Visits {
+    state: Mutex<State>,
+    clock: MonotonicClock,
+}
+
+struct State {
+    visitors: Visitors,
+    /// The connections of the visitors.
+    connections: BTreeMap<VisitorId, Connection>,
+    refusals: RefusalLimit,
+}
+
+impl Visits {
+    pub(super) fn new(visitors: Visitors) -> Self {
+        let state = State { visitors, connections: BTreeMap::new(), refusals: RefusalLimit::default() };
+        Self { state: Mutex::new(state), clock: MonotonicClock::start() }
+    }
+
+    /// Whether another connection may be accepted now.
+    pub(super) fn has_room(&self) -> bool {
+        self.lock().visitors.has_room()
+    }
+
+    /// Gives the connection a place, if need be that of another visitor. Needs
+    /// [`has_room`](Self::has_room).
+    pub(super) fn admit(&self, connection: &Connection, key: PublicKey, is_known: bool) -> VisitorId {
+        let mut state = self.lock();
+        let address = connection.remote_addr().ip();
+        let (id, displaced) = state.visitors.on_accepted(self.clock.now(), address, key, is_known);
+        state.connections.insert(id, connection.clone());
+        state.close(displaced, DISPLACED);
+        id
+    }
+
+    /// The visitor's connection has ended.
+    pub(super) fn end(&self, id: VisitorId) {
+        let mut state = self.lock();
+        state.visitors.on_ended(id);
+        state.connections.remove(&id);
+    }
+
+    /// Closes the visitors whose Hello is late.
+    pub(super) fn close_overdue(&self) {
+        let mut state = self.lock();
+        let overdue = state.visitors.poll_overdue(self.clock.now());
+        state.close(overdue, OVERDUE);
+    }
+
+    /// Closes the visitors whose key lost the right to send.
+    pub(super) fn close_unless(&self, is_allowed: impl Fn(&PublicKey) -> bool, reason: &str) {
+        let mut state = self.lock();
+        let removed = state.visitors.on_keys_changed(is_allowed);
+        state.close(removed, reason);
+    }
+
+    /// Closes all visitors but senders.
+    pub(super) fn close_unproven(&self, reason: &str) {
+        let mut state = self.lock();
+        let unproven = state.visitors.on_end();
+        state.close(unproven, reason);
+    }
+
+    /// The number of senders that are served.
+    pub(super) fn senders(&self) -> usize {
+        self.lock().visitors.senders()
+    }
+
+    /// Whether no connection is served.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().visitors.is_empty()
+    }
+
+    /// Whether to print the message about a refused visitor.
+    pub(super) fn prints_refusal(&self) -> bool {
+        let now = self.clock.now();
+        self.lock().refusals.on_refusal(now)
+    }
+
+    /// The number of refusals that were not printed, when it is time to print it. With `is_end`, it
+    /// is.
+    pub(super) fn unprinted_refusals(&self, is_end: bool) -> Option<u64> {
+        let now = self.clock.now();
+        let refusals = &mut self.lock().refusals;
+        if is_end { refusals.take_count() } else { refusals.poll_count(now) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn close(&self, ids: impl IntoIterator<Item = VisitorId>, reason: &str) {
+        for connection in ids.into_iter().filter_map(|id| self.connections.get(&id)) {
+            tracing::info!(peer = %connection.remote_addr(), reason, "a visitor is closed");
+            connection.close(CLOSE_CODE, reason);
+        }
+    }
+}
+
+/// An authoriser that gives a sender a place once `inner` has accepted its proof.
+pub(super) struct PlacingAuthoriser {
+    pub(super) inner: Box<dyn Authoriser>,
+    pub(super) visits: Arc<Visits>,
+    pub(super) id: VisitorId,
+    pub(super) connection: Connection,
+}
+
+impl Authoriser for PlacingAuthoriser {
+    fn authorise(&mut self, context: &ProofContext, proof: Option<&Proof>) -> Result<Option<Proof>, Refusal> {
+        let answer = self.inner.authorise(context, proof)?;
+        let placed = self.visits.lock().visitors.on_proven(self.id);
+        if let Err(reason) = placed {
+            if reason == NoPlace::Busy {
+                self.connection.close(CLOSE_CODE, BUSY);
+            }
+            // The connection is closed, so this answer is not sent, and the sender tries again.
+            return Err(Refusal::Unavailable);
+        }
+        Ok(answer)
+    }
+
+    fn complete(&mut self) -> Result<(), String> {
+        self.inner.complete()
+    }
+
+    fn release(&mut self) -> Result<(), String> {
+        // Another transfer of the same sender may rely on the binding.
+        if self.visits.senders() > 1 { Ok(()) } else { self.inner.release() }
+    }
+}
