@@ -424,7 +424,8 @@ impl<E: Env> Driver<E> {
         self.timers.replace(key.0, entry.deadline, None);
         self.protocol.update_routes(key, &mut entry.connection);
         let now = self.env.now();
-        entry.connection.lose_receive_half(now, EndReason::EndpointClosed);
+        let dropped = entry.connection.lose_receive_half(now, EndReason::EndpointClosed);
+        self.note_unrouted(dropped);
         // Has no effect if the handles have ended already.
         entry.connection.end(now, EndReason::EndpointClosed);
     }

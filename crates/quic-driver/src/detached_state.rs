@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use driver::protocol::Batch;
 use quic::DetachedReceiveHalf;
 use units::{Duration, Instant};
 
@@ -132,14 +133,16 @@ impl<K: Packets> Connection<K> {
         deferred
     }
 
-    /// Ends the connection because its receive half is lost.
-    pub(crate) fn end_without_receive_half(&mut self, now: Instant, reason: Closed) {
-        let Some(detached) = self.detached.take() else { return };
+    /// Ends the connection because its receive half is lost. Returns the number of packets that
+    /// waited for it and are dropped.
+    pub(crate) fn end_without_receive_half(&mut self, now: Instant, reason: Closed) -> usize {
+        let Some(detached) = self.detached.take() else { return 0 };
         let closed = detached.closed.clone().unwrap_or(reason);
         self.end_override.get_or_insert(closed.clone());
         self.quic.close(now, 0, "");
         detached.end_readers(&closed);
         self.on_closed(now, closed);
+        detached.deferred.iter().map(|(_, batch)| batch.packet_count()).sum()
     }
 
     /// Fills `update` for the detached receive half. Returns whether there is an update, and

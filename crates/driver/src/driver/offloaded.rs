@@ -172,7 +172,8 @@ impl<E: Env> Driver<E> {
                 ReceiveHalfEvent::Returned { key, half } => self.attach(key, half),
                 ReceiveHalfEvent::Broken { connection } => {
                     if let Some(entry) = self.entry_of(&connection) {
-                        entry.connection.lose_receive_half(now, EndReason::ProcessorGone);
+                        let dropped = entry.connection.lose_receive_half(now, EndReason::ProcessorGone);
+                        self.note_unrouted(dropped);
                         self.schedule(connection.key);
                     }
                 }
@@ -268,7 +269,8 @@ impl<E: Env> Driver<E> {
         let keys: Vec<u32> = self.entries.keys().collect();
         for key in keys {
             if let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.connection.is_detached()) {
-                entry.connection.lose_receive_half(now, EndReason::ProcessorGone);
+                let dropped = entry.connection.lose_receive_half(now, EndReason::ProcessorGone);
+                self.note_unrouted(dropped);
                 self.schedule(ConnectionKey(key));
             }
         }

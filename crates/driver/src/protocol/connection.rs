@@ -199,9 +199,10 @@ pub trait Connection<P: Protocol> {
     }
 
     /// Ends the connection because its detached receive half is lost. Does nothing if the receive
-    /// half is attached.
-    fn lose_receive_half(&mut self, now: Instant, reason: EndReason) {
+    /// half is attached. Returns the number of packets that waited for the half and are dropped.
+    fn lose_receive_half(&mut self, now: Instant, reason: EndReason) -> usize {
         let _ = (now, reason);
+        0
     }
 
     /// Processes a batch that a worker opened with a lease.

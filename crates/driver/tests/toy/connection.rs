@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddrV4};
 use std::sync::Arc;
 
-use driver::protocol::{EventSummary, Served};
+use driver::protocol::{Batch as _, EventSummary, Served};
 use driver::{Connection, EndReason, SendError};
 use units::{Duration, Instant};
 
@@ -556,12 +556,12 @@ impl Connection<Toy> for ToyConnection {
         false
     }
 
-    fn lose_receive_half(&mut self, _now: Instant, reason: EndReason) {
-        if self.is_detached() {
-            let half = ReceiveHalf::new(Arc::clone(&self.cell), 0);
-            self.receiving = Receiving::Here(half);
-            self.close_with(End::Closed(reason), true);
-        }
+    fn lose_receive_half(&mut self, _now: Instant, reason: EndReason) -> usize {
+        let Receiving::There(detached) = &self.receiving else { return 0 };
+        let dropped = detached.deferred.iter().map(|(_, batch)| batch.packet_count()).sum();
+        self.receiving = Receiving::Here(ReceiveHalf::new(Arc::clone(&self.cell), 0));
+        self.close_with(End::Closed(reason), true);
+        dropped
     }
 
     fn local_ip(&self) -> Option<IpAddr> {

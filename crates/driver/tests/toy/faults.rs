@@ -180,27 +180,57 @@ fn unknown_segments_are_answered_at_a_bounded_rate_and_delayed_answers_are_sent_
     assert_eq!(world.link.traffic()[1].sent, all);
 }
 
-#[test]
-fn packets_that_find_no_space_before_the_driver_are_counted() {
-    const COUNT: u16 = 200;
-    let mut world = World::new(Placement::Split, CALM, 5);
-    world.add_transfers(2, 3 << 20);
+/// The number of packets for [`flood_detached`].
+const FLOOD: u16 = 200;
+
+/// Two connections of the second host with detached receive halves get one batch, whose packets
+/// need the whole connections: the ring to the driver takes a part of them, and the connections
+/// another part. Returns the number of unrouted packets before.
+fn flood_detached(world: &mut World) -> u64 {
     world.run_until(|world| {
         let stats = world.hosts[1].counters.split.as_ref().expect("the host has a receive worker").read();
         stats.detached - stats.returned == 2
     });
     let before = world.hosts[1].driver.driver.unrouted_packets();
-    // One batch for two detached receive halves in turn, whose packets need the whole connections:
-    // the ring to the driver takes a part of them, and the connections another part.
-    for number in 0..COUNT {
+    for number in 0..FLOOD {
         let source = SocketAddrV4::new(*address(0).ip(), 40_000 + number % 2);
         world.link.inject(world.clock.now(), 1, segment(&header(source, SYN)));
     }
+    before
+}
+
+#[test]
+fn packets_that_find_no_space_before_the_driver_are_counted() {
+    let mut world = World::new(Placement::Split, CALM, 5);
+    world.add_transfers(2, 3 << 20);
+    let before = flood_detached(&mut world);
     world.settle();
     // The ring holds 64. While the receive halves are detached, each connection keeps eight.
     let dropped = world.hosts[1].driver.driver.unrouted_packets() - before;
-    assert!((u64::from(COUNT) - 64 + 1..=u64::from(COUNT) - 16).contains(&dropped), "{dropped}");
+    assert!((u64::from(FLOOD) - 64 + 1..=u64::from(FLOOD) - 16).contains(&dropped), "{dropped}");
     world.run();
+}
+
+#[test]
+fn packets_that_wait_for_a_receive_half_are_counted_if_it_is_lost() {
+    let mut world = World::new(Placement::Split, CALM, 5);
+    for number in 0..2 {
+        let cell = world.connect();
+        world.add_transfer(Transfer::new(cell, true, number, 3 << 20), |_| {});
+        let accepted = world.next_accepted();
+        world.add_transfer(Transfer::new(accepted, false, number, 3 << 20), |end| {
+            assert_eq!(*end, End::Closed(EndReason::ProcessorGone));
+        });
+    }
+    let before = flood_detached(&mut world);
+    let host = &mut world.hosts[1];
+    host.worker.as_mut().expect("the host has a receive worker").turn();
+    host.driver.turn();
+    host.worker = None;
+    world.settle();
+    // Each connection kept eight until then. A connection that has ended ignores the others.
+    let dropped = world.hosts[1].driver.driver.unrouted_packets() - before;
+    assert_eq!(dropped, u64::from(FLOOD));
 }
 
 #[test]

@@ -39,13 +39,21 @@ fn pair(world: &World, [ours, theirs]: [u32; 2]) -> (Endpoint, Connection, Endpo
     (client, here, server, there, address)
 }
 
+/// Closes the connection when it is dropped, also if the test fails: the scope waits for its end.
+struct CloseOnDrop<'a>(&'a Connection);
+
+impl Drop for CloseOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.close(0, "");
+    }
+}
+
 /// Runs `client` while another thread runs the calls of the server.
 fn beside<T>(there: &Connection, here: &Connection, client: impl FnOnce() -> T) -> T {
     std::thread::scope(|scope| {
         scope.spawn(|| there.closed());
-        let result = client();
-        here.close(0, "");
-        result
+        let _close = CloseOnDrop(here);
+        client()
     })
 }
 

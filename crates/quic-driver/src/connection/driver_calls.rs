@@ -221,7 +221,7 @@ impl<K: Packets> driver::Connection<Quic<K>> for Connection<K> {
         true
     }
 
-    fn lose_receive_half(&mut self, now: Instant, reason: EndReason) {
-        self.end_without_receive_half(now, reason.into());
+    fn lose_receive_half(&mut self, now: Instant, reason: EndReason) -> usize {
+        self.end_without_receive_half(now, reason.into())
     }
 }
