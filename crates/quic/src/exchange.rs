@@ -23,6 +23,7 @@ use wire::quic::{ConnectionId, Dir, PathId, Space, StreamId, TransportParameters
 use crate::addresses::Addresses;
 use crate::error::TransportError;
 use crate::send::frames::ControlFrame;
+use crate::send::off_path::Elsewhere;
 use crate::session::DirectionKeys;
 use crate::stats::PathState;
 
@@ -78,10 +79,11 @@ pub(crate) enum ToSend {
         bytes: u64,
     },
 
-    /// A challenge that came on `path`.
+    /// A challenge that came on `path`, or to a connection ID of `path` from another address.
     Challenge {
         path: PathId,
         data: [u8; 8],
+        from: Option<Box<Elsewhere>>,
     },
     /// A PATH_RESPONSE.
     Response([u8; 8]),
@@ -107,6 +109,11 @@ pub(crate) enum ToSend {
     RemoteId {
         path: PathId,
         id: ConnectionId,
+    },
+    /// The only path is to move to these addresses once they respond.
+    Migrate {
+        addresses: Addresses,
+        remote_id: ConnectionId,
     },
     /// The first path's address is the peer's.
     Validated,
@@ -203,6 +210,11 @@ pub(crate) enum ToControl {
     PathState {
         path: PathId,
         state: PathState,
+    },
+    /// This connection ID of the peer is not used any more.
+    RetireRemoteId {
+        path: PathId,
+        id: ConnectionId,
     },
     /// The first ack-eliciting packet since something was received (RFC 9000, section 10.1).
     ElicitingSent {

@@ -81,6 +81,7 @@ pub use class::{BURST_MIN, Class, PATH_SET_MAX, PathSet, PathSetError, RateLimit
 pub use config::{PATHS_MAX, TraceSink, TransportConfig};
 pub use connection::{Connection, LeaseTerms, OpenLease};
 pub use control::ids::{LOCAL_ID_LEN, RouteChange};
+pub use control::paths::migrate::MigrateError;
 pub use control::paths::open::{OpenPathError, PathWait};
 pub use detached::{DetachedReceiveHalf, NeedsConnection, ReceiveCommands, ReceiveReport};
 pub use endpoint::{BeginError, ConnectionKey, Endpoint, Route};

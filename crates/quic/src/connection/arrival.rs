@@ -19,6 +19,7 @@ use crate::open::Batch;
 use crate::open::opened::Opened;
 use crate::open::{OpenContext, OpenJob, Outcome, open_packet, path_of_datagram};
 use crate::receive_buffer::ReceiveBuffer;
+use crate::send::off_path::Elsewhere;
 
 /// The number of datagrams in `data`.
 fn count_of(data: &[u8], stride: usize) -> u64 {
@@ -31,8 +32,9 @@ impl Connection {
     /// reads references into the buffer.
     ///
     /// A path is a pair of addresses. A server follows a client whose packets come from another
-    /// address (RFC 9000, section 9.3; multipath draft-21, section 3.1.2). A client drops such
-    /// packets, since servers do not migrate.
+    /// address (RFC 9000, section 9.3; multipath draft-21, section 3.1.2), unless they only probe. A
+    /// client drops such packets, since servers do not migrate; those from an address that it
+    /// [migrates](Self::migrate) to it takes.
     pub fn handle_datagrams(
         &mut self,
         now: Instant,
@@ -164,6 +166,14 @@ impl Connection {
         {
             self.receive.exchange.to_send.push_back(ToSend::Moved { path, addresses: *addresses, bytes });
             self.settle(now);
+        } else if origin == Origin::Elsewhere {
+            // Challenges are responded to where they came from; the path stays (RFC 9000, sections
+            // 8.2.2 and 9.1).
+            let spare_id = self.spare_remote_id(path);
+            self.receive.half.elsewhere = Some(Box::new(Elsewhere { addresses: *addresses, bytes, spare_id }));
+            let is_absorbed = self.absorb(now, opened, buffer, integrity_limit);
+            self.receive.half.elsewhere = None;
+            return is_absorbed;
         }
         if origin == Origin::New && opened.packets.iter().any(|packet| packet.path == path) {
             // Only an authentic packet opens a path. The whole batch counts for the

@@ -15,6 +15,10 @@ pub(crate) const REMOTE_IDS_MAX: u64 = 2;
 /// How many of ours the peer may hold, whatever it asks for.
 pub(crate) const LOCAL_IDS_MAX: u64 = 4;
 
+/// Sequence numbers remembered of the peer's IDs that this side has retired. Each takes a migration
+/// or a probe of the peer, and a frame that issued one is repeated for a few round trips at most.
+const RETIRED_IDS_MAX: usize = 16;
+
 /// Length of the IDs we choose, in bytes: too long to guess one.
 pub const LOCAL_ID_LEN: usize = 8;
 
@@ -107,6 +111,9 @@ pub(crate) struct RemoteIds {
     /// Ascending by sequence; the first is in use.
     active: VecDeque<RemoteId>,
     retire_prior_to: u64,
+    /// Those above `retire_prior_to` that this side has retired, oldest first. A frame that issued
+    /// one may arrive again.
+    retired: VecDeque<u64>,
 }
 
 /// The effect of a NEW_CONNECTION_ID.
@@ -120,7 +127,8 @@ pub(crate) struct RemoteChange {
 
 impl RemoteIds {
     pub(crate) fn new(first: ConnectionId) -> Self {
-        Self { active: [RemoteId { sequence: 0, id: first, reset_token: None }].into(), retire_prior_to: 0 }
+        let first = RemoteId { sequence: 0, id: first, reset_token: None };
+        Self { active: [first].into(), retire_prior_to: 0, retired: VecDeque::new() }
     }
 
     /// The ID in use; none on a path for which the peer has issued none.
@@ -132,9 +140,26 @@ impl RemoteIds {
         self.active.iter().any(|known| known.id == id)
     }
 
+    /// An ID for another address than the one `in_use` belongs to.
+    pub(crate) fn other_than(&self, in_use: ConnectionId) -> Option<ConnectionId> {
+        self.active.iter().map(|known| known.id).find(|id| *id != in_use)
+    }
+
+    /// Retires an ID, unless it is the last one. Returns its sequence number.
+    pub(crate) fn retire(&mut self, id: ConnectionId) -> Option<u64> {
+        let at = self.active.iter().position(|known| known.id == id).filter(|_| self.active.len() > 1)?;
+        let sequence = self.active.remove(at)?.sequence;
+        if self.retired.len() == RETIRED_IDS_MAX {
+            self.retired.pop_front();
+        }
+        self.retired.push_back(sequence);
+        Some(sequence)
+    }
+
     /// Frees unused memory.
     pub(crate) fn shrink(&mut self) {
         self.active.shrink_to_fit();
+        self.retired.shrink_to_fit();
     }
 
     /// The server chose its own ID in its first packet.
@@ -160,6 +185,8 @@ impl RemoteIds {
             if *known != new {
                 return Err(TransportError::violation("a connection ID was issued twice with different content"));
             }
+        } else if self.retired.contains(&sequence) {
+            // Retired by this side; the frame was repeated.
         } else if sequence < self.retire_prior_to {
             // Retired before it was known: say so once (section 19.15).
             change.retired.push(sequence);

@@ -203,6 +203,7 @@ impl Control {
             }
             ToControl::RetireConnectionId { path, sequence } => self.on_retired_id(path, sequence, exchange)?,
             ToControl::Multipath(frame) => self.on_multipath(now, frame, pto, exchange, events)?,
+            ToControl::RetireRemoteId { path, id } => self.retire_remote_id(path, id, exchange),
             ToControl::PathState { path, state } => events.push(Event::PathState(path, state)),
             ToControl::HandshakeDone => {
                 if self.side == Side::Server {

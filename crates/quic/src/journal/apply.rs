@@ -140,6 +140,7 @@ impl Replayer {
             Input::SendDatagram(len) => Answer::datagram(connection.send_datagram(self.bytes(*len))),
             Input::RecvDatagram => Answer::optional(connection.recv_datagram().map(|data| data.len() as u64)),
             Input::OpenPath { addresses, is_backup } => Answer::path(connection.open_path(now, *addresses, *is_backup)),
+            Input::Migrate(addresses) => Answer::migration(connection.migrate(now, *addresses)),
             Input::AbandonPath(path, code) => Answer::from_bool(connection.abandon_path(now, *path, *code)),
             _ => return None,
         })
@@ -224,6 +225,7 @@ impl Input {
                 | Self::SendDatagram(_)
                 | Self::RecvDatagram
                 | Self::OpenPath { .. }
+                | Self::Migrate(_)
                 | Self::AbandonPath(..)
         )
     }

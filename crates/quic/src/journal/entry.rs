@@ -54,6 +54,7 @@ pub(crate) enum Input {
     RecvDatagram,
     Close { code: u64, reason: String },
     OpenPath { addresses: Addresses, is_backup: bool },
+    Migrate(Addresses),
     AbandonPath(PathId, u64),
     SetBackup(PathId, bool),
     TooLarge(PathId),
@@ -143,6 +144,7 @@ impl ReadState {
                 let is_backup = flag(reader)?;
                 Input::OpenPath { addresses: self.addresses(reader)?, is_backup }
             }
+            tag::MIGRATE => Input::Migrate(self.addresses(reader)?),
             tag::EVENT => Input::Event(EventEntry::parse(reader)?),
             tag::ROUTE => Input::Route(route(reader)?),
             tag::DETACHED => Input::Detached,
@@ -180,6 +182,7 @@ fn is_timed(tag: u8) -> bool {
             | tag::STOP
             | tag::CLOSE
             | tag::OPEN_PATH
+            | tag::MIGRATE
             | tag::ABANDON_PATH
             | tag::SET_BACKUP
             | tag::TOO_LARGE
@@ -256,7 +259,7 @@ fn receipt(reader: &mut Reader<'_>) -> Parsed<Receipt> {
     if flags >> 6 != 0 {
         return Err(Malformed("unknown flags of a report"));
     }
-    let mut receipt = Receipt { path, numbers: [None; 3], acks: [false; 3] };
+    let mut receipt = Receipt::recorded(path);
     for space in Space::ALL {
         let at = space.index();
         receipt.acks[at] = flags >> (at + 3) & 1 != 0;
@@ -302,6 +305,7 @@ impl Entry {
             Input::RecvDatagram => "recv_datagram",
             Input::Close { .. } => "close",
             Input::OpenPath { .. } => "open_path",
+            Input::Migrate(_) => "migrate",
             Input::AbandonPath(..) => "abandon_path",
             Input::SetBackup(..) => "set_path_backup",
             Input::TooLarge(_) => "too_large",
@@ -327,6 +331,7 @@ impl Entry {
             | Input::Stop(..)
             | Input::Close { .. }
             | Input::OpenPath { .. }
+            | Input::Migrate(_)
             | Input::AbandonPath(..)
             | Input::SetBackup(..)
             | Input::TooLarge(_)
@@ -387,6 +392,7 @@ impl fmt::Display for Entry {
                 let kind = if *is_backup { ", for backup" } else { "" };
                 write!(f, " to {} from socket {}{kind}", addresses.remote, addresses.socket)
             }
+            Input::Migrate(addresses) => write!(f, " to {} from socket {}", addresses.remote, addresses.socket),
             Input::AbandonPath(path, code) => write!(f, " {path}, code {code}"),
             Input::SetBackup(path, is_backup) => write!(f, " {path}: {is_backup}"),
             Input::TooLarge(path) | Input::Refused(path) => write!(f, " on {path}"),

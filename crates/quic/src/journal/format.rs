@@ -79,6 +79,7 @@ pub(crate) mod tag {
     pub(crate) const SET_STREAM_RATE: u8 = 42;
     pub(crate) const SET_STREAM_PATHS: u8 = 43;
     pub(crate) const SET_BACKGROUND: u8 = 44;
+    pub(crate) const MIGRATE: u8 = 45;
 
     pub(crate) const SESSION_INPUT: u8 = 48;
     pub(crate) const SESSION_OUTPUT: u8 = 49;

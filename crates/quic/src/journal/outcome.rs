@@ -8,6 +8,7 @@ use wire::quic::{Dir, PathId, Reader, Space, StreamId};
 use super::digest::{Digest, plan_digest};
 use super::format::{Malformed, Parsed, put, put_word, short, word};
 use crate::control::ids::RouteChange;
+use crate::control::paths::migrate::MigrateError;
 use crate::control::paths::open::OpenPathError;
 use crate::event::Event;
 use crate::plan::Plan;
@@ -28,6 +29,7 @@ impl Answer {
     const END: u64 = 4;
     const TOO_LARGE: u64 = 5;
     const REFUSED: u64 = 6;
+    const NOT_MIGRATED: u64 = 7;
 
     pub(crate) fn from_bool(is_so: bool) -> Self {
         Self(Self::DONE, u64::from(is_so))
@@ -77,6 +79,10 @@ impl Answer {
         result.map_or_else(|error| Self(Self::REFUSED, error as u64), |()| Self(Self::DONE, 0))
     }
 
+    pub(crate) fn migration(result: Result<(), MigrateError>) -> Self {
+        result.map_or_else(|error| Self(Self::NOT_MIGRATED, error as u64), |()| Self(Self::DONE, 0))
+    }
+
     /// As a varint encodes it: a larger number becomes the largest.
     fn limited(self) -> Self {
         Self(self.0, self.1.min(wire::quic::VARINT_MAX))
@@ -112,6 +118,7 @@ impl fmt::Display for Answer {
                 Some(error) => write!(f, "refused: {error}"),
                 None => write!(f, "refused for reason {number}"),
             },
+            Self::NOT_MIGRATED => write!(f, "not migrated for reason {number}"),
             _ => write!(f, "answer {kind}, {number}"),
         }
     }

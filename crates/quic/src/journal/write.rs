@@ -150,6 +150,11 @@ impl Journal {
         self.put_addresses(addresses);
     }
 
+    pub(crate) fn migrate(&mut self, now: Instant, addresses: &Addresses) {
+        self.timed(tag::MIGRATE, now);
+        self.put_addresses(addresses);
+    }
+
     /// A timed call about a path, with a number: [`tag::ABANDON_PATH`], [`tag::SET_BACKUP`],
     /// [`tag::TOO_LARGE`], [`tag::REFUSED`].
     pub(crate) fn of_path(&mut self, tag: u8, now: Instant, path: PathId, number: u64) {

@@ -17,6 +17,7 @@
 //! | `ack_frequency` | the ACK frequency requested from the peer |
 //! | `resends` | lost data bound to the path that lost them |
 //! | `paths`, `validation` | opening, failure and closing of paths; path validation |
+//! | `migration`, `off_path` | paths whose addresses change, and addresses that are only probed |
 //! | `path`, `space`, `sent_log` | a path, a packet number space, the packets outstanding in it |
 
 pub(crate) mod ack_frequency;
@@ -27,6 +28,7 @@ mod flow_blocked;
 pub(crate) mod frames;
 pub(crate) mod grants;
 mod migration;
+pub(crate) mod off_path;
 pub(crate) mod path;
 mod paths;
 pub(crate) mod planner;
@@ -62,6 +64,7 @@ use acknowledge::Acknowledgement;
 use buffer::SendBuffer;
 use frames::{ControlFrame, SentFrame};
 use grants::Grants;
+use off_path::OffPath;
 use path::SendPath;
 use scheduler::Scheduler;
 use sent_log::Run;
@@ -106,6 +109,8 @@ pub(crate) struct SendHalf {
     crypto: Spaces<SendBuffer>,
     spaces: Spaces<SendSpace>,
     paths: Vec<SendPath>,
+    /// Addresses beside those of the paths, rarely any.
+    off_paths: Vec<OffPath>,
     keys: Spaces<Option<DirectionKeys>>,
     /// Key updates made so far.
     key_phase: u64,
@@ -204,6 +209,7 @@ impl SendHalf {
             crypto: Spaces::default(),
             spaces: Spaces::default(),
             paths: vec![path],
+            off_paths: Vec::new(),
             keys: Spaces::default(),
             key_phase: 0,
             sealed_in_phase: 0,
@@ -268,7 +274,10 @@ impl SendHalf {
             ToSend::AuthenticReceived => self.on_heard(),
             ToSend::Received { path, bytes } => self.on_received(now, path, bytes),
             ToSend::Moved { path, addresses, bytes } => self.on_moved(now, path, addresses, bytes, exchange),
-            ToSend::Challenge { path, data } => self.on_challenge(now, path, data),
+            ToSend::Challenge { path, data, from: None } => self.on_challenge(now, path, data),
+            ToSend::Challenge { path, data, from: Some(from) } => {
+                self.on_challenge_elsewhere(path, data, &from, exchange);
+            }
             ToSend::Response(data) => self.on_response(now, data, exchange),
             ToSend::Control(frame) => return self.queue_control(frame),
             ToSend::Crypto { space, bytes } => {
@@ -282,8 +291,10 @@ impl SendHalf {
             ToSend::RemoteId { path, id } => {
                 if let Some(at) = self.path_index(path) {
                     self.paths[at].remote_id = id;
+                    self.on_ids_replaced(path, id);
                 }
             }
+            ToSend::Migrate { addresses, remote_id } => self.begin_migration(now, addresses, remote_id, exchange),
             ToSend::Validated => self.paths[0].set_validated(),
             ToSend::Multipath => self.is_multipath = true,
             ToSend::OpenPath { path, addresses, remote_id, is_backup, is_peers_backup } => {

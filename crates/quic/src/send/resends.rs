@@ -139,7 +139,7 @@ mod tests {
             |path| path.state = PathState::Abandoned,
             |path| path.is_suspect = true,
             |path| path.refused_until = Some(Instant::ZERO),
-            |path| path.set_unvalidated(0),
+            |path| path.set_unvalidated(0, 0),
         ];
         for fail in failures {
             let mut send = send_half(Policy::DRDA);
