@@ -21,6 +21,7 @@ use units::{Duration, Instant};
 use wire::quic::{ConnectionId, Dir, PathId, Space, StreamId, TransportParameters};
 
 use crate::addresses::Addresses;
+use crate::control::ids::ResetToken;
 use crate::error::TransportError;
 use crate::send::frames::ControlFrame;
 use crate::send::off_path::Elsewhere;
@@ -211,6 +212,11 @@ pub(crate) enum ToControl {
         path: PathId,
         state: PathState,
     },
+    /// The last bytes of a datagram that could not be attributed or opened: maybe a stateless reset
+    /// (RFC 9000, section 10.3.1).
+    Trailer(ResetToken),
+    /// The connection IDs of the peer to which the send half sends may have changed.
+    RemoteIdsChanged,
     /// This connection ID of the peer is not used any more.
     RetireRemoteId {
         path: PathId,

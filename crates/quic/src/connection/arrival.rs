@@ -12,12 +12,12 @@ use wire::quic::{ConnectionId, MIN_INITIAL_SIZE, PacketType, Parsed, PathId, Sid
 use super::paths::Origin;
 use super::{Connection, EARLY_PACKETS_MAX};
 use crate::addresses::Addresses;
-use crate::control::ids::LOCAL_ID_LEN;
+use crate::control::ids::{LOCAL_ID_LEN, ResetToken};
 use crate::error::ConnectionError;
-use crate::exchange::ToSend;
+use crate::exchange::{ToControl, ToSend};
 use crate::open::Batch;
 use crate::open::opened::Opened;
-use crate::open::{OpenContext, OpenJob, Outcome, open_packet, path_of_datagram};
+use crate::open::{OpenContext, OpenJob, Outcome, open_packet, path_of_datagram, trailer_of};
 use crate::receive_buffer::ReceiveBuffer;
 use crate::send::off_path::Elsewhere;
 
@@ -45,7 +45,7 @@ impl Connection {
         let (data, stride) = (buffer.bytes_mut(), stride.max(1));
         let path = self.path_of(data);
         if !self.note_arrival(now, path, &addresses, count_of(data, stride), data.len() as u64) {
-            return;
+            return self.note_stray(now, data, stride);
         }
         if self.control.is_confirmed() {
             let mut job = self.scratch.take().unwrap_or_default();
@@ -56,7 +56,15 @@ impl Connection {
         } else {
             // Handshake packets are few and may be kept: each is copied into its own buffer.
             for datagram in data.chunks(stride) {
+                let dropped = |connection: &Self| {
+                    let stats = &connection.receive.half.stats;
+                    stats.packets_unauthentic + stats.packets_dropped
+                };
+                let before = dropped(self);
                 self.open_datagram(now, datagram.into());
+                if dropped(self) > before {
+                    self.note_stray(now, datagram, datagram.len());
+                }
             }
             if self.control.is_confirmed() {
                 // Thousands of connections may begin within a second and then idle: the memory of
@@ -93,6 +101,7 @@ impl Connection {
         } else {
             // Counted, and there is nothing to open.
             job.clear();
+            self.note_stray(now, data, stride);
         }
         true
     }
@@ -139,6 +148,24 @@ impl Connection {
         true
     }
 
+    /// A datagram belongs to no path or could not be opened: it may be a stateless reset.
+    fn note_stray(&mut self, now: Instant, data: &[u8], stride: usize) {
+        let last = data.chunks(stride.max(1)).next_back();
+        if let Some(trailer) = last.and_then(trailer_of) {
+            self.note_trailer(now, trailer);
+        }
+    }
+
+    /// A datagram that could not be attributed or opened ends in these bytes.
+    pub(crate) fn note_trailer(&mut self, now: Instant, trailer: ResetToken) {
+        // A connection without tokens has nothing to compare with.
+        if self.control.knows_tokens() {
+            self.record(|journal| journal.trailer(now, &trailer));
+            self.receive.exchange.to_control.push_back(ToControl::Trailer(trailer));
+            self.settle(now);
+        }
+    }
+
     /// Prepares a job for datagrams of `path`.
     fn prepare_job(&mut self, path: PathId, addresses: Addresses, len: usize, stride: usize, job: &mut OpenJob) {
         let context = self.open_context(path);
@@ -153,6 +180,9 @@ impl Connection {
             && let Some(one_rtt) = &context.data
         {
             self.control.note_phase_from(context.path, one_rtt.epoch, one_rtt.phase_from);
+        }
+        if let Some(trailer) = job.opened.trailer {
+            self.note_trailer(now, trailer);
         }
         true
     }

@@ -9,7 +9,7 @@ use wire::quic::{ErrorCode, Side, Space, TransportParameters};
 use super::{CRYPTO_BUFFER_MAX, ConnectionState, Control, KEEP_ALIVES_PER_IDLE_TIMEOUT};
 use crate::error::TransportError;
 use crate::event::{Event, Events};
-use crate::exchange::{Exchange, ToReceive, ToSend};
+use crate::exchange::{Exchange, ToControl, ToReceive, ToSend};
 use crate::receive::assembler::Pending;
 use crate::send::frames::ControlFrame;
 use crate::session::NewKeys;
@@ -122,6 +122,7 @@ impl Control {
         self.parameters_done = true;
         self.peer_id_limit = parameters.active_connection_id_limit;
         self.peer_max_path = parameters.initial_max_path_id;
+        self.remote_ids.set_first_token(parameters.stateless_reset_token);
         self.peer_disables_migration = parameters.disable_active_migration;
         // Paths are distinguished by connection IDs (multipath draft-21, section 2.1).
         if self.peer_max_path.is_some() && self.peer_first_id.is_some_and(|id| id.is_empty()) {
@@ -139,6 +140,10 @@ impl Control {
         }
         exchange.to_receive.push_back(ToReceive::PeerParameters(Box::new(parameters.clone())));
         exchange.to_send.push_back(ToSend::PeerParameters(Box::new(parameters)));
+        if self.side == Side::Client {
+            // The reset token of the ID in use has arrived.
+            exchange.to_control.push_back(ToControl::RemoteIdsChanged);
+        }
         Ok(())
     }
 

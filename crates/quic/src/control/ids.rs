@@ -22,6 +22,9 @@ const RETIRED_IDS_MAX: usize = 16;
 /// Length of the IDs we choose, in bytes: too long to guess one.
 pub const LOCAL_ID_LEN: usize = 8;
 
+/// A stateless reset token.
+pub type ResetToken = [u8; 16];
+
 /// A change of the connection IDs that the endpoint routes to this connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteChange {
@@ -29,6 +32,11 @@ pub enum RouteChange {
     Add(ConnectionId),
     /// Stop routing them.
     Remove(ConnectionId),
+    /// A datagram that ends in this token is a stateless reset of the connection (RFC 9000, section
+    /// 10.3.1).
+    AddReset(ResetToken),
+    /// It is none any more.
+    RemoveReset(ResetToken),
 }
 
 /// IDs we issued for one path.
@@ -102,7 +110,7 @@ struct RemoteId {
     sequence: u64,
     id: ConnectionId,
     /// Recognises a stateless reset (RFC 9000, section 10.3).
-    reset_token: Option<[u8; 16]>,
+    reset_token: Option<ResetToken>,
 }
 
 /// IDs the peer issued for one path.
@@ -138,6 +146,16 @@ impl RemoteIds {
 
     pub(crate) fn contains(&self, id: ConnectionId) -> bool {
         self.active.iter().any(|known| known.id == id)
+    }
+
+    /// The token of the first ID, from the server's transport parameters (RFC 9000, section 18.2).
+    pub(crate) fn set_first_token(&mut self, reset_token: Option<ResetToken>) {
+        self.active.front_mut().expect("an ID is always in use").reset_token = reset_token;
+    }
+
+    /// The token of an ID, if it has one.
+    pub(crate) fn token_of(&self, id: ConnectionId) -> Option<ResetToken> {
+        self.active.iter().find(|known| known.id == id)?.reset_token
     }
 
     /// An ID for another address than the one `in_use` belongs to.

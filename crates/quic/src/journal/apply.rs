@@ -98,6 +98,7 @@ impl Replayer {
                 connection.absorb_single(now, *source, &records.opened, &buffer, records.integrity_limit);
             }
             Input::Settle => connection.settle(now),
+            Input::Trailer(trailer) => connection.note_trailer(now, *trailer),
             Input::OtherVersion => connection.on_other_version(),
             Input::SetBackup(path, is_backup) => {
                 connection.set_path_backup(now, *path, *is_backup);

@@ -13,7 +13,7 @@ use super::outcome::{EventEntry, route};
 use super::records::{ReadRecords, dir, stream};
 use crate::addresses::Addresses;
 use crate::class::{PathSet, RateLimit};
-use crate::control::ids::RouteChange;
+use crate::control::ids::{ResetToken, RouteChange};
 use crate::open::Batch;
 use crate::plan::Receipt;
 use crate::send::streams::WRITE_LEN_MAX;
@@ -36,6 +36,7 @@ pub(crate) enum Input {
     Single { source: Option<ConnectionId>, records: ReadRecords },
     Settle,
     OtherVersion,
+    Trailer(ResetToken),
 
     Open(Dir),
     Accept(Dir),
@@ -140,6 +141,7 @@ impl ReadState {
             }
             tag::SETTLE => Input::Settle,
             tag::OTHER_VERSION => Input::OtherVersion,
+            tag::TRAILER => Input::Trailer(reader.array()?),
             tag::OPEN_PATH => {
                 let is_backup = flag(reader)?;
                 Input::OpenPath { addresses: self.addresses(reader)?, is_backup }
@@ -163,7 +165,14 @@ fn is_of(half: Half, tag: u8) -> bool {
     let is_of_receive_half_alone = matches!(tag, tag::TOOK_COMMANDS | tag::GAVE_REPORT);
     let is_of_either = matches!(
         tag,
-        tag::ARRIVAL | tag::OPENED | tag::ACCEPT | tag::READ | tag::STOP | tag::RECV_DATAGRAM | tag::EVENT
+        tag::ARRIVAL
+            | tag::OPENED
+            | tag::TRAILER
+            | tag::ACCEPT
+            | tag::READ
+            | tag::STOP
+            | tag::RECV_DATAGRAM
+            | tag::EVENT
     );
     is_of_either || is_of_receive_half_alone == (half == Half::Receive)
 }
@@ -178,6 +187,7 @@ fn is_timed(tag: u8) -> bool {
             | tag::OPENED
             | tag::SINGLE
             | tag::SETTLE
+            | tag::TRAILER
             | tag::READ
             | tag::STOP
             | tag::CLOSE
@@ -305,6 +315,7 @@ impl Entry {
             Input::RecvDatagram => "recv_datagram",
             Input::Close { .. } => "close",
             Input::OpenPath { .. } => "open_path",
+            Input::Trailer(_) => "trailer",
             Input::Migrate(_) => "migrate",
             Input::AbandonPath(..) => "abandon_path",
             Input::SetBackup(..) => "set_path_backup",
@@ -352,6 +363,8 @@ impl fmt::Display for Entry {
         f.write_str(self.name())?;
         match &self.0 {
             Input::Timeout | Input::PlanAsked | Input::Settle | Input::OtherVersion | Input::RecvDatagram => Ok(()),
+            // A token is not for people.
+            Input::Trailer(_) => Ok(()),
             Input::Detached => f.write_str(": the receive half is on another processor"),
             Input::Attached => f.write_str(": the receive half is back"),
             Input::GaveCommands(number)
@@ -399,6 +412,8 @@ impl fmt::Display for Entry {
             Input::Event(event) => write!(f, ": {event}"),
             Input::Route(RouteChange::Add(id)) => write!(f, " {id} here"),
             Input::Route(RouteChange::Remove(id)) => write!(f, " {id} here no longer"),
+            Input::Route(RouteChange::AddReset(_)) => f.write_str(" a stateless reset here"),
+            Input::Route(RouteChange::RemoveReset(_)) => f.write_str(" a stateless reset here no longer"),
         }
     }
 }

@@ -296,16 +296,26 @@ impl fmt::Display for EventEntry {
 }
 
 pub(crate) fn put_route(out: &mut Vec<u8>, change: &RouteChange) {
-    let (is_added, id) = match change {
-        RouteChange::Add(id) => (true, id),
-        RouteChange::Remove(id) => (false, id),
+    let (kind, id) = match change {
+        RouteChange::Remove(id) => (0, id.as_slice()),
+        RouteChange::Add(id) => (1, id.as_slice()),
+        RouteChange::RemoveReset(token) => (2, &token[..]),
+        RouteChange::AddReset(token) => (3, &token[..]),
     };
-    out.push(u8::from(is_added));
-    super::format::put_id(out, id);
+    out.push(kind);
+    super::format::put_bytes(out, id);
 }
 
 pub(crate) fn route(reader: &mut Reader<'_>) -> Parsed<RouteChange> {
-    let is_added = super::format::flag(reader)?;
+    let kind = reader.u8()?;
+    if let 2 | 3 = kind {
+        let token = super::format::bytes(reader)?.try_into().map_err(|_| Malformed("a token of another length"))?;
+        return Ok(if kind == 3 { RouteChange::AddReset(token) } else { RouteChange::RemoveReset(token) });
+    }
     let id = super::format::id(reader)?;
-    Ok(if is_added { RouteChange::Add(id) } else { RouteChange::Remove(id) })
+    match kind {
+        0 => Ok(RouteChange::Remove(id)),
+        1 => Ok(RouteChange::Add(id)),
+        _ => Err(Malformed("an unknown change of routes")),
+    }
 }

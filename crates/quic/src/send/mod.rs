@@ -53,7 +53,7 @@ use crate::class::PathSet;
 use crate::config::TransportConfig;
 use crate::error::TransportError;
 use crate::event::Events;
-use crate::exchange::{Exchange, ToReceive, ToSend};
+use crate::exchange::{Exchange, ToControl, ToReceive, ToSend};
 use crate::plan::Receipt;
 use crate::queue::Queue;
 use crate::session::DirectionKeys;
@@ -292,6 +292,7 @@ impl SendHalf {
                 if let Some(at) = self.path_index(path) {
                     self.paths[at].remote_id = id;
                     self.on_ids_replaced(path, id);
+                    exchange.to_control.push_back(ToControl::RemoteIdsChanged);
                 }
             }
             ToSend::Migrate { addresses, remote_id } => self.begin_migration(now, addresses, remote_id, exchange),
@@ -300,6 +301,7 @@ impl SendHalf {
             ToSend::OpenPath { path, addresses, remote_id, is_backup, is_peers_backup } => {
                 let path = self.open_path(now, path, addresses, remote_id);
                 (path.is_backup, path.is_peers_backup) = (is_backup, is_peers_backup);
+                exchange.to_control.push_back(ToControl::RemoteIdsChanged);
             }
             ToSend::PeersStatus { path, available } => {
                 if let Some(at) = self.path_index(path) {
@@ -307,7 +309,10 @@ impl SendHalf {
                 }
             }
             ToSend::AbandonPath(path) => self.abandon_path(path),
-            ToSend::ForgetPath(path) => self.forget_path(path),
+            ToSend::ForgetPath(path) => {
+                self.forget_path(path);
+                exchange.to_control.push_back(ToControl::RemoteIdsChanged);
+            }
             ToSend::HandshakeComplete => self.handshake_complete = true,
             ToSend::HandshakeConfirmed => {
                 self.handshake_confirmed = true;

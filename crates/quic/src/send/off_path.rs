@@ -99,6 +99,12 @@ impl SendHalf {
         is_on_path || self.off_paths.iter().any(|known| known.remote_id == remote_id)
     }
 
+    /// The connection IDs of the peer to which packets are sent, and their paths.
+    pub(crate) fn remote_ids(&self) -> impl Iterator<Item = (PathId, ConnectionId)> + '_ {
+        let of_paths = self.paths.iter().map(|path| (path.id, path.remote_id));
+        of_paths.chain(self.off_paths.iter().map(|known| (known.path, known.remote_id)))
+    }
+
     /// The peer sent a PATH_CHALLENGE from an address that is not the path's: the response goes
     /// there (RFC 9000, section 8.2.2).
     pub(super) fn on_challenge_elsewhere(
@@ -161,6 +167,7 @@ impl SendHalf {
             received_bytes: 0,
             sent_bytes: 0,
         });
+        exchange.to_control.push_back(ToControl::RemoteIdsChanged);
         self.off_paths.len() - 1
     }
 
@@ -179,6 +186,7 @@ impl SendHalf {
         if !self.is_id_in_use(id) {
             exchange.to_control.push_back(ToControl::RetireRemoteId { path, id });
         }
+        exchange.to_control.push_back(ToControl::RemoteIdsChanged);
     }
 
     /// Forgets the addresses of a path that is closed, whose connection IDs are retired with it.

@@ -13,6 +13,7 @@ mod handshake;
 mod keys;
 mod leases;
 mod placements;
+mod resets;
 mod streams;
 mod timers;
 mod version;
