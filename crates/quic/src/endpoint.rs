@@ -351,7 +351,10 @@ impl Endpoint {
             initial_max_streams_uni: config.max_concurrent_uni_streams,
             // Peers of a connection with a single path must not migrate. With several paths the
             // parameter must be absent, since it also forbids further paths to the same address
-            // (multipath draft-21, section 2.2).
+            // (multipath draft-21, section 2.2). It is chosen before the peer's parameters are
+            // known, so a peer that does not negotiate multipath does not see it either. It may
+            // migrate then (RFC 9000, section 18.2), and the path follows it
+            // (`send/migration.rs`, `send/off_path.rs`).
             disable_active_migration: config.max_paths <= 1,
             initial_max_path_id: config.max_paths.checked_sub(1).map(PathId),
             active_connection_id_limit: REMOTE_IDS_MAX,

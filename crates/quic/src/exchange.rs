@@ -24,7 +24,6 @@ use crate::addresses::Addresses;
 use crate::control::ids::ResetToken;
 use crate::error::TransportError;
 use crate::send::frames::ControlFrame;
-use crate::send::off_path::Elsewhere;
 use crate::session::DirectionKeys;
 use crate::stats::PathState;
 
@@ -95,6 +94,8 @@ pub(crate) enum ToSend {
         space: Space,
         bytes: Bytes,
     },
+    /// A Retry packet of the server.
+    Retry(Box<Retry>),
     InstallKeys {
         space: Space,
         keys: DirectionKeys,
@@ -140,6 +141,25 @@ pub(crate) enum ToSend {
     HandshakeComplete,
     /// Both sides know that the handshake is complete (RFC 9001, section 4.1.2).
     HandshakeConfirmed,
+}
+
+/// An arrival from an address that is not the one of its path.
+#[derive(Debug, Clone)]
+pub(crate) struct Elsewhere {
+    pub(crate) addresses: Addresses,
+    /// Bytes that arrived from there and are not credited yet.
+    pub(crate) bytes: u64,
+    /// A connection ID of the peer for the path that the path itself does not use.
+    pub(crate) spare_id: Option<ConnectionId>,
+}
+
+/// What a Retry packet changes (RFC 9000, section 17.2.5.2).
+pub(crate) struct Retry {
+    pub(crate) remote_id: ConnectionId,
+    /// Repeated in every Initial packet.
+    pub(crate) token: Vec<u8>,
+    /// Of Initial packets from now on.
+    pub(crate) keys: DirectionKeys,
 }
 
 /// For the receive half.

@@ -14,12 +14,18 @@ use super::{Connection, EARLY_PACKETS_MAX};
 use crate::addresses::Addresses;
 use crate::control::ids::{LOCAL_ID_LEN, ResetToken};
 use crate::error::ConnectionError;
-use crate::exchange::{ToControl, ToSend};
+use crate::exchange::{Elsewhere, ToControl, ToSend};
 use crate::open::Batch;
 use crate::open::opened::Opened;
 use crate::open::{OpenContext, OpenJob, Outcome, open_packet, path_of_datagram, trailer_of};
 use crate::receive_buffer::ReceiveBuffer;
-use crate::send::off_path::Elsewhere;
+use crate::session::TAG_LEN;
+use crate::session::retry::retry_tag;
+
+/// The longest token of a Retry packet that is repeated, bytes. With a longer one no Initial packet
+/// of 1200 bytes would have space for a useful part of the first flight. Tokens of other
+/// implementations have about a hundred.
+const RETRY_TOKEN_LEN_MAX: usize = 800;
 
 /// The number of datagrams in `data`.
 fn count_of(data: &[u8], stride: usize) -> u64 {
@@ -231,7 +237,10 @@ impl Connection {
             let header = match parse_packet(&datagram, LOCAL_ID_LEN) {
                 Ok(Parsed::Protected(header)) => header,
                 Ok(Parsed::VersionNegotiation { .. }) => return self.on_version_negotiation(&datagram),
-                // Retry is not supported and is dropped.
+                Ok(Parsed::Retry { dcid, scid, token, tag }) => {
+                    let (token, body_len) = (token.to_vec(), datagram.len() - tag.len());
+                    return self.on_retry_packet(now, (dcid, scid), &token, &datagram[..body_len], &tag);
+                }
                 _ => {
                     self.receive.half.stats.packets_dropped += 1;
                     return;
@@ -347,6 +356,34 @@ impl Connection {
         }
         self.settle(now);
         true
+    }
+
+    /// RFC 9000, section 17.2.5.2: only a client's first Retry packet counts, before any other
+    /// packet of the server, and only with a valid tag.
+    fn on_retry_packet(
+        &mut self,
+        now: Instant,
+        (dcid, scid): (ConnectionId, ConnectionId),
+        token: &[u8],
+        body: &[u8],
+        tag: &[u8; TAG_LEN],
+    ) {
+        let is_expected = self.side == Side::Client
+            && !self.has_received
+            && token.len() <= RETRY_TOKEN_LEN_MAX
+            && self.control.takes_retry(dcid, scid);
+        if !is_expected || retry_tag(&self.control.original_destination(), body) != *tag {
+            self.receive.half.stats.packets_dropped += 1;
+            return;
+        }
+        self.on_retry(now, scid, token);
+    }
+
+    /// The server demands a proof of the client's address.
+    pub(crate) fn on_retry(&mut self, now: Instant, source: ConnectionId, token: &[u8]) {
+        self.record(|journal| journal.retry(now, &source, token));
+        self.control.on_retry(source, token, &mut self.receive.exchange);
+        self.settle(now);
     }
 
     /// RFC 9000, section 6.2: ignored after the first authentic packet, and if it lists our

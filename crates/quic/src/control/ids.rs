@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use wire::quic::{ConnectionId, ErrorCode};
 
 use crate::error::TransportError;
+use crate::queue::Queue;
 
 /// Our active_connection_id_limit: how many of the peer's IDs we keep. One in use and one spare is
 /// all that a client needs that does not migrate, and the smallest allowed value (RFC 9000, section
@@ -121,7 +122,7 @@ pub(crate) struct RemoteIds {
     retire_prior_to: u64,
     /// Those above `retire_prior_to` that this side has retired, oldest first. A frame that issued
     /// one may arrive again.
-    retired: VecDeque<u64>,
+    retired: Queue<u64>,
 }
 
 /// The effect of a NEW_CONNECTION_ID.
@@ -136,7 +137,7 @@ pub(crate) struct RemoteChange {
 impl RemoteIds {
     pub(crate) fn new(first: ConnectionId) -> Self {
         let first = RemoteId { sequence: 0, id: first, reset_token: None };
-        Self { active: [first].into(), retire_prior_to: 0, retired: VecDeque::new() }
+        Self { active: [first].into(), retire_prior_to: 0, retired: Queue::new() }
     }
 
     /// The ID in use; none on a path for which the peer has issued none.
@@ -177,7 +178,7 @@ impl RemoteIds {
     /// Frees unused memory.
     pub(crate) fn shrink(&mut self) {
         self.active.shrink_to_fit();
-        self.retired.shrink_to_fit();
+        self.retired.shrink();
     }
 
     /// The server chose its own ID in its first packet.
@@ -203,7 +204,7 @@ impl RemoteIds {
             if *known != new {
                 return Err(TransportError::violation("a connection ID was issued twice with different content"));
             }
-        } else if self.retired.contains(&sequence) {
+        } else if self.retired.iter().any(|retired| *retired == sequence) {
             // Retired by this side; the frame was repeated.
         } else if sequence < self.retire_prior_to {
             // Retired before it was known: say so once (section 19.15).

@@ -124,6 +124,8 @@ pub(crate) struct Control {
     /// The destination of the client's first packet, which the server's transport parameters must
     /// repeat.
     original_destination: ConnectionId,
+    /// The source of the server's Retry packet, if there was one.
+    retry_source: Option<Box<ConnectionId>>,
     parameters_done: bool,
     peer_id_limit: u64,
     idle_timeout: Duration,
@@ -171,6 +173,7 @@ impl Control {
             peer_disables_migration: false,
             peer_first_id: (side == Side::Server).then_some(remote_id),
             original_destination,
+            retry_source: None,
             parameters_done: false,
             peer_id_limit: TransportParameters::default().active_connection_id_limit,
             idle_timeout: config.idle_timeout,

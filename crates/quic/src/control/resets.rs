@@ -18,6 +18,7 @@ impl Control {
         for (path, id) in ids {
             tokens.extend(self.remote_ids_of(path).and_then(|ids| ids.token_of(id)));
         }
+        tokens.shrink_to_fit();
         self.replace_tokens(tokens);
     }
 

@@ -6,7 +6,8 @@ use units::Instant;
 use wire::quic::{ConnectionId, Dir, PathId, Reader, Space, StreamId, VARINT_MAX};
 
 use super::format::{
-    ADDRESSES_NUMBERED_MAX, Malformed, Parsed, addresses, flag, id, limit, path_set, short, tag, text, time, unzigzag,
+    ADDRESSES_NUMBERED_MAX, Malformed, Parsed, addresses, bytes, flag, id, limit, path_set, short, tag, text, time,
+    unzigzag,
 };
 use super::out::Half;
 use super::outcome::{EventEntry, route};
@@ -37,6 +38,7 @@ pub(crate) enum Input {
     Settle,
     OtherVersion,
     Trailer(ResetToken),
+    Retry(ConnectionId, Vec<u8>),
 
     Open(Dir),
     Accept(Dir),
@@ -142,6 +144,7 @@ impl ReadState {
             tag::SETTLE => Input::Settle,
             tag::OTHER_VERSION => Input::OtherVersion,
             tag::TRAILER => Input::Trailer(reader.array()?),
+            tag::RETRY => Input::Retry(id(reader)?, bytes(reader)?.to_vec()),
             tag::OPEN_PATH => {
                 let is_backup = flag(reader)?;
                 Input::OpenPath { addresses: self.addresses(reader)?, is_backup }
@@ -188,6 +191,7 @@ fn is_timed(tag: u8) -> bool {
             | tag::SINGLE
             | tag::SETTLE
             | tag::TRAILER
+            | tag::RETRY
             | tag::READ
             | tag::STOP
             | tag::CLOSE
@@ -316,6 +320,7 @@ impl Entry {
             Input::Close { .. } => "close",
             Input::OpenPath { .. } => "open_path",
             Input::Trailer(_) => "trailer",
+            Input::Retry(..) => "retry",
             Input::Migrate(_) => "migrate",
             Input::AbandonPath(..) => "abandon_path",
             Input::SetBackup(..) => "set_path_backup",
@@ -363,6 +368,7 @@ impl fmt::Display for Entry {
         f.write_str(self.name())?;
         match &self.0 {
             Input::Timeout | Input::PlanAsked | Input::Settle | Input::OtherVersion | Input::RecvDatagram => Ok(()),
+            Input::Retry(source, token) => write!(f, " to {source} with a token of {} bytes", token.len()),
             // A token is not for people.
             Input::Trailer(_) => Ok(()),
             Input::Detached => f.write_str(": the receive half is on another processor"),

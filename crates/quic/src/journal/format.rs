@@ -58,6 +58,7 @@ pub(crate) mod tag {
     pub(crate) const SETTLE: u8 = 19;
     pub(crate) const OTHER_VERSION: u8 = 20;
     pub(crate) const TRAILER: u8 = 21;
+    pub(crate) const RETRY: u8 = 22;
 
     pub(crate) const OPEN: u8 = 24;
     pub(crate) const ACCEPT: u8 = 25;

@@ -154,6 +154,12 @@ impl Journal {
         self.timed(tag::TRAILER, now).extend_from_slice(trailer);
     }
 
+    pub(crate) fn retry(&mut self, now: Instant, source: &ConnectionId, token: &[u8]) {
+        let out = self.timed(tag::RETRY, now);
+        put_id(out, source);
+        put_bytes(out, token);
+    }
+
     pub(crate) fn migrate(&mut self, now: Instant, addresses: &Addresses) {
         self.timed(tag::MIGRATE, now);
         self.put_addresses(addresses);

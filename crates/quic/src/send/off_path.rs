@@ -24,7 +24,7 @@ use super::draft::Draft;
 use super::path::AMPLIFICATION_FACTOR;
 use super::validation::{FIRST_INTERVAL, Validation};
 use crate::addresses::Addresses;
-use crate::exchange::{Exchange, ToControl};
+use crate::exchange::{Elsewhere, Exchange, ToControl};
 use crate::plan::Plan;
 use crate::session::TAG_LEN;
 use crate::spaces::DATA;
@@ -37,16 +37,6 @@ const OFF_PATHS_MAX: usize = 4;
 /// Challenges to the address that a path has left. One may be lost; the client has most likely left
 /// the address for good.
 const CHALLENGES_TO_FORMER_MAX: u8 = 3;
-
-/// An arrival from an address that is not the one of its path.
-#[derive(Debug, Clone)]
-pub(crate) struct Elsewhere {
-    pub(crate) addresses: Addresses,
-    /// Bytes that arrived from there and are not credited yet.
-    pub(crate) bytes: u64,
-    /// A connection ID of the peer for the path that the path itself does not use.
-    pub(crate) spare_id: Option<ConnectionId>,
-}
 
 /// The reason why an address is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,9 +184,14 @@ impl SendHalf {
         self.off_paths.retain(|known| known.path != id);
     }
 
-    /// The peer has retired connection IDs of a path, which uses `current` from now on.
-    pub(super) fn on_ids_replaced(&mut self, id: PathId, current: ConnectionId) {
-        self.off_paths.retain(|known| known.path != id || known.remote_id == current);
+    /// Path `id` uses the connection ID `current` from now on, because the peer has chosen or
+    /// retired it.
+    pub(super) fn on_id_replaced(&mut self, id: PathId, current: ConnectionId, exchange: &mut Exchange) {
+        if let Some(at) = self.path_index(id) {
+            self.paths[at].remote_id = current;
+            self.off_paths.retain(|known| known.path != id || known.remote_id == current);
+            exchange.to_control.push_back(ToControl::RemoteIdsChanged);
+        }
     }
 
     // ── The path moves ───────────────────────────────────────────────────────────────────────────────────────────────

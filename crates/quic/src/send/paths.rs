@@ -314,12 +314,13 @@ impl SendHalf {
     }
 
     /// Both sides have closed the path; nothing more is expected for it.
-    pub(super) fn forget_path(&mut self, id: PathId) {
+    pub(super) fn forget_path(&mut self, id: PathId, exchange: &mut Exchange) {
         // The first path keeps its index: its packet number space began with the connection.
         let Some(at) = self.path_index(id).filter(|at| *at > 0) else { return };
         self.release_resends(at);
         self.paths.remove(at);
         self.spaces.remove_path(at);
+        exchange.to_control.push_back(ToControl::RemoteIdsChanged);
         if self.paths.len() == 1 {
             // With one path, its losses and those of the connection are the same.
             self.release_resends(0);

@@ -14,6 +14,7 @@ mod keys;
 mod leases;
 mod placements;
 mod resets;
+mod retry;
 mod streams;
 mod timers;
 mod version;

@@ -390,7 +390,7 @@ impl Pair {
             server: Arc::new(DeterministicFactory::new(Side::Server, root.split("server session"))),
             server_name: "server".to_owned(),
         });
-        let (listening, key) = (Some(sessions.server.clone()), setup.reset_key);
+        let listening = Some(sessions.server.clone());
         let mut pair = Self {
             now: Instant::ZERO,
             seed: setup.seed,

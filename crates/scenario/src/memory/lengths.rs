@@ -223,8 +223,8 @@ impl Packets for Lengths {
     fn reply(endpoint: &mut Endpoint, now: Instant, batch: &ReceivedDatagrams, out: &mut SentPlan) -> bool {
         let (mut datagram, mut reply) = (Vec::new(), Vec::new());
         batch.first().seal_into(&mut datagram);
-        let is_answered = endpoint.version_negotiation(&datagram, &mut reply)
-            || endpoint.stateless_reset(now, &datagram, &mut reply);
+        let is_answered =
+            endpoint.version_negotiation(&datagram, &mut reply) || endpoint.stateless_reset(now, &datagram, &mut reply);
         out.batch = Some(Rc::new(InFlightBatch::with_bytes(batch.first().path(), reply)));
         is_answered
     }
