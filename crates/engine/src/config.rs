@@ -22,6 +22,9 @@ pub struct EngineConfig {
     pub transport: TransportConfig,
     /// Creates the sessions of accepted connections. `None`: the endpoint accepts no connections.
     pub server: Option<Arc<dyn SessionFactory>>,
+    /// The key of stateless reset tokens: with the same key, a restarted engine resets the
+    /// connections that it has forgotten (RFC 9000, section 10.3.2). `None`: it sends no resets.
+    pub reset_key: Option<[u8; 32]>,
     /// Limit of connections, including those that are closing. More are refused.
     pub connections_max: usize,
     /// Limit of connections from clients that are handshaking or wait for `accept`. Further clients
@@ -54,6 +57,7 @@ impl Default for EngineConfig {
             seal_cost: None,
             transport: TransportConfig::default(),
             server: None,
+            reset_key: None,
             connections_max: 1024,
             half_open_max: 128,
             handshake_timeout: Duration::from_secs(10),

@@ -40,6 +40,12 @@ pub struct EndpointConfig {
     /// TLS settings for incoming connections. Default: none, which makes an endpoint that only
     /// connects.
     pub server_tls: Option<Arc<rustls::ServerConfig>>,
+    /// The key of stateless reset tokens, a secret. An endpoint that is started again with the same
+    /// key tells the peers of connections that it has forgotten, so that they need not wait for
+    /// their idle timeout (RFC 9000, section 10.3). Anyone who knows the key can end the endpoint's
+    /// connections. Default: none, and no resets are sent; those of peers are recognised in any
+    /// case.
+    pub reset_key: Option<[u8; 32]>,
     /// The maximum number of connections at a time, including closing ones; further ones are
     /// refused. Default: 1024.
     pub connections_max: usize,
@@ -73,6 +79,7 @@ impl Default for EndpointConfig {
             cores: engine.cores,
             transport: engine.transport,
             server_tls: None,
+            reset_key: engine.reset_key,
             connections_max: engine.connections_max,
             half_open_max: engine.half_open_max,
             handshake_timeout: engine.handshake_timeout.into(),
@@ -129,6 +136,13 @@ impl EndpointConfig {
     #[must_use]
     pub fn with_server_tls(mut self, server_tls: impl Into<Option<Arc<rustls::ServerConfig>>>) -> Self {
         self.server_tls = server_tls.into();
+        self
+    }
+
+    /// Sets [`reset_key`](Self::reset_key).
+    #[must_use]
+    pub fn with_reset_key(mut self, reset_key: impl Into<Option<[u8; 32]>>) -> Self {
+        self.reset_key = reset_key.into();
         self
     }
 

@@ -115,6 +115,7 @@ impl Endpoint {
             seal_cost: if config.placement == Placement::Auto { seal_cost() } else { None },
             transport: config.transport,
             server: server.map(|server| Arc::new(server) as Arc<dyn SessionFactory>),
+            reset_key: config.reset_key,
             connections_max: config.connections_max,
             half_open_max: config.half_open_max,
             handshake_timeout: config.handshake_timeout.into(),

@@ -38,6 +38,9 @@ pub enum Closed {
     PeerMisbehaved(TransportError),
     /// The peer's transport closed it with an error.
     ByPeerTransport(TransportError),
+    /// The peer has lost the connection's state, by a restart for instance (RFC 9000, section
+    /// 10.3).
+    Reset,
     /// The peer supports no common QUIC version (RFC 9000, section 6.2).
     VersionMismatch,
     /// The connection could not be begun; the text says why.
@@ -76,6 +79,7 @@ impl From<ConnectionError> for Closed {
                 Self::ByPeer { code, reason: String::from_utf8_lossy(&reason).into_owned() }
             }
             ConnectionError::TimedOut => Self::TimedOut,
+            ConnectionError::Reset => Self::Reset,
             ConnectionError::VersionMismatch => Self::VersionMismatch,
             _ => Self::Local,
         }
@@ -127,6 +131,9 @@ impl fmt::Display for Closed {
             }
             Self::PeerMisbehaved(error) => write!(f, "closed because the peer violated the protocol: {error}"),
             Self::ByPeerTransport(error) => write!(f, "the peer's transport closed the connection: {error}"),
+            Self::Reset => {
+                f.write_str("the peer lost the connection's state: it was restarted, most likely; connect again")
+            }
             Self::VersionMismatch => f.write_str("the peer does not support QUIC version 1: update the peer"),
             Self::Configuration(text) => f.write_str(text),
             Self::TooMany => f.write_str(
@@ -162,7 +169,7 @@ impl From<Closed> for io::Error {
         };
         let kind = match &error {
             Closed::Local => NotConnected,
-            Closed::ByPeer { .. } => ConnectionReset,
+            Closed::ByPeer { .. } | Closed::Reset => ConnectionReset,
             Closed::TimedOut | Closed::HandshakeTimedOut { .. } => TimedOut,
             Closed::Tls { .. } | Closed::VersionMismatch | Closed::TooMany => ConnectionRefused,
             Closed::PeerMisbehaved(_) | Closed::ByPeerTransport(_) | Closed::EndpointClosed | Closed::ProcessorGone => {

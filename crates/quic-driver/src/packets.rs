@@ -49,9 +49,9 @@ pub trait Packets: Sized + 'static {
         may_be_foreign: bool,
     ) -> Result<quic::Connection, Option<Self::Batch>>;
 
-    /// Writes the Version Negotiation packet for a datagram of an unsupported version. False if it
-    /// must not be answered.
-    fn reply(endpoint: &mut Endpoint, batch: &Self::Batch, out: &mut Self::Sealed) -> bool;
+    /// Writes the Version Negotiation packet for a datagram of an unsupported version, or the
+    /// stateless reset for one of a forgotten connection. False if it must not be answered.
+    fn reply(endpoint: &mut Endpoint, now: Instant, batch: &Self::Batch, out: &mut Self::Sealed) -> bool;
 
     /// Builds and encrypts the datagrams of a plan.
     fn seal(plan: &quic::Plan, out: &mut Self::Sealed);
@@ -278,7 +278,7 @@ impl<B: DatagramBuffer> Packets for ByteDatagrams<B> {
                 (same_connection_prefix(endpoint, key, data, stride), Route::Known(ConnectionKey(key.0)))
             }
             quic::Route::First => (first.len(), Route::Begins),
-            quic::Route::UnknownVersion => (first.len(), Route::Reply),
+            quic::Route::UnknownVersion | quic::Route::Forgotten => (first.len(), Route::Reply),
             quic::Route::Unknown => (same_cid_prefix(data, stride), Route::Unknown),
         }
     }
@@ -313,9 +313,10 @@ impl<B: DatagramBuffer> Packets for ByteDatagrams<B> {
         })
     }
 
-    fn reply(endpoint: &mut Endpoint, batch: &Datagrams<B>, out: &mut SealedDatagrams) -> bool {
+    fn reply(endpoint: &mut Endpoint, now: Instant, batch: &Datagrams<B>, out: &mut SealedDatagrams) -> bool {
         (out.destination, out.source_ip, out.segment_size) = (batch.source, batch.destination_ip, None);
         endpoint.version_negotiation(batch.first(), &mut out.contents)
+            || endpoint.stateless_reset(now, batch.first(), &mut out.contents)
     }
 
     fn seal(plan: &quic::Plan, out: &mut SealedDatagrams) {

@@ -33,7 +33,7 @@ use crate::control::ids::RouteChange;
 use crate::earliest::Earliest;
 use crate::error::TransportError;
 use crate::event::Event;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, ToControl};
 use crate::journal::outcome::Answer;
 use crate::journal::recording::Journal;
 use crate::open::OpenJob;
@@ -355,6 +355,10 @@ impl Connection {
                 let pto = self.send.pto_interval();
                 if let Some(detached) = &mut self.detached {
                     detached.note_control(&value);
+                }
+                if let ToControl::RemoteIdsChanged = value {
+                    self.control.set_ids_in_use(self.send.remote_ids());
+                    continue;
                 }
                 self.control.handle(now, value, pto, exchange, &mut self.receive.events)
             } else {

@@ -29,7 +29,7 @@ use units::Instant;
 use wire::quic::{ConnectionId, Dir, PathId, Space, StreamId};
 
 use crate::addresses::Addresses;
-use crate::control::ids::LOCAL_ID_LEN;
+use crate::control::ids::{LOCAL_ID_LEN, ResetToken};
 use crate::error::TransportError;
 use crate::event::Event;
 use crate::exchange::{Exchange, ToControl, ToReceive, ToSend};
@@ -337,6 +337,16 @@ impl DetachedReceiveHalf {
         self.core.record(|journal| journal.opened(now, &batch, &job.opened, buffer));
         self.keep_keys(context, job.opened.epoch);
         self.absorb(now, &job.opened, buffer, batch.integrity_limit);
+        if let Some(trailer) = job.opened.trailer {
+            self.note_trailer(now, trailer);
+        }
+    }
+
+    /// A datagram that could not be opened ends in these bytes.
+    pub(crate) fn note_trailer(&mut self, now: Instant, trailer: ResetToken) {
+        self.core.record(|journal| journal.trailer(now, &trailer));
+        self.core.exchange.to_control.push_back(ToControl::Trailer(trailer));
+        self.note_values(now);
     }
 
     /// Absorbs an opened batch.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use units::Instant;
+use units::{Duration, Instant};
 use wire::quic::{
     ConnectionId, MIN_INITIAL_SIZE, PacketType, Parsed, PathId, Side, TransportParameters, VERSION_1, destination,
     emit_version_negotiation, parse_packet,
@@ -16,9 +16,9 @@ use wire::quic::{
 use crate::addresses::Addresses;
 use crate::config::TransportConfig;
 use crate::connection::Connection;
-use crate::control::ids::RouteChange;
-use crate::control::ids::{LOCAL_ID_LEN, REMOTE_IDS_MAX};
+use crate::control::ids::{LOCAL_ID_LEN, REMOTE_IDS_MAX, ResetToken, RouteChange};
 use crate::journal::session::AnySession;
+use crate::open::{RESET_LEN_MIN, trailer_of};
 use crate::secret::{SecretSource, shard_of};
 use crate::seed::ConnectionSeed;
 use crate::seed::ControlSeed;
@@ -27,6 +27,18 @@ use crate::unsealed::Unsealed;
 
 /// A client's first Destination Connection ID has at least this many bytes (RFC 9000, section 7.2).
 const FIRST_DESTINATION_LEN_MIN: usize = 8;
+
+/// Stateless resets sent in each [`RESETS_SPAN`], at most (RFC 9000, section 10.3, asks for a
+/// limit). A restarted server with more clients resets them one after the other, while they probe
+/// it. More would let forged packets use more of the uplink.
+pub const RESETS_MAX: u32 = 100;
+const RESETS_SPAN: Duration = Duration::from_secs(1);
+
+/// The length of a stateless reset unless its trigger is small, bytes: that of a short packet with
+/// a connection ID of ours, a packet number of four bytes, and some frames.
+const RESET_LEN: usize = 1 + LOCAL_ID_LEN + 4 + 12 + RESET_TOKEN_LEN;
+
+const RESET_TOKEN_LEN: usize = size_of::<ResetToken>();
 
 /// The driver's key of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,6 +51,9 @@ pub enum Route {
     Known(ConnectionKey),
     /// It may begin a connection: try [`Endpoint::accept`].
     First,
+    /// To a connection that this endpoint has forgotten: answer with
+    /// [`Endpoint::stateless_reset`].
+    Forgotten,
     /// It has an unsupported version: answer with [`Endpoint::version_negotiation`].
     UnknownVersion,
     /// Nowhere.
@@ -72,6 +87,11 @@ impl std::error::Error for BeginError {}
 /// Routes datagrams and begins connections.
 pub struct Endpoint {
     routes: BTreeMap<ConnectionId, ConnectionKey>,
+    /// The [disguised](SecretSource::disguised) reset tokens of peers.
+    resets: BTreeMap<ResetToken, ConnectionKey>,
+    /// Resets that may be sent now, and since when more are allowed.
+    resets_left: u32,
+    resets_since: Instant,
     secrets: SecretSource,
     server: Option<Arc<dyn SessionFactory>>,
     config: Arc<TransportConfig>,
@@ -89,7 +109,15 @@ impl Endpoint {
         secrets: SecretSource,
     ) -> Result<Self, BeginError> {
         config.validate().map_err(BeginError::Configuration)?;
-        Ok(Self { routes: BTreeMap::new(), secrets, server, config: Arc::new(config) })
+        Ok(Self {
+            routes: BTreeMap::new(),
+            resets: BTreeMap::new(),
+            resets_left: RESETS_MAX,
+            resets_since: Instant::ZERO,
+            secrets,
+            server,
+            config: Arc::new(config),
+        })
     }
 
     /// True if it accepts connections.
@@ -103,7 +131,10 @@ impl Endpoint {
         if let Some(key) = ConnectionId::new(destination.dcid).and_then(|id| self.routes.get(&id)) {
             return Route::Known(*key);
         }
-        if !destination.is_long || !self.is_listening() || datagram.len() < MIN_INITIAL_SIZE {
+        if !destination.is_long {
+            return self.route_forgotten(datagram, destination.dcid);
+        }
+        if !self.is_listening() || datagram.len() < MIN_INITIAL_SIZE {
             return Route::Unknown;
         }
         match parse_packet(datagram, LOCAL_ID_LEN) {
@@ -117,6 +148,20 @@ impl Endpoint {
             Ok(Parsed::UnknownVersion { .. }) => Route::UnknownVersion,
             _ => Route::Unknown,
         }
+    }
+
+    /// The destination of a datagram with a short header and an unknown connection ID: it may be a
+    /// stateless reset, or deserve one.
+    fn route_forgotten(&self, datagram: &[u8], id: &[u8]) -> Route {
+        if !self.resets.is_empty()
+            && let Some(trailer) = trailer_of(datagram)
+            && let Some(key) = self.resets.get(&self.secrets.disguised(&trailer))
+        {
+            return Route::Known(*key);
+        }
+        // Without a key that outlives it, an endpoint could reset only what it has closed itself.
+        let is_ours = self.secrets.has_reset_key() && self.secrets.is_of_shard(id);
+        if is_ours && datagram.len() > RESET_LEN_MIN { Route::Forgotten } else { Route::Unknown }
     }
 
     /// As [`route`](Self::route), for a datagram that was not sealed.
@@ -150,6 +195,16 @@ impl Endpoint {
                     self.routes.remove(&id);
                 }
             }
+            RouteChange::AddReset(token) => {
+                self.resets.insert(self.secrets.disguised(&token), key);
+            }
+            RouteChange::RemoveReset(token) => {
+                let disguised = self.secrets.disguised(&token);
+                // Two peers may have chosen the same token.
+                if self.resets.get(&disguised) == Some(&key) {
+                    self.resets.remove(&disguised);
+                }
+            }
         }
     }
 
@@ -157,11 +212,12 @@ impl Endpoint {
     /// routes.
     pub fn forget(&mut self, key: ConnectionKey) {
         self.routes.retain(|_, known| *known != key);
+        self.resets.retain(|_, known| *known != key);
     }
 
-    /// How many connection IDs are routed.
+    /// How many connection IDs and reset tokens are routed.
     pub fn route_count(&self) -> usize {
-        self.routes.len()
+        self.routes.len() + self.resets.len()
     }
 
     /// Begins a connection as client. `server_name` is for TLS.
@@ -246,6 +302,33 @@ impl Endpoint {
         true
     }
 
+    /// Writes the stateless reset for a datagram routed as [`Route::Forgotten`], for the address
+    /// that it came from; false if it gets none. The datagram may be forged, so resets are few and
+    /// small.
+    pub fn stateless_reset(&mut self, now: Instant, datagram: &[u8], out: &mut Vec<u8>) -> bool {
+        let Some(destination) = destination(datagram, LOCAL_ID_LEN).filter(|destination| !destination.is_long) else {
+            return false;
+        };
+        let Some(id) = ConnectionId::new(destination.dcid) else { return false };
+        if !self.secrets.has_reset_key() || datagram.len() <= RESET_LEN_MIN {
+            return false;
+        }
+        if now.saturating_since(self.resets_since) >= RESETS_SPAN {
+            (self.resets_left, self.resets_since) = (RESETS_MAX, now);
+        }
+        let Some(left) = self.resets_left.checked_sub(1) else { return false };
+        self.resets_left = left;
+        // Smaller than the datagram that causes it, so that two endpoints without state do not
+        // answer each other for ever (RFC 9000, section 10.3.3), and otherwise as a packet with a
+        // short header looks.
+        let len = (datagram.len() - 1).min(RESET_LEN);
+        out.clear();
+        out.extend_from_slice(&self.secrets.noise()[..len - RESET_TOKEN_LEN]);
+        out[0] = out[0] & 0x3f | 0x40;
+        out.extend_from_slice(&self.secrets.reset_token(&id));
+        true
+    }
+
     /// Our transport parameters.
     fn parameters(
         &self,
@@ -268,7 +351,10 @@ impl Endpoint {
             initial_max_streams_uni: config.max_concurrent_uni_streams,
             // Peers of a connection with a single path must not migrate. With several paths the
             // parameter must be absent, since it also forbids further paths to the same address
-            // (multipath draft-21, section 2.2).
+            // (multipath draft-21, section 2.2). It is chosen before the peer's parameters are
+            // known, so a peer that does not negotiate multipath does not see it either. It may
+            // migrate then (RFC 9000, section 18.2), and the path follows it
+            // (`send/migration.rs`, `send/off_path.rs`).
             disable_active_migration: config.max_paths <= 1,
             initial_max_path_id: config.max_paths.checked_sub(1).map(PathId),
             active_connection_id_limit: REMOTE_IDS_MAX,

@@ -66,6 +66,9 @@ pub enum ConnectionError {
     TimedOut,
     /// The peer supports none of our versions (RFC 9000, section 6.2).
     VersionMismatch,
+    /// The peer has lost the connection's state, by a restart for instance, and said so with a
+    /// stateless reset (RFC 9000, section 10.3).
+    Reset,
 }
 
 impl fmt::Display for ConnectionError {
@@ -82,6 +85,7 @@ impl fmt::Display for ConnectionError {
             }
             Self::ClosedLocally => f.write_str("closed by this side"),
             Self::TimedOut => f.write_str("the peer has not answered for the idle timeout"),
+            Self::Reset => f.write_str("the peer lost the connection's state"),
             Self::VersionMismatch => f.write_str("the peer does not speak QUIC version 1"),
         }
     }

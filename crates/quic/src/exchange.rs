@@ -21,6 +21,7 @@ use units::{Duration, Instant};
 use wire::quic::{ConnectionId, Dir, PathId, Space, StreamId, TransportParameters};
 
 use crate::addresses::Addresses;
+use crate::control::ids::ResetToken;
 use crate::error::TransportError;
 use crate::send::frames::ControlFrame;
 use crate::session::DirectionKeys;
@@ -78,10 +79,11 @@ pub(crate) enum ToSend {
         bytes: u64,
     },
 
-    /// A challenge that came on `path`.
+    /// A challenge that came on `path`, or to a connection ID of `path` from another address.
     Challenge {
         path: PathId,
         data: [u8; 8],
+        from: Option<Box<Elsewhere>>,
     },
     /// A PATH_RESPONSE.
     Response([u8; 8]),
@@ -92,6 +94,8 @@ pub(crate) enum ToSend {
         space: Space,
         bytes: Bytes,
     },
+    /// A Retry packet of the server.
+    Retry(Box<Retry>),
     InstallKeys {
         space: Space,
         keys: DirectionKeys,
@@ -107,6 +111,11 @@ pub(crate) enum ToSend {
     RemoteId {
         path: PathId,
         id: ConnectionId,
+    },
+    /// The only path is to move to these addresses once they respond.
+    Migrate {
+        addresses: Addresses,
+        remote_id: ConnectionId,
     },
     /// The first path's address is the peer's.
     Validated,
@@ -132,6 +141,25 @@ pub(crate) enum ToSend {
     HandshakeComplete,
     /// Both sides know that the handshake is complete (RFC 9001, section 4.1.2).
     HandshakeConfirmed,
+}
+
+/// An arrival from an address that is not the one of its path.
+#[derive(Debug, Clone)]
+pub(crate) struct Elsewhere {
+    pub(crate) addresses: Addresses,
+    /// Bytes that arrived from there and are not credited yet.
+    pub(crate) bytes: u64,
+    /// A connection ID of the peer for the path that the path itself does not use.
+    pub(crate) spare_id: Option<ConnectionId>,
+}
+
+/// What a Retry packet changes (RFC 9000, section 17.2.5.2).
+pub(crate) struct Retry {
+    pub(crate) remote_id: ConnectionId,
+    /// Repeated in every Initial packet.
+    pub(crate) token: Vec<u8>,
+    /// Of Initial packets from now on.
+    pub(crate) keys: DirectionKeys,
 }
 
 /// For the receive half.
@@ -203,6 +231,16 @@ pub(crate) enum ToControl {
     PathState {
         path: PathId,
         state: PathState,
+    },
+    /// The last bytes of a datagram that could not be attributed or opened: maybe a stateless reset
+    /// (RFC 9000, section 10.3.1).
+    Trailer(ResetToken),
+    /// The connection IDs of the peer to which the send half sends may have changed.
+    RemoteIdsChanged,
+    /// This connection ID of the peer is not used any more.
+    RetireRemoteId {
+        path: PathId,
+        id: ConnectionId,
     },
     /// The first ack-eliciting packet since something was received (RFC 9000, section 10.1).
     ElicitingSent {

@@ -20,7 +20,7 @@ pub use self::opened::Opened;
 use self::opened::OpenedPacket;
 use self::parse::parse_frames;
 use crate::addresses::Addresses;
-use crate::control::ids::LOCAL_ID_LEN;
+use crate::control::ids::{LOCAL_ID_LEN, ResetToken};
 use crate::error::TransportError;
 use crate::session::DirectionKeys;
 
@@ -50,8 +50,14 @@ impl OpenJob {
             let mut at = datagram_at;
             while at < datagram_end {
                 let step = open_packet(context, &mut data[at..datagram_end], at, opened);
-                if matches!(step.outcome, Outcome::NoKeys(_) | Outcome::Special) {
-                    opened.dropped_count += 1;
+                match step.outcome {
+                    Outcome::Opened => {}
+                    Outcome::NoKeys(_) | Outcome::Special => opened.dropped_count += 1,
+                    Outcome::Dropped => {
+                        // The attempt to open it has changed its head at most, and not its last
+                        // bytes, where a packet has its tag.
+                        opened.trailer = trailer_of(&data[datagram_at..datagram_end]).or(opened.trailer);
+                    }
                 }
                 at += step.len.max(1);
             }
@@ -132,6 +138,14 @@ impl OpenContext {
 /// the first path.
 pub(crate) fn path_of_datagram(datagram: &[u8], path_of_id: impl FnOnce(&[u8]) -> Option<PathId>) -> PathId {
     destination(datagram, LOCAL_ID_LEN).and_then(|destination| path_of_id(destination.dcid)).unwrap_or(PathId::ZERO)
+}
+
+/// A stateless reset has at least this many bytes (RFC 9000, section 10.3).
+pub(crate) const RESET_LEN_MIN: usize = 21;
+
+/// The last bytes of a datagram, if it may be a stateless reset.
+pub(crate) fn trailer_of(datagram: &[u8]) -> Option<ResetToken> {
+    datagram.last_chunk().copied().filter(|_| datagram.len() >= RESET_LEN_MIN)
 }
 
 /// The result for one packet.

@@ -56,6 +56,8 @@ pub struct Plan {
     pub(crate) acks: [bool; 3],
     /// It has stream data, all of it of streams in the background.
     pub(crate) is_background: bool,
+    /// It goes to an address that is not the one of its path.
+    pub(crate) is_off_path: bool,
 }
 
 /// An entry of a plan.
@@ -148,7 +150,7 @@ impl Plan {
 
     /// The receipt to report that it leaves, or that it could not.
     pub fn receipt(&self) -> Receipt {
-        Receipt { path: self.path, numbers: self.numbers, acks: self.acks }
+        Receipt { path: self.path, numbers: self.numbers, acks: self.acks, is_off_path: self.is_off_path }
     }
 
     /// Drops the application's bytes and the keys, and keeps the memory for the next plan.
@@ -182,6 +184,7 @@ impl Plan {
         self.numbers = [None; 3];
         self.acks = [false; 3];
         self.is_background = false;
+        self.is_off_path = false;
     }
 
     /// Packets `first..=last` of `space` are in the plan; they follow those before them.
@@ -227,9 +230,21 @@ pub struct Receipt {
     /// First and last number, per space.
     pub(crate) numbers: [Option<(u64, u64)>; 3],
     pub(crate) acks: [bool; 3],
+    is_off_path: bool,
 }
 
 impl Receipt {
+    /// The receipt of a plan in a journal. What it reports does not depend on its address.
+    pub(crate) fn recorded(path: PathId) -> Self {
+        Self { path, numbers: [None; 3], acks: [false; 3], is_off_path: false }
+    }
+
+    /// Whether the plan only probes an address that is not the one of its path. An error of the
+    /// system says nothing about the path then.
+    pub fn is_off_path(&self) -> bool {
+        self.is_off_path
+    }
+
     /// The path of the plan.
     pub fn path(&self) -> PathId {
         self.path

@@ -4,11 +4,12 @@
 //! values are a keyed function of a counter, so the same key gives the same values.
 
 use std::fmt;
+use std::sync::Arc;
 
 use aws_lc_rs::hmac;
 use wire::quic::ConnectionId;
 
-use crate::control::ids::LOCAL_ID_LEN;
+use crate::control::ids::{LOCAL_ID_LEN, ResetToken};
 
 /// Derives unguessable values from a key.
 #[derive(Clone)]
@@ -17,6 +18,9 @@ pub struct SecretSource {
     key: [u8; 32],
     counter: u64,
     shard: Shard,
+    /// Makes the reset tokens, if the endpoint has a key that outlives it. Shared by all sources
+    /// that were split from one.
+    reset_key: Option<Arc<[u8; 32]>>,
 }
 
 /// One of several endpoints behind one address, as the connection IDs encode it.
@@ -35,6 +39,13 @@ pub(crate) fn shard_of(id: &[u8], count: usize) -> Option<usize> {
     id.first().map(|first| usize::from(*first) % count)
 }
 
+fn derive_with(key: &[u8; 32], label: &[u8], input: &[u8]) -> [u8; 32] {
+    let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, key));
+    context.update(label);
+    context.update(input);
+    context.sign().as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
 impl fmt::Debug for SecretSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SecretSource")
@@ -44,7 +55,7 @@ impl fmt::Debug for SecretSource {
 impl SecretSource {
     /// A source whose values cannot be predicted without `key`.
     pub fn new(key: &[u8; 32]) -> Self {
-        Self { key: *key, counter: 0, shard: Shard { index: 0, count: 1 } }
+        Self { key: *key, counter: 0, shard: Shard { index: 0, count: 1 }, reset_key: None }
     }
 
     /// A separate source for endpoint `index` of `count` behind one address. Its connection IDs
@@ -57,7 +68,7 @@ impl SecretSource {
     pub fn split_for(&self, index: usize, count: usize) -> Self {
         assert!(index < count && count <= SHARDS_MAX, "{index} of {count}");
         let source = Self::new(&self.derive(b"shard", &[index as u8]));
-        Self { shard: Shard { index: index as u8, count: count as u8 }, ..source }
+        Self { shard: Shard { index: index as u8, count: count as u8 }, reset_key: self.reset_key.clone(), ..source }
     }
 
     /// Key, counter, index and count, for a journal.
@@ -68,14 +79,29 @@ impl SecretSource {
     /// The source with these parts, if they are valid.
     pub(crate) fn from_parts(key: [u8; 32], counter: u64, index: u8, count: u8) -> Option<Self> {
         let can_be = index < count && usize::from(count) <= SHARDS_MAX && counter < u64::MAX / 2;
-        can_be.then_some(Self { key, counter, shard: Shard { index, count } })
+        can_be.then_some(Self { key, counter, shard: Shard { index, count }, reset_key: None })
+    }
+
+    /// A source whose reset tokens follow from `key` and the connection ID alone, so that an
+    /// endpoint with the same key can reset connections that it has forgotten (RFC 9000, section
+    /// 10.3.2).
+    #[must_use]
+    pub fn with_reset_key(self, key: &[u8; 32]) -> Self {
+        Self { reset_key: Some(Arc::new(*key)), ..self }
+    }
+
+    /// Whether the reset tokens follow from a key of their own.
+    pub(crate) fn has_reset_key(&self) -> bool {
+        self.reset_key.is_some()
+    }
+
+    /// Whether this source may have made a connection ID.
+    pub(crate) fn is_of_shard(&self, id: &[u8]) -> bool {
+        shard_of(id, usize::from(self.shard.count)) == Some(usize::from(self.shard.index))
     }
 
     fn derive(&self, label: &[u8], input: &[u8]) -> [u8; 32] {
-        let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, &self.key));
-        context.update(label);
-        context.update(input);
-        context.sign().as_ref().try_into().expect("SHA-256 has 32 bytes")
+        derive_with(&self.key, label, input)
     }
 
     fn next(&mut self, label: &[u8]) -> [u8; 32] {
@@ -85,7 +111,7 @@ impl SecretSource {
 
     /// A separate source for one connection.
     pub(crate) fn split(&mut self) -> Self {
-        Self { shard: self.shard, ..Self::new(&self.next(b"connection")) }
+        Self { shard: self.shard, reset_key: self.reset_key.clone(), ..Self::new(&self.next(b"connection")) }
     }
 
     /// A connection ID of ours.
@@ -101,8 +127,20 @@ impl SecretSource {
     }
 
     /// The stateless reset token of this ID (RFC 9000, section 10.3.2).
-    pub(crate) fn reset_token(&self, id: &ConnectionId) -> [u8; 16] {
-        *self.derive(b"reset", id.as_slice()).first_chunk().expect("16 of 32 bytes")
+    pub(crate) fn reset_token(&self, id: &ConnectionId) -> ResetToken {
+        let key = self.reset_key.as_deref().unwrap_or(&self.key);
+        *derive_with(key, b"reset", id.as_slice()).first_chunk().expect("16 of 32 bytes")
+    }
+
+    /// A function of a token that shows nothing of it. A table of such values can be searched
+    /// without concern for how long that takes (RFC 9000, section 10.3.1).
+    pub(crate) fn disguised(&self, token: &ResetToken) -> ResetToken {
+        *self.derive(b"known reset", token).first_chunk().expect("16 of 32 bytes")
+    }
+
+    /// Bytes that cannot be predicted.
+    pub(crate) fn noise(&mut self) -> [u8; 32] {
+        self.next(b"noise")
     }
 
     /// A seed for public randomness.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::signature::Ed25519KeyPair;
 use quic::session::tls::{TlsClient, TlsServer};
-use quic::{ConnectionError, ErrorCode, Event, TransportConfig};
+use quic::{ConnectionError, Dir, ErrorCode, Event, Side, TransportConfig};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs as provider, verify_tls13_signature_with_raw_key};
 use rustls::pki_types::{
@@ -16,9 +16,9 @@ use rustls::sign::CertifiedKey;
 use rustls::{
     CertificateError, CipherSuite, ClientConfig, DigitallySignedStruct, NamedGroup, ServerConfig, SignatureScheme,
 };
-use units::{Duration, Ratio};
+use units::{Duration, Ratio, Rng};
 
-use crate::support::{Pair, Sessions, Setup, apps};
+use crate::support::{Node, Pair, Sessions, Setup, apps};
 
 /// Accepts the one key it was configured with.
 #[derive(Debug)]
@@ -223,6 +223,21 @@ fn peers_without_a_common_protocol_close_with_no_application_protocol() {
     let code = ErrorCode::crypto(120);
     assert!(matches!(&server, Some(ConnectionError::PeerMisbehaved(error)) if error.code == code), "{server:?}");
     assert!(matches!(&client, Some(ConnectionError::ClosedByPeerTransport(error)) if error.code == code), "{client:?}");
+}
+
+#[test]
+fn a_reset_is_recognised_after_a_real_aead_has_failed_to_open_it() {
+    let key = Some([7; 32]);
+    let mut pair = Setup { reset_key: key, ..Setup::new(1).with_sessions(ordinary()) }.build();
+    pair.connect();
+    pair.run_for(Duration::from_secs(1));
+    let rng = Rng::from_seed(2);
+    pair.server = Node::with_reset_key(Side::Server, TransportConfig::default(), &rng, Some(ordinary().server), key);
+    let connection = pair.client.connection(0);
+    let id = connection.open(Dir::Uni).expect("a stream is allowed");
+    connection.write(id, bytes::Bytes::from_static(b"lost")).expect("the send buffer has space");
+    let is_reset = |event: &Event| *event == Event::Closed(ConnectionError::Reset);
+    assert!(pair.run_until(Duration::from_secs(5), |pair| pair.client.take_event(0, is_reset).is_some()));
 }
 
 #[test]

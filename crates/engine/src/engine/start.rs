@@ -124,6 +124,10 @@ pub(super) fn start_drivers(
     let inlets: Vec<Arc<Inlet<Datagrams<ReceivedData>>>> =
         if count > 1 { prepared.iter().map(inlet).collect() } else { Vec::new() };
     let secrets = SecretSource::new(secret);
+    let secrets = match &config.reset_key {
+        Some(key) => secrets.with_reset_key(key),
+        None => secrets,
+    };
     let mut started = Started { drivers: Vec::with_capacity(count), counters: None, receive_worker_counters: None };
     for (index, Prepared { shared, sleeper, waker, sockets }) in prepared.into_iter().enumerate() {
         let DriverParts { sockets, workers } = place(config, clock, &waker, sockets, spawner)?;

@@ -89,6 +89,10 @@ impl<K: Packets> driver::Connection<Quic<K>> for Connection<K> {
 
     fn handle_not_emitted(&mut self, now: Instant, receipt: &quic::Receipt, error: &SendError) -> bool {
         self.quic.handle_not_emitted(receipt);
+        if receipt.is_off_path() {
+            // Its probing frames are repeated, and its path is another one.
+            return true;
+        }
         let path = receipt.path();
         if *error == SendError::TooLarge && self.quic.handle_too_large(now, path) {
             tracing::info!(%path, "the path MTU is too small for datagrams of this size: falling back to 1200 bytes");

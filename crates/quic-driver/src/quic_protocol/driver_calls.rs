@@ -82,8 +82,8 @@ impl<K: Packets> Protocol for Quic<K> {
         }
     }
 
-    fn reply(&mut self, _now: Instant, _socket: usize, batch: &K::Batch, out: &mut K::Sealed) -> bool {
-        K::reply(&mut self.endpoint, batch, out)
+    fn reply(&mut self, now: Instant, _socket: usize, batch: &K::Batch, out: &mut K::Sealed) -> bool {
+        K::reply(&mut self.endpoint, now, batch, out)
     }
 
     fn update_routes(&mut self, key: ConnectionKey, connection: &mut Connection<K>) {

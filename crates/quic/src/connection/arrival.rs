@@ -12,13 +12,20 @@ use wire::quic::{ConnectionId, MIN_INITIAL_SIZE, PacketType, Parsed, PathId, Sid
 use super::paths::Origin;
 use super::{Connection, EARLY_PACKETS_MAX};
 use crate::addresses::Addresses;
-use crate::control::ids::LOCAL_ID_LEN;
+use crate::control::ids::{LOCAL_ID_LEN, ResetToken};
 use crate::error::ConnectionError;
-use crate::exchange::ToSend;
+use crate::exchange::{Elsewhere, ToControl, ToSend};
 use crate::open::Batch;
 use crate::open::opened::Opened;
-use crate::open::{OpenContext, OpenJob, Outcome, open_packet, path_of_datagram};
+use crate::open::{OpenContext, OpenJob, Outcome, open_packet, path_of_datagram, trailer_of};
 use crate::receive_buffer::ReceiveBuffer;
+use crate::session::TAG_LEN;
+use crate::session::retry::retry_tag;
+
+/// The longest token of a Retry packet that is repeated, bytes. With a longer one no Initial packet
+/// of 1200 bytes would have space for a useful part of the first flight. Tokens of other
+/// implementations have about a hundred.
+const RETRY_TOKEN_LEN_MAX: usize = 800;
 
 /// The number of datagrams in `data`.
 fn count_of(data: &[u8], stride: usize) -> u64 {
@@ -31,8 +38,9 @@ impl Connection {
     /// reads references into the buffer.
     ///
     /// A path is a pair of addresses. A server follows a client whose packets come from another
-    /// address (RFC 9000, section 9.3; multipath draft-21, section 3.1.2). A client drops such
-    /// packets, since servers do not migrate.
+    /// address (RFC 9000, section 9.3; multipath draft-21, section 3.1.2), unless they only probe. A
+    /// client drops such packets, since servers do not migrate; those from an address that it
+    /// [migrates](Self::migrate) to it takes.
     pub fn handle_datagrams(
         &mut self,
         now: Instant,
@@ -43,7 +51,7 @@ impl Connection {
         let (data, stride) = (buffer.bytes_mut(), stride.max(1));
         let path = self.path_of(data);
         if !self.note_arrival(now, path, &addresses, count_of(data, stride), data.len() as u64) {
-            return;
+            return self.note_stray(now, data, stride);
         }
         if self.control.is_confirmed() {
             let mut job = self.scratch.take().unwrap_or_default();
@@ -54,7 +62,15 @@ impl Connection {
         } else {
             // Handshake packets are few and may be kept: each is copied into its own buffer.
             for datagram in data.chunks(stride) {
+                let dropped = |connection: &Self| {
+                    let stats = &connection.receive.half.stats;
+                    stats.packets_unauthentic + stats.packets_dropped
+                };
+                let before = dropped(self);
                 self.open_datagram(now, datagram.into());
+                if dropped(self) > before {
+                    self.note_stray(now, datagram, datagram.len());
+                }
             }
             if self.control.is_confirmed() {
                 // Thousands of connections may begin within a second and then idle: the memory of
@@ -91,6 +107,7 @@ impl Connection {
         } else {
             // Counted, and there is nothing to open.
             job.clear();
+            self.note_stray(now, data, stride);
         }
         true
     }
@@ -137,6 +154,24 @@ impl Connection {
         true
     }
 
+    /// A datagram belongs to no path or could not be opened: it may be a stateless reset.
+    fn note_stray(&mut self, now: Instant, data: &[u8], stride: usize) {
+        let last = data.chunks(stride.max(1)).next_back();
+        if let Some(trailer) = last.and_then(trailer_of) {
+            self.note_trailer(now, trailer);
+        }
+    }
+
+    /// A datagram that could not be attributed or opened ends in these bytes.
+    pub(crate) fn note_trailer(&mut self, now: Instant, trailer: ResetToken) {
+        // A connection without tokens has nothing to compare with.
+        if self.control.knows_tokens() {
+            self.record(|journal| journal.trailer(now, &trailer));
+            self.receive.exchange.to_control.push_back(ToControl::Trailer(trailer));
+            self.settle(now);
+        }
+    }
+
     /// Prepares a job for datagrams of `path`.
     fn prepare_job(&mut self, path: PathId, addresses: Addresses, len: usize, stride: usize, job: &mut OpenJob) {
         let context = self.open_context(path);
@@ -152,6 +187,9 @@ impl Connection {
         {
             self.control.note_phase_from(context.path, one_rtt.epoch, one_rtt.phase_from);
         }
+        if let Some(trailer) = job.opened.trailer {
+            self.note_trailer(now, trailer);
+        }
         true
     }
 
@@ -164,6 +202,14 @@ impl Connection {
         {
             self.receive.exchange.to_send.push_back(ToSend::Moved { path, addresses: *addresses, bytes });
             self.settle(now);
+        } else if origin == Origin::Elsewhere {
+            // Challenges are responded to where they came from; the path stays (RFC 9000, sections
+            // 8.2.2 and 9.1).
+            let spare_id = self.spare_remote_id(path);
+            self.receive.half.elsewhere = Some(Box::new(Elsewhere { addresses: *addresses, bytes, spare_id }));
+            let is_absorbed = self.absorb(now, opened, buffer, integrity_limit);
+            self.receive.half.elsewhere = None;
+            return is_absorbed;
         }
         if origin == Origin::New && opened.packets.iter().any(|packet| packet.path == path) {
             // Only an authentic packet opens a path. The whole batch counts for the
@@ -191,7 +237,10 @@ impl Connection {
             let header = match parse_packet(&datagram, LOCAL_ID_LEN) {
                 Ok(Parsed::Protected(header)) => header,
                 Ok(Parsed::VersionNegotiation { .. }) => return self.on_version_negotiation(&datagram),
-                // Retry is not supported and is dropped.
+                Ok(Parsed::Retry { dcid, scid, token, tag }) => {
+                    let (token, body_len) = (token.to_vec(), datagram.len() - tag.len());
+                    return self.on_retry_packet(now, (dcid, scid), &token, &datagram[..body_len], &tag);
+                }
                 _ => {
                     self.receive.half.stats.packets_dropped += 1;
                     return;
@@ -307,6 +356,34 @@ impl Connection {
         }
         self.settle(now);
         true
+    }
+
+    /// RFC 9000, section 17.2.5.2: only a client's first Retry packet counts, before any other
+    /// packet of the server, and only with a valid tag.
+    fn on_retry_packet(
+        &mut self,
+        now: Instant,
+        (dcid, scid): (ConnectionId, ConnectionId),
+        token: &[u8],
+        body: &[u8],
+        tag: &[u8; TAG_LEN],
+    ) {
+        let is_expected = self.side == Side::Client
+            && !self.has_received
+            && token.len() <= RETRY_TOKEN_LEN_MAX
+            && self.control.takes_retry(dcid, scid);
+        if !is_expected || retry_tag(&self.control.original_destination(), body) != *tag {
+            self.receive.half.stats.packets_dropped += 1;
+            return;
+        }
+        self.on_retry(now, scid, token);
+    }
+
+    /// The server demands a proof of the client's address.
+    pub(crate) fn on_retry(&mut self, now: Instant, source: ConnectionId, token: &[u8]) {
+        self.record(|journal| journal.retry(now, &source, token));
+        self.control.on_retry(source, token, &mut self.receive.exchange);
+        self.settle(now);
     }
 
     /// RFC 9000, section 6.2: ignored after the first authentic packet, and if it lists our

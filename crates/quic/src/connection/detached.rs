@@ -45,7 +45,12 @@ impl Detached {
     pub(super) fn note_control(&mut self, value: &ToControl) {
         let is_routine = matches!(
             value,
-            ToControl::PacketAccepted { .. } | ToControl::ElicitingSent { .. } | ToControl::PathState { .. }
+            ToControl::PacketAccepted { .. }
+                | ToControl::ElicitingSent { .. }
+                | ToControl::PathState { .. }
+                | ToControl::Trailer(_)
+                | ToControl::RetireRemoteId { .. }
+                | ToControl::RemoteIdsChanged
         );
         self.is_config_stale |= !is_routine;
     }

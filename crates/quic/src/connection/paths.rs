@@ -1,12 +1,13 @@
 //! The calls about a connection's paths: opening, abandoning, backup status, errors of the system.
 
 use units::Instant;
-use wire::quic::{PathId, Side, Space};
+use wire::quic::{ConnectionId, PathId, Side, Space};
 
 use super::Connection;
 use crate::addresses::Addresses;
+use crate::control::paths::migrate::MigrateError;
 use crate::control::paths::open::OpenPathError;
-use crate::exchange::ToSend;
+use crate::exchange::{ToControl, ToSend};
 use crate::journal::format::tag;
 use crate::journal::outcome::Answer;
 use crate::open::opened::Opened;
@@ -30,8 +31,11 @@ impl Connection {
         match self.send.path_of(path) {
             Some(known) if known.addresses.is_same_route(addresses) => Some(Origin::Known),
             // No migration before the handshake is confirmed (RFC 9000, section 9), and servers do
-            // not migrate.
-            Some(_) => (self.control.is_confirmed() && self.side == Side::Server).then_some(Origin::Elsewhere),
+            // not migrate: a client expects packets only from an address that it probes itself.
+            Some(_) => {
+                let is_expected = self.side == Side::Server || self.send.is_off_path(path, addresses);
+                (self.control.is_confirmed() && is_expected).then_some(Origin::Elsewhere)
+            }
             None => (self.control.is_confirmed() && self.control.takes_packets_of(path)).then_some(Origin::New),
         }
     }
@@ -41,12 +45,54 @@ impl Connection {
     /// (section 9.2), which may come from anywhere. A path that does not work follows probes, too:
     /// a client sends nothing else on it.
     pub(super) fn is_migration(&self, path: PathId, largest_before: Option<u64>, opened: &Opened) -> bool {
+        if self.side == Side::Client {
+            return false;
+        }
         let works = self.send.path_of(path).is_some_and(SendPath::is_active);
         let mut of_path = opened.packets.iter().filter(|packet| packet.space == Space::Data && packet.path == path);
         of_path.any(|packet| {
             let last = packet.number + u64::from(packet.count) - 1;
             largest_before.is_none_or(|largest| last > largest) && (!works || !opened.only_probes(packet))
         })
+    }
+
+    /// A connection ID of the peer for packets of `path` to another address than its own.
+    pub(super) fn spare_remote_id(&self, path: PathId) -> Option<ConnectionId> {
+        let in_use = self.send.path_of(path)?.remote_id;
+        self.control.remote_ids_of(path)?.other_than(in_use)
+    }
+
+    /// Moves the connection, which has one path, to other addresses (RFC 9000, section 9.2): for a
+    /// client whose path has failed, or whose network changes. The new path is probed, at least
+    /// once a second, and used once it responds; until then the connection stays where it is.
+    /// [`path_stats`](Self::path_stats) shows the addresses in use. Another call replaces an
+    /// attempt that has not succeeded. With several paths, [open](Self::open_path) another one
+    /// instead.
+    ///
+    /// # Errors
+    /// [`MigrateError`] if it may not, or not now.
+    pub fn migrate(&mut self, now: Instant, addresses: Addresses) -> Result<(), MigrateError> {
+        self.record(|journal| journal.migrate(now, &addresses));
+        let result = self.begin_migration(now, addresses);
+        self.record_answer(|| Answer::migration(result));
+        result
+    }
+
+    fn begin_migration(&mut self, now: Instant, addresses: Addresses) -> Result<(), MigrateError> {
+        self.control.check_migration()?;
+        let [path] = &self.send.path_stats()[..] else { return Err(MigrateError::SeveralPaths) };
+        let path = path.id;
+        // An ID names one pair of addresses only (RFC 9000, section 9.5).
+        let spare = self.spare_remote_id(path);
+        if let Some(taken) = spare.filter(|spare| self.send.is_id_in_use(*spare)) {
+            self.send.forget_off_paths_with(taken);
+            self.receive.exchange.to_control.push_back(ToControl::RetireRemoteId { path, id: taken });
+            self.settle(now);
+        }
+        let remote_id = self.spare_remote_id(path).ok_or(MigrateError::NoConnectionId)?;
+        self.receive.exchange.to_send.push_back(ToSend::Migrate { addresses, remote_id });
+        self.settle(now);
+        Ok(())
     }
 
     /// Opens another path between these addresses. It is used once it is validated (RFC 9000,

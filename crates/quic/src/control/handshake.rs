@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use units::{Duration, Instant};
-use wire::quic::{ErrorCode, Side, Space, TransportParameters};
+use wire::quic::{ConnectionId, ErrorCode, Side, Space, TransportParameters};
 
 use super::{CRYPTO_BUFFER_MAX, ConnectionState, Control, KEEP_ALIVES_PER_IDLE_TIMEOUT};
 use crate::error::TransportError;
 use crate::event::{Event, Events};
-use crate::exchange::{Exchange, ToReceive, ToSend};
+use crate::exchange::{Exchange, Retry, ToControl, ToReceive, ToSend};
 use crate::receive::assembler::Pending;
 use crate::send::frames::ControlFrame;
 use crate::session::NewKeys;
@@ -122,6 +122,7 @@ impl Control {
         self.parameters_done = true;
         self.peer_id_limit = parameters.active_connection_id_limit;
         self.peer_max_path = parameters.initial_max_path_id;
+        self.remote_ids.set_first_token(parameters.stateless_reset_token);
         self.peer_disables_migration = parameters.disable_active_migration;
         // Paths are distinguished by connection IDs (multipath draft-21, section 2.1).
         if self.peer_max_path.is_some() && self.peer_first_id.is_some_and(|id| id.is_empty()) {
@@ -139,6 +140,10 @@ impl Control {
         }
         exchange.to_receive.push_back(ToReceive::PeerParameters(Box::new(parameters.clone())));
         exchange.to_send.push_back(ToSend::PeerParameters(Box::new(parameters)));
+        if self.side == Side::Client {
+            // The reset token of the ID in use has arrived.
+            exchange.to_control.push_back(ToControl::RemoteIdsChanged);
+        }
         Ok(())
     }
 
@@ -148,7 +153,7 @@ impl Control {
         let original = (self.side == Side::Client).then_some(self.original_destination);
         let matches = parameters.initial_source_connection_id == self.peer_first_id
             && parameters.original_destination_connection_id == original
-            && parameters.retry_source_connection_id.is_none();
+            && parameters.retry_source_connection_id == self.retry_source.as_deref().copied();
         if !matches {
             return Err(TransportError::new(
                 ErrorCode::TRANSPORT_PARAMETER_ERROR,
@@ -156,6 +161,28 @@ impl Control {
             ));
         }
         Ok(())
+    }
+
+    /// A Retry packet may be accepted (RFC 9000, section 17.2.5.2): the first one, before any other
+    /// packet of the server, from another connection ID than the one that the client chose.
+    pub(crate) fn takes_retry(&self, dcid: ConnectionId, scid: ConnectionId) -> bool {
+        let is_first = self.retry_source.is_none() && self.peer_first_id.is_none();
+        is_first
+            && self.is_handshaking()
+            && self.local_ids.contains(dcid.as_slice())
+            && scid != self.original_destination
+    }
+
+    /// The server wants the client to prove its address: Initial packets go to `source` from now
+    /// on, with other keys (RFC 9000, section 17.2.5.2; RFC 9001, section 5.2) and with `token`
+    /// (section 8.1.2).
+    pub(crate) fn on_retry(&mut self, source: ConnectionId, token: &[u8], exchange: &mut Exchange) {
+        let Some(keys) = self.session.get().initial_keys(&source) else { return };
+        self.retry_source = Some(Box::new(source));
+        self.remote_ids.replace_first(source);
+        self.levels[0] = Some(keys.open);
+        let retry = Retry { remote_id: source, token: token.to_vec(), keys: keys.seal };
+        exchange.to_send.push_back(ToSend::Retry(Box::new(retry)));
     }
 
     /// The server's first packet names the ID to use from now on (RFC 9000, section 7.2).

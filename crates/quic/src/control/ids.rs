@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use wire::quic::{ConnectionId, ErrorCode};
 
 use crate::error::TransportError;
+use crate::queue::Queue;
 
 /// Our active_connection_id_limit: how many of the peer's IDs we keep. One in use and one spare is
 /// all that a client needs that does not migrate, and the smallest allowed value (RFC 9000, section
@@ -15,8 +16,15 @@ pub(crate) const REMOTE_IDS_MAX: u64 = 2;
 /// How many of ours the peer may hold, whatever it asks for.
 pub(crate) const LOCAL_IDS_MAX: u64 = 4;
 
+/// Sequence numbers remembered of the peer's IDs that this side has retired. Each takes a migration
+/// or a probe of the peer, and a frame that issued one is repeated for a few round trips at most.
+const RETIRED_IDS_MAX: usize = 16;
+
 /// Length of the IDs we choose, in bytes: too long to guess one.
 pub const LOCAL_ID_LEN: usize = 8;
+
+/// A stateless reset token.
+pub type ResetToken = [u8; 16];
 
 /// A change of the connection IDs that the endpoint routes to this connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +33,11 @@ pub enum RouteChange {
     Add(ConnectionId),
     /// Stop routing them.
     Remove(ConnectionId),
+    /// A datagram that ends in this token is a stateless reset of the connection (RFC 9000, section
+    /// 10.3.1).
+    AddReset(ResetToken),
+    /// It is none any more.
+    RemoveReset(ResetToken),
 }
 
 /// IDs we issued for one path.
@@ -98,7 +111,7 @@ struct RemoteId {
     sequence: u64,
     id: ConnectionId,
     /// Recognises a stateless reset (RFC 9000, section 10.3).
-    reset_token: Option<[u8; 16]>,
+    reset_token: Option<ResetToken>,
 }
 
 /// IDs the peer issued for one path.
@@ -107,6 +120,9 @@ pub(crate) struct RemoteIds {
     /// Ascending by sequence; the first is in use.
     active: VecDeque<RemoteId>,
     retire_prior_to: u64,
+    /// Those above `retire_prior_to` that this side has retired, oldest first. A frame that issued
+    /// one may arrive again.
+    retired: Queue<u64>,
 }
 
 /// The effect of a NEW_CONNECTION_ID.
@@ -120,7 +136,8 @@ pub(crate) struct RemoteChange {
 
 impl RemoteIds {
     pub(crate) fn new(first: ConnectionId) -> Self {
-        Self { active: [RemoteId { sequence: 0, id: first, reset_token: None }].into(), retire_prior_to: 0 }
+        let first = RemoteId { sequence: 0, id: first, reset_token: None };
+        Self { active: [first].into(), retire_prior_to: 0, retired: Queue::new() }
     }
 
     /// The ID in use; none on a path for which the peer has issued none.
@@ -132,9 +149,36 @@ impl RemoteIds {
         self.active.iter().any(|known| known.id == id)
     }
 
+    /// The token of the first ID, from the server's transport parameters (RFC 9000, section 18.2).
+    pub(crate) fn set_first_token(&mut self, reset_token: Option<ResetToken>) {
+        self.active.front_mut().expect("an ID is always in use").reset_token = reset_token;
+    }
+
+    /// The token of an ID, if it has one.
+    pub(crate) fn token_of(&self, id: ConnectionId) -> Option<ResetToken> {
+        self.active.iter().find(|known| known.id == id)?.reset_token
+    }
+
+    /// An ID for another address than the one `in_use` belongs to.
+    pub(crate) fn other_than(&self, in_use: ConnectionId) -> Option<ConnectionId> {
+        self.active.iter().map(|known| known.id).find(|id| *id != in_use)
+    }
+
+    /// Retires an ID, unless it is the last one. Returns its sequence number.
+    pub(crate) fn retire(&mut self, id: ConnectionId) -> Option<u64> {
+        let at = self.active.iter().position(|known| known.id == id).filter(|_| self.active.len() > 1)?;
+        let sequence = self.active.remove(at)?.sequence;
+        if self.retired.len() == RETIRED_IDS_MAX {
+            self.retired.pop_front();
+        }
+        self.retired.push_back(sequence);
+        Some(sequence)
+    }
+
     /// Frees unused memory.
     pub(crate) fn shrink(&mut self) {
         self.active.shrink_to_fit();
+        self.retired.shrink();
     }
 
     /// The server chose its own ID in its first packet.
@@ -160,6 +204,8 @@ impl RemoteIds {
             if *known != new {
                 return Err(TransportError::violation("a connection ID was issued twice with different content"));
             }
+        } else if self.retired.iter().any(|retired| *retired == sequence) {
+            // Retired by this side; the frame was repeated.
         } else if sequence < self.retire_prior_to {
             // Retired before it was known: say so once (section 19.15).
             change.retired.push(sequence);

@@ -14,6 +14,7 @@ pub(crate) mod handshake;
 pub(crate) mod ids;
 mod keys;
 pub(crate) mod paths;
+mod resets;
 
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ use crate::send::CloseValue;
 use crate::send::frames::ControlFrame;
 use crate::session::{DirectionKeys, PhaseKeys, Session, SessionSummary};
 use crate::spaces::Spaces;
-use ids::{LocalIds, RemoteIds, RouteChange};
+use ids::{LocalIds, RemoteIds, ResetToken, RouteChange};
 use paths::Paths;
 
 /// Handshake bytes out of order that are kept, at each level (RFC 9000, section 7.5, asks for at
@@ -110,6 +111,8 @@ pub(crate) struct Control {
     old_keys_until: Option<Instant>,
     local_ids: LocalIds,
     pub(crate) remote_ids: RemoteIds,
+    /// The reset tokens of the peer's IDs in use.
+    reset_tokens: Vec<ResetToken>,
     /// The state of paths, if multipath was negotiated.
     paths: Option<Box<Paths>>,
     /// The peer's limit of path IDs.
@@ -121,6 +124,8 @@ pub(crate) struct Control {
     /// The destination of the client's first packet, which the server's transport parameters must
     /// repeat.
     original_destination: ConnectionId,
+    /// The source of the server's Retry packet, if there was one.
+    retry_source: Option<Box<ConnectionId>>,
     parameters_done: bool,
     peer_id_limit: u64,
     idle_timeout: Duration,
@@ -162,11 +167,13 @@ impl Control {
             old_keys_until: None,
             local_ids: LocalIds::new(local_id),
             remote_ids: RemoteIds::new(remote_id),
+            reset_tokens: Vec::new(),
             paths: None,
             peer_max_path: None,
             peer_disables_migration: false,
             peer_first_id: (side == Side::Server).then_some(remote_id),
             original_destination,
+            retry_source: None,
             parameters_done: false,
             peer_id_limit: TransportParameters::default().active_connection_id_limit,
             idle_timeout: config.idle_timeout,
@@ -203,6 +210,9 @@ impl Control {
             }
             ToControl::RetireConnectionId { path, sequence } => self.on_retired_id(path, sequence, exchange)?,
             ToControl::Multipath(frame) => self.on_multipath(now, frame, pto, exchange, events)?,
+            ToControl::Trailer(trailer) => self.on_trailer(now, &trailer, pto, events),
+            ToControl::RemoteIdsChanged => unreachable!("the connection handles it, which has both owners"),
+            ToControl::RetireRemoteId { path, id } => self.retire_remote_id(path, id, exchange),
             ToControl::PathState { path, state } => events.push(Event::PathState(path, state)),
             ToControl::HandshakeDone => {
                 if self.side == Side::Server {
@@ -252,7 +262,7 @@ impl Control {
         let path = self.is_multipath().then_some(PathId::ZERO);
         for _ in 0..self.local_ids.missing(self.peer_id_limit) {
             let id = self.secrets.connection_id();
-            let reset_token = self.secrets.reset_token(&id);
+            let reset_token = self.session.reset_token(&self.secrets, &id);
             let sequence = self.local_ids.issue(id);
             self.routes.push_back(RouteChange::Add(id));
             let frame = ControlFrame::NewConnectionId { path, sequence, retire_prior_to: 0, id, reset_token };
@@ -413,6 +423,7 @@ impl Control {
 
     fn become_closed(&mut self) {
         self.state = ConnectionState::Closed;
+        self.forget_tokens();
         self.routes.extend(self.local_ids.iter().map(RouteChange::Remove));
         if let Some(paths) = &self.paths {
             self.routes.extend(paths.local_ids().map(RouteChange::Remove));

@@ -7,10 +7,11 @@
 //! connection with a single path; this module keeps those of the others.
 //!
 //! `open` opens paths, `connection_ids` issues and retires their connection IDs, and `abandon`
-//! abandons and forgets them.
+//! abandons and forgets them; `migrate` moves the only path of a connection.
 
 mod abandon;
 mod connection_ids;
+pub(crate) mod migrate;
 pub(crate) mod open;
 
 use std::collections::VecDeque;

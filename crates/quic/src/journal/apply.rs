@@ -98,6 +98,8 @@ impl Replayer {
                 connection.absorb_single(now, *source, &records.opened, &buffer, records.integrity_limit);
             }
             Input::Settle => connection.settle(now),
+            Input::Trailer(trailer) => connection.note_trailer(now, *trailer),
+            Input::Retry(source, token) => connection.on_retry(now, *source, token),
             Input::OtherVersion => connection.on_other_version(),
             Input::SetBackup(path, is_backup) => {
                 connection.set_path_backup(now, *path, *is_backup);
@@ -140,6 +142,7 @@ impl Replayer {
             Input::SendDatagram(len) => Answer::datagram(connection.send_datagram(self.bytes(*len))),
             Input::RecvDatagram => Answer::optional(connection.recv_datagram().map(|data| data.len() as u64)),
             Input::OpenPath { addresses, is_backup } => Answer::path(connection.open_path(now, *addresses, *is_backup)),
+            Input::Migrate(addresses) => Answer::migration(connection.migrate(now, *addresses)),
             Input::AbandonPath(path, code) => Answer::from_bool(connection.abandon_path(now, *path, *code)),
             _ => return None,
         })
@@ -224,6 +227,7 @@ impl Input {
                 | Self::SendDatagram(_)
                 | Self::RecvDatagram
                 | Self::OpenPath { .. }
+                | Self::Migrate(_)
                 | Self::AbandonPath(..)
         )
     }

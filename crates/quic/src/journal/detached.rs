@@ -126,6 +126,10 @@ impl DetachedReplay {
                 half.absorb(now, &records.opened, &buffer, batch.integrity_limit);
                 return Ok(Output::Nothing);
             }
+            Input::Trailer(trailer) => {
+                half.note_trailer(now, *trailer);
+                return Ok(Output::Nothing);
+            }
             Input::TookCommands(number) => {
                 let mut commands = take_numbered(&mut self.commands, *number, |commands| commands.number)?;
                 half.handle_commands(now, &mut commands);

@@ -6,14 +6,15 @@ use units::Instant;
 use wire::quic::{ConnectionId, Dir, PathId, Reader, Space, StreamId, VARINT_MAX};
 
 use super::format::{
-    ADDRESSES_NUMBERED_MAX, Malformed, Parsed, addresses, flag, id, limit, path_set, short, tag, text, time, unzigzag,
+    ADDRESSES_NUMBERED_MAX, Malformed, Parsed, addresses, bytes, flag, id, limit, path_set, short, tag, text, time,
+    unzigzag,
 };
 use super::out::Half;
 use super::outcome::{EventEntry, route};
 use super::records::{ReadRecords, dir, stream};
 use crate::addresses::Addresses;
 use crate::class::{PathSet, RateLimit};
-use crate::control::ids::RouteChange;
+use crate::control::ids::{ResetToken, RouteChange};
 use crate::open::Batch;
 use crate::plan::Receipt;
 use crate::send::streams::WRITE_LEN_MAX;
@@ -36,6 +37,8 @@ pub(crate) enum Input {
     Single { source: Option<ConnectionId>, records: ReadRecords },
     Settle,
     OtherVersion,
+    Trailer(ResetToken),
+    Retry(ConnectionId, Vec<u8>),
 
     Open(Dir),
     Accept(Dir),
@@ -54,6 +57,7 @@ pub(crate) enum Input {
     RecvDatagram,
     Close { code: u64, reason: String },
     OpenPath { addresses: Addresses, is_backup: bool },
+    Migrate(Addresses),
     AbandonPath(PathId, u64),
     SetBackup(PathId, bool),
     TooLarge(PathId),
@@ -139,10 +143,13 @@ impl ReadState {
             }
             tag::SETTLE => Input::Settle,
             tag::OTHER_VERSION => Input::OtherVersion,
+            tag::TRAILER => Input::Trailer(reader.array()?),
+            tag::RETRY => Input::Retry(id(reader)?, bytes(reader)?.to_vec()),
             tag::OPEN_PATH => {
                 let is_backup = flag(reader)?;
                 Input::OpenPath { addresses: self.addresses(reader)?, is_backup }
             }
+            tag::MIGRATE => Input::Migrate(self.addresses(reader)?),
             tag::EVENT => Input::Event(EventEntry::parse(reader)?),
             tag::ROUTE => Input::Route(route(reader)?),
             tag::DETACHED => Input::Detached,
@@ -161,7 +168,14 @@ fn is_of(half: Half, tag: u8) -> bool {
     let is_of_receive_half_alone = matches!(tag, tag::TOOK_COMMANDS | tag::GAVE_REPORT);
     let is_of_either = matches!(
         tag,
-        tag::ARRIVAL | tag::OPENED | tag::ACCEPT | tag::READ | tag::STOP | tag::RECV_DATAGRAM | tag::EVENT
+        tag::ARRIVAL
+            | tag::OPENED
+            | tag::TRAILER
+            | tag::ACCEPT
+            | tag::READ
+            | tag::STOP
+            | tag::RECV_DATAGRAM
+            | tag::EVENT
     );
     is_of_either || is_of_receive_half_alone == (half == Half::Receive)
 }
@@ -176,10 +190,13 @@ fn is_timed(tag: u8) -> bool {
             | tag::OPENED
             | tag::SINGLE
             | tag::SETTLE
+            | tag::TRAILER
+            | tag::RETRY
             | tag::READ
             | tag::STOP
             | tag::CLOSE
             | tag::OPEN_PATH
+            | tag::MIGRATE
             | tag::ABANDON_PATH
             | tag::SET_BACKUP
             | tag::TOO_LARGE
@@ -256,7 +273,7 @@ fn receipt(reader: &mut Reader<'_>) -> Parsed<Receipt> {
     if flags >> 6 != 0 {
         return Err(Malformed("unknown flags of a report"));
     }
-    let mut receipt = Receipt { path, numbers: [None; 3], acks: [false; 3] };
+    let mut receipt = Receipt::recorded(path);
     for space in Space::ALL {
         let at = space.index();
         receipt.acks[at] = flags >> (at + 3) & 1 != 0;
@@ -302,6 +319,9 @@ impl Entry {
             Input::RecvDatagram => "recv_datagram",
             Input::Close { .. } => "close",
             Input::OpenPath { .. } => "open_path",
+            Input::Trailer(_) => "trailer",
+            Input::Retry(..) => "retry",
+            Input::Migrate(_) => "migrate",
             Input::AbandonPath(..) => "abandon_path",
             Input::SetBackup(..) => "set_path_backup",
             Input::TooLarge(_) => "too_large",
@@ -327,6 +347,7 @@ impl Entry {
             | Input::Stop(..)
             | Input::Close { .. }
             | Input::OpenPath { .. }
+            | Input::Migrate(_)
             | Input::AbandonPath(..)
             | Input::SetBackup(..)
             | Input::TooLarge(_)
@@ -347,6 +368,9 @@ impl fmt::Display for Entry {
         f.write_str(self.name())?;
         match &self.0 {
             Input::Timeout | Input::PlanAsked | Input::Settle | Input::OtherVersion | Input::RecvDatagram => Ok(()),
+            Input::Retry(source, token) => write!(f, " to {source} with a token of {} bytes", token.len()),
+            // A token is not for people.
+            Input::Trailer(_) => Ok(()),
             Input::Detached => f.write_str(": the receive half is on another processor"),
             Input::Attached => f.write_str(": the receive half is back"),
             Input::GaveCommands(number)
@@ -387,12 +411,15 @@ impl fmt::Display for Entry {
                 let kind = if *is_backup { ", for backup" } else { "" };
                 write!(f, " to {} from socket {}{kind}", addresses.remote, addresses.socket)
             }
+            Input::Migrate(addresses) => write!(f, " to {} from socket {}", addresses.remote, addresses.socket),
             Input::AbandonPath(path, code) => write!(f, " {path}, code {code}"),
             Input::SetBackup(path, is_backup) => write!(f, " {path}: {is_backup}"),
             Input::TooLarge(path) | Input::Refused(path) => write!(f, " on {path}"),
             Input::Event(event) => write!(f, ": {event}"),
             Input::Route(RouteChange::Add(id)) => write!(f, " {id} here"),
             Input::Route(RouteChange::Remove(id)) => write!(f, " {id} here no longer"),
+            Input::Route(RouteChange::AddReset(_)) => f.write_str(" a stateless reset here"),
+            Input::Route(RouteChange::RemoveReset(_)) => f.write_str(" a stateless reset here no longer"),
         }
     }
 }

@@ -57,6 +57,8 @@ pub(crate) mod tag {
     pub(crate) const SINGLE: u8 = 18;
     pub(crate) const SETTLE: u8 = 19;
     pub(crate) const OTHER_VERSION: u8 = 20;
+    pub(crate) const TRAILER: u8 = 21;
+    pub(crate) const RETRY: u8 = 22;
 
     pub(crate) const OPEN: u8 = 24;
     pub(crate) const ACCEPT: u8 = 25;
@@ -79,10 +81,12 @@ pub(crate) mod tag {
     pub(crate) const SET_STREAM_RATE: u8 = 42;
     pub(crate) const SET_STREAM_PATHS: u8 = 43;
     pub(crate) const SET_BACKGROUND: u8 = 44;
+    pub(crate) const MIGRATE: u8 = 45;
 
     pub(crate) const SESSION_INPUT: u8 = 48;
     pub(crate) const SESSION_OUTPUT: u8 = 49;
     pub(crate) const SESSION_SUMMARY: u8 = 50;
+    pub(crate) const RESET_TOKEN: u8 = 51;
 
     pub(crate) const ANSWER: u8 = 56;
     pub(crate) const PLANNED: u8 = 57;

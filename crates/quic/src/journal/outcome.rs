@@ -8,6 +8,7 @@ use wire::quic::{Dir, PathId, Reader, Space, StreamId};
 use super::digest::{Digest, plan_digest};
 use super::format::{Malformed, Parsed, put, put_word, short, word};
 use crate::control::ids::RouteChange;
+use crate::control::paths::migrate::MigrateError;
 use crate::control::paths::open::OpenPathError;
 use crate::event::Event;
 use crate::plan::Plan;
@@ -28,6 +29,7 @@ impl Answer {
     const END: u64 = 4;
     const TOO_LARGE: u64 = 5;
     const REFUSED: u64 = 6;
+    const NOT_MIGRATED: u64 = 7;
 
     pub(crate) fn from_bool(is_so: bool) -> Self {
         Self(Self::DONE, u64::from(is_so))
@@ -77,6 +79,10 @@ impl Answer {
         result.map_or_else(|error| Self(Self::REFUSED, error as u64), |()| Self(Self::DONE, 0))
     }
 
+    pub(crate) fn migration(result: Result<(), MigrateError>) -> Self {
+        result.map_or_else(|error| Self(Self::NOT_MIGRATED, error as u64), |()| Self(Self::DONE, 0))
+    }
+
     /// As a varint encodes it: a larger number becomes the largest.
     fn limited(self) -> Self {
         Self(self.0, self.1.min(wire::quic::VARINT_MAX))
@@ -112,6 +118,7 @@ impl fmt::Display for Answer {
                 Some(error) => write!(f, "refused: {error}"),
                 None => write!(f, "refused for reason {number}"),
             },
+            Self::NOT_MIGRATED => write!(f, "not migrated for reason {number}"),
             _ => write!(f, "answer {kind}, {number}"),
         }
     }
@@ -289,16 +296,26 @@ impl fmt::Display for EventEntry {
 }
 
 pub(crate) fn put_route(out: &mut Vec<u8>, change: &RouteChange) {
-    let (is_added, id) = match change {
-        RouteChange::Add(id) => (true, id),
-        RouteChange::Remove(id) => (false, id),
+    let (kind, id) = match change {
+        RouteChange::Remove(id) => (0, id.as_slice()),
+        RouteChange::Add(id) => (1, id.as_slice()),
+        RouteChange::RemoveReset(token) => (2, &token[..]),
+        RouteChange::AddReset(token) => (3, &token[..]),
     };
-    out.push(u8::from(is_added));
-    super::format::put_id(out, id);
+    out.push(kind);
+    super::format::put_bytes(out, id);
 }
 
 pub(crate) fn route(reader: &mut Reader<'_>) -> Parsed<RouteChange> {
-    let is_added = super::format::flag(reader)?;
+    let kind = reader.u8()?;
+    if let 2 | 3 = kind {
+        let token = super::format::bytes(reader)?.try_into().map_err(|_| Malformed("a token of another length"))?;
+        return Ok(if kind == 3 { RouteChange::AddReset(token) } else { RouteChange::RemoveReset(token) });
+    }
     let id = super::format::id(reader)?;
-    Ok(if is_added { RouteChange::Add(id) } else { RouteChange::Remove(id) })
+    match kind {
+        0 => Ok(RouteChange::Remove(id)),
+        1 => Ok(RouteChange::Add(id)),
+        _ => Err(Malformed("an unknown change of routes")),
+    }
 }

@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use wire::quic::{PathId, Reader};
+use wire::quic::{ConnectionId, PathId, Reader};
 
 use super::format::{Malformed, Parsed, bytes, put_bytes, put_word, tag, text, word};
 use super::records::{error, put_error};
+use crate::control::ids::ResetToken;
 use crate::error::TransportError;
+use crate::secret::SecretSource;
 use crate::session::{
     DirectionKeys, ExportError, HeaderKey, LevelKeys, NewKeys, OpenFailed, PacketKey, PhaseKeys, Session,
     SessionSummary, TAG_LEN,
@@ -141,6 +143,23 @@ impl AnySession {
         keys
     }
 
+    /// The reset token of a connection ID of ours. A journal records it if it comes from the
+    /// endpoint's key, which no journal may hold.
+    pub(crate) fn reset_token(&mut self, secrets: &SecretSource, id: &ConnectionId) -> ResetToken {
+        match self {
+            Self::Plain(_) => secrets.reset_token(id),
+            Self::Recorded(recorded) => {
+                let token = secrets.reset_token(id);
+                if secrets.has_reset_key() {
+                    recorded.entries.push(tag::RESET_TOKEN);
+                    recorded.entries.extend_from_slice(&token);
+                }
+                token
+            }
+            Self::Replayed(replayed) => replayed.take_token().unwrap_or_else(|| secrets.reset_token(id)),
+        }
+    }
+
     pub(crate) fn summary(&mut self) -> SessionSummary {
         let summary = match self {
             Self::Replayed(replayed) => replayed.take_summary(),
@@ -193,6 +212,8 @@ enum SessionCall {
     /// Bytes to send, and new keys that follow them, with their limits.
     Bytes(Vec<u8>, Option<Keys>),
     Summary(SessionSummary),
+    /// A reset token, which is no call of TLS but a secret that a replay cannot derive either.
+    Token(ResetToken),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -205,7 +226,7 @@ struct Keys {
 impl SessionEntry {
     /// Whether an entry of this tag is about TLS.
     pub(crate) fn is(tag: u8) -> bool {
-        matches!(tag, tag::SESSION_INPUT | tag::SESSION_OUTPUT | tag::SESSION_SUMMARY)
+        matches!(tag, tag::SESSION_INPUT | tag::SESSION_OUTPUT | tag::SESSION_SUMMARY | tag::RESET_TOKEN)
     }
 
     /// Reads the rest of an entry.
@@ -233,6 +254,7 @@ impl SessionEntry {
                 };
                 SessionCall::Bytes(call, keys)
             }
+            tag::RESET_TOKEN => return Ok(Self { call: SessionCall::Token(reader.array()?), state: None }),
             _ => return Ok(Self { call: SessionCall::Summary(summary(reader)?), state: None }),
         };
         let state = reader.u8()?;
@@ -289,6 +311,16 @@ impl ReplayedSession {
         Some(call)
     }
 
+    /// The next entry, if it is a reset token.
+    fn take_token(&mut self) -> Option<ResetToken> {
+        let token = self.entries.front().and_then(|entry| match entry.call {
+            SessionCall::Token(token) => Some(token),
+            _ => None,
+        })?;
+        self.entries.pop_front();
+        Some(token)
+    }
+
     fn take_summary(&mut self) -> SessionSummary {
         match self.next() {
             Some(SessionCall::Summary(summary)) => summary,
@@ -338,6 +370,10 @@ impl Session for ReplayedSession {
 
     fn is_handshaking(&self) -> bool {
         self.is_handshaking
+    }
+
+    fn initial_keys(&self, _id: &ConnectionId) -> Option<LevelKeys> {
+        Some(no_level_keys(u64::MAX, u64::MAX))
     }
 
     fn peer_identity(&self) -> Vec<Vec<u8>> {

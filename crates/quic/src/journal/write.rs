@@ -10,7 +10,7 @@ use super::outcome::{Answer, EventEntry, Planned, put_route};
 use super::records::put_opened;
 use crate::addresses::Addresses;
 use crate::class::{PathSet, RateLimit};
-use crate::control::ids::RouteChange;
+use crate::control::ids::{ResetToken, RouteChange};
 use crate::event::Event;
 use crate::journal::recording::Journal;
 use crate::open::Batch;
@@ -147,6 +147,21 @@ impl Journal {
 
     pub(crate) fn open_path(&mut self, now: Instant, addresses: &Addresses, is_backup: bool) {
         self.timed(tag::OPEN_PATH, now).push(u8::from(is_backup));
+        self.put_addresses(addresses);
+    }
+
+    pub(crate) fn trailer(&mut self, now: Instant, trailer: &ResetToken) {
+        self.timed(tag::TRAILER, now).extend_from_slice(trailer);
+    }
+
+    pub(crate) fn retry(&mut self, now: Instant, source: &ConnectionId, token: &[u8]) {
+        let out = self.timed(tag::RETRY, now);
+        put_id(out, source);
+        put_bytes(out, token);
+    }
+
+    pub(crate) fn migrate(&mut self, now: Instant, addresses: &Addresses) {
+        self.timed(tag::MIGRATE, now);
         self.put_addresses(addresses);
     }
 

@@ -6,6 +6,7 @@ use units::Duration;
 use wire::quic::frame::Frame;
 use wire::quic::{ConnectionId, Dir, ErrorCode, PathId, Reader, Space, StreamId};
 
+use crate::control::ids::ResetToken;
 use crate::error::TransportError;
 use crate::exchange::MultipathFrame;
 use crate::strided_bytes::Layout;
@@ -24,6 +25,9 @@ pub struct Opened {
     pub(crate) dropped_count: u64,
     /// The key phase that a packet which advances it begins.
     pub(crate) epoch: u64,
+    /// The last bytes of the last datagram that could not be opened: maybe a stateless reset (RFC
+    /// 9000, section 10.3.1).
+    pub(crate) trailer: Option<ResetToken>,
 }
 
 impl Opened {
@@ -34,6 +38,7 @@ impl Opened {
         self.unauthentic_count = 0;
         self.dropped_count = 0;
         self.epoch = 0;
+        self.trailer = None;
     }
 
     /// Whether `packet` is a probing packet (RFC 9000, section 9.1). It does not see a PING next to

@@ -26,7 +26,7 @@ pub(crate) use acks::snapshot::Snapshot;
 use crate::config::TransportConfig;
 use crate::error::TransportError;
 use crate::event::{Event, Events};
-use crate::exchange::{Exchange, ToControl, ToReceive, ToSend};
+use crate::exchange::{Elsewhere, Exchange, ToControl, ToReceive, ToSend};
 use crate::open::opened::{Opened, OpenedPacket, Record};
 use crate::plan::Receipt;
 use crate::queue::Queue;
@@ -49,6 +49,8 @@ pub(crate) struct ReceiveHalf {
     datagrams_reported: bool,
     /// The exponent of the peer's ACK delays (RFC 9000, section 18.2).
     peer_ack_delay_exponent: u8,
+    /// While a batch is absorbed that came from another address than that of its path.
+    pub(crate) elsewhere: Option<Box<Elsewhere>>,
     pub(crate) stats: ReceiveStats,
 }
 
@@ -62,6 +64,7 @@ impl ReceiveHalf {
             datagram_bytes_max: config.datagram_receive_buffer,
             datagrams_reported: false,
             peer_ack_delay_exponent: TransportParameters::default().ack_delay_exponent,
+            elsewhere: None,
             stats: ReceiveStats::default(),
         }
     }
@@ -232,7 +235,14 @@ impl ReceiveHalf {
                 self.streams.on_stream_data_blocked(id, limit, exchange, events)?;
             }
             Record::NewToken => exchange.to_control.push_back(ToControl::NewToken),
-            &Record::PathChallenge(data) => exchange.to_send.push_back(ToSend::Challenge { path: packet.path, data }),
+            &Record::PathChallenge(data) => {
+                let from = self.elsewhere.clone();
+                if let Some(elsewhere) = &mut self.elsewhere {
+                    // Credited once.
+                    elsewhere.bytes = 0;
+                }
+                exchange.to_send.push_back(ToSend::Challenge { path: packet.path, data, from });
+            }
             &Record::PathResponse(data) => exchange.to_send.push_back(ToSend::Response(data)),
             &Record::NewConnectionId { path, sequence, retire_prior_to, id, reset_token } => {
                 let value = ToControl::NewConnectionId { path, sequence, retire_prior_to, id, reset_token };

@@ -40,6 +40,8 @@ impl SendHalf {
             path.scavenger = None;
         }
         path.backoff.reset();
+        let (known_received, known_sent) = self.replace_off_path(now, at, &addresses, exchange);
+        let path = &mut self.paths[at];
         if path.former.as_ref().is_some_and(|former| former.is_same_route(&addresses)) {
             // The path returned to its former address, which is already validated.
             path.addresses = addresses;
@@ -55,7 +57,7 @@ impl SendHalf {
             path.former = Some(Box::new(path.addresses));
         }
         path.addresses = addresses;
-        path.set_unvalidated(bytes);
+        path.set_unvalidated(known_received.saturating_add(bytes), known_sent);
         // A response to a challenge that was sent to the former address does not validate the new
         // one.
         path.validation.stop();
@@ -69,7 +71,7 @@ impl SendHalf {
 
     /// The former address has not sent again and the new one does not respond: return to the
     /// former.
-    pub(super) fn maybe_move_back(&mut self, now: Instant, at: usize) {
+    pub(super) fn maybe_move_back(&mut self, now: Instant, at: usize, exchange: &mut Exchange) {
         let path = &mut self.paths[at];
         if path.validation.unanswered() < UNANSWERED_BEFORE_RETURN {
             return;
@@ -79,5 +81,6 @@ impl SendHalf {
         path.addresses = *former;
         path.set_validated();
         path.validation.start(now, FIRST_INTERVAL);
+        self.return_off_path(at, &former, exchange);
     }
 }

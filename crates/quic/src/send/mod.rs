@@ -17,6 +17,7 @@
 //! | `ack_frequency` | the ACK frequency requested from the peer |
 //! | `resends` | lost data bound to the path that lost them |
 //! | `paths`, `validation` | opening, failure and closing of paths; path validation |
+//! | `migration`, `off_path` | paths whose addresses change, and addresses that are only probed |
 //! | `path`, `space`, `sent_log` | a path, a packet number space, the packets outstanding in it |
 
 pub(crate) mod ack_frequency;
@@ -27,6 +28,7 @@ mod flow_blocked;
 pub(crate) mod frames;
 pub(crate) mod grants;
 mod migration;
+mod off_path;
 pub(crate) mod path;
 mod paths;
 pub(crate) mod planner;
@@ -51,7 +53,7 @@ use crate::class::PathSet;
 use crate::config::TransportConfig;
 use crate::error::TransportError;
 use crate::event::Events;
-use crate::exchange::{Exchange, ToReceive, ToSend};
+use crate::exchange::{Exchange, Retry, ToControl, ToReceive, ToSend};
 use crate::plan::Receipt;
 use crate::queue::Queue;
 use crate::session::DirectionKeys;
@@ -62,6 +64,7 @@ use acknowledge::Acknowledgement;
 use buffer::SendBuffer;
 use frames::{ControlFrame, SentFrame};
 use grants::Grants;
+use off_path::OffPath;
 use path::SendPath;
 use scheduler::Scheduler;
 use sent_log::Run;
@@ -106,6 +109,8 @@ pub(crate) struct SendHalf {
     crypto: Spaces<SendBuffer>,
     spaces: Spaces<SendSpace>,
     paths: Vec<SendPath>,
+    /// Addresses beside those of the paths, rarely any.
+    off_paths: Vec<OffPath>,
     keys: Spaces<Option<DirectionKeys>>,
     /// Key updates made so far.
     key_phase: u64,
@@ -204,6 +209,7 @@ impl SendHalf {
             crypto: Spaces::default(),
             spaces: Spaces::default(),
             paths: vec![path],
+            off_paths: Vec::new(),
             keys: Spaces::default(),
             key_phase: 0,
             sealed_in_phase: 0,
@@ -268,27 +274,29 @@ impl SendHalf {
             ToSend::AuthenticReceived => self.on_heard(),
             ToSend::Received { path, bytes } => self.on_received(now, path, bytes),
             ToSend::Moved { path, addresses, bytes } => self.on_moved(now, path, addresses, bytes, exchange),
-            ToSend::Challenge { path, data } => self.on_challenge(now, path, data),
+            ToSend::Challenge { path, data, from: None } => self.on_challenge(now, path, data),
+            ToSend::Challenge { path, data, from: Some(from) } => {
+                self.on_challenge_elsewhere(path, data, &from, exchange)
+            }
             ToSend::Response(data) => self.on_response(now, data, exchange),
             ToSend::Control(frame) => return self.queue_control(frame),
             ToSend::Crypto { space, bytes } => {
                 self.crypto[space.index()].write(bytes);
                 self.paths[0].probe_anchor = now;
             }
+            ToSend::Retry(retry) => self.on_retry(now, *retry),
             ToSend::InstallKeys { space, keys } => self.install_keys(space, keys),
             ToSend::UpdateKeys { packet, phase } => self.update_keys(packet, phase),
             ToSend::DiscardSpace(space) => self.discard_space(now, space),
             ToSend::PeerParameters(parameters) => self.set_peer_parameters(&parameters, events),
-            ToSend::RemoteId { path, id } => {
-                if let Some(at) = self.path_index(path) {
-                    self.paths[at].remote_id = id;
-                }
-            }
+            ToSend::RemoteId { path, id } => self.on_id_replaced(path, id, exchange),
+            ToSend::Migrate { addresses, remote_id } => self.begin_migration(now, addresses, remote_id, exchange),
             ToSend::Validated => self.paths[0].set_validated(),
             ToSend::Multipath => self.is_multipath = true,
             ToSend::OpenPath { path, addresses, remote_id, is_backup, is_peers_backup } => {
                 let path = self.open_path(now, path, addresses, remote_id);
                 (path.is_backup, path.is_peers_backup) = (is_backup, is_peers_backup);
+                exchange.to_control.push_back(ToControl::RemoteIdsChanged);
             }
             ToSend::PeersStatus { path, available } => {
                 if let Some(at) = self.path_index(path) {
@@ -296,7 +304,7 @@ impl SendHalf {
                 }
             }
             ToSend::AbandonPath(path) => self.abandon_path(path),
-            ToSend::ForgetPath(path) => self.forget_path(path),
+            ToSend::ForgetPath(path) => self.forget_path(path, exchange),
             ToSend::HandshakeComplete => self.handshake_complete = true,
             ToSend::HandshakeConfirmed => {
                 self.handshake_confirmed = true;
@@ -372,6 +380,28 @@ impl SendHalf {
         path.in_flight -= gone;
         path.backoff.reset();
         path.probe_anchor = now;
+    }
+
+    /// The server has answered the client's first flight with a Retry packet: the flight leaves
+    /// again, with the token. Congestion and loss recovery begin anew (RFC 9002, section 6.3);
+    /// packet numbers do not (RFC 9000, section 17.2.5.3).
+    fn on_retry(&mut self, now: Instant, retry: Retry) {
+        let mut runs = Vec::new();
+        let index = Space::Initial.index();
+        self.spaces[index].log.forget_oldest(0, |run| runs.push(run));
+        for run in runs {
+            self.paths[0].in_flight -= run.in_flight_bytes();
+            self.requeue(Space::Initial, index, run);
+        }
+        let space = &mut self.spaces[index];
+        (space.loss_time, space.probes_due) = (None, 0);
+        let path = &mut self.paths[0];
+        path.remote_id = retry.remote_id;
+        path.congestion = path.congestion.fresh();
+        path.backoff.reset();
+        path.probe_anchor = now;
+        self.token = retry.token;
+        self.install_keys(Space::Initial, retry.keys);
     }
 
     fn set_peer_parameters(&mut self, parameters: &TransportParameters, events: &mut Events) {

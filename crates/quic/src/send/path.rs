@@ -17,7 +17,7 @@ pub(crate) const SKIP_INTERVAL: u64 = 1 << 12;
 
 /// At most this many times the bytes received from an unvalidated address may be sent to it (RFC
 /// 9000, section 8.1).
-const AMPLIFICATION_FACTOR: u64 = 3;
+pub(crate) const AMPLIFICATION_FACTOR: u64 = 3;
 
 /// A remainder of the anti-amplification limit below this many bytes counts as zero, since no
 /// packet with a long header fits. Otherwise a probe timer would fire again and again without
@@ -195,9 +195,10 @@ impl SendPath {
         self.validated = true;
     }
 
-    /// The path has a new, unvalidated address, which has sent `bytes` so far.
-    pub(crate) fn set_unvalidated(&mut self, bytes: u64) {
-        (self.validated, self.received_bytes, self.sent_bytes) = (false, bytes, 0);
+    /// The path has a new, unvalidated address, which has sent `received` bytes so far and got
+    /// `sent`.
+    pub(crate) fn set_unvalidated(&mut self, received: u64, sent: u64) {
+        (self.validated, self.received_bytes, self.sent_bytes) = (false, received, sent);
     }
 
     pub(crate) fn on_received(&mut self, now: Instant, bytes: u64) {

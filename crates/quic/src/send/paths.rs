@@ -102,7 +102,9 @@ impl SendHalf {
 
     /// The peer sent a PATH_RESPONSE, which may arrive on any path (RFC 9000, section 8.2.3).
     pub(super) fn on_response(&mut self, now: Instant, data: [u8; 8], exchange: &mut Exchange) {
-        let Some(at) = self.paths.iter().position(|path| path.validation.is_response(&data)) else { return };
+        let Some(at) = self.paths.iter().position(|path| path.validation.is_response(&data)) else {
+            return self.on_response_elsewhere(now, data, exchange);
+        };
         let path = &mut self.paths[at];
         let proves_size = path.validation.proves_size(&data);
         path.set_validated();
@@ -306,17 +308,19 @@ impl SendHalf {
         path.release_at = None;
         path.validation.stop();
         path.copies = crate::queue::Queue::new();
+        self.forget_off_paths_of(id);
         self.forget_sent(at, 0);
         (self.spaces[DATA + at].probes_due, self.spaces[DATA + at].loss_time) = (0, None);
     }
 
     /// Both sides have closed the path; nothing more is expected for it.
-    pub(super) fn forget_path(&mut self, id: PathId) {
+    pub(super) fn forget_path(&mut self, id: PathId, exchange: &mut Exchange) {
         // The first path keeps its index: its packet number space began with the connection.
         let Some(at) = self.path_index(id).filter(|at| *at > 0) else { return };
         self.release_resends(at);
         self.paths.remove(at);
         self.spaces.remove_path(at);
+        exchange.to_control.push_back(ToControl::RemoteIdsChanged);
         if self.paths.len() == 1 {
             // With one path, its losses and those of the connection are the same.
             self.release_resends(0);
@@ -325,7 +329,7 @@ impl SendHalf {
 
     /// Drops a path's sent log except for the newest `keep` runs. Content that no other path
     /// carries yet becomes due.
-    fn forget_sent(&mut self, at: usize, keep: usize) {
+    pub(super) fn forget_sent(&mut self, at: usize, keep: usize) {
         let mut runs: Vec<Run> = Vec::new();
         self.spaces[DATA + at].log.forget_oldest(keep, |run| runs.push(run));
         for run in runs {
@@ -337,7 +341,8 @@ impl SendHalf {
     /// When [`on_path_timeout`](Self::on_path_timeout) must run.
     pub(super) fn path_timeout(&self) -> Option<Instant> {
         if self.paths.len() == 1 {
-            return self.paths[0].validation.timeout();
+            let of_path = self.paths[0].validation.timeout();
+            return of_path.into_iter().chain(self.off_path_timeout()).min();
         }
         let liveness = self.liveness();
         let paths = (0..self.paths.len()).filter(|at| self.paths[*at].is_open());
@@ -345,7 +350,7 @@ impl SendHalf {
             let path = &self.paths[at];
             [path.validation.timeout(), path.refused_until, self.no_response_deadline(at, &liveness)]
         });
-        deadlines.chain([self.scheduler_deadline]).flatten().min()
+        deadlines.chain([self.scheduler_deadline, self.off_path_timeout()]).flatten().min()
     }
 
     /// Repeats unanswered challenges, and finds paths that became suspect or silent.
@@ -358,7 +363,7 @@ impl SendHalf {
                 self.paths[at].refused_until = None;
             }
             if self.paths[at].validation.on_timeout(now, self.side) {
-                self.maybe_move_back(now, at);
+                self.maybe_move_back(now, at, exchange);
                 match self.paths[at].state {
                     // Only challenges were sent there. Their loss says nothing about the capacity
                     // of the path, so no congestion controller is notified.
@@ -376,6 +381,7 @@ impl SendHalf {
                 self.on_no_response(now, at, exchange);
             }
         }
+        self.on_off_path_timeout(now, exchange);
     }
 
     /// Sets the status that the peer is asked to use for a path. The frame is repeated after a

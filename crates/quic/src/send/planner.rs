@@ -54,6 +54,7 @@ impl SendHalf {
         plan.planned_at = now;
         self.found_nothing_due = false;
         let socket_budget = |socket: u16| socket_budget(socket).min(PLAN_DATAGRAMS_MAX);
+        let mut off_path = None;
         let at = if self.close.is_some() {
             let is_writable = |at: &usize| socket_budget(self.paths[*at].addresses.socket) > 0;
             let due = (0..self.paths.len().min(64)).filter(|at| self.close_due & 1 << at != 0).find(is_writable);
@@ -61,6 +62,11 @@ impl SendHalf {
                 self.plan_close(at, plan);
             }
             due.unwrap_or(0)
+        } else if !self.off_paths.is_empty()
+            && let Some((at, addresses)) = self.plan_off_path(&socket_budget, plan, exchange)
+        {
+            off_path = Some(addresses);
+            at
         } else if self.paths.len() > 1 {
             self.plan_paths(now, snapshot, &socket_budget, plan, exchange)
         } else {
@@ -87,8 +93,10 @@ impl SendHalf {
         }
         let path = &mut self.paths[at];
         plan.path = path.id;
-        plan.addresses = Some(path.addresses);
-        path.on_sent(plan.size_bytes as u64);
+        plan.addresses = Some(off_path.unwrap_or(path.addresses));
+        if off_path.is_none() {
+            path.on_sent(plan.size_bytes as u64);
+        }
         path.counts.packets_sent += plan.packet_count as u64;
         self.stats.datagrams_sent += plan.datagram_count as u64;
         self.stats.bytes_sent += plan.size_bytes as u64;
@@ -97,7 +105,7 @@ impl SendHalf {
         true
     }
 
-    fn fields<'a>(
+    pub(super) fn fields<'a>(
         &self,
         at: usize,
         space: Space,
@@ -124,7 +132,7 @@ impl SendHalf {
     ///
     /// A function of the path and the first packet number, so that polling for a plan without data
     /// does not change the bit of the plan that follows.
-    fn fixed_bit(&self, at: usize, space: Space) -> bool {
+    pub(super) fn fixed_bit(&self, at: usize, space: Space) -> bool {
         let greases = self.peer.grease_quic_bit && self.config.grease && space != Space::Initial;
         let number = self.spaces[Self::index_of(space, at)].next_number;
         // After 2^32 packets the bits repeat those of another path, which is harmless.
@@ -133,7 +141,7 @@ impl SendHalf {
     }
 
     /// Length of the packet numbers of the next `count` packets, bytes.
-    fn number_len(&self, at: usize, space: Space, count: u64) -> usize {
+    pub(super) fn number_len(&self, at: usize, space: Space, count: u64) -> usize {
         let space = &self.spaces[Self::index_of(space, at)];
         number_len(space.next_number + count, space.largest_acked)
     }
@@ -210,7 +218,7 @@ impl SendHalf {
 
     /// Requests a key update before the AEAD's confidentiality limit is near (RFC 9001, section
     /// 6.6).
-    fn count_sealed_packets(&mut self, packets: u64, exchange: &mut Exchange) {
+    pub(super) fn count_sealed_packets(&mut self, packets: u64, exchange: &mut Exchange) {
         let before = self.sealed_in_phase;
         self.sealed_in_phase += packets;
         if before < self.config.key_update_interval && self.sealed_in_phase >= self.config.key_update_interval {

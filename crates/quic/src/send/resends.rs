@@ -139,7 +139,7 @@ mod tests {
             |path| path.state = PathState::Abandoned,
             |path| path.is_suspect = true,
             |path| path.refused_until = Some(Instant::ZERO),
-            |path| path.set_unvalidated(0),
+            |path| path.set_unvalidated(0, 0),
         ];
         for fail in failures {
             let mut send = send_half(Policy::DRDA);
@@ -161,7 +161,7 @@ mod tests {
         let mut send = send_half(Policy::DRDA);
         send.requeue_stream(DATA, ID, 0..10, false);
         assert_eq!(waiting(&send, 0).len(), 1);
-        send.forget_path(PathId(1));
+        send.forget_path(PathId(1), &mut crate::exchange::Exchange::default());
         assert!(waiting(&send, 0).is_empty());
     }
 }

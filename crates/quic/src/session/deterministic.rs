@@ -60,8 +60,12 @@ impl SessionFactory for DeterministicFactory {
     }
 
     fn initial_keys(&self, id: &ConnectionId, side: Side) -> LevelKeys {
-        level_keys(hash(0x1217, id.as_slice()), side)
+        initial_keys(id, side)
     }
+}
+
+fn initial_keys(id: &ConnectionId, side: Side) -> LevelKeys {
+    level_keys(hash(0x1217, id.as_slice()), side)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -259,6 +263,10 @@ impl Session for DeterministicSession {
 
     fn is_handshaking(&self) -> bool {
         self.step != HandshakeStep::Complete
+    }
+
+    fn initial_keys(&self, id: &ConnectionId) -> Option<LevelKeys> {
+        Some(initial_keys(id, self.side)).filter(|_| self.side == Side::Client)
     }
 
     fn peer_identity(&self) -> Vec<Vec<u8>> {

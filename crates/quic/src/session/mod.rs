@@ -8,6 +8,7 @@
 //! them.
 
 pub mod deterministic;
+pub mod retry;
 pub mod tls;
 
 use std::fmt;
@@ -37,7 +38,8 @@ pub trait PacketKey: Send + Sync {
     /// at its front.
     ///
     /// # Errors
-    /// [`OpenFailed`] if the tag does not match; `payload` is then garbage.
+    /// [`OpenFailed`] if the tag does not match; `payload` is then garbage, except for the tag: it
+    /// may be the token of a stateless reset (RFC 9000, section 10.3).
     fn open(&self, path: PathId, number: u64, header: &[u8], payload: &mut [u8]) -> Result<usize, OpenFailed>;
 
     /// Packets that may be sealed with this key (RFC 9001, section 6.6).
@@ -141,6 +143,14 @@ pub trait Session: Send {
 
     /// The negotiated parameters, for people.
     fn summary(&self) -> SessionSummary;
+
+    /// As [`SessionFactory::initial_keys`], for a client that a Retry packet gives another
+    /// destination connection ID. None if the session is not a client's, or cannot derive them:
+    /// Retry packets are ignored then.
+    fn initial_keys(&self, id: &ConnectionId) -> Option<LevelKeys> {
+        let _ = id;
+        None
+    }
 
     /// Frees memory that only the handshake and exporters need, once the handshake is confirmed.
     /// From then on [`export`](Self::export) fails, the peer's identity is forgotten, and CRYPTO

@@ -65,7 +65,7 @@ impl SessionFactory for TlsClient {
             .map_err(|_| format!("{server_name:?} is not a host name that TLS can ask for"))?;
         let inner = tls::ClientConnection::new(self.config.clone(), tls::Version::V1, name, parameters.to_vec())
             .map_err(|error| error.to_string())?;
-        Ok(Box::new(TlsSession::new(inner.into())))
+        Ok(Box::new(TlsSession::new(inner.into(), Some(self.initial))))
     }
 
     fn initial_keys(&self, id: &ConnectionId, side: Side) -> LevelKeys {
@@ -77,7 +77,7 @@ impl SessionFactory for TlsServer {
     fn start(&self, _server_name: &str, parameters: &[u8]) -> Result<Box<dyn Session>, String> {
         let inner = tls::ServerConnection::new(self.config.clone(), tls::Version::V1, parameters.to_vec())
             .map_err(|error| error.to_string())?;
-        Ok(Box::new(TlsSession::new(inner.into())))
+        Ok(Box::new(TlsSession::new(inner.into(), None)))
     }
 
     fn initial_keys(&self, id: &ConnectionId, side: Side) -> LevelKeys {
@@ -105,6 +105,8 @@ struct TlsSession {
     state: TlsState,
     /// The secrets of the next key phase; present once 1-RTT keys are.
     secrets: Option<tls::Secrets>,
+    /// The suite of Initial packets, for a client.
+    initial: Option<Suite>,
 }
 
 enum TlsState {
@@ -130,8 +132,8 @@ fn is_message_whole(bytes: &[u8]) -> bool {
 }
 
 impl TlsSession {
-    fn new(inner: tls::Connection) -> Self {
-        Self { state: TlsState::FirstMessage(Box::new(inner), Vec::new()), secrets: None }
+    fn new(inner: tls::Connection, initial: Option<Suite>) -> Self {
+        Self { state: TlsState::FirstMessage(Box::new(inner), Vec::new()), secrets: None, initial }
     }
 
     fn read(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
@@ -192,6 +194,10 @@ impl Session for TlsSession {
 
     fn is_handshaking(&self) -> bool {
         self.live().is_some_and(|inner| inner.is_handshaking())
+    }
+
+    fn initial_keys(&self, id: &ConnectionId) -> Option<LevelKeys> {
+        Some(initial_keys(self.initial?, id, Side::Client))
     }
 
     fn peer_identity(&self) -> Vec<Vec<u8>> {

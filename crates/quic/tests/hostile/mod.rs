@@ -8,3 +8,4 @@ mod migration;
 mod multipath;
 mod packets;
 mod parameters;
+mod probing;

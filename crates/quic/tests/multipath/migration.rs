@@ -118,3 +118,114 @@ fn copies_sent_by_an_attacker_take_no_path_away() {
         pair.misaddressed.iter().filter(|(to, _)| *to == attacker).map(|(_, datagram)| datagram.len()).sum();
     assert!(to_attacker <= 3 * 1500 * copies, "{to_attacker} bytes to the attacker for {copies} copies");
 }
+
+/// A pair with two links and one path: the server allows more, so it does not forbid migration.
+fn with_another_link(seed: u64) -> Pair {
+    let mut setup = Setup::new(seed).over(&[link(20, 10), link(20, 10)]);
+    setup.client.max_paths = 0;
+    setup.server.max_paths = 2;
+    let mut pair = setup.build();
+    pair.connect();
+    pair
+}
+
+fn other_network() -> Addresses {
+    Addresses { socket: 1, ..Addresses::of(crate::support::server_on(1)) }
+}
+
+#[test]
+fn a_client_leaves_a_dead_path() {
+    for from in [Side::Client, Side::Server] {
+        let mut pair = with_another_link(5);
+        let mut flow = Flow::new(&mut pair, from);
+        flow.run(&mut pair, Duration::from_secs(2));
+        let now = pair.now;
+        for direction in pair.link_pair(0) {
+            let config = netem::LinkConfig { state: netem::LineState::Silent, ..direction.config().clone() };
+            direction.set_config(now, config);
+        }
+        flow.run(&mut pair, Duration::from_millis(500));
+        let now = pair.now;
+        assert_eq!(pair.client.connection(0).migrate(now, other_network()), Ok(()));
+        flow.run(&mut pair, Duration::from_secs(4));
+        let (gap, at) = flow.longest_gap(now, pair.now);
+        let client = pair.client.connection(0).path_stats()[0].addresses;
+        assert_eq!((client, server_path(&mut pair, 0).addresses.socket), (other_network(), 1), "from {from:?}");
+        let rate = flow.mbps_lately(&pair);
+        assert!(rate > 0.8 * capacity_mbps(&[link(20, 10)]), "from {from:?}: {rate} Mb/s");
+        assert!(gap < Duration::from_millis(500), "from {from:?}: {gap} at {at:?}");
+    }
+}
+
+#[test]
+fn a_path_stays_where_it_is_until_the_new_address_responds() {
+    let mut pair = with_another_link(6);
+    let mut flow = Flow::new(&mut pair, Side::Client);
+    flow.run(&mut pair, Duration::from_secs(1));
+    let now = pair.now;
+    for direction in pair.link_pair(1) {
+        let config = netem::LinkConfig { state: netem::LineState::Silent, ..direction.config().clone() };
+        direction.set_config(now, config);
+    }
+    assert_eq!(pair.client.connection(0).migrate(now, other_network()), Ok(()));
+    flow.run(&mut pair, Duration::from_secs(4));
+    assert!(pair.link_pair(1)[0].stats().undelivered() > 3, "it is probed again and again");
+    assert_eq!(pair.client.connection(0).addresses().socket, 0);
+    let rate = flow.mbps_lately(&pair);
+    assert!(rate > 0.8 * capacity_mbps(&[link(20, 10)]), "{rate} Mb/s");
+    // It responds later.
+    let now = pair.now;
+    for direction in pair.link_pair(1) {
+        let config = netem::LinkConfig { state: netem::LineState::Up, ..direction.config().clone() };
+        direction.set_config(now, config);
+    }
+    flow.run(&mut pair, Duration::from_secs(3));
+    assert_eq!(pair.client.connection(0).addresses().socket, 1);
+    assert_eq!(server_path(&mut pair, 0).addresses.socket, 1);
+    let rate = flow.mbps_lately(&pair);
+    assert!(rate > 0.8 * capacity_mbps(&[link(20, 10)]), "{rate} Mb/s");
+}
+
+#[test]
+fn a_client_migrates_to_and_fro() {
+    let mut pair = with_another_link(7);
+    let mut flow = Flow::new(&mut pair, Side::Client);
+    for round in 0..10 {
+        flow.run(&mut pair, Duration::from_secs(2));
+        let (now, socket) = (pair.now, 1 - round % 2);
+        let to = Addresses {
+            socket,
+            ..Addresses::of([crate::support::SERVER, crate::support::server_on(1)][usize::from(socket)])
+        };
+        assert_eq!(pair.client.connection(0).migrate(now, to), Ok(()), "round {round}");
+        flow.run(&mut pair, Duration::from_secs(2));
+        assert_eq!(pair.client.connection(0).addresses().socket, socket, "round {round}");
+        assert_eq!(server_path(&mut pair, 0).addresses.socket, socket, "round {round}");
+    }
+    let rate = flow.mbps_lately(&pair);
+    assert!(rate > 0.8 * capacity_mbps(&[link(20, 10)]), "{rate} Mb/s");
+}
+
+#[test]
+fn a_migration_that_is_not_allowed_is_refused() {
+    use quic::MigrateError;
+    let mut pair = with_another_link(8);
+    let now = pair.now;
+    assert_eq!(pair.server.connection(0).migrate(now, Addresses::of(CLIENT)), Err(MigrateError::NotClient));
+    // A server of a single path forbids it.
+    let mut pair = Setup::new(8).build();
+    pair.connect();
+    let now = pair.now;
+    assert_eq!(pair.client.connection(0).migrate(now, other_network()), Err(MigrateError::Forbidden));
+    // With several paths, another one is opened instead.
+    let mut pair = connected(8, &[link(20, 10), link(20, 10)]);
+    let now = pair.now;
+    assert_eq!(pair.client.connection(0).migrate(now, other_network()), Err(MigrateError::SeveralPaths));
+    // A second attempt needs another connection ID, which the server issues.
+    let mut pair = with_another_link(8);
+    let now = pair.now;
+    assert_eq!(pair.client.connection(0).migrate(now, other_network()), Ok(()));
+    assert_eq!(pair.client.connection(0).migrate(now, other_network()), Err(MigrateError::NoConnectionId));
+    let migrates = |pair: &mut Pair| pair.client.connection(0).migrate(pair.now, other_network()).is_ok();
+    assert!(pair.run_until(Duration::from_secs(1), migrates));
+}

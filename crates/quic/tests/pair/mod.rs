@@ -13,6 +13,8 @@ mod handshake;
 mod keys;
 mod leases;
 mod placements;
+mod resets;
+mod retry;
 mod streams;
 mod timers;
 mod version;

@@ -40,6 +40,8 @@ pub struct OpenedPacket {
     /// The sequence number of the connection ID it was sent to.
     pub path: PathId,
     pub dcid: ConnectionId,
+    /// The address it was sent to, unless it was the first flight of a handshake.
+    pub to: Option<SocketAddr>,
     /// Size of the whole datagram that contained it, bytes.
     pub datagram_len: usize,
     pub number: u64,
@@ -481,7 +483,8 @@ impl Hostile {
             received.push(number);
             let payload = body[..len].to_vec();
             let dcid = header.dcid;
-            let packet = OpenedPacket { space, path, dcid, datagram_len, number, phase: plain.key_phase, payload };
+            let phase = plain.key_phase;
+            let packet = OpenedPacket { space, path, dcid, to: None, datagram_len, number, phase, payload };
             self.take_crypto(&packet);
             self.take_ids(&packet);
             self.pump();

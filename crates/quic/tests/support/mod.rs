@@ -96,13 +96,25 @@ pub struct Node {
 
 impl Node {
     /// A host; one with `sessions` accepts connections.
-    pub fn new(side: Side, mut config: TransportConfig, rng: &Rng, sessions: Option<Arc<dyn SessionFactory>>) -> Self {
+    pub fn new(side: Side, config: TransportConfig, rng: &Rng, sessions: Option<Arc<dyn SessionFactory>>) -> Self {
+        Self::with_reset_key(side, config, rng, sessions, None)
+    }
+
+    /// As [`new`](Self::new); one with a reset key sends stateless resets.
+    pub fn with_reset_key(
+        side: Side,
+        mut config: TransportConfig,
+        rng: &Rng,
+        sessions: Option<Arc<dyn SessionFactory>>,
+        reset_key: Option<[u8; 32]>,
+    ) -> Self {
         let mut key = [0; 32];
         let checked = Checked::by_environment();
         config.journal = config.journal.or_else(|| checked.source());
         rng.split("secrets").fill(&mut key);
-        let endpoint =
-            Endpoint::new(config, sessions, SecretSource::new(&key)).expect("the test's configuration is valid");
+        let secrets = SecretSource::new(&key);
+        let secrets = if let Some(key) = &reset_key { secrets.with_reset_key(key) } else { secrets };
+        let endpoint = Endpoint::new(config, sessions, secrets).expect("the test's configuration is valid");
         Self {
             side,
             endpoint,
@@ -173,6 +185,12 @@ impl Node {
                 let mut answer = Vec::new();
                 if self.endpoint.version_negotiation(&arrival.data, &mut answer) {
                     self.outbox.push((arrival.addresses, answer));
+                }
+            }
+            Route::Forgotten => {
+                let mut reset = Vec::new();
+                if self.endpoint.stateless_reset(now, &arrival.data, &mut reset) {
+                    self.outbox.push((arrival.addresses, reset));
                 }
             }
             Route::Unknown => {}
@@ -281,6 +299,8 @@ pub struct Setup {
     pub sessions: Option<Sessions>,
     /// The executor of sealing and opening at both hosts.
     pub staging: Staging,
+    /// With which the server resets connections that it has forgotten.
+    pub reset_key: Option<[u8; 32]>,
 }
 
 impl Setup {
@@ -300,6 +320,7 @@ impl Setup {
             more_links: Vec::new(),
             sessions: None,
             staging: Staging::default(),
+            reset_key: None,
         }
     }
 
@@ -374,7 +395,7 @@ impl Pair {
             now: Instant::ZERO,
             seed: setup.seed,
             client: Node::new(Side::Client, setup.client, &root.split("client"), None),
-            server: Node::new(Side::Server, setup.server, &root.split("server"), listening),
+            server: Node::with_reset_key(Side::Server, setup.server, &root.split("server"), listening, setup.reset_key),
             links: [Link::new(forward, root.split("forward")), Link::new(backward, root.split("backward"))],
             more_links: (1..)
                 .zip(setup.more_links)

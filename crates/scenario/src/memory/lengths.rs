@@ -183,7 +183,7 @@ impl Packets for Lengths {
                 (len, route)
             }
             quic::Route::First => (netem::Packet::len_bytes(first), Route::Begins),
-            quic::Route::UnknownVersion => (netem::Packet::len_bytes(first), Route::Reply),
+            quic::Route::UnknownVersion | quic::Route::Forgotten => (netem::Packet::len_bytes(first), Route::Reply),
             quic::Route::Unknown => {
                 let len = match header(first) {
                     Header::Short(id) => same_id_prefix(batch, id),
@@ -220,10 +220,11 @@ impl Packets for Lengths {
         accepted.map_err(|_| may_be_foreign.then_some(batch))
     }
 
-    fn reply(endpoint: &mut Endpoint, batch: &ReceivedDatagrams, out: &mut SentPlan) -> bool {
+    fn reply(endpoint: &mut Endpoint, now: Instant, batch: &ReceivedDatagrams, out: &mut SentPlan) -> bool {
         let (mut datagram, mut reply) = (Vec::new(), Vec::new());
         batch.first().seal_into(&mut datagram);
-        let is_answered = endpoint.version_negotiation(&datagram, &mut reply);
+        let is_answered =
+            endpoint.version_negotiation(&datagram, &mut reply) || endpoint.stateless_reset(now, &datagram, &mut reply);
         out.batch = Some(Rc::new(InFlightBatch::with_bytes(batch.first().path(), reply)));
         is_answered
     }

@@ -56,7 +56,7 @@ impl Control {
             let wanted = if path.is_open { peer_keeps } else { 1 };
             while path.local.len() < wanted {
                 let id = self.secrets.connection_id();
-                let reset_token = self.secrets.reset_token(&id);
+                let reset_token = self.session.reset_token(&self.secrets, &id);
                 let sequence = path.local.issue(id);
                 self.routes.push_back(RouteChange::Add(id));
                 let path = Some(path.id);

@@ -99,7 +99,7 @@ impl SendHalf {
         self.paths[at].set_app_limited(true);
         self.paths[at].release_at = None;
         // Streams blocked by a class become due by their own timer.
-        self.found_nothing_due = self.paths.len() == 1 && !self.streams.has_classes();
+        self.found_nothing_due = self.paths.len() == 1 && !self.streams.has_classes() && self.off_paths.is_empty();
     }
 
     /// The size of a plan's datagrams, bytes, with a `budget` in bytes from the anti-amplification

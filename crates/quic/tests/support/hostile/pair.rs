@@ -132,7 +132,9 @@ impl HostilePair {
         self.victim.flush(self.now);
         for (addresses, datagram) in std::mem::take(&mut self.victim.outbox) {
             *self.victim_bytes.entry(addresses.remote).or_default() += datagram.len() as u64;
+            let before = self.hostile.opened.len();
             self.hostile.receive(&datagram);
+            self.hostile.opened[before..].iter_mut().for_each(|packet| packet.to = Some(addresses.remote));
         }
     }
 

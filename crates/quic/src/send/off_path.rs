@@ -1,0 +1,366 @@
+//! Addresses beside those of the paths: where the peer probes from, where this side probes, and
+//! which the peer has left (RFC 9000, sections 8.2 and 9).
+//!
+//! ```text
+//!   server: PATH_CHALLENGE from another address ──▶ PATH_RESPONSE there, the path stays
+//!           non-probing packet from there       ──▶ the path moves (`migration`); PATH_CHALLENGE to
+//!                                                   the address that it left (section 9.3.3)
+//!   client: migrate ──▶ PATH_CHALLENGE from the new address ──▶ PATH_RESPONSE ──▶ the path moves
+//! ```
+//!
+//! A packet to such an address holds probing frames only, so it moves nothing at the peer (section
+//! 9.1). It takes a number of the path's space and is in no log: neither its loss nor its
+//! acknowledgement says anything about the path, whose congestion controller it must not affect
+//! (section 9.4). There are few of them: one for each datagram of the peer with a challenge, and a
+//! challenge of this side at growing intervals.
+
+use recovery::RttEstimator;
+use units::Instant;
+use wire::quic::frame::Frame;
+use wire::quic::{ConnectionId, MIN_INITIAL_SIZE, PathId, Side, Space};
+
+use super::SendHalf;
+use super::draft::Draft;
+use super::path::AMPLIFICATION_FACTOR;
+use super::validation::{FIRST_INTERVAL, Validation};
+use crate::addresses::Addresses;
+use crate::exchange::{Elsewhere, Exchange, ToControl};
+use crate::plan::Plan;
+use crate::session::TAG_LEN;
+use crate::spaces::DATA;
+
+/// Addresses beside those of the paths, at most; beyond it the oldest is forgotten. A client probes
+/// one or two at a time. More would let a peer that spoofs addresses use more memory, fewer would
+/// let copies from a spoofed address take the place of the client's.
+const OFF_PATHS_MAX: usize = 4;
+
+/// Challenges to the address that a path has left. One may be lost; the client has most likely left
+/// the address for good.
+const CHALLENGES_TO_FORMER_MAX: u8 = 3;
+
+/// The reason why an address is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// The peer probes from there.
+    Respond,
+    /// The path has left it.
+    Former,
+    /// This side wants to move the path there.
+    Migrate,
+}
+
+/// One address.
+#[derive(Debug)]
+pub(super) struct OffPath {
+    path: PathId,
+    addresses: Addresses,
+    purpose: Purpose,
+    /// The peer's connection ID for packets to this address.
+    remote_id: ConnectionId,
+    validation: Validation,
+    /// Neither the limit of section 8.1 applies to an address that was validated, nor to a server's.
+    is_limited: bool,
+    received_bytes: u64,
+    sent_bytes: u64,
+}
+
+impl OffPath {
+    fn budget(&self) -> u64 {
+        if !self.is_limited {
+            return u64::MAX;
+        }
+        self.received_bytes.saturating_mul(AMPLIFICATION_FACTOR).saturating_sub(self.sent_bytes)
+    }
+}
+
+impl SendHalf {
+    /// Whether this side expects packets of path `id` from these addresses.
+    pub(crate) fn is_off_path(&self, id: PathId, addresses: &Addresses) -> bool {
+        self.off_path_index(id, addresses).is_some()
+    }
+
+    fn off_path_index(&self, id: PathId, addresses: &Addresses) -> Option<usize> {
+        self.off_paths.iter().position(|known| known.path == id && known.addresses.is_same_route(addresses))
+    }
+
+    /// Whether packets to an address beside those of the paths name this connection ID.
+    pub(crate) fn is_id_in_use(&self, remote_id: ConnectionId) -> bool {
+        let is_on_path = self.paths.iter().any(|path| path.remote_id == remote_id);
+        is_on_path || self.off_paths.iter().any(|known| known.remote_id == remote_id)
+    }
+
+    /// The connection IDs of the peer to which packets are sent, and their paths.
+    pub(crate) fn remote_ids(&self) -> impl Iterator<Item = (PathId, ConnectionId)> + '_ {
+        let of_paths = self.paths.iter().map(|path| (path.id, path.remote_id));
+        of_paths.chain(self.off_paths.iter().map(|known| (known.path, known.remote_id)))
+    }
+
+    /// The peer sent a PATH_CHALLENGE from an address that is not the path's: the response goes
+    /// there (RFC 9000, section 8.2.2).
+    pub(super) fn on_challenge_elsewhere(
+        &mut self,
+        id: PathId,
+        data: [u8; 8],
+        from: &Elsewhere,
+        exchange: &mut Exchange,
+    ) {
+        let Some(at) = self.path_index(id).filter(|at| self.paths[*at].is_open()) else { return };
+        let known = match self.off_path_index(id, &from.addresses) {
+            Some(known) => known,
+            None => {
+                let Some(remote_id) = self.id_for_another_address(at, from.spare_id, exchange) else { return };
+                self.add_off_path(id, from.addresses, Purpose::Respond, remote_id, exchange)
+            }
+        };
+        let known = &mut self.off_paths[known];
+        known.received_bytes = known.received_bytes.saturating_add(from.bytes);
+        known.validation.queue_response(data);
+    }
+
+    /// The connection ID for packets to another address than that of the path at `at`. One that
+    /// names two addresses would show an observer that they belong together (RFC 9000, section
+    /// 9.5). The ID of the path serves if the peer has issued no other: its address may have
+    /// changed without its knowledge, which section 9.5 allows for.
+    fn id_for_another_address(
+        &mut self,
+        at: usize,
+        spare_id: Option<ConnectionId>,
+        exchange: &mut Exchange,
+    ) -> Option<ConnectionId> {
+        let Some(spare) = spare_id else { return Some(self.paths[at].remote_id) };
+        let Some(taken) = self.off_paths.iter().position(|known| known.remote_id == spare) else { return Some(spare) };
+        // It belongs to an address that the peer has probed before. The peer issues another one for
+        // it, and repeats the challenge, as it does after a loss.
+        self.forget_off_path(taken, exchange);
+        None
+    }
+
+    /// Adds an address, whose index it returns.
+    fn add_off_path(
+        &mut self,
+        path: PathId,
+        addresses: Addresses,
+        purpose: Purpose,
+        remote_id: ConnectionId,
+        exchange: &mut Exchange,
+    ) -> usize {
+        if self.off_paths.len() == OFF_PATHS_MAX {
+            self.forget_off_path(0, exchange);
+        }
+        self.off_paths.push(OffPath {
+            path,
+            addresses,
+            purpose,
+            remote_id,
+            validation: Validation::default(),
+            is_limited: purpose == Purpose::Respond && self.side == Side::Server,
+            received_bytes: 0,
+            sent_bytes: 0,
+        });
+        exchange.to_control.push_back(ToControl::RemoteIdsChanged);
+        self.off_paths.len() - 1
+    }
+
+    /// Forgets an address, and retires its connection ID if nothing else is sent to it.
+    fn forget_off_path(&mut self, index: usize, exchange: &mut Exchange) {
+        let OffPath { path, remote_id, .. } = self.off_paths.remove(index);
+        self.retire_unused(path, remote_id, exchange);
+    }
+
+    /// Forgets every address to which this connection ID belongs. The caller retires it.
+    pub(crate) fn forget_off_paths_with(&mut self, remote_id: ConnectionId) {
+        self.off_paths.retain(|known| known.remote_id != remote_id);
+    }
+
+    fn retire_unused(&self, path: PathId, id: ConnectionId, exchange: &mut Exchange) {
+        if !self.is_id_in_use(id) {
+            exchange.to_control.push_back(ToControl::RetireRemoteId { path, id });
+        }
+        exchange.to_control.push_back(ToControl::RemoteIdsChanged);
+    }
+
+    /// Forgets the addresses of a path that is closed, whose connection IDs are retired with it.
+    pub(super) fn forget_off_paths_of(&mut self, id: PathId) {
+        self.off_paths.retain(|known| known.path != id);
+    }
+
+    /// Path `id` uses the connection ID `current` from now on, because the peer has chosen or
+    /// retired it.
+    pub(super) fn on_id_replaced(&mut self, id: PathId, current: ConnectionId, exchange: &mut Exchange) {
+        if let Some(at) = self.path_index(id) {
+            self.paths[at].remote_id = current;
+            self.off_paths.retain(|known| known.path != id || known.remote_id == current);
+            exchange.to_control.push_back(ToControl::RemoteIdsChanged);
+        }
+    }
+
+    // ── The path moves ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// The peer has moved path `at` to `addresses`. Returns the bytes received from and sent to
+    /// them before, and uses the connection ID that they have already. The former address is
+    /// probed: if it is still the peer's, the peer's response moves the path back (RFC 9000,
+    /// section 9.3.3).
+    pub(super) fn replace_off_path(
+        &mut self,
+        now: Instant,
+        at: usize,
+        addresses: &Addresses,
+        exchange: &mut Exchange,
+    ) -> (u64, u64) {
+        let (id, left, left_id) = (self.paths[at].id, self.paths[at].addresses, self.paths[at].remote_id);
+        let is_validated = self.paths[at].amplification_budget() == u64::MAX;
+        let mut volume = (0, 0);
+        if let Some(known) = self.off_path_index(id, addresses) {
+            let known = self.off_paths.remove(known);
+            volume = (known.received_bytes, known.sent_bytes);
+            self.paths[at].remote_id = known.remote_id;
+        }
+        // An address that was never validated may be anyone's.
+        if is_validated {
+            let former = self.add_off_path(id, left, Purpose::Former, left_id, exchange);
+            self.off_paths[former].validation.start(now, FIRST_INTERVAL);
+        } else {
+            self.retire_unused(id, left_id, exchange);
+        }
+        volume
+    }
+
+    /// Path `at` moves back to `former`, to which the connection ID from before belongs.
+    pub(super) fn return_off_path(&mut self, at: usize, former: &Addresses, exchange: &mut Exchange) {
+        let (id, left_id) = (self.paths[at].id, self.paths[at].remote_id);
+        if let Some(known) = self.off_path_index(id, former) {
+            self.paths[at].remote_id = self.off_paths.remove(known).remote_id;
+            self.retire_unused(id, left_id, exchange);
+        }
+    }
+
+    /// Probes `addresses`, and moves the only path there once they respond (RFC 9000, sections 9.1
+    /// and 9.2). Replaces an earlier attempt.
+    pub(super) fn begin_migration(
+        &mut self,
+        now: Instant,
+        addresses: Addresses,
+        remote_id: ConnectionId,
+        exchange: &mut Exchange,
+    ) {
+        if let Some(earlier) = self.off_paths.iter().position(|known| known.purpose == Purpose::Migrate) {
+            self.forget_off_path(earlier, exchange);
+        }
+        let index = self.add_off_path(self.paths[0].id, addresses, Purpose::Migrate, remote_id, exchange);
+        self.off_paths[index].validation.start(now, FIRST_INTERVAL);
+    }
+
+    /// A PATH_RESPONSE that no path expects.
+    pub(super) fn on_response_elsewhere(&mut self, now: Instant, data: [u8; 8], exchange: &mut Exchange) {
+        let Some(index) = self.off_paths.iter().position(|known| known.validation.is_response(&data)) else { return };
+        if self.off_paths[index].purpose != Purpose::Migrate {
+            // The address that the path has left still works. The peer moves the path back by a
+            // non-probing packet if it wants to (section 9.3.3).
+            self.off_paths[index].validation.stop();
+            return;
+        }
+        let OffPath { path: id, addresses, remote_id, .. } = self.off_paths.remove(index);
+        let Some(at) = self.path_index(id).filter(|at| self.paths[*at].is_open()) else { return };
+        tracing::debug!(path = %id, to = %addresses.remote, socket = addresses.socket, "the path migrates");
+        // Nothing sent on the old route counts for the new one (section 9.4).
+        self.forget_sent(at, 0);
+        self.spaces[DATA + at].loss_time = None;
+        let path = &mut self.paths[at];
+        let left_id = std::mem::replace(&mut path.remote_id, remote_id);
+        path.addresses = addresses;
+        path.congestion = path.congestion.fresh();
+        path.rtt = RttEstimator::new(self.config.initial_rtt);
+        (path.first_rtt_sample_at, path.scavenger, path.refused_until) = (None, None, None);
+        path.backoff.reset();
+        path.validation.stop();
+        path.set_validated();
+        self.on_path_alive(now, at, exchange);
+        // The server follows a non-probing packet (section 9.2), so one leaves at once.
+        self.spaces[DATA + at].probes_due = 1;
+        self.retire_unused(id, left_id, exchange);
+    }
+
+    // ── Timers and plans ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// When [`on_off_path_timeout`](Self::on_off_path_timeout) must run.
+    pub(super) fn off_path_timeout(&self) -> Option<Instant> {
+        self.off_paths.iter().filter_map(|known| known.validation.timeout()).min()
+    }
+
+    /// Repeats challenges, and gives up an address that a path has left.
+    pub(super) fn on_off_path_timeout(&mut self, now: Instant, exchange: &mut Exchange) {
+        let mut index = 0;
+        while let Some(known) = self.off_paths.get_mut(index) {
+            let is_over = known.validation.on_timeout(now, self.side)
+                && known.purpose == Purpose::Former
+                && known.validation.unanswered() >= CHALLENGES_TO_FORMER_MAX;
+            if is_over {
+                self.forget_off_path(index, exchange);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    /// Plans one packet with the probing frames that are due to an address beside those of the
+    /// paths. Returns the index of its path and the address.
+    pub(super) fn plan_off_path(
+        &mut self,
+        socket_budget: &dyn Fn(u16) -> usize,
+        plan: &mut Plan,
+        exchange: &mut Exchange,
+    ) -> Option<(usize, Addresses)> {
+        for index in 0..self.off_paths.len() {
+            let known = &self.off_paths[index];
+            let Some(at) = self.path_index(known.path) else { continue };
+            if !known.validation.has_due() || socket_budget(known.addresses.socket) == 0 {
+                continue;
+            }
+            if let Some(addresses) = self.plan_probing_packet(at, index, plan) {
+                self.count_sealed_packets(1, exchange);
+                return Some((at, addresses));
+            }
+            // Not even a response fits into what the limit allows: the peer's next challenge
+            // raises it.
+            self.off_paths[index].validation = Validation::default();
+        }
+        None
+    }
+
+    fn plan_probing_packet(&mut self, at: usize, index: usize, plan: &mut Plan) -> Option<Addresses> {
+        let number_len = self.number_len(at, Space::Data, 1);
+        let fixed_bit = self.fixed_bit(at, Space::Data);
+        let fields = self.fields(at, Space::Data, number_len, &[], fixed_bit);
+        let known = &mut self.off_paths[index];
+        let fields = super::draft::HeaderFields { dcid: known.remote_id, ..fields };
+        // Datagrams of at least 1200 bytes, unless the limit of section 8.1 forbids it (sections
+        // 8.2.1 and 8.2.2).
+        let size_max = MIN_INITIAL_SIZE.min(usize::try_from(known.budget()).unwrap_or(usize::MAX));
+        let is_expanded = size_max == MIN_INITIAL_SIZE;
+        /// A type of at most two bytes, and eight bytes of data.
+        const FRAME_LEN_MAX: usize = 10;
+        if size_max < fields.len() + FRAME_LEN_MAX + TAG_LEN {
+            return None;
+        }
+        let mut draft = Draft::begin(plan, &fields, size_max)?;
+        while let Some(data) = known.validation.peek_response()
+            && draft.put(plan, &Frame::PathResponse(data))
+        {
+            known.validation.pop_response();
+        }
+        if draft.bytes_left >= FRAME_LEN_MAX
+            && let Some(data) = known.validation.take_challenge(&mut self.rng, is_expanded)
+        {
+            let fits = draft.put(plan, &Frame::PathChallenge(data));
+            debug_assert!(fits, "the length was checked");
+        }
+        let (number, padding, pieces_to) = (draft.number, size_max - draft.size(), plan.pieces.len());
+        let size = draft.finish(plan, &fields, padding, pieces_to);
+        known.sent_bytes += size as u64;
+        (plan.size_bytes, plan.segment_size, plan.datagram_count) = (size, size, 1);
+        plan.is_off_path = true;
+        plan.note_numbers(Space::Data, number, number);
+        self.spaces[DATA + at].next_number += 1;
+        Some(known.addresses)
+    }
+}

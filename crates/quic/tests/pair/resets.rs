@@ -1,0 +1,209 @@
+//! Stateless resets (RFC 9000, section 10.3).
+
+use std::sync::Arc;
+
+use quic::session::deterministic::DeterministicFactory;
+use quic::{ConnectionError, Dir, Event, RESETS_MAX, Route, Side, TransportConfig};
+use units::{Duration, Rng};
+use wire::quic::{Frame, TransportParameters};
+
+use crate::support::hostile::{HOSTILE, Hostile, HostilePair, client_parameters, encode, payload};
+use crate::support::stages::Staging;
+use crate::support::{Node, Pair, Setup};
+
+const KEY: [u8; 32] = [7; 32];
+
+fn closed(pair: &mut Pair) -> Option<Event> {
+    pair.client.take_event(0, |event| matches!(event, Event::Closed(_)))
+}
+
+/// A connected pair over `links` links.
+fn connected(seed: u64, links: usize) -> Pair {
+    let mut setup = Setup { reset_key: Some(KEY), ..Setup::new(seed) };
+    let link = setup.links[0].clone();
+    if links > 1 {
+        setup = setup.over(&vec![link; links]);
+    }
+    let mut pair = setup.build();
+    pair.connect();
+    if links > 1 {
+        pair.open_paths();
+    }
+    pair.run_for(Duration::from_secs(1));
+    pair
+}
+
+/// The server is started again, and knows of no connection.
+fn restart_server(pair: &mut Pair, reset_key: Option<[u8; 32]>) {
+    let rng = Rng::from_seed(pair.seed).split("restarted server");
+    let factory = DeterministicFactory::new(Side::Server, rng.split("session"));
+    let config = TransportConfig::default();
+    pair.server = Node::with_reset_key(Side::Server, config, &rng, Some(Arc::new(factory)), reset_key);
+}
+
+/// Makes the client send.
+fn write(pair: &mut Pair) {
+    let connection = pair.client.connection(0);
+    let id = connection.open(Dir::Uni).expect("a stream is allowed");
+    connection.write(id, bytes::Bytes::from(vec![7; 500])).expect("the send buffer has space");
+}
+
+#[test]
+fn a_restarted_server_resets_the_connections_that_it_has_forgotten() {
+    for links in [1, 2] {
+        let mut pair = connected(1, links);
+        restart_server(&mut pair, Some(KEY));
+        write(&mut pair);
+        let at = pair.now;
+        let mut event = None;
+        pair.run_until(Duration::from_secs(10), |pair| {
+            event = event.take().or_else(|| closed(pair));
+            event.is_some()
+        });
+        assert_eq!(event, Some(Event::Closed(ConnectionError::Reset)), "{links} links");
+        assert!(pair.now - at < Duration::from_millis(100), "{links} links: after {}", pair.now - at);
+        // Nothing more is sent, and nothing is left (section 10.2.2).
+        let sent = pair.link_stats()[0].carried;
+        pair.run_for(Duration::from_secs(60));
+        assert_eq!(pair.link_stats()[0].carried, sent, "{links} links");
+        assert!(pair.client.connections[0].is_none());
+        assert_eq!(pair.client.endpoint.route_count(), 0);
+    }
+}
+
+#[test]
+fn a_detached_receive_half_recognises_a_reset() {
+    let mut setup = Setup { reset_key: Some(KEY), ..Setup::new(2) };
+    setup.staging = Staging { detached: true, ..Staging::default() };
+    let mut pair = setup.build();
+    pair.connect();
+    pair.run_for(Duration::from_secs(1));
+    restart_server(&mut pair, Some(KEY));
+    write(&mut pair);
+    let is_reset = |pair: &mut Pair| closed(pair) == Some(Event::Closed(ConnectionError::Reset));
+    assert!(pair.run_until(Duration::from_secs(5), is_reset));
+}
+
+#[test]
+fn a_server_with_another_key_or_none_cannot_reset() {
+    for key in [None, Some([8; 32])] {
+        let mut pair = connected(3, 1);
+        restart_server(&mut pair, key);
+        write(&mut pair);
+        pair.run_for(Duration::from_secs(5));
+        assert_eq!(closed(&mut pair), None);
+        // It is a packet that does not open, and no more.
+        assert_eq!(pair.client.connection(0).stats().receive.packets_unauthentic, 0);
+        assert!(pair.link_stats()[1].carried > 0, "it answers, if at all, with what no token of ours ends");
+    }
+}
+
+#[test]
+fn a_reset_looks_like_a_packet_and_is_smaller_than_its_trigger() {
+    let mut pair = connected(4, 1);
+    restart_server(&mut pair, Some(KEY));
+    let mut resets = Vec::new();
+    for len in 0..200 {
+        let datagram: Vec<u8> = [0x45, 1, 2, 3, 4, 5, 6, 7, 8].into_iter().cycle().take(len).collect();
+        let (now, mut reset) = (pair.now + Duration::from_secs(len as u64), Vec::new());
+        let is_answered = pair.server.endpoint.stateless_reset(now, &datagram, &mut reset);
+        assert_eq!(is_answered, len > 21, "{len} bytes (section 10.3)");
+        assert_eq!(pair.server.endpoint.route(&datagram) == Route::Forgotten, len > 21);
+        if is_answered {
+            assert!(reset.len() < len && reset.len() >= 21, "{} bytes for {len} (section 10.3.3)", reset.len());
+            assert_eq!(reset[0] & 0xc0, 0x40, "a short header");
+            resets.push(reset);
+        }
+    }
+    let bits: std::collections::BTreeSet<_> = resets.iter().map(|reset| reset[..5].to_vec()).collect();
+    assert_eq!(bits.len(), resets.len(), "unpredictable bits");
+    // A token belongs to a connection ID.
+    let tokens: std::collections::BTreeSet<_> = resets.iter().map(|reset| reset[reset.len() - 16..].to_vec()).collect();
+    assert_eq!(tokens.len(), 1);
+    // A long header gets none: it may begin a connection.
+    let mut out = Vec::new();
+    assert!(!pair.server.endpoint.stateless_reset(pair.now, &[0xc5; 1200], &mut out));
+}
+
+#[test]
+fn resets_are_limited() {
+    let mut pair = connected(5, 1);
+    restart_server(&mut pair, Some(KEY));
+    let mut count = 0;
+    for index in 0..10_000_u32 {
+        let now = pair.now + Duration::from_micros(u64::from(index) * 300);
+        let datagram = [&[0x45][..], &index.to_be_bytes(), &[0; 60]].concat();
+        count += u32::from(pair.server.endpoint.stateless_reset(now, &datagram, &mut Vec::new()));
+    }
+    // Within three seconds.
+    assert!(count > RESETS_MAX && count <= 4 * RESETS_MAX, "{count} resets");
+}
+
+#[test]
+fn two_hosts_without_state_do_not_answer_each_other_for_ever() {
+    let mut pair = connected(6, 1);
+    restart_server(&mut pair, Some(KEY));
+    let mut other = connected(7, 1);
+    restart_server(&mut other, Some([9; 32]));
+    let mut datagram = vec![0x45; 1200];
+    let mut rounds = 0;
+    loop {
+        let mut answer = Vec::new();
+        let host = if rounds % 2 == 0 { &mut pair.server } else { &mut other.server };
+        if !host.endpoint.stateless_reset(pair.now, &datagram, &mut answer) {
+            break;
+        }
+        datagram = answer;
+        rounds += 1;
+    }
+    assert!((1..=25).contains(&rounds), "{rounds} answers");
+}
+
+#[test]
+fn only_tokens_of_ids_in_use_reset_a_connection() {
+    let token = [0x77; 16];
+    let make = |first: &[u8]| {
+        Hostile::server(7, first, |id, original| {
+            encode(&TransportParameters {
+                original_destination_connection_id: Some(original),
+                stateless_reset_token: Some(token),
+                ..client_parameters(id)
+            })
+        })
+    };
+    let mut pair = HostilePair::established(HostilePair::with_client(TransportConfig::default(), make));
+    pair.send(&payload(&[Frame::HandshakeDone]));
+    let unused = [0x55; 16];
+    let id = quic::ConnectionId::new(&[3; 8]).expect("eight bytes");
+    pair.send(&payload(&[Frame::NewConnectionId {
+        path: None,
+        sequence: 1,
+        retire_prior_to: 0,
+        id,
+        reset_token: unused,
+    }]));
+    let reset = |token: [u8; 16], len: usize| {
+        let mut datagram = vec![0x4c; len];
+        datagram.extend_from_slice(&token);
+        datagram
+    };
+    // Of an ID that is not in use (section 10.3.1), a wrong one in each byte, one that is too
+    // short, and one with a long header.
+    let mut others = vec![reset(unused, 25), reset(token, 4)];
+    for at in 0..16 {
+        let mut wrong = token;
+        wrong[at] ^= 1;
+        others.push(reset(wrong, 25));
+    }
+    let mut long = reset(token, 25);
+    long[0] = 0xcc;
+    others.push(long);
+    for datagram in others {
+        pair.deliver_unpadded(&datagram, HOSTILE);
+        pair.assert_alive("a datagram without a valid token");
+    }
+    pair.deliver_unpadded(&reset(token, 30), HOSTILE);
+    assert!(!pair.victim_is_alive());
+    assert_eq!(pair.hostile.close(), None, "nothing is sent to a peer without state");
+    assert_eq!(pair.victim.events[0].back(), Some(&Event::Closed(ConnectionError::Reset)));
+}
