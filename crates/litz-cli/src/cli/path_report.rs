@@ -3,11 +3,12 @@
 use std::sync::mpsc;
 use std::time::Duration as StdDuration;
 
-use litz::{Connection, PathId, PathState, PathStats};
+use litz::{Connection, PathEvent, PathId, PathState, PathStats};
 use serde_json::{Value, json};
 use units::{Duration, Instant, Rate};
 
 use super::progress::{Direction, Progress};
+use super::warning::Warning;
 
 /// How often the paths are sampled.
 const LOOK_INTERVAL: StdDuration = StdDuration::from_millis(500);
@@ -27,29 +28,47 @@ pub(crate) struct PathLine {
     pub(crate) bytes: u64,
 }
 
-/// Runs `transfer` and shows the paths of its connection while it runs.
+/// Runs `transfer`, shows the paths of its connection while it runs, and warns of requested paths
+/// that are refused.
 pub(crate) fn watch_paths<T>(
     connection: &Connection,
     direction: Direction,
     progress: &Progress,
     transfer: impl FnOnce() -> T,
 ) -> T {
-    if !progress.wants_paths() {
-        return transfer();
-    }
     let (ended, end) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut meter = Meter { direction, before: Vec::new(), at: progress.now() };
             // The sending end is dropped when the transfer ends.
             while end.recv_timeout(LOOK_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
-                progress.paths(&meter.read(progress.now(), &connection.stats().paths));
+                if progress.wants_paths() {
+                    progress.paths(&meter.read(progress.now(), &connection.stats().paths));
+                }
+                warn_of_refused_paths(connection, progress);
             }
+            warn_of_refused_paths(connection, progress);
         });
         let result = transfer();
         drop(ended);
         result
     })
+}
+
+fn warn_of_refused_paths(connection: &Connection, progress: &Progress) {
+    for path in refused_paths(connection) {
+        progress.warn(Warning::PathLeftOut, &format!("a path is left out: {path}"));
+    }
+}
+
+/// The requested paths that were refused since the last call, each with the reason.
+fn refused_paths(connection: &Connection) -> Vec<String> {
+    let events = std::iter::from_fn(|| connection.next_path_event_timeout(StdDuration::ZERO).ok().flatten());
+    let refused = events.filter_map(|event| match event {
+        PathEvent::Refused { remote, error, .. } => Some(format!("to {remote}: {error}")),
+        _ => None,
+    });
+    refused.collect()
 }
 
 /// Computes rates from counters.
@@ -123,4 +142,38 @@ pub(crate) fn as_json(path: &PathStats) -> Value {
         "suspicions": path.suspicions, "false_suspicions": path.false_suspicions,
         "window_bytes": path.congestion.window, "congestion": path.congestion.name,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use litz::identity::{self, KeyPair};
+    use litz::{Endpoint, EndpointConfig, OpenPathError, TransportConfig};
+
+    use super::*;
+
+    #[test]
+    fn a_refused_path_is_named_once_with_its_reason() {
+        let (server_key, client_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let tls = identity::client_config(&client_key, &[server_key.public().fingerprint()]).unwrap();
+        let transport = TransportConfig::default().with_max_paths(2);
+        let config = EndpointConfig::loopback().with_transport(transport);
+        let server_tls = identity::server_config(&server_key).unwrap();
+        let server = Endpoint::bind(config.clone().with_server_tls(server_tls)).unwrap();
+        let client = Endpoint::bind(config).unwrap();
+        let remote = server.local_addr();
+        let connection = client.connect(remote, "litz", tls.config.clone()).unwrap();
+        let _theirs = server.accept().unwrap();
+        assert_eq!(refused_paths(&connection), Vec::<String>::new());
+        for _ in 0..2 {
+            connection.open_path(0, remote, false).unwrap();
+        }
+        let refused = loop {
+            let refused = refused_paths(&connection);
+            if !refused.is_empty() {
+                break refused;
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!(refused, [format!("to {remote}: {}", OpenPathError::TooMany)]);
+    }
 }
