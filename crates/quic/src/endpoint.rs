@@ -28,7 +28,7 @@ use crate::unsealed::Unsealed;
 /// A client's first Destination Connection ID has at least this many bytes (RFC 9000, section 7.2).
 const FIRST_DESTINATION_LEN_MIN: usize = 8;
 
-/// Stateless resets sent in each [`RESETS_SPAN`], at most (RFC 9000, section 10.3, asks for a
+/// Maximum number of stateless resets in each second (RFC 9000, section 10.3, asks for a
 /// limit). A restarted server with more clients resets them one after the other, while they probe
 /// it. More would let forged packets use more of the uplink.
 pub const RESETS_MAX: u32 = 100;

@@ -234,7 +234,7 @@ impl<'a> Receiver<'a> {
                 if let Some(outcome) = self.check(is_empty, senders) {
                     break outcome;
                 }
-                if !self.visits.has_room() {
+                if !self.visits.has_space() {
                     // Displaced visitors are ending. Newcomers wait in the endpoint's queue.
                     let attempt = attempts.recv_timeout(WAKE_INTERVAL);
                     if let Some(outcome) = attempt.ok().and_then(|attempt| self.conclude(&attempt)) {

@@ -122,7 +122,7 @@ impl Visitors {
 
     /// Whether another visitor may be accepted now. If not, some thread is about to end.
     #[must_use]
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_space(&self) -> bool {
         self.visitors.len() < VISITORS_MAX
     }
 
@@ -131,7 +131,7 @@ impl Visitors {
     /// lost its place.
     ///
     /// # Panics
-    /// Without [`has_room`](Self::has_room).
+    /// Without [`has_space`](Self::has_space).
     #[must_use]
     pub(super) fn on_accepted(
         &mut self,
@@ -140,7 +140,7 @@ impl Visitors {
         key: PublicKey,
         is_known: bool,
     ) -> (VisitorId, Option<VisitorId>) {
-        assert!(self.has_room(), "{VISITORS_MAX} visitors");
+        assert!(self.has_space(), "{VISITORS_MAX} visitors");
         let (source, until) = (Source::of(address), now + HELLO_TIMEOUT);
         let displaced = if is_known {
             let is_known = |visitor: &Visitor| matches!(visitor.stage, Stage::Known { .. });

@@ -40,12 +40,12 @@ impl Visits {
     }
 
     /// Whether another connection may be accepted now.
-    pub(super) fn has_room(&self) -> bool {
-        self.lock().visitors.has_room()
+    pub(super) fn has_space(&self) -> bool {
+        self.lock().visitors.has_space()
     }
 
     /// Gives the connection a place, if need be that of another visitor. Needs
-    /// [`has_room`](Self::has_room).
+    /// [`has_space`](Self::has_space).
     pub(super) fn admit(&self, connection: &Connection, key: PublicKey, is_known: bool) -> VisitorId {
         let mut state = self.lock();
         let address = connection.remote_addr().ip();
