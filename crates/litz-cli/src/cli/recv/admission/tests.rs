@@ -166,11 +166,11 @@ fn a_key_that_lost_its_right_is_closed_and_others_stay() {
 fn visitors_are_bounded_until_their_threads_end() {
     let mut fixture = Fixture::new(Visitors::of_ticket());
     let mut displaced = Vec::new();
-    while fixture.visitors.has_room() {
+    while fixture.visitors.has_space() {
         displaced.extend(fixture.stranger(&source(displaced.len())).1);
     }
     assert_eq!(displaced.len(), VISITORS_MAX - STRANGERS_MAX);
     fixture.visitors.on_ended(displaced[0]);
-    assert!(fixture.visitors.has_room());
+    assert!(fixture.visitors.has_space());
     assert!(!fixture.visitors.is_empty());
 }
