@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use driver::placement::Placement;
-use quic::TransportConfig;
 use quic::session::SessionFactory;
+use quic::{AddressValidation, TransportConfig};
 use units::Duration;
 
 /// The limits and settings of one engine.
@@ -25,10 +25,13 @@ pub struct EngineConfig {
     /// The key of stateless reset tokens: with the same key, a restarted engine resets the
     /// connections that it has forgotten (RFC 9000, section 10.3.2). `None`: it sends no resets.
     pub reset_key: Option<[u8; 32]>,
+    /// When a client must prove, before its connection begins, that it receives packets at its
+    /// address. Default: while half of [`half_open_max`](Self::half_open_max) is used.
+    pub address_validation: AddressValidation,
     /// Limit of connections, including those that are closing. More are refused.
     pub connections_max: usize,
     /// Limit of connections from clients that are handshaking or wait for `accept`. Further clients
-    /// get no answer, so that they retry.
+    /// are refused.
     pub half_open_max: usize,
     /// Limit of the duration of a handshake, on both sides.
     pub handshake_timeout: Duration,
@@ -58,6 +61,7 @@ impl Default for EngineConfig {
             transport: TransportConfig::default(),
             server: None,
             reset_key: None,
+            address_validation: AddressValidation::default(),
             connections_max: 1024,
             half_open_max: 128,
             handshake_timeout: Duration::from_secs(10),

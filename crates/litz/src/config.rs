@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::{EngineConfig, Placement};
 use net::UdpSocketOptions;
-use quic::TransportConfig;
+use quic::{AddressValidation, TransportConfig};
 
 /// The configuration of an endpoint.
 ///
@@ -46,11 +46,14 @@ pub struct EndpointConfig {
     /// connections. Default: none, and no resets are sent; those of peers are recognised in any
     /// case.
     pub reset_key: Option<[u8; 32]>,
+    /// When a client must prove, before its connection begins, that it receives packets at its
+    /// address. Default: while half of [`half_open_max`](Self::half_open_max) is used.
+    pub address_validation: AddressValidation,
     /// The maximum number of connections at a time, including closing ones; further ones are
     /// refused. Default: 1024.
     pub connections_max: usize,
-    /// The maximum number of clients in the handshake or waiting for `accept`. Packets of further
-    /// clients are dropped until they retry. Default: 128.
+    /// The maximum number of clients in the handshake or waiting for `accept`. Further clients
+    /// are refused. Default: 128.
     pub half_open_max: usize,
     /// The maximum duration of a handshake, on both sides; a longer one fails. Default: 10 s.
     pub handshake_timeout: Duration,
@@ -80,6 +83,7 @@ impl Default for EndpointConfig {
             transport: engine.transport,
             server_tls: None,
             reset_key: engine.reset_key,
+            address_validation: engine.address_validation,
             connections_max: engine.connections_max,
             half_open_max: engine.half_open_max,
             handshake_timeout: engine.handshake_timeout.into(),
@@ -136,6 +140,13 @@ impl EndpointConfig {
     #[must_use]
     pub fn with_server_tls(mut self, server_tls: impl Into<Option<Arc<rustls::ServerConfig>>>) -> Self {
         self.server_tls = server_tls.into();
+        self
+    }
+
+    /// Sets [`address_validation`](Self::address_validation).
+    #[must_use]
+    pub fn with_address_validation(mut self, when: AddressValidation) -> Self {
+        self.address_validation = when;
         self
     }
 

@@ -116,6 +116,7 @@ impl Endpoint {
             transport: config.transport,
             server: server.map(|server| Arc::new(server) as Arc<dyn SessionFactory>),
             reset_key: config.reset_key,
+            address_validation: config.address_validation,
             connections_max: config.connections_max,
             half_open_max: config.half_open_max,
             handshake_timeout: config.handshake_timeout.into(),

@@ -2,7 +2,7 @@
 
 use std::{fmt, io};
 
-use quic::{BeginError, ConnectionError, TransportError};
+use quic::{BeginError, ConnectionError, ErrorCode, TransportError};
 
 /// Why a connection is closed or could not be begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,6 +130,10 @@ impl fmt::Display for Closed {
                 if reason.is_empty() { Ok(()) } else { write!(f, ": {reason}") }
             }
             Self::PeerMisbehaved(error) => write!(f, "closed because the peer violated the protocol: {error}"),
+            Self::ByPeerTransport(error) if error.code == ErrorCode::CONNECTION_REFUSED => f.write_str(
+                "the peer accepts no connections at the moment: it has as many as it allows, or it is closing; try \
+                 again later",
+            ),
             Self::ByPeerTransport(error) => write!(f, "the peer's transport closed the connection: {error}"),
             Self::Reset => {
                 f.write_str("the peer lost the connection's state: it was restarted, most likely; connect again")
@@ -172,6 +176,7 @@ impl From<Closed> for io::Error {
             Closed::ByPeer { .. } | Closed::Reset => ConnectionReset,
             Closed::TimedOut | Closed::HandshakeTimedOut { .. } => TimedOut,
             Closed::Tls { .. } | Closed::VersionMismatch | Closed::TooMany => ConnectionRefused,
+            Closed::ByPeerTransport(error) if error.code == ErrorCode::CONNECTION_REFUSED => ConnectionRefused,
             Closed::PeerMisbehaved(_) | Closed::ByPeerTransport(_) | Closed::EndpointClosed | Closed::ProcessorGone => {
                 ConnectionAborted
             }

@@ -47,7 +47,11 @@ pub trait Packets: Sized + 'static {
         socket: usize,
         batch: Self::Batch,
         may_be_foreign: bool,
-    ) -> Result<quic::Connection, Option<Self::Batch>>;
+        is_busy: bool,
+    ) -> Result<quic::Connection, NotBegun<Self>>;
+
+    /// Writes the packet that refuses the client that has sent a batch. False if there is none.
+    fn refuse(endpoint: &mut Endpoint, batch: &Self::Batch, out: &mut Self::Sealed) -> bool;
 
     /// Writes the Version Negotiation packet for a datagram of an unsupported version, or the
     /// stateless reset for one of a forgotten connection. False if it must not be answered.
@@ -108,6 +112,16 @@ pub trait Packets: Sized + 'static {
         batch: &mut Self::Batch,
         spare: impl FnOnce() -> Box<OpenJob<Self>>,
     ) -> Option<(ConnectionKey, Arc<ConnectionCell>, Box<OpenJob<Self>>)>;
+}
+
+/// The reason why a batch begins no connection.
+pub enum NotBegun<K: Packets> {
+    /// The client gets this answer first.
+    Reply(K::Sealed),
+    /// It may belong to another driver.
+    Foreign(K::Batch),
+    /// It belongs to no connection.
+    Unknown,
 }
 
 /// A plan: packets that a connection is about to send.
@@ -302,15 +316,32 @@ impl<B: DatagramBuffer> Packets for ByteDatagrams<B> {
         socket: usize,
         batch: Datagrams<B>,
         may_be_foreign: bool,
-    ) -> Result<quic::Connection, Option<Datagrams<B>>> {
+        is_busy: bool,
+    ) -> Result<quic::Connection, NotBegun<Self>> {
         let addresses = Self::addresses(socket, &batch);
         let Datagrams { source, destination_ip, stride, data } = batch;
         let datagram = data.into_bytes_mut();
         let copy = may_be_foreign.then(|| datagram.clone());
-        endpoint.accept(now, addresses, datagram).map_err(|error| {
+        endpoint.accept(now, addresses, datagram, is_busy).map_err(|error| {
             tracing::debug!(%source, %error, "cannot accept a connection");
-            copy.map(|data| Datagrams { source, destination_ip, stride, data: B::from(data) })
+            match (error.into_answer(), copy) {
+                (Some(contents), _) => NotBegun::Reply(SealedDatagrams {
+                    contents,
+                    destination: source,
+                    source_ip: destination_ip,
+                    segment_size: None,
+                }),
+                (None, Some(data)) => {
+                    NotBegun::Foreign(Datagrams { source, destination_ip, stride, data: B::from(data) })
+                }
+                (None, None) => NotBegun::Unknown,
+            }
         })
+    }
+
+    fn refuse(endpoint: &mut Endpoint, batch: &Datagrams<B>, out: &mut SealedDatagrams) -> bool {
+        (out.destination, out.source_ip, out.segment_size) = (batch.source, batch.destination_ip, None);
+        endpoint.refuse(batch.first(), &mut out.contents)
     }
 
     fn reply(endpoint: &mut Endpoint, now: Instant, batch: &Datagrams<B>, out: &mut SealedDatagrams) -> bool {

@@ -101,20 +101,13 @@ pub struct Connection {
 impl Connection {
     pub(crate) fn new(now: Instant, seed: ConnectionSeed) -> Self {
         let journal = Journal::begin(now, &seed);
-        let ConnectionSeed { config, addresses, mut control, seal, seed } = seed;
+        let ConnectionSeed { config, addresses, is_validated, mut control, seal, seed } = seed;
         if journal.is_some() {
             control.session = control.session.recorded();
         }
         let rng = Rng::from_seed(seed);
         let side = control.side;
-        let path = SendPath::new(
-            PathId::ZERO,
-            addresses,
-            control.remote_id,
-            &config,
-            side == Side::Client,
-            &rng.split("path"),
-        );
+        let path = SendPath::new(PathId::ZERO, addresses, control.remote_id, &config, is_validated, &rng.split("path"));
         let mut send = SendHalf::new(side, config.clone(), control.local_id, path, rng);
         send.install_keys(Space::Initial, seal);
         let receive = ReceiveHalf::new(side, &config);

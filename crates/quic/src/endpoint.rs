@@ -3,14 +3,18 @@
 //! The endpoint owns no connection: the driver does, under keys of its choice, so that connections
 //! can live on different processors. The endpoint is the table in front of them.
 
+mod answers;
+pub(crate) mod tokens;
+
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
 use units::{Duration, Instant};
 use wire::quic::{
-    ConnectionId, MIN_INITIAL_SIZE, PacketType, Parsed, PathId, Side, TransportParameters, VERSION_1, destination,
-    emit_version_negotiation, parse_packet,
+    ConnectionId, ErrorCode, MIN_INITIAL_SIZE, PacketType, Parsed, PathId, ProtectedHeader, Side, TransportParameters,
+    VERSION_1, destination, emit_version_negotiation, parse_packet,
 };
 
 use crate::addresses::Addresses;
@@ -24,6 +28,7 @@ use crate::seed::ConnectionSeed;
 use crate::seed::ControlSeed;
 use crate::session::SessionFactory;
 use crate::unsealed::Unsealed;
+use tokens::{Proof, TokenError, Tokens};
 
 /// A client's first Destination Connection ID has at least this many bytes (RFC 9000, section 7.2).
 const FIRST_DESTINATION_LEN_MIN: usize = 8;
@@ -60,6 +65,22 @@ pub enum Route {
     Unknown,
 }
 
+/// When a client must prove, before its connection begins, that it receives packets at its address:
+/// the server answers its first packet with a Retry packet and keeps no state (RFC 9000, section
+/// 8.1.2). The proof costs the client a round trip, unless it has a token of an earlier connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AddressValidation {
+    /// While the server is busy with clients in the handshake, so that packets with forged
+    /// addresses cannot use up its limit of such clients.
+    #[default]
+    WhenBusy,
+    /// Always.
+    Always,
+    /// Never. The handshake validates the address, as it does in any case.
+    Never,
+}
+
 /// Why a connection did not begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -70,6 +91,26 @@ pub enum BeginError {
     NotListening,
     /// The datagram begins no connection: too short, wrong kind, or not authentic.
     NotInitial,
+    /// The client must prove its address first ([`AddressValidation`]).
+    NotValidated {
+        /// The Retry packet to send to it.
+        retry: Vec<u8>,
+    },
+    /// The client's proof of its address is not valid.
+    InvalidToken {
+        /// The packet to send to it, which closes its connection (RFC 9000, section 8.1.2).
+        close: Vec<u8>,
+    },
+}
+
+impl BeginError {
+    /// The packet that the client gets, if any.
+    pub fn into_answer(self) -> Option<Vec<u8>> {
+        match self {
+            Self::NotValidated { retry: answer } | Self::InvalidToken { close: answer } => Some(answer),
+            Self::Configuration(_) | Self::NotListening | Self::NotInitial => None,
+        }
+    }
 }
 
 impl std::fmt::Display for BeginError {
@@ -78,6 +119,8 @@ impl std::fmt::Display for BeginError {
             Self::Configuration(message) => f.write_str(message),
             Self::NotListening => f.write_str("this endpoint accepts no connections"),
             Self::NotInitial => f.write_str("the datagram begins no connection"),
+            Self::NotValidated { .. } => f.write_str("the client must prove its address first"),
+            Self::InvalidToken { .. } => f.write_str("the client's proof of its address is not valid"),
         }
     }
 }
@@ -94,7 +137,19 @@ pub struct Endpoint {
     resets_since: Instant,
     secrets: SecretSource,
     server: Option<Arc<dyn SessionFactory>>,
+    address_validation: AddressValidation,
+    tokens: Tokens,
     config: Arc<TransportConfig>,
+}
+
+/// What a server knows of a client before its connection begins.
+struct Client {
+    /// It has proved its address.
+    is_validated: bool,
+    /// The destination of the first packet that it sent.
+    original_destination: ConnectionId,
+    /// The source of our Retry packet, if it responds to one.
+    retry_source: Option<ConnectionId>,
 }
 
 impl Endpoint {
@@ -116,8 +171,15 @@ impl Endpoint {
             resets_since: Instant::ZERO,
             secrets,
             server,
+            address_validation: AddressValidation::default(),
+            tokens: Tokens::new(),
             config: Arc::new(config),
         })
+    }
+
+    /// Sets when clients must prove their addresses before their connections begin.
+    pub fn set_address_validation(&mut self, when: AddressValidation) {
+        self.address_validation = when;
     }
 
     /// True if it accepts connections.
@@ -246,27 +308,31 @@ impl Endpoint {
             original_destination: remote_id,
             secrets,
         };
-        let seed = ConnectionSeed { config: self.config.clone(), addresses, control, seal: keys.seal, seed };
+        let config = self.config.clone();
+        let seed = ConnectionSeed { config, addresses, is_validated: true, control, seal: keys.seal, seed };
         Ok(Connection::new(now, seed))
     }
 
     /// Begins a connection as server with a client's first datagram, which it has handled when this
-    /// returns.
+    /// returns. `is_busy` says that many clients are in the handshake: see
+    /// [`AddressValidation::WhenBusy`].
     ///
     /// # Errors
-    /// If the datagram is no authentic Initial packet, or this endpoint does not listen.
-    pub fn accept(&mut self, now: Instant, addresses: Addresses, datagram: BytesMut) -> Result<Connection, BeginError> {
+    /// If the datagram is no authentic Initial packet, the client has yet to prove its address, or
+    /// this endpoint does not listen.
+    pub fn accept(
+        &mut self,
+        now: Instant,
+        addresses: Addresses,
+        datagram: BytesMut,
+        is_busy: bool,
+    ) -> Result<Connection, BeginError> {
         let factory = self.server.clone().ok_or(BeginError::NotListening)?;
-        let header = match parse_packet(&datagram, LOCAL_ID_LEN) {
-            Ok(Parsed::Protected(header)) if header.ty == PacketType::Initial => header,
-            _ => return Err(BeginError::NotInitial),
-        };
-        if datagram.len() < MIN_INITIAL_SIZE || header.dcid.len() < FIRST_DESTINATION_LEN_MIN {
-            return Err(BeginError::NotInitial);
-        }
+        let header = first_header(&datagram)?;
+        let client = self.validate(now, addresses.remote, &header, &datagram[header.token.clone()], is_busy)?;
         let mut secrets = self.secrets.split();
         let local_id = secrets.connection_id();
-        let parameters = self.parameters(Side::Server, local_id, Some(header.dcid), &mut secrets);
+        let parameters = self.parameters(Side::Server, local_id, Some(&client), &mut secrets);
         let session = factory.start("", &parameters).map_err(BeginError::Configuration)?;
         let keys = factory.initial_keys(&header.dcid, Side::Server);
         let seed = secrets.seed();
@@ -279,7 +345,9 @@ impl Endpoint {
             original_destination: header.dcid,
             secrets,
         };
-        let seed = ConnectionSeed { config: self.config.clone(), addresses, control, seal: keys.seal, seed };
+        let is_validated = client.is_validated;
+        let config = self.config.clone();
+        let seed = ConnectionSeed { config, addresses, is_validated, control, seal: keys.seal, seed };
         let mut connection = Connection::new(now, seed);
         let len = datagram.len();
         connection.handle_datagrams(now, addresses, datagram, len);
@@ -289,6 +357,58 @@ impl Endpoint {
             return Err(BeginError::NotInitial);
         }
         Ok(connection)
+    }
+
+    /// What a client's first packet shows of it.
+    fn validate(
+        &mut self,
+        now: Instant,
+        remote: SocketAddr,
+        first: &ProtectedHeader,
+        token: &[u8],
+        is_busy: bool,
+    ) -> Result<Client, BeginError> {
+        let mut client = Client { is_validated: false, original_destination: first.dcid, retry_source: None };
+        let Some(key) = self.secrets.token_key().copied() else { return Ok(client) };
+        match self.tokens.open(&key, now, remote, &first.dcid, token) {
+            Ok(Proof::NewToken) => client.is_validated = true,
+            Ok(Proof::Retry { original_destination }) => {
+                client = Client { is_validated: true, original_destination, retry_source: Some(first.dcid) };
+            }
+            Err(TokenError::Retry) => {
+                let close = self.close(first, ErrorCode::INVALID_TOKEN).ok_or(BeginError::NotListening)?;
+                return Err(BeginError::InvalidToken { close });
+            }
+            Err(TokenError::Other) => {}
+        }
+        let is_required = match self.address_validation {
+            AddressValidation::Always => true,
+            AddressValidation::WhenBusy => is_busy,
+            AddressValidation::Never => false,
+        };
+        if client.is_validated || !is_required {
+            return Ok(client);
+        }
+        let source = self.secrets.connection_id();
+        let noise = self.secrets.noise();
+        let (nonce, rest) = noise.split_first_chunk().expect("12 of 32 bytes");
+        let token = tokens::retry_token(&key, *nonce, now, remote, &first.dcid, &source);
+        Err(BeginError::NotValidated { retry: answers::retry(first, &source, &token, rest[0]) })
+    }
+
+    /// Writes the packet that refuses a client whose first datagram this is (RFC 9000, section
+    /// 5.2.2); false if it gets none.
+    pub fn refuse(&mut self, datagram: &[u8], out: &mut Vec<u8>) -> bool {
+        let Ok(first) = first_header(datagram) else { return false };
+        let Some(packet) = self.close(&first, ErrorCode::CONNECTION_REFUSED) else { return false };
+        *out = packet;
+        true
+    }
+
+    /// Closes the connection that a client's first packet would begin.
+    fn close(&mut self, first: &ProtectedHeader, code: ErrorCode) -> Option<Vec<u8>> {
+        let keys = self.server.as_ref()?.initial_keys(&first.dcid, Side::Server);
+        Some(answers::close(first, self.secrets.connection_id(), &keys.seal, code))
     }
 
     /// Writes the answer to a datagram routed as [`Route::UnknownVersion`]; false if there is none.
@@ -334,13 +454,14 @@ impl Endpoint {
         &self,
         side: Side,
         local_id: ConnectionId,
-        original_destination: Option<ConnectionId>,
+        client: Option<&Client>,
         secrets: &mut SecretSource,
     ) -> Vec<u8> {
         let config = &self.config;
         let reset_token = (side == Side::Server).then(|| secrets.reset_token(&local_id));
         let parameters = TransportParameters {
-            original_destination_connection_id: original_destination,
+            original_destination_connection_id: client.map(|client| client.original_destination),
+            retry_source_connection_id: client.and_then(|client| client.retry_source),
             max_idle_timeout_ms: config.idle_timeout.as_millis(),
             stateless_reset_token: reset_token,
             initial_max_data: config.connection_window,
@@ -371,5 +492,19 @@ impl Endpoint {
         let grease = (31 * (random >> 40) + 27, &random.to_le_bytes()[..(random % 8) as usize]);
         parameters.emit(&mut out, config.grease.then_some(grease));
         out
+    }
+}
+
+/// The header of a datagram that may begin a connection (RFC 9000, sections 7.2 and 14.1).
+fn first_header(datagram: &[u8]) -> Result<ProtectedHeader, BeginError> {
+    match parse_packet(datagram, LOCAL_ID_LEN) {
+        Ok(Parsed::Protected(header))
+            if header.ty == PacketType::Initial
+                && datagram.len() >= MIN_INITIAL_SIZE
+                && header.dcid.len() >= FIRST_DESTINATION_LEN_MIN =>
+        {
+            Ok(header)
+        }
+        _ => Err(BeginError::NotInitial),
     }
 }

@@ -18,9 +18,18 @@ pub struct SecretSource {
     key: [u8; 32],
     counter: u64,
     shard: Shard,
-    /// Makes the reset tokens, if the endpoint has a key that outlives it. Shared by all sources
-    /// that were split from one.
-    reset_key: Option<Arc<[u8; 32]>>,
+    /// None in a replay.
+    common: Option<Arc<CommonKeys>>,
+}
+
+/// The keys that all sources split from one share.
+#[derive(Clone)]
+struct CommonKeys {
+    /// Makes the reset tokens, if the endpoint has a key that outlives it.
+    reset: Option<[u8; 32]>,
+    /// Protects address validation tokens. Every endpoint behind one address takes those of the
+    /// others.
+    token: [u8; 32],
 }
 
 /// One of several endpoints behind one address, as the connection IDs encode it.
@@ -55,7 +64,8 @@ impl fmt::Debug for SecretSource {
 impl SecretSource {
     /// A source whose values cannot be predicted without `key`.
     pub fn new(key: &[u8; 32]) -> Self {
-        Self { key: *key, counter: 0, shard: Shard { index: 0, count: 1 }, reset_key: None }
+        let common = CommonKeys { reset: None, token: derive_with(key, b"address validation", &[]) };
+        Self { key: *key, counter: 0, shard: Shard { index: 0, count: 1 }, common: Some(Arc::new(common)) }
     }
 
     /// A separate source for endpoint `index` of `count` behind one address. Its connection IDs
@@ -67,8 +77,8 @@ impl SecretSource {
     #[must_use]
     pub fn split_for(&self, index: usize, count: usize) -> Self {
         assert!(index < count && count <= SHARDS_MAX, "{index} of {count}");
-        let source = Self::new(&self.derive(b"shard", &[index as u8]));
-        Self { shard: Shard { index: index as u8, count: count as u8 }, reset_key: self.reset_key.clone(), ..source }
+        let shard = Shard { index: index as u8, count: count as u8 };
+        Self { key: self.derive(b"shard", &[index as u8]), counter: 0, shard, common: self.common.clone() }
     }
 
     /// Key, counter, index and count, for a journal.
@@ -79,20 +89,32 @@ impl SecretSource {
     /// The source with these parts, if they are valid.
     pub(crate) fn from_parts(key: [u8; 32], counter: u64, index: u8, count: u8) -> Option<Self> {
         let can_be = index < count && usize::from(count) <= SHARDS_MAX && counter < u64::MAX / 2;
-        can_be.then_some(Self { key, counter, shard: Shard { index, count }, reset_key: None })
+        can_be.then_some(Self { key, counter, shard: Shard { index, count }, common: None })
     }
 
     /// A source whose reset tokens follow from `key` and the connection ID alone, so that an
     /// endpoint with the same key can reset connections that it has forgotten (RFC 9000, section
     /// 10.3.2).
     #[must_use]
-    pub fn with_reset_key(self, key: &[u8; 32]) -> Self {
-        Self { reset_key: Some(Arc::new(*key)), ..self }
+    pub fn with_reset_key(mut self, key: &[u8; 32]) -> Self {
+        if let Some(common) = &mut self.common {
+            Arc::make_mut(common).reset = Some(*key);
+        }
+        self
+    }
+
+    fn reset_key(&self) -> Option<&[u8; 32]> {
+        self.common.as_ref().and_then(|common| common.reset.as_ref())
     }
 
     /// Whether the reset tokens follow from a key of their own.
     pub(crate) fn has_reset_key(&self) -> bool {
-        self.reset_key.is_some()
+        self.reset_key().is_some()
+    }
+
+    /// The key of address validation tokens. None in a replay.
+    pub(crate) fn token_key(&self) -> Option<&[u8; 32]> {
+        self.common.as_ref().map(|common| &common.token)
     }
 
     /// Whether this source may have made a connection ID.
@@ -111,7 +133,7 @@ impl SecretSource {
 
     /// A separate source for one connection.
     pub(crate) fn split(&mut self) -> Self {
-        Self { shard: self.shard, reset_key: self.reset_key.clone(), ..Self::new(&self.next(b"connection")) }
+        Self { key: self.next(b"connection"), counter: 0, shard: self.shard, common: self.common.clone() }
     }
 
     /// A connection ID of ours.
@@ -128,7 +150,7 @@ impl SecretSource {
 
     /// The stateless reset token of this ID (RFC 9000, section 10.3.2).
     pub(crate) fn reset_token(&self, id: &ConnectionId) -> ResetToken {
-        let key = self.reset_key.as_deref().unwrap_or(&self.key);
+        let key = self.reset_key().unwrap_or(&self.key);
         *derive_with(key, b"reset", id.as_slice()).first_chunk().expect("16 of 32 bytes")
     }
 

@@ -15,6 +15,8 @@ use crate::session::DirectionKeys;
 pub(crate) struct ConnectionSeed {
     pub(crate) config: Arc<TransportConfig>,
     pub(crate) addresses: Addresses,
+    /// The peer's address is validated: this side chose it, or the client has proved it.
+    pub(crate) is_validated: bool,
     pub(crate) control: ControlSeed,
     pub(crate) seal: DirectionKeys,
     /// The seed of its generator.
@@ -28,6 +30,8 @@ pub(crate) struct ControlSeed {
     pub(crate) initial: DirectionKeys,
     pub(crate) local_id: ConnectionId,
     pub(crate) remote_id: ConnectionId,
+    /// The destination of the client's packet with which the connection begins: of its first one,
+    /// or at a server of the one that responds to a Retry packet.
     pub(crate) original_destination: ConnectionId,
     pub(crate) secrets: SecretSource,
 }

@@ -124,7 +124,7 @@ impl End {
                     Body::Sealed(sealed) => bytes = sealed,
                     Body::Unsealed(unsealed, index) => unsealed.seal_datagram(index, &mut bytes),
                 }
-                self.connection = self.endpoint.accept(now, addresses, BytesMut::from(&bytes[..])).ok();
+                self.connection = self.endpoint.accept(now, addresses, BytesMut::from(&bytes[..]), false).ok();
             }
         }
         if let Some(connection) = &mut self.connection {

@@ -12,6 +12,10 @@ use crate::protocol::{Batch, Begun, Cell, CellOf, Connection, ConnectionKey, End
 use crate::shared::{ConnectRequest, Entered};
 use crate::socket::{Sent, SocketPlace};
 
+/// A driver is busy while this part of its limit of peers in the handshake is used. The rest is kept
+/// for peers that have proved their address, which packets with forged addresses cannot use up.
+const BUSY_DIVISOR: usize = 2;
+
 type BatchOf<E> = <<E as Env>::Protocol as Protocol>::Batch;
 
 impl<E: Env> Driver<E> {
@@ -56,15 +60,12 @@ impl<E: Env> Driver<E> {
         let waiting = self.shared.common.half_open_count() + self.shared.accepted_len();
         let refuses = self.closes_all || waiting >= self.limits.half_open_max;
         let entered = self.shared.common.enter(self.limits.connections_max).filter(|_| !refuses);
-        let Some(entered) = entered else {
-            // No answer: the peer retries, and an attacker gains no amplification.
-            tracing::debug!(socket, "connection refused: a limit is reached, or the endpoint is closing");
-            return self.note_unrouted(batch.packet_count());
-        };
+        let Some(entered) = entered else { return self.refuse(socket, &batch) };
         let now = self.env.now();
         let may_be_foreign = self.inlets.len() > 1;
+        let is_busy = waiting >= self.limits.half_open_max / BUSY_DIVISOR;
         let packets = batch.packet_count();
-        match self.protocol.accept(now, &self.shared, socket, batch, may_be_foreign) {
+        match self.protocol.accept(now, &self.shared, socket, batch, may_be_foreign, is_busy) {
             Begun::Connection(connection, cell) => self.install(now, connection, cell, entered, socket),
             Begun::Reply(mut reply) => {
                 self.note_unrouted(packets);
@@ -73,6 +74,17 @@ impl<E: Env> Driver<E> {
             Begun::Foreign(batch) => self.pass_on(socket, batch),
             Begun::Nothing => self.note_unrouted(packets),
         }
+    }
+
+    /// Refuses a batch that may begin a connection of a peer.
+    fn refuse(&mut self, socket: usize, batch: &BatchOf<E>) {
+        tracing::debug!(socket, "connection refused: a limit is reached, or the endpoint is closing");
+        self.note_unrouted(batch.packet_count());
+        let mut packets = std::mem::take(&mut self.packets);
+        if self.protocol.refuse(batch, &mut packets) && self.socket_has_space(socket) {
+            self.send_reply(self.env.now(), socket, &mut packets);
+        }
+        self.packets = packets;
     }
 
     fn install(

@@ -90,7 +90,8 @@ pub trait Protocol: Sized {
     ) -> Option<Self::Connection>;
 
     /// Takes a batch that may begin a connection of a peer. If `may_be_foreign`, another driver may
-    /// have its connection, and a batch that begins none here is returned.
+    /// have its connection, and a batch that begins none here is returned. If `is_busy`, so many
+    /// peers are in the handshake that the protocol should verify their addresses first, if it can.
     fn accept(
         &mut self,
         now: Instant,
@@ -98,7 +99,15 @@ pub trait Protocol: Sized {
         socket: usize,
         batch: Self::Batch,
         may_be_foreign: bool,
+        is_busy: bool,
     ) -> Begun<Self>;
+
+    /// Writes the answer to a batch that may begin a connection of a peer while no more are
+    /// admitted. False if there is none: the peer retries.
+    fn refuse(&mut self, batch: &Self::Batch, out: &mut Self::Sealed) -> bool {
+        let _ = (batch, out);
+        false
+    }
 
     /// Writes the answer to a batch routed as [`Route::Reply`] that was received from socket
     /// `socket`. False if there is none, or none yet: see [`poll_reply`](Self::poll_reply).

@@ -171,6 +171,7 @@ impl Protocol for Toy {
         socket: usize,
         batch: Segments,
         _may_be_foreign: bool,
+        _is_busy: bool,
     ) -> Begun<Self> {
         let Some((_, header)) = front(&batch.bytes).filter(|_| is_intact(&batch.bytes)) else {
             return Begun::Nothing;

@@ -135,8 +135,9 @@ pub(super) fn start_drivers(
         started.receive_worker_counters = workers.receive_worker_counters().cloned();
         // A single driver uses all shards.
         let secrets = if count > 1 { secrets.split_for(index, count) } else { secrets.clone() };
-        let endpoint = Endpoint::new(config.transport.clone(), config.server.clone(), secrets)
+        let mut endpoint = Endpoint::new(config.transport.clone(), config.server.clone(), secrets)
             .map_err(|error| StartError::Configuration(error.to_string()))?;
+        endpoint.set_address_validation(config.address_validation);
         let limits = DriverLimits {
             half_open_max: config.half_open_max,
             connections_max: config.connections_max,

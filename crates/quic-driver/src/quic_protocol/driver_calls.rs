@@ -13,7 +13,7 @@ use crate::cells::connection::ConnectionCell;
 use crate::connection::Connection;
 use crate::detached::{DetachedReceiveHalf, ReceiveReport, ReceiveUpdate};
 use crate::leases::Leases;
-use crate::packets::{OpenJob, Packets, Plan};
+use crate::packets::{NotBegun, OpenJob, Packets, Plan};
 use crate::routing::LocalId;
 
 impl<K: Packets> Protocol for Quic<K> {
@@ -70,16 +70,22 @@ impl<K: Packets> Protocol for Quic<K> {
         socket: usize,
         batch: K::Batch,
         may_be_foreign: bool,
+        is_busy: bool,
     ) -> Begun<Self> {
         let remote = K::addresses(socket, &batch).remote;
-        match K::accept(&mut self.endpoint, now, socket, batch, may_be_foreign) {
+        match K::accept(&mut self.endpoint, now, socket, batch, may_be_foreign, is_busy) {
             Ok(quic) => {
                 let cell = Arc::new(ConnectionCell::new(Arc::clone(shared), remote, Side::Server));
                 Begun::Connection(Connection::new(quic, Arc::clone(&cell), self.observer.clone()), cell)
             }
-            Err(Some(batch)) => Begun::Foreign(batch),
-            Err(None) => Begun::Nothing,
+            Err(NotBegun::Reply(answer)) => Begun::Reply(answer),
+            Err(NotBegun::Foreign(batch)) => Begun::Foreign(batch),
+            Err(NotBegun::Unknown) => Begun::Nothing,
         }
+    }
+
+    fn refuse(&mut self, batch: &K::Batch, out: &mut K::Sealed) -> bool {
+        K::refuse(&mut self.endpoint, batch, out)
     }
 
     fn reply(&mut self, now: Instant, _socket: usize, batch: &K::Batch, out: &mut K::Sealed) -> bool {

@@ -122,7 +122,7 @@ pub(crate) struct Control {
     /// The peer's first Source Connection ID, once known.
     peer_first_id: Option<ConnectionId>,
     /// The destination of the client's first packet, which the server's transport parameters must
-    /// repeat.
+    /// repeat. At a server that has sent a Retry packet, of the packet that responds to it.
     original_destination: ConnectionId,
     /// The source of the server's Retry packet, if there was one.
     retry_source: Option<Box<ConnectionId>>,

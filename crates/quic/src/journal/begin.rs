@@ -41,6 +41,7 @@ pub(crate) fn put_begin(out: &mut Vec<u8>, now: Instant, seed: &ConnectionSeed) 
     out.push(u8::from(control.side == Side::Server));
     put_config(out, &seed.config);
     put_addresses(out, &seed.addresses);
+    out.push(u8::from(seed.is_validated));
     put_id(out, &control.local_id);
     put_id(out, &control.remote_id);
     put_id(out, &control.original_destination);
@@ -56,6 +57,7 @@ pub(crate) fn begin(reader: &mut Reader<'_>) -> Parsed<(JournalHead, ConnectionS
     let side = if flag(reader)? { Side::Server } else { Side::Client };
     let config = config(reader)?;
     let addresses = addresses(reader)?;
+    let is_validated = flag(reader)?;
     let (local_id, remote_id, original_destination) = (id(reader)?, id(reader)?, id(reader)?);
     let secrets = SecretSource::read(reader)?;
     let seed = word(reader)?;
@@ -70,7 +72,7 @@ pub(crate) fn begin(reader: &mut Reader<'_>) -> Parsed<(JournalHead, ConnectionS
         secrets,
     };
     let head = JournalHead { side, began_at, addresses, local_id, original_destination, config: config.clone() };
-    let seed = ConnectionSeed { config: config.into(), addresses, control, seal: keys.seal, seed };
+    let seed = ConnectionSeed { config: config.into(), addresses, is_validated, control, seal: keys.seal, seed };
     Ok((head, seed))
 }
 

@@ -1,6 +1,7 @@
 //! Two connections over model links, one subject per file. Every test that needs a fault proves by
 //! a counter that the fault occurred.
 
+mod address_validation;
 mod amplification;
 mod classes;
 mod close;

@@ -25,7 +25,9 @@ use std::sync::Arc;
 use netem::{Link, LinkConfig, LinkStats};
 use quic::session::SessionFactory;
 use quic::session::deterministic::DeterministicFactory;
-use quic::{Addresses, Connection, ConnectionKey, Endpoint, Event, Plan, Route, SecretSource, Side, TransportConfig};
+use quic::{
+    Addresses, BeginError, Connection, ConnectionKey, Endpoint, Event, Plan, Route, SecretSource, Side, TransportConfig,
+};
 use units::{Duration, Instant, Ratio, Rng};
 
 use self::journals::Checked;
@@ -176,9 +178,14 @@ impl Node {
                 }
             }
             Route::First => {
-                if let Ok(connection) = self.endpoint.accept(now, arrival.addresses, arrival.data) {
-                    let index = self.add(connection);
-                    self.apply_routes(index);
+                let accepted = self.endpoint.accept(now, arrival.addresses, arrival.data, false);
+                match accepted.map_err(BeginError::into_answer) {
+                    Ok(connection) => {
+                        let index = self.add(connection);
+                        self.apply_routes(index);
+                    }
+                    Err(Some(answer)) => self.outbox.push((arrival.addresses, answer)),
+                    Err(None) => {}
                 }
             }
             Route::UnknownVersion => {

@@ -9,7 +9,7 @@ use bytes::BytesMut;
 use driver::{ConnectionKey, Route};
 use quic::{Addresses, DetachedReceiveHalf, Endpoint, LOCAL_ID_LEN, NeedsConnection, Plan, Side};
 use quic_driver::leases::Leases;
-use quic_driver::packets::OpenJob;
+use quic_driver::packets::{NotBegun, OpenJob};
 use quic_driver::routing::{LocalId, local_id};
 use quic_driver::{ConnectionCell, Packets};
 use units::Instant;
@@ -92,6 +92,14 @@ pub(crate) struct SentPlan {
     /// `None` before the first plan.
     batch: Option<Rc<InFlightBatch>>,
     spares: Spares,
+}
+
+impl SentPlan {
+    /// These bytes, back to where a batch came from.
+    fn answer_to(batch: &ReceivedDatagrams, bytes: Vec<u8>) -> Self {
+        let answer = InFlightBatch::with_bytes(batch.first().path(), bytes);
+        Self { batch: Some(Rc::new(answer)), spares: Spares::default() }
+    }
 }
 
 /// Maximum number of batches kept for reuse. A new batch costs five allocations.
@@ -215,9 +223,22 @@ impl Packets for Lengths {
         socket: usize,
         batch: ReceivedDatagrams,
         may_be_foreign: bool,
-    ) -> Result<quic::Connection, Option<ReceivedDatagrams>> {
-        let accepted = endpoint.accept(now, Self::addresses(socket, &batch), batch.to_bytes());
-        accepted.map_err(|_| may_be_foreign.then_some(batch))
+        is_busy: bool,
+    ) -> Result<quic::Connection, NotBegun<Self>> {
+        let accepted = endpoint.accept(now, Self::addresses(socket, &batch), batch.to_bytes(), is_busy);
+        accepted.map_err(|error| match error.into_answer() {
+            Some(answer) => NotBegun::Reply(SentPlan::answer_to(&batch, answer)),
+            None if may_be_foreign => NotBegun::Foreign(batch),
+            None => NotBegun::Unknown,
+        })
+    }
+
+    fn refuse(endpoint: &mut Endpoint, batch: &ReceivedDatagrams, out: &mut SentPlan) -> bool {
+        let (mut datagram, mut answer) = (Vec::new(), Vec::new());
+        batch.first().seal_into(&mut datagram);
+        let is_answered = endpoint.refuse(&datagram, &mut answer);
+        out.batch = SentPlan::answer_to(batch, answer).batch;
+        is_answered
     }
 
     fn reply(endpoint: &mut Endpoint, now: Instant, batch: &ReceivedDatagrams, out: &mut SentPlan) -> bool {
@@ -225,7 +246,7 @@ impl Packets for Lengths {
         batch.first().seal_into(&mut datagram);
         let is_answered =
             endpoint.version_negotiation(&datagram, &mut reply) || endpoint.stateless_reset(now, &datagram, &mut reply);
-        out.batch = Some(Rc::new(InFlightBatch::with_bytes(batch.first().path(), reply)));
+        out.batch = SentPlan::answer_to(batch, reply).batch;
         is_answered
     }
 
