@@ -31,7 +31,7 @@ pub struct EngineConfig {
     /// Limit of connections, including those that are closing. More are refused.
     pub connections_max: usize,
     /// Limit of connections from clients that are handshaking or wait for `accept`. Further clients
-    /// are refused.
+    /// get no answer, so that they retry.
     pub half_open_max: usize,
     /// Limit of the duration of a handshake, on both sides.
     pub handshake_timeout: Duration,

@@ -52,8 +52,8 @@ pub struct EndpointConfig {
     /// The maximum number of connections at a time, including closing ones; further ones are
     /// refused. Default: 1024.
     pub connections_max: usize,
-    /// The maximum number of clients in the handshake or waiting for `accept`. Further clients
-    /// are refused. Default: 128.
+    /// The maximum number of clients in the handshake or waiting for `accept`. Packets of further
+    /// clients are dropped until they retry. Default: 128.
     pub half_open_max: usize,
     /// The maximum duration of a handshake, on both sides; a longer one fails. Default: 10 s.
     pub handshake_timeout: Duration,

@@ -9,6 +9,7 @@ use units::Duration;
 use wire::quic::MIN_INITIAL_SIZE;
 
 use crate::journal::sink::JournalSource;
+use crate::plan::PLAN_BYTES_MAX;
 use crate::policy::Policy;
 
 /// The most paths of one connection, so that a search through them stays cheap.
@@ -59,9 +60,12 @@ pub struct TransportConfig {
     /// Bytes of datagrams received and not taken, at most; older ones are dropped for newer ones.
     /// Zero forbids the peer to send any. Default 1 MiB.
     pub datagram_receive_buffer: u64,
-    /// Size of the datagrams we send, in bytes of UDP payload. There is no path MTU discovery: it
-    /// must fit the path. Default 1200, which every path of QUIC must carry (RFC 9000, section 14).
+    /// Size of the datagrams that we send at first, in bytes of UDP payload: it must fit the path.
+    /// Default 1200, which every path of QUIC must carry (RFC 9000, section 14).
     pub datagram_size: usize,
+    /// Path MTU discovery (RFC 8899): while data flow, each path is probed for the largest size
+    /// that it carries, up to this one. Default 1200, and so none.
+    pub datagram_size_max: usize,
     /// Round-trip time assumed before the first measurement. Default 333 ms (RFC 9002, section
     /// 6.2.2).
     pub initial_rtt: Duration,
@@ -114,6 +118,7 @@ impl Default for TransportConfig {
             datagram_send_buffer: 1 << 20,
             datagram_receive_buffer: 1 << 20,
             datagram_size: MIN_INITIAL_SIZE,
+            datagram_size_max: MIN_INITIAL_SIZE,
             initial_rtt: recovery::INITIAL_RTT,
             congestion: Algorithm::default(),
             max_paths: 1,
@@ -208,6 +213,13 @@ impl TransportConfig {
         self
     }
 
+    /// Sets [`datagram_size_max`](Self::datagram_size_max).
+    #[must_use]
+    pub fn with_datagram_size_max(mut self, datagram_size_max: usize) -> Self {
+        self.datagram_size_max = datagram_size_max;
+        self
+    }
+
     /// Sets [`datagram_size`](Self::datagram_size).
     #[must_use]
     pub fn with_datagram_size(mut self, datagram_size: usize) -> Self {
@@ -297,6 +309,9 @@ impl TransportConfig {
 /// bits.
 pub const DATAGRAM_SIZE_MAX: usize = 16_000;
 
+/// The largest datagram that path MTU discovery may find, bytes: what the system takes at a time.
+pub const DISCOVERED_SIZE_MAX: usize = PLAN_BYTES_MAX;
+
 /// Makes a sink for the scheduler trace of each connection (`docs/spec/scheduler-trace.md`).
 #[derive(Clone)]
 pub struct TraceSink(pub Arc<dyn Fn() -> scheduler::trace::Sink + Send + Sync>);
@@ -324,6 +339,12 @@ impl TransportConfig {
         if !(MIN_INITIAL_SIZE..=DATAGRAM_SIZE_MAX).contains(&self.datagram_size) {
             let size = self.datagram_size;
             return Err(format!("datagram_size is {size} bytes; QUIC needs {MIN_INITIAL_SIZE} to {DATAGRAM_SIZE_MAX}"));
+        }
+        if !(MIN_INITIAL_SIZE..=DISCOVERED_SIZE_MAX).contains(&self.datagram_size_max) {
+            let size = self.datagram_size_max;
+            return Err(format!(
+                "datagram_size_max is {size} bytes; choose {MIN_INITIAL_SIZE} to {DISCOVERED_SIZE_MAX}"
+            ));
         }
         let windows = [self.stream_window, self.stream_window_max, self.connection_window, self.connection_window_max];
         if windows.iter().any(|window| *window == 0 || *window > wire::quic::VARINT_MAX) {

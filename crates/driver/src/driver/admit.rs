@@ -58,9 +58,13 @@ impl<E: Env> Driver<E> {
     /// Processes a batch that may begin a connection of a peer.
     pub(super) fn admit(&mut self, socket: usize, batch: BatchOf<E>) {
         let waiting = self.shared.common.half_open_count() + self.shared.accepted_len();
-        let refuses = self.closes_all || waiting >= self.limits.half_open_max;
-        let entered = self.shared.common.enter(self.limits.connections_max).filter(|_| !refuses);
+        let entered = self.shared.common.enter(self.limits.connections_max).filter(|_| !self.closes_all);
         let Some(entered) = entered else { return self.refuse(socket, &batch) };
+        if waiting >= self.limits.half_open_max {
+            // This passes soon, so the peer gets no answer and retries.
+            tracing::debug!(socket, "a connection must wait: too many peers are in the handshake");
+            return self.note_unrouted(batch.packet_count());
+        }
         let now = self.env.now();
         let may_be_foreign = self.inlets.len() > 1;
         let is_busy = waiting >= self.limits.half_open_max / BUSY_DIVISOR;

@@ -63,6 +63,7 @@ pub(crate) fn transport(
             .with_idle_timeout(options.idle_timeout)
             .with_keep_alive(KEEP_ALIVE)
             .with_datagram_size(options.datagram_size)
+            .with_datagram_size_max(options.datagram_size_max)
             .with_congestion(options.congestion)
             .with_max_paths(litz::PATHS_MAX)
             .with_scheduler(options.scheduler)

@@ -8,9 +8,15 @@ use units::Duration;
 /// Options of both ends of a transfer.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct TransportOptions {
-    /// Size of the datagrams to send, in bytes of UDP payload; every path must carry this size
+    /// Size of the datagrams to send at first, in bytes of UDP payload; every path must carry this
+    /// size
     #[arg(long, value_name = "BYTES", default_value_t = 1200)]
     pub(crate) datagram_size: usize,
+
+    /// Largest size of datagrams that each path is probed for (path MTU discovery): 8972 for jumbo
+    /// frames, 1200 for none
+    #[arg(long, value_name = "BYTES", default_value_t = 1472)]
+    pub(crate) datagram_size_max: usize,
 
     /// Congestion controller: cubic, bbr or newreno
     #[arg(long, value_name = "NAME", default_value = "bbr")]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use litz::identity::{self, KeyPair};
-use litz::{AcceptStreamError, Closed, Endpoint, ReadError, WriteError};
+use litz::{AcceptStreamError, Closed, Endpoint, ErrorCode, ReadError, WriteError};
 use net::{MonotonicClock, Transmit};
 
 use crate::world::{TEST_TIMEOUT, Variant, World, serve};
@@ -264,6 +264,26 @@ pub(crate) fn clients_beyond_the_limits_are_not_answered(variant: Variant) {
         // Until the close frame is sent.
         assert_eq!(first.closed(), Closed::Local);
     });
+}
+
+pub(crate) fn a_client_beyond_the_limit_of_connections_is_refused_at_once(variant: Variant) {
+    let world = World::new(variant);
+    serve(
+        &world,
+        world.config().with_connections_max(1),
+        |server| assert_eq!(server.accept().unwrap().closed(), Closed::ByPeer { code: 0, reason: String::new() }),
+        |_, address| {
+            let client = world.client(world.config());
+            let connection = world.connect(&client, address);
+            let error = client.connect(address, "host", world.client_tls.clone()).unwrap_err();
+            let Closed::ByPeerTransport(reason) = &error else { panic!("{error:?}") };
+            assert_eq!(reason.code, ErrorCode::CONNECTION_REFUSED);
+            assert_eq!(std::io::Error::from(error).kind(), ErrorKind::ConnectionRefused);
+            connection.close(0, "");
+            // Until the close frame is sent.
+            assert_eq!(connection.closed(), Closed::Local);
+        },
+    );
 }
 
 /// Runs a server that must not accept for a moment: it connects to an address without a peer.

@@ -95,7 +95,6 @@ impl<K: Packets> driver::Connection<Quic<K>> for Connection<K> {
         }
         let path = receipt.path();
         if *error == SendError::TooLarge && self.quic.handle_too_large(now, path) {
-            tracing::info!(%path, "the path MTU is too small for datagrams of this size: falling back to 1200 bytes");
             return true;
         }
         let has_other = self.quic.handle_refused(now, path);

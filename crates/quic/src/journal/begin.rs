@@ -100,6 +100,7 @@ fn put_config(out: &mut Vec<u8>, config: &TransportConfig) {
         datagram_send_buffer,
         datagram_receive_buffer,
         datagram_size,
+        datagram_size_max,
         initial_rtt,
         congestion,
         max_paths,
@@ -126,6 +127,7 @@ fn put_config(out: &mut Vec<u8>, config: &TransportConfig) {
         *datagram_send_buffer,
         *datagram_receive_buffer,
         *datagram_size as u64,
+        *datagram_size_max as u64,
         *key_update_interval,
     ];
     numbers.into_iter().for_each(|number| put_word(out, number));
@@ -146,7 +148,7 @@ fn put_config(out: &mut Vec<u8>, config: &TransportConfig) {
 fn config(reader: &mut Reader<'_>) -> Parsed<TransportConfig> {
     let idle_timeout = Duration::from_nanos(word(reader)?);
     let keep_alive = span(reader)?;
-    let mut numbers = [0; 11];
+    let mut numbers = [0; 12];
     for number in &mut numbers {
         *number = word(reader)?;
     }
@@ -161,6 +163,7 @@ fn config(reader: &mut Reader<'_>) -> Parsed<TransportConfig> {
         datagram_send_buffer,
         datagram_receive_buffer,
         datagram_size,
+        datagram_size_max,
         key_update_interval,
     ] = numbers;
     let initial_rtt = Duration::from_nanos(word(reader)?);
@@ -184,6 +187,7 @@ fn config(reader: &mut Reader<'_>) -> Parsed<TransportConfig> {
         datagram_send_buffer,
         datagram_receive_buffer,
         datagram_size: usize::try_from(datagram_size).unwrap_or(usize::MAX),
+        datagram_size_max: usize::try_from(datagram_size_max).unwrap_or(usize::MAX),
         initial_rtt,
         congestion,
         max_paths,

@@ -228,6 +228,9 @@ impl SendHalf {
             return;
         }
         let Content::Side(slot) = run.content else { return };
+        if index >= DATA && self.paths[index - DATA].is_mtu_probe(run.first) {
+            self.on_mtu_probe_acked(index - DATA);
+        }
         let mut frames = std::mem::take(&mut self.frame_scratch);
         self.spaces[index].log.take_frames(slot, &mut frames);
         for frame in frames.drain(..) {
@@ -258,8 +261,18 @@ impl SendHalf {
         let detector = path.reordering.detector(largest, now, &path.rtt);
         let mut lost: Vec<Run> = Vec::new();
         space.loss_time = space.log.detect_lost(&detector, largest, |run| lost.push(run));
+        if index >= DATA
+            && let Some(position) = lost.iter().position(|run| path.is_mtu_probe(run.first))
+        {
+            // No sign of congestion (RFC 9000, section 14.4).
+            let probe = lost.remove(position);
+            path.in_flight -= probe.in_flight_bytes();
+            path.mtu.as_mut().expect("it has sent a probe").on_lost();
+            self.requeue(Space::Data, index, probe);
+        }
         let Some(newest) = lost.last() else { return };
 
+        let path = &mut self.paths[index.saturating_sub(DATA)];
         let mut persistent = PersistentCongestion::new(path.first_rtt_sample_at);
         let mut next_number = None;
         let mut bytes = 0;
@@ -473,7 +486,7 @@ impl SendHalf {
     fn probe(&mut self, now: Instant, at: usize, space: Space) {
         let index = Self::index_of(space, at);
         self.paths[at].backoff.on_expired();
-        if self.paths[at].backoff.count() == BLACK_HOLE_TIMEOUTS {
+        if self.paths[at].backoff.count() >= BLACK_HOLE_TIMEOUTS {
             self.suspect_datagram_size(at);
         }
         self.stats.probe_timeouts += 1;

@@ -38,7 +38,9 @@ impl SendHalf {
             path.rtt = RttEstimator::new(self.config.initial_rtt);
             path.first_rtt_sample_at = None;
             path.scavenger = None;
+            self.restart_mtu_search(at);
         }
+        let path = &mut self.paths[at];
         path.backoff.reset();
         let (known_received, known_sent) = self.replace_off_path(now, at, &addresses, exchange);
         let path = &mut self.paths[at];

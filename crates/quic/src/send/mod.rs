@@ -28,6 +28,7 @@ mod flow_blocked;
 pub(crate) mod frames;
 pub(crate) mod grants;
 mod migration;
+mod mtu;
 mod off_path;
 pub(crate) mod path;
 mod paths;
@@ -158,6 +159,7 @@ pub(crate) struct SendHalf {
 struct PeerLimits {
     max_datagram_frame_size: u64,
     grease_quic_bit: bool,
+    udp_payload_size_max: usize,
 }
 
 /// Why a datagram was not accepted.
@@ -218,7 +220,7 @@ impl SendHalf {
             token: Vec::new(),
             datagrams: Queue::new(),
             datagram_bytes: 0,
-            peer: PeerLimits { max_datagram_frame_size: 0, grease_quic_bit: false },
+            peer: PeerLimits { max_datagram_frame_size: 0, grease_quic_bit: false, udp_payload_size_max: usize::MAX },
             handshake_complete: false,
             handshake_confirmed: false,
             peer_validated_us: side == Side::Server,
@@ -405,16 +407,18 @@ impl SendHalf {
     }
 
     fn set_peer_parameters(&mut self, parameters: &TransportParameters, events: &mut Events) {
+        let udp_payload_size_max = usize::try_from(parameters.max_udp_payload_size).unwrap_or(usize::MAX);
         self.peer = PeerLimits {
             max_datagram_frame_size: parameters.max_datagram_frame_size,
             grease_quic_bit: parameters.grease_quic_bit,
+            udp_payload_size_max,
         };
         let max_ack_delay = Duration::from_millis(parameters.max_ack_delay_ms);
         self.ack_frequency.set_peer(max_ack_delay, parameters.min_ack_delay_us.map(Duration::from_micros));
         self.set_idle_timeouts(self.config.idle_timeout, Duration::from_millis(parameters.max_idle_timeout_ms));
-        let limit = usize::try_from(parameters.max_udp_payload_size).unwrap_or(usize::MAX);
         for path in &mut self.paths {
-            path.set_datagram_size(path.datagram_size.min(limit));
+            path.set_datagram_size(path.datagram_size.min(udp_payload_size_max));
+            path.limit_mtu_search(udp_payload_size_max);
         }
         self.streams.set_peer_limits(parameters, events);
     }
@@ -478,6 +482,11 @@ impl SendHalf {
             runs.clear();
             let index = Self::index_of(space, at);
             self.spaces[index].log.take_unsent(first, last, |run| runs.push(run));
+            if let Some(mtu) = &mut self.paths[at].mtu
+                && mtu.is_probe(first)
+            {
+                mtu.on_unsent();
+            }
             for run in runs.drain(..) {
                 self.paths[at].in_flight -= run.in_flight_bytes();
                 self.requeue(space, index, run);

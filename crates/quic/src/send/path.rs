@@ -4,6 +4,7 @@ use recovery::{CongestionController, DeliveryRate, Pacer, PtoBackoff, RttEstimat
 use units::{Duration, Instant, Rate, Rng};
 use wire::quic::{ConnectionId, PathId, StreamId};
 
+use super::mtu::MtuSearch;
 use super::reordering::Reordering;
 use super::scavenger::ScavengerWindow;
 use super::validation::Validation;
@@ -42,6 +43,8 @@ pub(crate) struct SendPath {
     pub(crate) remote_id: ConnectionId,
     /// The largest UDP payload to send, bytes.
     pub(crate) datagram_size: usize,
+    /// The search for a larger size, if there is one.
+    pub(crate) mtu: Option<Box<MtuSearch>>,
     /// A datagram above the minimum size has arrived since the path last failed to respond.
     pub(crate) carries_large: bool,
     pub(crate) rtt: RttEstimator,
@@ -137,6 +140,7 @@ impl SendPath {
             addresses,
             remote_id,
             datagram_size: config.datagram_size,
+            mtu: MtuSearch::begin(config.datagram_size, config.datagram_size_max),
             carries_large: false,
             rtt: RttEstimator::new(config.initial_rtt),
             first_rtt_sample_at: None,

@@ -79,7 +79,8 @@ impl SendHalf {
         let rng = Rng::from_seed(self.seed).split(&format!("path {}", id.0));
         let limited = self.side == Side::Server;
         let mut path = SendPath::new(id, addresses, remote_id, &self.config, !limited, &rng);
-        path.set_datagram_size(self.paths[0].datagram_size);
+        path.set_datagram_size(path.datagram_size.min(self.peer.udp_payload_size_max));
+        path.limit_mtu_search(self.peer.udp_payload_size_max);
         path.state = PathState::Validating;
         (path.acked_at, path.received_at) = (now, now);
         path.validation.start(now, FIRST_INTERVAL);
@@ -233,6 +234,7 @@ impl SendHalf {
         if !was_seen && is_large(path.datagram_size) && is_tried() {
             tracing::debug!(path = %path.id, size = path.datagram_size, "datagrams of 1200 bytes from now on");
             path.set_datagram_size(MIN_INITIAL_SIZE);
+            path.restart_mtu_search(MIN_INITIAL_SIZE);
         }
     }
 
@@ -258,9 +260,14 @@ impl SendHalf {
     pub(crate) fn on_too_large(&mut self, id: PathId) -> bool {
         let Some(at) = self.path_index(id) else { return false };
         let path = &mut self.paths[at];
+        if path.mtu.as_mut().is_some_and(|mtu| mtu.on_too_large()) {
+            return true;
+        }
         let is_large = path.datagram_size > MIN_INITIAL_SIZE;
         if is_large {
+            tracing::info!(path = %id, size = path.datagram_size, "too large for the path: 1200 bytes from now on");
             path.set_datagram_size(MIN_INITIAL_SIZE);
+            path.restart_mtu_search(MIN_INITIAL_SIZE);
         }
         is_large
     }
@@ -333,6 +340,11 @@ impl SendHalf {
         let mut runs: Vec<Run> = Vec::new();
         self.spaces[DATA + at].log.forget_oldest(keep, |run| runs.push(run));
         for run in runs {
+            if let Some(mtu) = &mut self.paths[at].mtu
+                && mtu.is_probe(run.first)
+            {
+                mtu.cancel();
+            }
             self.paths[at].in_flight -= run.in_flight_bytes();
             self.requeue(Space::Data, DATA + at, run);
         }

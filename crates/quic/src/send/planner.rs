@@ -157,7 +157,7 @@ impl SendHalf {
 
     /// Logs a packet, unless nothing about it needs to be remembered.
     #[expect(clippy::too_many_arguments, reason = "one packet's facts; a struct would only rename them")]
-    fn record(
+    pub(super) fn record(
         &mut self,
         now: Instant,
         at: usize,

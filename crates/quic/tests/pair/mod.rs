@@ -13,6 +13,7 @@ mod flow_control;
 mod handshake;
 mod keys;
 mod leases;
+mod mtu;
 mod placements;
 mod resets;
 mod retry;

@@ -44,6 +44,11 @@ impl SendHalf {
             }
             return;
         }
+        if scope == PlanScope::All
+            && let Some(size) = self.mtu_probe_due(now, at)
+        {
+            return self.plan_mtu_probe(now, at, size, plan, exchange);
+        }
         let budget = self.paths[at].amplification_budget();
         let size = self.segment_size(at, budget);
         plan.segment_size = size;
@@ -138,7 +143,7 @@ impl SendHalf {
     }
 
     /// Reports a completed plan to the pacer and to the count of packets per key.
-    pub(super) fn settle_plan(&mut self, now: Instant, at: usize, plan: &mut Plan, exchange: &mut Exchange) {
+    pub(in crate::send) fn settle_plan(&mut self, now: Instant, at: usize, plan: &mut Plan, exchange: &mut Exchange) {
         let path = &mut self.paths[at];
         if plan.datagram_count > 0 {
             path.pacer.on_sent(now, plan.size_bytes as u64);

@@ -1,0 +1,302 @@
+//! Path MTU discovery (RFC 8899; RFC 9000, section 14.3): finds the largest datagram that a path
+//! carries.
+//!
+//! A probe is a packet of the size in question with a PING frame and padding. If it is acknowledged,
+//! the path uses that size. Its loss is no sign of congestion (RFC 9000, section 14.4). Probes are
+//! sent only while data flow, for which alone the size matters: the packets that follow show soon
+//! whether the probe was lost, and no timer waits for it.
+
+use units::{Duration, Instant};
+
+use super::SendHalf;
+use super::draft::Draft;
+use super::frames::SentFrame;
+use super::path::SendPath;
+use crate::exchange::Exchange;
+use crate::plan::Plan;
+use crate::spaces::DATA;
+use wire::quic::Space;
+use wire::quic::frame::Frame;
+
+/// Sizes that networks are built for, bytes of UDP payload, ascending: Ethernet under IPv6 and under
+/// IPv4, and jumbo frames under both. Few paths have a size in between.
+const COMMON: [usize; 4] = [1452, 1472, 8952, 8972];
+
+/// Below Ethernet's size any value is possible, because tunnels take different amounts of it. The
+/// search ends when it is known to this many bytes.
+const RESOLUTION: usize = 16;
+
+/// A size has failed when this many probes were lost (RFC 8899, section 5.1.2: MAX_PROBES).
+const TRIES: u8 = 3;
+
+/// The search is repeated after this time, because the route may have changed (RFC 8899, section
+/// 5.1.1: PMTU_RAISE_TIMER).
+const RAISE_INTERVAL: Duration = Duration::from_secs(600);
+
+/// So many datagrams must be in flight before a probe is sent.
+const IN_FLIGHT_MIN: u64 = 4;
+
+/// The search for the datagram size of one path.
+#[derive(Debug)]
+pub(crate) struct MtuSearch {
+    /// The largest size to try. No search if it is not above the size in use.
+    max: usize,
+    /// The path carries this size.
+    confirmed: usize,
+    /// The path does not carry this size: the smallest one that failed.
+    failed: Option<usize>,
+    /// Probes of the next size that were lost.
+    lost: u8,
+    /// Number and size of the probe in flight.
+    probe: Option<(u64, usize)>,
+    /// The size of a probe that did not leave.
+    unsent: Option<usize>,
+    /// The search is complete until then.
+    complete_until: Option<Instant>,
+}
+
+impl MtuSearch {
+    /// A search from `base`, which the path is assumed to carry, to `max`; none if that is not
+    /// larger.
+    pub(crate) fn begin(base: usize, max: usize) -> Option<Box<Self>> {
+        (max > base).then(|| Box::new(Self::new(base, max)))
+    }
+
+    fn new(base: usize, max: usize) -> Self {
+        Self { max, confirmed: base, failed: None, lost: 0, probe: None, unsent: None, complete_until: None }
+    }
+
+    /// The peer accepts no larger datagrams.
+    pub(super) fn limit(&mut self, max: usize) {
+        self.max = self.max.min(max);
+    }
+
+    /// The size of a probe that may be sent now.
+    fn due(&mut self, now: Instant) -> Option<usize> {
+        if self.max <= self.confirmed || self.probe.is_some() {
+            return None;
+        }
+        if self.complete_until.is_some_and(|until| until <= now) {
+            (self.complete_until, self.failed) = (None, None);
+        }
+        if self.complete_until.is_some() {
+            return None;
+        }
+        let next = self.next();
+        if next.is_none() {
+            self.complete_until = Some(now + RAISE_INTERVAL);
+        }
+        next
+    }
+
+    /// The next size to try: the common ones in order, then bisection between a size that works and
+    /// a common one that does not.
+    fn next(&self) -> Option<usize> {
+        let below = |size: &usize| *size <= self.max && self.failed.is_none_or(|failed| *size < failed);
+        let mut candidates = COMMON.into_iter().chain([self.max]).filter(|size| *size > self.confirmed).filter(below);
+        let common = candidates.next();
+        if common.is_some() {
+            return common;
+        }
+        let failed = self.failed.filter(|failed| *failed <= COMMON[0])?;
+        (failed - self.confirmed > RESOLUTION).then(|| (self.confirmed + failed) / 2)
+    }
+
+    /// A probe was planned.
+    fn on_planned(&mut self, number: u64, size: usize) {
+        (self.probe, self.unsent) = (Some((number, size)), None);
+    }
+
+    /// Whether this packet is the probe in flight.
+    pub(super) fn is_probe(&self, number: u64) -> bool {
+        self.probe.is_some_and(|(probe, _)| probe == number)
+    }
+
+    /// The probe arrived. Returns the size that the path carries.
+    pub(super) fn on_acked(&mut self) -> Option<usize> {
+        let (_, size) = self.probe.take()?;
+        (self.confirmed, self.lost) = (size, 0);
+        Some(size)
+    }
+
+    /// The probe was lost.
+    pub(super) fn on_lost(&mut self) {
+        let Some((_, size)) = self.probe.take() else { return };
+        self.lost += 1;
+        if self.lost >= TRIES {
+            self.fail(size);
+        }
+    }
+
+    fn fail(&mut self, size: usize) {
+        (self.failed, self.lost) = (Some(size), 0);
+    }
+
+    /// The probe did not leave.
+    pub(super) fn on_unsent(&mut self) {
+        self.unsent = self.probe.take().map(|(_, size)| size);
+    }
+
+    /// The system accepts no datagrams of this size. False if that was not a probe.
+    pub(super) fn on_too_large(&mut self) -> bool {
+        let size = self.unsent.take();
+        size.inspect(|size| self.fail(*size)).is_some()
+    }
+
+    /// Nothing is known of the probe in flight any more.
+    pub(super) fn cancel(&mut self) {
+        self.probe = None;
+    }
+
+    /// Begins again, because the path carries at most `base` now or leads elsewhere.
+    pub(super) fn restart(&mut self, base: usize) {
+        *self = Self::new(base, self.max);
+    }
+}
+
+impl SendHalf {
+    /// The size of the probe that is due on the path at `at`, if any.
+    pub(super) fn mtu_probe_due(&mut self, now: Instant, at: usize) -> Option<usize> {
+        let path = &mut self.paths[at];
+        let flows = path.in_flight >= IN_FLIGHT_MIN * path.datagram_size as u64;
+        if !flows || !path.is_active() || path.amplification_budget() < u64::MAX || !self.handshake_confirmed {
+            return None;
+        }
+        let size = path.mtu.as_mut()?.due(now)?;
+        (path.available_window() >= size as u64).then_some(size)
+    }
+
+    /// Fills `plan` with a probe of this size.
+    pub(super) fn plan_mtu_probe(
+        &mut self,
+        now: Instant,
+        at: usize,
+        size: usize,
+        plan: &mut Plan,
+        exchange: &mut Exchange,
+    ) {
+        plan.segment_size = size;
+        let number_len = self.number_len(at, Space::Data, 1);
+        let fields = self.fields(at, Space::Data, number_len, &[], self.fixed_bit(at, Space::Data));
+        let Some(mut draft) = Draft::begin(plan, &fields, size) else { return };
+        draft.put(plan, &Frame::Ping);
+        let (number, padding) = (draft.number, size - draft.size());
+        let pieces_to = plan.pieces.len();
+        let size = draft.finish(plan, &fields, padding, pieces_to);
+        plan.size_bytes += size;
+        plan.datagram_count += 1;
+        plan.note_numbers(Space::Data, number, number);
+        self.spaces[DATA + at].next_number += 1;
+        self.record(now, at, Space::Data, number, size, true, true, &mut vec![SentFrame::Ping], exchange);
+        self.paths[at].mtu.as_mut().expect("a probe was due").on_planned(number, size);
+        self.settle_plan(now, at, plan, exchange);
+    }
+
+    /// The probe of the path at `at` was acknowledged.
+    pub(super) fn on_mtu_probe_acked(&mut self, at: usize) {
+        let path = &mut self.paths[at];
+        if let Some(size) = path.mtu.as_mut().and_then(|mtu| mtu.on_acked()) {
+            tracing::debug!(path = %path.id, size, "the path carries larger datagrams");
+            path.set_datagram_size(size);
+        }
+    }
+
+    /// A path that leads elsewhere is searched again.
+    pub(super) fn restart_mtu_search(&mut self, at: usize) {
+        let base = self.config.datagram_size.min(self.peer.udp_payload_size_max);
+        let path = &mut self.paths[at];
+        if path.datagram_size > base {
+            path.set_datagram_size(base);
+        }
+        path.restart_mtu_search(base.min(path.datagram_size));
+    }
+}
+
+impl SendPath {
+    /// Whether this packet is the probe in flight.
+    pub(super) fn is_mtu_probe(&self, number: u64) -> bool {
+        self.mtu.as_ref().is_some_and(|mtu| mtu.is_probe(number))
+    }
+
+    /// The peer accepts no larger datagrams.
+    pub(super) fn limit_mtu_search(&mut self, max: usize) {
+        if let Some(mtu) = &mut self.mtu {
+            mtu.limit(max);
+        }
+    }
+
+    /// The search begins again from `base`.
+    pub(super) fn restart_mtu_search(&mut self, base: usize) {
+        if let Some(mtu) = &mut self.mtu {
+            mtu.restart(base);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sizes that a search tries on a path that carries `mtu` bytes, and the one it finds.
+    fn search(max: usize, mtu: usize) -> (Vec<usize>, usize) {
+        let mut search = MtuSearch::new(1200, max);
+        let mut tried = Vec::new();
+        while let Some(size) = search.due(Instant::ZERO) {
+            if tried.last() != Some(&size) {
+                tried.push(size);
+            }
+            search.on_planned(7, size);
+            assert!(search.is_probe(7) && search.due(Instant::ZERO).is_none(), "one probe at a time");
+            if size <= mtu {
+                assert_eq!(search.on_acked(), Some(size));
+            } else {
+                search.on_lost();
+            }
+        }
+        (tried, search.confirmed)
+    }
+
+    #[test]
+    fn common_sizes_are_found_with_few_probes() {
+        assert_eq!(search(65_000, 1472), (vec![1452, 1472, 8952], 1472));
+        assert_eq!(search(8972, 8972), (vec![1452, 1472, 8952, 8972], 8972));
+        assert_eq!(search(65_000, 65_507).1, 65_000);
+        assert_eq!(search(1460, 9000), (vec![1452, 1460], 1460), "the peer's limit is tried");
+        assert_eq!(search(1200, 9000), (vec![], 1200), "nothing to find");
+    }
+
+    #[test]
+    fn sizes_of_tunnels_are_found_to_a_few_bytes() {
+        for mtu in 1200..1452 {
+            let (tried, found) = search(8972, mtu);
+            assert!(found <= mtu && mtu - found <= RESOLUTION && tried.len() <= 6, "{mtu}: {found} by {tried:?}");
+        }
+    }
+
+    #[test]
+    fn a_size_fails_after_three_losses_or_when_the_system_refuses_it() {
+        let mut search = MtuSearch::new(1200, 1452);
+        for _ in 0..2 {
+            search.on_planned(1, 1452);
+            search.on_lost();
+            assert_eq!(search.due(Instant::ZERO), Some(1452));
+        }
+        search.on_planned(2, 1452);
+        search.on_unsent();
+        assert!(search.on_too_large());
+        assert_eq!(search.due(Instant::ZERO), Some(1326));
+        assert!(!search.on_too_large(), "that was another datagram");
+    }
+
+    #[test]
+    fn the_search_is_repeated_later() {
+        let mut search = MtuSearch::new(1452, 1472);
+        for _ in 0..3 {
+            search.on_planned(1, 1472);
+            search.on_lost();
+        }
+        assert_eq!(search.due(Instant::ZERO), None);
+        assert_eq!(search.due(Instant::ZERO + (RAISE_INTERVAL - Duration::from_nanos(1))), None);
+        assert_eq!(search.due(Instant::ZERO + RAISE_INTERVAL), Some(1472));
+    }
+}
