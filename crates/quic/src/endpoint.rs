@@ -4,7 +4,7 @@
 //! can live on different processors. The endpoint is the table in front of them.
 
 mod answers;
-pub(crate) mod tokens;
+mod tokens;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ use crate::seed::ConnectionSeed;
 use crate::seed::ControlSeed;
 use crate::session::SessionFactory;
 use crate::unsealed::Unsealed;
-use tokens::{Proof, TokenError, Tokens};
+use tokens::TokenError;
 
 /// A client's first Destination Connection ID has at least this many bytes (RFC 9000, section 7.2).
 const FIRST_DESTINATION_LEN_MIN: usize = 8;
@@ -67,7 +67,7 @@ pub enum Route {
 
 /// When a client must prove, before its connection begins, that it receives packets at its address:
 /// the server answers its first packet with a Retry packet and keeps no state (RFC 9000, section
-/// 8.1.2). The proof costs the client a round trip, unless it has a token of an earlier connection.
+/// 8.1.2). The proof costs the client a round trip.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AddressValidation {
@@ -138,7 +138,6 @@ pub struct Endpoint {
     secrets: SecretSource,
     server: Option<Arc<dyn SessionFactory>>,
     address_validation: AddressValidation,
-    tokens: Tokens,
     config: Arc<TransportConfig>,
 }
 
@@ -172,7 +171,6 @@ impl Endpoint {
             secrets,
             server,
             address_validation: AddressValidation::default(),
-            tokens: Tokens::new(),
             config: Arc::new(config),
         })
     }
@@ -368,12 +366,11 @@ impl Endpoint {
         token: &[u8],
         is_busy: bool,
     ) -> Result<Client, BeginError> {
-        let mut client = Client { is_validated: false, original_destination: first.dcid, retry_source: None };
-        let Some(key) = self.secrets.token_key().copied() else { return Ok(client) };
-        match self.tokens.open(&key, now, remote, &first.dcid, token) {
-            Ok(Proof::NewToken) => client.is_validated = true,
-            Ok(Proof::Retry { original_destination }) => {
-                client = Client { is_validated: true, original_destination, retry_source: Some(first.dcid) };
+        let unknown = Client { is_validated: false, original_destination: first.dcid, retry_source: None };
+        let Some(key) = self.secrets.token_key().copied() else { return Ok(unknown) };
+        match tokens::open(&key, now, remote, &first.dcid, token) {
+            Ok(original_destination) => {
+                return Ok(Client { is_validated: true, original_destination, retry_source: Some(first.dcid) });
             }
             Err(TokenError::Retry) => {
                 let close = self.close(first, ErrorCode::INVALID_TOKEN).ok_or(BeginError::NotListening)?;
@@ -386,8 +383,8 @@ impl Endpoint {
             AddressValidation::WhenBusy => is_busy,
             AddressValidation::Never => false,
         };
-        if client.is_validated || !is_required {
-            return Ok(client);
+        if !is_required {
+            return Ok(unknown);
         }
         let source = self.secrets.connection_id();
         let noise = self.secrets.noise();

@@ -5,6 +5,7 @@ mod bytes_scenarios;
 mod classes;
 mod ends;
 mod many;
+mod path_mtu;
 mod path_requests;
 mod units_of_data;
 
@@ -61,6 +62,7 @@ scenarios! {
     ends::a_client_beyond_the_limit_of_connections_is_refused_at_once,
     ends::waiting_with_a_timeout_ends_in_time,
     ends::malformed_datagrams_of_unknown_senders_do_no_harm,
+    path_mtu::datagrams_grow_to_what_the_path_carries,
     path_requests::a_request_beyond_our_limit_is_refused_with_an_event,
     path_requests::a_request_beyond_the_peers_limit_waits_with_an_event,
     path_requests::several_requests_wait_for_their_own_reasons,
