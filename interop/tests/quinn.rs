@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use litz::{Endpoint, EndpointConfig, TransportConfig};
+use litz::{AddressValidation, Endpoint, EndpointConfig, TransportConfig};
 use litz_interop::certificates;
 use litz_interop::pattern::{CHUNK_LEN, Checker, fill};
 
@@ -25,7 +25,7 @@ fn loopback() -> SocketAddr {
 fn our_config(server: Option<Arc<rustls::ServerConfig>>) -> EndpointConfig {
     EndpointConfig::at(loopback())
         .with_transport(
-            TransportConfig::default().with_datagram_size(1400).with_key_update_interval(KEY_UPDATE_INTERVAL),
+            TransportConfig::default().with_datagram_size_max(1472).with_key_update_interval(KEY_UPDATE_INTERVAL),
         )
         .with_server_tls(server)
 }
@@ -124,6 +124,8 @@ fn our_peer(connection: &litz::Connection, opens: bool) {
     });
     datagrams_return(connection);
     let stats = connection.stats();
+    // Loopback carries them, and quinn's receive buffer does.
+    assert!(stats.datagram_size > 1200, "larger datagrams were discovered");
     assert!(stats.send.key_updates >= 3, "both sides updated keys: {:?}", stats.send);
     assert_eq!(stats.session.key_exchange.as_deref(), Some("X25519MLKEM768"));
     assert_eq!(stats.receive.packets_unauthentic, 0, "{:?}", stats.receive);
@@ -176,6 +178,66 @@ fn quinns_client_and_our_server() {
     let connection = endpoint.accept().expect("a client");
     our_peer(&connection, false);
     runtime.block_on(peer).expect("quinn's side succeeds");
+}
+
+#[test]
+fn quinns_client_proves_its_address_to_our_server() {
+    let (server, client) = certificates::pair();
+    let config = our_config(Some(server)).with_address_validation(AddressValidation::Always);
+    let endpoint = Endpoint::bind(config).expect("a socket");
+    let remote = endpoint.local_addr();
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let peer = runtime.spawn(async move {
+        let quinn = quinn_client(client);
+        let connection = quinn.connect(remote, "localhost").expect("valid").await.expect("a handshake");
+        quinn_peer(connection, true).await;
+        quinn.wait_idle().await;
+    });
+    let connection = endpoint.accept().expect("a client");
+    our_peer(&connection, false);
+    runtime.block_on(peer).expect("quinn's side succeeds");
+}
+
+#[test]
+fn our_client_proves_its_address_to_quinns_server() {
+    let (server, client) = certificates::pair();
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let quinn = runtime.block_on(async { quinn_server(server) });
+    let remote = quinn.local_addr().expect("bound");
+    let peer = runtime.spawn(async move {
+        let mut retries = 0;
+        // The client's first flight has two datagrams. Each begins a connection of its own for a
+        // server that keeps no state.
+        let validated = loop {
+            let incoming = quinn.accept().await.expect("a client");
+            if incoming.remote_address_validated() {
+                break incoming;
+            }
+            incoming.retry().expect("it has not proved its address");
+            retries += 1;
+        };
+        assert!(retries > 0);
+        quinn_peer(validated.await.expect("a handshake"), false).await;
+    });
+    let endpoint = Endpoint::bind(our_config(None)).expect("a socket");
+    let connection = endpoint.connect(remote, "localhost", client).expect("a handshake");
+    our_peer(&connection, true);
+    runtime.block_on(peer).expect("quinn's side succeeds");
+}
+
+#[test]
+fn quinns_client_is_refused_when_our_server_has_enough_connections() {
+    let (server, client) = certificates::pair();
+    let endpoint = Endpoint::bind(our_config(Some(server)).with_connections_max(1)).expect("a socket");
+    let remote = endpoint.local_addr();
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let refused = runtime.block_on(async {
+        let quinn = quinn_client(client);
+        let _first = quinn.connect(remote, "localhost").expect("valid").await.expect("a handshake");
+        quinn.connect(remote, "localhost").expect("valid").await.expect_err("the server has one connection")
+    });
+    let quinn::ConnectionError::ConnectionClosed(close) = &refused else { panic!("{refused}") };
+    assert_eq!(u64::from(close.error_code), litz::ErrorCode::CONNECTION_REFUSED.0);
 }
 
 #[test]

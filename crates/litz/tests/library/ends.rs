@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use litz::identity::{self, KeyPair};
-use litz::{AcceptStreamError, Closed, Endpoint, ErrorCode, ReadError, WriteError};
+use litz::{AcceptStreamError, AddressValidation, Closed, Endpoint, ErrorCode, ReadError, WriteError};
 use net::{MonotonicClock, Transmit};
 
 use crate::world::{TEST_TIMEOUT, Variant, World, serve};
@@ -282,6 +282,26 @@ pub(crate) fn a_client_beyond_the_limit_of_connections_is_refused_at_once(varian
             connection.close(0, "");
             // Until the close frame is sent.
             assert_eq!(connection.closed(), Closed::Local);
+        },
+    );
+}
+
+pub(crate) fn a_client_proves_its_address_first(variant: Variant) {
+    let world = World::new(variant);
+    serve(
+        &world,
+        world.config().with_address_validation(AddressValidation::Always),
+        |server| {
+            for _ in 0..3 {
+                assert_eq!(server.accept().unwrap().closed(), Closed::ByPeer { code: 5, reason: String::new() });
+            }
+        },
+        |client, address| {
+            for _ in 0..3 {
+                let connection = world.connect(client, address);
+                connection.close(5, "");
+                assert_eq!(connection.closed(), Closed::Local);
+            }
         },
     );
 }

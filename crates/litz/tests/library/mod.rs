@@ -59,6 +59,7 @@ scenarios! {
     ends::a_wrong_host_and_a_wrong_family_have_different_errors,
     ends::a_restarted_server_is_reached_at_its_old_address,
     ends::clients_beyond_the_limits_are_not_answered,
+    ends::a_client_proves_its_address_first,
     ends::a_client_beyond_the_limit_of_connections_is_refused_at_once,
     ends::waiting_with_a_timeout_ends_in_time,
     ends::malformed_datagrams_of_unknown_senders_do_no_harm,
