@@ -6,6 +6,7 @@ mod demo;
 mod emulate;
 #[path = "../../net/tests/support/namespaces.rs"]
 mod namespaces;
+mod packaging;
 mod paths;
 mod predict;
 mod profile;

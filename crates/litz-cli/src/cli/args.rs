@@ -11,7 +11,9 @@ use super::bench::BenchOptions;
 use super::demo::DemoOptions;
 use super::emulate::EmulateOptions;
 use super::exit;
+use super::heading;
 use super::id::IdOptions;
+use super::packaging::{CompletionsOptions, ManOptions};
 use super::path_options::PathOptions;
 use super::paths::PathsOptions;
 use super::predict::PredictOptions;
@@ -22,16 +24,17 @@ use super::study::StudyOptions;
 use super::ticket::TicketOptions;
 use super::tickets::TicketsOptions;
 use super::transport_options::TransportOptions;
+use super::version::VersionOptions;
 
 /// Multipath QUIC transport: file transfer, measurements, link emulation and simulation.
 ///
 /// Litz sends files over all network interfaces of a host at once. It also measures this machine,
 /// emulates links, and runs scenarios and studies in a simulator.
 #[derive(Parser, Debug)]
-#[command(name = "litz", version = crate::provenance::VERSION, after_help = exit::HELP, max_term_width = 100)]
+#[command(name = "litz", version = crate::provenance::VERSION, after_help = exit::HELP)]
 pub(crate) struct Arguments {
     /// Print more on standard error; repeat up to three times for more detail
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = heading::OUTPUT)]
     pub(crate) verbose: u8,
 
     #[command(subcommand)]
@@ -85,6 +88,15 @@ pub(crate) enum Command {
     /// Emulate links (rate, delay, loss, outages) between unmodified programs
     #[command(after_help = super::emulate::HELP)]
     Emulate(EmulateOptions),
+    /// Print the version of this program and of the protocols that it speaks
+    #[command(after_help = super::version::HELP)]
+    Version(VersionOptions),
+    /// Print a script that completes the arguments in a shell
+    #[command(after_help = super::packaging::COMPLETIONS_HELP)]
+    Completions(CompletionsOptions),
+    /// Print the manual page, or write those of all commands
+    #[command(after_help = super::packaging::MAN_HELP)]
+    Man(ManOptions),
 }
 
 #[derive(Args, Debug)]
@@ -99,35 +111,35 @@ pub(crate) struct RecvOptions {
     /// that replies leave on the path where packets arrived. With 0.0.0.0 or [::], one socket
     /// serves all addresses of that family. Port 0 means any free port or, when resuming, the port
     /// of the ticket.
-    #[arg(short, long, value_name = "ADDRESS:PORT")]
+    #[arg(short, long, value_name = "ADDRESS:PORT", help_heading = heading::PATHS)]
     pub(crate) listen: Option<SocketAddr>,
 
     /// Receive only on this network device
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = heading::PATHS)]
     pub(crate) device: Option<String>,
 
     /// Address to put into the ticket instead of this host's addresses: IP, or IP:PORT if a router
     /// forwards a port; may be repeated
-    #[arg(long, value_name = "ADDRESS", value_parser = parse_advertised)]
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_advertised, help_heading = heading::PATHS)]
     pub(crate) advertise: Vec<Advertised>,
 
     /// Lifetime of the ticket
-    #[arg(long, value_name = "TIME", default_value = "24h")]
+    #[arg(long, value_name = "TIME", default_value = "24h", help_heading = heading::SECURITY)]
     pub(crate) expires: Duration,
 
     /// Replace existing files of the same name
-    #[arg(long)]
+    #[arg(long, help_heading = heading::FILES)]
     pub(crate) overwrite: bool,
 
     /// Maximum size of a transfer; a larger one is refused and ends both commands
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", help_heading = heading::FILES)]
     pub(crate) max_size: Option<ByteSize>,
 
     /// Issue a new ticket, and revoke the unfinished ones for this directory
     ///
     /// Without this option, the newest unfinished ticket for the directory is used again, so that
     /// its transfer can be resumed. `litz tickets` lists all tickets and revokes single ones.
-    #[arg(long)]
+    #[arg(long, help_heading = heading::SECURITY)]
     pub(crate) new_ticket: bool,
 
     /// Run as a server: accept any number of transfers from the keys listed in this file, without a
@@ -137,7 +149,7 @@ pub(crate) struct RecvOptions {
     /// with its fingerprint. The rest of the line, and everything after #, is a comment. A change of
     /// the file takes effect at once: a key that is removed can start no transfer, and its running
     /// ones end. Other users must not be able to write the file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = heading::SECURITY)]
     pub(crate) allow: Option<PathBuf>,
 
     #[command(flatten)]
@@ -170,19 +182,19 @@ pub(crate) struct SendOptions {
     pub(crate) ticket: TicketOptions,
 
     /// Maximum sending rate, over all paths together
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", help_heading = heading::PATHS)]
     pub(crate) rate: Option<Rate>,
 
     /// Burst size with --rate, at least 1200 bytes [default: 64KiB]
-    #[arg(long, value_name = "SIZE", requires = "rate")]
+    #[arg(long, value_name = "SIZE", requires = "rate", help_heading = heading::PATHS)]
     pub(crate) burst: Option<ByteSize>,
 
     /// Send from this local address, on a single path
-    #[arg(short, long, value_name = "ADDRESS", conflicts_with_all = ["paths", "limit"])]
+    #[arg(short, long, value_name = "ADDRESS", conflicts_with_all = ["paths", "limit"], help_heading = heading::PATHS)]
     pub(crate) bind: Option<SocketAddr>,
 
     /// Send only on this network device, on a single path
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["paths", "limit"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["paths", "limit"], help_heading = heading::PATHS)]
     pub(crate) device: Option<String>,
 
     #[command(flatten)]
@@ -195,17 +207,17 @@ pub(crate) struct SendOptions {
     /// resumes. The command ends at once with status 2 if the first connection fails, if the
     /// receiver refuses the transfer (for example because of its --max-size), or if another host
     /// answers. While another `litz send` uses the same ticket, it tries for 6 seconds.
-    #[arg(long, value_name = "TIME", default_value = "10min")]
+    #[arg(long, value_name = "TIME", default_value = "10min", help_heading = heading::PATHS)]
     pub(crate) retry_for: Duration,
 
     /// Number of file segments to read, hash and send in parallel [default: number of processors,
     /// at most 8]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64), help_heading = heading::FILES)]
     pub(crate) parallel: Option<u8>,
 
     /// Authenticate with this host's key, which `litz id` prints, instead of with a ticket secret; for
     /// a receiver that runs with --allow
-    #[arg(long)]
+    #[arg(long, help_heading = heading::SECURITY)]
     pub(crate) by_key: bool,
 
     #[command(flatten)]

@@ -9,11 +9,15 @@ mod costs;
 mod demo;
 mod emulate;
 mod exit;
+mod groups;
+mod heading;
+mod help;
 mod host;
 mod id;
 mod journals;
 mod lines;
 mod out;
+mod packaging;
 mod path_options;
 mod path_report;
 mod paths;
@@ -32,17 +36,19 @@ mod takeover;
 mod ticket;
 mod tickets;
 mod transport_options;
+mod version;
 mod warning;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 use args::{Arguments, Command};
 
 /// Runs the command given by the process arguments.
 pub(crate) fn run() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let parsed = help::command().try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => {
             let status = if error.use_stderr() { exit::FAILED } else { exit::DONE };
@@ -65,6 +71,9 @@ pub(crate) fn run() -> ExitCode {
         Command::Paths(options) => paths::run(&options),
         Command::Replay(options) => replay::run(&options),
         Command::Emulate(options) => emulate::run(&options),
+        Command::Version(options) => version::run(&options),
+        Command::Completions(options) => packaging::run_completions(&options),
+        Command::Man(options) => packaging::run_man(&options),
     };
     out::conclude(status)
 }
