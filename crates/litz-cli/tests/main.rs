@@ -10,6 +10,7 @@ mod packaging;
 mod paths;
 mod predict;
 mod profile;
+mod progress;
 mod provenance;
 mod recorded;
 mod replay;

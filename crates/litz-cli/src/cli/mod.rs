@@ -3,6 +3,7 @@
 mod args;
 mod bench;
 mod bounded;
+mod colour;
 pub(crate) mod connect;
 mod connection_log;
 mod costs;
@@ -30,6 +31,7 @@ mod scenario;
 mod scheduler_trace;
 mod send;
 mod signals;
+mod status;
 mod study;
 mod tables;
 mod takeover;
@@ -58,8 +60,14 @@ pub(crate) fn run() -> ExitCode {
     };
     start_logging(arguments.verbose);
     let status = match arguments.command {
-        Command::Recv(options) => recv::run(&options),
-        Command::Send(options) => send::run(&options),
+        Command::Recv(mut options) => {
+            options.transport.verbose = arguments.verbose > 0;
+            recv::run(&options)
+        }
+        Command::Send(mut options) => {
+            options.transport.verbose = arguments.verbose > 0;
+            send::run(&options)
+        }
         Command::Id(options) => id::run(&options),
         Command::Tickets(options) => tickets::run(&options),
         Command::Demo(options) => demo::run(&options),

@@ -392,7 +392,7 @@ impl<'a> Receiver<'a> {
     fn receive_from(&self, connection: &Connection, key: PublicKey, id: VisitorId) -> Attempt {
         let peer = connection.remote_addr();
         log_connected(connection);
-        let progress = Progress::new(Direction::Receiving, self.options.transport.json, self.options.transport.quiet);
+        let progress = Progress::new(Direction::Receiving, &self.options.transport);
         let mut authoriser = self.authoriser(connection, id);
         let link = TimedLink::new(ConnectionLink::new(connection));
         let started = progress.now();

@@ -129,7 +129,7 @@ fn prepare(options: &SendOptions) -> Result<Job<'_>, Failure> {
     let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
     let journals = options.transport.journal.as_deref().map(Journals::create).transpose()?;
     let transport = transport(&options.transport, cap, trace.as_ref(), journals.as_ref())?;
-    let progress = Progress::new(Direction::Sending, options.transport.json, options.transport.quiet);
+    let progress = Progress::new(Direction::Sending, &options.transport);
     let run_id = RunId::generate().map_err(|error| error.to_string())?;
     Ok(Job {
         options,

@@ -70,6 +70,10 @@ pub(crate) struct TransportOptions {
     /// Folder for keys and tickets [default: litz in XDG_STATE_HOME]
     #[arg(long, value_name = "DIR", help_heading = heading::SECURITY)]
     pub(crate) state_dir: Option<PathBuf>,
+
+    /// Whether `--verbose` is given, which all commands share.
+    #[arg(skip)]
+    pub(crate) verbose: bool,
 }
 
 /// Parses a placement for a transfer: one connection, whose protocol runs on threads of its own.
