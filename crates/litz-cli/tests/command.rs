@@ -244,7 +244,10 @@ fn an_unreachable_address_is_reported_in_time() {
     let (mut receiver, ticket) = place.recv(&[]);
     receiver.kill();
     let clock = net::MonotonicClock::start();
-    place.send(&[&file], &ticket, &[]).fail(2, "cannot reach");
+    let mut sender = place.send(&[&file], &ticket, &[]);
+    let unanswered = sender.wait_for("unanswered");
+    assert_eq!(unanswered["addresses"][0], format!("127.0.0.1:{}", receiver.port), "{unanswered}");
+    sender.fail(2, "cannot reach");
     assert!(clock.now().since_start() < units::Duration::from_secs(20));
 }
 
@@ -306,6 +309,20 @@ fn an_interrupt_ends_the_wait_for_an_answer() {
     sender.signal("INT");
     sender.fail(130, "cancelled");
     assert!(clock.now().since_start() < units::Duration::from_secs(2));
+}
+
+#[test]
+fn an_interrupted_receiver_says_that_its_ticket_remains_valid() {
+    let place = Place::new();
+    let file = place.file("file", 10, 1);
+    let (mut receiver, ticket) = place.recv(&[]);
+    receiver.signal("INT");
+    receiver.fail(130, "the ticket remains valid");
+    let listen = format!("--listen=127.0.0.1:{}", receiver.port);
+    let (mut receiver, again) = place.recv(&[&listen]);
+    assert_eq!(again, ticket);
+    place.send(&[&file], &ticket, &[]).succeed();
+    receiver.succeed();
 }
 
 #[test]

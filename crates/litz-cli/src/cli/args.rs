@@ -110,9 +110,10 @@ pub(crate) struct RecvOptions {
     /// By default each address of this host has its own socket, bound to its network device, so
     /// that replies leave on the path where packets arrived. With 0.0.0.0 or [::], one socket
     /// serves all addresses of that family. Port 0 means any free port or, when resuming, the port
-    /// of the ticket.
-    #[arg(short, long, value_name = "ADDRESS:PORT", help_heading = heading::PATHS)]
-    pub(crate) listen: Option<SocketAddr>,
+    /// of the ticket. Either part may be left out: `192.0.2.7` is that address on any free port, and
+    /// `:4433` is this port of all addresses.
+    #[arg(short, long, value_name = "ADDRESS:PORT", value_parser = parse_listen, help_heading = heading::PATHS)]
+    pub(crate) listen: Option<ListenAt>,
 
     /// Receive only on this network device
     #[arg(long, value_name = "NAME", help_heading = heading::PATHS)]
@@ -154,6 +155,27 @@ pub(crate) struct RecvOptions {
 
     #[command(flatten)]
     pub(crate) transport: TransportOptions,
+}
+
+/// Where a receiver listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ListenAt {
+    /// All addresses of this host, each with its own socket, if not given.
+    pub(crate) ip: Option<IpAddr>,
+    /// 0 for any.
+    pub(crate) port: u16,
+}
+
+fn parse_listen(text: &str) -> Result<ListenAt, String> {
+    if let Some(port) = text.strip_prefix(':').and_then(|port| port.parse().ok()) {
+        return Ok(ListenAt { ip: None, port });
+    }
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let socket = text.parse().map(|socket: SocketAddr| ListenAt { ip: Some(socket.ip()), port: socket.port() });
+    let listen = socket.or_else(|_| bare.parse().map(|ip| ListenAt { ip: Some(ip), port: 0 }));
+    listen.map_err(|_| {
+        "expected ADDRESS:PORT, ADDRESS or :PORT, such as 192.0.2.7:4433, [2001:db8::1]:4433 or :4433".to_owned()
+    })
 }
 
 /// An address to put into the ticket.
@@ -267,6 +289,19 @@ mod tests {
             let word = pair[1].trim_end_matches([',', ';', ']']);
             ends && begins && !["Ctrl-C", "Linux", "Perfetto", "Wireshark"].contains(&word)
         })
+    }
+
+    #[test]
+    fn listen_takes_an_address_a_port_or_both() {
+        let at = |ip: Option<&str>, port| Ok(ListenAt { ip: ip.map(|ip| ip.parse().unwrap()), port });
+        assert_eq!(parse_listen("192.0.2.7:4433"), at(Some("192.0.2.7"), 4433));
+        assert_eq!(parse_listen("192.0.2.7"), at(Some("192.0.2.7"), 0));
+        assert_eq!(parse_listen(":4433"), at(None, 4433));
+        assert_eq!(parse_listen("[2001:db8::1]:4433"), at(Some("2001:db8::1"), 4433));
+        assert_eq!(parse_listen("2001:db8::1"), parse_listen("[2001:db8::1]"));
+        for bad in ["", "host:1", "4433", ":", ":99999", "192.0.2.7:"] {
+            assert!(parse_listen(bad).is_err_and(|error| error.contains("ADDRESS or :PORT")), "{bad}");
+        }
     }
 
     #[test]
