@@ -25,7 +25,10 @@ fn a_scenario_that_holds_ends_with_zero_and_writes_the_same_json_each_time() {
     std::fs::write(folder.path().join("small.toml"), file("0.5")).expect("written");
     let (output, text) = litz(folder.path(), &["run", "small.toml", "--json", "one.json"]);
     assert_eq!(output.status.code(), Some(0), "{text}");
-    assert!(text.contains("small in memory, seeds 1 to 2") && text.contains("share-of-capacity file"), "{text}");
+    assert!(
+        text.contains("small in memory, seeds 1 to 2") && text.contains("share of the capacity used by file"),
+        "{text}"
+    );
     let (output, text) = litz(folder.path(), &["run", "small.toml", "--jobs", "1", "--json", "-"]);
     assert_eq!(output.status.code(), Some(0), "{text}");
     let one = std::fs::read(folder.path().join("one.json")).expect("it was written");
