@@ -40,6 +40,18 @@ fn a_scenario_that_holds_ends_with_zero_and_writes_the_same_json_each_time() {
 }
 
 #[test]
+fn the_rate_over_time_is_plotted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("small.toml"), file("0.5")).expect("written");
+    let (output, text) = litz(folder.path(), &["run", "small.toml", "--plot", "rate.svg"]);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let plot = std::fs::read_to_string(folder.path().join("rate.svg")).expect("it was written");
+    assert!(plot.contains("small: rate over time") && plot.contains("<polyline class=\"file\" points=\""), "{plot}");
+    let (output, text) = litz(folder.path(), &["run", "small.toml", "--plot", "one", "--json", "one"]);
+    assert!(output.status.code() == Some(2) && text.contains("--plot and --json name the same file"), "{text}");
+}
+
+#[test]
 fn a_check_that_does_not_hold_ends_with_one() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("small.toml"), file("1.5")).expect("written");

@@ -145,6 +145,11 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "FILE", help_heading = heading::RECORDING)]
     pub(super) pcapng: Option<PathBuf>,
 
+    /// Write a plot of the rate over time to this file, as SVG: a panel for each scenario, with the
+    /// first seed on all paths
+    #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT)]
+    pub(super) plot: Option<PathBuf>,
+
     /// Write all results to this file as JSON; - means standard output, without the table
     #[arg(long, value_name = "PATH", help_heading = heading::OUTPUT)]
     pub(super) json: Option<PathBuf>,
@@ -179,11 +184,14 @@ impl RunOptions {
     }
 
     /// Checks that the run can be recorded: one scenario in the simulated world, and different
-    /// files.
+    /// files, also for the plot.
     ///
     /// # Errors
     /// A message for the user.
     pub(super) fn check_recording(&self, scenarios: usize) -> Result<(), String> {
+        if is_same(&self.plot, &self.json) {
+            return Err("--plot and --json name the same file".to_owned());
+        }
         let named = [("--trace", &self.trace), ("--pcapng", &self.pcapng), ("--json", &self.json)];
         let Some((option, _)) = named[..2].iter().find(|(_, path)| path.is_some()) else { return Ok(()) };
         if self.world != WorldName::Sim {
