@@ -7,12 +7,10 @@ use clap::{Command, CommandFactory};
 
 use super::args::Arguments;
 use super::groups::GROUPS;
+use super::wrap::wrap;
 
 /// Longer lines are hard to read.
 const WIDTH_MAX: usize = 100;
-
-/// If a list has less space than this beside its names, its texts continue below the names.
-const TEXT_WIDTH_MIN: usize = 24;
 
 /// The definition of the command line, with help texts for this terminal.
 pub(crate) fn command() -> Command {
@@ -56,48 +54,6 @@ fn groups(command: &Command, width: usize) -> String {
     }
     text.truncate(text.trim_end().len());
     text + "\n"
-}
-
-/// Wraps each line of `text`: one that begins at the left is a paragraph. An indented one is an item
-/// of a list, whose further lines begin below the text after its name and two spaces.
-pub(crate) fn wrap(text: &str, width: usize) -> String {
-    let lines: Vec<String> = text.split('\n').map(|line| wrap_line(line, width)).collect();
-    lines.join("\n")
-}
-
-fn wrap_line(line: &str, width: usize) -> String {
-    let (start, indent) = text_start(line);
-    let indent = if indent + TEXT_WIDTH_MIN > width { line.len() - line.trim_start().len() + 4 } else { indent };
-    let mut out = line[..start].to_owned();
-    let mut column = out.chars().count();
-    let mut is_first = true;
-    for word in line[start..].split_whitespace() {
-        let length = word.chars().count();
-        if !is_first && column + 1 + length > width {
-            out = format!("{}\n{:indent$}", out.trim_end(), "");
-            (column, is_first) = (indent, true);
-        }
-        if !is_first {
-            out.push(' ');
-            column += 1;
-        }
-        out += word;
-        column += length;
-        is_first = false;
-    }
-    out
-}
-
-/// Where the text of a line begins, in bytes and in columns: after the spaces that follow its name,
-/// or after its indentation.
-fn text_start(line: &str) -> (usize, usize) {
-    let indent = line.len() - line.trim_start().len();
-    if indent == 0 {
-        return (0, 0);
-    }
-    let Some(gap) = line[indent..].find("  ").map(|gap| indent + gap) else { return (indent, indent) };
-    let start = line.len() - line[gap..].trim_start().len();
-    (start, line[..start].chars().count())
 }
 
 #[cfg(test)]

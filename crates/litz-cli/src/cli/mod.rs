@@ -40,6 +40,7 @@ mod tickets;
 mod transport_options;
 mod version;
 mod warning;
+mod wrap;
 
 use std::process::ExitCode;
 
@@ -80,8 +81,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Replay(options) => replay::run(&options),
         Command::Emulate(options) => emulate::run(&options),
         Command::Version(options) => version::run(&options),
-        Command::Completions(options) => packaging::run_completions(&options),
-        Command::Man(options) => packaging::run_man(&options),
+        Command::Completions(options) => packaging::run_completions(&options, help::command()),
+        Command::Man(options) => packaging::run_man(&options, help::command_for(packaging::UNWRAPPED)),
     };
     out::conclude(status)
 }

@@ -9,7 +9,7 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use super::{exit, help, out};
+use super::{exit, out};
 
 /// The end of the help text of `completions`.
 pub(crate) const COMPLETIONS_HELP: &str = "\
@@ -31,7 +31,7 @@ Exit status:
   2    an error: a folder that cannot be written";
 
 /// Manual pages do not depend on the terminal: `man` wraps them.
-const UNWRAPPED: usize = usize::MAX;
+pub(crate) const UNWRAPPED: usize = usize::MAX;
 
 #[derive(Args, Debug)]
 pub(crate) struct CompletionsOptions {
@@ -48,19 +48,21 @@ pub(crate) struct ManOptions {
     out: Option<PathBuf>,
 }
 
-pub(crate) fn run_completions(options: &CompletionsOptions) -> ExitCode {
+/// Prints the script for `command`.
+pub(crate) fn run_completions(options: &CompletionsOptions, mut command: Command) -> ExitCode {
     let mut script = Vec::new();
-    clap_complete::generate(options.shell, &mut help::command(), "litz", &mut script);
+    clap_complete::generate(options.shell, &mut command, "litz", &mut script);
     out::print(&String::from_utf8_lossy(&script));
     ExitCode::from(exit::DONE)
 }
 
-pub(crate) fn run_man(options: &ManOptions) -> ExitCode {
+/// Prints or writes the pages of `command`, whose texts are [`UNWRAPPED`].
+pub(crate) fn run_man(options: &ManOptions, command: Command) -> ExitCode {
     let done = match &options.out {
-        Some(folder) => write_pages(folder),
-        None => page(help::command_for(UNWRAPPED))
-            .map(|page| out::print(&String::from_utf8_lossy(&page)))
-            .map_err(|error| error.to_string()),
+        Some(folder) => write_pages(folder, command),
+        None => {
+            page(command).map(|page| out::print(&String::from_utf8_lossy(&page))).map_err(|error| error.to_string())
+        }
     };
     match done {
         Ok(()) => ExitCode::from(exit::DONE),
@@ -68,8 +70,8 @@ pub(crate) fn run_man(options: &ManOptions) -> ExitCode {
     }
 }
 
-fn write_pages(folder: &Path) -> Result<(), String> {
-    let mut command = help::command_for(UNWRAPPED).disable_help_subcommand(true);
+fn write_pages(folder: &Path, command: Command) -> Result<(), String> {
+    let mut command = command.disable_help_subcommand(true);
     // Gives each command its full name, and those below it the global options.
     command.build();
     write_page(folder, &command)

@@ -7,7 +7,8 @@ use units::{ByteSize, Rate};
 use super::files::Comparison;
 use super::links::{self, DemoLink};
 use super::transfer::Outcome;
-use crate::cli::{help, out};
+use crate::cli::out;
+use crate::cli::wrap::wrap;
 
 /// If more than this share of packets, in permille, left the emulator at least a millisecond late,
 /// the machine did not keep up with the links.
@@ -79,11 +80,11 @@ impl DemoReport {
     fn lines(&self) -> Vec<String> {
         let mut lines = self.table();
         lines.push(String::new());
-        lines.extend(self.rows().into_iter().map(|(name, value)| help::wrap(&format!("  {name:<17}  {value}"), WIDTH)));
+        lines.extend(self.rows().into_iter().map(|(name, value)| wrap(&format!("  {name:<17}  {value}"), WIDTH)));
         lines.extend(
             self.overload_reasons()
                 .into_iter()
-                .map(|message| help::wrap(&format!("\n  this machine was too busy: {message}"), WIDTH)),
+                .map(|message| wrap(&format!("\n  this machine was too busy: {message}"), WIDTH)),
         );
         lines
     }

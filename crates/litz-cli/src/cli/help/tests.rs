@@ -1,3 +1,4 @@
+use super::super::wrap::text_start;
 use super::*;
 
 const WIDTHS: [usize; 3] = [60, 80, 100];
@@ -60,13 +61,4 @@ fn no_line_of_the_help_ends_early() {
             }
         }
     }
-}
-
-#[test]
-fn a_list_continues_below_its_text() {
-    let text = "One two three four five six seven\n\nStatus:\n  0  all files are complete and verified now\n  12   bad";
-    let expected = "One two three four five\nsix seven\n\nStatus:\n  0  all files are\n      complete and\n      verified now\n  12   bad";
-    assert_eq!(wrap(text, 24), expected);
-    let beside = "  0  all files are complete and\n     verified";
-    assert_eq!(wrap("  0  all files are complete and verified", 31), beside);
 }
