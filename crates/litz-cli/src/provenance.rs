@@ -7,6 +7,9 @@ use serde::Serialize;
 pub(crate) const PROGRAM: Program =
     Program { litz_version: env!("CARGO_PKG_VERSION"), litz_commit: env!("LITZ_COMMIT") };
 
+/// The commit of a build outside the repository.
+pub(crate) const UNKNOWN_COMMIT: &str = "unknown";
+
 /// For `litz --version`.
 pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("LITZ_COMMIT"), ")");
 

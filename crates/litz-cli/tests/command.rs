@@ -52,6 +52,24 @@ fn an_existing_file_is_refused_and_the_rest_arrives() {
 }
 
 #[test]
+fn an_identical_file_of_another_time_is_no_clash() {
+    let place = Place::new();
+    let (same, other) = (place.file("same", 50_000, 1), place.file("other", 50_000, 2));
+    std::fs::copy(&same, place.inbox().join("same")).unwrap();
+    std::fs::copy(&same, place.inbox().join("other")).unwrap();
+    let old = std::fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
+    std::fs::File::open(place.inbox().join("same")).unwrap().set_times(old).unwrap();
+    let (mut receiver, ticket) = place.recv(&[]);
+    let mut sender = place.send(&[&same, &other], &ticket, &[]);
+    let (status, finished) = sender.finish("finished");
+    let summary = &finished.expect("a summary")["summary"];
+    assert_eq!((status, &summary["files_done"], &summary["failed"]), (1, &1.into(), &1.into()), "{summary}");
+    let failed = sender.seen.iter().find(|event| event["event"] == "file_failed").expect("one");
+    assert_eq!((&failed["path"], &failed["error"]["kind"]), (&"other".into(), &"exists".into()), "{failed}");
+    assert_eq!(receiver.finish("finished").0, 1);
+}
+
+#[test]
 fn a_ticket_that_names_another_key_reveals_nothing() {
     let place = Place::new();
     let file = place.file("secret-name", 1000, 1);
@@ -244,7 +262,10 @@ fn an_unreachable_address_is_reported_in_time() {
     let (mut receiver, ticket) = place.recv(&[]);
     receiver.kill();
     let clock = net::MonotonicClock::start();
-    place.send(&[&file], &ticket, &[]).fail(2, "cannot reach");
+    let mut sender = place.send(&[&file], &ticket, &[]);
+    let unanswered = sender.wait_for("unanswered");
+    assert_eq!(unanswered["addresses"][0], format!("127.0.0.1:{}", receiver.port), "{unanswered}");
+    sender.fail(2, "cannot reach");
     assert!(clock.now().since_start() < units::Duration::from_secs(20));
 }
 
@@ -306,6 +327,20 @@ fn an_interrupt_ends_the_wait_for_an_answer() {
     sender.signal("INT");
     sender.fail(130, "cancelled");
     assert!(clock.now().since_start() < units::Duration::from_secs(2));
+}
+
+#[test]
+fn an_interrupted_receiver_says_that_its_ticket_remains_valid() {
+    let place = Place::new();
+    let file = place.file("file", 10, 1);
+    let (mut receiver, ticket) = place.recv(&[]);
+    receiver.signal("INT");
+    receiver.fail(130, "the ticket remains valid");
+    let listen = format!("--listen=127.0.0.1:{}", receiver.port);
+    let (mut receiver, again) = place.recv(&[&listen]);
+    assert_eq!(again, ticket);
+    place.send(&[&file], &ticket, &[]).succeed();
+    receiver.succeed();
 }
 
 #[test]

@@ -6,9 +6,11 @@ mod demo;
 mod emulate;
 #[path = "../../net/tests/support/namespaces.rs"]
 mod namespaces;
+mod packaging;
 mod paths;
 mod predict;
 mod profile;
+mod progress;
 mod provenance;
 mod recorded;
 mod replay;

@@ -90,7 +90,7 @@ fn components_are_printed_after_the_outcome_and_are_in_the_json() {
     let (output, text) = litz(folder.path(), &run);
     assert_eq!(output.status.code(), Some(0), "{text}");
     let (checks, components) = text.split_once("\n  seed 1, wifi+lte\n").expect("after the checks");
-    assert!(checks.contains("against-best-path"), "{text}");
+    assert!(checks.contains("relative to the best path alone"), "{text}");
     for words in ["utilisation  mean queue", "link wifi, forward ", "host b, socket ", "processors of a ", "(driver) "]
     {
         assert!(components.contains(words), "{words}: {text}");

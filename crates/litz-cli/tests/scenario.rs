@@ -25,7 +25,10 @@ fn a_scenario_that_holds_ends_with_zero_and_writes_the_same_json_each_time() {
     std::fs::write(folder.path().join("small.toml"), file("0.5")).expect("written");
     let (output, text) = litz(folder.path(), &["run", "small.toml", "--json", "one.json"]);
     assert_eq!(output.status.code(), Some(0), "{text}");
-    assert!(text.contains("small in memory, seeds 1 to 2") && text.contains("share-of-capacity file"), "{text}");
+    assert!(
+        text.contains("small in memory, seeds 1 to 2") && text.contains("share of the capacity used by file"),
+        "{text}"
+    );
     let (output, text) = litz(folder.path(), &["run", "small.toml", "--jobs", "1", "--json", "-"]);
     assert_eq!(output.status.code(), Some(0), "{text}");
     let one = std::fs::read(folder.path().join("one.json")).expect("it was written");
@@ -34,6 +37,18 @@ fn a_scenario_that_holds_ends_with_zero_and_writes_the_same_json_each_time() {
     assert_eq!((json["format"].as_str(), json["version"].as_u64()), (Some("litz-scenario-result"), Some(1)));
     assert_eq!(json["scenarios"][0]["runs"].as_array().map(Vec::len), Some(2));
     assert_eq!(json["scenarios"][0]["runs"][0]["workload"][0]["delivered_bytes"], 500_000);
+}
+
+#[test]
+fn the_rate_over_time_is_plotted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("small.toml"), file("0.5")).expect("written");
+    let (output, text) = litz(folder.path(), &["run", "small.toml", "--plot", "rate.svg"]);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let plot = std::fs::read_to_string(folder.path().join("rate.svg")).expect("it was written");
+    assert!(plot.contains("small: rate over time") && plot.contains("<polyline class=\"file\" points=\""), "{plot}");
+    let (output, text) = litz(folder.path(), &["run", "small.toml", "--plot", "one", "--json", "one"]);
+    assert!(output.status.code() == Some(2) && text.contains("--plot and --json name the same file"), "{text}");
 }
 
 #[test]

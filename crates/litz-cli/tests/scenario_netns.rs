@@ -152,7 +152,7 @@ fn one_link_fails_silently_and_the_other_continues() {
     let Some(_alone) = root() else { return };
     let changes = [("60MB", "35MB"), ("\"500ms\"", "\"2s\""), ("at-least = 0.75", "at-least = 0.3")];
     let place = Place::new(&shipped("dropped-link", &changes));
-    place.run(&[]).is(0, "gap file");
+    place.run(&[]).is(0, "longest gap in file");
     let run = place.result();
     assert_whole(&run, &[("file", 35_000_000, 34)]);
     let fault = &run["faults"][0];
@@ -169,7 +169,7 @@ fn messages_arrive_in_time_beside_a_file() {
     let Some(_alone) = root() else { return };
     let changes = [("40MB", "20MB"), ("at-most = \"200ms\"", "at-most = \"1s\""), ("at-least = 0.8", "at-least = 0.3")];
     let place = Place::new(&shipped("messages-and-bulk", &changes));
-    place.run(&[]).is(0, "latency messages p99");
+    place.run(&[]).is(0, "latency of messages p99");
     let run = place.result();
     assert_whole(&run, &[("bulk", 20_000_000, 20), ("messages", 90_000, 300)]);
     let messages = &run["workload"][1];
@@ -183,7 +183,7 @@ fn requests_are_answered_over_the_shorter_link() {
     let Some(_alone) = root() else { return };
     let changes = [("400", "100"), ("\"22ms\"", "\"60ms\""), ("\"40ms\"", "\"1s\"")];
     let place = Place::new(&shipped("requests", &changes));
-    place.run(&[]).is(0, "latency request-response p50");
+    place.run(&[]).is(0, "latency of request-response p50");
     let run = place.result();
     assert_whole(&run, &[("request-response", 409_600, 100)]);
     assert!(run["workload"][0]["latency_p50_ns"].as_u64() >= Some(16_000_000), "{}", run["workload"][0]);
@@ -235,7 +235,7 @@ fn paths_share_a_link_a_backup_is_idle_and_settings_apply() {
         kind = 'order-kept'
     ";
     let place = Place::new(&scenario("30s", body));
-    place.run(&[]).is(0, "path-share reserve");
+    place.run(&[]).is(0, "path reserve");
     let run = place.result();
     assert_whole(&run, &[("stream", 4_000_000, 1)]);
     let link = &run["links"][0]["forward"];

@@ -8,15 +8,28 @@ use axis::Axis;
 
 use crate::Estimate;
 
-/// Size of a panel in pixels.
-const PANEL_WIDTH: f64 = 560.0;
-const PANEL_HEIGHT: f64 = 400.0;
+/// Size of the area between the axes, in pixels.
+const AREA_WIDTH: f64 = 332.0;
+const AREA_HEIGHT: f64 = 296.0;
 
-/// Margins around the axes, in pixels: title above, labels left and below, legend to the right.
+/// Margins around the axes, in pixels, for labels left and below. Those for the title above and the
+/// legend to the right depend on their texts.
 const LEFT: f64 = 72.0;
-const RIGHT: f64 = 156.0;
-const TOP: f64 = 56.0;
 const BOTTOM: f64 = 48.0;
+
+/// Sizes of text in pixels: the baseline of the first line, the distance of lines, and the width of
+/// a wide letter, because a renderer's font is not known here.
+const FIRST_LINE: f64 = 20.0;
+const LINE_STEP: f64 = 18.0;
+const LETTER: f64 = 7.0;
+const TITLE_LETTER: f64 = 8.2;
+
+/// From the axes to the names in the legend, and behind the longest, in pixels.
+const LEGEND_GAP: f64 = 42.0;
+const LEGEND_END: f64 = 8.0;
+
+/// A narrower panel would break its title into many lines.
+const PANEL_WIDTH_MIN: f64 = 560.0;
 
 /// Distance between legend entries, in pixels.
 const LEGEND_STEP: f64 = 16.0;
@@ -42,6 +55,8 @@ pub struct Panel {
     pub curves: Vec<Curve>,
     /// Whether both axes have the same range, so that equal values lie on the diagonal.
     pub equal_scales: bool,
+    /// Whether x counts things, so that only whole numbers are on its axis.
+    pub counts: bool,
 }
 
 /// A curve of a plot.
@@ -104,47 +119,97 @@ pub fn svg(panels: &[Panel]) -> String {
 }
 
 fn write_all(out: &mut String, panels: &[Panel]) -> std::fmt::Result {
-    let width = PANEL_WIDTH * panels.len() as f64;
+    let frame = Frame::of(panels);
+    let width = frame.width * panels.len() as f64;
     // A long legend increases the height.
     let entries = panels.iter().map(|panel| panel.curves.len()).max().unwrap_or(0);
-    let height = PANEL_HEIGHT.max(TOP + LEGEND_STEP * (entries as f64 + 1.0));
+    let height = frame.height().max(frame.top + LEGEND_STEP * (entries as f64 + 1.0));
     writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" \
          font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>"
     )?;
     for (index, panel) in panels.iter().enumerate() {
-        writeln!(out, "<g transform=\"translate({},0)\">", PANEL_WIDTH * index as f64)?;
-        write_panel(out, panel)?;
+        writeln!(out, "<g transform=\"translate({},0)\">", frame.width * index as f64)?;
+        write_panel(out, panel, frame)?;
         writeln!(out, "</g>")?;
     }
     writeln!(out, "</svg>")
 }
 
+/// The size of all panels of a plot, from their texts.
+#[derive(Clone, Copy)]
+struct Frame {
+    width: f64,
+    /// The margin above the axes.
+    top: f64,
+}
+
+impl Frame {
+    fn of(panels: &[Panel]) -> Self {
+        let names = panels.iter().flat_map(|panel| &panel.curves).map(|curve| curve.name.chars().count());
+        let legend = LEGEND_GAP + names.max().unwrap_or(0) as f64 * LETTER + LEGEND_END;
+        let width = (LEFT + AREA_WIDTH + legend).max(PANEL_WIDTH_MIN);
+        let lines = |panel: &Panel| Self { width, top: 0.0 }.title(panel).len();
+        let lines = panels.iter().map(lines).max().unwrap_or(0).max(2);
+        Self { width, top: FIRST_LINE + LINE_STEP * lines as f64 }
+    }
+
+    const fn height(self) -> f64 {
+        self.top + AREA_HEIGHT + BOTTOM
+    }
+
+    /// The lines of the title, then those of the subtitle, each with whether it is of the title.
+    fn title(self, panel: &Panel) -> Vec<(String, bool)> {
+        let space = self.width - LEFT - LEGEND_END;
+        let title = broken(&panel.title, (space / TITLE_LETTER) as usize).into_iter().map(|line| (line, true));
+        title.chain(broken(&panel.subtitle, (space / LETTER) as usize).into_iter().map(|line| (line, false))).collect()
+    }
+}
+
+/// Breaks a text into lines of at most `letters`.
+fn broken(text: &str, letters: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= letters => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// Maps values to pixel coordinates in a panel.
 struct Layout {
+    frame: Frame,
     x: Axis,
     y: Axis,
 }
 
 impl Layout {
-    fn of(panel: &Panel) -> Self {
+    fn of(panel: &Panel, frame: Frame) -> Self {
+        let axis = |values: &mut dyn Iterator<Item = f64>| {
+            if panel.counts { Axis::of_counts(values) } else { Axis::over(values) }
+        };
         let points = || panel.curves.iter().flat_map(|curve| curve.points.iter().filter(|point| is_finite(point)));
-        let x = Axis::over(points().map(|(x, _)| *x));
+        let x = axis(&mut points().map(|(x, _)| *x));
         let y = Axis::over(points().flat_map(|(_, estimate)| <[f64; 2]>::from(estimate.range())));
         if !panel.equal_scales {
-            return Self { x, y };
+            return Self { frame, x, y };
         }
-        let both = Axis::over([x.low, x.high, y.low, y.high].into_iter());
-        Self { x: both, y: both }
+        let both = axis(&mut [x.low, x.high, y.low, y.high].into_iter());
+        Self { frame, x: both, y: both }
     }
 
     fn x(&self, value: f64) -> f64 {
-        LEFT + self.x.share(value) * (PANEL_WIDTH - LEFT - RIGHT)
+        LEFT + self.x.share(value) * AREA_WIDTH
     }
 
     fn y(&self, value: f64) -> f64 {
-        PANEL_HEIGHT - BOTTOM - self.y.share(value) * (PANEL_HEIGHT - TOP - BOTTOM)
+        self.frame.height() - BOTTOM - self.y.share(value) * AREA_HEIGHT
     }
 }
 
@@ -153,20 +218,19 @@ fn is_finite((x, estimate): &(f64, Estimate)) -> bool {
     x.is_finite() && low.is_finite() && high.is_finite()
 }
 
-fn write_panel(out: &mut String, panel: &Panel) -> std::fmt::Result {
-    let layout = Layout::of(panel);
+fn write_panel(out: &mut String, panel: &Panel, frame: Frame) -> std::fmt::Result {
+    let layout = Layout::of(panel, frame);
     write_axes(out, &layout, panel)?;
-    writeln!(
-        out,
-        "<text x=\"{LEFT}\" y=\"20\" font-size=\"14\">{}</text>\n<text x=\"{LEFT}\" y=\"38\" fill=\"#555\">{}</text>",
-        escape(&panel.title),
-        escape(&panel.subtitle)
-    )?;
+    for (index, (line, is_title)) in frame.title(panel).iter().enumerate() {
+        let y = FIRST_LINE + LINE_STEP * index as f64;
+        let style = if *is_title { "font-size=\"14\"" } else { "fill=\"#555\"" };
+        writeln!(out, "<text x=\"{LEFT}\" y=\"{y}\" {style}>{}</text>", escape(line))?;
+    }
     let mut colours = COLOURS.iter().cycle();
     for (row, curve) in panel.curves.iter().enumerate() {
         let colour = curve.colour.or_else(|| colours.next().copied()).unwrap_or("black");
         write_curve(out, &layout, curve, colour)?;
-        write_legend(out, row, curve, colour)?;
+        write_legend(out, frame, row, curve, colour)?;
     }
     Ok(())
 }
@@ -238,8 +302,8 @@ fn write_mark(out: &mut String, layout: &Layout, at: f64, estimate: &Estimate, c
     writeln!(out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"{colour}\"/>")
 }
 
-fn write_legend(out: &mut String, row: usize, curve: &Curve, colour: &str) -> std::fmt::Result {
-    let (x, y) = (PANEL_WIDTH - RIGHT + 12.0, TOP + LEGEND_STEP * (row as f64 + 0.5));
+fn write_legend(out: &mut String, frame: Frame, row: usize, curve: &Curve, colour: &str) -> std::fmt::Result {
+    let (x, y) = (LEFT + AREA_WIDTH + 12.0, frame.top + LEGEND_STEP * (row as f64 + 0.5));
     writeln!(
         out,
         "<line x1=\"{x}\" y1=\"{y}\" x2=\"{}\" y2=\"{y}\" stroke=\"{colour}\" {}/>\n<text x=\"{}\" y=\"{}\">{}</text>",
@@ -267,16 +331,55 @@ mod tests {
         Panel { curves: vec![Curve::measured("measured", points)], ..Panel::default() }
     }
 
+    fn layout(panel: &Panel) -> Layout {
+        Layout::of(panel, Frame::of(std::slice::from_ref(panel)))
+    }
+
+    /// The number in an attribute of a line of SVG.
+    fn attribute(line: &str, name: &str) -> f64 {
+        let (_, rest) = line.split_once(&format!(" {name}=\"")).expect(line);
+        rest.split('"').next().unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn texts_of_any_length_are_inside_the_picture() {
+        let mut panel = panel(vec![(1.0, exact(1.0))]);
+        panel.curves[0].name = "a curve with a name of fifty letters, more or less".to_owned();
+        panel.title = "a title of several words ".repeat(8);
+        panel.subtitle = "a subtitle of several words ".repeat(20);
+        let text = svg(&[panel.clone(), Panel::default()]);
+        let width = attribute(text.lines().next().unwrap(), "width") / 2.0;
+        let lines = text.lines().filter(|line| line.starts_with("<text x=") && !line.contains("text-anchor"));
+        for line in lines {
+            let (_, words) = line.split_once('>').unwrap();
+            let letters = words.chars().count() - "</text>".len();
+            let letter = if line.contains("font-size") { TITLE_LETTER } else { LETTER };
+            assert!(attribute(line, "x") + letters as f64 * letter <= width, "{line}");
+        }
+        let frame = Frame::of(std::slice::from_ref(&panel));
+        assert!(frame.top > FIRST_LINE + LINE_STEP * (frame.title(&panel).len() - 1) as f64, "above the axes");
+        assert!(attribute(text.lines().next().unwrap(), "height") >= frame.height());
+    }
+
+    #[test]
+    fn an_axis_of_counts_has_whole_numbers() {
+        let mut panel = panel(vec![(1.0, exact(1.0)), (2.0, exact(1.7))]);
+        let halves = layout(&panel).x.ticks().len();
+        (panel.counts, panel.equal_scales) = (true, true);
+        let labels: Vec<_> = layout(&panel).x.ticks().into_iter().map(|(_, label)| label).collect();
+        assert_eq!(labels, ["0", "1", "2"], "{halves} ticks otherwise");
+    }
+
     #[test]
     fn equal_scales_put_equal_values_on_the_diagonal() {
         let mut panel = panel(vec![(1.0, exact(1.0)), (4.0, exact(3.0))]);
         panel.equal_scales = true;
-        let layout = Layout::of(&panel);
+        let layout = layout(&panel);
         assert_eq!(layout.x, layout.y);
-        let place = |value: f64| ((layout.x(value) - LEFT) / (PANEL_WIDTH - LEFT - RIGHT), layout.y(value));
+        let place = |value: f64| ((layout.x(value) - LEFT) / AREA_WIDTH, layout.y(value));
         for value in [0.0, 1.0, 2.5, 4.0] {
             let (across, y) = place(value);
-            let up = (PANEL_HEIGHT - BOTTOM - y) / (PANEL_HEIGHT - TOP - BOTTOM);
+            let up = (layout.frame.height() - BOTTOM - y) / AREA_HEIGHT;
             assert!((across - up).abs() < 1e-9, "{value}");
         }
     }
@@ -285,7 +388,7 @@ mod tests {
     fn intervals_are_drawn_and_fit_into_the_axes() {
         assert!(!svg(&[panel(vec![(1.0, exact(1.0))])]).contains("interval"));
         let wide = panel(vec![(1.0, Estimate { mean: 1.0, plus_minus: Some(0.5) })]);
-        let layout = Layout::of(&wide);
+        let layout = layout(&wide);
         assert!(layout.y.high >= 1.5 && layout.y.low <= 0.5);
         let ends = (format!("{:.1}V", layout.y(0.5)), format!("V{:.1}M", layout.y(1.5)));
         let text = svg(&[wide]);

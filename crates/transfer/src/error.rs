@@ -183,7 +183,9 @@ impl TransferError {
 impl fmt::Display for FileErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Exists => "the receiver has another file of that name: move it away or allow overwriting there",
+            Self::Exists => {
+                "the receiver has another file of that name: move it away, or start the receiver with --overwrite"
+            }
             Self::Blocked => "a directory is in the way of a file or a file in the way of a directory: move it away",
             Self::Name => "the receiver refuses the name: rename the file",
             Self::SymbolicLink => "a symbolic link lies on the way to the target: replace it by a directory",

@@ -39,8 +39,8 @@ const DIRTY_BYTES_MAX: u64 = 128 << 20;
 pub(crate) enum Found {
     /// Nothing, or something that may be overwritten.
     Free,
-    /// A regular file of the same size and time: perhaps this very file from an earlier attempt. To
-    /// be compared.
+    /// A regular file of the same size, and of the same time if it may be overwritten: perhaps this
+    /// very file. To be compared.
     Same(File),
 }
 
@@ -78,7 +78,9 @@ pub(crate) fn look(directory: &OwnedFd, name: &OsStr, entry: &Entry, overwrite: 
         FileType::RegularFile if entry.size() == Some(stat.st_size as u64) => {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             if let Ok(file) = rustix::fs::openat(directory, name, flags, Mode::empty()).map(File::from)
-                && file.metadata().is_ok_and(|found| found.is_file() && Modified::of(&found) == entry.modified)
+                && file
+                    .metadata()
+                    .is_ok_and(|found| found.is_file() && (!overwrite || Modified::of(&found) == entry.modified))
             {
                 return Ok(Found::Same(file));
             }

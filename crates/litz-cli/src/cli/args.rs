@@ -11,7 +11,9 @@ use super::bench::BenchOptions;
 use super::demo::DemoOptions;
 use super::emulate::EmulateOptions;
 use super::exit;
+use super::heading;
 use super::id::IdOptions;
+use super::packaging::{CompletionsOptions, ManOptions};
 use super::path_options::PathOptions;
 use super::paths::PathsOptions;
 use super::predict::PredictOptions;
@@ -22,16 +24,17 @@ use super::study::StudyOptions;
 use super::ticket::TicketOptions;
 use super::tickets::TicketsOptions;
 use super::transport_options::TransportOptions;
+use super::version::VersionOptions;
 
 /// Multipath QUIC transport: file transfer, measurements, link emulation and simulation.
 ///
 /// Litz sends files over all network interfaces of a host at once. It also measures this machine,
 /// emulates links, and runs scenarios and studies in a simulator.
 #[derive(Parser, Debug)]
-#[command(name = "litz", version = crate::provenance::VERSION, after_help = exit::HELP, max_term_width = 100)]
+#[command(name = "litz", version = crate::provenance::VERSION, after_help = exit::HELP)]
 pub(crate) struct Arguments {
     /// Print more on standard error; repeat up to three times for more detail
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = heading::OUTPUT)]
     pub(crate) verbose: u8,
 
     #[command(subcommand)]
@@ -85,6 +88,15 @@ pub(crate) enum Command {
     /// Emulate links (rate, delay, loss, outages) between unmodified programs
     #[command(after_help = super::emulate::HELP)]
     Emulate(EmulateOptions),
+    /// Print the version of this program and of the protocols that it speaks
+    #[command(after_help = super::version::HELP)]
+    Version(VersionOptions),
+    /// Print a script that completes the arguments in a shell
+    #[command(after_help = super::packaging::COMPLETIONS_HELP)]
+    Completions(CompletionsOptions),
+    /// Print the manual page, or write those of all commands
+    #[command(after_help = super::packaging::MAN_HELP)]
+    Man(ManOptions),
 }
 
 #[derive(Args, Debug)]
@@ -98,36 +110,37 @@ pub(crate) struct RecvOptions {
     /// By default each address of this host has its own socket, bound to its network device, so
     /// that replies leave on the path where packets arrived. With 0.0.0.0 or [::], one socket
     /// serves all addresses of that family. Port 0 means any free port or, when resuming, the port
-    /// of the ticket.
-    #[arg(short, long, value_name = "ADDRESS:PORT")]
-    pub(crate) listen: Option<SocketAddr>,
+    /// of the ticket. Either part may be left out: `192.0.2.7` is that address on any free port, and
+    /// `:4433` is this port of all addresses.
+    #[arg(short, long, value_name = "ADDRESS:PORT", value_parser = parse_listen, help_heading = heading::PATHS)]
+    pub(crate) listen: Option<ListenAt>,
 
     /// Receive only on this network device
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = heading::PATHS)]
     pub(crate) device: Option<String>,
 
     /// Address to put into the ticket instead of this host's addresses: IP, or IP:PORT if a router
     /// forwards a port; may be repeated
-    #[arg(long, value_name = "ADDRESS", value_parser = parse_advertised)]
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_advertised, help_heading = heading::PATHS)]
     pub(crate) advertise: Vec<Advertised>,
 
     /// Lifetime of the ticket
-    #[arg(long, value_name = "TIME", default_value = "24h")]
+    #[arg(long, value_name = "TIME", default_value = "24h", help_heading = heading::SECURITY)]
     pub(crate) expires: Duration,
 
     /// Replace existing files of the same name
-    #[arg(long)]
+    #[arg(long, help_heading = heading::FILES)]
     pub(crate) overwrite: bool,
 
     /// Maximum size of a transfer; a larger one is refused and ends both commands
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", help_heading = heading::FILES)]
     pub(crate) max_size: Option<ByteSize>,
 
     /// Issue a new ticket, and revoke the unfinished ones for this directory
     ///
     /// Without this option, the newest unfinished ticket for the directory is used again, so that
     /// its transfer can be resumed. `litz tickets` lists all tickets and revokes single ones.
-    #[arg(long)]
+    #[arg(long, help_heading = heading::SECURITY)]
     pub(crate) new_ticket: bool,
 
     /// Run as a server: accept any number of transfers from the keys listed in this file, without a
@@ -137,11 +150,32 @@ pub(crate) struct RecvOptions {
     /// with its fingerprint. The rest of the line, and everything after #, is a comment. A change of
     /// the file takes effect at once: a key that is removed can start no transfer, and its running
     /// ones end. Other users must not be able to write the file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = heading::SECURITY)]
     pub(crate) allow: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) transport: TransportOptions,
+}
+
+/// Where a receiver listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ListenAt {
+    /// All addresses of this host, each with its own socket, if not given.
+    pub(crate) ip: Option<IpAddr>,
+    /// 0 for any.
+    pub(crate) port: u16,
+}
+
+fn parse_listen(text: &str) -> Result<ListenAt, String> {
+    if let Some(port) = text.strip_prefix(':').and_then(|port| port.parse().ok()) {
+        return Ok(ListenAt { ip: None, port });
+    }
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let socket = text.parse().map(|socket: SocketAddr| ListenAt { ip: Some(socket.ip()), port: socket.port() });
+    let listen = socket.or_else(|_| bare.parse().map(|ip| ListenAt { ip: Some(ip), port: 0 }));
+    listen.map_err(|_| {
+        "expected ADDRESS:PORT, ADDRESS or :PORT, such as 192.0.2.7:4433, [2001:db8::1]:4433 or :4433".to_owned()
+    })
 }
 
 /// An address to put into the ticket.
@@ -170,19 +204,19 @@ pub(crate) struct SendOptions {
     pub(crate) ticket: TicketOptions,
 
     /// Maximum sending rate, over all paths together
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", help_heading = heading::PATHS)]
     pub(crate) rate: Option<Rate>,
 
     /// Burst size with --rate, at least 1200 bytes [default: 64KiB]
-    #[arg(long, value_name = "SIZE", requires = "rate")]
+    #[arg(long, value_name = "SIZE", requires = "rate", help_heading = heading::PATHS)]
     pub(crate) burst: Option<ByteSize>,
 
     /// Send from this local address, on a single path
-    #[arg(short, long, value_name = "ADDRESS", conflicts_with_all = ["paths", "limit"])]
+    #[arg(short, long, value_name = "ADDRESS", conflicts_with_all = ["paths", "limit"], help_heading = heading::PATHS)]
     pub(crate) bind: Option<SocketAddr>,
 
     /// Send only on this network device, on a single path
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["paths", "limit"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["paths", "limit"], help_heading = heading::PATHS)]
     pub(crate) device: Option<String>,
 
     #[command(flatten)]
@@ -195,17 +229,17 @@ pub(crate) struct SendOptions {
     /// resumes. The command ends at once with status 2 if the first connection fails, if the
     /// receiver refuses the transfer (for example because of its --max-size), or if another host
     /// answers. While another `litz send` uses the same ticket, it tries for 6 seconds.
-    #[arg(long, value_name = "TIME", default_value = "10min")]
+    #[arg(long, value_name = "TIME", default_value = "10min", help_heading = heading::PATHS)]
     pub(crate) retry_for: Duration,
 
     /// Number of file segments to read, hash and send in parallel [default: number of processors,
     /// at most 8]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64), help_heading = heading::FILES)]
     pub(crate) parallel: Option<u8>,
 
     /// Authenticate with this host's key, which `litz id` prints, instead of with a ticket secret; for
     /// a receiver that runs with --allow
-    #[arg(long)]
+    #[arg(long, help_heading = heading::SECURITY)]
     pub(crate) by_key: bool,
 
     #[command(flatten)]
@@ -255,6 +289,19 @@ mod tests {
             let word = pair[1].trim_end_matches([',', ';', ']']);
             ends && begins && !["Ctrl-C", "Linux", "Perfetto", "Wireshark"].contains(&word)
         })
+    }
+
+    #[test]
+    fn listen_takes_an_address_a_port_or_both() {
+        let at = |ip: Option<&str>, port| Ok(ListenAt { ip: ip.map(|ip| ip.parse().unwrap()), port });
+        assert_eq!(parse_listen("192.0.2.7:4433"), at(Some("192.0.2.7"), 4433));
+        assert_eq!(parse_listen("192.0.2.7"), at(Some("192.0.2.7"), 0));
+        assert_eq!(parse_listen(":4433"), at(None, 4433));
+        assert_eq!(parse_listen("[2001:db8::1]:4433"), at(Some("2001:db8::1"), 4433));
+        assert_eq!(parse_listen("2001:db8::1"), parse_listen("[2001:db8::1]"));
+        for bad in ["", "host:1", "4433", ":", ":99999", "192.0.2.7:"] {
+            assert!(parse_listen(bad).is_err_and(|error| error.contains("ADDRESS or :PORT")), "{bad}");
+        }
     }
 
     #[test]

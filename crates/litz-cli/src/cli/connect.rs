@@ -33,6 +33,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// How often a thread that waits for the network checks for an interrupt.
 const LOOK_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 
+/// Number of these intervals without an answer after which the user is told: 2 s.
+const LOOKS_UNANSWERED: u32 = 40;
+
 /// Delay between the attempts on successive candidates. Most receivers answer within it, so that
 /// usually only one handshake is made (as in Happy Eyeballs, RFC 8305).
 const HEAD_START: std::time::Duration = std::time::Duration::from_millis(250);
@@ -103,6 +106,8 @@ pub(crate) struct Connector<'a> {
     /// Created for each attempt, because it remembers a host with the wrong key.
     pub(crate) tls: &'a ClientTls,
     pub(crate) cancel: &'a CancelToken,
+    /// Called once if no host has answered for a while, with the addresses.
+    pub(crate) on_unanswered: &'a dyn Fn(&[SocketAddr]),
     /// Whether no attempt has succeeded before. Then a path that the user requested and that cannot
     /// be used is an error; later it is left out.
     pub(crate) is_first: bool,
@@ -185,7 +190,7 @@ impl Connector<'_> {
         }
         drop(answers);
         let mut failures = Vec::new();
-        while let Some((index, result)) = self.wait(&results)? {
+        while let Some((index, result)) = self.wait(&results, &remotes)? {
             match result {
                 Ok(connection) => {
                     closing.gate.close();
@@ -226,19 +231,25 @@ impl Connector<'_> {
             // The channel is closed after an interrupt.
             let _sent = answer.send(resolve(&addresses));
         });
-        let resolved = self.wait(&results)?.unwrap_or_else(|| Err("the name lookup failed".to_owned()));
+        let resolved = self.wait(&results, &[])?.unwrap_or_else(|| Err("the name lookup failed".to_owned()));
         resolved.map_err(ConnectFailure::Silent)
     }
 
-    /// Waits for the next result; none if there are no more.
-    fn wait<T>(&self, results: &mpsc::Receiver<T>) -> Result<Option<T>, ConnectFailure> {
+    /// Waits for the next result, from these addresses; none if there are no more.
+    fn wait<T>(&self, results: &mpsc::Receiver<T>, remotes: &[SocketAddr]) -> Result<Option<T>, ConnectFailure> {
+        let mut looks = 0;
         loop {
             if self.cancel.is_cancelled() {
                 return Err(ConnectFailure::Interrupted);
             }
             match results.recv_timeout(LOOK_INTERVAL) {
                 Ok(result) => return Ok(Some(result)),
-                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    looks += 1;
+                    if looks == LOOKS_UNANSWERED && !remotes.is_empty() {
+                        (self.on_unanswered)(remotes);
+                    }
+                }
                 Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(None),
             }
         }

@@ -23,8 +23,7 @@ Exit status:
 
 Environment:
   LITZ_TICKET     the ticket for send and paths, if no argument gives one
-  XDG_STATE_HOME  keys and tickets are in its folder litz
-                  [default: ~/.local/state]
+  XDG_STATE_HOME  keys and tickets are in its folder litz [default: ~/.local/state]
   SSLKEYLOGFILE   write TLS secrets to this file, for Wireshark
   RUST_LOG        log filter, with -v";
 

@@ -3,17 +3,22 @@
 mod args;
 mod bench;
 mod bounded;
+mod colour;
 pub(crate) mod connect;
 mod connection_log;
 mod costs;
 mod demo;
 mod emulate;
 mod exit;
+mod groups;
+mod heading;
+mod help;
 mod host;
 mod id;
 mod journals;
 mod lines;
 mod out;
+mod packaging;
 mod path_options;
 mod path_report;
 mod paths;
@@ -26,23 +31,27 @@ mod scenario;
 mod scheduler_trace;
 mod send;
 mod signals;
+mod status;
 mod study;
 mod tables;
 mod takeover;
 mod ticket;
 mod tickets;
 mod transport_options;
+mod version;
 mod warning;
+mod wrap;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 use args::{Arguments, Command};
 
 /// Runs the command given by the process arguments.
 pub(crate) fn run() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let parsed = help::command().try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => {
             let status = if error.use_stderr() { exit::FAILED } else { exit::DONE };
@@ -52,8 +61,14 @@ pub(crate) fn run() -> ExitCode {
     };
     start_logging(arguments.verbose);
     let status = match arguments.command {
-        Command::Recv(options) => recv::run(&options),
-        Command::Send(options) => send::run(&options),
+        Command::Recv(mut options) => {
+            options.transport.verbose = arguments.verbose > 0;
+            recv::run(&options)
+        }
+        Command::Send(mut options) => {
+            options.transport.verbose = arguments.verbose > 0;
+            send::run(&options)
+        }
         Command::Id(options) => id::run(&options),
         Command::Tickets(options) => tickets::run(&options),
         Command::Demo(options) => demo::run(&options),
@@ -65,6 +80,9 @@ pub(crate) fn run() -> ExitCode {
         Command::Paths(options) => paths::run(&options),
         Command::Replay(options) => replay::run(&options),
         Command::Emulate(options) => emulate::run(&options),
+        Command::Version(options) => version::run(&options),
+        Command::Completions(options) => packaging::run_completions(&options, help::command()),
+        Command::Man(options) => packaging::run_man(&options, help::command_for(packaging::UNWRAPPED)),
     };
     out::conclude(status)
 }

@@ -3,6 +3,8 @@
 use clap::Args;
 use litz::paths::{Choice, ChooseError, PathSpec, choose_here};
 
+use super::heading;
+
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct PathOptions {
     /// Use this path; repeat for several paths [default: the paths that `litz paths` shows]
@@ -17,12 +19,12 @@ pub(crate) struct PathOptions {
     ///
     /// Each --path makes one path, and no other paths are used. If the socket of one cannot be
     /// opened at the start, nothing is sent. Path speed is measured automatically.
-    #[arg(long = "path", value_name = "PATH")]
+    #[arg(long = "path", value_name = "PATH", help_heading = heading::PATHS)]
     pub(crate) paths: Vec<PathSpec>,
 
     /// Number of paths: fewer than the useful ones, or more, from other address pairs and then from
     /// other ports [default: the useful paths, at most 8]
-    #[arg(long = "paths", value_name = "N", value_parser = clap::value_parser!(u8).range(1..=litz::paths::PATHS_MAX as i64))]
+    #[arg(long = "paths", value_name = "N", value_parser = clap::value_parser!(u8).range(1..=litz::paths::PATHS_MAX as i64), help_heading = heading::PATHS)]
     pub(crate) limit: Option<u8>,
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use units::{Duration, Instant, Rate};
 
 use super::progress::{Direction, Progress};
+use super::status::{is_silence, per_second, seconds};
 use super::warning::Warning;
 
 /// How often the paths are sampled.
@@ -26,6 +27,8 @@ pub(crate) struct PathLine {
     pub(crate) loss_percent: f64,
     /// Bytes transferred so far.
     pub(crate) bytes: u64,
+    /// Time since a packet arrived on it.
+    pub(crate) quiet_for: Duration,
 }
 
 /// Runs `transfer`, shows the paths of its connection while it runs, and warns of requested paths
@@ -74,8 +77,18 @@ fn refused_paths(connection: &Connection) -> Vec<String> {
 /// Computes rates from counters.
 struct Meter {
     direction: Direction,
-    before: Vec<(PathId, u64)>,
+    before: Vec<Before>,
     at: Instant,
+}
+
+/// A path at the last reading.
+#[derive(Clone, Copy)]
+struct Before {
+    id: PathId,
+    bytes: u64,
+    received: u64,
+    /// When `received` last grew.
+    heard_at: Instant,
 }
 
 impl Meter {
@@ -85,19 +98,32 @@ impl Meter {
             Direction::Sending => path.bytes_acked,
             Direction::Receiving => path.bytes_received,
         };
-        let before = |id: PathId| self.before.iter().find(|(known, _)| *known == id).map_or(0, |(_, bytes)| *bytes);
+        let before = |path: &PathStats| {
+            let new = Before { id: path.id, bytes: 0, received: 0, heard_at: self.at };
+            self.before.iter().find(|before| before.id == path.id).copied().unwrap_or(new)
+        };
+        let heard_at = |path: &PathStats| {
+            if path.bytes_received > before(path).received { now } else { before(path).heard_at }
+        };
         let lines = paths.iter().map(|path| PathLine {
             id: path.id,
             remote: path.addresses.remote.to_string(),
             state: path.state,
             is_backup: path.is_backup,
-            rate: Rate::from_transfer(bytes(path).saturating_sub(before(path.id)), span).unwrap_or_default(),
+            rate: Rate::from_transfer(bytes(path).saturating_sub(before(path).bytes), span).unwrap_or_default(),
             round_trip: path.round_trip,
             loss_percent: loss_percent(path),
             bytes: bytes(path),
+            quiet_for: now.saturating_since(heard_at(path)),
         });
         let lines = lines.collect();
-        self.before = paths.iter().map(|path| (path.id, bytes(path))).collect();
+        let seen = paths.iter().map(|path| Before {
+            id: path.id,
+            bytes: bytes(path),
+            received: path.bytes_received,
+            heard_at: heard_at(path),
+        });
+        self.before = seen.collect();
         self.at = now;
         lines
     }
@@ -115,9 +141,13 @@ impl PathLine {
             (PathState::Active, true) => "backup",
             (state, _) => state.name(),
         };
+        let rate = match is_silence(self.quiet_for) {
+            true => format!("no packets for {}", seconds(self.quiet_for)),
+            false => per_second(self.rate),
+        };
         format!(
-            "path {} to {}: {state}, {}, round trip {}, {:.2} % lost",
-            self.id.0, self.remote, self.rate, self.round_trip, self.loss_percent
+            "path {} to {}: {state}, {rate}, round trip {}, {:.2} % lost",
+            self.id.0, self.remote, self.round_trip, self.loss_percent
         )
     }
 
@@ -126,7 +156,7 @@ impl PathLine {
         json!({
             "path": self.id.0, "remote": self.remote, "state": self.state.name(), "backup": self.is_backup,
             "rate_bps": self.rate.as_bps(), "round_trip_us": self.round_trip.as_micros(),
-            "loss_percent": self.loss_percent, "bytes": self.bytes,
+            "loss_percent": self.loss_percent, "bytes": self.bytes, "silent_us": self.quiet_for.as_micros(),
         })
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::path_options::PathOptions;
 use super::ticket::TicketOptions;
-use super::{connect, exit, out, scheduler_trace, ticket};
+use super::{connect, exit, heading, out, scheduler_trace, ticket};
 
 /// The end of the help text.
 pub(crate) const HELP: &str = "\
@@ -22,8 +22,7 @@ show whether the receiver answers.
 
 Exit status:
   0    at least one path would be used; with --replay: all choices are the same
-  2    an error: bad arguments, a bad or expired ticket, no path;
-       with --replay: an unreadable trace, or a choice that differs";
+  2    an error: bad arguments, a bad or expired ticket, no path; with --replay: an unreadable trace, or a choice that differs";
 
 #[derive(Args, Debug)]
 pub(crate) struct PathsOptions {
@@ -36,14 +35,14 @@ pub(crate) struct PathsOptions {
 
     /// Repeat the path choices of a trace that --trace-scheduler wrote, and report those that
     /// differ
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["ticket", "to", "ticket_file", "paths", "limit"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ticket", "to", "ticket_file", "paths", "limit"], help_heading = heading::RECORDING)]
     pub(crate) replay: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) paths: PathOptions,
 
     /// Print the result as one JSON object
-    #[arg(long)]
+    #[arg(long, help_heading = heading::OUTPUT)]
     pub(crate) json: bool,
 }
 

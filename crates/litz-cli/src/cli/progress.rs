@@ -8,15 +8,26 @@ use std::time::Duration;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use net::MonotonicClock;
 use transfer::{Events, Summary, TransferEvent};
-use units::{ByteSize, Instant, Rate};
+use units::{ByteSize, Instant};
 
+use super::colour::{self, Colour, paint};
 use super::lines::Lines;
 use super::out;
 use super::path_report::PathLine;
+use super::status::{SilenceChange, Status, seconds};
+use super::transport_options::TransportOptions;
 use super::warning::Warning;
+
+/// The terminal's width if it is not known.
+const WIDTH_DEFAULT: usize = 80;
+
+/// Width of the bar itself.
+const BAR_WIDTH: usize = 20;
 
 /// Interval of plain lines.
 const LINE_INTERVAL: units::Duration = units::Duration::from_secs(2);
+/// Interval of updates of the bar.
+const BAR_INTERVAL: units::Duration = units::Duration::from_millis(100);
 /// Interval of JSON progress events.
 const JSON_INTERVAL: units::Duration = units::Duration::from_millis(100);
 
@@ -30,15 +41,19 @@ pub(crate) enum Direction {
 /// The bar of the transfer, and below it one line per path.
 struct Bars {
     all: MultiProgress,
+    /// Columns before the status.
+    prefix_width: usize,
     main: ProgressBar,
     paths: Mutex<Lines>,
 }
 
 impl Bars {
-    fn new(direction: Direction) -> Self {
+    fn new(direction: Direction, is_coloured: bool) -> Self {
         let all = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
-        let main = all.add(bar(direction));
-        let bars = Self { paths: Mutex::new(Lines::new(all.clone(), 2)), all, main };
+        let verb = if direction == Direction::Sending { "sending" } else { "receiving" };
+        let main = all.add(bar(verb, is_coloured));
+        let prefix_width = verb.len() + BAR_WIDTH + " [] 100 %  ".len();
+        let bars = Self { paths: Mutex::new(Lines::new(all.clone(), 2)), all, prefix_width, main };
         // A receiver shows the bar of a transfer that starts: any host can connect.
         if direction == Direction::Sending {
             bars.draw();
@@ -60,6 +75,15 @@ impl Bars {
         }
     }
 
+    fn show_status(&self, status: &Status, is_coloured: bool) {
+        let columns = terminal_size::terminal_size_of(std::io::stderr()).map(|(width, _)| usize::from(width.0));
+        let text = status.line(columns.unwrap_or(WIDTH_DEFAULT).saturating_sub(self.prefix_width));
+        let (done, total) = status.sizes();
+        self.main.set_length(total);
+        self.main.set_position(done);
+        self.main.set_message(paint(Colour::Warning, &text, is_coloured && status.silence().is_some()));
+    }
+
     fn clear(&self) {
         self.main.finish_and_clear();
         if let Ok(mut lines) = self.paths.lock() {
@@ -79,6 +103,9 @@ enum Mode {
 pub(crate) struct Progress {
     direction: Direction,
     mode: Mode,
+    /// Whether single files are reported.
+    is_verbose: bool,
+    is_coloured: bool,
     clock: MonotonicClock,
     state: Mutex<ProgressState>,
 }
@@ -86,24 +113,24 @@ pub(crate) struct Progress {
 #[derive(Default)]
 struct ProgressState {
     is_started: bool,
-    total: u64,
+    status: Status,
     done: u64,
-    /// Bytes received before this attempt. They do not count as speed.
-    resumed: u64,
     shown_at: Option<Instant>,
     paths_shown_at: Option<Instant>,
     progressed_at: Instant,
 }
 
 impl Progress {
-    pub(crate) fn new(direction: Direction, json: bool, quiet: bool) -> Self {
-        let mode = match (json, quiet) {
+    pub(crate) fn new(direction: Direction, options: &TransportOptions) -> Self {
+        let is_coloured = colour::is_wanted();
+        let mode = match (options.json, options.quiet) {
             (true, _) => Mode::Json,
             (_, true) => Mode::Quiet,
-            _ if std::io::stderr().is_terminal() => Mode::Bar(Bars::new(direction)),
+            _ if std::io::stderr().is_terminal() => Mode::Bar(Bars::new(direction, is_coloured)),
             _ => Mode::Lines,
         };
-        Self { direction, mode, clock: MonotonicClock::start(), state: Mutex::default() }
+        let (clock, state) = (MonotonicClock::start(), Mutex::default());
+        Self { direction, mode, is_verbose: options.verbose, is_coloured, clock, state }
     }
 
     /// Prints a line that is not an event of the transfer.
@@ -130,7 +157,7 @@ impl Progress {
         match &self.mode {
             Mode::Json => out::json(&warning.json(message)),
             Mode::Quiet if warning.is_advice() => {}
-            Mode::Bar(_) | Mode::Lines | Mode::Quiet => self.problem(&format!("warning: {message}")),
+            Mode::Bar(_) | Mode::Lines | Mode::Quiet => self.problem(Colour::Warning, &format!("warning: {message}")),
         }
     }
 
@@ -152,6 +179,7 @@ impl Progress {
         if self.direction == Direction::Receiving && !self.state.lock().is_ok_and(|state| state.is_started) {
             return;
         }
+        self.sample(paths);
         match &self.mode {
             Mode::Bar(bars) => bars.show_paths(paths),
             Mode::Lines if paths.len() > 1 && self.is_time_for_paths() => {
@@ -162,6 +190,33 @@ impl Progress {
                 out::json(&serde_json::json!({ "event": "paths", "paths": paths }));
             }
             Mode::Lines | Mode::Quiet => {}
+        }
+    }
+
+    /// Updates the rates, and says that packets stopped to arrive.
+    fn sample(&self, paths: &[PathLine]) {
+        let change = {
+            let Ok(mut state) = self.state.lock() else { return };
+            let change = state.status.on_sample(self.clock.now(), paths);
+            if let Mode::Bar(bars) = &self.mode {
+                bars.show_status(&state.status, self.is_coloured);
+            }
+            change
+        };
+        match change {
+            Some(SilenceChange::Silent(quiet_for)) => {
+                self.json(&serde_json::json!({ "event": "silent", "silent_us": quiet_for.as_micros() }));
+                if matches!(self.mode, Mode::Lines) {
+                    out::note(&format!("no packets for {}; waiting", seconds(quiet_for)));
+                }
+            }
+            Some(SilenceChange::Ended) => {
+                self.json(&serde_json::json!({ "event": "silence_ended" }));
+                if matches!(self.mode, Mode::Lines) {
+                    out::note("packets arrive again");
+                }
+            }
+            None => {}
         }
     }
 
@@ -197,14 +252,17 @@ impl Progress {
         if matches!(self.mode, Mode::Json) {
             return;
         }
-        out::note(&conclusion(self.direction, summary, span));
+        let Ok(state) = self.state.lock() else { return };
+        let line = state.status.conclusion(self.direction, summary, span);
+        let colour = if summary.exit_code() == 0 { Colour::Good } else { Colour::Warning };
+        out::note(&paint(colour, &line, self.is_coloured));
     }
 
     fn show(&self, event: &TransferEvent<'_>) {
         match event {
-            TransferEvent::FileFailed { path, error } => self.problem(&format!("{path}: {error}")),
-            TransferEvent::Skipped { path, error } => self.problem(&format!("{path}: {error}")),
-            TransferEvent::FileStarted { path, bytes_resumed, .. } if *bytes_resumed > 0 => {
+            TransferEvent::FileFailed { path, error } => self.problem(Colour::Bad, &format!("{path}: {error}")),
+            TransferEvent::Skipped { path, error } => self.problem(Colour::Warning, &format!("{path}: {error}")),
+            TransferEvent::FileStarted { path, bytes_resumed, .. } if *bytes_resumed > 0 && self.is_verbose => {
                 self.note(&format!("{path}: already received ({})", ByteSize::from_bytes(*bytes_resumed)));
             }
             _ => {}
@@ -213,28 +271,25 @@ impl Progress {
             if self.direction == Direction::Receiving && matches!(event, TransferEvent::Started { .. }) {
                 bars.draw();
             }
-            let bar = &bars.main;
-            match event {
-                TransferEvent::Started { bytes, .. } => bar.set_length(*bytes),
-                TransferEvent::Progress { bytes_done, .. } => bar.set_position(*bytes_done),
-                TransferEvent::FileStarted { path, .. } => bar.set_message(path.to_string()),
-                TransferEvent::Verifying { path, .. } => bar.set_message(format!("verifying {path}")),
-                _ => {}
+            if self.is_time(BAR_INTERVAL)
+                && let Ok(state) = self.state.lock()
+            {
+                bars.show_status(&state.status, self.is_coloured);
             }
-        } else if let (Mode::Lines, TransferEvent::Progress { bytes_done, bytes_total }) = (&self.mode, event)
+        } else if let (Mode::Lines, TransferEvent::Progress { .. }) = (&self.mode, event)
             && self.is_time(LINE_INTERVAL)
+            && let Ok(state) = self.state.lock()
         {
-            let percent = bytes_done.saturating_mul(100).checked_div(*bytes_total).unwrap_or(100);
-            let (done, total) = (ByteSize::from_bytes(*bytes_done), ByteSize::from_bytes(*bytes_total));
-            out::note(&format!("{done} of {total} ({percent} %)"));
+            out::note(&format!("{} % received: {}", state.status.percent(), state.status.figures()));
         }
     }
 
     /// Prints a problem, even with `--quiet`.
-    fn problem(&self, text: &str) {
+    fn problem(&self, colour: Colour, text: &str) {
+        let text = paint(colour, text, self.is_coloured);
         match &self.mode {
             Mode::Bar(bars) if !bars.main.is_hidden() => bars.main.println(text),
-            Mode::Bar(_) | Mode::Lines | Mode::Quiet => out::note(text),
+            Mode::Bar(_) | Mode::Lines | Mode::Quiet => out::note(&text),
             Mode::Json => {}
         }
     }
@@ -254,9 +309,9 @@ impl Progress {
 impl Events for Progress {
     fn event(&self, event: TransferEvent<'_>) {
         if let Ok(mut state) = self.state.lock() {
+            state.status.on_event(&event);
             match &event {
-                TransferEvent::Started { bytes, .. } => (state.is_started, state.total) = (true, *bytes),
-                TransferEvent::FileStarted { bytes_resumed, .. } => state.resumed += bytes_resumed,
+                TransferEvent::Started { .. } => state.is_started = true,
                 TransferEvent::Progress { bytes_done, .. } if *bytes_done > state.done => {
                     state.done = *bytes_done;
                     state.progressed_at = self.clock.now();
@@ -280,31 +335,9 @@ impl Events for Progress {
     }
 }
 
-/// Summarizes a finished transfer in one line.
-fn conclusion(direction: Direction, summary: &Summary, span: units::Duration) -> String {
-    let verb = if direction == Direction::Sending { "sent" } else { "received" };
-    let rate = Rate::from_transfer(summary.bytes_moved, span).unwrap_or_default();
-    let moved = ByteSize::from_bytes(summary.bytes_moved);
-    let mut line =
-        format!("{verb} and verified {} of {} files, {moved} in {span} ({rate})", summary.files_done, summary.files);
-    if summary.bytes_resumed > 0 {
-        line += &format!("; {} already received", ByteSize::from_bytes(summary.bytes_resumed));
-    }
-    if summary.failed > 0 {
-        line += &format!("; {} failed", summary.failed);
-    }
-    if summary.skipped > 0 {
-        line += &format!("; {} skipped", summary.skipped);
-    }
-    line
-}
-
-fn bar(direction: Direction) -> ProgressBar {
-    let verb = if direction == Direction::Sending { "sending" } else { "receiving" };
-    let template = format!(
-        "{verb} [{{bar:32}}] {{percent:>3}} %  {{decimal_bytes}} of {{decimal_total_bytes}}  \
-         {{decimal_bytes_per_sec}}  {{eta}} left  {{wide_msg}}"
-    );
+fn bar(verb: &str, is_coloured: bool) -> ProgressBar {
+    let colour = if is_coloured { ".cyan" } else { "" };
+    let template = format!("{verb} [{{bar:{BAR_WIDTH}{colour}}}] {{percent:>3}} %  {{wide_msg}}");
     let bar = ProgressBar::new(0);
     if let Ok(style) = ProgressStyle::with_template(&template) {
         bar.set_style(style.progress_chars("━╸─"));
@@ -314,13 +347,17 @@ fn bar(direction: Direction) -> ProgressBar {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
     use transfer::RelativePath;
 
+    use super::super::args::{Arguments, Command};
     use super::*;
 
     #[test]
     fn verifying_existing_bytes_counts_as_progress() {
-        let progress = Progress::new(Direction::Sending, false, true);
+        let line = ["litz", "send", "path", "ticket", "--quiet"];
+        let Command::Send(options) = Arguments::try_parse_from(line).unwrap().command else { panic!("send") };
+        let progress = Progress::new(Direction::Sending, &options.transport);
         assert_eq!(progress.progressed_at(), Instant::ZERO);
         let path = RelativePath::from_components([b"file".as_slice()]).unwrap();
         progress.event(TransferEvent::Verifying { path: &path, bytes_done: 1, bytes_total: 2 });
@@ -331,14 +368,5 @@ mod tests {
         let moved_at = progress.progressed_at();
         progress.event(TransferEvent::Progress { bytes_done: 1, bytes_total: 2 });
         assert_eq!(progress.progressed_at(), moved_at, "no bytes were transferred");
-    }
-
-    #[test]
-    fn failed_files_are_not_reported_as_verified() {
-        let mut summary = Summary::default();
-        (summary.files, summary.files_done, summary.failed, summary.bytes_moved) = (5, 3, 2, 1_000_000);
-        let line = conclusion(Direction::Sending, &summary, units::Duration::from_secs(1));
-        assert!(line.starts_with("sent and verified 3 of 5 files, "), "{line}");
-        assert!(line.ends_with("; 2 failed"), "{line}");
     }
 }

@@ -53,7 +53,14 @@ const ENDING: &str = "the receiver ends";
 
 pub(crate) fn run(options: &RecvOptions) -> ExitCode {
     let json = options.transport.json;
-    match Receiver::prepare(options).and_then(|receiver| receiver.run()) {
+    let served = Receiver::prepare(options).and_then(|receiver| {
+        let status = receiver.run()?;
+        if status == exit::INTERRUPTED {
+            exit::report(json, status, &receiver.interrupt_message());
+        }
+        Ok(status)
+    });
+    match served {
         Ok(status) => ExitCode::from(status),
         Err(message) => exit::fail(json, exit::FAILED, &message),
     }
@@ -102,7 +109,7 @@ impl<'a> Receiver<'a> {
         let transport = transport(&options.transport, None, trace.as_ref(), journals.as_ref())?;
         let now = host::now_unix();
         let unfinished = unfinished_ticket(options, &state, now, &directory)?;
-        let port = options.listen.map_or(0, |listen| listen.port());
+        let port = options.listen.map_or(0, |listen| listen.port);
         let port = if port == 0 { unfinished.as_ref().map_or(0, |(issued, _)| issued.port) } else { port };
         let tls = server_config(&state.key).map_err(|error| error.to_string())?;
         let listening = listen(options, port).map_err(|error| match &unfinished {
@@ -207,6 +214,20 @@ impl<'a> Receiver<'a> {
             self.warn(Warning::Journal, &error);
         }
         result
+    }
+
+    /// What an interrupt leaves, and how to continue.
+    fn interrupt_message(&self) -> String {
+        match &self.admission {
+            Admission::Ticket(ticket) => format!(
+                "interrupted; the ticket remains valid: run the same command again to serve it, or `litz tickets \
+                 revoke {}` to revoke it",
+                ticket.issued.id
+            ),
+            Admission::Keys(_) => {
+                "interrupted; no transfers are accepted now: run the same command again to accept them".to_owned()
+            }
+        }
     }
 
     fn warn_of_trace_errors(&self) {
@@ -392,7 +413,7 @@ impl<'a> Receiver<'a> {
     fn receive_from(&self, connection: &Connection, key: PublicKey, id: VisitorId) -> Attempt {
         let peer = connection.remote_addr();
         log_connected(connection);
-        let progress = Progress::new(Direction::Receiving, self.options.transport.json, self.options.transport.quiet);
+        let progress = Progress::new(Direction::Receiving, &self.options.transport);
         let mut authoriser = self.authoriser(connection, id);
         let link = TimedLink::new(ConnectionLink::new(connection));
         let started = progress.now();

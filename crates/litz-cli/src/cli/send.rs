@@ -1,6 +1,7 @@
 //! `litz send PATH... TICKET`.
 
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -129,7 +130,7 @@ fn prepare(options: &SendOptions) -> Result<Job<'_>, Failure> {
     let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
     let journals = options.transport.journal.as_deref().map(Journals::create).transpose()?;
     let transport = transport(&options.transport, cap, trace.as_ref(), journals.as_ref())?;
-    let progress = Progress::new(Direction::Sending, options.transport.json, options.transport.quiet);
+    let progress = Progress::new(Direction::Sending, &options.transport);
     let run_id = RunId::generate().map_err(|error| error.to_string())?;
     Ok(Job {
         options,
@@ -270,6 +271,17 @@ impl Job<'_> {
         }
     }
 
+    /// Says which addresses were tried without an answer; once, because later attempts say that they
+    /// retry.
+    fn tell_unanswered(&self, addresses: &[SocketAddr], is_first: bool) {
+        if !is_first {
+            return;
+        }
+        let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        self.progress.note(&format!("trying {}; no answer yet", addresses.join(", ")));
+        self.progress.json(&json!({ "event": "unanswered", "addresses": addresses }));
+    }
+
     fn reach(&self, is_first: bool) -> Result<Connected, Failure> {
         let tls = client_config(&self.state.key, &[self.ticket.receiver]).map_err(|error| error.to_string())?;
         let reach = Connector {
@@ -280,6 +292,7 @@ impl Job<'_> {
             paths: &self.options.paths,
             tls: &tls,
             cancel: &self.cancel,
+            on_unanswered: &|addresses| self.tell_unanswered(addresses, is_first),
             is_first,
         };
         Ok(reach.connect(&self.ticket)?)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use transfer::Ticket;
 
-use super::host;
+use super::{heading, host};
 
 /// The variable with the ticket, if no argument gives one.
 const VARIABLE: &str = "LITZ_TICKET";
@@ -16,7 +16,7 @@ const VARIABLE: &str = "LITZ_TICKET";
 const FILE_LEN_MAX: u64 = 64 * 1024;
 
 /// How every ticket begins. The digit is the version of its format.
-const PREFIX: &str = "litz1";
+pub(crate) const PREFIX: &str = "litz1";
 
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct TicketOptions {
@@ -25,13 +25,13 @@ pub(crate) struct TicketOptions {
     /// A ticket in an argument is visible to other users of this host in its process list: see
     /// --ticket-file. If neither --to nor --ticket-file is given, the last argument is the ticket,
     /// or, if that is not one, the environment variable LITZ_TICKET.
-    #[arg(long, value_name = "TICKET", conflicts_with = "ticket_file")]
+    #[arg(long, value_name = "TICKET", conflicts_with = "ticket_file", help_heading = heading::SECURITY)]
     pub(crate) to: Option<OsString>,
 
     /// Read the ticket from this file, or from standard input if FILE is "-"
     ///
     /// The last word of the file is the ticket, so the line that `litz recv` prints will do.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = heading::SECURITY)]
     pub(crate) ticket_file: Option<PathBuf>,
 }
 

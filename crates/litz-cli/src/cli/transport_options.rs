@@ -5,26 +5,28 @@ use std::path::PathBuf;
 use clap::Args;
 use units::Duration;
 
+use super::heading;
+
 /// Options of both ends of a transfer.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct TransportOptions {
     /// Size of the datagrams to send at first, in bytes of UDP payload; every path must carry this
     /// size
-    #[arg(long, value_name = "BYTES", default_value_t = 1200)]
+    #[arg(long, value_name = "BYTES", default_value_t = 1200, help_heading = heading::PROTOCOL)]
     pub(crate) datagram_size: usize,
 
     /// Largest size of datagrams that each path is probed for (path MTU discovery): 8972 for jumbo
     /// frames, 1200 for none
-    #[arg(long, value_name = "BYTES", default_value_t = 1472)]
+    #[arg(long, value_name = "BYTES", default_value_t = 1472, help_heading = heading::PROTOCOL)]
     pub(crate) datagram_size_max: usize,
 
     /// Congestion controller: cubic, bbr or newreno
-    #[arg(long, value_name = "NAME", default_value = "bbr")]
+    #[arg(long, value_name = "NAME", default_value = "bbr", help_heading = heading::PROTOCOL)]
     pub(crate) congestion: recovery::Algorithm,
 
     /// Path scheduler: earliest (by estimated delivery), lowest-rtt, round-robin, or redundant:N
     /// (each packet on N paths)
-    #[arg(long, value_name = "NAME", default_value = "earliest")]
+    #[arg(long, value_name = "NAME", default_value = "earliest", help_heading = heading::PATHS)]
     pub(crate) scheduler: litz::Strategy,
 
     /// Whether retransmissions (R) and acknowledgements (A) are distributed per path (D) or
@@ -35,7 +37,7 @@ pub(crate) struct TransportOptions {
     /// the packets of all paths are acknowledged together on the path with the shortest delay. Each
     /// end applies the policy to what it sends. Use the same policy at both ends unless you want to
     /// compare them.
-    #[arg(long, value_name = "NAME", default_value = "CRDA")]
+    #[arg(long, value_name = "NAME", default_value = "CRDA", help_heading = heading::PROTOCOL)]
     pub(crate) policy: quic::Policy,
 
     /// Placement of the protocol on processors: auto, thread, split, packet(N) or path(N)
@@ -43,12 +45,12 @@ pub(crate) struct TransportOptions {
     /// With split, one thread sends and one receives; with packet(N), one runs the protocol and N
     /// encrypt and decrypt; with path(N), N share the sockets. The placement never changes the rules
     /// of the protocol, only the order of its inputs and so the times of acknowledgements.
-    #[arg(long, value_name = "NAME", default_value = "thread", value_parser = transfer_placement)]
+    #[arg(long, value_name = "NAME", default_value = "thread", value_parser = transfer_placement, help_heading = heading::PROTOCOL)]
     pub(crate) placement: litz::Placement,
 
     /// Write every path choice and its inputs to this file; `litz paths --replay FILE` repeats the
     /// choices
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = heading::RECORDING)]
     pub(crate) trace_scheduler: Option<PathBuf>,
 
     /// Record a journal of each connection in this folder: all inputs of the connection, for `litz
@@ -56,24 +58,28 @@ pub(crate) struct TransportOptions {
     ///
     /// A journal contains addresses, connection IDs, sizes, times and the results of the TLS
     /// handshake, but no file contents and no keys. Only its owner can read it.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = heading::RECORDING)]
     pub(crate) journal: Option<PathBuf>,
 
     /// Close a connection after this time without a packet from the peer
-    #[arg(long, value_name = "TIME", default_value = "30s")]
+    #[arg(long, value_name = "TIME", default_value = "30s", help_heading = heading::PROTOCOL)]
     pub(crate) idle_timeout: Duration,
 
     /// Print one JSON object per line on standard output instead of text
-    #[arg(long)]
+    #[arg(long, help_heading = heading::OUTPUT)]
     pub(crate) json: bool,
 
     /// Print no progress, only results and errors
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = heading::OUTPUT)]
     pub(crate) quiet: bool,
 
     /// Folder for keys and tickets [default: litz in XDG_STATE_HOME]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = heading::SECURITY)]
     pub(crate) state_dir: Option<PathBuf>,
+
+    /// Whether `--verbose` is given, which all commands share.
+    #[arg(skip)]
+    pub(crate) verbose: bool,
 }
 
 /// Parses a placement for a transfer: one connection, whose protocol runs on threads of its own.

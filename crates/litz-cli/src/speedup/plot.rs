@@ -27,5 +27,6 @@ fn panel(side: &SideReport, what: &str) -> Panel {
             Curve { colour: Some("#1f77b4"), ..Curve::measured("measured", measured) },
         ],
         equal_scales: true,
+        counts: true,
     }
 }

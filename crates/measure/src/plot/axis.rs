@@ -16,6 +16,15 @@ pub(super) struct Axis {
 impl Axis {
     /// An axis whose range includes all of `values`.
     pub(super) fn over(values: impl Iterator<Item = f64>) -> Self {
+        Self::with_step_min(values, 0.0)
+    }
+
+    /// The same for counts: its ticks are whole numbers.
+    pub(super) fn of_counts(values: impl Iterator<Item = f64>) -> Self {
+        Self::with_step_min(values, 1.0)
+    }
+
+    fn with_step_min(values: impl Iterator<Item = f64>, step_min: f64) -> Self {
         let (mut low, mut high) = (0.0_f64, 0.0_f64);
         for value in values {
             low = low.min(value);
@@ -24,7 +33,7 @@ impl Axis {
         if high <= low {
             high = low + 1.0;
         }
-        let step = round_up((high - low) / TICKS);
+        let step = round_up((high - low) / TICKS).max(step_min);
         // The small tolerance avoids an additional tick if a value is exactly on a tick.
         let outwards = |value: f64| (value / step - 1e-9).ceil() * step;
         Self { low: -outwards(-low) + 0.0, high: outwards(high), step }

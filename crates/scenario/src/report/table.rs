@@ -79,7 +79,7 @@ fn rows<'a>(scenario: &Scenario, run_verdicts: &'a [RunVerdicts]) -> Vec<Row<'a>
 
 fn cells(row: &Row<'_>) -> [String; 5] {
     let verdict = row.verdict;
-    let check = format!("{} {}", verdict.kind, verdict.of).trim_end().to_owned();
+    let check = in_words(verdict.kind, &verdict.of);
     let result = match row.failed_seeds.len() {
         0 => "ok".to_owned(),
         failed if failed == row.values.len() => "FAILED".to_owned(),
@@ -93,6 +93,26 @@ fn cells(row: &Row<'_>) -> [String; 5] {
         _ => verdict.bound.to_string(),
     };
     [row.paths.clone(), check, range(&row.values), allowed, result]
+}
+
+/// What the value of a check is, with its subject.
+fn in_words(kind: &str, of: &str) -> String {
+    match kind {
+        "connection" => "failures of the connection".to_owned(),
+        "complete" => format!("time until {of} is complete"),
+        "content" => "wrong bytes in all data".to_owned(),
+        "fault" => format!("packets affected by the fault of {of}"),
+        "path-share" => format!("share of the data on path {of}"),
+        "happened" => format!("packets at link {of}"),
+        "share-of-capacity" => format!("share of the capacity used by {of}"),
+        "goodput" => format!("goodput of {of}"),
+        "gap" => format!("longest gap in {of}"),
+        "latency" => format!("latency of {of}"),
+        "nothing-lost" => format!("bytes missing from {of}"),
+        "order-kept" => format!("bytes out of order in {of}"),
+        "against-best-path" => format!("{of} relative to the best path alone"),
+        _ => format!("{kind} {of}").trim_end().to_owned(),
+    }
 }
 
 /// The minimum and the maximum; one value if both print the same.
@@ -123,6 +143,17 @@ mod tests {
     }
 
     #[test]
+    fn a_check_is_a_phrase_about_its_subject() {
+        assert_eq!(in_words("complete", "file"), "time until file is complete");
+        assert_eq!(in_words("gap", "file from 1.00 s"), "longest gap in file from 1.00 s");
+        let kinds = ["connection", "complete", "content", "fault", "path-share", "happened", "share-of-capacity"];
+        let more = ["goodput", "gap", "latency", "nothing-lost", "order-kept", "against-best-path"];
+        for kind in kinds.into_iter().chain(more) {
+            assert_ne!(in_words(kind, "file"), format!("{kind} file"));
+        }
+    }
+
+    #[test]
     fn all_seeds_share_a_row_that_names_the_failed_ones() {
         let scenario = scenario("[[link]]\nname = 'a'\n");
         let text = table(&scenario, &[of_run(1, Some(0.95)), of_run(2, Some(0.8)), of_run(3, None)]);
@@ -131,7 +162,7 @@ mod tests {
             lines,
             [
                 "paths check value allowed result",
-                "all share-of-capacity file 0.800 to 0.950, some not measured >= 0.900 FAILED 2 of 3: seed 2, 3"
+                "all share of the capacity used by file 0.800 to 0.950, some not measured >= 0.900 FAILED 2 of 3: seed 2, 3"
             ]
         );
         assert!(table(&scenario, &[of_run(1, Some(0.95))]).trim_end().ends_with("ok"));

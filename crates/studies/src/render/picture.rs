@@ -13,7 +13,8 @@ pub fn render(plot: &Plot, subtitle: &str) -> String {
         x_label: label(&plot.x),
         y_label: label(&plot.y),
         curves: plot.series.iter().map(curve).collect(),
-        equal_scales: false,
+        counts: plot.x.name == "processors",
+        ..Panel::default()
     }])
 }
 

@@ -89,9 +89,12 @@ fn a_part_file_in_use_is_an_error() {
 fn existing_files_and_links_are_neither_overwritten_nor_followed() {
     let fixture = Fixture::new();
     let entry = entry("file", 3);
-    fs::write(fixture.path("file"), "old").unwrap();
+    fs::write(fixture.path("file"), "older").unwrap();
     assert!(matches!(fixture.look(&entry, false), Err(error) if error.kind == FileErrorKind::Exists));
     assert!(matches!(fixture.look(&entry, true), Ok(Found::Free)));
+    fs::write(fixture.path("file"), "old").unwrap();
+    assert!(matches!(fixture.look(&entry, false), Ok(Found::Same(_))), "it may be the same file");
+    assert!(matches!(fixture.look(&entry, true), Ok(Found::Free)), "it has another time");
     // One that appears after we looked.
     let (part, _) = fixture.open(&entry, 1).unwrap();
     assert_eq!(part.commit(&entry, &fixture.tree, false).unwrap_err().kind, FileErrorKind::Exists);

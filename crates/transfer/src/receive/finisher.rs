@@ -39,7 +39,7 @@ impl Session<'_> {
             }
             (Target::InPlace(_), None) if overwrite => self.plan_again(incoming),
             (Target::InPlace(_), None) => {
-                let what = "of the same size and time, but its content differs";
+                let what = "of the same size, but its content differs";
                 self.settle_failed(incoming, &FileError::new(FileErrorKind::Exists, what))
             }
         }

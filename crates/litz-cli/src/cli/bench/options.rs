@@ -8,6 +8,7 @@ use litz::{PATHS_MAX, PROCESSORS_MAX, Placement};
 use quic::config::DATAGRAM_SIZE_MAX;
 use units::Duration;
 
+use crate::cli::heading;
 use crate::speedup::{self, AppCore, Cipher, Settings, Side};
 
 /// Size of the IPv4 and UDP headers.
@@ -82,7 +83,7 @@ pub(crate) struct SpeedupOptions {
     /// Numbers of processors to measure with [default: 1 to all; 1,2 with --placement split]
     ///
     /// A list such as 1,2,4 or a range such as 1..8. One processor is always included.
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, value_name = "LIST", help_heading = heading::MACHINE)]
     processors: Option<Processors>,
 
     /// Placements on one processor to compare with packet(1) or path(1): thread or inline; inline
@@ -91,7 +92,7 @@ pub(crate) struct SpeedupOptions {
     beside: Vec<Placement>,
 
     /// Processor of the application [default: last; apart with --side duplex]
-    #[arg(long, value_enum, value_name = "WHERE")]
+    #[arg(long, value_enum, value_name = "WHERE", help_heading = heading::MACHINE)]
     application: Option<Application>,
 
     /// Cipher: aes128, aes256 or chacha20
@@ -103,36 +104,36 @@ pub(crate) struct SpeedupOptions {
     mtu: usize,
 
     /// Number of runs for each number of processors [default: 10; with --quick 5]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100), help_heading = heading::MEASURED)]
     runs: Option<u8>,
 
     /// Warm-up before each run, such as 300ms, or a number of seconds [default: 30; with --quick
     /// 300ms]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = heading::MEASURED)]
     warmup: Option<Duration>,
 
     /// Duration of each run, such as 300ms, or a number of seconds [default: 30; with --quick 1]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = heading::MEASURED)]
     time: Option<Duration>,
 
     /// Confidence level of the intervals, in percent
-    #[arg(long, value_name = "PERCENT", default_value_t = 90.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 90.0, help_heading = heading::MEASURED)]
     confidence: f64,
 
     /// Use short runs, for a first look
-    #[arg(long)]
+    #[arg(long, help_heading = heading::MEASURED)]
     quick: bool,
 
     /// Print the result as one JSON object, in the format of docs/spec/speedup.md
-    #[arg(long)]
+    #[arg(long, help_heading = heading::OUTPUT)]
     pub(super) json: bool,
 
     /// Also write the result into this folder, as speedup-TIME.json; must exist
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = heading::OUTPUT)]
     pub(super) out: Option<PathBuf>,
 
     /// Write a plot of speedup over processors to this file, as SVG
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT)]
     pub(super) plot: Option<PathBuf>,
 }
 

@@ -4,6 +4,7 @@ use clap::Args;
 use units::{ByteSize, Duration};
 
 use super::links::LINKS;
+use crate::cli::heading;
 
 #[derive(Args, Debug)]
 pub(crate) struct DemoOptions {
@@ -11,7 +12,10 @@ pub(crate) struct DemoOptions {
     ///
     /// A link is a comma-separated list of settings; `litz emulate relay --help` lists them. Each
     /// link needs a constant rate. Delays are one-way.
-    #[arg(long = "link", value_name = "LINK", default_values = LINKS)]
+    ///
+    /// The default links are fibre (400 Mb/s, 5 ms), cable (200 Mb/s, 15 ms), wlan (100 Mb/s, 30 ms)
+    /// and mobile (50 Mb/s, 60 ms), each with a queue of 50 ms.
+    #[arg(long = "link", value_name = "LINK", default_values = LINKS, hide_default_value = true)]
     pub(crate) links: Vec<String>,
 
     /// Size of the file to send over all links together [default: what they carry in 4.5 s]
@@ -32,6 +36,6 @@ pub(crate) struct DemoOptions {
     pub(crate) seed: u64,
 
     /// Print the result as one JSON object
-    #[arg(long)]
+    #[arg(long, help_heading = heading::OUTPUT)]
     pub(crate) json: bool,
 }

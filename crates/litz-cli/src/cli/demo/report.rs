@@ -8,6 +8,7 @@ use super::files::Comparison;
 use super::links::{self, DemoLink};
 use super::transfer::Outcome;
 use crate::cli::out;
+use crate::cli::wrap::wrap;
 
 /// If more than this share of packets, in permille, left the emulator at least a millisecond late,
 /// the machine did not keep up with the links.
@@ -16,6 +17,12 @@ const LATE_PERMILLE_MAX: u64 = 10;
 /// If the processors were busy for at least this share of the time, in percent, they may have been
 /// the bottleneck instead of the links.
 const BUSY_PERCENT_MIN: u64 = 95;
+
+/// Width of the report in columns: that of the narrowest usual terminal.
+const WIDTH: usize = 80;
+
+/// The maximum length of a link's name.
+const NAME_MAX: usize = 15;
 
 /// The results of the demo.
 pub(super) struct DemoReport {
@@ -73,9 +80,11 @@ impl DemoReport {
     fn lines(&self) -> Vec<String> {
         let mut lines = self.table();
         lines.push(String::new());
-        lines.extend(self.rows().into_iter().map(|(name, value)| format!("  {name:<18} {value}")));
+        lines.extend(self.rows().into_iter().map(|(name, value)| wrap(&format!("  {name:<17}  {value}"), WIDTH)));
         lines.extend(
-            self.overload_reasons().into_iter().map(|message| format!("\n  this machine was too busy: {message}")),
+            self.overload_reasons()
+                .into_iter()
+                .map(|message| wrap(&format!("\n  this machine was too busy: {message}"), WIDTH)),
         );
         lines
     }
@@ -103,7 +112,7 @@ impl DemoReport {
     /// One line per link.
     fn table(&self) -> Vec<String> {
         let line = |name: &str, link: &str, alone: &str, share: &str, together: &str| {
-            format!("  {name:<18} {link:<32} {alone:>11} {share:>6}   {together:>11}").trim_end().to_owned()
+            format!("  {name:<NAME_MAX$} {link:<31} {alone:>11} {share:>5}  {together:>9}").trim_end().to_owned()
         };
         let mut lines = vec![line("", "link", "alone", "", "together")];
         for (index, (link, alone)) in self.links.iter().zip(&self.alone).enumerate() {

@@ -10,13 +10,25 @@ use crate::cli::bounded::read_trace;
 
 /// The end of the help texts.
 pub(crate) const HELP: &str = "\
-A link is a comma-separated list of settings. docs/guide/emulate.md describes all of them:
-  rate=100Mb/s | trace=FILE    delay=10ms               jitter=normal 5ms [reorders]
-  loss=1%                      bursts=1% 25% [80% 0.1%] reorder=1% 5ms
-  duplicate=1%                 corrupt=1%               queue=30ms | queue=64KiB
-  codel[=5ms 100ms [ecn]]      overhead=38B             state=up | silent | held
-  down=2s..3s silent | held    flap=10s 1s silent       at=5s rate=10Mb/s  every=10s
-  back.KEY=...  sets KEY for the return direction only; by default both are alike
+A link is a comma-separated list of settings, which docs/guide/emulate.md describes in full:
+  rate=100Mb/s           rate of the line
+  trace=FILE             the same from a recording in mahimahi's format
+  delay=10ms             time from the end of the line to the arrival
+  jitter=normal 5ms      variation of the delay: normal, uniform or pareto; with `reorders`, packets may overtake
+  loss=1%                share of packets that are lost
+  bursts=1% 25%          loss in bursts: probability of entering and of leaving the bad state
+  reorder=1% 5ms         share of packets that arrive that much later
+  duplicate=1%           share of packets that arrive twice
+  corrupt=1%             share of packets that arrive with one bit inverted
+  queue=30ms             limit of the queue before the line, as a time or as bytes (64KiB)
+  codel=5ms 100ms        CoDel on that queue; with `ecn` it marks packets
+  overhead=38B           cost of each packet on the line beyond its length
+  state=silent           cut from the start: packets are lost (silent) or wait (held)
+  down=2s..3s silent     cut in that time
+  flap=10s 1s silent     up, down, up, down, without end
+  at=5s rate=10Mb/s      another value from that time on
+  every=10s              `down` and `at` begin again after that time
+  back.KEY=VALUE         KEY in the return direction only; by default both are alike
 
 Exit status:
   0    the time given by --for has passed
@@ -33,6 +45,11 @@ Exit status:
   2    an error: bad arguments, no socket, a namespace that cannot be created
   130  interrupted: nothing is printed, and the namespaces are removed";
 
+/// The usage of `relay`, which clap would not wrap.
+const RELAY_USAGE: &str = "\
+litz emulate relay [OPTIONS] --listen <ADDRESS:PORT>
+             --to <ADDRESS:PORT>";
+
 /// Sizes of the IP and UDP headers, which a link carries with each datagram.
 const IPV4_UDP_HEADER_BYTES: u64 = 28;
 const IPV6_UDP_HEADER_BYTES: u64 = 48;
@@ -46,7 +63,7 @@ pub(crate) struct EmulateOptions {
 #[derive(Subcommand, Debug)]
 pub(super) enum Form {
     /// Relay UDP datagrams between clients and servers on this machine; needs no privilege
-    #[command(after_help = HELP)]
+    #[command(after_help = HELP, override_usage = RELAY_USAGE)]
     Relay(RelayOptions),
     /// Connect network namespaces for all IP traffic; needs root on Linux
     #[command(after_help = HELP)]
@@ -108,7 +125,7 @@ pub(super) struct TunOptions {
     #[arg(long, value_name = "NAME")]
     right_netns: Option<String>,
 
-    /// A link and its devices, such as name=l0,left=10.1.0.1/24,right=10.1.0.2/24,rate=100Mb/s; may
+    /// A link and its devices, such as left=10.1.0.1/24,right=10.1.0.2/24,rate=1Gb/s; may
     /// be repeated
     #[arg(long, value_name = "LINK", required = true)]
     link: Vec<String>,

@@ -7,6 +7,8 @@ use quic::config::DATAGRAM_SIZE_MAX;
 use scenario::simulated::{PROCESSORS_MAX, Placement};
 use units::Duration;
 
+use crate::cli::heading;
+
 /// Every path carries datagrams of this size (RFC 9000, section 14).
 const DATAGRAM_SIZE_MIN: usize = 1200;
 
@@ -44,7 +46,7 @@ pub(crate) struct PredictOptions {
     pub(super) bulk: bool,
 
     /// Output of `litz profile --json` [default: profile this machine]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = heading::MACHINE)]
     pub(super) profile: Option<PathBuf>,
 
     /// Comma-separated list of placements [default: inline,thread,split; without inline for a
@@ -54,15 +56,15 @@ pub(crate) struct PredictOptions {
     /// auto, the placement is the one that an endpoint would choose from the number of processors
     /// and sockets and the cipher. With --bulk, connection(N) has N connections, one per processor;
     /// a scenario has one connection.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = heading::MACHINE)]
     placement: Vec<Placement>,
 
     /// Number of processors of a machine [default: those of this machine, at most 64]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=PROCESSORS_MAX as i64))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=PROCESSORS_MAX as i64), help_heading = heading::MACHINE)]
     pub(super) processors: Option<u16>,
 
     /// Time to wake a thread, in nanoseconds [default: from the profile]
-    #[arg(long, value_name = "NS")]
+    #[arg(long, value_name = "NS", help_heading = heading::MACHINE)]
     pub(super) hand_over: Option<f64>,
 
     /// With --bulk: comma-separated list of datagram sizes, in bytes of UDP payload [default:
@@ -79,15 +81,15 @@ pub(crate) struct PredictOptions {
     /// Bulk data runs over loopback, a scenario between network namespaces (Linux, root).
     /// --processors and --hand-over change only the prediction, not the live runs; a warning says
     /// so.
-    #[arg(long)]
+    #[arg(long, help_heading = heading::MEASURED)]
     pub(super) verify: bool,
 
     /// Number of live runs and of profile runs of each kind; the result uses medians
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=100), help_heading = heading::MEASURED)]
     pub(super) runs: u8,
 
     /// Print the result as one JSON object
-    #[arg(long)]
+    #[arg(long, help_heading = heading::OUTPUT)]
     pub(super) json: bool,
 }
 

@@ -6,6 +6,7 @@ use clap::Args;
 use quic::config::DATAGRAM_SIZE_MAX;
 use units::Duration;
 
+use crate::cli::heading;
 use crate::profile::Settings;
 
 /// Every path carries datagrams of this size (RFC 9000, section 14).
@@ -57,7 +58,7 @@ pub(crate) struct ProfileOptions {
     pub(crate) dir: Option<PathBuf>,
 
     /// Print the result as one JSON object, in the format of docs/spec/profile.md
-    #[arg(long)]
+    #[arg(long, help_heading = heading::OUTPUT)]
     pub(crate) json: bool,
 }
 

@@ -25,9 +25,9 @@ pub(super) struct ListenSockets {
 /// one for a given address, and otherwise one for each address of this host.
 pub(super) fn listen(options: &RecvOptions, port: u16) -> Result<ListenSockets, String> {
     let interfaces = net::interfaces().map_err(|error| format!("cannot list the network interfaces: {error}"))?;
-    let mut places = listen::plan(&interfaces, options.listen.map(|listen| listen.ip()));
+    let mut places = listen::plan(&interfaces, options.listen.and_then(|listen| listen.ip));
     if let Some(device) = &options.device {
-        if options.listen.is_some_and(|listen| !listen.ip().is_unspecified()) {
+        if options.listen.and_then(|listen| listen.ip).is_some_and(|ip| !ip.is_unspecified()) {
             places.iter_mut().for_each(|place| place.device = Some(device.clone()));
         } else {
             places.retain(|place| place.device.as_ref() == Some(device));
@@ -36,8 +36,8 @@ pub(super) fn listen(options: &RecvOptions, port: u16) -> Result<ListenSockets, 
             return Err(format!("cannot listen on {device}: it has no address, is down, or is not a network device"));
         }
     }
-    if let Some(wildcard) = options.listen.filter(|listen| listen.ip().is_unspecified()) {
-        let bind = SocketAddr::new(wildcard.ip(), port);
+    if let Some(wildcard) = options.listen.and_then(|listen| listen.ip).filter(|ip| ip.is_unspecified()) {
+        let bind = SocketAddr::new(wildcard, port);
         let asked = socket(bind, options.device.as_deref());
         let opened = UdpSocket::open(&asked).map_err(|error| error.to_string())?;
         let buffers = small_buffers(&opened, &asked);

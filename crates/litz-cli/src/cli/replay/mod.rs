@@ -31,8 +31,7 @@ deadline. Times are relative to the start of the connection.
 Exit status:
   0    each log is complete, or was replayed as far as requested, without differences
   1    a log is truncated; there are no differences up to its end
-  2    an error: bad arguments, a missing or damaged log, a difference, or a
-       connection that panicked";
+  2    an error: bad arguments, a missing or damaged log, a difference, or a connection that panicked";
 
 /// Number of entries shown before a difference.
 const CONTEXT: u64 = 8;

@@ -6,6 +6,7 @@ mod listing;
 #[cfg(target_os = "linux")]
 mod netns;
 mod options;
+mod plot;
 mod record;
 mod runs;
 mod worlds;
@@ -15,6 +16,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 
 use measure::Program;
+use measure::plot::Panel;
 use scenario::components::components_table;
 use scenario::model::Scenario;
 use scenario::report::{ResultFile, scenario_json, table};
@@ -71,11 +73,15 @@ fn run_files(options: &RunOptions) -> Result<u8, Failure> {
     let machine = options.machine().map_err(failed)?;
     options.check_recording(files.len()).map_err(failed)?;
     let target = options.json.as_deref().map(JsonFile::begin).transpose().map_err(failed)?;
+    let plot = options.plot.as_deref().map(JsonFile::begin).transpose().map_err(failed)?;
+    let mut panels = Vec::new();
     let mut report = ResultFile::new(options.world.make(None).name());
     let mut failures = Vec::new();
     for ScenarioFile { path, mut scenario, digest } in files {
         options.change(&mut scenario);
-        let (text, mut json, passes) = run_one(options, &path, &scenario, machine.as_ref(), &cancel)?;
+        let OneResult { text, mut json, passes, panel } =
+            run_one(options, &path, &scenario, machine.as_ref(), &cancel)?;
+        panels.extend(panel);
         json["file_blake3"] = digest.into();
         if !options.json_to_stdout() {
             print(&text);
@@ -88,20 +94,34 @@ fn run_files(options: &RunOptions) -> Result<u8, Failure> {
     if let Some(target) = target {
         write_json(target, &ResultDocument::new(options, machine.as_ref(), &report))?;
     }
+    if let Some(plot) = plot {
+        plot.write(&measure::plot::svg(&panels)).map_err(failed)?;
+    }
     if failures.is_empty() {
         return Ok(exit::DONE);
     }
     Err((exit::INCOMPLETE, format!("checks failed: {}", failures.join(", "))))
 }
 
-/// Runs one scenario; returns the table, the JSON, and whether all checks hold.
+/// The result of one scenario.
+struct OneResult {
+    /// The table.
+    text: String,
+    json: serde_json::Value,
+    /// Whether all checks hold.
+    passes: bool,
+    /// The rate over time of the first seed on all paths.
+    panel: Option<Panel>,
+}
+
+/// Runs one scenario.
 fn run_one(
     options: &RunOptions,
     path: &Path,
     scenario: &Scenario,
     machine: Option<&Machine>,
     cancel: &CancelToken,
-) -> Result<(String, serde_json::Value, bool), Failure> {
+) -> Result<OneResult, Failure> {
     let mut suite = Suite::new(scenario, options.seeds(scenario));
     if !options.paths.is_empty() {
         let names = options.paths.iter().map(String::as_str);
@@ -142,7 +162,8 @@ fn run_one(
         text.push_str(&format!("\n  seed {}, {}{recorded}\n", first.seed, outcome.path_names(scenario)));
         text.push_str(&components_table(&outcome.components));
     }
-    Ok((text + "\n", json, passes))
+    let panel = outcomes.get(&first).map(|outcome| plot::panel(scenario, outcome));
+    Ok(OneResult { text: text + "\n", json, passes, panel })
 }
 
 /// The description in the files of a recorded run.

@@ -9,18 +9,17 @@ use scenario::model::{SEEDS_MAX, Scenario};
 use scenario::simulated::{Machine, PROCESSORS_MAX, Placement};
 
 use crate::cli::costs::read_costs;
+use crate::cli::heading;
 
 /// The end of the help text.
 pub(crate) const HELP: &str = "\
 Worlds:
-  memory  Virtual time, in this process: a run takes only the time to compute it.
-          The same file, paths and seed give the same result, to the byte.
-  sim     The same runs, packet for packet, but without payload bytes and several
-          times as fast. With --profile, hosts have processors, and packets take
-          the CPU time from the profile.
-  netns   Real time, between two network namespaces: emulated links, sockets and
-          TLS. A run takes the duration in the file. Runs are sequential, with
-          one seed by default. Needs Linux and root.
+  memory  Virtual time, in this process: a run takes only the time to compute it. The same file, paths and \
+seed give the same result, to the byte.
+  sim     The same runs, packet for packet, but without payload bytes and several times as fast. With \
+--profile, hosts have processors, and packets take the CPU time from the profile.
+  netns   Real time, between two network namespaces: emulated links, sockets and TLS. A run takes the \
+duration in the file. Runs are sequential, with one seed by default. Needs Linux and root.
 
 Exit status:
   0    all checks hold
@@ -112,20 +111,20 @@ pub(super) struct RunOptions {
 
     /// Policy for retransmissions and acknowledgements, per path (D) or centralized (C), overriding
     /// the file: DRDA, DRCA, CRDA or CRCA
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = heading::PROTOCOL)]
     policy: Option<quic::Policy>,
 
     /// With --world sim: output of `litz profile --json`; each host is such a machine
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = heading::MACHINE)]
     profile: Option<PathBuf>,
 
     /// With --profile: placement of the hosts: inline, thread, split, packet(N), path(N) or
     /// connection(N)
-    #[arg(long, value_name = "NAME", default_value_t = Placement::Thread, requires = "profile")]
+    #[arg(long, value_name = "NAME", default_value_t = Placement::Thread, requires = "profile", help_heading = heading::MACHINE)]
     placement: Placement,
 
     /// With --profile: number of processors of each host
-    #[arg(long, value_name = "N", default_value_t = 4, requires = "profile", value_parser = clap::value_parser!(u16).range(1..=PROCESSORS_MAX as i64))]
+    #[arg(long, value_name = "N", default_value_t = 4, requires = "profile", value_parser = clap::value_parser!(u16).range(1..=PROCESSORS_MAX as i64), help_heading = heading::MACHINE)]
     processors: u16,
 
     /// With --world sim: write a trace of a run to this file, for https://ui.perfetto.dev; the file
@@ -134,7 +133,7 @@ pub(super) struct RunOptions {
     /// The traced run is that of the first seed on all paths, or on --paths. The trace contains the
     /// activity of threads and sockets, links and their queues, congestion windows and round-trip
     /// times of paths, events of the connection, and faults. Tracing does not change the run.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = heading::RECORDING)]
     pub(super) trace: Option<PathBuf>,
 
     /// With --world sim: write the packets of that run to this file, as pcapng; the file must not
@@ -143,19 +142,24 @@ pub(super) struct RunOptions {
     /// The file has one interface per end of each link. IP and UDP headers have the true lengths.
     /// Data packets are not encrypted in this world: the file contains only their headers, without
     /// header protection. All other packets are complete.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = heading::RECORDING)]
     pub(super) pcapng: Option<PathBuf>,
 
+    /// Write a plot of the rate over time to this file, as SVG: a panel for each scenario, with the
+    /// first seed on all paths
+    #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT)]
+    pub(super) plot: Option<PathBuf>,
+
     /// Write all results to this file as JSON; - means standard output, without the table
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = heading::OUTPUT)]
     pub(super) json: Option<PathBuf>,
 
     /// Number of runs at a time [default: number of processors; always 1 with --world netns]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = heading::OUTPUT)]
     pub(super) jobs: Option<u16>,
 
     /// Print no progress, only results and errors
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = heading::OUTPUT)]
     pub(super) quiet: bool,
 }
 
@@ -180,11 +184,14 @@ impl RunOptions {
     }
 
     /// Checks that the run can be recorded: one scenario in the simulated world, and different
-    /// files.
+    /// files, also for the plot.
     ///
     /// # Errors
     /// A message for the user.
     pub(super) fn check_recording(&self, scenarios: usize) -> Result<(), String> {
+        if is_same(&self.plot, &self.json) {
+            return Err("--plot and --json name the same file".to_owned());
+        }
         let named = [("--trace", &self.trace), ("--pcapng", &self.pcapng), ("--json", &self.json)];
         let Some((option, _)) = named[..2].iter().find(|(_, path)| path.is_some()) else { return Ok(()) };
         if self.world != WorldName::Sim {

@@ -1,0 +1,18 @@
+//! The headings under which the help lists options.
+
+/// Which files are transferred, and how they are stored.
+pub(crate) const FILES: &str = "Files";
+/// Tickets and keys.
+pub(crate) const SECURITY: &str = "Tickets and keys";
+/// Addresses, paths and the data on them.
+pub(crate) const PATHS: &str = "Paths and scheduling";
+/// Settings of the connection.
+pub(crate) const PROTOCOL: &str = "Protocol";
+/// The machine that is measured, predicted or simulated.
+pub(crate) const MACHINE: &str = "Machine";
+/// Number and length of the runs.
+pub(crate) const MEASURED: &str = "Runs";
+/// Traces and journals.
+pub(crate) const RECORDING: &str = "Recording";
+/// Results and progress.
+pub(crate) const OUTPUT: &str = "Output";

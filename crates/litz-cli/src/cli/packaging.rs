@@ -1,0 +1,93 @@
+//! `litz completions` and `litz man`: files for packagers, made from the definition of the command
+//! line.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Command};
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+use super::{exit, out};
+
+/// The end of the help text of `completions`.
+pub(crate) const COMPLETIONS_HELP: &str = "\
+Example:
+  litz completions bash > /usr/share/bash-completion/completions/litz
+
+Exit status:
+  0    the script was printed
+  2    an error: an unknown shell";
+
+/// The end of the help text of `man`.
+pub(crate) const MAN_HELP: &str = "\
+Examples:
+  litz man | man -l -
+  litz man --out /usr/share/man/man1
+
+Exit status:
+  0    the pages were written
+  2    an error: a folder that cannot be written";
+
+/// Manual pages do not depend on the terminal: `man` wraps them.
+pub(crate) const UNWRAPPED: usize = usize::MAX;
+
+#[derive(Args, Debug)]
+pub(crate) struct CompletionsOptions {
+    /// Shell that the script is for
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ManOptions {
+    /// Write a page for each command into this folder, as litz.1, litz-send.1 and so on; must exist
+    /// [default: print litz.1]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// Prints the script for `command`.
+pub(crate) fn run_completions(options: &CompletionsOptions, mut command: Command) -> ExitCode {
+    let mut script = Vec::new();
+    clap_complete::generate(options.shell, &mut command, "litz", &mut script);
+    out::print(&String::from_utf8_lossy(&script));
+    ExitCode::from(exit::DONE)
+}
+
+/// Prints or writes the pages of `command`, whose texts are [`UNWRAPPED`].
+pub(crate) fn run_man(options: &ManOptions, command: Command) -> ExitCode {
+    let done = match &options.out {
+        Some(folder) => write_pages(folder, command),
+        None => {
+            page(command).map(|page| out::print(&String::from_utf8_lossy(&page))).map_err(|error| error.to_string())
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::from(exit::DONE),
+        Err(message) => exit::fail(false, exit::FAILED, &message),
+    }
+}
+
+fn write_pages(folder: &Path, command: Command) -> Result<(), String> {
+    let mut command = command.disable_help_subcommand(true);
+    // Gives each command its full name, and those below it the global options.
+    command.build();
+    write_page(folder, &command)
+}
+
+/// Writes the page of a command and of all commands below it.
+fn write_page(folder: &Path, command: &Command) -> Result<(), String> {
+    let name = command.get_display_name().unwrap_or_else(|| command.get_name());
+    let path = folder.join(format!("{name}.1"));
+    let written = page(command.clone()).and_then(|page| std::fs::write(&path, page));
+    written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    command.get_subcommands().try_for_each(|below| write_page(folder, below))
+}
+
+fn page(command: Command) -> io::Result<Vec<u8>> {
+    let mut page = Vec::new();
+    Man::new(command).render(&mut page)?;
+    Ok(page)
+}

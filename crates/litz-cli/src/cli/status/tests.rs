@@ -1,0 +1,122 @@
+use litz::{PathId, PathState};
+use transfer::{FileError, FileErrorKind, RelativePath};
+
+use super::*;
+
+const MB: u64 = 1_000_000;
+
+fn at(millis: u64) -> Instant {
+    Instant::from_nanos(millis * 1_000_000)
+}
+
+/// A path that has carried this many bytes, and was silent for that many seconds.
+fn path(id: u32, bytes: u64, quiet: u64) -> PathLine {
+    PathLine {
+        id: PathId(id),
+        remote: "192.0.2.9:4433".to_owned(),
+        state: PathState::Active,
+        is_backup: false,
+        rate: Rate::from_mbps(80),
+        round_trip: Duration::from_millis(20),
+        loss_percent: 0.5,
+        bytes,
+        quiet_for: Duration::from_secs(quiet),
+    }
+}
+
+fn name(text: &str) -> RelativePath {
+    RelativePath::from_components(text.split('/').map(str::as_bytes)).unwrap()
+}
+
+/// A transfer of 100 MB of which 20 MB had been received before.
+fn status() -> Status {
+    let mut status = Status::default();
+    status.on_event(&TransferEvent::Started { files: 2, bytes: 100 * MB });
+    let old = name("photos/old.raw");
+    status.on_event(&TransferEvent::FileStarted { path: &old, bytes: 20 * MB, bytes_resumed: 20 * MB });
+    status.on_event(&TransferEvent::Progress { bytes_done: 20 * MB, bytes_total: 100 * MB });
+    status
+}
+
+#[test]
+fn rates_are_those_of_verified_bytes_and_of_the_wire() {
+    let mut status = status();
+    status.on_sample(at(0), &[path(0, 0, 0), path(1, 0, 0)]);
+    status.on_event(&TransferEvent::Progress { bytes_done: 40 * MB, bytes_total: 100 * MB });
+    status.on_sample(at(2000), &[path(0, 15 * MB, 0), path(1, 9 * MB, 0)]);
+    assert_eq!(status.figures(), "40.0 MB of 100.0 MB  10.0 MB/s verified, 12.0 MB/s on the wire  6 s left");
+    assert_eq!(status.percent(), 40);
+}
+
+#[test]
+fn the_wire_is_counted_on_when_a_path_ends_or_the_connection_is_new() {
+    let mut status = status();
+    status.on_sample(at(0), &[path(0, 0, 0)]);
+    status.on_sample(at(500), &[path(0, MB, 0), path(1, MB, 0)]);
+    status.on_sample(at(1000), &[path(1, 2 * MB, 0)]);
+    assert!(status.figures().contains("3.0 MB/s on the wire"), "{}", status.figures());
+    status.on_event(&TransferEvent::Started { files: 2, bytes: 100 * MB });
+    status.on_sample(at(1500), &[path(0, 0, 0)]);
+    status.on_sample(at(2500), &[path(0, MB, 0)]);
+    assert!(status.figures().contains("1.0 MB/s on the wire"), "{}", status.figures());
+}
+
+#[test]
+fn silence_is_reported_at_once_then_rarely_and_its_end() {
+    let mut status = status();
+    let reports: Vec<_> = [0, 2, 3, 4, 12, 13, 20, 23, 0, 0]
+        .into_iter()
+        .enumerate()
+        .map(|(step, quiet)| status.on_sample(at(step as u64 * 500), &[path(0, 5, quiet), path(1, 5, quiet + 9)]))
+        .collect();
+    let silent = |seconds| Some(SilenceChange::Silent(Duration::from_secs(seconds)));
+    let expected = [None, None, silent(3), None, None, silent(13), None, silent(23), Some(SilenceChange::Ended), None];
+    assert_eq!(reports, expected);
+    status.on_sample(at(9000), &[path(0, 5, 30)]);
+    assert_eq!(status.figures(), "20.0 MB of 100.0 MB  no packets for 30 s");
+}
+
+#[test]
+fn the_file_is_one_that_is_under_way() {
+    let mut status = status();
+    let (old, next) = (name("photos/old.raw"), name("photos/next.raw"));
+    let changed = FileError::new(FileErrorKind::SourceChanged, "");
+    let line = |status: &Status| status.line(200);
+    assert!(line(&status).ends_with("  photos/old.raw"), "{}", line(&status));
+    status.on_event(&TransferEvent::FileStarted { path: &next, bytes: 1, bytes_resumed: 0 });
+    assert!(line(&status).ends_with("  photos/next.raw"), "{}", line(&status));
+    status.on_event(&TransferEvent::FileFailed { path: &next, error: &changed });
+    assert!(line(&status).ends_with("  photos/old.raw"), "{}", line(&status));
+    status.on_event(&TransferEvent::FileFailed { path: &old, error: &changed });
+    assert!(line(&status).ends_with("on the wire"), "{}", line(&status));
+}
+
+#[test]
+fn a_line_fits_and_a_long_name_is_cut_in_its_middle() {
+    let mut status = status();
+    let long = name("photos/2026/some-very-long-name-of-a-folder/IMG-0231.raw");
+    status.on_event(&TransferEvent::FileStarted { path: &long, bytes: 1, bytes_resumed: 0 });
+    for width in [20, 60, 80, 100] {
+        assert!(status.line(width).chars().count() <= width, "{width}: {}", status.line(width));
+    }
+    let line = status.line(90);
+    assert!(line.contains("  photos/") && line.contains('…') && line.ends_with("IMG-0231.raw"), "{line}");
+    assert_eq!(shorten("abcdefghij", 7), "ab…ghij");
+}
+
+#[test]
+fn failed_files_are_not_reported_as_verified() {
+    let mut summary = Summary::default();
+    (summary.files, summary.files_done, summary.failed, summary.bytes_moved) = (5, 3, 2, MB);
+    let line = Status::default().conclusion(Direction::Sending, &summary, Duration::from_secs(1));
+    assert_eq!(line, "sent and verified 3 of 5 files, 1.0 MB in 1.00 s (1.0 MB/s); 2 failed");
+}
+
+#[test]
+fn files_that_had_been_received_before_are_one_sentence() {
+    let mut summary = Summary::default();
+    (summary.files, summary.files_done, summary.bytes_resumed) = (1, 1, 20 * MB);
+    let line = status().conclusion(Direction::Receiving, &summary, Duration::from_secs(1));
+    assert_eq!(line, "received and verified 1 file, 0 B in 1.00 s (0 B/s); 20.0 MB of 1 file had been received before");
+    assert_eq!([0, 999, 1000, 64_041, 1_000_000].map(grouped), ["0", "999", "1,000", "64,041", "1,000,000"]);
+}

@@ -1,0 +1,50 @@
+//! `litz version`: the version of the program and of what it speaks.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use litz::identity::tls::{ALPN, ALPN_RUN_ID};
+use serde_json::{Value, json};
+
+use super::{exit, out, ticket};
+use crate::provenance::{PROGRAM, UNKNOWN_COMMIT, VERSION};
+
+/// The version of the multipath extension.
+const MULTIPATH: &str = "draft-ietf-quic-multipath-21";
+
+/// The end of the help text.
+pub(crate) const HELP: &str = "\
+Exit status:
+  0    the version was printed";
+
+#[derive(Args, Debug)]
+pub(crate) struct VersionOptions {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(options: &VersionOptions) -> ExitCode {
+    if options.json {
+        out::json(&as_json());
+    } else {
+        out::line(&format!("litz {VERSION}"));
+        out::line(&format!("QUIC version 1, multipath {}", MULTIPATH));
+        out::line(&format!("file protocol {}, tickets {}", protocols().join(" and "), ticket::PREFIX));
+    }
+    ExitCode::from(exit::DONE)
+}
+
+fn as_json() -> Value {
+    let commit = Some(PROGRAM.litz_commit).filter(|commit| *commit != UNKNOWN_COMMIT);
+    json!({
+        "event": "version", "version": PROGRAM.litz_version, "commit": commit,
+        "quic": [1], "multipath": MULTIPATH, "protocols": protocols(),
+        "ticket": ticket::PREFIX, "journal": quic::journal::VERSION,
+    })
+}
+
+/// The versions of the file protocol as TLS negotiates them, oldest first.
+fn protocols() -> Vec<String> {
+    [ALPN, ALPN_RUN_ID].iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+}

@@ -1,0 +1,46 @@
+//! What packagers take from the command: manual pages, completions and the version.
+
+use std::process::Command;
+
+use crate::support::run::{json, names, run};
+
+fn litz() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_litz"))
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let (output, text) = run(litz().args(["man", "--out"]).arg(folder.path()));
+    assert!(output.status.success(), "{text}");
+    let pages = names(folder.path());
+    for page in ["litz.1", "litz-send.1", "litz-recv.1", "litz-emulate-relay.1", "litz-man.1"] {
+        assert!(pages.iter().any(|name| name == page), "{page}: {pages:?}");
+    }
+    let page = std::fs::read_to_string(folder.path().join("litz-send.1")).unwrap();
+    assert!(page.contains(".SH NAME\nlitz\\-send \\- Send files") && page.contains("Exit status:"), "{page}");
+    let (output, text) = run(litz().arg("man"));
+    assert!(output.status.success() && text.contains(".TH litz 1"), "{text}");
+    let (output, text) = run(litz().args(["man", "--out", "/nowhere/at/all"]));
+    assert!(output.status.code() == Some(2) && text.contains("cannot write /nowhere/at/all"), "{text}");
+}
+
+#[test]
+fn completions_name_the_commands_and_their_options() {
+    for shell in ["bash", "zsh", "fish"] {
+        let (output, text) = run(litz().args(["completions", shell]));
+        assert!(output.status.success() && text.contains("recv") && text.contains("ticket-file"), "{shell}: {text}");
+    }
+    let (output, text) = run(litz().args(["completions", "dos"]));
+    assert!(output.status.code() == Some(2) && text.contains("bash"), "{text}");
+}
+
+#[test]
+fn the_version_names_the_protocols() {
+    let (output, text) = run(litz().arg("version"));
+    assert!(output.status.success() && text.starts_with(&format!("litz {}", env!("CARGO_PKG_VERSION"))), "{text}");
+    let value = json(&litz().args(["version", "--json"]).output().unwrap().stdout);
+    assert_eq!(value["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!((&value["quic"][0], &value["protocols"][0]), (&1.into(), &"litz/1".into()));
+    assert!(value["commit"].is_null() || value["commit"].as_str().is_some_and(|commit| commit.len() >= 40), "{value}");
+}
