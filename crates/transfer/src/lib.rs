@@ -106,6 +106,7 @@ pub mod authorise;
 mod buffers;
 pub mod connection;
 mod control;
+mod disk;
 mod disk_space;
 pub mod error;
 pub mod events;
@@ -128,6 +129,8 @@ pub mod ticket;
 mod transport;
 mod tree;
 
+#[cfg(test)]
+mod faulty_disk;
 #[cfg(test)]
 mod memory;
 #[cfg(test)]

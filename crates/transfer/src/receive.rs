@@ -22,6 +22,7 @@ use super::authorise::Authoriser;
 use super::control::{
     ControlWriter, INBOX_LEN, Input, abandon, conclude, next_input, prefer_peers_reason, read_messages,
 };
+use super::disk::{Disk, SystemDisk};
 use super::error::{FileError, TransferError};
 use super::events::{Events, Summary, TransferEvent};
 use super::link::{CancelToken, Control, Link};
@@ -61,11 +62,20 @@ pub struct ReceiveOptions {
     pub bytes_max: Option<u64>,
     /// Cancels the transfer.
     pub cancel: CancelToken,
+    /// Where files are written to.
+    pub(crate) disk: Arc<dyn Disk>,
 }
 
 impl Default for ReceiveOptions {
     fn default() -> Self {
-        Self { threads: default_threads(), overwrite: false, umask: 0o022, bytes_max: None, cancel: CancelToken::new() }
+        Self {
+            threads: default_threads(),
+            overwrite: false,
+            umask: 0o022,
+            bytes_max: None,
+            cancel: CancelToken::new(),
+            disk: Arc::new(SystemDisk),
+        }
     }
 }
 
@@ -126,7 +136,7 @@ pub fn run(
     authoriser: &mut dyn Authoriser,
     events: &dyn Events,
 ) -> Result<Summary, TransferError> {
-    let tree = TargetTree::open(directory, options.umask)
+    let tree = TargetTree::open(directory, options.umask, Arc::clone(&options.disk))
         .map_err(|error| TransferError::Directory(directory.to_owned(), error));
     let session = Session {
         link,

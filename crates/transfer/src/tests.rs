@@ -16,6 +16,7 @@ use super::ticket::Secret;
 use super::*;
 
 mod authentication;
+mod disk_faults;
 mod failures;
 mod resume;
 mod trees;

@@ -124,7 +124,7 @@ impl Session<'_> {
             modified: entry.modified,
             sender: self.context.sender(),
         };
-        let (part, recorded) = PartFile::open(self.tree().disk_space(), directory, name, &key, layout)?;
+        let (part, recorded) = PartFile::open(self.tree(), directory, name, &key, layout)?;
         let Some(tree) = self.verify(index, &part, layout, &recorded) else { return Ok(None) };
         Ok(Some(Incoming::new(index, layout, Target::Part(part), tree)))
     }
