@@ -116,6 +116,7 @@ pub mod manifest;
 mod message;
 pub mod names;
 mod part_file;
+mod peer_waits;
 mod progress;
 pub mod proof;
 mod queue;

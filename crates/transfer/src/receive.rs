@@ -162,9 +162,12 @@ pub fn run(
     std::thread::scope(|scope| {
         let guard = EndGuard(&session);
         scope.spawn(|| read_messages(reader, &session.inbox));
+        scope.spawn(|| session.control.waits().watch(&options.cancel, link));
         // A write may fail before the sender's reason was read.
-        let outcome =
-            session.coordinate(scope, authoriser, tree).map_err(|error| prefer_peers_reason(error, &session.inbox));
+        let outcome = session
+            .coordinate(scope, authoriser, tree)
+            .map_err(|error| prefer_peers_reason(error, &session.inbox, &options.cancel));
+        session.control.waits().end_watch();
         session.stop();
         match &outcome {
             Ok(_) => conclude(&session.control, &session.inbox, link),
@@ -224,6 +227,7 @@ struct EndGuard<'s, 'a>(&'s Session<'a>);
 impl Drop for EndGuard<'_, '_> {
     fn drop(&mut self) {
         self.0.stop();
+        self.0.control.waits().end_watch();
         self.0.inbox.close();
         if std::thread::panicking() {
             self.0.link.close("internal fault");
@@ -478,7 +482,7 @@ fn release_if_refused(authoriser: &mut dyn Authoriser, error: &TransferError) {
 /// The maximum number of files with a plan and without a result. Each has two open file descriptors
 /// (a process may usually have 1024). With fewer, a path with a long round trip would be idle
 /// between small files.
-const FILES_AHEAD: usize = 256;
+pub(crate) const FILES_AHEAD: usize = 256;
 
 /// The time that a sender has to send Hello: 200 checks at 50 ms.
 const HELLO_TICKS: usize = 200;

@@ -18,6 +18,7 @@ use super::*;
 mod authentication;
 mod disk_faults;
 mod failures;
+mod hostile_peers;
 mod resume;
 mod trees;
 
