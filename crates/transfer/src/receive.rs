@@ -28,6 +28,7 @@ use super::events::{Events, Summary, TransferEvent};
 use super::link::{CancelToken, Control, Link};
 use super::manifest::{Entry, Limits, Totals};
 use super::message::{Message, VERSION};
+use super::open_files::{OpenFiles, TransferFiles};
 use super::progress::Progress;
 use super::proof::ProofContext;
 use super::queue::Queue;
@@ -62,6 +63,9 @@ pub struct ReceiveOptions {
     pub bytes_max: Option<u64>,
     /// Cancels the transfer.
     pub cancel: CancelToken,
+    /// The limit on open files, shared with the transfers whose options have a clone of it. Default:
+    /// 256 for each default.
+    pub open_files: OpenFiles,
     /// Where files are written to.
     pub(crate) disk: Arc<dyn Disk>,
 }
@@ -74,6 +78,7 @@ impl Default for ReceiveOptions {
             umask: 0o022,
             bytes_max: None,
             cancel: CancelToken::new(),
+            open_files: OpenFiles::new(FILES_AHEAD),
             disk: Arc::new(SystemDisk),
         }
     }
@@ -105,6 +110,13 @@ impl ReceiveOptions {
     #[must_use]
     pub fn with_bytes_max(mut self, bytes_max: impl Into<Option<u64>>) -> Self {
         self.bytes_max = bytes_max.into();
+        self
+    }
+
+    /// Sets [`open_files`](Self::open_files).
+    #[must_use]
+    pub fn with_open_files(mut self, open_files: OpenFiles) -> Self {
+        self.open_files = open_files;
         self
     }
 
@@ -144,6 +156,7 @@ pub fn run(
         inbox: Queue::new(INBOX_LEN),
         streams: Queue::new(STREAMS_MAX),
         finished: Queue::new(FILES_AHEAD),
+        open_files: options.open_files.transfer(),
         options,
         context,
         directory: directory.to_owned(),
@@ -188,6 +201,7 @@ struct Session<'a> {
     streams: Queue<RecordReader>,
     /// Files of which all segments have arrived.
     finished: Queue<Arc<Incoming>>,
+    open_files: TransferFiles,
     options: &'a ReceiveOptions,
     context: &'a ProofContext,
     directory: PathBuf,
@@ -213,7 +227,7 @@ struct List {
 /// The entries in progress and the settled ones.
 #[derive(Default)]
 struct SessionState {
-    /// At most [`FILES_AHEAD`]: each holds two open files.
+    /// At most [`FILES_AHEAD`]: each has open files.
     active: BTreeMap<u32, Arc<Incoming>>,
     settled: SegmentSet,
     /// Directories that this transfer created, in this order.
@@ -479,9 +493,8 @@ fn release_if_refused(authoriser: &mut dyn Authoriser, error: &TransferError) {
     }
 }
 
-/// The maximum number of files with a plan and without a result. Each has two open file descriptors
-/// (a process may usually have 1024). With fewer, a path with a long round trip would be idle
-/// between small files.
+/// The maximum number of files with a plan and without a result. With fewer, a path with a long round
+/// trip would be idle between small files. [`OpenFiles`] may limit them further.
 pub(crate) const FILES_AHEAD: usize = 256;
 
 /// The time that a sender has to send Hello: 200 checks at 50 ms.

@@ -3,6 +3,7 @@
 mod admission;
 mod allowed;
 mod arrivals;
+mod descriptors;
 mod file_watch;
 mod refusals;
 mod served_ticket;
@@ -20,8 +21,8 @@ use serde_json::json;
 use transfer::store::{Issued, Serving};
 use transfer::ticket::ADDRESSES_MAX;
 use transfer::{
-    Authoriser, CLOSE_CODE, CancelToken, ConnectionLink, ReceiveOptions, Refusal, Secret, StoreError, Summary, Ticket,
-    TicketAddress, TicketAuthoriser, TransferError, control, peer_key, proof_context, receive,
+    Authoriser, CLOSE_CODE, CancelToken, ConnectionLink, OpenFiles, ReceiveOptions, Refusal, Secret, StoreError,
+    Summary, Ticket, TicketAddress, TicketAuthoriser, TransferError, control, peer_key, proof_context, receive,
 };
 
 use super::args::{Advertised, RecvOptions};
@@ -73,6 +74,8 @@ struct Receiver<'a> {
     journals: Option<Journals>,
     admission: Admission,
     visits: Arc<Visits>,
+    /// Shared by all transfers.
+    open_files: OpenFiles,
     cancel: CancelToken,
     current: ActiveAttempt,
 }
@@ -131,6 +134,7 @@ impl<'a> Receiver<'a> {
             journals,
             admission,
             visits,
+            open_files: descriptors::open_files(),
             cancel,
             current,
         };
@@ -438,6 +442,7 @@ impl<'a> Receiver<'a> {
             .with_overwrite(self.options.overwrite)
             .with_bytes_max(self.options.max_size.map(|size| size.as_bytes()))
             .with_umask(current_umask())
+            .with_open_files(self.open_files.clone())
             .with_cancel(self.cancel.clone());
         watch_paths(connection, Direction::Receiving, progress, || {
             receive::run(link, control(streams), &context, &self.directory, &options, authoriser, progress)
