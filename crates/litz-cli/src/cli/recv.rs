@@ -223,7 +223,7 @@ impl<'a> Receiver<'a> {
         warning.print(self.options.transport.json, self.options.transport.quiet, message);
     }
 
-    /// Serves senders until a transfer has finished, the ticket expires or is revoked, or the user
+    /// Serves senders until a transfer is complete, the ticket expires or is revoked, or the user
     /// interrupts.
     fn serve(&self) -> Result<u8, String> {
         let (ended, attempts) = mpsc::channel::<Attempt>();
@@ -292,9 +292,9 @@ impl<'a> Receiver<'a> {
             Admission::Ticket(ticket) if ticket.is_revoked() => {
                 Some(Err("the ticket was revoked: run `litz recv` again for a new ticket".into()))
             }
-            Admission::Ticket(ticket) if ticket.is_expired() && senders == 0 => {
-                Some(Err("the ticket has expired without a transfer: run `litz recv` again for a new ticket".into()))
-            }
+            Admission::Ticket(ticket) if ticket.is_expired() && senders == 0 => Some(Err(
+                "the ticket has expired without a complete transfer: run `litz recv` again for a new ticket".into(),
+            )),
             Admission::Ticket(_) | Admission::Keys(_) => None,
         }
     }
@@ -323,7 +323,12 @@ impl<'a> Receiver<'a> {
     fn conclude(&self, attempt: &Attempt) -> Option<Result<u8, String>> {
         let is_ticket = matches!(self.admission, Admission::Ticket(_));
         match &attempt.result {
-            Ok(summary) if is_ticket => Some(Ok(summary.exit_code())),
+            Ok(summary) if is_ticket && summary.is_complete() => Some(Ok(summary.exit_code())),
+            // The sender was told to send again, with the same ticket.
+            Ok(summary) if is_ticket => {
+                self.print_incomplete(attempt, summary);
+                None
+            }
             // With --allow the receiver continues.
             Ok(_) => None,
             Err(TransferError::Cancelled) => Some(Ok(exit::INTERRUPTED)),
@@ -346,6 +351,24 @@ impl<'a> Receiver<'a> {
                 }
                 None
             }
+        }
+    }
+
+    /// Prints that files of a transfer have failed.
+    fn print_incomplete(&self, attempt: &Attempt, summary: &Summary) {
+        let failed = summary.failed;
+        let files = if failed == 1 { "1 file was".to_owned() } else { format!("{failed} files were") };
+        let message = format!(
+            "{files} not received; the ticket stays valid: once the cause is removed, send again with the same command. \
+             Waiting for the sender; Ctrl-C ends this"
+        );
+        if self.options.transport.json {
+            out::json(&json!({
+                "event": "visit_ended", "peer": attempt.peer.to_string(), "key": attempt.key.to_string(),
+                "authorised": true, "message": message,
+            }));
+        } else {
+            exit::report(false, exit::FAILED, &format!("{}: {message}", attempt.peer));
         }
     }
 
