@@ -7,10 +7,19 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
+use zeroize::Zeroizing;
+
 use crate::base32;
 
 /// The mode bits that give access to others than the owner.
 const OTHERS: u32 = 0o077;
+
+/// The mode bits that let others than the owner write.
+const WRITE_BY_OTHERS: u32 = 0o022;
+
+/// For files that may turn out to be pipes, which a call to open would wait at.
+pub const NON_BLOCKING: i32 = OFlags::NONBLOCK.bits() as i32;
 
 /// Replaces `path` by a file holding `bytes`, readable by the owner only, synced to the disk with
 /// its directory.
@@ -52,6 +61,34 @@ pub fn read_bounded(path: &Path, max_len: u64) -> io::Result<(Vec<u8>, bool)> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("the file is longer than {max_len} bytes")));
     }
     Ok((bytes, open_to_others))
+}
+
+/// As [`read_bounded`], for a file that this program wrote: it is an error if it is a pipe, a device or
+/// a directory. Opening a pipe would block. The bytes are erased when they are dropped.
+///
+/// # Errors
+/// As [`read_bounded`], and [`io::ErrorKind::InvalidInput`] if it is not a regular file.
+pub fn read_own(path: &Path, max_len: u64) -> io::Result<(Zeroizing<Vec<u8>>, bool)> {
+    let file = OpenOptions::new().read(true).custom_flags(NON_BLOCKING).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file: move it away"));
+    }
+    if metadata.len() > max_len {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("the file is longer than {max_len} bytes")));
+    }
+    // With enough capacity from the start, no copy is left behind in freed memory.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(metadata.len() as usize + 64));
+    file.take(metadata.len()).read_to_end(&mut bytes)?;
+    Ok((bytes, metadata.mode() & OTHERS != 0))
+}
+
+/// Whether others than the owner may create, replace or remove files in `directory`.
+///
+/// # Errors
+/// If that cannot be found out.
+pub fn is_writable_by_others(directory: &Path) -> io::Result<bool> {
+    Ok(fs::metadata(directory)?.mode() & WRITE_BY_OTHERS != 0)
 }
 
 /// Creates `directory` and what is missing above it, for the owner only.
@@ -107,5 +144,27 @@ mod tests {
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no temporary file stays");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         assert!(read_bounded(&path, 6).unwrap().1, "the group may read it");
+    }
+
+    #[test]
+    fn a_pipe_in_place_of_a_file_is_an_error_and_not_a_wait() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("secret");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+        assert_eq!(read_own(&path, 5).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(read_own(directory.path(), 5).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        replace(&path, b"secret").unwrap();
+        assert_eq!(read_own(&path, 5).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        let (bytes, open_to_others) = read_own(&path, 6).unwrap();
+        assert_eq!((bytes.as_slice(), open_to_others), (b"secret".as_slice(), false));
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_is_recognised() {
+        let directory = tempfile::tempdir().unwrap();
+        for (mode, expected) in [(0o700, false), (0o755, false), (0o770, true), (0o702, true), (0o1777, true)] {
+            fs::set_permissions(directory.path(), fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(is_writable_by_others(directory.path()).unwrap(), expected, "{mode:o}");
+        }
     }
 }

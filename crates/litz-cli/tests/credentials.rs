@@ -1,5 +1,6 @@
 //! How tickets and keys are given, and what the receiver checks before it prints a ticket.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use crate::support::{Litz, Place, assert_same};
@@ -100,4 +101,32 @@ fn a_ticket_without_a_lifetime_is_refused_and_the_expiry_is_shown() {
     let output = Command::new(env!("CARGO_BIN_EXE_litz")).args(arguments).arg("--expires=1s").output();
     let text = String::from_utf8(output.unwrap().stderr).unwrap();
     assert!(text.contains("or expires on 20") && text.contains(" UTC."), "{text}");
+}
+
+#[test]
+fn a_state_folder_that_others_may_write_is_refused_at_the_start() {
+    let place = Place::new();
+    let state = place.path("state");
+    std::fs::create_dir(&state).unwrap();
+    std::fs::set_permissions(&state, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let (inbox, option) = (place.inbox().display().to_string(), format!("--state-dir={}", state.display()));
+    Litz::start(&["recv", &inbox, "--json", "--listen=127.0.0.1:0", &option]).fail(2, "chmod go-w");
+    Litz::start(&["id", "--json", &option]).fail(2, "chmod go-w");
+}
+
+#[test]
+fn a_file_for_the_keys_of_connections_is_named_in_a_warning() {
+    let place = Place::new();
+    let inbox = place.inbox();
+    let start = |keys: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_litz"));
+        command.arg("recv").arg(&inbox).args(["--listen=127.0.0.1:0", "--expires=1s", "--quiet"]);
+        command.arg(format!("--state-dir={}", place.path("s").display())).env_remove("SSLKEYLOGFILE");
+        command.envs(keys.map(|keys| ("SSLKEYLOGFILE", keys)));
+        String::from_utf8(command.output().unwrap().stderr).unwrap()
+    };
+    let file = place.path("keys");
+    let text = start(file.to_str());
+    assert!(text.contains("SSLKEYLOGFILE is set") && text.contains(file.to_str().unwrap()), "{text}");
+    assert!(!start(None).contains("SSLKEYLOGFILE"));
 }

@@ -1,5 +1,7 @@
 //! Several `litz send` with one ticket: the first is served, the others are told so.
 
+use std::process::Command;
+
 use crate::support::{Litz, Place, assert_same};
 
 /// Slow enough that the first transfer outlives the others: two minutes for [`SIZE`]. It shows its
@@ -56,4 +58,34 @@ fn a_second_sender_takes_over_from_one_that_answers_nothing() {
     receiver.succeed();
     assert_eq!(count(&receiver, "sender_replaced"), 1, "{:#?}", receiver.seen);
     assert_same(&file, &place.inbox().join("file"));
+}
+
+#[test]
+fn senders_of_many_files_lose_none_where_descriptors_are_few() {
+    const FILES: u64 = 260;
+    let place = Place::new();
+    let id = Command::new(env!("CARGO_BIN_EXE_litz"))
+        .args(["id", &format!("--state-dir={}", place.path("state-out").display())])
+        .output()
+        .unwrap();
+    std::fs::write(place.path("allowed"), id.stdout).unwrap();
+    let folders = [1, 2, 3].map(|sender| {
+        for index in 0..FILES {
+            place.file(&format!("tree{sender}/file{index}"), 100, index);
+        }
+        place.path("out").join(format!("tree{sender}"))
+    });
+    // The soft limit is lower still: the receiver raises it.
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -Sn 100 && ulimit -Hn 300 && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_litz"), "recv"]);
+    command.arg(place.inbox()).args(["--json", "--listen=127.0.0.1:0"]);
+    command.arg(format!("--state-dir={}", place.path("state-in").display()));
+    command.arg(format!("--allow={}", place.path("allowed").display()));
+    let mut receiver = Litz::of(&mut command);
+    let ticket = receiver.wait_for("listening")["ticket"].as_str().unwrap().to_owned();
+    let mut senders = folders.each_ref().map(|folder| place.send(&[folder], &ticket, &["--by-key"]));
+    for sender in &mut senders {
+        let summary = sender.succeed();
+        assert_eq!((&summary["files_done"], &summary["failed"]), (&FILES.into(), &0.into()));
+    }
 }

@@ -170,7 +170,10 @@ fn a_bad_edit_of_the_list_is_reported_and_leaves_the_last_good_list() {
     let file = place.file("file", 1000, 1);
     let allow = write_list(&place, &["state-out"]);
     let (mut receiver, ticket) = place.recv(&[&allow]);
-    std::fs::write(place.path("allowed"), "sha256:half\n").unwrap();
+    // In one step: the receiver may look at any moment, and an empty list is another warning.
+    std::fs::write(place.path("edited"), "sha256:half\n").unwrap();
+    std::fs::set_permissions(place.path("edited"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::rename(place.path("edited"), place.path("allowed")).unwrap();
     assert!(wait_for_list_warning(&mut receiver).contains("not a key"));
     place.send(&[&file], &ticket, &["--by-key"]).succeed();
     write_list(&place, &["state-out"]);

@@ -7,12 +7,14 @@ use std::time::Duration;
 use super::error::TransferError;
 use super::link::{CancelToken, Link, SendStream};
 use super::message::{FRAME_LEN_MAX, Message, StopCode};
+use super::peer_waits::PeerWaits;
 use super::queue::{Popped, Queue};
 
 /// The writing half, shared by all threads of one side.
 pub(crate) struct ControlWriter {
     /// `None` once finished.
     stream: Mutex<Option<Box<dyn SendStream>>>,
+    waits: PeerWaits,
 }
 
 /// Events for the coordinating thread of either side.
@@ -29,18 +31,25 @@ pub(crate) enum Input {
 
 impl ControlWriter {
     pub(crate) fn new(stream: Box<dyn SendStream>) -> Self {
-        Self { stream: Mutex::new(Some(stream)) }
+        Self { stream: Mutex::new(Some(stream)), waits: PeerWaits::new() }
+    }
+
+    /// The waits for the peer, which end if the transfer is cancelled.
+    pub(crate) fn waits(&self) -> &PeerWaits {
+        &self.waits
     }
 
     /// Sends one complete message. Blocks while flow control allows no more.
     pub(crate) fn send(&self, message: &Message) -> Result<(), TransferError> {
         let mut frame = Vec::new();
         message.encode(&mut frame);
-        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        match stream.as_mut() {
-            Some(stream) => stream.write_all(&frame).and_then(|()| stream.flush()).map_err(TransferError::Connection),
-            None => Err(TransferError::Connection(io::ErrorKind::NotConnected.into())),
-        }
+        self.waits
+            .during(|| {
+                let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+                let stream = stream.as_mut().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
+                stream.write_all(&frame).and_then(|()| stream.flush())
+            })
+            .map_err(TransferError::Connection)
     }
 
     /// Ends our half: the peer reads what was sent, then the end.
@@ -112,21 +121,26 @@ fn stopped(code: StopCode, reason: String) -> TransferError {
 }
 
 /// The peer's reason for ending the transfer, if it sent one: after `error` ended a data stream or
-/// a write, the control stream may still hold a Stop. Any other error is returned unchanged.
-pub(crate) fn prefer_peers_reason(error: TransferError, inbox: &Queue<Input>) -> TransferError {
+/// a write, the control stream may still hold a Stop. Any other error is returned unchanged. The
+/// duration is bounded whatever the peer does.
+pub(crate) fn prefer_peers_reason(error: TransferError, inbox: &Queue<Input>, cancel: &CancelToken) -> TransferError {
     if !matches!(error, TransferError::Connection(_)) {
         return error;
     }
-    loop {
-        match inbox.pop_timeout(GRACE) {
+    let (mut idle, mut messages) = (0, 0);
+    while idle < GRACE_TICKS && messages < MESSAGES_AFTER_END_MAX {
+        if cancel.is_cancelled() {
+            return TransferError::Cancelled;
+        }
+        match inbox.pop_timeout(TICK) {
             Popped::Item(Input::Message(Message::Stop { code, reason })) => return stopped(code, reason),
-            Popped::Item(Input::ControlEnded(TransferError::Connection(_))) | Popped::Timeout | Popped::Closed => {
-                return error;
-            }
+            Popped::Item(Input::ControlEnded(TransferError::Connection(_))) | Popped::Closed => return error,
             Popped::Item(Input::ControlEnded(ended)) => return ended,
-            Popped::Item(_) => {}
+            Popped::Timeout => idle += 1,
+            Popped::Item(_) => messages += 1,
         }
     }
+    error
 }
 
 /// Ends a transfer that failed with `error`: sends the reason unless the peer knows it, waits until
@@ -145,7 +159,7 @@ pub(crate) fn abandon(error: &TransferError, control: &ControlWriter, inbox: &Qu
         // The refusal itself was the last message, in one direction or the other.
         TransferError::Refused(_) => {
             control.finish();
-            wait_for_end(inbox, GRACE);
+            wait_for_end(inbox);
             link.close("refused");
             return;
         }
@@ -161,7 +175,7 @@ pub(crate) fn abandon(error: &TransferError, control: &ControlWriter, inbox: &Qu
                 control.finish();
             }
         });
-        wait_for_end(inbox, GRACE);
+        wait_for_end(inbox);
         link.close("transfer ended");
     });
 }
@@ -170,20 +184,23 @@ pub(crate) fn abandon(error: &TransferError, control: &ControlWriter, inbox: &Qu
 /// open.
 pub(crate) fn conclude(control: &ControlWriter, inbox: &Queue<Input>, link: &dyn Link) {
     control.finish();
-    if !wait_for_end(inbox, GRACE) {
+    if !wait_for_end(inbox) {
         // A peer that does not finish would block the reading thread forever.
         link.close("transfer complete");
     }
 }
 
-/// Waits until the peer's half of the control stream ends, at most `timeout` after its last
-/// message. Returns false if it did not end.
-fn wait_for_end(inbox: &Queue<Input>, timeout: Duration) -> bool {
-    for _ in 0..MESSAGES_AFTER_END_MAX {
-        match inbox.pop_timeout(timeout) {
+/// Waits until the peer's half of the control stream ends, for a limited time and number of messages.
+/// Returns false if it did not end.
+fn wait_for_end(inbox: &Queue<Input>) -> bool {
+    let (mut idle, mut messages) = (0, 0);
+    while idle < GRACE_TICKS && messages < MESSAGES_AFTER_END_MAX {
+        match inbox.pop_timeout(TICK) {
             Popped::Item(Input::ControlEnded(_)) | Popped::Closed => return true,
-            Popped::Timeout => return false,
-            Popped::Item(_) => {}
+            // Time without a message counts even if messages come in between: a peer that sends one now
+            // and then gets no longer for it.
+            Popped::Timeout => idle += 1,
+            Popped::Item(_) => messages += 1,
         }
     }
     false
@@ -198,7 +215,7 @@ pub(crate) fn next_input(inbox: &Queue<Input>, cancel: &CancelToken) -> Result<O
     match inbox.pop_timeout(TICK) {
         Popped::Item(Input::Message(Message::Stop { code, reason })) => Err(stopped(code, reason)),
         Popped::Item(Input::ControlEnded(error)) => Err(error),
-        Popped::Item(Input::Fatal(error)) => Err(prefer_peers_reason(error, inbox)),
+        Popped::Item(Input::Fatal(error)) => Err(prefer_peers_reason(error, inbox, cancel)),
         Popped::Item(input) => Ok(Some(input)),
         Popped::Timeout => Ok(None),
         Popped::Closed => Err(TransferError::Connection(io::ErrorKind::NotConnected.into())),
@@ -211,9 +228,9 @@ pub(crate) const INBOX_LEN: usize = 64;
 /// The interval at which a waiting coordinator checks for cancellation.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The maximum wait for the peer to read the end.
-const GRACE: Duration = Duration::from_secs(2);
+/// The maximum wait for the peer to read the end: two seconds.
+const GRACE_TICKS: u32 = 40;
 
 /// The maximum number of messages that may be in flight when this side stops; a peer that sends
 /// more is not stopping.
-const MESSAGES_AFTER_END_MAX: usize = 10_000;
+const MESSAGES_AFTER_END_MAX: u32 = 10_000;

@@ -2,8 +2,8 @@
 //!
 //! A disk file system reserves blocks quickly. A file system in memory allocates every page, one
 //! after the other (0.4 s per GB, a quarter of a fast transfer), and nothing can be sent meanwhile.
-//! So on file systems in memory, and where reserving is not supported, the receiver checks the free
-//! space and accounts for the space reserved for other files. Other programs may use that space
+//! So on file systems in memory, and where reserving is not supported, the receiver only compares the
+//! free space with what this and its other files still need. Other programs may use that space
 //! first; then a write fails, and the file with it.
 
 use std::collections::BTreeMap;
@@ -13,12 +13,12 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::FallocateFlags;
-use rustix::io::Errno;
+use super::disk::Disk;
 
 /// The space that the files of one transfer will still need, where it is not reserved.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct DiskSpace {
+    disk: Arc<dyn Disk>,
     /// Bytes reserved and not written, by device. One for each file system below the target
     /// directory.
     reserved: Mutex<BTreeMap<u64, Arc<AtomicU64>>>,
@@ -34,6 +34,11 @@ pub(crate) struct Reservation {
 }
 
 impl DiskSpace {
+    /// Accounts for the files on `disk`.
+    pub(crate) fn new(disk: Arc<dyn Disk>) -> Self {
+        Self { disk, reserved: Mutex::default() }
+    }
+
     /// Sets the length of `file` to `size` and reserves the space for the bytes that it does not
     /// hold yet.
     ///
@@ -44,21 +49,23 @@ impl DiskSpace {
         if size == 0 {
             return Ok(Reservation { reserved: None, left: AtomicU64::new(0) });
         }
-        if !is_in_memory(file) {
-            match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size) {
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-                outcome => return Ok(outcome.map(|()| Reservation { reserved: None, left: AtomicU64::new(0) })?),
-            }
-        }
         let metadata = file.metadata()?;
         let left = size.saturating_sub(metadata.blocks().saturating_mul(BLOCK_LEN));
         let mut accounts = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
         let reserved = accounts.entry(metadata.dev()).or_default();
-        let space = rustix::fs::fstatvfs(file)?;
-        // A file system without a size limit (tmpfs with size=0, ramfs) reports zero blocks.
-        let free = if space.f_blocks == 0 { u64::MAX } else { space.f_bavail.saturating_mul(space.f_frsize) };
-        if left > free.saturating_sub(reserved.load(Ordering::Relaxed)) {
+        // Before the file system is asked to allocate: for a file that does not fit it would take
+        // all free space for a moment, and the writes of other programs would fail.
+        if left > self.disk.free_bytes(file)?.saturating_sub(reserved.load(Ordering::Relaxed)) {
             return Err(io::ErrorKind::StorageFull.into());
+        }
+        match self.disk.allocate(file, size) {
+            Ok(true) => return Ok(Reservation { reserved: None, left: AtomicU64::new(0) }),
+            Ok(false) => {}
+            Err(error) => {
+                // Frees what was allocated before it failed.
+                let _ = file.set_len(metadata.len());
+                return Err(error);
+            }
         }
         file.set_len(size)?;
         reserved.fetch_add(left, Ordering::Relaxed);
@@ -86,27 +93,9 @@ impl Drop for Reservation {
     }
 }
 
-/// Whether the file system holds its files in memory only.
-#[cfg(target_os = "linux")]
-fn is_in_memory(file: &File) -> bool {
-    rustix::fs::fstatfs(file).is_ok_and(|found| [TMPFS_MAGIC, RAMFS_MAGIC].contains(&(found.f_type as u32)))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn is_in_memory(_: &File) -> bool {
-    false
-}
-
 /// The unit in which `stat` counts, whatever the file system's blocks (POSIX leaves it open, Linux
 /// does not).
 const BLOCK_LEN: u64 = 512;
-
-/// statfs(2).
-#[cfg(target_os = "linux")]
-const TMPFS_MAGIC: u32 = 0x0102_1994;
-/// statfs(2).
-#[cfg(target_os = "linux")]
-const RAMFS_MAGIC: u32 = 0x8584_58f6;
 
 #[cfg(test)]
 mod tests;

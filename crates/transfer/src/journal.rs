@@ -8,9 +8,11 @@
 //!
 //! A record is one `write`, made after the segment's bytes were written. Neither is synced: a
 //! killed process loses neither, and after a power loss the values are compared with the part file
-//! before they are used. A torn or damaged record ends the journal; of two records of one segment
+//! before they are used. If syncing the part file fails, the records of what was not synced before
+//! are removed. A torn or damaged record ends the journal; of two records of one segment
 //! the later one is used.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
@@ -71,6 +73,18 @@ impl Journal {
     pub(crate) fn append(&mut self, segment: u32, value: &[u8; 32]) -> io::Result<()> {
         self.file.write_all(&record(&self.seed, segment, value))
     }
+
+    /// Removes the records of all segments but those in `kept`.
+    pub(crate) fn retain(&mut self, kept: &BTreeSet<u32>) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        self.file.seek(SeekFrom::Start(HEADER_LEN as u64))?;
+        self.file.read_to_end(&mut bytes)?;
+        let is_kept = |record: &&[u8]| kept.contains(&segment_of(record));
+        let records: Vec<u8> = bytes.chunks_exact(RECORD_LEN).filter(is_kept).flatten().copied().collect();
+        self.file.set_len(HEADER_LEN as u64)?;
+        self.file.seek(SeekFrom::Start(HEADER_LEN as u64))?;
+        self.file.write_all(&records)
+    }
 }
 
 /// The records for `key` in `bytes`, and how many of the bytes are valid.
@@ -82,9 +96,7 @@ pub(crate) fn parse(bytes: &[u8], key: &JournalKey, layout: Layout) -> Option<(R
     let mut recorded = Recorded::new();
     let mut valid_len = HEADER_LEN;
     for bytes in bytes[HEADER_LEN..].chunks_exact(RECORD_LEN) {
-        let mut segment = [0; 4];
-        segment.copy_from_slice(&bytes[..4]);
-        let segment = u32::from_be_bytes(segment);
+        let segment = segment_of(bytes);
         let mut value = [0; 32];
         value.copy_from_slice(&bytes[4..36]);
         if bytes != record(&seed, segment, &value) || segment >= layout.count() {
@@ -117,6 +129,13 @@ fn record(seed: &Check, segment: u32, value: &[u8; 32]) -> [u8; RECORD_LEN] {
     let check = checksum(&[seed, &record[..36]]);
     record[36..].copy_from_slice(&check);
     record
+}
+
+/// The segment of a record.
+fn segment_of(record: &[u8]) -> u32 {
+    let mut segment = [0; 4];
+    segment.copy_from_slice(&record[..4]);
+    u32::from_be_bytes(segment)
 }
 
 /// The check at the end of a header.

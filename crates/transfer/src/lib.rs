@@ -99,6 +99,7 @@
 //! | [`ticket`], [`proof`], [`store`] | invitations, the proof of their secret, and the receiver's memory of them |
 //! | [`authorise`], [`run_id`] | the decision to let a sender in; how a reconnecting sender is recognised |
 //! | [`manifest`], [`names`] | the list of what is sent, and the names that are accepted |
+//! | [`open_files`] | the limit on files that are open at a time |
 //! | [`events`], [`error`] | progress, the final summary, and failures |
 #![forbid(unsafe_code)]
 
@@ -106,6 +107,7 @@ pub mod authorise;
 mod buffers;
 pub mod connection;
 mod control;
+mod disk;
 mod disk_space;
 pub mod error;
 pub mod events;
@@ -114,7 +116,9 @@ pub mod link;
 pub mod manifest;
 mod message;
 pub mod names;
+pub mod open_files;
 mod part_file;
+mod peer_waits;
 mod progress;
 pub mod proof;
 mod queue;
@@ -129,6 +133,8 @@ mod transport;
 mod tree;
 
 #[cfg(test)]
+mod faulty_disk;
+#[cfg(test)]
 mod memory;
 #[cfg(test)]
 mod tests;
@@ -140,6 +146,7 @@ pub use events::{Events, Summary, TransferEvent};
 pub use link::{CancelToken, Control, Link, SendStream};
 pub use manifest::{Entry, EntryKind, Source};
 pub use names::{NameError, RelativePath};
+pub use open_files::OpenFiles;
 pub use proof::{EXPORTER_LABEL, Proof, ProofContext, Role};
 pub use receive::ReceiveOptions;
 pub use run_id::RunId;

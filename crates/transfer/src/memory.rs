@@ -16,6 +16,8 @@ pub(super) struct Faults {
     /// Bytes of data streams until one of them is flipped.
     pub(super) flip_in: AtomicU64,
     lost: AtomicBool,
+    /// The receiver waited to write to the control stream.
+    is_full: AtomicBool,
 }
 
 /// One end of a connection.
@@ -31,6 +33,7 @@ pub(super) fn pair() -> ((MemoryLink, Control), (MemoryLink, Control)) {
         bytes_left: AtomicU64::new(u64::MAX),
         flip_in: AtomicU64::new(u64::MAX),
         lost: AtomicBool::new(false),
+        is_full: AtomicBool::new(false),
     });
     // As few streams as a peer may allow: then opening waits.
     let (there, back) = (Arc::new(Queue::new(4)), Arc::new(Queue::new(4)));
@@ -39,8 +42,8 @@ pub(super) fn pair() -> ((MemoryLink, Control), (MemoryLink, Control)) {
         outgoing: Arc::clone(outgoing),
         incoming: Arc::clone(incoming),
     };
-    let (to_receiver, from_sender) = pipe(&faults, false);
-    let (to_sender, from_receiver) = pipe(&faults, false);
+    let (to_receiver, from_sender) = pipe(&faults, Kind::ToReceiver);
+    let (to_sender, from_receiver) = pipe(&faults, Kind::ToSender);
     (
         (end(&there, &back), Control { reader: Box::new(from_receiver), writer: Box::new(to_receiver) }),
         (end(&back, &there), Control { reader: Box::new(from_sender), writer: Box::new(to_sender) }),
@@ -50,6 +53,19 @@ pub(super) fn pair() -> ((MemoryLink, Control), (MemoryLink, Control)) {
 impl MemoryLink {
     pub(super) fn faults(&self) -> &Faults {
         &self.faults
+    }
+
+    /// Waits until the connection is lost or closed.
+    pub(super) fn accept_closed(&self) -> bool {
+        while self.accept_uni().is_ok() {}
+        self.faults.is_lost()
+    }
+
+    /// Waits until the receiver waits to write to the control stream.
+    pub(super) fn wait_until_full(&self) {
+        while !self.faults.is_full.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -70,7 +86,7 @@ impl Faults {
 
 impl Link for MemoryLink {
     fn open_uni(&self) -> io::Result<Box<dyn SendStream>> {
-        let (writer, reader) = pipe(&self.faults, true);
+        let (writer, reader) = pipe(&self.faults, Kind::Data);
         let mut reader: Option<Box<dyn Read + Send>> = Some(Box::new(reader));
         while let Some(waiting) = reader.take() {
             if self.faults.is_lost() {
@@ -104,7 +120,15 @@ struct Pipe {
     faults: Arc<Faults>,
     state: Mutex<PipeState>,
     changed: Condvar,
-    data: bool,
+    kind: Kind,
+}
+
+/// The use of a pipe.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    ToReceiver,
+    ToSender,
+    Data,
 }
 
 #[derive(Default)]
@@ -117,9 +141,9 @@ struct PipeState {
 struct Writer(Arc<Pipe>);
 struct Reader(Arc<Pipe>);
 
-fn pipe(faults: &Arc<Faults>, data: bool) -> (Writer, Reader) {
+fn pipe(faults: &Arc<Faults>, kind: Kind) -> (Writer, Reader) {
     let state = Mutex::new(PipeState::default());
-    let pipe = Arc::new(Pipe { faults: Arc::clone(faults), state, changed: Condvar::new(), data });
+    let pipe = Arc::new(Pipe { faults: Arc::clone(faults), state, changed: Condvar::new(), kind });
     (Writer(Arc::clone(&pipe)), Reader(pipe))
 }
 
@@ -131,6 +155,9 @@ impl Write for Writer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.0.state.lock().unwrap();
         while state.bytes.len() >= PIPE_LEN && !self.0.faults.is_lost() {
+            if self.0.kind == Kind::ToSender {
+                self.0.faults.is_full.store(true, Ordering::SeqCst);
+            }
             state = self.0.changed.wait_timeout(state, LOOK).unwrap().0;
         }
         let count = bytes.len().min(PIPE_LEN - state.bytes.len().min(PIPE_LEN));
@@ -139,7 +166,7 @@ impl Write for Writer {
         }
         let start = state.bytes.len();
         state.bytes.extend(&bytes[..count]);
-        if self.0.data {
+        if self.0.kind == Kind::Data {
             self.0.flip(&mut state.bytes.make_contiguous()[start..]);
         }
         self.0.changed.notify_all();

@@ -145,9 +145,16 @@ fn check_component(component: &[u8]) -> Result<(), NameError> {
         b"." | b".." => Err(NameError::Dots),
         _ if component.iter().any(|byte| matches!(byte, b'/' | 0)) => Err(NameError::Separator),
         _ if component.len() > COMPONENT_LEN_MAX => Err(NameError::LongComponent),
-        _ if component.ends_with(PART_SUFFIX) || component.ends_with(JOURNAL_SUFFIX) => Err(NameError::Reserved),
+        _ if [PART_SUFFIX, JOURNAL_SUFFIX].iter().any(|suffix| ends_with(component, suffix)) => {
+            Err(NameError::Reserved)
+        }
         _ => Ok(()),
     }
+}
+
+/// Whether `component` ends with `suffix` in any case: some file systems do not distinguish case.
+fn ends_with(component: &[u8], suffix: &[u8]) -> bool {
+    component.len().checked_sub(suffix.len()).is_some_and(|start| component[start..].eq_ignore_ascii_case(suffix))
 }
 
 /// Marks that reorder text on a screen, by which `gpj.exe` can be made to look like `exe.jpg`

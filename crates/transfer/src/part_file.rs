@@ -4,7 +4,8 @@
 //! ```text
 //!   (none) ──open──▶ NAME.litz-part + NAME.litz-journal ──commit──▶ NAME
 //!                          ▲            │
-//!                          └──restart───┘ discard (the source changed; nothing verified)
+//!                          └──restart───┘ discard (the source changed; nothing verified;
+//!                                         a sync failed and none succeeded before)
 //! ```
 //!
 //! An advisory lock on the part file excludes a second transfer; it ends with the process that
@@ -13,16 +14,17 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::fs::{Advice, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use super::disk_space::{DiskSpace, Reservation};
+use super::disk::Disk;
+use super::disk_space::Reservation;
 use super::error::{FileError, FileErrorKind};
 use super::journal::{Journal, JournalKey, Recorded};
 use super::manifest::{Entry, Modified};
@@ -30,10 +32,17 @@ use super::names::{COMPONENT_LEN_MAX, JOURNAL_SUFFIX, PART_SUFFIX};
 use super::segment::Layout;
 use super::tree::TargetTree;
 
+mod records;
+
+use records::Records;
+
 /// The maximum number of bytes of a file in the page cache that are not on disk. Without a bound
 /// the system collects gigabytes and then blocks all writers while it writes them. With it, disk
 /// and network work at the same time.
 const DIRTY_BYTES_MAX: u64 = 128 << 20;
+
+/// The mode of part files and journals: for the owner only.
+const PART_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 /// The state of a file's name before it is received.
 pub(crate) enum Found {
@@ -52,9 +61,9 @@ pub(crate) struct PartFile {
     part_name: OsString,
     journal_name: OsString,
     file: File,
+    disk: Arc<dyn Disk>,
     reservation: Reservation,
-    /// None for a file of one segment: it is verified as a whole or not at all.
-    journal: Option<Mutex<Journal>>,
+    records: Mutex<Records>,
     /// Bytes written since the last flush to the disk.
     dirty_bytes: AtomicU64,
     /// Held during a flush.
@@ -91,11 +100,11 @@ pub(crate) fn look(directory: &OwnedFd, name: &OsStr, entry: &Entry, overwrite: 
 }
 
 impl PartFile {
-    /// Opens or creates the part file for `name`, locks it, and reserves the disk space of the
-    /// whole file with `disk_space`, so that a full disk is reported before anything is sent. Also
-    /// returns the journal's records, which the caller verifies.
+    /// Opens or creates the part file for `name` in `directory`, which is below `tree`, locks it, and
+    /// reserves the disk space of the whole file, so that a full disk is reported before anything is
+    /// sent. Also returns the journal's records, which the caller verifies.
     pub(crate) fn open(
-        disk_space: &DiskSpace,
+        tree: &TargetTree,
         directory: Arc<OwnedFd>,
         name: &OsStr,
         key: &JournalKey,
@@ -105,16 +114,16 @@ impl PartFile {
         let (part_name, journal_name) = part_and_journal_names(name);
         let file = open_regular(&directory, &part_name).map_err(target)?;
         lock(&directory, &part_name, &file)?;
-        let resumed = if layout.count() > 1 {
+        let (journal, recorded) = if layout.count() > 1 {
             let journal_file = open_regular(&directory, &journal_name).map_err(target)?;
-            Some(resume_or_create(&file, journal_file, key, layout).map_err(target)?)
+            let (journal, recorded) =
+                resume_or_create(&**tree.disk(), &file, journal_file, key, layout).map_err(target)?;
+            (Some(journal), recorded)
         } else {
             file.set_len(0).map_err(target)?;
-            None
+            (None, Recorded::new())
         };
-        let (journal, recorded) =
-            resumed.map_or((None, Recorded::new()), |(journal, recorded)| (Some(Mutex::new(journal)), recorded));
-        let reservation = disk_space.reserve(&file, layout.size()).map_err(|error| {
+        let reservation = tree.disk_space().reserve(&file, layout.size()).map_err(|error| {
             if recorded.is_empty() {
                 discard(&directory, &part_name, &journal_name);
             }
@@ -126,8 +135,9 @@ impl PartFile {
             part_name,
             journal_name,
             file,
+            disk: Arc::clone(tree.disk()),
             reservation,
-            journal,
+            records: Mutex::new(Records::new(journal, &recorded)),
             dirty_bytes: AtomicU64::new(0),
             syncing: Mutex::new(()),
         };
@@ -144,7 +154,7 @@ impl PartFile {
     /// done.
     pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.reservation.use_up(bytes.len() as u64);
-        self.file.write_all_at(bytes, offset)?;
+        self.disk.write_all_at(&self.file, bytes, offset)?;
         let dirty = self.dirty_bytes.fetch_add(bytes.len() as u64, Ordering::SeqCst) + bytes.len() as u64;
         let turn = if dirty >= DIRTY_BYTES_MAX {
             Some(self.syncing.lock().unwrap_or_else(PoisonError::into_inner))
@@ -156,7 +166,7 @@ impl PartFile {
         // The previous holder of the lock may have flushed already.
         if turn.is_some() && self.dirty_bytes.load(Ordering::SeqCst) >= DIRTY_BYTES_MAX / 2 {
             let written = self.dirty_bytes.load(Ordering::SeqCst);
-            self.file.sync_data()?;
+            self.sync(|disk, file| disk.sync_data(file))?;
             self.dirty_bytes.fetch_sub(written, Ordering::SeqCst);
         }
         Ok(())
@@ -164,22 +174,50 @@ impl PartFile {
 
     /// Notes that `segment` is written and verified.
     pub(crate) fn record(&self, segment: u32, value: &[u8; 32]) -> io::Result<()> {
-        let Some(journal) = &self.journal else { return Ok(()) };
-        journal.lock().unwrap_or_else(PoisonError::into_inner).append(segment, value)
+        self.records().append(segment, value)
     }
 
-    /// Sets the file's metadata, syncs it, and moves it to its name: completely or, on error, not
-    /// at all.
+    /// Syncs the file, sets its metadata, and moves it to its name: completely or, on error, not at
+    /// all.
     pub(crate) fn commit(&self, entry: &Entry, tree: &TargetTree, overwrite: bool) -> Result<(), FileError> {
         let target = |error: io::Error| FileError::target(&error);
-        tree.apply(&self.file, entry.mode, entry.modified).map_err(target)?;
-        self.file.sync_all().map_err(target)?;
-        self.rename(overwrite).map_err(target)?;
+        tree.set_time(&self.file, entry.modified).map_err(target)?;
+        self.sync(|disk, file| disk.sync_all(file.as_fd())).map_err(target)?;
+        // Only now, when the content is complete, others may read it. And not after the rename: if the
+        // process were killed in between, the file would keep the mode of a part file.
+        tree.set_mode(&self.file, entry.mode).map_err(target)?;
+        if let Err(error) = self.rename(overwrite) {
+            let _ = rustix::fs::fchmod(&self.file, PART_MODE);
+            return Err(target(error));
+        }
         tree.note_changed(&entry.path);
         // From here on the file is in place. A journal that stays behind names a missing part file,
         // which is harmless.
         let _ = rustix::fs::unlinkat(&*self.directory, &self.journal_name, AtFlags::empty());
         Ok(())
+    }
+
+    /// Brings what was written to the disk. If that fails, only what an earlier sync brought there is
+    /// kept.
+    fn sync(&self, sync: impl FnOnce(&dyn Disk, &File) -> io::Result<()>) -> io::Result<()> {
+        let covered = self.records().begin_sync();
+        let synced = sync(&*self.disk, &self.file);
+        let mut records = self.records();
+        match synced {
+            // A sync of another thread may have failed meanwhile. The system reports that error only
+            // once.
+            Ok(()) => records.check().map(|()| records.on_synced(covered)),
+            Err(error) => {
+                if !records.on_sync_failed() {
+                    self.discard();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn records(&self) -> MutexGuard<'_, Records> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Removes part file and journal.
@@ -238,9 +276,21 @@ pub(crate) fn part_and_journal_names(name: &OsStr) -> (OsString, OsString) {
 }
 
 /// Continues the journal if it is for `key`; otherwise empties the part file and starts a journal.
-fn resume_or_create(part: &File, journal: File, key: &JournalKey, layout: Layout) -> io::Result<(Journal, Recorded)> {
+fn resume_or_create(
+    disk: &dyn Disk,
+    part: &File,
+    journal: File,
+    key: &JournalKey,
+    layout: Layout,
+) -> io::Result<(Journal, Recorded)> {
     // An unreadable journal is treated as a missing one.
-    if let Ok(Some(resumed)) = Journal::resume(journal.try_clone()?, key, layout) {
+    if let Ok(Some(resumed)) = Journal::resume(journal.try_clone()?, key, layout)
+        // An error that no process has seen yet is reported here: what is in memory may not be on the
+        // disk.
+        && (resumed.1.is_empty() || disk.sync_data(part).is_ok())
+    {
+        // So that the caller verifies what is on the disk.
+        let _ = rustix::fs::fadvise(part, 0, None, Advice::DontNeed);
         return Ok(resumed);
     }
     part.set_len(0)?;
@@ -251,11 +301,15 @@ fn resume_or_create(part: &File, journal: File, key: &JournalKey, layout: Layout
 /// which a write would change too.
 fn open_regular(directory: &OwnedFd, name: &OsStr) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?);
+    let file = File::from(rustix::fs::openat(directory, name, flags, PART_MODE)?);
     let metadata = file.metadata()?;
     if !metadata.is_file() || metadata.nlink() > 1 {
         let what = format!("{} is not a plain file of ours: move it away", name.display());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    if metadata.mode() & 0o777 != PART_MODE.as_raw_mode() {
+        // Its process was killed when it was about to move the file into place.
+        rustix::fs::fchmod(&file, PART_MODE)?;
     }
     Ok(file)
 }

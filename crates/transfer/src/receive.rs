@@ -22,11 +22,13 @@ use super::authorise::Authoriser;
 use super::control::{
     ControlWriter, INBOX_LEN, Input, abandon, conclude, next_input, prefer_peers_reason, read_messages,
 };
+use super::disk::{Disk, SystemDisk};
 use super::error::{FileError, TransferError};
 use super::events::{Events, Summary, TransferEvent};
 use super::link::{CancelToken, Control, Link};
 use super::manifest::{Entry, Limits, Totals};
 use super::message::{Message, VERSION};
+use super::open_files::{OpenFiles, TransferFiles};
 use super::progress::Progress;
 use super::proof::ProofContext;
 use super::queue::Queue;
@@ -61,11 +63,24 @@ pub struct ReceiveOptions {
     pub bytes_max: Option<u64>,
     /// Cancels the transfer.
     pub cancel: CancelToken,
+    /// The limit on open files, shared with the transfers whose options have a clone of it. Default:
+    /// 256 for each default.
+    pub open_files: OpenFiles,
+    /// Where files are written to.
+    pub(crate) disk: Arc<dyn Disk>,
 }
 
 impl Default for ReceiveOptions {
     fn default() -> Self {
-        Self { threads: default_threads(), overwrite: false, umask: 0o022, bytes_max: None, cancel: CancelToken::new() }
+        Self {
+            threads: default_threads(),
+            overwrite: false,
+            umask: 0o022,
+            bytes_max: None,
+            cancel: CancelToken::new(),
+            open_files: OpenFiles::new(FILES_AHEAD),
+            disk: Arc::new(SystemDisk),
+        }
     }
 }
 
@@ -98,6 +113,13 @@ impl ReceiveOptions {
         self
     }
 
+    /// Sets [`open_files`](Self::open_files).
+    #[must_use]
+    pub fn with_open_files(mut self, open_files: OpenFiles) -> Self {
+        self.open_files = open_files;
+        self
+    }
+
     /// Sets [`cancel`](Self::cancel).
     #[must_use]
     pub fn with_cancel(mut self, cancel: CancelToken) -> Self {
@@ -126,7 +148,7 @@ pub fn run(
     authoriser: &mut dyn Authoriser,
     events: &dyn Events,
 ) -> Result<Summary, TransferError> {
-    let tree = TargetTree::open(directory, options.umask)
+    let tree = TargetTree::open(directory, options.umask, Arc::clone(&options.disk))
         .map_err(|error| TransferError::Directory(directory.to_owned(), error));
     let session = Session {
         link,
@@ -134,6 +156,7 @@ pub fn run(
         inbox: Queue::new(INBOX_LEN),
         streams: Queue::new(STREAMS_MAX),
         finished: Queue::new(FILES_AHEAD),
+        open_files: options.open_files.transfer(),
         options,
         context,
         directory: directory.to_owned(),
@@ -152,9 +175,12 @@ pub fn run(
     std::thread::scope(|scope| {
         let guard = EndGuard(&session);
         scope.spawn(|| read_messages(reader, &session.inbox));
+        scope.spawn(|| session.control.waits().watch(&options.cancel, link));
         // A write may fail before the sender's reason was read.
-        let outcome =
-            session.coordinate(scope, authoriser, tree).map_err(|error| prefer_peers_reason(error, &session.inbox));
+        let outcome = session
+            .coordinate(scope, authoriser, tree)
+            .map_err(|error| prefer_peers_reason(error, &session.inbox, &options.cancel));
+        session.control.waits().end_watch();
         session.stop();
         match &outcome {
             Ok(_) => conclude(&session.control, &session.inbox, link),
@@ -175,6 +201,7 @@ struct Session<'a> {
     streams: Queue<RecordReader>,
     /// Files of which all segments have arrived.
     finished: Queue<Arc<Incoming>>,
+    open_files: TransferFiles,
     options: &'a ReceiveOptions,
     context: &'a ProofContext,
     directory: PathBuf,
@@ -200,7 +227,7 @@ struct List {
 /// The entries in progress and the settled ones.
 #[derive(Default)]
 struct SessionState {
-    /// At most [`FILES_AHEAD`]: each holds two open files.
+    /// At most [`FILES_AHEAD`]: each has open files.
     active: BTreeMap<u32, Arc<Incoming>>,
     settled: SegmentSet,
     /// Directories that this transfer created, in this order.
@@ -214,6 +241,7 @@ struct EndGuard<'s, 'a>(&'s Session<'a>);
 impl Drop for EndGuard<'_, '_> {
     fn drop(&mut self) {
         self.0.stop();
+        self.0.control.waits().end_watch();
         self.0.inbox.close();
         if std::thread::panicking() {
             self.0.link.close("internal fault");
@@ -465,10 +493,9 @@ fn release_if_refused(authoriser: &mut dyn Authoriser, error: &TransferError) {
     }
 }
 
-/// The maximum number of files with a plan and without a result. Each has two open file descriptors
-/// (a process may usually have 1024). With fewer, a path with a long round trip would be idle
-/// between small files.
-const FILES_AHEAD: usize = 256;
+/// The maximum number of files with a plan and without a result. With fewer, a path with a long round
+/// trip would be idle between small files. [`OpenFiles`] may limit them further.
+pub(crate) const FILES_AHEAD: usize = 256;
 
 /// The time that a sender has to send Hello: 200 checks at 50 ms.
 const HELLO_TICKS: usize = 200;

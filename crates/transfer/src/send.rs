@@ -24,6 +24,7 @@ use super::message::{ENTRIES_LEN, Message, VERSION, entry_len};
 use super::progress::Progress;
 use super::proof::{ProofContext, Role};
 use super::queue::Queue;
+use super::receive::FILES_AHEAD;
 use super::record::write_last;
 use super::run_id::RunId;
 use super::segment::{BASE_LOG2_DEFAULT, FileHash, Layout, SegmentSet};
@@ -148,10 +149,14 @@ pub fn run_deferred<'a>(
     std::thread::scope(|scope| {
         let guard = EndGuard(&session);
         scope.spawn(|| read_messages(reader, &session.inbox));
+        scope.spawn(|| session.control.waits().watch(&options.cancel, link));
         for _ in 0..options.threads.max(1) {
             scope.spawn(|| session.work());
         }
-        let outcome = session.coordinate(context, credential, &|| source());
+        let outcome = session
+            .coordinate(context, credential, &|| source())
+            .map_err(|error| prefer_peers_reason(error, &session.inbox, &options.cancel));
+        session.control.waits().end_watch();
         session.work.close();
         match &outcome {
             Ok(_) => conclude(&session.control, &session.inbox, link),
@@ -202,6 +207,7 @@ struct EndGuard<'s, 'a>(&'s Session<'a>);
 impl Drop for EndGuard<'_, '_> {
     fn drop(&mut self) {
         self.0.work.close();
+        self.0.control.waits().end_watch();
         self.0.inbox.close();
         if std::thread::panicking() {
             self.0.link.close("internal fault");
@@ -215,6 +221,8 @@ struct CoordinatorState {
     /// Files that the receiver has planned and not settled.
     active: BTreeMap<u32, Arc<Outgoing>>,
     settled: SegmentSet,
+    /// Files with a second plan.
+    planned_again: SegmentSet,
     files_done: u64,
     failed: u64,
 }
@@ -320,8 +328,16 @@ impl<'a> Session<'a> {
         let held = SegmentSet::from_bytes(held, layout.count())
             .ok_or(TransferError::Protocol("a plan with segments that the file does not have"))?;
         let bytes_resumed = held.iter().map(|segment| layout.range(segment).1).sum();
+        if let Some(earlier) = standing.active.get(&index) {
+            // The receiver believed that it held the whole file, and that was another one. More plans
+            // would only make this side allocate and read.
+            if !earlier.is_held_in_full() || !standing.planned_again.insert(index) {
+                return Err(TransferError::Protocol("more than one plan for a file"));
+            }
+        } else if standing.active.len() >= FILES_AHEAD {
+            return Err(TransferError::Protocol("plans for too many files at a time"));
+        }
         let outgoing = Arc::new(Outgoing::new(index, layout, held));
-        // A second plan replaces the first, because the receiver's data did not match the source.
         if let Some(earlier) = standing.active.insert(index, Arc::clone(&outgoing)) {
             earlier.give_up();
             self.progress.take_back_resumed(earlier.counted());
@@ -378,7 +394,8 @@ impl<'a> Session<'a> {
     fn finish(&self) -> Result<(), TransferError> {
         self.work.close();
         while !matches!(next_input(&self.inbox, self.cancel)?, Some(Input::DataEnded)) {}
-        self.link.open_uni().and_then(write_last).map_err(TransferError::Connection)?;
+        let last = || self.link.open_uni().and_then(write_last);
+        self.control.waits().during(last).map_err(TransferError::Connection)?;
         self.send(&Message::Finish)?;
         match self.next_message()? {
             Message::Bye => Ok(()),
@@ -387,8 +404,7 @@ impl<'a> Session<'a> {
     }
 
     fn send(&self, message: &Message) -> Result<(), TransferError> {
-        // The receiver may have sent the reason.
-        self.control.send(message).map_err(|error| prefer_peers_reason(error, &self.inbox))
+        self.control.send(message)
     }
 
     fn next_message(&self) -> Result<Message, TransferError> {

@@ -23,9 +23,11 @@ use std::path::{Path, PathBuf};
 
 use super::proof::{Proof, ProofContext, Role};
 use super::ticket::Secret;
+use credentials::private_file::NON_BLOCKING;
 use credentials::{base32, private_file};
 use litz::identity::PublicKey;
 use rustix::fs::{FlockOperation, flock};
+use zeroize::Zeroizing;
 
 mod format;
 mod serving;
@@ -103,6 +105,10 @@ pub enum StoreError {
     Io(PathBuf, io::Error),
     /// The file is damaged or is not a ticket store.
     Content(PathBuf, String),
+    /// Others than the owner may write to the folder of the file, and so replace it.
+    FolderOpenToOthers(PathBuf),
+    /// Others than the owner may read the file, which holds secrets, or write it.
+    OpenToOthers(PathBuf),
     /// The file was written by a later version of this program.
     Version(PathBuf, u32),
     /// [`TICKETS_MAX`] tickets are open.
@@ -119,9 +125,13 @@ impl TicketStore {
     /// The store in `state_dir`, which is created (for the owner only) if it is missing.
     ///
     /// # Errors
-    /// [`StoreError::Io`] if it cannot be made.
+    /// [`StoreError::Io`] if it cannot be made, [`StoreError::FolderOpenToOthers`].
     pub fn open(state_dir: &Path) -> Result<Self, StoreError> {
-        private_file::create_directory(state_dir).map_err(|error| StoreError::Io(state_dir.to_owned(), error))?;
+        let error = |error| StoreError::Io(state_dir.to_owned(), error);
+        private_file::create_directory(state_dir).map_err(error)?;
+        if private_file::is_writable_by_others(state_dir).map_err(error)? {
+            return Err(StoreError::FolderOpenToOthers(state_dir.to_owned()));
+        }
         Ok(Self { path: state_dir.join("tickets.json"), lock: state_dir.join("tickets.lock") })
     }
 
@@ -335,15 +345,22 @@ impl TicketStore {
         let error = |error| StoreError::Io(self.lock.clone(), error);
         // A separate file, because the state file is replaced and a lock on the old file would have
         // no effect.
-        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&self.lock);
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .custom_flags(NON_BLOCKING)
+            .open(&self.lock);
         let file = file.map_err(error)?;
         flock(&file, FlockOperation::LockExclusive).map_err(|errno| error(errno.into()))?;
         Ok(file)
     }
 
     fn read(&self) -> Result<Vec<Issued>, StoreError> {
-        let bytes = match private_file::read_bounded(&self.path, STATE_FILE_LEN_MAX) {
-            Ok((bytes, _)) => bytes,
+        let bytes = match private_file::read_own(&self.path, STATE_FILE_LEN_MAX) {
+            Ok((bytes, false)) => bytes,
+            Ok((_, true)) => return Err(StoreError::OpenToOthers(self.path.clone())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(StoreError::Io(self.path.clone(), error)),
         };
@@ -363,7 +380,10 @@ impl TicketStore {
 
     fn write(&self, tickets: &[Issued]) -> Result<(), StoreError> {
         let state = StateFile { version: FORMAT_VERSION, tickets: tickets.iter().map(TicketRecord::from).collect() };
-        let mut bytes = serde_json::to_vec_pretty(&state)
+        let directories: usize = tickets.iter().map(|ticket| 3 * ticket.directory.as_os_str().len()).sum();
+        // Enough capacity from the start: no copy of a secret is left behind in freed memory.
+        let mut bytes = Zeroizing::new(Vec::with_capacity(directories + (1 + tickets.len()) * RECORD_LEN_MAX));
+        serde_json::to_writer_pretty(&mut *bytes, &state)
             .map_err(|error| StoreError::Content(self.path.clone(), error.to_string()))?;
         bytes.push(b'\n');
         private_file::replace(&self.path, &bytes).map_err(|error| StoreError::Io(self.path.clone(), error))
@@ -485,6 +505,22 @@ impl fmt::Display for StoreError {
             Self::Content(path, what) => {
                 write!(f, "the state file {} is damaged ({what}): move it away; open tickets are lost", path.display())
             }
+            Self::FolderOpenToOthers(path) => {
+                let path = path.display();
+                write!(
+                    f,
+                    "other users may write to the folder {path}, and so replace keys and tickets in it: run `chmod \
+                     go-w '{path}'`, and see that its files are yours"
+                )
+            }
+            Self::OpenToOthers(path) => {
+                let path = path.display();
+                write!(
+                    f,
+                    "other users may read or change {path}, which holds the secrets of tickets: run `chmod 600 \
+                     '{path}'`, and revoke the tickets if others may have read it (`litz tickets revoke --all`)"
+                )
+            }
             Self::Version(path, version) => write!(
                 f,
                 "the state file {} has format {version}, this program knows {FORMAT_VERSION}: use the newer litz",
@@ -523,7 +559,10 @@ const KEEP_EXPIRED_SECONDS: u64 = 24 * 60 * 60;
 
 const FORMAT_VERSION: u32 = 1;
 
-/// A record takes under 600 bytes and a directory of at most 3 x 4096.
+/// A record without its directory.
+const RECORD_LEN_MAX: usize = 600;
+
+/// A record takes under [`RECORD_LEN_MAX`] bytes and a directory of at most 3 x 4096.
 const STATE_FILE_LEN_MAX: u64 = 4 * 1024 * 1024;
 
 #[cfg(test)]

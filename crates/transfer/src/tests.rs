@@ -16,7 +16,9 @@ use super::ticket::Secret;
 use super::*;
 
 mod authentication;
+mod disk_faults;
 mod failures;
+mod hostile_peers;
 mod resume;
 mod trees;
 

@@ -15,6 +15,7 @@ use std::str::FromStr;
 
 use credentials::base32::{self, Base32Error};
 use litz::identity::Fingerprint;
+use zeroize::{Zeroize, Zeroizing};
 
 /// An invitation to send. Its text ([`Ticket::to_text`]) contains the secret, so read access to it
 /// permits sending.
@@ -31,7 +32,7 @@ pub struct Ticket {
     pub expires_unix: u64,
 }
 
-/// 128 random bits. `Debug` does not show them.
+/// 128 random bits. `Debug` does not show them, and they are erased when they are dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; SECRET_LEN]);
 
@@ -84,7 +85,8 @@ impl Ticket {
     /// [`TicketError::Content`] if a field is outside the bounds its documentation names.
     pub fn to_text(&self) -> Result<String, TicketError> {
         let mut bytes = self.encode()?;
-        bytes.extend_from_slice(&checksum(&bytes));
+        let check = checksum(&bytes);
+        bytes.extend_from_slice(&check);
         Ok(format!("{PREFIX}{VERSION}{}", base32::encode(&bytes)))
     }
 
@@ -94,14 +96,14 @@ impl Ticket {
         now_unix >= self.expires_unix
     }
 
-    fn encode(&self) -> Result<Vec<u8>, TicketError> {
+    fn encode(&self) -> Result<Zeroizing<Vec<u8>>, TicketError> {
         if self.addresses.is_empty() || self.addresses.len() > ADDRESSES_MAX {
             return Err(TicketError::Content("a ticket names 1 to 16 addresses"));
         }
         if self.expires_unix >> (8 * EXPIRY_LEN) != 0 {
             return Err(TicketError::Content("the expiry time is too far away"));
         }
-        let mut bytes = Vec::with_capacity(96);
+        let mut bytes = Zeroizing::new(Vec::with_capacity(TEXT_LEN_MAX));
         bytes.extend_from_slice(&self.expires_unix.to_be_bytes()[8 - EXPIRY_LEN..]);
         bytes.extend_from_slice(self.receiver.as_bytes());
         bytes.extend_from_slice(&self.secret.0);
@@ -124,7 +126,7 @@ impl FromStr for Ticket {
             return Err(TicketError::TooLong);
         }
         let prefix_len = text.len() - body.len();
-        let bytes = base32::decode(body).map_err(|error| match error {
+        let bytes = base32::decode(body).map(Zeroizing::new).map_err(|error| match error {
             Base32Error::Character { index, character } => {
                 TicketError::Character { index: prefix_len + index, character }
             }
@@ -141,16 +143,22 @@ impl FromStr for Ticket {
     }
 }
 
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
 impl Secret {
     /// A secret from the system's randomness.
     ///
     /// # Errors
     /// [`TicketError::Content`] if the system provides none.
     pub fn generate() -> Result<Self, TicketError> {
-        let mut bytes = [0; SECRET_LEN];
+        let mut secret = Self([0; SECRET_LEN]);
         #[expect(clippy::disallowed_methods, reason = "a secret is the system's randomness, not a seed's")]
-        aws_lc_rs::rand::fill(&mut bytes).map_err(|_| TicketError::Content("the system provided no randomness"))?;
-        Ok(Self(bytes))
+        aws_lc_rs::rand::fill(&mut secret.0).map_err(|_| TicketError::Content("the system provided no randomness"))?;
+        Ok(secret)
     }
 
     /// The secret with these bytes.

@@ -7,13 +7,14 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 
+use super::disk::Disk;
 use super::disk_space::DiskSpace;
 use super::error::{FileError, FileErrorKind};
 use super::manifest::Modified;
@@ -23,6 +24,7 @@ use super::names::RelativePath;
 pub(crate) struct TargetTree {
     root: Arc<OwnedFd>,
     umask: u32,
+    disk: Arc<dyn Disk>,
     disk_space: DiskSpace,
     state: Mutex<TreeState>,
 }
@@ -38,16 +40,22 @@ struct TreeState {
 
 impl TargetTree {
     /// Opens `directory`, which must exist. New files and directories lose the permission bits in
-    /// `umask`.
-    pub(crate) fn open(directory: &Path, umask: u32) -> io::Result<Self> {
+    /// `umask`. Files are written to `disk`.
+    pub(crate) fn open(directory: &Path, umask: u32, disk: Arc<dyn Disk>) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(directory, flags, Mode::empty())?;
         Ok(Self {
             root: Arc::new(root),
             umask,
-            disk_space: DiskSpace::default(),
+            disk_space: DiskSpace::new(Arc::clone(&disk)),
+            disk,
             state: Mutex::new(TreeState::default()),
         })
+    }
+
+    /// Where its files are written to.
+    pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
     }
 
     /// The accounting of the disk space for its files.
@@ -85,12 +93,17 @@ impl TargetTree {
     pub(crate) fn settle_directory(&self, path: &RelativePath, mode: u16, modified: Modified) -> Result<(), FileError> {
         let (parent, name) = self.parent(path)?;
         let directory = open_directory(&parent, name)?;
-        self.apply(&directory, mode, modified).map_err(|error| FileError::target(&error))
+        let applied = self.set_mode(&directory, mode).and_then(|()| self.set_time(&directory, modified));
+        applied.map_err(|error| FileError::target(&error))
     }
 
-    /// Sets permissions and time of an open file or directory.
-    pub(crate) fn apply(&self, file: impl rustix::fd::AsFd, mode: u16, modified: Modified) -> io::Result<()> {
-        rustix::fs::fchmod(&file, Mode::from_raw_mode(u32::from(mode) & 0o777 & !self.umask))?;
+    /// Sets the permissions of an open file or directory.
+    pub(crate) fn set_mode(&self, file: impl rustix::fd::AsFd, mode: u16) -> io::Result<()> {
+        Ok(rustix::fs::fchmod(&file, Mode::from_raw_mode(u32::from(mode) & 0o777 & !self.umask))?)
+    }
+
+    /// Sets the time of an open file or directory.
+    pub(crate) fn set_time(&self, file: impl rustix::fd::AsFd, modified: Modified) -> io::Result<()> {
         let time = Timespec { tv_sec: modified.seconds, tv_nsec: modified.nanoseconds.into() };
         let unchanged = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
         Ok(rustix::fs::futimens(&file, &Timestamps { last_access: unchanged, last_modification: time })?)
@@ -112,7 +125,7 @@ impl TargetTree {
         for path in changed {
             let components = path.split(|byte| *byte == b'/').filter(|component| !component.is_empty());
             let directory = self.descend(components.map(os_str), false)?;
-            rustix::fs::fsync(&*directory).map_err(|errno| FileError::target(&errno.into()))?;
+            self.disk.sync_all(directory.as_fd()).map_err(|error| FileError::target(&error))?;
         }
         Ok(())
     }

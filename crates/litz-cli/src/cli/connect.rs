@@ -21,6 +21,7 @@ use super::journals::Journals;
 use super::path_options::PathOptions;
 use super::scheduler_trace::Trace;
 use super::transport_options::TransportOptions;
+use super::warning::Warning;
 use candidates::{Candidate, Candidates, Opened};
 use gate::Gate;
 
@@ -61,6 +62,7 @@ pub(crate) fn transport(
     trace: Option<&Trace>,
     journals: Option<&Journals>,
 ) -> Result<TransportConfig, String> {
+    warn_of_key_log(options);
     let config = transfer::transport(
         TransportConfig::default()
             .with_idle_timeout(options.idle_timeout)
@@ -315,6 +317,19 @@ pub(super) fn resolve(addresses: &[TicketAddress]) -> Result<Vec<SocketAddr>, St
     let mut seen = std::collections::BTreeSet::new();
     found.retain(|address| seen.insert(*address));
     Ok(found)
+}
+
+/// Warns if the TLS library writes keys to a file, because a variable that was set once for a test
+/// is easily forgotten.
+fn warn_of_key_log(options: &TransportOptions) {
+    if let Some(file) = std::env::var_os("SSLKEYLOGFILE").filter(|file| !file.is_empty()) {
+        let file = file.display();
+        let message = format!(
+            "SSLKEYLOGFILE is set: the keys of all connections are written to {file}, and whoever reads them can decrypt \
+             what is transferred; unset the variable if you do not want that"
+        );
+        Warning::KeysWritten.print(options.json, options.quiet, &message);
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod admission;
 mod allowed;
 mod arrivals;
+mod descriptors;
 mod file_watch;
 mod refusals;
 mod served_ticket;
@@ -20,8 +21,8 @@ use serde_json::json;
 use transfer::store::{Issued, Serving};
 use transfer::ticket::ADDRESSES_MAX;
 use transfer::{
-    Authoriser, CLOSE_CODE, CancelToken, ConnectionLink, ReceiveOptions, Refusal, Secret, StoreError, Summary, Ticket,
-    TicketAddress, TicketAuthoriser, TransferError, control, peer_key, proof_context, receive,
+    Authoriser, CLOSE_CODE, CancelToken, ConnectionLink, OpenFiles, ReceiveOptions, Refusal, Secret, StoreError,
+    Summary, Ticket, TicketAddress, TicketAuthoriser, TransferError, control, peer_key, proof_context, receive,
 };
 
 use super::args::{Advertised, RecvOptions};
@@ -80,6 +81,8 @@ struct Receiver<'a> {
     journals: Option<Journals>,
     admission: Admission,
     visits: Arc<Visits>,
+    /// Shared by all transfers.
+    open_files: OpenFiles,
     cancel: CancelToken,
     current: ActiveAttempt,
 }
@@ -138,6 +141,7 @@ impl<'a> Receiver<'a> {
             journals,
             admission,
             visits,
+            open_files: descriptors::open_files(),
             cancel,
             current,
         };
@@ -240,7 +244,7 @@ impl<'a> Receiver<'a> {
         warning.print(self.options.transport.json, self.options.transport.quiet, message);
     }
 
-    /// Serves senders until a transfer has finished, the ticket expires or is revoked, or the user
+    /// Serves senders until a transfer is complete, the ticket expires or is revoked, or the user
     /// interrupts.
     fn serve(&self) -> Result<u8, String> {
         let (ended, attempts) = mpsc::channel::<Attempt>();
@@ -309,9 +313,9 @@ impl<'a> Receiver<'a> {
             Admission::Ticket(ticket) if ticket.is_revoked() => {
                 Some(Err("the ticket was revoked: run `litz recv` again for a new ticket".into()))
             }
-            Admission::Ticket(ticket) if ticket.is_expired() && senders == 0 => {
-                Some(Err("the ticket has expired without a transfer: run `litz recv` again for a new ticket".into()))
-            }
+            Admission::Ticket(ticket) if ticket.is_expired() && senders == 0 => Some(Err(
+                "the ticket has expired without a complete transfer: run `litz recv` again for a new ticket".into(),
+            )),
             Admission::Ticket(_) | Admission::Keys(_) => None,
         }
     }
@@ -340,7 +344,12 @@ impl<'a> Receiver<'a> {
     fn conclude(&self, attempt: &Attempt) -> Option<Result<u8, String>> {
         let is_ticket = matches!(self.admission, Admission::Ticket(_));
         match &attempt.result {
-            Ok(summary) if is_ticket => Some(Ok(summary.exit_code())),
+            Ok(summary) if is_ticket && summary.is_complete() => Some(Ok(summary.exit_code())),
+            // The sender was told to send again, with the same ticket.
+            Ok(summary) if is_ticket => {
+                self.print_incomplete(attempt, summary);
+                None
+            }
             // With --allow the receiver continues.
             Ok(_) => None,
             Err(TransferError::Cancelled) => Some(Ok(exit::INTERRUPTED)),
@@ -363,6 +372,24 @@ impl<'a> Receiver<'a> {
                 }
                 None
             }
+        }
+    }
+
+    /// Prints that files of a transfer have failed.
+    fn print_incomplete(&self, attempt: &Attempt, summary: &Summary) {
+        let failed = summary.failed;
+        let files = if failed == 1 { "1 file was".to_owned() } else { format!("{failed} files were") };
+        let message = format!(
+            "{files} not received; the ticket stays valid: once the cause is removed, send again with the same command. \
+             Waiting for the sender; Ctrl-C ends this"
+        );
+        if self.options.transport.json {
+            out::json(&json!({
+                "event": "visit_ended", "peer": attempt.peer.to_string(), "key": attempt.key.to_string(),
+                "authorised": true, "message": message,
+            }));
+        } else {
+            exit::report(false, exit::FAILED, &format!("{}: {message}", attempt.peer));
         }
     }
 
@@ -459,6 +486,7 @@ impl<'a> Receiver<'a> {
             .with_overwrite(self.options.overwrite)
             .with_bytes_max(self.options.max_size.map(|size| size.as_bytes()))
             .with_umask(current_umask())
+            .with_open_files(self.open_files.clone())
             .with_cancel(self.cancel.clone());
         watch_paths(connection, Direction::Receiving, progress, || {
             receive::run(link, control(streams), &context, &self.directory, &options, authoriser, progress)

@@ -1,8 +1,9 @@
 //! `--trace-scheduler FILE` and `litz paths --replay FILE`: records every path choice, and repeats
 //! the choices.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufReader, BufWriter, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,7 +32,7 @@ impl Trace {
     /// # Errors
     /// If it cannot be created.
     pub(crate) fn create(path: &Path) -> Result<Self, String> {
-        File::create(path).map_err(|error| format!("cannot write the trace {}: {error}", path.display()))?;
+        create(path).map_err(|error| format!("cannot write the trace {}: {error}", path.display()))?;
         Ok(Self(Arc::new(Files { path: path.to_owned(), count: AtomicU32::new(0), errors: Mutex::default() })))
     }
 
@@ -78,7 +79,7 @@ struct TraceFile {
 impl TraceFile {
     fn create(files: &Arc<Files>) -> Self {
         let path = numbered(&files.path, files.count.fetch_add(1, Ordering::Relaxed));
-        let (opened, files) = (File::create(&path), Arc::clone(files));
+        let (opened, files) = (create(&path), Arc::clone(files));
         let mut file = Self { files, path, out: None };
         match opened {
             Ok(opened) => file.out = Some(BufWriter::new(opened)),
@@ -112,6 +113,16 @@ impl Drop for TraceFile {
             self.end(&error);
         }
     }
+}
+
+/// Creates or empties a trace, for the owner only: it tells when and how much was sent.
+fn create(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    if file.metadata()?.is_file() {
+        // It may have existed.
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
 }
 
 fn numbered(path: &Path, count: u32) -> PathBuf {
@@ -162,8 +173,14 @@ mod tests {
     fn the_trace_is_complete_and_each_connection_has_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace");
+        std::fs::write(&path, "old").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         let trace = trace(&path, 3);
         drop((trace.sink().0)());
+        for name in ["trace", "trace.1"] {
+            let mode = std::fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "line 0\nline 1\nline 2\n");
         assert!(folder.path().join("trace.1").exists());
         assert_eq!((trace.take_errors(), trace.emptiness_note()), (Vec::new(), None));

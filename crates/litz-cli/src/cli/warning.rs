@@ -19,6 +19,8 @@ pub(crate) enum Warning {
     Journal,
     /// The list of allowed keys is empty or cannot be used.
     AllowedKeys,
+    /// The keys of connections are written to a file.
+    KeysWritten,
     /// A relay does not serve every client.
     ClientsNotServed,
 }
@@ -33,6 +35,7 @@ impl Warning {
             Self::Trace => "trace",
             Self::Journal => "journal",
             Self::AllowedKeys => "allowed_keys",
+            Self::KeysWritten => "keys_written",
             Self::ClientsNotServed => "clients_not_served",
         }
     }

@@ -9,13 +9,15 @@ use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use credentials::{base32, private_file};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject;
+use zeroize::Zeroizing;
 
 use super::pem;
 
 /// A host's key pair, which identifies the host. It is stored as PKCS #8 in PEM, so that other
 /// tools can read it.
 pub struct KeyPair {
-    pkcs8: Vec<u8>,
+    /// Erased when it is dropped.
+    pkcs8: Zeroizing<Vec<u8>>,
     public: PublicKey,
 }
 
@@ -59,7 +61,7 @@ impl KeyPair {
         // Version 1 of PKCS #8 (RFC 5208): openssl and others do not read version 2, which also
         // carries the public key.
         let pkcs8 = pair.to_pkcs8v1().map_err(|_| KeyError::Random)?;
-        Ok(Self { pkcs8: pkcs8.as_ref().to_vec(), public: PublicKey::of(&pair) })
+        Ok(Self { pkcs8: Zeroizing::new(pkcs8.as_ref().to_vec()), public: PublicKey::of(&pair) })
     }
 
     /// Generates a pair and writes it to `path` (mode 0600, atomically).
@@ -72,7 +74,8 @@ impl KeyPair {
         if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             private_file::create_directory(parent).map_err(write_error)?;
         }
-        private_file::create_new(path, pem::encode(PEM_LABEL, &pair.pkcs8).as_bytes()).map_err(write_error)?;
+        let text = Zeroizing::new(pem::encode(PEM_LABEL, &pair.pkcs8));
+        private_file::create_new(path, text.as_bytes()).map_err(write_error)?;
         Ok(pair)
     }
 
@@ -82,15 +85,15 @@ impl KeyPair {
     /// [`KeyError::Read`], [`KeyError::OpenToOthers`] or [`KeyError::NoKeyIn`], each naming the
     /// file.
     pub fn load(path: &Path) -> Result<Self, KeyError> {
-        let (text, open_to_others) = private_file::read_bounded(path, KEY_FILE_LEN_MAX)
-            .map_err(|error| KeyError::Read(path.to_owned(), error))?;
+        let (text, open_to_others) =
+            private_file::read_own(path, KEY_FILE_LEN_MAX).map_err(|error| KeyError::Read(path.to_owned(), error))?;
         if open_to_others {
             return Err(KeyError::OpenToOthers(path.to_owned()));
         }
         let no_key = || KeyError::NoKeyIn(path.to_owned());
-        let der = PrivatePkcs8KeyDer::from_pem_slice(&text).map_err(|_| no_key())?;
+        let der = PrivatePkcs8KeyDer::from_pem_slice(&text).map(Zeroizing::new).map_err(|_| no_key())?;
         let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der.secret_pkcs8_der()).map_err(|_| no_key())?;
-        Ok(Self { pkcs8: der.secret_pkcs8_der().to_vec(), public: PublicKey::of(&pair) })
+        Ok(Self { pkcs8: Zeroizing::new(der.secret_pkcs8_der().to_vec()), public: PublicKey::of(&pair) })
     }
 
     /// Reads the pair at `path`, or creates it there. Two processes that do this at the same time

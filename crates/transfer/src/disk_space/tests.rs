@@ -1,6 +1,8 @@
 use std::path::Path;
 
 use super::*;
+use crate::disk::{SystemDisk, is_in_memory};
+use crate::faulty_disk::FaultyDisk;
 
 fn file_in(directory: &Path) -> File {
     tempfile::tempfile_in(directory).unwrap()
@@ -21,7 +23,7 @@ fn free(file: &File) -> u64 {
 fn a_file_has_its_length_at_once() {
     for directory in [Some(std::env::temp_dir().as_path()), memory()].into_iter().flatten() {
         let file = file_in(directory);
-        let _reservation = DiskSpace::default().reserve(&file, 5_000_000).unwrap();
+        let _reservation = DiskSpace::new(Arc::new(SystemDisk)).reserve(&file, 5_000_000).unwrap();
         assert_eq!(file.metadata().unwrap().len(), 5_000_000);
     }
 }
@@ -30,14 +32,14 @@ fn a_file_has_its_length_at_once() {
 fn memory_is_not_taken_before_it_is_written() {
     let Some(memory) = memory() else { return };
     let file = file_in(memory);
-    let _reservation = DiskSpace::default().reserve(&file, 1 << 20).unwrap();
+    let _reservation = DiskSpace::new(Arc::new(SystemDisk)).reserve(&file, 1 << 20).unwrap();
     assert_eq!(file.metadata().unwrap().blocks(), 0);
 }
 
 #[test]
 fn disk_space_is_reserved_once() {
     let Some(memory) = memory() else { return };
-    let disk_space = DiskSpace::default();
+    let disk_space = DiskSpace::new(Arc::new(SystemDisk));
     let (first, second) = (file_in(memory), file_in(memory));
     let size = free(&first) / 5 * 3;
     let reservation = disk_space.reserve(&first, size).unwrap();
@@ -54,7 +56,7 @@ fn disk_space_is_reserved_once() {
 #[test]
 fn bytes_written_twice_are_not_counted_twice() {
     let Some(memory) = memory() else { return };
-    let disk_space = DiskSpace::default();
+    let disk_space = DiskSpace::new(Arc::new(SystemDisk));
     let file = file_in(memory);
     let reserved = || disk_space.reserved.lock().unwrap()[&file.metadata().unwrap().dev()].load(Ordering::Relaxed);
     let (one, other) = (disk_space.reserve(&file, 1000).unwrap(), disk_space.reserve(&file, 100).unwrap());
@@ -64,4 +66,17 @@ fn bytes_written_twice_are_not_counted_twice() {
     assert_eq!(reserved(), 100);
     drop((one, other));
     assert_eq!(reserved(), 0);
+}
+
+#[test]
+fn a_file_that_does_not_fit_takes_no_space_for_a_moment() {
+    let disk = Arc::new(FaultyDisk::default());
+    disk.free.store(1_000_000, Ordering::SeqCst);
+    let disk_space = DiskSpace::new(Arc::clone(&disk) as Arc<dyn Disk>);
+    let file = file_in(&std::env::temp_dir());
+    let refused = disk_space.reserve(&file, 2_000_000).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+    assert!(disk.allocated.lock().unwrap().is_empty(), "nothing was allocated");
+    let _reservation = disk_space.reserve(&file, 900_000).unwrap();
+    assert_eq!(*disk.allocated.lock().unwrap(), [900_000]);
 }

@@ -23,6 +23,8 @@ fn every_name_that_leads_out_or_clashes_is_refused() {
         (&[b"a\0b"], NameError::Separator),
         (&[b"file.litz-part"], NameError::Reserved),
         (&[b".litz-journal"], NameError::Reserved),
+        (&[b"file.LITZ-Part"], NameError::Reserved),
+        (&[b"file.Litz-JOURNAL"], NameError::Reserved),
         (&[b"dir.litz-part", b"file"], NameError::Reserved),
         (&[&[b'x'; 256]], NameError::LongComponent),
         (&[[b'x'; 255].as_slice(); 17], NameError::LongPath),

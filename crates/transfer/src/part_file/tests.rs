@@ -4,6 +4,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use litz::identity::PublicKey;
 
 use super::*;
+use crate::disk::SystemDisk;
+use crate::faulty_disk::FaultyDisk;
 use crate::manifest::EntryKind;
 use crate::names::RelativePath;
 
@@ -14,8 +16,12 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
+        Self::on(Arc::new(SystemDisk))
+    }
+
+    fn on(disk: Arc<dyn Disk>) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let tree = TargetTree::open(directory.path(), 0o022).unwrap();
+        let tree = TargetTree::open(directory.path(), 0o022, disk).unwrap();
         Self { directory, tree }
     }
 
@@ -28,7 +34,7 @@ impl Fixture {
         let size = entry.size().unwrap();
         let sender = PublicKey::from_bytes([sender; 32]);
         let key = JournalKey { base_log2: 10, size, modified: entry.modified, sender };
-        PartFile::open(self.tree.disk_space(), parent, name, &key, Layout::new(size, 10).unwrap())
+        PartFile::open(&self.tree, parent, name, &key, Layout::new(size, 10).unwrap())
     }
 
     fn look(&self, entry: &Entry, overwrite: bool) -> Result<Found, FileError> {
@@ -170,4 +176,75 @@ fn bytes_that_wait_for_the_disk_are_bounded() {
     });
     // Twelve pieces are 192 MiB: without a visit to the disk all of them would be left.
     assert!(part.dirty_bytes.load(Ordering::SeqCst) < DIRTY_BYTES_MAX);
+}
+
+#[test]
+fn a_failed_sync_leaves_only_what_an_earlier_one_brought_to_the_disk() {
+    let disk = Arc::new(FaultyDisk::default());
+    let fixture = Fixture::on(Arc::clone(&disk) as Arc<dyn Disk>);
+    let entry = entry("file", 5000);
+    let (part, _) = fixture.open(&entry, 1).unwrap();
+    for segment in [0, 3] {
+        part.record(segment, &[1; 32]).unwrap();
+    }
+    part.sync(|disk, file| disk.sync_data(file)).unwrap();
+    // Segment 3 is written again after that, segment 1 for the first time.
+    for segment in [1, 3] {
+        part.record(segment, &[2; 32]).unwrap();
+    }
+    disk.fail_next_sync();
+    part.sync(|disk, file| disk.sync_data(file)).unwrap_err();
+    // The next sync succeeds, as on Linux: it no longer knows of the lost pages.
+    part.record(2, &[1; 32]).unwrap_err();
+    part.commit(&entry, &fixture.tree, false).unwrap_err();
+    drop(part);
+    assert!(!fixture.path("file").exists());
+    assert_eq!(fixture.open(&entry, 1).unwrap().1, Recorded::from([(0, [1; 32])]));
+}
+
+#[test]
+fn a_failed_sync_without_an_earlier_one_leaves_nothing() {
+    for size in [1000, 5000] {
+        let disk = Arc::new(FaultyDisk::default());
+        let fixture = Fixture::on(Arc::clone(&disk) as Arc<dyn Disk>);
+        let entry = entry("file", size);
+        let (part, _) = fixture.open(&entry, 1).unwrap();
+        part.record(0, &[1; 32]).unwrap();
+        disk.fail_next_sync();
+        assert_eq!(part.commit(&entry, &fixture.tree, false).unwrap_err().kind, FileErrorKind::Target);
+        assert_eq!(fs::read_dir(fixture.directory.path()).unwrap().count(), 0, "{size}");
+    }
+}
+
+#[test]
+fn an_error_of_the_disk_that_no_process_has_seen_is_found_before_resuming() {
+    let disk = Arc::new(FaultyDisk::default());
+    let fixture = Fixture::on(Arc::clone(&disk) as Arc<dyn Disk>);
+    let entry = entry("file", 5000);
+    let (part, _) = fixture.open(&entry, 1).unwrap();
+    part.record(0, &[1; 32]).unwrap();
+    drop(part);
+    disk.fail_next_sync();
+    assert!(fixture.open(&entry, 1).unwrap().1.is_empty());
+}
+
+#[test]
+fn others_cannot_read_a_part_file_before_it_is_complete() {
+    let disk = Arc::new(FaultyDisk::default());
+    let fixture = Fixture::on(Arc::clone(&disk) as Arc<dyn Disk>);
+    let mode = |name: &str| fs::metadata(fixture.path(name)).unwrap().permissions().mode() & 0o777;
+    let entry = entry("file", 3);
+    let (part, _) = fixture.open(&entry, 1).unwrap();
+    assert_eq!(mode("file.litz-part"), 0o600);
+    fs::write(fixture.path("file"), "old").unwrap();
+    assert_eq!(part.commit(&entry, &fixture.tree, false).unwrap_err().kind, FileErrorKind::Exists);
+    assert_eq!(mode("file.litz-part"), 0o600);
+    drop(part);
+    // As after a kill between the change of the mode and the rename.
+    fs::set_permissions(fixture.path("file.litz-part"), fs::Permissions::from_mode(0o755)).unwrap();
+    let (part, _) = fixture.open(&entry, 1).unwrap();
+    assert_eq!(mode("file.litz-part"), 0o600);
+    part.commit(&entry, &fixture.tree, true).unwrap();
+    assert_eq!(mode("file"), 0o755);
+    assert_eq!(disk.synced_modes(), [0o600; 2], "the data is on the disk before others may read it");
 }

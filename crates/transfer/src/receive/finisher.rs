@@ -29,6 +29,8 @@ impl Session<'_> {
             },
             (Target::InPlace(directory), Some(hash)) => {
                 discard_remains(directory, entry.path.split_last().1);
+                // An attempt that was killed may have moved it here without syncing the directory.
+                self.tree().note_changed(&entry.path);
                 self.settle(incoming.index, Ok(Some(hash)))
             }
             // Each received segment was verified, so the mismatch is in the segments from an

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::FileErrorKind;
+use crate::open_files::FilePermit;
 use crate::part_file::PartFile;
 use crate::segment::{FileHash, HashTree, Layout, SegmentSet};
 
@@ -13,6 +14,8 @@ pub(super) struct Incoming {
     pub(super) index: u32,
     pub(super) layout: Layout,
     pub(super) target: Target,
+    /// The right to have it open.
+    pub(super) permit: Arc<FilePermit>,
     state: Mutex<IncomingState>,
     /// Bytes that the progress counts for it.
     counted: AtomicU64,
@@ -48,10 +51,10 @@ pub(super) enum Claim {
 }
 
 impl Incoming {
-    pub(super) fn new(index: u32, layout: Layout, target: Target, tree: HashTree) -> Self {
+    pub(super) fn new(index: u32, layout: Layout, target: Target, permit: Arc<FilePermit>, tree: HashTree) -> Self {
         let claimed = tree.known().clone();
         let state = Mutex::new(IncomingState { tree, claimed, hash: None, failed: false });
-        Self { index, layout, target, state, counted: AtomicU64::new(0) }
+        Self { index, layout, target, permit, state, counted: AtomicU64::new(0) }
     }
 
     pub(super) fn count(&self, bytes: u64) {

@@ -15,6 +15,7 @@ use crate::events::TransferEvent;
 use crate::journal::{JournalKey, Recorded};
 use crate::manifest::{Entry, EntryKind};
 use crate::message::Message;
+use crate::open_files::FilePermit;
 use crate::part_file::{Found, PartFile, look};
 use crate::record::CHUNK_LEN_MAX;
 use crate::segment::{HashTree, Layout};
@@ -53,7 +54,8 @@ impl Session<'_> {
         let EntryKind::File { size } = entry.kind else { return self.plan_directory(index, entry) };
         let layout =
             Layout::new(size, self.list().base_log2).ok_or(TransferError::Protocol("a segment length out of range"))?;
-        match self.open(index, entry, layout, self.options.overwrite) {
+        let Some(permit) = self.open_files.acquire(|| self.is_stopping()) else { return Ok(()) };
+        match self.open(index, entry, layout, permit) {
             Ok(Some(incoming)) => self.announce(incoming),
             Ok(None) => Ok(()),
             Err(error) => self.settle(index, Err(&error)),
@@ -77,7 +79,7 @@ impl Session<'_> {
         let (index, layout) = (incoming.index, incoming.layout);
         let entry = &self.list().entries[index as usize];
         self.progress.take_back_resumed(incoming.counted());
-        match self.open_part(index, entry, layout) {
+        match self.open_part(index, entry, layout, Arc::clone(&incoming.permit)) {
             Ok(Some(incoming)) => self.announce(incoming),
             Ok(None) => Ok(()),
             Err(error) => self.settle(index, Err(&error)),
@@ -99,10 +101,16 @@ impl Session<'_> {
     }
 
     /// Checks which data of a file exists. `None` if the transfer stops.
-    fn open(&self, index: u32, entry: &Entry, layout: Layout, overwrite: bool) -> Result<Option<Incoming>, FileError> {
+    fn open(
+        &self,
+        index: u32,
+        entry: &Entry,
+        layout: Layout,
+        permit: Arc<FilePermit>,
+    ) -> Result<Option<Incoming>, FileError> {
         let (directory, name) = self.tree().parent(&entry.path)?;
-        let Found::Same(file) = look(&directory, name, entry, overwrite)? else {
-            return self.open_part(index, entry, layout);
+        let Found::Same(file) = look(&directory, name, entry, self.options.overwrite)? else {
+            return self.open_part(index, entry, layout, permit);
         };
         let segments: Vec<u32> = (0..layout.count()).collect();
         let Hashed::Values(values) = self.hash(index, &file, layout, &segments) else { return Ok(None) };
@@ -113,10 +121,16 @@ impl Session<'_> {
         if tree.root().is_none() {
             return Err(FileError::target(&io::Error::other("cannot read the existing file")));
         }
-        Ok(Some(Incoming::new(index, layout, Target::InPlace(directory), tree)))
+        Ok(Some(Incoming::new(index, layout, Target::InPlace(directory), permit, tree)))
     }
 
-    fn open_part(&self, index: u32, entry: &Entry, layout: Layout) -> Result<Option<Incoming>, FileError> {
+    fn open_part(
+        &self,
+        index: u32,
+        entry: &Entry,
+        layout: Layout,
+        permit: Arc<FilePermit>,
+    ) -> Result<Option<Incoming>, FileError> {
         let (directory, name) = self.tree().parent(&entry.path)?;
         let key = JournalKey {
             base_log2: self.list().base_log2,
@@ -124,9 +138,9 @@ impl Session<'_> {
             modified: entry.modified,
             sender: self.context.sender(),
         };
-        let (part, recorded) = PartFile::open(self.tree().disk_space(), directory, name, &key, layout)?;
+        let (part, recorded) = PartFile::open(self.tree(), directory, name, &key, layout)?;
         let Some(tree) = self.verify(index, &part, layout, &recorded) else { return Ok(None) };
-        Ok(Some(Incoming::new(index, layout, Target::Part(part), tree)))
+        Ok(Some(Incoming::new(index, layout, Target::Part(part), permit, tree)))
     }
 
     /// The segments that the journal lists and the part file holds: after a power loss, the journal

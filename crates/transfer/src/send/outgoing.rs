@@ -41,7 +41,7 @@ pub(super) struct Job {
     pub(super) segment: Option<u32>,
 }
 
-/// Files waiting for workers. At most one for each entry of the transfer; none is open before its
+/// Files waiting for workers. At most two for each file that has a plan; none is open before its
 /// turn.
 pub(super) struct Work {
     state: Mutex<WorkState>,
@@ -71,6 +71,11 @@ impl Outgoing {
 
     pub(super) fn is_held(&self, segment: u32) -> bool {
         self.held.contains(segment)
+    }
+
+    /// Whether the receiver, as it says, holds every segment.
+    pub(super) fn is_held_in_full(&self) -> bool {
+        self.held.len() == self.layout.count()
     }
 
     /// Makes workers skip the rest of the file. Returns true the first time.

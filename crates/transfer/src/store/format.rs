@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use credentials::base32;
 use serde::{Deserialize, Serialize};
+use zeroize::{Zeroize, Zeroizing};
 
 use super::Issued;
 use crate::ticket::Secret;
@@ -35,6 +36,12 @@ pub(super) struct TicketRecord {
     completed: bool,
 }
 
+impl Drop for TicketRecord {
+    fn drop(&mut self) {
+        self.secret.zeroize();
+    }
+}
+
 impl From<&Issued> for TicketRecord {
     fn from(ticket: &Issued) -> Self {
         Self {
@@ -52,15 +59,16 @@ impl From<&Issued> for TicketRecord {
 impl TryFrom<TicketRecord> for Issued {
     type Error = &'static str;
 
-    fn try_from(record: TicketRecord) -> Result<Self, Self::Error> {
-        let secret = base32::decode(&record.secret).ok().and_then(|bytes| bytes.try_into().ok());
+    fn try_from(mut record: TicketRecord) -> Result<Self, Self::Error> {
+        let bytes = base32::decode(&record.secret).ok().map(Zeroizing::new);
+        let secret = bytes.and_then(|bytes| bytes.as_slice().try_into().ok()).map(Secret::from_bytes);
         Ok(Self {
-            id: record.id,
-            secret: Secret::from_bytes(secret.ok_or("a secret is not readable")?),
+            id: std::mem::take(&mut record.id),
+            secret: secret.ok_or("a secret is not readable")?,
             expires_unix: record.expires_unix,
             port: record.port,
             directory: unescape(&record.directory).ok_or("a directory is not readable")?,
-            bound: record.bound.map(|key| key.parse()).transpose().map_err(|_| "a key is not readable")?,
+            bound: record.bound.take().map(|key| key.parse()).transpose().map_err(|_| "a key is not readable")?,
             completed: record.completed,
         })
     }

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use credentials::private_file::NON_BLOCKING;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -21,7 +22,13 @@ impl Serving {
     /// Locks the file at `path`; none if another process has it locked.
     pub(super) fn lock(path: PathBuf) -> io::Result<Option<Self>> {
         loop {
-            let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path)?;
+            let file = OpenOptions::new()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .mode(0o600)
+                .custom_flags(NON_BLOCKING)
+                .open(&path)?;
             if !try_lock(&file)? {
                 return Ok(None);
             }
@@ -35,7 +42,7 @@ impl Serving {
 
     /// Whether a process has the file at `path` locked.
     pub(super) fn is_locked(path: &Path) -> io::Result<bool> {
-        match File::open(path) {
+        match OpenOptions::new().read(true).custom_flags(NON_BLOCKING).open(path) {
             Ok(file) => try_lock(&file).map(|locked| !locked),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),

@@ -228,3 +228,43 @@ fn the_lock_file_of_a_killed_receiver_goes_with_its_ticket() {
     assert!(!lock.exists());
     assert!(matches!(fixture.store.serve("../tickets"), Err(StoreError::Content(..))));
 }
+
+#[test]
+fn a_state_folder_or_file_that_others_may_change_is_refused_with_advice() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let store = TicketStore::open(&state).unwrap();
+    store.issue(0, Path::new("/in"), 1, 100).unwrap();
+    let set = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    for mode in [0o666, 0o644, 0o602] {
+        set(store.path(), mode);
+        let error = store.all().unwrap_err().to_string();
+        assert!(error.contains("chmod 600 '") && error.contains("tickets.json"), "{error}");
+        assert!(matches!(store.issue(0, Path::new("/in"), 1, 100), Err(StoreError::OpenToOthers(_))));
+    }
+    set(store.path(), 0o600);
+    assert_eq!(store.all().unwrap().len(), 1);
+    for mode in [0o777, 0o770, 0o1777] {
+        set(&state, mode);
+        let error = TicketStore::open(&state).unwrap_err().to_string();
+        assert!(error.contains("chmod go-w '"), "{error}");
+    }
+    set(&state, 0o755);
+    TicketStore::open(&state).unwrap();
+}
+
+#[test]
+fn a_pipe_in_the_state_folder_is_an_error_and_not_a_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = TicketStore::open(folder.path()).unwrap();
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    for name in ["tickets.json", "tickets.lock"] {
+        let path = folder.path().join(name);
+        let _absent = std::fs::remove_file(&path);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
+        assert!(matches!(store.all(), Err(StoreError::Io(..))), "{name}");
+        std::fs::remove_file(path).unwrap();
+    }
+    assert!(store.all().unwrap().is_empty());
+}

@@ -100,3 +100,21 @@ fn sending_again_moves_nothing_and_keeps_existing_files() {
     assert_eq!(received.bytes_resumed, 50_000);
     assert_eq!(snapshot(&fixture.top.path().join("in")), before);
 }
+
+#[test]
+fn files_wait_for_others_to_be_closed() {
+    let mut fixture = Fixture::new();
+    for index in 0..100 {
+        fixture.write(&format!("tree/d{}/f{index}", index % 10), index, 3000);
+    }
+    for files in [0, 3] {
+        fixture.receive.open_files = OpenFiles::new(files);
+        fixture.receive.overwrite = true;
+        fixture.transfer(&[fixture.source("tree")]).complete();
+        // The next transfer has to compare them: other content under the same size and time.
+        let path = fixture.target("tree/d1/f1");
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        fs::write(&path, random_bytes(99, 3000)).unwrap();
+        fs::File::open(&path).unwrap().set_modified(modified).unwrap();
+    }
+}

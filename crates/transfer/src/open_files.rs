@@ -1,0 +1,123 @@
+//! A limit on the files that transfers have open at a time, shared by the transfers of a process.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The number of files that several receiving transfers together have open. A file waits if there are
+/// too many. Transfers share the limit if their options have clones of one value.
+///
+/// A transfer gets another file while it has fewer than are left, so those that begin later get some,
+/// too. Each may always have one, beyond the limit if need be: no transfer waits for another.
+#[derive(Clone, Debug)]
+pub struct OpenFiles(Arc<Shared>);
+
+/// The descriptors that one file needs at most: the part file, its journal and its directory.
+pub const DESCRIPTORS_PER_FILE: usize = 3;
+
+#[derive(Debug)]
+struct Shared {
+    left: Mutex<usize>,
+    changed: Condvar,
+}
+
+/// The files of one transfer.
+#[derive(Debug)]
+pub(crate) struct TransferFiles {
+    shared: Arc<Shared>,
+    open: Arc<AtomicUsize>,
+}
+
+/// The right to have one file open, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct FilePermit {
+    shared: Arc<Shared>,
+    open: Arc<AtomicUsize>,
+    /// The file is not the one that a transfer may always have.
+    is_shared: bool,
+}
+
+impl OpenFiles {
+    /// At most `files` files, and one for each transfer.
+    pub fn new(files: usize) -> Self {
+        Self(Arc::new(Shared { left: Mutex::new(files), changed: Condvar::new() }))
+    }
+
+    /// The files of a transfer that begins.
+    pub(crate) fn transfer(&self) -> TransferFiles {
+        TransferFiles { shared: Arc::clone(&self.0), open: Arc::default() }
+    }
+}
+
+impl TransferFiles {
+    /// Waits until another file may be opened. `None` if `is_stopping`, which is looked at now and then.
+    pub(crate) fn acquire(&self, is_stopping: impl Fn() -> bool) -> Option<Arc<FilePermit>> {
+        let mut left = self.shared.left.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if is_stopping() {
+                return None;
+            }
+            let open = self.open.load(Ordering::SeqCst);
+            let is_shared = open < *left;
+            if is_shared || open == 0 {
+                *left -= usize::from(is_shared);
+                self.open.fetch_add(1, Ordering::SeqCst);
+                let (shared, open) = (Arc::clone(&self.shared), Arc::clone(&self.open));
+                return Some(Arc::new(FilePermit { shared, open, is_shared }));
+            }
+            left = self.shared.changed.wait_timeout(left, TICK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Drop for FilePermit {
+    fn drop(&mut self) {
+        let mut left = self.shared.left.lock().unwrap_or_else(PoisonError::into_inner);
+        *left += usize::from(self.is_shared);
+        self.open.fetch_sub(1, Ordering::SeqCst);
+        self.shared.changed.notify_all();
+    }
+}
+
+/// The interval at which a waiting thread looks whether its transfer stops.
+const TICK: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take_all(transfer: &TransferFiles) -> Vec<Arc<FilePermit>> {
+        let mut permits = Vec::new();
+        while transfer.open.load(Ordering::SeqCst) < *transfer.shared.left.lock().unwrap()
+            || transfer.open.load(Ordering::SeqCst) == 0
+        {
+            permits.extend(transfer.acquire(|| false));
+        }
+        permits
+    }
+
+    #[test]
+    fn transfers_that_begin_later_get_files_too() {
+        let files = OpenFiles::new(100);
+        let transfers: Vec<_> = (0..20).map(|_| files.transfer()).collect();
+        let permits: Vec<_> = transfers.iter().map(take_all).collect();
+        let counts: Vec<_> = permits.iter().map(Vec::len).collect();
+        assert_eq!(counts[..4], [50, 25, 13, 6]);
+        assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+        drop(permits);
+        assert_eq!(*files.0.left.lock().unwrap(), 100);
+    }
+
+    #[test]
+    fn a_file_waits_for_another_to_be_closed() {
+        let files = OpenFiles::new(0);
+        let transfer = files.transfer();
+        let first = transfer.acquire(|| false).unwrap();
+        assert!(transfer.acquire(|| true).is_none(), "the wait ends with the transfer");
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| transfer.acquire(|| false).is_some());
+            drop(first);
+            assert!(second.join().unwrap());
+        });
+    }
+}

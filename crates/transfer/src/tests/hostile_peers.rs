@@ -1,0 +1,159 @@
+//! Authorised peers that try to hold or to exhaust the other side.
+
+use std::io::{Read, Write};
+
+use super::*;
+use crate::control::read_message;
+use crate::link::Control;
+use crate::message::Message;
+
+fn say(control: &mut Control, message: &Message) -> std::io::Result<()> {
+    let mut bytes = Vec::new();
+    message.encode(&mut bytes);
+    control.writer.write_all(&bytes)
+}
+
+/// Runs a sender of `paths` with a receiver that has read the list and goes on as in `script`.
+fn against_sender(
+    fixture: &Fixture,
+    paths: &[PathBuf],
+    script: impl FnOnce(&mut Control, &MemoryLink),
+) -> TransferError {
+    let source = Source::scan(paths, &CancelToken::new()).unwrap();
+    let (sender, (link, mut control)) = pair();
+    let context = fixture.context();
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            let (link, control) = sender;
+            send::run(&link, control, &context, &Credential::Key, &source, &fixture.send, &())
+        });
+        assert!(matches!(read_message(&mut control.reader), Ok(Some(Message::Hello { .. }))));
+        say(&mut control, &Message::Accepted { version: 1, proof: None }).unwrap();
+        script(&mut control, &link);
+        sending.join().unwrap().unwrap_err()
+    })
+}
+
+fn read_list(control: &mut Control) {
+    while !matches!(read_message(&mut control.reader).unwrap(), Some(Message::EntriesEnd { .. })) {}
+}
+
+fn plan(index: u32, held: &[u8]) -> Message {
+    Message::Plan { index, held: held.to_vec() }
+}
+
+#[test]
+fn a_receiver_that_plans_a_file_again_is_disconnected() {
+    // A file of three segments. A second plan is allowed if the first one held all of them.
+    for plans in [&[&[0][..], &[]][..], &[&[1], &[1]], &[&[7], &[0], &[0]], &[&[7], &[7], &[7]]] {
+        let fixture = Fixture::new();
+        let path = fixture.write("file", 1, 3000);
+        let error = against_sender(&fixture, &[path], |control, _| {
+            read_list(control);
+            for held in plans {
+                let held: &[u8] = if *held == [0] { &[] } else { held };
+                say(control, &plan(0, held)).unwrap();
+            }
+            // Listens until the sender ends it.
+            while let Ok(Some(_)) = read_message(&mut control.reader) {}
+        });
+        assert!(matches!(error, TransferError::Protocol(what) if what.contains("one plan")), "{plans:?}: {error:?}");
+    }
+}
+
+#[test]
+fn a_receiver_that_plans_every_file_at_once_is_disconnected() {
+    let fixture = Fixture::new();
+    for index in 0..300 {
+        fixture.write(&format!("tree/{index}"), 1, 10);
+    }
+    let error = against_sender(&fixture, &[fixture.source("tree")], |control, _| {
+        read_list(control);
+        // The directory is the first entry, and has no plan.
+        for index in 1..=300 {
+            if say(control, &plan(index, &[])).is_err() {
+                break;
+            }
+        }
+        while let Ok(Some(_)) = read_message(&mut control.reader) {}
+    });
+    assert!(matches!(error, TransferError::Protocol(what) if what.contains("too many")), "{error:?}");
+}
+
+#[test]
+fn a_receiver_that_reads_nothing_does_not_keep_a_cancelled_sender() {
+    let fixture = Fixture::new();
+    // The list does not fit into the stream, so the sender waits in the middle of it.
+    for index in 0..600 {
+        fixture.write(&format!("{}/{index}", "x".repeat(200)), 1, 0);
+    }
+    let error = against_sender(&fixture, &[fixture.source(&"x".repeat(200))], |control, link| {
+        // The sender has begun to write the list.
+        control.reader.read_exact(&mut [0]).unwrap();
+        fixture.send.cancel.cancel();
+        // Returns when the sender has closed the connection.
+        assert!(link.accept_closed());
+    });
+    assert!(matches!(error, TransferError::Cancelled), "{error:?}");
+}
+
+#[test]
+fn a_sender_that_reads_nothing_does_not_keep_a_cancelled_receiver() {
+    let fixture = Fixture::new();
+    let ((link, mut control), receiver) = pair();
+    let context = fixture.context();
+    let error = std::thread::scope(|scope| {
+        let receiving = scope.spawn(|| {
+            let (link, control) = receiver;
+            let (directory, mut anybody) = (fixture.top.path().join("in"), AcceptAll { completed: false });
+            receive::run(&link, control, &context, &directory, &fixture.receive, &mut anybody, &())
+        });
+        say(&mut control, &Message::Hello { version: 1, base_log2: 10, proof: None, run: None }).unwrap();
+        assert!(matches!(read_message(&mut control.reader), Ok(Some(Message::Accepted { .. }))));
+        let entries: Vec<_> = (0..256).map(|index| file_entry(&format!("file{index}"))).collect();
+        let count = entries.len() as u32;
+        say(&mut control, &Message::Entries(entries)).unwrap();
+        say(&mut control, &Message::EntriesEnd { count }).unwrap();
+        assert!(matches!(read_message(&mut control.reader), Ok(Some(Message::Plan { .. }))));
+        // Each file that this side gives up is answered by Failed with a long text. Nothing reads that,
+        // so the coordinator of the receiver waits with an answer, and takes no more from this side.
+        let detail = "x".repeat(200);
+        let writing = scope.spawn(move || {
+            for index in 0..count {
+                let error = FileError::new(FileErrorKind::Source, &detail);
+                if say(&mut control, &Message::FileAbort { index, error }).is_err() {
+                    break;
+                }
+            }
+            control
+        });
+        link.wait_until_full();
+        fixture.receive.cancel.cancel();
+        assert!(link.accept_closed());
+        drop(writing.join().unwrap());
+        receiving.join().unwrap().unwrap_err()
+    });
+    assert!(matches!(error, TransferError::Cancelled), "{error:?}");
+}
+
+#[test]
+fn a_peer_that_goes_on_talking_does_not_keep_a_failed_side() {
+    let fixture = Fixture::new();
+    let path = fixture.write("file", 1, 3000);
+    let error = against_sender(&fixture, &[path], |control, _| {
+        read_list(control);
+        // Not allowed, so the sender stops; but this side sends on, as fast as it is read.
+        say(control, &Message::Bye).unwrap();
+        while say(control, &Message::Verifying { index: 0, bytes_done: 1, bytes_total: 2 }).is_ok() {}
+    });
+    assert!(matches!(error, TransferError::Protocol(_)), "{error:?}");
+}
+
+fn file_entry(name: &str) -> Entry {
+    Entry {
+        path: RelativePath::from_components([name.as_bytes()]).unwrap(),
+        kind: EntryKind::File { size: 5000 },
+        modified: manifest::Modified { seconds: 0, nanoseconds: 0 },
+        mode: 0o600,
+    }
+}
