@@ -90,6 +90,28 @@ fn a_killed_receiver_resumes_with_the_same_ticket() {
 }
 
 #[test]
+fn a_sender_notices_at_once_that_its_receiver_was_started_again() {
+    let scene = ThrottledReceiver::new(7, Ratio::ZERO);
+    let patient = "--idle-timeout=120s";
+    let recv = || {
+        let (receiver, ticket) = scene.place.recv(&[&scene.advertise, patient]);
+        scene.relay.set_server(0, SocketAddr::from((Ipv4Addr::LOCALHOST, receiver.port))).expect("one link");
+        (receiver, ticket)
+    };
+    let (mut receiver, ticket) = recv();
+    let mut sender = scene.place.send(&[&scene.file], &ticket, &[patient, "--parallel=2"]);
+    receiver.wait_for_bytes(ENOUGH);
+    receiver.kill();
+    let (mut receiver, _) = recv();
+    // Long before the idle timeout.
+    let retrying = sender.wait_for("retrying");
+    assert!(retrying["message"].as_str().is_some_and(|message| message.contains("restarted")), "{retrying}");
+    sender.succeed();
+    receiver.succeed();
+    assert_same(&scene.file, &scene.place.inbox().join("file"));
+}
+
+#[test]
 fn a_network_outage_only_delays_the_transfer() {
     let scene = ThrottledReceiver::new(3, Ratio::new(1, 1000));
     let (mut receiver, ticket) = scene.recv();

@@ -126,6 +126,12 @@ impl<'a> Receiver<'a> {
         let ListenSockets { port, addresses, sockets, advice } = listening;
         let placement = options.transport.placement;
         let config = EndpointConfig::default().with_transport(transport).with_placement(placement).with_server_tls(tls);
+        // A receiver that is started again for the same ticket has the same port, and tells senders
+        // that their connections are gone. Another receiver of this host has another key: it must
+        // not end the connections of this one (RFC 9000, section 21.11).
+        let listen_ip = options.listen.and_then(|listen| listen.ip);
+        let purpose = format!("stateless resets of port {port}, address {listen_ip:?}");
+        let config = config.with_reset_key(state.key.derive_secret(&purpose));
         let endpoint = Endpoint::with_sockets(config, sockets).map_err(|error| error.to_string())?;
         let admission = Admission::prepare(options, &state, now, &directory, port, unfinished)?;
         let visits = Arc::new(Visits::new(admission.visitors()));

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use aws_lc_rs::hmac;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use credentials::{base32, private_file};
 use rustls::pki_types::PrivatePkcs8KeyDer;
@@ -115,6 +116,16 @@ impl KeyPair {
     /// The public half.
     pub fn public(&self) -> PublicKey {
         self.public
+    }
+
+    /// A secret for another purpose, which follows from the pair and `purpose` alone, such as
+    /// [`EndpointConfig::reset_key`](crate::EndpointConfig::reset_key) of an endpoint that keeps it
+    /// over restarts. Two endpoints must not have the same reset key: name what distinguishes them
+    /// in `purpose`.
+    pub fn derive_secret(&self, purpose: &str) -> [u8; 32] {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &self.pkcs8);
+        let tag = hmac::sign(&key, format!("litz secret: {purpose}").as_bytes());
+        tag.as_ref().try_into().expect("SHA-256 has 32 bytes")
     }
 
     /// The private half for the TLS library.
