@@ -69,7 +69,9 @@ fn an_identical_file_of_another_time_is_no_clash() {
     assert_eq!((status, &summary["files_done"], &summary["failed"]), (1, &1.into(), &1.into()), "{summary}");
     let failed = sender.seen.iter().find(|event| event["event"] == "file_failed").expect("one");
     assert_eq!((&failed["path"], &failed["error"]["kind"]), (&"other".into(), &"exists".into()), "{failed}");
-    assert_eq!(receiver.finish("finished").0, 1);
+    receiver.wait_for("visit_ended");
+    receiver.signal("INT");
+    assert_eq!(receiver.finish("error").0, 130);
 }
 
 #[test]
