@@ -29,6 +29,7 @@ pub(crate) mod frames;
 pub(crate) mod grants;
 mod migration;
 mod mtu;
+mod mtu_probes;
 mod off_path;
 pub(crate) mod path;
 mod paths;

@@ -8,16 +8,6 @@
 
 use units::{Duration, Instant};
 
-use super::SendHalf;
-use super::draft::Draft;
-use super::frames::SentFrame;
-use super::path::SendPath;
-use crate::exchange::Exchange;
-use crate::plan::Plan;
-use crate::spaces::DATA;
-use wire::quic::Space;
-use wire::quic::frame::Frame;
-
 /// Sizes that networks are built for, bytes of UDP payload, ascending: Ethernet under IPv6 and under
 /// IPv4, and jumbo frames under both. Few paths have a size in between.
 const COMMON: [usize; 4] = [1452, 1472, 8952, 8972];
@@ -32,9 +22,6 @@ const TRIES: u8 = 3;
 /// The search is repeated after this time, because the route may have changed (RFC 8899, section
 /// 5.1.1: PMTU_RAISE_TIMER).
 const RAISE_INTERVAL: Duration = Duration::from_secs(600);
-
-/// So many datagrams must be in flight before a probe is sent.
-const IN_FLIGHT_MIN: u64 = 4;
 
 /// The search for the datagram size of one path.
 #[derive(Debug)]
@@ -72,7 +59,7 @@ impl MtuSearch {
     }
 
     /// The size of a probe that may be sent now.
-    fn due(&mut self, now: Instant) -> Option<usize> {
+    pub(super) fn due(&mut self, now: Instant) -> Option<usize> {
         if self.max <= self.confirmed || self.probe.is_some() {
             return None;
         }
@@ -103,7 +90,7 @@ impl MtuSearch {
     }
 
     /// A probe was planned.
-    fn on_planned(&mut self, number: u64, size: usize) {
+    pub(super) fn on_planned(&mut self, number: u64, size: usize) {
         (self.probe, self.unsent) = (Some((number, size)), None);
     }
 
@@ -151,85 +138,6 @@ impl MtuSearch {
     /// Begins again, because the path carries at most `base` now or leads elsewhere.
     pub(super) fn restart(&mut self, base: usize) {
         *self = Self::new(base, self.max);
-    }
-}
-
-impl SendHalf {
-    /// The size of the probe that is due on the path at `at`, if any.
-    pub(super) fn mtu_probe_due(&mut self, now: Instant, at: usize) -> Option<usize> {
-        let path = &mut self.paths[at];
-        let flows = path.in_flight >= IN_FLIGHT_MIN * path.datagram_size as u64;
-        if !flows || !path.is_active() || path.amplification_budget() < u64::MAX || !self.handshake_confirmed {
-            return None;
-        }
-        let size = path.mtu.as_mut()?.due(now)?;
-        (path.available_window() >= size as u64).then_some(size)
-    }
-
-    /// Fills `plan` with a probe of this size.
-    pub(super) fn plan_mtu_probe(
-        &mut self,
-        now: Instant,
-        at: usize,
-        size: usize,
-        plan: &mut Plan,
-        exchange: &mut Exchange,
-    ) {
-        plan.segment_size = size;
-        let number_len = self.number_len(at, Space::Data, 1);
-        let fields = self.fields(at, Space::Data, number_len, &[], self.fixed_bit(at, Space::Data));
-        let Some(mut draft) = Draft::begin(plan, &fields, size) else { return };
-        draft.put(plan, &Frame::Ping);
-        let (number, padding) = (draft.number, size - draft.size());
-        let pieces_to = plan.pieces.len();
-        let size = draft.finish(plan, &fields, padding, pieces_to);
-        plan.size_bytes += size;
-        plan.datagram_count += 1;
-        plan.note_numbers(Space::Data, number, number);
-        self.spaces[DATA + at].next_number += 1;
-        self.record(now, at, Space::Data, number, size, true, true, &mut vec![SentFrame::Ping], exchange);
-        self.paths[at].mtu.as_mut().expect("a probe was due").on_planned(number, size);
-        self.settle_plan(now, at, plan, exchange);
-    }
-
-    /// The probe of the path at `at` was acknowledged.
-    pub(super) fn on_mtu_probe_acked(&mut self, at: usize) {
-        let path = &mut self.paths[at];
-        if let Some(size) = path.mtu.as_mut().and_then(|mtu| mtu.on_acked()) {
-            tracing::debug!(path = %path.id, size, "the path carries larger datagrams");
-            path.set_datagram_size(size);
-        }
-    }
-
-    /// A path that leads elsewhere is searched again.
-    pub(super) fn restart_mtu_search(&mut self, at: usize) {
-        let base = self.config.datagram_size.min(self.peer.udp_payload_size_max);
-        let path = &mut self.paths[at];
-        if path.datagram_size > base {
-            path.set_datagram_size(base);
-        }
-        path.restart_mtu_search(base.min(path.datagram_size));
-    }
-}
-
-impl SendPath {
-    /// Whether this packet is the probe in flight.
-    pub(super) fn is_mtu_probe(&self, number: u64) -> bool {
-        self.mtu.as_ref().is_some_and(|mtu| mtu.is_probe(number))
-    }
-
-    /// The peer accepts no larger datagrams.
-    pub(super) fn limit_mtu_search(&mut self, max: usize) {
-        if let Some(mtu) = &mut self.mtu {
-            mtu.limit(max);
-        }
-    }
-
-    /// The search begins again from `base`.
-    pub(super) fn restart_mtu_search(&mut self, base: usize) {
-        if let Some(mtu) = &mut self.mtu {
-            mtu.restart(base);
-        }
     }
 }
 
