@@ -1,6 +1,7 @@
 //! The control stream: framing, and how a transfer ends.
 
 use std::io::{self, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -127,20 +128,37 @@ pub(crate) fn prefer_peers_reason(error: TransferError, inbox: &Queue<Input>, ca
     if !matches!(error, TransferError::Connection(_)) {
         return error;
     }
-    let (mut idle, mut messages) = (0, 0);
-    while idle < GRACE_TICKS && messages < MESSAGES_AFTER_END_MAX {
-        if cancel.is_cancelled() {
-            return TransferError::Cancelled;
+    within(END_MAX, |is_over| {
+        let (mut idle, mut messages) = (0, 0);
+        while idle < GRACE_TICKS && messages < MESSAGES_AFTER_END_MAX && !is_over() {
+            if cancel.is_cancelled() {
+                return TransferError::Cancelled;
+            }
+            match inbox.pop_timeout(TICK) {
+                Popped::Item(Input::Message(Message::Stop { code, reason })) => return stopped(code, reason),
+                Popped::Item(Input::ControlEnded(TransferError::Connection(_))) | Popped::Closed => return error,
+                Popped::Item(Input::ControlEnded(ended)) => return ended,
+                Popped::Timeout => idle += 1,
+                Popped::Item(_) => messages += 1,
+            }
         }
-        match inbox.pop_timeout(TICK) {
-            Popped::Item(Input::Message(Message::Stop { code, reason })) => return stopped(code, reason),
-            Popped::Item(Input::ControlEnded(TransferError::Connection(_))) | Popped::Closed => return error,
-            Popped::Item(Input::ControlEnded(ended)) => return ended,
-            Popped::Timeout => idle += 1,
-            Popped::Item(_) => messages += 1,
-        }
-    }
-    error
+        error
+    })
+}
+
+/// Runs `body`, which learns from its argument when `limit` has passed.
+fn within<T>(limit: Duration, body: impl FnOnce(&dyn Fn() -> bool) -> T) -> T {
+    let (is_over, is_done) = (AtomicBool::new(false), Queue::<()>::new(1));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            if matches!(is_done.pop_timeout(limit), Popped::Timeout) {
+                is_over.store(true, Ordering::Relaxed);
+            }
+        });
+        let outcome = body(&|| is_over.load(Ordering::Relaxed));
+        is_done.close();
+        outcome
+    })
 }
 
 /// Ends a transfer that failed with `error`: sends the reason unless the peer knows it, waits until
@@ -193,17 +211,17 @@ pub(crate) fn conclude(control: &ControlWriter, inbox: &Queue<Input>, link: &dyn
 /// Waits until the peer's half of the control stream ends, for a limited time and number of messages.
 /// Returns false if it did not end.
 fn wait_for_end(inbox: &Queue<Input>) -> bool {
-    let (mut idle, mut messages) = (0, 0);
-    while idle < GRACE_TICKS && messages < MESSAGES_AFTER_END_MAX {
-        match inbox.pop_timeout(TICK) {
-            Popped::Item(Input::ControlEnded(_)) | Popped::Closed => return true,
-            // Time without a message counts even if messages come in between: a peer that sends one now
-            // and then gets no longer for it.
-            Popped::Timeout => idle += 1,
-            Popped::Item(_) => messages += 1,
+    within(END_MAX, |is_over| {
+        let (mut idle, mut messages) = (0, 0);
+        while idle < GRACE_TICKS && messages < MESSAGES_AFTER_END_MAX && !is_over() {
+            match inbox.pop_timeout(TICK) {
+                Popped::Item(Input::ControlEnded(_)) | Popped::Closed => return true,
+                Popped::Timeout => idle += 1,
+                Popped::Item(_) => messages += 1,
+            }
         }
-    }
-    false
+        false
+    })
 }
 
 /// The next event for the coordinating thread, or why it must stop. Returns `None` at intervals, so
@@ -230,6 +248,9 @@ const TICK: Duration = Duration::from_millis(50);
 
 /// The maximum wait for the peer to read the end: two seconds.
 const GRACE_TICKS: u32 = 40;
+
+/// The maximum wait for the end of a peer that goes on sending, however slowly.
+const END_MAX: Duration = Duration::from_secs(5);
 
 /// The maximum number of messages that may be in flight when this side stops; a peer that sends
 /// more is not stopping.

@@ -12,7 +12,7 @@
 //! holds it.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -301,17 +301,33 @@ fn resume_or_create(
 /// which a write would change too.
 fn open_regular(directory: &OwnedFd, name: &OsStr) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::openat(directory, name, flags, PART_MODE)?);
-    let metadata = file.metadata()?;
-    if !metadata.is_file() || metadata.nlink() > 1 {
-        let what = format!("{} is not a plain file of ours: move it away", name.display());
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-    }
+    let opened = match rustix::fs::openat(directory, name, flags, PART_MODE) {
+        // Its process was killed when it was about to move a read-only file into place.
+        Err(Errno::ACCESS) => {
+            let read_only = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let file = File::from(rustix::fs::openat(directory, name, read_only, PART_MODE)?);
+            check_regular(&file, name)?;
+            rustix::fs::fchmod(&file, PART_MODE)?;
+            rustix::fs::openat(directory, name, flags, PART_MODE)
+        }
+        opened => opened,
+    };
+    let file = File::from(opened?);
+    let metadata = check_regular(&file, name)?;
     if metadata.mode() & 0o777 != PART_MODE.as_raw_mode() {
         // Its process was killed when it was about to move the file into place.
         rustix::fs::fchmod(&file, PART_MODE)?;
     }
     Ok(file)
+}
+
+fn check_regular(file: &File, name: &OsStr) -> io::Result<Metadata> {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.nlink() > 1 {
+        let what = format!("{} is not a plain file of ours: move it away", name.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    Ok(metadata)
 }
 
 /// Locks the part file, and makes sure that it is still the one under its name.

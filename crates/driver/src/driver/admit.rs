@@ -67,7 +67,7 @@ impl<E: Env> Driver<E> {
         }
         let now = self.env.now();
         let may_be_foreign = self.inlets.len() > 1;
-        let is_busy = waiting >= self.limits.half_open_max / BUSY_DIVISOR;
+        let is_busy = waiting >= self.limits.half_open_max.div_ceil(BUSY_DIVISOR);
         let packets = batch.packet_count();
         match self.protocol.accept(now, &self.shared, socket, batch, may_be_foreign, is_busy) {
             Begun::Connection(connection, cell) => self.install(now, connection, cell, entered, socket),

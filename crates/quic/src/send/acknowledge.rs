@@ -80,7 +80,9 @@ impl SendHalf {
         if let Some((number, sent_at)) = newly.newest {
             let path = &mut self.paths[at];
             path.in_flight -= newly.bytes;
-            path.carries_large |= usize::from(newly.largest_bytes) > MIN_INITIAL_SIZE;
+            if usize::from(newly.largest_bytes) > MIN_INITIAL_SIZE {
+                (path.carries_large, path.large_losses) = (true, 0);
+            }
             // Only the largest newly acknowledged packet gives an RTT sample (RFC 9002, section
             // 5.1).
             if number == largest && newly.eliciting {
@@ -307,6 +309,9 @@ impl SendHalf {
             path.congestion.on_run_lost(now, &sample);
         }
         let wire_space = if index < DATA { Space::ALL[index] } else { Space::Data };
+        if index >= DATA && lost.iter().any(|run| usize::from(run.size) > MIN_INITIAL_SIZE) {
+            self.note_large_loss(index - DATA);
+        }
         for run in lost {
             self.paths[index.saturating_sub(DATA)].counts.packets_lost += u64::from(run.count);
             self.stats.packets_lost += u64::from(run.count);

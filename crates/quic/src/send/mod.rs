@@ -483,10 +483,8 @@ impl SendHalf {
             runs.clear();
             let index = Self::index_of(space, at);
             self.spaces[index].log.take_unsent(first, last, |run| runs.push(run));
-            if let Some(mtu) = &mut self.paths[at].mtu
-                && mtu.is_probe(first)
-            {
-                mtu.on_unsent();
+            if let Some(mtu) = &mut self.paths[at].mtu {
+                mtu.on_unsent(first);
             }
             for run in runs.drain(..) {
                 self.paths[at].in_flight -= run.in_flight_bytes();

@@ -7,6 +7,7 @@
 //! whether the probe was lost, and no timer waits for it.
 
 use units::{Duration, Instant};
+use wire::quic::MIN_INITIAL_SIZE;
 
 /// Sizes that networks are built for, bytes of UDP payload, ascending: Ethernet under IPv6 and under
 /// IPv4, and jumbo frames under both. Few paths have a size in between.
@@ -43,10 +44,10 @@ pub(crate) struct MtuSearch {
 }
 
 impl MtuSearch {
-    /// A search from `base`, which the path is assumed to carry, to `max`; none if that is not
-    /// larger.
+    /// A search from `base`, which the path is assumed to carry, to `max`; none if no size is to be
+    /// found. One whose base is its maximum finds that again after the path fell back.
     pub(crate) fn begin(base: usize, max: usize) -> Option<Box<Self>> {
-        (max > base).then(|| Box::new(Self::new(base, max)))
+        (max > MIN_INITIAL_SIZE).then(|| Box::new(Self::new(base, max)))
     }
 
     fn new(base: usize, max: usize) -> Self {
@@ -119,9 +120,10 @@ impl MtuSearch {
         (self.failed, self.lost) = (Some(size), 0);
     }
 
-    /// The probe did not leave.
-    pub(super) fn on_unsent(&mut self) {
-        self.unsent = self.probe.take().map(|(_, size)| size);
+    /// Packets from this number on did not leave, the probe perhaps.
+    pub(super) fn on_unsent(&mut self, first: u64) {
+        let is_probe = self.is_probe(first);
+        self.unsent = if is_probe { self.probe.take().map(|(_, size)| size) } else { None };
     }
 
     /// The system accepts no datagrams of this size. False if that was not a probe.
@@ -190,9 +192,12 @@ mod tests {
             assert_eq!(search.due(Instant::ZERO), Some(1452));
         }
         search.on_planned(2, 1452);
-        search.on_unsent();
+        search.on_unsent(2);
         assert!(search.on_too_large());
         assert_eq!(search.due(Instant::ZERO), Some(1326));
+        search.on_planned(3, 1326);
+        search.on_unsent(3);
+        search.on_unsent(4);
         assert!(!search.on_too_large(), "that was another datagram");
     }
 

@@ -24,7 +24,10 @@ impl SendHalf {
             return None;
         }
         let size = path.mtu.as_mut()?.due(now)?;
-        (path.available_window() >= size as u64).then_some(size)
+        // A probe may exceed the window by a part of it. In congestion avoidance there is never space
+        // for several datagrams at a time, and a large probe would never leave.
+        let has_window = path.available_window() >= path.datagram_size as u64;
+        (has_window && size as u64 <= path.congestion.window() / 2).then_some(size)
     }
 
     /// Fills `plan` with a probe of this size.

@@ -47,6 +47,8 @@ pub(crate) struct SendPath {
     pub(crate) mtu: Option<Box<MtuSearch>>,
     /// A datagram above the minimum size has arrived since the path last failed to respond.
     pub(crate) carries_large: bool,
+    /// How often in a row datagrams above the minimum size were lost and none was acknowledged.
+    pub(crate) large_losses: u8,
     pub(crate) rtt: RttEstimator,
     pub(crate) first_rtt_sample_at: Option<Instant>,
     pub(crate) congestion: Box<dyn CongestionController>,
@@ -142,6 +144,7 @@ impl SendPath {
             datagram_size: config.datagram_size,
             mtu: MtuSearch::begin(config.datagram_size, config.datagram_size_max),
             carries_large: false,
+            large_losses: 0,
             rtt: RttEstimator::new(config.initial_rtt),
             first_rtt_sample_at: None,
             congestion: config.congestion.build_seeded(segment_size, rng),

@@ -46,6 +46,10 @@ struct PeerLiveness {
     last_sent_at: Instant,
 }
 
+/// A path falls back to the minimum datagram size after so many losses of larger ones in a row, each
+/// found by an acknowledgement of smaller ones alone.
+const LARGE_LOSSES_MAX: u8 = 8;
+
 impl SendHalf {
     /// The index of path `id`, if it exists.
     pub(crate) fn path_index(&self, id: PathId) -> Option<usize> {
@@ -232,6 +236,20 @@ impl SendHalf {
         let was_seen = std::mem::take(&mut path.carries_large);
         let is_tried = || self.spaces[DATA + at].log.iter().any(|run| is_large(usize::from(run.size)));
         if !was_seen && is_large(path.datagram_size) && is_tried() {
+            tracing::debug!(path = %path.id, size = path.datagram_size, "datagrams of 1200 bytes from now on");
+            path.set_datagram_size(MIN_INITIAL_SIZE);
+            path.restart_mtu_search(MIN_INITIAL_SIZE);
+        }
+    }
+
+    /// Datagrams above the minimum size were lost. If others arrive and these never do, the path has
+    /// become too small for them, although acknowledgements keep it from failing (RFC 8899, section
+    /// 4.3).
+    pub(super) fn note_large_loss(&mut self, at: usize) {
+        let path = &mut self.paths[at];
+        path.large_losses = path.large_losses.saturating_add(1);
+        if path.large_losses >= LARGE_LOSSES_MAX {
+            (path.large_losses, path.carries_large) = (0, false);
             tracing::debug!(path = %path.id, size = path.datagram_size, "datagrams of 1200 bytes from now on");
             path.set_datagram_size(MIN_INITIAL_SIZE);
             path.restart_mtu_search(MIN_INITIAL_SIZE);

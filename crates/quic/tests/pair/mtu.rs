@@ -85,6 +85,52 @@ fn a_path_that_shrinks_falls_back_and_is_searched_again() {
 }
 
 #[test]
+fn a_path_that_shrinks_falls_back_although_small_packets_arrive() {
+    let mut pair = pair(5, SIZE_MAX);
+    pair.connect();
+    let id: StreamId = pair.client.connection(0).open(Dir::Uni).expect("a stream is allowed");
+    let (mut writer, mut reader) = (Writer::new(id, 64 << 20), None::<Reader>);
+    let mut shrunk = false;
+    let mut next = pair.now;
+    let done = pair.run_until(Duration::from_secs(120), |pair| {
+        writer.pump(pair.client.connection(0));
+        if pair.now >= next {
+            // Each is acknowledged, so that no probe timeout passes without an acknowledgement.
+            next = pair.now + Duration::from_millis(5);
+            let small = vec![1; 10].into();
+            let _full = pair.client.connection(0).send_datagram(small);
+        }
+        while pair.server.connections.first().is_some_and(Option::is_some)
+            && pair.server.connection(0).recv_datagram().is_some()
+        {}
+        if reader.is_none() {
+            reader = pair.server.connection(0).accept(Dir::Uni).map(Reader::new);
+        }
+        if !shrunk && pair.client.connection(0).stats().datagram_size == SIZE_MAX {
+            shrunk = true;
+            limit(pair, 1472);
+        }
+        let Some(reader) = &mut reader else { return false };
+        reader.pump(pair.now, pair.server.connection(0));
+        reader.ended
+    });
+    assert!(shrunk && done);
+    assert_eq!(datagram_size(&mut pair), 1472);
+}
+
+#[test]
+fn a_configured_size_is_found_again_after_a_fall() {
+    let config = |config: &mut quic::TransportConfig| (config.datagram_size, config.datagram_size_max) = (1472, 1472);
+    let mut pair = Setup::new(6).with_config(config).build();
+    pair.connect();
+    transfer(&mut pair, 1 << 20, Duration::from_secs(60));
+    assert!(pair.client.connection(0).handle_too_large(pair.now, quic::PathId::ZERO));
+    assert_eq!(datagram_size(&mut pair), 1200);
+    transfer(&mut pair, 4 << 20, Duration::from_secs(60));
+    assert_eq!(datagram_size(&mut pair), 1472);
+}
+
+#[test]
 fn an_idle_connection_sends_no_probes() {
     let mut pair = pair(4, SIZE_MAX);
     pair.connect();

@@ -149,6 +149,27 @@ fn a_peer_that_goes_on_talking_does_not_keep_a_failed_side() {
     assert!(matches!(error, TransferError::Protocol(_)), "{error:?}");
 }
 
+#[test]
+fn a_peer_that_talks_slowly_does_not_keep_a_failed_side() {
+    let fixture = Fixture::new();
+    let path = fixture.write("file", 1, 3000);
+    let said = std::sync::atomic::AtomicU32::new(0);
+    let error = against_sender(&fixture, &[path], |control, _| {
+        read_list(control);
+        say(control, &Message::Bye).unwrap();
+        // A message within each of the intervals in which the sender waits for one.
+        let pause = crate::queue::Queue::<()>::new(1);
+        while say(control, &Message::Verifying { index: 0, bytes_done: 1, bytes_total: 2 }).is_ok() {
+            said.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let _nothing = pause.pop_timeout(std::time::Duration::from_millis(30));
+        }
+    });
+    assert!(matches!(error, TransferError::Protocol(_)), "{error:?}");
+    // Five seconds have space for 167.
+    let said = said.into_inner();
+    assert!(said < 500, "{said} messages, as many as it liked");
+}
+
 fn file_entry(name: &str) -> Entry {
     Entry {
         path: RelativePath::from_components([name.as_bytes()]).unwrap(),
