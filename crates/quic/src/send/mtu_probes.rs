@@ -1,8 +1,8 @@
 //! Sends the probes of path MTU discovery, and applies what they find.
 
 use units::Instant;
-use wire::quic::Space;
 use wire::quic::frame::Frame;
+use wire::quic::{MIN_INITIAL_SIZE, Space};
 
 use super::SendHalf;
 use super::draft::Draft;
@@ -17,7 +17,7 @@ const IN_FLIGHT_MIN: u64 = 4;
 
 impl SendHalf {
     /// The size of the probe that is due on the path at `at`, if any.
-    pub(super) fn mtu_probe_due(&mut self, now: Instant, at: usize) -> Option<usize> {
+    fn mtu_probe_due(&mut self, now: Instant, at: usize) -> Option<usize> {
         let path = &mut self.paths[at];
         let flows = path.in_flight >= IN_FLIGHT_MIN * path.datagram_size as u64;
         if !flows || !path.is_active() || path.amplification_budget() < u64::MAX || !self.handshake_confirmed {
@@ -30,19 +30,13 @@ impl SendHalf {
         (has_window && size as u64 <= path.congestion.window() / 2).then_some(size)
     }
 
-    /// Fills `plan` with a probe of this size.
-    pub(super) fn plan_mtu_probe(
-        &mut self,
-        now: Instant,
-        at: usize,
-        size: usize,
-        plan: &mut Plan,
-        exchange: &mut Exchange,
-    ) {
+    /// Fills `plan` with the probe that is due on the path at `at`; false if there is none.
+    pub(super) fn plan_mtu_probe(&mut self, now: Instant, at: usize, plan: &mut Plan, exchange: &mut Exchange) -> bool {
+        let Some(size) = self.mtu_probe_due(now, at) else { return false };
         plan.segment_size = size;
         let number_len = self.number_len(at, Space::Data, 1);
         let fields = self.fields(at, Space::Data, number_len, &[], self.fixed_bit(at, Space::Data));
-        let Some(mut draft) = Draft::begin(plan, &fields, size) else { return };
+        let Some(mut draft) = Draft::begin(plan, &fields, size) else { return false };
         draft.put(plan, &Frame::Ping);
         let (number, padding) = (draft.number, size - draft.size());
         let pieces_to = plan.pieces.len();
@@ -54,6 +48,7 @@ impl SendHalf {
         self.record(now, at, Space::Data, number, size, true, true, &mut vec![SentFrame::Ping], exchange);
         self.paths[at].mtu.as_mut().expect("a probe was due").on_planned(number, size);
         self.settle_plan(now, at, plan, exchange);
+        true
     }
 
     /// The probe of the path at `at` was acknowledged.
@@ -87,6 +82,14 @@ impl SendPath {
         if let Some(mtu) = &mut self.mtu {
             mtu.limit(max);
         }
+    }
+
+    /// The path does not carry datagrams of the size in use.
+    pub(super) fn fall_back(&mut self) {
+        let size = self.datagram_size;
+        tracing::info!(path = %self.id, size, "too large for the path: datagrams of 1200 bytes from now on");
+        self.set_datagram_size(MIN_INITIAL_SIZE);
+        self.restart_mtu_search(MIN_INITIAL_SIZE);
     }
 
     /// The search begins again from `base`.

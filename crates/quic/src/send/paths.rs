@@ -236,9 +236,7 @@ impl SendHalf {
         let was_seen = std::mem::take(&mut path.carries_large);
         let is_tried = || self.spaces[DATA + at].log.iter().any(|run| is_large(usize::from(run.size)));
         if !was_seen && is_large(path.datagram_size) && is_tried() {
-            tracing::debug!(path = %path.id, size = path.datagram_size, "datagrams of 1200 bytes from now on");
-            path.set_datagram_size(MIN_INITIAL_SIZE);
-            path.restart_mtu_search(MIN_INITIAL_SIZE);
+            path.fall_back();
         }
     }
 
@@ -250,9 +248,7 @@ impl SendHalf {
         path.large_losses = path.large_losses.saturating_add(1);
         if path.large_losses >= LARGE_LOSSES_MAX {
             (path.large_losses, path.carries_large) = (0, false);
-            tracing::debug!(path = %path.id, size = path.datagram_size, "datagrams of 1200 bytes from now on");
-            path.set_datagram_size(MIN_INITIAL_SIZE);
-            path.restart_mtu_search(MIN_INITIAL_SIZE);
+            path.fall_back();
         }
     }
 
@@ -283,9 +279,7 @@ impl SendHalf {
         }
         let is_large = path.datagram_size > MIN_INITIAL_SIZE;
         if is_large {
-            tracing::info!(path = %id, size = path.datagram_size, "too large for the path: 1200 bytes from now on");
-            path.set_datagram_size(MIN_INITIAL_SIZE);
-            path.restart_mtu_search(MIN_INITIAL_SIZE);
+            path.fall_back();
         }
         is_large
     }

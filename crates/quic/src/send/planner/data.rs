@@ -44,10 +44,8 @@ impl SendHalf {
             }
             return;
         }
-        if scope == PlanScope::All
-            && let Some(size) = self.mtu_probe_due(now, at)
-        {
-            return self.plan_mtu_probe(now, at, size, plan, exchange);
+        if scope == PlanScope::All && self.plan_mtu_probe(now, at, plan, exchange) {
+            return;
         }
         let budget = self.paths[at].amplification_budget();
         let size = self.segment_size(at, budget);
