@@ -18,7 +18,8 @@ const BULK: Demand = Demand { ready_bytes: 100_000_000, is_last: true };
 const MESSAGE: Demand = Demand { ready_bytes: 200, is_last: true };
 const BATCH: u64 = BATCH_DATAGRAMS * MTU;
 
-/// An idle path that may send, with a window of two bandwidth-delay products.
+/// An idle path that may send. Its window is two bandwidth-delay products, and not less than the
+/// minimum of two datagrams (RFC 9002, section 7.2).
 pub(crate) fn path(id: u32, rtt_ms: u64, mbps: u64) -> PathView {
     let rtt = Duration::from_millis(rtt_ms);
     let rate = Rate::from_mbps(mbps);
@@ -29,7 +30,7 @@ pub(crate) fn path(id: u32, rtt_ms: u64, mbps: u64) -> PathView {
         srtt: rtt,
         rttvar: Duration::from_millis(1),
         min_rtt: rtt,
-        window_bytes: 2 * rate.bytes_in(rtt),
+        window_bytes: (2 * rate.bytes_in(rtt)).max(2 * MTU),
         in_flight_bytes: 0,
         rate,
         release_at: Instant::ZERO,
@@ -390,10 +391,16 @@ proptest! {
         idle_rtt_ms in 1u64..400, full_rtt_ms in 1u64..400, mbps in 1u64..1000,
     ) {
         let (idle, busy) = (path(0, idle_rtt_ms, mbps), full(path(1, full_rtt_ms, mbps)));
-        // The busy path has two bandwidth-delay products in flight: one queues, then half a round
-        // trip follows.
-        let is_worth_it = 3 * full_rtt_ms < idle_rtt_ms;
-        let is_worth_nothing = 3 * full_rtt_ms > idle_rtt_ms + 1;
+        // The message on the busy path waits until one datagram has left the window, or behind the
+        // bytes in excess of the bandwidth-delay product; half a round trip follows. With a window
+        // of two bandwidth-delay products that is one and a half round trips.
+        let nanos = |bytes: u64| bytes * 8_000 / mbps;
+        let busy_queue_ns = nanos(busy.in_flight_bytes).saturating_sub(busy.min_rtt.as_nanos());
+        let busy_ns = nanos(MTU).max(busy_queue_ns) + busy.min_rtt.as_nanos() / 2;
+        let idle_ns = idle.min_rtt.as_nanos() / 2;
+        let margin_ns = 10_000;
+        let is_worth_it = busy_ns + margin_ns < idle_ns;
+        let is_worth_nothing = idle_ns + margin_ns < busy_ns;
         let choice = earliest(MESSAGE, &[idle, busy]);
         prop_assert!(!is_worth_it || choice == Choice::Wait { until: None }, "{choice:?}");
         prop_assert!(!is_worth_nothing || sent_on(choice) == Some(0), "{choice:?}");
