@@ -128,6 +128,7 @@ fn our_peer(connection: &litz::Connection, opens: bool) {
     assert!(stats.datagram_size > 1200, "larger datagrams were discovered");
     assert!(stats.send.key_updates >= 3, "both sides updated keys: {:?}", stats.send);
     assert_eq!(stats.session.key_exchange.as_deref(), Some("X25519MLKEM768"));
+    assert_eq!(stats.paths[0].ecn, litz::EcnState::Capable, "quinn reports the codepoints that arrive");
     assert_eq!(stats.receive.packets_unauthentic, 0, "{:?}", stats.receive);
     connection.close(7, "done");
 }

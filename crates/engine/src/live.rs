@@ -131,7 +131,7 @@ impl Socket<LiveQuic> for Device {
         let transmit = Transmit {
             destination: packets.destination,
             source_ip: packets.source_ip,
-            ecn: None,
+            ecn: packets.ecn,
             contents: &packets.contents,
             segment_size: packets.segment_size,
         };

@@ -247,6 +247,7 @@ mod tests {
             source: ([127, 0, 0, 1], 1).into(),
             destination_ip: None,
             stride,
+            ecn: None,
             data: ReceivedData::Copied(bytes::BytesMut::zeroed(len)),
         };
         meter.count_received(&[batch(2500, 1200), batch(50, 50)]);

@@ -165,8 +165,8 @@ impl Buffers {
     /// # Panics
     /// If it was taken before.
     pub(crate) fn take(&mut self, index: usize) -> Datagrams<ReceivedData> {
-        let RecvMeta { source, destination_ip, stride, .. } = self.metas[index];
-        Datagrams { source, destination_ip, stride: stride.max(1), data: self.take_data(index) }
+        let RecvMeta { source, destination_ip, stride, ecn, .. } = self.metas[index];
+        Datagrams { source, destination_ip, stride: stride.max(1), ecn, data: self.take_data(index) }
     }
 
     fn take_data(&mut self, index: usize) -> ReceivedData {

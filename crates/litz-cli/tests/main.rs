@@ -3,6 +3,7 @@
 mod command;
 mod credentials;
 mod demo;
+mod ecn;
 mod emulate;
 #[path = "../../net/tests/support/namespaces.rs"]
 mod namespaces;

@@ -9,6 +9,8 @@ use std::error::Error;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use units::Ecn;
+
 use crate::counters::SocketCounters;
 
 /// Largest size of one [`Transmit`] in bytes: the largest UDP payload over IPv4, because a batch
@@ -49,17 +51,6 @@ pub struct RecvMeta {
     pub stride: usize,
     /// The ECN codepoint of all datagrams in the buffer; `None` is Not-ECT.
     pub ecn: Option<Ecn>,
-}
-
-/// An ECN codepoint (RFC 3168, section 5) other than Not-ECT.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Ecn {
-    /// ECT(0): the sender supports ECN.
-    Ect0,
-    /// ECT(1): the sender supports ECN and L4S (RFC 9331).
-    Ect1,
-    /// CE: a queue on the path was congested.
-    Ce,
 }
 
 /// The reason why nothing was sent.

@@ -51,9 +51,10 @@ pub mod udp;
 
 pub use clock::MonotonicClock;
 pub use counters::SocketCounters;
-pub use datagram::{BATCH_BYTES_MAX, DatagramSocket, Ecn, RECV_BUFFER_BYTES, RecvMeta, SendError, Transmit};
+pub use datagram::{BATCH_BYTES_MAX, DatagramSocket, RECV_BUFFER_BYTES, RecvMeta, SendError, Transmit};
 pub use interfaces::{Interface, InterfaceAddress, interfaces, reachable};
 pub use memory::{MemoryNetwork, MemorySocket};
 pub use secret::os_random;
 pub use timer::FineTimer;
 pub use udp::{OpenError, UdpSocket, UdpSocketOptions};
+pub use units::Ecn;

@@ -9,9 +9,10 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use units::Ecn;
 
 use crate::counters::SocketCounters;
-use crate::datagram::{BATCH_BYTES_MAX, DatagramSocket, Ecn, RecvMeta, SendError, Transmit};
+use crate::datagram::{BATCH_BYTES_MAX, DatagramSocket, RecvMeta, SendError, Transmit};
 
 /// Capacity of one socket's inbox in bytes; further datagrams are dropped. The same size that UDP
 /// sockets request.

@@ -15,9 +15,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use quinn_udp::{EcnCodepoint, UdpSocketState};
 
 pub use options::{OpenError, UdpSocketOptions};
+use units::Ecn;
 
 use crate::counters::SocketCounters;
-use crate::datagram::{DatagramSocket, Ecn, RecvMeta, SendError, Transmit};
+use crate::datagram::{DatagramSocket, RecvMeta, SendError, Transmit};
 use crate::udp::segmentation::{RawSend, Segmentation};
 
 /// Largest number of buffers filled by one call.

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use driver::ConnectionKey;
 use driver::in_flight::{ConnectionRef, InFlightBatch};
-use quic::{Addresses, Connection, LeaseTerms, OpenLease, PathId};
+use quic::{Addresses, BatchMeta, Connection, LeaseTerms, OpenLease, PathId};
 
 use crate::cells::connection::ConnectionCell;
 use crate::packets::{OpenJob, Packets};
@@ -136,7 +136,7 @@ impl Leases {
     pub(crate) fn open_datagrams<K>(
         &mut self,
         addresses: Addresses,
-        stride: usize,
+        meta: BatchMeta,
         data: &mut [u8],
         spare: impl FnOnce() -> Box<OpenJob<K>>,
     ) -> Option<(ConnectionKey, Arc<ConnectionCell>, Box<OpenJob<K>>)> {
@@ -150,7 +150,7 @@ impl Leases {
             lease.lease.note_received(largest);
         }
         let mut job = spare();
-        lease.lease.open(addresses, stride, data, &mut job.job);
+        lease.lease.open(addresses, meta, data, &mut job.job);
         Some((lease.key, Arc::clone(&lease.cell), job))
     }
 }

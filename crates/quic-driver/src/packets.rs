@@ -8,8 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use quic::{Addresses, DetachedReceiveHalf, Endpoint, NeedsConnection, ReceiveBuffer};
-use units::Instant;
+use quic::{Addresses, BatchMeta, DetachedReceiveHalf, Endpoint, NeedsConnection, ReceiveBuffer};
+use units::{Ecn, Instant};
 
 use driver::{ConnectionKey, Route};
 
@@ -230,11 +230,18 @@ pub struct Datagrams<B> {
     pub destination_ip: Option<IpAddr>,
     /// The length of each datagram, at least 1.
     pub stride: usize,
+    /// The ECN codepoint of all of them; `None` is Not-ECT.
+    pub ecn: Option<Ecn>,
     /// The bytes of all datagrams.
     pub data: B,
 }
 
 impl<B: DatagramBuffer> Datagrams<B> {
+    /// Its stride and codepoint.
+    pub fn meta(&self) -> BatchMeta {
+        BatchMeta { stride: self.stride, ecn: self.ecn }
+    }
+
     fn first(&self) -> &[u8] {
         let data = self.data.bytes();
         &data[..self.stride.min(data.len())]
@@ -269,12 +276,14 @@ pub struct SealedDatagrams {
     pub source_ip: Option<IpAddr>,
     /// The length of each datagram except the last. `None` for a single datagram.
     pub segment_size: Option<usize>,
+    /// The ECN codepoint of all of them; `None` is Not-ECT.
+    pub ecn: Option<Ecn>,
 }
 
 impl Default for SealedDatagrams {
     fn default() -> Self {
         let destination = SocketAddr::from(([0, 0, 0, 0], 0));
-        Self { contents: Vec::new(), destination, source_ip: None, segment_size: None }
+        Self { contents: Vec::new(), destination, source_ip: None, segment_size: None, ecn: None }
     }
 }
 
@@ -319,10 +328,10 @@ impl<B: DatagramBuffer> Packets for ByteDatagrams<B> {
         is_busy: bool,
     ) -> Result<quic::Connection, NotBegun<Self>> {
         let addresses = Self::addresses(socket, &batch);
-        let Datagrams { source, destination_ip, stride, data } = batch;
+        let Datagrams { source, destination_ip, stride, ecn, data } = batch;
         let datagram = data.into_bytes_mut();
         let copy = may_be_foreign.then(|| datagram.clone());
-        endpoint.accept(now, addresses, datagram, is_busy).map_err(|error| {
+        endpoint.accept(now, addresses, datagram, ecn, is_busy).map_err(|error| {
             tracing::debug!(%source, %error, "cannot accept a connection");
             match (error.into_answer(), copy) {
                 (Some(contents), _) => NotBegun::Reply(SealedDatagrams {
@@ -330,9 +339,10 @@ impl<B: DatagramBuffer> Packets for ByteDatagrams<B> {
                     destination: source,
                     source_ip: destination_ip,
                     segment_size: None,
+                    ecn: None,
                 }),
                 (None, Some(data)) => {
-                    NotBegun::Foreign(Datagrams { source, destination_ip, stride, data: B::from(data) })
+                    NotBegun::Foreign(Datagrams { source, destination_ip, stride, ecn, data: B::from(data) })
                 }
                 (None, None) => NotBegun::Unknown,
             }
@@ -341,11 +351,13 @@ impl<B: DatagramBuffer> Packets for ByteDatagrams<B> {
 
     fn refuse(endpoint: &mut Endpoint, batch: &Datagrams<B>, out: &mut SealedDatagrams) -> bool {
         (out.destination, out.source_ip, out.segment_size) = (batch.source, batch.destination_ip, None);
+        out.ecn = None;
         endpoint.refuse(batch.first(), &mut out.contents)
     }
 
     fn reply(endpoint: &mut Endpoint, now: Instant, batch: &Datagrams<B>, out: &mut SealedDatagrams) -> bool {
         (out.destination, out.source_ip, out.segment_size) = (batch.source, batch.destination_ip, None);
+        out.ecn = None;
         endpoint.version_negotiation(batch.first(), &mut out.contents)
             || endpoint.stateless_reset(now, batch.first(), &mut out.contents)
     }
@@ -356,10 +368,12 @@ impl<B: DatagramBuffer> Packets for ByteDatagrams<B> {
             (out.destination, out.source_ip) = (addresses.remote, addresses.local_ip);
         }
         out.segment_size = (plan.datagram_count() > 1).then_some(plan.segment_size);
+        out.ecn = plan.ecn;
     }
 
     fn absorb(connection: &mut quic::Connection, now: Instant, addresses: Addresses, batch: Datagrams<B>) {
-        connection.handle_datagrams(now, addresses, batch.data, batch.stride);
+        let meta = batch.meta();
+        connection.handle_datagrams(now, addresses, batch.data, meta);
     }
 
     fn absorb_detached(
@@ -368,9 +382,9 @@ impl<B: DatagramBuffer> Packets for ByteDatagrams<B> {
         addresses: Addresses,
         batch: Datagrams<B>,
     ) -> Result<(), Datagrams<B>> {
-        let Datagrams { source, destination_ip, stride, data } = batch;
-        let refused = half.handle_datagrams(now, addresses, data, stride);
-        refused.map_err(|NeedsConnection(data)| Datagrams { source, destination_ip, stride, data })
+        let Datagrams { source, destination_ip, stride, ecn, data } = batch;
+        let refused = half.handle_datagrams(now, addresses, data, BatchMeta { stride, ecn });
+        refused.map_err(|NeedsConnection(data)| Datagrams { source, destination_ip, stride, ecn, data })
     }
 
     fn begin_open(
@@ -380,7 +394,7 @@ impl<B: DatagramBuffer> Packets for ByteDatagrams<B> {
         batch: &Datagrams<B>,
         job: &mut quic::OpenJob,
     ) -> bool {
-        connection.begin_open(now, addresses, batch.data.bytes(), batch.stride, job)
+        connection.begin_open(now, addresses, batch.data.bytes(), batch.meta(), job)
     }
 
     fn open(job: &mut quic::OpenJob, batch: &mut Datagrams<B>) {
@@ -409,12 +423,12 @@ impl<B: DatagramBuffer> Packets for ByteDatagrams<B> {
         batch: &mut Datagrams<B>,
         spare: impl FnOnce() -> Box<OpenJob<Self>>,
     ) -> Option<(ConnectionKey, Arc<ConnectionCell>, Box<OpenJob<Self>>)> {
-        let stride = batch.stride;
-        if same_cid_prefix(batch.data.bytes(), stride) != batch.data.bytes().len() {
+        let meta = batch.meta();
+        if same_cid_prefix(batch.data.bytes(), meta.stride) != batch.data.bytes().len() {
             return None;
         }
         let addresses = Self::addresses(socket, batch);
-        leases.open_datagrams(addresses, stride, batch.data.bytes_mut(), spare)
+        leases.open_datagrams(addresses, meta, batch.data.bytes_mut(), spare)
     }
 }
 

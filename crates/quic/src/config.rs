@@ -98,6 +98,10 @@ pub struct TransportConfig {
     /// After this long without traffic, the TLS session is dropped, which frees about 4 KiB.
     /// Exporting keying material fails from then on. Default none: never.
     pub park_after: Option<Duration>,
+    /// Mark packets as ECN-capable (RFC 9000, section 13.4), so that routers can signal congestion
+    /// without dropping. Each path is validated, and is not marked where marks do not work. Marks
+    /// that arrive are reported in any case. Default true.
+    pub ecn: bool,
     /// Grease: send random values in fields that peers must ignore (RFC 9287; RFC 9000, section
     /// 18.1). Default true.
     pub grease: bool,
@@ -129,6 +133,7 @@ impl Default for TransportConfig {
             rate_cap: None,
             key_update_interval: 1 << 21,
             park_after: None,
+            ecn: true,
             grease: true,
         }
     }
@@ -294,6 +299,13 @@ impl TransportConfig {
     #[must_use]
     pub fn with_park_after(mut self, park_after: impl Into<Option<Duration>>) -> Self {
         self.park_after = park_after.into();
+        self
+    }
+
+    /// Sets [`ecn`](Self::ecn).
+    #[must_use]
+    pub fn with_ecn(mut self, ecn: bool) -> Self {
+        self.ecn = ecn;
         self
     }
 

@@ -24,7 +24,7 @@ mod unsealed;
 
 use bytes::{Bytes, BytesMut};
 use detached::Detached;
-use units::{Instant, Rng};
+use units::{Ecn, Instant, Rng};
 use wire::quic::{ErrorCode, PathId, Side, Space};
 
 use crate::cached_send_half::CachedSendHalf;
@@ -89,7 +89,7 @@ pub struct Connection {
     /// Memory of the open stage, unless it is in use or was freed while the connection was quiet.
     scratch: Option<Box<OpenJob>>,
     /// Packets whose keys have not arrived yet.
-    early: Vec<BytesMut>,
+    early: Vec<(BytesMut, Option<Ecn>)>,
     /// An authentic packet was received: a client ignores Version Negotiation from then on (RFC
     /// 9000, section 6.2).
     has_received: bool,

@@ -29,6 +29,7 @@ use units::Instant;
 use wire::quic::{ConnectionId, Dir, PathId, Space, StreamId};
 
 use crate::addresses::Addresses;
+use crate::batch_meta::BatchMeta;
 use crate::control::ids::{LOCAL_ID_LEN, ResetToken};
 use crate::error::TransportError;
 use crate::event::Event;
@@ -188,15 +189,15 @@ impl DetachedReceiveHalf {
         now: Instant,
         addresses: Addresses,
         mut buffer: B,
-        stride: usize,
+        meta: impl Into<BatchMeta>,
     ) -> Result<(), NeedsConnection<B>> {
-        let (data, stride) = (buffer.bytes_mut(), stride.max(1));
+        let (data, meta) = (buffer.bytes_mut(), meta.into().checked());
         let (path, len) = (self.path_of(data), data.len() as u64);
-        if !self.note_arrival(now, path, &addresses, len.div_ceil(stride as u64), len) {
+        if !self.note_arrival(now, path, &addresses, meta.count_in(data.len()), len) {
             return Err(NeedsConnection(buffer));
         }
         let mut job = std::mem::take(&mut self.job);
-        job.prepare(Some(self.open_context(path)), addresses, stride, data.len());
+        job.prepare(Some(self.open_context(path)), addresses, meta, data.len());
         job.open(data);
         self.absorb_job(now, &mut job, &buffer.freeze());
         self.job = job;

@@ -17,6 +17,7 @@ use wire::quic::frame::stream_header_len;
 use wire::quic::{ConnectionId, PathId, Space, StreamId, emit_short};
 
 use crate::addresses::Addresses;
+use crate::batch_meta::BatchMeta;
 use crate::control::ids::LOCAL_ID_LEN;
 use crate::open::keys::OneRttKeys;
 use crate::open::opened::Record;
@@ -99,7 +100,7 @@ impl PacketReader {
     /// for the stream data in them, in their order: stream, offset, bytes, and whether they are the
     /// last of their stream. Returns how many packets did not open or hold no valid frames.
     pub fn read(&mut self, batch: &mut [u8], stride: usize, mut each: impl FnMut(StreamId, u64, &[u8], bool)) -> u64 {
-        self.job.stride = stride.max(1);
+        self.job.meta = Some(BatchMeta::from(stride).checked());
         self.job.open(batch);
         let opened = &self.job.opened;
         for record in &opened.records {

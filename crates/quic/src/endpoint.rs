@@ -11,13 +11,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use units::{Duration, Instant};
+use units::{Duration, Ecn, Instant};
 use wire::quic::{
     ConnectionId, ErrorCode, MIN_INITIAL_SIZE, PacketType, Parsed, PathId, ProtectedHeader, Side, TransportParameters,
     VERSION_1, destination, emit_version_negotiation, parse_packet,
 };
 
 use crate::addresses::Addresses;
+use crate::batch_meta::BatchMeta;
 use crate::config::TransportConfig;
 use crate::connection::Connection;
 use crate::control::ids::{LOCAL_ID_LEN, REMOTE_IDS_MAX, ResetToken, RouteChange};
@@ -311,8 +312,8 @@ impl Endpoint {
         Ok(Connection::new(now, seed))
     }
 
-    /// Begins a connection as server with a client's first datagram, which it has handled when this
-    /// returns. `is_busy` says that many clients are in the handshake: see
+    /// Begins a connection as server with a client's first datagram and its ECN codepoint. It has
+    /// handled the datagram when this returns. `is_busy` says that many clients are in the handshake: see
     /// [`AddressValidation::WhenBusy`].
     ///
     /// # Errors
@@ -323,6 +324,7 @@ impl Endpoint {
         now: Instant,
         addresses: Addresses,
         datagram: BytesMut,
+        ecn: Option<Ecn>,
         is_busy: bool,
     ) -> Result<Connection, BeginError> {
         let factory = self.server.clone().ok_or(BeginError::NotListening)?;
@@ -347,8 +349,8 @@ impl Endpoint {
         let config = self.config.clone();
         let seed = ConnectionSeed { config, addresses, is_validated, control, seal: keys.seal, seed };
         let mut connection = Connection::new(now, seed);
-        let len = datagram.len();
-        connection.handle_datagrams(now, addresses, datagram, len);
+        let stride = datagram.len();
+        connection.handle_datagrams(now, addresses, datagram, BatchMeta { stride, ecn });
         // State is kept only for a client with an authentic packet.
         if connection.stats().receive.packets_received == 0 {
             connection.forget_journal();

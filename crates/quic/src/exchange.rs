@@ -18,6 +18,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use units::{Duration, Instant};
+use wire::quic::frame::EcnCounts;
 use wire::quic::{ConnectionId, Dir, PathId, Space, StreamId, TransportParameters};
 
 use crate::addresses::Addresses;
@@ -33,6 +34,8 @@ pub(crate) enum ToSend {
     /// An ACK frame for `path` that arrived on path `via`: ranges ascending, in
     /// [`Exchange::ranges`].
     Acknowledged {
+        /// The peer's ECN counts, if the frame has them.
+        ecn: Option<EcnCounts>,
         space: Space,
         path: PathId,
         via: PathId,

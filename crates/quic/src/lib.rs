@@ -42,6 +42,7 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod batch_meta;
 mod cached_send_half;
 pub mod class;
 pub mod config;
@@ -77,6 +78,7 @@ pub mod strided_bytes;
 pub mod unsealed;
 
 pub use addresses::Addresses;
+pub use batch_meta::BatchMeta;
 pub use class::{BURST_MIN, Class, PATH_SET_MAX, PathSet, PathSetError, RateLimit, RateLimitError};
 pub use config::{PATHS_MAX, TraceSink, TransportConfig};
 pub use connection::{Connection, LeaseTerms, OpenLease};
@@ -98,7 +100,7 @@ pub use seal::seal;
 pub use secret::{SHARDS_MAX, SecretSource};
 pub use send::SendDatagramError;
 pub use send::streams::{WRITE_LEN_MAX, WriteError};
-pub use stats::{PathState, PathStats, ReceiveStats, SendStats, Stats};
+pub use stats::{EcnState, PathState, PathStats, ReceiveStats, SendStats, Stats};
 pub use strided_bytes::StridedBytes;
 pub use unsealed::Unsealed;
 pub use wire::quic::{ConnectionId, Dir, ErrorCode, PathId, Side, StreamId};

@@ -20,6 +20,7 @@ pub use self::opened::Opened;
 use self::opened::OpenedPacket;
 use self::parse::parse_frames;
 use crate::addresses::Addresses;
+use crate::batch_meta::BatchMeta;
 use crate::control::ids::{LOCAL_ID_LEN, ResetToken};
 use crate::error::TransportError;
 use crate::session::DirectionKeys;
@@ -32,7 +33,7 @@ pub struct OpenJob {
     pub(crate) context: Option<OpenContext>,
     pub(crate) opened: Opened,
     pub(crate) addresses: Option<Addresses>,
-    pub(crate) stride: usize,
+    pub(crate) meta: Option<BatchMeta>,
     /// Bytes that arrived.
     pub(crate) len: u64,
 }
@@ -40,13 +41,14 @@ pub struct OpenJob {
 impl OpenJob {
     /// Opens the datagrams in `data`, in place. Does nothing if there is nothing to open.
     pub fn open(&mut self, data: &mut [u8]) {
-        let Some(context) = &mut self.context else { return };
+        let (Some(context), Some(meta)) = (&mut self.context, self.meta) else { return };
         let opened = &mut self.opened;
         opened.clear();
+        opened.ecn = meta.ecn;
         let len = data.len();
         let mut datagram_at = 0;
         while datagram_at < len {
-            let datagram_end = (datagram_at + self.stride).min(len);
+            let datagram_end = (datagram_at + meta.stride).min(len);
             let mut at = datagram_at;
             while at < datagram_end {
                 let step = open_packet(context, &mut data[at..datagram_end], at, opened);
@@ -65,11 +67,11 @@ impl OpenJob {
         }
     }
 
-    /// Prepares it for `len` bytes of datagrams, all `stride` bytes long but the last.
-    pub(crate) fn prepare(&mut self, context: Option<OpenContext>, addresses: Addresses, stride: usize, len: usize) {
+    /// Prepares it for `len` bytes of datagrams.
+    pub(crate) fn prepare(&mut self, context: Option<OpenContext>, addresses: Addresses, meta: BatchMeta, len: usize) {
         self.clear();
         self.context = context;
-        (self.addresses, self.stride, self.len) = (Some(addresses), stride.max(1), len as u64);
+        (self.addresses, self.meta, self.len) = (Some(addresses), Some(meta.checked()), len as u64);
     }
 
     /// Takes its context out, with a description of the batch; none if it was not prepared.
@@ -90,6 +92,7 @@ impl OpenJob {
     pub fn clear(&mut self) {
         self.context = None;
         self.addresses = None;
+        self.meta = None;
         self.opened.clear();
     }
 }

@@ -17,7 +17,7 @@
 //! much as one.
 
 use bytes::Bytes;
-use units::Instant;
+use units::{Ecn, Instant};
 use wire::quic::{ConnectionId, PathId, Space, StreamId};
 
 use crate::addresses::Addresses;
@@ -40,6 +40,8 @@ pub struct Plan {
     pub addresses: Option<Addresses>,
     /// The size of every datagram but the last, in bytes, which may be smaller.
     pub segment_size: usize,
+    /// The ECN codepoint of every datagram.
+    pub ecn: Option<Ecn>,
     /// When it was made.
     pub planned_at: Instant,
     pub(crate) datagram_count: usize,
@@ -168,6 +170,7 @@ impl Plan {
 
     pub(crate) fn clear(&mut self) {
         self.addresses = None;
+        self.ecn = None;
         self.segment_size = 0;
         self.datagram_count = 0;
         self.size_bytes = 0;

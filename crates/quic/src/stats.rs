@@ -131,6 +131,33 @@ impl PathState {
     }
 }
 
+/// Whether a path carries ECN codepoints (RFC 9000, section 13.4.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum EcnState {
+    /// ECN is not used ([`TransportConfig::ecn`](crate::TransportConfig)).
+    #[default]
+    Off,
+    /// Packets are marked ECT(0), and no acknowledgement has shown yet whether that works.
+    Testing,
+    /// Packets are marked, and the peer reports the codepoints.
+    Capable,
+    /// The network or the peer does not handle the codepoints: packets are not marked any more.
+    Failed,
+}
+
+impl EcnState {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Testing => "testing",
+            Self::Capable => "capable",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// One path at one moment.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -159,6 +186,10 @@ pub struct PathStats {
     pub packets_acked: u64,
     /// Packets declared lost.
     pub packets_lost: u64,
+    /// Whether it carries ECN codepoints.
+    pub ecn: EcnState,
+    /// Packets that the network marked as having met congestion (ECN-CE), as the peer reports.
+    pub packets_marked: u64,
     /// Stream bytes lost on this path and sent on it again because of the policy
     /// ([`RetransmissionPolicy::OwnPath`](crate::RetransmissionPolicy)).
     pub bytes_resent: u64,

@@ -112,7 +112,7 @@ impl End {
         match (body, &mut self.connection) {
             (Body::Unsealed(unsealed, index), Some(connection)) => {
                 assert_eq!(self.endpoint.route_unsealed(&unsealed, index), Route::Known(KEY));
-                connection.handle_unsealed(now, addresses, &unsealed, index..index + 1);
+                connection.handle_unsealed(now, addresses, &unsealed, index..index + 1, None);
             }
             (Body::Sealed(bytes), Some(connection)) => {
                 let len = bytes.len();
@@ -124,7 +124,7 @@ impl End {
                     Body::Sealed(sealed) => bytes = sealed,
                     Body::Unsealed(unsealed, index) => unsealed.seal_datagram(index, &mut bytes),
                 }
-                self.connection = self.endpoint.accept(now, addresses, BytesMut::from(&bytes[..]), false).ok();
+                self.connection = self.endpoint.accept(now, addresses, BytesMut::from(&bytes[..]), None, false).ok();
             }
         }
         if let Some(connection) = &mut self.connection {

@@ -17,6 +17,8 @@ pub fn transport_config(scenario: &Scenario, host: usize, path_count: usize) -> 
         .with_congestion(transport.congestion)
         .with_policy(transport.policy)
         .with_datagram_size(transport.datagram_size)
+        // The links of scenarios do not mark packets.
+        .with_ecn(false)
         .with_idle_timeout(transport.idle_timeout)
         .with_connection_window(host.receive_window.min(FIRST_WINDOW))
         .with_connection_window_max(host.receive_window)

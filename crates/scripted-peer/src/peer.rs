@@ -74,7 +74,7 @@ impl Peer {
             let bytes = BytesMut::from(datagram);
             match &mut self.connection {
                 None => {
-                    let begun = self.endpoint.accept(now, from, bytes, false);
+                    let begun = self.endpoint.accept(now, from, bytes, None, false);
                     self.connection = Some(begun.map_err(|error| format!("the handshake did not begin: {error}"))?);
                 }
                 Some(connection) => connection.handle_datagrams(now, from, bytes, datagram.len()),

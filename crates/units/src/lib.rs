@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`time`] | [`Instant`] and [`Duration`], in nanoseconds |
 //! | [`rate`] | [`Rate`] (bits per second) and [`ByteSize`] |
+//! | [`ecn`] | [`Ecn`], the congestion marks of IP packets |
 //! | [`parse`] | quantities with units, such as `400Mb/s`, `64KiB` and `30ms` |
 //! | [`random`] | [`Rng`] (xoshiro256++) and [`Ratio`], an exact probability |
 //! | [`sequence`] | [`Seq32`], sequence numbers that wrap |
@@ -17,12 +18,14 @@
 //! Start with [`time`] and [`rate`].
 #![forbid(unsafe_code)]
 
+pub mod ecn;
 pub mod parse;
 pub mod random;
 pub mod rate;
 pub mod sequence;
 pub mod time;
 
+pub use ecn::Ecn;
 pub use random::{Ratio, Rng};
 pub use rate::{ByteSize, Rate};
 pub use sequence::Seq32;

@@ -69,6 +69,7 @@ pub(crate) fn transport(
             .with_keep_alive(KEEP_ALIVE)
             .with_datagram_size(options.datagram_size)
             .with_datagram_size_max(options.datagram_size_max)
+            .with_ecn(!options.no_ecn)
             .with_congestion(options.congestion)
             .with_max_paths(litz::PATHS_MAX)
             .with_scheduler(options.scheduler)

@@ -20,6 +20,13 @@ pub(crate) struct TransportOptions {
     #[arg(long, value_name = "BYTES", default_value_t = 1472, help_heading = heading::PROTOCOL)]
     pub(crate) datagram_size_max: usize,
 
+    /// Do not mark packets as ECN-capable, so that routers can only drop them
+    ///
+    /// Each path is tested in any case, and is not marked where marks do not work. Only what this end
+    /// sends is concerned.
+    #[arg(long, help_heading = heading::PROTOCOL)]
+    pub(crate) no_ecn: bool,
+
     /// Congestion controller: cubic, bbr or newreno
     #[arg(long, value_name = "NAME", default_value = "bbr", help_heading = heading::PROTOCOL)]
     pub(crate) congestion: recovery::Algorithm,

@@ -99,7 +99,7 @@ impl Pair {
         client.handle_emitted(now, &plan.receipt());
         let addresses = Addresses::of(remote);
         let first = BytesMut::from(&sealed[..plan.segment_size.min(sealed.len())]);
-        let server = listening.accept(now, addresses, first, false).map_err(|error| to_message(&error))?;
+        let server = listening.accept(now, addresses, first, None, false).map_err(|error| to_message(&error))?;
         let chunk = vec![7; CHUNK_LEN].into();
         let clock = MonotonicClock::start();
         let mut pair = Self { client, server, now, clock, plan, sealed, chunk, id: None };

@@ -9,9 +9,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use rustix::io::Errno;
+use units::Ecn;
 
 use crate::counters::SocketCounters;
-use crate::datagram::{BATCH_BYTES_MAX, Ecn, SendError, Transmit};
+use crate::datagram::{BATCH_BYTES_MAX, SendError, Transmit};
 
 /// The send system call.
 pub(super) trait RawSend {

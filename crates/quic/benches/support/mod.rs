@@ -113,7 +113,7 @@ pub(crate) fn connected(config: &TransportConfig, make: MakeKeys) -> (Connection
     assert!(client.poll_plan(now, 1, &mut plan));
     seal(&plan, &mut sealed);
     let addresses = Addresses::of(remote);
-    let mut server = server_end.accept(now, addresses, BytesMut::from(&sealed[..]), false).expect("an Initial");
+    let mut server = server_end.accept(now, addresses, BytesMut::from(&sealed[..]), None, false).expect("an Initial");
     for _ in 0..10 {
         now += Duration::from_millis(1);
         exchange(now, &mut server, &mut client);

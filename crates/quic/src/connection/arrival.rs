@@ -6,12 +6,13 @@
 //! absorbs the result. [`handle_datagrams`](Connection::handle_datagrams) does all three.
 
 use bytes::{Bytes, BytesMut};
-use units::Instant;
+use units::{Ecn, Instant};
 use wire::quic::{ConnectionId, MIN_INITIAL_SIZE, PacketType, Parsed, PathId, Side, Space, parse_packet};
 
 use super::paths::Origin;
 use super::{Connection, EARLY_PACKETS_MAX};
 use crate::addresses::Addresses;
+use crate::batch_meta::BatchMeta;
 use crate::control::ids::{LOCAL_ID_LEN, ResetToken};
 use crate::error::ConnectionError;
 use crate::exchange::{Elsewhere, ToControl, ToSend};
@@ -27,15 +28,10 @@ use crate::session::retry::retry_tag;
 /// implementations have about a hundred.
 const RETRY_TOKEN_LEN_MAX: usize = 800;
 
-/// The number of datagrams in `data`.
-fn count_of(data: &[u8], stride: usize) -> u64 {
-    data.len().div_ceil(stride) as u64
-}
-
 impl Connection {
-    /// Takes datagrams that arrived together from one address at one socket: all `stride` bytes
-    /// long but the last, which may be shorter. They are opened in place; the application later
-    /// reads references into the buffer.
+    /// Takes datagrams that arrived together from one address at one socket: `meta` is their stride,
+    /// with their ECN codepoint if they have one ([`BatchMeta`]). They are opened in place; the
+    /// application later reads references into the buffer.
     ///
     /// A path is a pair of addresses. A server follows a client whose packets come from another
     /// address (RFC 9000, section 9.3; multipath draft-21, section 3.1.2), unless they only probe. A
@@ -46,28 +42,28 @@ impl Connection {
         now: Instant,
         addresses: Addresses,
         mut buffer: impl ReceiveBuffer,
-        stride: usize,
+        meta: impl Into<BatchMeta>,
     ) {
-        let (data, stride) = (buffer.bytes_mut(), stride.max(1));
+        let (data, meta) = (buffer.bytes_mut(), meta.into().checked());
         let path = self.path_of(data);
-        if !self.note_arrival(now, path, &addresses, count_of(data, stride), data.len() as u64) {
-            return self.note_stray(now, data, stride);
+        if !self.note_arrival(now, path, &addresses, meta.count_in(data.len()), data.len() as u64) {
+            return self.note_stray(now, data, meta.stride);
         }
         if self.control.is_confirmed() {
             let mut job = self.scratch.take().unwrap_or_default();
-            self.prepare_job(path, addresses, data.len(), stride, &mut job);
+            self.prepare_job(path, addresses, data.len(), meta, &mut job);
             job.open(data);
             self.absorb_job(now, &mut job, &buffer.freeze());
             self.scratch = Some(job);
         } else {
             // Handshake packets are few and may be kept: each is copied into its own buffer.
-            for datagram in data.chunks(stride) {
+            for datagram in data.chunks(meta.stride) {
                 let dropped = |connection: &Self| {
                     let stats = &connection.receive.half.stats;
                     stats.packets_unauthentic + stats.packets_dropped
                 };
                 let before = dropped(self);
-                self.open_datagram(now, datagram.into());
+                self.open_datagram(now, datagram.into(), meta.ecn);
                 if dropped(self) > before {
                     self.note_stray(now, datagram, datagram.len());
                 }
@@ -94,20 +90,20 @@ impl Connection {
         now: Instant,
         addresses: Addresses,
         data: &[u8],
-        stride: usize,
+        meta: impl Into<BatchMeta>,
         job: &mut OpenJob,
     ) -> bool {
         if !self.control.is_confirmed() {
             return false;
         }
-        let stride = stride.max(1);
+        let meta = meta.into().checked();
         let path = self.path_of(data);
-        if self.note_arrival(now, path, &addresses, count_of(data, stride), data.len() as u64) {
-            self.prepare_job(path, addresses, data.len(), stride, job);
+        if self.note_arrival(now, path, &addresses, meta.count_in(data.len()), data.len() as u64) {
+            self.prepare_job(path, addresses, data.len(), meta, job);
         } else {
             // Counted, and there is nothing to open.
             job.clear();
-            self.note_stray(now, data, stride);
+            self.note_stray(now, data, meta.stride);
         }
         true
     }
@@ -173,9 +169,9 @@ impl Connection {
     }
 
     /// Prepares a job for datagrams of `path`.
-    fn prepare_job(&mut self, path: PathId, addresses: Addresses, len: usize, stride: usize, job: &mut OpenJob) {
+    fn prepare_job(&mut self, path: PathId, addresses: Addresses, len: usize, meta: BatchMeta, job: &mut OpenJob) {
         let context = self.open_context(path);
-        job.prepare(Some(context), addresses, stride, len);
+        job.prepare(Some(context), addresses, meta, len);
     }
 
     /// Absorbs what a job has opened; false if it was not prepared.
@@ -230,7 +226,7 @@ impl Connection {
     }
 
     /// During the handshake: keys may come with each packet, so packets are opened one by one.
-    fn open_datagram(&mut self, now: Instant, mut datagram: BytesMut) {
+    fn open_datagram(&mut self, now: Instant, mut datagram: BytesMut, ecn: Option<Ecn>) {
         let mut first_destination = None;
         let is_short = datagram.len() < MIN_INITIAL_SIZE;
         while !datagram.is_empty() {
@@ -259,26 +255,33 @@ impl Connection {
                 continue;
             }
             let source = (header.ty != PacketType::OneRtt).then_some(header.scid);
-            if self.open_single(now, packet, source) {
+            if self.open_single(now, packet, ecn, source) {
                 self.retry_early(now);
             }
         }
     }
 
     /// Opens and absorbs one packet; true if it was authentic.
-    fn open_single(&mut self, now: Instant, mut packet: BytesMut, source: Option<ConnectionId>) -> bool {
+    fn open_single(
+        &mut self,
+        now: Instant,
+        mut packet: BytesMut,
+        ecn: Option<Ecn>,
+        source: Option<ConnectionId>,
+    ) -> bool {
         // While we close, packets come on any path (RFC 9000, section 10.2.1).
         let mut context = self.open_context(self.path_of(&packet));
         let mut job = self.scratch.take().unwrap_or_default();
         let opened = &mut job.opened;
         opened.clear();
+        opened.ecn = ecn;
         let step = open_packet(&mut context, &mut packet, 0, opened);
         let is_open = matches!(step.outcome, Outcome::Opened);
         if let Outcome::NoKeys(space) = step.outcome {
             // Its keys may still come: a later flight overtook an earlier one.
             let early = self.control.is_handshaking() && space != Space::Initial;
             if early && self.early.len() < EARLY_PACKETS_MAX {
-                self.early.push(packet);
+                self.early.push((packet, ecn));
                 self.scratch = Some(job);
                 return false;
             }
@@ -321,8 +324,8 @@ impl Connection {
         if self.early.is_empty() {
             return;
         }
-        for packet in std::mem::take(&mut self.early) {
-            self.open_single(now, packet, None);
+        for (packet, ecn) in std::mem::take(&mut self.early) {
+            self.open_single(now, packet, ecn, None);
         }
     }
 

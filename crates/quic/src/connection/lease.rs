@@ -23,6 +23,7 @@ use wire::quic::{PathId, Space};
 
 use super::Connection;
 use crate::addresses::Addresses;
+use crate::batch_meta::BatchMeta;
 use crate::open::{OpenContext, OpenJob};
 
 /// Opens the datagrams of one path of one connection. It has copies of the keys and the largest
@@ -66,11 +67,10 @@ impl OpenLease {
         }
     }
 
-    /// Opens datagrams with short headers, sent to a connection ID of the path, in place: all
-    /// `stride` bytes long but the last, which may be shorter. `job` is for
-    /// [`Connection::handle_leased`], in the order in which they arrived.
-    pub fn open(&mut self, addresses: Addresses, stride: usize, data: &mut [u8], job: &mut OpenJob) {
-        job.prepare(self.context.take(), addresses, stride, data.len());
+    /// Opens datagrams with short headers, sent to a connection ID of the path, in place. `job` is
+    /// for [`Connection::handle_leased`], in the order in which they arrived.
+    pub fn open(&mut self, addresses: Addresses, meta: impl Into<BatchMeta>, data: &mut [u8], job: &mut OpenJob) {
+        job.prepare(self.context.take(), addresses, meta.into(), data.len());
         job.open(data);
         // With the numbers and the phase that were opened.
         self.context.clone_from(&job.context);
@@ -102,8 +102,8 @@ impl Connection {
     /// `buffer`. Batches of a path are to come in the order in which they arrived; one that is
     /// missing counts as packet loss.
     pub fn handle_leased(&mut self, now: Instant, job: &mut OpenJob, buffer: &Bytes) {
-        let (Some(path), Some(addresses)) = (job.path(), job.addresses) else { return };
-        let count = job.len.div_ceil(job.stride as u64);
+        let (Some(path), Some(addresses), Some(meta)) = (job.path(), job.addresses, job.meta) else { return };
+        let count = meta.count_in(job.len as usize);
         if self.note_arrival(now, path, &addresses, count, job.len) {
             self.handle_opened(now, job, buffer);
         }

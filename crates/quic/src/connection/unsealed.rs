@@ -3,16 +3,17 @@
 use std::ops::Range;
 
 use bytes::BytesMut;
-use units::Instant;
+use units::{Ecn, Instant};
 
 use super::Connection;
 use crate::addresses::Addresses;
+use crate::batch_meta::BatchMeta;
 use crate::open::Batch;
 use crate::unsealed::Unsealed;
 
 impl Connection {
     /// As [`handle_datagrams`](Self::handle_datagrams), for datagrams of a plan that arrived
-    /// together from one address at one socket.
+    /// together from one address at one socket, with the ECN codepoint `ecn`.
     ///
     /// # Panics
     /// If `datagrams` is empty or out of range.
@@ -22,6 +23,7 @@ impl Connection {
         addresses: Addresses,
         unsealed: &Unsealed,
         datagrams: Range<usize>,
+        ecn: Option<Ecn>,
     ) {
         let destination = unsealed.destination(datagrams.start).filter(|_| self.control.is_multipath());
         let path = destination.and_then(|id| self.control.path_of_own_id(id)).unwrap_or_default();
@@ -35,7 +37,7 @@ impl Connection {
                 let mut bytes = Vec::with_capacity(unsealed.len_bytes(datagram));
                 unsealed.seal_datagram(datagram, &mut bytes);
                 let len = bytes.len();
-                self.handle_datagrams(now, addresses, BytesMut::from(&bytes[..]), len);
+                self.handle_datagrams(now, addresses, BytesMut::from(&bytes[..]), BatchMeta { stride: len, ecn });
             }
             return;
         };
@@ -49,6 +51,7 @@ impl Connection {
         let mut rest = datagrams;
         while !rest.is_empty() {
             let (buffer, count) = unsealed.open_group(rest.clone(), opened);
+            opened.ecn = ecn;
             self.record(|journal| journal.opened(now, &batch, opened, &buffer));
             if !self.absorb_batch(now, &batch, opened, &buffer) {
                 break;

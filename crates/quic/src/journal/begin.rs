@@ -112,6 +112,7 @@ fn put_config(out: &mut Vec<u8>, config: &TransportConfig) {
         rate_cap,
         key_update_interval,
         park_after,
+        ecn,
         grease,
     } = config;
     put_word(out, idle_timeout.as_nanos());
@@ -142,6 +143,7 @@ fn put_config(out: &mut Vec<u8>, config: &TransportConfig) {
         put_word(out, cap.burst);
     }
     put_span(out, *park_after);
+    out.push(u8::from(*ecn));
     out.push(u8::from(*grease));
 }
 
@@ -198,6 +200,7 @@ fn config(reader: &mut Reader<'_>) -> Parsed<TransportConfig> {
         rate_cap: cap,
         key_update_interval,
         park_after: span(reader)?,
+        ecn: flag(reader)?,
         grease: flag(reader)?,
     };
     config.validate().map_err(|_| Malformed("its configuration cannot be"))?;

@@ -67,7 +67,7 @@ pub(crate) fn plan_digest(plan: &Plan) -> u64 {
         plan.datagram_count as u64,
         plan.size_bytes as u64,
         plan.planned_at.as_nanos(),
-        plan.acks.iter().fold(0, |bits, ack| bits << 1 | u64::from(*ack)),
+        plan.acks.iter().fold(u64::from(plan.ecn.is_some()), |bits, ack| bits << 1 | u64::from(*ack)),
     ] {
         digest.word(number);
     }

@@ -1,7 +1,8 @@
 //! Opened packets in a log: their records, with the length of payload only.
 
 use bytes::Bytes;
-use units::Duration;
+use units::{Duration, Ecn};
+use wire::quic::frame::EcnCounts;
 use wire::quic::{Dir, ErrorCode, PathId, Reader, Space, StreamId, VARINT_MAX};
 
 use super::format::{Malformed, Parsed, bytes, flag, id, put, put_bytes, put_id, put_word, short, text, word};
@@ -50,6 +51,7 @@ mod kind {
     pub(super) const ACK_FREQUENCY: u8 = 23;
     pub(super) const IMMEDIATE_ACK: u8 = 24;
     pub(super) const CLOSE: u8 = 25;
+    pub(super) const ACK_ECN: u8 = 26;
 }
 
 // ── Writing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -63,6 +65,12 @@ pub(crate) fn put_opened(out: &mut Vec<u8>, opened: &Opened, buffer: &[u8], inte
         put_word(out, integrity_limit);
     }
     put(out, opened.epoch);
+    out.push(match opened.ecn {
+        None => 0,
+        Some(Ecn::Ect1) => 1,
+        Some(Ecn::Ect0) => 2,
+        Some(Ecn::Ce) => 3,
+    });
     put(out, opened.packets.len() as u64);
     for packet in &opened.packets {
         put_packet(out, packet, opened, buffer);
@@ -118,9 +126,14 @@ fn put_record(out: &mut Vec<u8>, record: &Record, opened: &Opened, buffer: &[u8]
             let kind = if *fin { kind::STREAM_END } else { kind::STREAM };
             put_numbers(out, kind, &[id.raw(), *offset, data.len as u64]);
         }
-        Record::Ack { path, delay, ranges } => {
+        Record::Ack { path, delay, ranges, ecn } => {
             let ranges = &opened.ack_ranges[ranges.clone()];
-            put_numbers(out, kind::ACK, &[u64::from(path.0), *delay, ranges.len() as u64]);
+            let kind = if ecn.is_some() { kind::ACK_ECN } else { kind::ACK };
+            put_numbers(out, kind, &[u64::from(path.0), *delay]);
+            if let Some(EcnCounts { ect0, ect1, ce }) = *ecn {
+                [ect0, ect1, ce].into_iter().for_each(|count| put(out, count));
+            }
+            put(out, ranges.len() as u64);
             let mut at = 0;
             for (start, end) in ranges {
                 put(out, start - at);
@@ -230,6 +243,13 @@ impl ReadRecords {
             read.integrity_limit = word(reader)?;
         }
         read.opened.epoch = reader.varint()?;
+        read.opened.ecn = match reader.u8()? {
+            0 => None,
+            1 => Some(Ecn::Ect1),
+            2 => Some(Ecn::Ect0),
+            3 => Some(Ecn::Ce),
+            _ => return Err(Malformed("an unknown ECN codepoint")),
+        };
         let count = reader.varint()?;
         for _ in 0..count {
             let packet = read.packet(reader)?;
@@ -322,9 +342,14 @@ impl ReadRecords {
                     data: Layout { start: 0, step: len, len, count },
                 }
             }
-            kind::ACK => {
+            kind::ACK | kind::ACK_ECN => {
                 let (path, delay) = (PathId(short(reader)?), reader.varint()?);
-                Record::Ack { path, delay, ranges: self.ack_ranges(reader)? }
+                let mut ecn = None;
+                if kind == kind::ACK_ECN {
+                    let (ect0, ect1, ce) = (reader.varint()?, reader.varint()?, reader.varint()?);
+                    ecn = Some(EcnCounts { ect0, ect1, ce });
+                }
+                Record::Ack { path, delay, ranges: self.ack_ranges(reader)?, ecn }
             }
             kind::CRYPTO => {
                 let offset = reader.varint()?;

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use units::Duration;
-use wire::quic::frame::Frame;
+use units::{Duration, Ecn};
+use wire::quic::frame::{EcnCounts, Frame};
 use wire::quic::{ConnectionId, Dir, ErrorCode, PathId, Reader, Space, StreamId};
 
 use crate::control::ids::ResetToken;
@@ -28,6 +28,8 @@ pub struct Opened {
     /// The last bytes of the last datagram that could not be opened: maybe a stateless reset (RFC
     /// 9000, section 10.3.1).
     pub(crate) trailer: Option<ResetToken>,
+    /// The ECN codepoint of the datagrams.
+    pub(crate) ecn: Option<Ecn>,
 }
 
 impl Opened {
@@ -39,6 +41,7 @@ impl Opened {
         self.dropped_count = 0;
         self.epoch = 0;
         self.trailer = None;
+        self.ecn = None;
     }
 
     /// Whether `packet` is a probing packet (RFC 9000, section 9.1). It does not see a PING next to
@@ -105,6 +108,7 @@ pub(crate) enum Record {
         path: PathId,
         delay: u64,
         ranges: Range<usize>,
+        ecn: Option<EcnCounts>,
     },
     Crypto {
         offset: u64,

@@ -48,7 +48,7 @@ pub(super) fn parse_frames(
                 opened.ack_ranges.extend(ack.ranges().map(|range| (*range.start(), *range.end())));
                 opened.ack_ranges[start..].reverse();
                 let ranges = start..opened.ack_ranges.len();
-                Record::Ack { path, delay: ack.delay, ranges }
+                Record::Ack { path, delay: ack.delay, ranges, ecn: ack.ecn }
             }
             other => match control_record(&other, end, max_path)? {
                 Some(record) => record,

@@ -2,7 +2,7 @@
 
 pub(crate) mod snapshot;
 
-use units::{Duration, Instant};
+use units::{Duration, Ecn, Instant};
 use wire::quic::{PathId, Space};
 
 use self::snapshot::Snapshot;
@@ -50,11 +50,13 @@ struct AckState {
     /// Packets with lower numbers count as duplicates: the peer knows their acknowledgement, or
     /// their ranges were dropped.
     floor: u64,
+    /// The last packet had the codepoint CE.
+    was_marked_ce: bool,
 }
 
 impl Vacant for AckState {
     fn vacant() -> &'static Self {
-        static VACANT: AckState = AckState { largest: None, floor: 0 };
+        static VACANT: AckState = AckState { largest: None, floor: 0, was_marked_ce: false };
         &VACANT
     }
 }
@@ -164,6 +166,31 @@ impl Acks {
         true
     }
 
+    /// Counts the ECN codepoint of `count` packets that [`on_packets`](Self::on_packets) has taken.
+    /// A CE codepoint is reported at once (RFC 9000, section 13.2.1). If the peer has asked for
+    /// fewer acknowledgements, only the first of several is (draft-14, section 6).
+    pub(crate) fn on_codepoint(&mut self, space: Space, path: PathId, count: u32, ecn: Option<Ecn>) {
+        let Some(index) = self.snapshot.index(space, path) else { return };
+        let state = &mut self.states[index];
+        if ecn.is_none() && !state.was_marked_ce {
+            return;
+        }
+        let was_marked_ce = std::mem::replace(&mut state.was_marked_ce, ecn == Some(Ecn::Ce));
+        let snapshot = &mut self.snapshot.spaces[index];
+        let count = u64::from(count);
+        match ecn {
+            None => {}
+            Some(Ecn::Ect0) => snapshot.ecn.ect0 += count,
+            Some(Ecn::Ect1) => snapshot.ecn.ect1 += count,
+            Some(Ecn::Ce) => {
+                snapshot.ecn.ce += count;
+                if snapshot.is_pending() && (!was_marked_ce || self.frequency.sequence.is_none()) {
+                    self.ask_at_once_in(space, path);
+                }
+            }
+        }
+    }
+
     /// Counts `count` ack-eliciting packets of any path, which may make acknowledgements of all
     /// paths due.
     fn count_for_all(&mut self, now: Instant, count: u32, in_order: bool) {
@@ -201,10 +228,14 @@ impl Acks {
 
     /// IMMEDIATE_ACK (draft-14, section 5).
     pub(crate) fn ask_at_once(&mut self, path: PathId) {
-        if self.is_central {
+        self.ask_at_once_in(Space::Data, path);
+    }
+
+    fn ask_at_once_in(&mut self, space: Space, path: PathId) {
+        if self.is_central && space == Space::Data {
             return self.snapshot.make_data_due();
         }
-        if let Some(index) = self.snapshot.index(Space::Data, path) {
+        if let Some(index) = self.snapshot.index(space, path) {
             self.snapshot.spaces[index].make_due();
         }
     }

@@ -129,6 +129,7 @@ impl ReceiveHalf {
             self.stats.packets_duplicate += 1;
             return Ok(());
         }
+        self.acks.on_codepoint(packet.space, packet.path, packet.count, opened.ecn);
         self.stats.packets_received += u64::from(packet.count);
         exchange.to_control.push_back(ToControl::PacketAccepted { space: packet.space });
         for record in records {
@@ -158,6 +159,7 @@ impl ReceiveHalf {
                 self.stats.packets_duplicate += 1;
                 continue;
             }
+            self.acks.on_codepoint(packet.space, packet.path, 1, opened.ecn);
             self.stats.packets_received += 1;
             exchange.to_control.push_back(ToControl::PacketAccepted { space: packet.space });
             let offset = offset + u64::from(index) * data.len as u64;
@@ -183,13 +185,13 @@ impl ReceiveHalf {
                 let data = StridedBytes::new(buffer.clone(), data);
                 self.streams.on_data(now, *id, *offset, data, *fin, exchange, events)?;
             }
-            Record::Ack { path, delay, ranges } => {
+            Record::Ack { path, delay, ranges, ecn } => {
                 let delay = Duration::from_micros(delay.saturating_mul(1 << self.peer_ack_delay_exponent.min(20)));
                 let start = exchange.ranges.len();
                 exchange.ranges.extend_from_slice(&opened.ack_ranges[ranges.clone()]);
                 let ranges = start..exchange.ranges.len();
                 let (space, path, via) = (packet.space, *path, packet.path);
-                exchange.to_send.push_back(ToSend::Acknowledged { space, path, via, delay, ranges });
+                exchange.to_send.push_back(ToSend::Acknowledged { space, path, via, delay, ranges, ecn: *ecn });
             }
             Record::Crypto { offset, data } => {
                 let bytes = buffer.slice(data.clone());

@@ -4,10 +4,12 @@ use std::ops::Range;
 
 use recovery::{AckEvent, LossEvent, PersistentCongestion, SpuriousLossEvent};
 use units::{Duration, Instant};
+use wire::quic::frame::EcnCounts;
 use wire::quic::{MIN_INITIAL_SIZE, PathId, Side, Space};
 
 use super::SendHalf;
 use super::frames::{ControlFrame, SentFrame};
+use super::path::SendPath;
 use super::sent_log::{Content, Run};
 use crate::earliest::Earliest;
 use crate::error::TransportError;
@@ -29,6 +31,8 @@ pub(crate) struct Acknowledgement {
     pub(crate) via: PathId,
     pub(crate) delay: Duration,
     pub(crate) ranges: Range<usize>,
+    /// The peer's ECN counts, if the frame has them.
+    pub(crate) ecn: Option<EcnCounts>,
 }
 
 /// Totals over the packets that one acknowledgement newly acknowledged.
@@ -38,6 +42,8 @@ struct NewlyAcked {
     packets: u64,
     eliciting: bool,
     newest: Option<(u64, Instant)>,
+    /// Packets that count for ECN.
+    ecn_packets: u64,
     /// The size of the largest newly acknowledged packet, bytes.
     largest_bytes: u16,
 }
@@ -59,15 +65,18 @@ impl SendHalf {
         let space = &mut self.spaces[index];
         space.check_ranges(ranges)?;
         let largest = ranges.last().map_or(0, |range| range.1);
+        let is_newest = space.largest_acked < Some(largest);
         space.largest_acked = space.largest_acked.max(Some(largest));
 
         let mut runs = std::mem::take(&mut self.acked_runs);
         runs.clear();
         let mut newly = NewlyAcked::default();
-        let delivery = &mut self.paths[at].delivery;
+        let SendPath { delivery, ecn, .. } = &mut self.paths[at];
+        let ecn_from = if index >= DATA { ecn.from() } else { 0 };
         space.log.acknowledge(ranges, |run| {
             newly.bytes += run.in_flight_bytes();
             newly.packets += u64::from(run.count);
+            newly.ecn_packets += if run.first >= ecn_from { u64::from(run.count) } else { 0 };
             newly.eliciting |= run.eliciting;
             newly.largest_bytes = newly.largest_bytes.max(run.size);
             newly.newest = Some((run.end() - 1, run.sent_at));
@@ -94,6 +103,9 @@ impl SendHalf {
                 self.peer_validated_us = true;
             }
             self.detect_lost(now, index);
+            if is_newest {
+                self.on_ecn_report(now, index, sent_at, ack.ecn, newly.ecn_packets);
+            }
             self.on_newly_acked(now, index, sent_at, number, &newly);
             self.on_path_alive(now, at, exchange);
             if ack.space == Space::Data && number >= self.paths[at].phase_from && !self.phase_acked {
@@ -491,7 +503,9 @@ impl SendHalf {
     fn probe(&mut self, now: Instant, at: usize, space: Space) {
         let index = Self::index_of(space, at);
         self.paths[at].backoff.on_expired();
-        if self.paths[at].backoff.count() >= BLACK_HOLE_TIMEOUTS {
+        let timeouts = self.paths[at].backoff.count();
+        self.paths[at].ecn.on_timeouts(timeouts);
+        if timeouts >= BLACK_HOLE_TIMEOUTS {
             self.suspect_datagram_size(at);
         }
         self.stats.probe_timeouts += 1;

@@ -40,6 +40,7 @@ impl SendHalf {
             path.scavenger = None;
             self.restart_mtu_search(at);
         }
+        self.restart_ecn(at);
         let path = &mut self.paths[at];
         path.backoff.reset();
         let (known_received, known_sent) = self.replace_off_path(now, at, &addresses, exchange);

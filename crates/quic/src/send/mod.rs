@@ -24,6 +24,7 @@ pub(crate) mod ack_frequency;
 pub(crate) mod acknowledge;
 pub(crate) mod buffer;
 pub(crate) mod draft;
+mod ecn;
 mod flow_blocked;
 pub(crate) mod frames;
 pub(crate) mod grants;
@@ -255,8 +256,8 @@ impl SendHalf {
         events: &mut Events,
     ) -> Result<(), TransportError> {
         match value {
-            ToSend::Acknowledged { space, path, via, delay, ranges } => {
-                let ack = Acknowledgement { space, path, via, delay, ranges };
+            ToSend::Acknowledged { space, path, via, delay, ranges, ecn } => {
+                let ack = Acknowledgement { space, path, via, delay, ranges, ecn };
                 return self.on_acknowledged(now, &ack, exchange, events);
             }
             ToSend::MaxData(max) => self.streams.raise_max_data(max),

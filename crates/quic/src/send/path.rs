@@ -4,6 +4,7 @@ use recovery::{CongestionController, DeliveryRate, Pacer, PtoBackoff, RttEstimat
 use units::{Duration, Instant, Rate, Rng};
 use wire::quic::{ConnectionId, PathId, StreamId};
 
+use super::ecn::PathEcn;
 use super::mtu::MtuSearch;
 use super::reordering::Reordering;
 use super::scavenger::ScavengerWindow;
@@ -102,6 +103,7 @@ pub(crate) struct SendPath {
     /// When a datagram last arrived on the path.
     pub(crate) received_at: Instant,
     pub(crate) counts: PathCounts,
+    pub(crate) ecn: PathEcn,
     validated: bool,
     /// The former address while the new one is not yet validated. It had been validated.
     pub(crate) former: Option<Box<Addresses>>,
@@ -175,6 +177,7 @@ impl SendPath {
             acked_via: id,
             received_at: Instant::ZERO,
             counts: PathCounts::default(),
+            ecn: PathEcn::new(config.ecn),
             validated,
             former: None,
             received_bytes: 0,

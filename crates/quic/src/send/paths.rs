@@ -17,7 +17,7 @@ use super::validation::{FIRST_INTERVAL, INTERVAL_MAX};
 use crate::addresses::Addresses;
 use crate::exchange::{Exchange, ToControl};
 use crate::spaces::DATA;
-use crate::stats::{PathState, PathStats};
+use crate::stats::{EcnState, PathState, PathStats};
 
 /// Time beyond a probe timeout before a path is silent: a peer with a busy processor responds this
 /// much later, and an RTT estimate of a millisecond does not include that.
@@ -145,6 +145,10 @@ impl SendHalf {
         path.state = PathState::Active;
         path.backoff.reset();
         exchange.to_control.push_back(ToControl::PathState { path: path.id, state: PathState::Active });
+        if path.ecn.state() == EcnState::Failed {
+            // The silence may have been the cause.
+            self.restart_ecn(at);
+        }
     }
 
     /// When the path at `at` becomes silent: packets have been outstanding for a probe timeout and
@@ -387,6 +391,8 @@ impl SendHalf {
                 self.paths[at].refused_until = None;
             }
             if self.paths[at].validation.on_timeout(now, self.side) {
+                let path = &mut self.paths[at];
+                path.ecn.on_timeouts(path.validation.unanswered().into());
                 self.maybe_move_back(now, at, exchange);
                 match self.paths[at].state {
                     // Only challenges were sent there. Their loss says nothing about the capacity
@@ -443,6 +449,8 @@ impl SendHalf {
                 packets_sent: path.counts.packets_sent,
                 packets_acked: path.counts.packets_acked,
                 packets_lost: path.counts.packets_lost,
+                ecn: path.ecn.state(),
+                packets_marked: path.ecn.ce_packets,
                 bytes_resent: path.counts.bytes_resent,
                 bytes_sent,
                 bytes_acked: path.counts.bytes_acked,

@@ -94,6 +94,7 @@ impl SendHalf {
         let path = &mut self.paths[at];
         plan.path = path.id;
         plan.addresses = Some(off_path.unwrap_or(path.addresses));
+        plan.ecn = path.ecn.codepoint();
         if off_path.is_none() {
             path.on_sent(plan.size_bytes as u64);
         }
@@ -269,7 +270,8 @@ fn put_ack(
     let delay = now.saturating_since(ack.largest_at);
     let delay = if space == Space::Data { delay } else { Duration::ZERO };
     let named = (multipath && space == Space::Data).then_some(path);
-    draft.put_head(plan, |out| emit_ack(named, delay.as_micros() >> ACK_DELAY_EXPONENT, ranges, None, out));
+    let counts = ack.ecn_counts();
+    draft.put_head(plan, |out| emit_ack(named, delay.as_micros() >> ACK_DELAY_EXPONENT, ranges, counts, out));
     plan.acks[space.index()] = true;
     frames.push(SentFrame::Ack { path, largest });
     exchange.to_receive.push_back(ToReceive::AckSent { space, path, eliciting: ack.eliciting });

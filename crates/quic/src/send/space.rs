@@ -1,6 +1,7 @@
 //! The sender's view of one packet number space: which numbers were sent.
 
 use units::Instant;
+use wire::quic::frame::EcnCounts;
 
 use super::sent_log::SentLog;
 use crate::error::TransportError;
@@ -24,6 +25,8 @@ pub(crate) struct SendSpace {
     /// Skipped numbers, to detect a peer that acknowledges packets it did not receive (RFC 9000,
     /// section 21.4).
     skipped: Queue<u64>,
+    /// The peer's latest ECN counts.
+    pub(crate) ecn_reported: EcnCounts,
 }
 
 impl Vacant for SendSpace {
@@ -35,6 +38,7 @@ impl Vacant for SendSpace {
             loss_time: None,
             probes_due: 0,
             skipped: Queue::new(),
+            ecn_reported: EcnCounts { ect0: 0, ect1: 0, ce: 0 },
         };
         &VACANT
     }

@@ -105,7 +105,7 @@ fn copies_sent_by_an_attacker_take_no_path_away() {
         let record = std::mem::take(pair.record.as_mut().expect("recording is on"));
         let Some((_, _, newest)) = record.into_iter().rfind(|(_, direction, _)| *direction == 0) else { continue };
         copies += 1;
-        pair.server.receive_on(pair.now, &newest, Addresses::of(attacker));
+        pair.server.receive_on(pair.now, &newest, None, Addresses::of(attacker));
     }
     pair.record = None;
     let from: Instant = pair.now;

@@ -33,7 +33,7 @@ fn server(seed: u64) -> Node {
 fn answers(server: &mut Node, now: Instant, datagram: &[u8], from: std::net::SocketAddr) -> Vec<Vec<u8>> {
     server.receive(now, datagram, from);
     server.flush(now);
-    std::mem::take(&mut server.outbox).into_iter().map(|(_, datagram)| datagram).collect()
+    std::mem::take(&mut server.outbox).into_iter().map(|(_, datagram)| datagram.bytes).collect()
 }
 
 fn is_retry(datagram: &[u8]) -> bool {
@@ -80,12 +80,12 @@ fn a_busy_server_demands_the_proof_and_an_idle_one_does_not() {
     let mut server = Setup::new(3).build().server;
     for (is_busy, is_demanded) in [(false, false), (true, true)] {
         let first = Hostile::ordinary_client(5).flight().remove(0);
-        let accepted = server.endpoint.accept(Instant::ZERO, Addresses::of(HOSTILE), first[..].into(), is_busy);
+        let accepted = server.endpoint.accept(Instant::ZERO, Addresses::of(HOSTILE), first[..].into(), None, is_busy);
         assert_eq!(matches!(accepted, Err(BeginError::NotValidated { .. })), is_demanded);
     }
     server.endpoint.set_address_validation(AddressValidation::Never);
     let first = Hostile::ordinary_client(6).flight().remove(0);
-    assert!(server.endpoint.accept(Instant::ZERO, Addresses::of(HOSTILE), first[..].into(), true).is_ok());
+    assert!(server.endpoint.accept(Instant::ZERO, Addresses::of(HOSTILE), first[..].into(), None, true).is_ok());
 }
 
 /// A client that has received the server's Retry packet, and its second first datagram.
@@ -104,7 +104,7 @@ fn client_with_token(server: &mut Node, now: Instant) -> (Node, Vec<u8>) {
     client.flush(now);
     let (_, second) = client.outbox.remove(0);
     client.outbox.clear();
-    (client, second)
+    (client, second.bytes)
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn first_datagrams(pair: &mut Pair, count: usize) -> Vec<Vec<u8>> {
             pair.client.connections[index] = None;
             let mut outbox = std::mem::take(&mut pair.client.outbox);
             assert_eq!(outbox.len(), 1);
-            outbox.remove(0).1
+            outbox.remove(0).1.bytes
         })
         .collect()
 }

@@ -7,6 +7,7 @@ mod classes;
 mod close;
 mod datagrams;
 mod determinism;
+mod ecn;
 mod emission;
 mod faults;
 mod flow_control;

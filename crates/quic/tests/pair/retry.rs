@@ -28,7 +28,7 @@ fn client() -> (Node, Vec<u8>) {
 
 fn sent(client: &mut Node, now: Instant) -> Vec<Vec<u8>> {
     client.flush(now);
-    std::mem::take(&mut client.outbox).into_iter().map(|(_, datagram)| datagram).collect()
+    std::mem::take(&mut client.outbox).into_iter().map(|(_, datagram)| datagram.bytes).collect()
 }
 
 /// Destination, source and token of an Initial packet.

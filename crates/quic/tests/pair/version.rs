@@ -20,7 +20,7 @@ fn an_unknown_version_gets_version_negotiation() {
     pair.start();
     pair.client.flush(pair.now);
     let (_, first) = pair.client.outbox.remove(0);
-    let mut other = first.clone();
+    let mut other = first.bytes.clone();
     other[1..5].copy_from_slice(&0x6b33_43cf_u32.to_be_bytes());
     pair.server.receive(pair.now, &other, crate::support::CLIENT);
     assert_eq!(pair.server.connections.len(), 0);

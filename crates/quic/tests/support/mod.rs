@@ -13,6 +13,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of the harness")]
 
 pub mod apps;
+pub mod datagram;
 pub mod hostile;
 pub mod injection;
 pub mod journals;
@@ -28,8 +29,9 @@ use quic::session::deterministic::DeterministicFactory;
 use quic::{
     Addresses, BeginError, Connection, ConnectionKey, Endpoint, Event, Plan, Route, SecretSource, Side, TransportConfig,
 };
-use units::{Duration, Instant, Ratio, Rng};
+use units::{Duration, Ecn, Instant, Ratio, Rng};
 
+use self::datagram::Datagram;
 use self::journals::Checked;
 use self::stages::{Arrival, Stages, Staging};
 
@@ -63,6 +65,9 @@ const SPIN_MAX: u32 = 10_000;
 /// Called for each datagram before it enters a link; false drops it.
 pub type Tap = Box<dyn FnMut(Instant, &[u8]) -> bool>;
 
+/// What a network makes of an ECN codepoint.
+pub type CodepointChange = fn(Option<Ecn>) -> Option<Ecn>;
+
 /// The session factories of both sides.
 #[derive(Clone)]
 pub struct Sessions {
@@ -81,7 +86,7 @@ pub struct Node {
     plan: Plan,
     sealed: Vec<u8>,
     /// Datagrams to send and their destinations, from the endpoint or from connections.
-    pub outbox: Vec<(Addresses, Vec<u8>)>,
+    pub outbox: Vec<(Addresses, Datagram)>,
     /// Sockets that are full.
     pub full: Vec<u16>,
     /// Share of plans that the system refuses to send, on one socket or on all.
@@ -144,13 +149,14 @@ impl Node {
 
     /// A datagram arrives at the first socket.
     pub fn receive(&mut self, now: Instant, datagram: &[u8], remote: SocketAddr) {
-        self.receive_on(now, datagram, Addresses::of(remote));
+        self.receive_on(now, datagram, None, Addresses::of(remote));
     }
 
-    /// A datagram arrives.
-    pub fn receive_on(&mut self, now: Instant, datagram: &[u8], addresses: Addresses) {
-        if !self.stages.keep(now, datagram, addresses) {
-            self.deliver(now, Arrival::new(datagram, addresses));
+    /// A datagram arrives with an ECN codepoint.
+    pub fn receive_on(&mut self, now: Instant, datagram: &[u8], ecn: Option<Ecn>, addresses: Addresses) {
+        let arrival = Arrival::new(datagram, ecn, addresses);
+        if let Some(arrival) = self.stages.keep(now, arrival) {
+            self.deliver(now, arrival);
         }
     }
 
@@ -178,26 +184,26 @@ impl Node {
                 }
             }
             Route::First => {
-                let accepted = self.endpoint.accept(now, arrival.addresses, arrival.data, false);
+                let accepted = self.endpoint.accept(now, arrival.addresses, arrival.data, arrival.meta.ecn, false);
                 match accepted.map_err(BeginError::into_answer) {
                     Ok(connection) => {
                         let index = self.add(connection);
                         self.apply_routes(index);
                     }
-                    Err(Some(answer)) => self.outbox.push((arrival.addresses, answer)),
+                    Err(Some(answer)) => self.outbox.push((arrival.addresses, answer.into())),
                     Err(None) => {}
                 }
             }
             Route::UnknownVersion => {
                 let mut answer = Vec::new();
                 if self.endpoint.version_negotiation(&arrival.data, &mut answer) {
-                    self.outbox.push((arrival.addresses, answer));
+                    self.outbox.push((arrival.addresses, answer.into()));
                 }
             }
             Route::Forgotten => {
                 let mut reset = Vec::new();
                 if self.endpoint.stateless_reset(now, &arrival.data, &mut reset) {
-                    self.outbox.push((arrival.addresses, reset));
+                    self.outbox.push((arrival.addresses, reset.into()));
                 }
             }
             Route::Unknown => {}
@@ -249,7 +255,8 @@ impl Node {
                 self.stages.exchange(now, index, connection);
                 let datagrams = self.sealed.chunks(self.plan.segment_size);
                 let addresses = self.plan.addresses.expect("a plan has a destination");
-                self.outbox.extend(datagrams.map(|datagram| (addresses, datagram.to_vec())));
+                let ecn = self.plan.ecn;
+                self.outbox.extend(datagrams.map(|datagram| (addresses, Datagram { bytes: datagram.to_vec(), ecn })));
             }
             while let Some(event) = connection.poll_event().or_else(|| self.stages.poll_event(index)) {
                 self.events[index].push_back(event);
@@ -373,8 +380,12 @@ pub struct Pair {
     pub seed: u64,
     pub client: Node,
     pub server: Node,
-    pub links: [Link<Vec<u8>>; 2],
-    pub more_links: Vec<[Link<Vec<u8>>; 2]>,
+    pub links: [Link<Datagram>; 2],
+    pub more_links: Vec<[Link<Datagram>; 2]>,
+    /// Changes the ECN codepoint of every datagram on a link.
+    pub codepoint_changes: [Option<CodepointChange>; 2],
+    /// Drops datagrams with a codepoint, and counts them as tapped.
+    pub drops_codepoints: [bool; 2],
     sessions: Sessions,
     /// Every datagram that was sent, with its direction, if recording is on.
     pub record: Option<Vec<(Instant, usize, Vec<u8>)>>,
@@ -412,6 +423,8 @@ impl Pair {
                 })
                 .collect(),
             sessions,
+            codepoint_changes: [None; 2],
+            drops_codepoints: [false; 2],
             record: None,
             taps: [None, None],
             tapped: [0; 2],
@@ -457,13 +470,13 @@ impl Pair {
     }
 
     /// Both directions of link `link`, counted from the first link.
-    pub fn link_pair(&mut self, link: usize) -> &mut [Link<Vec<u8>>; 2] {
+    pub fn link_pair(&mut self, link: usize) -> &mut [Link<Datagram>; 2] {
         if link == 0 { &mut self.links } else { &mut self.more_links[link - 1] }
     }
 
     /// Puts a datagram on the link at the client's end or at the server's.
     pub fn inject(&mut self, direction: usize, datagram: Vec<u8>) {
-        self.links[direction].send(self.now, datagram);
+        self.links[direction].send(self.now, datagram.into());
     }
 
     /// Sends, then advances to the next event; false if there is none before `limit`.
@@ -487,19 +500,19 @@ impl Pair {
         self.now = self.now.max(next);
         let seen_as = self.seen_as(0);
         while let Some(datagram) = self.links[0].poll_deliver(self.now) {
-            self.server.receive(self.now, &datagram, seen_as);
+            self.server.receive_on(self.now, &datagram, datagram.ecn, Addresses::of(seen_as));
         }
         while let Some(datagram) = self.links[1].poll_deliver(self.now) {
-            self.client.receive(self.now, &datagram, SERVER);
+            self.client.receive_on(self.now, &datagram, datagram.ecn, Addresses::of(SERVER));
         }
         for (socket, [forward, backward]) in (1..).zip(&mut self.more_links) {
             let at = |remote| Addresses { socket, ..Addresses::of(remote) };
             while let Some(datagram) = forward.poll_deliver(self.now) {
                 let seen_as = self.mappings.get(&socket).copied().unwrap_or(client_on(socket));
-                self.server.receive_on(self.now, &datagram, at(seen_as));
+                self.server.receive_on(self.now, &datagram, datagram.ecn, at(seen_as));
             }
             while let Some(datagram) = backward.poll_deliver(self.now) {
-                self.client.receive_on(self.now, &datagram, at(server_on(socket)));
+                self.client.receive_on(self.now, &datagram, datagram.ecn, at(server_on(socket)));
             }
         }
         self.client.take_in(self.now);
@@ -514,24 +527,31 @@ impl Pair {
         for direction in 0..2 {
             let node = if direction == 0 { &mut self.client } else { &mut self.server };
             node.flush(self.now);
-            for (addresses, datagram) in std::mem::take(&mut node.outbox) {
+            for (addresses, mut datagram) in std::mem::take(&mut node.outbox) {
+                if let Some(change) = self.codepoint_changes[direction] {
+                    datagram.ecn = change(datagram.ecn);
+                }
+                if self.drops_codepoints[direction] && datagram.ecn.is_some() {
+                    self.tapped[direction] += 1;
+                    continue;
+                }
                 let Addresses { remote, socket, .. } = addresses;
                 let own = if socket == 0 { CLIENT } else { client_on(socket) };
                 let seen_as = self.mappings.get(&socket).copied().unwrap_or(own);
                 if socket > 0 {
                     if direction == 1 && remote != seen_as && self.mappings.contains_key(&socket) {
-                        self.misaddressed.push((remote, datagram));
+                        self.misaddressed.push((remote, datagram.bytes));
                         continue;
                     }
                     assert_eq!(remote, [server_on(socket), seen_as][direction], "a socket has one link");
                     if let Some(record) = &mut self.record {
-                        record.push((self.now, direction, datagram.clone()));
+                        record.push((self.now, direction, datagram.bytes.clone()));
                     }
                     self.more_links[usize::from(socket) - 1][direction].send(self.now, datagram);
                     continue;
                 }
                 if remote != [SERVER, seen_as][direction] {
-                    self.misaddressed.push((remote, datagram));
+                    self.misaddressed.push((remote, datagram.bytes));
                     continue;
                 }
                 if let Some(tap) = &mut self.taps[direction]
@@ -541,7 +561,7 @@ impl Pair {
                     continue;
                 }
                 if let Some(record) = &mut self.record {
-                    record.push((self.now, direction, datagram.clone()));
+                    record.push((self.now, direction, datagram.bytes.clone()));
                 }
                 self.links[direction].send(self.now, datagram);
             }

@@ -18,10 +18,10 @@ use std::thread::JoinHandle;
 
 use bytes::BytesMut;
 use quic::{
-    Addresses, Connection, DetachedReceiveHalf, LeaseTerms, NeedsConnection, OpenJob, OpenLease, PathId, PathState,
-    PathStats, Plan, ReceiveCommands, ReceiveReport, seal,
+    Addresses, BatchMeta, Connection, DetachedReceiveHalf, LeaseTerms, NeedsConnection, OpenJob, OpenLease, PathId,
+    PathState, PathStats, Plan, ReceiveCommands, ReceiveReport, seal,
 };
-use units::{Duration, Instant, Ratio, Rng};
+use units::{Duration, Ecn, Instant, Ratio, Rng};
 
 /// Datagrams of a batch, at most.
 const BATCH_MAX: usize = 16;
@@ -133,26 +133,28 @@ impl Done {
 pub struct Arrival {
     pub addresses: Addresses,
     pub data: BytesMut,
-    pub stride: usize,
+    pub meta: BatchMeta,
 }
 
 impl Arrival {
     /// One datagram.
-    pub fn new(datagram: &[u8], addresses: Addresses) -> Self {
-        Self { addresses, data: datagram.into(), stride: datagram.len().max(1) }
+    pub fn new(datagram: &[u8], ecn: Option<Ecn>, addresses: Addresses) -> Self {
+        Self { addresses, data: datagram.into(), meta: BatchMeta { stride: datagram.len().max(1), ecn } }
     }
 
     /// Appends a datagram if the kernel would (GRO): same flow, same size, or shorter and then the
     /// last.
     fn extend(&mut self, next: &Self) -> bool {
         let is_short = |data: &[u8]| data.len() > SHORT_ID_END && data[0] & 0x80 == 0;
+        let stride = self.meta.stride;
         let fits = self.addresses == next.addresses
+            && self.meta.ecn == next.meta.ecn
             && is_short(&self.data)
             && is_short(&next.data)
             && self.data[1..SHORT_ID_END] == next.data[1..SHORT_ID_END]
-            && self.data.len().is_multiple_of(self.stride)
-            && self.data.len() / self.stride < BATCH_MAX
-            && next.data.len() <= self.stride;
+            && self.data.len().is_multiple_of(stride)
+            && self.data.len() / stride < BATCH_MAX
+            && next.data.len() <= stride;
         if fits {
             self.data.extend_from_slice(&next.data);
         }
@@ -167,8 +169,8 @@ struct PendingBatch {
     key_updates: u64,
     job: OpenJob,
     data: BytesMut,
-    /// Not opened, since there is no lease: its addresses, and the size of its datagrams.
-    raw: Option<(Addresses, usize)>,
+    /// Not opened, since there is no lease: its addresses, size and codepoint.
+    raw: Option<(Addresses, BatchMeta)>,
 }
 
 /// A lease with its connection, its connection ID and its terms.
@@ -224,18 +226,18 @@ impl Stages {
         }
     }
 
-    /// Keeps a datagram until all of its instant have arrived; false if arrivals are not gathered.
-    pub fn keep(&mut self, now: Instant, datagram: &[u8], addresses: Addresses) -> bool {
+    /// Keeps a datagram until all of its instant have arrived; returns it if arrivals are not
+    /// gathered.
+    pub fn keep(&mut self, now: Instant, next: Arrival) -> Option<Arrival> {
         if self.staging.is_plain() {
-            return false;
+            return Some(next);
         }
         self.turn_at.get_or_insert(now + self.staging.turn);
-        let next = Arrival::new(datagram, addresses);
         let is_part = self.staging.gathers && self.arrivals.last_mut().is_some_and(|last| last.extend(&next));
         if !is_part {
             self.arrivals.push(next);
         }
-        true
+        None
     }
 
     /// The arrivals, once they are due.
@@ -260,9 +262,9 @@ impl Stages {
     /// Begins a batch that arrived for a connection, or processes all of it. Returns true if the
     /// begun batches must be [absorbed](Self::absorb) before the next is begun.
     pub fn begin(&mut self, now: Instant, index: usize, connection: &mut Connection, arrival: Arrival) -> bool {
-        let Arrival { addresses, mut data, stride } = arrival;
+        let Arrival { addresses, mut data, meta } = arrival;
         if self.staging.detached {
-            match self.absorb_detached(now, index, connection, addresses, data, stride) {
+            match self.absorb_detached(now, index, connection, addresses, data, meta) {
                 Ok(()) => return false,
                 Err(unrecognised) => data = unrecognised,
             }
@@ -271,22 +273,22 @@ impl Stages {
         if matches!(self.staging.by, By::Leases) {
             let id = short_id(&data);
             let held = self.leases.iter_mut().find(|held| held.connection == index && Some(held.id) == id);
-            let is_opened = held.map(|held| held.lease.open(addresses, stride, &mut data, &mut job)).is_some();
+            let is_opened = held.map(|held| held.lease.open(addresses, meta, &mut data, &mut job)).is_some();
             self.done.opened += u64::from(is_opened);
-            self.done.opened_many += u64::from(is_opened && data.len() > stride);
+            self.done.opened_many += u64::from(is_opened && data.len() > meta.stride);
             let key_updates = connection.stats().send.key_updates;
-            let raw = (!is_opened).then_some((addresses, stride));
+            let raw = (!is_opened).then_some((addresses, meta));
             self.begun.push_back(PendingBatch { at: now, connection: index, key_updates, job, data, raw });
             return self.staging.hold.is_zero();
         }
         let is_begun =
-            !matches!(self.staging.by, By::Caller) && connection.begin_open(now, addresses, &data, stride, &mut job);
+            !matches!(self.staging.by, By::Caller) && connection.begin_open(now, addresses, &data, meta, &mut job);
         if !is_begun {
-            connection.handle_datagrams(now, addresses, data, stride);
+            connection.handle_datagrams(now, addresses, data, meta);
             return false;
         }
         self.done.opened += 1;
-        self.done.opened_many += u64::from(data.len() > stride);
+        self.done.opened_many += u64::from(data.len() > meta.stride);
         let key_updates = connection.stats().send.key_updates;
         let is_settled = job.path().is_none_or(|id| is_settled(connection, &addresses, Some(id)));
         self.done.unsettled += u64::from(!is_settled);
@@ -313,9 +315,9 @@ impl Stages {
                 continue;
             }
             self.done.stale += u64::from(connection.stats().send.key_updates != key_updates);
-            if let Some((addresses, stride)) = raw {
+            if let Some((addresses, meta)) = raw {
                 self.grant_lease(index, connection, &data);
-                connection.handle_datagrams(now, addresses, data, stride);
+                connection.handle_datagrams(now, addresses, data, meta);
             } else if is_leased {
                 connection.handle_leased(now, &mut job, &data.freeze());
             } else {
@@ -407,7 +409,7 @@ impl Stages {
         connection: &mut Connection,
         addresses: Addresses,
         data: BytesMut,
-        stride: usize,
+        meta: BatchMeta,
     ) -> Result<(), BytesMut> {
         if let Entry::Vacant(vacant) = self.parts.entry(index) {
             let Some(part) = connection.detach() else { return Err(data) };
@@ -415,7 +417,7 @@ impl Stages {
         }
         self.exchange(now, index, connection);
         let part = self.parts.get_mut(&index).expect("it was just inserted");
-        let Err(NeedsConnection(data)) = part.handle_datagrams(now, addresses, data, stride) else {
+        let Err(NeedsConnection(data)) = part.handle_datagrams(now, addresses, data, meta) else {
             self.done.detached_batches += 1;
             self.exchange(now, index, connection);
             return Ok(());

@@ -225,7 +225,7 @@ impl Packets for Lengths {
         may_be_foreign: bool,
         is_busy: bool,
     ) -> Result<quic::Connection, NotBegun<Self>> {
-        let accepted = endpoint.accept(now, Self::addresses(socket, &batch), batch.to_bytes(), is_busy);
+        let accepted = endpoint.accept(now, Self::addresses(socket, &batch), batch.to_bytes(), None, is_busy);
         accepted.map_err(|error| match error.into_answer() {
             Some(answer) => NotBegun::Reply(SentPlan::answer_to(&batch, answer)),
             None if may_be_foreign => NotBegun::Foreign(batch),
@@ -268,7 +268,7 @@ impl Packets for Lengths {
             let run = run_len(rest);
             match first.body() {
                 Body::Unsealed(in_flight, index) if run > 0 => {
-                    connection.handle_unsealed(now, addresses, in_flight.unsealed(), index..index + run);
+                    connection.handle_unsealed(now, addresses, in_flight.unsealed(), index..index + run, None);
                 }
                 _ => {
                     let mut bytes = Vec::with_capacity(netem::Packet::len_bytes(first));

@@ -30,7 +30,7 @@ impl Representation for ByteDatagrams<BytesMut> {
             data.extend_from_slice(bytes);
         }
         let addresses = addresses(path, side);
-        Datagrams { source: addresses.remote, destination_ip: addresses.local_ip, stride, data }
+        Datagrams { source: addresses.remote, destination_ip: addresses.local_ip, stride, ecn: None, data }
     }
 
     fn sent(packets: &SealedDatagrams, path: usize, mut each: impl FnMut(Datagram)) {

@@ -183,7 +183,7 @@ fn read_codel(table: &Table<'_, '_>) -> CoDel {
     let codel = CoDel {
         target: table.duration_above_zero("target").unwrap_or(usual.target),
         interval: table.duration_above_zero("interval").unwrap_or(usual.interval),
-        // Senders do not announce ECN support, so packets cannot be marked.
+        // Scenarios run without ECN.
         ecn: false,
     };
     table.finish();

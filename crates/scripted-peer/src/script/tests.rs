@@ -56,7 +56,7 @@ impl Pair {
         assert!(client.poll_plan(now, 1, &mut plan));
         seal(&plan, &mut sealed);
         client.handle_emitted(now, &plan.receipt());
-        let mut server = listening.accept(now, addresses, BytesMut::from(&sealed[..]), false).unwrap();
+        let mut server = listening.accept(now, addresses, BytesMut::from(&sealed[..]), None, false).unwrap();
         assert!(!server.can_dismantle(paths.into()), "the handshake continues");
         for round in 0..400 {
             now += Duration::from_millis(1);

@@ -1,6 +1,7 @@
 //! The packets to acknowledge, as the send half needs them.
 
 use units::Instant;
+use wire::quic::frame::EcnCounts;
 use wire::quic::{PathId, Space};
 
 use crate::range_set::RangeSet;
@@ -26,6 +27,8 @@ pub(crate) struct AckSnapshot {
     pub(super) due_up_to: u64,
     /// When an acknowledgement becomes due by time.
     pub(super) deadline: Option<Instant>,
+    /// Packets received with each ECN codepoint.
+    pub(super) ecn: EcnCounts,
 }
 
 impl AckSnapshot {
@@ -37,6 +40,7 @@ impl AckSnapshot {
         acknowledged: 0,
         due_up_to: 0,
         deadline: None,
+        ecn: EcnCounts { ect0: 0, ect1: 0, ce: 0 },
     };
 
     /// An ack-eliciting packet has arrived since the last acknowledgement: one may be sent along
@@ -55,6 +59,12 @@ impl AckSnapshot {
         self.is_due() || self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
+    /// The counts for the acknowledgement; none if every packet was Not-ECT (RFC 9000, section
+    /// 13.4.1).
+    pub(crate) fn ecn_counts(&self) -> Option<EcnCounts> {
+        Some(self.ecn).filter(|counts| *counts != EcnCounts::default())
+    }
+
     /// Makes an acknowledgement due now.
     pub(super) fn make_due(&mut self) {
         self.due_up_to = self.eliciting;
@@ -71,10 +81,10 @@ impl AckSnapshot {
 
     /// Becomes equal to `other`; keeps its memory.
     pub(super) fn copy_from(&mut self, other: &Self) {
-        let &Self { ref ranges, largest_at, eliciting, acknowledged, due_up_to, deadline } = other;
+        let &Self { ref ranges, largest_at, eliciting, acknowledged, due_up_to, deadline, ecn } = other;
         self.ranges.copy_from(ranges);
         (self.largest_at, self.eliciting, self.acknowledged) = (largest_at, eliciting, acknowledged);
-        (self.due_up_to, self.deadline) = (due_up_to, deadline);
+        (self.due_up_to, self.deadline, self.ecn) = (due_up_to, deadline, ecn);
     }
 
     /// Takes arrivals from a newer snapshot of another processor. This side knows which
@@ -83,6 +93,7 @@ impl AckSnapshot {
         self.ranges.copy_from(&fresh.ranges);
         self.largest_at = fresh.largest_at;
         self.eliciting = fresh.eliciting;
+        self.ecn = fresh.ecn;
         self.due_up_to = self.due_up_to.max(fresh.due_up_to);
         // The other processor may not know yet that the acknowledgement has left.
         self.deadline = fresh.deadline.filter(|_| self.is_pending() && !self.is_due());

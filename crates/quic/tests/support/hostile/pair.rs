@@ -155,7 +155,7 @@ impl HostilePair {
     pub fn deliver_on(&mut self, socket: u16, datagram: &[u8]) {
         self.hostile.sent_bytes += datagram.len() as u64;
         let addresses = Addresses { socket, ..Addresses::of(hostile_on(socket)) };
-        self.victim.receive_on(self.now, datagram, addresses);
+        self.victim.receive_on(self.now, datagram, None, addresses);
         self.settle();
     }
 

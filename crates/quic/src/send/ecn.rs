@@ -1,0 +1,233 @@
+//! ECN on one path: marks what is sent, and validates that the network keeps the codepoint and that
+//! the peer reports it (RFC 9000, section 13.4.2).
+//!
+//! Every packet is marked ECT(0) until validation fails, so that all packets of a number space count
+//! the same and nothing needs to be remembered of a single one.
+
+use recovery::LossEvent;
+use units::{Ecn, Instant};
+use wire::quic::frame::EcnCounts;
+
+use super::SendHalf;
+use crate::spaces::DATA;
+use crate::stats::EcnState;
+
+/// Consecutive probe timeouts after which the codepoint is suspected to be the cause: a network may
+/// drop marked packets (RFC 9000, section 13.4.2; appendix A.4 waits as long).
+const TIMEOUTS_MAX: u32 = 3;
+
+/// ECN on one path.
+#[derive(Debug)]
+pub(crate) struct PathEcn {
+    state: EcnState,
+    /// 1-RTT packets from this number on were sent since the present validation began.
+    from: u64,
+    /// CE codepoints that the peer has reported.
+    pub(crate) ce_packets: u64,
+}
+
+/// One acknowledgement, as far as it concerns ECN.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EcnReport {
+    /// What the peer says; none if the frame has no counts.
+    pub(crate) counts: Option<EcnCounts>,
+    /// Packets that it newly acknowledges, of those that count.
+    pub(crate) newly_acked: u64,
+    /// Packet numbers used so far in its number space: at least as many as packets sent.
+    pub(crate) sent: u64,
+}
+
+impl PathEcn {
+    pub(crate) const fn new(is_enabled: bool) -> Self {
+        let state = if is_enabled { EcnState::Testing } else { EcnState::Off };
+        Self { state, from: 0, ce_packets: 0 }
+    }
+
+    pub(crate) const fn state(&self) -> EcnState {
+        self.state
+    }
+
+    /// The codepoint of the packets that are sent now.
+    pub(crate) const fn codepoint(&self) -> Option<Ecn> {
+        match self.state {
+            EcnState::Testing | EcnState::Capable => Some(Ecn::Ect0),
+            EcnState::Off | EcnState::Failed => None,
+        }
+    }
+
+    /// The first 1-RTT packet number that counts.
+    pub(crate) const fn from(&self) -> u64 {
+        self.from
+    }
+
+    /// The path has another route, or works again: validation starts anew with packet `next` (RFC
+    /// 9000, sections 9.3 and 13.4.2).
+    pub(crate) const fn restart(&mut self, next: u64) {
+        if !matches!(self.state, EcnState::Off) {
+            (self.state, self.from) = (EcnState::Testing, next);
+        }
+    }
+
+    /// `count` probe timeouts have fired in a row.
+    pub(crate) fn on_timeouts(&mut self, count: u32) {
+        if count < TIMEOUTS_MAX {
+            return;
+        }
+        self.state = match self.state {
+            EcnState::Capable => EcnState::Testing,
+            EcnState::Testing => EcnState::Failed,
+            other => other,
+        };
+    }
+
+    /// An acknowledgement that increases the largest acknowledged number; others may have been
+    /// reordered and must not fail validation (RFC 9000, section 13.4.2.1). `known` is what the
+    /// peer reported before for the number space. True if the network marked packets since then.
+    pub(crate) fn on_report(&mut self, report: &EcnReport, known: &mut EcnCounts) -> bool {
+        let EcnReport { counts, newly_acked, sent } = *report;
+        let before = match counts {
+            Some(counts) => std::mem::replace(known, counts),
+            None => *known,
+        };
+        if self.codepoint().is_none() || newly_acked == 0 {
+            return false;
+        }
+        let Some(news) = counts.and_then(|counts| increase(&before, &counts)) else {
+            // Without counts, or with fewer than before.
+            self.fail("the peer does not report the codepoints");
+            return false;
+        };
+        let reported = known.ect0.saturating_add(known.ce);
+        if news.ect1 > 0 {
+            self.fail("the network changes ECT(0) to ECT(1)");
+        } else if news.ect0.saturating_add(news.ce) < newly_acked {
+            self.fail("the network clears the codepoint");
+        } else if reported > sent {
+            self.fail("the peer reports more packets than were sent");
+        } else {
+            self.state = EcnState::Capable;
+            self.ce_packets += news.ce;
+            return news.ce > 0;
+        }
+        false
+    }
+
+    fn fail(&mut self, reason: &str) {
+        tracing::debug!(reason, "ECN validation fails");
+        self.state = EcnState::Failed;
+    }
+}
+
+/// The counts since `before`; none if one is lower than before.
+fn increase(before: &EcnCounts, now: &EcnCounts) -> Option<EcnCounts> {
+    Some(EcnCounts {
+        ect0: now.ect0.checked_sub(before.ect0)?,
+        ect1: now.ect1.checked_sub(before.ect1)?,
+        ce: now.ce.checked_sub(before.ce)?,
+    })
+}
+
+impl SendHalf {
+    /// Takes the ECN counts of an acknowledgement. `newest_sent_at` is when the newest packet left
+    /// that it acknowledges, and `packets` of these count.
+    pub(super) fn on_ecn_report(
+        &mut self,
+        now: Instant,
+        index: usize,
+        newest_sent_at: Instant,
+        counts: Option<EcnCounts>,
+        packets: u64,
+    ) {
+        let (space, path) = (&mut self.spaces[index], &mut self.paths[index.saturating_sub(DATA)]);
+        let report = EcnReport { counts, newly_acked: packets, sent: space.next_number };
+        if path.ecn.on_report(&report, &mut space.ecn_reported) {
+            // RFC 9002, section 7.1: as a loss.
+            path.congestion.on_loss(&LossEvent {
+                now,
+                newest_lost_sent_at: newest_sent_at,
+                bytes: 0,
+                in_flight: path.in_flight,
+                persistent: false,
+                ecn: true,
+            });
+        }
+    }
+
+    /// The path leads elsewhere: its validation starts anew.
+    pub(super) fn restart_ecn(&mut self, at: usize) {
+        self.paths[at].ecn.restart(self.spaces[DATA + at].next_number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(ect0: u64, ect1: u64, ce: u64) -> Option<EcnCounts> {
+        Some(EcnCounts { ect0, ect1, ce })
+    }
+
+    /// The state after acknowledgements of ten packets each, and whether the last was a sign of
+    /// congestion.
+    fn after(reports: &[Option<EcnCounts>]) -> (EcnState, bool) {
+        let (mut ecn, mut known, mut is_congested) = (PathEcn::new(true), EcnCounts::default(), false);
+        for (counts, sent) in reports.iter().zip((10..).step_by(10)) {
+            is_congested = ecn.on_report(&EcnReport { counts: *counts, newly_acked: 10, sent }, &mut known);
+        }
+        (ecn.state(), is_congested)
+    }
+
+    #[test]
+    fn complete_reports_prove_the_path_and_ce_is_congestion() {
+        assert_eq!(after(&[]), (EcnState::Testing, false));
+        assert_eq!(after(&[counts(10, 0, 0)]), (EcnState::Capable, false));
+        assert_eq!(after(&[counts(9, 0, 1)]), (EcnState::Capable, true));
+        assert_eq!(after(&[counts(9, 0, 1), counts(19, 0, 1)]), (EcnState::Capable, false));
+        // Acknowledgements of packets that are not in flight, or whose own were lost, come on top.
+        assert_eq!(after(&[counts(0, 0, 0), counts(20, 0, 0)]).0, EcnState::Failed);
+        assert_eq!(after(&[counts(10, 0, 0), counts(20, 0, 0)]).0, EcnState::Capable);
+    }
+
+    #[test]
+    fn every_false_report_fails_validation() {
+        for (name, report) in [
+            ("no counts", None),
+            ("cleared by the network", counts(9, 0, 0)),
+            ("changed to ECT(1)", counts(0, 10, 0)),
+            ("one of them changed to ECT(1)", counts(10, 1, 0)),
+            ("more than were sent", counts(11, 0, 0)),
+            ("absurd", counts(u64::MAX, 0, u64::MAX)),
+        ] {
+            assert_eq!(after(&[report]), (EcnState::Failed, false), "{name}");
+        }
+        assert_eq!(after(&[counts(10, 0, 0), None]).0, EcnState::Failed);
+        assert_eq!(after(&[counts(0, 0, 10), counts(20, 0, 9)]).0, EcnState::Failed, "CE taken back");
+    }
+
+    #[test]
+    fn a_failed_path_is_not_marked_and_tries_again_on_another_route() {
+        let (mut ecn, mut known) = (PathEcn::new(true), EcnCounts::default());
+        assert_eq!(ecn.codepoint(), Some(Ecn::Ect0));
+        ecn.on_report(&EcnReport { counts: counts(3, 0, 0), newly_acked: 5, sent: 5 }, &mut known);
+        assert_eq!((ecn.state(), ecn.codepoint()), (EcnState::Failed, None));
+        // What was on its way is still reported, and is no part of the next validation.
+        ecn.on_report(&EcnReport { counts: counts(7, 0, 0), newly_acked: 5, sent: 10 }, &mut known);
+        ecn.restart(10);
+        assert_eq!((ecn.state(), ecn.from()), (EcnState::Testing, 10));
+        ecn.on_report(&EcnReport { counts: counts(12, 0, 0), newly_acked: 5, sent: 15 }, &mut known);
+        assert_eq!(ecn.state(), EcnState::Capable);
+    }
+
+    #[test]
+    fn timeouts_end_the_test_of_a_path_that_drops_marked_packets() {
+        let mut ecn = PathEcn::new(true);
+        ecn.on_timeouts(2);
+        assert_eq!(ecn.state(), EcnState::Testing);
+        ecn.on_timeouts(3);
+        assert_eq!(ecn.state(), EcnState::Failed);
+        let mut off = PathEcn::new(false);
+        off.restart(5);
+        off.on_timeouts(9);
+        assert_eq!((off.state(), off.codepoint()), (EcnState::Off, None));
+    }
+}
