@@ -38,6 +38,7 @@ mod meter;
 mod parker;
 mod primitives;
 mod receive;
+mod replaceable;
 mod sleep;
 mod sleep_flag;
 mod socket;
@@ -58,4 +59,5 @@ pub use error::{AcceptStreamError, Closed, DatagramError, MessageError, OpenErro
 pub use journals::JournalFolder;
 pub use meter::{Costs, LAP_MAX, Traffic};
 pub use quic_driver::PathEvent;
+pub use replaceable::{ReplaceableSocket, SocketSwitch};
 pub use socket::{LiveSocket, Readiness};

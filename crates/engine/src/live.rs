@@ -70,13 +70,26 @@ pub(crate) struct Device {
     pub(crate) watched: (bool, bool),
     /// Arrivals are announced to this handle.
     receives: bool,
+    /// How often the socket had been exchanged when it was last registered.
+    replacements: u64,
 }
 
 impl Device {
     fn new(mut socket: Box<dyn LiveSocket>, thread: &Waker) -> Self {
         let arrivals = Arc::new(ArrivalWaker::new(thread.clone()));
         let readiness = socket.readiness(&arrivals.clone().into());
-        Self { socket, readiness, arrivals, watched: (false, false), receives: true }
+        Self { socket, readiness, arrivals, watched: (false, false), receives: true, replacements: 0 }
+    }
+
+    /// Notices that the socket was exchanged: it must be registered anew.
+    pub(crate) fn renew(&mut self) {
+        let replacements = self.socket.replacements();
+        if replacements != self.replacements {
+            self.replacements = replacements;
+            self.readiness = self.socket.readiness(&self.arrivals.clone().into());
+            // The poll has forgotten the former descriptor, which is closed.
+            self.watched = (false, false);
+        }
     }
 
     /// Lets arrivals be announced to this handle, and no longer to another handle of the same

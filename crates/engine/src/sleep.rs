@@ -71,6 +71,7 @@ impl Sleeper {
         if socket.receives {
             socket.socket.receive_here();
         }
+        socket.socket.renew();
         let wanted = (socket.receives, socket.awaits_writable());
         let device = &mut socket.socket;
         let Readiness::Descriptor(descriptor) = device.readiness else { return };

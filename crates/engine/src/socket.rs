@@ -37,6 +37,12 @@ pub trait LiveSocket: DatagramSocket {
     fn receiver(&mut self) -> io::Result<Option<Box<dyn LiveSocket>>> {
         Ok(None)
     }
+
+    /// How often what is behind this handle was exchanged. After a change, [`readiness`](Self::readiness)
+    /// is asked again.
+    fn replacements(&mut self) -> u64 {
+        0
+    }
 }
 
 impl LiveSocket for UdpSocket {
@@ -67,6 +73,10 @@ impl<S: LiveSocket + ?Sized> LiveSocket for Box<S> {
 
     fn receiver(&mut self) -> io::Result<Option<Box<dyn LiveSocket>>> {
         (**self).receiver()
+    }
+
+    fn replacements(&mut self) -> u64 {
+        (**self).replacements()
     }
 }
 
@@ -134,5 +144,9 @@ impl DatagramSocket for SharedSocket {
 impl LiveSocket for SharedSocket {
     fn readiness(&mut self, waker: &Waker) -> Readiness {
         lock(&self.inner).readiness(waker)
+    }
+
+    fn replacements(&mut self) -> u64 {
+        lock(&self.inner).replacements()
     }
 }

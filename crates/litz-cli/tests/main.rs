@@ -5,6 +5,7 @@ mod credentials;
 mod demo;
 mod ecn;
 mod emulate;
+mod links;
 #[path = "../../net/tests/support/namespaces.rs"]
 mod namespaces;
 mod packaging;

@@ -171,7 +171,7 @@ pub use endpoint::{BindError, ConnectError, Endpoint};
 pub use engine::{
     AcceptStreamError, Activity, ActivityKind, Closed, ConnectOptions, Costs, DatagramError, JournalFolder, LAP_MAX,
     LiveSocket, MessageError, OpenError, PROCESSORS_MAX, PathEvent, Placement, PlacementError, ReadError, Readiness,
-    ReceiveWorkerStats, StartError, Traffic, WorkerPoolStats, WorkerStats, WriteError,
+    ReceiveWorkerStats, ReplaceableSocket, SocketSwitch, StartError, Traffic, WorkerPoolStats, WorkerStats, WriteError,
 };
 pub use net::{Interface, InterfaceAddress, OpenError as SocketOpenError, UdpSocket, UdpSocketOptions};
 pub use quic::session::{ExportError, SessionSummary};

@@ -6,5 +6,6 @@ mod examples;
 mod garbage;
 mod library;
 mod library_async;
+mod library_links;
 mod library_sockets;
 mod world;

@@ -8,6 +8,7 @@
 //! | [`memory`] | in-memory sockets that share a network inside one process |
 //! | [`tun`] | TUN devices with offloads, segmentation and coalescing, and an in-memory device |
 //! | [`mod@interfaces`] | the host's interfaces and addresses, and reachability checks |
+//! | [`link_watch`] | notices changes of interfaces, addresses and routes |
 //! | [`counters`] | counters of a socket |
 //! | [`clock`] | the monotonic clock, the only place that reads it |
 //! | [`timer`] | a timer with nanosecond resolution |
@@ -41,6 +42,8 @@ pub mod clock;
 pub mod counters;
 pub mod datagram;
 pub mod interfaces;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub mod link_watch;
 pub mod memory;
 pub mod processors;
 pub mod secret;
@@ -53,6 +56,8 @@ pub use clock::MonotonicClock;
 pub use counters::SocketCounters;
 pub use datagram::{BATCH_BYTES_MAX, DatagramSocket, RECV_BUFFER_BYTES, RecvMeta, SendError, Transmit};
 pub use interfaces::{Interface, InterfaceAddress, interfaces, reachable};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub use link_watch::{LinkNews, LinkWatch, LinkWatchWaker};
 pub use memory::{MemoryNetwork, MemorySocket};
 pub use secret::os_random;
 pub use timer::FineTimer;

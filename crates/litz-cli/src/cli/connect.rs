@@ -2,10 +2,12 @@
 //! | module | contents |
 //! |---|---|
 //! | [`candidates`] | the candidate paths to the receiver, and their sockets |
+//! | [`later_paths`] | paths over links that appear while a transfer runs |
 //! | [`gate`] | delays and stops the threads that try the candidates |
 
 mod candidates;
 mod gate;
+mod later_paths;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -18,12 +20,14 @@ use transfer::{CancelToken, Ticket, TicketAddress};
 use units::Duration;
 
 use super::journals::Journals;
+use super::links::{BoundSocket, Links};
 use super::path_options::PathOptions;
 use super::scheduler_trace::Trace;
 use super::transport_options::TransportOptions;
 use super::warning::Warning;
 use candidates::{Candidate, Candidates, Opened};
 use gate::Gate;
+use later_paths::LaterPaths;
 
 pub(super) use candidates::tried_last;
 
@@ -141,6 +145,8 @@ pub(crate) struct Connected {
     pub(crate) left_out: Vec<String>,
     /// Advice on the sockets' buffers.
     pub(crate) advice: Option<String>,
+    /// Follows the links of this host.
+    pub(crate) links: Option<Links>,
 }
 
 /// On drop, closes the endpoint and stops the threads that still wait for their turn. They would
@@ -170,8 +176,10 @@ impl Connector<'_> {
         if candidates.candidates.is_empty() {
             return Err(ConnectFailure::Silent(NO_CANDIDATE.to_owned()));
         }
-        let Opened { candidates, sockets, advice } = self.open(candidates)?;
-        let paths_max = paths_max(&candidates.candidates);
+        let Opened { candidates, mut sockets, bound, advice } = self.open(candidates)?;
+        let later = LaterPaths::reserve(self, &candidates.candidates, &remotes, &mut sockets);
+        let paths_now = paths_max(&candidates.candidates);
+        let paths_max = (paths_now + later.places_left()).min(litz::PATHS_MAX);
         let transport = self.transport.clone().with_max_paths(paths_max);
         let config = EndpointConfig::default().with_transport(transport).with_placement(self.placement);
         let endpoint =
@@ -204,8 +212,10 @@ impl Connector<'_> {
                         paths_wanted: 1,
                         left_out: Vec::new(),
                         advice,
+                        links: None,
                     };
-                    connected.open_paths(candidates, index, paths_max);
+                    connected.open_paths(candidates, index, paths_now);
+                    connected.follow_links(bound, later);
                     return Ok(connected);
                 }
                 Err(error) => failures.push(format!("{}: {error}", candidates.candidates[index].remote)),
@@ -268,6 +278,12 @@ fn paths_max(candidates: &[Candidate]) -> u32 {
 }
 
 impl Connected {
+    /// Keeps the sockets in use when their links go and come, and opens paths over new links.
+    fn follow_links(&mut self, bound: Vec<BoundSocket>, mut later: LaterPaths) {
+        let connection = self.connection.clone();
+        self.links = Some(Links::follow(bound, move |interfaces| later.open_new(&connection, interfaces)));
+    }
+
     /// Opens the other candidates as paths of the connection, which was made on candidate `first`;
     /// `paths_max` in all.
     fn open_paths(&mut self, Candidates { candidates, left_out }: Candidates, first: usize, paths_max: u32) {

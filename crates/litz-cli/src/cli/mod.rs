@@ -17,6 +17,7 @@ mod host;
 mod id;
 mod journals;
 mod lines;
+mod links;
 mod out;
 mod packaging;
 mod path_options;

@@ -7,12 +7,16 @@ use litz::{Connection, PathEvent, PathId, PathState, PathStats};
 use serde_json::{Value, json};
 use units::{Duration, Instant, Rate};
 
+use super::links::Links;
 use super::progress::{Direction, Progress};
 use super::status::{is_silence, per_second, seconds};
 use super::warning::Warning;
 
-/// How often the paths are sampled.
-const LOOK_INTERVAL: StdDuration = StdDuration::from_millis(500);
+/// How often events of links are shown.
+const LINK_INTERVAL: StdDuration = StdDuration::from_millis(50);
+
+/// The paths are sampled each time this many of these intervals have passed: half a second.
+const LOOKS_PER_SAMPLE: u32 = 10;
 
 /// One path over the last interval.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,12 +35,13 @@ pub(crate) struct PathLine {
     pub(crate) quiet_for: Duration,
 }
 
-/// Runs `transfer`, shows the paths of its connection while it runs, and warns of requested paths
-/// that are refused.
+/// Runs `transfer`, shows the paths of its connection while it runs, warns of requested paths that
+/// are refused, and tells which of `links` have gone or come back.
 pub(crate) fn watch_paths<T>(
     connection: &Connection,
     direction: Direction,
     progress: &Progress,
+    links: Option<&Links>,
     transfer: impl FnOnce() -> T,
 ) -> T {
     let (ended, end) = mpsc::channel::<()>();
@@ -44,18 +49,32 @@ pub(crate) fn watch_paths<T>(
         scope.spawn(move || {
             let mut meter = Meter { direction, before: Vec::new(), at: progress.now() };
             // The sending end is dropped when the transfer ends.
-            while end.recv_timeout(LOOK_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let mut looks = 0;
+            while end.recv_timeout(LINK_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
+                tell_of_links(links, progress);
+                looks += 1;
+                if looks % LOOKS_PER_SAMPLE != 0 {
+                    continue;
+                }
                 if progress.wants_paths() {
                     progress.paths(&meter.read(progress.now(), &connection.stats().paths));
                 }
                 warn_of_refused_paths(connection, progress);
             }
+            tell_of_links(links, progress);
             warn_of_refused_paths(connection, progress);
         });
         let result = transfer();
         drop(ended);
         result
     })
+}
+
+fn tell_of_links(links: Option<&Links>, progress: &Progress) {
+    for event in links.iter().flat_map(|links| links.take_events()) {
+        progress.note(&event.text());
+        progress.json(&event.json());
+    }
 }
 
 fn warn_of_refused_paths(connection: &Connection, progress: &Progress) {

@@ -31,6 +31,7 @@ use super::connection_log::{log_connected, log_ended};
 use super::exit;
 use super::host::{self, HostState};
 use super::journals::Journals;
+use super::links::Links;
 use super::out;
 use super::path_report::{self, watch_paths};
 use super::progress::{Direction, Progress};
@@ -73,6 +74,7 @@ struct Receiver<'a> {
     directory: PathBuf,
     state: HostState,
     endpoint: Endpoint,
+    links: Links,
     /// The addresses it listens on, best first.
     addresses: Vec<TicketAddress>,
     /// Settings of this host that the user may want to change.
@@ -123,7 +125,7 @@ impl<'a> Receiver<'a> {
             ),
             None => error,
         })?;
-        let ListenSockets { port, addresses, sockets, advice } = listening;
+        let ListenSockets { port, addresses, sockets, bound, advice } = listening;
         let placement = options.transport.placement;
         let config = EndpointConfig::default().with_transport(transport).with_placement(placement).with_server_tls(tls);
         // A receiver that is started again for the same ticket has the same port, and tells senders
@@ -133,6 +135,7 @@ impl<'a> Receiver<'a> {
         let purpose = format!("stateless resets of port {port}, address {listen_ip:?}");
         let config = config.with_reset_key(state.key.derive_secret(&purpose));
         let endpoint = Endpoint::with_sockets(config, sockets).map_err(|error| error.to_string())?;
+        let links = Links::follow(bound, |_| Vec::new());
         let admission = Admission::prepare(options, &state, now, &directory, port, unfinished)?;
         let visits = Arc::new(Visits::new(admission.visitors()));
         let current = ActiveAttempt::new(TAKEOVER_TIMEOUT, SILENCE_MAX);
@@ -141,6 +144,7 @@ impl<'a> Receiver<'a> {
             directory,
             state,
             endpoint,
+            links,
             addresses,
             advice,
             trace,
@@ -309,6 +313,7 @@ impl<'a> Receiver<'a> {
     /// or the error if one ends the command.
     fn check(&self, is_empty: bool, senders: usize) -> Option<Result<u8, String>> {
         self.visits.close_overdue();
+        self.links.tell(self.options.transport.json);
         self.print_refusal_count(false);
         self.refresh_keys();
         if self.cancel.is_cancelled() {
@@ -494,7 +499,7 @@ impl<'a> Receiver<'a> {
             .with_umask(current_umask())
             .with_open_files(self.open_files.clone())
             .with_cancel(self.cancel.clone());
-        watch_paths(connection, Direction::Receiving, progress, || {
+        watch_paths(connection, Direction::Receiving, progress, None, || {
             receive::run(link, control(streams), &context, &self.directory, &options, authoriser, progress)
         })
     }

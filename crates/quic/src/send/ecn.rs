@@ -4,12 +4,9 @@
 //! Every packet is marked ECT(0) until validation fails, so that all packets of a number space count
 //! the same and nothing needs to be remembered of a single one.
 
-use recovery::LossEvent;
-use units::{Ecn, Instant};
+use units::Ecn;
 use wire::quic::frame::EcnCounts;
 
-use super::SendHalf;
-use crate::spaces::DATA;
 use crate::stats::EcnState;
 
 /// Consecutive probe timeouts after which the codepoint is suspected to be the cause: a network may
@@ -125,38 +122,6 @@ fn increase(before: &EcnCounts, now: &EcnCounts) -> Option<EcnCounts> {
         ect1: now.ect1.checked_sub(before.ect1)?,
         ce: now.ce.checked_sub(before.ce)?,
     })
-}
-
-impl SendHalf {
-    /// Takes the ECN counts of an acknowledgement. `newest_sent_at` is when the newest packet left
-    /// that it acknowledges, and `packets` of these count.
-    pub(super) fn on_ecn_report(
-        &mut self,
-        now: Instant,
-        index: usize,
-        newest_sent_at: Instant,
-        counts: Option<EcnCounts>,
-        packets: u64,
-    ) {
-        let (space, path) = (&mut self.spaces[index], &mut self.paths[index.saturating_sub(DATA)]);
-        let report = EcnReport { counts, newly_acked: packets, sent: space.next_number };
-        if path.ecn.on_report(&report, &mut space.ecn_reported) {
-            // RFC 9002, section 7.1: as a loss.
-            path.congestion.on_loss(&LossEvent {
-                now,
-                newest_lost_sent_at: newest_sent_at,
-                bytes: 0,
-                in_flight: path.in_flight,
-                persistent: false,
-                ecn: true,
-            });
-        }
-    }
-
-    /// The path leads elsewhere: its validation starts anew.
-    pub(super) fn restart_ecn(&mut self, at: usize) {
-        self.paths[at].ecn.restart(self.spaces[DATA + at].next_number);
-    }
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ pub(crate) mod acknowledge;
 pub(crate) mod buffer;
 pub(crate) mod draft;
 mod ecn;
+mod ecn_reports;
 mod flow_blocked;
 pub(crate) mod frames;
 pub(crate) mod grants;

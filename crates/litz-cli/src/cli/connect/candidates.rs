@@ -3,8 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use litz::paths::Choice;
-use litz::{LiveSocket, UdpSocket, UdpSocketOptions};
+use litz::{LiveSocket, ReplaceableSocket, UdpSocket, UdpSocketOptions};
+use net::DatagramSocket;
 
+use super::super::links::BoundSocket;
 use super::super::path_options::PathOptions;
 use super::{ConnectFailure, Connector, small_buffers, socket};
 
@@ -33,6 +35,8 @@ pub(super) struct Candidates {
 pub(super) struct Opened {
     pub(super) candidates: Candidates,
     pub(super) sockets: Vec<Box<dyn LiveSocket>>,
+    /// Those that are bound to a device.
+    pub(super) bound: Vec<BoundSocket>,
     /// Advice on the sockets' buffers.
     pub(super) advice: Option<String>,
 }
@@ -68,12 +72,17 @@ impl Connector<'_> {
     /// the first attempt, one that the user gave is an error.
     pub(super) fn open(&self, Candidates { candidates, mut left_out }: Candidates) -> Result<Opened, ConnectFailure> {
         let (mut sockets, mut usable, mut failures) = (Vec::<Box<dyn LiveSocket>>::new(), Vec::new(), Vec::new());
-        let mut advice = None;
+        let (mut advice, mut bound) = (None, Vec::new());
         for candidate in candidates {
             match UdpSocket::open(&candidate.socket) {
                 Ok(socket) => {
                     advice = advice.or_else(|| small_buffers(&socket, &candidate.socket));
-                    sockets.push(Box::new(socket));
+                    let port = socket.local_addr().map_or(0, |address| address.port());
+                    let (live, switch) = ReplaceableSocket::new(socket);
+                    let mut options = candidate.socket.clone();
+                    options.bind.set_port(port);
+                    bound.push(BoundSocket { options, switch });
+                    sockets.push(Box::new(live));
                     usable.push(candidate);
                 }
                 Err(error) if self.is_first && !self.paths.paths.is_empty() => {
@@ -89,7 +98,7 @@ impl Connector<'_> {
         if sockets.is_empty() {
             return Err(ConnectFailure::Silent(failures.join("; ")));
         }
-        Ok(Opened { candidates: Candidates { candidates: usable, left_out }, sockets, advice })
+        Ok(Opened { candidates: Candidates { candidates: usable, left_out }, sockets, bound, advice })
     }
 }
 

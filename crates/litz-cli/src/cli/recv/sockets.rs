@@ -3,12 +3,13 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use litz::paths::{advice, listen};
-use litz::{LiveSocket, UdpSocket};
+use litz::{LiveSocket, ReplaceableSocket, UdpSocket};
 use net::DatagramSocket;
 use transfer::TicketAddress;
 
 use crate::cli::args::RecvOptions;
 use crate::cli::connect::{small_buffers, socket};
+use crate::cli::links::BoundSocket;
 use crate::cli::warning::Warning;
 
 /// The receiver's endpoint and its addresses.
@@ -17,6 +18,8 @@ pub(super) struct ListenSockets {
     /// The addresses for the ticket.
     pub(super) addresses: Vec<TicketAddress>,
     pub(super) sockets: Vec<Box<dyn LiveSocket>>,
+    /// Those that are bound to a device.
+    pub(super) bound: Vec<BoundSocket>,
     /// Settings of this host that the user may want to change.
     pub(super) advice: Vec<String>,
 }
@@ -45,7 +48,7 @@ pub(super) fn listen(options: &RecvOptions, port: u16) -> Result<ListenSockets, 
         let addresses = places.iter().map(|place| TicketAddress::Socket(SocketAddr::new(place.address.ip, port)));
         let (addresses, sockets) = (addresses.collect(), vec![Box::new(opened) as Box<dyn LiveSocket>]);
         warn_of_buffers(options, buffers);
-        return Ok(ListenSockets { port, addresses, sockets, advice: Vec::new() });
+        return Ok(ListenSockets { port, addresses, sockets, bound: Vec::new(), advice: Vec::new() });
     }
     let listening = listen::open(&places, port).map_err(|error| error.to_string())?;
     for (place, why) in &listening.skipped {
@@ -57,8 +60,13 @@ pub(super) fn listen(options: &RecvOptions, port: u16) -> Result<ListenSockets, 
     let asked = socket(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port), None);
     warn_of_buffers(options, listening.sockets.iter().find_map(|(_, socket)| small_buffers(socket, &asked)));
     let (port, addresses) = (listening.port, listening.addresses().into_iter().map(TicketAddress::Socket).collect());
-    let sockets = listening.sockets.into_iter().map(|(_, socket)| Box::new(socket) as Box<dyn LiveSocket>);
-    Ok(ListenSockets { port, addresses, sockets: sockets.collect(), advice })
+    let (mut sockets, mut bound) = (Vec::<Box<dyn LiveSocket>>::new(), Vec::new());
+    for (place, opened) in listening.sockets {
+        let (live, switch) = ReplaceableSocket::new(opened);
+        bound.push(BoundSocket { options: socket(place.address.with_port(port), place.device.as_deref()), switch });
+        sockets.push(Box::new(live));
+    }
+    Ok(ListenSockets { port, addresses, sockets, bound, advice })
 }
 
 fn warn_of_buffers(options: &RecvOptions, advice: Option<String>) {

@@ -1,0 +1,188 @@
+//! Follows the links of this host while a command runs. A socket whose device was made again is
+//! opened again, one whose device cannot carry packets is switched off at once, and a sender gets
+//! paths over links that appear.
+
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use litz::paths::follow::{LinkAction, LinkFollower};
+use litz::{Interface, SocketSwitch, UdpSocket, UdpSocketOptions};
+use net::{LinkNews, LinkWatch, LinkWatchWaker};
+use serde_json::{Value, json};
+
+use super::out;
+
+/// Without a change of the links, the thread tries after this time to open a socket that could not
+/// be opened at once: an IPv6 address is usable only after duplicate address detection.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The longest wait for a change.
+const WAIT_MAX: Duration = Duration::from_secs(3600);
+
+/// Events that wait to be shown, at most; further ones are dropped.
+const EVENTS_MAX: usize = 64;
+
+/// A socket that is bound to a device.
+pub(crate) struct BoundSocket {
+    /// How it was opened, with its port.
+    pub(crate) options: UdpSocketOptions,
+    pub(crate) switch: SocketSwitch,
+}
+
+/// A link of this host has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LinkEvent {
+    pub(crate) device: String,
+    pub(crate) address: String,
+    pub(crate) is_usable: bool,
+    pub(crate) message: String,
+}
+
+impl LinkEvent {
+    /// The text for the user.
+    pub(crate) fn text(&self) -> String {
+        format!("{} ({}): {}", self.device, self.address, self.message)
+    }
+
+    /// The JSON event.
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "event": "link", "device": self.device, "address": self.address, "usable": self.is_usable,
+            "message": self.message,
+        })
+    }
+}
+
+/// The thread that follows the links. It ends when this is dropped.
+pub(crate) struct Links {
+    stop: Option<LinkWatchWaker>,
+    events: Mutex<mpsc::Receiver<LinkEvent>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Links {
+    /// Follows the links of `sockets`, of which those without a device need nothing. After a change,
+    /// `on_change` gets the table of interfaces and may return further sockets, each with what to
+    /// tell the user.
+    pub(crate) fn follow(
+        sockets: Vec<BoundSocket>,
+        on_change: impl FnMut(&[Interface]) -> Vec<(BoundSocket, LinkEvent)> + Send + 'static,
+    ) -> Self {
+        let (sender, events) = mpsc::sync_channel(EVENTS_MAX);
+        let mut follower = Follower { state: LinkFollower::new(), sockets: Vec::new(), events: sender };
+        // In this thread: the network namespace of the sockets is the caller's.
+        let interfaces = net::interfaces().unwrap_or_default();
+        sockets.into_iter().for_each(|socket| follower.add(socket, &interfaces));
+        let (watch, refused) = match LinkWatch::open() {
+            Ok(opened) => opened,
+            Err(error) => {
+                tracing::warn!(%error, "changes of links are not followed");
+                return Self { stop: None, events: Mutex::new(events), thread: None };
+            }
+        };
+        if let Some(error) = refused {
+            tracing::warn!(%error, "the system does not report changes of links: looking at them regularly");
+        }
+        let stop = Some(watch.waker());
+        #[expect(clippy::disallowed_methods, reason = "the command is above the engine: one thread for the links")]
+        let thread = std::thread::spawn(move || follower.run(watch, on_change));
+        Self { stop, events: Mutex::new(events), thread: Some(thread) }
+    }
+
+    /// Prints what has happened since the last call, for a command without a progress display.
+    pub(crate) fn tell(&self, json: bool) {
+        for event in self.take_events() {
+            if json { out::json(&event.json()) } else { out::note(&event.text()) }
+        }
+    }
+
+    /// What has happened since the last call.
+    pub(crate) fn take_events(&self) -> Vec<LinkEvent> {
+        // A thread that panicked while it read has left the queue as it is.
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).try_iter().collect()
+    }
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        self.stop.iter().for_each(LinkWatchWaker::wake);
+        if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join) {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+struct Follower {
+    state: LinkFollower,
+    /// In the order of their numbers.
+    sockets: Vec<BoundSocket>,
+    events: mpsc::SyncSender<LinkEvent>,
+}
+
+impl Follower {
+    fn add(&mut self, socket: BoundSocket, interfaces: &[Interface]) {
+        let Some(device) = socket.options.device.clone() else { return };
+        let index = interfaces.iter().find(|interface| interface.name == device).map_or(0, |found| found.index);
+        self.state.add(&device, socket.options.bind.ip(), index);
+        self.sockets.push(socket);
+    }
+
+    fn run(mut self, mut watch: LinkWatch, mut on_change: impl FnMut(&[Interface]) -> Vec<(BoundSocket, LinkEvent)>) {
+        let mut is_incomplete = false;
+        loop {
+            match watch.wait(if is_incomplete { RETRY_INTERVAL } else { WAIT_MAX }) {
+                Ok(LinkNews::Woken) => return,
+                Ok(LinkNews::MayHaveChanged | LinkNews::None) => {}
+                Err(error) => return tracing::error!(%error, "changes of links are not followed any more"),
+            }
+            // A table that cannot be read now is read after the next change.
+            let Ok(interfaces) = net::interfaces() else { continue };
+            is_incomplete = self.apply(&interfaces);
+            for (socket, event) in on_change(&interfaces) {
+                self.add(socket, &interfaces);
+                self.tell(event);
+            }
+        }
+    }
+
+    /// Does what the state of the links requires; true if a socket could not be opened.
+    fn apply(&mut self, interfaces: &[Interface]) -> bool {
+        let mut is_incomplete = false;
+        for action in self.state.on_interfaces(interfaces) {
+            match action {
+                LinkAction::Reopen { socket, index } => match UdpSocket::open(&self.sockets[socket].options) {
+                    Ok(opened) => {
+                        self.sockets[socket].switch.replace(opened);
+                        self.state.on_reopened(socket, index);
+                        self.tell_of(socket, true, "the device was made again and is used again".to_owned());
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, "a socket cannot be opened on a device that was made again");
+                        is_incomplete = true;
+                    }
+                },
+                LinkAction::SwitchOff { socket, reason } => {
+                    self.sockets[socket].switch.switch_off(&reason.to_string());
+                    self.tell_of(socket, false, format!("{reason}; it is used again when it is back"));
+                }
+                LinkAction::SwitchOn { socket } => {
+                    self.sockets[socket].switch.switch_on();
+                    self.tell_of(socket, true, "the link is back".to_owned());
+                }
+            }
+        }
+        is_incomplete
+    }
+
+    fn tell_of(&self, socket: usize, is_usable: bool, message: String) {
+        let options = &self.sockets[socket].options;
+        let device = options.device.clone().unwrap_or_default();
+        self.tell(LinkEvent { device, address: options.bind.ip().to_string(), is_usable, message });
+    }
+
+    fn tell(&self, event: LinkEvent) {
+        // The queue is full only if the links change faster than the command prints.
+        let _dropped = self.events.try_send(event);
+    }
+}

@@ -1,0 +1,136 @@
+//! What becomes of sockets when links come and go.
+//!
+//! [`LinkFollower`] knows the device and the address that each socket is bound to. After a change
+//! of the host's interfaces it is given their table, and says what is to be done with which socket.
+//! It does no IO.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use net::Interface;
+
+/// The reason why a socket cannot be used now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LinkDown {
+    /// There is no device of that name.
+    Removed,
+    /// The device is administratively down.
+    SwitchedOff,
+    /// The device has no carrier: no cable, no association.
+    NoCarrier,
+    /// The device no longer has the address.
+    NoAddress,
+}
+
+impl fmt::Display for LinkDown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Removed => "the device was removed",
+            Self::SwitchedOff => "the device is down",
+            Self::NoCarrier => "the device has no carrier",
+            Self::NoAddress => "the address was removed",
+        })
+    }
+}
+
+/// What is to be done with a socket, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkAction {
+    /// The device was made again, with another index: the socket is bound to the former one. It is
+    /// to be opened anew; [`LinkFollower::on_reopened`] reports that this succeeded.
+    Reopen {
+        /// The number of the socket.
+        socket: usize,
+        /// The index of the device.
+        index: u32,
+    },
+    /// Nothing can be sent and received until further notice.
+    SwitchOff {
+        /// The number of the socket.
+        socket: usize,
+        /// Why.
+        reason: LinkDown,
+    },
+    /// It works again.
+    SwitchOn {
+        /// The number of the socket.
+        socket: usize,
+    },
+}
+
+/// Follows the links of sockets.
+#[derive(Clone, Debug, Default)]
+pub struct LinkFollower {
+    sockets: Vec<Followed>,
+}
+
+/// One socket.
+#[derive(Clone, Debug)]
+struct Followed {
+    device: String,
+    ip: IpAddr,
+    /// The index of the device to which the socket is bound.
+    index: u32,
+    down: Option<LinkDown>,
+}
+
+impl LinkFollower {
+    /// Without sockets.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a socket that was just bound to a device and an address; returns its number. `index` is
+    /// that of the device, 0 if the device has gone meanwhile.
+    pub fn add(&mut self, device: &str, ip: IpAddr, index: u32) -> usize {
+        self.sockets.push(Followed { device: device.to_owned(), ip, index, down: None });
+        self.sockets.len() - 1
+    }
+
+    /// The interfaces are now these. The actions lead from the state at the last call to this one;
+    /// a socket that could not be reopened is named again.
+    #[must_use]
+    pub fn on_interfaces(&mut self, interfaces: &[Interface]) -> Vec<LinkAction> {
+        let mut actions = Vec::new();
+        for (socket, followed) in self.sockets.iter_mut().enumerate() {
+            match state_of(followed, interfaces) {
+                Ok(index) if index != followed.index => actions.push(LinkAction::Reopen { socket, index }),
+                Ok(_) => {
+                    if followed.down.take().is_some() {
+                        actions.push(LinkAction::SwitchOn { socket });
+                    }
+                }
+                Err(reason) => {
+                    if followed.down.replace(reason) != Some(reason) {
+                        actions.push(LinkAction::SwitchOff { socket, reason });
+                    }
+                }
+            }
+        }
+        actions
+    }
+
+    /// A socket was opened anew, on the device with this index.
+    pub fn on_reopened(&mut self, socket: usize, index: u32) {
+        if let Some(followed) = self.sockets.get_mut(socket) {
+            (followed.index, followed.down) = (index, None);
+        }
+    }
+}
+
+/// The index of the socket's device, if the socket can be used there.
+fn state_of(socket: &Followed, interfaces: &[Interface]) -> Result<u32, LinkDown> {
+    let device = interfaces.iter().find(|interface| interface.name == socket.device).ok_or(LinkDown::Removed)?;
+    if !device.is_up {
+        return Err(LinkDown::SwitchedOff);
+    }
+    if !device.addresses.iter().any(|address| address.ip == socket.ip) {
+        return Err(LinkDown::NoAddress);
+    }
+    if device.is_running { Ok(device.index) } else { Err(LinkDown::NoCarrier) }
+}
+
+#[cfg(test)]
+mod tests;

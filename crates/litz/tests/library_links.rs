@@ -1,0 +1,114 @@
+//! Sockets that are exchanged, switched off and on, or added while an endpoint uses them.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use litz::{
+    Connection, Endpoint, LiveSocket, PathEvent, PathState, Placement, ReplaceableSocket, SocketSwitch, UdpSocket,
+    UdpSocketOptions,
+};
+
+use crate::world::{TEST_TIMEOUT, Variant, Wire, World};
+
+const PLACEMENTS: [Placement; 5] =
+    [Placement::Thread, Placement::Inline, Placement::Split, Placement::Packet(2), Placement::Path(2)];
+
+/// A socket on loopback whose port others may share.
+fn open(port: u16) -> UdpSocket {
+    let bind = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+    UdpSocket::open(&UdpSocketOptions::new(bind).with_reuse_port(true)).unwrap()
+}
+
+fn boxed((socket, switch): (ReplaceableSocket, SocketSwitch)) -> (Box<dyn LiveSocket>, SocketSwitch) {
+    (Box::new(socket), switch)
+}
+
+/// Echoes streams until the connection ends.
+fn echo(server: &Endpoint) {
+    let connection = server.accept().unwrap();
+    while let Ok((mut send, mut recv)) = connection.accept_bi() {
+        let mut said = Vec::new();
+        recv.read_to_end(&mut said).unwrap();
+        send.write_all(&said).unwrap();
+        send.finish().unwrap();
+    }
+}
+
+fn ask(connection: &Connection, word: &[u8]) {
+    let (mut send, mut recv) = connection.open_bi().unwrap();
+    send.write_all(word).unwrap();
+    send.finish().unwrap();
+    let mut answer = Vec::new();
+    recv.read_to_end(&mut answer).unwrap();
+    assert_eq!(answer, word);
+}
+
+/// Waits for the next change of a path's state.
+fn state_of_path(connection: &Connection, wanted: PathState) {
+    loop {
+        let event = connection.next_path_event_timeout(TEST_TIMEOUT).unwrap().expect("the path changes in time");
+        if matches!(event, PathEvent::State { state, .. } if state == wanted) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn sockets_are_exchanged_under_every_placement() {
+    for placement in PLACEMENTS {
+        let world = World::new(Variant { wire: Wire::Udp, placement });
+        let (server_socket, server_switch) = boxed(ReplaceableSocket::new(open(0)));
+        let (client_socket, client_switch) = boxed(ReplaceableSocket::new(open(0)));
+        let server = world.server_over(world.config(), server_socket);
+        let address = server.local_addr();
+        std::thread::scope(|scope| {
+            scope.spawn(|| echo(&server));
+            let client = Endpoint::with_sockets(world.config(), vec![client_socket]).unwrap();
+            let connection = world.connect(&client, address);
+            ask(&connection, b"before");
+            for round in 0..3 {
+                // Another port: the server follows.
+                client_switch.replace(open(0));
+                ask(&connection, b"the client's was exchanged");
+                // The same port: the client cannot follow.
+                server_switch.replace(open(address.port()));
+                ask(&connection, format!("the server's was exchanged {round}").as_bytes());
+            }
+            connection.close(0, "");
+        });
+    }
+}
+
+#[test]
+fn a_vacant_place_becomes_a_path_that_can_be_switched_off_and_on() {
+    for placement in PLACEMENTS {
+        let world = World::new(Variant { wire: Wire::Udp, placement });
+        let transport = world.config().transport.with_max_paths(2);
+        let config = world.config().with_transport(transport);
+        let server = world.server_over(config.clone(), Box::new(open(0)));
+        let address = server.local_addr();
+        std::thread::scope(|scope| {
+            scope.spawn(|| echo(&server));
+            let (place, switch) = boxed(ReplaceableSocket::vacant());
+            let client = Endpoint::with_sockets(config, vec![Box::new(open(0)), place]).unwrap();
+            let connection = world.connect(&client, address);
+            ask(&connection, b"one path");
+            switch.replace(open(0));
+            connection.open_path(1, address, false).unwrap();
+            state_of_path(&connection, PathState::Active);
+            switch.switch_off("the test wants it");
+            // Data are needed to notice it: an idle path is not used.
+            while connection.stats().paths[1].state != PathState::Silent {
+                ask(&connection, &[1; 100_000]);
+                connection.next_path_event_timeout(Duration::from_millis(1)).unwrap();
+            }
+            switch.switch_on();
+            while connection.stats().paths[1].state != PathState::Active {
+                ask(&connection, &[1; 1000]);
+                connection.next_path_event_timeout(Duration::from_millis(20)).unwrap();
+            }
+            connection.close(0, "");
+        });
+    }
+}

@@ -1,0 +1,168 @@
+//! Notices changes of the network interfaces, their addresses and the routes.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
+
+/// RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_IFADDR, RTMGRP_IPV6_ROUTE
+/// (linux/rtnetlink.h).
+const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;
+
+/// Messages read at a time, at most; further ones remain for the next wait.
+const MESSAGES_MAX: usize = 256;
+
+/// The time between two looks where the system does not report changes.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Changes within this time count as one: a new device is reported with several messages, one for
+/// each address, route and flag.
+const SETTLE: Duration = Duration::from_millis(20);
+
+/// Several changes that follow each other closely count as one for at most this many times
+/// [`SETTLE`]. A storm of messages cannot delay the report for longer.
+const SETTLES_MAX: u32 = 5;
+
+/// Waits for changes of interfaces, addresses and routes of this host: on Linux of the network
+/// namespace in which it was opened.
+#[derive(Debug)]
+pub struct LinkWatch {
+    /// None if the system refuses.
+    changes: Option<OwnedFd>,
+    wake: Arc<OwnedFd>,
+    /// The time between two looks, if there are no reports.
+    look_interval: Duration,
+}
+
+/// Ends a wait of a [`LinkWatch`], from any thread.
+#[derive(Debug, Clone)]
+pub struct LinkWatchWaker(Arc<OwnedFd>);
+
+impl LinkWatchWaker {
+    /// The wait in progress ends, or the next one.
+    pub fn wake(&self) {
+        // It fails only if the counter is full, and then the wait ends anyway.
+        let _full = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
+    }
+}
+
+/// The end of a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkNews {
+    /// Something may have changed: what it was is seen in [`interfaces`](crate::interfaces).
+    MayHaveChanged,
+    /// Nothing has.
+    None,
+    /// The wait was ended by [`LinkWatchWaker::wake`].
+    Woken,
+}
+
+impl LinkWatch {
+    /// Begins to watch. If the system does not report changes, the second value says why, and
+    /// [`wait`](Self::wait) reports a possible one every two seconds.
+    ///
+    /// # Errors
+    /// If the process has no file descriptors left.
+    pub fn open() -> io::Result<(Self, Option<io::Error>)> {
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let (changes, refused) = match open_netlink() {
+            Ok(socket) => (Some(socket), None),
+            Err(error) => (None, Some(error)),
+        };
+        Ok((Self { changes, wake, look_interval: LOOK_INTERVAL }, refused))
+    }
+
+    /// For another thread, to end a wait.
+    #[must_use]
+    pub fn waker(&self) -> LinkWatchWaker {
+        LinkWatchWaker(Arc::clone(&self.wake))
+    }
+
+    /// Waits for a change, at most for `timeout`.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn wait(&mut self, timeout: Duration) -> io::Result<LinkNews> {
+        let Some(changes) = &self.changes else {
+            // The table is to be read again after a while.
+            let woken = wait_for(&[&*self.wake], timeout.max(self.look_interval))?.is_some();
+            return Ok(if woken { LinkNews::Woken } else { LinkNews::MayHaveChanged });
+        };
+        let sources = [&*self.wake, changes];
+        match wait_for(&sources, timeout)? {
+            None => return Ok(LinkNews::None),
+            Some(0) => return Ok(LinkNews::Woken),
+            Some(_) => drop_messages(changes)?,
+        }
+        for _ in 0..SETTLES_MAX {
+            match wait_for(&sources, SETTLE)? {
+                Some(1) => drop_messages(changes)?,
+                _ => break,
+            }
+        }
+        Ok(LinkNews::MayHaveChanged)
+    }
+}
+
+/// The place of the first descriptor that becomes readable; none if none does in time.
+fn wait_for(sources: &[&OwnedFd], timeout: Duration) -> io::Result<Option<usize>> {
+    let timeout = Timespec::try_from(timeout).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut polled: Vec<PollFd<'_>> = sources.iter().map(|source| PollFd::new(*source, PollFlags::IN)).collect();
+    match poll(&mut polled, Some(&timeout)) {
+        Ok(_) => Ok(polled.iter().position(|source| !source.revents().is_empty())),
+        Err(Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A socket that gets the kernel's notifications (rtnetlink(7)). Their content is not needed: after
+/// any of them the table of interfaces is read again.
+fn open_netlink() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    // NETLINK_ROUTE is protocol zero, the default.
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+    bind(&socket, &SocketAddrNetlink::new(0, GROUPS))?;
+    Ok(socket)
+}
+
+/// Reads and drops what has arrived, or a part of it.
+fn drop_messages(socket: &OwnedFd) -> io::Result<()> {
+    // A message that does not fit is cut, which does not matter.
+    let mut buffer = [0; 16];
+    for _ in 0..MESSAGES_MAX {
+        match recv(socket, &mut buffer, RecvFlags::empty()) {
+            // The kernel had to drop messages: that, too, is a change.
+            Ok(_) | Err(Errno::NOBUFS | Errno::INTR) => {}
+            Err(Errno::AGAIN) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wake_ends_the_wait_and_nothing_else_is_invented() {
+        let (mut watch, _refused) = LinkWatch::open().expect("descriptors are left");
+        watch.waker().wake();
+        // Another program may change a link at any time; the wake stays until it is seen.
+        assert_eq!(watch.wait(Duration::from_secs(60)).expect("it works"), LinkNews::Woken);
+    }
+
+    #[test]
+    fn without_reports_it_is_time_to_look_now_and_then() {
+        let (mut watch, _refused) = LinkWatch::open().expect("descriptors are left");
+        (watch.changes, watch.look_interval) = (None, Duration::from_millis(1));
+        assert_eq!(watch.wait(Duration::ZERO).expect("it works"), LinkNews::MayHaveChanged);
+        watch.waker().wake();
+        assert_eq!(watch.wait(Duration::ZERO).expect("it works"), LinkNews::Woken);
+    }
+}
