@@ -4,6 +4,7 @@ use wire::quic::frame::Frame;
 use wire::quic::{ConnectionId, LongHeader, PacketType, Space, VERSION_1, emit_long, emit_short, long_header_len};
 
 use super::frames::SentFrame;
+use crate::control::ids::LOCAL_ID_LEN;
 use crate::plan::{Piece, Plan, Planned, PlannedPacket};
 use crate::session::TAG_LEN;
 
@@ -35,6 +36,10 @@ impl HeaderFields<'_> {
         }
     }
 }
+
+/// The shortest 1-RTT packet, bytes. RFC 9000, section 10.3, asks for 22 more than the connection
+/// IDs that the peer sends to us have.
+const ONE_RTT_LEN_MIN: usize = 22 + LOCAL_ID_LEN;
 
 /// A packet under construction: its header, its body so far, and the bytes that still fit.
 pub(crate) struct Draft {
@@ -119,9 +124,14 @@ impl Draft {
     }
 
     /// PADDING that header protection needs: its sample starts four bytes after the start of the
-    /// number, and everything sealed counts (RFC 9001, section 5.4.2).
+    /// number, and everything sealed counts (RFC 9001, section 5.4.2). A 1-RTT packet is also made so
+    /// long that the peer can answer it with a stateless reset that looks like one.
     fn least_padding(&self) -> usize {
-        (4 - self.number_len).saturating_sub(self.body_len)
+        let sample = (4 - self.number_len).saturating_sub(self.body_len);
+        if self.space != Space::Data {
+            return sample;
+        }
+        sample.max(ONE_RTT_LEN_MIN.saturating_sub(self.header_len + self.body_len + TAG_LEN))
     }
 
     /// Removes what `begin` put into the plan: the packet turned out to be empty.

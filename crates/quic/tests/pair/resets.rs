@@ -207,3 +207,25 @@ fn only_tokens_of_ids_in_use_reset_a_connection() {
     assert_eq!(pair.hostile.close(), None, "nothing is sent to a peer without state");
     assert_eq!(pair.victim.events[0].back(), Some(&Event::Closed(ConnectionError::Reset)));
 }
+
+#[test]
+fn every_packet_is_long_enough_to_be_reset() {
+    for seed in 0..4 {
+        let mut setup = Setup::new(seed).with_loss(2);
+        setup = setup.with_config(|config| config.keep_alive = Some(Duration::from_secs(1)));
+        let mut pair = setup.build();
+        pair.record = Some(Vec::new());
+        pair.connect();
+        for _ in 0..20 {
+            write(&mut pair);
+            pair.run_for(Duration::from_secs(3));
+        }
+        pair.client.connection(0).close(pair.now, 0, "");
+        pair.run_for(Duration::from_secs(3));
+        let record = pair.record.take().expect("it was on");
+        let one_rtt = record.iter().map(|(_, _, datagram)| datagram).filter(|datagram| datagram[0] & 0x80 == 0);
+        let shortest = one_rtt.map(Vec::len).min().expect("1-RTT packets were sent");
+        // RFC 9000, section 10.3: 22 bytes more than a connection ID of ours, which has 8.
+        assert_eq!(shortest, 30, "seed {seed}");
+    }
+}
