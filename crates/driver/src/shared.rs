@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use crate::protocol::cell::{Cell, EndReason};
 use crate::sync::{WakerSet, lock};
@@ -50,18 +50,31 @@ pub struct Common<A: Application> {
     /// Connections from peers that are handshaking.
     half_open: AtomicUsize,
     accepted: Mutex<Accepted<A>>,
+    /// Callers that wait until no connection exists.
+    idle: Mutex<WakerSet>,
 }
 
 impl<A: Application> Common<A> {
     /// Creates the state for this number of drivers.
     pub fn new(drivers: usize) -> Self {
         let accepted = Mutex::new(Accepted { queue: VecDeque::new(), wakers: WakerSet::default(), drivers });
-        Self { connections: AtomicUsize::new(0), half_open: AtomicUsize::new(0), accepted }
+        Self { connections: AtomicUsize::new(0), half_open: AtomicUsize::new(0), accepted, idle: Mutex::default() }
     }
 
     /// The number of connections, including those that are closing.
     pub fn connection_count(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Waits until no connection exists.
+    pub fn poll_idle(&self, waker: &Waker) -> Poll<()> {
+        // Under the lock, so that the last connection either is seen here or wakes the caller.
+        let mut idle = lock(&self.idle);
+        if self.connection_count() == 0 {
+            return Poll::Ready(());
+        }
+        idle.add(waker);
+        Poll::Pending
     }
 
     /// Connections from peers that are handshaking.
@@ -88,7 +101,10 @@ pub(crate) struct Entered<A: Application>(Arc<Common<A>>);
 
 impl<A: Application> Drop for Entered<A> {
     fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+        if self.0.connections.fetch_sub(1, Ordering::Relaxed) == 1 {
+            let waiting = lock(&self.0.idle).take();
+            waiting.wake();
+        }
     }
 }
 

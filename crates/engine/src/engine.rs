@@ -241,6 +241,11 @@ impl Engine {
         self.first().shared.common.connection_count()
     }
 
+    /// Waits until no connection exists, closing ones included.
+    pub fn poll_idle(&self, waker: &Waker) -> Poll<()> {
+        self.first().shared.common.poll_idle(waker)
+    }
+
     /// Time and traffic of the drivers so far. `None` unless [`measure`](EngineConfig::measure) is
     /// set.
     pub fn costs(&self) -> Option<Costs> {

@@ -9,8 +9,8 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use engine::{
-    Closed, ConnectOptions, Costs, Engine, EngineConfig, LiveSocket, Placement, ReceiveWorkerStats, StartError,
-    WorkerPoolStats,
+    Closed, ConnectOptions, Costs, Engine, EngineConfig, LiveSocket, Placement, ReceiveWorkerStats, ReplaceableSocket,
+    SocketSwitch, StartError, WorkerPoolStats,
 };
 use net::{DatagramSocket, UdpSocket, UdpSocketOptions};
 use quic::PathId;
@@ -67,6 +67,9 @@ pub type ConnectError = Closed;
 /// lost.
 pub struct Endpoint {
     engine: Engine,
+    /// Of the sockets that this endpoint has opened, those of the first processor first; empty if it
+    /// was started on existing ones.
+    switches: Vec<SocketSwitch>,
 }
 
 impl Endpoint {
@@ -82,6 +85,7 @@ impl Endpoint {
         let accepts = config.server_tls.is_some();
         let mut options = config.sockets.clone();
         let mut sockets: Vec<Box<dyn LiveSocket>> = Vec::with_capacity(options.len() * drivers);
+        let mut switches = Vec::with_capacity(options.len() * drivers);
         for _ in 0..drivers {
             for options in &mut options {
                 // Clients connect to one port, whichever processor serves them. A connecting
@@ -94,10 +98,14 @@ impl Endpoint {
                         .local_addr()
                         .map_err(|error| BindError::Start(StartError::System("ask a socket for its address", error)))?;
                 }
+                let (socket, switch) = ReplaceableSocket::new(socket);
+                switches.push(switch);
                 sockets.push(Box::new(socket));
             }
         }
-        Self::with_sockets(config, sockets)
+        let mut endpoint = Self::with_sockets(config, sockets)?;
+        endpoint.switches = switches;
+        Ok(endpoint)
     }
 
     /// Starts the endpoint on existing sockets; `config.sockets` is ignored. Under
@@ -127,7 +135,36 @@ impl Endpoint {
             measure: config.measure,
         };
         let engine = Engine::start(config, sockets).map_err(BindError::Start)?;
-        Ok(Self { engine })
+        Ok(Self { engine, switches: Vec::new() })
+    }
+
+    /// Opens the socket with this index in [`EndpointConfig::sockets`] again, with other options: on
+    /// another address, port or device. Connections continue. A server follows a client whose
+    /// address changes; a client does not follow a server, so a server must keep its address.
+    /// Under [`Placement::Connection`] the socket of each processor is opened again. Returns the new
+    /// address; [`local_addrs`](Self::local_addrs) keeps that of the start.
+    ///
+    /// # Errors
+    /// If there is no such socket, the endpoint was started on existing sockets
+    /// ([`with_sockets`](Self::with_sockets); pass a [`ReplaceableSocket`] there), or the socket
+    /// cannot be opened. Nothing has changed then.
+    pub fn rebind(&self, socket: usize, options: &UdpSocketOptions) -> Result<SocketAddr, BindError> {
+        let sockets = self.local_addrs().len();
+        let has_it = socket < sockets && !self.switches.is_empty();
+        if !has_it {
+            let message = format!("this endpoint has not opened a socket {socket}: it cannot open it again");
+            return Err(BindError::Start(StartError::Configuration(message)));
+        }
+        let of_socket: Vec<&SocketSwitch> = self.switches.iter().skip(socket).step_by(sockets).collect();
+        let mut opened = Vec::with_capacity(of_socket.len());
+        for _ in &of_socket {
+            opened.push(UdpSocket::open(options).map_err(BindError::Socket)?);
+        }
+        let address = opened[0].local_addr();
+        for (switch, socket) in of_socket.into_iter().zip(opened) {
+            switch.replace(socket);
+        }
+        address.map_err(|error| BindError::Start(StartError::System("ask a socket for its address", error)))
     }
 
     /// Connects to `remote` and waits for the handshake. `server_name` is the name that TLS
@@ -303,6 +340,24 @@ impl Endpoint {
     /// The number of connections, including closing ones.
     pub fn connection_count(&self) -> usize {
         self.engine.connection_count()
+    }
+
+    /// Waits until no connection exists: those that were closed have sent their close frames and
+    /// waited for late packets of the peer (RFC 9000, section 10.2). False if that takes longer than
+    /// `timeout`. Connections that are in use end only if a side closes them.
+    pub fn wait_idle(&self, timeout: Duration) -> bool {
+        let deadline = self.engine.now() + timeout.into();
+        self.engine.block_on(Some(deadline), |waker| self.engine.poll_idle(waker)).is_some()
+    }
+
+    /// As [`wait_idle`](Self::wait_idle), without a limit.
+    ///
+    /// # Errors
+    /// Under [`Placement::Inline`], which has no thread to run it.
+    pub async fn wait_idle_async(&self) -> Result<(), Closed> {
+        not_inline(&self.engine)?;
+        poll_fn(|context| self.engine.poll_idle(context.waker())).await;
+        Ok(())
     }
 
     /// Closes the endpoint, as dropping it does. Can be called from any thread: every call that

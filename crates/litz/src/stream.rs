@@ -89,6 +89,24 @@ impl SendStream {
         poll_fn(|context| self.handle.poll_acknowledged(context.waker())).await
     }
 
+    /// Waits until the peer stops the stream, and returns its code; `None` if the peer has
+    /// acknowledged all data and the end of the stream instead. It need not be finished.
+    ///
+    /// # Errors
+    /// If this side has reset the stream, or the connection closed before.
+    pub fn stopped(&mut self) -> Result<Option<u64>, WriteError> {
+        self.wait(SendHandle::poll_stopped)
+    }
+
+    /// As [`stopped`](Self::stopped).
+    ///
+    /// # Errors
+    /// As [`stopped`](Self::stopped).
+    pub async fn stopped_async(&mut self) -> Result<Option<u64>, WriteError> {
+        self.connection().can_async().map_err(WriteError::ConnectionClosed)?;
+        poll_fn(|context| self.handle.poll_stopped(context.waker())).await
+    }
+
     /// Resets the stream: data that the peer has not read is lost, and its reader gets `code`. Does
     /// nothing after the end of the stream.
     pub fn reset(&mut self, code: u64) {

@@ -112,3 +112,32 @@ fn a_vacant_place_becomes_a_path_that_can_be_switched_off_and_on() {
         });
     }
 }
+
+#[test]
+fn an_endpoint_opens_its_socket_again_elsewhere() {
+    for placement in PLACEMENTS.into_iter().chain([Placement::Connection(2)]) {
+        let world = World::new(Variant { wire: Wire::Udp, placement });
+        let server = world.server(world.config());
+        let address = server.local_addr();
+        std::thread::scope(|scope| {
+            scope.spawn(|| echo(&server));
+            let client = Endpoint::bind(world.config()).unwrap();
+            let before = client.local_addr();
+            let connection = world.connect(&client, address);
+            ask(&connection, b"before");
+            let any = UdpSocketOptions::new(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0));
+            let after = client.rebind(0, &any).unwrap();
+            assert_ne!(after, before);
+            ask(&connection, b"after");
+            // An address of another host: the present socket stays.
+            let foreign = UdpSocketOptions::new("192.0.2.1:0".parse().unwrap());
+            assert!(client.rebind(0, &foreign).unwrap_err().to_string().contains("192.0.2.1"));
+            assert!(client.rebind(1, &any).unwrap_err().to_string().contains("socket 1"));
+            ask(&connection, b"still there");
+            connection.close(0, "");
+        });
+    }
+    let world = World::new(Variant { wire: Wire::Udp, placement: Placement::Thread });
+    let given = world.client(world.config());
+    assert!(given.rebind(0, &UdpSocketOptions::default()).is_err(), "it has not opened its socket");
+}

@@ -372,3 +372,61 @@ pub(crate) fn malformed_datagrams_of_unknown_senders_do_no_harm(variant: Variant
         },
     );
 }
+
+pub(crate) fn an_endpoint_is_idle_when_its_connections_are_gone(variant: Variant) {
+    let world = World::new(variant);
+    serve(
+        &world,
+        world.config(),
+        |server| {
+            let connection = server.accept().unwrap();
+            assert!(!server.wait_idle(Duration::from_millis(1)), "a connection exists");
+            assert!(matches!(connection.closed(), Closed::ByPeer { code: 3, .. }));
+            drop(connection);
+            assert!(server.wait_idle(TEST_TIMEOUT));
+            assert_eq!(server.connection_count(), 0);
+        },
+        |client, address| {
+            assert!(client.wait_idle(Duration::ZERO), "there was no connection yet");
+            let connection = world.connect(client, address);
+            connection.close(3, "");
+            assert!(client.wait_idle(TEST_TIMEOUT));
+            assert_eq!(client.connection_count(), 0);
+        },
+    );
+}
+
+pub(crate) fn a_sender_learns_that_its_stream_was_stopped(variant: Variant) {
+    let world = World::new(variant);
+    serve(
+        &world,
+        world.config(),
+        |server| {
+            let connection = server.accept().unwrap();
+            let mut first = connection.accept_uni().unwrap();
+            let mut byte = [0];
+            first.read_exact(&mut byte).unwrap();
+            first.stop(9);
+            let mut rest = Vec::new();
+            connection.accept_uni().unwrap().read_to_end(&mut rest).unwrap();
+            assert_eq!(rest, b"to the end");
+            connection.closed();
+        },
+        |client, address| {
+            let connection = world.connect(client, address);
+            let mut stopped = connection.open_uni().unwrap();
+            stopped.write_all(b"x").unwrap();
+            stopped.flush().unwrap();
+            assert_eq!(stopped.stopped(), Ok(Some(9)));
+            assert_eq!(stopped.write_chunk(Bytes::from_static(b"y")), Err(WriteError::Stopped(9)));
+            let mut read = connection.open_uni().unwrap();
+            read.write_all(b"to the end").unwrap();
+            read.finish().unwrap();
+            assert_eq!(read.stopped(), Ok(None));
+            let mut reset = connection.open_uni().unwrap();
+            reset.reset(1);
+            assert_eq!(reset.stopped(), Err(WriteError::Closed));
+            connection.close(0, "");
+        },
+    );
+}

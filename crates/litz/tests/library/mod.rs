@@ -58,6 +58,8 @@ scenarios! {
     ends::an_address_without_a_peer_times_out_with_a_clear_error,
     ends::a_wrong_host_and_a_wrong_family_have_different_errors,
     ends::a_restarted_server_is_reached_at_its_old_address,
+    ends::an_endpoint_is_idle_when_its_connections_are_gone,
+    ends::a_sender_learns_that_its_stream_was_stopped,
     ends::clients_beyond_the_limits_are_not_answered,
     ends::a_client_proves_its_address_first,
     ends::a_client_beyond_the_limit_of_connections_is_refused_at_once,

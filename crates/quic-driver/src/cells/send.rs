@@ -203,6 +203,21 @@ impl SendCell {
         }
     }
 
+    /// Waits until the peer stops the stream, with its code, or has acknowledged all of it.
+    pub(crate) fn poll_stopped(&self, waker: &Waker) -> Poll<Result<Option<u64>, WriteError>> {
+        let mut outbox = self.lock();
+        match &outbox.end {
+            Some(SendEnd::Acknowledged) => Poll::Ready(Ok(None)),
+            Some(SendEnd::Stopped(code)) => Poll::Ready(Ok(Some(*code))),
+            Some(end) => Poll::Ready(Err(end.error())),
+            None if outbox.reset.is_some() => Poll::Ready(Err(WriteError::Closed)),
+            None => {
+                set_waker(&mut outbox.waker, waker);
+                Poll::Pending
+            }
+        }
+    }
+
     /// Ends the stream and wakes the writer.
     pub(crate) fn end(&self, end: SendEnd) {
         let mut outbox = self.lock();

@@ -94,6 +94,12 @@ impl<R: Runtime> SendHandle<R> {
         self.cell.poll_acknowledged(waker)
     }
 
+    /// Ready with the code when the peer has stopped the stream, or without one when it has
+    /// acknowledged all of it.
+    pub fn poll_stopped(&mut self, waker: &Waker) -> Poll<Result<Option<u64>, WriteError>> {
+        self.cell.poll_stopped(waker)
+    }
+
     /// Resets the stream with `code`. Data that the peer has not read may be lost.
     pub fn reset(&mut self, code: u64) {
         self.notify_driver(self.cell.reset(code));
