@@ -89,3 +89,57 @@ fn senders_of_many_files_lose_none_where_descriptors_are_few() {
         assert_eq!((&summary["files_done"], &summary["failed"]), (&FILES.into(), &0.into()));
     }
 }
+
+/// The steps of docs/guide/listed-keys.md.
+#[test]
+fn a_standing_receiver_gives_each_listed_sender_a_folder() {
+    let place = Place::new();
+    let states = ["state-out", "state-other"].map(|name| format!("--state-dir={}", place.path(name).display()));
+    let ids = states.each_ref().map(|state| {
+        let output = Command::new(env!("CARGO_BIN_EXE_litz")).args(["id", state]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    });
+    let list = format!("# senders\n{}  host-b, backups\n{}  ../evil\n", ids[0], ids[1]);
+    std::fs::write(place.path("senders.txt"), list).unwrap();
+
+    // As systemd starts it, with Type=notify.
+    let notify = std::os::unix::net::UnixDatagram::bind(place.path("notify")).unwrap();
+    notify.set_read_timeout(Some(crate::support::TEST_TIMEOUT)).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_litz"));
+    command.env("NOTIFY_SOCKET", place.path("notify")).arg("recv").arg(place.inbox());
+    command.args(["--json", "--listen=127.0.0.1:0", "--folder-per-sender", "--overwrite"]);
+    command.arg(format!("--state-dir={}", place.path("state-in").display()));
+    command.arg(format!("--allow={}", place.path("senders.txt").display()));
+    let mut receiver = Litz::of(&mut command);
+    let ticket = receiver.wait_for("listening")["ticket"].as_str().unwrap().to_owned();
+    let mut said = [0; 64];
+    let len = notify.recv(&mut said).expect("the receiver says that it is ready");
+    assert_eq!(std::str::from_utf8(&said[..len]).unwrap().trim(), "READY=1");
+
+    for (index, state) in states.iter().enumerate() {
+        for round in 0..2 {
+            let file = place.file("same-name", 10_000, index as u64 * 10 + round);
+            place.send(&[&file], &ticket, &["--by-key", state]).succeed();
+        }
+    }
+    let folders = crate::support::run::names(&place.inbox());
+    assert_eq!((folders.len(), folders[0].as_str()), (2, "host-b"), "{folders:?}");
+    assert!(folders[1].starts_with("sha256-"), "{folders:?}");
+    for (index, folder) in folders.iter().enumerate() {
+        let sent = place.file("expected", 10_000, index as u64 * 10 + 1);
+        assert_same(&sent, &place.inbox().join(folder).join("same-name"));
+    }
+    receiver.signal("TERM");
+    receiver.fail(130, "interrupted");
+}
+
+#[test]
+fn an_unlisted_sender_leaves_no_folder() {
+    let place = Place::new();
+    std::fs::write(place.path("senders.txt"), "# nobody yet\n").unwrap();
+    let file = place.file("file", 100, 1);
+    let allow = format!("--allow={}", place.path("senders.txt").display());
+    let (_receiver, ticket) = place.recv(&[&allow, "--folder-per-sender"]);
+    place.send(&[&file], &ticket, &["--by-key"]).fail(2, "does not know this host's key");
+    assert!(crate::support::run::names(&place.inbox()).is_empty());
+}

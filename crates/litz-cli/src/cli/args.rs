@@ -147,11 +147,20 @@ pub(crate) struct RecvOptions {
     /// ticket secret
     ///
     /// A line of the file begins with a public key, as `litz id` prints it on the sending host, or
-    /// with its fingerprint. The rest of the line, and everything after #, is a comment. A change of
+    /// with its fingerprint. A name may follow; the rest of the line, and everything after #, is a
+    /// comment. A change of
     /// the file takes effect at once: a key that is removed can start no transfer, and its running
     /// ones end. Other users must not be able to write the file.
-    #[arg(long, value_name = "FILE", help_heading = heading::SECURITY)]
+    #[arg(long, value_name = "FILE", alias = "authorized-keys", help_heading = heading::SECURITY)]
     pub(crate) allow: Option<PathBuf>,
+
+    /// Give each key of --allow a folder of its own
+    ///
+    /// The folder has the name that follows the key in the list (letters, digits, dots, hyphens and
+    /// underscores). A key without such a name gets a folder named by its fingerprint. Keys with the
+    /// same name share a folder.
+    #[arg(long, requires = "allow", help_heading = heading::SECURITY)]
+    pub(crate) folder_per_sender: bool,
 
     #[command(flatten)]
     pub(crate) transport: TransportOptions,

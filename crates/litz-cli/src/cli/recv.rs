@@ -6,6 +6,7 @@ mod arrivals;
 mod descriptors;
 mod file_watch;
 mod refusals;
+mod sender_folder;
 mod served_ticket;
 mod sockets;
 mod visits;
@@ -156,6 +157,10 @@ impl<'a> Receiver<'a> {
             current,
         };
         receiver.announce()?;
+        // systemd waits for it, if the unit says Type=notify. Elsewhere nothing is done.
+        if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Ready]) {
+            tracing::warn!(%error, "cannot tell the service manager that the receiver is ready");
+        }
         Ok(receiver)
     }
 
@@ -493,6 +498,7 @@ impl<'a> Receiver<'a> {
             .map_err(|error| broken(error.to_string()))?;
         // A visitor that opens no stream is closed when its Hello is late, which ends this wait.
         let streams = connection.accept_bi().map_err(|error| TransferError::Connection(error.into()))?;
+        let directory = self.directory_of(&key).map_err(broken)?;
         let options = ReceiveOptions::default()
             .with_overwrite(self.options.overwrite)
             .with_bytes_max(self.options.max_size.map(|size| size.as_bytes()))
@@ -500,8 +506,19 @@ impl<'a> Receiver<'a> {
             .with_open_files(self.open_files.clone())
             .with_cancel(self.cancel.clone());
         watch_paths(connection, Direction::Receiving, progress, None, || {
-            receive::run(link, control(streams), &context, &self.directory, &options, authoriser, progress)
+            receive::run(link, control(streams), &context, &directory, &options, authoriser, progress)
         })
+    }
+
+    /// Where the files of this sender go. Only a listed key gets a folder; another one is refused
+    /// later.
+    fn directory_of(&self, key: &PublicKey) -> Result<PathBuf, String> {
+        match &self.admission {
+            Admission::Keys(keys) if self.options.folder_per_sender && keys.allows(key) => {
+                sender_folder::open(&self.directory, keys.label(key).as_deref(), key)
+            }
+            Admission::Keys(_) | Admission::Ticket(_) => Ok(self.directory.clone()),
+        }
     }
 
     fn authoriser(&self, connection: &Connection, id: VisitorId) -> TakeoverAuthoriser<'_> {

@@ -1,9 +1,9 @@
 //! The list of keys that a server accepts without tickets.
 //!
-//! A text file: one public key (`ed25519:...`) or fingerprint (`sha256:...`) per line. The rest of
-//! the line after it is a comment, as is everything after `#`.
+//! A text file: one public key (`ed25519:...`) or fingerprint (`sha256:...`) per line. The word after
+//! it is the key's label, the rest of the line is a comment, as is everything after `#`.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,8 @@ use super::key::{Fingerprint, PublicKey};
 /// Keys that may send without a ticket.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct AllowList {
-    fingerprints: BTreeSet<Fingerprint>,
+    /// Each with its label.
+    keys: BTreeMap<Fingerprint, Option<String>>,
 }
 
 /// Errors of reading a list. A faulty list is rejected as a whole, so that a typing error does not
@@ -43,34 +44,42 @@ impl AllowList {
 
     /// A list of these keys.
     pub fn of(fingerprints: impl IntoIterator<Item = Fingerprint>) -> Self {
-        Self { fingerprints: fingerprints.into_iter().collect() }
+        Self { keys: fingerprints.into_iter().map(|fingerprint| (fingerprint, None)).collect() }
     }
 
     /// Whether the list names no key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.fingerprints.is_empty()
+        self.keys.is_empty()
     }
 
     /// Whether the list names `key`.
     #[must_use]
     pub fn allows(&self, key: &PublicKey) -> bool {
-        self.fingerprints.contains(&key.fingerprint())
+        self.keys.contains_key(&key.fingerprint())
+    }
+
+    /// The label of `key`: the word after it, without a comma at its end. None if the list does not
+    /// name the key, or has no word after it.
+    #[must_use]
+    pub fn label(&self, key: &PublicKey) -> Option<&str> {
+        self.keys.get(&key.fingerprint())?.as_deref()
     }
 
     /// The list in `text`, or the number of the first malformed line.
     fn parse(text: &str) -> Result<Self, usize> {
-        let mut fingerprints = BTreeSet::new();
+        let mut keys = BTreeMap::new();
         for (index, line) in text.lines().enumerate() {
             let content = line.split('#').next().unwrap_or_default();
-            let Some(word) = content.split_whitespace().next() else { continue };
+            let mut words = content.split_whitespace();
+            let Some(word) = words.next() else { continue };
             let fingerprint = match word.parse::<PublicKey>() {
                 Ok(key) => key.fingerprint(),
                 Err(_) => word.parse::<Fingerprint>().map_err(|_| index + 1)?,
             };
-            fingerprints.insert(fingerprint);
+            keys.insert(fingerprint, words.next().map(|label| label.trim_end_matches(',').to_owned()));
         }
-        Ok(Self { fingerprints })
+        Ok(Self { keys })
     }
 }
 
@@ -104,6 +113,7 @@ mod tests {
         std::fs::write(&path, format!("# laptops\n\n{}  anna\n\t{} # bert\n", keys[0], keys[1].fingerprint())).unwrap();
         let list = AllowList::load(&path).unwrap();
         assert!(list.allows(&keys[0]) && list.allows(&keys[1]) && !list.allows(&keys[2]));
+        assert_eq!((list.label(&keys[0]), list.label(&keys[1]), list.label(&keys[2])), (Some("anna"), None, None));
     }
 
     #[test]

@@ -83,6 +83,11 @@ impl AllowedKeys {
         self.lock().list.allows(key)
     }
 
+    /// The label of a key that is listed.
+    pub(super) fn label(&self, key: &PublicKey) -> Option<String> {
+        self.lock().list.label(key).map(str::to_owned)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
