@@ -83,11 +83,16 @@ impl Device {
 
     /// Notices that the socket was exchanged: it must be registered anew.
     pub(crate) fn renew(&mut self) {
-        let replacements = self.socket.replacements();
-        if replacements != self.replacements {
+        loop {
+            let replacements = self.socket.replacements();
+            if replacements == self.replacements {
+                return;
+            }
+            // While it is asked, the socket may be exchanged once more.
             self.replacements = replacements;
             self.readiness = self.socket.readiness(&self.arrivals.clone().into());
-            // The poll has forgotten the former descriptor, which is closed.
+            // The former descriptor is closed. If another handle has a duplicate of it, the poll may
+            // report it once more, which is harmless.
             self.watched = (false, false);
         }
     }

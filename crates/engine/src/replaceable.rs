@@ -54,6 +54,9 @@ struct State {
     wakers: Vec<Waker>,
 }
 
+/// Datagrams of a batch that a UDP socket takes (UDP_MAX_SEGMENTS before Linux 6.9).
+const SEGMENTS_MAX: usize = 64;
+
 /// Threads to wake, at most. A handle announces itself anew when another one of its socket begins to
 /// receive.
 const WAKERS_MAX: usize = 8;
@@ -88,14 +91,19 @@ impl ReplaceableSocket {
     #[cold]
     fn adopt(&mut self) {
         let state = lock(&self.shared.state);
-        self.version = self.shared.version.load(Ordering::Acquire);
+        let version = self.shared.version.load(Ordering::Acquire);
         self.down.clone_from(&state.down);
         if let Some(replacement) = state.replacement.as_ref().filter(|_| state.replaced != self.replaced) {
             match replacement.try_clone() {
                 Ok(socket) => (self.inner, self.replaced) = (Some(socket), state.replaced),
-                Err(error) => self.down = Some(format!("its socket cannot be exchanged: {error}")),
+                Err(error) => {
+                    // Tried again with the next call.
+                    self.down = Some(format!("its socket cannot be exchanged: {error}"));
+                    return;
+                }
             }
         }
+        self.version = version;
     }
 }
 
@@ -138,7 +146,8 @@ impl DatagramSocket for ReplaceableSocket {
     }
 
     fn max_gso_segments(&self) -> usize {
-        self.inner.as_ref().map_or(1, DatagramSocket::max_gso_segments)
+        // The driver asks once. A socket with a lower limit divides batches itself.
+        self.inner.as_ref().map_or(SEGMENTS_MAX, DatagramSocket::max_gso_segments)
     }
 
     fn max_gro_segments(&self) -> usize {

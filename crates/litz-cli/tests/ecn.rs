@@ -9,13 +9,13 @@ use units::{Duration, Rate};
 
 use crate::support::{Place, assert_same};
 
-/// Sends 4 MB over a link of 20 Mb/s with a managed queue; returns the path in the sender's
+/// Sends 1.5 MB over a link of 5 Mb/s, which any machine fills, with a managed queue; returns the path in the sender's
 /// statistics.
 fn path_over_codel(ecn: bool, more: &[&str]) -> Value {
     let place = Place::new();
-    let file = place.file("file", 4_000_000, 1);
+    let file = place.file("file", 1_500_000, 1);
     let link = LinkConfig {
-        rate: Some(Rate::from_mbps(20)),
+        rate: Some(Rate::from_mbps(5)),
         delay: Duration::from_millis(5),
         queue_bytes: 2 << 20,
         discipline: Discipline::CoDel(CoDel { ecn, ..CoDel::default() }),

@@ -103,6 +103,7 @@ fn a_standing_receiver_gives_each_listed_sender_a_folder() {
     std::fs::write(place.path("senders.txt"), list).unwrap();
 
     // As systemd starts it, with Type=notify.
+    #[expect(clippy::disallowed_methods, reason = "stands for systemd")]
     let notify = std::os::unix::net::UnixDatagram::bind(place.path("notify")).unwrap();
     notify.set_read_timeout(Some(crate::support::TEST_TIMEOUT)).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_litz"));

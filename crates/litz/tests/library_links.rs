@@ -99,12 +99,15 @@ fn a_vacant_place_becomes_a_path_that_can_be_switched_off_and_on() {
             state_of_path(&connection, PathState::Active);
             switch.switch_off("the test wants it");
             // Data are needed to notice it: an idle path is not used.
+            let clock = net::MonotonicClock::start();
             while connection.stats().paths[1].state != PathState::Silent {
+                assert!(clock.now() < units::Instant::ZERO + TEST_TIMEOUT.into(), "{placement}: never silent");
                 ask(&connection, &[1; 100_000]);
                 connection.next_path_event_timeout(Duration::from_millis(1)).unwrap();
             }
             switch.switch_on();
             while connection.stats().paths[1].state != PathState::Active {
+                assert!(clock.now() < units::Instant::ZERO + TEST_TIMEOUT.into(), "{placement}: never active again");
                 ask(&connection, &[1; 1000]);
                 connection.next_path_event_timeout(Duration::from_millis(20)).unwrap();
             }

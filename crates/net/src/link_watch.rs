@@ -90,7 +90,7 @@ impl LinkWatch {
     pub fn wait(&mut self, timeout: Duration) -> io::Result<LinkNews> {
         let Some(changes) = &self.changes else {
             // The table is to be read again after a while.
-            let woken = wait_for(&[&*self.wake], timeout.max(self.look_interval))?.is_some();
+            let woken = wait_for(&[&*self.wake], timeout.min(self.look_interval))?.is_some();
             return Ok(if woken { LinkNews::Woken } else { LinkNews::MayHaveChanged });
         };
         let sources = [&*self.wake, changes];
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wake_ends_the_wait_and_nothing_else_is_invented() {
+    fn a_wake_ends_the_wait() {
         let (mut watch, _refused) = LinkWatch::open().expect("descriptors are left");
         watch.waker().wake();
         // Another program may change a link at any time; the wake stays until it is seen.
@@ -161,8 +161,8 @@ mod tests {
     fn without_reports_it_is_time_to_look_now_and_then() {
         let (mut watch, _refused) = LinkWatch::open().expect("descriptors are left");
         (watch.changes, watch.look_interval) = (None, Duration::from_millis(1));
-        assert_eq!(watch.wait(Duration::ZERO).expect("it works"), LinkNews::MayHaveChanged);
+        assert_eq!(watch.wait(Duration::from_secs(3600)).expect("it works"), LinkNews::MayHaveChanged);
         watch.waker().wake();
-        assert_eq!(watch.wait(Duration::ZERO).expect("it works"), LinkNews::Woken);
+        assert_eq!(watch.wait(Duration::from_secs(3600)).expect("it works"), LinkNews::Woken);
     }
 }

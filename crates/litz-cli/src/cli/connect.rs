@@ -20,7 +20,7 @@ use transfer::{CancelToken, Ticket, TicketAddress};
 use units::Duration;
 
 use super::journals::Journals;
-use super::links::{BoundSocket, Links};
+use super::links::{BoundSocket, LinkBaseline, Links};
 use super::path_options::PathOptions;
 use super::scheduler_trace::Trace;
 use super::transport_options::TransportOptions;
@@ -172,6 +172,7 @@ impl Connector<'_> {
     /// answer end on their own.
     pub(crate) fn connect(&self, ticket: &Ticket) -> Result<Connected, ConnectFailure> {
         let remotes = self.resolve(&ticket.addresses)?;
+        let baseline = LinkBaseline::take();
         let candidates = self.candidates(&remotes)?;
         if candidates.candidates.is_empty() {
             return Err(ConnectFailure::Silent(NO_CANDIDATE.to_owned()));
@@ -215,7 +216,7 @@ impl Connector<'_> {
                         links: None,
                     };
                     connected.open_paths(candidates, index, paths_now);
-                    connected.follow_links(bound, later);
+                    connected.follow_links(baseline, bound, later);
                     return Ok(connected);
                 }
                 Err(error) => failures.push(format!("{}: {error}", candidates.candidates[index].remote)),
@@ -279,9 +280,12 @@ fn paths_max(candidates: &[Candidate]) -> u32 {
 
 impl Connected {
     /// Keeps the sockets in use when their links go and come, and opens paths over new links.
-    fn follow_links(&mut self, bound: Vec<BoundSocket>, mut later: LaterPaths) {
-        let connection = self.connection.clone();
-        self.links = Some(Links::follow(bound, move |interfaces| later.open_new(&connection, interfaces)));
+    fn follow_links(&mut self, baseline: LinkBaseline, bound: Vec<BoundSocket>, mut later: LaterPaths) {
+        let (connection, is_multipath) = (self.connection.clone(), self.is_multipath);
+        let on_change = move |interfaces: &[_]| {
+            if is_multipath { later.open_new(&connection, interfaces) } else { Vec::new() }
+        };
+        self.links = Some(Links::follow(baseline, bound, on_change));
     }
 
     /// Opens the other candidates as paths of the connection, which was made on candidate `first`;

@@ -2,6 +2,7 @@
 //! opened again, one whose device cannot carry packets is switched off at once, and a sender gets
 //! paths over links that appear.
 
+use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -17,17 +18,28 @@ use super::out;
 /// be opened at once: an IPv6 address is usable only after duplicate address detection.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
+/// The user is told that a socket cannot be opened after this many attempts: two seconds.
+const FAILURES_UNTIL_TOLD: u32 = 10;
+
 /// The longest wait for a change.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// Events that wait to be shown, at most; further ones are dropped.
 const EVENTS_MAX: usize = 64;
 
-/// A socket that is bound to a device.
+/// A socket that may be bound to a device.
 pub(crate) struct BoundSocket {
-    /// How it was opened, with its port.
-    pub(crate) options: UdpSocketOptions,
-    pub(crate) switch: SocketSwitch,
+    /// The options it was opened with, and its port.
+    options: UdpSocketOptions,
+    switch: SocketSwitch,
+    /// How often in a row it could not be opened again.
+    failures: u32,
+}
+
+impl BoundSocket {
+    pub(crate) fn new(options: UdpSocketOptions, switch: SocketSwitch) -> Self {
+        Self { options, switch, failures: 0 }
+    }
 }
 
 /// A link of this host has changed.
@@ -54,6 +66,31 @@ impl LinkEvent {
     }
 }
 
+/// The links of this host before a command opens its sockets. Later changes are not missed.
+pub(crate) struct LinkBaseline {
+    watch: Option<LinkWatch>,
+    interfaces: Vec<Interface>,
+}
+
+impl LinkBaseline {
+    pub(crate) fn take() -> Self {
+        let watch = match LinkWatch::open() {
+            Ok((watch, refused)) => {
+                if let Some(error) = refused {
+                    tracing::warn!(%error, "the system does not report changes of links: looking at them regularly");
+                }
+                Some(watch)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "changes of links are not followed");
+                None
+            }
+        };
+        // An index that is not known is learned from the first table that can be read.
+        Self { watch, interfaces: net::interfaces().unwrap_or_default() }
+    }
+}
+
 /// The thread that follows the links. It ends when this is dropped.
 pub(crate) struct Links {
     stop: Option<LinkWatchWaker>,
@@ -62,28 +99,20 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// Follows the links of `sockets`, of which those without a device need nothing. After a change,
-    /// `on_change` gets the table of interfaces and may return further sockets, each with what to
-    /// tell the user.
+    /// Follows the links of `sockets`, which were opened after `baseline` was taken; those without a
+    /// device need nothing. After a change, `on_change` gets the table of interfaces and may return
+    /// further sockets, each with what to tell the user.
     pub(crate) fn follow(
+        baseline: LinkBaseline,
         sockets: Vec<BoundSocket>,
         on_change: impl FnMut(&[Interface]) -> Vec<(BoundSocket, LinkEvent)> + Send + 'static,
     ) -> Self {
         let (sender, events) = mpsc::sync_channel(EVENTS_MAX);
         let mut follower = Follower { state: LinkFollower::new(), sockets: Vec::new(), events: sender };
-        // In this thread: the network namespace of the sockets is the caller's.
-        let interfaces = net::interfaces().unwrap_or_default();
-        sockets.into_iter().for_each(|socket| follower.add(socket, &interfaces));
-        let (watch, refused) = match LinkWatch::open() {
-            Ok(opened) => opened,
-            Err(error) => {
-                tracing::warn!(%error, "changes of links are not followed");
-                return Self { stop: None, events: Mutex::new(events), thread: None };
-            }
+        sockets.into_iter().for_each(|socket| follower.add(socket, &baseline.interfaces));
+        let Some(watch) = baseline.watch else {
+            return Self { stop: None, events: Mutex::new(events), thread: None };
         };
-        if let Some(error) = refused {
-            tracing::warn!(%error, "the system does not report changes of links: looking at them regularly");
-        }
         let stop = Some(watch.waker());
         #[expect(clippy::disallowed_methods, reason = "the command is above the engine: one thread for the links")]
         let thread = std::thread::spawn(move || follower.run(watch, on_change));
@@ -91,9 +120,13 @@ impl Links {
     }
 
     /// Prints what has happened since the last call, for a command without a progress display.
-    pub(crate) fn tell(&self, json: bool) {
+    pub(crate) fn tell(&self, json: bool, quiet: bool) {
         for event in self.take_events() {
-            if json { out::json(&event.json()) } else { out::note(&event.text()) }
+            if json {
+                out::json(&event.json());
+            } else if !quiet {
+                out::note(&event.text());
+            }
         }
     }
 
@@ -107,7 +140,9 @@ impl Links {
 impl Drop for Links {
     fn drop(&mut self) {
         self.stop.iter().for_each(LinkWatchWaker::wake);
-        if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join) {
+        if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join)
+            && !std::thread::panicking()
+        {
             std::panic::resume_unwind(panic);
         }
     }
@@ -131,15 +166,16 @@ impl Follower {
     fn run(mut self, mut watch: LinkWatch, mut on_change: impl FnMut(&[Interface]) -> Vec<(BoundSocket, LinkEvent)>) {
         let mut is_incomplete = false;
         loop {
-            match watch.wait(if is_incomplete { RETRY_INTERVAL } else { WAIT_MAX }) {
+            let has_changed = match watch.wait(if is_incomplete { RETRY_INTERVAL } else { WAIT_MAX }) {
                 Ok(LinkNews::Woken) => return,
-                Ok(LinkNews::MayHaveChanged | LinkNews::None) => {}
+                Ok(news) => news == LinkNews::MayHaveChanged,
                 Err(error) => return tracing::error!(%error, "changes of links are not followed any more"),
-            }
+            };
             // A table that cannot be read now is read after the next change.
             let Ok(interfaces) = net::interfaces() else { continue };
             is_incomplete = self.apply(&interfaces);
-            for (socket, event) in on_change(&interfaces) {
+            let new = if has_changed { on_change(&interfaces) } else { Vec::new() };
+            for (socket, event) in new {
                 self.add(socket, &interfaces);
                 self.tell(event);
             }
@@ -151,17 +187,7 @@ impl Follower {
         let mut is_incomplete = false;
         for action in self.state.on_interfaces(interfaces) {
             match action {
-                LinkAction::Reopen { socket, index } => match UdpSocket::open(&self.sockets[socket].options) {
-                    Ok(opened) => {
-                        self.sockets[socket].switch.replace(opened);
-                        self.state.on_reopened(socket, index);
-                        self.tell_of(socket, true, "the device was made again and is used again".to_owned());
-                    }
-                    Err(error) => {
-                        tracing::debug!(%error, "a socket cannot be opened on a device that was made again");
-                        is_incomplete = true;
-                    }
-                },
+                LinkAction::Reopen { socket, index } => is_incomplete |= !self.reopen(socket, index),
                 LinkAction::SwitchOff { socket, reason } => {
                     self.sockets[socket].switch.switch_off(&reason.to_string());
                     self.tell_of(socket, false, format!("{reason}; it is used again when it is back"));
@@ -173,6 +199,33 @@ impl Follower {
             }
         }
         is_incomplete
+    }
+
+    /// Opens a socket again on a device that was made again; false if it has to be tried once more.
+    fn reopen(&mut self, socket: usize, index: u32) -> bool {
+        let bound = &mut self.sockets[socket];
+        // A link-local address names its device by the index.
+        if let SocketAddr::V6(address) = &mut bound.options.bind
+            && address.scope_id() != 0
+        {
+            address.set_scope_id(index);
+        }
+        match UdpSocket::open(&bound.options) {
+            Ok(opened) => {
+                bound.switch.replace(opened);
+                bound.failures = 0;
+                self.state.on_reopened(socket, index);
+                self.tell_of(socket, true, "the device was made again and is used again".to_owned());
+                true
+            }
+            Err(error) => {
+                bound.failures += 1;
+                if bound.failures == FAILURES_UNTIL_TOLD {
+                    self.tell_of(socket, false, format!("{error}; trying again"));
+                }
+                false
+            }
+        }
     }
 
     fn tell_of(&self, socket: usize, is_usable: bool, message: String) {

@@ -49,11 +49,12 @@ pub(crate) fn watch_paths<T>(
         scope.spawn(move || {
             let mut meter = Meter { direction, before: Vec::new(), at: progress.now() };
             // The sending end is dropped when the transfer ends.
-            let mut looks = 0;
-            while end.recv_timeout(LINK_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let looks_per_sample = if links.is_some() { LOOKS_PER_SAMPLE } else { 1 };
+            let (interval, mut looks) = (LINK_INTERVAL * (LOOKS_PER_SAMPLE / looks_per_sample), 0);
+            while end.recv_timeout(interval) == Err(mpsc::RecvTimeoutError::Timeout) {
                 tell_of_links(links, progress);
                 looks += 1;
-                if looks % LOOKS_PER_SAMPLE != 0 {
+                if looks % looks_per_sample != 0 {
                     continue;
                 }
                 if progress.wants_paths() {

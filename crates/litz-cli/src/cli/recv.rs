@@ -32,7 +32,7 @@ use super::connection_log::{log_connected, log_ended};
 use super::exit;
 use super::host::{self, HostState};
 use super::journals::Journals;
-use super::links::Links;
+use super::links::{LinkBaseline, Links};
 use super::out;
 use super::path_report::{self, watch_paths};
 use super::progress::{Direction, Progress};
@@ -118,6 +118,7 @@ impl<'a> Receiver<'a> {
         let port = options.listen.map_or(0, |listen| listen.port);
         let port = if port == 0 { unfinished.as_ref().map_or(0, |(issued, _)| issued.port) } else { port };
         let tls = server_config(&state.key).map_err(|error| error.to_string())?;
+        let baseline = LinkBaseline::take();
         let listening = listen(options, port).map_err(|error| match &unfinished {
             Some((issued, _)) => format!(
                 "{error}. An unfinished ticket for this directory needs port {}: if another program uses it, stop \
@@ -136,7 +137,7 @@ impl<'a> Receiver<'a> {
         let purpose = format!("stateless resets of port {port}, address {listen_ip:?}");
         let config = config.with_reset_key(state.key.derive_secret(&purpose));
         let endpoint = Endpoint::with_sockets(config, sockets).map_err(|error| error.to_string())?;
-        let links = Links::follow(bound, |_| Vec::new());
+        let links = Links::follow(baseline, bound, |_| Vec::new());
         let admission = Admission::prepare(options, &state, now, &directory, port, unfinished)?;
         let visits = Arc::new(Visits::new(admission.visitors()));
         let current = ActiveAttempt::new(TAKEOVER_TIMEOUT, SILENCE_MAX);
@@ -318,7 +319,7 @@ impl<'a> Receiver<'a> {
     /// or the error if one ends the command.
     fn check(&self, is_empty: bool, senders: usize) -> Option<Result<u8, String>> {
         self.visits.close_overdue();
-        self.links.tell(self.options.transport.json);
+        self.links.tell(self.options.transport.json, self.options.transport.quiet);
         self.print_refusal_count(false);
         self.refresh_keys();
         if self.cancel.is_cancelled() {

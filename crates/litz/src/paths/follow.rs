@@ -83,7 +83,7 @@ impl LinkFollower {
     }
 
     /// Adds a socket that was just bound to a device and an address; returns its number. `index` is
-    /// that of the device, 0 if the device has gone meanwhile.
+    /// that of the device, 0 if it is not known: then it is the index in the first table.
     pub fn add(&mut self, device: &str, ip: IpAddr, index: u32) -> usize {
         self.sockets.push(Followed { device: device.to_owned(), ip, index, down: None });
         self.sockets.len() - 1
@@ -96,6 +96,7 @@ impl LinkFollower {
         let mut actions = Vec::new();
         for (socket, followed) in self.sockets.iter_mut().enumerate() {
             match state_of(followed, interfaces) {
+                Ok(index) if followed.index == 0 => followed.index = index,
                 Ok(index) if index != followed.index => actions.push(LinkAction::Reopen { socket, index }),
                 Ok(_) => {
                     if followed.down.take().is_some() {

@@ -17,6 +17,8 @@ const TIMEOUTS_MAX: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct PathEcn {
     state: EcnState,
+    /// The path was capable since the last restart: it deserves another try after a failure.
+    is_proved: bool,
     /// 1-RTT packets from this number on were sent since the present validation began.
     from: u64,
     /// CE codepoints that the peer has reported.
@@ -32,12 +34,15 @@ pub(crate) struct EcnReport {
     pub(crate) newly_acked: u64,
     /// Packet numbers used so far in its number space: at least as many as packets sent.
     pub(crate) sent: u64,
+    /// Packets of the number space also go to other addresses, whose routes may mishandle the
+    /// codepoint: nothing follows for this one.
+    pub(crate) is_mixed: bool,
 }
 
 impl PathEcn {
     pub(crate) const fn new(is_enabled: bool) -> Self {
         let state = if is_enabled { EcnState::Testing } else { EcnState::Off };
-        Self { state, from: 0, ce_packets: 0 }
+        Self { state, is_proved: false, from: 0, ce_packets: 0 }
     }
 
     pub(crate) const fn state(&self) -> EcnState {
@@ -61,8 +66,14 @@ impl PathEcn {
     /// 9000, sections 9.3 and 13.4.2).
     pub(crate) const fn restart(&mut self, next: u64) {
         if !matches!(self.state, EcnState::Off) {
-            (self.state, self.from) = (EcnState::Testing, next);
+            (self.state, self.is_proved, self.from) = (EcnState::Testing, false, next);
         }
+    }
+
+    /// Whether the path, which responds, may be marked again: it was capable before it failed, so an
+    /// outage may have been the cause. Each proof is good for one more try.
+    pub(crate) const fn may_retry(&self) -> bool {
+        matches!(self.state, EcnState::Failed) && self.is_proved
     }
 
     /// `count` probe timeouts have fired in a row.
@@ -81,12 +92,12 @@ impl PathEcn {
     /// reordered and must not fail validation (RFC 9000, section 13.4.2.1). `known` is what the
     /// peer reported before for the number space. True if the network marked packets since then.
     pub(crate) fn on_report(&mut self, report: &EcnReport, known: &mut EcnCounts) -> bool {
-        let EcnReport { counts, newly_acked, sent } = *report;
+        let EcnReport { counts, newly_acked, sent, is_mixed } = *report;
         let before = match counts {
             Some(counts) => std::mem::replace(known, counts),
             None => *known,
         };
-        if self.codepoint().is_none() || newly_acked == 0 {
+        if self.codepoint().is_none() || newly_acked == 0 || is_mixed {
             return false;
         }
         let Some(news) = counts.and_then(|counts| increase(&before, &counts)) else {
@@ -102,7 +113,7 @@ impl PathEcn {
         } else if reported > sent {
             self.fail("the peer reports more packets than were sent");
         } else {
-            self.state = EcnState::Capable;
+            (self.state, self.is_proved) = (EcnState::Capable, true);
             self.ce_packets += news.ce;
             return news.ce > 0;
         }
@@ -137,7 +148,8 @@ mod tests {
     fn after(reports: &[Option<EcnCounts>]) -> (EcnState, bool) {
         let (mut ecn, mut known, mut is_congested) = (PathEcn::new(true), EcnCounts::default(), false);
         for (counts, sent) in reports.iter().zip((10..).step_by(10)) {
-            is_congested = ecn.on_report(&EcnReport { counts: *counts, newly_acked: 10, sent }, &mut known);
+            is_congested =
+                ecn.on_report(&EcnReport { counts: *counts, newly_acked: 10, sent, is_mixed: false }, &mut known);
         }
         (ecn.state(), is_congested)
     }
@@ -173,14 +185,24 @@ mod tests {
     fn a_failed_path_is_not_marked_and_tries_again_on_another_route() {
         let (mut ecn, mut known) = (PathEcn::new(true), EcnCounts::default());
         assert_eq!(ecn.codepoint(), Some(Ecn::Ect0));
-        ecn.on_report(&EcnReport { counts: counts(3, 0, 0), newly_acked: 5, sent: 5 }, &mut known);
+        let report = |ect0, sent| EcnReport { counts: counts(ect0, 0, 0), newly_acked: 5, sent, is_mixed: false };
+        ecn.on_report(&EcnReport { is_mixed: true, ..report(0, 5) }, &mut known);
+        assert_eq!(ecn.state(), EcnState::Testing, "packets of another route prove nothing");
+        ecn.on_report(&report(3, 5), &mut known);
         assert_eq!((ecn.state(), ecn.codepoint()), (EcnState::Failed, None));
         // What was on its way is still reported, and is no part of the next validation.
-        ecn.on_report(&EcnReport { counts: counts(7, 0, 0), newly_acked: 5, sent: 10 }, &mut known);
+        ecn.on_report(&report(7, 10), &mut known);
+        assert!(!ecn.may_retry(), "it never worked");
         ecn.restart(10);
         assert_eq!((ecn.state(), ecn.from()), (EcnState::Testing, 10));
-        ecn.on_report(&EcnReport { counts: counts(12, 0, 0), newly_acked: 5, sent: 15 }, &mut known);
+        ecn.on_report(&report(12, 15), &mut known);
         assert_eq!(ecn.state(), EcnState::Capable);
+        ecn.on_timeouts(3);
+        ecn.on_timeouts(4);
+        assert!(ecn.state() == EcnState::Failed && ecn.may_retry(), "it worked before");
+        ecn.restart(20);
+        ecn.on_timeouts(3);
+        assert!(ecn.state() == EcnState::Failed && !ecn.may_retry(), "one try for each proof");
     }
 
     #[test]

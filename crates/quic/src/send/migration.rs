@@ -84,6 +84,7 @@ impl SendHalf {
         path.addresses = *former;
         path.set_validated();
         path.validation.start(now, FIRST_INTERVAL);
+        self.restart_ecn(at);
         self.return_off_path(at, &former, exchange);
     }
 }

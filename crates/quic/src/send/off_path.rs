@@ -274,6 +274,7 @@ impl SendHalf {
         path.backoff.reset();
         path.validation.stop();
         path.set_validated();
+        self.restart_ecn(at);
         self.on_path_alive(now, at, exchange);
         // The server follows a non-probing packet (section 9.2), so one leaves at once.
         self.spaces[DATA + at].probes_due = 1;

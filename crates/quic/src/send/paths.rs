@@ -17,7 +17,7 @@ use super::validation::{FIRST_INTERVAL, INTERVAL_MAX};
 use crate::addresses::Addresses;
 use crate::exchange::{Exchange, ToControl};
 use crate::spaces::DATA;
-use crate::stats::{EcnState, PathState, PathStats};
+use crate::stats::{PathState, PathStats};
 
 /// Time beyond a probe timeout before a path is silent: a peer with a busy processor responds this
 /// much later, and an RTT estimate of a millisecond does not include that.
@@ -135,6 +135,9 @@ impl SendHalf {
             path.counts.false_suspicions += 1;
         }
         (path.acked_at, path.is_suspect) = (now, false);
+        if path.ecn.may_retry() {
+            path.ecn.restart(self.spaces[DATA + at].next_number);
+        }
         // A new path becomes active only by a PATH_RESPONSE: an acknowledgement may arrive on any
         // path (RFC 9000, section 8.2.3).
         if path.state != PathState::Silent {
@@ -145,10 +148,6 @@ impl SendHalf {
         path.state = PathState::Active;
         path.backoff.reset();
         exchange.to_control.push_back(ToControl::PathState { path: path.id, state: PathState::Active });
-        if path.ecn.state() == EcnState::Failed {
-            // The silence may have been the cause.
-            self.restart_ecn(at);
-        }
     }
 
     /// When the path at `at` becomes silent: packets have been outstanding for a probe timeout and
@@ -392,7 +391,9 @@ impl SendHalf {
             }
             if self.paths[at].validation.on_timeout(now, self.side) {
                 let path = &mut self.paths[at];
-                path.ecn.on_timeouts(path.validation.unanswered().into());
+                if path.validation.awaits_response() {
+                    path.ecn.on_timeouts(path.validation.unanswered().into());
+                }
                 self.maybe_move_back(now, at, exchange);
                 match self.paths[at].state {
                     // Only challenges were sent there. Their loss says nothing about the capacity

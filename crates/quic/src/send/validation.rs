@@ -114,7 +114,7 @@ impl Validation {
     }
 
     /// Whether the challenges validate the path for this side, not for the peer.
-    fn awaits_response(&self) -> bool {
+    pub(crate) fn awaits_response(&self) -> bool {
         self.next_at.is_some() && self.challenges_for_peer == 0
     }
 

@@ -2,12 +2,12 @@
 //! not marked.
 
 use netem::{CoDel, Discipline};
-use quic::{EcnState, PathStats};
+use quic::{EcnState, PathState, PathStats};
 use units::{Duration, Ecn, Rate};
 
 use crate::support::apps::transfer;
 use crate::support::stages::{By, Staging, WorkerPool};
-use crate::support::{CodepointChange, Pair, Setup, client_on};
+use crate::support::{CodepointChange, Pair, Setup, client_on, server_on};
 
 const TOTAL: u64 = 4 << 20;
 const LIMIT: Duration = Duration::from_secs(120);
@@ -123,18 +123,69 @@ fn a_peer_whose_network_does_not_show_codepoints_is_not_marked() {
 
 #[test]
 fn a_network_that_drops_marked_packets_is_used_without_marks() {
-    let mut setup = Setup::new(5);
-    setup.client.idle_timeout = Duration::ZERO;
-    setup.server.idle_timeout = Duration::ZERO;
-    let mut pair = setup.build();
-    // As a drop: the harness loses datagrams that its link does not carry.
-    for direction in 0..2 {
-        pair.drops_codepoints[direction] = true;
-    }
+    let mut pair = Setup::new(5).build();
+    pair.drops_codepoints = |_| true;
     pair.connect();
     transfer(&mut pair, 1 << 20, LIMIT);
     assert_eq!(states(&mut pair)[0], EcnState::Failed);
     assert!(pair.tapped[0] > 0);
+}
+
+#[test]
+fn a_second_path_whose_network_drops_marked_packets_carries_data_without_marks() {
+    let link = Setup::new(7).links[0].clone();
+    let mut pair = Setup::new(7).over(&[link.clone(), link]).build();
+    pair.drops_codepoints = |link| link == 1;
+    pair.connect();
+    pair.open_paths();
+    pair.run_for(Duration::from_secs(30));
+    transfer(&mut pair, TOTAL, LIMIT);
+    for node in [&mut pair.client, &mut pair.server] {
+        let paths = node.connection(0).path_stats();
+        let seen = paths.iter().map(|path| (path.state, path.ecn)).collect::<Vec<_>>();
+        assert_eq!(seen, [(PathState::Active, EcnState::Capable), (PathState::Active, EcnState::Failed)]);
+    }
+    let second = pair.client.connection(0).path_stats().remove(1);
+    assert!(second.bytes_acked > TOTAL / 10 && second.silences <= 2, "{second:?}");
+}
+
+#[test]
+fn marks_survive_an_outage() {
+    let mut pair = Setup::new(8).build();
+    pair.connect();
+    transfer(&mut pair, 1 << 20, LIMIT);
+    assert_eq!(states(&mut pair), [EcnState::Capable; 2]);
+    for direction in 0..2 {
+        pair.tap(direction, |_, _| false);
+    }
+    pair.client.connection(0).send_datagram(vec![1; 1000].into()).expect("the queue has space");
+    pair.run_for(Duration::from_secs(5));
+    assert_eq!(states(&mut pair)[0], EcnState::Failed, "the marks may be the cause");
+    for direction in 0..2 {
+        pair.tap(direction, |_, _| true);
+    }
+    transfer(&mut pair, 1 << 20, LIMIT);
+    assert_eq!(states(&mut pair), [EcnState::Capable; 2]);
+}
+
+#[test]
+fn a_client_that_migrates_validates_the_new_route() {
+    let mut setup = Setup::new(9);
+    setup.more_links = vec![setup.links.clone()];
+    // A server with one path forbids it.
+    setup.server.max_paths = 2;
+    let mut pair = setup.build();
+    pair.codepoint_changes = [Some(|_| None); 2];
+    pair.connect();
+    transfer(&mut pair, 1 << 20, LIMIT);
+    assert_eq!(states(&mut pair), [EcnState::Failed; 2]);
+    pair.codepoint_changes = [None; 2];
+    let addresses = quic::Addresses { socket: 1, ..quic::Addresses::of(server_on(1)) };
+    let now = pair.now;
+    pair.client.connection(0).migrate(now, addresses).expect("it may migrate");
+    pair.run_for(Duration::from_secs(2));
+    transfer(&mut pair, 1 << 20, LIMIT);
+    assert_eq!(states(&mut pair), [EcnState::Capable; 2]);
 }
 
 #[test]
@@ -149,6 +200,9 @@ fn a_path_that_moves_is_validated_anew() {
     let mut moved = client_on(0);
     moved.set_port(7777);
     pair.remap(0, moved);
+    transfer(&mut pair, 1 << 20, LIMIT);
+    // While the former address is challenged, nothing is concluded.
+    pair.run_for(Duration::from_secs(20));
     transfer(&mut pair, 1 << 20, LIMIT);
     // Only the server saw another address.
     assert_eq!(states(&mut pair), [EcnState::Failed, EcnState::Capable]);

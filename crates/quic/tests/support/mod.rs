@@ -384,8 +384,8 @@ pub struct Pair {
     pub more_links: Vec<[Link<Datagram>; 2]>,
     /// Changes the ECN codepoint of every datagram on a link.
     pub codepoint_changes: [Option<CodepointChange>; 2],
-    /// Drops datagrams with a codepoint, and counts them as tapped.
-    pub drops_codepoints: [bool; 2],
+    /// Whether a link, by its number, drops datagrams with a codepoint. They count as tapped.
+    pub drops_codepoints: fn(u16) -> bool,
     sessions: Sessions,
     /// Every datagram that was sent, with its direction, if recording is on.
     pub record: Option<Vec<(Instant, usize, Vec<u8>)>>,
@@ -424,7 +424,7 @@ impl Pair {
                 .collect(),
             sessions,
             codepoint_changes: [None; 2],
-            drops_codepoints: [false; 2],
+            drops_codepoints: |_| false,
             record: None,
             taps: [None, None],
             tapped: [0; 2],
@@ -531,7 +531,7 @@ impl Pair {
                 if let Some(change) = self.codepoint_changes[direction] {
                     datagram.ecn = change(datagram.ecn);
                 }
-                if self.drops_codepoints[direction] && datagram.ecn.is_some() {
+                if datagram.ecn.is_some() && (self.drops_codepoints)(addresses.socket) {
                     self.tapped[direction] += 1;
                     continue;
                 }

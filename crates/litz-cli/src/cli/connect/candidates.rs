@@ -35,7 +35,7 @@ pub(super) struct Candidates {
 pub(super) struct Opened {
     pub(super) candidates: Candidates,
     pub(super) sockets: Vec<Box<dyn LiveSocket>>,
-    /// Those that are bound to a device.
+    /// The same, to be followed.
     pub(super) bound: Vec<BoundSocket>,
     /// Advice on the sockets' buffers.
     pub(super) advice: Option<String>,
@@ -81,7 +81,7 @@ impl Connector<'_> {
                     let (live, switch) = ReplaceableSocket::new(socket);
                     let mut options = candidate.socket.clone();
                     options.bind.set_port(port);
-                    bound.push(BoundSocket { options, switch });
+                    bound.push(BoundSocket::new(options, switch));
                     sockets.push(Box::new(live));
                     usable.push(candidate);
                 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
-use litz::paths::{Request, choose};
+use litz::paths::{PATHS_DEFAULT, Request, choose};
 use litz::{Connection, Interface, LiveSocket, ReplaceableSocket, SocketSwitch, UdpSocket};
 use net::DatagramSocket;
 
@@ -22,6 +22,8 @@ pub(super) struct LaterPaths {
     remotes: Vec<SocketAddr>,
     /// Devices and addresses that have a socket.
     used: BTreeSet<(Option<String>, IpAddr)>,
+    /// Paths that there are, lost ones included.
+    path_count: usize,
     /// Free places: their index in the endpoint, and their switch. The last is taken first.
     places: Vec<(usize, SocketSwitch)>,
 }
@@ -40,6 +42,7 @@ impl LaterPaths {
             options: connector.paths.clone(),
             remotes: remotes.to_vec(),
             used: candidates.iter().map(local).collect(),
+            path_count: candidates.iter().filter(|candidate| !candidate.spare).count(),
             places: Vec::new(),
         };
         for _ in 0..if is_fixed { 0 } else { PLACES } {
@@ -55,14 +58,16 @@ impl LaterPaths {
         self.places.len() as u32
     }
 
-    /// Opens a path over each link that has none, as long as there are places.
+    /// Opens a path over each link that has none, as long as there are places, and up to the number
+    /// of paths that the user wants.
     pub(super) fn open_new(
         &mut self,
         connection: &Connection,
         interfaces: &[Interface],
     ) -> Vec<(BoundSocket, LinkEvent)> {
         let mut opened = Vec::new();
-        if self.places.is_empty() {
+        let limit = self.options.limit.map_or(PATHS_DEFAULT, usize::from);
+        if self.places.is_empty() || self.path_count >= limit {
             return opened;
         }
         let request = Request::new(interfaces, &self.remotes)
@@ -73,21 +78,26 @@ impl LaterPaths {
         for path in choice.candidates {
             let local = (path.device.clone(), path.local.ip());
             let Some(device) = path.device.clone().filter(|_| !self.used.contains(&local)) else { continue };
-            let Some((index, switch)) = self.places.last().cloned() else { break };
+            let free = self.places.last().cloned().filter(|_| self.path_count < limit);
+            let Some((index, switch)) = free else { break };
             let mut options = socket(path.local, Some(&device));
-            // A socket that cannot be opened yet is tried again after the next change.
+            // One that cannot be opened yet is tried again after the next change: an IPv6 address causes
+            // one when duplicate address detection is over.
             let Ok(live) = UdpSocket::open(&options) else { continue };
             options.bind.set_port(live.local_addr().map_or(0, |address| address.port()));
             switch.replace(live);
             if let Err(error) = connection.open_path(index, path.remote, path.backup) {
+                // The connection has ended.
                 tracing::debug!(%error, "a path over a new link cannot be opened");
-                continue;
+                switch.switch_off("its path was refused");
+                break;
             }
             self.places.pop();
             self.used.insert(local);
-            let message = format!("a path to {} is opened over this new link", path.remote);
+            self.path_count += 1;
+            let message = format!("a path to {} is being opened over this link", path.remote);
             let event = LinkEvent { device, address: path.local.ip().to_string(), is_usable: true, message };
-            opened.push((BoundSocket { options, switch }, event));
+            opened.push((BoundSocket::new(options, switch), event));
         }
         opened
     }

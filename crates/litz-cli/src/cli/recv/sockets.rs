@@ -18,7 +18,7 @@ pub(super) struct ListenSockets {
     /// The addresses for the ticket.
     pub(super) addresses: Vec<TicketAddress>,
     pub(super) sockets: Vec<Box<dyn LiveSocket>>,
-    /// Those that are bound to a device.
+    /// The same, to be followed.
     pub(super) bound: Vec<BoundSocket>,
     /// Settings of this host that the user may want to change.
     pub(super) advice: Vec<String>,
@@ -63,7 +63,8 @@ pub(super) fn listen(options: &RecvOptions, port: u16) -> Result<ListenSockets, 
     let (mut sockets, mut bound) = (Vec::<Box<dyn LiveSocket>>::new(), Vec::new());
     for (place, opened) in listening.sockets {
         let (live, switch) = ReplaceableSocket::new(opened);
-        bound.push(BoundSocket { options: socket(place.address.with_port(port), place.device.as_deref()), switch });
+        let options = socket(place.address.with_port(port), place.device.as_deref());
+        bound.push(BoundSocket::new(options, switch));
         sockets.push(Box::new(live));
     }
     Ok(ListenSockets { port, addresses, sockets, bound, advice })
