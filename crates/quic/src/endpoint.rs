@@ -41,8 +41,9 @@ pub const RESETS_MAX: u32 = 100;
 const RESETS_SPAN: Duration = Duration::from_secs(1);
 
 /// The length of a stateless reset unless its trigger is small, bytes: that of a short packet with
-/// a connection ID of ours, a packet number of four bytes, and some frames.
-const RESET_LEN: usize = 1 + LOCAL_ID_LEN + 4 + 12 + RESET_TOKEN_LEN;
+/// a connection ID of ours, a packet number of four bytes, and some frames. A packet of at most one
+/// byte more gets a reset that is one byte shorter (RFC 9000, section 10.3).
+const RESET_LEN: usize = 1 + LOCAL_ID_LEN + 4 + 13 + RESET_TOKEN_LEN;
 
 const RESET_TOKEN_LEN: usize = size_of::<ResetToken>();
 

@@ -249,8 +249,10 @@ impl Connection {
             let is_small = is_short && header.ty == PacketType::Initial && self.side == Side::Server;
             let is_foreign =
                 header.ty != PacketType::OneRtt && self.control.peer_first_id().is_some_and(|id| id != header.scid);
+            // RFC 9000, section 17.2.2: a server sends no token in Initial packets.
+            let has_token = self.side == Side::Client && !header.token.is_empty();
             let packet = datagram.split_to(header.end.clamp(1, datagram.len()));
-            if is_stray || is_small || is_foreign {
+            if is_stray || is_small || is_foreign || has_token {
                 self.receive.half.stats.packets_dropped += 1;
                 continue;
             }

@@ -72,6 +72,8 @@ pub struct SealOverrides {
     pub number: Option<u64>,
     /// Use the key phase this many updates after the current one.
     pub phases_ahead: usize,
+    /// The token of an Initial packet.
+    pub token: &'static [u8],
 }
 
 /// The hostile peer.
@@ -339,7 +341,8 @@ impl Hostile {
             Space::Data => emit_short(&remote_id, number, number_len, phase, false, fixed, &mut out),
             _ => {
                 let ty = if space == Space::Initial { PacketType::Initial } else { PacketType::Handshake };
-                let header = LongHeader { ty, version: VERSION_1, dcid: remote_id, scid: self.local_id, token: &[] };
+                let token = overrides.token;
+                let header = LongHeader { ty, version: VERSION_1, dcid: remote_id, scid: self.local_id, token };
                 emit_long(&header, number, number_len, payload.len() + TAG_LEN, fixed, &mut out)
             }
         };

@@ -147,6 +147,7 @@ fn send_payloads(commands: &mut Commands<'_>, hostile_pair: &mut HostilePair) {
                 clear_fixed_bit: commands.byte() & 7 == 0,
                 number: (commands.byte() & 3 == 0).then(|| commands.short() as u64),
                 phases_ahead: usize::from(commands.byte() & 1),
+                ..SealOverrides::default()
             };
             let packet = hostile_pair.hostile.packet_with(Space::Data, commands.bytes(), odd);
             hostile_pair.deliver(&packet);
