@@ -74,6 +74,8 @@ pub struct SealOverrides {
     pub phases_ahead: usize,
     /// The token of an Initial packet.
     pub token: &'static [u8],
+    /// Send 1-RTT data in a packet of type 0-RTT.
+    pub zero_rtt: bool,
 }
 
 /// The hostile peer.
@@ -338,9 +340,15 @@ impl Hostile {
         let (fixed, phase) = (!overrides.clear_fixed_bit, self.phase ^ (overrides.phases_ahead % 2 == 1));
         let mut out = Vec::new();
         let number_at = match space {
-            Space::Data => emit_short(&remote_id, number, number_len, phase, false, fixed, &mut out),
+            Space::Data if !overrides.zero_rtt => {
+                emit_short(&remote_id, number, number_len, phase, false, fixed, &mut out)
+            }
             _ => {
-                let ty = if space == Space::Initial { PacketType::Initial } else { PacketType::Handshake };
+                let ty = match space {
+                    Space::Initial => PacketType::Initial,
+                    Space::Handshake => PacketType::Handshake,
+                    Space::Data => PacketType::ZeroRtt,
+                };
                 let token = overrides.token;
                 let header = LongHeader { ty, version: VERSION_1, dcid: remote_id, scid: self.local_id, token };
                 emit_long(&header, number, number_len, payload.len() + TAG_LEN, fixed, &mut out)
