@@ -81,10 +81,12 @@ api-update:
 	@scripts/need cc cmake python3 nightly cargo-public-api
 	@scripts/public-api --update
 
-## Links, paths and line lengths of all documents; the book (target/book).
+## Links, paths and line lengths of all documents; the requirements of the specifications and their
+## tests; the book (target/book).
 book:
 	@scripts/need python3 mdbook
 	scripts/check-links
+	scripts/check-requirements
 	mdbook build docs
 
 ## Interoperability with other QUIC implementations.
