@@ -54,7 +54,7 @@ impl LinkWatchWaker {
 /// The end of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkNews {
-    /// Something may have changed: what it was is seen in [`interfaces`](crate::interfaces).
+    /// Something may have changed: what it was is seen in [`interfaces`](crate::interfaces()).
     MayHaveChanged,
     /// Nothing has.
     None,
