@@ -137,7 +137,7 @@ fn a_standing_receiver_gives_each_listed_sender_a_folder() {
 #[test]
 fn an_unlisted_sender_leaves_no_folder() {
     let place = Place::new();
-    std::fs::write(place.path("senders.txt"), "# nobody yet\n").unwrap();
+    std::fs::write(place.path("senders.txt"), "# none yet\n").unwrap();
     let file = place.file("file", 100, 1);
     let allow = format!("--allow={}", place.path("senders.txt").display());
     let (_receiver, ticket) = place.recv(&[&allow, "--folder-per-sender"]);

@@ -4,6 +4,7 @@ mod admission;
 mod allowed;
 mod arrivals;
 mod descriptors;
+mod directory;
 mod file_watch;
 mod refusals;
 mod sender_folder;
@@ -20,7 +21,6 @@ use litz::identity::{PublicKey, server_config};
 use litz::{Connection, Endpoint, EndpointConfig};
 use serde_json::json;
 use transfer::store::{Issued, Serving};
-use transfer::ticket::ADDRESSES_MAX;
 use transfer::{
     Authoriser, CLOSE_CODE, CancelToken, ConnectionLink, OpenFiles, ReceiveOptions, Refusal, Secret, StoreError,
     Summary, Ticket, TicketAddress, TicketAuthoriser, TransferError, control, peer_key, proof_context, receive,
@@ -43,6 +43,7 @@ use super::warning::Warning;
 use admission::{VisitorId, Visitors};
 use allowed::{AllowedKeys, ListedAuthoriser};
 use arrivals::TimedLink;
+use directory::{check, current_umask};
 use served_ticket::ServedTicket;
 use sockets::{ListenSockets, listen};
 use visits::{PlacingAuthoriser, Visits};
@@ -538,40 +539,6 @@ impl<'a> Receiver<'a> {
     }
 }
 
-/// Checks what can be checked before anything is opened; returns the directory.
-fn check(options: &RecvOptions) -> Result<PathBuf, String> {
-    let shown = options.directory.display();
-    let directory =
-        std::fs::canonicalize(&options.directory).map_err(|error| format!("cannot receive into {shown}: {error}"))?;
-    if !directory.is_dir() {
-        return Err(format!("cannot receive into {shown}: it is not a directory"));
-    }
-    check_writable(&directory).map_err(|error| format!("cannot receive into {shown}: {error}"))?;
-    if options.expires.is_zero() {
-        return Err("--expires must be more than 0: a sender needs time to use the ticket".to_owned());
-    }
-    if options.advertise.len() > ADDRESSES_MAX {
-        let given = options.advertise.len();
-        return Err(format!(
-            "--advertise is given {given} times, but a ticket contains at most {ADDRESSES_MAX} addresses"
-        ));
-    }
-    Ok(directory)
-}
-
-/// Creates a file in `directory` and removes it, so that a directory in which that fails is reported
-/// before anyone gets the ticket. A file and not `access`, which knows nothing of quotas and of some
-/// file systems.
-fn check_writable(directory: &Path) -> std::io::Result<()> {
-    // No sender can send a file of this name.
-    let probe = directory.join(format!(".litz-writable-{}.litz-part", std::process::id()));
-    match std::fs::OpenOptions::new().write(true).create_new(true).open(&probe) {
-        // A receiver with the same process number was killed here: removing its file shows the same.
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
-        _ => std::fs::remove_file(&probe),
-    }
-}
-
 impl Admission {
     /// By the list of keys, the unfinished ticket or a new ticket.
     fn prepare(
@@ -630,12 +597,4 @@ fn unfinished_ticket(
     let newest = state.store.usable(now, directory).map_err(|error| error.to_string())?.pop();
     let serve = |issued: Issued| state.store.serve(&issued.id).map(|serving| (issued, serving));
     newest.map(serve).transpose().map_err(|error| error.to_string())
-}
-
-/// The file mode creation mask of this process. Only /proc shows it without changing it.
-fn current_umask() -> u32 {
-    const USUAL: u32 = 0o022;
-    let status = std::fs::read_to_string(Path::new("/proc/self/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    line.and_then(|umask| u32::from_str_radix(umask.trim(), 8).ok()).unwrap_or(USUAL)
 }

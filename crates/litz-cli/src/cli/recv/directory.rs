@@ -1,0 +1,49 @@
+//! The directory that files are received into.
+
+use std::path::{Path, PathBuf};
+
+use transfer::ticket::ADDRESSES_MAX;
+
+use crate::cli::args::RecvOptions;
+
+/// Checks what can be checked before anything is opened; returns the directory.
+pub(super) fn check(options: &RecvOptions) -> Result<PathBuf, String> {
+    let shown = options.directory.display();
+    let directory =
+        std::fs::canonicalize(&options.directory).map_err(|error| format!("cannot receive into {shown}: {error}"))?;
+    if !directory.is_dir() {
+        return Err(format!("cannot receive into {shown}: it is not a directory"));
+    }
+    check_writable(&directory).map_err(|error| format!("cannot receive into {shown}: {error}"))?;
+    if options.expires.is_zero() {
+        return Err("--expires must be more than 0: a sender needs time to use the ticket".to_owned());
+    }
+    if options.advertise.len() > ADDRESSES_MAX {
+        let given = options.advertise.len();
+        return Err(format!(
+            "--advertise is given {given} times, but a ticket contains at most {ADDRESSES_MAX} addresses"
+        ));
+    }
+    Ok(directory)
+}
+
+/// Creates a file in `directory` and removes it, so that a directory in which that fails is reported
+/// before anyone gets the ticket. A file and not `access`, which knows nothing of quotas and of some
+/// file systems.
+fn check_writable(directory: &Path) -> std::io::Result<()> {
+    // No sender can send a file of this name.
+    let probe = directory.join(format!(".litz-writable-{}.litz-part", std::process::id()));
+    match std::fs::OpenOptions::new().write(true).create_new(true).open(&probe) {
+        // A receiver with the same process number was killed here: removing its file shows the same.
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => std::fs::remove_file(&probe),
+    }
+}
+
+/// The file mode creation mask of this process. Only /proc shows it without changing it.
+pub(super) fn current_umask() -> u32 {
+    const USUAL: u32 = 0o022;
+    let status = std::fs::read_to_string(Path::new("/proc/self/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    line.and_then(|umask| u32::from_str_radix(umask.trim(), 8).ok()).unwrap_or(USUAL)
+}
