@@ -35,7 +35,7 @@ pub(crate) struct EcnReport {
     /// Packet numbers used so far in its number space: at least as many as packets sent.
     pub(crate) sent: u64,
     /// Packets of the number space also go to other addresses, whose routes may mishandle the
-    /// codepoint: nothing follows for this one.
+    /// codepoint: only marks count.
     pub(crate) is_mixed: bool,
 }
 
@@ -97,10 +97,15 @@ impl PathEcn {
             Some(counts) => std::mem::replace(known, counts),
             None => *known,
         };
-        if self.codepoint().is_none() || newly_acked == 0 || is_mixed {
+        if self.codepoint().is_none() || newly_acked == 0 {
             return false;
         }
-        let Some(news) = counts.and_then(|counts| increase(&before, &counts)) else {
+        let news = counts.and_then(|counts| increase(&before, &counts));
+        if is_mixed {
+            // A mark is a sign of congestion on whichever route it was set.
+            return self.note_marks(news.map_or(0, |news| news.ce));
+        }
+        let Some(news) = news else {
             // Without counts, or with fewer than before.
             self.fail("the peer does not report the codepoints");
             return false;
@@ -114,10 +119,15 @@ impl PathEcn {
             self.fail("the peer reports more packets than were sent");
         } else {
             (self.state, self.is_proved) = (EcnState::Capable, true);
-            self.ce_packets += news.ce;
-            return news.ce > 0;
+            return self.note_marks(news.ce);
         }
         false
+    }
+
+    /// Counts marked packets; true if there are some.
+    const fn note_marks(&mut self, packets: u64) -> bool {
+        self.ce_packets = self.ce_packets.saturating_add(packets);
+        packets > 0
     }
 
     fn fail(&mut self, reason: &str) {
@@ -188,6 +198,9 @@ mod tests {
         let report = |ect0, sent| EcnReport { counts: counts(ect0, 0, 0), newly_acked: 5, sent, is_mixed: false };
         ecn.on_report(&EcnReport { is_mixed: true, ..report(0, 5) }, &mut known);
         assert_eq!(ecn.state(), EcnState::Testing, "packets of another route prove nothing");
+        let marked = EcnReport { is_mixed: true, counts: counts(0, 0, 2), ..report(0, 5) };
+        assert!(ecn.on_report(&marked, &mut known) && ecn.ce_packets == 2, "but a mark is a mark");
+        known = EcnCounts::default();
         ecn.on_report(&report(3, 5), &mut known);
         assert_eq!((ecn.state(), ecn.codepoint()), (EcnState::Failed, None));
         // What was on its way is still reported, and is no part of the next validation.
