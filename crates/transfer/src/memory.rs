@@ -62,8 +62,12 @@ impl MemoryLink {
     }
 
     /// Waits until the receiver waits to write to the control stream.
+    ///
+    /// # Panics
+    /// If the connection is lost before.
     pub(super) fn wait_until_full(&self) {
         while !self.faults.is_full.load(Ordering::SeqCst) {
+            assert!(!self.faults.is_lost(), "the connection was lost before the receiver waited");
             std::thread::yield_now();
         }
     }
