@@ -6,6 +6,7 @@ use super::*;
 use crate::control::read_message;
 use crate::link::Control;
 use crate::message::Message;
+use crate::receive::FILES_AHEAD;
 
 fn say(control: &mut Control, message: &Message) -> std::io::Result<()> {
     let mut bytes = Vec::new();
@@ -110,8 +111,8 @@ fn a_sender_that_reads_nothing_does_not_keep_a_cancelled_receiver() {
         });
         say(&mut control, &Message::Hello { version: 1, base_log2: 10, proof: None, run: None }).unwrap();
         assert!(matches!(read_message(&mut control.reader), Ok(Some(Message::Accepted { .. }))));
-        // Fewer than the receiver opens at a time, so that each gets a plan at once.
-        let entries: Vec<_> = (0..120).map(|index| file_entry(&format!("file{index}"))).collect();
+        // As many as the receiver opens at a time for one transfer, so that each gets a plan at once.
+        let entries: Vec<_> = (0..FILES_AHEAD / 2).map(|index| file_entry(&format!("file{index}"))).collect();
         let count = entries.len() as u32;
         say(&mut control, &Message::Entries(entries)).unwrap();
         say(&mut control, &Message::EntriesEnd { count }).unwrap();
