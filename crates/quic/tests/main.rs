@@ -3,6 +3,7 @@
 
 mod adverse;
 mod hostile;
+mod lives;
 mod multipath;
 mod pair;
 mod random_operations;

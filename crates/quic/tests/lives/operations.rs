@@ -1,0 +1,172 @@
+//! What happens to a connection in its life.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use netem::{LineState, LinkConfig};
+use quic::{Addresses, PathId, PathState, Side};
+use units::{Duration, Ratio, Rng};
+
+use super::{Life, magnitude};
+use crate::support::{Node, SERVER, server_on};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operation {
+    Ask,
+    Step,
+    Jump,
+    Faults,
+    Cut,
+    Restore,
+    /// The system refuses to send at one of the hosts.
+    Refuse,
+    /// A NAT gives a socket of the client another address.
+    Rebind,
+    /// The client moves its only path.
+    Migrate,
+    OpenPath,
+    AbandonPath,
+    RestartServer,
+    RestartClient,
+}
+
+/// Some operations never happen in a life, others are frequent.
+pub(super) fn weights(rng: &mut Rng, is_strict: bool) -> Vec<(Operation, u64)> {
+    let mut weights = Vec::new();
+    for operation in [
+        Operation::Ask,
+        Operation::Step,
+        Operation::Jump,
+        Operation::Faults,
+        Operation::Cut,
+        Operation::Restore,
+        Operation::Refuse,
+        Operation::Rebind,
+        Operation::Migrate,
+        Operation::OpenPath,
+        Operation::AbandonPath,
+        Operation::RestartServer,
+        Operation::RestartClient,
+    ] {
+        let is_needed = matches!(operation, Operation::Ask | Operation::Step);
+        let is_restart = matches!(operation, Operation::RestartServer | Operation::RestartClient);
+        if is_needed || rng.below(2) == 0 && !(is_strict && is_restart) {
+            weights.push((operation, magnitude(rng, if is_restart { 8 } else { 30 })));
+        }
+    }
+    weights
+}
+
+impl Life {
+    /// Does one thing, chosen at random.
+    pub(super) fn act(&mut self) {
+        let total: u64 = self.weights.iter().map(|(_, weight)| weight).sum();
+        let mut at = self.rng.below(total);
+        let chosen = self.weights.iter().find(|(_, weight)| match at.checked_sub(*weight) {
+            Some(left) => {
+                at = left;
+                false
+            }
+            None => true,
+        });
+        let operation = chosen.expect("the weights sum up to the total").0;
+        self.apply(operation);
+        self.run_for(Duration::from_micros(1));
+    }
+
+    fn apply(&mut self, operation: Operation) {
+        match operation {
+            Operation::Ask => self.ask(),
+            Operation::Step => {
+                let span = magnitude(&mut self.rng, 100_000);
+                self.run_for(Duration::from_micros(span));
+            }
+            Operation::Jump => {
+                let span = magnitude(&mut self.rng, 8_000);
+                self.run_for(Duration::from_millis(span));
+            }
+            Operation::Faults => self.change_faults(),
+            Operation::Cut | Operation::Restore => self.change_state(operation == Operation::Restore),
+            Operation::Refuse => {
+                let (refuse, is_client) = (self.ratio(), self.rng.below(2) == 0);
+                let node: &mut Node = if is_client { &mut self.pair.client } else { &mut self.pair.server };
+                node.refuse = refuse;
+            }
+            Operation::Rebind => {
+                let (socket, port) = (self.pick_socket(), self.rng.between(1024, 65_535) as u16);
+                let ip = IpAddr::V4(Ipv4Addr::new(192, 0, 2, self.rng.below(2) as u8));
+                self.pair.remap(socket, SocketAddr::new(ip, port));
+                self.happened.rebindings += 1;
+            }
+            Operation::Migrate | Operation::OpenPath | Operation::AbandonPath => self.change_paths(operation),
+            Operation::RestartServer => {
+                self.happened.server_restarts += 1;
+                self.may_be_reset = true;
+                self.servers.clear();
+                self.pair.server = self.restarted_node(Side::Server, self.happened.server_restarts);
+            }
+            Operation::RestartClient => {
+                self.happened.client_restarts += 1;
+                self.pair.client = self.restarted_node(Side::Client, self.happened.client_restarts);
+                self.connect();
+            }
+        }
+    }
+
+    fn ratio(&mut self) -> Ratio {
+        let most = self.fault_most;
+        if most == 0 || self.rng.below(2) == 0 { Ratio::ZERO } else { Ratio::new(self.rng.between(1, most), 100) }
+    }
+
+    fn pick_socket(&mut self) -> u16 {
+        self.rng.below(1 + self.pair.more_links.len() as u64) as u16
+    }
+
+    fn change_faults(&mut self) {
+        let link = usize::from(self.pick_socket());
+        for direction in 0..2 {
+            let mut config = self.pair.link_pair(link)[direction].config().clone();
+            config.loss = self.ratio();
+            config.duplicate = self.ratio();
+            config.corrupt = self.ratio();
+            config.reorder = self.ratio();
+            config.delay = Duration::from_micros(self.rng.between(10, 100_000));
+            let now = self.pair.now;
+            self.pair.link_pair(link)[direction].set_config(now, config);
+        }
+    }
+
+    fn change_state(&mut self, restores: bool) {
+        let (link, direction) = (usize::from(self.pick_socket()), self.rng.below(2) as usize);
+        let broken = [LineState::Silent, LineState::Silent, LineState::Held][self.rng.below(3) as usize];
+        let state = if restores { LineState::Up } else { broken };
+        let now = self.pair.now;
+        let link = &mut self.pair.link_pair(link)[direction];
+        link.set_config(now, LinkConfig { state, ..link.config().clone() });
+    }
+
+    /// Calls that the connection may refuse: it does not matter here.
+    fn change_paths(&mut self, operation: Operation) {
+        let (now, socket) = (self.pair.now, self.pick_socket());
+        let remote = if socket == 0 { SERVER } else { server_on(socket) };
+        let addresses = Addresses { socket, ..Addresses::of(remote) };
+        let at = self.pair.client.connections.len() - 1;
+        let connection = self.pair.client.connection(at);
+        match operation {
+            Operation::Migrate => {
+                let is_begun = connection.is_established() && connection.migrate(now, addresses).is_ok();
+                self.happened.migrations += u64::from(is_begun);
+            }
+            Operation::OpenPath => drop(connection.open_path(now, addresses, self.rng.below(4) == 0)),
+            _ => {
+                // Only one of several that work: a connection without a path ends.
+                let stats = connection.path_stats();
+                let open = stats.iter().filter(|path| matches!(path.state, PathState::Active | PathState::Silent));
+                let open: Vec<PathId> = open.map(|path| path.id).collect();
+                if open.len() > 1 {
+                    let path = open[self.rng.below(open.len() as u64) as usize];
+                    connection.abandon_path(now, path, 0);
+                }
+            }
+        }
+    }
+}
