@@ -61,8 +61,10 @@ impl Writing {
             let end = self.len.min(self.written + CHUNK_LEN);
             let mut chunk: Bytes = (self.written..end).map(|at| self.byte(at)).collect();
             let len = chunk.len() as u64;
-            match connection.write_some(id, &mut chunk) {
-                Ok(()) => self.written += len - chunk.len() as u64,
+            let result = connection.write_some(id, &mut chunk);
+            self.written += len - chunk.len() as u64;
+            match result {
+                Ok(()) => {}
                 Err(WriteError::Blocked) => return,
                 Err(error) => panic!("{id}: {error}: {self:?}"),
             }
@@ -198,7 +200,8 @@ impl Server {
                 assert_eq!((asked, reading.read), (request, request.up_len), "{id} ended early: {reading:?}");
                 self.bytes_read += reading.read;
                 let (number, len) = (reading.number, request.down_len);
-                *writing = Some(Writing { header: Vec::new(), number, is_response: true, len, written: 0, ended: false });
+                *writing =
+                    Some(Writing { header: Vec::new(), number, is_response: true, len, written: 0, ended: false });
             }
             if let Some(writing) = writing {
                 writing.pump(connection, *id);

@@ -6,8 +6,8 @@
 //! Afterwards the links recover, and every request must be answered in full, with every byte
 //! correct. Then the client closes, and nothing may be left.
 //!
-//! A connection may end early for a reason only: a reset after the server was started again, or the
-//! idle timeout where there is one. In a *strict* life neither exists, and its one connection must
+//! A connection may end early for a reason only: the idle timeout, where there is one, or a reset
+//! by a server that was started again or has timed out itself. In a *strict* life neither exists, and its one connection must
 //! last.
 //!
 //! `LITZ_LIVES=100000 cargo test --release -p litz-quic --test all lives` runs that many;
@@ -41,8 +41,11 @@ const LIVENESS: Duration = Duration::from_secs(600);
 /// The server's key for stateless resets, which survives its restarts.
 const RESET_KEY: [u8; 32] = [9; 32];
 
+/// How many operations a life has at most.
+const STEPS_MAX: u64 = 120;
+
 /// How many requests a life has at most.
-const REQUESTS_MAX: usize = 12;
+const REQUESTS_MAX: usize = 25;
 
 /// What has happened, so that a set of lives can prove that it met what it was made for.
 #[derive(Debug, Default, Clone, Copy)]
@@ -69,13 +72,31 @@ struct Happened {
 
 impl Happened {
     fn fields(&mut self) -> [&mut u64; 18] {
-        let Self { strict, bytes, connections, resets, timeouts, server_restarts, client_restarts, lost, vanished, .. } =
-            self;
-        let Self { corrupted, reordered, duplicated, refused, rebindings, migrations, paths, key_updates, probes, .. } =
-            self;
+        let Self {
+            strict, bytes, connections, resets, timeouts, server_restarts, client_restarts, lost, vanished, ..
+        } = self;
+        let Self {
+            corrupted, reordered, duplicated, refused, rebindings, migrations, paths, key_updates, probes, ..
+        } = self;
         [
-            strict, bytes, connections, resets, timeouts, server_restarts, client_restarts, lost, vanished, corrupted,
-            reordered, duplicated, refused, rebindings, migrations, paths, key_updates, probes,
+            strict,
+            bytes,
+            connections,
+            resets,
+            timeouts,
+            server_restarts,
+            client_restarts,
+            lost,
+            vanished,
+            corrupted,
+            reordered,
+            duplicated,
+            refused,
+            rebindings,
+            migrations,
+            paths,
+            key_updates,
+            probes,
         ]
     }
 }
@@ -91,8 +112,10 @@ struct Life {
     client: Client,
     /// By the server's connections, of the server that runs now.
     servers: Vec<Server>,
-    /// The server has been started again since the connection began.
+    /// Since the connection began, the server has been started again, or given up a connection.
     may_be_reset: bool,
+    /// The client has confirmed the handshake of the connection.
+    is_confirmed: bool,
     happened: Happened,
     _failure_context: FailureContext,
 }
@@ -201,6 +224,7 @@ impl Life {
             client: Client::default(),
             servers: Vec::new(),
             may_be_reset: false,
+            is_confirmed: false,
             happened: Happened { strict: u64::from(is_strict), connections: 1, ..Happened::default() },
             _failure_context: FailureContext(text),
         }
@@ -244,9 +268,12 @@ impl Life {
     /// Each end of a connection needs a reason.
     fn check_ends(&mut self) {
         let now = self.pair.now;
+        let last = self.pair.client.connections.len() - 1;
+        let mut is_over = false;
         for node in [&mut self.pair.client, &mut self.pair.server] {
-            for events in &mut node.events {
+            for (index, events) in node.events.iter_mut().enumerate() {
                 for event in events.drain(..) {
+                    self.is_confirmed |= node.side == Side::Client && event == Event::Confirmed;
                     let Event::Closed(error) = event else { continue };
                     let has_reason = match error {
                         ConnectionError::TimedOut => !self.is_strict,
@@ -254,22 +281,22 @@ impl Life {
                         _ => false,
                     };
                     assert!(has_reason, "{:?} at {now:?}: {error:?}", node.side);
+                    is_over |= node.side == Side::Client && index == last;
+                    // It sends resets for a connection that it has given up, too.
+                    self.may_be_reset |= node.side == Side::Server;
                     self.happened.resets += u64::from(error == ConnectionError::Reset);
                     self.happened.timeouts += u64::from(error == ConnectionError::TimedOut);
                 }
             }
         }
-        let is_over = |connection: Option<&Option<quic::Connection>>| {
-            connection.is_none_or(|connection| connection.as_ref().is_none_or(|connection| !connection.is_handshaking() && !connection.is_established()))
-        };
-        if is_over(self.pair.client.connections.last()) {
+        if is_over {
             self.connect();
         }
     }
 
     fn connect(&mut self) {
         self.client.forget_streams();
-        self.may_be_reset = false;
+        (self.may_be_reset, self.is_confirmed) = (false, false);
         self.pair.start();
         self.happened.connections += 1;
     }
@@ -362,7 +389,7 @@ impl Life {
 fn live(seed: u64) -> Happened {
     let mut life = Life::new(seed);
     life.ask();
-    let steps = magnitude(&mut life.rng, 60);
+    let steps = life.rng.between(5, STEPS_MAX);
     for _ in 0..steps {
         life.act();
     }

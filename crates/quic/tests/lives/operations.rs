@@ -50,7 +50,7 @@ pub(super) fn weights(rng: &mut Rng, is_strict: bool) -> Vec<(Operation, u64)> {
         let is_needed = matches!(operation, Operation::Ask | Operation::Step);
         let is_restart = matches!(operation, Operation::RestartServer | Operation::RestartClient);
         if is_needed || rng.below(2) == 0 && !(is_strict && is_restart) {
-            weights.push((operation, magnitude(rng, if is_restart { 8 } else { 30 })));
+            weights.push((operation, magnitude(rng, if is_restart { 4 } else { 30 })));
         }
     }
     weights
@@ -77,7 +77,7 @@ impl Life {
         match operation {
             Operation::Ask => self.ask(),
             Operation::Step => {
-                let span = magnitude(&mut self.rng, 100_000);
+                let span = magnitude(&mut self.rng, 500_000);
                 self.run_for(Duration::from_micros(span));
             }
             Operation::Jump => {
@@ -91,6 +91,9 @@ impl Life {
                 let node: &mut Node = if is_client { &mut self.pair.client } else { &mut self.pair.server };
                 node.refuse = refuse;
             }
+            // During the handshake the client's address must not change (RFC 9000, section 9): only a
+            // timeout ends such a connection.
+            Operation::Rebind if self.is_strict && !self.is_confirmed => {}
             Operation::Rebind => {
                 let (socket, port) = (self.pick_socket(), self.rng.between(1024, 65_535) as u16);
                 let ip = IpAddr::V4(Ipv4Addr::new(192, 0, 2, self.rng.below(2) as u8));

@@ -206,6 +206,28 @@ fn a_client_migrates_to_and_fro() {
     assert!(rate > 0.8 * capacity_mbps(&[link(20, 10)]), "{rate} Mb/s");
 }
 
+/// The probe of an attempt that is given up arrives after its connection ID was retired. The server
+/// does not know the ID any more and answers with a reset, whose token is no longer valid (RFC 9000,
+/// section 10.3.1).
+#[test]
+fn a_late_probe_of_a_replaced_attempt_does_not_reset_the_connection() {
+    let mut setup = Setup { reset_key: Some([7; 32]), ..Setup::new(17) }.over(&[link(20, 10), link(20, 80)]);
+    (setup.client.max_paths, setup.server.max_paths) = (0, 2);
+    let mut pair = setup.build();
+    pair.connect();
+    let mut flow = Flow::new(&mut pair, Side::Client);
+    flow.run(&mut pair, Duration::from_secs(1));
+    let now = pair.now;
+    assert_eq!(pair.client.connection(0).migrate(now, other_network()), Ok(()));
+    flow.run(&mut pair, Duration::from_millis(1));
+    let now = pair.now;
+    assert!(pair.client.connection(0).migrate(now, other_network()).is_err(), "the attempt is given up");
+    flow.run(&mut pair, Duration::from_secs(2));
+    assert_eq!(pair.link_pair(1).each_ref().map(|link| link.stats().carried), [1, 1], "a probe and a reset");
+    let rate = flow.mbps_lately(&pair);
+    assert!(rate > 0.8 * capacity_mbps(&[link(20, 10)]), "{rate} Mb/s");
+}
+
 #[test]
 fn a_migration_that_is_not_allowed_is_refused() {
     use quic::MigrateError;
