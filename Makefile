@@ -5,6 +5,7 @@ CARGO ?= cargo
 # The folder where rustup installs cargo: a shell that was open before does not look there.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 FUZZ_SECONDS ?= 20
+DENY_CHECKS ?=
 
 .PHONY: demo test test-long models miri bench instructions lint deny api api-update book interop \
 	fuzz-smoke
@@ -66,10 +67,11 @@ lint:
 	$(CARGO) clippy --workspace --all-targets --quiet -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --quiet
 
-## Advisories, licences and sources of the dependencies (deny.toml).
+## Advisories, licences and sources of the dependencies (deny.toml). The database of advisories comes
+## from the network: `make deny DENY_CHECKS="bans licenses sources"` leaves it out.
 deny:
 	@scripts/need cargo-deny
-	$(CARGO) deny check
+	$(CARGO) deny check --hide-inclusion-graph $(DENY_CHECKS)
 
 ## The public API of litz and litz-transfer must be that of docs/api; `make api-update` writes the
 ## files.
