@@ -84,6 +84,20 @@ impl Connection {
         self.handle.open_path(socket, remote, is_backup)
     }
 
+    /// Requests that the connection moves to `remote` and the socket with this index in
+    /// [`EndpointConfig::sockets`](crate::EndpointConfig::sockets), for instance because its network
+    /// is going away. Only the side that connected can move a connection, and only one with a single
+    /// path: with several, [open](Self::open_path) another one instead. The call does not wait: the
+    /// peer is probed at its address until it responds, and the connection moves then; until then it
+    /// stays where it is. Another call replaces an attempt that has not succeeded.
+    /// [`next_path_event`](Self::next_path_event) reports that it moved, or why not.
+    ///
+    /// # Errors
+    /// If there is no such socket, too many path requests are pending, or the connection is closed.
+    pub fn migrate(&self, socket: usize, remote: SocketAddr) -> Result<(), Closed> {
+        self.handle.migrate(socket, remote)
+    }
+
     /// Abandons a path permanently and sends `code` to the peer; the last path stays.
     /// [`Stats::paths`] has the identifiers.
     ///

@@ -177,9 +177,9 @@ pub use net::{Interface, InterfaceAddress, OpenError as SocketOpenError, UdpSock
 pub use quic::session::{ExportError, SessionSummary};
 pub use quic::{
     AckPolicy, AddressValidation, Addresses, BURST_MIN, Class, EcnState, ErrorCode, JournalSink, JournalSource,
-    OpenPathError, PATH_SET_MAX, PATHS_MAX, PathId, PathSet, PathSetError, PathState, PathStats, PathWait, Policy,
-    RateLimit, RateLimitError, ReceiveStats, RetransmissionPolicy, SendStats, Side, Stats, Strategy, StreamId,
-    StridedBytes, TraceSink, TransportConfig, TransportError,
+    MigrateError, OpenPathError, PATH_SET_MAX, PATHS_MAX, PathId, PathSet, PathSetError, PathState, PathStats,
+    PathWait, Policy, RateLimit, RateLimitError, ReceiveStats, RetransmissionPolicy, SendStats, Side, Stats, Strategy,
+    StreamId, StridedBytes, TraceSink, TransportConfig, TransportError,
 };
 pub use recovery::{Algorithm, CongestionSnapshot, RateCap};
 pub use stream::{RecvStream, SendStream};

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use litz::{
-    Connection, Endpoint, LiveSocket, PathEvent, PathState, Placement, ReplaceableSocket, SocketSwitch, UdpSocket,
-    UdpSocketOptions,
+    Connection, Endpoint, LiveSocket, MigrateError, PathEvent, PathState, Placement, ReplaceableSocket, SocketSwitch,
+    UdpSocket, UdpSocketOptions,
 };
 
 use crate::world::{TEST_TIMEOUT, Variant, Wire, World};
@@ -111,6 +111,70 @@ fn a_vacant_place_becomes_a_path_that_can_be_switched_off_and_on() {
                 ask(&connection, &[1; 1000]);
                 connection.next_path_event_timeout(Duration::from_millis(20)).unwrap();
             }
+            connection.close(0, "");
+        });
+    }
+}
+
+/// The next event of a migration.
+fn migration_event(connection: &Connection) -> PathEvent {
+    loop {
+        let event = connection.next_path_event_timeout(TEST_TIMEOUT).unwrap().expect("an event in time");
+        if matches!(event, PathEvent::Migrated { .. } | PathEvent::MigrationRefused { .. }) {
+            return event;
+        }
+    }
+}
+
+#[test]
+fn a_connection_migrates_to_and_fro_in_mid_transfer() {
+    for placement in PLACEMENTS {
+        let world = World::new(Variant { wire: Wire::Udp, placement });
+        // A server that allows several paths allows a single one to move.
+        let transport = world.config().transport.with_max_paths(2);
+        let server = world.server_over(world.config().with_transport(transport), Box::new(open(0)));
+        let address = server.local_addr();
+        std::thread::scope(|scope| {
+            scope.spawn(|| echo(&server));
+            let sockets: Vec<Box<dyn LiveSocket>> = vec![Box::new(open(0)), Box::new(open(0))];
+            let client = Endpoint::with_sockets(world.config(), sockets).unwrap();
+            let connection = world.connect(&client, address);
+            for socket in [1, 0, 1] {
+                let (mut send, mut recv) = connection.open_bi().unwrap();
+                send.write_all(&[7; 300_000]).unwrap();
+                connection.migrate(socket, address).unwrap();
+                let event = migration_event(&connection);
+                let PathEvent::Migrated { socket: at, remote, .. } = event else { panic!("{placement}: {event:?}") };
+                assert_eq!((at, remote), (socket, address), "{placement}");
+                send.write_all(&[7; 300_000]).unwrap();
+                send.finish().unwrap();
+                let mut answer = Vec::new();
+                recv.read_to_end(&mut answer).unwrap();
+                assert!(answer == [7; 600_000], "{placement}: {} bytes", answer.len());
+                assert_eq!(usize::from(connection.stats().paths[0].addresses.socket), socket, "{placement}");
+            }
+            assert!(connection.migrate(2, address).unwrap_err().to_string().contains("socket"), "{placement}");
+            connection.close(0, "");
+        });
+    }
+}
+
+#[test]
+fn a_migration_that_is_forbidden_is_refused_with_an_event() {
+    for placement in PLACEMENTS {
+        let world = World::new(Variant { wire: Wire::Udp, placement });
+        // A server of a single path forbids it.
+        let server = world.server_over(world.config(), Box::new(open(0)));
+        let address = server.local_addr();
+        std::thread::scope(|scope| {
+            scope.spawn(|| echo(&server));
+            let sockets: Vec<Box<dyn LiveSocket>> = vec![Box::new(open(0)), Box::new(open(0))];
+            let client = Endpoint::with_sockets(world.config(), sockets).unwrap();
+            let connection = world.connect(&client, address);
+            connection.migrate(1, address).unwrap();
+            let refused = PathEvent::MigrationRefused { socket: 1, remote: address, error: MigrateError::Forbidden };
+            assert_eq!(migration_event(&connection), refused, "{placement}");
+            ask(&connection, b"still there");
             connection.close(0, "");
         });
     }

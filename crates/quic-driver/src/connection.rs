@@ -152,7 +152,7 @@ impl<K: Packets> Connection<K> {
                 self.with_delivery(|delivery, connection| delivery.serve_datagrams(connection));
             }
             Event::Confirmed => self.serve_paths(now),
-            Event::PathState(..) | Event::PathOpened(_) => self.on_path_event(&event),
+            Event::PathState(..) | Event::PathOpened(_) | Event::Migrated(_) => self.on_path_event(&event),
             Event::Closed(error) => self.on_closed(now, error.into()),
             // `Event` is non-exhaustive; other events do not concern the handles.
             _ => {}

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use quic::{OpenPathError, PathId, PathState, PathWait};
+use quic::{MigrateError, OpenPathError, PathId, PathState, PathWait};
 
 /// Limit of events that wait for the application. When it is reached, the oldest is dropped: an
 /// application that reads none loses nothing else, and memory stays bounded.
@@ -48,6 +48,24 @@ pub enum PathEvent {
         remote: SocketAddr,
         /// The reason.
         error: OpenPathError,
+    },
+    /// The connection has moved to another address.
+    Migrated {
+        /// Its path.
+        path: PathId,
+        /// The index of its socket on this side.
+        socket: usize,
+        /// The peer's address.
+        remote: SocketAddr,
+    },
+    /// The connection does not move, and the request is dropped.
+    MigrationRefused {
+        /// The socket of the request.
+        socket: usize,
+        /// The address of the request.
+        remote: SocketAddr,
+        /// The reason.
+        error: MigrateError,
     },
 }
 

@@ -36,6 +36,9 @@ pub enum Event {
     PathOpened(PathId),
     /// The state of a path has changed.
     PathState(PathId, PathState),
+    /// The path has moved to the addresses of [`migrate`](crate::Connection::migrate): the peer responds
+    /// there.
+    Migrated(PathId),
     /// A datagram can be taken. Reported once until all of them are taken.
     DatagramReceived,
     /// The connection ended. Always the last event.

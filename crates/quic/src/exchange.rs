@@ -235,6 +235,10 @@ pub(crate) enum ToControl {
         path: PathId,
         state: PathState,
     },
+    /// A path has moved to the addresses that this side asked for.
+    Migrated {
+        path: PathId,
+    },
     /// The last bytes of a datagram that could not be attributed or opened: maybe a stateless reset
     /// (RFC 9000, section 10.3.1).
     Trailer(ResetToken),

@@ -196,6 +196,7 @@ impl RecordingWriter {
             Event::Connected => "connected".to_owned(),
             Event::Confirmed => "confirmed".to_owned(),
             Event::PathOpened(path) => format!("{path} opened"),
+            Event::Migrated(path) => format!("{path} migrated"),
             Event::PathState(path, state) => format!("{path} {}", state.name()),
             Event::Closed(error) => format!("closed: {error}"),
             _ => return,

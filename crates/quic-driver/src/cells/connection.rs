@@ -100,6 +100,7 @@ pub(crate) const PATH_REQUESTS_MAX: usize = 256;
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PathRequest {
     Open { addresses: Addresses, is_backup: bool },
+    Migrate { addresses: Addresses },
     Abandon { path: PathId, code: u64 },
     SetBackup { path: PathId, is_backup: bool },
 }

@@ -1,6 +1,6 @@
 //! Requests for paths, and the events of paths.
 
-use quic::{Addresses, Event, OpenPathError};
+use quic::{Addresses, Event, MigrateError, OpenPathError};
 use units::Instant;
 
 use super::Connection;
@@ -9,14 +9,20 @@ use crate::packets::Packets;
 use crate::path_events::PathEvent;
 
 impl<K: Packets> Connection<K> {
-    /// Adds requests of the handles. Beyond [`PATH_REQUESTS_MAX`], requests to open a path are refused
-    /// with an event, and others are dropped.
+    /// Adds requests of the handles. Beyond [`PATH_REQUESTS_MAX`], requests to open a path and to
+    /// migrate are refused with an event, and others are dropped.
     pub(super) fn add_path_requests(&mut self, requests: Vec<PathRequest>) {
         for request in requests {
+            // The newest request replaces one that waits.
+            if let PathRequest::Migrate { .. } = request {
+                self.paths.retain(|waiting| !matches!(waiting, PathRequest::Migrate { .. }));
+            }
             if self.paths.len() < PATH_REQUESTS_MAX {
                 self.paths.push(request);
             } else if let PathRequest::Open { addresses, .. } = request {
                 self.report_refused(addresses, OpenPathError::TooMany);
+            } else if let PathRequest::Migrate { addresses } = request {
+                self.report_migration_refused(addresses, MigrateError::TooMany);
             }
         }
     }
@@ -33,6 +39,12 @@ impl<K: Packets> Connection<K> {
                     Ok(()) => self.report_waiting(addresses),
                     Err(OpenPathError::TooEarly) => early.push(request),
                     Err(error) => self.report_refused(addresses, error),
+                },
+                PathRequest::Migrate { addresses } => match self.quic.migrate(now, addresses) {
+                    Ok(()) => {}
+                    // The peer's frames will allow it: HANDSHAKE_DONE, or a connection ID.
+                    Err(MigrateError::TooEarly | MigrateError::NoConnectionId) => early.push(request),
+                    Err(error) => self.report_migration_refused(addresses, error),
                 },
                 PathRequest::Abandon { path, code } => {
                     // Has no effect on an unknown path and on the last one.
@@ -51,6 +63,10 @@ impl<K: Packets> Connection<K> {
     pub(super) fn on_path_event(&mut self, event: &Event) {
         if let Event::PathState(path, state) = event {
             tracing::debug!(%path, state = state.name(), "a path has changed its state");
+        }
+        if let Event::Migrated(path) = *event {
+            let Addresses { remote, socket, .. } = self.quic.addresses();
+            self.report(PathEvent::Migrated { path, socket: usize::from(socket), remote });
         }
         if !self.quic.is_multipath() {
             return;
@@ -71,6 +87,11 @@ impl<K: Packets> Connection<K> {
     fn report_refused(&self, Addresses { remote, socket, .. }: Addresses, error: OpenPathError) {
         tracing::debug!(%remote, %error, "cannot open a path");
         self.report(PathEvent::Refused { socket: usize::from(socket), remote, error });
+    }
+
+    fn report_migration_refused(&self, Addresses { remote, socket, .. }: Addresses, error: MigrateError) {
+        tracing::debug!(%remote, %error, "cannot migrate");
+        self.report(PathEvent::MigrationRefused { socket: usize::from(socket), remote, error });
     }
 
     /// Reports that the path requested last waits, if it does.

@@ -19,12 +19,28 @@ impl<R: Runtime> ConnectionHandle<R> {
     /// # Errors
     /// If there is no such socket, too many path requests wait, or the connection is closed.
     pub fn open_path(&self, socket: usize, remote: SocketAddr, is_backup: bool) -> Result<(), Closed> {
+        let addresses = self.addresses_on(socket, remote)?;
+        self.submit_path_request(PathRequest::Open { addresses, is_backup })
+    }
+
+    /// Requests that the connection, which has one path, moves to the socket with index `socket` and
+    /// to `remote` (RFC 9000, section 9.2). Does not wait: the peer is probed there, and the
+    /// connection moves once it responds. A newer request replaces one that has not succeeded.
+    /// [`poll_path_event`](Self::poll_path_event) reports that it moved or was refused.
+    ///
+    /// # Errors
+    /// If there is no such socket, too many path requests wait, or the connection is closed.
+    pub fn migrate(&self, socket: usize, remote: SocketAddr) -> Result<(), Closed> {
+        let addresses = self.addresses_on(socket, remote)?;
+        self.submit_path_request(PathRequest::Migrate { addresses })
+    }
+
+    fn addresses_on(&self, socket: usize, remote: SocketAddr) -> Result<Addresses, Closed> {
         if socket >= self.runtime().local_addrs().len() {
             return Err(Closed::NoSocket);
         }
         let socket = u16::try_from(socket).map_err(|_| Closed::NoSocket)?;
-        let addresses = Addresses { socket, ..Addresses::of(remote) };
-        self.submit_path_request(PathRequest::Open { addresses, is_backup })
+        Ok(Addresses { socket, ..Addresses::of(remote) })
     }
 
     /// Abandons a path with the error `code` (multipath draft-21, section 4.2.1). The last path is

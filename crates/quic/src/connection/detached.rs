@@ -48,6 +48,7 @@ impl Detached {
             ToControl::PacketAccepted { .. }
                 | ToControl::ElicitingSent { .. }
                 | ToControl::PathState { .. }
+                | ToControl::Migrated { .. }
                 | ToControl::Trailer(_)
                 | ToControl::RetireRemoteId { .. }
                 | ToControl::RemoteIdsChanged

@@ -214,6 +214,7 @@ impl Control {
             ToControl::RemoteIdsChanged => unreachable!("the connection handles it, which has both owners"),
             ToControl::RetireRemoteId { path, id } => self.retire_remote_id(path, id, exchange),
             ToControl::PathState { path, state } => events.push(Event::PathState(path, state)),
+            ToControl::Migrated { path } => events.push(Event::Migrated(path)),
             ToControl::HandshakeDone => {
                 if self.side == Side::Server {
                     return Err(TransportError::violation("a client sent HANDSHAKE_DONE"));

@@ -21,7 +21,7 @@ pub(crate) enum Ending {
 pub const MAGIC: [u8; 8] = *b"LITZJRNL";
 
 /// The version that is written, and the only one that is read.
-pub const VERSION: u64 = 3;
+pub const VERSION: u64 = 4;
 
 /// The sink gets blocks of about this many bytes: large enough that the check of each costs
 /// nothing, small enough that little is lost when the process is killed.

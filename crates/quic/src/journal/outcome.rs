@@ -228,7 +228,7 @@ impl fmt::Display for Planned {
 pub(crate) struct EventEntry(u8, u64, u64);
 
 /// The number of kinds.
-const EVENT_KINDS: u8 = 12;
+const EVENT_KINDS: u8 = 13;
 
 impl EventEntry {
     pub(crate) fn of(event: &Event) -> Self {
@@ -251,6 +251,7 @@ impl EventEntry {
                 // 62 bits fit a varint.
                 Self(11, digest.finish() >> 2, 0)
             }
+            Event::Migrated(path) => Self(12, u64::from(path.0), 0),
         }
     }
 
@@ -290,6 +291,7 @@ impl fmt::Display for EventEntry {
                 None => write!(f, "path {first} is in state {second}"),
             },
             10 => f.write_str("a datagram was received"),
+            12 => write!(f, "path {first} migrated"),
             _ => write!(f, "closed, for a reason of digest {first:016x}"),
         }
     }

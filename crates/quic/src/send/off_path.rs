@@ -279,6 +279,7 @@ impl SendHalf {
         // The server follows a non-probing packet (section 9.2), so one leaves at once.
         self.spaces[DATA + at].probes_due = 1;
         self.retire_unused(id, left_id, exchange);
+        exchange.to_control.push_back(ToControl::Migrated { path: id });
     }
 
     // ── Timers and plans ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -27,6 +27,8 @@ pub enum MigrateError {
     NoConnectionId,
     /// The connection is over.
     Closed,
+    /// Too many requests wait.
+    TooMany,
 }
 
 impl std::fmt::Display for MigrateError {
@@ -37,6 +39,7 @@ impl std::fmt::Display for MigrateError {
             Self::Forbidden => "the peer does not support migration: connect again",
             Self::SeveralPaths => "the connection has several paths: open another one instead",
             Self::NoConnectionId => "the peer has issued no connection ID for another address: try again",
+            Self::TooMany => "too many path requests wait: try again",
             Self::Closed => "the connection is closed",
         })
     }
