@@ -79,6 +79,7 @@ impl From<ConnectionError> for Closed {
                 Self::ByPeer { code, reason: String::from_utf8_lossy(&reason).into_owned() }
             }
             ConnectionError::TimedOut => Self::TimedOut,
+            ConnectionError::HandshakeTimedOut => Self::HandshakeTimedOut { last_send_error: None },
             ConnectionError::Reset => Self::Reset,
             ConnectionError::VersionMismatch => Self::VersionMismatch,
             _ => Self::Local,

@@ -27,6 +27,12 @@ pub struct TransportConfig {
     /// The connection ends after this long without a packet from the peer; the smaller of both
     /// sides' values counts. Zero means never. Default 30 s.
     pub idle_timeout: Duration,
+    /// The connection ends if our side of the handshake is not complete this long after it began,
+    /// whatever arrives meanwhile: everyone can seal Initial packets (RFC 9001, section 5.2), and so
+    /// keep the idle timer from firing. Zero means never. Default 10 s.
+    ///
+    /// An endpoint of `litz` does not use this value but a limit of its own, which tells the peer.
+    pub handshake_timeout: Duration,
     /// A PING is sent after this long without packets in either direction, so that an idle
     /// connection stays open. Default none.
     pub keep_alive: Option<Duration>,
@@ -111,6 +117,7 @@ impl Default for TransportConfig {
     fn default() -> Self {
         Self {
             idle_timeout: Duration::from_secs(30),
+            handshake_timeout: Duration::from_secs(10),
             keep_alive: None,
             stream_window: 1 << 20,
             stream_window_max: 32 << 20,
@@ -145,6 +152,13 @@ impl TransportConfig {
     #[must_use]
     pub fn with_idle_timeout(mut self, idle_timeout: Duration) -> Self {
         self.idle_timeout = idle_timeout;
+        self
+    }
+
+    /// Sets [`handshake_timeout`](Self::handshake_timeout).
+    #[must_use]
+    pub fn with_handshake_timeout(mut self, handshake_timeout: Duration) -> Self {
+        self.handshake_timeout = handshake_timeout;
         self
     }
 

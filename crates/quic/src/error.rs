@@ -64,6 +64,9 @@ pub enum ConnectionError {
     ClosedLocally,
     /// Nothing was received for the idle timeout (RFC 9000, section 10.1).
     TimedOut,
+    /// The handshake was not complete when its time was over
+    /// ([`TransportConfig::handshake_timeout`](crate::TransportConfig::handshake_timeout)).
+    HandshakeTimedOut,
     /// The peer supports none of our versions (RFC 9000, section 6.2).
     VersionMismatch,
     /// The peer has lost the connection's state, by a restart for instance, and said so with a
@@ -85,6 +88,10 @@ impl fmt::Display for ConnectionError {
             }
             Self::ClosedLocally => f.write_str("closed by this side"),
             Self::TimedOut => f.write_str("the peer has not answered for the idle timeout"),
+            Self::HandshakeTimedOut => f.write_str(
+                "the handshake was not complete in time: the peer is too slow, or packets are lost on the way; \
+                 try again, or allow more time",
+            ),
             Self::Reset => f.write_str("the peer lost the connection's state"),
             Self::VersionMismatch => f.write_str("the peer does not speak QUIC version 1"),
         }

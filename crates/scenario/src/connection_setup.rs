@@ -2,6 +2,7 @@
 //! opened when.
 
 use quic::TransportConfig;
+use units::Duration;
 
 use crate::model::Scenario;
 
@@ -20,6 +21,8 @@ pub fn transport_config(scenario: &Scenario, host: usize, path_count: usize) -> 
         // The links of scenarios do not mark packets.
         .with_ecn(false)
         .with_idle_timeout(transport.idle_timeout)
+        // Links may be so slow or so lossy that the handshake takes long.
+        .with_handshake_timeout(Duration::ZERO)
         .with_connection_window(host.receive_window.min(FIRST_WINDOW))
         .with_connection_window_max(host.receive_window)
         .with_stream_window_max((host.receive_window / 2).max(1))

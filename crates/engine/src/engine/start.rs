@@ -135,7 +135,9 @@ pub(super) fn start_drivers(
         started.receive_worker_counters = workers.receive_worker_counters().cloned();
         // A single driver uses all shards.
         let secrets = if count > 1 { secrets.split_for(index, count) } else { secrets.clone() };
-        let mut endpoint = Endpoint::new(config.transport.clone(), config.server.clone(), secrets)
+        // The driver bounds the handshake: it knows what failed, and tells the peer.
+        let transport = config.transport.clone().with_handshake_timeout(Duration::ZERO);
+        let mut endpoint = Endpoint::new(transport, config.server.clone(), secrets)
             .map_err(|error| StartError::Configuration(error.to_string()))?;
         endpoint.set_address_validation(config.address_validation);
         let limits = DriverLimits {

@@ -130,6 +130,8 @@ pub(crate) struct Control {
     peer_id_limit: u64,
     idle_timeout: Duration,
     idle_at: Option<Instant>,
+    /// When the handshake must be complete; none once it is.
+    handshake_until: Option<Instant>,
     /// The interval in force: the configured one, or less if the idle timeout is short.
     keep_alive: Option<Duration>,
     keep_alive_at: Option<Instant>,
@@ -178,6 +180,7 @@ impl Control {
             peer_id_limit: TransportParameters::default().active_connection_id_limit,
             idle_timeout: config.idle_timeout,
             idle_at: None,
+            handshake_until: (!config.handshake_timeout.is_zero()).then(|| now + config.handshake_timeout),
             keep_alive: config.keep_alive,
             keep_alive_at: None,
             secrets,
@@ -309,6 +312,7 @@ impl Control {
             _ => {
                 let mut earliest = Earliest::default();
                 earliest.note(self.idle_at);
+                earliest.note(self.handshake_until);
                 earliest.note(self.keep_alive_at);
                 earliest.note(self.old_keys_until);
                 earliest.note(self.paths.as_ref().and_then(|paths| paths.timeout()));
@@ -337,6 +341,11 @@ impl Control {
         if self.idle_at.is_some_and(|at| at <= now) {
             events.push(Event::Closed(ConnectionError::TimedOut));
             self.become_closed();
+            return;
+        }
+        if self.handshake_until.is_some_and(|at| at <= now) {
+            // Silently, as after the idle timeout: the peer may not receive at its address.
+            self.abandon(ConnectionError::HandshakeTimedOut, events);
             return;
         }
         if self.keep_alive_at.is_some_and(|at| at <= now) {

@@ -89,6 +89,7 @@ fn span(reader: &mut Reader<'_>) -> Parsed<Option<Duration>> {
 fn put_config(out: &mut Vec<u8>, config: &TransportConfig) {
     let TransportConfig {
         idle_timeout,
+        handshake_timeout,
         keep_alive,
         stream_window,
         stream_window_max,
@@ -116,6 +117,7 @@ fn put_config(out: &mut Vec<u8>, config: &TransportConfig) {
         grease,
     } = config;
     put_word(out, idle_timeout.as_nanos());
+    put_word(out, handshake_timeout.as_nanos());
     put_span(out, *keep_alive);
     let numbers = [
         *stream_window,
@@ -149,6 +151,7 @@ fn put_config(out: &mut Vec<u8>, config: &TransportConfig) {
 
 fn config(reader: &mut Reader<'_>) -> Parsed<TransportConfig> {
     let idle_timeout = Duration::from_nanos(word(reader)?);
+    let handshake_timeout = Duration::from_nanos(word(reader)?);
     let keep_alive = span(reader)?;
     let mut numbers = [0; 12];
     for number in &mut numbers {
@@ -178,6 +181,7 @@ fn config(reader: &mut Reader<'_>) -> Parsed<TransportConfig> {
         if flag(reader)? { Some(RateCap { rate: Rate::from_bps(word(reader)?), burst: word(reader)? }) } else { None };
     let config = TransportConfig {
         idle_timeout,
+        handshake_timeout,
         keep_alive,
         stream_window,
         stream_window_max,

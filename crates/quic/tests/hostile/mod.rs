@@ -4,6 +4,7 @@
 mod conformance;
 mod floods;
 mod frames;
+mod handshake_deadline;
 mod handshake_rules;
 mod injection;
 mod migration;
