@@ -91,7 +91,11 @@ fn preferring(suite: CipherSuite) -> Arc<CryptoProvider> {
 
 /// Sessions that agree on `suite`, for a client that expects the server's key or another one.
 fn sessions(suite: CipherSuite, expects_right_key: bool, alpn: [&[u8]; 2]) -> Sessions {
-    let key = server_key();
+    sessions_of(server_key(), suite, expects_right_key, alpn)
+}
+
+/// As [`sessions`], for a server with this key.
+fn sessions_of(key: Arc<CertifiedKey>, suite: CipherSuite, expects_right_key: bool, alpn: [&[u8]; 2]) -> Sessions {
     let expected =
         if expects_right_key { key.cert[0].as_ref().to_vec() } else { server_key().cert[0].as_ref().to_vec() };
     let mut client = ClientConfig::builder_with_provider(preferring(suite))
@@ -273,4 +277,37 @@ fn a_parked_connection_keeps_identity_and_keys_and_exports_nothing() {
     assert_eq!(pair.client.connection(0).peer_identity(), identity);
     apps::transfer(&mut pair, 2_000_000, Duration::from_secs(120));
     assert!(pair.client.connection(0).stats().send.key_updates >= 3);
+}
+
+/// One connection with these sessions: whether each side resumed, and the keys of the server that
+/// the client knows.
+fn resumed_by(seed: u64, sessions: &Sessions) -> ([bool; 2], Vec<Vec<u8>>) {
+    let mut pair = Setup::new(seed).with_sessions(sessions.clone()).build();
+    pair.connect();
+    // Tickets follow the handshake; the transfer makes sure that they have arrived.
+    apps::transfer(&mut pair, 100_000, Duration::from_secs(5));
+    let is_resumed = |node: &mut Node| node.connection(0).stats().session.is_resumed;
+    let resumed = [is_resumed(&mut pair.client), is_resumed(&mut pair.server)];
+    (resumed, pair.client.connection(0).peer_identity().to_vec())
+}
+
+#[test]
+fn the_second_handshake_resumes_the_session_of_the_first() {
+    let sessions = ordinary();
+    let (first, identity) = resumed_by(1, &sessions);
+    assert_eq!(first, [false, false], "the first handshake is a full one");
+    let (second, identity_again) = resumed_by(2, &sessions);
+    assert_eq!(second, [true, true]);
+    assert_eq!((identity.len(), identity_again), (1, identity), "the client still knows whose key it verified");
+}
+
+#[test]
+fn a_server_that_does_not_know_the_session_makes_a_full_handshake() {
+    let key = server_key();
+    let make = || sessions_of(key.clone(), CipherSuite::TLS13_AES_128_GCM_SHA256, true, [b"test", b"test"]);
+    let (before, restarted) = (make(), make());
+    assert_eq!(resumed_by(1, &before).0, [false, false]);
+    let sessions = Sessions { server: restarted.server, ..before };
+    assert_eq!(resumed_by(2, &sessions).0, [false, false], "the client offered a ticket of the server before");
+    assert_eq!(resumed_by(3, &sessions).0, [true, true], "and got a new one");
 }

@@ -186,6 +186,7 @@ fn put_summary(out: &mut Vec<u8>, summary: &SessionSummary) {
             put_bytes(out, part);
         }
     }
+    out.push(u8::from(summary.is_resumed));
 }
 
 fn summary(reader: &mut Reader<'_>) -> Parsed<SessionSummary> {
@@ -193,6 +194,7 @@ fn summary(reader: &mut Reader<'_>) -> Parsed<SessionSummary> {
         cipher_suite: if super::format::flag(reader)? { Some(text(reader)?) } else { None },
         key_exchange: if super::format::flag(reader)? { Some(text(reader)?) } else { None },
         protocol: if super::format::flag(reader)? { Some(bytes(reader)?.to_vec()) } else { None },
+        is_resumed: super::format::flag(reader)?,
     })
 }
 

@@ -168,6 +168,9 @@ pub struct SessionSummary {
     pub key_exchange: Option<String>,
     /// The application protocol (ALPN).
     pub protocol: Option<Vec<u8>>,
+    /// The handshake resumed an earlier session (RFC 8446, section 2.2): the peer proved its identity
+    /// then, and not again.
+    pub is_resumed: bool,
 }
 
 /// Keying material was asked for before the handshake was complete, or after the session was

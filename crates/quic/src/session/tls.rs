@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
 use rustls::quic::{self as tls, KeyChange, Suite};
-use rustls::{CertificateError, Error, OtherError};
+use rustls::{CertificateError, Error, HandshakeKind, OtherError};
 use wire::quic::{ConnectionId, ErrorCode, PathId, Side};
 
 use super::{
@@ -189,7 +189,13 @@ impl Session for TlsSession {
     }
 
     fn peer_parameters(&self) -> Option<&[u8]> {
-        self.live()?.quic_transport_parameters()
+        let inner = self.live()?;
+        // A client that offers a ticket first sees the parameters of the ticket's connection (RFC
+        // 9001, section 4.6), and those of this one when the handshake is complete.
+        if self.initial.is_some() && inner.is_handshaking() {
+            return None;
+        }
+        inner.quic_transport_parameters()
     }
 
     fn is_handshaking(&self) -> bool {
@@ -216,6 +222,7 @@ impl Session for TlsSession {
             cipher_suite: inner.negotiated_cipher_suite().map(|suite| format!("{:?}", suite.suite())),
             key_exchange: inner.negotiated_key_exchange_group().map(|group| format!("{:?}", group.name())),
             protocol: inner.alpn_protocol().map(<[u8]>::to_vec),
+            is_resumed: inner.handshake_kind() == Some(HandshakeKind::Resumed),
         }
     }
 
