@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 
 use bytes::Bytes;
-use litz::identity::tls::ALPN_RUN_ID;
+use litz::identity::tls::{ALPN_RUN_ID, ALPN_STREAMS};
 use litz::identity::{Fingerprint, KeyError, PublicKey, peer_public_key};
 use litz::{Connection, ExportError};
 
@@ -68,7 +68,14 @@ pub fn control((send, recv): (litz::SendStream, litz::RecvStream)) -> Control {
 /// Whether the receiver at the other end of `connection` reads a run id in `Hello`. An older one
 /// would refuse the message.
 pub fn accepts_run_id(connection: &Connection) -> bool {
-    connection.stats().session.protocol.as_deref() == Some(ALPN_RUN_ID)
+    let stats = connection.stats();
+    [ALPN_RUN_ID, ALPN_STREAMS].into_iter().any(|name| stats.session.protocol.as_deref() == Some(name))
+}
+
+/// Whether the receiver at the other end of `connection` takes a file of unknown length. An older one
+/// would refuse the list.
+pub fn accepts_streams(connection: &Connection) -> bool {
+    connection.stats().session.protocol.as_deref() == Some(ALPN_STREAMS)
 }
 
 /// The peer's key, as TLS has authenticated it.

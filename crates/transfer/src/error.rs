@@ -93,6 +93,16 @@ pub enum TransferError {
     TooMany,
     /// The sender announces this many bytes, and the receiver takes this many in one transfer.
     TooLarge(u64, u64),
+    /// A stream turned out to be longer than this many bytes, which the receiver takes at most.
+    StreamTooLong(u64),
+    /// The receiver is too old for a file of unknown length.
+    StreamUnsupported,
+    /// The receiver writes to one output and was sent something else than one stream.
+    StreamOnly,
+    /// The output that a stream is written to failed.
+    Output(io::Error),
+    /// A stream ended early for this reason. It cannot be sent again, because its input was read.
+    StreamBroken(Box<TransferError>),
     /// The target directory cannot be used.
     Directory(PathBuf, io::Error),
     /// The files are in place but the ticket could not be marked as spent.
@@ -161,12 +171,18 @@ impl FileErrorKind {
 }
 
 impl TransferError {
+    /// The error of a transfer of a stream: one that the same command would resume becomes final.
+    pub(crate) fn of_stream(self) -> Self {
+        if self.is_resumable() { Self::StreamBroken(Box::new(self)) } else { self }
+    }
+
     /// The exit status of a command that ends with this error: 130 (as for an interrupt) if
     /// cancelled, otherwise 2. A completed transfer has its status in
     /// [`super::Summary::exit_code`].
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Cancelled => 130,
+            Self::StreamBroken(reason) => reason.exit_code(),
             _ => 2,
         }
     }
@@ -257,6 +273,34 @@ impl fmt::Display for TransferError {
                 ByteSize::from_bytes(*bytes),
                 ByteSize::from_bytes(*bytes_max)
             ),
+            Self::StreamTooLong(bytes_max) => write!(
+                f,
+                "the stream is longer than the {} that the receiver takes in one transfer",
+                ByteSize::from_bytes(*bytes_max)
+            ),
+            Self::StreamUnsupported => write!(
+                f,
+                "the receiver is too old for a stream of unknown length: use the same version of litz on both hosts, \
+                 or send a file"
+            ),
+            Self::StreamOnly => write!(
+                f,
+                "the receiver writes to standard output, so it takes one stream and no files: send `-`, as in \
+                 `tar c DIR | litz send - TICKET`, with the same version of litz"
+            ),
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                write!(f, "the program that read the receiver's standard output ended before the transfer")
+            }
+            Self::Output(error) => write!(f, "the receiver cannot write to standard output: {error}"),
+            Self::StreamBroken(reason) => {
+                match &**reason {
+                    Self::Connection(error) => write!(f, "the connection was lost ({error})")?,
+                    Self::Cancelled => write!(f, "cancelled")?,
+                    Self::CancelledByPeer => write!(f, "cancelled on the other host")?,
+                    reason => write!(f, "{reason}")?,
+                }
+                write!(f, "; a stream cannot be resumed: run the whole pipeline again")
+            }
             Self::Directory(path, error) => write!(f, "cannot receive into {}: {error}", path.display()),
             Self::State(what) => {
                 write!(f, "the files are in place, but the ticket could not be marked as used: {what}")
@@ -271,6 +315,8 @@ impl std::error::Error for TransferError {
         match self {
             Self::Connection(error) | Self::Path(_, error) | Self::Directory(_, error) => Some(error),
             Self::Refused(refusal) => Some(refusal),
+            Self::StreamBroken(reason) => Some(&**reason),
+            Self::Output(error) => Some(error),
             _ => None,
         }
     }

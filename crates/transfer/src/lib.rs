@@ -99,6 +99,7 @@
 //! | [`ticket`], [`proof`], [`store`] | invitations, the proof of their secret, and the receiver's memory of them |
 //! | [`authorise`], [`run_id`] | the decision to let a sender in; how a reconnecting sender is recognised |
 //! | [`manifest`], [`names`] | the list of what is sent, and the names that are accepted |
+//! | [`stream_io`] | the input and the output of a file of unknown length |
 //! | [`open_files`] | the limit on files that are open at a time |
 //! | [`events`], [`error`] | progress, the final summary, and failures |
 #![forbid(unsafe_code)]
@@ -128,6 +129,8 @@ pub mod run_id;
 mod segment;
 pub mod send;
 pub mod store;
+mod stream;
+pub mod stream_io;
 pub mod ticket;
 mod transport;
 mod tree;
@@ -140,7 +143,7 @@ mod memory;
 mod tests;
 
 pub use authorise::{Authoriser, Credential, KeyAuthoriser, TicketAuthoriser};
-pub use connection::{CLOSE_CODE, ConnectionLink, accepts_run_id, control, peer_key, proof_context};
+pub use connection::{CLOSE_CODE, ConnectionLink, accepts_run_id, accepts_streams, control, peer_key, proof_context};
 pub use error::{FileError, FileErrorKind, TransferError};
 pub use events::{Events, Summary, TransferEvent};
 pub use link::{CancelToken, Control, Link, SendStream};
@@ -153,5 +156,6 @@ pub use run_id::RunId;
 pub use segment::FileHash;
 pub use send::SendOptions;
 pub use store::{Accepted, Refusal, StoreError, TicketStore};
+pub use stream_io::{StreamInput, StreamOutput};
 pub use ticket::{Secret, Ticket, TicketAddress, TicketError};
 pub use transport::{STREAMS_MAX, transport};

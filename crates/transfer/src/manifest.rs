@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use super::error::{FileError, FileErrorKind, TransferError};
 use super::link::CancelToken;
 use super::names::{NameError, RelativePath};
+use super::stream_io::StreamInput;
 
 /// One file or directory, as announced to the receiver.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,6 +38,8 @@ pub enum EntryKind {
     },
     /// A directory. Its content has separate entries later in the list.
     Directory,
+    /// A file of unknown length: the only entry of its list.
+    Stream,
 }
 
 /// A time as file systems keep it.
@@ -59,6 +62,8 @@ pub struct Source {
     skipped: Vec<(PathBuf, FileError)>,
     skipped_count: u64,
     totals: Totals,
+    /// What is sent if the only entry is a stream.
+    input: Option<StreamInput>,
 }
 
 /// Sums over a list.
@@ -92,6 +97,21 @@ impl Source {
             scan.tree(disk, relative)?;
         }
         scan.finish()
+    }
+
+    /// A source of one file of unknown length, which arrives as `name` with the permissions `mode` and
+    /// the time `modified_unix` (seconds since 1970). It can be sent once, because `input` cannot be
+    /// read again.
+    ///
+    /// # Errors
+    /// If the name cannot be sent.
+    pub fn stream(name: &Path, mode: u16, modified_unix: i64, input: StreamInput) -> Result<Self, TransferError> {
+        let path = RelativePath::from_components([name.as_os_str().as_bytes()])
+            .map_err(|error| TransferError::Name(name.to_owned(), error))?;
+        let modified = Modified { seconds: modified_unix, nanoseconds: 0 };
+        let entry = Entry { path, kind: EntryKind::Stream, modified, mode: mode & 0o777 };
+        let totals = Totals { files: 1, bytes: 0 };
+        Ok(Self { entries: vec![entry], root_of: vec![0], totals, input: Some(input), ..Self::empty() })
     }
 
     /// Checks `paths` themselves as [`scan`](Self::scan) does, without what is below them. Fast, and
@@ -133,6 +153,11 @@ impl Source {
         self.totals
     }
 
+    /// What is sent if the only entry is a stream.
+    pub(crate) fn input(&self) -> Option<&StreamInput> {
+        self.input.as_ref()
+    }
+
     /// Where entry `index` lies on disk.
     pub(crate) fn disk_path(&self, index: u32) -> PathBuf {
         let mut path = self.roots[self.root_of[index as usize] as usize].clone();
@@ -151,17 +176,23 @@ impl Source {
             skipped: Vec::new(),
             skipped_count: 0,
             totals: Totals::default(),
+            input: None,
         }
     }
 }
 
 impl Entry {
-    /// Its length, if it is a file.
+    /// Its length, if it is a file of known length.
     pub fn size(&self) -> Option<u64> {
         match self.kind {
             EntryKind::File { size } => Some(size),
-            EntryKind::Directory => None,
+            EntryKind::Directory | EntryKind::Stream => None,
         }
+    }
+
+    /// Whether it is a file of unknown length.
+    pub fn is_stream(&self) -> bool {
+        matches!(self.kind, EntryKind::Stream)
     }
 }
 
@@ -180,6 +211,7 @@ impl Limits {
     pub(crate) fn admit(&mut self, entry: &Entry) -> Result<(), TransferError> {
         self.entries += 1;
         self.path_bytes += entry.path.len();
+        self.totals.files += u64::from(entry.is_stream());
         if let Some(size) = entry.size() {
             self.totals.files += 1;
             self.totals.bytes = self.totals.bytes.checked_add(size).ok_or(TransferError::TooMany)?;

@@ -25,6 +25,8 @@ pub(crate) enum Message {
     FileDone { index: u32, hash: FileHash },
     /// Sender: a file cannot be sent.
     FileAbort { index: u32, error: FileError },
+    /// Sender: all pieces of a stream are sent; its length and hash.
+    StreamEnd { index: u32, size: u64, hash: FileHash },
     /// Sender: all results are in, the data streams are done.
     Finish,
     /// Receiver: the sender may send. The proof answers a ticket's.
@@ -33,6 +35,8 @@ pub(crate) enum Message {
     Refused { code: u8 },
     /// Receiver: ready for a file; the segments (a set's bytes) that it holds.
     Plan { index: u32, held: Vec<u8> },
+    /// Receiver: the number of pieces of a stream that it may be sent, from the first.
+    Credit { index: u32, pieces: u32 },
     /// Receiver: how much data of an earlier attempt is hashed.
     Verifying { index: u32, bytes_done: u64, bytes_total: u64 },
     /// Receiver: an entry is in place, files with their hash.
@@ -93,6 +97,7 @@ impl Message {
             Self::FileDone { .. } => 0x04,
             Self::FileAbort { .. } => 0x05,
             Self::Finish => 0x06,
+            Self::StreamEnd { .. } => 0x07,
             Self::Accepted { .. } => 0x41,
             Self::Refused { .. } => 0x42,
             Self::Plan { .. } => 0x43,
@@ -100,6 +105,7 @@ impl Message {
             Self::Done { .. } => 0x45,
             Self::Failed { .. } => 0x46,
             Self::Bye => 0x47,
+            Self::Credit { .. } => 0x48,
             Self::Stop { .. } => 0x7f,
         }
     }
@@ -122,6 +128,15 @@ impl Message {
                 out.extend_from_slice(&index.to_be_bytes());
                 out.push(error.kind.code());
                 put_text(out, &error.detail);
+            }
+            Self::StreamEnd { index, size, hash } => {
+                out.extend_from_slice(&index.to_be_bytes());
+                out.extend_from_slice(&size.to_be_bytes());
+                out.extend_from_slice(hash.as_bytes());
+            }
+            Self::Credit { index, pieces } => {
+                out.extend_from_slice(&index.to_be_bytes());
+                out.extend_from_slice(&pieces.to_be_bytes());
             }
             Self::Accepted { version, proof } => {
                 out.extend_from_slice(&version.to_be_bytes());
@@ -169,6 +184,10 @@ impl Message {
             0x04 => Self::FileDone { index: reader.u32()?, hash: FileHash::from_bytes(reader.array()?) },
             0x05 => Self::FileAbort { index: reader.u32()?, error: reader.file_error()? },
             0x06 => Self::Finish,
+            0x07 => {
+                let (index, size) = (reader.u32()?, reader.u64()?);
+                Self::StreamEnd { index, size, hash: FileHash::from_bytes(reader.array()?) }
+            }
             0x41 => {
                 let version = reader.u16()?;
                 Self::Accepted { version, proof: reader.optional()?.map(Proof::from_bytes) }
@@ -189,6 +208,7 @@ impl Message {
             0x45 => Self::Done { index: reader.u32()?, hash: reader.optional()?.map(FileHash::from_bytes) },
             0x46 => Self::Failed { index: reader.u32()?, error: reader.file_error()? },
             0x47 => Self::Bye,
+            0x48 => Self::Credit { index: reader.u32()?, pieces: reader.u32()? },
             0x7f => {
                 let code = match reader.u8()? {
                     1 => StopCode::Cancelled,
@@ -216,6 +236,7 @@ fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
             out.extend_from_slice(&size.to_be_bytes());
         }
         EntryKind::Directory => out.push(KIND_DIRECTORY),
+        EntryKind::Stream => out.push(KIND_STREAM),
     }
     out.extend_from_slice(&entry.mode.to_be_bytes());
     out.extend_from_slice(&entry.modified.seconds.to_be_bytes());
@@ -297,6 +318,7 @@ impl<'a> Reader<'a> {
         let kind = match self.u8()? {
             KIND_FILE => EntryKind::File { size: self.u64()? },
             KIND_DIRECTORY => EntryKind::Directory,
+            KIND_STREAM => EntryKind::Stream,
             _ => return Err(Malformed("an unknown kind of entry")),
         };
         let mode = self.u16()?;
@@ -329,6 +351,7 @@ pub(crate) const ENTRIES_LEN: usize = 32 * 1024;
 
 const KIND_FILE: u8 = 0;
 const KIND_DIRECTORY: u8 = 1;
+const KIND_STREAM: u8 = 2;
 
 /// Kind, size, mode, time and number of components.
 const ENTRY_FIXED_LEN_MAX: usize = 1 + 8 + 2 + 8 + 4 + 1;

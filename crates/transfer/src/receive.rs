@@ -18,6 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Scope;
 
 use self::incoming::Incoming;
+use self::stream::IncomingStream;
 use super::authorise::Authoriser;
 use super::control::{
     ControlWriter, INBOX_LEN, Input, abandon, conclude, next_input, prefer_peers_reason, read_messages,
@@ -35,6 +36,7 @@ use super::queue::Queue;
 use super::record::RecordReader;
 use super::segment::{FileHash, Layout, SegmentSet};
 use super::send::default_threads;
+use super::stream_io::StreamOutput;
 use super::transport::STREAMS_MAX;
 use super::tree::TargetTree;
 
@@ -42,6 +44,7 @@ mod data;
 mod finisher;
 mod incoming;
 mod planner;
+mod stream;
 
 /// Options for receiving.
 ///
@@ -66,6 +69,9 @@ pub struct ReceiveOptions {
     /// The limit on open files, shared with the transfers whose options have a clone of it. Default:
     /// 256 for each default.
     pub open_files: OpenFiles,
+    /// Where a stream is written to instead of a file. Then the transfer must be one stream. Default:
+    /// none.
+    pub output: Option<StreamOutput>,
     /// Where files are written to.
     pub(crate) disk: Arc<dyn Disk>,
 }
@@ -79,6 +85,7 @@ impl Default for ReceiveOptions {
             bytes_max: None,
             cancel: CancelToken::new(),
             open_files: OpenFiles::new(FILES_AHEAD),
+            output: None,
             disk: Arc::new(SystemDisk),
         }
     }
@@ -120,6 +127,13 @@ impl ReceiveOptions {
         self
     }
 
+    /// Sets [`output`](Self::output).
+    #[must_use]
+    pub fn with_output(mut self, output: impl Into<Option<StreamOutput>>) -> Self {
+        self.output = output.into();
+        self
+    }
+
     /// Sets [`cancel`](Self::cancel).
     #[must_use]
     pub fn with_cancel(mut self, cancel: CancelToken) -> Self {
@@ -148,8 +162,12 @@ pub fn run(
     authoriser: &mut dyn Authoriser,
     events: &dyn Events,
 ) -> Result<Summary, TransferError> {
-    let tree = TargetTree::open(directory, options.umask, Arc::clone(&options.disk))
-        .map_err(|error| TransferError::Directory(directory.to_owned(), error));
+    let tree = match options.output {
+        Some(_) => Ok(None),
+        None => TargetTree::open(directory, options.umask, Arc::clone(&options.disk))
+            .map(Some)
+            .map_err(|error| TransferError::Directory(directory.to_owned(), error)),
+    };
     let session = Session {
         link,
         control: ControlWriter::new(control.writer),
@@ -163,6 +181,7 @@ pub fn run(
         // Without a directory the receiver still answers the sender, to report the error.
         tree: OnceLock::new(),
         list: OnceLock::new(),
+        stream: OnceLock::new(),
         progress: Progress::new(events),
         events,
         state: Mutex::new(SessionState::default()),
@@ -187,7 +206,8 @@ pub fn run(
             Err(error) => abandon(error, &session.control, &session.inbox, link),
         }
         drop(guard);
-        outcome
+        let is_output_used = options.output.is_some() && session.stream.get().is_some();
+        outcome.map_err(|error| if is_output_used { error.of_stream() } else { error })
     })
     .inspect_err(|_| session.discard_empty())
 }
@@ -207,6 +227,8 @@ struct Session<'a> {
     directory: PathBuf,
     tree: OnceLock<TargetTree>,
     list: OnceLock<List>,
+    /// The one stream of a transfer without files.
+    stream: OnceLock<IncomingStream>,
     progress: Progress<'a>,
     events: &'a dyn Events,
     state: Mutex<SessionState>,
@@ -254,12 +276,14 @@ impl<'a> Session<'a> {
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         authoriser: &mut dyn Authoriser,
-        tree: Result<TargetTree, TransferError>,
+        tree: Result<Option<TargetTree>, TransferError>,
     ) -> Result<Summary, TransferError> {
         let base_log2 = self.authenticate(authoriser)?;
         // Only an authorised sender is notified that the directory is unusable.
         let list = tree.and_then(|tree| {
-            let _ = self.tree.set(tree);
+            if let Some(tree) = tree {
+                let _ = self.tree.set(tree);
+            }
             self.take_list(base_log2)
         });
         let list = list.inspect_err(|error| release_if_refused(authoriser, error))?;
@@ -277,12 +301,13 @@ impl<'a> Session<'a> {
         }
         self.serve()?;
         self.settle_directories();
-        self.tree()
-            .sync()
+        self.tree
+            .get()
+            .map_or(Ok(()), TargetTree::sync)
             .map_err(|error| TransferError::Directory(self.directory.clone(), std::io::Error::other(error)))?;
         let summary = Summary {
             files: totals.files,
-            bytes: totals.bytes,
+            bytes: if self.stream.get().is_some() { self.progress.moved() } else { totals.bytes },
             files_done: self.files_done.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
             skipped: 0,
@@ -343,6 +368,12 @@ impl<'a> Session<'a> {
         if let Some(bytes_max) = self.options.bytes_max.filter(|bytes_max| totals.bytes > *bytes_max) {
             return Err(TransferError::TooLarge(totals.bytes, bytes_max));
         }
+        if entries.len() > 1 && entries.iter().any(Entry::is_stream) {
+            return Err(TransferError::Protocol("a stream is not the only entry"));
+        }
+        if self.options.output.is_some() && !entries.iter().all(Entry::is_stream) {
+            return Err(TransferError::StreamOnly);
+        }
         Ok(List { entries, totals, base_log2 })
     }
 
@@ -352,6 +383,9 @@ impl<'a> Session<'a> {
         while !(finish && data_ended) {
             match next_input(&self.inbox, &self.options.cancel)? {
                 Some(Input::Message(Message::FileDone { index, hash })) => self.on_file_done(index, hash)?,
+                Some(Input::Message(Message::StreamEnd { index, size, hash })) => {
+                    self.on_stream_end(index, size, hash)?;
+                }
                 Some(Input::Message(Message::FileAbort { index, error })) => self.on_file_abort(index, error)?,
                 Some(Input::Message(Message::Finish)) => finish = true,
                 Some(Input::DataEnded) => data_ended = true,
@@ -379,6 +413,9 @@ impl<'a> Session<'a> {
     }
 
     fn on_file_abort(&self, index: u32, error: FileError) -> Result<(), TransferError> {
+        if let Some(stream) = self.stream.get().filter(|_| index == 0) {
+            return self.abort_stream(stream, &error);
+        }
         if let Some(incoming) = self.find(index)? {
             self.settle_failed(&incoming, &error)?;
         }
@@ -462,6 +499,9 @@ impl<'a> Session<'a> {
         for incoming in self.lock().active.values() {
             incoming.discard_if_empty();
         }
+        if let Some(stream) = self.stream.get() {
+            stream.discard();
+        }
     }
 
     /// Reports the error of a thread that cannot continue.
@@ -485,8 +525,13 @@ impl<'a> Session<'a> {
 /// Before any byte is stored: frees the ticket for another sender if the receiver itself refuses the
 /// transfer. After a lost connection or a fault of the sender, the ticket stays bound.
 fn release_if_refused(authoriser: &mut dyn Authoriser, error: &TransferError) {
-    let is_refused =
-        matches!(error, TransferError::TooLarge(..) | TransferError::Directory(..) | TransferError::Version(_));
+    let is_refused = matches!(
+        error,
+        TransferError::TooLarge(..)
+            | TransferError::StreamOnly
+            | TransferError::Directory(..)
+            | TransferError::Version(_)
+    );
     if is_refused {
         // If the state cannot be written, the ticket stays bound. The refusal is the error to report.
         let _ = authoriser.release();

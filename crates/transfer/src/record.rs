@@ -102,6 +102,12 @@ impl RecordWriter {
         self.put(&ABORT.to_be_bytes())
     }
 
+    /// Hands everything so far to the stream: the next record may be long in coming.
+    pub(crate) fn push(&mut self) -> io::Result<()> {
+        self.flush()?;
+        self.stream.as_mut().map_or(Ok(()), |stream| stream.flush())
+    }
+
     /// Ends the stream, if one is open.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         self.flush()?;

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use self::outgoing::{Outgoing, Work};
+use self::stream::OutgoingStream;
 use super::authorise::Credential;
 use super::control::{
     ControlWriter, INBOX_LEN, Input, abandon, conclude, next_input, prefer_peers_reason, read_messages,
@@ -31,6 +32,7 @@ use super::segment::{BASE_LOG2_DEFAULT, FileHash, Layout, SegmentSet};
 use super::store::Refusal;
 
 mod outgoing;
+mod stream;
 mod worker;
 
 /// Options for sending.
@@ -52,6 +54,9 @@ pub struct SendOptions {
     /// another one with the same ticket meanwhile. Only for a receiver that reads it
     /// ([`accepts_run_id`](crate::accepts_run_id)). Default: none.
     pub run_id: Option<RunId>,
+    /// Whether the receiver takes a file of unknown length
+    /// ([`accepts_streams`](crate::accepts_streams)). Default: no, and such a file is not sent.
+    pub streams: bool,
     /// Cancels the transfer.
     pub cancel: CancelToken,
 }
@@ -62,6 +67,7 @@ impl Default for SendOptions {
             threads: default_threads(),
             segment_bytes: 1 << BASE_LOG2_DEFAULT,
             run_id: None,
+            streams: false,
             cancel: CancelToken::new(),
         }
     }
@@ -86,6 +92,13 @@ impl SendOptions {
     #[must_use]
     pub fn with_run_id(mut self, run_id: impl Into<Option<RunId>>) -> Self {
         self.run_id = run_id.into();
+        self
+    }
+
+    /// Sets [`streams`](Self::streams).
+    #[must_use]
+    pub fn with_streams(mut self, streams: bool) -> Self {
+        self.streams = streams;
         self
     }
 
@@ -140,6 +153,7 @@ pub fn run_deferred<'a>(
         source: OnceLock::new(),
         base_log2,
         run_id: options.run_id,
+        streams: options.streams,
         progress: Progress::new(events),
         events,
         cancel: &options.cancel,
@@ -163,7 +177,8 @@ pub fn run_deferred<'a>(
             Err(error) => abandon(error, &session.control, &session.inbox, link),
         }
         drop(guard);
-        outcome
+        let has_read = session.work.stream().is_some();
+        outcome.map_err(|error| if has_read { error.of_stream() } else { error })
     })
 }
 
@@ -193,6 +208,7 @@ struct Session<'a> {
     source: OnceLock<&'a Source>,
     base_log2: u8,
     run_id: Option<RunId>,
+    streams: bool,
     progress: Progress<'a>,
     events: &'a dyn Events,
     cancel: &'a CancelToken,
@@ -236,6 +252,9 @@ impl<'a> Session<'a> {
     ) -> Result<Summary, TransferError> {
         self.authenticate(context, credential)?;
         let source = source()?;
+        if source.input().is_some() && !self.streams {
+            return Err(TransferError::StreamUnsupported);
+        }
         let _ = self.source.set(source);
         let totals = source.totals();
         self.progress.set_total(totals.bytes);
@@ -248,7 +267,7 @@ impl<'a> Session<'a> {
         self.finish()?;
         let summary = Summary {
             files: totals.files,
-            bytes: totals.bytes,
+            bytes: if source.input().is_some() { self.progress.moved() } else { totals.bytes },
             files_done: standing.files_done,
             failed: standing.failed,
             skipped: source.skipped_count(),
@@ -308,6 +327,8 @@ impl<'a> Session<'a> {
         while (standing.settled.len() as usize) < self.source().entries().len() {
             match self.next_message()? {
                 Message::Plan { index, held } => self.on_plan(&mut standing, index, &held)?,
+                Message::Credit { index: 0, pieces }
+                    if self.work.stream().is_some_and(|stream| stream.grant(pieces)) => {}
                 Message::Done { index, hash } => self.on_done(&mut standing, index, hash)?,
                 Message::Failed { index, error } => self.on_failed(&mut standing, index, &error)?,
                 Message::Verifying { index, bytes_done, bytes_total } => {
@@ -322,6 +343,9 @@ impl<'a> Session<'a> {
 
     fn on_plan(&self, standing: &mut CoordinatorState, index: u32, held: &[u8]) -> Result<(), TransferError> {
         let entry = self.unsettled(standing, index)?;
+        if entry.is_stream() {
+            return self.on_stream_plan(entry, held);
+        }
         let size = entry.size().ok_or(TransferError::Protocol("a plan for a directory"))?;
         let layout =
             Layout::new(size, self.base_log2).ok_or(TransferError::Protocol("a segment length out of range"))?;
@@ -347,6 +371,14 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    fn on_stream_plan(&self, entry: &super::manifest::Entry, held: &[u8]) -> Result<(), TransferError> {
+        let input = self.source().input().and_then(|input| input.open()).filter(|_| held.is_empty());
+        let input = input.ok_or(TransferError::Protocol("a plan for a stream that it cannot have"))?;
+        self.events.event(TransferEvent::FileStarted { path: &entry.path, bytes: 0, bytes_resumed: 0 });
+        self.work.set_stream(Arc::new(OutgoingStream::new(input)));
+        Ok(())
+    }
+
     fn on_done(
         &self,
         standing: &mut CoordinatorState,
@@ -356,10 +388,14 @@ impl<'a> Session<'a> {
         let entry = self.unsettled(standing, index)?;
         let outgoing = standing.active.remove(&index);
         standing.settled.insert(index);
-        if entry.size().is_none() {
+        let sent = if entry.is_stream() {
+            self.work.stream().and_then(|stream| stream.hash())
+        } else if entry.size().is_some() {
+            outgoing.and_then(|outgoing| outgoing.hash())
+        } else {
             return Ok(());
-        }
-        match (outgoing.and_then(|outgoing| outgoing.hash()), hash) {
+        };
+        match (sent, hash) {
             (Some(ours), Some(theirs)) if ours == theirs => {
                 standing.files_done += 1;
                 self.progress.report();
@@ -374,6 +410,9 @@ impl<'a> Session<'a> {
         let entry = self.unsettled(standing, index)?;
         if let Some(outgoing) = standing.active.remove(&index) {
             outgoing.give_up();
+        }
+        if let Some(stream) = self.work.stream() {
+            stream.stop();
         }
         standing.settled.insert(index);
         standing.failed += 1;

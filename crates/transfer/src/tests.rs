@@ -20,6 +20,7 @@ mod disk_faults;
 mod failures;
 mod hostile_peers;
 mod resume;
+mod streams;
 mod trees;
 
 /// Segments of 1 KiB: small files have many.

@@ -105,6 +105,20 @@ pub(crate) struct RecvOptions {
     #[arg(default_value = ".")]
     pub(crate) directory: PathBuf,
 
+    /// Write what is received to standard output, as in `litz recv -o - | tar x`; "-" is the only FILE
+    ///
+    /// The sender runs `litz send -`. Each piece of 256 KiB is verified before it is written, and the
+    /// hash of the whole at the end: use the data only if the exit status is 0. Everything else that
+    /// this command prints goes to standard error. The ticket serves one transfer; an interrupted one
+    /// cannot be resumed.
+    #[arg(short, long, value_name = "FILE", value_parser = ["-"], hide_possible_values = true,
+          conflicts_with_all = ["directory", "allow", "overwrite"], help_heading = heading::FILES)]
+    pub(crate) output: Option<String>,
+
+    /// Write to standard output even if it is a terminal
+    #[arg(long, requires = "output", help_heading = heading::FILES)]
+    pub(crate) force: bool,
+
     /// Address and port to listen on [default: all addresses of this host, on one free port]
     ///
     /// By default each address of this host has its own socket, bound to its network device, so
@@ -205,12 +219,17 @@ fn parse_advertised(text: &str) -> Result<Advertised, String> {
 
 #[derive(Args, Debug)]
 pub(crate) struct SendOptions {
-    /// Files and directories to send, then the ticket unless it is given otherwise
+    /// Files and directories to send, or "-" for standard input, then the ticket unless it is given
+    /// otherwise
     #[arg(required = true, num_args = 1.., value_name = "PATH... TICKET")]
     pub(crate) paths_and_ticket: Vec<PathBuf>,
 
     #[command(flatten)]
     pub(crate) ticket: TicketOptions,
+
+    /// Name under which standard input arrives [default: stdin]
+    #[arg(long, value_name = "NAME", help_heading = heading::FILES)]
+    pub(crate) name: Option<PathBuf>,
 
     /// Maximum sending rate, over all paths together
     #[arg(long, value_name = "RATE", help_heading = heading::PATHS)]

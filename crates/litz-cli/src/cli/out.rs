@@ -6,6 +6,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
@@ -13,6 +14,14 @@ use super::exit;
 
 /// The first failure of standard output. It is global, as standard output is.
 static FAILURE: OnceLock<io::Error> = OnceLock::new();
+
+/// Results go to standard error, because received data goes to standard output.
+static IS_REDIRECTED: AtomicBool = AtomicBool::new(false);
+
+/// From now on, results go to standard error.
+pub(crate) fn redirect() {
+    IS_REDIRECTED.store(true, Ordering::Relaxed);
+}
 
 /// Writes text to standard output unchanged and flushes it.
 pub(crate) fn print(text: &str) {
@@ -74,6 +83,9 @@ fn to_message(error: &io::Error) -> String {
 }
 
 fn write_all(text: &str) -> io::Result<()> {
+    if IS_REDIRECTED.load(Ordering::Relaxed) {
+        return io::stderr().lock().write_all(text.as_bytes());
+    }
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()

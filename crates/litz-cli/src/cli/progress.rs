@@ -79,6 +79,12 @@ impl Bars {
         let columns = terminal_size::terminal_size_of(std::io::stderr()).map(|(width, _)| usize::from(width.0));
         let text = status.line(columns.unwrap_or(WIDTH_DEFAULT).saturating_sub(self.prefix_width));
         let (done, total) = status.sizes();
+        if total == 0 && done > 0 {
+            // A stream, whose length is not known.
+            self.main.set_style(
+                ProgressStyle::with_template("{prefix} {wide_msg}").unwrap_or_else(|_| ProgressStyle::default_bar()),
+            );
+        }
         self.main.set_length(total);
         self.main.set_position(done);
         self.main.set_message(paint(Colour::Warning, &text, is_coloured && status.silence().is_some()));
@@ -280,7 +286,7 @@ impl Progress {
             && self.is_time(LINE_INTERVAL)
             && let Ok(state) = self.state.lock()
         {
-            out::note(&format!("{} % received: {}", state.status.percent(), state.status.figures()));
+            out::note(&state.status.plain_line());
         }
     }
 

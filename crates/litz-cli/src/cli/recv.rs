@@ -13,6 +13,7 @@ mod sockets;
 mod visits;
 
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
@@ -23,7 +24,8 @@ use serde_json::json;
 use transfer::store::{Issued, Serving};
 use transfer::{
     Authoriser, CLOSE_CODE, CancelToken, ConnectionLink, OpenFiles, ReceiveOptions, Refusal, Secret, StoreError,
-    Summary, Ticket, TicketAddress, TicketAuthoriser, TransferError, control, peer_key, proof_context, receive,
+    StreamOutput, Summary, Ticket, TicketAddress, TicketAuthoriser, TransferError, control, peer_key, proof_context,
+    receive,
 };
 
 use super::args::{Advertised, RecvOptions};
@@ -57,6 +59,9 @@ const ENDING: &str = "the receiver ends";
 
 pub(crate) fn run(options: &RecvOptions) -> ExitCode {
     let json = options.transport.json;
+    if options.output.is_some() {
+        out::redirect();
+    }
     let served = Receiver::prepare(options).and_then(|receiver| {
         let status = receiver.run()?;
         if status == exit::INTERRUPTED {
@@ -87,6 +92,8 @@ struct Receiver<'a> {
     visits: Arc<Visits>,
     /// Shared by all transfers.
     open_files: OpenFiles,
+    /// Standard output, if the data goes there.
+    output: Option<StreamOutput>,
     cancel: CancelToken,
     current: ActiveAttempt,
 }
@@ -109,6 +116,7 @@ struct Attempt {
 impl<'a> Receiver<'a> {
     fn prepare(options: &'a RecvOptions) -> Result<Self, String> {
         let directory = check(options)?;
+        let output = options.output.as_ref().map(|_| stdout()).transpose()?;
         let state = host::open_state(options.transport.state_dir.as_deref())?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
         let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
@@ -155,6 +163,7 @@ impl<'a> Receiver<'a> {
             admission,
             visits,
             open_files: descriptors::open_files(),
+            output,
             cancel,
             current,
         };
@@ -181,7 +190,8 @@ impl<'a> Receiver<'a> {
         let addresses = self.addresses();
         let ticket = Ticket::new(addresses.clone(), fingerprint, secret, expires_unix);
         let text = ticket.to_text().map_err(|error| error.to_string())?;
-        let directory = self.directory.display();
+        let directory = if self.output.is_some() { "standard output" } else { "" };
+        let directory = if directory.is_empty() { self.directory.display().to_string() } else { directory.to_owned() };
         if self.options.transport.json {
             let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
             out::json(&json!({
@@ -196,9 +206,10 @@ impl<'a> Receiver<'a> {
             exit::advise(self.options.transport.quiet, advice);
         }
         let by_key = if matches!(self.admission, Admission::Keys(_)) { " --by-key" } else { "" };
+        let paths = if self.output.is_some() { "-" } else { "PATH..." };
         let what = if resumed { "Resuming" } else { "Receiving" };
         out::note(&format!("{what} into {directory}. On the sending host run:\n"));
-        out::line(&format!("litz send{by_key} PATH... {text}"));
+        out::line(&format!("litz send{by_key} {paths} {text}"));
         out::check()?;
         out::note(&match &self.admission {
             Admission::Ticket(_) => format!(
@@ -226,6 +237,9 @@ impl<'a> Receiver<'a> {
     fn run(&self) -> Result<u8, String> {
         let result = self.serve();
         self.endpoint.close();
+        if !matches!(result, Ok(exit::DONE)) {
+            self.revoke_for_output();
+        }
         self.print_refusal_count(true);
         self.warn_of_trace_errors();
         if let Some(note) = self.trace.as_ref().and_then(Trace::emptiness_note) {
@@ -237,9 +251,23 @@ impl<'a> Receiver<'a> {
         result
     }
 
+    /// A ticket for standard output serves no other receiver.
+    fn revoke_for_output(&self) {
+        let Admission::Ticket(ticket) = &self.admission else { return };
+        if self.output.is_some()
+            && let Err(error) = self.state.store.revoke(&ticket.issued.id)
+        {
+            tracing::warn!(%error, "cannot revoke the ticket");
+        }
+    }
+
     /// What an interrupt leaves, and how to continue.
     fn interrupt_message(&self) -> String {
         match &self.admission {
+            Admission::Ticket(_) if self.output.is_some() => {
+                "interrupted; the data is incomplete and the ticket is revoked: run the command again for a new one"
+                    .to_owned()
+            }
             Admission::Ticket(ticket) => format!(
                 "interrupted; the ticket remains valid: run the same command again to serve it, or `litz tickets \
                  revoke {}` to revoke it",
@@ -363,6 +391,7 @@ impl<'a> Receiver<'a> {
         let is_ticket = matches!(self.admission, Admission::Ticket(_));
         match &attempt.result {
             Ok(summary) if is_ticket && summary.is_complete() => Some(Ok(summary.exit_code())),
+            Ok(summary) if self.output.is_some() => Some(Ok(summary.exit_code())),
             // The sender was told to send again, with the same ticket.
             Ok(summary) if is_ticket => {
                 self.print_incomplete(attempt, summary);
@@ -370,7 +399,7 @@ impl<'a> Receiver<'a> {
             }
             // With --allow the receiver continues.
             Ok(_) => None,
-            Err(TransferError::Cancelled) => Some(Ok(exit::INTERRUPTED)),
+            Err(error) if error.exit_code() == exit::INTERRUPTED => Some(Ok(exit::INTERRUPTED)),
             // The next attempt would fail the same way. Only the ticket's own sender gets this far,
             // so an unauthorised host cannot end the command.
             Err(error) if is_ticket && attempt.authorised && !error.is_resumable() => {
@@ -506,6 +535,7 @@ impl<'a> Receiver<'a> {
             .with_bytes_max(self.options.max_size.map(|size| size.as_bytes()))
             .with_umask(current_umask())
             .with_open_files(self.open_files.clone())
+            .with_output(self.output.clone())
             .with_cancel(self.cancel.clone());
         watch_paths(connection, Direction::Receiving, progress, None, || {
             receive::run(link, control(streams), &context, &directory, &options, authoriser, progress)
@@ -539,6 +569,12 @@ impl<'a> Receiver<'a> {
     }
 }
 
+/// Standard output as a file of our own.
+fn stdout() -> Result<StreamOutput, String> {
+    let file = std::io::stdout().as_fd().try_clone_to_owned();
+    Ok(StreamOutput::new(file.map_err(|error| format!("cannot write to standard output: {error}"))?.into()))
+}
+
 impl Admission {
     /// By the list of keys, the unfinished ticket or a new ticket.
     fn prepare(
@@ -565,7 +601,9 @@ impl Admission {
             }
             None => {
                 // Otherwise a sender with an old ticket could still send into this directory.
-                store.revoke_unfinished(now, directory).map_err(failed)?;
+                if options.output.is_none() {
+                    store.revoke_unfinished(now, directory).map_err(failed)?;
+                }
                 let expires = now.saturating_add(options.expires.as_millis().div_ceil(1000));
                 let issued = store.issue(now, directory, port, expires).map_err(failed)?;
                 let serving = store.serve(&issued.id).map_err(failed)?;
@@ -591,7 +629,7 @@ fn unfinished_ticket(
     now: u64,
     directory: &Path,
 ) -> Result<Option<(Issued, Serving)>, String> {
-    if options.allow.is_some() || options.new_ticket {
+    if options.allow.is_some() || options.new_ticket || options.output.is_some() {
         return Ok(None);
     }
     let newest = state.store.usable(now, directory).map_err(|error| error.to_string())?.pop();

@@ -2,7 +2,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
@@ -11,8 +12,8 @@ use litz::{Closed, Connection, RateLimit, TransportConfig};
 use recovery::RateCap;
 use serde_json::json;
 use transfer::{
-    CLOSE_CODE, CancelToken, ConnectionLink, Credential, Refusal, RunId, Source, Summary, Ticket, TransferError,
-    accepts_run_id, control, proof_context, send,
+    CLOSE_CODE, CancelToken, ConnectionLink, Credential, Refusal, RunId, Source, StreamInput, Summary, Ticket,
+    TransferError, accepts_run_id, accepts_streams, control, proof_context, send,
 };
 use units::{ByteSize, Duration, Instant, Rate};
 
@@ -119,9 +120,12 @@ fn prepare(options: &SendOptions) -> Result<Job<'_>, Failure> {
     if !options.by_key {
         ticket::refuse_expired(&ticket)?;
     }
+    let stream = stdin_source(options, paths)?;
     // Only the paths themselves. What is below them is listed once the ticket is bound to this host,
     // because that may take long.
-    Source::check(paths)?;
+    if stream.is_none() {
+        Source::check(paths)?;
+    }
     let state = host::open_state(options.transport.state_dir.as_deref())?;
     let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
     let limit = rate_limit(options.rate, options.burst)?;
@@ -137,7 +141,7 @@ fn prepare(options: &SendOptions) -> Result<Job<'_>, Failure> {
         ticket,
         paths,
         state,
-        source: OnceLock::new(),
+        source: stream.map_or_else(OnceLock::new, OnceLock::from),
         is_accepted: Cell::new(false),
         last_note: RefCell::default(),
         cancel,
@@ -148,6 +152,30 @@ fn prepare(options: &SendOptions) -> Result<Job<'_>, Failure> {
         progress,
         run_id,
     })
+}
+
+/// Standard input as the source, if the paths say so.
+fn stdin_source(options: &SendOptions, paths: &[PathBuf]) -> Result<Option<Source>, Failure> {
+    let is_stdin = |path: &PathBuf| path.as_os_str() == "-";
+    if !paths.iter().any(is_stdin) {
+        return match options.name {
+            Some(_) => Err("--name is the name of standard input: use it with the path `-`".to_owned().into()),
+            None => Ok(None),
+        };
+    }
+    if paths.len() > 1 {
+        return Err("standard input (`-`) is sent alone: send the other paths separately".to_owned().into());
+    }
+    if options.ticket.ticket_file.as_ref().is_some_and(is_stdin) {
+        return Err("standard input cannot be both the ticket and the data: give the ticket otherwise"
+            .to_owned()
+            .into());
+    }
+    let stdin = std::io::stdin().as_fd().try_clone_to_owned();
+    let stdin = stdin.map_err(|error| format!("cannot read standard input: {error}"))?;
+    let name = options.name.as_deref().unwrap_or(Path::new("stdin"));
+    let now = i64::try_from(host::now_unix()).unwrap_or(i64::MAX);
+    Ok(Some(Source::stream(name, 0o666, now, StreamInput::new(stdin.into()))?))
 }
 
 /// The rate limit of `--rate` and `--burst`.
@@ -363,6 +391,7 @@ impl Job<'_> {
             if self.options.by_key { Credential::Key } else { Credential::Ticket(self.ticket.secret.clone()) };
         let streams = connection.open_bi().map_err(|error| TransferError::Connection(error.into()))?;
         let mut send_options = send::SendOptions::default().with_cancel(self.cancel.clone());
+        send_options.streams = accepts_streams(connection);
         if accepts_run_id(connection) {
             send_options.run_id = Some(self.run_id);
         }

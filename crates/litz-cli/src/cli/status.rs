@@ -125,8 +125,10 @@ impl Status {
 
     /// Sizes and rates in words, without the file.
     pub(crate) fn figures(&self) -> String {
-        let (done, total) = (ByteSize::from_bytes(self.done), ByteSize::from_bytes(self.total));
-        let sizes = format!("{done} of {total}");
+        let done = ByteSize::from_bytes(self.done);
+        // The length of a stream is known at its end.
+        let is_open = self.total == 0;
+        let sizes = if is_open { done.to_string() } else { format!("{done} of {}", ByteSize::from_bytes(self.total)) };
         if let Some(silence) = self.silence() {
             return format!("{sizes}  no packets for {}", seconds(silence));
         }
@@ -158,6 +160,14 @@ impl Status {
             (None, Some(name)) => Some(name.clone()),
             (None, None) => None,
         }
+    }
+
+    /// The progress in one line: without a percentage for a stream, whose length is not known.
+    pub(crate) fn plain_line(&self) -> String {
+        if self.total == 0 {
+            return format!("received: {}", self.figures());
+        }
+        format!("{} % received: {}", self.percent(), self.figures())
     }
 
     /// Percentage of the bytes that are done.

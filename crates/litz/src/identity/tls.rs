@@ -304,7 +304,7 @@ fn certified_key(own: &KeyPair) -> Result<Arc<CertifiedKey>, TlsError> {
 
 /// The names in the order of preference. The server chooses the first that the client offers too.
 fn alpn_protocols() -> Vec<Vec<u8>> {
-    vec![ALPN_RUN_ID.to_vec(), ALPN.to_vec()]
+    vec![ALPN_STREAMS.to_vec(), ALPN_RUN_ID.to_vec(), ALPN.to_vec()]
 }
 
 /// The protocol's name in the handshake (RFC 7301): Litz, version 1.
@@ -313,6 +313,9 @@ pub const ALPN: &[u8] = b"litz/1";
 /// Version 1, and the receiver of a file transfer reads a run id in `Hello`. A name of its own,
 /// because an older receiver would refuse the longer message; it chooses [`ALPN`].
 pub const ALPN_RUN_ID: &[u8] = b"litz/1.1";
+
+/// As [`ALPN_RUN_ID`], and the receiver of a file transfer takes a file of unknown length.
+pub const ALPN_STREAMS: &[u8] = b"litz/1.2";
 
 #[cfg(test)]
 mod tests;

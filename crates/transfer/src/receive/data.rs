@@ -41,6 +41,10 @@ impl Session<'_> {
 
     fn take_stream(&self, reader: &mut RecordReader, buffer: &mut [u8]) -> Result<(), TransferError> {
         while let Some((index, segment)) = reader.next().map_err(data_error)? {
+            if let Some(stream) = self.stream.get().filter(|_| index == 0) {
+                self.take_piece(stream, reader, segment, buffer)?;
+                continue;
+            }
             let incoming = match self.find(index)? {
                 Some(incoming) => match incoming.claim(segment) {
                     Claim::Write => Some(incoming),
@@ -128,7 +132,7 @@ fn drop_record(reader: &mut RecordReader, buffer: &mut [u8]) -> Result<(), Trans
 }
 
 /// The error for a failed read of a data stream.
-fn data_error(error: io::Error) -> TransferError {
+pub(super) fn data_error(error: io::Error) -> TransferError {
     if error.kind() == malformed("").kind() {
         TransferError::Protocol("a data stream is malformed")
     } else {

@@ -51,6 +51,9 @@ impl Session<'_> {
 
     fn plan_one(&self, index: u32) -> Result<(), TransferError> {
         let entry = &self.list().entries[index as usize];
+        if entry.is_stream() {
+            return self.plan_stream(index, entry);
+        }
         let EntryKind::File { size } = entry.kind else { return self.plan_directory(index, entry) };
         let layout =
             Layout::new(size, self.list().base_log2).ok_or(TransferError::Protocol("a segment length out of range"))?;

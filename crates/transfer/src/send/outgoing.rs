@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::OFlags;
 
+use super::stream::OutgoingStream;
 use crate::error::{FileError, FileErrorKind};
 use crate::manifest::{Entry, Modified};
 use crate::segment::{FileHash, HashTree, Layout, SegmentSet};
@@ -54,6 +55,8 @@ pub(super) struct Work {
 struct WorkState {
     /// Each file with its next segment.
     files: VecDeque<(Arc<Outgoing>, u32)>,
+    /// What is sent instead of files.
+    stream: Option<Arc<OutgoingStream>>,
     closed: bool,
 }
 
@@ -161,20 +164,40 @@ impl Work {
         self.changed.notify_one();
     }
 
+    /// Sets the stream that is sent instead of files. Every worker gets it.
+    pub(super) fn set_stream(&self, stream: Arc<OutgoingStream>) {
+        self.lock().stream = Some(stream);
+        self.changed.notify_all();
+    }
+
+    /// The stream that is sent instead of files, if there is one.
+    pub(super) fn stream(&self) -> Option<Arc<OutgoingStream>> {
+        self.lock().stream.clone()
+    }
+
+    /// Waits for the close.
+    pub(super) fn wait_closed(&self) {
+        let open = |state: &mut WorkState| !state.closed;
+        drop(self.changed.wait_while(self.lock(), open).unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// Closes the queue and drops the waiting files.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
         state.files.clear();
+        if let Some(stream) = &state.stream {
+            stream.stop();
+        }
         self.changed.notify_all();
     }
 
     /// The jobs for one data stream: consecutive segments up to the size of one segment, so that
-    /// small files share a stream. Waits for work; `None` after the close.
+    /// small files share a stream. Waits for work; `None` after the close, or if there is a stream.
     pub(super) fn take(&self) -> Option<Vec<Job>> {
-        let idle = |state: &mut WorkState| !state.closed && state.files.is_empty();
+        let idle = |state: &mut WorkState| !state.closed && state.files.is_empty() && state.stream.is_none();
         let mut state = self.changed.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
-        if state.closed {
+        if state.closed || state.stream.is_some() {
             return None;
         }
         let mut jobs = Vec::new();

@@ -1,5 +1,6 @@
 //! The directory that files are received into.
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use transfer::ticket::ADDRESSES_MAX;
@@ -8,13 +9,7 @@ use crate::cli::args::RecvOptions;
 
 /// Checks what can be checked before anything is opened; returns the directory.
 pub(super) fn check(options: &RecvOptions) -> Result<PathBuf, String> {
-    let shown = options.directory.display();
-    let directory =
-        std::fs::canonicalize(&options.directory).map_err(|error| format!("cannot receive into {shown}: {error}"))?;
-    if !directory.is_dir() {
-        return Err(format!("cannot receive into {shown}: it is not a directory"));
-    }
-    check_writable(&directory).map_err(|error| format!("cannot receive into {shown}: {error}"))?;
+    let directory = if options.output.is_some() { check_output(options)? } else { check_directory(options)? };
     if options.expires.is_zero() {
         return Err("--expires must be more than 0: a sender needs time to use the ticket".to_owned());
     }
@@ -24,6 +19,27 @@ pub(super) fn check(options: &RecvOptions) -> Result<PathBuf, String> {
             "--advertise is given {given} times, but a ticket contains at most {ADDRESSES_MAX} addresses"
         ));
     }
+    Ok(directory)
+}
+
+/// Checks standard output; returns what stands for it in the list of tickets.
+fn check_output(options: &RecvOptions) -> Result<PathBuf, String> {
+    if std::io::stdout().is_terminal() && !options.force {
+        return Err("standard output is a terminal, which received data may garble: redirect it or pipe it into a \
+                    program, or use --force"
+            .to_owned());
+    }
+    Ok(PathBuf::from("-"))
+}
+
+fn check_directory(options: &RecvOptions) -> Result<PathBuf, String> {
+    let shown = options.directory.display();
+    let directory =
+        std::fs::canonicalize(&options.directory).map_err(|error| format!("cannot receive into {shown}: {error}"))?;
+    if !directory.is_dir() {
+        return Err(format!("cannot receive into {shown}: it is not a directory"));
+    }
+    check_writable(&directory).map_err(|error| format!("cannot receive into {shown}: {error}"))?;
     Ok(directory)
 }
 

@@ -1,0 +1,190 @@
+//! Sends a file of unknown length: the workers take turns to read a piece, and send theirs at the same
+//! time.
+
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::{Session, connection};
+use crate::error::{FileError, TransferError};
+use crate::message::Message;
+use crate::record::RecordWriter;
+use crate::segment::FileHash;
+use crate::stream::{PIECE_LEN, PieceHash, StreamHash, WINDOW, hash_piece};
+use crate::stream_io::OpenInput;
+
+/// A stream that the receiver is ready for.
+pub(super) struct OutgoingStream {
+    input: Mutex<InputState>,
+    sums: Mutex<Sums>,
+    credit: Mutex<Credit>,
+    changed: Condvar,
+}
+
+struct InputState {
+    input: OpenInput,
+    /// The number of the next piece.
+    next: u32,
+    has_ended: bool,
+}
+
+/// The values of the pieces.
+#[derive(Default)]
+struct Sums {
+    /// Of pieces whose predecessors are missing: at most one for each worker.
+    waiting: BTreeMap<u32, PieceHash>,
+    /// Pieces that are in `hash`.
+    count: u32,
+    hash: StreamHash,
+    size: u64,
+    /// The number of pieces, once it is known.
+    total: Option<u32>,
+    /// What was sent to the receiver.
+    sent: Option<FileHash>,
+}
+
+struct Credit {
+    pieces: u32,
+    stopped: bool,
+}
+
+impl OutgoingStream {
+    pub(super) fn new(input: OpenInput) -> Self {
+        Self {
+            input: Mutex::new(InputState { input, next: 0, has_ended: false }),
+            sums: Mutex::default(),
+            credit: Mutex::new(Credit { pieces: WINDOW, stopped: false }),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// The receiver grants pieces; false if it takes some back.
+    pub(super) fn grant(&self, pieces: u32) -> bool {
+        let mut credit = self.credit();
+        let is_more = pieces > credit.pieces;
+        credit.pieces = credit.pieces.max(pieces);
+        self.changed.notify_all();
+        is_more
+    }
+
+    /// Makes the workers end.
+    pub(super) fn stop(&self) {
+        self.credit().stopped = true;
+        self.changed.notify_all();
+    }
+
+    /// The hash that was sent to the receiver.
+    pub(super) fn hash(&self) -> Option<FileHash> {
+        lock(&self.sums).sent
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.credit().stopped
+    }
+
+    fn credit(&self) -> MutexGuard<'_, Credit> {
+        lock(&self.credit)
+    }
+
+    /// Reads the next piece; its number and length. `None` at the end of the input or if the transfer
+    /// stops.
+    fn read(&self, session: &Session<'_>, buffer: &mut [u8]) -> std::io::Result<Option<(u32, usize)>> {
+        let mut input = lock(&self.input);
+        if input.has_ended {
+            return Ok(None);
+        }
+        let number = input.next;
+        let without = |credit: &mut Credit| credit.pieces <= number && !credit.stopped;
+        if self.changed.wait_while(self.credit(), without).unwrap_or_else(PoisonError::into_inner).stopped {
+            return Ok(None);
+        }
+        let is_stopping = || self.is_stopped() || session.cancel.is_cancelled();
+        let Some(len) = input.input.fill(buffer, &is_stopping)? else { return Ok(None) };
+        input.next = number.checked_add(1).ok_or_else(|| std::io::Error::other("the stream is longer than 1 PiB"))?;
+        if len < PIECE_LEN {
+            input.has_ended = true;
+            lock(&self.sums).total = Some(number + u32::from(len > 0));
+        }
+        Ok((len > 0).then_some((number, len)))
+    }
+
+    /// Counts a piece that was sent. The size and the hash of the stream if nothing is missing, once.
+    fn count(&self, piece: Option<(u32, PieceHash, usize)>) -> Option<(u64, FileHash)> {
+        let mut sums = lock(&self.sums);
+        if let Some((number, hash, len)) = piece {
+            sums.waiting.insert(number, hash);
+            sums.size += len as u64;
+        }
+        let next = sums.count;
+        let mut next = next;
+        while let Some(hash) = sums.waiting.remove(&next) {
+            sums.hash.push(&hash);
+            next += 1;
+        }
+        sums.count = next;
+        if sums.total != Some(next) || sums.sent.is_some() {
+            return None;
+        }
+        let hash = std::mem::take(&mut sums.hash).finish();
+        sums.sent = Some(hash);
+        Some((sums.size, hash))
+    }
+}
+
+/// Sends pieces until the input ends. The error is the connection's; one of the input is sent to the
+/// receiver.
+pub(super) fn run(
+    session: &Session<'_>,
+    stream: &OutgoingStream,
+    writer: &mut RecordWriter,
+    buffer: &mut [u8],
+) -> Result<(), TransferError> {
+    let mut on_stream = 0;
+    loop {
+        let (number, len) = match stream.read(session, buffer) {
+            Ok(Some(read)) => read,
+            Ok(None) => break,
+            Err(error) => {
+                stream.stop();
+                return session.control.send(&Message::FileAbort { index: 0, error: FileError::source(&error) });
+            }
+        };
+        let bytes = &buffer[..len];
+        let hash = hash_piece(number, bytes);
+        writer.begin(|| session.link.open_uni(), 0, number).map_err(connection)?;
+        let copied = writer.chunk(
+            len,
+            |chunk| {
+                chunk.copy_from_slice(bytes);
+                Ok::<_, ()>(())
+            },
+            |_| {},
+        );
+        let _infallible = copied.map_err(connection)?;
+        writer.end(&hash.value).map_err(connection)?;
+        // The next piece may be long in coming, and the receiver waits for this one.
+        writer.push().map_err(connection)?;
+        on_stream += 1;
+        if on_stream == PIECES_ON_STREAM {
+            on_stream = 0;
+            writer.finish().map_err(connection)?;
+        }
+        session.progress.add_moved(len as u64);
+        send_end(session, stream.count(Some((number, hash, len))))?;
+    }
+    writer.finish().map_err(connection)?;
+    send_end(session, stream.count(None))
+}
+
+fn send_end(session: &Session<'_>, end: Option<(u64, FileHash)>) -> Result<(), TransferError> {
+    let Some((size, hash)) = end else { return Ok(()) };
+    session.control.send(&Message::StreamEnd { index: 0, size, hash })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Pieces on one data stream: as many bytes as a segment of the usual length.
+const PIECES_ON_STREAM: u32 = 16;
+
+const _: () = assert!(PIECE_LEN << 4 == 1 << crate::segment::BASE_LOG2_DEFAULT);
