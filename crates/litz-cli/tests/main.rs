@@ -22,6 +22,7 @@ mod scenario_netns;
 mod senders;
 mod speedup;
 mod strangers;
+mod streams;
 mod study;
 mod support;
 mod suspended;

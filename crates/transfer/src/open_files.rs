@@ -79,6 +79,10 @@ impl Drop for FilePermit {
     }
 }
 
+/// The maximum number of files with a plan and without a result. With fewer, a path with a long round
+/// trip would be idle between small files. [`OpenFiles`] may limit them further.
+pub(crate) const FILES_AHEAD: usize = 256;
+
 /// The interval at which a waiting thread looks whether its transfer stops.
 const TICK: Duration = Duration::from_millis(50);
 

@@ -18,7 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Scope;
 
 use self::incoming::Incoming;
-use self::stream::IncomingStream;
+use self::incoming_stream::IncomingStream;
 use super::authorise::Authoriser;
 use super::control::{
     ControlWriter, INBOX_LEN, Input, abandon, conclude, next_input, prefer_peers_reason, read_messages,
@@ -29,7 +29,7 @@ use super::events::{Events, Summary, TransferEvent};
 use super::link::{CancelToken, Control, Link};
 use super::manifest::{Entry, Limits, Totals};
 use super::message::{Message, VERSION};
-use super::open_files::{OpenFiles, TransferFiles};
+use super::open_files::{FILES_AHEAD, OpenFiles, TransferFiles};
 use super::progress::Progress;
 use super::proof::ProofContext;
 use super::queue::Queue;
@@ -43,6 +43,7 @@ use super::tree::TargetTree;
 mod data;
 mod finisher;
 mod incoming;
+mod incoming_stream;
 mod planner;
 mod stream;
 
@@ -537,10 +538,6 @@ fn release_if_refused(authoriser: &mut dyn Authoriser, error: &TransferError) {
         let _ = authoriser.release();
     }
 }
-
-/// The maximum number of files with a plan and without a result. With fewer, a path with a long round
-/// trip would be idle between small files. [`OpenFiles`] may limit them further.
-pub(crate) const FILES_AHEAD: usize = 256;
 
 /// The time that a sender has to send Hello: 200 checks at 50 ms.
 const HELLO_TICKS: usize = 200;

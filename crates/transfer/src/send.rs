@@ -22,16 +22,17 @@ use super::events::{Events, Summary, TransferEvent};
 use super::link::{CancelToken, Control, Link};
 use super::manifest::Source;
 use super::message::{ENTRIES_LEN, Message, VERSION, entry_len};
+use super::open_files::FILES_AHEAD;
 use super::progress::Progress;
 use super::proof::{ProofContext, Role};
 use super::queue::Queue;
-use super::receive::FILES_AHEAD;
 use super::record::write_last;
 use super::run_id::RunId;
 use super::segment::{BASE_LOG2_DEFAULT, FileHash, Layout, SegmentSet};
 use super::store::Refusal;
 
 mod outgoing;
+mod pieces;
 mod stream;
 mod worker;
 
@@ -327,8 +328,7 @@ impl<'a> Session<'a> {
         while (standing.settled.len() as usize) < self.source().entries().len() {
             match self.next_message()? {
                 Message::Plan { index, held } => self.on_plan(&mut standing, index, &held)?,
-                Message::Credit { index: 0, pieces }
-                    if self.work.stream().is_some_and(|stream| stream.grant(pieces)) => {}
+                Message::Credit { index: 0, pieces } if self.grant(pieces) => {}
                 Message::Done { index, hash } => self.on_done(&mut standing, index, hash)?,
                 Message::Failed { index, error } => self.on_failed(&mut standing, index, &error)?,
                 Message::Verifying { index, bytes_done, bytes_total } => {
@@ -436,10 +436,19 @@ impl<'a> Session<'a> {
         let last = || self.link.open_uni().and_then(write_last);
         self.control.waits().during(last).map_err(TransferError::Connection)?;
         self.send(&Message::Finish)?;
-        match self.next_message()? {
-            Message::Bye => Ok(()),
-            _ => Err(TransferError::Protocol("a message other than Bye")),
+        loop {
+            match self.next_message()? {
+                Message::Bye => return Ok(()),
+                // The receiver may have granted it at the moment in which the stream failed.
+                Message::Credit { index: 0, pieces } if self.grant(pieces) => {}
+                _ => return Err(TransferError::Protocol("a message other than Bye")),
+            }
         }
+    }
+
+    /// The receiver grants pieces of the stream; false if there is none, or if they are not more.
+    fn grant(&self, pieces: u32) -> bool {
+        self.work.stream().is_some_and(|stream| stream.grant(pieces))
     }
 
     fn send(&self, message: &Message) -> Result<(), TransferError> {

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use super::Session;
 use super::incoming::{Incoming, Target};
-use super::{FILES_AHEAD, Session};
 use crate::error::{FileError, TransferError};
 use crate::events::TransferEvent;
 use crate::journal::{JournalKey, Recorded};
 use crate::manifest::{Entry, EntryKind};
 use crate::message::Message;
-use crate::open_files::FilePermit;
+use crate::open_files::{FILES_AHEAD, FilePermit};
 use crate::part_file::{Found, PartFile, look};
 use crate::record::CHUNK_LEN_MAX;
 use crate::segment::{HashTree, Layout};

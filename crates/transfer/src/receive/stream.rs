@@ -2,10 +2,10 @@
 //! to the one output of the receiver.
 
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Session;
 use super::data::data_error;
+use super::incoming_stream::{IncomingStream, StreamTarget};
 use crate::error::{FileError, FileErrorKind, TransferError};
 use crate::events::TransferEvent;
 use crate::journal::JournalKey;
@@ -14,43 +14,7 @@ use crate::message::Message;
 use crate::part_file::{PartFile, look};
 use crate::record::{CHUNK_LEN_MAX, Part, RecordReader};
 use crate::segment::{FileHash, Layout};
-use crate::stream::{Assembly, PIECE_LEN, hash_piece};
-use crate::stream_io::OpenOutput;
-
-/// A stream between its plan and its result.
-pub(super) struct IncomingStream {
-    state: Mutex<StreamState>,
-    /// Held by the thread that writes. Others leave it their pieces.
-    target: Mutex<StreamTarget>,
-    is_part: bool,
-}
-
-struct StreamState {
-    assembly: Assembly,
-    is_settled: bool,
-}
-
-/// Where the bytes go.
-enum StreamTarget {
-    Part(Box<PartFile>),
-    Output(OpenOutput),
-}
-
-impl IncomingStream {
-    fn state(&self) -> MutexGuard<'_, StreamState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Removes what was written to a part file: it cannot be resumed.
-    pub(super) fn discard(&self) {
-        // The lock of an output may be held for as long as its reader reads nothing.
-        if self.is_part
-            && let StreamTarget::Part(part) = &*self.target.lock().unwrap_or_else(PoisonError::into_inner)
-        {
-            part.discard();
-        }
-    }
-}
+use crate::stream::{PIECE_LEN, hash_piece};
 
 impl Session<'_> {
     pub(super) fn plan_stream(&self, index: u32, entry: &Entry) -> Result<(), TransferError> {
@@ -65,9 +29,7 @@ impl Session<'_> {
             Ok(target) => target,
             Err(error) => return self.settle(index, Err(&error)),
         };
-        let state = StreamState { assembly: Assembly::new(), is_settled: false };
-        let is_part = matches!(target, StreamTarget::Part(_));
-        let _ = self.stream.set(IncomingStream { state: Mutex::new(state), target: Mutex::new(target), is_part });
+        let _ = self.stream.set(IncomingStream::new(target));
         self.events.event(TransferEvent::FileStarted { path: &entry.path, bytes: 0, bytes_resumed: 0 });
         self.control.send(&Message::Plan { index, held: Vec::new() })
     }

@@ -1,15 +1,12 @@
-//! Sends a file of unknown length: the workers take turns to read a piece, and send theirs at the same
-//! time.
+//! A file of unknown length that is sent: its input, which the workers take turns to read, the hash
+//! over the pieces, and the receiver's credit.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::{Session, connection};
-use crate::error::{FileError, TransferError};
-use crate::message::Message;
-use crate::record::RecordWriter;
+use crate::link::CancelToken;
 use crate::segment::FileHash;
-use crate::stream::{PIECE_LEN, PieceHash, StreamHash, WINDOW, hash_piece};
+use crate::stream::{PIECE_LEN, PieceHash, StreamHash, WINDOW};
 use crate::stream_io::OpenInput;
 
 /// A stream that the receiver is ready for.
@@ -87,7 +84,7 @@ impl OutgoingStream {
 
     /// Reads the next piece; its number and length. `None` at the end of the input or if the transfer
     /// stops.
-    fn read(&self, session: &Session<'_>, buffer: &mut [u8]) -> std::io::Result<Option<(u32, usize)>> {
+    pub(super) fn read(&self, cancel: &CancelToken, buffer: &mut [u8]) -> std::io::Result<Option<(u32, usize)>> {
         let mut input = lock(&self.input);
         if input.has_ended {
             return Ok(None);
@@ -97,7 +94,7 @@ impl OutgoingStream {
         if self.changed.wait_while(self.credit(), without).unwrap_or_else(PoisonError::into_inner).stopped {
             return Ok(None);
         }
-        let is_stopping = || self.is_stopped() || session.cancel.is_cancelled();
+        let is_stopping = || self.is_stopped() || cancel.is_cancelled();
         let Some(len) = input.input.fill(buffer, &is_stopping)? else { return Ok(None) };
         input.next = number.checked_add(1).ok_or_else(|| std::io::Error::other("the stream is longer than 1 PiB"))?;
         if len < PIECE_LEN {
@@ -108,7 +105,7 @@ impl OutgoingStream {
     }
 
     /// Counts a piece that was sent. The size and the hash of the stream if nothing is missing, once.
-    fn count(&self, piece: Option<(u32, PieceHash, usize)>) -> Option<(u64, FileHash)> {
+    pub(super) fn count(&self, piece: Option<(u32, PieceHash, usize)>) -> Option<(u64, FileHash)> {
         let mut sums = lock(&self.sums);
         if let Some((number, hash, len)) = piece {
             sums.waiting.insert(number, hash);
@@ -130,61 +127,6 @@ impl OutgoingStream {
     }
 }
 
-/// Sends pieces until the input ends. The error is the connection's; one of the input is sent to the
-/// receiver.
-pub(super) fn run(
-    session: &Session<'_>,
-    stream: &OutgoingStream,
-    writer: &mut RecordWriter,
-    buffer: &mut [u8],
-) -> Result<(), TransferError> {
-    let mut on_stream = 0;
-    loop {
-        let (number, len) = match stream.read(session, buffer) {
-            Ok(Some(read)) => read,
-            Ok(None) => break,
-            Err(error) => {
-                stream.stop();
-                return session.control.send(&Message::FileAbort { index: 0, error: FileError::source(&error) });
-            }
-        };
-        let bytes = &buffer[..len];
-        let hash = hash_piece(number, bytes);
-        writer.begin(|| session.link.open_uni(), 0, number).map_err(connection)?;
-        let copied = writer.chunk(
-            len,
-            |chunk| {
-                chunk.copy_from_slice(bytes);
-                Ok::<_, ()>(())
-            },
-            |_| {},
-        );
-        let _infallible = copied.map_err(connection)?;
-        writer.end(&hash.value).map_err(connection)?;
-        // The next piece may be long in coming, and the receiver waits for this one.
-        writer.push().map_err(connection)?;
-        on_stream += 1;
-        if on_stream == PIECES_ON_STREAM {
-            on_stream = 0;
-            writer.finish().map_err(connection)?;
-        }
-        session.progress.add_moved(len as u64);
-        send_end(session, stream.count(Some((number, hash, len))))?;
-    }
-    writer.finish().map_err(connection)?;
-    send_end(session, stream.count(None))
-}
-
-fn send_end(session: &Session<'_>, end: Option<(u64, FileHash)>) -> Result<(), TransferError> {
-    let Some((size, hash)) = end else { return Ok(()) };
-    session.control.send(&Message::StreamEnd { index: 0, size, hash })
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-/// Pieces on one data stream: as many bytes as a segment of the usual length.
-const PIECES_ON_STREAM: u32 = 16;
-
-const _: () = assert!(PIECE_LEN << 4 == 1 << crate::segment::BASE_LOG2_DEFAULT);

@@ -29,7 +29,7 @@ pub(super) fn run(session: &Session<'_>) -> Result<(), TransferError> {
         writer.finish().map_err(connection)?;
     }
     if let Some(stream) = session.work.stream() {
-        super::stream::run(session, &stream, &mut writer, &mut buffer)?;
+        super::pieces::run(session, &stream, &mut writer, &mut buffer)?;
         session.work.wait_closed();
     }
     Ok(())

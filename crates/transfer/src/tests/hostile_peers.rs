@@ -6,7 +6,7 @@ use super::*;
 use crate::control::read_message;
 use crate::link::Control;
 use crate::message::Message;
-use crate::receive::FILES_AHEAD;
+use crate::open_files::FILES_AHEAD;
 
 fn say(control: &mut Control, message: &Message) -> std::io::Result<()> {
     let mut bytes = Vec::new();

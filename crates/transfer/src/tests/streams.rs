@@ -237,3 +237,55 @@ fn a_sender_that_breaks_the_rules_of_a_stream_is_disconnected() {
         assert!(matches!(error, TransferError::Protocol(what) if what.contains(words)), "{words}: {error:?}");
     }
 }
+
+/// Runs a sender of an input that never ends with a receiver that has read the list and says `messages`.
+fn against_sender(messages: &[Message]) -> Result<Summary, TransferError> {
+    let fixture = fixture();
+    let (reader, _writer) = pipe_files();
+    let source = stream_of(reader);
+    let (sender, (_link, mut control)) = pair();
+    let context = fixture.context();
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            let (link, control) = sender;
+            send::run(&link, control, &context, &Credential::Key, &source, &fixture.send, &())
+        });
+        for message in [&[Message::Accepted { version: 1, proof: None }], messages].concat() {
+            let mut bytes = Vec::new();
+            message.encode(&mut bytes);
+            control.writer.write_all(&bytes).unwrap();
+        }
+        while let Ok(Some(message)) = read_message(&mut control.reader) {
+            if matches!(message, Message::Stop { .. }) {
+                break;
+            }
+            if matches!(message, Message::Finish) {
+                let mut bytes = Vec::new();
+                Message::Bye.encode(&mut bytes);
+                control.writer.write_all(&bytes).unwrap();
+            }
+        }
+        drop(control);
+        sending.join().unwrap()
+    })
+}
+
+#[test]
+fn a_receiver_grants_more_each_time_and_plans_once() {
+    let plan = || Message::Plan { index: 0, held: Vec::new() };
+    let failed = || Message::Failed { index: 0, error: FileError::new(FileErrorKind::NoSpace, "") };
+    let credit = |pieces| Message::Credit { index: 0, pieces };
+    let late = against_sender(&[plan(), credit(300), failed(), credit(400)]);
+    assert_eq!(late.unwrap().failed, 1, "a late credit is no fault");
+    for messages in [
+        vec![credit(300)],
+        vec![plan(), credit(300), credit(300)],
+        vec![plan(), credit(1)],
+        vec![plan(), plan()],
+        vec![Message::Plan { index: 0, held: vec![1] }],
+        vec![plan(), Message::Done { index: 0, hash: Some(FileHash::from_bytes([0; 32])) }],
+    ] {
+        let error = against_sender(&messages).unwrap_err();
+        assert!(matches!(error, TransferError::Protocol(_)), "{messages:?}: {error:?}");
+    }
+}
