@@ -308,7 +308,7 @@ impl SendHalf {
                     self.paths[at].is_peers_backup = !available;
                 }
             }
-            ToSend::AbandonPath(path) => self.abandon_path(path),
+            ToSend::AbandonPath(path) => self.abandon_path(path, exchange),
             ToSend::ForgetPath(path) => self.forget_path(path, exchange),
             ToSend::HandshakeComplete => self.handshake_complete = true,
             ToSend::HandshakeConfirmed => {

@@ -89,9 +89,10 @@ impl SendHalf {
         is_on_path || self.off_paths.iter().any(|known| known.remote_id == remote_id)
     }
 
-    /// The connection IDs of the peer to which packets are sent, and their paths.
+    /// The connection IDs of the peer to which packets are sent, and their paths. Those of an abandoned
+    /// path are not among them: the peer forgets them, and resets what arrives late.
     pub(crate) fn remote_ids(&self) -> impl Iterator<Item = (PathId, ConnectionId)> + '_ {
-        let of_paths = self.paths.iter().map(|path| (path.id, path.remote_id));
+        let of_paths = self.paths.iter().filter(|path| path.is_open()).map(|path| (path.id, path.remote_id));
         of_paths.chain(self.off_paths.iter().map(|known| (known.path, known.remote_id)))
     }
 

@@ -323,7 +323,7 @@ impl SendHalf {
     }
 
     /// Nothing more is sent on the path; its outstanding data go to other paths.
-    pub(super) fn abandon_path(&mut self, id: PathId) {
+    pub(super) fn abandon_path(&mut self, id: PathId, exchange: &mut Exchange) {
         let Some(at) = self.path_index(id) else { return };
         let path = &mut self.paths[at];
         path.state = PathState::Abandoned;
@@ -333,6 +333,7 @@ impl SendHalf {
         self.forget_off_paths_of(id);
         self.forget_sent(at, 0);
         (self.spaces[DATA + at].probes_due, self.spaces[DATA + at].loss_time) = (0, None);
+        exchange.to_control.push_back(ToControl::RemoteIdsChanged);
     }
 
     /// Both sides have closed the path; nothing more is expected for it.

@@ -144,6 +144,7 @@ fn config(rng: &mut Rng, is_strict: bool) -> TransportConfig {
     // The faults make some handshakes take longer than the default.
     let mut config = TransportConfig::default().with_handshake_timeout(Duration::ZERO);
     config.idle_timeout = if is_strict { Duration::ZERO } else { Duration::from_secs(rng.between(5, 40)) };
+    config.handshake_timeout = Duration::ZERO;
     config.stream_window = 1000 + magnitude(rng, 1 << 20);
     config.stream_window_max = config.stream_window + magnitude(rng, 1 << 22);
     config.connection_window = 1000 + magnitude(rng, 1 << 21);
