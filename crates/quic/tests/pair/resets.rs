@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use netem::{LineState, LinkConfig};
 use quic::session::deterministic::DeterministicFactory;
-use quic::{ConnectionError, Dir, Event, RESETS_MAX, Route, Side, TransportConfig};
+use quic::{ConnectionError, Dir, Event, PathId, RESETS_MAX, Route, Side, TransportConfig};
 use units::{Duration, Rng};
 use wire::quic::{Frame, TransportParameters};
 
@@ -69,6 +70,32 @@ fn a_restarted_server_resets_the_connections_that_it_has_forgotten() {
         assert!(pair.client.connections[0].is_none());
         assert_eq!(pair.client.endpoint.route_count(), 0);
     }
+}
+
+/// Packets of an abandoned path arrive after the server has forgotten the path. It answers with
+/// resets, whose token is no longer valid.
+#[test]
+fn late_packets_of_an_abandoned_path_do_not_reset_the_connection() {
+    let mut pair = connected(5, 2);
+    let set = |pair: &mut Pair, state| {
+        let now = pair.now;
+        let config = LinkConfig { state, ..pair.links[0].config().clone() };
+        pair.links[0].set_config(now, config);
+    };
+    set(&mut pair, LineState::Held);
+    for _ in 0..20 {
+        write(&mut pair);
+        pair.run_for(Duration::from_millis(5));
+    }
+    let now = pair.now;
+    assert!(pair.client.connection(0).abandon_path(now, PathId::ZERO, 0));
+    pair.run_for(Duration::from_secs(10));
+    let answers = pair.link_stats()[1].carried;
+    set(&mut pair, LineState::Up);
+    pair.run_for(Duration::from_secs(2));
+    assert!(pair.link_stats()[1].carried > answers, "the server resets what it does not know");
+    assert_eq!(closed(&mut pair), None);
+    assert!(pair.client.connection(0).is_established());
 }
 
 #[test]
