@@ -504,7 +504,11 @@ impl SendHalf {
         let index = Self::index_of(space, at);
         self.paths[at].backoff.on_expired();
         let timeouts = self.paths[at].backoff.count();
-        self.paths[at].ecn.on_timeouts(timeouts);
+        if self.handshake_confirmed {
+            self.paths[at].ecn.on_timeouts(timeouts);
+        } else {
+            self.paths[at].ecn.on_handshake_timeout();
+        }
         if timeouts >= BLACK_HOLE_TIMEOUTS {
             self.suspect_datagram_size(at);
         }

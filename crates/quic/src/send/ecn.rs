@@ -19,6 +19,8 @@ pub(crate) struct PathEcn {
     state: EcnState,
     /// The path was capable since the last restart: it deserves another try after a failure.
     is_proved: bool,
+    /// A packet of the handshake was lost, and the rest of the handshake is not marked.
+    waits_for_handshake: bool,
     /// 1-RTT packets from this number on were sent since the present validation began.
     from: u64,
     /// CE codepoints that the peer has reported.
@@ -42,7 +44,7 @@ pub(crate) struct EcnReport {
 impl PathEcn {
     pub(crate) const fn new(is_enabled: bool) -> Self {
         let state = if is_enabled { EcnState::Testing } else { EcnState::Off };
-        Self { state, is_proved: false, from: 0, ce_packets: 0 }
+        Self { state, is_proved: false, waits_for_handshake: false, from: 0, ce_packets: 0 }
     }
 
     pub(crate) const fn state(&self) -> EcnState {
@@ -68,6 +70,21 @@ impl PathEcn {
         if !matches!(self.state, EcnState::Off) {
             (self.state, self.is_proved, self.from) = (EcnState::Testing, false, next);
         }
+        self.waits_for_handshake = false;
+    }
+
+    /// A probe timeout has fired before the handshake was confirmed. Both sides wait for several of
+    /// them in turn if the network drops marked packets, longer than applications wait for a
+    /// connection. So the rest of the handshake is not marked.
+    pub(crate) const fn on_handshake_timeout(&mut self) {
+        if matches!(self.state, EcnState::Testing) {
+            (self.state, self.waits_for_handshake) = (EcnState::Failed, true);
+        }
+    }
+
+    /// Whether validation starts anew now that the handshake is confirmed.
+    pub(crate) const fn waits_for_handshake(&self) -> bool {
+        self.waits_for_handshake
     }
 
     /// Whether the path, which responds, may be marked again: it was capable before it failed, so an

@@ -314,6 +314,9 @@ impl SendHalf {
             ToSend::HandshakeConfirmed => {
                 self.handshake_confirmed = true;
                 self.peer_validated_us = true;
+                if self.paths[0].ecn.waits_for_handshake() {
+                    self.restart_ecn(0);
+                }
             }
         }
         Ok(())

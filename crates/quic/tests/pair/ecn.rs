@@ -2,8 +2,8 @@
 //! not marked.
 
 use netem::{CoDel, Discipline};
-use quic::{EcnState, PathState, PathStats};
-use units::{Duration, Ecn, Rate};
+use quic::{EcnState, PathState, PathStats, TransportConfig};
+use units::{Duration, Ecn, Instant, Rate};
 
 use crate::support::apps::transfer;
 use crate::support::stages::{By, Staging, WorkerPool};
@@ -123,12 +123,29 @@ fn a_peer_whose_network_does_not_show_codepoints_is_not_marked() {
 
 #[test]
 fn a_network_that_drops_marked_packets_is_used_without_marks() {
-    let mut pair = Setup::new(5).build();
+    let limits = |config: &mut TransportConfig| config.handshake_timeout = TransportConfig::default().handshake_timeout;
+    let mut pair = Setup::new(5).with_config(limits).build();
     pair.drops_codepoints = |_| true;
     pair.connect();
+    // Each side has waited for one probe timeout.
+    assert!(pair.now - Instant::ZERO < Duration::from_secs(3), "{:?}", pair.now);
     transfer(&mut pair, 1 << 20, LIMIT);
     assert_eq!(states(&mut pair)[0], EcnState::Failed);
     assert!(pair.tapped[0] > 0);
+}
+
+/// A loss in the handshake does not mean that the network drops marked packets.
+#[test]
+fn a_path_is_validated_although_a_packet_of_the_handshake_was_lost() {
+    let mut pair = Setup::new(6).build();
+    let mut dropped = 0;
+    pair.tap(0, move |_, _| {
+        dropped += 1;
+        dropped > 1
+    });
+    pair.connect();
+    transfer(&mut pair, 1 << 20, LIMIT);
+    assert_eq!((pair.tapped[0], states(&mut pair)), (1, [EcnState::Capable; 2]));
 }
 
 #[test]
