@@ -6,7 +6,7 @@
 //! Afterwards the links recover, and every request must be answered in full, with every byte
 //! correct. Then the client closes, and nothing may be left.
 //!
-//! A connection may end early for a reason only: the idle timeout, where there is one, or a reset
+//! A connection may end early for a reason only: a timeout, where there is one, or a reset
 //! by a server that was started again or has timed out itself. In a *strict* life neither exists, and its one connection must
 //! last.
 //!
@@ -55,6 +55,7 @@ struct Happened {
     connections: u64,
     resets: u64,
     timeouts: u64,
+    handshake_timeouts: u64,
     server_restarts: u64,
     client_restarts: u64,
     lost: u64,
@@ -71,12 +72,22 @@ struct Happened {
 }
 
 impl Happened {
-    fn fields(&mut self) -> [&mut u64; 18] {
+    fn fields(&mut self) -> [&mut u64; 19] {
         let Self {
             strict, bytes, connections, resets, timeouts, server_restarts, client_restarts, lost, vanished, ..
         } = self;
         let Self {
-            corrupted, reordered, duplicated, refused, rebindings, migrations, paths, key_updates, probes, ..
+            handshake_timeouts,
+            corrupted,
+            reordered,
+            duplicated,
+            refused,
+            rebindings,
+            migrations,
+            paths,
+            key_updates,
+            probes,
+            ..
         } = self;
         [
             strict,
@@ -84,6 +95,7 @@ impl Happened {
             connections,
             resets,
             timeouts,
+            handshake_timeouts,
             server_restarts,
             client_restarts,
             lost,
@@ -142,9 +154,9 @@ fn config(rng: &mut Rng, is_strict: bool) -> TransportConfig {
     let strategies =
         [Strategy::EarliestDelivery, Strategy::RoundRobin, Strategy::LowestRtt, Strategy::Redundant { copies: 2 }];
     // The faults make some handshakes take longer than the default.
-    let mut config = TransportConfig::default().with_handshake_timeout(Duration::ZERO);
+    let mut config = TransportConfig::default();
     config.idle_timeout = if is_strict { Duration::ZERO } else { Duration::from_secs(rng.between(5, 40)) };
-    config.handshake_timeout = Duration::ZERO;
+    config.handshake_timeout = if is_strict { Duration::ZERO } else { Duration::from_secs(rng.between(3, 20)) };
     config.stream_window = 1000 + magnitude(rng, 1 << 20);
     config.stream_window_max = config.stream_window + magnitude(rng, 1 << 22);
     config.connection_window = 1000 + magnitude(rng, 1 << 21);
@@ -278,7 +290,7 @@ impl Life {
                     self.is_confirmed |= node.side == Side::Client && event == Event::Confirmed;
                     let Event::Closed(error) = event else { continue };
                     let has_reason = match error {
-                        ConnectionError::TimedOut => !self.is_strict,
+                        ConnectionError::TimedOut | ConnectionError::HandshakeTimedOut => !self.is_strict,
                         ConnectionError::Reset => node.side == Side::Client && self.may_be_reset,
                         _ => false,
                     };
@@ -288,6 +300,7 @@ impl Life {
                     self.may_be_reset |= node.side == Side::Server;
                     self.happened.resets += u64::from(error == ConnectionError::Reset);
                     self.happened.timeouts += u64::from(error == ConnectionError::TimedOut);
+                    self.happened.handshake_timeouts += u64::from(error == ConnectionError::HandshakeTimedOut);
                 }
             }
         }
