@@ -123,6 +123,8 @@ pub struct Driver<E: Env> {
     await_receiver: Vec<ConnectionKey>,
     /// Connections whose receive half will be detached when the receive worker pauses.
     detaching: Vec<ConnectionKey>,
+    /// The receive worker waits until the driver has detached them.
+    is_receiver_paused: bool,
     closes_all: bool,
     /// Further batches from the socket of the current one are waiting.
     has_more_arrivals: bool,
@@ -183,6 +185,7 @@ impl<E: Env> Driver<E> {
             await_pool: Vec::new(),
             await_receiver: Vec::new(),
             detaching: Vec::new(),
+            is_receiver_paused: false,
             closes_all: false,
             has_more_arrivals: false,
             unrouted_packets: 0,

@@ -15,6 +15,10 @@ impl<E: Env> Driver<E> {
     /// Processes the events of workers in this turn. Returns the number of batches and reports.
     pub(super) fn receive_from_workers(&mut self) -> usize {
         self.take_reports();
+        if self.is_receiver_paused {
+            // A connection has panicked before everything was done for which the worker paused.
+            self.detach_all();
+        }
         let updates = self.take_half_events();
         self.offload.begin_arrivals();
         updates + self.take_arrivals()
@@ -218,10 +222,13 @@ impl<E: Env> Driver<E> {
     /// Detaches all receive halves that requested it. Called when the receive worker has paused,
     /// after which no batch of theirs remains in the rings.
     fn detach_all(&mut self) {
+        self.is_receiver_paused = true;
         self.offload.begin_all_arrivals();
         self.take_arrivals();
         let now = self.env.now();
-        for key in std::mem::take(&mut self.detaching) {
+        // Oldest first. A panic in one connection leaves the others.
+        self.detaching.reverse();
+        while let Some(key) = self.detaching.pop() {
             // Events about received data are processed while the half is attached.
             self.visited = Some(key);
             self.process_events(key);
@@ -234,6 +241,7 @@ impl<E: Env> Driver<E> {
                 self.offload.detach(now, key, half);
             }
         }
+        self.is_receiver_paused = false;
         self.offload.resume(now);
         self.offload.wake();
     }
