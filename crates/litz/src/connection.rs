@@ -118,8 +118,8 @@ impl Connection {
 
     /// The next event of the connection's paths, in the order in which they happened: a path is
     /// opened, its state changes, a requested path waits or is refused. A connection without the
-    /// multipath extension reports refusals only. If the application does not take them, the newest
-    /// 256 are kept.
+    /// multipath extension reports refusals and migrations only. If the application does not take
+    /// them, the newest 256 are kept.
     ///
     /// # Errors
     /// If the connection is closed and all events were taken.
