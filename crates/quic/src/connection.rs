@@ -349,11 +349,17 @@ impl Connection {
                 if let Some(detached) = &mut self.detached {
                     detached.note_control(&value);
                 }
-                if let ToControl::RemoteIdsChanged = value {
+                let changes_ids = matches!(value, ToControl::RemoteIdsChanged | ToControl::RetireRemoteId { .. });
+                let result = match value {
+                    ToControl::RemoteIdsChanged => Ok(()),
+                    value => self.control.handle(now, value, pto, exchange, &mut self.receive.events),
+                };
+                if changes_ids {
+                    // A packet to a retired ID may arrive after the frame that retires it. The peer's
+                    // reset for it must not count any more (RFC 9000, section 10.3.1).
                     self.control.set_ids_in_use(self.send.remote_ids());
-                    continue;
                 }
-                self.control.handle(now, value, pto, exchange, &mut self.receive.events)
+                result
             } else {
                 Ok(())
             };

@@ -86,11 +86,7 @@ impl Connection {
         let spare = self.spare_remote_id(path);
         if let Some(taken) = spare.filter(|spare| self.send.is_id_in_use(*spare)) {
             self.send.forget_off_paths_with(taken);
-            let to_control = &mut self.receive.exchange.to_control;
-            to_control.push_back(ToControl::RetireRemoteId { path, id: taken });
-            // A packet to it may arrive after the frame that retires it, and the peer may answer with
-            // a reset, which must not count any more (RFC 9000, section 10.3.1).
-            to_control.push_back(ToControl::RemoteIdsChanged);
+            self.receive.exchange.to_control.push_back(ToControl::RetireRemoteId { path, id: taken });
             self.settle(now);
         }
         let remote_id = self.spare_remote_id(path).ok_or(MigrateError::NoConnectionId)?;
