@@ -116,6 +116,11 @@ fn a_vacant_place_becomes_a_path_that_can_be_switched_off_and_on() {
     }
 }
 
+fn with_two_sockets(world: &World) -> Endpoint {
+    let sockets: Vec<Box<dyn LiveSocket>> = vec![Box::new(open(0)), Box::new(open(0))];
+    Endpoint::with_sockets(world.config(), sockets).unwrap()
+}
+
 /// The next event of a migration.
 fn migration_event(connection: &Connection) -> PathEvent {
     loop {
@@ -136,8 +141,7 @@ fn a_connection_migrates_to_and_fro_in_mid_transfer() {
         let address = server.local_addr();
         std::thread::scope(|scope| {
             scope.spawn(|| echo(&server));
-            let sockets: Vec<Box<dyn LiveSocket>> = vec![Box::new(open(0)), Box::new(open(0))];
-            let client = Endpoint::with_sockets(world.config(), sockets).unwrap();
+            let client = with_two_sockets(&world);
             let connection = world.connect(&client, address);
             for socket in [1, 0, 1] {
                 let (mut send, mut recv) = connection.open_bi().unwrap();
@@ -168,8 +172,7 @@ fn a_migration_that_is_forbidden_is_refused_with_an_event() {
         let address = server.local_addr();
         std::thread::scope(|scope| {
             scope.spawn(|| echo(&server));
-            let sockets: Vec<Box<dyn LiveSocket>> = vec![Box::new(open(0)), Box::new(open(0))];
-            let client = Endpoint::with_sockets(world.config(), sockets).unwrap();
+            let client = with_two_sockets(&world);
             let connection = world.connect(&client, address);
             connection.migrate(1, address).unwrap();
             let refused = PathEvent::MigrationRefused { socket: 1, remote: address, error: MigrateError::Forbidden };

@@ -26,6 +26,7 @@ use units::{Duration, Rate, Ratio, Rng};
 
 use self::application::{Client, Request, Server};
 use self::operations::Operation;
+use crate::support::seeds::{FailureContext, magnitude, number_from};
 use crate::support::stages::{Stages, Staging};
 use crate::support::{Node, Pair, Sessions, Setup};
 
@@ -73,42 +74,26 @@ struct Happened {
 
 impl Happened {
     fn fields(&mut self) -> [&mut u64; 19] {
-        let Self {
-            strict, bytes, connections, resets, timeouts, server_restarts, client_restarts, lost, vanished, ..
-        } = self;
-        let Self {
-            handshake_timeouts,
-            corrupted,
-            reordered,
-            duplicated,
-            refused,
-            rebindings,
-            migrations,
-            paths,
-            key_updates,
-            probes,
-            ..
-        } = self;
         [
-            strict,
-            bytes,
-            connections,
-            resets,
-            timeouts,
-            handshake_timeouts,
-            server_restarts,
-            client_restarts,
-            lost,
-            vanished,
-            corrupted,
-            reordered,
-            duplicated,
-            refused,
-            rebindings,
-            migrations,
-            paths,
-            key_updates,
-            probes,
+            &mut self.strict,
+            &mut self.bytes,
+            &mut self.connections,
+            &mut self.resets,
+            &mut self.timeouts,
+            &mut self.handshake_timeouts,
+            &mut self.server_restarts,
+            &mut self.client_restarts,
+            &mut self.lost,
+            &mut self.vanished,
+            &mut self.corrupted,
+            &mut self.reordered,
+            &mut self.duplicated,
+            &mut self.refused,
+            &mut self.rebindings,
+            &mut self.migrations,
+            &mut self.paths,
+            &mut self.key_updates,
+            &mut self.probes,
         ]
     }
 }
@@ -130,24 +115,6 @@ struct Life {
     is_confirmed: bool,
     happened: Happened,
     _failure_context: FailureContext,
-}
-
-/// The seed and its configuration, printed only if the life fails.
-struct FailureContext(String);
-
-impl Drop for FailureContext {
-    #[expect(clippy::print_stdout, reason = "the test harness shows it with the failure")]
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            println!("{}", self.0);
-        }
-    }
-}
-
-/// A number whose magnitude is uniform, so that small and large ones are both common.
-fn magnitude(rng: &mut Rng, most: u64) -> u64 {
-    let bits = rng.between(0, 64 - u64::from(most.leading_zeros()));
-    rng.below(1 << bits.min(62)).clamp(1, most)
 }
 
 fn config(rng: &mut Rng, is_strict: bool) -> TransportConfig {
@@ -410,10 +377,6 @@ fn live(seed: u64) -> Happened {
     }
     life.finish();
     life.happened
-}
-
-fn number_from(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).ok().map_or(default, |value| value.parse().expect("a number"))
 }
 
 /// Runs a part of the lives, so that the parts run in parallel.

@@ -6,7 +6,8 @@ use netem::{LineState, LinkConfig};
 use quic::{Addresses, PathId, PathState, Side};
 use units::{Duration, Ratio, Rng};
 
-use super::{Life, magnitude};
+use super::Life;
+use crate::support::seeds::magnitude;
 use crate::support::{Node, SERVER, server_on};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

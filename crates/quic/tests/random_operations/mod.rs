@@ -23,6 +23,7 @@ use units::{Duration, Rate, Ratio, Rng};
 
 use self::occurrences::{Occurrences, check_share, show};
 use self::streams::Flow;
+use crate::support::seeds::{FailureContext, magnitude, number_from};
 use crate::support::{Node, Pair, Setup};
 
 /// Percent of the seeds that are run by default.
@@ -95,18 +96,6 @@ struct Run {
     _failure_context: FailureContext,
 }
 
-/// The seed and its configuration, printed only if the run fails.
-struct FailureContext(String);
-
-impl Drop for FailureContext {
-    #[expect(clippy::print_stdout, reason = "the test harness shows it with the failure")]
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            println!("{}", self.0);
-        }
-    }
-}
-
 fn node(pair: &mut Pair, side: Side) -> &mut Node {
     match side {
         Side::Client => &mut pair.client,
@@ -120,12 +109,6 @@ fn index(side: Side) -> usize {
 
 fn ratio(rng: &mut Rng, most: u64) -> Ratio {
     if most == 0 || rng.below(2) == 0 { Ratio::ZERO } else { Ratio::new(rng.between(1, most), 100) }
-}
-
-/// A number whose magnitude is uniform, so that small and large ones are both common.
-fn magnitude(rng: &mut Rng, most: u64) -> u64 {
-    let bits = rng.between(0, 64 - u64::from(most.leading_zeros()));
-    rng.below(1 << bits.min(62)).clamp(1, most)
 }
 
 /// Small windows are rare, so that most runs transfer data.
@@ -388,10 +371,6 @@ fn finish_after(run: &mut Run, steps: u64) -> Occurrences {
         happened.probes += stats.send.probe_timeouts;
     }
     happened
-}
-
-fn number_from(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).ok().map_or(default, |value| value.parse().expect("a number"))
 }
 
 /// The number of seeds to run out of `all`, and whether these are all: then each condition must be
