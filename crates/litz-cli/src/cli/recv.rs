@@ -3,6 +3,7 @@
 mod admission;
 mod allowed;
 mod arrivals;
+mod authorisation;
 mod descriptors;
 mod directory;
 mod file_watch;
@@ -14,18 +15,16 @@ mod visits;
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 
 use litz::identity::{PublicKey, server_config};
 use litz::{Connection, Endpoint, EndpointConfig};
 use serde_json::json;
-use transfer::store::{Issued, Serving};
 use transfer::{
-    Authoriser, CLOSE_CODE, CancelToken, ConnectionLink, OpenFiles, ReceiveOptions, Refusal, Secret, StoreError,
-    StreamOutput, Summary, Ticket, TicketAddress, TicketAuthoriser, TransferError, control, peer_key, proof_context,
-    receive,
+    Authoriser, CLOSE_CODE, CancelToken, ConnectionLink, OpenFiles, ReceiveOptions, Refusal, Secret, StreamOutput,
+    Summary, Ticket, TicketAddress, TicketAuthoriser, TransferError, control, peer_key, proof_context, receive,
 };
 
 use super::args::{Advertised, RecvOptions};
@@ -42,11 +41,11 @@ use super::scheduler_trace::Trace;
 use super::signals;
 use super::takeover::{ActiveAttempt, SILENCE_MAX, TAKEOVER_TIMEOUT, TakeoverAuthoriser};
 use super::warning::Warning;
-use admission::{VisitorId, Visitors};
-use allowed::{AllowedKeys, ListedAuthoriser};
+use admission::VisitorId;
+use allowed::ListedAuthoriser;
 use arrivals::TimedLink;
+use authorisation::{Admission, unfinished_ticket};
 use directory::{check, current_umask};
-use served_ticket::ServedTicket;
 use sockets::{ListenSockets, listen};
 use visits::{PlacingAuthoriser, Visits};
 
@@ -96,12 +95,6 @@ struct Receiver<'a> {
     output: Option<StreamOutput>,
     cancel: CancelToken,
     current: ActiveAttempt,
-}
-
-/// How senders are authorised.
-enum Admission {
-    Ticket(Box<ServedTicket>),
-    Keys(Arc<AllowedKeys>),
 }
 
 /// How the connection of one sender ended.
@@ -190,8 +183,10 @@ impl<'a> Receiver<'a> {
         let addresses = self.addresses();
         let ticket = Ticket::new(addresses.clone(), fingerprint, secret, expires_unix);
         let text = ticket.to_text().map_err(|error| error.to_string())?;
-        let directory = if self.output.is_some() { "standard output" } else { "" };
-        let directory = if directory.is_empty() { self.directory.display().to_string() } else { directory.to_owned() };
+        let directory = match &self.output {
+            Some(_) => "standard output".to_owned(),
+            None => self.directory.display().to_string(),
+        };
         if self.options.transport.json {
             let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
             out::json(&json!({
@@ -573,66 +568,4 @@ impl<'a> Receiver<'a> {
 fn stdout() -> Result<StreamOutput, String> {
     let file = std::io::stdout().as_fd().try_clone_to_owned();
     Ok(StreamOutput::new(file.map_err(|error| format!("cannot write to standard output: {error}"))?.into()))
-}
-
-impl Admission {
-    /// By the list of keys, the unfinished ticket or a new ticket.
-    fn prepare(
-        options: &RecvOptions,
-        state: &HostState,
-        now: u64,
-        directory: &Path,
-        port: u16,
-        unfinished: Option<(Issued, Serving)>,
-    ) -> Result<Self, String> {
-        if let Some(path) = &options.allow {
-            let keys = AllowedKeys::load(path)?;
-            if let Some(note) = keys.emptiness_note() {
-                Warning::AllowedKeys.print(options.transport.json, options.transport.quiet, &note);
-            }
-            return Ok(Self::Keys(Arc::new(keys)));
-        }
-        let failed = |error: StoreError| error.to_string();
-        let store = &state.store;
-        let (issued, serving) = match unfinished {
-            Some((issued, serving)) => {
-                store.set_port(&issued.id, port).map_err(failed)?;
-                (issued, serving)
-            }
-            None => {
-                // Otherwise a sender with an old ticket could still send into this directory.
-                if options.output.is_none() {
-                    store.revoke_unfinished(now, directory).map_err(failed)?;
-                }
-                let expires = now.saturating_add(options.expires.as_millis().div_ceil(1000));
-                let issued = store.issue(now, directory, port, expires).map_err(failed)?;
-                let serving = store.serve(&issued.id).map_err(failed)?;
-                (issued, serving)
-            }
-        };
-        Ok(Self::Ticket(Box::new(ServedTicket::new(store.clone(), issued, serving))))
-    }
-
-    fn visitors(&self) -> Visitors {
-        match self {
-            Self::Ticket(_) => Visitors::of_ticket(),
-            Self::Keys(_) => Visitors::of_keys(),
-        }
-    }
-}
-
-/// The unfinished ticket of this directory, which this receiver serves from now on; none with
-/// --allow or --new-ticket.
-fn unfinished_ticket(
-    options: &RecvOptions,
-    state: &HostState,
-    now: u64,
-    directory: &Path,
-) -> Result<Option<(Issued, Serving)>, String> {
-    if options.allow.is_some() || options.new_ticket || options.output.is_some() {
-        return Ok(None);
-    }
-    let newest = state.store.usable(now, directory).map_err(|error| error.to_string())?.pop();
-    let serve = |issued: Issued| state.store.serve(&issued.id).map(|serving| (issued, serving));
-    newest.map(serve).transpose().map_err(|error| error.to_string())
 }
