@@ -165,12 +165,13 @@ impl Session<'_> {
 
     /// Settles a stream as failed and discards it. Not for the thread that writes.
     pub(super) fn abort_stream(&self, stream: &IncomingStream, error: &FileError) -> Result<(), TransferError> {
+        // First, so that nothing more is written to what is discarded.
         stream.state().is_settled = true;
         stream.discard();
-        self.settle(0, Err(error))
+        self.fail_stream(stream, error)
     }
 
-    /// Settles a stream as failed, once.
+    /// Settles a stream as failed.
     fn fail_stream(&self, stream: &IncomingStream, error: &FileError) -> Result<(), TransferError> {
         stream.state().is_settled = true;
         self.settle(0, Err(error))
