@@ -139,7 +139,7 @@ impl fmt::Display for Closed {
             Self::Reset => {
                 f.write_str("the peer lost the connection's state: it was restarted, most likely; connect again")
             }
-            Self::VersionMismatch => f.write_str("the peer does not support QUIC version 1: update the peer"),
+            Self::VersionMismatch => f.write_str("the peer does not support the version of QUIC in which this side began: update the peer, or choose other versions"),
             Self::Configuration(text) => f.write_str(text),
             Self::TooMany => f.write_str(
                 "this side has as many connections or requests as its configuration allows: close some or wait",

@@ -11,6 +11,7 @@ use wire::quic::MIN_INITIAL_SIZE;
 use crate::journal::sink::JournalSource;
 use crate::plan::PLAN_BYTES_MAX;
 use crate::policy::Policy;
+use crate::session::Versions;
 
 /// The most paths of one connection, so that a search through them stays cheap.
 pub const PATHS_MAX: u32 = 32;
@@ -111,6 +112,8 @@ pub struct TransportConfig {
     /// Grease: send random values in fields that peers must ignore (RFC 9287; RFC 9000, section
     /// 18.1). Default true.
     pub grease: bool,
+    /// The versions of QUIC (RFC 9368, RFC 9369). Default both, of which version 1 is preferred.
+    pub versions: Versions,
 }
 
 impl Default for TransportConfig {
@@ -142,6 +145,7 @@ impl Default for TransportConfig {
             park_after: None,
             ecn: true,
             grease: true,
+            versions: Versions::default(),
         }
     }
 }
@@ -327,6 +331,13 @@ impl TransportConfig {
     #[must_use]
     pub fn with_grease(mut self, grease: bool) -> Self {
         self.grease = grease;
+        self
+    }
+
+    /// Sets [`versions`](Self::versions).
+    #[must_use]
+    pub fn with_versions(mut self, versions: Versions) -> Self {
+        self.versions = versions;
         self
     }
 }

@@ -108,7 +108,7 @@ impl Connection {
         let rng = Rng::from_seed(seed);
         let side = control.side;
         let path = SendPath::new(PathId::ZERO, addresses, control.remote_id, &config, is_validated, &rng.split("path"));
-        let mut send = SendHalf::new(side, config.clone(), control.local_id, path, rng);
+        let mut send = SendHalf::new(side, config.clone(), control.version, control.local_id, path, rng);
         send.install_keys(Space::Initial, seal);
         let receive = ReceiveHalf::new(side, &config);
         let integrity_limit = control.initial.packet.integrity_limit();

@@ -26,7 +26,7 @@
 
 use bytes::Bytes;
 use units::Instant;
-use wire::quic::{ConnectionId, Dir, PathId, Space, StreamId};
+use wire::quic::{ConnectionId, Dir, PathId, Space, StreamId, Version};
 
 use crate::addresses::Addresses;
 use crate::batch_meta::BatchMeta;
@@ -325,6 +325,8 @@ impl DetachedReceiveHalf {
             local_id_len: LOCAL_ID_LEN,
             // Discarded when the handshake was confirmed.
             levels: [None, None],
+            version: Version::V1,
+            other_initial: None,
             data: self.config.keys.take().map(|keys| OneRttKeys { phase_from, ..keys }),
             largest: Space::ALL.map(|space| self.core.half.largest(space, path)),
             path,

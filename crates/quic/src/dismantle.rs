@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use wire::quic::frame::stream_header_len;
-use wire::quic::{ConnectionId, PathId, Space, StreamId, emit_short};
+use wire::quic::{ConnectionId, PathId, Space, StreamId, Version, emit_short};
 
 use crate::addresses::Addresses;
 use crate::batch_meta::BatchMeta;
@@ -80,6 +80,8 @@ impl OpenKeys {
         let context = OpenContext {
             local_id_len: LOCAL_ID_LEN,
             levels: [None, None],
+            version: Version::V1,
+            other_initial: None,
             data: Some(self.0.clone()),
             largest: Space::ALL.map(|space| largest.filter(|_| space == Space::Data)),
             path,

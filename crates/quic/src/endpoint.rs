@@ -14,7 +14,7 @@ use bytes::BytesMut;
 use units::{Duration, Ecn, Instant};
 use wire::quic::{
     ConnectionId, ErrorCode, MIN_INITIAL_SIZE, PacketType, Parsed, PathId, ProtectedHeader, Side, TransportParameters,
-    VERSION_1, destination, emit_version_negotiation, parse_packet,
+    destination, emit_version_negotiation, parse_packet,
 };
 
 use crate::addresses::Addresses;
@@ -27,7 +27,7 @@ use crate::open::{RESET_LEN_MIN, trailer_of};
 use crate::secret::{SecretSource, shard_of};
 use crate::seed::ConnectionSeed;
 use crate::seed::ControlSeed;
-use crate::session::SessionFactory;
+use crate::session::{HandshakeVersions, SessionFactory};
 use crate::unsealed::Unsealed;
 use tokens::TokenError;
 
@@ -200,6 +200,7 @@ impl Endpoint {
             return Route::Unknown;
         }
         match parse_packet(datagram, LOCAL_ID_LEN) {
+            Ok(Parsed::Protected(header)) if !self.config.versions.accepts(header.version) => Route::UnknownVersion,
             Ok(Parsed::Protected(header))
                 if header.ty == PacketType::Initial && header.dcid.len() >= FIRST_DESTINATION_LEN_MIN =>
             {
@@ -296,13 +297,21 @@ impl Endpoint {
         let mut secrets = self.secrets.split();
         let (local_id, remote_id) = (secrets.connection_id(), secrets.connection_id());
         let parameters = self.parameters(Side::Client, local_id, None, &mut secrets);
-        let session = factory.start(server_name, &parameters).map_err(BeginError::Configuration)?;
-        let keys = factory.initial_keys(&remote_id, Side::Client);
+        let versions = self.config.versions;
+        let version = versions.original();
+        let session = factory
+            .start(server_name, &parameters, HandshakeVersions { original: version, versions })
+            .map_err(BeginError::Configuration)?;
+        let initial = |version| factory.initial_keys(&remote_id, Side::Client, version);
+        let keys = initial(version);
+        let other_initial = versions.accepts(version.other()).then(|| initial(version.other()).open);
         let seed = secrets.seed();
         let control = ControlSeed {
             side: Side::Client,
             session: AnySession::Plain(session),
+            version,
             initial: keys.open,
+            other_initial,
             local_id,
             remote_id,
             original_destination: remote_id,
@@ -330,17 +339,23 @@ impl Endpoint {
     ) -> Result<Connection, BeginError> {
         let factory = self.server.clone().ok_or(BeginError::NotListening)?;
         let header = first_header(&datagram)?;
+        let versions = HandshakeVersions { original: header.version, versions: self.config.versions };
+        if !versions.versions.accepts(versions.original) {
+            return Err(BeginError::NotInitial);
+        }
         let client = self.validate(now, addresses.remote, &header, &datagram[header.token.clone()], is_busy)?;
         let mut secrets = self.secrets.split();
         let local_id = secrets.connection_id();
         let parameters = self.parameters(Side::Server, local_id, Some(&client), &mut secrets);
-        let session = factory.start("", &parameters).map_err(BeginError::Configuration)?;
-        let keys = factory.initial_keys(&header.dcid, Side::Server);
+        let session = factory.start("", &parameters, versions).map_err(BeginError::Configuration)?;
+        let keys = factory.initial_keys(&header.dcid, Side::Server, header.version);
         let seed = secrets.seed();
         let control = ControlSeed {
             side: Side::Server,
             session: AnySession::Plain(session),
+            version: header.version,
             initial: keys.open,
+            other_initial: None,
             local_id,
             remote_id: header.scid,
             original_destination: header.dcid,
@@ -407,18 +422,28 @@ impl Endpoint {
 
     /// Closes the connection that a client's first packet would begin.
     fn close(&mut self, first: &ProtectedHeader, code: ErrorCode) -> Option<Vec<u8>> {
-        let keys = self.server.as_ref()?.initial_keys(&first.dcid, Side::Server);
+        let keys = self.server.as_ref()?.initial_keys(&first.dcid, Side::Server, first.version);
         Some(answers::close(first, self.secrets.connection_id(), &keys.seal, code))
     }
 
     /// Writes the answer to a datagram routed as [`Route::UnknownVersion`]; false if there is none.
     pub fn version_negotiation(&mut self, datagram: &[u8], out: &mut Vec<u8>) -> bool {
-        let Ok(Parsed::UnknownVersion { dcid, scid, .. }) = parse_packet(datagram, LOCAL_ID_LEN) else { return false };
+        let parsed = parse_packet(datagram, LOCAL_ID_LEN);
+        let (dcid, scid) = match &parsed {
+            Ok(Parsed::UnknownVersion { dcid, scid, .. }) => (*dcid, *scid),
+            // A version that is known, and not used here.
+            Ok(Parsed::Protected(header)) if !self.config.versions.accepts(header.version) => {
+                (header.dcid.as_slice(), header.scid.as_slice())
+            }
+            _ => return false,
+        };
         out.clear();
         // A reserved version exercises version negotiation (RFC 9000, section 6.3).
         let random = self.secrets.seed().to_le_bytes();
         let reserved = u32::from_le_bytes([random[0], random[1], random[2], random[3]]) & 0xf0f0_f0f0 | 0x0a0a_0a0a;
-        emit_version_negotiation(scid, dcid, &[VERSION_1, reserved], random[4], out);
+        let used = self.config.versions.list().iter().map(|version| version.number());
+        let offered: Vec<u32> = used.chain([reserved]).collect();
+        emit_version_negotiation(scid, dcid, &offered, random[4], out);
         true
     }
 

@@ -67,7 +67,7 @@ pub enum ConnectionError {
     /// The handshake was not complete when its time was over
     /// ([`TransportConfig::handshake_timeout`](crate::TransportConfig::handshake_timeout)).
     HandshakeTimedOut,
-    /// The peer supports none of our versions (RFC 9000, section 6.2).
+    /// The peer does not support the version in which we began (RFC 9000, section 6.2).
     VersionMismatch,
     /// The peer has lost the connection's state, by a restart for instance, and said so with a
     /// stateless reset (RFC 9000, section 10.3).
@@ -93,7 +93,9 @@ impl fmt::Display for ConnectionError {
                  try again, or allow more time",
             ),
             Self::Reset => f.write_str("the peer lost the connection's state"),
-            Self::VersionMismatch => f.write_str("the peer does not speak QUIC version 1"),
+            Self::VersionMismatch => {
+                f.write_str("the peer does not speak the version of QUIC in which this side began")
+            }
         }
     }
 }

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use units::{Duration, Instant};
 use wire::quic::frame::EcnCounts;
-use wire::quic::{ConnectionId, Dir, PathId, Space, StreamId, TransportParameters};
+use wire::quic::{ConnectionId, Dir, PathId, Space, StreamId, TransportParameters, Version};
 
 use crate::addresses::Addresses;
 use crate::control::ids::ResetToken;
@@ -99,6 +99,8 @@ pub(crate) enum ToSend {
     },
     /// A Retry packet of the server.
     Retry(Box<Retry>),
+    /// The version changes during the handshake.
+    Version(Box<NegotiatedVersion>),
     InstallKeys {
         space: Space,
         keys: DirectionKeys,
@@ -162,6 +164,13 @@ pub(crate) struct Retry {
     /// Repeated in every Initial packet.
     pub(crate) token: Vec<u8>,
     /// Of Initial packets from now on.
+    pub(crate) keys: DirectionKeys,
+}
+
+/// The version of long headers from now on (RFC 9368, section 2.3).
+pub(crate) struct NegotiatedVersion {
+    pub(crate) version: Version,
+    /// Of Initial packets.
     pub(crate) keys: DirectionKeys,
 }
 

@@ -11,7 +11,7 @@ pub(crate) mod opened;
 mod parse;
 
 use wire::quic::{
-    PacketType, Parsed, PathId, ProtectedHeader, SAMPLE_LEN, Space, decode_number, destination, parse_packet,
+    PacketType, Parsed, PathId, ProtectedHeader, SAMPLE_LEN, Space, Version, decode_number, destination, parse_packet,
     read_unprotected, sample_offset,
 };
 
@@ -114,6 +114,10 @@ pub(crate) struct OpenContext {
     pub(crate) local_id_len: usize,
     /// Initial and Handshake keys.
     pub(crate) levels: [Option<DirectionKeys>; 2],
+    /// The version of these keys.
+    pub(crate) version: Version,
+    /// Initial keys of the other version, while the peer may use either (RFC 9369, section 4.1).
+    pub(crate) other_initial: Option<DirectionKeys>,
     pub(crate) data: Option<OneRttKeys>,
     /// The largest number received, by space; of the data, on `path`.
     pub(crate) largest: [Option<u64>; 3],
@@ -127,6 +131,14 @@ pub(crate) struct OpenContext {
 }
 
 impl OpenContext {
+    /// The keys of long headers of `space` and `version`.
+    fn level(&self, space: Space, version: Version) -> Option<&DirectionKeys> {
+        if space == Space::Initial && version != self.version {
+            return self.other_initial.as_ref();
+        }
+        self.levels[space.index()].as_ref()
+    }
+
     /// How many packets may fail to authenticate: the negotiated AEAD's limit, once there are 1-RTT
     /// keys. The key is asked only if a packet of `opened` has failed.
     pub(crate) fn integrity_limit(&self, opened: &Opened, initial_limit: u64) -> u64 {
@@ -199,9 +211,15 @@ fn open_protected(
         return Outcome::Dropped;
     }
     let space = header.ty.space();
+    // Handshake packets have the negotiated version; it is known when there are keys for them (RFC
+    // 9369, section 4.1).
+    if space == Space::Handshake && header.version != context.version && context.levels[1].is_some() {
+        opened.dropped_count += 1;
+        return Outcome::Dropped;
+    }
     let header_key = match space {
         Space::Data => context.data.as_ref().map(|one_rtt| &one_rtt.header),
-        _ => context.levels[space.index()].as_ref().map(|keys| &keys.header),
+        _ => context.level(space, header.version).map(|keys| &keys.header),
     };
     let Some(header_key) = header_key else { return Outcome::NoKeys(space) };
 
@@ -217,7 +235,8 @@ fn open_protected(
     // Path IDs are part of the nonce of 1-RTT packets (multipath draft-21, section 2.4); the first
     // path's is zero.
     let path = if space == Space::Data { context.path } else { PathId::ZERO };
-    let opens = open_payload(context, space, path, plain.key_phase, number, header_bytes, payload);
+    let keys = (space, header.version, path);
+    let opens = open_payload(context, keys, plain.key_phase, number, header_bytes, payload);
     let Some((plain_len, advances)) = opens else {
         opened.unauthentic_count += 1;
         return Outcome::Dropped;
@@ -260,15 +279,14 @@ fn open_protected(
 /// packet shows that the peer has updated its keys.
 fn open_payload(
     context: &mut OpenContext,
-    space: Space,
-    path: PathId,
+    (space, version, path): (Space, Version, PathId),
     phase: bool,
     number: u64,
     header: &[u8],
     payload: &mut [u8],
 ) -> Option<(usize, bool)> {
     if space != Space::Data {
-        let key = &context.levels[space.index()].as_ref()?.packet;
+        let key = &context.level(space, version)?.packet;
         return key.open(path, number, header, payload).ok().map(|len| (len, false));
     }
     let one_rtt = context.data.as_mut()?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wire::quic::{ConnectionId, Side};
+use wire::quic::{ConnectionId, Side, Version};
 
 use crate::addresses::Addresses;
 use crate::config::TransportConfig;
@@ -27,7 +27,11 @@ pub(crate) struct ConnectionSeed {
 pub(crate) struct ControlSeed {
     pub(crate) side: Side,
     pub(crate) session: AnySession,
+    /// The version of the client's first packet.
+    pub(crate) version: Version,
     pub(crate) initial: DirectionKeys,
+    /// At a client that offers several versions: for Initial packets of the other one.
+    pub(crate) other_initial: Option<DirectionKeys>,
     pub(crate) local_id: ConnectionId,
     pub(crate) remote_id: ConnectionId,
     /// The destination of the client's packet with which the connection begins: of its first one,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::signature::Ed25519KeyPair;
 use quic::session::tls::{TlsClient, TlsServer};
-use quic::{ConnectionError, Dir, ErrorCode, Event, Side, TransportConfig};
+use quic::{ConnectionError, Dir, ErrorCode, Event, Side, TransportConfig, Version, Versions};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs as provider, verify_tls13_signature_with_raw_key};
 use rustls::pki_types::{
@@ -195,6 +195,48 @@ fn every_cipher_suite_carries_data_through_key_updates() {
             stats.send.key_updates
         });
         assert!(updates[0] >= 3 && updates[1] >= 3, "{updates:?}");
+    }
+}
+
+#[test]
+fn a_client_continues_in_version_2_with_every_cipher_suite() {
+    for (seed, suite) in (3..).zip([
+        CipherSuite::TLS13_AES_128_GCM_SHA256,
+        CipherSuite::TLS13_AES_256_GCM_SHA384,
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
+    ]) {
+        for client in [Versions::PreferV1, Versions::V2] {
+            let mut setup = Setup::new(seed)
+                .with_sessions(sessions(suite, true, [b"test", b"test"]))
+                .with_links(|link| link.rate = Some(units::Rate::from_mbps(10)))
+                .with_loss(2)
+                .with_config(|config: &mut TransportConfig| config.key_update_interval = 100);
+            (setup.client.versions, setup.server.versions) = (client, Versions::PreferV2);
+            let mut pair = setup.build();
+            pair.connect();
+            apps::transfer(&mut pair, 1_000_000, Duration::from_secs(120));
+            for node in [&mut pair.client, &mut pair.server] {
+                let stats = node.connection(0).stats();
+                assert_eq!(stats.receive.packets_unauthentic, 0);
+                assert_eq!(stats.session.version, Version::V2);
+                assert_eq!(stats.session.cipher_suite, Some(format!("{suite:?}")));
+                assert!(stats.send.key_updates >= 2, "{} key updates", stats.send.key_updates);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_resumed_session_continues_in_version_2() {
+    let sessions = ordinary();
+    for (seed, resumes) in [(1, false), (2, true)] {
+        let mut setup = Setup::new(seed).with_sessions(sessions.clone());
+        setup.server.versions = Versions::PreferV2;
+        let mut pair = setup.build();
+        pair.connect();
+        apps::transfer(&mut pair, 100_000, Duration::from_secs(5));
+        let session = pair.client.connection(0).stats().session;
+        assert_eq!((session.is_resumed, session.version), (resumes, Version::V2));
     }
 }
 

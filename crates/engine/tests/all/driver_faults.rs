@@ -12,8 +12,10 @@ use engine::{Closed, ConnectionHandle, Engine, EngineConfig, RecvHandle, SendHan
 use net::testing::{Faults, InterceptedSocket};
 use net::{DatagramSocket, MemoryNetwork, MemorySocket, Transmit};
 use quic::session::deterministic::DeterministicFactory;
-use quic::session::{ExportError, LevelKeys, NewKeys, PhaseKeys, Session, SessionFactory, SessionSummary};
-use quic::{ConnectionId, Dir, Side, TransportConfig, TransportError};
+use quic::session::{
+    ExportError, HandshakeVersions, LevelKeys, NewKeys, PhaseKeys, Session, SessionFactory, SessionSummary,
+};
+use quic::{ConnectionId, Dir, Side, TransportConfig, TransportError, Version};
 use units::{Duration, Rng};
 
 /// No step takes this long on any machine. A test that waits longer hangs.
@@ -41,13 +43,18 @@ struct PanickingSession {
 }
 
 impl SessionFactory for PanickingSessions {
-    fn initial_keys(&self, destination: &ConnectionId, side: Side) -> LevelKeys {
-        factory(Side::Client).initial_keys(destination, side)
+    fn initial_keys(&self, destination: &ConnectionId, side: Side, version: Version) -> LevelKeys {
+        factory(Side::Client).initial_keys(destination, side, version)
     }
 
-    fn start(&self, server_name: &str, parameters: &[u8]) -> Result<Box<dyn Session>, String> {
+    fn start(
+        &self,
+        server_name: &str,
+        parameters: &[u8],
+        versions: HandshakeVersions,
+    ) -> Result<Box<dyn Session>, String> {
         assert!(!self.in_start, "requested by the test: panic in start");
-        let inner = factory(Side::Client).start(server_name, parameters)?;
+        let inner = factory(Side::Client).start(server_name, parameters, versions)?;
         Ok(Box::new(PanickingSession { inner, in_export: self.in_export }))
     }
 }
@@ -84,6 +91,14 @@ impl Session for PanickingSession {
     fn export(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), ExportError> {
         assert!(!self.in_export, "requested by the test: panic in export");
         self.inner.export(label, context, out)
+    }
+
+    fn version(&self) -> Version {
+        self.inner.version()
+    }
+
+    fn set_version(&mut self, version: Version) {
+        self.inner.set_version(version);
     }
 
     fn summary(&self) -> SessionSummary {

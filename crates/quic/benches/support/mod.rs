@@ -6,10 +6,12 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use quic::session::deterministic::DeterministicFactory;
 use quic::session::{
-    DirectionKeys, ExportError, LevelKeys, NewKeys, PhaseKeys, Session, SessionFactory, SessionSummary,
+    DirectionKeys, ExportError, HandshakeVersions, LevelKeys, NewKeys, PhaseKeys, Session, SessionFactory,
+    SessionSummary,
 };
 use quic::{
-    Addresses, Connection, ConnectionId, Endpoint, Plan, SecretSource, Side, TransportConfig, TransportError, seal,
+    Addresses, Connection, ConnectionId, Endpoint, Plan, SecretSource, Side, TransportConfig, TransportError, Version,
+    seal,
 };
 use units::{Duration, Instant, Rng};
 
@@ -36,13 +38,18 @@ impl ChosenKeys {
 }
 
 impl SessionFactory for ChosenKeys {
-    fn start(&self, server_name: &str, parameters: &[u8]) -> Result<Box<dyn Session>, String> {
-        let inner = self.inner.start(server_name, parameters)?;
+    fn start(
+        &self,
+        server_name: &str,
+        parameters: &[u8],
+        versions: HandshakeVersions,
+    ) -> Result<Box<dyn Session>, String> {
+        let inner = self.inner.start(server_name, parameters, versions)?;
         Ok(Box::new(ChosenKeysSession { inner, side: self.side, make: self.make }))
     }
 
-    fn initial_keys(&self, id: &ConnectionId, side: Side) -> LevelKeys {
-        self.inner.initial_keys(id, side)
+    fn initial_keys(&self, id: &ConnectionId, side: Side, version: Version) -> LevelKeys {
+        self.inner.initial_keys(id, side, version)
     }
 }
 
@@ -80,6 +87,14 @@ impl Session for ChosenKeysSession {
 
     fn export(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), ExportError> {
         self.inner.export(label, context, out)
+    }
+
+    fn version(&self) -> Version {
+        self.inner.version()
+    }
+
+    fn set_version(&mut self, version: Version) {
+        self.inner.set_version(version);
     }
 
     fn summary(&self) -> SessionSummary {

@@ -7,7 +7,7 @@
 
 use bytes::{Bytes, BytesMut};
 use units::{Ecn, Instant};
-use wire::quic::{ConnectionId, MIN_INITIAL_SIZE, PacketType, Parsed, PathId, Side, Space, parse_packet};
+use wire::quic::{ConnectionId, MIN_INITIAL_SIZE, PacketType, Parsed, PathId, Side, Space, Version, parse_packet};
 
 use super::paths::Origin;
 use super::{Connection, EARLY_PACKETS_MAX};
@@ -27,6 +27,9 @@ use crate::session::retry::retry_tag;
 /// of 1200 bytes would have space for a useful part of the first flight. Tokens of other
 /// implementations have about a hundred.
 const RETRY_TOKEN_LEN_MAX: usize = 800;
+
+/// The Source Connection ID and the version of a long header.
+type LongSource = (ConnectionId, Version);
 
 impl Connection {
     /// Takes datagrams that arrived together from one address at one socket: `meta` is their stride,
@@ -233,9 +236,9 @@ impl Connection {
             let header = match parse_packet(&datagram, LOCAL_ID_LEN) {
                 Ok(Parsed::Protected(header)) => header,
                 Ok(Parsed::VersionNegotiation { .. }) => return self.on_version_negotiation(&datagram),
-                Ok(Parsed::Retry { dcid, scid, token, tag }) => {
+                Ok(Parsed::Retry { version, dcid, scid, token, tag }) => {
                     let (token, body_len) = (token.to_vec(), datagram.len() - tag.len());
-                    return self.on_retry_packet(now, (dcid, scid), &token, &datagram[..body_len], &tag);
+                    return self.on_retry_packet(now, version, (dcid, scid), &token, &datagram[..body_len], &tag);
                 }
                 _ => {
                     self.receive.half.stats.packets_dropped += 1;
@@ -256,7 +259,7 @@ impl Connection {
                 self.receive.half.stats.packets_dropped += 1;
                 continue;
             }
-            let source = (header.ty != PacketType::OneRtt).then_some(header.scid);
+            let source = (header.ty != PacketType::OneRtt).then_some((header.scid, header.version));
             if self.open_single(now, packet, ecn, source) {
                 self.retry_early(now);
             }
@@ -269,7 +272,7 @@ impl Connection {
         now: Instant,
         mut packet: BytesMut,
         ecn: Option<Ecn>,
-        source: Option<ConnectionId>,
+        source: Option<LongSource>,
     ) -> bool {
         // While we close, packets come on any path (RFC 9000, section 10.2.1).
         let mut context = self.open_context(self.path_of(&packet));
@@ -301,19 +304,20 @@ impl Connection {
         is_open
     }
 
-    /// Absorbs one packet of the handshake, opened or not, with the Source Connection ID `source`;
-    /// false if a part of it was not absorbed.
+    /// Absorbs one packet of the handshake, opened or not, with a long header from `source`; false if a
+    /// part of it was not absorbed.
     pub(crate) fn absorb_single(
         &mut self,
         now: Instant,
-        source: Option<ConnectionId>,
+        source: Option<LongSource>,
         opened: &Opened,
         buffer: &Bytes,
         integrity_limit: u64,
     ) -> bool {
         if self.side == Side::Client
-            && let Some(source) = source
+            && let Some((source, version)) = source
         {
+            self.control.on_peer_version(version, &mut self.receive.exchange);
             self.control.on_peer_first_id(source, &mut self.receive.exchange);
         }
         let is_absorbed = self.absorb(now, opened, buffer, integrity_limit);
@@ -368,6 +372,7 @@ impl Connection {
     fn on_retry_packet(
         &mut self,
         now: Instant,
+        version: Version,
         (dcid, scid): (ConnectionId, ConnectionId),
         token: &[u8],
         body: &[u8],
@@ -376,8 +381,8 @@ impl Connection {
         let is_expected = self.side == Side::Client
             && !self.has_received
             && token.len() <= RETRY_TOKEN_LEN_MAX
-            && self.control.takes_retry(dcid, scid);
-        if !is_expected || retry_tag(&self.control.original_destination(), body) != *tag {
+            && self.control.takes_retry(version, dcid, scid);
+        if !is_expected || retry_tag(version, &self.control.original_destination(), body) != *tag {
             self.receive.half.stats.packets_dropped += 1;
             return;
         }
@@ -400,7 +405,7 @@ impl Connection {
         // It repeats the IDs of our packet, which an off-path sender can only guess (RFC 8999,
         // section 6).
         let is_answer = scid == self.control.original_destination().as_slice();
-        let offers_ours = wire::quic::versions(versions).any(|version| version == wire::quic::VERSION_1);
+        let offers_ours = wire::quic::versions(versions).any(|version| version == self.control.version().number());
         if self.side == Side::Client && is_answer && !self.has_received && !offers_ours {
             self.on_other_version();
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use units::{Duration, Instant};
-use wire::quic::{ConnectionId, ErrorCode, Side, Space, TransportParameters};
+use wire::quic::{ConnectionId, ErrorCode, Side, Space, TransportParameters, Version};
 
 use super::{CRYPTO_BUFFER_MAX, ConnectionState, Control, KEEP_ALIVES_PER_IDLE_TIMEOUT};
 use crate::error::TransportError;
@@ -57,6 +57,7 @@ impl Control {
     fn advance(&mut self, now: Instant, exchange: &mut Exchange, events: &mut Events) -> Result<(), TransportError> {
         while let Some(bytes) = self.crypto[self.read_space.index()].read(usize::MAX) {
             self.session.handle_crypto(&bytes.to_bytes())?;
+            self.follow_session(exchange);
             self.take_parameters(exchange)?;
             self.flush_session(exchange);
             self.move_read_space()?;
@@ -119,6 +120,7 @@ impl Control {
         let parameters = TransportParameters::parse(bytes, self.side.peer())
             .map_err(|error| TransportError::new(ErrorCode::TRANSPORT_PARAMETER_ERROR, error.to_string()))?;
         self.check_ids(&parameters)?;
+        self.check_version(&parameters)?;
         self.parameters_done = true;
         self.peer_id_limit = parameters.active_connection_id_limit;
         self.peer_max_path = parameters.initial_max_path_id;
@@ -164,10 +166,12 @@ impl Control {
     }
 
     /// A Retry packet may be accepted (RFC 9000, section 17.2.5.2): the first one, before any other
-    /// packet of the server, from another connection ID than the one that the client chose.
-    pub(crate) fn takes_retry(&self, dcid: ConnectionId, scid: ConnectionId) -> bool {
+    /// packet of the server, from another connection ID than the one that the client chose, and of
+    /// the version of its first packet (RFC 9369, section 4.1).
+    pub(crate) fn takes_retry(&self, version: Version, dcid: ConnectionId, scid: ConnectionId) -> bool {
         let is_first = self.retry_source.is_none() && self.peer_first_id.is_none();
         is_first
+            && version == self.version
             && self.is_handshaking()
             && self.local_ids.contains(dcid.as_slice())
             && scid != self.original_destination
@@ -177,7 +181,11 @@ impl Control {
     /// on, with other keys (RFC 9000, section 17.2.5.2; RFC 9001, section 5.2) and with `token`
     /// (section 8.1.2).
     pub(crate) fn on_retry(&mut self, source: ConnectionId, token: &[u8], exchange: &mut Exchange) {
-        let Some(keys) = self.session.get().initial_keys(&source) else { return };
+        let initial = |version| self.session.get().initial_keys(&source, version);
+        let Some(keys) = initial(self.version) else { return };
+        if self.other_initial.is_some() {
+            self.other_initial = initial(self.version.other()).map(|keys| keys.open);
+        }
         self.retry_source = Some(Box::new(source));
         self.remote_ids.replace_first(source);
         self.levels[0] = Some(keys.open);

@@ -20,6 +20,8 @@ impl Control {
         OpenContext {
             local_id_len: ids::LOCAL_ID_LEN,
             levels: self.levels.clone(),
+            version: self.version,
+            other_initial: self.other_initial.clone(),
             // A server must not process 1-RTT packets before the handshake is complete (RFC 9001,
             // section 5.7).
             data: self.one_rtt_of(path).filter(|_| self.handshake_time.is_some()),
@@ -80,6 +82,9 @@ impl Control {
     pub(super) fn discard(&mut self, space: Space, exchange: &mut Exchange) {
         if self.levels[space.index()].take().is_none() {
             return;
+        }
+        if space == Space::Initial {
+            self.other_initial = None;
         }
         self.crypto.discard(space);
         exchange.to_send.push_back(ToSend::DiscardSpace(space));

@@ -15,11 +15,12 @@ pub(crate) mod ids;
 mod keys;
 pub(crate) mod paths;
 mod resets;
+mod version;
 
 use std::sync::Arc;
 
 use units::{Duration, Instant};
-use wire::quic::{ConnectionId, ErrorCode, PathId, Side, Space, TransportParameters};
+use wire::quic::{ConnectionId, ErrorCode, PathId, Side, Space, TransportParameters, Version};
 
 use crate::config::TransportConfig;
 use crate::earliest::Earliest;
@@ -99,6 +100,11 @@ pub(crate) struct Control {
     read_space: Space,
     write_space: Space,
     levels: [Option<DirectionKeys>; 2],
+    /// The version of QUIC in use, and that of the client's first packet.
+    version: Version,
+    original_version: Version,
+    /// For Initial packets of the other version, while the peer may use either.
+    other_initial: Option<DirectionKeys>,
     one_rtt: Option<OneRttKeys>,
     /// The keys after those in use, unless they were freed while the connection was quiet.
     next_phase: Option<PhaseKeys>,
@@ -145,7 +151,17 @@ pub(crate) struct Control {
 
 impl Control {
     pub(crate) fn new(now: Instant, config: Arc<TransportConfig>, control: ControlSeed) -> Self {
-        let ControlSeed { side, session, initial, local_id, remote_id, original_destination, secrets } = control;
+        let ControlSeed {
+            side,
+            session,
+            version,
+            initial,
+            other_initial,
+            local_id,
+            remote_id,
+            original_destination,
+            secrets,
+        } = control;
         let mut routes = Queue::new();
         routes.push_back(RouteChange::Add(local_id));
         if side == Side::Server {
@@ -160,6 +176,9 @@ impl Control {
             read_space: Space::Initial,
             write_space: Space::Initial,
             levels: [Some(initial), None],
+            version,
+            original_version: version,
+            other_initial,
             one_rtt: None,
             next_phase: None,
             send_phase: 0,

@@ -2,8 +2,7 @@
 
 use wire::quic::frame::Frame;
 use wire::quic::{
-    Close, CloseOrigin, ConnectionId, ErrorCode, LongHeader, PacketType, PathId, ProtectedHeader, VERSION_1, emit_long,
-    emit_retry,
+    Close, CloseOrigin, ConnectionId, ErrorCode, LongHeader, PacketType, PathId, ProtectedHeader, emit_long, emit_retry,
 };
 
 use crate::seal::protect;
@@ -18,8 +17,8 @@ const NUMBER_LEN: u8 = 1;
 /// to the connection ID `source` (RFC 9000, section 17.2.5.1).
 pub(super) fn retry(first: &ProtectedHeader, source: &ConnectionId, token: &[u8], random: u8) -> Vec<u8> {
     let mut packet = Vec::new();
-    emit_retry(&first.scid, source, token, random, &mut packet);
-    let tag = retry_tag(&first.dcid, &packet);
+    emit_retry(first.version, &first.scid, source, token, random, &mut packet);
+    let tag = retry_tag(first.version, &first.dcid, &packet);
     packet.extend_from_slice(&tag);
     packet
 }
@@ -27,7 +26,8 @@ pub(super) fn retry(first: &ProtectedHeader, source: &ConnectionId, token: &[u8]
 /// An Initial packet that closes the connection which a client's first packet would begin (RFC
 /// 9000, sections 5.2.2 and 10.2.3). `keys` follow from that packet's destination.
 pub(super) fn close(first: &ProtectedHeader, source: ConnectionId, keys: &DirectionKeys, code: ErrorCode) -> Vec<u8> {
-    let header = LongHeader { ty: PacketType::Initial, version: VERSION_1, dcid: first.scid, scid: source, token: &[] };
+    let header =
+        LongHeader { ty: PacketType::Initial, version: first.version, dcid: first.scid, scid: source, token: &[] };
     let mut payload = Vec::new();
     Frame::Close(Close { code: code.0, origin: CloseOrigin::Transport { frame_type: 0 }, reason: b"" })
         .emit(&mut payload);

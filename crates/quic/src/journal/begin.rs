@@ -5,7 +5,8 @@ use units::{Duration, Instant, Rate};
 use wire::quic::{ConnectionId, Reader, Side};
 
 use super::format::{
-    Malformed, Parsed, addresses, bytes, flag, id, put, put_addresses, put_bytes, put_id, put_word, short, text, word,
+    Malformed, Parsed, addresses, bytes, flag, id, put, put_addresses, put_bytes, put_id, put_version, put_word, short,
+    text, version, word,
 };
 use super::session::{AnySession, ReplayedSession, no_level_keys};
 use crate::addresses::Addresses;
@@ -13,6 +14,7 @@ use crate::config::TransportConfig;
 use crate::secret::SecretSource;
 use crate::seed::ConnectionSeed;
 use crate::seed::ControlSeed;
+use crate::session::Versions;
 
 /// The most bytes of received and unread data in a replay. A log whose configuration allows more is
 /// not replayed.
@@ -45,6 +47,8 @@ pub(crate) fn put_begin(out: &mut Vec<u8>, now: Instant, seed: &ConnectionSeed) 
     put_id(out, &control.local_id);
     put_id(out, &control.remote_id);
     put_id(out, &control.original_destination);
+    put_version(out, control.version);
+    out.push(u8::from(control.other_initial.is_some()));
     control.secrets.put(out);
     put_word(out, seed.seed);
     put_word(out, seed.seal.packet.confidentiality_limit());
@@ -59,13 +63,17 @@ pub(crate) fn begin(reader: &mut Reader<'_>) -> Parsed<(JournalHead, ConnectionS
     let addresses = addresses(reader)?;
     let is_validated = flag(reader)?;
     let (local_id, remote_id, original_destination) = (id(reader)?, id(reader)?, id(reader)?);
+    let version = version(reader)?;
+    let other_initial = flag(reader)?.then(|| no_level_keys(u64::MAX, u64::MAX).open);
     let secrets = SecretSource::read(reader)?;
     let seed = word(reader)?;
     let keys = no_level_keys(word(reader)?, word(reader)?);
     let control = ControlSeed {
         side,
         session: AnySession::Replayed(Box::new(ReplayedSession::new())),
+        version,
         initial: keys.open,
+        other_initial,
         local_id,
         remote_id,
         original_destination,
@@ -115,6 +123,7 @@ fn put_config(out: &mut Vec<u8>, config: &TransportConfig) {
         park_after,
         ecn,
         grease,
+        versions,
     } = config;
     put_word(out, idle_timeout.as_nanos());
     put_word(out, handshake_timeout.as_nanos());
@@ -147,6 +156,8 @@ fn put_config(out: &mut Vec<u8>, config: &TransportConfig) {
     put_span(out, *park_after);
     out.push(u8::from(*ecn));
     out.push(u8::from(*grease));
+    let number = Versions::ALL.iter().position(|known| known == versions).expect("all are listed");
+    out.push(number as u8);
 }
 
 fn config(reader: &mut Reader<'_>) -> Parsed<TransportConfig> {
@@ -206,6 +217,7 @@ fn config(reader: &mut Reader<'_>) -> Parsed<TransportConfig> {
         park_after: span(reader)?,
         ecn: flag(reader)?,
         grease: flag(reader)?,
+        versions: *Versions::ALL.get(usize::from(reader.u8()?)).ok_or(unknown)?,
     };
     config.validate().map_err(|_| Malformed("its configuration cannot be"))?;
     if config.connection_window_max.max(config.connection_window) > UNREAD_MAX

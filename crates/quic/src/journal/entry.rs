@@ -3,11 +3,11 @@
 use std::fmt;
 
 use units::Instant;
-use wire::quic::{ConnectionId, Dir, PathId, Reader, Space, StreamId, VARINT_MAX};
+use wire::quic::{ConnectionId, Dir, PathId, Reader, Space, StreamId, VARINT_MAX, Version};
 
 use super::format::{
     ADDRESSES_NUMBERED_MAX, Malformed, Parsed, addresses, bytes, flag, id, limit, path_set, short, tag, text, time,
-    unzigzag,
+    unzigzag, version,
 };
 use super::out::Half;
 use super::outcome::{EventEntry, route};
@@ -34,7 +34,7 @@ pub(crate) enum Input {
 
     Arrival { path: PathId, addresses: Addresses, count: u64, len: u64 },
     Opened { batch: Batch, records: ReadRecords },
-    Single { source: Option<ConnectionId>, records: ReadRecords },
+    Single { source: Option<(ConnectionId, Version)>, records: ReadRecords },
     Settle,
     OtherVersion,
     Trailer(ResetToken),
@@ -138,7 +138,7 @@ impl ReadState {
                 Input::Opened { batch: Batch { path, addresses, len, integrity_limit }, records }
             }
             tag::SINGLE => {
-                let source = if flag(reader)? { Some(id(reader)?) } else { None };
+                let source = if flag(reader)? { Some((id(reader)?, version(reader)?)) } else { None };
                 Input::Single { source, records: ReadRecords::read(reader)? }
             }
             tag::SETTLE => Input::Settle,

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use units::{Instant, Rate};
-use wire::quic::{ConnectionId, PathId, Reader, UnexpectedEnd, VARINT_MAX, put_varint};
+use wire::quic::{ConnectionId, PathId, Reader, UnexpectedEnd, VARINT_MAX, Version, put_varint};
 
 use crate::addresses::Addresses;
 use crate::class::{PATH_SET_MAX, PathSet, RateLimit};
@@ -21,7 +21,7 @@ pub(crate) enum Ending {
 pub const MAGIC: [u8; 8] = *b"LITZJRNL";
 
 /// The version that is written, and the only one that is read.
-pub const VERSION: u64 = 4;
+pub const VERSION: u64 = 5;
 
 /// The sink gets blocks of about this many bytes: large enough that the check of each costs
 /// nothing, small enough that little is lost when the process is killed.
@@ -229,6 +229,14 @@ pub(crate) fn put_id(out: &mut Vec<u8>, id: &ConnectionId) {
 
 pub(crate) fn id(reader: &mut Reader<'_>) -> Parsed<ConnectionId> {
     ConnectionId::new(bytes(reader)?).ok_or(Malformed("a connection ID of more than 20 bytes"))
+}
+
+pub(crate) fn put_version(out: &mut Vec<u8>, version: Version) {
+    put(out, u64::from(version.number()));
+}
+
+pub(crate) fn version(reader: &mut Reader<'_>) -> Parsed<Version> {
+    Version::from_number(short(reader)?).ok_or(Malformed("an unknown version of QUIC"))
 }
 
 fn put_ip(out: &mut Vec<u8>, ip: &IpAddr) {

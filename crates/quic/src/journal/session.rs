@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use wire::quic::{ConnectionId, PathId, Reader};
+use wire::quic::{ConnectionId, PathId, Reader, Version};
 
-use super::format::{Malformed, Parsed, bytes, put_bytes, put_word, tag, text, word};
+use super::format::{Malformed, Parsed, bytes, put_bytes, put_version, put_word, tag, text, version, word};
 use super::records::{error, put_error};
 use crate::control::ids::ResetToken;
 use crate::error::TransportError;
@@ -36,11 +36,13 @@ pub(crate) struct RecordedSession {
 }
 
 impl RecordedSession {
-    /// Records the state after a call: whether the handshake continues, and the peer's parameters
-    /// once they are there.
+    /// Records the state after a call: whether the handshake continues, whether the version is 2, and
+    /// the peer's parameters once they are there.
     fn note_state(&mut self) {
         let parameters = if self.has_parameters { None } else { self.inner.peer_parameters() };
-        let state = u8::from(self.inner.is_handshaking()) | u8::from(parameters.is_some()) << 1;
+        let state = u8::from(self.inner.is_handshaking())
+            | u8::from(parameters.is_some()) << 1
+            | u8::from(self.inner.version() == Version::V2) << 2;
         self.entries.push(state);
         if let Some(parameters) = parameters {
             put_bytes(&mut self.entries, parameters);
@@ -187,6 +189,7 @@ fn put_summary(out: &mut Vec<u8>, summary: &SessionSummary) {
         }
     }
     out.push(u8::from(summary.is_resumed));
+    put_version(out, summary.version);
 }
 
 fn summary(reader: &mut Reader<'_>) -> Parsed<SessionSummary> {
@@ -195,6 +198,7 @@ fn summary(reader: &mut Reader<'_>) -> Parsed<SessionSummary> {
         key_exchange: if super::format::flag(reader)? { Some(text(reader)?) } else { None },
         protocol: if super::format::flag(reader)? { Some(bytes(reader)?.to_vec()) } else { None },
         is_resumed: super::format::flag(reader)?,
+        version: version(reader)?,
     })
 }
 
@@ -202,9 +206,17 @@ fn summary(reader: &mut Reader<'_>) -> Parsed<SessionSummary> {
 #[derive(Debug)]
 pub(crate) struct SessionEntry {
     call: SessionCall,
-    /// Whether the handshake continued, and the peer's parameters if they had just arrived; none
-    /// for a summary.
-    state: Option<(bool, Option<Vec<u8>>)>,
+    /// None for a summary.
+    state: Option<SessionState>,
+}
+
+/// The state of TLS after a call.
+#[derive(Debug)]
+struct SessionState {
+    is_handshaking: bool,
+    version: Version,
+    /// The peer's parameters, if they had just arrived.
+    parameters: Option<Vec<u8>>,
 }
 
 #[derive(Debug)]
@@ -261,7 +273,8 @@ impl SessionEntry {
         };
         let state = reader.u8()?;
         let parameters = if state & 2 == 0 { None } else { Some(bytes(reader)?.to_vec()) };
-        Ok(Self { call, state: Some((state & 1 != 0, parameters)) })
+        let version = if state & 4 == 0 { Version::V1 } else { Version::V2 };
+        Ok(Self { call, state: Some(SessionState { is_handshaking: state & 1 != 0, version, parameters }) })
     }
 }
 
@@ -269,6 +282,7 @@ impl SessionEntry {
 pub(crate) struct ReplayedSession {
     entries: VecDeque<SessionEntry>,
     is_handshaking: bool,
+    version: Version,
     parameters: Option<Vec<u8>>,
     /// The limits of the 1-RTT keys.
     limits: Keys,
@@ -281,6 +295,7 @@ impl ReplayedSession {
         Self {
             entries: VecDeque::new(),
             is_handshaking: true,
+            version: Version::V1,
             parameters: None,
             limits: Keys { is_one_rtt: false, confidentiality_limit: u64::MAX, integrity_limit: u64::MAX },
             mismatch: None,
@@ -304,10 +319,11 @@ impl ReplayedSession {
 
     fn next(&mut self) -> Option<SessionCall> {
         let SessionEntry { call, state } = self.entries.pop_front()?;
-        if let Some((is_handshaking, parameters)) = state {
-            self.is_handshaking = is_handshaking;
-            if parameters.is_some() {
-                self.parameters = parameters;
+        if let Some(state) = state {
+            self.is_handshaking = state.is_handshaking;
+            self.version = state.version;
+            if state.parameters.is_some() {
+                self.parameters = state.parameters;
             }
         }
         Some(call)
@@ -374,8 +390,16 @@ impl Session for ReplayedSession {
         self.is_handshaking
     }
 
-    fn initial_keys(&self, _id: &ConnectionId) -> Option<LevelKeys> {
+    fn initial_keys(&self, _id: &ConnectionId, _version: Version) -> Option<LevelKeys> {
         Some(no_level_keys(u64::MAX, u64::MAX))
+    }
+
+    fn version(&self) -> Version {
+        self.version
+    }
+
+    fn set_version(&mut self, version: Version) {
+        self.version = version;
     }
 
     fn peer_identity(&self) -> Vec<Vec<u8>> {

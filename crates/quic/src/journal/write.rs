@@ -1,10 +1,11 @@
 //! Writing entries. The answer to a call is a separate entry.
 
 use units::Instant;
-use wire::quic::{ConnectionId, Dir, PathId, Space, StreamId};
+use wire::quic::{ConnectionId, Dir, PathId, Space, StreamId, Version};
 
 use super::format::{
-    ADDRESSES_NUMBERED_MAX, put, put_addresses, put_bytes, put_id, put_limit, put_path_set, put_time, tag, zigzag,
+    ADDRESSES_NUMBERED_MAX, put, put_addresses, put_bytes, put_id, put_limit, put_path_set, put_time, put_version, tag,
+    zigzag,
 };
 use super::outcome::{Answer, EventEntry, Planned, put_route};
 use super::records::put_opened;
@@ -72,19 +73,21 @@ impl Journal {
         put_opened(&mut self.block, opened, buffer, batch.integrity_limit);
     }
 
-    /// One packet of the handshake; `source` is its Source Connection ID, if it has one.
+    /// One packet of the handshake; `source` is the Source Connection ID and the version of its header,
+    /// if that is long.
     pub(crate) fn single(
         &mut self,
         now: Instant,
-        source: Option<ConnectionId>,
+        source: Option<(ConnectionId, Version)>,
         opened: &Opened,
         buffer: &[u8],
         integrity_limit: u64,
     ) {
         let out = self.timed(tag::SINGLE, now);
         out.push(u8::from(source.is_some()));
-        if let Some(source) = source {
+        if let Some((source, version)) = source {
             put_id(out, &source);
+            put_version(out, version);
         }
         put_opened(out, opened, buffer, integrity_limit);
     }

@@ -1,7 +1,7 @@
 //! One packet that the planner is filling.
 
 use wire::quic::frame::Frame;
-use wire::quic::{ConnectionId, LongHeader, PacketType, Space, VERSION_1, emit_long, emit_short, long_header_len};
+use wire::quic::{ConnectionId, LongHeader, PacketType, Space, Version, emit_long, emit_short, long_header_len};
 
 use super::frames::SentFrame;
 use crate::control::ids::LOCAL_ID_LEN;
@@ -12,6 +12,8 @@ use crate::session::TAG_LEN;
 #[derive(Clone, Copy)]
 pub(crate) struct HeaderFields<'a> {
     pub(crate) space: Space,
+    /// Of a long header.
+    pub(crate) version: Version,
     pub(crate) number: u64,
     pub(crate) number_len: usize,
     pub(crate) dcid: ConnectionId,
@@ -25,7 +27,7 @@ pub(crate) struct HeaderFields<'a> {
 impl HeaderFields<'_> {
     fn long(&self) -> LongHeader<'_> {
         let ty = if self.space == Space::Initial { PacketType::Initial } else { PacketType::Handshake };
-        LongHeader { ty, version: VERSION_1, dcid: self.dcid, scid: self.scid, token: self.token }
+        LongHeader { ty, version: self.version, dcid: self.dcid, scid: self.scid, token: self.token }
     }
 
     /// Bytes of the header, packet number included.

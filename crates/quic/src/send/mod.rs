@@ -50,7 +50,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use units::{Duration, Instant, Rng};
-use wire::quic::{ConnectionId, ErrorCode, PathId, Side, Space, StreamId, TransportParameters};
+use wire::quic::{ConnectionId, ErrorCode, PathId, Side, Space, StreamId, TransportParameters, Version};
 
 use crate::addresses::Addresses;
 use crate::class::PathSet;
@@ -121,6 +121,8 @@ pub(crate) struct SendHalf {
     /// Packets sealed with the current 1-RTT key.
     sealed_in_phase: u64,
     phase_acked: bool,
+    /// The version of long headers.
+    version: Version,
     /// Our connection ID in long headers, and the token of Initial packets.
     local_id: ConnectionId,
     token: Vec<u8>,
@@ -198,6 +200,7 @@ impl SendHalf {
     pub(crate) fn new(
         side: Side,
         config: Arc<TransportConfig>,
+        version: Version,
         local_id: ConnectionId,
         path: SendPath,
         rng: Rng,
@@ -219,6 +222,7 @@ impl SendHalf {
             key_phase: 0,
             sealed_in_phase: 0,
             phase_acked: false,
+            version,
             local_id,
             token: Vec::new(),
             datagrams: Queue::new(),
@@ -290,6 +294,10 @@ impl SendHalf {
                 self.paths[0].probe_anchor = now;
             }
             ToSend::Retry(retry) => self.on_retry(now, *retry),
+            ToSend::Version(negotiated) => {
+                self.version = negotiated.version;
+                self.install_keys(Space::Initial, negotiated.keys);
+            }
             ToSend::InstallKeys { space, keys } => self.install_keys(space, keys),
             ToSend::UpdateKeys { packet, phase } => self.update_keys(packet, phase),
             ToSend::DiscardSpace(space) => self.discard_space(now, space),

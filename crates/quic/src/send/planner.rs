@@ -117,6 +117,7 @@ impl SendHalf {
         let path = &self.paths[at];
         HeaderFields {
             space,
+            version: self.version,
             number: self.spaces[Self::index_of(space, at)].next_number,
             number_len,
             dcid: path.remote_id,

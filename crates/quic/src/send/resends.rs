@@ -88,7 +88,7 @@ mod tests {
     use std::sync::Arc;
 
     use units::Rng;
-    use wire::quic::{ConnectionId, Dir, PathId, Side};
+    use wire::quic::{ConnectionId, Dir, PathId, Side, Version};
 
     use super::*;
     use crate::addresses::Addresses;
@@ -102,7 +102,7 @@ mod tests {
         let addresses = Addresses::of("10.0.0.1:1".parse().expect("an address"));
         let (rng, id) = (Rng::from_seed(1), ConnectionId::new(&[1; 8]).expect("an identifier"));
         let path = SendPath::new(PathId::ZERO, addresses, id, &config, true, &rng);
-        let mut send = SendHalf::new(Side::Client, config, id, path, rng);
+        let mut send = SendHalf::new(Side::Client, config, Version::V1, id, path, rng);
         send.open_path(Instant::ZERO, PathId(1), addresses, id).state = PathState::Active;
         send
     }

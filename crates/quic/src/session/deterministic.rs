@@ -11,11 +11,11 @@
 use std::sync::{Arc, Mutex};
 
 use units::Rng;
-use wire::quic::{ConnectionId, ErrorCode, PathId, Side};
+use wire::quic::{ConnectionId, ErrorCode, PathId, Side, Version};
 
 use super::{
-    DirectionKeys, ExportError, HeaderKey, LevelKeys, NewKeys, OpenFailed, PacketKey, PhaseKeys, Session,
-    SessionFactory, SessionSummary, TAG_LEN,
+    DirectionKeys, ExportError, HandshakeVersions, HeaderKey, LevelKeys, NewKeys, OpenFailed, PacketKey, PhaseKeys,
+    Session, SessionFactory, SessionSummary, TAG_LEN,
 };
 use crate::error::TransportError;
 
@@ -45,12 +45,19 @@ impl DeterministicFactory {
 }
 
 impl SessionFactory for DeterministicFactory {
-    fn start(&self, _server_name: &str, parameters: &[u8]) -> Result<Box<dyn Session>, String> {
+    fn start(
+        &self,
+        _server_name: &str,
+        parameters: &[u8],
+        versions: HandshakeVersions,
+    ) -> Result<Box<dyn Session>, String> {
         let seed = self.rng.lock().map_err(|_| "a panic left the generator unusable".to_owned())?.next_u64();
         Ok(Box::new(DeterministicSession {
             side: self.side,
             seed,
             parameters: parameters.to_vec(),
+            versions,
+            version: versions.original,
             peer_parameters: None,
             inbox: Vec::new(),
             step: HandshakeStep::Start,
@@ -59,13 +66,21 @@ impl SessionFactory for DeterministicFactory {
         }))
     }
 
-    fn initial_keys(&self, id: &ConnectionId, side: Side) -> LevelKeys {
-        initial_keys(id, side)
+    fn initial_keys(&self, id: &ConnectionId, side: Side, version: Version) -> LevelKeys {
+        initial_keys(id, side, version)
     }
 }
 
-fn initial_keys(id: &ConnectionId, side: Side) -> LevelKeys {
-    level_keys(hash(0x1217, id.as_slice()), side)
+fn initial_keys(id: &ConnectionId, side: Side, version: Version) -> LevelKeys {
+    level_keys(hash(0x1217, id.as_slice()) ^ salt(version), side)
+}
+
+/// Keys of one version do not open packets of the other.
+fn salt(version: Version) -> u64 {
+    match version {
+        Version::V1 => 0,
+        Version::V2 => 0x9369,
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,6 +103,8 @@ struct DeterministicSession {
     side: Side,
     seed: u64,
     parameters: Vec<u8>,
+    versions: HandshakeVersions,
+    version: Version,
     peer_parameters: Option<Vec<u8>>,
     inbox: Vec<u8>,
     step: HandshakeStep,
@@ -149,6 +166,11 @@ impl DeterministicSession {
         self.master.expect("hellos are exchanged before any key is derived")
     }
 
+    /// The keys with this number: 1 for Handshake packets, further ones for each key phase.
+    fn keys(&self, number: u64) -> LevelKeys {
+        level_keys(mix(self.secret() ^ number ^ salt(self.version) << 32), self.side)
+    }
+
     /// Takes one whole message out of the inbox.
     fn next_message(&mut self) -> Result<Option<(u8, Vec<u8>)>, TransportError> {
         let Some(header) = self.inbox.first_chunk::<4>() else { return Ok(None) };
@@ -175,6 +197,10 @@ impl DeterministicSession {
                 let (client, server) = if side == Side::Client { (self.seed, peer) } else { (peer, self.seed) };
                 self.master = Some(mix(client ^ server.rotate_left(32)));
                 if side == Side::Server {
+                    // A test may have set another version before.
+                    if self.version == self.versions.original {
+                        self.version = self.versions.choose(parameters);
+                    }
                     self.peer_parameters = Some(parameters.to_vec());
                     self.step = HandshakeStep::AwaitHello;
                 } else {
@@ -215,7 +241,7 @@ impl Session for DeterministicSession {
         match (self.side, self.step) {
             (Side::Client, HandshakeStep::Start) => {
                 let mut body = self.seed.to_le_bytes().to_vec();
-                body.extend_from_slice(&self.parameters);
+                body.extend_from_slice(&self.versions.with_information(self.version, &self.parameters));
                 put_message(out, HELLO, &body);
                 self.step = HandshakeStep::AwaitHello;
                 None
@@ -223,17 +249,17 @@ impl Session for DeterministicSession {
             (Side::Server, HandshakeStep::AwaitHello) => {
                 put_message(out, HELLO, &self.seed.to_le_bytes());
                 self.step = HandshakeStep::FlightDue;
-                Some(NewKeys::Handshake(level_keys(mix(self.secret() ^ 1), self.side)))
+                Some(NewKeys::Handshake(self.keys(1)))
             }
             (Side::Client, HandshakeStep::HandshakeKeysDue) => {
                 self.step = HandshakeStep::AwaitFlight;
-                Some(NewKeys::Handshake(level_keys(mix(self.secret() ^ 1), self.side)))
+                Some(NewKeys::Handshake(self.keys(1)))
             }
             (Side::Server, HandshakeStep::FlightDue) => {
-                put_message(out, PARAMETERS, &self.parameters);
+                put_message(out, PARAMETERS, &self.versions.with_information(self.version, &self.parameters));
                 put_message(out, FINISHED, &self.secret().to_le_bytes());
                 self.step = HandshakeStep::AwaitFinished;
-                Some(NewKeys::OneRtt(level_keys(mix(self.secret() ^ 2), self.side)))
+                Some(NewKeys::OneRtt(self.keys(2)))
             }
             (Side::Client, HandshakeStep::FinishedDue) => {
                 put_message(out, FINISHED, &self.secret().to_le_bytes());
@@ -242,14 +268,14 @@ impl Session for DeterministicSession {
             }
             (Side::Client, HandshakeStep::OneRttKeysDue) => {
                 self.step = HandshakeStep::Complete;
-                Some(NewKeys::OneRtt(level_keys(mix(self.secret() ^ 2), self.side)))
+                Some(NewKeys::OneRtt(self.keys(2)))
             }
             _ => None,
         }
     }
 
     fn next_phase(&self) -> PhaseKeys {
-        let keys = level_keys(mix(self.secret() ^ (2 + ((self.phase + 1) << 8))), self.side);
+        let keys = self.keys(2 + ((self.phase + 1) << 8));
         PhaseKeys { seal: keys.seal.packet, open: keys.open.packet }
     }
 
@@ -265,8 +291,16 @@ impl Session for DeterministicSession {
         self.step != HandshakeStep::Complete
     }
 
-    fn initial_keys(&self, id: &ConnectionId) -> Option<LevelKeys> {
-        Some(initial_keys(id, self.side)).filter(|_| self.side == Side::Client)
+    fn initial_keys(&self, id: &ConnectionId, version: Version) -> Option<LevelKeys> {
+        Some(initial_keys(id, self.side, version))
+    }
+
+    fn version(&self) -> Version {
+        self.version
+    }
+
+    fn set_version(&mut self, version: Version) {
+        self.version = version;
     }
 
     fn peer_identity(&self) -> Vec<Vec<u8>> {
@@ -282,7 +316,8 @@ impl Session for DeterministicSession {
     }
 
     fn summary(&self) -> SessionSummary {
-        SessionSummary { cipher_suite: Some("none (deterministic)".into()), ..SessionSummary::default() }
+        let cipher_suite = Some("none (deterministic)".into());
+        SessionSummary { cipher_suite, version: self.version, ..SessionSummary::default() }
     }
 }
 
@@ -380,8 +415,8 @@ mod tests {
     fn pair() -> (Box<dyn Session>, Box<dyn Session>) {
         let make = |side| DeterministicFactory::new(side, Rng::from_seed(side as u64 + 1));
         (
-            make(Side::Client).start("peer", b"client parameters").unwrap(),
-            make(Side::Server).start("", b"server parameters").unwrap(),
+            make(Side::Client).start("peer", b"client parameters", HandshakeVersions::V1).unwrap(),
+            make(Side::Server).start("", b"server parameters", HandshakeVersions::V1).unwrap(),
         )
     }
 

@@ -10,14 +10,16 @@
 pub mod deterministic;
 pub mod retry;
 pub mod tls;
+pub mod versions;
 
 use std::fmt;
 use std::sync::Arc;
 
-use wire::quic::{ConnectionId, PathId, Side};
+use wire::quic::{ConnectionId, PathId, Side, Version};
 
 use crate::error::TransportError;
 use crate::spaces::Vacant;
+pub use versions::{HandshakeVersions, Versions};
 
 /// Length of the authentication tag of every AEAD that QUIC v1 allows, in bytes (RFC 9001, section
 /// 5.3).
@@ -145,11 +147,21 @@ pub trait Session: Send {
     fn summary(&self) -> SessionSummary;
 
     /// As [`SessionFactory::initial_keys`], for a client that a Retry packet gives another
-    /// destination connection ID. None if the session is not a client's, or cannot derive them:
-    /// Retry packets are ignored then.
-    fn initial_keys(&self, id: &ConnectionId) -> Option<LevelKeys> {
-        let _ = id;
+    /// destination connection ID, and for a change of the version. None if the session cannot derive
+    /// them: Retry packets are ignored then.
+    fn initial_keys(&self, id: &ConnectionId, version: Version) -> Option<LevelKeys> {
+        let _ = (id, version);
         None
+    }
+
+    /// The version of QUIC with whose constants keys are derived. That of a server may change while
+    /// it handles the client's hello: see [`HandshakeVersions::choose`].
+    fn version(&self) -> Version;
+
+    /// The server continues in this version: for clients, before the server's hello is handled. A
+    /// session that began with one version alone is never asked.
+    fn set_version(&mut self, version: Version) {
+        let _ = version;
     }
 
     /// Frees memory that only the handshake and exporters need, once the handshake is confirmed.
@@ -171,6 +183,8 @@ pub struct SessionSummary {
     /// The handshake resumed an earlier session (RFC 8446, section 2.2): the peer proved its identity
     /// then, and not again.
     pub is_resumed: bool,
+    /// The version of QUIC.
+    pub version: Version,
 }
 
 /// Keying material was asked for before the handshake was complete, or after the session was
@@ -190,14 +204,19 @@ impl std::error::Error for ExportError {}
 
 /// Makes sessions for one role.
 pub trait SessionFactory: Send + Sync {
-    /// A new session that sends `parameters` to the peer. `server_name` is meaningful to clients
-    /// only.
+    /// A new session that sends `parameters` to the peer, and its version information with them
+    /// (RFC 9368) if `versions` are several. `server_name` is meaningful to clients only.
     ///
     /// # Errors
     /// An invalid configuration, in words.
-    fn start(&self, server_name: &str, parameters: &[u8]) -> Result<Box<dyn Session>, String>;
+    fn start(
+        &self,
+        server_name: &str,
+        parameters: &[u8],
+        versions: HandshakeVersions,
+    ) -> Result<Box<dyn Session>, String>;
 
     /// The keys of Initial packets, derived from the client's first destination connection ID (RFC
     /// 9001, section 5.2).
-    fn initial_keys(&self, id: &ConnectionId, side: Side) -> LevelKeys;
+    fn initial_keys(&self, id: &ConnectionId, side: Side, version: Version) -> LevelKeys;
 }

@@ -1,17 +1,21 @@
 //! The TLS session: rustls with aws-lc-rs.
 
+mod client_hello;
+mod derived;
+
 use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
 use rustls::quic::{self as tls, KeyChange, Suite};
 use rustls::{CertificateError, Error, HandshakeKind, OtherError};
-use wire::quic::{ConnectionId, ErrorCode, PathId, Side};
+use wire::quic::{ConnectionId, ErrorCode, PathId, Side, Version};
 
 use super::{
-    DirectionKeys, ExportError, HeaderKey, LevelKeys, NewKeys, OpenFailed, PacketKey, PhaseKeys, Session,
-    SessionFactory, SessionSummary, TAG_LEN,
+    DirectionKeys, ExportError, HandshakeVersions, HeaderKey, LevelKeys, NewKeys, OpenFailed, PacketKey, PhaseKeys,
+    Session, SessionFactory, SessionSummary, TAG_LEN,
 };
 use crate::error::TransportError;
+use derived::{Capture, Captured, Derivation, Secrets};
 
 /// Makes client sessions from a rustls configuration.
 pub struct TlsClient {
@@ -60,28 +64,72 @@ impl TlsServer {
 }
 
 impl SessionFactory for TlsClient {
-    fn start(&self, server_name: &str, parameters: &[u8]) -> Result<Box<dyn Session>, String> {
+    fn start(
+        &self,
+        server_name: &str,
+        parameters: &[u8],
+        versions: HandshakeVersions,
+    ) -> Result<Box<dyn Session>, String> {
         let name = ServerName::try_from(server_name.to_owned())
             .map_err(|_| format!("{server_name:?} is not a host name that TLS can ask for"))?;
-        let inner = tls::ClientConnection::new(self.config.clone(), tls::Version::V1, name, parameters.to_vec())
+        let version = versions.original;
+        let parameters = versions.with_information(version, parameters);
+        // Only a server that finds another version among those of the client may change it.
+        let captured = (versions.versions.list().len() > 1).then(Arc::<Captured>::default);
+        let mut config = self.config.clone();
+        if let Some(captured) = &captured {
+            let log = config.key_log.clone();
+            Arc::make_mut(&mut config).key_log = Arc::new(Capture { captured: captured.clone(), log });
+        }
+        let inner = tls::ClientConnection::new(config, tls_version(version), name, parameters)
             .map_err(|error| error.to_string())?;
-        Ok(Box::new(TlsSession::new(inner.into(), Some(self.initial))))
+        let first = FirstMessage { bytes: Vec::new(), restart: None };
+        Ok(Box::new(TlsSession::new(inner.into(), Side::Client, version, self.initial, first, captured)))
     }
 
-    fn initial_keys(&self, id: &ConnectionId, side: Side) -> LevelKeys {
-        initial_keys(self.initial, id, side)
+    fn initial_keys(&self, id: &ConnectionId, side: Side, version: Version) -> LevelKeys {
+        initial_keys(self.initial, id, side, version)
     }
 }
 
 impl SessionFactory for TlsServer {
-    fn start(&self, _server_name: &str, parameters: &[u8]) -> Result<Box<dyn Session>, String> {
-        let inner = tls::ServerConnection::new(self.config.clone(), tls::Version::V1, parameters.to_vec())
-            .map_err(|error| error.to_string())?;
-        Ok(Box::new(TlsSession::new(inner.into(), None)))
+    fn start(
+        &self,
+        _server_name: &str,
+        parameters: &[u8],
+        versions: HandshakeVersions,
+    ) -> Result<Box<dyn Session>, String> {
+        let restart = Restart { config: self.config.clone(), parameters: parameters.to_vec(), versions };
+        let inner = restart.connection(versions.original)?;
+        let first = FirstMessage { bytes: Vec::new(), restart: Some(restart) };
+        Ok(Box::new(TlsSession::new(inner, Side::Server, versions.original, self.initial, first, None)))
     }
 
-    fn initial_keys(&self, id: &ConnectionId, side: Side) -> LevelKeys {
-        initial_keys(self.initial, id, side)
+    fn initial_keys(&self, id: &ConnectionId, side: Side, version: Version) -> LevelKeys {
+        initial_keys(self.initial, id, side, version)
+    }
+}
+
+/// What a server begins its session again with, if it continues in another version.
+struct Restart {
+    config: Arc<rustls::ServerConfig>,
+    parameters: Vec<u8>,
+    versions: HandshakeVersions,
+}
+
+impl Restart {
+    fn connection(&self, version: Version) -> Result<tls::Connection, String> {
+        let parameters = self.versions.with_information(version, &self.parameters);
+        tls::ServerConnection::new(self.config.clone(), tls_version(version), parameters)
+            .map(Into::into)
+            .map_err(|error| error.to_string())
+    }
+}
+
+fn tls_version(version: Version) -> tls::Version {
+    match version {
+        Version::V1 => tls::Version::V1,
+        Version::V2 => tls::Version::V2,
     }
 }
 
@@ -90,31 +138,52 @@ impl SessionFactory for TlsServer {
 /// such cipher.
 pub fn keys_for_measuring() -> Option<LevelKeys> {
     let suite = initial_suite(&rustls::crypto::aws_lc_rs::default_provider()).ok()?;
-    Some(initial_keys(suite, &ConnectionId::new(&[0; 8])?, Side::Client))
+    Some(initial_keys(suite, &ConnectionId::new(&[0; 8])?, Side::Client, Version::V1))
 }
 
-fn initial_keys(suite: Suite, id: &ConnectionId, side: Side) -> LevelKeys {
+fn initial_keys(suite: Suite, id: &ConnectionId, side: Side, version: Version) -> LevelKeys {
     let side = match side {
         Side::Client => rustls::Side::Client,
         Side::Server => rustls::Side::Server,
     };
-    suite.keys(id.as_slice(), side, tls::Version::V1).into()
+    suite.keys(id.as_slice(), side, tls_version(version)).into()
 }
 
 struct TlsSession {
     state: TlsState,
+    side: Side,
+    version: Version,
     /// The secrets of the next key phase; present once 1-RTT keys are.
-    secrets: Option<tls::Secrets>,
-    /// The suite of Initial packets, for a client.
-    initial: Option<Suite>,
+    secrets: Option<PhaseSecrets>,
+    /// The suite of Initial packets.
+    initial: Suite,
+    /// Of a client that began with another version than the server continues with: the secrets that
+    /// rustls made, from which it derives its own keys.
+    captured: Option<Arc<Captured>>,
+    derives: bool,
 }
 
 enum TlsState {
-    /// The peer's first message is not complete; these bytes of it have arrived.
-    FirstMessage(Box<tls::Connection>, Vec<u8>),
+    /// The peer's first message is not complete.
+    FirstMessage(Box<tls::Connection>, FirstMessage),
     Live(Box<tls::Connection>),
     /// Only the secrets are left.
     Parked,
+}
+
+/// The peer's first message, as far as it has arrived.
+struct FirstMessage {
+    bytes: Vec<u8>,
+    /// At a server.
+    restart: Option<Restart>,
+}
+
+/// The secrets from which the packet keys of the next key phase follow.
+enum PhaseSecrets {
+    /// rustls knows the version.
+    Tls(tls::Secrets),
+    /// Those of the present phase.
+    Derived(Derivation, Secrets),
 }
 
 /// A hello longer than this goes to rustls in pieces, which refuses it, in bytes.
@@ -132,8 +201,43 @@ fn is_message_whole(bytes: &[u8]) -> bool {
 }
 
 impl TlsSession {
-    fn new(inner: tls::Connection, initial: Option<Suite>) -> Self {
-        Self { state: TlsState::FirstMessage(Box::new(inner), Vec::new()), secrets: None, initial }
+    fn new(
+        inner: tls::Connection,
+        side: Side,
+        version: Version,
+        initial: Suite,
+        first: FirstMessage,
+        captured: Option<Arc<Captured>>,
+    ) -> Self {
+        let state = TlsState::FirstMessage(Box::new(inner), first);
+        Self { state, side, version, secrets: None, initial, captured, derives: false }
+    }
+
+    /// The session of a server that has the client's hello: in another version, if the client offers
+    /// it and the server prefers it.
+    fn continued(&mut self, inner: Box<tls::Connection>, first: &FirstMessage) -> Result<Box<tls::Connection>, String> {
+        let Some(restart) = &first.restart else { return Ok(inner) };
+        let Some(parameters) = client_hello::transport_parameters(&first.bytes) else { return Ok(inner) };
+        let version = restart.versions.choose(parameters);
+        if version == self.version {
+            return Ok(inner);
+        }
+        self.version = version;
+        restart.connection(version).map(Box::new)
+    }
+
+    /// Keys derived here in the place of those of rustls, which are for another version.
+    fn derived_keys(&mut self, is_one_rtt: bool) -> LevelKeys {
+        let suite = self.live().and_then(|inner| inner.negotiated_cipher_suite()).map(|suite| suite.suite());
+        let derivation = suite.and_then(|suite| Derivation::new(self.version, suite)).expect("rustls negotiates these");
+        let captured = self.captured.as_ref().expect("a client with several versions has it");
+        let secrets = if is_one_rtt { captured.take_one_rtt() } else { captured.take_handshake() };
+        let secrets = secrets.expect("rustls logs secrets before it makes their keys");
+        let keys = derivation.level_keys(&secrets);
+        if is_one_rtt {
+            self.secrets = Some(PhaseSecrets::Derived(derivation, secrets));
+        }
+        keys
     }
 
     fn read(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
@@ -156,43 +260,57 @@ impl TlsSession {
 impl Session for TlsSession {
     fn handle_crypto(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
         let TlsState::FirstMessage(_, first) = &mut self.state else { return self.read(bytes) };
-        first.extend_from_slice(bytes);
-        if !is_message_whole(first) {
+        first.bytes.extend_from_slice(bytes);
+        if !is_message_whole(&first.bytes) {
             return Ok(());
         }
         let TlsState::FirstMessage(inner, first) = std::mem::replace(&mut self.state, TlsState::Parked) else {
             unreachable!("it was just seen");
         };
-        self.state = TlsState::Live(inner);
-        self.read(&first)
+        let inner = self.continued(inner, &first);
+        self.state = TlsState::Live(inner.map_err(|error| TransportError::new(ErrorCode::INTERNAL_ERROR, error))?);
+        self.read(&first.bytes)
     }
 
     fn poll_crypto(&mut self, out: &mut Vec<u8>) -> Option<NewKeys> {
         let (TlsState::FirstMessage(inner, _) | TlsState::Live(inner)) = &mut self.state else { return None };
         match inner.write_hs(out)? {
+            KeyChange::Handshake { .. } if self.derives => Some(NewKeys::Handshake(self.derived_keys(false))),
+            KeyChange::OneRtt { .. } if self.derives => Some(NewKeys::OneRtt(self.derived_keys(true))),
             KeyChange::Handshake { keys } => Some(NewKeys::Handshake(keys.into())),
             KeyChange::OneRtt { keys, next } => {
-                self.secrets = Some(next);
+                self.secrets = Some(PhaseSecrets::Tls(next));
+                if let Some(captured) = self.captured.take() {
+                    captured.clear();
+                }
                 Some(NewKeys::OneRtt(keys.into()))
             }
         }
     }
 
     fn next_phase(&self) -> PhaseKeys {
-        let keys = self.secrets.clone().expect("key updates come after 1-RTT keys").next_packet_keys();
-        PhaseKeys { seal: Arc::new(TlsPacketKey(keys.local)), open: Arc::new(TlsPacketKey(keys.remote)) }
+        match self.secrets.as_ref().expect("key updates come after 1-RTT keys") {
+            PhaseSecrets::Tls(secrets) => {
+                let keys = secrets.clone().next_packet_keys();
+                PhaseKeys { seal: Arc::new(TlsPacketKey(keys.local)), open: Arc::new(TlsPacketKey(keys.remote)) }
+            }
+            PhaseSecrets::Derived(derivation, secrets) => derivation.next_phase(secrets).0,
+        }
     }
 
     fn advance_phase(&mut self) {
         // Advances the secrets. The keys of this phase are in use already.
-        let _in_use = self.secrets.as_mut().expect("key updates come after 1-RTT keys").next_packet_keys();
+        match self.secrets.as_mut().expect("key updates come after 1-RTT keys") {
+            PhaseSecrets::Tls(secrets) => drop(secrets.next_packet_keys()),
+            PhaseSecrets::Derived(derivation, secrets) => *secrets = derivation.next_phase(secrets).1,
+        }
     }
 
     fn peer_parameters(&self) -> Option<&[u8]> {
         let inner = self.live()?;
         // A client that offers a ticket first sees the parameters of the ticket's connection (RFC
         // 9001, section 4.6), and those of this one when the handshake is complete.
-        if self.initial.is_some() && inner.is_handshaking() {
+        if self.side == Side::Client && inner.is_handshaking() {
             return None;
         }
         inner.quic_transport_parameters()
@@ -202,8 +320,17 @@ impl Session for TlsSession {
         self.live().is_some_and(|inner| inner.is_handshaking())
     }
 
-    fn initial_keys(&self, id: &ConnectionId) -> Option<LevelKeys> {
-        Some(initial_keys(self.initial?, id, Side::Client))
+    fn initial_keys(&self, id: &ConnectionId, version: Version) -> Option<LevelKeys> {
+        Some(initial_keys(self.initial, id, self.side, version))
+    }
+
+    fn version(&self) -> Version {
+        self.version
+    }
+
+    fn set_version(&mut self, version: Version) {
+        self.derives = version != self.version;
+        self.version = version;
     }
 
     fn peer_identity(&self) -> Vec<Vec<u8>> {
@@ -217,12 +344,14 @@ impl Session for TlsSession {
     }
 
     fn summary(&self) -> SessionSummary {
-        let Some(inner) = self.live() else { return SessionSummary::default() };
+        let version = self.version;
+        let Some(inner) = self.live() else { return SessionSummary { version, ..SessionSummary::default() } };
         SessionSummary {
             cipher_suite: inner.negotiated_cipher_suite().map(|suite| format!("{:?}", suite.suite())),
             key_exchange: inner.negotiated_key_exchange_group().map(|group| format!("{:?}", group.name())),
             protocol: inner.alpn_protocol().map(<[u8]>::to_vec),
             is_resumed: inner.handshake_kind() == Some(HandshakeKind::Resumed),
+            version,
         }
     }
 

@@ -4,7 +4,7 @@
 use quic::session::deterministic::DeterministicFactory;
 use quic::{Addresses, ConnectionId, Dir, ErrorCode, Side, StreamId, TransportConfig};
 use units::{Duration, Instant, Rng};
-use wire::quic::{Frame, MIN_INITIAL_SIZE, Parsed, Space, Stream, TransportParameters, VERSION_1, parse_packet};
+use wire::quic::{Frame, MIN_INITIAL_SIZE, Parsed, Space, Stream, TransportParameters, Version, parse_packet};
 
 use super::{id, in_the_middle_of_the_handshake, is_acknowledged, ping, received};
 use crate::support::Node;
@@ -149,7 +149,7 @@ fn reserved_bits_of_long_headers_are_a_violation() {
 fn a_source_id_of_more_than_twenty_bytes_begins_no_connection() {
     for (len, is_valid) in [(20, true), (21, false)] {
         let ids = [&[8][..], &[7; 8], &[len], &vec![9; usize::from(len)]].concat();
-        let mut packet = [&[0xc3][..], &VERSION_1.to_be_bytes(), &ids, &[0, 0x44, 0xb0]].concat();
+        let mut packet = [&[0xc3][..], &Version::V1.number().to_be_bytes(), &ids, &[0, 0x44, 0xb0]].concat();
         packet.resize(1300, 0);
         assert_eq!(parse_packet(&packet, 8).is_ok(), is_valid, "{len} bytes (RFC 9000, section 17.2)");
     }

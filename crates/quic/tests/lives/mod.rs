@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use netem::{LineState, LinkConfig};
 use quic::session::deterministic::DeterministicFactory;
-use quic::{ConnectionError, Event, Policy, Side, Strategy, TransportConfig};
+use quic::{ConnectionError, Event, Policy, Side, Strategy, TransportConfig, Versions};
 use units::{Duration, Rate, Ratio, Rng};
 
 use self::application::{Client, Request, Server};
@@ -134,6 +134,8 @@ fn config(rng: &mut Rng, is_strict: bool) -> TransportConfig {
     config.key_update_interval = if rng.below(2) == 0 { 1 << 22 } else { magnitude(rng, 300) };
     config.grease = rng.below(2) == 0;
     config.scheduler = if rng.below(2) == 0 { Strategy::default() } else { strategies[rng.below(4) as usize] };
+    // Any client of these connects to any server of these.
+    config.versions = [Versions::V1, Versions::PreferV1, Versions::PreferV2][rng.below(3) as usize];
     config.policy = if rng.below(2) == 0 { Policy::default() } else { Policy::ALL[rng.below(4) as usize] };
     config
 }

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use quic::{Event, Side};
 use units::Duration;
-use wire::quic::{LongHeader, PacketType, VERSION_1, emit_long};
+use wire::quic::{LongHeader, PacketType, Version, emit_long};
 
 use crate::support::{CLIENT, Pair, Setup};
 
@@ -125,7 +125,7 @@ fn datagrams_that_may_begin_no_connection_leave_no_state() {
     // A destination of fewer than eight bytes (section 7.2).
     for len in 0..8 {
         let dcid = quic::ConnectionId::new(&[7; 8][..len]).expect("short");
-        let header = LongHeader { ty: PacketType::Initial, version: VERSION_1, dcid, scid: dcid, token: &[] };
+        let header = LongHeader { ty: PacketType::Initial, version: Version::V1, dcid, scid: dcid, token: &[] };
         let mut datagram = Vec::new();
         emit_long(&header, 0, 4, 1150, true, &mut datagram);
         datagram.resize(1250, 0);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use quic::session::deterministic::DeterministicFactory;
-use quic::session::{LevelKeys, Session, SessionFactory};
-use quic::{ConnectionId, Event, Side, TransportConfig};
+use quic::session::{HandshakeVersions, LevelKeys, Session, SessionFactory};
+use quic::{ConnectionId, Event, Side, TransportConfig, Version};
 use units::{Duration, Ratio, Rng};
 
 use crate::support::{Sessions, Setup, apps};
@@ -20,16 +20,21 @@ struct LargeFlights {
 }
 
 impl SessionFactory for LargeFlights {
-    fn start(&self, server_name: &str, parameters: &[u8]) -> Result<Box<dyn Session>, String> {
+    fn start(
+        &self,
+        server_name: &str,
+        parameters: &[u8],
+        versions: HandshakeVersions,
+    ) -> Result<Box<dyn Session>, String> {
         let mut parameters = parameters.to_vec();
         wire::quic::put_varint(&mut parameters, 31 * 1_000_000 + 27);
         wire::quic::put_varint(&mut parameters, self.bytes as u64);
         parameters.resize(parameters.len() + self.bytes, 0xbb);
-        self.inner.start(server_name, &parameters)
+        self.inner.start(server_name, &parameters, versions)
     }
 
-    fn initial_keys(&self, id: &ConnectionId, side: Side) -> LevelKeys {
-        self.inner.initial_keys(id, side)
+    fn initial_keys(&self, id: &ConnectionId, side: Side, version: Version) -> LevelKeys {
+        self.inner.initial_keys(id, side, version)
     }
 }
 

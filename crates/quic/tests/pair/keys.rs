@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use quic::session::deterministic::DeterministicFactory;
 use quic::session::{
-    DirectionKeys, ExportError, LevelKeys, NewKeys, OpenFailed, PacketKey, PhaseKeys, Session, SessionFactory,
-    SessionSummary, TAG_LEN,
+    DirectionKeys, ExportError, HandshakeVersions, LevelKeys, NewKeys, OpenFailed, PacketKey, PhaseKeys, Session,
+    SessionFactory, SessionSummary, TAG_LEN,
 };
-use quic::{ConnectionId, PathId, Side, TransportError};
+use quic::{ConnectionId, PathId, Side, TransportError, Version};
 use units::{Duration, Ratio, Rng};
 
 use crate::support::{Pair, Sessions, Setup, apps};
@@ -195,19 +195,32 @@ impl Session for LowLimitSession {
         self.inner.export(label, context, out)
     }
 
+    fn version(&self) -> Version {
+        self.inner.version()
+    }
+
+    fn set_version(&mut self, version: Version) {
+        self.inner.set_version(version);
+    }
+
     fn summary(&self) -> SessionSummary {
         self.inner.summary()
     }
 }
 
 impl SessionFactory for LowLimit {
-    fn start(&self, server_name: &str, parameters: &[u8]) -> Result<Box<dyn Session>, String> {
-        let inner = self.inner.start(server_name, parameters)?;
+    fn start(
+        &self,
+        server_name: &str,
+        parameters: &[u8],
+        versions: HandshakeVersions,
+    ) -> Result<Box<dyn Session>, String> {
+        let inner = self.inner.start(server_name, parameters, versions)?;
         Ok(Box::new(LowLimitSession { inner, seals: self.seals, failures: self.failures }))
     }
 
-    fn initial_keys(&self, id: &ConnectionId, side: Side) -> LevelKeys {
-        self.inner.initial_keys(id, side)
+    fn initial_keys(&self, id: &ConnectionId, side: Side, version: Version) -> LevelKeys {
+        self.inner.initial_keys(id, side, version)
     }
 }
 

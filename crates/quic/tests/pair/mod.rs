@@ -5,6 +5,7 @@ mod address_validation;
 mod amplification;
 mod classes;
 mod close;
+mod compatible_versions;
 mod datagrams;
 mod determinism;
 mod ecn;

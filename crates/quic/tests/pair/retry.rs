@@ -2,7 +2,7 @@
 
 use quic::session::deterministic::DeterministicFactory;
 use quic::session::retry::retry_tag;
-use quic::{Addresses, ConnectionId, Event, Side, TransportConfig};
+use quic::{Addresses, ConnectionId, Event, Side, TransportConfig, Version};
 use units::{Instant, Rng};
 use wire::quic::{ErrorCode, Parsed, Space, TransportParameters, emit_retry, parse_packet};
 
@@ -46,8 +46,8 @@ fn header(datagram: &[u8]) -> (ConnectionId, ConnectionId, Vec<u8>) {
 fn retry(first: &[u8], source: ConnectionId, token: &[u8]) -> Vec<u8> {
     let (original, client, _) = header(first);
     let mut packet = Vec::new();
-    emit_retry(&client, &source, token, 0, &mut packet);
-    let tag = retry_tag(&original, &packet);
+    emit_retry(Version::V1, &client, &source, token, 0, &mut packet);
+    let tag = retry_tag(Version::V1, &original, &packet);
     packet.extend_from_slice(&tag);
     packet
 }

@@ -2,7 +2,7 @@
 
 use quic::{ConnectionError, Event};
 use units::Duration;
-use wire::quic::{Parsed, VERSION_1, emit_version_negotiation, parse_packet, versions};
+use wire::quic::{Parsed, Version, emit_version_negotiation, parse_packet, versions};
 
 use crate::support::{SERVER, Setup};
 
@@ -21,7 +21,7 @@ fn an_unknown_version_gets_version_negotiation() {
     pair.client.flush(pair.now);
     let (_, first) = pair.client.outbox.remove(0);
     let mut other = first.bytes.clone();
-    other[1..5].copy_from_slice(&0x6b33_43cf_u32.to_be_bytes());
+    other[1..5].copy_from_slice(&0xff00_001d_u32.to_be_bytes());
     pair.server.receive(pair.now, &other, crate::support::CLIENT);
     assert_eq!(pair.server.connections.len(), 0);
     let (_, answer) = pair.server.outbox.remove(0);
@@ -29,7 +29,7 @@ fn an_unknown_version_gets_version_negotiation() {
     match parse_packet(&answer, 8) {
         Ok(Parsed::VersionNegotiation { dcid: to, scid: from, versions: list }) => {
             assert_eq!((to, from), (&scid[..], &dcid[..]), "the IDs are swapped");
-            assert!(versions(list).any(|version| version == VERSION_1));
+            assert!(versions(list).any(|version| version == Version::V1.number()));
             assert!(versions(list).any(|version| version & 0x0f0f_0f0f == 0x0a0a_0a0a), "a reserved one among them");
         }
         other => panic!("{other:?}"),
@@ -49,7 +49,7 @@ fn a_server_without_our_version_ends_the_attempt_at_once() {
     let (dcid, scid) = ids(&first);
     let mut answer = Vec::new();
     // A packet that offers our version is a forgery or a mistake, and is ignored (section 6.2).
-    emit_version_negotiation(&scid, &dcid, &[0xff00_001d, VERSION_1], 0, &mut answer);
+    emit_version_negotiation(&scid, &dcid, &[0xff00_001d, Version::V1.number()], 0, &mut answer);
     pair.client.receive(pair.now, &answer, SERVER);
     assert!(pair.client.connection(0).is_handshaking());
     // A packet with connection IDs other than those we sent is ignored: its sender has not seen our

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use quic::session::deterministic::DeterministicFactory;
-use quic::session::{LevelKeys, NewKeys, PhaseKeys, Session, SessionFactory, TAG_LEN};
+use quic::session::{HandshakeVersions, LevelKeys, NewKeys, PhaseKeys, Session, SessionFactory, TAG_LEN};
 use quic::{Addresses, ConnectionId, ErrorCode, PathId, Side, TransportConfig};
 use units::{Duration, Instant, Rng};
 use wire::quic::{
     Close, CloseOrigin, Frame, LongHeader, MIN_INITIAL_SIZE, PacketType, Parsed, Reader, SAMPLE_LEN, Space,
-    TransportParameters, VERSION_1, decode_number, emit_ack, emit_long, emit_short, parse_packet, put_varint,
+    TransportParameters, Version, decode_number, emit_ack, emit_long, emit_short, parse_packet, put_varint,
     read_unprotected, sample_offset,
 };
 
@@ -81,6 +81,8 @@ pub struct SealOverrides {
 /// The hostile peer.
 pub struct Hostile {
     side: Side,
+    /// Of long headers.
+    version: Version,
     session: Box<dyn Session>,
     pub local_id: ConnectionId,
     pub remote_id: ConnectionId,
@@ -175,10 +177,11 @@ pub fn payload(frames: &[Frame<'_>]) -> Vec<u8> {
 impl Hostile {
     fn new(side: Side, seed: u64, local_id: ConnectionId, first: ConnectionId, parameters: &[u8]) -> Self {
         let factory = DeterministicFactory::new(side, Rng::from_seed(seed).split("hostile session"));
-        let initial = factory.initial_keys(&first, side);
+        let initial = factory.initial_keys(&first, side, Version::V1);
         Self {
             side,
-            session: factory.start("", parameters).expect("sessions start"),
+            version: Version::V1,
+            session: factory.start("", parameters, HandshakeVersions::V1).expect("sessions start"),
             local_id,
             remote_id: first,
             first_destination: first,
@@ -259,6 +262,14 @@ impl Hostile {
     }
 
     // ── Sending ──────────────────────────────────────────────────────────────────────────────────
+
+    /// Receives a client's first datagram and continues in this version.
+    pub fn continue_in(&mut self, version: Version, first_datagram: &[u8]) {
+        self.session.set_version(version);
+        self.receive(first_datagram);
+        self.version = version;
+        self.keys[0] = self.session.initial_keys(&self.first_destination, version);
+    }
 
     /// One packet with this payload.
     pub fn packet(&mut self, space: Space, payload: &[u8]) -> Vec<u8> {
@@ -350,7 +361,7 @@ impl Hostile {
                     Space::Data => PacketType::ZeroRtt,
                 };
                 let token = overrides.token;
-                let header = LongHeader { ty, version: VERSION_1, dcid: remote_id, scid: self.local_id, token };
+                let header = LongHeader { ty, version: self.version, dcid: remote_id, scid: self.local_id, token };
                 emit_long(&header, number, number_len, payload.len() + TAG_LEN, fixed, &mut out)
             }
         };

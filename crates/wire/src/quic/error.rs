@@ -63,6 +63,8 @@ codes! {
     AEAD_LIMIT_REACHED = 0x0f;
     /// The network path does not support QUIC.
     NO_VIABLE_PATH = 0x10;
+    /// The versions of the handshake are not those that were negotiated (RFC 9368 §4).
+    VERSION_NEGOTIATION_ERROR = 0x11;
     /// The application abandoned the path (multipath draft-21).
     APPLICATION_ABANDON_PATH = 0x3e;
     /// The endpoint lacks the resources to keep the path (multipath draft-21).
@@ -118,6 +120,6 @@ mod tests {
         assert_eq!(ErrorCode::crypto(120), ErrorCode(0x178));
         assert_eq!(ErrorCode(0x178).tls_alert(), Some(120));
         assert_eq!(ErrorCode(0x200).tls_alert(), None);
-        assert_eq!(ErrorCode(0x11).to_string(), "error code 0x11");
+        assert_eq!(ErrorCode(0x12).to_string(), "error code 0x12");
     }
 }

@@ -31,9 +31,9 @@ pub use frame::{
 pub use id::{ConnectionId, Dir, PathId, Side, Space, StreamId};
 pub use packet::{
     Destination, LongHeader, MAX_CID_LEN, MIN_INITIAL_SIZE, PacketError, PacketType, Parsed, ProtectedHeader,
-    SAMPLE_LEN, Unprotected, VERSION_1, decode_number, destination, emit_long, emit_retry, emit_short,
+    SAMPLE_LEN, Unprotected, Version, decode_number, destination, emit_long, emit_retry, emit_short,
     emit_version_negotiation, long_header_len, number_len, parse_packet, read_unprotected, sample_offset, versions,
 };
 pub use reader::{Reader, UnexpectedEnd};
-pub use transport_parameters::{PreferredAddress, TransportParameterError, TransportParameters};
+pub use transport_parameters::{PreferredAddress, TransportParameterError, TransportParameters, VersionInformation};
 pub use varint::{VARINT_MAX, put_varint, put_varint_2, varint_len};

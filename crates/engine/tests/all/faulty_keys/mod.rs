@@ -11,10 +11,10 @@ use bytes::Bytes;
 use engine::{Engine, RecvHandle};
 use quic::session::deterministic::DeterministicFactory;
 use quic::session::{
-    DirectionKeys, ExportError, LevelKeys, NewKeys, OpenFailed, PacketKey, PhaseKeys, Session, SessionFactory,
-    SessionSummary, TAG_LEN,
+    DirectionKeys, ExportError, HandshakeVersions, LevelKeys, NewKeys, OpenFailed, PacketKey, PhaseKeys, Session,
+    SessionFactory, SessionSummary, TAG_LEN,
 };
-use quic::{ConnectionId, PathId, Side, TransportError};
+use quic::{ConnectionId, PathId, Side, TransportError, Version};
 use units::Rng;
 
 /// No step takes this long on any machine. A test that waits longer hangs.
@@ -151,12 +151,17 @@ impl FaultySession {
 }
 
 impl SessionFactory for FaultySessions {
-    fn initial_keys(&self, destination: &ConnectionId, side: Side) -> LevelKeys {
-        self.inner.initial_keys(destination, side)
+    fn initial_keys(&self, destination: &ConnectionId, side: Side, version: Version) -> LevelKeys {
+        self.inner.initial_keys(destination, side, version)
     }
 
-    fn start(&self, server_name: &str, parameters: &[u8]) -> Result<Box<dyn Session>, String> {
-        let inner = self.inner.start(server_name, parameters)?;
+    fn start(
+        &self,
+        server_name: &str,
+        parameters: &[u8],
+        versions: HandshakeVersions,
+    ) -> Result<Box<dyn Session>, String> {
+        let inner = self.inner.start(server_name, parameters, versions)?;
         Ok(Box::new(FaultySession { inner, fault: Arc::clone(&self.fault) }))
     }
 }
@@ -200,6 +205,14 @@ impl Session for FaultySession {
 
     fn export(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), ExportError> {
         self.inner.export(label, context, out)
+    }
+
+    fn version(&self) -> Version {
+        self.inner.version()
+    }
+
+    fn set_version(&mut self, version: Version) {
+        self.inner.set_version(version);
     }
 
     fn summary(&self) -> SessionSummary {

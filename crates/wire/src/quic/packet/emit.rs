@@ -1,8 +1,6 @@
 //! Encoding of packet headers.
 
-use super::{
-    FIXED_BIT, KEY_PHASE, LONG_FORM, LONG_TYPE_RETRY, LONG_TYPE_SHIFT, NUMBER_LEN_MAX, PacketType, SPIN, VERSION_1,
-};
+use super::{FIXED_BIT, KEY_PHASE, LONG_FORM, LONG_TYPE_SHIFT, NUMBER_LEN_MAX, PacketType, SPIN, Version};
 use crate::quic::id::ConnectionId;
 use crate::quic::varint::{put_varint, put_varint_2, varint_len};
 
@@ -12,7 +10,7 @@ pub struct LongHeader<'a> {
     /// The kind of packet; not [`PacketType::OneRtt`].
     pub ty: PacketType,
     /// The version.
-    pub version: u32,
+    pub version: Version,
     /// The destination connection ID.
     pub dcid: ConnectionId,
     /// The source connection ID.
@@ -50,9 +48,9 @@ pub fn emit_long(
     out: &mut Vec<u8>,
 ) -> usize {
     let start = out.len();
-    let type_bits = header.ty.long_type_bits().expect("a 1-RTT packet has no long header");
+    let type_bits = header.version.long_type_bits(header.ty).expect("a 1-RTT packet has no long header");
     out.push(LONG_FORM | fixed(fixed_bit) | type_bits << LONG_TYPE_SHIFT | number_len_bits(number_len));
-    out.extend_from_slice(&header.version.to_be_bytes());
+    out.extend_from_slice(&header.version.number().to_be_bytes());
     put_ids(header.dcid.as_slice(), header.scid.as_slice(), out);
     if header.ty == PacketType::Initial {
         put_varint(out, header.token.len() as u64);
@@ -113,10 +111,17 @@ pub fn emit_version_negotiation(dcid: &[u8], scid: &[u8], versions: &[u32], firs
 /// # Panics
 ///
 /// If the token is empty: clients discard such a packet.
-pub fn emit_retry(dcid: &ConnectionId, scid: &ConnectionId, token: &[u8], first_byte_random: u8, out: &mut Vec<u8>) {
+pub fn emit_retry(
+    version: Version,
+    dcid: &ConnectionId,
+    scid: &ConnectionId,
+    token: &[u8],
+    first_byte_random: u8,
+    out: &mut Vec<u8>,
+) {
     assert!(!token.is_empty(), "a Retry packet needs a token");
-    out.push(LONG_FORM | FIXED_BIT | LONG_TYPE_RETRY << LONG_TYPE_SHIFT | first_byte_random & 0x0f);
-    out.extend_from_slice(&VERSION_1.to_be_bytes());
+    out.push(LONG_FORM | FIXED_BIT | version.retry_type_bits() << LONG_TYPE_SHIFT | first_byte_random & 0x0f);
+    out.extend_from_slice(&version.number().to_be_bytes());
     put_ids(dcid.as_slice(), scid.as_slice(), out);
     out.extend_from_slice(token);
 }

@@ -21,6 +21,7 @@ mod number;
 mod parse;
 #[cfg(test)]
 mod tests;
+mod version;
 
 pub use emit::{LongHeader, emit_long, emit_retry, emit_short, emit_version_negotiation, long_header_len};
 pub use number::{decode_number, number_len};
@@ -28,20 +29,18 @@ pub use parse::{
     Destination, PacketError, Parsed, ProtectedHeader, Unprotected, destination, parse_packet, read_unprotected,
     sample_offset, versions,
 };
+pub use version::Version;
 
 pub use super::id::MAX_CID_LEN;
 
 use super::id::Space;
 
-/// QUIC version 1 (RFC 9000 §15).
-pub const VERSION_1: u32 = 1;
-
 /// Smallest UDP payload, in bytes, of a datagram with an Initial packet (RFC 9000 §14.1). Every
 /// path must support this size.
 pub const MIN_INITIAL_SIZE: usize = 1200;
 
-/// Bytes of ciphertext sampled by header protection (RFC 9001 §5.4.2). The tag of every version 1
-/// cipher has the same length.
+/// Bytes of ciphertext sampled by header protection (RFC 9001 §5.4.2). The tag of every cipher has
+/// the same length.
 pub const SAMPLE_LEN: usize = 16;
 
 /// Length in bytes of the integrity tag at the end of a Retry packet (RFC 9001 §5.8).
@@ -57,9 +56,8 @@ const LONG_FORM: u8 = 0x80;
 const FIXED_BIT: u8 = 0x40;
 /// First byte of a long header: position of the two type bits.
 const LONG_TYPE_SHIFT: u32 = 4;
-/// The two type bits of a Retry packet. Retry is not a [`PacketType`], because it has no packet
-/// number and no frames.
-const LONG_TYPE_RETRY: u8 = 0b11;
+/// The two type bits of a long header, after a shift to the lowest ones.
+const LONG_TYPE_BITS: u8 = 0b11;
 /// First byte of a long header, protected: reserved bits.
 const LONG_RESERVED: u8 = 0x0c;
 /// First byte of a short header: the spin bit (RFC 9000 §17.4), not protected.
@@ -92,18 +90,6 @@ impl PacketType {
             Self::Initial => Space::Initial,
             Self::Handshake => Space::Handshake,
             Self::ZeroRtt | Self::OneRtt => Space::Data,
-        }
-    }
-
-    /// The two type bits in a long header of version 1 (RFC 9000 §17.2); `None` for
-    /// [`PacketType::OneRtt`].
-    #[inline]
-    pub const fn long_type_bits(self) -> Option<u8> {
-        match self {
-            Self::Initial => Some(0b00),
-            Self::ZeroRtt => Some(0b01),
-            Self::Handshake => Some(0b10),
-            Self::OneRtt => None,
         }
     }
 }

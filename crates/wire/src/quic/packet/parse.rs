@@ -4,8 +4,8 @@ use std::fmt;
 use std::ops::Range;
 
 use super::{
-    FIXED_BIT, KEY_PHASE, LONG_FORM, LONG_RESERVED, LONG_TYPE_RETRY, LONG_TYPE_SHIFT, MAX_CID_LEN, NUMBER_LEN_BITS,
-    NUMBER_LEN_MAX, PacketType, RETRY_TAG_LEN, SAMPLE_LEN, SHORT_RESERVED, SPIN, VERSION_1,
+    FIXED_BIT, KEY_PHASE, LONG_FORM, LONG_RESERVED, LONG_TYPE_BITS, LONG_TYPE_SHIFT, MAX_CID_LEN, NUMBER_LEN_BITS,
+    NUMBER_LEN_MAX, PacketType, RETRY_TAG_LEN, SAMPLE_LEN, SHORT_RESERVED, SPIN, Version,
 };
 use crate::quic::id::ConnectionId;
 use crate::quic::reader::{Reader, UnexpectedEnd};
@@ -16,8 +16,8 @@ use crate::quic::reader::{Reader, UnexpectedEnd};
 pub struct ProtectedHeader {
     /// The packet type.
     pub ty: PacketType,
-    /// The version field of a long header. [`VERSION_1`] for a short header, which has none.
-    pub version: u32,
+    /// The version of a long header. [`Version::V1`] for a short header, which does not name one.
+    pub version: Version,
     /// The destination connection ID.
     pub dcid: ConnectionId,
     /// The source connection ID. [`ConnectionId::EMPTY`] for a short header, which has none.
@@ -49,6 +49,8 @@ pub enum Parsed<'a> {
     },
     /// Retry (RFC 9000 §17.2.5). It extends to the end of the datagram.
     Retry {
+        /// The version.
+        version: Version,
         /// Destination connection ID.
         dcid: ConnectionId,
         /// Source connection ID. The client uses it as destination from now on.
@@ -78,7 +80,7 @@ pub enum Parsed<'a> {
 pub enum PacketError {
     /// The header, or the packet length it states, extends beyond the datagram.
     Truncated,
-    /// A connection ID of version 1 has more than 20 bytes (RFC 9000 §17.2).
+    /// A connection ID of a known version has more than 20 bytes (RFC 9000 §17.2).
     ConnectionIdTooLong,
     /// The packet is too short for a packet number and the sample for header protection (RFC 9001
     /// §5.4.2).
@@ -130,7 +132,7 @@ pub fn parse_packet(bytes: &[u8], local_cid_len: usize) -> Result<Parsed<'_>, Pa
     }
     Ok(Parsed::Protected(ProtectedHeader {
         ty: PacketType::OneRtt,
-        version: VERSION_1,
+        version: Version::V1,
         dcid: ConnectionId::new(&bytes[1..number_offset]).ok_or(PacketError::ConnectionIdTooLong)?,
         scid: ConnectionId::EMPTY,
         token: 0..0,
@@ -149,26 +151,21 @@ fn parse_long(bytes: &[u8], first: u8) -> Result<Parsed<'_>, PacketError> {
     let version = reader.u32()?;
     let dcid = length_and_bytes(&mut reader)?;
     let scid = length_and_bytes(&mut reader)?;
-    match version {
-        0 => {
-            let versions = reader.rest();
-            // An endpoint ignores a packet it cannot parse; an empty list of versions negotiates
-            // nothing.
-            if versions.is_empty() || !versions.len().is_multiple_of(4) {
-                return Err(PacketError::BadVersionList);
-            }
-            return Ok(Parsed::VersionNegotiation { dcid, scid, versions });
+    if version == 0 {
+        let versions = reader.rest();
+        // An endpoint ignores a packet it cannot parse; an empty list of versions negotiates nothing.
+        if versions.is_empty() || !versions.len().is_multiple_of(4) {
+            return Err(PacketError::BadVersionList);
         }
-        VERSION_1 => {}
-        _ => return Ok(Parsed::UnknownVersion { version, dcid, scid }),
+        return Ok(Parsed::VersionNegotiation { dcid, scid, versions });
     }
+    let Some(version) = Version::from_number(version) else {
+        return Ok(Parsed::UnknownVersion { version, dcid, scid });
+    };
     let dcid = ConnectionId::new(dcid).ok_or(PacketError::ConnectionIdTooLong)?;
     let scid = ConnectionId::new(scid).ok_or(PacketError::ConnectionIdTooLong)?;
-    let ty = match (first >> LONG_TYPE_SHIFT) & LONG_TYPE_RETRY {
-        0b00 => PacketType::Initial,
-        0b01 => PacketType::ZeroRtt,
-        0b10 => PacketType::Handshake,
-        _ => return parse_retry(reader, dcid, scid),
+    let Some(ty) = version.packet_type((first >> LONG_TYPE_SHIFT) & LONG_TYPE_BITS) else {
+        return parse_retry(reader, version, dcid, scid);
     };
     let token = if ty == PacketType::Initial {
         let len = reader.prefixed()?.len();
@@ -187,7 +184,12 @@ fn parse_long(bytes: &[u8], first: u8) -> Result<Parsed<'_>, PacketError> {
 }
 
 /// Parses a Retry packet from the end of its connection IDs.
-fn parse_retry(mut reader: Reader<'_>, dcid: ConnectionId, scid: ConnectionId) -> Result<Parsed<'_>, PacketError> {
+fn parse_retry(
+    mut reader: Reader<'_>,
+    version: Version,
+    dcid: ConnectionId,
+    scid: ConnectionId,
+) -> Result<Parsed<'_>, PacketError> {
     let token_len = reader.remaining().checked_sub(RETRY_TAG_LEN).ok_or(PacketError::Truncated)?;
     let token = reader.bytes(token_len)?;
     let tag = reader.array()?;
@@ -196,7 +198,7 @@ fn parse_retry(mut reader: Reader<'_>, dcid: ConnectionId, scid: ConnectionId) -
     if token.is_empty() {
         return Err(PacketError::EmptyRetryToken);
     }
-    Ok(Parsed::Retry { dcid, scid, token, tag })
+    Ok(Parsed::Retry { version, dcid, scid, token, tag })
 }
 
 /// A connection ID as defined by the invariants: a length byte, then that many bytes (RFC 8999

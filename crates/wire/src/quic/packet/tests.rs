@@ -31,7 +31,7 @@ const SERVER_CID: [u8; 8] = [0xf0, 0x67, 0xa5, 0x50, 0x2a, 0x42, 0x62, 0xb5];
 fn the_client_initial_of_rfc_9001_a2_matches() {
     let header = LongHeader {
         ty: PacketType::Initial,
-        version: VERSION_1,
+        version: Version::V1,
         dcid: cid(&ORIGINAL_DCID),
         scid: cid(&[]),
         token: &[],
@@ -48,7 +48,7 @@ fn the_client_initial_of_rfc_9001_a2_matches() {
     let mut sent = hex("c000000001088394c8f03e5157080000449e7b9aec34d1b1c98dd7689fb8ec11d242b123dc9b");
     sent.resize(MIN_INITIAL_SIZE, 0);
     let read = protected(parse_packet(&sent, 0).unwrap());
-    assert_eq!((read.ty, read.version, read.dcid, read.scid), (header.ty, VERSION_1, header.dcid, header.scid));
+    assert_eq!((read.ty, read.version, read.dcid, read.scid), (header.ty, Version::V1, header.dcid, header.scid));
     assert_eq!((read.token, read.number_offset, read.end, read.fixed_bit), (16..16, 18, MIN_INITIAL_SIZE, true));
     let sample = sample_offset(read.number_offset);
     assert_eq!(sent[sample..sample + SAMPLE_LEN], hex("d1b1c98dd7689fb8ec11d242b123dc9b"));
@@ -60,8 +60,13 @@ fn the_client_initial_of_rfc_9001_a2_matches() {
 
 #[test]
 fn the_server_initial_of_rfc_9001_a3_matches() {
-    let header =
-        LongHeader { ty: PacketType::Initial, version: VERSION_1, dcid: cid(&[]), scid: cid(&SERVER_CID), token: &[] };
+    let header = LongHeader {
+        ty: PacketType::Initial,
+        version: Version::V1,
+        dcid: cid(&[]),
+        scid: cid(&SERVER_CID),
+        token: &[],
+    };
     let mut out = Vec::new();
     assert_eq!(emit_long(&header, 1, 2, 99 + TAG_LEN, true, &mut out), 18);
     assert_eq!(out, hex("c1000000010008f067a5502a4262b50040750001"));
@@ -71,6 +76,7 @@ fn the_server_initial_of_rfc_9001_a3_matches() {
 fn the_retry_of_rfc_9001_a4_round_trips() {
     let packet = hex("ff000000010008f067a5502a4262b5746f6b656e04a265ba2eff4d829058fb3f0f2496ba");
     let expected = Parsed::Retry {
+        version: Version::V1,
         dcid: ConnectionId::EMPTY,
         scid: cid(&SERVER_CID),
         token: b"token",
@@ -78,10 +84,50 @@ fn the_retry_of_rfc_9001_a4_round_trips() {
     };
     assert_eq!(parse_packet(&packet, 8), Ok(expected));
     let mut out = Vec::new();
-    emit_retry(&ConnectionId::EMPTY, &cid(&SERVER_CID), b"token", 0xff, &mut out);
+    emit_retry(Version::V1, &ConnectionId::EMPTY, &cid(&SERVER_CID), b"token", 0xff, &mut out);
     assert_eq!(out, packet[..packet.len() - 16]);
     assert_eq!(parse_packet(&[&packet[..15], &[0; 16]].concat(), 8), Err(PacketError::EmptyRetryToken));
     assert_eq!(parse_packet(&packet[..30], 8), Err(PacketError::Truncated));
+}
+
+/// From the examples of RFC 9369.
+#[test]
+fn the_headers_of_rfc_9369_a_match() {
+    let header = LongHeader {
+        ty: PacketType::Initial,
+        version: Version::V2,
+        dcid: cid(&ORIGINAL_DCID),
+        scid: cid(&[]),
+        token: &[],
+    };
+    let mut out = Vec::new();
+    emit_long(&header, 2, 4, 1162 + TAG_LEN, true, &mut out);
+    assert_eq!(out, hex("d36b3343cf088394c8f03e5157080000449e00000002"));
+
+    let packet = hex("cf6b3343cf0008f067a5502a4262b5746f6b656ec8646ce8bfe33952d955543665dcc7b6");
+    let expected = Parsed::Retry {
+        version: Version::V2,
+        dcid: ConnectionId::EMPTY,
+        scid: cid(&SERVER_CID),
+        token: b"token",
+        tag: packet[packet.len() - 16..].try_into().unwrap(),
+    };
+    assert_eq!(parse_packet(&packet, 8), Ok(expected));
+    let mut out = Vec::new();
+    emit_retry(Version::V2, &ConnectionId::EMPTY, &cid(&SERVER_CID), b"token", 0xff, &mut out);
+    assert_eq!(out, packet[..packet.len() - 16]);
+}
+
+#[test]
+fn the_type_bits_of_each_version_are_those_of_its_specification() {
+    // RFC 9000, table 5, and RFC 9369, section 3.2: Initial, 0-RTT, Handshake, Retry.
+    for (version, bits) in [(Version::V1, [0, 1, 2, 3]), (Version::V2, [1, 2, 3, 0])] {
+        let types = [PacketType::Initial, PacketType::ZeroRtt, PacketType::Handshake];
+        assert_eq!(types.map(|ty| version.long_type_bits(ty)), [0, 1, 2].map(|at| Some(bits[at])));
+        assert_eq!(version.retry_type_bits(), bits[3]);
+        assert_eq!(Version::from_number(version.number()), Some(version));
+    }
+    assert_eq!(Version::from_number(2), None);
 }
 
 #[test]
@@ -128,7 +174,7 @@ fn packets_too_short_to_sample_are_dropped() {
     assert_eq!(parse_packet(&out[..out.len() - 1], 8), Err(PacketError::TooShortToSample));
 
     let header =
-        LongHeader { ty: PacketType::Handshake, version: VERSION_1, dcid: cid(&[1]), scid: cid(&[2]), token: &[] };
+        LongHeader { ty: PacketType::Handshake, version: Version::V1, dcid: cid(&[1]), scid: cid(&[2]), token: &[] };
     for (payload_len, fits) in [(18, false), (19, true)] {
         let mut out = Vec::new();
         emit_long(&header, 0, 1, payload_len, true, &mut out);
@@ -142,7 +188,7 @@ fn packets_too_short_to_sample_are_dropped() {
 fn coalesced_packets_are_parsed_in_order() {
     let mut datagram = Vec::new();
     for ty in [PacketType::Initial, PacketType::Handshake] {
-        let header = LongHeader { ty, version: VERSION_1, dcid: cid(&[1; 8]), scid: cid(&[2; 4]), token: b"tok" };
+        let header = LongHeader { ty, version: Version::V1, dcid: cid(&[1; 8]), scid: cid(&[2; 4]), token: b"tok" };
         emit_long(&header, 5, 2, 40, true, &mut datagram);
         datagram.resize(datagram.len() + 40, 0xaa);
     }
@@ -166,7 +212,7 @@ fn coalesced_packets_are_parsed_in_order() {
 #[test]
 fn a_length_beyond_the_datagram_is_dropped() {
     let header =
-        LongHeader { ty: PacketType::Initial, version: VERSION_1, dcid: cid(&[1]), scid: cid(&[]), token: &[9; 70] };
+        LongHeader { ty: PacketType::Initial, version: Version::V1, dcid: cid(&[1]), scid: cid(&[]), token: &[9; 70] };
     let mut out = Vec::new();
     emit_long(&header, 0, 4, 50, true, &mut out);
     out.resize(out.len() + 50, 0);
@@ -177,8 +223,8 @@ fn a_length_beyond_the_datagram_is_dropped() {
 }
 
 #[test]
-fn only_version_1_limits_connection_ids_to_20_bytes() {
-    for version in [VERSION_1, 0x0a0a_0a0a] {
+fn only_known_versions_limit_connection_ids_to_20_bytes() {
+    for version in [1_u32, 0x6b33_43cf, 0x0a0a_0a0a] {
         let mut packet = vec![0xc0];
         packet.extend_from_slice(&version.to_be_bytes());
         packet.push(21);
@@ -188,7 +234,9 @@ fn only_version_1_limits_connection_ids_to_20_bytes() {
         packet.extend_from_slice(&[0; 60]);
         assert_eq!(destination(&packet, 8), Some(Destination { dcid: &[5; 21], is_long: true }));
         match parse_packet(&packet, 8) {
-            Err(error) => assert_eq!((version, error), (VERSION_1, PacketError::ConnectionIdTooLong)),
+            Err(error) => {
+                assert_eq!((version == 0x0a0a_0a0a, error), (false, PacketError::ConnectionIdTooLong));
+            }
             Ok(parsed) => assert_eq!(parsed, Parsed::UnknownVersion { version, dcid: &[5; 21], scid: &[6; 255] }),
         }
     }
@@ -231,7 +279,8 @@ fn packet_types_map_to_their_number_space() {
 #[test]
 #[should_panic(expected = "no long header")]
 fn a_long_header_for_1_rtt_panics() {
-    let header = LongHeader { ty: PacketType::OneRtt, version: VERSION_1, dcid: cid(&[]), scid: cid(&[]), token: &[] };
+    let header =
+        LongHeader { ty: PacketType::OneRtt, version: Version::V1, dcid: cid(&[]), scid: cid(&[]), token: &[] };
     emit_long(&header, 0, 1, 20, true, &mut Vec::new());
 }
 
@@ -239,6 +288,7 @@ proptest! {
     #[test]
     fn long_headers_round_trip(
         ty in prop::sample::select(vec![PacketType::Initial, PacketType::ZeroRtt, PacketType::Handshake]),
+        version in prop::sample::select(Version::ALL.to_vec()),
         dcid in vec(any::<u8>(), 0..=20),
         scid in vec(any::<u8>(), 0..=20),
         token in vec(any::<u8>(), 0..200),
@@ -248,7 +298,7 @@ proptest! {
         fixed_bit: bool,
         tail in vec(any::<u8>(), 0..50),
     ) {
-        let header = LongHeader { ty, version: VERSION_1, dcid: cid(&dcid), scid: cid(&scid), token: &token };
+        let header = LongHeader { ty, version, dcid: cid(&dcid), scid: cid(&scid), token: &token };
         let mut out = Vec::new();
         let number_offset = emit_long(&header, u64::from(number), number_len, payload_len, fixed_bit, &mut out);
         prop_assert_eq!(out.len(), long_header_len(&header, number_len));
@@ -258,7 +308,7 @@ proptest! {
         out.extend_from_slice(&tail);
 
         let read = protected(parse_packet(&out, 8).unwrap());
-        prop_assert_eq!((read.ty, read.version, read.dcid, read.scid), (ty, VERSION_1, header.dcid, header.scid));
+        prop_assert_eq!((read.ty, read.version, read.dcid, read.scid), (ty, version, header.dcid, header.scid));
         let sent_token: &[u8] = if ty == PacketType::Initial { &token } else { &[] };
         prop_assert_eq!(&out[read.token.clone()], sent_token);
         prop_assert_eq!((read.number_offset, read.end, read.fixed_bit), (number_offset, end, fixed_bit));
@@ -279,7 +329,7 @@ proptest! {
     ) {
         if from_valid {
             let header =
-                LongHeader { ty: PacketType::Initial, version: VERSION_1, dcid: cid(&[1; 8]), scid: cid(&[2]), token: &[3; 9] };
+                LongHeader { ty: PacketType::Initial, version: Version::V1, dcid: cid(&[1; 8]), scid: cid(&[2]), token: &[3; 9] };
             let mut out = Vec::new();
             emit_long(&header, 1, 1, 40, true, &mut out);
             out.append(&mut bytes);

@@ -61,6 +61,9 @@ impl TransportParameters {
                 put_value(id, value.as_slice(), out);
             }
         }
+        if let Some(versions) = &self.version_information {
+            put_value(id::VERSION_INFORMATION, &versions.value(), out);
+        }
         if let Some(token) = &self.stateless_reset_token {
             put_value(id::STATELESS_RESET_TOKEN, token, out);
         }

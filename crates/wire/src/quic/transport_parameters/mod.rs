@@ -4,12 +4,14 @@ mod emit;
 mod parse;
 #[cfg(test)]
 mod tests;
+mod version_information;
 
 use std::fmt;
 use std::net::{SocketAddrV4, SocketAddrV6};
 
 use super::error::ErrorCode;
 use super::id::{ConnectionId, PathId};
+pub use version_information::VersionInformation;
 
 /// Parameter IDs on the wire.
 mod id {
@@ -30,6 +32,8 @@ mod id {
     pub(super) const ACTIVE_CONNECTION_ID_LIMIT: u64 = 0x0e;
     pub(super) const INITIAL_SOURCE_CONNECTION_ID: u64 = 0x0f;
     pub(super) const RETRY_SOURCE_CONNECTION_ID: u64 = 0x10;
+    /// RFC 9368 §3.
+    pub(super) const VERSION_INFORMATION: u64 = 0x11;
     /// RFC 9221 §3.
     pub(super) const MAX_DATAGRAM_FRAME_SIZE: u64 = 0x20;
     /// Multipath draft-21 §2.1.
@@ -81,6 +85,8 @@ pub struct TransportParameters {
     pub initial_source_connection_id: Option<ConnectionId>,
     /// Server only: the source connection ID of its Retry packet.
     pub retry_source_connection_id: Option<ConnectionId>,
+    /// The versions of QUIC that the endpoint uses and offers (RFC 9368 §3).
+    pub version_information: Option<VersionInformation>,
     /// Size in bytes of the largest DATAGRAM frame that is accepted, including type and length; 0
     /// if none is (RFC 9221 §3).
     pub max_datagram_frame_size: u64,
@@ -115,6 +121,7 @@ impl Default for TransportParameters {
             active_connection_id_limit: 2,
             initial_source_connection_id: None,
             retry_source_connection_id: None,
+            version_information: None,
             max_datagram_frame_size: 0,
             grease_quic_bit: false,
             initial_max_path_id: None,

@@ -2,7 +2,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 
-use super::{PreferredAddress, TransportParameterError, TransportParameters, id};
+use super::version_information::Refused;
+use super::{PreferredAddress, TransportParameterError, TransportParameters, VersionInformation, id};
 use crate::quic::id::{ConnectionId, PathId, Side, StreamId};
 use crate::quic::packet::MIN_INITIAL_SIZE;
 use crate::quic::reader::{Reader, UnexpectedEnd};
@@ -80,6 +81,7 @@ impl TransportParameters {
             id::ACTIVE_CONNECTION_ID_LIMIT => self.active_connection_id_limit = at_least(2, value, "below 2")?,
             id::INITIAL_SOURCE_CONNECTION_ID => self.initial_source_connection_id = Some(connection_id(value)?),
             id::RETRY_SOURCE_CONNECTION_ID => self.retry_source_connection_id = Some(connection_id(value)?),
+            id::VERSION_INFORMATION => self.version_information = Some(version_information(value)?),
             id::MAX_DATAGRAM_FRAME_SIZE => self.max_datagram_frame_size = value.varint()?,
             id::INITIAL_MAX_PATH_ID => {
                 let max = at_most(u64::from(u32::MAX), value, "above 2^32-1")?;
@@ -105,7 +107,7 @@ impl TransportParameters {
 }
 
 /// The known parameters. The index is the bit that marks a parameter as seen.
-const KNOWN: [u64; 21] = [
+const KNOWN: [u64; 22] = [
     id::ORIGINAL_DESTINATION_CONNECTION_ID,
     id::MAX_IDLE_TIMEOUT,
     id::STATELESS_RESET_TOKEN,
@@ -123,6 +125,7 @@ const KNOWN: [u64; 21] = [
     id::ACTIVE_CONNECTION_ID_LIMIT,
     id::INITIAL_SOURCE_CONNECTION_ID,
     id::RETRY_SOURCE_CONNECTION_ID,
+    id::VERSION_INFORMATION,
     id::MAX_DATAGRAM_FRAME_SIZE,
     id::INITIAL_MAX_PATH_ID,
     id::GREASE_QUIC_BIT,
@@ -156,6 +159,13 @@ fn stream_count(value: &mut Reader<'_>) -> Result<u64, Fault> {
 
 fn connection_id(value: &mut Reader<'_>) -> Result<ConnectionId, Fault> {
     ConnectionId::new(value.rest()).ok_or(Fault("connection ID longer than 20 bytes"))
+}
+
+fn version_information(value: &mut Reader<'_>) -> Result<VersionInformation, Fault> {
+    VersionInformation::parse(value).map_err(|refused| match refused {
+        Refused::Length => Fault("not of four bytes for each version"),
+        Refused::Zero => Fault("a version of zero"),
+    })
 }
 
 /// RFC 9000 §18.2, figure 22.

@@ -49,6 +49,8 @@ fn parameters_match_the_ids_of_the_specifications() {
         &[0x0e, 1, 14],
         &[0x0f, 1, 0xb1],
         &[0x10, 0],
+        // Version 2, of versions 2 and 1.
+        &[0x11, 12, 0x6b, 0x33, 0x43, 0xcf, 0x6b, 0x33, 0x43, 0xcf, 0, 0, 0, 1],
         &[0x20, 1, 32],
         &[0x3e, 1, 3],
         &[0x6a, 0xb2, 0],
@@ -81,6 +83,7 @@ fn parameters_match_the_ids_of_the_specifications() {
         active_connection_id_limit: 14,
         initial_source_connection_id: ConnectionId::new(&[0xb1]),
         retry_source_connection_id: Some(ConnectionId::EMPTY),
+        version_information: Some(VersionInformation { chosen: 0x6b33_43cf, available: vec![0x6b33_43cf, 1] }),
         max_datagram_frame_size: 32,
         grease_quic_bit: true,
         initial_max_path_id: Some(PathId(3)),
@@ -90,7 +93,7 @@ fn parameters_match_the_ids_of_the_specifications() {
     assert_eq!(TransportParameters::parse(&emitted(&expected), Side::Server), Ok(expected));
     // Every prefix ends inside a parameter or at the end of one.
     let whole = (0..bytes.len()).filter(|cut| TransportParameters::parse(&bytes[..*cut], Side::Server).is_ok()).count();
-    assert_eq!(whole, 23);
+    assert_eq!(whole, 24);
 }
 
 #[test]
@@ -113,6 +116,10 @@ fn values_outside_their_range_are_rejected() {
             &[0x0f, 21, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
             "connection ID longer than 20 bytes",
         ),
+        (&[0x11, 3, 0, 0, 1], "not of four bytes for each version"),
+        (&[0x11, 6, 0, 0, 0, 1, 0, 0], "not of four bytes for each version"),
+        (&[0x11, 4, 0, 0, 0, 0], "a version of zero"),
+        (&[0x11, 8, 0, 0, 0, 1, 0, 0, 0, 0], "a version of zero"),
         (&[0x04, 1, 1, 0x04, 1, 1], "sent twice"),
         (&[0x0c, 0, 0x0c, 0], "sent twice"),
         (&[0x04, 2, 1], "the parameters end inside one"),
@@ -212,6 +219,7 @@ prop_compose! {
         preferred in option::of(preferred_address()),
         path in any::<Option<u32>>(),
         min_delay in any::<Option<u64>>(),
+        versions in option::of(vec(1_u32.., 1..5)),
     ) -> TransportParameters {
         TransportParameters {
             original_destination_connection_id: ids[0],
@@ -231,6 +239,10 @@ prop_compose! {
             active_connection_id_limit: limit,
             initial_source_connection_id: ids[1],
             retry_source_connection_id: ids[2],
+            version_information: versions.map(|mut available| VersionInformation {
+                chosen: available.remove(0),
+                available,
+            }),
             max_datagram_frame_size: numbers[5],
             grease_quic_bit: grease,
             initial_max_path_id: path.map(PathId),
