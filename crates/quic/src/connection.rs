@@ -128,6 +128,10 @@ impl Connection {
         };
         connection.control.start(&mut connection.receive.exchange);
         connection.settle(now);
+        if connection.receive.journal.is_some() {
+            // The first flight belongs to the log, also if nothing follows it.
+            connection.with_journal(|_| ());
+        }
         connection
     }
 

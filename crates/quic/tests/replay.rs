@@ -451,3 +451,14 @@ proptest! {
         prop_assert!(is_refused, "random bytes are no journal");
     }
 }
+
+#[test]
+fn a_connection_that_ends_with_its_first_flight_replays() {
+    let journals = Journals::default();
+    let mut setup = Setup::new(1);
+    setup.client.journal = Some(journals.source());
+    let mut pair = setup.build();
+    pair.start();
+    drop(pair);
+    assert_eq!(journals.replay().logs, 1);
+}
