@@ -6,6 +6,7 @@ use units::Instant;
 use wire::quic::StreamId;
 
 use super::Connection;
+use crate::observed::LostPackets;
 use crate::journal::outcome::{Answer, PlanEntry, Planned};
 use crate::journal::recording::Journal;
 use crate::journal::session::ReplayedSession;
@@ -101,6 +102,18 @@ impl Connection {
     /// A call of TLS that differs from the recorded one.
     pub(crate) fn replay_mismatch(&mut self) -> Option<&'static str> {
         self.replayed_session()?.take_mismatch()
+    }
+
+    /// Keeps the losses from now on, for [`take_losses`](Self::take_losses).
+    pub(crate) fn observe_losses(&mut self) {
+        self.send.observed_losses = Some(Vec::new());
+    }
+
+    /// The packets that were declared lost since the last call.
+    pub(crate) fn take_losses(&mut self) -> Vec<LostPackets> {
+        let has_some = self.send.observed_losses.as_ref().is_some_and(|losses| !losses.is_empty());
+        // Mutable access to the send half clears the answers that are kept of it.
+        if has_some { self.send.observed_losses.replace(Vec::new()).unwrap_or_default() } else { Vec::new() }
     }
 
     /// Discards the journal: its first packet was not authentic, so there is no connection.

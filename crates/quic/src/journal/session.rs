@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use wire::quic::{ConnectionId, PathId, Reader};
+use wire::quic::{ConnectionId, PathId, Reader, Side, Space, TransportParameters};
 
 use super::format::{Malformed, Parsed, bytes, put_bytes, put_word, tag, text, word};
+use super::observe::Observation;
 use super::records::{error, put_error};
 use crate::control::ids::ResetToken;
 use crate::error::TransportError;
@@ -229,6 +230,24 @@ impl SessionEntry {
     /// Whether an entry of this tag is about TLS.
     pub(crate) fn is(tag: u8) -> bool {
         matches!(tag, tag::SESSION_INPUT | tag::SESSION_OUTPUT | tag::SESSION_SUMMARY | tag::RESET_TOKEN)
+    }
+
+    /// What the entry says about the connection.
+    pub(crate) fn observation(&self, side: Side) -> Vec<Observation> {
+        let mut seen = Vec::new();
+        if let Some((_, Some(parameters))) = &self.state
+            && let Ok(parameters) = TransportParameters::parse(parameters, side.peer())
+        {
+            seen.push(Observation::PeerParameters(Box::new(parameters)));
+        }
+        match &self.call {
+            SessionCall::Bytes(_, Some(keys)) => {
+                seen.push(Observation::KeysInstalled(if keys.is_one_rtt { Space::Data } else { Space::Handshake }));
+            }
+            SessionCall::Summary(summary) => seen.push(Observation::Session(Box::new(summary.clone()))),
+            _ => {}
+        }
+        seen
     }
 
     /// Reads the rest of an entry.
