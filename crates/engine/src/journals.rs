@@ -133,7 +133,9 @@ impl JournalFolder {
         let shared = Arc::new(folder);
         let (queue, commands) = sync_channel(QUEUE_MAX);
         let of_writer = Arc::clone(&shared);
-        std::thread::Builder::new().name("litz-journal".to_owned()).spawn(move || of_writer.write_all(&commands, on_ended))?;
+        std::thread::Builder::new()
+            .name("litz-journal".to_owned())
+            .spawn(move || of_writer.write_all(&commands, on_ended))?;
         Ok(Self { shared, queue })
     }
 

@@ -99,7 +99,8 @@ pub(crate) fn keys_installed<W: Write>(events: &mut Events<W>, at: Instant, spac
             Space::Handshake => "handshake",
             Space::Data => "1rtt",
         };
-        let data = json!({ "key_type": format!("{side}_{secret}_secret"), "new": "", "generation": 0, "trigger": "tls" });
+        let data =
+            json!({ "key_type": format!("{side}_{secret}_secret"), "new": "", "generation": 0, "trigger": "tls" });
         events.put(at, PathId::ZERO, "security:key_updated", &data)?;
     }
     Ok(())
@@ -167,9 +168,7 @@ pub(crate) fn event<W: Write>(events: &mut Events<W>, at: Instant, event: &Event
         Event::Confirmed => {
             events.put(at, PathId::ZERO, "connectivity:connection_state_updated", &state("handshake_confirmed"))
         }
-        Event::Migrated(path) => {
-            events.put(at, *path, "connectivity:path_migrated", &json!({ "path_id": path.0 }))
-        }
+        Event::Migrated(path) => events.put(at, *path, "connectivity:path_migrated", &json!({ "path_id": path.0 })),
         Event::Closed(error) => events.put(at, PathId::ZERO, "connectivity:connection_closed", &closed(error)),
         _ => Ok(()),
     }
@@ -192,7 +191,9 @@ fn closed(error: &ConnectionError) -> Value {
         ConnectionError::HandshakeTimedOut => {
             json!({ "owner": "local", "reason": reason, "trigger": "handshake_timeout" })
         }
-        ConnectionError::VersionMismatch => json!({ "owner": "local", "reason": reason, "trigger": "version_mismatch" }),
+        ConnectionError::VersionMismatch => {
+            json!({ "owner": "local", "reason": reason, "trigger": "version_mismatch" })
+        }
         ConnectionError::Reset => json!({ "owner": "remote", "reason": reason, "trigger": "stateless_reset" }),
         // A later version closes for other reasons.
         _ => json!({ "reason": reason }),

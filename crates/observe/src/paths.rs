@@ -58,7 +58,8 @@ impl Known {
             events.put(at, id, "connectivity:path_assigned", &assigned(id, &stats.addresses))?;
         }
         // A suspect path is active for the application.
-        let state = if path.is_suspect && stats.state == quic::PathState::Active { "suspect" } else { stats.state.name() };
+        let state =
+            if path.is_suspect && stats.state == quic::PathState::Active { "suspect" } else { stats.state.name() };
         if let Some(data) = changed(id, &mut self.state, state) {
             events.put(at, id, "connectivity:path_state_updated", &data)?;
         }

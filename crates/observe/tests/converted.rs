@@ -208,7 +208,8 @@ fn times_and_states_are_in_order() {
         assert_eq!(first("connectivity:connection_started"), Some(0));
         // A state follows the one before it.
         let mut states: BTreeMap<(&str, u64), &Value> = BTreeMap::new();
-        for name in ["connectivity:path_state_updated", "recovery:congestion_state_updated", "recovery:ecn_state_updated"]
+        for name in
+            ["connectivity:path_state_updated", "recovery:congestion_state_updated", "recovery:ecn_state_updated"]
         {
             for data in file.named(name) {
                 let path = data["path_id"].as_u64().expect("a path");

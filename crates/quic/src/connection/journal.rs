@@ -6,10 +6,10 @@ use units::Instant;
 use wire::quic::StreamId;
 
 use super::Connection;
-use crate::observed::LostPackets;
 use crate::journal::outcome::{Answer, PlanEntry, Planned};
 use crate::journal::recording::Journal;
 use crate::journal::session::ReplayedSession;
+use crate::observed::LostPackets;
 use crate::plan::Plan;
 use crate::receive::streams::{Chunk, ReadError};
 use crate::receive_core::ReceiveCore;

@@ -46,11 +46,11 @@ pub(crate) mod session;
 pub(crate) mod sink;
 pub(crate) mod write;
 
+pub use crate::observed::{LossTrigger, LostPackets, PathMetrics};
 pub use begin::{JournalHead, UNREAD_MAX};
 pub use blocks::{JournalError, JournalErrorKind};
 pub use entry::Entry;
 pub use format::{MAGIC, VERSION};
-pub use crate::observed::{LossTrigger, LostPackets, PathMetrics};
 pub use observe::{FrameSummary, Observation, PacketSummary};
 pub use replay::{Difference, LogEnd, Replay, Step, Stopped};
 pub use sink::{JournalSink, JournalSource};

@@ -176,8 +176,7 @@ impl Observer {
     fn on_reported(&mut self, receipt: &Receipt, is_sent: bool) {
         let is_of_it = |packet: &PacketSummary| {
             let numbers = receipt.numbers[packet.space.index()];
-            packet.path == receipt.path
-                && numbers.is_some_and(|(first, last)| (first..=last).contains(&packet.number))
+            packet.path == receipt.path && numbers.is_some_and(|(first, last)| (first..=last).contains(&packet.number))
         };
         let Some(first) = self.planned.iter().position(is_of_it) else { return };
         let mut at = first;

@@ -76,11 +76,7 @@ impl Sim {
 }
 
 /// A new run without processing cost, after checking that virtual time advances.
-fn new_free_run(
-    scenario: &Scenario,
-    plan: &RunPlan,
-    journals: Option<&JournalSource>,
-) -> Result<FreeRun, WorldError> {
+fn new_free_run(scenario: &Scenario, plan: &RunPlan, journals: Option<&JournalSource>) -> Result<FreeRun, WorldError> {
     let run = FreeRun::new(scenario, plan, PayloadMode::Lengths, [Placement::Thread; 2], journals)?;
     check_time(scenario, &plan.paths, None).map_err(WorldError::Unsuitable)?;
     Ok(run)

@@ -145,6 +145,11 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "FILE", help_heading = heading::RECORDING)]
     pub(super) pcapng: Option<PathBuf>,
 
+    /// With --world sim: write a qlog file of that run for each host into this folder, for
+    /// https://qvis.quictools.info and other tools
+    #[arg(long, value_name = "DIR", help_heading = heading::RECORDING)]
+    pub(super) qlog: Option<PathBuf>,
+
     /// Write a plot of the rate over time to this file, as SVG: a panel for each scenario, with the
     /// first seed on all paths
     #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT)]
@@ -180,7 +185,7 @@ impl RunOptions {
     }
 
     pub(super) const fn is_recorded(&self) -> bool {
-        self.trace.is_some() || self.pcapng.is_some()
+        self.trace.is_some() || self.pcapng.is_some() || self.qlog.is_some()
     }
 
     /// Checks that the run can be recorded: one scenario in the simulated world, and different
@@ -193,7 +198,8 @@ impl RunOptions {
             return Err("--plot and --json name the same file".to_owned());
         }
         let named = [("--trace", &self.trace), ("--pcapng", &self.pcapng), ("--json", &self.json)];
-        let Some((option, _)) = named[..2].iter().find(|(_, path)| path.is_some()) else { return Ok(()) };
+        let recorded = [&named[..2], &[("--qlog", &self.qlog)]].concat();
+        let Some((option, _)) = recorded.iter().find(|(_, path)| path.is_some()) else { return Ok(()) };
         if self.world != WorldName::Sim {
             return Err(format!("{option} records a simulated run: add --world sim"));
         }

@@ -12,38 +12,103 @@ use crate::open::opened::Record;
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the fields are those of the frames of RFC 9000, section 19, and of the drafts")]
 pub enum FrameSummary {
-    Padding { len_bytes: u64 },
+    Padding {
+        len_bytes: u64,
+    },
     Ping,
     /// ACK or PATH_ACK. `delay` is in the unit of the sender's `ack_delay_exponent`. The ranges are
     /// ascending, both ends included.
-    Ack { path: PathId, delay: u64, ranges: Vec<(u64, u64)>, ecn: Option<EcnCounts> },
-    ResetStream { id: StreamId, code: u64, final_size: u64 },
-    StopSending { id: StreamId, code: u64 },
-    Crypto { offset: u64, len_bytes: u64 },
+    Ack {
+        path: PathId,
+        delay: u64,
+        ranges: Vec<(u64, u64)>,
+        ecn: Option<EcnCounts>,
+    },
+    ResetStream {
+        id: StreamId,
+        code: u64,
+        final_size: u64,
+    },
+    StopSending {
+        id: StreamId,
+        code: u64,
+    },
+    Crypto {
+        offset: u64,
+        len_bytes: u64,
+    },
     /// The length of a received token is not recorded.
-    NewToken { len_bytes: Option<u64> },
-    Stream { id: StreamId, offset: u64, len_bytes: u64, fin: bool },
+    NewToken {
+        len_bytes: Option<u64>,
+    },
+    Stream {
+        id: StreamId,
+        offset: u64,
+        len_bytes: u64,
+        fin: bool,
+    },
     MaxData(u64),
-    MaxStreamData { id: StreamId, max: u64 },
-    MaxStreams { dir: Dir, max: u64 },
+    MaxStreamData {
+        id: StreamId,
+        max: u64,
+    },
+    MaxStreams {
+        dir: Dir,
+        max: u64,
+    },
     DataBlocked(u64),
-    StreamDataBlocked { id: StreamId, limit: u64 },
-    StreamsBlocked { dir: Dir, limit: u64 },
-    NewConnectionId { path: PathId, sequence: u64, retire_prior_to: u64, id: ConnectionId },
-    RetireConnectionId { path: PathId, sequence: u64 },
+    StreamDataBlocked {
+        id: StreamId,
+        limit: u64,
+    },
+    StreamsBlocked {
+        dir: Dir,
+        limit: u64,
+    },
+    NewConnectionId {
+        path: PathId,
+        sequence: u64,
+        retire_prior_to: u64,
+        id: ConnectionId,
+    },
+    RetireConnectionId {
+        path: PathId,
+        sequence: u64,
+    },
     PathChallenge([u8; 8]),
     PathResponse([u8; 8]),
     /// `frame_type` is none for a close of the application.
-    Close { code: u64, frame_type: Option<u64>, reason: String },
+    Close {
+        code: u64,
+        frame_type: Option<u64>,
+        reason: String,
+    },
     HandshakeDone,
-    Datagram { len_bytes: u64 },
-    AckFrequency { sequence: u64, threshold: u64, max_delay_us: u64, reordering: u64 },
+    Datagram {
+        len_bytes: u64,
+    },
+    AckFrequency {
+        sequence: u64,
+        threshold: u64,
+        max_delay_us: u64,
+        reordering: u64,
+    },
     ImmediateAck,
-    PathAbandon { path: PathId, code: u64 },
-    PathStatus { path: PathId, sequence: u64, available: bool },
+    PathAbandon {
+        path: PathId,
+        code: u64,
+    },
+    PathStatus {
+        path: PathId,
+        sequence: u64,
+        available: bool,
+    },
     MaxPathId(PathId),
     PathsBlocked(PathId),
-    PathCidsBlocked { path: PathId, next_sequence: u64 },
+    PathCidsBlocked {
+        path: PathId,
+        next_sequence: u64,
+    },
 }
 
 impl FrameSummary {
@@ -88,14 +153,17 @@ impl FrameSummary {
             },
             Frame::HandshakeDone => Self::HandshakeDone,
             Frame::Datagram { data } => Self::Datagram { len_bytes: data.len() as u64 },
-            Frame::AckFrequency { sequence, ack_eliciting_threshold, requested_max_ack_delay, reordering_threshold } => {
-                Self::AckFrequency {
-                    sequence,
-                    threshold: ack_eliciting_threshold,
-                    max_delay_us: requested_max_ack_delay,
-                    reordering: reordering_threshold,
-                }
-            }
+            Frame::AckFrequency {
+                sequence,
+                ack_eliciting_threshold,
+                requested_max_ack_delay,
+                reordering_threshold,
+            } => Self::AckFrequency {
+                sequence,
+                threshold: ack_eliciting_threshold,
+                max_delay_us: requested_max_ack_delay,
+                reordering: reordering_threshold,
+            },
             Frame::ImmediateAck => Self::ImmediateAck,
             Frame::PathAbandon { path, code } => Self::PathAbandon { path, code },
             Frame::PathStatus { path, sequence, available } => Self::PathStatus { path, sequence, available },
@@ -151,14 +219,15 @@ impl FrameSummary {
         let path_frame = |name, frame: Frame<'_>| Some((name, frame.frame_type()));
         match *self {
             Self::Ack { path, ecn, .. } if path != of => Some(("path_ack", ack_type(Some(path), ecn))),
-            Self::AckFrequency { sequence, threshold, max_delay_us, reordering } => {
-                path_frame("ack_frequency", Frame::AckFrequency {
+            Self::AckFrequency { sequence, threshold, max_delay_us, reordering } => path_frame(
+                "ack_frequency",
+                Frame::AckFrequency {
                     sequence,
                     ack_eliciting_threshold: threshold,
                     requested_max_ack_delay: max_delay_us,
                     reordering_threshold: reordering,
-                })
-            }
+                },
+            ),
             Self::ImmediateAck => path_frame("immediate_ack", Frame::ImmediateAck),
             Self::PathAbandon { path, code } => path_frame("path_abandon", Frame::PathAbandon { path, code }),
             Self::PathStatus { path, sequence, available } => {
