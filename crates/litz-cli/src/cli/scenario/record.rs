@@ -91,8 +91,9 @@ impl RecordFiles {
     /// # Errors
     /// A message for the user, if a file exists or cannot be created.
     pub(super) fn begin(options: &RunOptions) -> Result<Option<Self>, String> {
-        let begin = |path: &Option<PathBuf>| path.as_deref().map(NewFile::begin).transpose();
-        let (trace, packets) = (begin(&options.trace)?, begin(&options.pcapng)?);
+        let trace = options.trace.as_deref().map(NewFile::begin).transpose()?;
+        let begin = if options.keys_in_pcapng { NewFile::begin_private } else { NewFile::begin };
+        let packets = options.pcapng.as_deref().map(begin).transpose()?;
         let qlog = options.qlog.as_deref().map(JournalFiles::begin).transpose()?;
         Ok(options.is_recorded().then_some(Self { trace, packets, qlog }))
     }
@@ -123,16 +124,26 @@ impl NewFile {
     /// # Errors
     /// A message for the user, if the name exists or the file cannot be created.
     pub(super) fn begin(path: &Path) -> Result<Self, String> {
+        // The mode of an ordinary new file.
+        Self::begin_with(path, 0o666)
+    }
+
+    /// As [`begin`](Self::begin), for a file that only its owner may read.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub(super) fn begin_private(path: &Path) -> Result<Self, String> {
+        Self::begin_with(path, 0o600)
+    }
+
+    fn begin_with(path: &Path, mode: u32) -> Result<Self, String> {
         if path.symlink_metadata().is_ok() {
             return Err(format!("{} already exists: remove it, or choose another name", path.display()));
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut builder = Builder::new();
         builder.prefix(".litz-recording-");
-        // The mode of an ordinary new file; a temporary file is otherwise readable only by its
-        // owner.
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
         let file = builder.tempfile_in(folder).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         Ok(Self { path: path.to_owned(), file })
     }
