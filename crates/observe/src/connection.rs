@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use units::Instant;
 use wire::quic::{PathId, Side, Space, TransportParameters};
 
-use crate::writer::Events;
+use crate::events::Events;
 
 /// The first events.
 pub(crate) fn started<W: Write>(events: &mut Events<W>, head: &JournalHead) -> io::Result<()> {

@@ -12,12 +12,14 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `writer` | the file: its header, its events, their order |
+//! | `writer` | the file of one connection |
+//! | `events` | its records, in the order of their times |
 //! | `packets` | packets and frames |
 //! | `connection` | the beginning, the handshake and the end of a connection |
 //! | `paths` | the state of each path, written when it changes |
 
 mod connection;
+mod events;
 mod packets;
 mod paths;
 mod writer;

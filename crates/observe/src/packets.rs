@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use units::{Ecn, Instant};
 use wire::quic::{Dir, PathId, Space};
 
-use crate::writer::Events;
+use crate::events::Events;
 
 const fn packet_type(space: Space) -> &'static str {
     match space {

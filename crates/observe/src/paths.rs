@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use units::{Duration, Instant};
 use wire::quic::PathId;
 
-use crate::writer::Events;
+use crate::events::Events;
 
 /// What was last written of each path. A connection has a bounded number of paths at a time, and
 /// what is gone is forgotten.

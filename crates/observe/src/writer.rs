@@ -1,4 +1,4 @@
-//! The file: its header, and its events in the order of their times.
+//! The file of one connection: its header, and an event for each observation.
 
 use std::io::{self, Read, Write};
 
@@ -6,9 +6,10 @@ use quic::Replay;
 use quic::journal::{JournalHead, Observation, Step};
 use serde_json::{Value, json};
 use units::Instant;
-use wire::quic::{PathId, Side};
+use wire::quic::Side;
 
 use crate::connection::{self, KeyPhases};
+use crate::events::Events;
 use crate::packets;
 use crate::paths::Paths;
 
@@ -18,9 +19,6 @@ pub const EXTENSION: &str = "sqlog";
 /// The version of the main schema: the one that qvis reads. Later drafts have other names for the
 /// same events.
 const VERSION: &str = "0.3";
-
-/// The record separator of a JSON text sequence (RFC 7464, section 2.2).
-const RECORD_SEPARATOR: u8 = 0x1e;
 
 /// Exponents of the unit of acknowledgement delays (RFC 9000, section 18.2).
 #[derive(Debug, Clone, Copy)]
@@ -40,32 +38,6 @@ pub struct QlogWriter<W> {
     side: Side,
 }
 
-/// The events of a file.
-pub(crate) struct Events<W> {
-    out: W,
-    began_at: Instant,
-    /// The time of the last event. Times never go back in a file.
-    last: Instant,
-    count: u64,
-}
-
-impl<W: Write> Events<W> {
-    /// Writes one event. `path` is its group: qvis shows each path as a connection of its own.
-    pub(crate) fn put(&mut self, at: Instant, path: PathId, name: &str, data: &Value) -> io::Result<()> {
-        self.last = self.last.max(at);
-        let time = self.last.saturating_since(self.began_at).as_nanos() as f64 / 1e6;
-        let event = json!({ "time": time, "name": name, "group_id": path.0.to_string(), "data": data });
-        self.count += 1;
-        self.record(&event)
-    }
-
-    fn record(&mut self, value: &Value) -> io::Result<()> {
-        self.out.write_all(&[RECORD_SEPARATOR])?;
-        serde_json::to_writer(&mut self.out, value).map_err(io::Error::from)?;
-        self.out.write_all(b"\n")
-    }
-}
-
 impl<W: Write> QlogWriter<W> {
     /// Begins the file of a replay that has just begun as [observed](Replay::observed). `about` is
     /// the description in the file.
@@ -75,8 +47,7 @@ impl<W: Write> QlogWriter<W> {
     pub fn begin<R: Read>(out: W, replay: &mut Replay<R>, about: &str) -> io::Result<Self> {
         let head = replay.head().clone();
         let began_at = head.began_at;
-        let mut events = Events { out, began_at, last: began_at, count: 0 };
-        events.record(&header(&head, about))?;
+        let events = Events::begin(out, began_at, &header(&head, about))?;
         let parameters = head.parameters();
         let mut writer = Self {
             events,
@@ -138,15 +109,14 @@ impl<W: Write> QlogWriter<W> {
     ///
     /// # Errors
     /// If `out` fails.
-    pub fn finish(mut self) -> io::Result<u64> {
-        self.events.out.flush()?;
-        Ok(self.events.count)
+    pub fn finish(self) -> io::Result<u64> {
+        self.events.finish()
     }
 }
 
 impl<W> std::fmt::Debug for QlogWriter<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("QlogWriter").field("events", &self.events.count).finish_non_exhaustive()
+        f.debug_struct("QlogWriter").field("side", &self.side).finish_non_exhaustive()
     }
 }
 

@@ -12,10 +12,11 @@ use std::collections::VecDeque;
 
 use units::Ecn;
 use wire::quic::frame::{Frame, stream_header_len};
-use wire::quic::{PathId, Reader, Space, TransportParameters};
+use wire::quic::{PathId, Reader, Side, Space, TransportParameters};
 
 use super::entry::Input;
 use super::records::ReadRecords;
+use super::session::SessionEntry;
 use crate::observed::LostPackets;
 use crate::open::opened::OpenedPacket;
 use crate::plan::{PacketRun, Plan, Planned, PlannedPacket, Receipt};
@@ -156,6 +157,19 @@ impl Observer {
     /// Whether the key phase has changed.
     fn note_phase(&mut self, key_phase: bool) -> bool {
         std::mem::replace(&mut self.key_phase, key_phase) != key_phase
+    }
+
+    /// TLS was called.
+    pub(super) fn on_session(&mut self, side: Side, entries: &[SessionEntry]) {
+        for entry in entries {
+            if let Some(parameters) = entry.peer_parameters()
+                && let Ok(parameters) = TransportParameters::parse(parameters, side.peer())
+            {
+                self.seen.push(Observation::PeerParameters(Box::new(parameters)));
+            }
+            self.seen.extend(entry.new_keys().map(Observation::KeysInstalled));
+            self.seen.extend(entry.summary().map(|summary| Observation::Session(Box::new(summary.clone()))));
+        }
     }
 
     /// An entry is applied next.

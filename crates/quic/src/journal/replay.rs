@@ -198,7 +198,7 @@ impl<R: Read> Replay<R> {
         let (head, mut seed) = blocks.read(begin).map_err(|error| malformed(&blocks, error))?;
         let entries = take_entries(&mut blocks).map_err(|error| error.at(0))?;
         if let Some(observer) = &mut observer {
-            observer.seen.extend(entries.iter().flat_map(|entry| entry.observation(head.side)));
+            observer.on_session(head.side, &entries);
         }
         if let Some(session) = seed.control.session.replayed_mut() {
             entries.into_iter().for_each(|entry| session.push(entry));
@@ -357,7 +357,7 @@ impl<R: Read> Replay<R> {
         let input = input.map_err(|Malformed(what)| self.blocks.error(JournalErrorKind::Malformed(what)))?;
         let entries = take_entries(&mut self.blocks)?;
         if let Some(observer) = &mut self.replayer.observer {
-            observer.seen.extend(entries.iter().flat_map(|entry| entry.observation(self.head.side)));
+            observer.on_session(self.head.side, &entries);
         }
         if !entries.is_empty() {
             let session = self.connection.replayed_session();

@@ -3,10 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use wire::quic::{ConnectionId, PathId, Reader, Side, Space, TransportParameters};
+use wire::quic::{ConnectionId, PathId, Reader, Space};
 
 use super::format::{Malformed, Parsed, bytes, put_bytes, put_word, tag, text, word};
-use super::observe::Observation;
 use super::records::{error, put_error};
 use crate::control::ids::ResetToken;
 use crate::error::TransportError;
@@ -232,22 +231,20 @@ impl SessionEntry {
         matches!(tag, tag::SESSION_INPUT | tag::SESSION_OUTPUT | tag::SESSION_SUMMARY | tag::RESET_TOKEN)
     }
 
-    /// What the entry says about the connection.
-    pub(crate) fn observation(&self, side: Side) -> Vec<Observation> {
-        let mut seen = Vec::new();
-        if let Some((_, Some(parameters))) = &self.state
-            && let Ok(parameters) = TransportParameters::parse(parameters, side.peer())
-        {
-            seen.push(Observation::PeerParameters(Box::new(parameters)));
-        }
-        match &self.call {
-            SessionCall::Bytes(_, Some(keys)) => {
-                seen.push(Observation::KeysInstalled(if keys.is_one_rtt { Space::Data } else { Space::Handshake }));
-            }
-            SessionCall::Summary(summary) => seen.push(Observation::Session(Box::new(summary.clone()))),
-            _ => {}
-        }
-        seen
+    /// The peer's transport parameters, if they arrived with this call.
+    pub(crate) fn peer_parameters(&self) -> Option<&[u8]> {
+        self.state.as_ref()?.1.as_deref()
+    }
+
+    /// The space whose keys were ready after this call.
+    pub(crate) fn new_keys(&self) -> Option<Space> {
+        let SessionCall::Bytes(_, Some(keys)) = &self.call else { return None };
+        Some(if keys.is_one_rtt { Space::Data } else { Space::Handshake })
+    }
+
+    /// The result of the handshake, if this is it.
+    pub(crate) fn summary(&self) -> Option<&SessionSummary> {
+        if let SessionCall::Summary(summary) = &self.call { Some(summary) } else { None }
     }
 
     /// Reads the rest of an entry.
