@@ -23,7 +23,12 @@ const SCENARIO: &str = "version = 1\n[scenario]\nname = 'x'\nabout = 'x'\ndurati
     [[workload]]\nkind = 'file'\nsize = '1MB'\n";
 
 /// Events about paths, which qlog 0.3 does not have: docs/spec/qlog.md.
-const OWN: [&str; 3] = ["connectivity:path_assigned", "connectivity:path_migrated", "connectivity:path_state_updated"];
+const OWN: [&str; 4] = [
+    "connectivity:path_assigned",
+    "connectivity:path_migrated",
+    "connectivity:path_state_updated",
+    "recovery:ecn_state_updated",
+];
 
 type Log = Arc<Mutex<Vec<u8>>>;
 
