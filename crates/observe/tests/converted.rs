@@ -1,6 +1,8 @@
 //! Journals of simulated connections as qlog: what the files say is compared with the statistics of
 //! the connection and with the file of the other side.
 
+#![expect(clippy::print_stdout, reason = "tests print their seeds")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 

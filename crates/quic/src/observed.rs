@@ -22,6 +22,11 @@ pub struct LostPackets {
     pub trigger: LossTrigger,
 }
 
+/// The losses between two steps of an observed replay. Boxed, so that a connection that nobody
+/// observes has one word for it.
+#[derive(Debug, Default)]
+pub(crate) struct ObservedLosses(pub(crate) Vec<LostPackets>);
+
 /// Why packets were declared lost (RFC 9002, section 6.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LossTrigger {

@@ -106,14 +106,17 @@ impl Connection {
 
     /// Keeps the losses from now on, for [`take_losses`](Self::take_losses).
     pub(crate) fn observe_losses(&mut self) {
-        self.send.observed_losses = Some(Vec::new());
+        self.send.observed_losses = Some(Box::default());
     }
 
     /// The packets that were declared lost since the last call.
     pub(crate) fn take_losses(&mut self) -> Vec<LostPackets> {
-        let has_some = self.send.observed_losses.as_ref().is_some_and(|losses| !losses.is_empty());
-        // Mutable access to the send half clears the answers that are kept of it.
-        if has_some { self.send.observed_losses.replace(Vec::new()).unwrap_or_default() } else { Vec::new() }
+        // Mutable access to the send half clears the answers that are kept of it, so it is avoided.
+        match &self.send.observed_losses {
+            Some(losses) if !losses.0.is_empty() => {}
+            _ => return Vec::new(),
+        }
+        self.send.observed_losses.as_mut().map(|losses| std::mem::take(&mut losses.0)).unwrap_or_default()
     }
 
     /// Discards the journal: its first packet was not authentic, so there is no connection.

@@ -324,7 +324,7 @@ impl SendHalf {
         let wire_space = if index < DATA { Space::ALL[index] } else { Space::Data };
         if let Some(losses) = &mut self.observed_losses {
             let path = self.paths[index.saturating_sub(DATA)].id;
-            losses.extend(lost.iter().map(|run| LostPackets {
+            losses.0.extend(lost.iter().map(|run| LostPackets {
                 path,
                 space: wire_space,
                 first: run.first,

@@ -58,7 +58,7 @@ use crate::config::TransportConfig;
 use crate::error::TransportError;
 use crate::event::Events;
 use crate::exchange::{Exchange, Retry, ToControl, ToReceive, ToSend};
-use crate::observed::LostPackets;
+use crate::observed::ObservedLosses;
 use crate::plan::Receipt;
 use crate::queue::Queue;
 use crate::session::DirectionKeys;
@@ -157,7 +157,7 @@ pub(crate) struct SendHalf {
     acked_runs: Vec<Run>,
     frame_scratch: Vec<SentFrame>,
     /// Losses, in a replay that is observed. A branch for each loss otherwise.
-    pub(crate) observed_losses: Option<Vec<LostPackets>>,
+    pub(crate) observed_losses: Option<Box<ObservedLosses>>,
 }
 
 /// The limits on our frames from the peer's transport parameters.
