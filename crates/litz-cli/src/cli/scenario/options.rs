@@ -43,7 +43,7 @@ pub(crate) struct ScenarioOptions {
 pub(super) enum Command {
     /// Run scenarios and evaluate their checks
     #[command(after_help = HELP)]
-    Run(RunOptions),
+    Run(Box<RunOptions>),
     /// Validate scenario files without running them
     #[command(after_help = READ_HELP)]
     Check {
@@ -276,7 +276,7 @@ mod tests {
     fn parse(arguments: &[&str]) -> Result<RunOptions, clap::Error> {
         let head = ["litz", "scenario", "run"];
         match Arguments::try_parse_from(head.iter().chain(arguments))?.command {
-            Top::Scenario(ScenarioOptions { command: Command::Run(options) }) => Ok(options),
+            Top::Scenario(ScenarioOptions { command: Command::Run(options) }) => Ok(*options),
             other => panic!("{other:?}"),
         }
     }
