@@ -57,5 +57,5 @@ pub use report::{DirectionReport, LATE_THRESHOLD, Lateness, LinkReport};
 pub use running::{Direction, Ended, Running};
 pub use text::{DeviceText, LinkText, LinkTextError};
 #[cfg(target_os = "linux")]
-pub use tunnels::{Side, TunLink, Tunnels};
+pub use tunnels::{Side, Tap, TappedPacket, TunLink, Tunnels};
 pub use worker::{ChangeError, LINKS_MAX};

@@ -20,6 +20,7 @@
 mod configure;
 mod direction;
 mod packet;
+mod tap;
 
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -39,6 +40,8 @@ use crate::poller::Poller;
 use crate::worker::{LINKS_MAX, LinkIo, SingleDirection, Worker, change_link};
 use configure::configure;
 use direction::TunDirection;
+
+pub use tap::{Tap, TappedPacket};
 
 /// A link between two namespaces. `forward` is from left to right.
 #[derive(Clone, Debug)]
@@ -110,6 +113,16 @@ impl Tunnels {
             .map(|(index, link)| Tunnel::open(link, &root.split(&format!("link {index}"))))
             .collect::<Result<_, _>>()?;
         Ok(Self { tunnels })
+    }
+
+    /// Lets `tap` see the packets of the link with this index.
+    ///
+    /// # Panics
+    /// If there is no such link.
+    pub fn set_tap(&mut self, link: usize, tap: Tap) {
+        let tunnel = &mut self.tunnels[link];
+        tunnel.forward.set_tap(Tap::clone(&tap), true);
+        tunnel.backward.set_tap(tap, false);
     }
 
     /// The second part: starts the emulation. Schedules and traces of links count from the start of

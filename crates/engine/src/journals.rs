@@ -49,12 +49,22 @@ struct Log {
     /// No more can be written.
     has_failed: AtomicBool,
     /// Created with the first block. Used only by the writer.
-    file: Mutex<Option<File>>,
+    file: Mutex<Option<NamedFile>>,
 }
+
+struct NamedFile {
+    file: File,
+    path: PathBuf,
+}
+
+/// Gets the path of each journal whose connection has ended.
+type OnEnded = Box<dyn FnMut(&Path) + Send>;
 
 /// A command for the writer.
 enum WriterCommand {
     Write(Arc<Log>, Vec<u8>),
+    /// Nothing more is written to this journal.
+    End(Arc<Log>),
     /// Reports that all earlier commands are processed.
     Confirm(SyncSender<()>),
 }
@@ -78,14 +88,35 @@ impl JournalSink for Sink {
     }
 }
 
+impl Drop for Sink {
+    fn drop(&mut self) {
+        // The driver must not wait. A journal whose end is not noticed is complete all the same.
+        if self.queue.try_send(WriterCommand::End(Arc::clone(&self.log))).is_err() {
+            tracing::debug!("the queue of journals is full: the end of one is not noticed");
+        }
+    }
+}
+
 impl JournalFolder {
     /// Creates the folder, accessible only to its owner, and starts the writer. Existing files are
     /// kept.
     ///
     /// # Errors
     /// If the folder cannot be created or written to, or the system refuses a thread.
-    #[expect(clippy::disallowed_methods, reason = "drivers must not wait for a disk")]
     pub fn create(path: &Path) -> io::Result<Self> {
+        Self::create_with(path, |_| {})
+    }
+
+    /// As [`create`](Self::create). `on_ended` gets the path of each journal after its last block:
+    /// its connection has ended, or the journal was abandoned. It is called on the thread of the
+    /// writer, so it must not take long. If a connection ends while the queue of blocks is full, it
+    /// is not called for its journal.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    #[expect(clippy::disallowed_methods, reason = "drivers must not wait for a disk")]
+    pub fn create_with(path: &Path, on_ended: impl FnMut(&Path) + Send + 'static) -> io::Result<Self> {
+        let on_ended: OnEnded = Box::new(on_ended);
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         // Fails now and not with the first connection.
         let probe = path.join(format!(".probe-{}", std::process::id()));
@@ -102,7 +133,9 @@ impl JournalFolder {
         let shared = Arc::new(folder);
         let (queue, commands) = sync_channel(QUEUE_MAX);
         let of_writer = Arc::clone(&shared);
-        std::thread::Builder::new().name("litz-journal".to_owned()).spawn(move || of_writer.write_all(&commands))?;
+        std::thread::Builder::new()
+            .name("litz-journal".to_owned())
+            .spawn(move || of_writer.write_all(&commands, on_ended))?;
         Ok(Self { shared, queue })
     }
 
@@ -140,10 +173,16 @@ impl JournalFolder {
 
 impl Folder {
     /// The writer's thread. Ends when all senders of commands are dropped.
-    fn write_all(&self, commands: &Receiver<WriterCommand>) {
+    fn write_all(&self, commands: &Receiver<WriterCommand>, mut on_ended: OnEnded) {
         for command in commands {
             match command {
                 WriterCommand::Write(log, bytes) => self.write(&log, &bytes),
+                WriterCommand::End(log) => {
+                    let ended = log.file.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    if let Some(NamedFile { path, .. }) = ended {
+                        on_ended(&path);
+                    }
+                }
                 // The caller may have stopped waiting.
                 WriterCommand::Confirm(written) => drop(written.send(())),
             }
@@ -156,8 +195,8 @@ impl Folder {
         }
         let mut file = log.file.lock().unwrap_or_else(PoisonError::into_inner);
         let written = match &mut *file {
-            Some(file) => file.write_all(bytes),
-            none => self.begin(log.side).and_then(|begun| none.insert(begun).write_all(bytes)),
+            Some(begun) => begun.file.write_all(bytes),
+            none => self.begin(log.side).and_then(|begun| none.insert(begun).file.write_all(bytes)),
         };
         if let Err(error) = written {
             log.has_failed.store(true, Ordering::Relaxed);
@@ -166,16 +205,17 @@ impl Folder {
     }
 
     /// Creates the file with the next free number.
-    fn begin(&self, side: Side) -> io::Result<File> {
+    fn begin(&self, side: Side) -> io::Result<NamedFile> {
         loop {
             let number = self.count.load(Ordering::Relaxed) + 1;
             if number > FILES_MAX {
                 return Err(io::Error::other(format!("there are {FILES_MAX} journals")));
             }
             self.count.store(number, Ordering::Relaxed);
-            match private_file(&self.path.join(format!("{number:04}-{side}.journal"))) {
+            let path = self.path.join(format!("{number:04}-{side}.journal"));
+            match private_file(&path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                opened => return opened,
+                opened => return opened.map(|file| NamedFile { file, path }),
             }
         }
     }

@@ -14,6 +14,7 @@ mod predict;
 mod profile;
 mod progress;
 mod provenance;
+mod qlog;
 mod recorded;
 mod replay;
 mod resume;

@@ -358,3 +358,81 @@ fn without_the_privilege_it_says_what_to_do() {
         result => eprintln!("SKIPPED: setpriv cannot take the privilege away: {result:?}"),
     }
 }
+
+/// The blocks of a pcapng file: type and body.
+fn blocks(mut file: &[u8]) -> Vec<(u32, Vec<u8>)> {
+    let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    let mut blocks = Vec::new();
+    while !file.is_empty() {
+        let length = word(file, 4) as usize;
+        assert_eq!(word(file, length - 4) as usize, length);
+        blocks.push((word(file, 0), file[8..length - 4].to_vec()));
+        file = &file[length..];
+    }
+    blocks
+}
+
+/// The number of packets in which tshark sees a frame of a stream; none without tshark.
+fn decrypted_packets(file: &Path) -> Option<usize> {
+    let mut tshark = Command::new("tshark");
+    tshark.arg("-r").arg(file).args(["-d", "udp.port==4433,quic", "-Y", "quic.stream.stream_id", "-T", "fields"]);
+    let output = tshark.args(["-e", "frame.number"]).output().ok()?;
+    assert!(output.status.success(), "{output:?}");
+    Some(String::from_utf8(output.stdout).expect("numbers").lines().count())
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "a skipped part says why")]
+fn packets_are_captured_and_keys_only_on_request() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let Some(_alone) = root() else { return };
+    let body = "[[link]]\nname = 'a'\nrate = '20Mb/s'\ndelay = '5ms'\n[[workload]]\nkind = 'file'\nsize = '200KB'";
+    let place = Place::new(&scenario("10s", body));
+    let captured = |name: &str, more: &[&str]| {
+        let output = place.command(&[]).args(["--pcapng", name]).args(more).output().expect("the command starts");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        place.0.path().join(name)
+    };
+    let (without, with) = (captured("plain.pcapng", &[]), captured("keys.pcapng", &["--keys-in-pcapng"]));
+    let read = |path: &Path| blocks(&std::fs::read(path).expect("it was written"));
+    let (plain, keyed) = (read(&without), read(&with));
+
+    let is_secret = |block: &&(u32, Vec<u8>)| block.0 == 10;
+    assert_eq!(plain.iter().filter(is_secret).count(), 0, "no keys without --keys-in-pcapng");
+    assert_eq!(with.metadata().expect("it exists").permissions().mode() & 0o777, 0o600);
+    let mut lines = Vec::new();
+    for (_, body) in keyed.iter().filter(is_secret) {
+        assert_eq!(&body[..4], b"KSLT", "the type TLSK, little-endian");
+        let length = u32::from_le_bytes(body[4..8].try_into().expect("four bytes")) as usize;
+        lines.push(String::from_utf8(body[8..8 + length].to_vec()).expect("a text"));
+    }
+    for label in ["CLIENT", "SERVER"]
+        .iter()
+        .flat_map(|side| [format!("{side}_HANDSHAKE_TRAFFIC_SECRET "), format!("{side}_TRAFFIC_SECRET_0 ")])
+    {
+        assert_eq!(lines.iter().filter(|line| line.starts_with(&label)).count(), 1, "{label}: {lines:?}");
+    }
+    // Each packet is there twice, unless it was lost: 200 KB are more than a hundred packets.
+    let packets = |blocks: &[(u32, Vec<u8>)]| blocks.iter().filter(|block| block.0 == 6).count();
+    assert!(packets(&plain) > 250 && packets(&keyed) > 250, "{} and {}", packets(&plain), packets(&keyed));
+
+    match (decrypted_packets(&without), decrypted_packets(&with)) {
+        (Some(without), Some(with)) => assert!(without == 0 && with > 200, "{without} and {with}"),
+        _ => eprintln!("SKIPPED: there is no tshark, which would decrypt the capture"),
+    }
+}
+
+#[test]
+fn what_a_world_cannot_record_is_refused() {
+    let Some(_alone) = root() else { return };
+    let place = Place::new(&scenario("1s", "[[link]]\nname = 'a'\n[[workload]]\nkind = 'file'\nsize = '1KB'"));
+    let refused = |arguments: &[&str], words: &str| {
+        let output = place.command(&[]).args(arguments).output().expect("the command starts");
+        let error = String::from_utf8(output.stderr).expect("a text");
+        assert!(output.status.code() == Some(2) && error.contains(words), "{arguments:?}: {error}");
+    };
+    refused(&["--trace", "x.json"], "record a simulated run");
+    refused(&["--qlog", "folder"], "record a simulated run");
+    refused(&["--keys-in-pcapng"], "--pcapng");
+}

@@ -487,28 +487,9 @@ impl Endpoint {
         let parameters = TransportParameters {
             original_destination_connection_id: client.map(|client| client.original_destination),
             retry_source_connection_id: client.and_then(|client| client.retry_source),
-            max_idle_timeout_ms: config.idle_timeout.as_millis(),
             stateless_reset_token: reset_token,
-            initial_max_data: config.connection_window,
-            initial_max_stream_data_bidi_local: config.stream_window,
-            initial_max_stream_data_bidi_remote: config.stream_window,
-            initial_max_stream_data_uni: config.stream_window,
-            initial_max_streams_bidi: config.max_concurrent_bidi_streams,
-            initial_max_streams_uni: config.max_concurrent_uni_streams,
-            // Peers of a connection with a single path must not migrate. With several paths the
-            // parameter must be absent, since it also forbids further paths to the same address
-            // (multipath draft-21, section 2.2). It is chosen before the peer's parameters are
-            // known, so a peer that does not negotiate multipath does not see it either. It may
-            // migrate then (RFC 9000, section 18.2), and the path follows it
-            // (`send/migration.rs`, `send/off_path.rs`).
-            disable_active_migration: config.max_paths <= 1,
-            initial_max_path_id: config.max_paths.checked_sub(1).map(PathId),
-            active_connection_id_limit: REMOTE_IDS_MAX,
             initial_source_connection_id: Some(local_id),
-            max_datagram_frame_size: if config.datagram_receive_buffer == 0 { 0 } else { u64::from(u16::MAX) },
-            grease_quic_bit: config.grease,
-            min_ack_delay_us: Some(crate::receive::acks::MIN_ACK_DELAY.as_micros()),
-            ..TransportParameters::default()
+            ..config.parameters()
         };
         let mut out = Vec::new();
         // Identifiers of the form 31 * N + 27 are reserved, so that peers ignore unknown
@@ -517,6 +498,34 @@ impl Endpoint {
         let grease = (31 * (random >> 40) + 27, &random.to_le_bytes()[..(random % 8) as usize]);
         parameters.emit(&mut out, config.grease.then_some(grease));
         out
+    }
+}
+
+impl TransportConfig {
+    /// The transport parameters that depend on the configuration alone.
+    pub(crate) fn parameters(&self) -> TransportParameters {
+        TransportParameters {
+            max_idle_timeout_ms: self.idle_timeout.as_millis(),
+            initial_max_data: self.connection_window,
+            initial_max_stream_data_bidi_local: self.stream_window,
+            initial_max_stream_data_bidi_remote: self.stream_window,
+            initial_max_stream_data_uni: self.stream_window,
+            initial_max_streams_bidi: self.max_concurrent_bidi_streams,
+            initial_max_streams_uni: self.max_concurrent_uni_streams,
+            // Peers of a connection with a single path must not migrate. With several paths the
+            // parameter must be absent, since it also forbids further paths to the same address
+            // (multipath draft-21, section 2.2). It is chosen before the peer's parameters are
+            // known, so a peer that does not negotiate multipath does not see it either. It may
+            // migrate then (RFC 9000, section 18.2), and the path follows it
+            // (`send/migration.rs`, `send/off_path.rs`).
+            disable_active_migration: self.max_paths <= 1,
+            initial_max_path_id: self.max_paths.checked_sub(1).map(PathId),
+            active_connection_id_limit: REMOTE_IDS_MAX,
+            max_datagram_frame_size: if self.datagram_receive_buffer == 0 { 0 } else { u64::from(u16::MAX) },
+            grease_quic_bit: self.grease,
+            min_ack_delay_us: Some(crate::receive::acks::MIN_ACK_DELAY.as_micros()),
+            ..TransportParameters::default()
+        }
     }
 }
 

@@ -57,6 +57,7 @@ pub mod error;
 pub mod event;
 pub(crate) mod exchange;
 pub mod journal;
+mod observed;
 pub mod open;
 pub mod plan;
 pub mod policy;

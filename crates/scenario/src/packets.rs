@@ -40,7 +40,7 @@ pub fn run_placed_with_sink(
     sink: DatagramSink,
     on_progress: OnProgress<'_>,
 ) -> Result<Outcome, WorldError> {
-    let mut free = FreeRun::new(scenario, plan, payload_mode, placements)?;
+    let mut free = FreeRun::new(scenario, plan, payload_mode, placements, None)?;
     free.run.network.set_sink(sink);
     free.finish(on_progress)
 }

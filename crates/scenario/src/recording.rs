@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddrV4;
 
 use netem::{Link, Packet};
-use quic::{Connection, Event};
+use quic::{Connection, Event, JournalSource};
 use sim::capture::{Capture, Direction, InterfaceId, LinkType, Resolution};
 use sim::{Sim, Simulation, Trace};
 use units::Instant;
@@ -35,6 +35,8 @@ pub struct Recording {
     pub trace: Option<Box<dyn io::Write + Send>>,
     /// Receives the packets, as pcapng.
     pub packets: Option<Box<dyn io::Write + Send>>,
+    /// Receives the journals of the connection at both hosts.
+    pub journals: Option<JournalSource>,
 }
 
 /// The recording of a run in progress.
@@ -116,7 +118,8 @@ impl RecordingWriter {
         paths: &[usize],
         simulation: &Simulation,
     ) -> Result<Self, WorldError> {
-        let Recording { about, trace, packets } = recording;
+        // The journals were given to the hosts.
+        let Recording { about, trace, packets, journals: _ } = recording;
         if let Some(file) = trace {
             simulation.record_into(Trace::streaming(file, &about).map_err(|error| failed("trace", &error))?);
         }

@@ -58,6 +58,10 @@ pub struct Capture<W> {
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE_DESCRIPTION: u32 = 1;
 const ENHANCED_PACKET: u32 = 6;
+const DECRYPTION_SECRETS: u32 = 10;
+
+/// The type of secrets in the format of `SSLKEYLOGFILE`: "TLSK".
+const TLS_KEY_LOG: u32 = 0x544c_534b;
 
 /// Written in little-endian order like all fields; readers detect the byte order from it.
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
@@ -124,6 +128,20 @@ impl<W: io::Write> Capture<W> {
         self.finish()?;
         self.interfaces.push(resolution);
         Ok(InterfaceId(self.interfaces.len() as u32 - 1))
+    }
+
+    /// Adds TLS secrets, in the format of `SSLKEYLOGFILE` (RFC 9850): readers decrypt the packets
+    /// after them. Whoever has the file can decrypt them, too.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn tls_secrets(&mut self, key_log: &[u8]) -> io::Result<()> {
+        self.begin(DECRYPTION_SECRETS);
+        self.block.extend(TLS_KEY_LOG.to_le_bytes());
+        self.block.extend((key_log.len() as u32).to_le_bytes());
+        self.block.extend(key_log);
+        self.pad();
+        self.finish()
     }
 
     /// Records a packet of `length` bytes at `interface` at time `at`. `bytes` are its leading
@@ -271,6 +289,20 @@ mod tests {
         let times = [1, 2, 3].map(|number| number * 5_000_000_007);
         let expected = [0, 1, 2].map(|at| [(0, times[at], at as u8), (1, times[at] + 100_000, at as u8)]).concat();
         assert_eq!(packets, expected);
+    }
+
+    #[test]
+    fn secrets_are_a_block_of_their_own_in_the_order_of_calls() {
+        let mut capture = Capture::new(Vec::new(), 100).unwrap();
+        let interface = capture.add_interface("a", LinkType::RawIp, Resolution::Nanos).unwrap();
+        capture.tls_secrets(b"CLIENT_RANDOM 00 11\n").unwrap();
+        capture.packet(interface, Direction::Outbound, Instant::ZERO, &[], 9).unwrap();
+        capture.tls_secrets(b"X\n").unwrap();
+        let file = capture.finish_file().unwrap();
+        let blocks = blocks(&file);
+        assert_eq!(blocks.iter().map(|block| block.0).collect::<Vec<_>>(), [SECTION_HEADER, 1, 10, 6, 10]);
+        assert_eq!(blocks[2].1, b"KSLT\x14\0\0\0CLIENT_RANDOM 00 11\n");
+        assert_eq!(blocks[4].1, b"KSLT\x02\0\0\0X\n\0\0", "padded to 32 bits");
     }
 
     #[test]

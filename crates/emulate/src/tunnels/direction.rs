@@ -7,6 +7,7 @@ use netem::Link;
 use units::Instant;
 
 use super::packet::IpPacket;
+use super::tap::{Tap, TappedPacket};
 use crate::pool::BufferPool;
 use crate::report::{DirectionReport, Lateness};
 
@@ -30,6 +31,8 @@ pub(super) struct TunDirection<D> {
     lateness: Lateness,
     refused: u64,
     ignored: u64,
+    /// Sees the packets at both ends, if anybody looks; and whether this is the forward direction.
+    tap: Option<(Tap, bool)>,
 }
 
 impl<D: TunDevice> TunDirection<D> {
@@ -45,7 +48,12 @@ impl<D: TunDevice> TunDirection<D> {
             lateness: Lateness::default(),
             refused: 0,
             ignored: 0,
+            tap: None,
         }
+    }
+
+    pub(super) fn set_tap(&mut self, tap: Tap, is_forward: bool) {
+        self.tap = Some((tap, is_forward));
     }
 
     pub(super) const fn input(&self) -> &D {
@@ -86,7 +94,11 @@ impl<D: TunDevice> TunDirection<D> {
             let now = now();
             offered += segments.len() - 1;
             for index in 0..segments.len() {
-                self.link.send(now, IpPacket(segments.segment(index, self.pool.take())));
+                let packet = segments.segment(index, self.pool.take());
+                if let Some((tap, is_forward)) = &self.tap {
+                    tap(&TappedPacket { at: now, is_forward: *is_forward, is_sent: true, ip: packet.ip() });
+                }
+                self.link.send(now, IpPacket(packet));
             }
         }
         Ok(true)
@@ -100,6 +112,9 @@ impl<D: TunDevice> TunDirection<D> {
             let Some(IpPacket(packet)) = self.link.poll_deliver(now) else { break };
             if index == 0 {
                 self.lateness.record(due, now);
+            }
+            if let Some((tap, is_forward)) = &self.tap {
+                tap(&TappedPacket { at: now, is_forward: *is_forward, is_sent: false, ip: packet.ip() });
             }
             if !self.coalescer.push(&packet) {
                 self.write();

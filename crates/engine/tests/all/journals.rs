@@ -257,6 +257,32 @@ fn journals_are_private_and_never_overwrite_a_file() {
 }
 
 #[test]
+fn a_journal_is_reported_once_when_it_has_all_its_blocks() {
+    let path = fresh_folder("ended");
+    let ended = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = Arc::clone(&ended);
+    let folder = JournalFolder::create_with(&path, move |journal| {
+        let content = std::fs::read(journal).unwrap();
+        seen.lock().unwrap().push((journal.to_owned(), content));
+    });
+    let folder = folder.unwrap();
+    let [mut first, mut second] = [Side::Client, Side::Server].map(|side| folder.source().0(side).unwrap());
+    // A connection that writes nothing has no journal.
+    drop(folder.source().0(Side::Client).unwrap());
+    assert!(first.take(b"one ") && second.take(b"two"));
+    folder.wait();
+    assert_eq!(ended.lock().unwrap().len(), 0, "both go on");
+    assert!(first.take(b"more"));
+    drop(first);
+    folder.wait();
+    assert_eq!(*ended.lock().unwrap(), [(path.join("0001-client.journal"), b"one more".to_vec())]);
+    drop(second);
+    folder.wait();
+    assert_eq!(ended.lock().unwrap().len(), 2);
+    std::fs::remove_dir_all(&path).unwrap();
+}
+
+#[test]
 fn a_journal_that_cannot_be_written_ends_and_reports_an_error() {
     let path = fresh_folder("gone");
     let folder = JournalFolder::create(&path).unwrap();

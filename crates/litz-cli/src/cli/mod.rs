@@ -26,6 +26,7 @@ mod paths;
 mod predict;
 mod profile;
 mod progress;
+mod qlog;
 mod recv;
 mod replay;
 mod scenario;

@@ -113,7 +113,7 @@ impl<'a> Receiver<'a> {
         let state = host::open_state(options.transport.state_dir.as_deref())?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
         let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
-        let journals = options.transport.journal.as_deref().map(Journals::create).transpose()?;
+        let journals = Journals::of(&options.transport)?;
         let transport = transport(&options.transport, None, trace.as_ref(), journals.as_ref())?;
         let now = host::now_unix();
         let unfinished = unfinished_ticket(options, &state, now, &directory)?;

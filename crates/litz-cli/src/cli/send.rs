@@ -132,7 +132,7 @@ fn prepare(options: &SendOptions) -> Result<Job<'_>, Failure> {
     // On each path for all its bytes, and over all paths together for the files' bytes.
     let cap = limit.map(|limit| RateCap { rate: limit.rate(), burst: limit.burst_bytes() });
     let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
-    let journals = options.transport.journal.as_deref().map(Journals::create).transpose()?;
+    let journals = Journals::of(&options.transport)?;
     let transport = transport(&options.transport, cap, trace.as_ref(), journals.as_ref())?;
     let progress = Progress::new(Direction::Sending, &options.transport);
     let run_id = RunId::generate().map_err(|error| error.to_string())?;

@@ -68,6 +68,17 @@ pub(crate) struct TransportOptions {
     #[arg(long, value_name = "DIR", help_heading = heading::RECORDING)]
     pub(crate) journal: Option<PathBuf>,
 
+    /// Write a qlog file of each connection into this folder, for https://qvis.quictools.info and
+    /// other tools: its packets, losses, windows and round-trip times
+    ///
+    /// The file is made from a journal when the connection has ended. Meanwhile the journal is in the
+    /// same folder, or in that of --journal, where it stays. If the process is killed, `litz replay
+    /// JOURNAL --qlog DIR` makes the file. It contains addresses, connection IDs, sizes and times, but
+    /// no file contents, keys and tokens. Only its owner can read it. It has some 250 bytes for each
+    /// packet.
+    #[arg(long, value_name = "DIR", help_heading = heading::RECORDING)]
+    pub(crate) qlog: Option<PathBuf>,
+
     /// Close a connection after this time without a packet from the peer
     #[arg(long, value_name = "TIME", default_value = "30s", help_heading = heading::PROTOCOL)]
     pub(crate) idle_timeout: Duration,

@@ -7,6 +7,7 @@ use wire::quic::Side;
 use super::Connection;
 use crate::addresses::Addresses;
 use crate::control::paths::open::PathWait;
+use crate::observed::PathMetrics;
 use crate::session::ExportError;
 use crate::stats::{PathStats, Stats};
 
@@ -54,6 +55,11 @@ impl Connection {
     /// Every path at this moment, in the order in which they were opened.
     pub fn path_stats(&self) -> Vec<PathStats> {
         self.send.path_stats()
+    }
+
+    /// The recovery state of every path, in the order in which they were opened. For a replay.
+    pub(crate) fn path_metrics(&self) -> Vec<PathMetrics> {
+        self.send.path_metrics()
     }
 
     /// The peer's certificate chain or raw public key, leaf first, as authenticated by TLS; empty

@@ -9,6 +9,7 @@ use super::Connection;
 use crate::journal::outcome::{Answer, PlanEntry, Planned};
 use crate::journal::recording::Journal;
 use crate::journal::session::ReplayedSession;
+use crate::observed::LostPackets;
 use crate::plan::Plan;
 use crate::receive::streams::{Chunk, ReadError};
 use crate::receive_core::ReceiveCore;
@@ -101,6 +102,21 @@ impl Connection {
     /// A call of TLS that differs from the recorded one.
     pub(crate) fn replay_mismatch(&mut self) -> Option<&'static str> {
         self.replayed_session()?.take_mismatch()
+    }
+
+    /// Keeps the losses from now on, for [`take_losses`](Self::take_losses).
+    pub(crate) fn observe_losses(&mut self) {
+        self.send.observed_losses = Some(Box::default());
+    }
+
+    /// The packets that were declared lost since the last call.
+    pub(crate) fn take_losses(&mut self) -> Vec<LostPackets> {
+        // Mutable access to the send half clears the answers that are kept of it, so it is avoided.
+        match &self.send.observed_losses {
+            Some(losses) if !losses.0.is_empty() => {}
+            _ => return Vec::new(),
+        }
+        self.send.observed_losses.as_mut().map(|losses| std::mem::take(&mut losses.0)).unwrap_or_default()
     }
 
     /// Discards the journal: its first packet was not authentic, so there is no connection.

@@ -7,6 +7,7 @@ use units::Instant;
 use wire::quic::StreamId;
 
 use super::entry::Input;
+use super::observe::Observer;
 use super::outcome::{Answer, EventEntry, PlanEntry, Planned};
 use crate::connection::Connection;
 use crate::event::Event;
@@ -27,6 +28,8 @@ pub(crate) enum Expected {
 pub(crate) struct Replayer {
     pub(crate) zeros: Bytes,
     pub(crate) plan: Plan,
+    /// Sees the plans, if the replay is observed.
+    pub(super) observer: Option<Box<Observer>>,
 }
 
 /// The result of an input, as recorded.
@@ -161,6 +164,9 @@ impl Replayer {
         };
         let is_planned = connection.poll_plan_where(now, &socket_budget, &mut self.plan);
         let got = Planned { plan: is_planned.then(|| PlanEntry::of(&self.plan)), timeout: connection.poll_timeout() };
+        if let Some(observer) = self.observer.as_mut().filter(|_| is_planned) {
+            observer.on_plan(&self.plan);
+        }
         self.plan.release();
         let Expected::Planned(_, expected) = expected else { return Ok(Output::Planned(got)) };
         if *expected != got {

@@ -2,7 +2,7 @@
 
 use recovery::RateCap;
 use units::{Duration, Instant, Rate};
-use wire::quic::{ConnectionId, Reader, Side};
+use wire::quic::{ConnectionId, Reader, Side, TransportParameters};
 
 use super::format::{
     Malformed, Parsed, addresses, bytes, flag, id, put, put_addresses, put_bytes, put_id, put_version, put_word, short,
@@ -35,6 +35,14 @@ pub struct JournalHead {
     pub original_destination: ConnectionId,
     /// Its configuration, without the sinks of traces and journals.
     pub config: TransportConfig,
+}
+
+impl JournalHead {
+    /// The transport parameters of this side that follow from its configuration: all but connection
+    /// IDs and tokens.
+    pub fn parameters(&self) -> TransportParameters {
+        self.config.parameters()
+    }
 }
 
 pub(crate) fn put_begin(out: &mut Vec<u8>, now: Instant, seed: &ConnectionSeed) {

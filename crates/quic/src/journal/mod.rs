@@ -25,6 +25,7 @@
 //! | `out` | the log of a connection, to which both its halves may write |
 //! | `blocks` | the blocks of a log, checked |
 //! | `replay`, `apply`, `detached` | the replay |
+//! | `observe` | the packets of a replayed connection |
 //! | `digest` | of plans and blocks |
 //! | `sink` | where journals go |
 
@@ -35,6 +36,7 @@ mod detached;
 mod digest;
 mod entry;
 pub(crate) mod format;
+mod observe;
 mod out;
 pub(crate) mod outcome;
 pub(crate) mod recording;
@@ -44,9 +46,11 @@ pub(crate) mod session;
 pub(crate) mod sink;
 pub(crate) mod write;
 
+pub use crate::observed::{LossTrigger, LostPackets, PathMetrics};
 pub use begin::{JournalHead, UNREAD_MAX};
 pub use blocks::{JournalError, JournalErrorKind};
 pub use entry::Entry;
 pub use format::{MAGIC, VERSION};
+pub use observe::{FrameSummary, Observation, PacketSummary};
 pub use replay::{Difference, LogEnd, Replay, Step, Stopped};
 pub use sink::{JournalSink, JournalSource};

@@ -277,6 +277,11 @@ impl ReadRecords {
         buffer.into()
     }
 
+    /// Bytes that a record refers to, before [`buffer`](Self::buffer) takes them.
+    pub(crate) fn bytes_at(&self, range: std::ops::Range<usize>) -> &[u8] {
+        self.bytes.get(range).unwrap_or_default()
+    }
+
     fn packet(&mut self, reader: &mut Reader<'_>) -> Parsed<OpenedPacket> {
         let first = reader.u8()?;
         let space = *Space::ALL.get(usize::from(first & 3)).ok_or(Malformed("an unknown packet number space"))?;

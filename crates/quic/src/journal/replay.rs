@@ -16,11 +16,13 @@ use super::blocks::{Blocks, JournalError, JournalErrorKind};
 use super::detached::DetachedReplay;
 use super::entry::{Entry, Input, ReadState};
 use super::format::{Ending, Malformed, Parsed, tag};
+use super::observe::{Observation, Observer};
 use super::out::Half;
 use super::outcome::{Answer, Planned};
 use super::session::SessionEntry;
 use crate::connection::Connection;
 use crate::event::Event;
+use crate::observed::PathMetrics;
 use crate::plan::Plan;
 
 /// The most bytes that one call may take of a chunk.
@@ -118,6 +120,11 @@ pub struct Step {
 }
 
 impl Step {
+    /// The event for the application, if it is one.
+    pub fn event(&self) -> Option<&Event> {
+        if let Output::Event(event) = &self.output { Some(event) } else { None }
+    }
+
     /// The numbers of datagrams and bytes, if it was a plan.
     pub fn planned(&self) -> Option<(u64, u64)> {
         let Output::Planned(Planned { plan, .. }) = &self.output else { return None };
@@ -165,6 +172,19 @@ impl<R: Read> Replay<R> {
     /// [`Stopped::Journal`] if this is no log, has another version, or ends here;
     /// [`Stopped::Broke`] if no connection can begin with these values.
     pub fn begin(input: R) -> Result<Self, Stopped> {
+        Self::begin_with(input, None)
+    }
+
+    /// As [`begin`](Self::begin), and collects what the connection does for
+    /// [`take_observations`](Self::take_observations).
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub fn observed(input: R) -> Result<Self, Stopped> {
+        Self::begin_with(input, Some(Box::default()))
+    }
+
+    fn begin_with(input: R, mut observer: Option<Box<Observer>>) -> Result<Self, Stopped> {
         let mut blocks = Blocks::begin(input)?;
         let malformed = |blocks: &Blocks<R>, Malformed(what)| JournalError {
             entry: Some(0),
@@ -177,6 +197,9 @@ impl<R: Read> Replay<R> {
         }
         let (head, mut seed) = blocks.read(begin).map_err(|error| malformed(&blocks, error))?;
         let entries = take_entries(&mut blocks).map_err(|error| error.at(0))?;
+        if let Some(observer) = &mut observer {
+            observer.on_session(head.side, &entries);
+        }
         if let Some(session) = seed.control.session.replayed_mut() {
             entries.into_iter().for_each(|entry| session.push(entry));
         }
@@ -188,7 +211,10 @@ impl<R: Read> Replay<R> {
             let expected = "as it was written".to_owned();
             return Err(Stopped::Differs(Box::new(Difference { expected, ..broke(mismatch.to_owned()) })));
         }
-        let replayer = Replayer { zeros: Bytes::from_static(*ZEROS), plan: Plan::new() };
+        if observer.is_some() {
+            connection.observe_losses();
+        }
+        let replayer = Replayer { zeros: Bytes::from_static(*ZEROS), plan: Plan::new(), observer };
         let state = ReadState::new(began_at);
         let (detached, half) = (DetachedReplay::default(), Half::Connection);
         Ok(Self { blocks, state, head, connection, detached, half, replayer, count: 1, end: None, is_over: false })
@@ -202,6 +228,19 @@ impl<R: Read> Replay<R> {
     /// The connection after the last step.
     pub fn connection(&self) -> &Connection {
         &self.connection
+    }
+
+    /// What was observed since the last call, in its order: at the beginning, or in the last step,
+    /// whose time it has. Nothing if the replay did not begin as [observed](Self::observed). Call it
+    /// after each step, because observations are kept until then.
+    pub fn take_observations(&mut self) -> Vec<Observation> {
+        let Some(observer) = &mut self.replayer.observer else { return Vec::new() };
+        std::mem::take(&mut observer.seen)
+    }
+
+    /// The recovery state of every path after the last step.
+    pub fn path_metrics(&self) -> Vec<PathMetrics> {
+        self.connection.path_metrics()
     }
 
     /// Entries replayed so far, including the first one.
@@ -244,6 +283,9 @@ impl<R: Read> Replay<R> {
         };
         let (half, there) = (self.half, self.detached.state().map_or(0, |state| state.last));
         let at = Instant::from_nanos(if half == Half::Receive { there } else { self.state.last });
+        if let Some(observer) = &mut self.replayer.observer {
+            observer.on_input(&input);
+        }
         let (connection, detached, replayer) = (&mut self.connection, &mut self.detached, &mut self.replayer);
         let applied = catch_unwind(AssertUnwindSafe(|| {
             let compared = match half {
@@ -278,6 +320,9 @@ impl<R: Read> Replay<R> {
         {
             return Err(Stopped::Differs(difference(input, "as it was written".into(), mismatch.into())));
         }
+        if let Some(observer) = &mut self.replayer.observer {
+            observer.seen.extend(self.connection.take_losses().into_iter().map(Observation::Lost));
+        }
         self.count += 1;
         Ok(Some(Step { number, at, entry: Entry(input, half), output }))
     }
@@ -311,6 +356,9 @@ impl<R: Read> Replay<R> {
         });
         let input = input.map_err(|Malformed(what)| self.blocks.error(JournalErrorKind::Malformed(what)))?;
         let entries = take_entries(&mut self.blocks)?;
+        if let Some(observer) = &mut self.replayer.observer {
+            observer.on_session(self.head.side, &entries);
+        }
         if !entries.is_empty() {
             let session = self.connection.replayed_session();
             let misplaced = JournalErrorKind::Malformed("TLS entries of a connection without TLS");

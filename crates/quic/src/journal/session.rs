@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use wire::quic::{ConnectionId, PathId, Reader, Version};
+use wire::quic::{ConnectionId, PathId, Reader, Space, Version};
 
 use super::format::{Malformed, Parsed, bytes, put_bytes, put_version, put_word, tag, text, version, word};
 use super::records::{error, put_error};
@@ -241,6 +241,22 @@ impl SessionEntry {
     /// Whether an entry of this tag is about TLS.
     pub(crate) fn is(tag: u8) -> bool {
         matches!(tag, tag::SESSION_INPUT | tag::SESSION_OUTPUT | tag::SESSION_SUMMARY | tag::RESET_TOKEN)
+    }
+
+    /// The peer's transport parameters, if they arrived with this call.
+    pub(crate) fn peer_parameters(&self) -> Option<&[u8]> {
+        self.state.as_ref()?.parameters.as_deref()
+    }
+
+    /// The space whose keys were ready after this call.
+    pub(crate) fn new_keys(&self) -> Option<Space> {
+        let SessionCall::Bytes(_, Some(keys)) = &self.call else { return None };
+        Some(if keys.is_one_rtt { Space::Data } else { Space::Handshake })
+    }
+
+    /// The result of the handshake, if this is it.
+    pub(crate) fn summary(&self) -> Option<&SessionSummary> {
+        if let SessionCall::Summary(summary) = &self.call { Some(summary) } else { None }
     }
 
     /// Reads the rest of an entry.

@@ -15,6 +15,7 @@ use crate::earliest::Earliest;
 use crate::error::TransportError;
 use crate::event::Events;
 use crate::exchange::{Exchange, ToControl, ToReceive};
+use crate::observed::{LossTrigger, LostPackets};
 use crate::spaces::DATA;
 
 /// Packets sent when a probe timeout fires (RFC 9002, section 6.2.4: one or two).
@@ -321,6 +322,21 @@ impl SendHalf {
             path.congestion.on_run_lost(now, &sample);
         }
         let wire_space = if index < DATA { Space::ALL[index] } else { Space::Data };
+        if let Some(losses) = &mut self.observed_losses {
+            let path = self.paths[index.saturating_sub(DATA)].id;
+            losses.0.extend(lost.iter().map(|run| LostPackets {
+                path,
+                space: wire_space,
+                first: run.first,
+                count: run.count,
+                size_bytes: run.size,
+                trigger: if detector.lost_through().is_some_and(|last| run.end() - 1 <= last) {
+                    LossTrigger::PacketThreshold
+                } else {
+                    LossTrigger::TimeThreshold
+                },
+            }));
+        }
         if index >= DATA && lost.iter().any(|run| usize::from(run.size) > MIN_INITIAL_SIZE) {
             self.note_large_loss(index - DATA);
         }

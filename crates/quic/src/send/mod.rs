@@ -58,6 +58,7 @@ use crate::config::TransportConfig;
 use crate::error::TransportError;
 use crate::event::Events;
 use crate::exchange::{Exchange, Retry, ToControl, ToReceive, ToSend};
+use crate::observed::ObservedLosses;
 use crate::plan::Receipt;
 use crate::queue::Queue;
 use crate::session::DirectionKeys;
@@ -157,6 +158,8 @@ pub(crate) struct SendHalf {
     found_nothing_due: bool,
     acked_runs: Vec<Run>,
     frame_scratch: Vec<SentFrame>,
+    /// Losses, in a replay that is observed. A branch for each loss otherwise.
+    pub(crate) observed_losses: Option<Box<ObservedLosses>>,
 }
 
 /// The limits on our frames from the peer's transport parameters.
@@ -244,6 +247,7 @@ impl SendHalf {
             found_nothing_due: false,
             acked_runs: Vec::new(),
             frame_scratch: Vec::new(),
+            observed_losses: None,
         }
     }
 

@@ -16,6 +16,7 @@ use super::sent_log::{Content, Run};
 use super::validation::{FIRST_INTERVAL, INTERVAL_MAX};
 use crate::addresses::Addresses;
 use crate::exchange::{Exchange, ToControl};
+use crate::observed::PathMetrics;
 use crate::spaces::DATA;
 use crate::stats::{PathState, PathStats};
 
@@ -435,6 +436,20 @@ impl SendHalf {
     }
 
     /// Statistics of all paths.
+    /// The recovery state of every path, for the log of a replay.
+    pub(crate) fn path_metrics(&self) -> Vec<PathMetrics> {
+        let metrics = |(stats, path): (PathStats, &SendPath)| PathMetrics {
+            stats,
+            round_trip_latest: path.rtt.latest(),
+            round_trip_variation: path.rtt.variance(),
+            has_round_trip: path.rtt.has_sample(),
+            pacing_rate: path.congestion.pacing_rate(&path.rtt),
+            probe_timeouts: path.backoff.count(),
+            is_suspect: path.is_suspect,
+        };
+        self.path_stats().into_iter().zip(&self.paths).map(metrics).collect()
+    }
+
     pub(crate) fn path_stats(&self) -> Vec<PathStats> {
         let stats = |path: &SendPath| {
             let (bytes_received, bytes_sent) = path.volume();

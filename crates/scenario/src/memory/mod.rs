@@ -51,7 +51,7 @@ impl World for Memory {
     }
 
     fn run(&mut self, scenario: &Scenario, plan: &RunPlan, on_progress: OnProgress<'_>) -> Result<Outcome, WorldError> {
-        let run = turns::FreeRun::new(scenario, plan, PayloadMode::Bytes, [Placement::Thread; 2])?;
+        let run = turns::FreeRun::new(scenario, plan, PayloadMode::Bytes, [Placement::Thread; 2], None)?;
         check_time(scenario, &plan.paths, None).map_err(WorldError::Unsuitable)?;
         run.finish(on_progress)
     }

@@ -10,7 +10,7 @@ use driver::DriverLimits;
 use driver::shared::Common;
 use quic::session::SessionFactory;
 use quic::session::deterministic::DeterministicFactory;
-use quic::{Endpoint, Event, SecretSource, Side, TransportConfig};
+use quic::{Endpoint, Event, JournalSource, SecretSource, Side, TransportConfig};
 use quic_driver::error::Closed;
 use quic_driver::{Connect, EventObserver, Limits, Quic, QuicApplication, QuicShared};
 use units::Instant;
@@ -48,7 +48,7 @@ pub(crate) struct HostSetup {
 }
 
 impl HostSetup {
-    /// The setup of host `host` with `drivers` drivers.
+    /// The setup of host `host` with `drivers` drivers. `journals` records its connection.
     pub(crate) fn new(
         scenario: &Scenario,
         host: usize,
@@ -56,6 +56,7 @@ impl HostSetup {
         seed: u64,
         drivers: usize,
         clock: &VirtualClock,
+        journals: Option<&JournalSource>,
     ) -> Self {
         let side = side_of(host);
         let HostSeeds { secret, sessions } = host_seeds(seed, host);
@@ -66,7 +67,7 @@ impl HostSetup {
             path_count,
             joins: !scenario.hosts[host].coalesce.is_zero(),
             clock: clock.clone(),
-            transport: transport_config(scenario, host, path_count),
+            transport: transport_config(scenario, host, path_count).with_journal(journals.cloned()),
             secret,
             factory: Arc::new(DeterministicFactory::new(side, sessions)),
             log: Arc::default(),

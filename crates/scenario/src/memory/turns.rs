@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use bytes::BytesMut;
 use driver::Placement;
+use quic::JournalSource;
 use quic_driver::ByteDatagrams;
 use units::Instant;
 
@@ -48,7 +49,7 @@ pub(crate) struct FreeRun {
 }
 
 impl FreeRun {
-    /// A run of hosts with these placements.
+    /// A run of hosts with these placements. `journals` records their connection.
     ///
     /// # Errors
     /// If the scenario does not have these paths, or its settings are invalid.
@@ -57,11 +58,14 @@ impl FreeRun {
         plan: &RunPlan,
         payload_mode: PayloadMode,
         placements: [Placement; 2],
+        journals: Option<&JournalSource>,
     ) -> Result<Self, WorldError> {
         plan.validate(scenario)?;
         let (clock, path_count) = (VirtualClock::default(), plan.paths.len());
-        let setups = [0, 1]
-            .map(|host| HostSetup::new(scenario, host, path_count, plan.seed, placements[host].driver_count(), &clock));
+        let setups = [0, 1].map(|host| {
+            let drivers = placements[host].driver_count();
+            HostSetup::new(scenario, host, path_count, plan.seed, drivers, &clock, journals)
+        });
         let host = |host: usize| match payload_mode {
             PayloadMode::Bytes => Host::new::<ByteDatagrams<BytesMut>>(&setups[host], placements[host]),
             PayloadMode::Lengths => Host::new::<Lengths>(&setups[host], placements[host]),

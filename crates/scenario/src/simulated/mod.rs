@@ -31,6 +31,7 @@ pub use machine::Machine;
 pub use run::{SimulatedRun, simulate, simulate_recorded, simulate_several};
 
 use ::sim::Simulation;
+use quic::JournalSource;
 
 use crate::memory::turns::FreeRun;
 use crate::model::Scenario;
@@ -64,7 +65,7 @@ impl Sim {
         }
         // This simulation has no processes. It owns the trace.
         let keeper = Simulation::new(plan.seed, 0);
-        let mut free = new_free_run(scenario, plan)?;
+        let mut free = new_free_run(scenario, plan, recording.journals.as_ref())?;
         free.run.record(Box::new(RecordingWriter::new(recording, scenario, &plan.paths, &keeper)?));
         free.go(on_progress)?;
         if let Some(recording) = free.run.take_recording() {
@@ -75,8 +76,8 @@ impl Sim {
 }
 
 /// A new run without processing cost, after checking that virtual time advances.
-fn new_free_run(scenario: &Scenario, plan: &RunPlan) -> Result<FreeRun, WorldError> {
-    let run = FreeRun::new(scenario, plan, PayloadMode::Lengths, [Placement::Thread; 2])?;
+fn new_free_run(scenario: &Scenario, plan: &RunPlan, journals: Option<&JournalSource>) -> Result<FreeRun, WorldError> {
+    let run = FreeRun::new(scenario, plan, PayloadMode::Lengths, [Placement::Thread; 2], journals)?;
     check_time(scenario, &plan.paths, None).map_err(WorldError::Unsuitable)?;
     Ok(run)
 }
@@ -90,7 +91,7 @@ impl World for Sim {
         if let Some(machine) = &self.machine {
             return simulate(scenario, plan, machine, on_progress).map(|simulated| simulated.outcome);
         }
-        let outcome = new_free_run(scenario, plan)?.finish(on_progress)?;
+        let outcome = new_free_run(scenario, plan, None)?.finish(on_progress)?;
         Ok(Outcome { world: self.name(), ..outcome })
     }
 }

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use quic::JournalSource;
 use sim::{Facility, Simulation};
 use units::{Duration, Instant};
 
@@ -65,7 +66,8 @@ pub fn simulate_recorded(
     on_progress: OnProgress<'_>,
 ) -> Result<SimulatedRun, WorldError> {
     machine.validate().map_err(WorldError::Unsuitable)?;
-    let mut prepared = Prepared::new(scenario, plan, machine)?;
+    let journals = recording.as_ref().and_then(|recording| recording.journals.as_ref());
+    let mut prepared = Prepared::new(scenario, plan, machine, journals)?;
     let simulation = Simulation::new(plan.seed, 0);
     if let Some(recording) = recording {
         prepared.run.record(Box::new(RecordingWriter::new(recording, scenario, &plan.paths, &simulation)?));
@@ -96,7 +98,7 @@ pub fn simulate_several(
     }
     let run = |number: usize| {
         let plan = RunPlan { seed: plan.seed.wrapping_add(number as u64), ..plan.clone() };
-        Prepared::new(scenario, &plan, machine)
+        Prepared::new(scenario, &plan, machine, None)
     };
     let runs = (0..count).map(run).collect::<Result<Vec<_>, _>>()?;
     run_all(Simulation::new(plan.seed, 0), runs, scenario, machine, on_progress)
@@ -109,13 +111,18 @@ struct Prepared {
 }
 
 impl Prepared {
-    fn new(scenario: &Scenario, plan: &RunPlan, machine: &Machine) -> Result<Self, WorldError> {
+    fn new(
+        scenario: &Scenario,
+        plan: &RunPlan,
+        machine: &Machine,
+        journals: Option<&JournalSource>,
+    ) -> Result<Self, WorldError> {
         plan.validate(scenario)?;
         check_time(scenario, &plan.paths, Some(&machine.costs)).map_err(WorldError::Unsuitable)?;
         let (clock, path_count) = (VirtualClock::default(), plan.paths.len());
         // Under `connection(n)`, the first of several drivers owns the connection. The others have
         // nothing to do.
-        let setup = |host| HostSetup::new(scenario, host, path_count, plan.seed, 1, &clock);
+        let setup = |host| HostSetup::new(scenario, host, path_count, plan.seed, 1, &clock, journals);
         let setups = [setup(0), setup(1)];
         let runtimes = setups.each_ref().map(|setup| VirtualRuntime { inline: None, local_addrs: setup.local_addrs() });
         let mut run = Run::new(scenario, plan, PayloadMode::Lengths, &setups, runtimes);

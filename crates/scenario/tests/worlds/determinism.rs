@@ -84,6 +84,7 @@ fn traced(seed: u64, run: u64) -> (Vec<u8>, Vec<u8>) {
         about: "threads".to_owned(),
         trace: Some(Box::new(trace.clone())),
         packets: Some(Box::new(packets.clone())),
+        journals: None,
     };
     let plan = plan(&scenario, seed, run);
     let recorded =

@@ -47,6 +47,7 @@ fn recording() -> (Recording, SharedBuffer, SharedBuffer) {
         about: "a test".to_owned(),
         trace: Some(Box::new(trace.clone())),
         packets: Some(Box::new(packets.clone())),
+        journals: None,
     };
     (recording, trace, packets)
 }

@@ -8,16 +8,17 @@ mod quiet;
 mod show;
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use observe::QlogWriter;
 use quic::Replay;
 use quic::journal::{LogEnd, Step, Stopped};
 use units::Duration;
 
-use super::{exit, out};
+use super::{exit, out, qlog};
 use quiet::Quiet;
 use show::{Counts, Show};
 
@@ -62,6 +63,13 @@ pub(crate) struct ReplayOptions {
     #[arg(long, value_name = "NUMBER")]
     pub(crate) until_entry: Option<u64>,
 
+    /// Write a qlog file of each connection into this folder, as far as it is replayed: for
+    /// https://qvis.quictools.info and other tools
+    ///
+    /// Only its owner can read the file. It contains addresses, connection IDs, sizes and times.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) qlog: Option<PathBuf>,
+
     /// Print one JSON object per line on standard output instead of text
     #[arg(long)]
     pub(crate) json: bool,
@@ -79,6 +87,11 @@ pub(crate) fn run(options: &ReplayOptions) -> ExitCode {
         Ok(logs) => logs,
         Err(message) => return exit::fail(options.json, exit::FAILED, &message),
     };
+    if let Some(folder) = &options.qlog
+        && let Err(message) = qlog::create_folder(folder)
+    {
+        return exit::fail(options.json, exit::FAILED, &message);
+    }
     let quiet = Quiet::begin();
     let (mut status, mut failures) = (exit::DONE, Vec::new());
     for log in &logs {
@@ -145,11 +158,13 @@ fn open(path: &Path) -> Result<BufReader<File>, String> {
 /// Replays one log.
 fn replay(path: &Path, options: &ReplayOptions, quiet: &Quiet) -> Result<Ended, String> {
     let show = Show { path, json: options.json };
-    let mut replay = match Replay::begin(open(path)?) {
+    let begun = if options.qlog.is_some() { Replay::observed(open(path)?) } else { Replay::begin(open(path)?) };
+    let mut replay = match begun {
         Ok(replay) => replay,
         Err(stopped) => return Ok(Ended::Stopped(stopped)),
     };
     show.head(replay.head());
+    let mut qlog = QlogFile::begin(path, options.qlog.as_deref(), &mut replay)?;
     let began_at = replay.head().began_at;
     let mut counts = Counts::default();
     let ended = loop {
@@ -168,12 +183,14 @@ fn replay(path: &Path, options: &ReplayOptions, quiet: &Quiet) -> Result<Ended, 
             Ok(None) => break Ended::Same(replay.end()),
             Err(stopped) => break Ended::Stopped(stopped),
         };
+        qlog.step(&mut replay, &step)?;
         let at = step.at.saturating_since(began_at);
         counts.add(&step, at);
         if at >= options.from && is_wanted(&step, options) {
             show.step(&step, at);
         }
     };
+    let qlog = qlog.finish()?;
     match &ended {
         Ended::Same(end) => show.end(&replay, &counts, *end),
         Ended::Stopped(stopped) => {
@@ -181,7 +198,40 @@ fn replay(path: &Path, options: &ReplayOptions, quiet: &Quiet) -> Result<Ended, 
             show.stopped(stopped, &counts, began_at, &context, quiet);
         }
     }
+    if let Some(path) = qlog {
+        show.qlog(&path);
+    }
     Ok(ended)
+}
+
+/// The qlog file of a replay, if there is to be one.
+struct QlogFile(Option<(QlogWriter<BufWriter<File>>, PathBuf)>);
+
+impl QlogFile {
+    fn begin(log: &Path, folder: Option<&Path>, replay: &mut Replay<BufReader<File>>) -> Result<Self, String> {
+        let Some(folder) = folder else { return Ok(Self(None)) };
+        let (file, path) = qlog::create(log, folder)?;
+        match QlogWriter::begin(file, replay, &qlog::about(log)) {
+            Ok(writer) => Ok(Self(Some((writer, path)))),
+            Err(error) => Err(cannot_write(&path, &error)),
+        }
+    }
+
+    fn step(&mut self, replay: &mut Replay<BufReader<File>>, step: &Step) -> Result<(), String> {
+        let Some((writer, path)) = &mut self.0 else { return Ok(()) };
+        writer.step(replay, step).map_err(|error| cannot_write(path, &error))
+    }
+
+    /// Completes the file and returns its path.
+    fn finish(self) -> Result<Option<PathBuf>, String> {
+        let Some((writer, path)) = self.0 else { return Ok(None) };
+        writer.finish().map_err(|error| cannot_write(&path, &error))?;
+        Ok(Some(path))
+    }
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> String {
+    format!("cannot write {}: {error}", path.display())
 }
 
 fn is_wanted(step: &Step, options: &ReplayOptions) -> bool {

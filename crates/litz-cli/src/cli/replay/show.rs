@@ -123,6 +123,15 @@ impl Show<'_> {
         }
     }
 
+    /// The qlog file that was written.
+    pub(super) fn qlog(&self, path: &Path) {
+        if self.json {
+            out::json(&json!({ "event": "qlog", "log": self.log(), "path": path.display().to_string() }));
+        } else {
+            out::line(&format!("  qlog: {}", path.display()));
+        }
+    }
+
     /// The replay stopped: shows the entries before it and the reason. The error itself is the
     /// command's last message.
     pub(super) fn stopped(

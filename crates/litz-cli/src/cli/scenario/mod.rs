@@ -133,7 +133,8 @@ fn run_one(
     let files = RecordFiles::begin(options).map_err(failed)?;
     let recording = files.as_ref().map(|files| files.recording(about(scenario, &first, machine)));
     let recording = Mutex::new(recording.transpose().map_err(failed)?);
-    let runs = Runs { scenario, world: options.world, machine, plans, recording, quiet: options.quiet, cancel };
+    let (records_keys, quiet) = (options.keys_in_pcapng, options.quiet);
+    let runs = Runs { scenario, world: options.world, machine, plans, recording, records_keys, quiet, cancel };
     let jobs = if options.world.is_live() { Some(1) } else { options.jobs };
     let outcomes = runs.make(jobs).map_err(|stop| match stop {
         Stop::Interrupted => (exit::INTERRUPTED, "interrupted".to_owned()),

@@ -43,7 +43,7 @@ pub(crate) struct ScenarioOptions {
 pub(super) enum Command {
     /// Run scenarios and evaluate their checks
     #[command(after_help = HELP)]
-    Run(RunOptions),
+    Run(Box<RunOptions>),
     /// Validate scenario files without running them
     #[command(after_help = READ_HELP)]
     Check {
@@ -136,14 +136,27 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "FILE", help_heading = heading::RECORDING)]
     pub(super) trace: Option<PathBuf>,
 
-    /// With --world sim: write the packets of that run to this file, as pcapng; the file must not
-    /// exist
+    /// With --world sim or netns: write the packets of that run to this file, as pcapng; the file
+    /// must not exist
     ///
-    /// The file has one interface per end of each link. IP and UDP headers have the true lengths.
-    /// Data packets are not encrypted in this world: the file contains only their headers, without
-    /// header protection. All other packets are complete.
+    /// The file has one interface per end of each link. With --world sim, IP and UDP headers have the
+    /// true lengths. Data packets are not encrypted in that world: the file contains only their
+    /// headers, without header protection. All other packets are complete. With --world netns, all
+    /// packets are complete and encrypted.
     #[arg(long, value_name = "FILE", help_heading = heading::RECORDING)]
     pub(super) pcapng: Option<PathBuf>,
+
+    /// With --world netns and --pcapng: write the TLS keys of the run into the same file, so that
+    /// Wireshark decrypts its packets
+    ///
+    /// Everybody who gets the file can read the data of the run. Only its owner can read it.
+    #[arg(long, requires = "pcapng", help_heading = heading::RECORDING)]
+    pub(super) keys_in_pcapng: bool,
+
+    /// With --world sim: write a qlog file of that run for each host into this folder, for
+    /// https://qvis.quictools.info and other tools
+    #[arg(long, value_name = "DIR", help_heading = heading::RECORDING)]
+    pub(super) qlog: Option<PathBuf>,
 
     /// Write a plot of the rate over time to this file, as SVG: a panel for each scenario, with the
     /// first seed on all paths
@@ -180,7 +193,7 @@ impl RunOptions {
     }
 
     pub(super) const fn is_recorded(&self) -> bool {
-        self.trace.is_some() || self.pcapng.is_some()
+        self.trace.is_some() || self.pcapng.is_some() || self.qlog.is_some()
     }
 
     /// Checks that the run can be recorded: one scenario in the simulated world, and different
@@ -193,9 +206,17 @@ impl RunOptions {
             return Err("--plot and --json name the same file".to_owned());
         }
         let named = [("--trace", &self.trace), ("--pcapng", &self.pcapng), ("--json", &self.json)];
-        let Some((option, _)) = named[..2].iter().find(|(_, path)| path.is_some()) else { return Ok(()) };
-        if self.world != WorldName::Sim {
+        let recorded = [&named[..2], &[("--qlog", &self.qlog)]].concat();
+        let Some((option, _)) = recorded.iter().find(|(_, path)| path.is_some()) else { return Ok(()) };
+        let is_capture_only = self.trace.is_none() && self.qlog.is_none();
+        if self.world == WorldName::Netns && !is_capture_only {
+            return Err("--trace and --qlog record a simulated run: use --world sim".to_owned());
+        }
+        if self.world == WorldName::Memory {
             return Err(format!("{option} records a simulated run: add --world sim"));
+        }
+        if self.keys_in_pcapng && self.world != WorldName::Netns {
+            return Err("--keys-in-pcapng needs --world netns: there are no TLS keys in a simulated run".to_owned());
         }
         if scenarios != 1 {
             return Err(format!(
@@ -255,7 +276,7 @@ mod tests {
     fn parse(arguments: &[&str]) -> Result<RunOptions, clap::Error> {
         let head = ["litz", "scenario", "run"];
         match Arguments::try_parse_from(head.iter().chain(arguments))?.command {
-            Top::Scenario(ScenarioOptions { command: Command::Run(options) }) => Ok(options),
+            Top::Scenario(ScenarioOptions { command: Command::Run(options) }) => Ok(*options),
             other => panic!("{other:?}"),
         }
     }

@@ -1,18 +1,81 @@
-//! `--trace` and `--pcapng`: files that are written during a run and kept only if the run is
+//! `--trace`, `--pcapng` and `--qlog`: files that are written during a run and kept only if the run is
 //! completed.
 
-use std::io::{BufWriter, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use quic::{JournalSink, JournalSource};
 use scenario::recording::Recording;
-use tempfile::{Builder, NamedTempFile};
+use tempfile::{Builder, NamedTempFile, TempDir};
 
 use super::options::RunOptions;
+use crate::cli::qlog;
 
 /// The files of a recorded run. Dropping this removes them.
 pub(super) struct RecordFiles {
     trace: Option<NewFile>,
     packets: Option<NewFile>,
+    qlog: Option<JournalFiles>,
+}
+
+/// The journals of the run's connection at both hosts, which become qlog files.
+struct JournalFiles {
+    folder: PathBuf,
+    /// The journals while they are written. Dropping this removes them.
+    place: TempDir,
+    /// The first error of writing a journal.
+    error: Arc<Mutex<Option<io::Error>>>,
+}
+
+/// Writes a journal to a file. Unlike a live connection, a simulated one waits for the disk.
+struct JournalFile {
+    file: File,
+    error: Arc<Mutex<Option<io::Error>>>,
+}
+
+impl JournalSink for JournalFile {
+    fn take(&mut self, bytes: &[u8]) -> bool {
+        let written = self.file.write_all(bytes);
+        let is_written = written.is_ok();
+        if let Err(error) = written {
+            self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
+        is_written
+    }
+}
+
+impl JournalFiles {
+    fn begin(folder: &Path) -> Result<Self, String> {
+        qlog::create_folder(folder)?;
+        let place = Builder::new().prefix(".litz-recording-").tempdir_in(folder);
+        let place = place.map_err(|error| format!("cannot write into {}: {error}", folder.display()))?;
+        Ok(Self { folder: folder.to_owned(), place, error: Arc::default() })
+    }
+
+    /// A host has one connection; with several drivers, only one of them has it.
+    fn source(&self) -> JournalSource {
+        let (place, error) = (self.place.path().to_owned(), Arc::clone(&self.error));
+        JournalSource(Arc::new(move |side| match File::create_new(place.join(format!("0001-{side}.journal"))) {
+            Ok(file) => Some(Box::new(JournalFile { file, error: Arc::clone(&error) })),
+            Err(failed) => {
+                error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failed);
+                None
+            }
+        }))
+    }
+
+    fn keep(self) -> Result<(), String> {
+        let fail = |error| format!("cannot write into {}: {error}", self.folder.display());
+        if let Some(error) = self.error.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Err(fail(error));
+        }
+        for entry in self.place.path().read_dir().map_err(fail)? {
+            qlog::convert(&entry.map_err(fail)?.path(), &self.folder)?;
+        }
+        Ok(())
+    }
 }
 
 /// A file that gets its name only when it is complete. Until then it is a temporary file in the
@@ -28,9 +91,11 @@ impl RecordFiles {
     /// # Errors
     /// A message for the user, if a file exists or cannot be created.
     pub(super) fn begin(options: &RunOptions) -> Result<Option<Self>, String> {
-        let begin = |path: &Option<PathBuf>| path.as_deref().map(NewFile::begin).transpose();
-        let (trace, packets) = (begin(&options.trace)?, begin(&options.pcapng)?);
-        Ok((trace.is_some() || packets.is_some()).then_some(Self { trace, packets }))
+        let trace = options.trace.as_deref().map(NewFile::begin).transpose()?;
+        let begin = if options.keys_in_pcapng { NewFile::begin_private } else { NewFile::begin };
+        let packets = options.pcapng.as_deref().map(begin).transpose()?;
+        let qlog = options.qlog.as_deref().map(JournalFiles::begin).transpose()?;
+        Ok(options.is_recorded().then_some(Self { trace, packets, qlog }))
     }
 
     /// The writers for the run; `about` is the description in the files.
@@ -39,7 +104,8 @@ impl RecordFiles {
     /// A message for the user.
     pub(super) fn recording(&self, about: String) -> Result<Recording, String> {
         let writer = |file: &Option<NewFile>| file.as_ref().map(NewFile::writer).transpose();
-        Ok(Recording { about, trace: writer(&self.trace)?, packets: writer(&self.packets)? })
+        let journals = self.qlog.as_ref().map(JournalFiles::source);
+        Ok(Recording { about, trace: writer(&self.trace)?, packets: writer(&self.packets)?, journals })
     }
 
     /// Renames the files to their final names.
@@ -47,7 +113,8 @@ impl RecordFiles {
     /// # Errors
     /// A message for the user, if a file of this name exists by now.
     pub(super) fn keep(self) -> Result<(), String> {
-        [self.trace, self.packets].into_iter().flatten().try_for_each(NewFile::keep)
+        [self.trace, self.packets].into_iter().flatten().try_for_each(NewFile::keep)?;
+        self.qlog.map_or(Ok(()), JournalFiles::keep)
     }
 }
 
@@ -57,16 +124,26 @@ impl NewFile {
     /// # Errors
     /// A message for the user, if the name exists or the file cannot be created.
     pub(super) fn begin(path: &Path) -> Result<Self, String> {
+        // The mode of an ordinary new file.
+        Self::begin_with(path, 0o666)
+    }
+
+    /// As [`begin`](Self::begin), for a file that only its owner may read.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub(super) fn begin_private(path: &Path) -> Result<Self, String> {
+        Self::begin_with(path, 0o600)
+    }
+
+    fn begin_with(path: &Path, mode: u32) -> Result<Self, String> {
         if path.symlink_metadata().is_ok() {
             return Err(format!("{} already exists: remove it, or choose another name", path.display()));
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut builder = Builder::new();
         builder.prefix(".litz-recording-");
-        // The mode of an ordinary new file; a temporary file is otherwise readable only by its
-        // owner.
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
         let file = builder.tempfile_in(folder).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         Ok(Self { path: path.to_owned(), file })
     }

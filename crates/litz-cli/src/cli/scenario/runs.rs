@@ -24,6 +24,8 @@ pub(super) struct Runs<'a> {
     pub(super) plans: Vec<RunPlan>,
     /// The files that record the first run, if requested.
     pub(super) recording: Mutex<Option<Recording>>,
+    /// The recorded packets include the keys that decrypt them.
+    pub(super) records_keys: bool,
     pub(super) quiet: bool,
     pub(super) cancel: &'a CancelToken,
 }
@@ -116,6 +118,11 @@ impl Runs<'_> {
     fn run(&self, index: usize, plan: &RunPlan, on_progress: OnProgress<'_>) -> Result<Outcome, WorldError> {
         let taken = || self.recording.lock().unwrap_or_else(PoisonError::into_inner).take();
         match (index == 0).then(taken).flatten() {
+            #[cfg(target_os = "linux")]
+            Some(recording) if self.world == WorldName::Netns => {
+                let world = super::netns::Netns::default();
+                world.run_recorded(self.scenario, plan, recording, self.records_keys, on_progress)
+            }
             Some(recording) => {
                 let world = Sim { machine: self.machine.cloned() };
                 world.run_recorded(self.scenario, plan, recording, on_progress)

@@ -208,7 +208,8 @@ pub const fn ack_len_max(range_count: usize) -> usize {
 /// FRAME_ENCODING_ERROR" (§19.3.1).
 const NEGATIVE_NUMBER: Fault = Fault::encoding("acknowledges packet numbers below zero");
 
-const fn ack_type(path: Option<PathId>, ecn: Option<EcnCounts>) -> u64 {
+/// The type of an acknowledgement of `path` (`None` for ACK) with or without ECN counts.
+pub const fn ack_type(path: Option<PathId>, ecn: Option<EcnCounts>) -> u64 {
     match (path, ecn) {
         (None, None) => ty::ACK,
         (None, Some(_)) => ty::ACK_ECN,

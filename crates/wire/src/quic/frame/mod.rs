@@ -23,7 +23,7 @@ mod parse;
 mod tests;
 mod ty;
 
-pub use ack::{Ack, AckRanges, EcnCounts, ack_len, ack_len_max, emit_ack};
+pub use ack::{Ack, AckRanges, EcnCounts, ack_len, ack_len_max, ack_type, emit_ack};
 pub use emit::{
     close_len_min, crypto_header_len, datagram_header_len, emit_close, emit_crypto_header, emit_datagram_header,
     emit_stream_header, stream_header_len,

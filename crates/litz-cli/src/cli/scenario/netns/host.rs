@@ -12,6 +12,7 @@ use scenario::model::{DURATION_MAX, Scenario};
 use scenario::world::{RunPlan, WorldError};
 
 use super::network::{address, world_error};
+use super::packet_file::PacketFile;
 use super::streams::{LiveStreams, poll_once};
 use super::wakeups::{WakeQueue, Wakeup};
 
@@ -33,17 +34,21 @@ pub(super) struct Host {
 }
 
 /// Creates both hosts, which authenticate each other by keys. The sending host connects at the
-/// first [poll](Host::poll_connected).
+/// first [poll](Host::poll_connected). The listening host writes its keys to `key_log`.
 pub(super) fn hosts(
     scenario: &Scenario,
     plan: &RunPlan,
     placement: Option<Placement>,
     wake_queue: &Arc<WakeQueue>,
     sockets: [Vec<Box<dyn LiveSocket>>; 2],
+    key_log: Option<&Arc<PacketFile>>,
 ) -> Result<[Host; 2], WorldError> {
     let keys = [KeyPair::generate().map_err(world_error)?, KeyPair::generate().map_err(world_error)?];
     let tls = |error: TlsError| world_error(error);
-    let server_tls = identity::server_config(&keys[1]).map_err(tls)?;
+    let mut server_tls = identity::server_config(&keys[1]).map_err(tls)?;
+    if let Some(key_log) = key_log {
+        Arc::make_mut(&mut server_tls).key_log = Arc::<PacketFile>::clone(key_log);
+    }
     let client_tls = identity::client_config(&keys[0], &[keys[1].public().fingerprint()]).map_err(tls)?.config;
     let [client, server] = sockets;
     let bind = |host, server_tls, sockets| {

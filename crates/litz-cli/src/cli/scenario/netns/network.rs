@@ -13,6 +13,7 @@ use scenario::outcome::{LinkOutcome, PathOutcome};
 use scenario::world::WorldError;
 
 use super::counted::{CountedSocket, SentCounters};
+use super::packet_file::PacketFile;
 
 /// Size of the IPv4 and UDP headers. The packets of the links already contain them, so they are not
 /// overhead here.
@@ -90,6 +91,13 @@ impl Setup {
     /// Takes the sockets: for each host, one per path of the run. Call this once.
     pub(super) fn take_sockets(&mut self) -> [Vec<Box<dyn LiveSocket>>; 2] {
         std::mem::take(&mut self.sockets)
+    }
+
+    /// Writes the packets of all links to `file`.
+    pub(super) fn capture(&mut self, file: &Arc<PacketFile>) {
+        for place in 0..self.links.len() {
+            self.tunnels.set_tap(place, file.tap(place));
+        }
     }
 
     /// Starts the links with the time of `clock`.

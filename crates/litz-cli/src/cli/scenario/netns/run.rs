@@ -15,10 +15,18 @@ use units::{Duration, Instant, Rng};
 use super::NAME;
 use super::host::{Host, hosts};
 use super::network::{Network, Setup, world_error};
+use super::packet_file::PacketFile;
 use super::wakeups::{WakeQueue, Wakeup};
 
 /// Interval at which the run calls its observer and checks the links.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Where the packets of a run go.
+pub(super) struct Captured {
+    pub(super) file: Arc<PacketFile>,
+    /// The keys go there, too.
+    pub(super) has_keys: bool,
+}
 
 /// A running scenario.
 pub(super) struct Run<'a> {
@@ -46,11 +54,16 @@ impl<'a> Run<'a> {
         scenario: &'a Scenario,
         plan: &'a RunPlan,
         placement: Option<Placement>,
+        captured: Option<&Captured>,
     ) -> Result<Self, WorldError> {
         let wake_queue = Arc::new(WakeQueue::default());
         let root = Rng::from_seed(plan.seed);
         let mut setup = Setup::set(scenario, &plan.paths, plan.seed)?;
-        let mut hosts = hosts(scenario, plan, placement, &wake_queue, setup.take_sockets())?;
+        if let Some(captured) = captured {
+            setup.capture(&captured.file);
+        }
+        let keys = captured.filter(|captured| captured.has_keys).map(|captured| &captured.file);
+        let mut hosts = hosts(scenario, plan, placement, &wake_queue, setup.take_sockets(), keys)?;
         let clock = MonotonicClock::start();
         let network = setup.run(clock)?;
         // The listening host first.
