@@ -184,7 +184,7 @@ impl Control {
         let initial = |version| self.session.get().initial_keys(&source, version);
         let Some(keys) = initial(self.version) else { return };
         if self.other_initial.is_some() {
-            self.other_initial = initial(self.version.other()).map(|keys| keys.open);
+            self.other_initial = initial(self.version.other()).map(|keys| Box::new(keys.open));
         }
         self.retry_source = Some(Box::new(source));
         self.remote_ids.replace_first(source);

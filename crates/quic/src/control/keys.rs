@@ -21,7 +21,7 @@ impl Control {
             local_id_len: ids::LOCAL_ID_LEN,
             levels: self.levels.clone(),
             version: self.version,
-            other_initial: self.other_initial.clone(),
+            other_initial: self.other_initial.as_deref().cloned(),
             // A server must not process 1-RTT packets before the handshake is complete (RFC 9001,
             // section 5.7).
             data: self.one_rtt_of(path).filter(|_| self.handshake_time.is_some()),

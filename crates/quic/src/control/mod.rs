@@ -103,8 +103,9 @@ pub(crate) struct Control {
     /// The version of QUIC in use, and that of the client's first packet.
     version: Version,
     original_version: Version,
-    /// For Initial packets of the other version, while the peer may use either.
-    other_initial: Option<DirectionKeys>,
+    /// For Initial packets of the other version, while the peer may use either. Boxed, because a
+    /// connection after its handshake has none.
+    other_initial: Option<Box<DirectionKeys>>,
     one_rtt: Option<OneRttKeys>,
     /// The keys after those in use, unless they were freed while the connection was quiet.
     next_phase: Option<PhaseKeys>,
@@ -178,7 +179,7 @@ impl Control {
             levels: [Some(initial), None],
             version,
             original_version: version,
-            other_initial,
+            other_initial: other_initial.map(Box::new),
             one_rtt: None,
             next_phase: None,
             send_phase: 0,

@@ -39,7 +39,7 @@ impl Control {
         let destination = self.retry_source.as_deref().copied().unwrap_or(self.original_destination);
         let Some(keys) = self.session.get().initial_keys(&destination, version) else { return };
         self.version = version;
-        self.other_initial = self.levels[0].replace(keys.open);
+        self.other_initial = self.levels[0].replace(keys.open).map(Box::new);
         exchange.to_send.push_back(ToSend::Version(Box::new(NegotiatedVersion { version, keys: keys.seal })));
     }
 
