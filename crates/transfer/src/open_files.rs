@@ -50,6 +50,11 @@ impl OpenFiles {
 }
 
 impl TransferFiles {
+    /// The right to open another file, if there is one now.
+    pub(crate) fn try_acquire(&self) -> Option<Arc<FilePermit>> {
+        self.grant(&mut self.shared.left.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Waits until another file may be opened. `None` if `is_stopping`, which is looked at now and then.
     pub(crate) fn acquire(&self, is_stopping: impl Fn() -> bool) -> Option<Arc<FilePermit>> {
         let mut left = self.shared.left.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,16 +62,23 @@ impl TransferFiles {
             if is_stopping() {
                 return None;
             }
-            let open = self.open.load(Ordering::SeqCst);
-            let is_shared = open < *left;
-            if is_shared || open == 0 {
-                *left -= usize::from(is_shared);
-                self.open.fetch_add(1, Ordering::SeqCst);
-                let (shared, open) = (Arc::clone(&self.shared), Arc::clone(&self.open));
-                return Some(Arc::new(FilePermit { shared, open, is_shared }));
+            if let Some(permit) = self.grant(&mut left) {
+                return Some(permit);
             }
             left = self.shared.changed.wait_timeout(left, TICK).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    fn grant(&self, left: &mut usize) -> Option<Arc<FilePermit>> {
+        let open = self.open.load(Ordering::SeqCst);
+        let is_shared = open < *left;
+        if !is_shared && open > 0 {
+            return None;
+        }
+        *left -= usize::from(is_shared);
+        self.open.fetch_add(1, Ordering::SeqCst);
+        let (shared, open) = (Arc::clone(&self.shared), Arc::clone(&self.open));
+        Some(Arc::new(FilePermit { shared, open, is_shared }))
     }
 }
 
@@ -82,6 +94,10 @@ impl Drop for FilePermit {
 /// The maximum number of files with a plan and without a result. With fewer, a path with a long round
 /// trip would be idle between small files. [`OpenFiles`] may limit them further.
 pub(crate) const FILES_AHEAD: usize = 256;
+
+/// The same if both ends know `litz/1.3`: a small file is not open before its bytes have arrived, so
+/// more of them may wait, and a path of 50 ms carries 80,000 in a second.
+pub(crate) const SMALL_FILES_AHEAD: usize = 4096;
 
 /// The interval at which a waiting thread looks whether its transfer stops.
 const TICK: Duration = Duration::from_millis(50);

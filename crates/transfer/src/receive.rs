@@ -29,7 +29,7 @@ use super::events::{Events, Summary, TransferEvent};
 use super::link::{CancelToken, Control, Link};
 use super::manifest::{Entry, Limits, Totals};
 use super::message::{Message, VERSION};
-use super::open_files::{FILES_AHEAD, OpenFiles, TransferFiles};
+use super::open_files::{FILES_AHEAD, OpenFiles, SMALL_FILES_AHEAD, TransferFiles};
 use super::progress::Progress;
 use super::proof::ProofContext;
 use super::queue::Queue;
@@ -46,6 +46,7 @@ mod incoming;
 mod incoming_stream;
 mod planner;
 mod stream;
+mod whole;
 
 /// Options for receiving.
 ///
@@ -70,6 +71,9 @@ pub struct ReceiveOptions {
     /// The limit on open files, shared with the transfers whose options have a clone of it. Default:
     /// 256 for each default.
     pub open_files: OpenFiles,
+    /// Whether the sender knows `litz/1.3` ([`knows_small_files`](crate::knows_small_files)): then more
+    /// small files are asked for at a time, and each needs fewer messages. Default: no.
+    pub small_files: bool,
     /// Where a stream is written to instead of a file. Then the transfer must be one stream. Default:
     /// none.
     pub output: Option<StreamOutput>,
@@ -86,6 +90,7 @@ impl Default for ReceiveOptions {
             bytes_max: None,
             cancel: CancelToken::new(),
             open_files: OpenFiles::new(FILES_AHEAD),
+            small_files: false,
             output: None,
             disk: Arc::new(SystemDisk),
         }
@@ -125,6 +130,13 @@ impl ReceiveOptions {
     #[must_use]
     pub fn with_open_files(mut self, open_files: OpenFiles) -> Self {
         self.open_files = open_files;
+        self
+    }
+
+    /// Sets [`small_files`](Self::small_files).
+    #[must_use]
+    pub fn with_small_files(mut self, small_files: bool) -> Self {
+        self.small_files = small_files;
         self
     }
 
@@ -250,7 +262,7 @@ struct List {
 /// The entries in progress and the settled ones.
 #[derive(Default)]
 struct SessionState {
-    /// At most [`FILES_AHEAD`]: each has open files.
+    /// At most [`Session::files_ahead`]. Those that are not small have open files.
     active: BTreeMap<u32, Arc<Incoming>>,
     settled: SegmentSet,
     /// Directories that this transfer created, in this order.
@@ -442,6 +454,12 @@ impl<'a> Session<'a> {
 
     /// Records and reports the result of an entry. Once for each: repeated calls do nothing.
     fn settle(&self, index: u32, outcome: Result<Option<FileHash>, &FileError>) -> Result<(), TransferError> {
+        self.settle_queued(index, outcome)?;
+        self.control.flush()
+    }
+
+    /// As [`settle`](Self::settle), but the sender is told with the next message that is sent.
+    fn settle_queued(&self, index: u32, outcome: Result<Option<FileHash>, &FileError>) -> Result<(), TransferError> {
         if !self.lock().settled.insert(index) {
             return Ok(());
         }
@@ -461,10 +479,13 @@ impl<'a> Session<'a> {
                 Message::Failed { index, error: error.clone() }
             }
         };
-        let sent = self.control.send(&message);
+        let sent = self.control.queue(&message);
         // The planner may continue only now, so that the unread results stay bounded as well.
-        self.lock().active.remove(&index);
-        self.changed.notify_all();
+        let mut state = self.lock();
+        state.active.remove(&index);
+        if state.active.len() <= self.files_resumed() {
+            self.changed.notify_one();
+        }
         sent
     }
 
@@ -489,6 +510,17 @@ impl<'a> Session<'a> {
         // Under the lock, because a planner between its check and its wait would miss the wakeup.
         let _state = self.lock();
         self.changed.notify_all();
+    }
+
+    /// The maximum number of files with a plan and no result.
+    fn files_ahead(&self) -> usize {
+        if self.options.small_files { SMALL_FILES_AHEAD } else { FILES_AHEAD }
+    }
+
+    /// A planner that has waited goes on when no more files than this are in progress: a wakeup for
+    /// each file would cost more than the file.
+    fn files_resumed(&self) -> usize {
+        self.files_ahead() * 3 / 4
     }
 
     fn is_stopping(&self) -> bool {

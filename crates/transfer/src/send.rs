@@ -11,7 +11,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use self::outgoing::{Outgoing, Work};
+use self::outgoing::{JOBS_MAX, Outgoing, Work};
 use self::stream::OutgoingStream;
 use super::authorise::Credential;
 use super::control::{
@@ -22,7 +22,7 @@ use super::events::{Events, Summary, TransferEvent};
 use super::link::{CancelToken, Control, Link};
 use super::manifest::Source;
 use super::message::{ENTRIES_LEN, Message, VERSION, entry_len};
-use super::open_files::FILES_AHEAD;
+use super::open_files::{FILES_AHEAD, SMALL_FILES_AHEAD};
 use super::progress::Progress;
 use super::proof::{ProofContext, Role};
 use super::queue::Queue;
@@ -58,6 +58,9 @@ pub struct SendOptions {
     /// Whether the receiver takes a file of unknown length
     /// ([`accepts_streams`](crate::accepts_streams)). Default: no, and such a file is not sent.
     pub streams: bool,
+    /// Whether the receiver knows `litz/1.3` ([`knows_small_files`](crate::knows_small_files)): then it
+    /// may ask for more small files at a time, and each needs fewer messages. Default: no.
+    pub small_files: bool,
     /// Cancels the transfer.
     pub cancel: CancelToken,
 }
@@ -69,6 +72,7 @@ impl Default for SendOptions {
             segment_bytes: 1 << BASE_LOG2_DEFAULT,
             run_id: None,
             streams: false,
+            small_files: false,
             cancel: CancelToken::new(),
         }
     }
@@ -100,6 +104,13 @@ impl SendOptions {
     #[must_use]
     pub fn with_streams(mut self, streams: bool) -> Self {
         self.streams = streams;
+        self
+    }
+
+    /// Sets [`small_files`](Self::small_files).
+    #[must_use]
+    pub fn with_small_files(mut self, small_files: bool) -> Self {
+        self.small_files = small_files;
         self
     }
 
@@ -155,6 +166,7 @@ pub fn run_deferred<'a>(
         base_log2,
         run_id: options.run_id,
         streams: options.streams,
+        small_files: options.small_files,
         progress: Progress::new(events),
         events,
         cancel: &options.cancel,
@@ -210,6 +222,7 @@ struct Session<'a> {
     base_log2: u8,
     run_id: Option<RunId>,
     streams: bool,
+    small_files: bool,
     progress: Progress<'a>,
     events: &'a dyn Events,
     cancel: &'a CancelToken,
@@ -240,6 +253,8 @@ struct CoordinatorState {
     settled: SegmentSet,
     /// Files with a second plan.
     planned_again: SegmentSet,
+    /// Files for the workers: those whose plans have arrived together.
+    planned: Vec<Arc<Outgoing>>,
     files_done: u64,
     failed: u64,
 }
@@ -337,6 +352,9 @@ impl<'a> Session<'a> {
                 }
                 _ => return Err(TransferError::Protocol("a message out of place")),
             }
+            if standing.planned.len() >= JOBS_MAX || self.inbox.is_empty() {
+                self.work.push_all(standing.planned.drain(..));
+            }
         }
         Ok(standing)
     }
@@ -358,7 +376,7 @@ impl<'a> Session<'a> {
             if !earlier.is_held_in_full() || !standing.planned_again.insert(index) {
                 return Err(TransferError::Protocol("more than one plan for a file"));
             }
-        } else if standing.active.len() >= FILES_AHEAD {
+        } else if standing.active.len() >= if self.small_files { SMALL_FILES_AHEAD } else { FILES_AHEAD } {
             return Err(TransferError::Protocol("plans for too many files at a time"));
         }
         let outgoing = Arc::new(Outgoing::new(index, layout, held));
@@ -367,7 +385,7 @@ impl<'a> Session<'a> {
             self.progress.take_back_resumed(earlier.counted());
         }
         self.events.event(TransferEvent::FileStarted { path: &entry.path, bytes: size, bytes_resumed });
-        self.work.push(outgoing);
+        standing.planned.push(outgoing);
         Ok(())
     }
 

@@ -20,6 +20,7 @@ mod disk_faults;
 mod failures;
 mod hostile_peers;
 mod resume;
+mod small_files;
 mod streams;
 mod trees;
 
@@ -66,8 +67,10 @@ impl Fixture {
         let top = tempfile::tempdir().unwrap();
         fs::create_dir(top.path().join("out")).unwrap();
         fs::create_dir(top.path().join("in")).unwrap();
-        let send = SendOptions { threads: 3, segment_bytes: SEGMENT_BYTES, ..SendOptions::default() };
-        Self { top, send, receive: ReceiveOptions { threads: 3, ..ReceiveOptions::default() }, sender: 1 }
+        let send =
+            SendOptions { threads: 3, segment_bytes: SEGMENT_BYTES, small_files: true, ..SendOptions::default() };
+        let receive = ReceiveOptions { threads: 3, small_files: true, ..ReceiveOptions::default() };
+        Self { top, send, receive, sender: 1 }
     }
 
     fn source(&self, name: &str) -> PathBuf {
