@@ -43,6 +43,7 @@ struct Round {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "the seed of a round that fails, and the count of faults")]
 fn no_crash_puts_a_wrong_file_under_its_name() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let has_strace = Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_ok_and(|done| done.success());
@@ -119,20 +120,26 @@ impl Round {
                 break;
             }
         }
-        std::thread::sleep(Duration::from_micros(self.rng.below(20_000)));
+        self.pause();
         if is_receiver_first {
             receiver.kill();
             tally.killed_receivers += 1;
-            std::thread::sleep(Duration::from_micros(self.rng.below(20_000)));
+            self.pause();
             sender.kill();
         } else {
             sender.kill();
             tally.killed_senders += 1;
-            std::thread::sleep(Duration::from_micros(self.rng.below(20_000)));
+            self.pause();
             receiver.kill();
         }
         while receiver.next().is_some() {}
         tally.disk_faults += u32::from(receiver.seen.iter().any(|event| event["event"] == "file_failed"));
+    }
+
+    /// Lets a random time pass, so that the kill comes between any two steps.
+    #[expect(clippy::disallowed_methods, reason = "nothing depends on the length of this time")]
+    fn pause(&mut self) {
+        std::thread::sleep(Duration::from_micros(self.rng.below(20_000)));
     }
 
     /// Every file that has its final name is the new one or the old one.
@@ -193,7 +200,7 @@ impl Round {
         let calls = ["pwrite64", "fsync,fdatasync,syncfs", "renameat2", "fsync,fdatasync,syncfs,pwrite64"];
         let calls = calls[self.rng.below(calls.len() as u64) as usize];
         let error = if self.rng.below(2) == 0 { "EIO" } else { "ENOSPC" };
-        let (first, step) = (self.rng.between(1, 30), self.rng.between(1, 20));
+        let (first, step) = (self.rng.between(1, 6), self.rng.between(1, 8));
         let text = format!(
             "strace -D -f -qqq -o /dev/null --seccomp-bpf -e trace={calls} -e inject={calls}:error={error}:when={first}+{step}"
         );

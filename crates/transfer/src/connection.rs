@@ -58,6 +58,10 @@ impl Link for ConnectionLink {
     fn close(&self, reason: &str) {
         self.0.close(CLOSE_CODE, reason);
     }
+
+    fn knows_small_files(&self) -> bool {
+        is_one_of(&self.0, &[ALPN_SMALL_FILES])
+    }
 }
 
 /// The control stream of a transfer from the two halves of a bidirectional stream.
@@ -75,13 +79,6 @@ pub fn accepts_run_id(connection: &Connection) -> bool {
 /// would refuse the list.
 pub fn accepts_streams(connection: &Connection) -> bool {
     is_one_of(connection, &[ALPN_STREAMS, ALPN_SMALL_FILES])
-}
-
-/// Whether both ends of `connection` know the rules for many small files
-/// ([`SendOptions::small_files`](crate::SendOptions::small_files),
-/// [`ReceiveOptions::small_files`](crate::ReceiveOptions::small_files)).
-pub fn knows_small_files(connection: &Connection) -> bool {
-    is_one_of(connection, &[ALPN_SMALL_FILES])
 }
 
 fn is_one_of(connection: &Connection, names: &[&[u8]]) -> bool {

@@ -143,9 +143,7 @@ mod memory;
 mod tests;
 
 pub use authorise::{Authoriser, Credential, KeyAuthoriser, TicketAuthoriser};
-pub use connection::{
-    CLOSE_CODE, ConnectionLink, accepts_run_id, accepts_streams, control, knows_small_files, peer_key, proof_context,
-};
+pub use connection::{CLOSE_CODE, ConnectionLink, accepts_run_id, accepts_streams, control, peer_key, proof_context};
 pub use error::{FileError, FileErrorKind, TransferError};
 pub use events::{Events, Summary, TransferEvent};
 pub use link::{CancelToken, Control, Link, SendStream};

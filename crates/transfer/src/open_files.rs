@@ -17,8 +17,15 @@ pub const DESCRIPTORS_PER_FILE: usize = 3;
 
 #[derive(Debug)]
 struct Shared {
-    left: Mutex<usize>,
+    left: Mutex<Left>,
     changed: Condvar,
+}
+
+#[derive(Debug)]
+struct Left {
+    files: usize,
+    /// Threads that wait for a file. A notification is a system call, also if nothing waits.
+    waiting: usize,
 }
 
 /// The files of one transfer.
@@ -40,7 +47,7 @@ pub(crate) struct FilePermit {
 impl OpenFiles {
     /// At most `files` files, and one for each transfer.
     pub fn new(files: usize) -> Self {
-        Self(Arc::new(Shared { left: Mutex::new(files), changed: Condvar::new() }))
+        Self(Arc::new(Shared { left: Mutex::new(Left { files, waiting: 0 }), changed: Condvar::new() }))
     }
 
     /// The files of a transfer that begins.
@@ -65,17 +72,19 @@ impl TransferFiles {
             if let Some(permit) = self.grant(&mut left) {
                 return Some(permit);
             }
+            left.waiting += 1;
             left = self.shared.changed.wait_timeout(left, TICK).unwrap_or_else(PoisonError::into_inner).0;
+            left.waiting -= 1;
         }
     }
 
-    fn grant(&self, left: &mut usize) -> Option<Arc<FilePermit>> {
+    fn grant(&self, left: &mut Left) -> Option<Arc<FilePermit>> {
         let open = self.open.load(Ordering::SeqCst);
-        let is_shared = open < *left;
+        let is_shared = open < left.files;
         if !is_shared && open > 0 {
             return None;
         }
-        *left -= usize::from(is_shared);
+        left.files -= usize::from(is_shared);
         self.open.fetch_add(1, Ordering::SeqCst);
         let (shared, open) = (Arc::clone(&self.shared), Arc::clone(&self.open));
         Some(Arc::new(FilePermit { shared, open, is_shared }))
@@ -85,9 +94,11 @@ impl TransferFiles {
 impl Drop for FilePermit {
     fn drop(&mut self) {
         let mut left = self.shared.left.lock().unwrap_or_else(PoisonError::into_inner);
-        *left += usize::from(self.is_shared);
+        left.files += usize::from(self.is_shared);
         self.open.fetch_sub(1, Ordering::SeqCst);
-        self.shared.changed.notify_all();
+        if left.waiting > 0 {
+            self.shared.changed.notify_all();
+        }
     }
 }
 
@@ -108,7 +119,7 @@ mod tests {
 
     fn take_all(transfer: &TransferFiles) -> Vec<Arc<FilePermit>> {
         let mut permits = Vec::new();
-        while transfer.open.load(Ordering::SeqCst) < *transfer.shared.left.lock().unwrap()
+        while transfer.open.load(Ordering::SeqCst) < transfer.shared.left.lock().unwrap().files
             || transfer.open.load(Ordering::SeqCst) == 0
         {
             permits.extend(transfer.acquire(|| false));
@@ -125,7 +136,7 @@ mod tests {
         assert_eq!(counts[..4], [50, 25, 13, 6]);
         assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
         drop(permits);
-        assert_eq!(*files.0.left.lock().unwrap(), 100);
+        assert_eq!(files.0.left.lock().unwrap().files, 100);
     }
 
     #[test]

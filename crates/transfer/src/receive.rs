@@ -71,9 +71,6 @@ pub struct ReceiveOptions {
     /// The limit on open files, shared with the transfers whose options have a clone of it. Default:
     /// 256 for each default.
     pub open_files: OpenFiles,
-    /// Whether the sender knows `litz/1.3` ([`knows_small_files`](crate::knows_small_files)): then more
-    /// small files are asked for at a time, and each needs fewer messages. Default: no.
-    pub small_files: bool,
     /// Where a stream is written to instead of a file. Then the transfer must be one stream. Default:
     /// none.
     pub output: Option<StreamOutput>,
@@ -90,7 +87,6 @@ impl Default for ReceiveOptions {
             bytes_max: None,
             cancel: CancelToken::new(),
             open_files: OpenFiles::new(FILES_AHEAD),
-            small_files: false,
             output: None,
             disk: Arc::new(SystemDisk),
         }
@@ -130,13 +126,6 @@ impl ReceiveOptions {
     #[must_use]
     pub fn with_open_files(mut self, open_files: OpenFiles) -> Self {
         self.open_files = open_files;
-        self
-    }
-
-    /// Sets [`small_files`](Self::small_files).
-    #[must_use]
-    pub fn with_small_files(mut self, small_files: bool) -> Self {
-        self.small_files = small_files;
         self
     }
 
@@ -188,6 +177,7 @@ pub fn run(
         streams: Queue::new(STREAMS_MAX),
         finished: Queue::new(FILES_AHEAD),
         open_files: options.open_files.transfer(),
+        small_files: link.knows_small_files(),
         options,
         context,
         directory: directory.to_owned(),
@@ -235,6 +225,8 @@ struct Session<'a> {
     /// Files of which all segments have arrived.
     finished: Queue<Arc<Incoming>>,
     open_files: TransferFiles,
+    /// Both ends know the rules for small files.
+    small_files: bool,
     options: &'a ReceiveOptions,
     context: &'a ProofContext,
     directory: PathBuf,
@@ -265,6 +257,8 @@ struct SessionState {
     /// At most [`Session::files_ahead`]. Those that are not small have open files.
     active: BTreeMap<u32, Arc<Incoming>>,
     settled: SegmentSet,
+    /// The planner waits for fewer active files.
+    is_planner_waiting: bool,
     /// Directories that this transfer created, in this order.
     made: Vec<u32>,
 }
@@ -483,7 +477,8 @@ impl<'a> Session<'a> {
         // The planner may continue only now, so that the unread results stay bounded as well.
         let mut state = self.lock();
         state.active.remove(&index);
-        if state.active.len() <= self.files_resumed() {
+        // A notification is a system call, also if nothing waits.
+        if state.is_planner_waiting && state.active.len() <= self.files_resumed() {
             self.changed.notify_one();
         }
         sent
@@ -514,7 +509,7 @@ impl<'a> Session<'a> {
 
     /// The maximum number of files with a plan and no result.
     fn files_ahead(&self) -> usize {
-        if self.options.small_files { SMALL_FILES_AHEAD } else { FILES_AHEAD }
+        if self.small_files { SMALL_FILES_AHEAD } else { FILES_AHEAD }
     }
 
     /// A planner that has waited goes on when no more files than this are in progress: a wakeup for

@@ -58,9 +58,6 @@ pub struct SendOptions {
     /// Whether the receiver takes a file of unknown length
     /// ([`accepts_streams`](crate::accepts_streams)). Default: no, and such a file is not sent.
     pub streams: bool,
-    /// Whether the receiver knows `litz/1.3` ([`knows_small_files`](crate::knows_small_files)): then it
-    /// may ask for more small files at a time, and each needs fewer messages. Default: no.
-    pub small_files: bool,
     /// Cancels the transfer.
     pub cancel: CancelToken,
 }
@@ -72,7 +69,6 @@ impl Default for SendOptions {
             segment_bytes: 1 << BASE_LOG2_DEFAULT,
             run_id: None,
             streams: false,
-            small_files: false,
             cancel: CancelToken::new(),
         }
     }
@@ -104,13 +100,6 @@ impl SendOptions {
     #[must_use]
     pub fn with_streams(mut self, streams: bool) -> Self {
         self.streams = streams;
-        self
-    }
-
-    /// Sets [`small_files`](Self::small_files).
-    #[must_use]
-    pub fn with_small_files(mut self, small_files: bool) -> Self {
-        self.small_files = small_files;
         self
     }
 
@@ -166,7 +155,7 @@ pub fn run_deferred<'a>(
         base_log2,
         run_id: options.run_id,
         streams: options.streams,
-        small_files: options.small_files,
+        small_files: link.knows_small_files(),
         progress: Progress::new(events),
         events,
         cancel: &options.cancel,
@@ -222,6 +211,7 @@ struct Session<'a> {
     base_log2: u8,
     run_id: Option<RunId>,
     streams: bool,
+    /// Both ends know the rules for small files.
     small_files: bool,
     progress: Progress<'a>,
     events: &'a dyn Events,

@@ -24,8 +24,7 @@ use litz::{Connection, Endpoint, EndpointConfig};
 use serde_json::json;
 use transfer::{
     Authoriser, CLOSE_CODE, CancelToken, ConnectionLink, OpenFiles, ReceiveOptions, Refusal, Secret, StreamOutput,
-    Summary, Ticket, TicketAddress, TicketAuthoriser, TransferError, control, knows_small_files, peer_key, proof_context,
-    receive,
+    Summary, Ticket, TicketAddress, TicketAuthoriser, TransferError, control, peer_key, proof_context, receive,
 };
 
 use super::args::{Advertised, RecvOptions};
@@ -531,7 +530,6 @@ impl<'a> Receiver<'a> {
             .with_bytes_max(self.options.max_size.map(|size| size.as_bytes()))
             .with_umask(current_umask())
             .with_open_files(self.open_files.clone())
-            .with_small_files(knows_small_files(connection))
             .with_output(self.output.clone())
             .with_cancel(self.cancel.clone());
         watch_paths(connection, Direction::Receiving, progress, None, || {

@@ -13,7 +13,7 @@ use recovery::RateCap;
 use serde_json::json;
 use transfer::{
     CLOSE_CODE, CancelToken, ConnectionLink, Credential, Refusal, RunId, Source, StreamInput, Summary, Ticket,
-    TransferError, accepts_run_id, accepts_streams, control, knows_small_files, proof_context, send,
+    TransferError, accepts_run_id, accepts_streams, control, proof_context, send,
 };
 use units::{ByteSize, Duration, Instant, Rate};
 
@@ -392,7 +392,6 @@ impl Job<'_> {
         let streams = connection.open_bi().map_err(|error| TransferError::Connection(error.into()))?;
         let mut send_options = send::SendOptions::default().with_cancel(self.cancel.clone());
         send_options.streams = accepts_streams(connection);
-        send_options.small_files = knows_small_files(connection);
         if accepts_run_id(connection) {
             send_options.run_id = Some(self.run_id);
         }

@@ -46,5 +46,8 @@ fn as_json() -> Value {
 
 /// The versions of the file protocol as TLS negotiates them, oldest first.
 fn protocols() -> Vec<String> {
-    [ALPN, ALPN_RUN_ID, ALPN_STREAMS, ALPN_SMALL_FILES].iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+    [ALPN, ALPN_RUN_ID, ALPN_STREAMS, ALPN_SMALL_FILES]
+        .iter()
+        .map(|name| String::from_utf8_lossy(name).into_owned())
+        .collect()
 }

@@ -3,8 +3,8 @@
 use std::os::fd::AsFd;
 
 use super::{
-    Arc, AtomicU64, Errno, File, FileError, Mutex, OFlags, OsStr, OwnedFd, PART_MODE, PartFile, Records,
-    Recorded, TargetTree, io, lock, open_regular, part_and_journal_names,
+    Arc, AtomicU64, Errno, File, FileError, Mutex, OFlags, OsStr, OwnedFd, PART_MODE, PartFile, Recorded, Records,
+    TargetTree, io, lock, open_regular, part_and_journal_names,
 };
 use crate::manifest::Entry;
 

@@ -136,10 +136,7 @@ impl Session<'_> {
             return self.settle_failed(incoming, &FileError::target(&error));
         }
         // The segment is the file.
-        if self.options.small_files
-            && incoming.layout.count() == 1
-            && incoming.on_hash(FileHash::from_bytes(value)).is_none()
-        {
+        if self.small_files && incoming.layout.count() == 1 && incoming.on_hash(FileHash::from_bytes(value)).is_none() {
             return Err(TransferError::Protocol("a file has two hashes"));
         }
         if incoming.on_segment(segment, value) {

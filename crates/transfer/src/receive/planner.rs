@@ -50,10 +50,12 @@ impl Session<'_> {
     fn wait_below_limit(&self) -> Result<bool, TransferError> {
         if self.lock().active.len() >= self.files_ahead() {
             self.control.flush()?;
-            let full = |state: &mut super::SessionState| {
-                state.active.len() > self.files_resumed() && !self.is_stopping()
-            };
-            drop(self.changed.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner));
+            let full =
+                |state: &mut super::SessionState| state.active.len() > self.files_resumed() && !self.is_stopping();
+            let mut state = self.lock();
+            state.is_planner_waiting = true;
+            let mut state = self.changed.wait_while(state, full).unwrap_or_else(PoisonError::into_inner);
+            state.is_planner_waiting = false;
         }
         Ok(!self.is_stopping())
     }

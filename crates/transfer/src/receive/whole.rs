@@ -36,7 +36,7 @@ impl Drop for Written {
 impl Session<'_> {
     /// Whether a file may be received as a whole.
     pub(super) fn is_small(&self, layout: Layout) -> bool {
-        self.options.small_files && layout.count() <= 1 && layout.size() <= CHUNK_LEN_MAX as u64
+        self.small_files && layout.count() <= 1 && layout.size() <= CHUNK_LEN_MAX as u64
     }
 
     /// The directory of a file whose name is free; `None` if it may be there already.

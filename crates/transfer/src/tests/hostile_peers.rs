@@ -22,6 +22,7 @@ fn against_sender(
 ) -> TransferError {
     let source = Source::scan(paths, &CancelToken::new()).unwrap();
     let (sender, (link, mut control)) = pair();
+    link.faults().small_files.store(fixture.small_files, Ordering::SeqCst);
     let context = fixture.context();
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| {
@@ -66,7 +67,7 @@ fn a_receiver_that_plans_a_file_again_is_disconnected() {
 fn a_receiver_that_plans_every_file_at_once_is_disconnected() {
     for (small_files, limit) in [(false, FILES_AHEAD), (true, SMALL_FILES_AHEAD)] {
         let mut fixture = Fixture::new();
-        fixture.send.small_files = small_files;
+        fixture.small_files = small_files;
         let count = limit as u32 + 40;
         for index in 0..count {
             fixture.write(&format!("tree/{index}"), 1, 10);

@@ -182,7 +182,7 @@ fn cancelling_on_either_side_ends_both_at_once_and_the_transfer_can_resume() {
         let held = held(&fixture, "file");
         assert!(held > 100_000, "{held} bytes are kept");
         let fresh = Fixture { send: SendOptions { cancel: CancelToken::new(), ..fixture.send.clone() }, ..fixture };
-        let fresh = Fixture { receive: ReceiveOptions { threads: 3, small_files: true, ..ReceiveOptions::default() }, ..fresh };
+        let fresh = Fixture { receive: ReceiveOptions { threads: 3, ..ReceiveOptions::default() }, ..fresh };
         assert_eq!(fresh.transfer(&[path]).complete().0.bytes_resumed, held);
     }
 }

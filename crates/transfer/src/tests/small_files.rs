@@ -46,7 +46,7 @@ fn small_files_are_synced_together_before_they_get_their_names() {
 #[test]
 fn ends_without_the_rules_for_small_files_transfer_as_before() {
     let (mut fixture, disk) = on_faulty_disk();
-    (fixture.send.small_files, fixture.receive.small_files) = (false, false);
+    fixture.small_files = false;
     let tree = write_tree(&fixture);
     fixture.transfer(&[tree]).complete();
     assert_same_trees(&fixture);

@@ -79,7 +79,7 @@ fn several_paths_arrive_under_their_last_component() {
 #[test]
 fn one_thread_and_one_segment_are_enough() {
     let mut fixture = Fixture::new();
-    fixture.send = SendOptions { threads: 1, small_files: true, ..SendOptions::default() };
+    fixture.send = SendOptions { threads: 1, ..SendOptions::default() };
     fixture.receive.threads = 1;
     let path = fixture.write("file", 1, 3_000_000);
     fixture.transfer(std::slice::from_ref(&path)).complete();
