@@ -19,6 +19,9 @@ use crate::support::{Litz, Place};
 /// Rounds of a run without the variable.
 const ROUNDS: u64 = 4;
 
+/// A side that says nothing for this time is killed.
+const EVENT_WAIT: Duration = Duration::from_millis(500);
+
 /// What happened, so that the test can say that its faults were real.
 #[derive(Default, Debug)]
 struct Tally {
@@ -115,8 +118,9 @@ impl Round {
         let is_receiver_first = self.rng.below(2) == 0;
         let counted = if is_receiver_first { &mut *sender } else { &mut *receiver };
         for _ in 0..events {
-            // `finished`: the other one may do its last steps now.
-            if counted.next().is_none_or(|event| event["event"] == "finished") {
+            // `finished`: the other one may do its last steps now. None: it waits for a sender that has
+            // ended.
+            if counted.next_within(EVENT_WAIT).is_none_or(|event| event["event"] == "finished") {
                 break;
             }
         }

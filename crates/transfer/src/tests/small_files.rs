@@ -113,7 +113,7 @@ fn a_source_that_changes_is_given_up_before_its_end_is_sent() {
     let path = fixture.write("file", 1, 1000);
     let source = Source::scan(std::slice::from_ref(&path), &CancelToken::new()).unwrap();
     fs::write(&path, random_bytes(2, 1000)).unwrap();
-    let changed = std::time::SystemTime::now() + std::time::Duration::from_secs(5);
+    let changed = fs::metadata(&path).unwrap().modified().unwrap() + std::time::Duration::from_secs(5);
     File::options().write(true).open(&path).unwrap().set_modified(changed).unwrap();
     let outcome = fixture.transfer_source(&source, |_| {});
     assert_eq!(outcome.failures(), BTreeMap::from([("file".into(), "source_changed".into())]));
