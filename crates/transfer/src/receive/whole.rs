@@ -14,9 +14,9 @@ use crate::part_file::{Found, PartFile, look, sync_together};
 use crate::record::{CHUNK_LEN_MAX, Part, RecordReader};
 use crate::segment::{FileHash, HashTree, Layout};
 
-/// Files that a worker has written and not moved into place.
+/// Files that a worker has written and not moved into place, and their bytes.
 #[derive(Default)]
-pub(super) struct Batch(Vec<Written>);
+pub(super) struct Batch(Vec<Written>, usize);
 
 struct Written {
     incoming: Arc<Incoming>,
@@ -106,7 +106,7 @@ impl Session<'_> {
         let permit = self.open_files.try_acquire();
         // Waiting for one could be waiting for files that only this thread can receive. Without it, only
         // one file is open in this thread.
-        if permit.is_none() || batch.0.len() >= BATCH_MAX {
+        if permit.is_none() {
             self.place(batch)?;
         }
         let Target::Unopened(directory) = &incoming.target else { return Ok(()) };
@@ -115,8 +115,10 @@ impl Session<'_> {
         match PartFile::create_whole(self.tree(), Arc::clone(directory), name, entry, bytes) {
             Ok(part) => {
                 let has_permit = permit.is_some();
+                batch.1 += bytes.len();
                 batch.0.push(Written { incoming: Arc::clone(incoming), part, _permit: permit });
-                if has_permit { Ok(()) } else { self.place(batch) }
+                let is_full = !has_permit || batch.0.len() >= BATCH_MAX || batch.1 >= BATCH_BYTES_MAX;
+                if is_full { self.place(batch) } else { Ok(()) }
             }
             Err(error) => self.settle_failed(incoming, &error),
         }
@@ -131,7 +133,7 @@ impl Session<'_> {
 
     /// Syncs the files of `batch` and moves them into place.
     pub(super) fn place(&self, batch: &mut Batch) -> Result<(), TransferError> {
-        let mut written = std::mem::take(&mut batch.0);
+        let Batch(mut written, _) = std::mem::take(batch);
         written.retain(|written| !written.incoming.is_failed());
         if written.is_empty() {
             return Ok(());
@@ -158,3 +160,7 @@ impl Session<'_> {
 
 /// Files that one worker has open at a time. A sync of more takes hardly less time for each.
 const BATCH_MAX: usize = 64;
+
+/// From this number of bytes on, files do not wait for more: on a slow path these would be long in
+/// coming.
+const BATCH_BYTES_MAX: usize = 256 * 1024;
