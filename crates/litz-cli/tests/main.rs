@@ -1,6 +1,7 @@
 //! The command as a user runs it.
 
 mod command;
+mod crash;
 mod credentials;
 mod demo;
 mod ecn;

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 
 use bytes::Bytes;
-use litz::identity::tls::{ALPN_RUN_ID, ALPN_STREAMS};
+use litz::identity::tls::{ALPN_RUN_ID, ALPN_SMALL_FILES, ALPN_STREAMS};
 use litz::identity::{Fingerprint, KeyError, PublicKey, peer_public_key};
 use litz::{Connection, ExportError};
 
@@ -58,6 +58,10 @@ impl Link for ConnectionLink {
     fn close(&self, reason: &str) {
         self.0.close(CLOSE_CODE, reason);
     }
+
+    fn knows_small_files(&self) -> bool {
+        is_one_of(&self.0, &[ALPN_SMALL_FILES])
+    }
 }
 
 /// The control stream of a transfer from the two halves of a bidirectional stream.
@@ -68,14 +72,18 @@ pub fn control((send, recv): (litz::SendStream, litz::RecvStream)) -> Control {
 /// Whether the receiver at the other end of `connection` reads a run id in `Hello`. An older one
 /// would refuse the message.
 pub fn accepts_run_id(connection: &Connection) -> bool {
-    let stats = connection.stats();
-    [ALPN_RUN_ID, ALPN_STREAMS].into_iter().any(|name| stats.session.protocol.as_deref() == Some(name))
+    is_one_of(connection, &[ALPN_RUN_ID, ALPN_STREAMS, ALPN_SMALL_FILES])
 }
 
 /// Whether the receiver at the other end of `connection` takes a file of unknown length. An older one
 /// would refuse the list.
 pub fn accepts_streams(connection: &Connection) -> bool {
-    connection.stats().session.protocol.as_deref() == Some(ALPN_STREAMS)
+    is_one_of(connection, &[ALPN_STREAMS, ALPN_SMALL_FILES])
+}
+
+fn is_one_of(connection: &Connection, names: &[&[u8]]) -> bool {
+    let stats = connection.stats();
+    names.iter().any(|name| stats.session.protocol.as_deref() == Some(*name))
 }
 
 /// The peer's key, as TLS has authenticated it.

@@ -1,6 +1,6 @@
 //! The control stream: framing, and how a transfer ends.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -14,8 +14,14 @@ use super::queue::{Popped, Queue};
 /// The writing half, shared by all threads of one side.
 pub(crate) struct ControlWriter {
     /// `None` once finished.
-    stream: Mutex<Option<Box<dyn SendStream>>>,
+    stream: Mutex<Option<Outbox>>,
     waits: PeerWaits,
+}
+
+/// The stream with the messages that were not handed to it yet.
+struct Outbox {
+    stream: Box<dyn SendStream>,
+    queued: Vec<u8>,
 }
 
 /// Events for the coordinating thread of either side.
@@ -32,7 +38,7 @@ pub(crate) enum Input {
 
 impl ControlWriter {
     pub(crate) fn new(stream: Box<dyn SendStream>) -> Self {
-        Self { stream: Mutex::new(Some(stream)), waits: PeerWaits::new() }
+        Self { stream: Mutex::new(Some(Outbox { stream, queued: Vec::new() })), waits: PeerWaits::new() }
     }
 
     /// The waits for the peer, which end if the transfer is cancelled.
@@ -40,47 +46,99 @@ impl ControlWriter {
         &self.waits
     }
 
-    /// Sends one complete message. Blocks while flow control allows no more.
+    /// Sends one complete message, after those that are queued. Blocks while flow control allows no
+    /// more.
     pub(crate) fn send(&self, message: &Message) -> Result<(), TransferError> {
-        let mut frame = Vec::new();
-        message.encode(&mut frame);
+        self.write(Some(message), 0)
+    }
+
+    /// Queues a message: it leaves with the next one that is sent, with [`flush`](Self::flush), or when
+    /// [`QUEUED_MAX`] bytes wait. Short messages would each cost a packet otherwise. May block as
+    /// [`send`](Self::send).
+    pub(crate) fn queue(&self, message: &Message) -> Result<(), TransferError> {
+        self.write(Some(message), QUEUED_MAX)
+    }
+
+    /// Sends what is queued. A thread that queues messages calls it before it waits for anything.
+    pub(crate) fn flush(&self) -> Result<(), TransferError> {
+        self.write(None, 0)
+    }
+
+    /// Adds `message`, and hands everything to the stream if it is longer than `keep`.
+    fn write(&self, message: Option<&Message>, keep: usize) -> Result<(), TransferError> {
         self.waits
             .during(|| {
-                let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-                let stream = stream.as_mut().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
-                stream.write_all(&frame).and_then(|()| stream.flush())
+                let mut outbox = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some(outbox) = outbox.as_mut() else {
+                    return message.map_or(Ok(()), |_| Err(io::Error::from(io::ErrorKind::NotConnected)));
+                };
+                if let Some(message) = message {
+                    message.encode(&mut outbox.queued);
+                }
+                if outbox.queued.len() <= keep {
+                    return Ok(());
+                }
+                let written = outbox.stream.write_all(&outbox.queued).and_then(|()| outbox.stream.flush());
+                outbox.queued.clear();
+                written
             })
             .map_err(TransferError::Connection)
     }
 
     /// Ends our half: the peer reads what was sent, then the end.
     pub(crate) fn finish(&self) {
-        if let Some(stream) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(mut outbox) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take() {
             // The connection may be closed already; then the end cannot be sent.
-            let _ = stream.finish();
+            let _ = outbox.stream.write_all(&outbox.queued).and_then(|()| outbox.stream.finish());
         }
     }
 }
 
 /// Reads messages into `inbox` until the stream ends, one is malformed, or the inbox is closed;
 /// then closes the inbox.
-pub(crate) fn read_messages(mut reader: Box<dyn Read + Send>, inbox: &Queue<Input>) {
+pub(crate) fn read_messages(reader: Box<dyn Read + Send>, inbox: &Queue<Input>) {
+    let mut reader = BufReader::with_capacity(READ_LEN, reader);
     let ended = loop {
-        match read_message(&mut reader) {
-            Ok(Some(message)) => {
-                if !inbox.push(Input::Message(message)) {
+        match read_batch(&mut reader) {
+            Ok(batch) => {
+                if !inbox.push_all(batch) {
                     return;
                 }
             }
-            Ok(None) => {
-                let ended = io::Error::new(io::ErrorKind::UnexpectedEof, "the other host ended the transfer");
-                break TransferError::Connection(ended);
+            Err((batch, error)) => {
+                if !batch.is_empty() && !inbox.push_all(batch) {
+                    return;
+                }
+                break error;
             }
-            Err(error) => break error,
         }
     };
     inbox.push(Input::ControlEnded(ended));
     inbox.close();
+}
+
+/// The next message and those that have arrived with it. An error comes with the messages before it.
+fn read_batch(reader: &mut BufReader<Box<dyn Read + Send>>) -> Result<Vec<Input>, (Vec<Input>, TransferError)> {
+    let mut batch = Vec::new();
+    loop {
+        match read_message(reader) {
+            Ok(Some(message)) => batch.push(Input::Message(message)),
+            Ok(None) => {
+                let ended = io::Error::new(io::ErrorKind::UnexpectedEof, "the other host ended the transfer");
+                return Err((batch, TransferError::Connection(ended)));
+            }
+            Err(error) => return Err((batch, error)),
+        }
+        if !has_frame(reader.buffer()) {
+            return Ok(batch);
+        }
+    }
+}
+
+/// Whether `bytes` begins with a whole frame, so that reading it does not wait.
+fn has_frame(bytes: &[u8]) -> bool {
+    let length = bytes.first_chunk().map(|length| u32::from_be_bytes(*length) as usize);
+    length.is_some_and(|length| bytes.len() - 4 >= length)
 }
 
 /// The next message; `None` at an end between two messages.
@@ -240,8 +298,15 @@ pub(crate) fn next_input(inbox: &Queue<Input>, cancel: &CancelToken) -> Result<O
     }
 }
 
-/// The maximum number of messages that wait for the coordinating thread.
+/// The number of messages from which on no more are read until the coordinating thread has taken some.
+/// The last ones come with what has arrived with them: at most [`READ_LEN`] bytes.
 pub(crate) const INBOX_LEN: usize = 64;
+
+/// The bytes of the control stream that are read at a time.
+const READ_LEN: usize = 32 * 1024;
+
+/// The bytes of messages that wait to leave together: about a hundred plans or results.
+const QUEUED_MAX: usize = 4096;
 
 /// The interval at which a waiting coordinator checks for cancellation.
 const TICK: Duration = Duration::from_millis(50);

@@ -20,6 +20,12 @@ pub(crate) trait Disk: fmt::Debug + Send + Sync {
     /// As [`sync_data`](Self::sync_data), with all metadata. Also for directories.
     fn sync_all(&self, file: BorrowedFd<'_>) -> io::Result<()>;
 
+    /// As [`sync_all`](Self::sync_all) for each of `files`, of which the first was opened before the
+    /// others were written. One wait for many small files, where the file system allows it.
+    fn sync_together(&self, files: &[BorrowedFd<'_>]) -> Vec<io::Result<()>> {
+        files.iter().map(|file| self.sync_all(*file)).collect()
+    }
+
     /// Free bytes on the file system of `file`.
     fn free_bytes(&self, file: &File) -> io::Result<u64>;
 
@@ -45,6 +51,15 @@ impl Disk for SystemDisk {
         Ok(rustix::fs::fsync(file)?)
     }
 
+    fn sync_together(&self, files: &[BorrowedFd<'_>]) -> Vec<io::Result<()>> {
+        // After an error each file is synced by itself: the error may belong to another program's file,
+        // and this reports it for those it belongs to.
+        if files.len() >= SYNC_TOGETHER_MIN && can_sync_together(files) && sync_file_system(files[0]).is_ok() {
+            return files.iter().map(|_| Ok(())).collect();
+        }
+        files.iter().map(|file| self.sync_all(*file)).collect()
+    }
+
     fn free_bytes(&self, file: &File) -> io::Result<u64> {
         let space = rustix::fs::fstatvfs(file)?;
         // A file system without a size limit (tmpfs with size=0, ramfs) reports zero blocks.
@@ -63,6 +78,45 @@ impl Disk for SystemDisk {
     }
 }
 
+/// Whether one `syncfs` brings all of `files` to the disk and reports a failed write of any of them.
+///
+/// Linux reports such errors from 5.8 on, to descriptors that were opened before. Of other file systems
+/// than these it is not known that `syncfs` waits for everything: FUSE, for one, does not.
+#[cfg(target_os = "linux")]
+fn can_sync_together(files: &[BorrowedFd<'_>]) -> bool {
+    let device = |file: &BorrowedFd<'_>| rustix::fs::fstat(file).map(|stat| stat.st_dev).ok();
+    let Some(first) = files.first().and_then(device) else { return false };
+    let is_known = rustix::fs::fstatfs(files[0])
+        .is_ok_and(|found| [EXT4_MAGIC, XFS_MAGIC, BTRFS_MAGIC].contains(&(found.f_type as u32)));
+    is_known && reports_errors_of_syncfs() && files.iter().all(|file| device(file) == Some(first))
+}
+
+#[cfg(target_os = "linux")]
+fn reports_errors_of_syncfs() -> bool {
+    let uname = rustix::system::uname();
+    let mut numbers = uname.release().to_str().unwrap_or("").split(['.', '-']).map_while(|number| number.parse().ok());
+    (numbers.next().unwrap_or(0_u32), numbers.next().unwrap_or(0)) >= (5, 8)
+}
+
+#[cfg(target_os = "linux")]
+fn sync_file_system(file: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(file)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn can_sync_together(_: &[BorrowedFd<'_>]) -> bool {
+    false
+}
+
+#[cfg(not(target_os = "linux"))]
+fn sync_file_system(_: BorrowedFd<'_>) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// From this number of files on, one `syncfs` costs less than their `fsync` calls, although it also
+/// writes what other programs have written.
+const SYNC_TOGETHER_MIN: usize = 4;
+
 /// Whether the file system holds its files in memory only.
 #[cfg(target_os = "linux")]
 pub(crate) fn is_in_memory(file: &File) -> bool {
@@ -80,3 +134,12 @@ const TMPFS_MAGIC: u32 = 0x0102_1994;
 /// statfs(2).
 #[cfg(target_os = "linux")]
 const RAMFS_MAGIC: u32 = 0x8584_58f6;
+/// statfs(2).
+#[cfg(target_os = "linux")]
+const EXT4_MAGIC: u32 = 0xEF53;
+/// statfs(2).
+#[cfg(target_os = "linux")]
+const XFS_MAGIC: u32 = 0x5846_5342;
+/// statfs(2).
+#[cfg(target_os = "linux")]
+const BTRFS_MAGIC: u32 = 0x9123_683E;

@@ -39,6 +39,11 @@ impl DiskSpace {
         Self { disk, reserved: Mutex::default() }
     }
 
+    /// For a file whose bytes are written at once: the write finds out whether there is space.
+    pub(crate) fn reserve_nothing(&self) -> Reservation {
+        Reservation { reserved: None, left: AtomicU64::new(0) }
+    }
+
     /// Sets the length of `file` to `size` and reserves the space for the bytes that it does not
     /// hold yet.
     ///
@@ -47,7 +52,7 @@ impl DiskSpace {
     /// error.
     pub(crate) fn reserve(&self, file: &File, size: u64) -> io::Result<Reservation> {
         if size == 0 {
-            return Ok(Reservation { reserved: None, left: AtomicU64::new(0) });
+            return Ok(self.reserve_nothing());
         }
         let metadata = file.metadata()?;
         let left = size.saturating_sub(metadata.blocks().saturating_mul(BLOCK_LEN));

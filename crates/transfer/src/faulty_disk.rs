@@ -30,6 +30,8 @@ pub(crate) struct FaultyDisk {
     /// The modes of files when they were synced.
     synced_modes: Mutex<Vec<u32>>,
     pub(crate) directory_syncs: AtomicU64,
+    /// The numbers of files that were synced together.
+    pub(crate) batches: Mutex<Vec<usize>>,
     /// By file: the offsets of writes that are not synced, and of those that a failed sync has lost.
     writes: Mutex<BTreeMap<u64, Writes>>,
 }
@@ -114,6 +116,11 @@ impl Disk for FaultyDisk {
         self.synced_modes.lock().unwrap().push(mode & 0o777);
         self.sync(stat.st_ino)?;
         SystemDisk.sync_all(file)
+    }
+
+    fn sync_together(&self, files: &[BorrowedFd<'_>]) -> Vec<io::Result<()>> {
+        self.batches.lock().unwrap().push(files.len());
+        files.iter().map(|file| self.sync_all(*file)).collect()
     }
 
     fn free_bytes(&self, file: &File) -> io::Result<u64> {

@@ -28,6 +28,12 @@ pub trait Link: Sync {
 
     /// Ends the connection at once, with `reason` for the peer's log. Repeated calls do nothing.
     fn close(&self, reason: &str);
+
+    /// Whether both ends know the rules for many small files (`litz/1.3`), so that these need fewer
+    /// messages. The same at both ends. No, unless a link says otherwise.
+    fn knows_small_files(&self) -> bool {
+        false
+    }
 }
 
 /// The sending half of a stream. Dropping it before [`SendStream::finish`] resets the stream: its

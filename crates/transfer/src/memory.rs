@@ -15,6 +15,8 @@ pub(super) struct Faults {
     pub(super) bytes_left: AtomicU64,
     /// Bytes of data streams until one of them is flipped.
     pub(super) flip_in: AtomicU64,
+    /// What both ends know.
+    pub(super) small_files: AtomicBool,
     lost: AtomicBool,
     /// The receiver waited to write to the control stream.
     is_full: AtomicBool,
@@ -32,6 +34,7 @@ pub(super) fn pair() -> ((MemoryLink, Control), (MemoryLink, Control)) {
     let faults = Arc::new(Faults {
         bytes_left: AtomicU64::new(u64::MAX),
         flip_in: AtomicU64::new(u64::MAX),
+        small_files: AtomicBool::new(true),
         lost: AtomicBool::new(false),
         is_full: AtomicBool::new(false),
     });
@@ -117,6 +120,10 @@ impl Link for MemoryLink {
 
     fn close(&self, _reason: &str) {
         self.faults.lost.store(true, Ordering::SeqCst);
+    }
+
+    fn knows_small_files(&self) -> bool {
+        self.faults.small_files.load(Ordering::SeqCst)
     }
 }
 

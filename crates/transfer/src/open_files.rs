@@ -17,8 +17,15 @@ pub const DESCRIPTORS_PER_FILE: usize = 3;
 
 #[derive(Debug)]
 struct Shared {
-    left: Mutex<usize>,
+    left: Mutex<Left>,
     changed: Condvar,
+}
+
+#[derive(Debug)]
+struct Left {
+    files: usize,
+    /// Threads that wait for a file. A notification is a system call, also if nothing waits.
+    waiting: usize,
 }
 
 /// The files of one transfer.
@@ -40,7 +47,7 @@ pub(crate) struct FilePermit {
 impl OpenFiles {
     /// At most `files` files, and one for each transfer.
     pub fn new(files: usize) -> Self {
-        Self(Arc::new(Shared { left: Mutex::new(files), changed: Condvar::new() }))
+        Self(Arc::new(Shared { left: Mutex::new(Left { files, waiting: 0 }), changed: Condvar::new() }))
     }
 
     /// The files of a transfer that begins.
@@ -50,6 +57,11 @@ impl OpenFiles {
 }
 
 impl TransferFiles {
+    /// The right to open another file, if there is one now.
+    pub(crate) fn try_acquire(&self) -> Option<Arc<FilePermit>> {
+        self.grant(&mut self.shared.left.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Waits until another file may be opened. `None` if `is_stopping`, which is looked at now and then.
     pub(crate) fn acquire(&self, is_stopping: impl Fn() -> bool) -> Option<Arc<FilePermit>> {
         let mut left = self.shared.left.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,31 +69,46 @@ impl TransferFiles {
             if is_stopping() {
                 return None;
             }
-            let open = self.open.load(Ordering::SeqCst);
-            let is_shared = open < *left;
-            if is_shared || open == 0 {
-                *left -= usize::from(is_shared);
-                self.open.fetch_add(1, Ordering::SeqCst);
-                let (shared, open) = (Arc::clone(&self.shared), Arc::clone(&self.open));
-                return Some(Arc::new(FilePermit { shared, open, is_shared }));
+            if let Some(permit) = self.grant(&mut left) {
+                return Some(permit);
             }
+            left.waiting += 1;
             left = self.shared.changed.wait_timeout(left, TICK).unwrap_or_else(PoisonError::into_inner).0;
+            left.waiting -= 1;
         }
+    }
+
+    fn grant(&self, left: &mut Left) -> Option<Arc<FilePermit>> {
+        let open = self.open.load(Ordering::SeqCst);
+        let is_shared = open < left.files;
+        if !is_shared && open > 0 {
+            return None;
+        }
+        left.files -= usize::from(is_shared);
+        self.open.fetch_add(1, Ordering::SeqCst);
+        let (shared, open) = (Arc::clone(&self.shared), Arc::clone(&self.open));
+        Some(Arc::new(FilePermit { shared, open, is_shared }))
     }
 }
 
 impl Drop for FilePermit {
     fn drop(&mut self) {
         let mut left = self.shared.left.lock().unwrap_or_else(PoisonError::into_inner);
-        *left += usize::from(self.is_shared);
+        left.files += usize::from(self.is_shared);
         self.open.fetch_sub(1, Ordering::SeqCst);
-        self.shared.changed.notify_all();
+        if left.waiting > 0 {
+            self.shared.changed.notify_all();
+        }
     }
 }
 
 /// The maximum number of files with a plan and without a result. With fewer, a path with a long round
 /// trip would be idle between small files. [`OpenFiles`] may limit them further.
 pub(crate) const FILES_AHEAD: usize = 256;
+
+/// The same if both ends know `litz/1.3`: a small file is not open before its bytes have arrived, so
+/// more of them may wait, and a path of 50 ms carries 80,000 in a second.
+pub(crate) const SMALL_FILES_AHEAD: usize = 4096;
 
 /// The interval at which a waiting thread looks whether its transfer stops.
 const TICK: Duration = Duration::from_millis(50);
@@ -92,7 +119,7 @@ mod tests {
 
     fn take_all(transfer: &TransferFiles) -> Vec<Arc<FilePermit>> {
         let mut permits = Vec::new();
-        while transfer.open.load(Ordering::SeqCst) < *transfer.shared.left.lock().unwrap()
+        while transfer.open.load(Ordering::SeqCst) < transfer.shared.left.lock().unwrap().files
             || transfer.open.load(Ordering::SeqCst) == 0
         {
             permits.extend(transfer.acquire(|| false));
@@ -109,7 +136,7 @@ mod tests {
         assert_eq!(counts[..4], [50, 25, 13, 6]);
         assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
         drop(permits);
-        assert_eq!(*files.0.left.lock().unwrap(), 100);
+        assert_eq!(files.0.left.lock().unwrap().files, 100);
     }
 
     #[test]

@@ -33,6 +33,9 @@ use super::segment::Layout;
 use super::tree::TargetTree;
 
 mod records;
+mod whole;
+
+pub(crate) use whole::sync_together;
 
 use records::Records;
 
@@ -64,6 +67,8 @@ pub(crate) struct PartFile {
     disk: Arc<dyn Disk>,
     reservation: Reservation,
     records: Mutex<Records>,
+    /// There may be a journal to remove.
+    may_have_journal: bool,
     /// Bytes written since the last flush to the disk.
     dirty_bytes: AtomicU64,
     /// Held during a flush.
@@ -138,6 +143,7 @@ impl PartFile {
             disk: Arc::clone(tree.disk()),
             reservation,
             records: Mutex::new(Records::new(journal, &recorded)),
+            may_have_journal: true,
             dirty_bytes: AtomicU64::new(0),
             syncing: Mutex::new(()),
         };
@@ -183,6 +189,12 @@ impl PartFile {
         let target = |error: io::Error| FileError::target(&error);
         tree.set_time(&self.file, entry.modified).map_err(target)?;
         self.sync(|disk, file| disk.sync_all(file.as_fd())).map_err(target)?;
+        self.publish(entry, tree, overwrite)
+    }
+
+    /// Moves a synced file to its name.
+    pub(crate) fn publish(&self, entry: &Entry, tree: &TargetTree, overwrite: bool) -> Result<(), FileError> {
+        let target = |error: io::Error| FileError::target(&error);
         // Only now, when the content is complete, others may read it. And not after the rename: if the
         // process were killed in between, the file would keep the mode of a part file.
         tree.set_mode(&self.file, entry.mode).map_err(target)?;
@@ -193,7 +205,9 @@ impl PartFile {
         tree.note_changed(&entry.path);
         // From here on the file is in place. A journal that stays behind names a missing part file,
         // which is harmless.
-        let _ = rustix::fs::unlinkat(&*self.directory, &self.journal_name, AtFlags::empty());
+        if self.may_have_journal {
+            let _ = rustix::fs::unlinkat(&*self.directory, &self.journal_name, AtFlags::empty());
+        }
         Ok(())
     }
 

@@ -29,7 +29,7 @@ use super::events::{Events, Summary, TransferEvent};
 use super::link::{CancelToken, Control, Link};
 use super::manifest::{Entry, Limits, Totals};
 use super::message::{Message, VERSION};
-use super::open_files::{FILES_AHEAD, OpenFiles, TransferFiles};
+use super::open_files::{FILES_AHEAD, OpenFiles, SMALL_FILES_AHEAD, TransferFiles};
 use super::progress::Progress;
 use super::proof::ProofContext;
 use super::queue::Queue;
@@ -46,6 +46,7 @@ mod incoming;
 mod incoming_stream;
 mod planner;
 mod stream;
+mod whole;
 
 /// Options for receiving.
 ///
@@ -176,6 +177,7 @@ pub fn run(
         streams: Queue::new(STREAMS_MAX),
         finished: Queue::new(FILES_AHEAD),
         open_files: options.open_files.transfer(),
+        small_files: link.knows_small_files(),
         options,
         context,
         directory: directory.to_owned(),
@@ -223,6 +225,8 @@ struct Session<'a> {
     /// Files of which all segments have arrived.
     finished: Queue<Arc<Incoming>>,
     open_files: TransferFiles,
+    /// Both ends know the rules for small files.
+    small_files: bool,
     options: &'a ReceiveOptions,
     context: &'a ProofContext,
     directory: PathBuf,
@@ -250,9 +254,11 @@ struct List {
 /// The entries in progress and the settled ones.
 #[derive(Default)]
 struct SessionState {
-    /// At most [`FILES_AHEAD`]: each has open files.
+    /// At most [`Session::files_ahead`]. Those that are not small have open files.
     active: BTreeMap<u32, Arc<Incoming>>,
     settled: SegmentSet,
+    /// The planner waits for fewer active files.
+    is_planner_waiting: bool,
     /// Directories that this transfer created, in this order.
     made: Vec<u32>,
 }
@@ -442,6 +448,12 @@ impl<'a> Session<'a> {
 
     /// Records and reports the result of an entry. Once for each: repeated calls do nothing.
     fn settle(&self, index: u32, outcome: Result<Option<FileHash>, &FileError>) -> Result<(), TransferError> {
+        self.settle_queued(index, outcome)?;
+        self.control.flush()
+    }
+
+    /// As [`settle`](Self::settle), but the sender is told with the next message that is sent.
+    fn settle_queued(&self, index: u32, outcome: Result<Option<FileHash>, &FileError>) -> Result<(), TransferError> {
         if !self.lock().settled.insert(index) {
             return Ok(());
         }
@@ -461,10 +473,14 @@ impl<'a> Session<'a> {
                 Message::Failed { index, error: error.clone() }
             }
         };
-        let sent = self.control.send(&message);
+        let sent = self.control.queue(&message);
         // The planner may continue only now, so that the unread results stay bounded as well.
-        self.lock().active.remove(&index);
-        self.changed.notify_all();
+        let mut state = self.lock();
+        state.active.remove(&index);
+        // A notification is a system call, also if nothing waits.
+        if state.is_planner_waiting && state.active.len() <= self.files_resumed() {
+            self.changed.notify_one();
+        }
         sent
     }
 
@@ -489,6 +505,17 @@ impl<'a> Session<'a> {
         // Under the lock, because a planner between its check and its wait would miss the wakeup.
         let _state = self.lock();
         self.changed.notify_all();
+    }
+
+    /// The maximum number of files with a plan and no result.
+    fn files_ahead(&self) -> usize {
+        if self.small_files { SMALL_FILES_AHEAD } else { FILES_AHEAD }
+    }
+
+    /// A planner that has waited goes on when no more files than this are in progress: a wakeup for
+    /// each file would cost more than the file.
+    fn files_resumed(&self) -> usize {
+        self.files_ahead() * 3 / 4
     }
 
     fn is_stopping(&self) -> bool {

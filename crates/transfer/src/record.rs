@@ -11,7 +11,7 @@
 //! sender abandon a segment half-way (its source shrank) and continue with other segments on the
 //! stream.
 
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read};
 
 use bytes::BytesMut;
 
@@ -32,7 +32,8 @@ pub(crate) struct RecordWriter {
 
 /// The receiving end of one data stream, after its first byte.
 pub(crate) struct RecordReader {
-    stream: Box<dyn Read + Send>,
+    /// Several small records are read at a time. A longer chunk passes the buffer by.
+    stream: BufReader<Box<dyn Read + Send>>,
 }
 
 /// The next part of a record.
@@ -142,14 +143,15 @@ pub(crate) fn write_last(mut stream: Box<dyn SendStream>) -> io::Result<()> {
 
 impl RecordReader {
     /// Reads the first byte of a stream: `None` if it is the last stream.
-    pub(crate) fn open(mut stream: Box<dyn Read + Send>) -> io::Result<Option<Self>> {
+    pub(crate) fn open(stream: Box<dyn Read + Send>) -> io::Result<Option<Self>> {
+        let mut stream = BufReader::with_capacity(READ_LEN, stream);
         let mut kind = [0];
         stream.read_exact(&mut kind)?;
         match kind[0] {
             STREAM_RECORDS => Ok(Some(Self { stream })),
             // Reads to the end: dropping the stream earlier would send a stop to its sender, which
             // may be about to finish it.
-            STREAM_LAST => match read_exact_or_end(&mut *stream, &mut [0])? {
+            STREAM_LAST => match read_exact_or_end(&mut stream, &mut [0])? {
                 true => Err(malformed("data after the end of the last stream")),
                 false => Ok(None),
             },
@@ -160,15 +162,15 @@ impl RecordReader {
     /// File and segment of the next record, or `None` at the end of the stream.
     pub(crate) fn next(&mut self) -> io::Result<Option<(u32, u32)>> {
         let mut file = [0; 4];
-        if !read_exact_or_end(&mut *self.stream, &mut file)? {
+        if !read_exact_or_end(&mut self.stream, &mut file)? {
             return Ok(None);
         }
         let segment = self.u32()?;
         Ok(Some((u32::from_be_bytes(file), segment)))
     }
 
-    /// The next part of the record, a chunk's bytes at the front of `buffer` ([`CHUNK_LEN_MAX`]
-    /// bytes).
+    /// The next part of the record, a chunk's bytes at the front of `buffer`. A longer chunk than that
+    /// is malformed.
     pub(crate) fn part(&mut self, buffer: &mut [u8]) -> io::Result<Part> {
         match self.u32()? {
             0 => {
@@ -177,7 +179,7 @@ impl RecordReader {
                 Ok(Part::End(value))
             }
             ABORT => Ok(Part::Abort),
-            len if len as usize <= CHUNK_LEN_MAX => {
+            len if len as usize <= buffer.len().min(CHUNK_LEN_MAX) => {
                 self.stream.read_exact(&mut buffer[..len as usize])?;
                 Ok(Part::Chunk(len as usize))
             }
@@ -205,6 +207,9 @@ const BUFFER_LEN: usize = CHUNK_LEN_MAX + 64;
 
 /// Shorter data is copied, because in flight it would keep a whole buffer.
 const LEND_FROM: usize = CHUNK_LEN_MAX / 4;
+
+/// The bytes of a data stream that are read at a time, if the chunks are shorter.
+const READ_LEN: usize = 16 * 1024;
 
 const STREAM_LAST: u8 = 0;
 const STREAM_RECORDS: u8 = 1;

@@ -11,7 +11,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use self::outgoing::{Outgoing, Work};
+use self::outgoing::{JOBS_MAX, Outgoing, Work};
 use self::stream::OutgoingStream;
 use super::authorise::Credential;
 use super::control::{
@@ -22,7 +22,7 @@ use super::events::{Events, Summary, TransferEvent};
 use super::link::{CancelToken, Control, Link};
 use super::manifest::Source;
 use super::message::{ENTRIES_LEN, Message, VERSION, entry_len};
-use super::open_files::FILES_AHEAD;
+use super::open_files::{FILES_AHEAD, SMALL_FILES_AHEAD};
 use super::progress::Progress;
 use super::proof::{ProofContext, Role};
 use super::queue::Queue;
@@ -155,6 +155,7 @@ pub fn run_deferred<'a>(
         base_log2,
         run_id: options.run_id,
         streams: options.streams,
+        small_files: link.knows_small_files(),
         progress: Progress::new(events),
         events,
         cancel: &options.cancel,
@@ -210,6 +211,8 @@ struct Session<'a> {
     base_log2: u8,
     run_id: Option<RunId>,
     streams: bool,
+    /// Both ends know the rules for small files.
+    small_files: bool,
     progress: Progress<'a>,
     events: &'a dyn Events,
     cancel: &'a CancelToken,
@@ -240,6 +243,8 @@ struct CoordinatorState {
     settled: SegmentSet,
     /// Files with a second plan.
     planned_again: SegmentSet,
+    /// Files for the workers: those whose plans have arrived together.
+    planned: Vec<Arc<Outgoing>>,
     files_done: u64,
     failed: u64,
 }
@@ -337,6 +342,9 @@ impl<'a> Session<'a> {
                 }
                 _ => return Err(TransferError::Protocol("a message out of place")),
             }
+            if standing.planned.len() >= JOBS_MAX || self.inbox.is_empty() {
+                self.work.push_all(standing.planned.drain(..));
+            }
         }
         Ok(standing)
     }
@@ -358,7 +366,7 @@ impl<'a> Session<'a> {
             if !earlier.is_held_in_full() || !standing.planned_again.insert(index) {
                 return Err(TransferError::Protocol("more than one plan for a file"));
             }
-        } else if standing.active.len() >= FILES_AHEAD {
+        } else if standing.active.len() >= if self.small_files { SMALL_FILES_AHEAD } else { FILES_AHEAD } {
             return Err(TransferError::Protocol("plans for too many files at a time"));
         }
         let outgoing = Arc::new(Outgoing::new(index, layout, held));
@@ -367,7 +375,7 @@ impl<'a> Session<'a> {
             self.progress.take_back_resumed(earlier.counted());
         }
         self.events.event(TransferEvent::FileStarted { path: &entry.path, bytes: size, bytes_resumed });
-        self.work.push(outgoing);
+        standing.planned.push(outgoing);
         Ok(())
     }
 

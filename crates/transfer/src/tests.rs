@@ -20,6 +20,7 @@ mod disk_faults;
 mod failures;
 mod hostile_peers;
 mod resume;
+mod small_files;
 mod streams;
 mod trees;
 
@@ -33,6 +34,8 @@ struct Fixture {
     receive: ReceiveOptions,
     /// The first byte of the sender's key.
     sender: u8,
+    /// Both ends know the rules for small files.
+    small_files: bool,
 }
 
 /// The results of both ends.
@@ -67,7 +70,8 @@ impl Fixture {
         fs::create_dir(top.path().join("out")).unwrap();
         fs::create_dir(top.path().join("in")).unwrap();
         let send = SendOptions { threads: 3, segment_bytes: SEGMENT_BYTES, ..SendOptions::default() };
-        Self { top, send, receive: ReceiveOptions { threads: 3, ..ReceiveOptions::default() }, sender: 1 }
+        let receive = ReceiveOptions { threads: 3, ..ReceiveOptions::default() };
+        Self { top, send, receive, sender: 1, small_files: true }
     }
 
     fn source(&self, name: &str) -> PathBuf {
@@ -97,6 +101,7 @@ impl Fixture {
 
     fn transfer_source(&self, source: &Source, prepare: impl FnOnce(&MemoryLink)) -> Outcome {
         let (sender, receiver) = pair();
+        sender.0.faults().small_files.store(self.small_files, Ordering::SeqCst);
         prepare(&sender.0);
         let context = self.context();
         let mut authoriser = AcceptAll { completed: false };

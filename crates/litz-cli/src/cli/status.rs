@@ -1,7 +1,7 @@
 //! The state of a transfer as the user sees it: sizes, rates, the files under way, silence. It reads
 //! no clock and prints nothing: times and samples are arguments.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use transfer::{Summary, TransferEvent};
 use units::{ByteSize, Duration, Instant, Rate};
@@ -30,7 +30,7 @@ pub(crate) struct Status {
     resumed: u64,
     resumed_files: u64,
     /// Files that began and have not ended, in this order, and one that is being verified.
-    open: Vec<String>,
+    open: OpenNames,
     verifying: Option<String>,
     samples: VecDeque<Sample>,
     /// Bytes on all paths since the transfer began.
@@ -38,6 +38,14 @@ pub(crate) struct Status {
     wire_of_paths: Vec<(u32, u64)>,
     quiet_for: Duration,
     silence: Silence,
+}
+
+/// Names in the order in which they were added. There may be thousands, of small files.
+#[derive(Default)]
+struct OpenNames {
+    by_number: BTreeMap<u64, String>,
+    numbers: HashMap<String, u64>,
+    next: u64,
 }
 
 /// The silence that the user knows of.
@@ -62,6 +70,26 @@ struct Sample {
     wire: u64,
 }
 
+impl OpenNames {
+    fn insert(&mut self, name: String) {
+        self.next += 1;
+        self.by_number.insert(self.next, name.clone());
+        if let Some(before) = self.numbers.insert(name, self.next) {
+            self.by_number.remove(&before);
+        }
+    }
+
+    fn remove(&mut self, name: &str) {
+        if let Some(number) = self.numbers.remove(name) {
+            self.by_number.remove(&number);
+        }
+    }
+
+    fn last(&self) -> Option<&String> {
+        self.by_number.last_key_value().map(|(_, name)| name)
+    }
+}
+
 impl Status {
     pub(crate) fn on_event(&mut self, event: &TransferEvent<'_>) {
         match event {
@@ -73,12 +101,12 @@ impl Status {
             TransferEvent::FileStarted { path, bytes_resumed, .. } => {
                 self.resumed += bytes_resumed;
                 self.resumed_files += u64::from(*bytes_resumed > 0);
-                self.open.push(path.to_string());
+                self.open.insert(path.to_string());
                 self.verifying = None;
             }
             TransferEvent::FileDone { path, .. } | TransferEvent::FileFailed { path, .. } => {
                 let name = path.to_string();
-                self.open.retain(|open| *open != name);
+                self.open.remove(&name);
                 self.verifying = self.verifying.take().filter(|verifying| *verifying != name);
             }
             TransferEvent::Verifying { path, .. } => self.verifying = Some(path.to_string()),

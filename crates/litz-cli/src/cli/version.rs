@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use litz::identity::tls::{ALPN, ALPN_RUN_ID, ALPN_STREAMS};
+use litz::identity::tls::{ALPN, ALPN_RUN_ID, ALPN_SMALL_FILES, ALPN_STREAMS};
 use serde_json::{Value, json};
 
 use super::{exit, out, ticket};
@@ -46,5 +46,8 @@ fn as_json() -> Value {
 
 /// The versions of the file protocol as TLS negotiates them, oldest first.
 fn protocols() -> Vec<String> {
-    [ALPN, ALPN_RUN_ID, ALPN_STREAMS].iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+    [ALPN, ALPN_RUN_ID, ALPN_STREAMS, ALPN_SMALL_FILES]
+        .iter()
+        .map(|name| String::from_utf8_lossy(name).into_owned())
+        .collect()
 }

@@ -119,6 +119,13 @@ impl Litz {
         }
     }
 
+    /// The next event, if one comes within `limit`; none either once the output has ended.
+    pub fn next_within(&mut self, limit: Duration) -> Option<Value> {
+        let event = self.events.recv_timeout(limit).ok()?;
+        self.seen.push(event.clone());
+        Some(event)
+    }
+
     /// Reads until an event satisfies `wanted`.
     pub fn wait_until(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
         while let Some(event) = self.next() {

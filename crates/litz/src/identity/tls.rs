@@ -304,7 +304,7 @@ fn certified_key(own: &KeyPair) -> Result<Arc<CertifiedKey>, TlsError> {
 
 /// The names in the order of preference. The server chooses the first that the client offers too.
 fn alpn_protocols() -> Vec<Vec<u8>> {
-    vec![ALPN_STREAMS.to_vec(), ALPN_RUN_ID.to_vec(), ALPN.to_vec()]
+    [ALPN_SMALL_FILES, ALPN_STREAMS, ALPN_RUN_ID, ALPN].map(<[u8]>::to_vec).to_vec()
 }
 
 /// The protocol's name in the handshake (RFC 7301): Litz, version 1.
@@ -316,6 +316,9 @@ pub const ALPN_RUN_ID: &[u8] = b"litz/1.1";
 
 /// As [`ALPN_RUN_ID`], and the receiver of a file transfer takes a file of unknown length.
 pub const ALPN_STREAMS: &[u8] = b"litz/1.2";
+
+/// As [`ALPN_STREAMS`], and both ends of a file transfer know the rules for many small files.
+pub const ALPN_SMALL_FILES: &[u8] = b"litz/1.3";
 
 #[cfg(test)]
 mod tests;

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use super::Session;
 use super::incoming::{Claim, Incoming, Target};
+use super::whole::Batch;
 use crate::control::Input;
 use crate::error::{FileError, FileErrorKind, TransferError};
 use crate::record::{CHUNK_LEN_MAX, Part, RecordReader, malformed};
+use crate::segment::FileHash;
 
 impl Session<'_> {
     /// Runs the accepting thread until the sender's last stream.
@@ -40,6 +42,19 @@ impl Session<'_> {
     }
 
     fn take_stream(&self, reader: &mut RecordReader, buffer: &mut [u8]) -> Result<(), TransferError> {
+        let mut batch = Batch::default();
+        let taken = self.take_records(reader, buffer, &mut batch);
+        // Also after an error of the connection: these files are complete.
+        let placed = if self.is_stopping() { Ok(()) } else { self.place(&mut batch) };
+        taken.and(placed)
+    }
+
+    fn take_records(
+        &self,
+        reader: &mut RecordReader,
+        buffer: &mut [u8],
+        batch: &mut Batch,
+    ) -> Result<(), TransferError> {
         while let Some((index, segment)) = reader.next().map_err(data_error)? {
             if let Some(stream) = self.stream.get().filter(|_| index == 0) {
                 self.take_piece(stream, reader, segment, buffer)?;
@@ -54,6 +69,9 @@ impl Session<'_> {
                 None => None,
             };
             match incoming {
+                Some(incoming) if matches!(incoming.target, Target::Unopened(_)) => {
+                    self.take_whole(reader, &incoming, buffer, batch)?;
+                }
                 Some(incoming) => self.take_segment(reader, &incoming, segment, buffer)?,
                 None => drop_record(reader, buffer)?,
             }
@@ -116,6 +134,10 @@ impl Session<'_> {
             && let Err(error) = part.record(segment, &value)
         {
             return self.settle_failed(incoming, &FileError::target(&error));
+        }
+        // The segment is the file.
+        if self.small_files && incoming.layout.count() == 1 && incoming.on_hash(FileHash::from_bytes(value)).is_none() {
+            return Err(TransferError::Protocol("a file has two hashes"));
         }
         if incoming.on_segment(segment, value) {
             self.finished.push(Arc::clone(incoming));

@@ -1,6 +1,8 @@
 //! The last step of a file: compare, sync, move into place. Several threads, because each waits for
 //! the disk.
 
+use std::sync::Arc;
+
 use super::Session;
 use super::incoming::{Incoming, Target};
 use crate::error::{FileError, FileErrorKind, TransferError};
@@ -19,7 +21,7 @@ impl Session<'_> {
         }
     }
 
-    fn finish_file(&self, incoming: &Incoming) -> Result<(), TransferError> {
+    fn finish_file(&self, incoming: &Arc<Incoming>) -> Result<(), TransferError> {
         let entry = &self.list().entries[incoming.index as usize];
         let overwrite = self.options.overwrite;
         match (&incoming.target, incoming.agreed_hash()) {
@@ -32,6 +34,11 @@ impl Session<'_> {
                 // An attempt that was killed may have moved it here without syncing the directory.
                 self.tree().note_changed(&entry.path);
                 self.settle(incoming.index, Ok(Some(hash)))
+            }
+            (Target::Unopened(_), Some(_)) => self.place_empty(incoming),
+            // Its hash is that of its only segment, or of none.
+            (Target::Unopened(_), None) => {
+                self.settle_failed(incoming, &FileError::new(FileErrorKind::SourceChanged, ""))
             }
             // Each received segment was verified, so the mismatch is in the segments from an
             // earlier attempt, which the source no longer has.

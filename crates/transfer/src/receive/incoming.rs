@@ -1,7 +1,7 @@
 //! A file that is being received, shared by the threads that write it.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::FileErrorKind;
@@ -14,17 +14,21 @@ pub(super) struct Incoming {
     pub(super) index: u32,
     pub(super) layout: Layout,
     pub(super) target: Target,
-    /// The right to have it open.
-    pub(super) permit: Arc<FilePermit>,
+    /// The right to have it open, if it is.
+    pub(super) permit: Option<Arc<FilePermit>>,
     state: Mutex<IncomingState>,
     /// Bytes that the progress counts for it.
     counted: AtomicU64,
+    /// It has been moved to its name.
+    is_placed: AtomicBool,
 }
 
 /// Where its bytes are.
 pub(super) enum Target {
     /// In a part file.
     Part(PartFile),
+    /// Nowhere before they are complete: a small file. Holds its directory.
+    Unopened(Arc<OwnedFd>),
     /// In place already, if the sender's hash matches. Holds its directory.
     InPlace(Arc<OwnedFd>),
 }
@@ -51,10 +55,17 @@ pub(super) enum Claim {
 }
 
 impl Incoming {
-    pub(super) fn new(index: u32, layout: Layout, target: Target, permit: Arc<FilePermit>, tree: HashTree) -> Self {
+    pub(super) fn new(
+        index: u32,
+        layout: Layout,
+        target: Target,
+        permit: Option<Arc<FilePermit>>,
+        tree: HashTree,
+    ) -> Self {
         let claimed = tree.known().clone();
         let state = Mutex::new(IncomingState { tree, claimed, hash: None, failed: false });
-        Self { index, layout, target, permit, state, counted: AtomicU64::new(0) }
+        let is_placed = AtomicBool::new(false);
+        Self { index, layout, target, permit, state, counted: AtomicU64::new(0), is_placed }
     }
 
     pub(super) fn count(&self, bytes: u64) {
@@ -63,6 +74,15 @@ impl Incoming {
 
     pub(super) fn counted(&self) -> u64 {
         self.counted.load(Ordering::Relaxed)
+    }
+
+    /// It has been moved to its name.
+    pub(super) fn set_placed(&self) {
+        self.is_placed.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_placed(&self) -> bool {
+        self.is_placed.load(Ordering::Relaxed)
     }
 
     /// The segments that are verified.

@@ -15,7 +15,7 @@ use crate::events::TransferEvent;
 use crate::journal::{JournalKey, Recorded};
 use crate::manifest::{Entry, EntryKind};
 use crate::message::Message;
-use crate::open_files::{FILES_AHEAD, FilePermit};
+use crate::open_files::FilePermit;
 use crate::part_file::{Found, PartFile, look};
 use crate::record::CHUNK_LEN_MAX;
 use crate::segment::{HashTree, Layout};
@@ -31,22 +31,33 @@ enum Hashed {
 impl Session<'_> {
     /// Runs the planner's thread.
     pub(super) fn plan(&self) {
-        for index in 0..self.list().entries.len() as u32 {
-            if !self.wait_below_limit() {
-                return;
-            }
-            if let Err(error) = self.plan_one(index) {
-                return self.fatal(error);
-            }
+        if let Err(error) = self.plan_all() {
+            self.fatal(error);
         }
     }
 
-    /// Waits until fewer than [`FILES_AHEAD`] files are in progress. Returns false if the transfer
-    /// stops.
-    fn wait_below_limit(&self) -> bool {
-        let full = |state: &mut super::SessionState| state.active.len() >= FILES_AHEAD && !self.is_stopping();
-        drop(self.changed.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner));
-        !self.is_stopping()
+    fn plan_all(&self) -> Result<(), TransferError> {
+        for index in 0..self.list().entries.len() as u32 {
+            if !self.wait_below_limit()? {
+                return Ok(());
+            }
+            self.plan_one(index)?;
+        }
+        self.control.flush()
+    }
+
+    /// Waits while as many files are in progress as may be. Returns false if the transfer stops.
+    fn wait_below_limit(&self) -> Result<bool, TransferError> {
+        if self.lock().active.len() >= self.files_ahead() {
+            self.control.flush()?;
+            let full =
+                |state: &mut super::SessionState| state.active.len() > self.files_resumed() && !self.is_stopping();
+            let mut state = self.lock();
+            state.is_planner_waiting = true;
+            let mut state = self.changed.wait_while(state, full).unwrap_or_else(PoisonError::into_inner);
+            state.is_planner_waiting = false;
+        }
+        Ok(!self.is_stopping())
     }
 
     fn plan_one(&self, index: u32) -> Result<(), TransferError> {
@@ -57,6 +68,15 @@ impl Session<'_> {
         let EntryKind::File { size } = entry.kind else { return self.plan_directory(index, entry) };
         let layout =
             Layout::new(size, self.list().base_log2).ok_or(TransferError::Protocol("a segment length out of range"))?;
+        if self.is_small(layout) {
+            match self.find_free(entry) {
+                Ok(Some(directory)) => return self.announce_small(index, layout, directory),
+                Ok(None) => {}
+                Err(error) => return self.settle_queued(index, Err(&error)),
+            }
+        }
+        // What follows may take long.
+        self.control.flush()?;
         let Some(permit) = self.open_files.acquire(|| self.is_stopping()) else { return Ok(()) };
         match self.open(index, entry, layout, permit) {
             Ok(Some(incoming)) => self.announce(incoming),
@@ -71,9 +91,9 @@ impl Session<'_> {
                 if made {
                     self.lock().made.push(index);
                 }
-                self.settle(index, Ok(None))
+                self.settle_queued(index, Ok(None))
             }
-            Err(error) => self.settle(index, Err(&error)),
+            Err(error) => self.settle_queued(index, Err(&error)),
         }
     }
 
@@ -82,7 +102,9 @@ impl Session<'_> {
         let (index, layout) = (incoming.index, incoming.layout);
         let entry = &self.list().entries[index as usize];
         self.progress.take_back_resumed(incoming.counted());
-        match self.open_part(index, entry, layout, Arc::clone(&incoming.permit)) {
+        // A file that was hashed was opened with a permit.
+        let Some(permit) = incoming.permit.as_ref().map(Arc::clone) else { return Ok(()) };
+        match self.open_part(index, entry, layout, permit) {
             Ok(Some(incoming)) => self.announce(incoming),
             Ok(None) => Ok(()),
             Err(error) => self.settle(index, Err(&error)),
@@ -91,6 +113,12 @@ impl Session<'_> {
 
     /// Makes the file known to the workers, then to the sender.
     fn announce(&self, incoming: Incoming) -> Result<(), TransferError> {
+        self.announce_queued(incoming)?;
+        self.control.flush()
+    }
+
+    /// As [`announce`](Self::announce), but the sender is told with the next message that is sent.
+    pub(super) fn announce_queued(&self, incoming: Incoming) -> Result<(), TransferError> {
         let index = incoming.index;
         let held = incoming.known();
         let bytes_resumed = held.iter().map(|segment| incoming.layout.range(segment).1).sum();
@@ -100,7 +128,7 @@ impl Session<'_> {
         let bytes = incoming.layout.size();
         self.events.event(TransferEvent::FileStarted { path, bytes, bytes_resumed });
         self.lock().active.insert(index, Arc::new(incoming));
-        self.control.send(&Message::Plan { index, held: held.as_bytes().to_vec() })
+        self.control.queue(&Message::Plan { index, held: held.as_bytes().to_vec() })
     }
 
     /// Checks which data of a file exists. `None` if the transfer stops.
@@ -124,7 +152,7 @@ impl Session<'_> {
         if tree.root().is_none() {
             return Err(FileError::target(&io::Error::other("cannot read the existing file")));
         }
-        Ok(Some(Incoming::new(index, layout, Target::InPlace(directory), permit, tree)))
+        Ok(Some(Incoming::new(index, layout, Target::InPlace(directory), Some(permit), tree)))
     }
 
     fn open_part(
@@ -143,7 +171,7 @@ impl Session<'_> {
         };
         let (part, recorded) = PartFile::open(self.tree(), directory, name, &key, layout)?;
         let Some(tree) = self.verify(index, &part, layout, &recorded) else { return Ok(None) };
-        Ok(Some(Incoming::new(index, layout, Target::Part(part), permit, tree)))
+        Ok(Some(Incoming::new(index, layout, Target::Part(part), Some(permit), tree)))
     }
 
     /// The segments that the journal lists and the part file holds: after a power loss, the journal
@@ -163,6 +191,9 @@ impl Session<'_> {
     /// Hashes `segments` of a file of entry `index` on one thread per worker, and reports the
     /// progress.
     fn hash(&self, index: u32, file: &File, layout: Layout, segments: &[u32]) -> Hashed {
+        if segments.is_empty() {
+            return Hashed::Values(Vec::new());
+        }
         let bytes_total: u64 = segments.iter().map(|segment| layout.range(*segment).1).sum();
         let path = &self.list().entries[index as usize].path;
         let bytes_done = AtomicU64::new(0);
@@ -192,7 +223,7 @@ impl Session<'_> {
                 }
             }
         };
-        let threads = self.options.threads.clamp(1, segments.len().max(1));
+        let threads = self.options.threads.clamp(1, segments.len());
         std::thread::scope(|scope| {
             for _ in 1..threads {
                 scope.spawn(worker);

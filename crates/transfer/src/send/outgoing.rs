@@ -134,6 +134,17 @@ impl Outgoing {
         self.complete(&mut state, entry)
     }
 
+    /// Before the only segment of a file is sent to its end: checks that the source is unchanged, and
+    /// closes it. The segment's value is the file's hash.
+    pub(super) fn on_whole(&self, value: [u8; 32], entry: &Entry) -> Result<(), FileError> {
+        let mut state = self.lock();
+        if let Some(file) = state.file.take() {
+            check_unchanged(&file, entry)?;
+        }
+        state.hash = Some(FileHash::from_bytes(value));
+        Ok(())
+    }
+
     /// As [`Outgoing::on_segment`] for a file that has none.
     pub(super) fn on_empty(&self, entry: &Entry) -> Result<Option<FileHash>, FileError> {
         self.complete(&mut self.lock(), entry)
@@ -158,10 +169,12 @@ impl Work {
         Self { state: Mutex::new(WorkState::default()), changed: Condvar::new(), batch_bytes }
     }
 
-    /// Adds a file at the end.
-    pub(super) fn push(&self, outgoing: Arc<Outgoing>) {
-        self.lock().files.push_back((outgoing, 0));
-        self.changed.notify_one();
+    /// Adds files at the end.
+    pub(super) fn push_all(&self, files: impl ExactSizeIterator<Item = Arc<Outgoing>>) {
+        if files.len() > 0 {
+            self.lock().files.extend(files.map(|outgoing| (outgoing, 0)));
+            self.changed.notify_one();
+        }
     }
 
     /// Sets the stream that is sent instead of files. Every worker gets it.
@@ -212,8 +225,10 @@ impl Work {
                 state.files.pop_front();
             }
         }
-        // Other workers may sleep although files are left.
-        self.changed.notify_one();
+        if !state.files.is_empty() {
+            // Other workers may sleep.
+            self.changed.notify_one();
+        }
         Some(jobs)
     }
 
@@ -230,4 +245,4 @@ fn check_unchanged(file: &File, entry: &Entry) -> Result<(), FileError> {
 }
 
 /// Segments on one stream, at most: small files share a stream, but not all files one stream.
-const JOBS_MAX: usize = 256;
+pub(super) const JOBS_MAX: usize = 256;

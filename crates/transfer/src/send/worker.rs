@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use super::outgoing::{Job, Outgoing};
 use super::{Session, connection};
 use crate::error::{FileError, FileErrorKind, TransferError};
+use crate::manifest::Entry;
 use crate::message::Message;
 use crate::record::{CHUNK_LEN_MAX, RecordWriter};
 use crate::segment::{FileHash, SegmentHasher};
@@ -27,6 +28,7 @@ pub(super) fn run(session: &Session<'_>) -> Result<(), TransferError> {
             }
         }
         writer.finish().map_err(connection)?;
+        session.control.flush()?;
     }
     if let Some(stream) = session.work.stream() {
         super::pieces::run(session, &stream, &mut writer, &mut buffer)?;
@@ -41,9 +43,9 @@ fn one(session: &Session<'_>, job: &Job, writer: &mut RecordWriter, buffer: &mut
     let index = outgoing.index;
     match process(session, job, writer, buffer)? {
         Ok(None) => Ok(()),
-        Ok(Some(hash)) => session.control.send(&Message::FileDone { index, hash }),
+        Ok(Some(hash)) => session.control.queue(&Message::FileDone { index, hash }),
         // Several workers may fail on one file; the receiver gets the first error.
-        Err(error) if outgoing.give_up() => session.control.send(&Message::FileAbort { index, error }),
+        Err(error) if outgoing.give_up() => session.control.queue(&Message::FileAbort { index, error }),
         Err(_) => Ok(()),
     }
 }
@@ -66,7 +68,12 @@ fn process(
     let value = if outgoing.is_held(segment) {
         hash_only(session, outgoing, &file, segment, buffer)
     } else {
-        send(session, outgoing, &file, segment, writer)?
+        let sent = send(session, outgoing, &file, segment, entry, writer)?;
+        if session.small_files && outgoing.layout.count() == 1 {
+            // What was sent says that the file is complete.
+            return Ok(sent.map(|_| None));
+        }
+        sent
     };
     Ok(match value {
         Ok(Some(value)) => outgoing.on_segment(segment, value, entry),
@@ -108,6 +115,7 @@ fn send(
     outgoing: &Outgoing,
     file: &File,
     segment: u32,
+    entry: &Entry,
     writer: &mut RecordWriter,
 ) -> Result<Result<Option<[u8; 32]>, FileError>, TransferError> {
     let (mut offset, mut left) = outgoing.layout.range(segment);
@@ -129,6 +137,13 @@ fn send(
         left -= len as u64;
     }
     let value = hasher.finish();
+    if session.small_files
+        && outgoing.layout.count() == 1
+        && let Err(error) = outgoing.on_whole(value, entry)
+    {
+        writer.abort().map_err(connection)?;
+        return Ok(Err(error));
+    }
     writer.end(&value).map_err(connection)?;
     Ok(Ok(Some(value)))
 }

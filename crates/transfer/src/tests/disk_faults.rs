@@ -6,7 +6,7 @@ use super::*;
 use crate::disk::Disk;
 use crate::faulty_disk::FaultyDisk;
 
-fn on_faulty_disk() -> (Fixture, Arc<FaultyDisk>) {
+pub(super) fn on_faulty_disk() -> (Fixture, Arc<FaultyDisk>) {
     let mut fixture = Fixture::new();
     let disk = Arc::new(FaultyDisk::default());
     fixture.receive.disk = Arc::clone(&disk) as Arc<dyn Disk>;
@@ -64,8 +64,11 @@ fn no_fault_of_the_disk_puts_a_wrong_file_under_its_name() {
         let mut rng = Rng::from_seed(seed);
         let (fixture, disk) = on_faulty_disk();
         let inbox = fixture.top.path().join("in");
-        let files: Vec<_> = (0..4)
-            .map(|index| fixture.write(&format!("f{index}"), seed * 10 + index, rng.below(40_000) as usize))
+        // The last two have one segment at most.
+        let files: Vec<_> = [40_000, 40_000, SEGMENT_BYTES, SEGMENT_BYTES]
+            .into_iter()
+            .zip(0..)
+            .map(|(len, index)| fixture.write(&format!("f{index}"), seed * 10 + index, rng.below(len + 1) as usize))
             .collect();
         for attempt in 0.. {
             let is_last = attempt == 6;

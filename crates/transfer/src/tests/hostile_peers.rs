@@ -6,9 +6,9 @@ use super::*;
 use crate::control::read_message;
 use crate::link::Control;
 use crate::message::Message;
-use crate::open_files::FILES_AHEAD;
+use crate::open_files::{FILES_AHEAD, SMALL_FILES_AHEAD};
 
-fn say(control: &mut Control, message: &Message) -> std::io::Result<()> {
+pub(super) fn say(control: &mut Control, message: &Message) -> std::io::Result<()> {
     let mut bytes = Vec::new();
     message.encode(&mut bytes);
     control.writer.write_all(&bytes)
@@ -22,6 +22,7 @@ fn against_sender(
 ) -> TransferError {
     let source = Source::scan(paths, &CancelToken::new()).unwrap();
     let (sender, (link, mut control)) = pair();
+    link.faults().small_files.store(fixture.small_files, Ordering::SeqCst);
     let context = fixture.context();
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| {
@@ -64,21 +65,25 @@ fn a_receiver_that_plans_a_file_again_is_disconnected() {
 
 #[test]
 fn a_receiver_that_plans_every_file_at_once_is_disconnected() {
-    let fixture = Fixture::new();
-    for index in 0..300 {
-        fixture.write(&format!("tree/{index}"), 1, 10);
-    }
-    let error = against_sender(&fixture, &[fixture.source("tree")], |control, _| {
-        read_list(control);
-        // The directory is the first entry, and has no plan.
-        for index in 1..=300 {
-            if say(control, &plan(index, &[])).is_err() {
-                break;
-            }
+    for (small_files, limit) in [(false, FILES_AHEAD), (true, SMALL_FILES_AHEAD)] {
+        let mut fixture = Fixture::new();
+        fixture.small_files = small_files;
+        let count = limit as u32 + 40;
+        for index in 0..count {
+            fixture.write(&format!("tree/{index}"), 1, 10);
         }
-        while let Ok(Some(_)) = read_message(&mut control.reader) {}
-    });
-    assert!(matches!(error, TransferError::Protocol(what) if what.contains("too many")), "{error:?}");
+        let error = against_sender(&fixture, &[fixture.source("tree")], |control, _| {
+            read_list(control);
+            // The directory is the first entry, and has no plan.
+            for index in 1..=count {
+                if say(control, &plan(index, &[])).is_err() {
+                    break;
+                }
+            }
+            while let Ok(Some(_)) = read_message(&mut control.reader) {}
+        });
+        assert!(matches!(error, TransferError::Protocol(what) if what.contains("too many")), "{error:?}");
+    }
 }
 
 #[test]

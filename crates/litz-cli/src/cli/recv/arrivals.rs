@@ -56,6 +56,10 @@ impl Link for TimedLink {
     fn close(&self, reason: &str) {
         self.link.close(reason);
     }
+
+    fn knows_small_files(&self) -> bool {
+        self.link.knows_small_files()
+    }
 }
 
 struct TimedStream {
