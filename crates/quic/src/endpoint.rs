@@ -17,6 +17,8 @@ use wire::quic::{
     VERSION_1, destination, emit_version_negotiation, parse_packet,
 };
 
+use crate::address_tokens::memory::ReceivedTokens;
+use crate::address_tokens::{ServerId, TokenMemory};
 use crate::addresses::Addresses;
 use crate::batch_meta::BatchMeta;
 use crate::config::TransportConfig;
@@ -140,6 +142,8 @@ pub struct Endpoint {
     secrets: SecretSource,
     server: Option<Arc<dyn SessionFactory>>,
     address_validation: AddressValidation,
+    /// Where tokens for later connections to a server are kept, if they are.
+    token_memory: Option<Arc<TokenMemory>>,
     config: Arc<TransportConfig>,
 }
 
@@ -173,6 +177,7 @@ impl Endpoint {
             secrets,
             server,
             address_validation: AddressValidation::default(),
+            token_memory: None,
             config: Arc::new(config),
         })
     }
@@ -180,6 +185,12 @@ impl Endpoint {
     /// Sets when clients must prove their addresses before their connections begin.
     pub fn set_address_validation(&mut self, when: AddressValidation) {
         self.address_validation = when;
+    }
+
+    /// Keeps the tokens that servers give for later connections there, and presents them. Endpoints
+    /// may share it. Without it tokens are ignored.
+    pub fn set_token_memory(&mut self, memory: Arc<TokenMemory>) {
+        self.token_memory = Some(memory);
     }
 
     /// True if it accepts connections.
@@ -310,7 +321,15 @@ impl Endpoint {
         };
         let config = self.config.clone();
         let seed = ConnectionSeed { config, addresses, is_validated: true, control, seal: keys.seal, seed };
-        Ok(Connection::new(now, seed))
+        let mut connection = Connection::new(now, seed);
+        if let Some(memory) = &self.token_memory {
+            let server = ServerId { name: server_name.to_owned(), address: addresses.remote };
+            if let Some(token) = memory.take(&server) {
+                connection.present_token(token);
+            }
+            connection.keep_tokens(ReceivedTokens::new(Arc::clone(memory), server));
+        }
+        Ok(connection)
     }
 
     /// Begins a connection as server with a client's first datagram and its ECN codepoint. It has
@@ -378,6 +397,9 @@ impl Endpoint {
             Err(TokenError::Retry) => {
                 let close = self.close(first, ErrorCode::INVALID_TOKEN).ok_or(BeginError::NotListening)?;
                 return Err(BeginError::InvalidToken { close });
+            }
+            Err(TokenError::Other) if self.secrets.redeem_address_token(now, remote.ip(), token) => {
+                return Ok(Client { is_validated: true, ..unknown });
             }
             Err(TokenError::Other) => {}
         }
