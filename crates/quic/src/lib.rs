@@ -89,7 +89,9 @@ pub use control::ids::{LOCAL_ID_LEN, ResetToken, RouteChange};
 pub use control::paths::migrate::MigrateError;
 pub use control::paths::open::{OpenPathError, PathWait};
 pub use detached::{DetachedReceiveHalf, NeedsConnection, ReceiveCommands, ReceiveReport};
-pub use endpoint::{AddressValidation, BeginError, ConnectionKey, Endpoint, RESETS_MAX, Route};
+pub use endpoint::{
+    AddressValidation, BeginError, ConnectionKey, Endpoint, INCOMING_DATAGRAMS_MAX, Incoming, RESETS_MAX, Route,
+};
 pub use error::{ConnectionError, TransportError};
 pub use event::Event;
 pub use journal::{JournalSink, JournalSource, Replay};

@@ -181,6 +181,19 @@ mod tests {
     }
 
     #[test]
+    fn tokens_look_random_and_are_equally_long() {
+        let keeper = keeper(Duration::ZERO);
+        let one = keeper.issue(at(HOUR), [1; 12], &[ip(1)]);
+        // The same client and time, with more addresses and with the same.
+        for addresses in [&[ip(1), ip(2), ip(3), ip(4), ip(5)][..], &[ip(1)]] {
+            let other = keeper.issue(at(HOUR), [2; 12], addresses);
+            assert_eq!(one.len(), other.len());
+            let equal = std::iter::zip(&one[13..], &other[13..]).filter(|(one, other)| one == other).count();
+            assert!(equal < 10, "{equal} of {} bytes are equal", one.len());
+        }
+    }
+
+    #[test]
     fn a_token_outlives_a_process_whose_key_does() {
         let day = TOKEN_LIFETIME;
         let token = keeper(day * 100).issue(at(HOUR), [1; 12], &[ip(1)]);

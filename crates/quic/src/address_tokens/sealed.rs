@@ -46,9 +46,7 @@ pub(crate) fn seal(kind: u8, key: &[u8; 32], nonce: TokenNonce, plain: &[u8], co
 pub(crate) fn unseal(key: &[u8; 32], token: &[u8], context: &[u8]) -> Option<(TokenNonce, Vec<u8>)> {
     let (nonce, sealed) = token.get(1..)?.split_first_chunk::<NONCE_LEN>()?;
     let mut sealed = sealed.to_vec();
-    let plain = cipher(key)
-        .open_in_place(Nonce::assume_unique_for_key(*nonce), Aad::from(context), &mut sealed)
-        .ok()?
-        .to_vec();
+    let plain =
+        cipher(key).open_in_place(Nonce::assume_unique_for_key(*nonce), Aad::from(context), &mut sealed).ok()?.to_vec();
     Some((*nonce, plain))
 }

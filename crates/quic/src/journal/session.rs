@@ -256,11 +256,7 @@ impl SessionEntry {
     pub(crate) fn is(tag: u8) -> bool {
         matches!(
             tag,
-            tag::SESSION_INPUT
-                | tag::SESSION_OUTPUT
-                | tag::SESSION_SUMMARY
-                | tag::RESET_TOKEN
-                | tag::ADDRESS_TOKEN
+            tag::SESSION_INPUT | tag::SESSION_OUTPUT | tag::SESSION_SUMMARY | tag::RESET_TOKEN | tag::ADDRESS_TOKEN
         )
     }
 
