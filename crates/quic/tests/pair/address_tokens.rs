@@ -20,7 +20,6 @@ fn server_id() -> ServerId {
 /// keeps. The client's endpoint could issue some, too.
 fn pair_with(setup: Setup) -> (Pair, Arc<TokenMemory>) {
     let seed = setup.seed;
-    println!("seed {seed}");
     let (client, server) = (setup.client.clone(), setup.server.clone());
     let mut pair = setup.build();
     let rng = Rng::from_seed(seed).split("tokens");
@@ -47,7 +46,7 @@ fn connect_again(pair: &mut Pair) -> (Vec<Vec<u8>>, bool) {
     let done = pair.run_until(Duration::from_secs(60), |pair| {
         pair.client.take_event(index, |event| *event == Event::Confirmed).is_some()
     });
-    assert!(done, "{:?}", pair.client.events[index]);
+    assert!(done, "seed {}: {:?}", pair.seed, pair.client.events[index]);
     let record = pair.record.replace(Vec::new()).expect("it is recorded");
     let is_retry = |datagram: &[u8]| matches!(parse_packet(datagram, 8), Ok(Parsed::Retry { .. }));
     let has_retry = record.iter().any(|(_, direction, datagram)| *direction == 1 && is_retry(datagram));

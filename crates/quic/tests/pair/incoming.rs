@@ -14,7 +14,6 @@ use crate::support::{Node, Setup};
 
 /// A server, and a client with its first datagram.
 fn begin(seed: u64) -> (Node, Node, Vec<u8>) {
-    println!("seed {seed}");
     let server = Setup::new(seed).build().server;
     let rng = Rng::from_seed(seed).split("client");
     let factory = DeterministicFactory::new(Side::Client, rng.split("session"));
