@@ -273,7 +273,7 @@ impl<E: Env> Driver<E> {
             || self.inlet().is_some_and(|inlet| !inlet.is_empty());
         is_busy || {
             let due = self.shared.due();
-            due.has_dirty || due.has_connects || (due.is_stopping && !self.closes_all)
+            due.has_dirty || due.has_connects || due.has_decisions || (due.is_stopping && !self.closes_all)
         }
     }
 
@@ -333,6 +333,10 @@ impl<E: Env> Driver<E> {
         }
         if due.is_stopping {
             self.close_all();
+        }
+        if due.has_decisions {
+            self.take_decisions(CONNECTS_PER_TURN);
+            requests += 1;
         }
         let connects_max = if due.has_connects { CONNECTS_PER_TURN } else { 0 };
         for _ in 0..connects_max {

@@ -132,6 +132,8 @@ struct DriverTodo<A: Application> {
     /// Connections with requests, each once.
     dirty: Vec<Arc<A::Cell>>,
     connects: VecDeque<ConnectRequest<A>>,
+    /// The application has decided about a peer that waits to begin a connection.
+    decided: bool,
     /// The driver must close all connections and accept no more.
     stopping: bool,
     /// The driver has ended.
@@ -140,7 +142,7 @@ struct DriverTodo<A: Application> {
 
 impl<A: Application> Default for DriverTodo<A> {
     fn default() -> Self {
-        Self { dirty: Vec::new(), connects: VecDeque::new(), stopping: false, stopped: false }
+        Self { dirty: Vec::new(), connects: VecDeque::new(), decided: false, stopping: false, stopped: false }
     }
 }
 
@@ -149,6 +151,7 @@ impl<A: Application> DriverTodo<A> {
         DueRequests {
             has_dirty: !self.dirty.is_empty(),
             has_connects: !self.connects.is_empty(),
+            has_decisions: self.decided,
             is_stopping: self.stopping,
         }
     }
@@ -165,6 +168,8 @@ pub(crate) struct DueRequests {
     pub(crate) has_dirty: bool,
     /// There are requests to connect.
     pub(crate) has_connects: bool,
+    /// There are decisions about peers that wait to begin a connection.
+    pub(crate) has_decisions: bool,
     /// The driver was requested to stop.
     pub(crate) is_stopping: bool,
 }
@@ -243,6 +248,22 @@ impl<A: Application> Shared<A> {
         todo.due()
     }
 
+    /// Notes that the application has decided about a peer that waits to begin a connection
+    /// ([`Protocol::poll_decided`](crate::protocol::Protocol::poll_decided)). The caller wakes the
+    /// driver.
+    pub fn note_decision(&self) {
+        let mut todo = lock(&self.todo);
+        todo.decided = true;
+        self.is_due.store(true, Ordering::Release);
+    }
+
+    /// The driver takes the decisions.
+    pub(crate) fn clear_decisions(&self) {
+        let mut todo = lock(&self.todo);
+        todo.decided = false;
+        self.is_due.store(todo.is_due(), Ordering::Release);
+    }
+
     pub(crate) fn pop_connect(&self) -> Option<ConnectRequest<A>> {
         let mut todo = lock(&self.todo);
         let request = todo.connects.pop_front();
@@ -253,7 +274,7 @@ impl<A: Application> Shared<A> {
     /// Whether there are requests for the driver.
     pub fn has_todo(&self) -> bool {
         let due = self.due();
-        due.has_dirty || due.has_connects
+        due.has_dirty || due.has_connects || due.has_decisions
     }
 
     /// The requests that the driver has not taken.

@@ -25,9 +25,20 @@ pub struct EngineConfig {
     /// The key of stateless reset tokens: with the same key, a restarted engine resets the
     /// connections that it has forgotten (RFC 9000, section 10.3.2). `None`: it sends no resets.
     pub reset_key: Option<[u8; 32]>,
+    /// Whether servers give tokens with which a client proves its address in later connections, and
+    /// clients keep and present them (RFC 9000, section 8.1.3). With a
+    /// [`reset_key`](Self::reset_key), a restarted engine accepts the tokens that it has given. Off
+    /// by default.
+    pub address_tokens: bool,
     /// When a client must prove, before its connection begins, that it receives packets at its
     /// address. Default: while half of [`half_open_max`](Self::half_open_max) is used.
     pub address_validation: AddressValidation,
+    /// Limit of connection attempts that each driver holds for [`Engine::poll_incoming`], for the
+    /// duration of a handshake at most; further clients are refused. Zero, the default, accepts
+    /// clients without asking.
+    ///
+    /// [`Engine::poll_incoming`]: crate::Engine::poll_incoming
+    pub incoming_max: usize,
     /// Limit of connections, including those that are closing. More are refused.
     pub connections_max: usize,
     /// Limit of connections from clients that are handshaking or wait for `accept`. Further clients
@@ -61,7 +72,9 @@ impl Default for EngineConfig {
             transport: TransportConfig::default(),
             server: None,
             reset_key: None,
+            address_tokens: false,
             address_validation: AddressValidation::default(),
+            incoming_max: 0,
             connections_max: 1024,
             half_open_max: 128,
             handshake_timeout: Duration::from_secs(10),

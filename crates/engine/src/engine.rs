@@ -17,7 +17,7 @@ use driver::shared::AcceptOutcome;
 use driver::sync::lock;
 use quic::RateLimit;
 use quic::session::SessionFactory;
-use quic_driver::{Connect, QuicShared, Runtime};
+use quic_driver::{Connect, IncomingQueue, QuicShared, Runtime};
 use units::Instant;
 
 pub use self::steps::{SteppedEngine, SteppedEnv};
@@ -42,6 +42,12 @@ pub struct Engine {
 /// A connection of an engine.
 pub type ConnectionHandle = quic_driver::ConnectionHandle<Engine>;
 
+/// A client's attempt to connect, before the handshake.
+pub type Incoming = quic_driver::IncomingHandle<Engine>;
+
+/// [`Incoming::retry`](quic_driver::IncomingHandle::retry) of a client that has proved its address.
+pub type RetryError = quic_driver::RetryError<Engine>;
+
 /// The sending side of a stream.
 pub type SendHandle = quic_driver::SendHandle<Engine>;
 
@@ -62,6 +68,8 @@ struct Core {
     counters: Option<Arc<PoolCounters>>,
     /// The counters of the receive worker, under `split`.
     receive_worker_counters: Option<Arc<ReceiveWorkerCounters>>,
+    /// Where attempts to connect wait for decisions, if they do.
+    incoming: Option<Arc<IncomingQueue>>,
 }
 
 /// The options of an outgoing connection.
@@ -230,6 +238,23 @@ impl Engine {
         }
     }
 
+    /// The next attempt of a client to connect, if [`incoming_max`](EngineConfig::incoming_max) is set.
+    ///
+    /// # Errors
+    /// If the engine accepts clients without asking, or none at all, or has stopped.
+    pub fn poll_incoming(&self, waker: &Waker) -> Poll<Result<Incoming, Closed>> {
+        let drivers = &self.core.drivers;
+        let Some(queue) = self.core.incoming.as_ref().filter(|_| drivers[0].shared.limits.is_listening) else {
+            let reason = "this endpoint does not ask about clients (incoming_max), or accepts none";
+            return Poll::Ready(Err(Closed::Configuration(reason.to_owned())));
+        };
+        queue.poll_next(waker).map(|info| {
+            let info = info.ok_or(Closed::EndpointClosed)?;
+            let shared = Arc::clone(&drivers[info.driver].shared);
+            Ok(Incoming::new(self.clone(), shared, Arc::clone(queue), info))
+        })
+    }
+
     /// The addresses of the sockets, by socket index. Under [`Placement::Connection`], those of the
     /// first processor.
     pub fn local_addrs(&self) -> &[SocketAddr] {
@@ -315,6 +340,9 @@ impl Engine {
     /// the drivers. Repeated calls have no effect.
     pub fn stop(&self) {
         self.core.drivers.iter().for_each(|driver| driver.shared.stop());
+        if let Some(incoming) = &self.core.incoming {
+            incoming.close();
+        }
         for DriverHandle { shared, host, .. } in &self.core.drivers {
             match host {
                 Host::Thread(thread) => {

@@ -52,8 +52,8 @@ pub use driver::placement::{self, PROCESSORS_MAX, Placement, PlacementError};
 pub use driver::receive_worker::ReceiveWorkerStats;
 pub use driver::{Activity, ActivityKind};
 pub use engine::{
-    ConnectOptions, ConnectionHandle, Engine, PendingOpen, RecvHandle, SOCKETS_MAX, SendHandle, SteppedEngine,
-    SteppedEnv,
+    ConnectOptions, ConnectionHandle, Engine, Incoming, PendingOpen, RecvHandle, RetryError, SOCKETS_MAX, SendHandle,
+    SteppedEngine, SteppedEnv,
 };
 pub use error::{AcceptStreamError, Closed, DatagramError, MessageError, OpenError, ReadError, StartError, WriteError};
 pub use journals::JournalFolder;

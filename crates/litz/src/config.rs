@@ -46,9 +46,25 @@ pub struct EndpointConfig {
     /// connections. Default: none, and no resets are sent; those of peers are recognised in any
     /// case.
     pub reset_key: Option<[u8; 32]>,
+    /// Whether connections begin with a validated address if an earlier one to the same server did
+    /// (RFC 9000, section 8.1.3): servers give their clients a token for the next connection, and
+    /// clients keep tokens in memory and present them when they connect to the same name and address
+    /// again. It saves them a round trip while the server asks others to prove their address. A server
+    /// with a [`reset_key`](Self::reset_key) accepts its tokens after a restart, too. A token is valid
+    /// for a day and for one connection. By it a server recognises a client that has changed its
+    /// address; one that does not want that sets this to false. Default: true.
+    pub address_tokens: bool,
     /// When a client must prove, before its connection begins, that it receives packets at its
     /// address. Default: while half of [`half_open_max`](Self::half_open_max) is used.
     pub address_validation: AddressValidation,
+    /// The maximum number of clients, for each thread that serves connections, that wait for a decision
+    /// of the application before their handshake: see
+    /// [`Endpoint::accept_incoming`](crate::Endpoint::accept_incoming). Further clients are refused. A
+    /// client waits for [`handshake_timeout`](Self::handshake_timeout) at most, and is refused then.
+    /// While this is not zero, [`address_validation`](Self::address_validation) has no effect: the
+    /// application decides by [`Incoming::retry`](crate::Incoming::retry). Default: zero, which begins
+    /// handshakes without asking.
+    pub incoming_max: usize,
     /// The maximum number of connections at a time, including closing ones; further ones are
     /// refused. Default: 1024.
     pub connections_max: usize,
@@ -83,7 +99,9 @@ impl Default for EndpointConfig {
             transport: engine.transport,
             server_tls: None,
             reset_key: engine.reset_key,
+            address_tokens: true,
             address_validation: engine.address_validation,
+            incoming_max: engine.incoming_max,
             connections_max: engine.connections_max,
             half_open_max: engine.half_open_max,
             handshake_timeout: engine.handshake_timeout.into(),
@@ -154,6 +172,20 @@ impl EndpointConfig {
     #[must_use]
     pub fn with_reset_key(mut self, reset_key: impl Into<Option<[u8; 32]>>) -> Self {
         self.reset_key = reset_key.into();
+        self
+    }
+
+    /// Sets [`address_tokens`](Self::address_tokens).
+    #[must_use]
+    pub fn with_address_tokens(mut self, address_tokens: bool) -> Self {
+        self.address_tokens = address_tokens;
+        self
+    }
+
+    /// Sets [`incoming_max`](Self::incoming_max).
+    #[must_use]
+    pub fn with_incoming_max(mut self, incoming_max: usize) -> Self {
+        self.incoming_max = incoming_max;
         self
     }
 

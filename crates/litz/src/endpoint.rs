@@ -9,8 +9,8 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use engine::{
-    Closed, ConnectOptions, Costs, Engine, EngineConfig, LiveSocket, Placement, ReceiveWorkerStats, ReplaceableSocket,
-    SocketSwitch, StartError, WorkerPoolStats,
+    Closed, ConnectOptions, Costs, Engine, EngineConfig, Incoming, LiveSocket, Placement, ReceiveWorkerStats,
+    ReplaceableSocket, SocketSwitch, StartError, WorkerPoolStats,
 };
 use net::{DatagramSocket, UdpSocket, UdpSocketOptions};
 use quic::PathId;
@@ -124,7 +124,9 @@ impl Endpoint {
             transport: config.transport,
             server: server.map(|server| Arc::new(server) as Arc<dyn SessionFactory>),
             reset_key: config.reset_key,
+            address_tokens: config.address_tokens,
             address_validation: config.address_validation,
+            incoming_max: config.incoming_max,
             connections_max: config.connections_max,
             half_open_max: config.half_open_max,
             handshake_timeout: config.handshake_timeout.into(),
@@ -308,6 +310,64 @@ impl Endpoint {
 
     fn poll_accept(&self, waker: &Waker) -> Poll<Result<Connection, Closed>> {
         self.engine.poll_accept(waker).map_ok(Connection::new)
+    }
+
+    /// The next client that wants to connect, before the handshake, if
+    /// [`incoming_max`](EndpointConfig::incoming_max) is set: the application sees its address and accepts it,
+    /// refuses it, or lets it prove its address first. [`accept`](Self::accept) returns the connection
+    /// of an accepted client when the handshake is complete.
+    ///
+    /// ```
+    /// # use litz::{Endpoint, EndpointConfig, identity::{self, KeyPair}};
+    /// # let (server_key, client_key) = (KeyPair::generate()?, KeyPair::generate()?);
+    /// # let server_tls = identity::server_config(&server_key)?;
+    /// let config = EndpointConfig::loopback().with_server_tls(server_tls).with_incoming_max(100);
+    /// let server = Endpoint::bind(config)?;
+    /// # let address = server.local_addr();
+    /// # let tls = identity::client_config(&client_key, &[server_key.public().fingerprint()])?;
+    /// # let client = std::thread::spawn(move || {
+    /// #     let client = Endpoint::bind(EndpointConfig::loopback()).unwrap();
+    /// #     client.connect(address, "host", tls.config).unwrap().close(0, "done");
+    /// # });
+    /// let connection = loop {
+    ///     let incoming = server.accept_incoming()?;
+    ///     if !incoming.remote_address().ip().is_loopback() {
+    ///         incoming.refuse();
+    ///     } else if !incoming.is_validated() {
+    ///         incoming.retry()?;
+    ///     } else {
+    ///         incoming.accept();
+    ///         break server.accept()?;
+    ///     }
+    /// };
+    /// # drop(connection);
+    /// # client.join().unwrap();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If this endpoint has no `server_tls` or no `incoming_max`, or is closed.
+    pub fn accept_incoming(&self) -> Result<Incoming, Closed> {
+        let incoming = self.engine.block_on(None, |waker| self.engine.poll_incoming(waker));
+        incoming.unwrap_or(Err(Closed::EndpointClosed))
+    }
+
+    /// As [`accept_incoming`](Self::accept_incoming); `None` if no client comes within `timeout`.
+    ///
+    /// # Errors
+    /// As [`accept_incoming`](Self::accept_incoming).
+    pub fn accept_incoming_timeout(&self, timeout: Duration) -> Result<Option<Incoming>, Closed> {
+        let deadline = self.engine.now() + timeout.into();
+        self.engine.block_on(Some(deadline), |waker| self.engine.poll_incoming(waker)).transpose()
+    }
+
+    /// As [`accept_incoming`](Self::accept_incoming).
+    ///
+    /// # Errors
+    /// As [`accept_incoming`](Self::accept_incoming); and under [`Placement::Inline`].
+    pub async fn accept_incoming_async(&self) -> Result<Incoming, Closed> {
+        not_inline(&self.engine)?;
+        poll_fn(|context| self.engine.poll_incoming(context.waker())).await
     }
 
     /// The address of the first socket, with the port that the system chose.

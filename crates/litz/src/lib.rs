@@ -169,17 +169,18 @@ pub use config::EndpointConfig;
 pub use connection::Connection;
 pub use endpoint::{BindError, ConnectError, Endpoint};
 pub use engine::{
-    AcceptStreamError, Activity, ActivityKind, Closed, ConnectOptions, Costs, DatagramError, JournalFolder, LAP_MAX,
-    LiveSocket, MessageError, OpenError, PROCESSORS_MAX, PathEvent, Placement, PlacementError, ReadError, Readiness,
-    ReceiveWorkerStats, ReplaceableSocket, SocketSwitch, StartError, Traffic, WorkerPoolStats, WorkerStats, WriteError,
+    AcceptStreamError, Activity, ActivityKind, Closed, ConnectOptions, Costs, DatagramError, Incoming, JournalFolder,
+    LAP_MAX, LiveSocket, MessageError, OpenError, PROCESSORS_MAX, PathEvent, Placement, PlacementError, ReadError,
+    Readiness, ReceiveWorkerStats, ReplaceableSocket, RetryError, SocketSwitch, StartError, Traffic, WorkerPoolStats,
+    WorkerStats, WriteError,
 };
 pub use net::{Interface, InterfaceAddress, OpenError as SocketOpenError, UdpSocket, UdpSocketOptions};
 pub use quic::session::{ExportError, SessionSummary};
 pub use quic::{
-    AckPolicy, AddressValidation, Addresses, BURST_MIN, Class, EcnState, ErrorCode, JournalSink, JournalSource,
-    MigrateError, OpenPathError, PATH_SET_MAX, PATHS_MAX, PathId, PathSet, PathSetError, PathState, PathStats,
-    PathWait, Policy, RateLimit, RateLimitError, ReceiveStats, RetransmissionPolicy, SendStats, Side, Stats, Strategy,
-    StreamId, StridedBytes, TraceSink, TransportConfig, TransportError, Version, Versions,
+    AckPolicy, AddressValidation, Addresses, BURST_MIN, Class, ConnectionId, EcnState, ErrorCode, JournalSink,
+    JournalSource, MigrateError, OpenPathError, PATH_SET_MAX, PATHS_MAX, PathId, PathSet, PathSetError, PathState,
+    PathStats, PathWait, Policy, RateLimit, RateLimitError, ReceiveStats, RetransmissionPolicy, SendStats, Side, Stats,
+    Strategy, StreamId, StridedBytes, TraceSink, TransportConfig, TransportError, Version, Versions,
 };
 pub use recovery::{Algorithm, CongestionSnapshot, RateCap};
 pub use stream::{RecvStream, SendStream};

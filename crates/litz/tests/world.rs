@@ -23,6 +23,13 @@ pub(crate) struct Variant {
     pub(crate) placement: Placement,
 }
 
+impl Variant {
+    /// How many drivers the placement has.
+    pub(crate) fn driver_count(self) -> usize {
+        self.placement.driver_count()
+    }
+}
+
 pub(crate) struct World {
     variant: Variant,
     network: MemoryNetwork,

@@ -33,6 +33,13 @@ impl MonotonicClock {
     }
 }
 
+/// The time since the Unix epoch, by the system's clock, which may be set at any time; zero before it.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "see above")]
+pub fn since_epoch() -> units::Duration {
+    time::SystemTime::now().duration_since(time::UNIX_EPOCH).map_or(units::Duration::ZERO, units::Duration::from)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

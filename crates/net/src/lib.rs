@@ -52,7 +52,7 @@ pub mod timer;
 pub mod tun;
 pub mod udp;
 
-pub use clock::MonotonicClock;
+pub use clock::{MonotonicClock, since_epoch};
 pub use counters::SocketCounters;
 pub use datagram::{BATCH_BYTES_MAX, DatagramSocket, RECV_BUFFER_BYTES, RecvMeta, SendError, Transmit};
 pub use interfaces::{Interface, InterfaceAddress, interfaces, reachable};

@@ -140,7 +140,7 @@ fn frame_json(frame: &FrameSummary, of: PathId, delay_exponent: u8) -> Value {
         FrameSummary::HandshakeDone => json!({ "frame_type": "handshake_done" }),
         // The token is a secret.
         FrameSummary::NewToken { len_bytes } => {
-            json!({ "frame_type": "new_token", "token": { "type": "retry" }, "length": len_bytes })
+            json!({ "frame_type": "new_token", "token": { "type": "resumption" }, "length": len_bytes })
         }
         FrameSummary::PathChallenge(data) => json!({ "frame_type": "path_challenge", "data": hex(data) }),
         FrameSummary::PathResponse(data) => json!({ "frame_type": "path_response", "data": hex(data) }),

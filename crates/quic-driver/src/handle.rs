@@ -4,6 +4,7 @@
 //! Calls that may have to wait are `poll` functions. They return a value, or register the waker.
 //! Handles can be used from any thread if their [`Runtime`] can.
 
+mod incoming;
 mod paths;
 mod stream;
 
@@ -28,6 +29,7 @@ use crate::cells::stream::StreamCells;
 use crate::error::{AcceptStreamError, Closed, DatagramError, MessageError, OpenError};
 use crate::messages::join;
 
+pub use incoming::{IncomingHandle, RetryError};
 pub use stream::{RecvHandle, SendHandle};
 
 /// Both sides of a bidirectional stream.

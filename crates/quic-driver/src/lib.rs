@@ -16,6 +16,7 @@
 //! | `application` | what the driver shares with applications: [`Limits`], [`Connect`], [`QuicShared`] |
 //! | [`connection`] | [`Connection`]: a QUIC connection together with the state of its handles |
 //! | [`handle`] | the handles of connections and streams |
+//! | [`incoming`] | connection attempts that wait for a decision of the application |
 //! | `cells` | the state that handles and the driver share, behind short locks |
 //! | `delivery` | received streams and datagrams, passed from the connection to the cells |
 //! | `messages` | messages, each on a unidirectional stream of its own |
@@ -36,6 +37,7 @@ pub mod detached;
 mod detached_state;
 pub mod error;
 pub mod handle;
+pub mod incoming;
 pub mod leases;
 mod messages;
 pub mod packets;
@@ -46,7 +48,11 @@ pub mod routing;
 pub use application::{COMPACT_BELOW, Connect, Limits, QuicApplication, QuicShared};
 pub use cells::ConnectionCell;
 pub use connection::Connection;
-pub use handle::{BidiStream, ConnectionHandle, OpenedStream, PendingOpen, RecvHandle, Runtime, SendHandle};
+pub use handle::{
+    BidiStream, ConnectionHandle, IncomingHandle, OpenedStream, PendingOpen, RecvHandle, RetryError, Runtime,
+    SendHandle,
+};
+pub use incoming::{Decision, HeldAttempts, IncomingInfo, IncomingQueue};
 pub use packets::{ByteDatagrams, DatagramBuffer, Datagrams, Packets, SealedDatagrams};
 pub use path_events::PathEvent;
 pub use quic_protocol::{EventObserver, Quic};

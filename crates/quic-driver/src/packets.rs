@@ -105,6 +105,19 @@ pub trait Packets: Sized + 'static {
     /// The first datagram of a batch, if the representation has bytes.
     fn first_bytes(batch: &Self::Batch) -> Option<&[u8]>;
 
+    /// The ECN codepoint of a batch, if the representation has bytes.
+    fn ecn(batch: &Self::Batch) -> Option<Ecn> {
+        let _ = batch;
+        None
+    }
+
+    /// A datagram with these bytes for the sender of a datagram from `addresses`. None if the
+    /// representation has no bytes.
+    fn answer(addresses: Addresses, contents: Vec<u8>) -> Option<Self::Sealed> {
+        let _ = (addresses, contents);
+        None
+    }
+
     /// Decrypts a batch with a lease, if one covers all of it.
     fn open_leased(
         leases: &mut Leases,
@@ -415,6 +428,17 @@ impl<B: DatagramBuffer> Packets for ByteDatagrams<B> {
 
     fn first_bytes(batch: &Datagrams<B>) -> Option<&[u8]> {
         Some(batch.first())
+    }
+
+    fn ecn(batch: &Datagrams<B>) -> Option<Ecn> {
+        batch.ecn
+    }
+
+    fn answer(addresses: Addresses, contents: Vec<u8>) -> Option<SealedDatagrams> {
+        let Addresses { remote, local_ip, .. } = addresses;
+        let answer =
+            SealedDatagrams { contents, destination: remote, source_ip: local_ip, ..SealedDatagrams::default() };
+        Some(answer)
     }
 
     fn open_leased(

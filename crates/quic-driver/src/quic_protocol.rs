@@ -1,12 +1,15 @@
 //! [`Quic`]: the implementation of [`driver::Protocol`] for QUIC.
 
 mod driver_calls;
+mod held;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use quic::{Endpoint, Event};
 use units::Instant;
+
+use crate::incoming::HeldAttempts;
 
 pub use crate::application::{Connect, Limits, QuicApplication, QuicShared};
 
@@ -16,15 +19,23 @@ pub type EventObserver = Arc<dyn Fn(Instant, &Event, &quic::Connection) + Send +
 
 /// QUIC with packets of representation `K`.
 pub struct Quic<K> {
-    endpoint: Endpoint,
-    observer: Option<EventObserver>,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) observer: Option<EventObserver>,
+    /// Clients that wait for a decision of the application, if it takes any.
+    pub(crate) held: Option<HeldAttempts>,
     packets: PhantomData<fn() -> K>,
 }
 
 impl<K> Quic<K> {
     /// The protocol instance of one driver.
     pub fn new(endpoint: Endpoint) -> Self {
-        Self { endpoint, observer: None, packets: PhantomData }
+        Self { endpoint, observer: None, held: None, packets: PhantomData }
+    }
+
+    /// Holds clients until the application decides about them, instead of accepting them.
+    #[must_use]
+    pub fn with_incoming(self, held: Option<HeldAttempts>) -> Self {
+        Self { held, ..self }
     }
 
     /// Passes the events of all connections to `observer`, in addition to their handles.

@@ -13,6 +13,7 @@
 //! | `dismantle` | the parts of a connection that a scripted peer continues with |
 
 mod accessors;
+mod address_tokens;
 mod arrival;
 mod detached;
 mod dismantle;

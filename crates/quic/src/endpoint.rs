@@ -4,6 +4,7 @@
 //! can live on different processors. The endpoint is the table in front of them.
 
 mod answers;
+mod incoming;
 mod tokens;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,8 @@ use wire::quic::{
     destination, emit_version_negotiation, parse_packet,
 };
 
+use crate::address_tokens::memory::ReceivedTokens;
+use crate::address_tokens::{ServerId, TokenMemory};
 use crate::addresses::Addresses;
 use crate::batch_meta::BatchMeta;
 use crate::config::TransportConfig;
@@ -29,6 +32,7 @@ use crate::seed::ConnectionSeed;
 use crate::seed::ControlSeed;
 use crate::session::{HandshakeVersions, SessionFactory};
 use crate::unsealed::Unsealed;
+pub use incoming::{INCOMING_DATAGRAMS_MAX, Incoming};
 use tokens::TokenError;
 
 /// A client's first Destination Connection ID has at least this many bytes (RFC 9000, section 7.2).
@@ -140,7 +144,17 @@ pub struct Endpoint {
     secrets: SecretSource,
     server: Option<Arc<dyn SessionFactory>>,
     address_validation: AddressValidation,
+    /// Where tokens for later connections to a server are kept, if they are.
+    token_memory: Option<Arc<TokenMemory>>,
     config: Arc<TransportConfig>,
+}
+
+/// A client's first datagram.
+struct FirstPacket {
+    addresses: Addresses,
+    header: ProtectedHeader,
+    datagram: BytesMut,
+    ecn: Option<Ecn>,
 }
 
 /// What a server knows of a client before its connection begins.
@@ -173,6 +187,7 @@ impl Endpoint {
             secrets,
             server,
             address_validation: AddressValidation::default(),
+            token_memory: None,
             config: Arc::new(config),
         })
     }
@@ -180,6 +195,12 @@ impl Endpoint {
     /// Sets when clients must prove their addresses before their connections begin.
     pub fn set_address_validation(&mut self, when: AddressValidation) {
         self.address_validation = when;
+    }
+
+    /// Keeps the tokens that servers give for later connections there, and presents them. Endpoints
+    /// may share it. Without it tokens are ignored.
+    pub fn set_token_memory(&mut self, memory: Arc<TokenMemory>) {
+        self.token_memory = Some(memory);
     }
 
     /// True if it accepts connections.
@@ -319,7 +340,15 @@ impl Endpoint {
         };
         let config = self.config.clone();
         let seed = ConnectionSeed { config, addresses, is_validated: true, control, seal: keys.seal, seed };
-        Ok(Connection::new(now, seed))
+        let mut connection = Connection::new(now, seed);
+        if let Some(memory) = &self.token_memory {
+            let server = ServerId { name: server_name.to_owned(), address: addresses.remote };
+            if let Some(token) = memory.take(&server) {
+                connection.present_token(token);
+            }
+            connection.keep_tokens(ReceivedTokens::new(Arc::clone(memory), server));
+        }
+        Ok(connection)
     }
 
     /// Begins a connection as server with a client's first datagram and its ECN codepoint. It has
@@ -337,16 +366,22 @@ impl Endpoint {
         ecn: Option<Ecn>,
         is_busy: bool,
     ) -> Result<Connection, BeginError> {
-        let factory = self.server.clone().ok_or(BeginError::NotListening)?;
         let header = first_header(&datagram)?;
+        let client = self.validate(now, addresses.remote, &header, &datagram[header.token.clone()], is_busy)?;
+        self.begin(now, FirstPacket { addresses, header, datagram, ecn }, &client)
+    }
+
+    /// Begins a connection as server.
+    fn begin(&mut self, now: Instant, first: FirstPacket, client: &Client) -> Result<Connection, BeginError> {
+        let FirstPacket { addresses, header, datagram, ecn } = first;
+        let factory = self.server.clone().ok_or(BeginError::NotListening)?;
         let versions = HandshakeVersions { original: header.version, versions: self.config.versions };
         if !versions.versions.accepts(versions.original) {
             return Err(BeginError::NotInitial);
         }
-        let client = self.validate(now, addresses.remote, &header, &datagram[header.token.clone()], is_busy)?;
         let mut secrets = self.secrets.split();
         let local_id = secrets.connection_id();
-        let parameters = self.parameters(Side::Server, local_id, Some(&client), &mut secrets);
+        let parameters = self.parameters(Side::Server, local_id, Some(client), &mut secrets);
         let session = factory.start("", &parameters, versions).map_err(BeginError::Configuration)?;
         let keys = factory.initial_keys(&header.dcid, Side::Server, header.version);
         let seed = secrets.seed();
@@ -384,31 +419,54 @@ impl Endpoint {
         token: &[u8],
         is_busy: bool,
     ) -> Result<Client, BeginError> {
-        let unknown = Client { is_validated: false, original_destination: first.dcid, retry_source: None };
-        let Some(key) = self.secrets.token_key().copied() else { return Ok(unknown) };
-        match tokens::open(&key, now, remote, &first.dcid, token) {
-            Ok(original_destination) => {
-                return Ok(Client { is_validated: true, original_destination, retry_source: Some(first.dcid) });
-            }
-            Err(TokenError::Retry) => {
-                let close = self.close(first, ErrorCode::INVALID_TOKEN).ok_or(BeginError::NotListening)?;
-                return Err(BeginError::InvalidToken { close });
-            }
-            Err(TokenError::Other) => {}
-        }
+        let client = self.identify(now, remote, first, token)?;
         let is_required = match self.address_validation {
             AddressValidation::Always => true,
             AddressValidation::WhenBusy => is_busy,
             AddressValidation::Never => false,
         };
-        if !is_required {
-            return Ok(unknown);
+        if !is_required || client.is_validated {
+            return Ok(client);
         }
+        match self.retry(now, remote, first) {
+            Some(retry) => Err(BeginError::NotValidated { retry }),
+            None => Ok(client),
+        }
+    }
+
+    /// What a client's token shows of it.
+    fn identify(
+        &mut self,
+        now: Instant,
+        remote: SocketAddr,
+        first: &ProtectedHeader,
+        token: &[u8],
+    ) -> Result<Client, BeginError> {
+        let unknown = Client { is_validated: false, original_destination: first.dcid, retry_source: None };
+        let Some(key) = self.secrets.token_key().copied() else { return Ok(unknown) };
+        match tokens::open(&key, now, remote, &first.dcid, token) {
+            Ok(original_destination) => {
+                Ok(Client { is_validated: true, original_destination, retry_source: Some(first.dcid) })
+            }
+            Err(TokenError::Retry) => {
+                let close = self.close(first, ErrorCode::INVALID_TOKEN).ok_or(BeginError::NotListening)?;
+                Err(BeginError::InvalidToken { close })
+            }
+            Err(TokenError::Other) if self.secrets.redeem_address_token(now, remote.ip(), token) => {
+                Ok(Client { is_validated: true, ..unknown })
+            }
+            Err(TokenError::Other) => Ok(unknown),
+        }
+    }
+
+    /// The Retry packet for a client's first packet. None without a key, as in a replay.
+    fn retry(&mut self, now: Instant, remote: SocketAddr, first: &ProtectedHeader) -> Option<Vec<u8>> {
+        let key = self.secrets.token_key().copied()?;
         let source = self.secrets.connection_id();
         let noise = self.secrets.noise();
         let (nonce, rest) = noise.split_first_chunk().expect("12 of 32 bytes");
         let token = tokens::retry_token(&key, *nonce, now, remote, &first.dcid, &source);
-        Err(BeginError::NotValidated { retry: answers::retry(first, &source, &token, rest[0]) })
+        Some(answers::retry(first, &source, &token, rest[0]))
     }
 
     /// Writes the packet that refuses a client whose first datagram this is (RFC 9000, section

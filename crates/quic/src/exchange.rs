@@ -224,8 +224,8 @@ pub(crate) enum ToControl {
     /// or connection IDs.
     Multipath(MultipathFrame),
     HandshakeDone,
-    /// A token for a later connection. We keep none, but only servers may send it.
-    NewToken,
+    /// A token for a later connection.
+    NewToken(Bytes),
     Closed {
         error: TransportError,
         application: bool,
@@ -239,6 +239,8 @@ pub(crate) enum ToControl {
     PhaseAdvanced(u64),
 
     // From the send half.
+    /// The peer receives at this address: the handshake is confirmed, or a path responded.
+    AddressValidated(std::net::IpAddr),
     /// The state of a path has changed.
     PathState {
         path: PathId,

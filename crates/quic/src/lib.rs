@@ -1,7 +1,7 @@
 //! QUIC v1 as a sans-IO state machine: a connection whose state has three owners.
 //!
-//! The crate opens no socket, reads no clock, starts no thread, shares no state between threads and
-//! uses no global random generator. Datagrams, time and calls go in; plans, timeouts and events
+//! The crate opens no socket, reads no clock, starts no thread and uses no global random generator.
+//! Nothing is shared between threads but the tokens of address validation. Datagrams, time and calls go in; plans, timeouts and events
 //! come out.
 //!
 //! Start with [`Connection`], whose documentation has the calling contract. An [`Endpoint`] makes
@@ -29,6 +29,7 @@
 //! | [`endpoint`] | routing of datagrams to connections, and how connections begin |
 //! | [`config`], [`policy`], [`class`] | configuration of connections, multipath policies, classes of service of streams |
 //! | [`event`], [`error`], [`stats`] | what a connection reports |
+//! | [`address_tokens`] | tokens with which a later connection begins with a validated address |
 //! | `send`, `receive`, `control` | the three owners |
 //! | `exchange` | the values that they exchange |
 //! | `receive_core`, [`detached`] | the receive half with its output, and the receive half on another processor |
@@ -41,6 +42,7 @@
 //! | [`strided_bytes`], [`range_set`], `queue`, `stream_map`, `spaces`, `earliest` | data structures |
 #![forbid(unsafe_code)]
 
+pub mod address_tokens;
 mod addresses;
 mod batch_meta;
 mod cached_send_half;
@@ -78,6 +80,7 @@ pub(crate) mod stream_map;
 pub mod strided_bytes;
 pub mod unsealed;
 
+pub use address_tokens::TokenMemory;
 pub use addresses::Addresses;
 pub use batch_meta::BatchMeta;
 pub use class::{BURST_MIN, Class, PATH_SET_MAX, PathSet, PathSetError, RateLimit, RateLimitError};
@@ -87,7 +90,9 @@ pub use control::ids::{LOCAL_ID_LEN, ResetToken, RouteChange};
 pub use control::paths::migrate::MigrateError;
 pub use control::paths::open::{OpenPathError, PathWait};
 pub use detached::{DetachedReceiveHalf, NeedsConnection, ReceiveCommands, ReceiveReport};
-pub use endpoint::{AddressValidation, BeginError, ConnectionKey, Endpoint, RESETS_MAX, Route};
+pub use endpoint::{
+    AddressValidation, BeginError, ConnectionKey, Endpoint, INCOMING_DATAGRAMS_MAX, Incoming, RESETS_MAX, Route,
+};
 pub use error::{ConnectionError, TransportError};
 pub use event::Event;
 pub use journal::{JournalSink, JournalSource, Replay};

@@ -4,11 +4,14 @@
 //! values are a keyed function of a counter, so the same key gives the same values.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use aws_lc_rs::hmac;
+use units::{Duration, Instant};
 use wire::quic::ConnectionId;
 
+use crate::address_tokens::issue::TokenKeeper;
 use crate::control::ids::{LOCAL_ID_LEN, ResetToken};
 
 /// Derives unguessable values from a key.
@@ -27,9 +30,11 @@ pub struct SecretSource {
 struct CommonKeys {
     /// Makes the reset tokens, if the endpoint has a key that outlives it.
     reset: Option<[u8; 32]>,
-    /// Protects address validation tokens. Every endpoint behind one address takes those of the
+    /// Protects the tokens of Retry packets. Every endpoint behind one address takes those of the
     /// others.
     token: [u8; 32],
+    /// Issues tokens for later connections, if the endpoint does.
+    keeper: Option<Arc<TokenKeeper>>,
 }
 
 /// One of several endpoints behind one address, as the connection IDs encode it.
@@ -64,7 +69,8 @@ impl fmt::Debug for SecretSource {
 impl SecretSource {
     /// A source whose values cannot be predicted without `key`.
     pub fn new(key: &[u8; 32]) -> Self {
-        let common = CommonKeys { reset: None, token: derive_with(key, b"address validation", &[]) };
+        let token = derive_with(key, b"address validation", &[]);
+        let common = CommonKeys { reset: None, token, keeper: None };
         Self { key: *key, counter: 0, shard: Shard { index: 0, count: 1 }, common: Some(Arc::new(common)) }
     }
 
@@ -101,6 +107,37 @@ impl SecretSource {
             Arc::make_mut(common).reset = Some(*key);
         }
         self
+    }
+
+    /// A source whose servers issue tokens with which clients prove their address in later connections
+    /// (NEW_TOKEN: RFC 9000, section 8.1.3). `zero_at` is the time since the Unix epoch at
+    /// [`Instant::ZERO`]. With a [reset key](Self::with_reset_key), set before, an endpoint that is
+    /// started again accepts the tokens that it has issued.
+    #[must_use]
+    pub fn with_address_tokens(mut self, zero_at: Duration) -> Self {
+        if let Some(common) = &mut self.common {
+            let common = Arc::make_mut(common);
+            let key = derive_with(common.reset.as_ref().unwrap_or(&common.token), b"later connections", &[]);
+            common.keeper = Some(Arc::new(TokenKeeper::new(key, zero_at)));
+        }
+        self
+    }
+
+    fn keeper(&self) -> Option<&TokenKeeper> {
+        self.common.as_ref()?.keeper.as_deref()
+    }
+
+    /// A token for a client with these addresses, the `number`th of its connection, whose source this
+    /// is. None unless the endpoint issues them.
+    pub(crate) fn address_token(&self, now: Instant, number: u8, addresses: &[IpAddr]) -> Option<Vec<u8>> {
+        let keeper = self.keeper()?;
+        let nonce = self.derive(b"token nonce", &[number]);
+        Some(keeper.issue(now, *nonce.first_chunk().expect("12 of 32 bytes"), addresses))
+    }
+
+    /// Whether a token of an earlier connection validates a client's address. It does so once.
+    pub(crate) fn redeem_address_token(&self, now: Instant, ip: IpAddr, token: &[u8]) -> bool {
+        self.keeper().is_some_and(|keeper| keeper.redeem(now, ip, token))
     }
 
     fn reset_key(&self) -> Option<&[u8; 32]> {

@@ -76,8 +76,30 @@ impl<E: Env> Driver<E> {
                 self.send_reply(now, socket, &mut reply);
             }
             Begun::Foreign(batch) => self.pass_on(socket, batch),
+            Begun::Held => {}
             Begun::Nothing => self.note_unrouted(packets),
         }
+    }
+
+    /// Carries out the application's decisions about peers that wait for one. Each that begins costs
+    /// a key exchange, so their number in a turn is limited.
+    pub(super) fn take_decisions(&mut self, max: usize) {
+        self.shared.clear_decisions();
+        for _ in 0..max {
+            let entered = self.shared.common.enter(self.limits.connections_max).filter(|_| !self.closes_all);
+            let now = self.env.now();
+            let Some((socket, begun)) = self.protocol.poll_decided(now, &self.shared, entered.is_some()) else {
+                return;
+            };
+            match (begun, entered) {
+                (Begun::Connection(connection, cell), Some(entered)) => {
+                    self.install(now, connection, cell, entered, socket);
+                }
+                (Begun::Reply(mut reply), _) => self.send_reply(now, socket, &mut reply),
+                _ => {}
+            }
+        }
+        self.shared.note_decision();
     }
 
     /// Refuses a batch that may begin a connection of a peer.

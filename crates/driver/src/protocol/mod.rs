@@ -102,6 +102,19 @@ pub trait Protocol: Sized {
         is_busy: bool,
     ) -> Begun<Self>;
 
+    /// The next decision of the application about a peer's batch that [`accept`](Self::accept) has
+    /// [held](Begun::Held), with the socket of the batch. Called after
+    /// [`Shared::note_decision`]. A connection begins only if `may_begin`.
+    fn poll_decided(
+        &mut self,
+        now: Instant,
+        shared: &Arc<Shared<Self::Application>>,
+        may_begin: bool,
+    ) -> Option<(usize, Begun<Self>)> {
+        let _ = (now, shared, may_begin);
+        None
+    }
+
     /// Writes the answer to a batch that may begin a connection of a peer while no more are
     /// admitted. False if there is none: the peer retries.
     fn refuse(&mut self, batch: &Self::Batch, out: &mut Self::Sealed) -> bool {
@@ -143,6 +156,8 @@ pub enum Begun<P: Protocol> {
     Connection(P::Connection, Arc<CellOf<P>>),
     /// No connection yet. This answer is sent, and another packet of the peer may begin one.
     Reply(P::Sealed),
+    /// The application decides whether a connection begins: see [`Protocol::poll_decided`].
+    Held,
     /// The batch begins no connection here and may belong to another driver.
     Foreign(P::Batch),
     /// The batch begins no connection.

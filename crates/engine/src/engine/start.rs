@@ -13,9 +13,9 @@ use driver::shared::Common;
 use driver::worker::WorkerSocket;
 use driver::workers::Workers;
 use driver::{Driver, DriverLimits, Inlet, Place};
-use net::os_random;
-use quic::{Endpoint, SHARDS_MAX, SecretSource};
-use quic_driver::{COMPACT_BELOW, Datagrams, Limits, Quic, QuicShared};
+use net::{os_random, since_epoch};
+use quic::{Endpoint, SHARDS_MAX, SecretSource, TokenMemory};
+use quic_driver::{COMPACT_BELOW, Datagrams, HeldAttempts, IncomingQueue, Limits, Quic, QuicShared};
 use units::Duration;
 
 use super::{Core, DriverHandle, Host, SOCKETS_MAX};
@@ -45,7 +45,7 @@ pub(super) fn start(mut config: EngineConfig, sockets: Vec<Box<dyn LiveSocket>>)
     let mut secret = [0; 32];
     os_random(&mut secret).map_err(|error| StartError::System("get random bytes", error))?;
     let clock = Clock::start();
-    let Started { drivers: started, counters, receive_worker_counters } =
+    let Started { drivers: started, counters, receive_worker_counters, incoming } =
         start_drivers(&config, sockets, &clock, &secret, &mut Spawner::threads())?;
     let all: Vec<Arc<QuicShared>> = started.iter().map(|driver| Arc::clone(&driver.shared)).collect();
     let mut drivers = Vec::with_capacity(all.len());
@@ -61,7 +61,7 @@ pub(super) fn start(mut config: EngineConfig, sockets: Vec<Box<dyn LiveSocket>>)
         drivers.push(DriverHandle { shared, meter, host });
     }
     let (next, placement) = (AtomicUsize::new(0), config.placement);
-    Ok(Core { drivers, clock, next, placement, counters, receive_worker_counters })
+    Ok(Core { drivers, clock, next, placement, counters, receive_worker_counters, incoming })
 }
 
 /// A driver and the threads of its workers. The driver is dropped first, which makes the threads
@@ -91,6 +91,8 @@ pub(super) struct Started {
     pub(super) drivers: Vec<StartedDriver>,
     pub(super) counters: Option<Arc<PoolCounters>>,
     pub(super) receive_worker_counters: Option<Arc<ReceiveWorkerCounters>>,
+    /// Where attempts to connect wait for decisions, if they do.
+    pub(super) incoming: Option<Arc<IncomingQueue>>,
 }
 
 /// The parts of a driver that exist before its endpoint.
@@ -128,7 +130,21 @@ pub(super) fn start_drivers(
         Some(key) => secrets.with_reset_key(key),
         None => secrets,
     };
-    let mut started = Started { drivers: Vec::with_capacity(count), counters: None, receive_worker_counters: None };
+    // Endpoints of one engine share the tokens, whichever driver serves a connection.
+    let token_memory = config.address_tokens.then(|| Arc::new(TokenMemory::new()));
+    let secrets = if config.address_tokens {
+        let since_start = clock.now().saturating_since(units::Instant::ZERO);
+        secrets.with_address_tokens(since_epoch() - since_start.min(since_epoch()))
+    } else {
+        secrets
+    };
+    let incoming = (config.incoming_max > 0).then(|| Arc::new(IncomingQueue::new(count)));
+    let mut started = Started {
+        drivers: Vec::with_capacity(count),
+        counters: None,
+        receive_worker_counters: None,
+        incoming: incoming.clone(),
+    };
     for (index, Prepared { shared, sleeper, waker, sockets }) in prepared.into_iter().enumerate() {
         let DriverParts { sockets, workers } = place(config, clock, &waker, sockets, spawner)?;
         started.counters = workers.pool_counters().cloned();
@@ -140,6 +156,12 @@ pub(super) fn start_drivers(
         let mut endpoint = Endpoint::new(transport, config.server.clone(), secrets)
             .map_err(|error| StartError::Configuration(error.to_string()))?;
         endpoint.set_address_validation(config.address_validation);
+        if let Some(memory) = &token_memory {
+            endpoint.set_token_memory(Arc::clone(memory));
+        }
+        let held = incoming
+            .as_ref()
+            .map(|queue| HeldAttempts::new(Arc::clone(queue), index, config.incoming_max, config.handshake_timeout));
         let limits = DriverLimits {
             half_open_max: config.half_open_max,
             connections_max: config.connections_max,
@@ -151,7 +173,7 @@ pub(super) fn start_drivers(
             env,
             Arc::clone(&shared),
             inlets.clone(),
-            Quic::new(endpoint),
+            Quic::new(endpoint).with_incoming(held),
             sockets,
             Buffers::new(),
             workers,

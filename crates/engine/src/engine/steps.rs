@@ -63,7 +63,7 @@ impl Engine {
         check(&config, config.placement.driver_count(), sockets.len())?;
         let clock = Clock::Manual(env.clock.clone());
         let mut spawner = Spawner::Stepped(Vec::new());
-        let Started { drivers: started, counters, receive_worker_counters } =
+        let Started { drivers: started, counters, receive_worker_counters, incoming } =
             start_drivers(&config, sockets, &clock, &env.secret, &mut spawner)?;
         let (mut handles, mut drivers) = (Vec::with_capacity(started.len()), Vec::new());
         for StartedDriver { shared, meter, driver } in started {
@@ -76,7 +76,7 @@ impl Engine {
             handles.push(DriverHandle { shared, meter, host });
         }
         let (next, placement) = (AtomicUsize::new(0), config.placement);
-        let core = Core { drivers: handles, clock, next, placement, counters, receive_worker_counters };
+        let core = Core { drivers: handles, clock, next, placement, counters, receive_worker_counters, incoming };
         let engine = Self { core: Arc::new(core) };
         let workers = match spawner {
             Spawner::Stepped(workers) => workers,

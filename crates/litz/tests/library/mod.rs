@@ -4,6 +4,7 @@
 mod bytes_scenarios;
 mod classes;
 mod ends;
+mod incoming;
 mod many;
 mod path_mtu;
 mod path_requests;
@@ -63,6 +64,9 @@ scenarios! {
     ends::clients_beyond_the_limits_are_not_answered,
     ends::a_client_proves_its_address_first,
     ends::a_client_beyond_the_limit_of_connections_is_refused_at_once,
+    incoming::the_application_decides_before_the_handshake,
+    incoming::a_client_that_comes_back_has_proved_its_address,
+    incoming::attempts_are_bounded_and_expire,
     ends::waiting_with_a_timeout_ends_in_time,
     ends::malformed_datagrams_of_unknown_senders_do_no_harm,
     path_mtu::datagrams_grow_to_what_the_path_carries,

@@ -12,6 +12,7 @@ use crate::application::{Connect, QuicApplication, QuicShared};
 use crate::cells::connection::ConnectionCell;
 use crate::connection::Connection;
 use crate::detached::{DetachedReceiveHalf, ReceiveReport, ReceiveUpdate};
+use crate::incoming::HeldAttempts;
 use crate::leases::Leases;
 use crate::packets::{NotBegun, OpenJob, Packets, Plan};
 use crate::routing::LocalId;
@@ -73,6 +74,9 @@ impl<K: Packets> Protocol for Quic<K> {
         is_busy: bool,
     ) -> Begun<Self> {
         let remote = K::addresses(socket, &batch).remote;
+        if self.held.is_some() {
+            return self.hold(now, socket, batch, may_be_foreign);
+        }
         match K::accept(&mut self.endpoint, now, socket, batch, may_be_foreign, is_busy) {
             Ok(quic) => {
                 let cell = Arc::new(ConnectionCell::new(Arc::clone(shared), remote, Side::Server));
@@ -81,6 +85,29 @@ impl<K: Packets> Protocol for Quic<K> {
             Err(NotBegun::Reply(answer)) => Begun::Reply(answer),
             Err(NotBegun::Foreign(batch)) => Begun::Foreign(batch),
             Err(NotBegun::Unknown) => Begun::Nothing,
+        }
+    }
+
+    fn poll_decided(
+        &mut self,
+        now: Instant,
+        shared: &Arc<QuicShared>,
+        may_begin: bool,
+    ) -> Option<(usize, Begun<Self>)> {
+        self.decided(now, shared, may_begin)
+    }
+
+    fn poll_reply(&mut self, _now: Instant, out: &mut K::Sealed) -> Option<usize> {
+        self.refuse_expired(out)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.held.as_ref().and_then(HeldAttempts::timeout)
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if let Some(held) = &mut self.held {
+            held.on_timeout(now);
         }
     }
 

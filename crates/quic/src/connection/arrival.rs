@@ -11,6 +11,7 @@ use wire::quic::{ConnectionId, MIN_INITIAL_SIZE, PacketType, Parsed, PathId, Sid
 
 use super::paths::Origin;
 use super::{Connection, EARLY_PACKETS_MAX};
+use crate::address_tokens::TOKEN_LEN_MAX;
 use crate::addresses::Addresses;
 use crate::batch_meta::BatchMeta;
 use crate::control::ids::{LOCAL_ID_LEN, ResetToken};
@@ -22,11 +23,6 @@ use crate::open::{OpenContext, OpenJob, Outcome, open_packet, path_of_datagram, 
 use crate::receive_buffer::ReceiveBuffer;
 use crate::session::TAG_LEN;
 use crate::session::retry::retry_tag;
-
-/// The longest token of a Retry packet that is repeated, bytes. With a longer one no Initial packet
-/// of 1200 bytes would have space for a useful part of the first flight. Tokens of other
-/// implementations have about a hundred.
-const RETRY_TOKEN_LEN_MAX: usize = 800;
 
 /// The Source Connection ID and the version of a long header.
 type LongSource = (ConnectionId, Version);
@@ -380,7 +376,7 @@ impl Connection {
     ) {
         let is_expected = self.side == Side::Client
             && !self.has_received
-            && token.len() <= RETRY_TOKEN_LEN_MAX
+            && token.len() <= TOKEN_LEN_MAX
             && self.control.takes_retry(version, dcid, scid);
         if !is_expected || retry_tag(version, &self.control.original_destination(), body) != *tag {
             self.receive.half.stats.packets_dropped += 1;

@@ -49,6 +49,8 @@ impl Detached {
                 | ToControl::ElicitingSent { .. }
                 | ToControl::PathState { .. }
                 | ToControl::Migrated { .. }
+                | ToControl::AddressValidated(_)
+                | ToControl::NewToken(_)
                 | ToControl::Trailer(_)
                 | ToControl::RetireRemoteId { .. }
                 | ToControl::RemoteIdsChanged

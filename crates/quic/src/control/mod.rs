@@ -15,6 +15,7 @@ pub(crate) mod ids;
 mod keys;
 pub(crate) mod paths;
 mod resets;
+mod tokens;
 mod version;
 
 use std::sync::Arc;
@@ -22,6 +23,8 @@ use std::sync::Arc;
 use units::{Duration, Instant};
 use wire::quic::{ConnectionId, ErrorCode, PathId, Side, Space, TransportParameters, Version};
 
+use crate::address_tokens::issue::IssuedTokens;
+use crate::address_tokens::memory::ReceivedTokens;
 use crate::config::TransportConfig;
 use crate::earliest::Earliest;
 use crate::error::{ConnectionError, TransportError};
@@ -120,6 +123,10 @@ pub(crate) struct Control {
     pub(crate) remote_ids: RemoteIds,
     /// The reset tokens of the peer's IDs in use.
     reset_tokens: Vec<ResetToken>,
+    /// The tokens for later connections that this server has issued, if any.
+    issued_tokens: Option<Box<IssuedTokens>>,
+    /// Where this client keeps the server's.
+    received_tokens: Option<Box<ReceivedTokens>>,
     /// The state of paths, if multipath was negotiated.
     paths: Option<Box<Paths>>,
     /// The peer's limit of path IDs.
@@ -190,6 +197,8 @@ impl Control {
             local_ids: LocalIds::new(local_id),
             remote_ids: RemoteIds::new(remote_id),
             reset_tokens: Vec::new(),
+            issued_tokens: None,
+            received_tokens: None,
             paths: None,
             peer_max_path: None,
             peer_disables_migration: false,
@@ -244,12 +253,8 @@ impl Control {
                 }
                 self.confirm(exchange, events);
             }
-            ToControl::NewToken => {
-                // RFC 9000, section 19.7.
-                if self.side == Side::Server {
-                    return Err(TransportError::violation("a client sent NEW_TOKEN"));
-                }
-            }
+            ToControl::NewToken(token) => self.on_new_token(&token)?,
+            ToControl::AddressValidated(ip) => self.on_address_validated(now, ip, exchange),
             ToControl::Closed { error, application, reason } => {
                 self.on_closed_by_peer(now, error, application, reason, pto, events);
             }

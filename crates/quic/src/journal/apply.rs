@@ -103,6 +103,7 @@ impl Replayer {
             Input::Settle => connection.settle(now),
             Input::Trailer(trailer) => connection.note_trailer(now, *trailer),
             Input::Retry(source, token) => connection.on_retry(now, *source, token),
+            Input::Token(token) => connection.present_token(std::mem::take(token)),
             Input::OtherVersion => connection.on_other_version(),
             Input::SetBackup(path, is_backup) => {
                 connection.set_path_backup(now, *path, *is_backup);

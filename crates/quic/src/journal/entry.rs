@@ -39,6 +39,7 @@ pub(crate) enum Input {
     OtherVersion,
     Trailer(ResetToken),
     Retry(ConnectionId, Vec<u8>),
+    Token(Vec<u8>),
 
     Open(Dir),
     Accept(Dir),
@@ -145,6 +146,7 @@ impl ReadState {
             tag::OTHER_VERSION => Input::OtherVersion,
             tag::TRAILER => Input::Trailer(reader.array()?),
             tag::RETRY => Input::Retry(id(reader)?, bytes(reader)?.to_vec()),
+            tag::TOKEN => Input::Token(bytes(reader)?.to_vec()),
             tag::OPEN_PATH => {
                 let is_backup = flag(reader)?;
                 Input::OpenPath { addresses: self.addresses(reader)?, is_backup }
@@ -321,6 +323,7 @@ impl Entry {
             Input::OpenPath { .. } => "open_path",
             Input::Trailer(_) => "trailer",
             Input::Retry(..) => "retry",
+            Input::Token(_) => "token",
             Input::Migrate(_) => "migrate",
             Input::AbandonPath(..) => "abandon_path",
             Input::SetBackup(..) => "set_path_backup",
@@ -368,6 +371,7 @@ impl fmt::Display for Entry {
         f.write_str(self.name())?;
         match &self.0 {
             Input::Timeout | Input::PlanAsked | Input::Settle | Input::OtherVersion | Input::RecvDatagram => Ok(()),
+            Input::Token(token) => write!(f, " of {} bytes", token.len()),
             Input::Retry(source, token) => write!(f, " to {source} with a token of {} bytes", token.len()),
             // A token is not for people.
             Input::Trailer(_) => Ok(()),

@@ -59,6 +59,7 @@ pub(crate) mod tag {
     pub(crate) const OTHER_VERSION: u8 = 20;
     pub(crate) const TRAILER: u8 = 21;
     pub(crate) const RETRY: u8 = 22;
+    pub(crate) const TOKEN: u8 = 23;
 
     pub(crate) const OPEN: u8 = 24;
     pub(crate) const ACCEPT: u8 = 25;
@@ -87,6 +88,7 @@ pub(crate) mod tag {
     pub(crate) const SESSION_OUTPUT: u8 = 49;
     pub(crate) const SESSION_SUMMARY: u8 = 50;
     pub(crate) const RESET_TOKEN: u8 = 51;
+    pub(crate) const ADDRESS_TOKEN: u8 = 52;
 
     pub(crate) const ANSWER: u8 = 56;
     pub(crate) const PLANNED: u8 = 57;

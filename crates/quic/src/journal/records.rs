@@ -173,7 +173,9 @@ fn put_control(out: &mut Vec<u8>, record: &Record) {
         Record::MaxStreams { dir, max } => put_numbers(out, kind::MAX_STREAMS, &[dir.index() as u64, max]),
         Record::DataBlocked(limit) => put_numbers(out, kind::DATA_BLOCKED, &[limit]),
         Record::StreamDataBlocked { id, limit } => put_numbers(out, kind::STREAM_DATA_BLOCKED, &[id.raw(), limit]),
-        Record::NewToken => out.push(kind::NEW_TOKEN),
+        // A client's behaviour does not depend on the token, which is none of the journal's readers'
+        // business.
+        Record::NewToken { .. } => out.push(kind::NEW_TOKEN),
         Record::PathChallenge(data) => {
             out.push(kind::PATH_CHALLENGE);
             out.extend_from_slice(&data);
@@ -426,7 +428,7 @@ fn control(kind: u8, reader: &mut Reader<'_>) -> Parsed<Record> {
         }
         kind::DATA_BLOCKED => Record::DataBlocked(reader.varint()?),
         kind::STREAM_DATA_BLOCKED => Record::StreamDataBlocked { id: stream(reader)?, limit: reader.varint()? },
-        kind::NEW_TOKEN => Record::NewToken,
+        kind::NEW_TOKEN => Record::NewToken { token: 0..0 },
         kind::PATH_CHALLENGE => Record::PathChallenge(reader.array()?),
         kind::PATH_RESPONSE => Record::PathResponse(reader.array()?),
         kind::NEW_CONNECTION_ID => Record::NewConnectionId {

@@ -1,12 +1,15 @@
 //! Recording the output of TLS and replaying it, so that a replay needs no keys.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use units::Instant;
 use wire::quic::{ConnectionId, PathId, Reader, Space, Version};
 
 use super::format::{Malformed, Parsed, bytes, put_bytes, put_version, put_word, tag, text, version, word};
 use super::records::{error, put_error};
+use crate::address_tokens::TOKEN_LEN_MAX;
 use crate::control::ids::ResetToken;
 use crate::error::TransportError;
 use crate::secret::SecretSource;
@@ -162,6 +165,27 @@ impl AnySession {
         }
     }
 
+    /// A token for the client's later connections, if the endpoint issues any: the connection's
+    /// number `number`. A journal records it, since it comes from the endpoint's key.
+    pub(crate) fn address_token(
+        &mut self,
+        secrets: &SecretSource,
+        now: Instant,
+        number: u8,
+        addresses: &[IpAddr],
+    ) -> Option<Vec<u8>> {
+        match self {
+            Self::Plain(_) => secrets.address_token(now, number, addresses),
+            Self::Recorded(recorded) => {
+                let token = secrets.address_token(now, number, addresses)?;
+                recorded.entries.push(tag::ADDRESS_TOKEN);
+                put_bytes(&mut recorded.entries, &token);
+                Some(token)
+            }
+            Self::Replayed(replayed) => replayed.take_address_token(),
+        }
+    }
+
     pub(crate) fn summary(&mut self) -> SessionSummary {
         let summary = match self {
             Self::Replayed(replayed) => replayed.take_summary(),
@@ -228,6 +252,8 @@ enum SessionCall {
     Summary(SessionSummary),
     /// A reset token, which is no call of TLS but a secret that a replay cannot derive either.
     Token(ResetToken),
+    /// As a reset token, for later connections.
+    AddressToken(Vec<u8>),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -240,7 +266,10 @@ struct Keys {
 impl SessionEntry {
     /// Whether an entry of this tag is about TLS.
     pub(crate) fn is(tag: u8) -> bool {
-        matches!(tag, tag::SESSION_INPUT | tag::SESSION_OUTPUT | tag::SESSION_SUMMARY | tag::RESET_TOKEN)
+        matches!(
+            tag,
+            tag::SESSION_INPUT | tag::SESSION_OUTPUT | tag::SESSION_SUMMARY | tag::RESET_TOKEN | tag::ADDRESS_TOKEN
+        )
     }
 
     /// The peer's transport parameters, if they arrived with this call.
@@ -285,6 +314,13 @@ impl SessionEntry {
                 SessionCall::Bytes(call, keys)
             }
             tag::RESET_TOKEN => return Ok(Self { call: SessionCall::Token(reader.array()?), state: None }),
+            tag::ADDRESS_TOKEN => {
+                let token = bytes(reader)?;
+                if token.is_empty() || token.len() > TOKEN_LEN_MAX {
+                    return Err(Malformed("a token that no server issues"));
+                }
+                return Ok(Self { call: SessionCall::AddressToken(token.to_vec()), state: None });
+            }
             _ => return Ok(Self { call: SessionCall::Summary(summary(reader)?), state: None }),
         };
         let state = reader.u8()?;
@@ -353,6 +389,18 @@ impl ReplayedSession {
         })?;
         self.entries.pop_front();
         Some(token)
+    }
+
+    /// The next entry, if it is a token for later connections.
+    fn take_address_token(&mut self) -> Option<Vec<u8>> {
+        match self.entries.front_mut()?.call {
+            SessionCall::AddressToken(ref mut token) => {
+                let token = std::mem::take(token);
+                self.entries.pop_front();
+                Some(token)
+            }
+            _ => None,
+        }
     }
 
     fn take_summary(&mut self) -> SessionSummary {

@@ -163,6 +163,11 @@ impl Journal {
         put_bytes(out, token);
     }
 
+    /// Initial packets carry this token.
+    pub(crate) fn token(&mut self, token: &[u8]) {
+        put_bytes(self.entry(tag::TOKEN), token);
+    }
+
     pub(crate) fn migrate(&mut self, now: Instant, addresses: &Addresses) {
         self.timed(tag::MIGRATE, now);
         self.put_addresses(addresses);

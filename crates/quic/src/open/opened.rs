@@ -140,7 +140,9 @@ pub(crate) enum Record {
         id: StreamId,
         limit: u64,
     },
-    NewToken,
+    NewToken {
+        token: Range<usize>,
+    },
     PathChallenge([u8; 8]),
     PathResponse([u8; 8]),
     NewConnectionId {

@@ -73,7 +73,7 @@ fn control_record(frame: &Frame<'_>, end: usize, max_path: Option<PathId>) -> Re
         Frame::MaxStreams { dir, max } => Record::MaxStreams { dir, max },
         Frame::DataBlocked(limit) => Record::DataBlocked(limit),
         Frame::StreamDataBlocked { id, limit } => Record::StreamDataBlocked { id, limit },
-        Frame::NewToken { .. } => Record::NewToken,
+        Frame::NewToken { token } => Record::NewToken { token: end - token.len()..end },
         Frame::PathChallenge(data) => Record::PathChallenge(data),
         Frame::PathResponse(data) => Record::PathResponse(data),
         Frame::NewConnectionId { path, sequence, retire_prior_to, id, reset_token } => {

@@ -236,7 +236,9 @@ impl ReceiveHalf {
             &Record::StreamDataBlocked { id, limit } => {
                 self.streams.on_stream_data_blocked(id, limit, exchange, events)?;
             }
-            Record::NewToken => exchange.to_control.push_back(ToControl::NewToken),
+            Record::NewToken { token } => {
+                exchange.to_control.push_back(ToControl::NewToken(buffer.slice(token.clone())));
+            }
             &Record::PathChallenge(data) => {
                 let from = self.elsewhere.clone();
                 if let Some(elsewhere) = &mut self.elsewhere {

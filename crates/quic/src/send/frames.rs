@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use bytes::Bytes;
 use wire::quic::frame::Frame;
 use wire::quic::{ConnectionId, Dir, PathId, StreamId};
 
@@ -42,12 +43,15 @@ pub(crate) enum ControlFrame {
         id: StreamId,
         code: u64,
     },
+    /// A token for a later connection. Only servers send it.
+    NewToken(Bytes),
     Ping,
 }
 
 impl ControlFrame {
-    pub(crate) fn wire(&self) -> Frame<'static> {
+    pub(crate) fn wire(&self) -> Frame<'_> {
         match *self {
+            Self::NewToken(ref token) => Frame::NewToken { token },
             Self::HandshakeDone => Frame::HandshakeDone,
             Self::NewConnectionId { path, sequence, retire_prior_to, id, reset_token } => {
                 Frame::NewConnectionId { path, sequence, retire_prior_to, id, reset_token }

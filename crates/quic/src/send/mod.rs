@@ -326,12 +326,26 @@ impl SendHalf {
             ToSend::HandshakeConfirmed => {
                 self.handshake_confirmed = true;
                 self.peer_validated_us = true;
+                self.report_validated(0, exchange);
                 if self.paths[0].ecn.waits_for_handshake() {
                     self.restart_ecn(0);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Initial packets carry this token, until a Retry packet gives another.
+    pub(crate) fn set_token(&mut self, token: Vec<u8>) {
+        self.token = token;
+    }
+
+    /// The address of the path at `at` is validated, which control of a server may confirm by a token.
+    fn report_validated(&self, at: usize, exchange: &mut Exchange) {
+        let path = &self.paths[at];
+        if self.side == Side::Server && path.amplification_budget() == u64::MAX {
+            exchange.to_control.push_back(ToControl::AddressValidated(path.addresses.remote.ip()));
+        }
     }
 
     /// An authenticated packet arrived: the peer is alive.

@@ -122,6 +122,7 @@ impl SendHalf {
         if path.state == PathState::Validating {
             path.state = PathState::Silent;
         }
+        self.report_validated(at, exchange);
         self.on_path_alive(now, at, exchange);
         if !proves_size {
             self.paths[at].validation.start_expanded(now);

@@ -1,6 +1,7 @@
 //! Two connections over model links, one subject per file. Every test that needs a fault proves by
 //! a counter that the fault occurred.
 
+mod address_tokens;
 mod address_validation;
 mod amplification;
 mod classes;
@@ -13,6 +14,7 @@ mod emission;
 mod faults;
 mod flow_control;
 mod handshake;
+mod incoming;
 mod keys;
 mod leases;
 mod mtu;

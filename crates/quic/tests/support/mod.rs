@@ -105,23 +105,36 @@ pub struct Node {
 impl Node {
     /// A host; one with `sessions` accepts connections.
     pub fn new(side: Side, config: TransportConfig, rng: &Rng, sessions: Option<Arc<dyn SessionFactory>>) -> Self {
-        Self::with_reset_key(side, config, rng, sessions, None)
+        Self::with_secrets(side, config, rng, sessions, |secrets| secrets)
     }
 
     /// As [`new`](Self::new); one with a reset key sends stateless resets.
     pub fn with_reset_key(
         side: Side,
-        mut config: TransportConfig,
+        config: TransportConfig,
         rng: &Rng,
         sessions: Option<Arc<dyn SessionFactory>>,
         reset_key: Option<[u8; 32]>,
+    ) -> Self {
+        Self::with_secrets(side, config, rng, sessions, |secrets| match &reset_key {
+            Some(key) => secrets.with_reset_key(key),
+            None => secrets,
+        })
+    }
+
+    /// As [`new`](Self::new), with other keys than those of a plain endpoint.
+    pub fn with_secrets(
+        side: Side,
+        mut config: TransportConfig,
+        rng: &Rng,
+        sessions: Option<Arc<dyn SessionFactory>>,
+        with_secrets: impl FnOnce(SecretSource) -> SecretSource,
     ) -> Self {
         let mut key = [0; 32];
         let checked = Checked::by_environment();
         config.journal = config.journal.or_else(|| checked.source());
         rng.split("secrets").fill(&mut key);
-        let secrets = SecretSource::new(&key);
-        let secrets = if let Some(key) = &reset_key { secrets.with_reset_key(key) } else { secrets };
+        let secrets = with_secrets(SecretSource::new(&key));
         let endpoint = Endpoint::new(config, sessions, secrets).expect("the test's configuration is valid");
         Self {
             side,

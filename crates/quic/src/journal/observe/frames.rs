@@ -191,7 +191,7 @@ impl FrameSummary {
             Record::MaxStreams { dir, max } => Self::MaxStreams { dir, max },
             Record::DataBlocked(limit) => Self::DataBlocked(limit),
             Record::StreamDataBlocked { id, limit } => Self::StreamDataBlocked { id, limit },
-            Record::NewToken => Self::NewToken { len_bytes: None },
+            Record::NewToken { .. } => Self::NewToken { len_bytes: None },
             Record::PathChallenge(data) => Self::PathChallenge(data),
             Record::PathResponse(data) => Self::PathResponse(data),
             Record::NewConnectionId { path, sequence, retire_prior_to, id, .. } => {
