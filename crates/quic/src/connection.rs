@@ -7,6 +7,7 @@
 //! | `detached` | the rest of a connection whose receive half is detached |
 //! | `paths` | the calls about paths |
 //! | `streams` | the calls about streams |
+//! | `early` | 0-RTT |
 //! | `accessors` | the calls that change nothing |
 //! | `unsealed` | arrivals without bytes, for simulations |
 //! | `journal` | journal entries |
@@ -16,6 +17,7 @@ mod accessors;
 mod arrival;
 mod detached;
 mod dismantle;
+mod early;
 mod journal;
 mod lease;
 mod paths;
@@ -45,6 +47,7 @@ use crate::seed::ConnectionSeed;
 use crate::send::path::SendPath;
 use crate::send::{SendDatagramError, SendHalf};
 
+pub use self::early::EarlyState;
 pub use self::lease::{LeaseTerms, OpenLease};
 
 /// Packets kept until their keys arrive: enough for a reordered flight.

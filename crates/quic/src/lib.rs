@@ -81,7 +81,7 @@ pub use addresses::Addresses;
 pub use batch_meta::BatchMeta;
 pub use class::{BURST_MIN, Class, PATH_SET_MAX, PathSet, PathSetError, RateLimit, RateLimitError};
 pub use config::{PATHS_MAX, TraceSink, TransportConfig};
-pub use connection::{Connection, LeaseTerms, OpenLease};
+pub use connection::{Connection, EarlyState, LeaseTerms, OpenLease};
 pub use control::ids::{LOCAL_ID_LEN, ResetToken, RouteChange};
 pub use control::paths::migrate::MigrateError;
 pub use control::paths::open::{OpenPathError, PathWait};

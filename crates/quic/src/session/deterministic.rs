@@ -8,6 +8,8 @@
 //! **Never offer this to a network.** No public function of the `litz` crate can reach it, and of
 //! its commands only `litz scenario`, which runs in memory and has no sockets.
 
+mod tickets;
+
 use std::sync::{Arc, Mutex};
 
 use units::Rng;
@@ -18,9 +20,15 @@ use super::{
     SessionFactory, SessionSummary, TAG_LEN,
 };
 use crate::error::TransportError;
+pub use tickets::Tickets;
 
 const HELLO: u8 = 1;
+/// A client's hello that continues a session.
+const HELLO_AGAIN: u8 = 2;
+const TICKET: u8 = 4;
 const PARAMETERS: u8 = 8;
+/// The same, of a server that takes 0-RTT.
+const PARAMETERS_EARLY: u8 = 9;
 const FINISHED: u8 = 20;
 
 /// The longest handshake message that is taken, in bytes.
@@ -35,12 +43,20 @@ const CONFIDENTIALITY_LIMIT: u64 = 1 << 23;
 pub struct DeterministicFactory {
     side: Side,
     rng: Mutex<Rng>,
+    tickets: Option<Tickets>,
 }
 
 impl DeterministicFactory {
     /// A factory for sessions of `side`.
     pub fn new(side: Side, rng: Rng) -> Self {
-        Self { side, rng: Mutex::new(rng) }
+        Self { side, rng: Mutex::new(rng), tickets: None }
+    }
+
+    /// Sessions are continued with these tickets, with 0-RTT. Both sides share them.
+    #[must_use]
+    pub fn with_tickets(mut self, tickets: &Tickets) -> Self {
+        self.tickets = Some(tickets.clone());
+        self
     }
 }
 
@@ -56,6 +72,10 @@ impl SessionFactory for DeterministicFactory {
             step: HandshakeStep::Start,
             master: None,
             phase: 0,
+            tickets: self.tickets.clone(),
+            early: None,
+            remembered: Vec::new(),
+            is_early_accepted: false,
         }))
     }
 
@@ -93,6 +113,13 @@ struct DeterministicSession {
     step: HandshakeStep,
     master: Option<u64>,
     phase: u64,
+    /// Until the server has sent its ticket.
+    tickets: Option<Tickets>,
+    /// The secret of the session that is continued, with 0-RTT.
+    early: Option<u64>,
+    /// A client's: the server's parameters of that session.
+    remembered: Vec<u8>,
+    is_early_accepted: bool,
 }
 
 fn mix(value: u64) -> u64 {
@@ -168,6 +195,14 @@ impl DeterministicSession {
     fn handle_message(&mut self, kind: u8, body: &[u8]) -> Result<(), TransportError> {
         let start = if self.side == Side::Client { HandshakeStep::AwaitHello } else { HandshakeStep::Start };
         match (kind, self.side) {
+            (HELLO_AGAIN, Side::Server) if self.step == start => {
+                let (seed, rest) = body.split_first_chunk::<8>().ok_or_else(|| alert("hello without its seed"))?;
+                let (id, parameters) =
+                    rest.split_first_chunk::<8>().ok_or_else(|| alert("hello without its ticket"))?;
+                self.early =
+                    self.tickets.as_ref().and_then(|known| known.redeem(u64::from_le_bytes(*id), &self.parameters));
+                return self.handle_message(HELLO, &[&seed[..], parameters].concat());
+            }
             (HELLO, side) if self.step == start => {
                 let (seed, parameters) =
                     body.split_first_chunk::<8>().ok_or_else(|| alert("hello without its seed"))?;
@@ -181,7 +216,18 @@ impl DeterministicSession {
                     self.step = HandshakeStep::HandshakeKeysDue;
                 }
             }
-            (PARAMETERS, Side::Client) if self.step == HandshakeStep::AwaitFlight => {
+            (TICKET, Side::Client) if self.step == HandshakeStep::Complete => {
+                let id = body.try_into().map_err(|_| alert("a ticket of another length"))?;
+                let parameters = self.peer_parameters.as_deref().unwrap_or_default();
+                if let Some(tickets) = &self.tickets {
+                    tickets.keep(u64::from_le_bytes(id), mix(self.secret() ^ 5), parameters);
+                }
+            }
+            (PARAMETERS | PARAMETERS_EARLY, Side::Client) if self.step == HandshakeStep::AwaitFlight => {
+                self.is_early_accepted = kind == PARAMETERS_EARLY;
+                if self.is_early_accepted && self.early.is_none() {
+                    return Err(alert("0-RTT was accepted that was not offered"));
+                }
                 self.peer_parameters = Some(body.to_vec());
                 self.step = HandshakeStep::AwaitFinished;
             }
@@ -215,8 +261,14 @@ impl Session for DeterministicSession {
         match (self.side, self.step) {
             (Side::Client, HandshakeStep::Start) => {
                 let mut body = self.seed.to_le_bytes().to_vec();
+                let ticket = self.tickets.as_ref().and_then(Tickets::take);
+                let kind = if ticket.is_some() { HELLO_AGAIN } else { HELLO };
+                if let Some((id, secret, parameters)) = ticket {
+                    body.extend_from_slice(&id.to_le_bytes());
+                    (self.early, self.remembered) = (Some(secret), parameters);
+                }
                 body.extend_from_slice(&self.parameters);
-                put_message(out, HELLO, &body);
+                put_message(out, kind, &body);
                 self.step = HandshakeStep::AwaitHello;
                 None
             }
@@ -230,7 +282,8 @@ impl Session for DeterministicSession {
                 Some(NewKeys::Handshake(level_keys(mix(self.secret() ^ 1), self.side)))
             }
             (Side::Server, HandshakeStep::FlightDue) => {
-                put_message(out, PARAMETERS, &self.parameters);
+                let kind = if self.early.is_some() { PARAMETERS_EARLY } else { PARAMETERS };
+                put_message(out, kind, &self.parameters);
                 put_message(out, FINISHED, &self.secret().to_le_bytes());
                 self.step = HandshakeStep::AwaitFinished;
                 Some(NewKeys::OneRtt(level_keys(mix(self.secret() ^ 2), self.side)))
@@ -239,6 +292,14 @@ impl Session for DeterministicSession {
                 put_message(out, FINISHED, &self.secret().to_le_bytes());
                 self.step = HandshakeStep::OneRttKeysDue;
                 self.poll_crypto(out)
+            }
+            (Side::Server, HandshakeStep::Complete) => {
+                if let Some(tickets) = self.tickets.take() {
+                    let id = mix(self.secret() ^ 6);
+                    tickets.remember(id, mix(self.secret() ^ 5), &self.parameters);
+                    put_message(out, TICKET, &id.to_le_bytes());
+                }
+                None
             }
             (Side::Client, HandshakeStep::OneRttKeysDue) => {
                 self.step = HandshakeStep::Complete;
@@ -279,6 +340,19 @@ impl Session for DeterministicSession {
         }
         Rng::from_seed(hash(hash(self.secret(), label), context)).fill(out);
         Ok(())
+    }
+
+    fn early_keys(&self) -> Option<DirectionKeys> {
+        let keys = level_keys(mix(self.early? ^ 3), self.side);
+        Some(if self.side == Side::Client { keys.seal } else { keys.open })
+    }
+
+    fn remembered_parameters(&self) -> Option<&[u8]> {
+        Some(&self.remembered[..]).filter(|_| self.side == Side::Client && self.early.is_some())
+    }
+
+    fn is_early_accepted(&self) -> bool {
+        self.is_early_accepted
     }
 
     fn summary(&self) -> SessionSummary {

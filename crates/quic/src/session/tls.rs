@@ -1,4 +1,8 @@
 //! The TLS session: rustls with aws-lc-rs.
+//!
+//! `early` restricts when a server takes 0-RTT, and has the rules for it.
+
+mod early;
 
 use std::sync::Arc;
 
@@ -7,6 +11,7 @@ use rustls::quic::{self as tls, KeyChange, Suite};
 use rustls::{CertificateError, Error, HandshakeKind, OtherError};
 use wire::quic::{ConnectionId, ErrorCode, PathId, Side};
 
+use self::early::ServerConfigs;
 use super::{
     DirectionKeys, ExportError, HeaderKey, LevelKeys, NewKeys, OpenFailed, PacketKey, PhaseKeys, Session,
     SessionFactory, SessionSummary, TAG_LEN,
@@ -14,14 +19,33 @@ use super::{
 use crate::error::TransportError;
 
 /// Makes client sessions from a rustls configuration.
+///
+/// With [`enable_early_data`](rustls::ClientConfig::enable_early_data) a connection that continues
+/// a session may send 0-RTT: see [`Connection::open_early`](crate::Connection::open_early). The
+/// store of the configuration's [resumption](rustls::ClientConfig::resumption) bounds how many
+/// sessions are remembered, each with the transport parameters of its server.
 pub struct TlsClient {
     config: Arc<rustls::ClientConfig>,
     initial: Suite,
 }
 
 /// Makes server sessions from a rustls configuration.
+///
+/// It takes 0-RTT if [`max_early_data_size`](rustls::ServerConfig::max_early_data_size) is
+/// `u32::MAX`, the only value besides zero that QUIC allows (RFC 9001, section 4.6.1). 0-RTT data
+/// can be replayed. What protects the server (RFC 8446, section 8):
+///
+/// - A session is continued once: the [session storage](rustls::ServerConfig::session_storage)
+///   forgets a ticket when it gives it out, and all servers that share the tickets must share the
+///   storage. Stateless tickets cannot be used up, so [`new`](Self::new) refuses a
+///   [ticketer](rustls::ServerConfig::ticketer) together with 0-RTT.
+/// - The ticket's age must be what the client says, to within a minute.
+/// - The application learns which streams [may be replayed](crate::Connection::may_be_replayed).
+///
+/// What they cannot prevent: an attacker that keeps a client's packets from the server may deliver
+/// them later, once, instead of the client.
 pub struct TlsServer {
-    config: Arc<rustls::ServerConfig>,
+    config: ServerConfigs,
     initial: Suite,
 }
 
@@ -52,10 +76,11 @@ impl TlsServer {
     /// A factory for servers.
     ///
     /// # Errors
-    /// If the configuration's provider cannot protect Initial packets.
+    /// If the configuration's provider cannot protect Initial packets, or the configuration takes
+    /// 0-RTT in a way that QUIC forbids or that could be replayed.
     pub fn new(config: Arc<rustls::ServerConfig>) -> Result<Self, String> {
         let initial = initial_suite(config.crypto_provider())?;
-        Ok(Self { config, initial })
+        Ok(Self { config: ServerConfigs::new(config)?, initial })
     }
 }
 
@@ -75,8 +100,9 @@ impl SessionFactory for TlsClient {
 
 impl SessionFactory for TlsServer {
     fn start(&self, _server_name: &str, parameters: &[u8]) -> Result<Box<dyn Session>, String> {
-        let inner = tls::ServerConnection::new(self.config.clone(), tls::Version::V1, parameters.to_vec())
-            .map_err(|error| error.to_string())?;
+        let inner =
+            tls::ServerConnection::new(self.config.for_parameters(parameters), tls::Version::V1, parameters.to_vec())
+                .map_err(|error| error.to_string())?;
         Ok(Box::new(TlsSession::new(inner.into(), None)))
     }
 
@@ -223,6 +249,23 @@ impl Session for TlsSession {
             key_exchange: inner.negotiated_key_exchange_group().map(|group| format!("{:?}", group.name())),
             protocol: inner.alpn_protocol().map(<[u8]>::to_vec),
             is_resumed: inner.handshake_kind() == Some(HandshakeKind::Resumed),
+        }
+    }
+
+    fn early_keys(&self) -> Option<DirectionKeys> {
+        self.live()?.zero_rtt_keys().map(Into::into)
+    }
+
+    fn remembered_parameters(&self) -> Option<&[u8]> {
+        // Until the handshake is complete, these are the ticket's.
+        let inner = self.live().filter(|inner| self.initial.is_some() && inner.is_handshaking())?;
+        inner.quic_transport_parameters()
+    }
+
+    fn is_early_accepted(&self) -> bool {
+        match self.live() {
+            Some(tls::Connection::Client(client)) => client.is_early_data_accepted(),
+            _ => false,
         }
     }
 
