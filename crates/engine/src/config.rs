@@ -28,6 +28,9 @@ pub struct EngineConfig {
     /// When a client must prove, before its connection begins, that it receives packets at its
     /// address. Default: while half of [`half_open_max`](Self::half_open_max) is used.
     pub address_validation: AddressValidation,
+    /// Whether `accept` returns the connection of a client with its first 0-RTT stream, before the
+    /// handshake is complete. The server's sessions decide whether 0-RTT is taken at all.
+    pub accepts_early: bool,
     /// Limit of connections, including those that are closing. More are refused.
     pub connections_max: usize,
     /// Limit of connections from clients that are handshaking or wait for `accept`. Further clients
@@ -62,6 +65,7 @@ impl Default for EngineConfig {
             server: None,
             reset_key: None,
             address_validation: AddressValidation::default(),
+            accepts_early: false,
             connections_max: 1024,
             half_open_max: 128,
             handshake_timeout: Duration::from_secs(10),

@@ -47,7 +47,6 @@ use crate::seed::ConnectionSeed;
 use crate::send::path::SendPath;
 use crate::send::{SendDatagramError, SendHalf};
 
-pub use self::early::EarlyState;
 pub use self::lease::{LeaseTerms, OpenLease};
 
 /// Packets kept until their keys arrive: enough for a reordered flight.
@@ -155,8 +154,12 @@ impl Connection {
         }
         self.settle(now);
         match self.quiet_timer.on_timeout(now, self.control.is_confirmed()) {
-            Some(Due::Shrink) => self.shrink(),
+            Some(Due::Shrink) => {
+                self.send.forget_losses();
+                self.shrink();
+            }
             Some(Due::Park) => {
+                self.send.forget_losses();
                 self.control.park();
                 self.shrink();
             }
@@ -164,7 +167,8 @@ impl Connection {
         }
     }
 
-    /// Frees memory that only a busy connection needs.
+    /// Frees memory that only a busy connection needs. No journal records when that happens, so it
+    /// changes nothing else.
     fn shrink(&mut self) {
         debug_assert!(self.receive.exchange.is_empty(), "values are delivered before a call returns");
         self.scratch = None;

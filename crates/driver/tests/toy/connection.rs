@@ -341,8 +341,10 @@ impl Connection<Toy> for ToyConnection {
         self.check(Fault::Events);
         // Acknowledgements may have made space.
         self.take_written();
-        let mut summary =
-            EventSummary { is_established: std::mem::take(&mut self.is_established_unreported), is_over: false };
+        let mut summary = EventSummary {
+            is_established: std::mem::take(&mut self.is_established_unreported),
+            ..EventSummary::default()
+        };
         if summary.is_established {
             self.cell.note_connected();
         }

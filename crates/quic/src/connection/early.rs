@@ -12,24 +12,11 @@ use units::{Ecn, Instant};
 use wire::quic::{Dir, ErrorCode, PathId, ProtectedHeader, Side, Space, StreamId};
 
 use super::{Connection, EARLY_PACKETS_MAX};
+use crate::early_state::EarlyState;
 use crate::error::TransportError;
 use crate::journal::outcome::Answer;
 use crate::open::early::open_early_packet;
 use crate::open::opened::Record;
-
-/// The state of 0-RTT on a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum EarlyState {
-    /// There is none: no session is continued, or one side does not want it.
-    Unavailable,
-    /// At a client: it can be sent, and the server has not decided.
-    Possible,
-    /// The server has taken it.
-    Accepted,
-    /// The server has not taken it: see [`Event::EarlyRejected`](crate::Event::EarlyRejected).
-    Rejected,
-}
 
 impl Connection {
     /// Opens a stream for a request that may be repeated without harm (RFC 9110, section 9.2.2, calls

@@ -20,7 +20,7 @@ use crate::session::DirectionKeys;
 /// The state of 0-RTT.
 pub(super) enum Early {
     /// A client that may send it, within these limits.
-    Offered(TransportParameters),
+    Offered(Box<TransportParameters>),
     /// The server has taken what the client has sent, or would have.
     Accepted,
     Rejected,
@@ -84,7 +84,7 @@ impl Control {
                 let Ok(parameters) = TransportParameters::parse(&parameters, Side::Server) else { return };
                 let limits = remembered(&parameters);
                 exchange.to_send.push_back(ToSend::Early(Box::new(exchange::Early { keys, limits: limits.clone() })));
-                Early::Offered(limits)
+                Early::Offered(Box::new(limits))
             }
         }));
     }

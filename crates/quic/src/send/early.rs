@@ -72,7 +72,8 @@ impl SendHalf {
                 space.log.take_frames(slot, &mut frames);
             }
         }
-        space.rejected_before = space.next_number;
+        // No handshake has as many packets.
+        space.rejected_before = u32::try_from(space.next_number).unwrap_or(u32::MAX);
         space.loss_time = None;
         self.paths[0].in_flight -= gone;
         self.streams.forget_early();

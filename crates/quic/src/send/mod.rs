@@ -538,6 +538,12 @@ impl SendHalf {
             || self.crypto[Space::Data.index()].peek(u64::MAX).is_some()
     }
 
+    /// Forgets which packets were declared lost, because nothing is sent for a while: those that
+    /// arrive late all the same do not count as reordered any more.
+    pub(crate) fn forget_losses(&mut self) {
+        self.paths.iter_mut().for_each(|path| path.reordering.shrink());
+    }
+
     /// Releases unused memory.
     pub(crate) fn shrink(&mut self) {
         self.control.shrink();
@@ -550,7 +556,6 @@ impl SendHalf {
         self.spaces.iter_mut().for_each(|space| space.log.shrink());
         for path in &mut self.paths {
             path.validation.shrink();
-            path.reordering.shrink();
             path.resends.shrink();
         }
         self.views = Views::default();

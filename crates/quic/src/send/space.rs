@@ -24,7 +24,7 @@ pub(crate) struct SendSpace {
     pub(crate) probes_due: u8,
     /// The packets before this number were 0-RTT packets that the server did not take: it must not
     /// acknowledge them (RFC 9001, section 4.6.2).
-    pub(crate) rejected_before: u64,
+    pub(crate) rejected_before: u32,
     /// Skipped numbers, to detect a peer that acknowledges packets it did not receive (RFC 9000,
     /// section 21.4).
     skipped: Queue<u64>,
@@ -67,7 +67,7 @@ impl SendSpace {
         if never_sent {
             return Err(TransportError::violation("a packet was acknowledged that was never sent"));
         }
-        if ranges.first().is_some_and(|range| range.0 < self.rejected_before) {
+        if ranges.first().is_some_and(|range| range.0 < u64::from(self.rejected_before)) {
             return Err(TransportError::violation("a 0-RTT packet was acknowledged that was rejected"));
         }
         Ok(())

@@ -72,10 +72,7 @@ impl SessionFactory for DeterministicFactory {
             step: HandshakeStep::Start,
             master: None,
             phase: 0,
-            tickets: self.tickets.clone(),
-            early: None,
-            remembered: Vec::new(),
-            is_early_accepted: false,
+            resumption: self.tickets.clone().map(|tickets| Box::new(Resumption { tickets, ..Resumption::default() })),
         }))
     }
 
@@ -113,8 +110,15 @@ struct DeterministicSession {
     step: HandshakeStep,
     master: Option<u64>,
     phase: u64,
-    /// Until the server has sent its ticket.
-    tickets: Option<Tickets>,
+    /// If sessions are continued.
+    resumption: Option<Box<Resumption>>,
+}
+
+#[derive(Default)]
+struct Resumption {
+    tickets: Tickets,
+    /// The server has sent its ticket.
+    is_ticket_sent: bool,
     /// The secret of the session that is continued, with 0-RTT.
     early: Option<u64>,
     /// A client's: the server's parameters of that session.
@@ -199,8 +203,9 @@ impl DeterministicSession {
                 let (seed, rest) = body.split_first_chunk::<8>().ok_or_else(|| alert("hello without its seed"))?;
                 let (id, parameters) =
                     rest.split_first_chunk::<8>().ok_or_else(|| alert("hello without its ticket"))?;
-                self.early =
-                    self.tickets.as_ref().and_then(|known| known.redeem(u64::from_le_bytes(*id), &self.parameters));
+                if let Some(resumption) = &mut self.resumption {
+                    resumption.early = resumption.tickets.redeem(u64::from_le_bytes(*id), &self.parameters);
+                }
                 return self.handle_message(HELLO, &[&seed[..], parameters].concat());
             }
             (HELLO, side) if self.step == start => {
@@ -219,14 +224,16 @@ impl DeterministicSession {
             (TICKET, Side::Client) if self.step == HandshakeStep::Complete => {
                 let id = body.try_into().map_err(|_| alert("a ticket of another length"))?;
                 let parameters = self.peer_parameters.as_deref().unwrap_or_default();
-                if let Some(tickets) = &self.tickets {
-                    tickets.keep(u64::from_le_bytes(id), mix(self.secret() ^ 5), parameters);
+                if let Some(resumption) = &self.resumption {
+                    resumption.tickets.keep(u64::from_le_bytes(id), mix(self.secret() ^ 5), parameters);
                 }
             }
             (PARAMETERS | PARAMETERS_EARLY, Side::Client) if self.step == HandshakeStep::AwaitFlight => {
-                self.is_early_accepted = kind == PARAMETERS_EARLY;
-                if self.is_early_accepted && self.early.is_none() {
-                    return Err(alert("0-RTT was accepted that was not offered"));
+                let is_accepted = kind == PARAMETERS_EARLY;
+                match &mut self.resumption {
+                    Some(resumption) if resumption.early.is_some() => resumption.is_early_accepted = is_accepted,
+                    _ if is_accepted => return Err(alert("0-RTT was accepted that was not offered")),
+                    _ => {}
                 }
                 self.peer_parameters = Some(body.to_vec());
                 self.step = HandshakeStep::AwaitFinished;
@@ -261,11 +268,13 @@ impl Session for DeterministicSession {
         match (self.side, self.step) {
             (Side::Client, HandshakeStep::Start) => {
                 let mut body = self.seed.to_le_bytes().to_vec();
-                let ticket = self.tickets.as_ref().and_then(Tickets::take);
-                let kind = if ticket.is_some() { HELLO_AGAIN } else { HELLO };
-                if let Some((id, secret, parameters)) = ticket {
+                let mut kind = HELLO;
+                if let Some(resumption) = &mut self.resumption
+                    && let Some((id, secret, parameters)) = resumption.tickets.take()
+                {
+                    kind = HELLO_AGAIN;
                     body.extend_from_slice(&id.to_le_bytes());
-                    (self.early, self.remembered) = (Some(secret), parameters);
+                    (resumption.early, resumption.remembered) = (Some(secret), parameters);
                 }
                 body.extend_from_slice(&self.parameters);
                 put_message(out, kind, &body);
@@ -282,7 +291,8 @@ impl Session for DeterministicSession {
                 Some(NewKeys::Handshake(level_keys(mix(self.secret() ^ 1), self.side)))
             }
             (Side::Server, HandshakeStep::FlightDue) => {
-                let kind = if self.early.is_some() { PARAMETERS_EARLY } else { PARAMETERS };
+                let takes_early = self.resumption.as_ref().is_some_and(|resumption| resumption.early.is_some());
+                let kind = if takes_early { PARAMETERS_EARLY } else { PARAMETERS };
                 put_message(out, kind, &self.parameters);
                 put_message(out, FINISHED, &self.secret().to_le_bytes());
                 self.step = HandshakeStep::AwaitFinished;
@@ -294,9 +304,11 @@ impl Session for DeterministicSession {
                 self.poll_crypto(out)
             }
             (Side::Server, HandshakeStep::Complete) => {
-                if let Some(tickets) = self.tickets.take() {
-                    let id = mix(self.secret() ^ 6);
-                    tickets.remember(id, mix(self.secret() ^ 5), &self.parameters);
+                let (id, secret) = (mix(self.secret() ^ 6), mix(self.secret() ^ 5));
+                if let Some(resumption) = &mut self.resumption
+                    && !std::mem::replace(&mut resumption.is_ticket_sent, true)
+                {
+                    resumption.tickets.remember(id, secret, &self.parameters);
                     put_message(out, TICKET, &id.to_le_bytes());
                 }
                 None
@@ -343,16 +355,17 @@ impl Session for DeterministicSession {
     }
 
     fn early_keys(&self) -> Option<DirectionKeys> {
-        let keys = level_keys(mix(self.early? ^ 3), self.side);
+        let keys = level_keys(mix(self.resumption.as_ref()?.early? ^ 3), self.side);
         Some(if self.side == Side::Client { keys.seal } else { keys.open })
     }
 
     fn remembered_parameters(&self) -> Option<&[u8]> {
-        Some(&self.remembered[..]).filter(|_| self.side == Side::Client && self.early.is_some())
+        let resumption = self.resumption.as_ref().filter(|_| self.side == Side::Client)?;
+        resumption.early.map(|_| &resumption.remembered[..])
     }
 
     fn is_early_accepted(&self) -> bool {
-        self.is_early_accepted
+        self.resumption.as_ref().is_some_and(|resumption| resumption.is_early_accepted)
     }
 
     fn summary(&self) -> SessionSummary {

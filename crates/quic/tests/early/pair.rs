@@ -184,6 +184,7 @@ fn a_ticket_serves_for_one_connection() {
         let state = pair.client.connection(0).early_state();
         assert_eq!(state, if attempt == 0 { EarlyState::Possible } else { EarlyState::Unavailable });
         // The connection ends before it gets a ticket.
+        pair.flush();
     }
     assert_eq!(tickets.held_count(), 0);
 }

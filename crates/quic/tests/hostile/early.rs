@@ -137,7 +137,8 @@ fn few_0_rtt_packets_are_kept_before_the_first_message_is_whole() {
     }
     victim.receive(Instant::ZERO, &hello, HOSTILE);
     let stats = victim.connection(0).stats().receive;
-    assert_eq!((stats.packets_received, stats.packets_dropped), (2 + 16, 100 - 16));
+    assert_eq!(stats.packets_received, 2 + 16);
+    assert!(stats.packets_dropped >= 100 - 16, "{}", stats.packets_dropped);
 }
 
 #[test]
@@ -197,7 +198,8 @@ fn a_server_that_takes_0_rtt_and_reduces_its_limits_is_refused() {
     let pair = client_of(true, |_| {});
     pair.assert_alive("the same limits");
     // The limit of connection IDs is at its least already.
-    let reductions: [(&str, fn(&mut TransportParameters)); 7] = [
+    type Reduction = fn(&mut TransportParameters);
+    let reductions: [(&str, Reduction); 7] = [
         ("initial_max_data", |own| own.initial_max_data -= 1),
         ("initial_max_stream_data_bidi_local", |own| own.initial_max_stream_data_bidi_local -= 1),
         ("initial_max_stream_data_bidi_remote", |own| own.initial_max_stream_data_bidi_remote -= 1),
