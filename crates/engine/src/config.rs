@@ -39,6 +39,9 @@ pub struct EngineConfig {
     ///
     /// [`Engine::poll_incoming`]: crate::Engine::poll_incoming
     pub incoming_max: usize,
+    /// Whether `accept` returns the connection of a client with its first 0-RTT stream, before the
+    /// handshake is complete. The server's sessions decide whether 0-RTT is taken at all.
+    pub accepts_early: bool,
     /// Limit of connections, including those that are closing. More are refused.
     pub connections_max: usize,
     /// Limit of connections from clients that are handshaking or wait for `accept`. Further clients
@@ -75,6 +78,7 @@ impl Default for EngineConfig {
             address_tokens: false,
             address_validation: AddressValidation::default(),
             incoming_max: 0,
+            accepts_early: false,
             connections_max: 1024,
             half_open_max: 128,
             handshake_timeout: Duration::from_secs(10),

@@ -65,6 +65,19 @@ pub struct EndpointConfig {
     /// application decides by [`Incoming::retry`](crate::Incoming::retry). Default: zero, which begins
     /// handshakes without asking.
     pub incoming_max: usize,
+    /// Whether [`accept`](crate::Endpoint::accept) returns the connection of a client as soon as a
+    /// stream of it has arrived in 0-RTT. It matters only if
+    /// [`server_tls`](Self::server_tls) takes 0-RTT
+    /// ([`max_early_data_size`](rustls::ServerConfig::max_early_data_size) of `u32::MAX`, sessions
+    /// in memory, no ticketer).
+    ///
+    /// The application then gets requests, and may answer them, before the client has shown that it
+    /// is there: ask [`RecvStream::may_be_replayed`](crate::RecvStream::may_be_replayed) before you
+    /// do what must not be done twice. [`Connection::peer_identity`](crate::Connection::peer_identity)
+    /// is empty until [`Connection::connected`](crate::Connection::connected). Default: false; the
+    /// connection is returned when the handshake is complete, so that a replayed first flight never
+    /// reaches the application, and a request in 0-RTT is answered no sooner than another.
+    pub accepts_early: bool,
     /// The maximum number of connections at a time, including closing ones; further ones are
     /// refused. Default: 1024.
     pub connections_max: usize,
@@ -102,6 +115,7 @@ impl Default for EndpointConfig {
             address_tokens: true,
             address_validation: engine.address_validation,
             incoming_max: engine.incoming_max,
+            accepts_early: engine.accepts_early,
             connections_max: engine.connections_max,
             half_open_max: engine.half_open_max,
             handshake_timeout: engine.handshake_timeout.into(),
@@ -186,6 +200,13 @@ impl EndpointConfig {
     #[must_use]
     pub fn with_incoming_max(mut self, incoming_max: usize) -> Self {
         self.incoming_max = incoming_max;
+        self
+    }
+
+    /// Sets [`accepts_early`](Self::accepts_early).
+    #[must_use]
+    pub fn with_accepts_early(mut self, accepts_early: bool) -> Self {
+        self.accepts_early = accepts_early;
         self
     }
 

@@ -187,6 +187,53 @@ impl Connection {
         poll_fn(|context| opening.poll(context.waker())).await.map(both)
     }
 
+    /// Opens a bidirectional stream for a request that may be repeated without harm: **an attacker
+    /// may deliver it to the server again, and the server does what it asks for each time.**
+    ///
+    /// On a connection of [`Endpoint::connect_early`](crate::Endpoint::connect_early) whose handshake
+    /// is in progress, the request leaves in 0-RTT if that is possible. Otherwise this waits for the
+    /// handshake. If the server does not take it, the sides of the stream fail with
+    /// [`WriteError::EarlyRejected`](crate::WriteError::EarlyRejected) and
+    /// [`ReadError::EarlyRejected`](crate::ReadError::EarlyRejected): open another stream then, and
+    /// ask again.
+    ///
+    /// # Errors
+    /// As [`open_bi`](Self::open_bi).
+    pub fn open_bi_early(&self) -> Result<(SendStream, RecvStream), OpenError> {
+        let mut opening = self.handle.open_early(Dir::Bi);
+        self.wait(|waker| opening.poll(waker)).unwrap_or(Err(OpenError::ConnectionClosed(GONE))).map(both)
+    }
+
+    /// As [`open_bi_early`](Self::open_bi_early).
+    ///
+    /// # Errors
+    /// As [`open_bi`](Self::open_bi).
+    pub async fn open_bi_early_async(&self) -> Result<(SendStream, RecvStream), OpenError> {
+        self.can_async().map_err(OpenError::ConnectionClosed)?;
+        let mut opening = self.handle.open_early(Dir::Bi);
+        poll_fn(|context| opening.poll(context.waker())).await.map(both)
+    }
+
+    /// Waits until the handshake is complete: the peer is authenticated, and no one replays what it
+    /// sends from now on. At once unless the connection is of
+    /// [`Endpoint::connect_early`](crate::Endpoint::connect_early) or was
+    /// [accepted early](crate::EndpointConfig::accepts_early).
+    ///
+    /// # Errors
+    /// If the connection is closed.
+    pub fn connected(&self) -> Result<(), Closed> {
+        self.wait(|waker| self.handle.poll_connected(waker)).unwrap_or(Err(GONE))
+    }
+
+    /// As [`connected`](Self::connected).
+    ///
+    /// # Errors
+    /// As [`connected`](Self::connected).
+    pub async fn connected_async(&self) -> Result<(), Closed> {
+        self.can_async()?;
+        poll_fn(|context| self.handle.poll_connected(context.waker())).await
+    }
+
     /// Opens a unidirectional stream to the peer; waits while the peer allows no more streams.
     ///
     /// # Errors

@@ -127,6 +127,7 @@ impl Endpoint {
             address_tokens: config.address_tokens,
             address_validation: config.address_validation,
             incoming_max: config.incoming_max,
+            accepts_early: config.accepts_early,
             connections_max: config.connections_max,
             half_open_max: config.half_open_max,
             handshake_timeout: config.handshake_timeout.into(),
@@ -211,6 +212,28 @@ impl Endpoint {
         tls: Arc<rustls::ClientConfig>,
     ) -> Result<Connection, ConnectError> {
         self.connect_with(&from_socket(socket), remote, server_name, tls)
+    }
+
+    /// Begins a connection and returns at once, so that requests can be sent in 0-RTT:
+    /// [`Connection::open_bi_early`]. Everything else on it waits for the handshake, which
+    /// [`Connection::connected`] reports.
+    ///
+    /// 0-RTT takes a client configuration with
+    /// [`enable_early_data`](rustls::ClientConfig::enable_early_data), and an earlier connection with
+    /// the same configuration to a server that takes it. Configurations of
+    /// [`identity`](crate::identity) never have it: see there.
+    ///
+    /// # Errors
+    /// If the configuration is invalid, the endpoint is closed, or there is no such socket or
+    /// processor. That the peer does not answer is an error of the connection.
+    pub fn connect_early(
+        &self,
+        options: &ConnectOptions,
+        remote: SocketAddr,
+        server_name: &str,
+        tls: Arc<rustls::ClientConfig>,
+    ) -> Result<Connection, ConnectError> {
+        Ok(Connection::new(self.begin(options, remote, server_name, tls)?))
     }
 
     fn connected(&self, handle: engine::ConnectionHandle) -> Result<Connection, ConnectError> {

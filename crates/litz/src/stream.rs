@@ -192,6 +192,13 @@ impl RecvStream {
         Self { handle }
     }
 
+    /// Whether data of this stream came in 0-RTT, so that an attacker may have sent it, once more or
+    /// instead of the client. True as well if the connection is closed. Waits for the endpoint's
+    /// thread.
+    pub fn may_be_replayed(&self) -> bool {
+        self.handle.connection().may_be_replayed(self.handle.id())
+    }
+
     /// The next bytes, without copying them from the receive buffer; `None` at the end of the
     /// stream, also on later calls. A chunk may keep 64 KiB of receive buffer allocated: copy data
     /// that is kept for long.

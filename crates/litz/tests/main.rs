@@ -6,6 +6,7 @@ mod examples;
 mod garbage;
 mod library;
 mod library_async;
+mod library_early;
 mod library_links;
 mod library_sockets;
 mod world;

@@ -38,6 +38,9 @@ pub struct Limits {
     pub compact_below: usize,
     /// Whether connections from peers are accepted.
     pub is_listening: bool,
+    /// Whether the application gets the connection of a client with its first 0-RTT stream, before
+    /// the handshake is complete. Then it may answer before the client has shown that it is there.
+    pub accepts_early: bool,
 }
 
 /// The parameters of an outgoing connection.

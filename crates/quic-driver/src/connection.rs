@@ -5,6 +5,7 @@
 //! follows the receive half to another processor.
 
 mod driver_calls;
+mod early;
 mod paths;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -48,6 +49,10 @@ pub struct Connection<K: Packets> {
     pub(crate) attached_until: Instant,
     /// Requests for streams that wait until the peer permits more streams.
     opens: [VecDeque<OpenReplySender>; 2],
+    /// Those for 0-RTT, which wait for the end of the handshake if that is not possible.
+    early_opens: [VecDeque<OpenReplySender>; 2],
+    /// The application may have the connection.
+    is_available: bool,
     messages: OutgoingMessages,
     /// Path requests that wait until the handshake is confirmed. At most
     /// [`PATH_REQUESTS_MAX`](crate::cells::connection::PATH_REQUESTS_MAX).
@@ -69,6 +74,8 @@ impl<K: Packets> Connection<K> {
             bulk_arrives: false,
             attached_until: Instant::ZERO,
             opens: [VecDeque::new(), VecDeque::new()],
+            early_opens: [VecDeque::new(), VecDeque::new()],
+            is_available: false,
             messages: OutgoingMessages::default(),
             paths: Vec::new(),
         }
@@ -92,7 +99,8 @@ impl<K: Packets> Connection<K> {
         let requests = self.cell.lock().begin_service();
         let priority = requests.priority;
         for request in requests.opens {
-            self.opens[request.dir.index()].push_back(request.answer);
+            let opens = if request.is_early { &mut self.early_opens } else { &mut self.opens };
+            opens[request.dir.index()].push_back(request.answer);
         }
         for request in requests.streams {
             match request {
@@ -130,6 +138,7 @@ impl<K: Packets> Connection<K> {
     fn on_event(&mut self, now: Instant, event: Event) {
         match event {
             Event::Connected => self.on_connected(),
+            Event::EarlyRejected => self.on_early_rejected(),
             Event::Opened(dir) => {
                 self.with_delivery(|delivery, connection| delivery.on_opened(now, dir, connection));
             }
@@ -203,10 +212,22 @@ impl<K: Packets> Connection<K> {
 
     /// Opens requested streams, as far as the peer permits.
     fn open_streams(&mut self, now: Instant, dir: Dir) {
+        self.open_streams_of(now, dir, true);
+        self.open_streams_of(now, dir, false);
+    }
+
+    fn opens(&mut self, dir: Dir, is_early: bool) -> &mut VecDeque<OpenReplySender> {
+        let opens = if is_early { &mut self.early_opens } else { &mut self.opens };
+        &mut opens[dir.index()]
+    }
+
+    fn open_streams_of(&mut self, now: Instant, dir: Dir, is_early: bool) {
         let mut answered = 0;
-        while let Some(answer) = self.opens[dir.index()].front() {
-            if !answer.is_canceled() {
-                let Some(id) = self.quic.open(dir) else { break };
+        while let Some(is_canceled) = self.opens(dir, is_early).front().map(OpenReplySender::is_canceled) {
+            let mut opened = None;
+            if !is_canceled {
+                let id = if is_early { self.quic.open_early(dir) } else { self.quic.open(dir) };
+                let Some(id) = id else { break };
                 let cells = cells_for(&self.cell, id);
                 if let Some(send) = &cells.send {
                     self.writers.insert(id, Arc::clone(send));
@@ -221,11 +242,14 @@ impl<K: Packets> Connection<K> {
                         (None, None) => {}
                     }
                 }
-                if let Err(Ok(cells)) = answer.put(Ok(cells)) {
-                    self.end_canceled(now, &cells);
-                }
+                opened = Some(cells);
             }
-            self.opens[dir.index()].pop_front();
+            let answer = self.opens(dir, is_early).pop_front().expect("it was just looked at");
+            if let Some(cells) = opened
+                && let Err(Ok(cells)) = answer.put(Ok(cells))
+            {
+                self.end_canceled(now, &cells);
+            }
             answered += 1;
         }
         if answered > 0 {
@@ -251,6 +275,9 @@ impl<K: Packets> Connection<K> {
         let mut ended = None;
         let waker = {
             let mut outbox = cell.lock();
+            if outbox.is_early_rejected() {
+                return;
+            }
             outbox.begin_service();
             if let Some(priority) = outbox.take_priority() {
                 // An error means that the stream has ended.
@@ -310,6 +337,9 @@ impl<K: Packets> Connection<K> {
 
     /// Moves received bytes into the inbox.
     fn serve_recv(&mut self, now: Instant, cell: Arc<RecvCell>) {
+        if cell.is_early_rejected() {
+            return;
+        }
         match &mut self.detached {
             Some(detached) => detached.reader_requests.push(cell),
             None => self.with_delivery(|delivery, connection| delivery.serve_reader(now, &cell, connection)),
@@ -326,6 +356,7 @@ impl<K: Packets> Connection<K> {
                 let result = self.quic.export_keying_material(&label, &context, &mut out);
                 drop(answer.put(result.map(|()| out).map_err(|_| ExportError)));
             }
+            Query::MayBeReplayed { id, answer } => drop(answer.put(Some(self.quic.may_be_replayed(id)))),
         }
     }
 
@@ -345,7 +376,7 @@ impl<K: Packets> Connection<K> {
         if let Some(detached) = &mut self.detached {
             detached.end_readers(closed);
         }
-        for answer in self.opens.iter_mut().flat_map(|queue| queue.drain(..)) {
+        for answer in self.opens.iter_mut().chain(&mut self.early_opens).flat_map(|queue| queue.drain(..)) {
             let _canceled = answer.put(Err(OpenError::ConnectionClosed(closed.clone())));
         }
     }

@@ -241,6 +241,13 @@ impl Delivery {
         self.serve_datagrams(source);
     }
 
+    /// Ends the readers of streams that were opened for 0-RTT in vain: all there are.
+    pub(crate) fn reject_early(&mut self) {
+        for cell in std::mem::take(&mut self.readers).into_values() {
+            cell.reject_early();
+        }
+    }
+
     /// Ends all readers because the connection is closed.
     pub(crate) fn end(&mut self, closed: &Closed) {
         for cell in std::mem::take(&mut self.readers).into_values() {

@@ -188,6 +188,9 @@ impl From<Closed> for io::Error {
     }
 }
 
+/// The message of streams that were opened for 0-RTT in vain.
+const EARLY_REJECTED: &str = "the server did not take the 0-RTT data of this stream: open another one and ask again";
+
 /// Why a write failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -198,6 +201,8 @@ pub enum WriteError {
     Closed,
     /// The caller waits for the acknowledgement of a stream that is not finished.
     NotFinished,
+    /// The stream was opened for 0-RTT, and the server has not taken it: what was written is lost.
+    EarlyRejected,
     /// The connection is closed.
     ConnectionClosed(Closed),
 }
@@ -212,6 +217,7 @@ impl fmt::Display for WriteError {
             Self::NotFinished => {
                 f.write_str("this side has not finished the stream: finish it before waiting for the peer")
             }
+            Self::EarlyRejected => f.write_str(EARLY_REJECTED),
             Self::ConnectionClosed(closed) => closed.fmt(f),
         }
     }
@@ -225,6 +231,7 @@ impl From<WriteError> for io::Error {
             WriteError::ConnectionClosed(closed) => return closed.into(),
             WriteError::Stopped(_) => io::ErrorKind::BrokenPipe,
             WriteError::Closed | WriteError::NotFinished => io::ErrorKind::InvalidInput,
+            WriteError::EarlyRejected => io::ErrorKind::ConnectionReset,
         };
         Self::new(kind, error)
     }
@@ -238,6 +245,8 @@ pub enum ReadError {
     Reset(u64),
     /// This side asked the peer to stop sending.
     Stopped,
+    /// The stream was opened for 0-RTT, and the server has not taken it: there is no answer.
+    EarlyRejected,
     /// The connection is closed.
     ConnectionClosed(Closed),
 }
@@ -247,6 +256,7 @@ impl fmt::Display for ReadError {
         match self {
             Self::Reset(code) => write!(f, "the peer reset this stream (code {code})"),
             Self::Stopped => f.write_str("this side has stopped reading the stream: nothing more can be read from it"),
+            Self::EarlyRejected => f.write_str(EARLY_REJECTED),
             Self::ConnectionClosed(closed) => closed.fmt(f),
         }
     }
@@ -258,7 +268,7 @@ impl From<ReadError> for io::Error {
     fn from(error: ReadError) -> Self {
         let kind = match error {
             ReadError::ConnectionClosed(closed) => return closed.into(),
-            ReadError::Reset(_) => io::ErrorKind::ConnectionReset,
+            ReadError::Reset(_) | ReadError::EarlyRejected => io::ErrorKind::ConnectionReset,
             ReadError::Stopped => io::ErrorKind::InvalidInput,
         };
         Self::new(kind, error)

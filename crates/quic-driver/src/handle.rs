@@ -15,7 +15,7 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 use driver::Flush;
 use quic::session::ExportError;
-use quic::{Class, Dir, RateLimit, Side, Stats, StridedBytes};
+use quic::{Class, Dir, RateLimit, Side, Stats, StreamId, StridedBytes};
 use units::Instant;
 
 use crate::application::{Connect, QuicShared};
@@ -196,7 +196,25 @@ impl<R: Runtime> ConnectionHandle<R> {
 
     /// Requests a new stream. Poll the result until the stream is open.
     pub fn open(&self, dir: Dir) -> PendingOpen<R> {
-        PendingOpen { connection: self.clone(), dir, reply: None }
+        PendingOpen { connection: self.clone(), dir, is_early: false, reply: None }
+    }
+
+    /// As [`open`](Self::open), for a request that an attacker may deliver again without harm. While
+    /// the handshake is in progress it leaves in 0-RTT packets if the connection can have them, and
+    /// otherwise waits for the end of the handshake. If the server does not take it, the stream ends
+    /// with an error of its own.
+    pub fn open_early(&self, dir: Dir) -> PendingOpen<R> {
+        PendingOpen { connection: self.clone(), dir, is_early: true, reply: None }
+    }
+
+    /// Whether data of a client's stream came in a 0-RTT packet, so that an attacker may have sent
+    /// it. True if the connection is closed, since it is not known any more. Waits for the driver.
+    pub fn may_be_replayed(&self, id: StreamId) -> bool {
+        let (reply, answer) = reply_channel();
+        match self.submit(|state| state.requests.queries.push(Query::MayBeReplayed { id, answer })) {
+            Ok(()) => self.runtime().block_on(None, |waker| reply.poll(waker)).flatten().unwrap_or(true),
+            Err(_) => true,
+        }
     }
 
     /// The next bidirectional stream of the peer.
@@ -477,6 +495,7 @@ impl<R: Runtime> std::fmt::Debug for ConnectionHandle<R> {
 pub struct PendingOpen<R: Runtime> {
     connection: ConnectionHandle<R>,
     dir: Dir,
+    is_early: bool,
     reply: Option<OpenReplyReceiver>,
 }
 
@@ -507,7 +526,7 @@ impl<R: Runtime> PendingOpen<R> {
 
     fn begin(&mut self) -> Result<(), OpenError> {
         let (reply, answer) = reply_channel();
-        let request = OpenRequest { dir: self.dir, answer };
+        let request = OpenRequest { dir: self.dir, is_early: self.is_early, answer };
         let mut accepted = false;
         let submitted = self.connection.submit(|state| {
             if state.opens_waiting < OPENS_WAITING_MAX {

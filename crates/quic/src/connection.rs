@@ -7,6 +7,7 @@
 //! | `detached` | the rest of a connection whose receive half is detached |
 //! | `paths` | the calls about paths |
 //! | `streams` | the calls about streams |
+//! | `early` | 0-RTT |
 //! | `accessors` | the calls that change nothing |
 //! | `unsealed` | arrivals without bytes, for simulations |
 //! | `journal` | journal entries |
@@ -17,6 +18,7 @@ mod address_tokens;
 mod arrival;
 mod detached;
 mod dismantle;
+mod early;
 mod journal;
 mod lease;
 mod paths;
@@ -157,8 +159,12 @@ impl Connection {
         }
         self.settle(now);
         match self.quiet_timer.on_timeout(now, self.control.is_confirmed()) {
-            Some(Due::Shrink) => self.shrink(),
+            Some(Due::Shrink) => {
+                self.send.forget_losses();
+                self.shrink();
+            }
             Some(Due::Park) => {
+                self.send.forget_losses();
                 self.control.park();
                 self.shrink();
             }
@@ -166,7 +172,8 @@ impl Connection {
         }
     }
 
-    /// Frees memory that only a busy connection needs.
+    /// Frees memory that only a busy connection needs. No journal records when that happens, so it
+    /// changes nothing else.
     fn shrink(&mut self) {
         debug_assert!(self.receive.exchange.is_empty(), "values are delivered before a call returns");
         self.scratch = None;

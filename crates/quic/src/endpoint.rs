@@ -342,7 +342,7 @@ impl Endpoint {
         let seed = ConnectionSeed { config, addresses, is_validated: true, control, seal: keys.seal, seed };
         let mut connection = Connection::new(now, seed);
         if let Some(memory) = &self.token_memory {
-            let server = ServerId { name: server_name.to_owned(), address: addresses.remote };
+            let server = ServerId { name: server_name.to_owned(), address: addresses.remote, version };
             if let Some(token) = memory.take(&server) {
                 connection.present_token(token);
             }
@@ -452,7 +452,7 @@ impl Endpoint {
                 let close = self.close(first, ErrorCode::INVALID_TOKEN).ok_or(BeginError::NotListening)?;
                 Err(BeginError::InvalidToken { close })
             }
-            Err(TokenError::Other) if self.secrets.redeem_address_token(now, remote.ip(), token) => {
+            Err(TokenError::Other) if self.secrets.redeem_address_token(now, first.version, remote.ip(), token) => {
                 Ok(Client { is_validated: true, ..unknown })
             }
             Err(TokenError::Other) => Ok(unknown),

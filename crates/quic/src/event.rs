@@ -12,6 +12,11 @@ use crate::stats::PathState;
 pub enum Event {
     /// Our side of the handshake is complete: the peer is authenticated, and streams can be used.
     Connected,
+    /// At a client that has sent 0-RTT, or could have: the server has not taken it. All streams from
+    /// [`open_early`](crate::Connection::open_early) are gone with what was written to them, and
+    /// their IDs are used again: if the application still wants what it asked for, it asks again.
+    /// Comes before [`Connected`](Self::Connected).
+    EarlyRejected,
     /// Both sides know that the handshake is complete.
     Confirmed,
     /// The peer opened a stream, for `accept`.

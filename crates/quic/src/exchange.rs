@@ -142,7 +142,16 @@ pub(crate) enum ToSend {
     /// Nothing more may be sent on the path.
     AbandonPath(PathId),
     ForgetPath(PathId),
-    /// Our side of the handshake is complete: streams may be sent.
+    /// The client may send 0-RTT.
+    Early(Box<Early>),
+    /// The client sends no more 0-RTT: a server that asks for another first message takes none.
+    EarlyOver,
+    /// The server has taken no 0-RTT.
+    EarlyRejected,
+    /// The server has taken 0-RTT. These are its parameters of today.
+    EarlyAccepted(Box<TransportParameters>),
+    /// Our side of the handshake is complete, or we have taken 0-RTT from the client: streams may be
+    /// sent in 1-RTT packets.
     HandshakeComplete,
     /// Both sides know that the handshake is complete (RFC 9001, section 4.1.2).
     HandshakeConfirmed,
@@ -174,6 +183,14 @@ pub(crate) struct NegotiatedVersion {
     pub(crate) keys: DirectionKeys,
 }
 
+/// What a client needs to send 0-RTT.
+pub(crate) struct Early {
+    pub(crate) keys: DirectionKeys,
+    /// The limits, with those of the server's parameters alone that are remembered (RFC 9000,
+    /// section 7.4.1).
+    pub(crate) limits: TransportParameters,
+}
+
 /// For the receive half.
 #[derive(Debug, Clone)]
 pub(crate) enum ToReceive {
@@ -196,6 +213,8 @@ pub(crate) enum ToReceive {
     DiscardSpace(Space),
     ForgetPath(PathId),
     PeerParameters(Box<TransportParameters>),
+    /// The streams of 0-RTT are gone.
+    EarlyRejected,
     /// The measured round trip, for the flow-control windows.
     RoundTrip(Duration),
 }

@@ -54,6 +54,7 @@ pub mod detached;
 #[doc(hidden)] // For the crate `scripted-peer`: see the module.
 pub mod dismantle;
 mod earliest;
+mod early_state;
 pub mod endpoint;
 pub mod error;
 pub mod event;
@@ -90,6 +91,7 @@ pub use control::ids::{LOCAL_ID_LEN, ResetToken, RouteChange};
 pub use control::paths::migrate::MigrateError;
 pub use control::paths::open::{OpenPathError, PathWait};
 pub use detached::{DetachedReceiveHalf, NeedsConnection, ReceiveCommands, ReceiveReport};
+pub use early_state::EarlyState;
 pub use endpoint::{
     AddressValidation, BeginError, ConnectionKey, Endpoint, INCOMING_DATAGRAMS_MAX, Incoming, RESETS_MAX, Route,
 };

@@ -6,6 +6,7 @@
 //!
 //! `opened` has the output, `keys` chooses the 1-RTT key of a packet, and `parse` makes the records.
 
+pub(crate) mod early;
 pub(crate) mod keys;
 pub(crate) mod opened;
 mod parse;

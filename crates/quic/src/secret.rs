@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::hmac;
 use units::{Duration, Instant};
-use wire::quic::ConnectionId;
+use wire::quic::{ConnectionId, Version};
 
 use crate::address_tokens::issue::TokenKeeper;
 use crate::control::ids::{LOCAL_ID_LEN, ResetToken};
@@ -129,15 +129,21 @@ impl SecretSource {
 
     /// A token for a client with these addresses, the `number`th of its connection, whose source this
     /// is. None unless the endpoint issues them.
-    pub(crate) fn address_token(&self, now: Instant, number: u8, addresses: &[IpAddr]) -> Option<Vec<u8>> {
+    pub(crate) fn address_token(
+        &self,
+        now: Instant,
+        version: Version,
+        number: u8,
+        addresses: &[IpAddr],
+    ) -> Option<Vec<u8>> {
         let keeper = self.keeper()?;
         let nonce = self.derive(b"token nonce", &[number]);
-        Some(keeper.issue(now, *nonce.first_chunk().expect("12 of 32 bytes"), addresses))
+        Some(keeper.issue(now, version, *nonce.first_chunk().expect("12 of 32 bytes"), addresses))
     }
 
     /// Whether a token of an earlier connection validates a client's address. It does so once.
-    pub(crate) fn redeem_address_token(&self, now: Instant, ip: IpAddr, token: &[u8]) -> bool {
-        self.keeper().is_some_and(|keeper| keeper.redeem(now, ip, token))
+    pub(crate) fn redeem_address_token(&self, now: Instant, version: Version, ip: IpAddr, token: &[u8]) -> bool {
+        self.keeper().is_some_and(|keeper| keeper.redeem(now, version, ip, token))
     }
 
     fn reset_key(&self) -> Option<&[u8; 32]> {

@@ -2,6 +2,7 @@
 //! test that counts allocations of the whole process is a program of its own (`memory.rs`).
 
 mod adverse;
+mod early;
 mod hostile;
 mod lives;
 mod multipath;

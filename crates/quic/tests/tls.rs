@@ -72,7 +72,7 @@ impl ServerCertVerifier for OneKey {
     }
 }
 
-fn server_key() -> Arc<CertifiedKey> {
+pub(crate) fn server_key() -> Arc<CertifiedKey> {
     let pair = Ed25519KeyPair::generate().expect("the system has randomness");
     let der = pair.to_pkcs8v1().expect("it can be written");
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(der.as_ref().to_vec()));
@@ -89,6 +89,15 @@ fn preferring(suite: CipherSuite) -> Arc<CryptoProvider> {
     Arc::new(provider)
 }
 
+/// Sessions with 0-RTT: configurations to be changed and made into [`Sessions`].
+pub(crate) fn early_configs(key: Arc<CertifiedKey>) -> (ClientConfig, ServerConfig) {
+    let alpn = [&b"test"[..]; 2];
+    let (mut client, mut server) = configs_of(key, CipherSuite::TLS13_AES_128_GCM_SHA256, true, alpn);
+    client.enable_early_data = true;
+    server.max_early_data_size = u32::MAX;
+    (client, server)
+}
+
 /// Sessions that agree on `suite`, for a client that expects the server's key or another one.
 fn sessions(suite: CipherSuite, expects_right_key: bool, alpn: [&[u8]; 2]) -> Sessions {
     sessions_of(server_key(), suite, expects_right_key, alpn)
@@ -96,6 +105,20 @@ fn sessions(suite: CipherSuite, expects_right_key: bool, alpn: [&[u8]; 2]) -> Se
 
 /// As [`sessions`], for a server with this key.
 fn sessions_of(key: Arc<CertifiedKey>, suite: CipherSuite, expects_right_key: bool, alpn: [&[u8]; 2]) -> Sessions {
+    let (client, server) = configs_of(key, suite, expects_right_key, alpn);
+    Sessions {
+        client: Arc::new(TlsClient::new(Arc::new(client)).expect("AES-128-GCM is there")),
+        server: Arc::new(TlsServer::new(Arc::new(server)).expect("AES-128-GCM is there")),
+        server_name: "server.test".to_owned(),
+    }
+}
+
+fn configs_of(
+    key: Arc<CertifiedKey>,
+    suite: CipherSuite,
+    expects_right_key: bool,
+    alpn: [&[u8]; 2],
+) -> (ClientConfig, ServerConfig) {
     let expected =
         if expects_right_key { key.cert[0].as_ref().to_vec() } else { server_key().cert[0].as_ref().to_vec() };
     let mut client = ClientConfig::builder_with_provider(preferring(suite))
@@ -111,11 +134,7 @@ fn sessions_of(key: Arc<CertifiedKey>, suite: CipherSuite, expects_right_key: bo
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(key)));
     server.alpn_protocols = vec![alpn[1].to_vec()];
-    Sessions {
-        client: Arc::new(TlsClient::new(Arc::new(client)).expect("AES-128-GCM is there")),
-        server: Arc::new(TlsServer::new(Arc::new(server)).expect("AES-128-GCM is there")),
-        server_name: "server.test".to_owned(),
-    }
+    (client, server)
 }
 
 fn ordinary() -> Sessions {
@@ -226,17 +245,28 @@ fn a_client_continues_in_version_2_with_every_cipher_suite() {
     }
 }
 
+/// RFC 9369, section 5.
 #[test]
-fn a_resumed_session_continues_in_version_2() {
+fn a_session_is_continued_in_its_own_version_alone() {
     let sessions = ordinary();
-    for (seed, resumes) in [(1, false), (2, true)] {
+    for (seed, (client, server, version, resumes)) in (1..).zip([
+        // It changes its version, and leaves no session.
+        (Versions::PreferV1, Versions::PreferV2, Version::V2, false),
+        (Versions::V1, Versions::V1, Version::V1, false),
+        (Versions::V1, Versions::V1, Version::V1, true),
+        // It uses up none.
+        (Versions::V2, Versions::PreferV2, Version::V2, false),
+        (Versions::V1, Versions::V1, Version::V1, true),
+        // The server continues in another version, and so not the session that the client offers.
+        (Versions::PreferV1, Versions::PreferV2, Version::V2, false),
+    ]) {
         let mut setup = Setup::new(seed).with_sessions(sessions.clone());
-        setup.server.versions = Versions::PreferV2;
+        (setup.client.versions, setup.server.versions) = (client, server);
         let mut pair = setup.build();
         pair.connect();
         apps::transfer(&mut pair, 100_000, Duration::from_secs(5));
         let session = pair.client.connection(0).stats().session;
-        assert_eq!((session.is_resumed, session.version), (resumes, Version::V2));
+        assert_eq!((session.is_resumed, session.version), (resumes, version), "connection {seed}");
     }
 }
 

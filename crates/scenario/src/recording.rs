@@ -200,6 +200,7 @@ impl RecordingWriter {
             Event::Confirmed => "confirmed".to_owned(),
             Event::PathOpened(path) => format!("{path} opened"),
             Event::Migrated(path) => format!("{path} migrated"),
+            Event::EarlyRejected => "0-RTT was rejected".to_owned(),
             Event::PathState(path, state) => format!("{path} {}", state.name()),
             Event::Closed(error) => format!("closed: {error}"),
             _ => return,

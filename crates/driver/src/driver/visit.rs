@@ -114,7 +114,7 @@ impl<E: Env> Driver<E> {
         if summary.is_established || summary.is_over {
             (entry.handshake_until, entry.half_open) = (None, None);
         }
-        if summary.is_established && entry.connection.is_accepted() {
+        if summary.is_available && entry.connection.is_accepted() {
             self.shared.push_accepted(entry.cell.clone());
         }
     }

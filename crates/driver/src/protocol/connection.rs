@@ -25,6 +25,9 @@ pub struct Served {
 pub struct EventSummary {
     /// The handshake is complete.
     pub is_established: bool,
+    /// The application may have the connection, if a peer began it. Reported once: with the end of
+    /// the handshake, or before.
+    pub is_available: bool,
     /// The connection is closed.
     pub is_over: bool,
 }

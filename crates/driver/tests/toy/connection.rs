@@ -341,8 +341,8 @@ impl Connection<Toy> for ToyConnection {
         self.check(Fault::Events);
         // Acknowledgements may have made space.
         self.take_written();
-        let mut summary =
-            EventSummary { is_established: std::mem::take(&mut self.is_established_unreported), is_over: false };
+        let is_established = std::mem::take(&mut self.is_established_unreported);
+        let mut summary = EventSummary { is_established, is_available: is_established, is_over: false };
         if summary.is_established {
             self.cell.note_connected();
         }

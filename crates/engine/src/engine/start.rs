@@ -206,6 +206,7 @@ fn prepare(
         message_len_max: config.message_len_max,
         compact_below: COMPACT_BELOW,
         is_listening: config.server.is_some(),
+        accepts_early: config.accepts_early,
     };
     let shared = QuicShared::new(waker.clone(), local_addrs, limits, Arc::clone(common), index);
     Ok(Prepared { shared: Arc::new(shared), sleeper, waker, sockets })

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use driver::protocol::Place;
 use driver::sync::{WakerSet, lock};
 use quic::session::ExportError;
-use quic::{Addresses, Dir, PathId, RateLimit, Stats};
+use quic::{Addresses, Dir, PathId, RateLimit, Stats, StreamId};
 
 use super::message_queue::{MESSAGE_OVERHEAD, MessageQueues};
 use super::reply::{ReplyReceiver, ReplySender};
@@ -91,6 +91,7 @@ pub(crate) enum MessageMode {
 pub(crate) enum Query {
     Stats(ReplySender<Option<Stats>>),
     Export { label: Vec<u8>, context: Vec<u8>, len: usize, answer: ReplySender<Result<Vec<u8>, ExportError>> },
+    MayBeReplayed { id: StreamId, answer: ReplySender<Option<bool>> },
 }
 
 /// Limit of path requests that wait for the driver: far more than a connection has paths.
@@ -108,6 +109,8 @@ pub(crate) enum PathRequest {
 /// A request to open a stream.
 pub(crate) struct OpenRequest {
     pub(crate) dir: Dir,
+    /// Its data may leave in 0-RTT packets.
+    pub(crate) is_early: bool,
     pub(crate) answer: OpenReplySender,
 }
 
@@ -327,6 +330,7 @@ impl Requests {
             match query {
                 Query::Stats(answer) => drop(answer.put(stats.cloned())),
                 Query::Export { answer, .. } => drop(answer.put(Err(ExportError))),
+                Query::MayBeReplayed { answer, .. } => drop(answer.put(None)),
             }
         }
         for request in self.streams {

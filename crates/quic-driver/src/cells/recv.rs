@@ -27,6 +27,8 @@ pub(crate) enum RecvEnd {
     Reset(u64),
     /// This side asked the peer to stop.
     Stopped,
+    /// The stream was opened for 0-RTT, which the server has not taken.
+    EarlyRejected,
     /// The connection is closed.
     Closed(Closed),
 }
@@ -41,6 +43,7 @@ pub(crate) struct Inbox {
     /// The driver is notified of a change that it has not processed.
     queued: bool,
     stop: Option<u64>,
+    is_early_rejected: bool,
     end: Option<RecvEnd>,
     waker: Option<Waker>,
 }
@@ -62,6 +65,7 @@ impl RecvCell {
                 Some(RecvEnd::Finished) => Poll::Ready(Ok((None, false))),
                 Some(RecvEnd::Reset(code)) => Poll::Ready(Err(ReadError::Reset(*code))),
                 Some(RecvEnd::Stopped) => Poll::Ready(Err(ReadError::Stopped)),
+                Some(RecvEnd::EarlyRejected) => Poll::Ready(Err(ReadError::EarlyRejected)),
                 Some(RecvEnd::Closed(closed)) => Poll::Ready(Err(ReadError::ConnectionClosed(closed.clone()))),
                 None => {
                     set_waker(&mut inbox.waker, waker);
@@ -90,6 +94,18 @@ impl RecvCell {
         inbox.end = Some(RecvEnd::Stopped);
         inbox.stop = Some(code);
         inbox.must_notify()
+    }
+
+    /// Ends a stream that was opened for 0-RTT in vain. Its ID may be that of another stream now, so
+    /// it is not stopped, either.
+    pub(crate) fn reject_early(&self) {
+        self.lock().is_early_rejected = true;
+        self.end(RecvEnd::EarlyRejected);
+    }
+
+    /// Whether the stream was opened for 0-RTT in vain.
+    pub(crate) fn is_early_rejected(&self) -> bool {
+        self.lock().is_early_rejected
     }
 
     /// Ends the stream after the bytes in the inbox and wakes the reader.

@@ -33,6 +33,8 @@ pub(crate) enum SendEnd {
     Stopped(u64),
     /// This side reset the stream.
     Reset,
+    /// The stream was opened for 0-RTT, which the server has not taken.
+    EarlyRejected,
     /// The connection is closed.
     Closed(Closed),
 }
@@ -243,6 +245,7 @@ impl SendEnd {
         match self {
             Self::Acknowledged | Self::Reset => WriteError::Closed,
             Self::Stopped(code) => WriteError::Stopped(*code),
+            Self::EarlyRejected => WriteError::EarlyRejected,
             Self::Closed(closed) => WriteError::ConnectionClosed(closed.clone()),
         }
     }
@@ -275,6 +278,11 @@ impl Outbox {
     }
 
     // For the driver.
+
+    /// Whether the stream was opened for 0-RTT in vain: its ID may be that of another stream now.
+    pub(crate) fn is_early_rejected(&self) -> bool {
+        matches!(self.end, Some(SendEnd::EarlyRejected))
+    }
 
     /// The driver processes all changes. Later changes must notify it again.
     pub(crate) fn begin_service(&mut self) {

@@ -38,6 +38,7 @@ impl<K: Packets> driver::Connection<Quic<K>> for Connection<K> {
         let mut summary = EventSummary::default();
         while let Some(event) = self.quic.poll_event() {
             summary.is_established |= event == Event::Connected;
+            summary.is_available |= self.becomes_available(&event);
             summary.is_over |= matches!(event, Event::Closed(_));
             let now = clock();
             if let Some(observer) = &self.observer {

@@ -59,6 +59,7 @@ fn cell() -> ConnectionCell {
         message_len_max: 1000,
         compact_below: 0,
         is_listening: false,
+        accepts_early: false,
     };
     let common = Arc::new(Common::new(1));
     let shared = QuicShared::new(Waker::noop().clone(), Vec::new(), limits, common, 0);

@@ -14,11 +14,18 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
 use units::{Duration, Instant};
+use wire::quic::Version;
 
 use super::sealed::{IP_LEN, OVERHEAD_LEN, TokenNonce, ip_bytes, seal, unseal};
 
-/// Distinguishes these tokens from those of Retry packets (RFC 9000, section 8.1.1).
-const KIND: u8 = 0x5e;
+/// Distinguishes these tokens from those of Retry packets (RFC 9000, section 8.1.1), and those of one
+/// version of QUIC from those of another, which does not accept them (RFC 9369, section 5).
+const fn kind(version: Version) -> u8 {
+    match version {
+        Version::V1 => 0x5e,
+        Version::V2 => 0x5f,
+    }
+}
 
 const ISSUED_LEN: usize = 8;
 
@@ -65,21 +72,24 @@ impl TokenKeeper {
     }
 
     /// A token for a client with these addresses; further ones than it holds are left out.
-    pub(crate) fn issue(&self, now: Instant, nonce: TokenNonce, addresses: &[IpAddr]) -> Vec<u8> {
+    pub(crate) fn issue(&self, now: Instant, version: Version, nonce: TokenNonce, addresses: &[IpAddr]) -> Vec<u8> {
+        let kind = kind(version);
         let mut plain = self.nanos(now).to_be_bytes().to_vec();
         // All tokens are equally long: the addresses are repeated.
         for ip in addresses.iter().cycle().take(TOKEN_ADDRESSES_MAX) {
             plain.extend_from_slice(&ip_bytes(*ip));
         }
-        seal(KIND, &self.key, nonce, &plain, &[KIND])
+        seal(kind, &self.key, nonce, &plain, &[kind])
     }
 
-    /// Whether a token validates the address of a client. It does so once (RFC 9000, section 8.1.4).
-    pub(crate) fn redeem(&self, now: Instant, ip: IpAddr, token: &[u8]) -> bool {
-        if token.len() != TOKEN_LEN || token[0] != KIND {
+    /// Whether a token validates the address of a client that begins in `version`. It does so once
+    /// (RFC 9000, section 8.1.4).
+    pub(crate) fn redeem(&self, now: Instant, version: Version, ip: IpAddr, token: &[u8]) -> bool {
+        let kind = kind(version);
+        if token.len() != TOKEN_LEN || token[0] != kind {
             return false;
         }
-        let Some((nonce, plain)) = unseal(&self.key, token, &[KIND]) else { return false };
+        let Some((nonce, plain)) = unseal(&self.key, token, &[kind]) else { return false };
         let (issued, addresses) = plain.split_first_chunk::<ISSUED_LEN>().expect("the length was checked");
         let (issued, now) = (u64::from_be_bytes(*issued), self.nanos(now));
         let is_current = now.saturating_sub(issued) <= TOKEN_LIFETIME.as_nanos()
@@ -157,36 +167,43 @@ mod tests {
 
     #[test]
     fn a_token_is_accepted_once_from_any_of_its_addresses_until_it_expires() {
-        let issue = |number: u8| keeper(Duration::ZERO).issue(at(HOUR), [number; 12], &[ip(1), ip(2)]);
+        let issue = |number: u8| keeper(Duration::ZERO).issue(at(HOUR), Version::V1, [number; 12], &[ip(1), ip(2)]);
         let token = issue(1);
         assert_eq!(token.len(), TOKEN_LEN);
         let keeper = keeper(Duration::ZERO);
         let expires = at(HOUR) + TOKEN_LIFETIME;
-        assert!(!keeper.redeem(at(HOUR), ip(3), &token), "another address");
-        assert!(!keeper.redeem(expires + Duration::from_nanos(1), ip(1), &token), "expired");
-        assert!(keeper.redeem(expires, ip(2), &token), "at the end of its life");
-        assert!(!keeper.redeem(expires, ip(2), &token), "used");
-        assert!(!keeper.redeem(expires, ip(1), &token), "used, from another of its addresses");
-        assert!(keeper.redeem(expires, ip(1), &issue(2)), "another token");
-        assert!(!keeper.redeem(Instant::ZERO, ip(1), &issue(3)), "of the future");
-        assert!(!TokenKeeper::new([6; 32], Duration::ZERO).redeem(at(HOUR), ip(1), &issue(4)), "another server's");
+        assert!(!keeper.redeem(at(HOUR), Version::V1, ip(3), &token), "another address");
+        assert!(!keeper.redeem(expires + Duration::from_nanos(1), Version::V1, ip(1), &token), "expired");
+        assert!(keeper.redeem(expires, Version::V1, ip(2), &token), "at the end of its life");
+        assert!(!keeper.redeem(expires, Version::V1, ip(2), &token), "used");
+        assert!(!keeper.redeem(expires, Version::V1, ip(1), &token), "used, from another of its addresses");
+        assert!(keeper.redeem(expires, Version::V1, ip(1), &issue(2)), "another token");
+        assert!(!keeper.redeem(Instant::ZERO, Version::V1, ip(1), &issue(3)), "of the future");
+        assert!(
+            !TokenKeeper::new([6; 32], Duration::ZERO).redeem(at(HOUR), Version::V1, ip(1), &issue(4)),
+            "another server's"
+        );
         for index in 0..token.len() {
             let mut forged = issue(5);
             forged[index] ^= 1;
-            assert!(!keeper.redeem(at(HOUR), ip(1), &forged), "byte {index}");
+            assert!(!keeper.redeem(at(HOUR), Version::V1, ip(1), &forged), "byte {index}");
         }
-        assert!(!keeper.redeem(at(HOUR), ip(1), &issue(6)[..TOKEN_LEN - 1]));
+        assert!(!keeper.redeem(at(HOUR), Version::V1, ip(1), &issue(6)[..TOKEN_LEN - 1]));
+        assert!(!keeper.redeem(at(HOUR), Version::V2, ip(1), &issue(8)), "of another version");
         let mapped = "::ffff:192.0.2.1".parse().expect("an address");
-        assert!(keeper.redeem(at(HOUR), mapped, &issue(7)), "the same address at a socket of both families");
+        assert!(
+            keeper.redeem(at(HOUR), Version::V1, mapped, &issue(7)),
+            "the same address at a socket of both families"
+        );
     }
 
     #[test]
     fn tokens_look_random_and_are_equally_long() {
         let keeper = keeper(Duration::ZERO);
-        let one = keeper.issue(at(HOUR), [1; 12], &[ip(1)]);
+        let one = keeper.issue(at(HOUR), Version::V1, [1; 12], &[ip(1)]);
         // The same client and time, with more addresses and with the same.
         for addresses in [&[ip(1), ip(2), ip(3), ip(4), ip(5)][..], &[ip(1)]] {
-            let other = keeper.issue(at(HOUR), [2; 12], addresses);
+            let other = keeper.issue(at(HOUR), Version::V1, [2; 12], addresses);
             assert_eq!(one.len(), other.len());
             let equal = std::iter::zip(&one[13..], &other[13..]).filter(|(one, other)| one == other).count();
             assert!(equal < 10, "{equal} of {} bytes are equal", one.len());
@@ -196,10 +213,10 @@ mod tests {
     #[test]
     fn a_token_outlives_a_process_whose_key_does() {
         let day = TOKEN_LIFETIME;
-        let token = keeper(day * 100).issue(at(HOUR), [1; 12], &[ip(1)]);
+        let token = keeper(day * 100).issue(at(HOUR), Version::V1, [1; 12], &[ip(1)]);
         // Another process, whose clock starts at zero again.
-        assert!(keeper(day * 100 + HOUR * 2).redeem(at(HOUR), ip(1), &token));
-        assert!(!keeper(day * 101 + HOUR).redeem(at(HOUR), ip(1), &token), "expired meanwhile");
+        assert!(keeper(day * 100 + HOUR * 2).redeem(at(HOUR), Version::V1, ip(1), &token));
+        assert!(!keeper(day * 101 + HOUR).redeem(at(HOUR), Version::V1, ip(1), &token), "expired meanwhile");
     }
 
     #[test]

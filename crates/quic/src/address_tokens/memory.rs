@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use wire::quic::Version;
 
 /// Servers whose tokens are kept, at most; beyond it those of the server that gave none for longest
 /// are dropped.
@@ -30,6 +31,9 @@ pub struct ServerId {
     pub name: String,
     /// The address to which the client connects.
     pub address: SocketAddr,
+    /// The version of QUIC: tokens of a connection are for those that begin in its version (RFC 9369,
+    /// section 5).
+    pub version: Version,
 }
 
 /// The address validation tokens that servers have given to this client, in memory. Each is used for
@@ -95,12 +99,13 @@ impl ReceivedTokens {
     }
 
     /// A NEW_TOKEN frame. One that comes again may belong to a token that was used meanwhile.
-    pub(crate) fn on_token(&mut self, token: &Bytes) {
+    pub(crate) fn on_token(&mut self, version: Version, token: &Bytes) {
         if token.len() > TOKEN_LEN_MAX || self.recent.contains(token) {
             return;
         }
         self.recent.push_front(Bytes::copy_from_slice(token));
         self.recent.truncate(RECOGNISED_MAX);
+        self.server.version = version;
         self.memory.insert(&self.server, token);
     }
 }
@@ -110,7 +115,7 @@ mod tests {
     use super::*;
 
     fn server(port: u16) -> ServerId {
-        ServerId { name: "server".to_owned(), address: SocketAddr::from(([192, 0, 2, 1], port)) }
+        ServerId { name: "server".to_owned(), address: SocketAddr::from(([192, 0, 2, 1], port)), version: Version::V1 }
     }
 
     #[test]
@@ -144,9 +149,9 @@ mod tests {
     fn a_repeated_frame_does_not_bring_back_a_used_token() {
         let memory = Arc::new(TokenMemory::new());
         let mut received = ReceivedTokens::new(Arc::clone(&memory), server(1));
-        received.on_token(&Bytes::from_static(b"token"));
+        received.on_token(Version::V1, &Bytes::from_static(b"token"));
         assert!(memory.take(&server(1)).is_some());
-        received.on_token(&Bytes::from_static(b"token"));
+        received.on_token(Version::V1, &Bytes::from_static(b"token"));
         assert_eq!(memory.take(&server(1)), None);
     }
 }

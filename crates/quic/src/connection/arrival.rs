@@ -255,6 +255,10 @@ impl Connection {
                 self.receive.half.stats.packets_dropped += 1;
                 continue;
             }
+            if header.ty == PacketType::ZeroRtt {
+                self.open_early_packet(now, packet, ecn, &header);
+                continue;
+            }
             let source = (header.ty != PacketType::OneRtt).then_some((header.scid, header.version));
             if self.open_single(now, packet, ecn, source) {
                 self.retry_early(now);
@@ -327,7 +331,14 @@ impl Connection {
             return;
         }
         for (packet, ecn) in std::mem::take(&mut self.early) {
-            self.open_single(now, packet, ecn, None);
+            match parse_packet(&packet, LOCAL_ID_LEN) {
+                Ok(Parsed::Protected(header)) if header.ty == PacketType::ZeroRtt => {
+                    self.open_early_packet(now, packet, ecn, &header);
+                }
+                _ => {
+                    self.open_single(now, packet, ecn, None);
+                }
+            }
         }
     }
 

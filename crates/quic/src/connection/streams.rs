@@ -22,9 +22,13 @@ impl Connection {
     }
 
     fn open_stream(&mut self, dir: Dir) -> Option<StreamId> {
-        if !self.control.is_established() {
+        if !self.control.may_send() {
             return None;
         }
+        self.create_stream(dir)
+    }
+
+    pub(super) fn create_stream(&mut self, dir: Dir) -> Option<StreamId> {
         let id = self.send.streams.open(dir, &mut self.receive.exchange)?;
         // The receive half must know the stream before the peer's answer arrives.
         while let Some(value) = self.receive.exchange.to_receive.pop_front() {
@@ -62,7 +66,7 @@ impl Connection {
         assert!(chunk.len() <= WRITE_LEN_MAX, "a chunk of {} bytes is too long for one write", chunk.len());
         let len = chunk.len();
         self.record(|journal| journal.of_stream(tag::WRITE, id, len as u64));
-        let is_open = self.control.is_established();
+        let is_open = self.control.may_write();
         let result = if is_open { self.send.streams.write(id, chunk) } else { Err(WriteError::Closed) };
         self.record_answer(|| Answer::written(result, len));
         result
@@ -76,7 +80,7 @@ impl Connection {
     pub fn write_some(&mut self, id: StreamId, chunk: &mut Bytes) -> Result<(), WriteError> {
         let len = chunk.len();
         self.record(|journal| journal.of_stream(tag::WRITE_SOME, id, len as u64));
-        let is_open = self.control.is_established();
+        let is_open = self.control.may_write();
         let result = if is_open { self.send.streams.write_some(id, chunk) } else { Err(WriteError::Closed) };
         self.record_answer(|| Answer::written(result, len - chunk.len()));
         result

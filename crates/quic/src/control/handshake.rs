@@ -18,6 +18,7 @@ impl Control {
     /// Starts the handshake: a client sends its first flight.
     pub(crate) fn start(&mut self, exchange: &mut Exchange) {
         self.flush_session(exchange);
+        self.begin_early(exchange);
     }
 
     /// CRYPTO.
@@ -58,7 +59,7 @@ impl Control {
         while let Some(bytes) = self.crypto[self.read_space.index()].read(usize::MAX) {
             self.session.handle_crypto(&bytes.to_bytes())?;
             self.follow_session(exchange);
-            self.take_parameters(exchange)?;
+            self.take_parameters(exchange, events)?;
             self.flush_session(exchange);
             self.move_read_space()?;
             if self.state == ConnectionState::Handshaking && !self.session.get().is_handshaking() {
@@ -93,6 +94,7 @@ impl Control {
             let mut bytes = Vec::new();
             let keys = self.session.poll_crypto(&mut bytes);
             if !bytes.is_empty() {
+                self.note_hello(exchange);
                 exchange.to_send.push_back(ToSend::Crypto { space: self.write_space, bytes: bytes.into() });
             }
             match keys {
@@ -105,6 +107,7 @@ impl Control {
                     self.write_space = Space::Data;
                     self.install_data_keys(keys.open);
                     exchange.to_send.push_back(ToSend::InstallKeys { space: Space::Data, keys: keys.seal });
+                    self.answer_early(exchange);
                 }
                 None => return,
             }
@@ -112,7 +115,7 @@ impl Control {
     }
 
     /// Reads the peer's transport parameters once they are there.
-    fn take_parameters(&mut self, exchange: &mut Exchange) -> Result<(), TransportError> {
+    fn take_parameters(&mut self, exchange: &mut Exchange, events: &mut Events) -> Result<(), TransportError> {
         if self.parameters_done {
             return Ok(());
         }
@@ -140,9 +143,13 @@ impl Control {
             self.keep_alive =
                 self.keep_alive.map(|interval| interval.min(self.idle_timeout / KEEP_ALIVES_PER_IDLE_TIMEOUT));
         }
+        let accepted = self.decide_early(&parameters, exchange, events)?.then(|| Box::new(parameters.clone()));
         exchange.to_receive.push_back(ToReceive::PeerParameters(Box::new(parameters.clone())));
         exchange.to_send.push_back(ToSend::PeerParameters(Box::new(parameters)));
-        if self.side == Side::Client {
+        exchange.to_send.extend(accepted.map(ToSend::EarlyAccepted));
+        if self.side == Side::Server {
+            self.begin_early(exchange);
+        } else {
             // The reset token of the ID in use has arrived.
             exchange.to_control.push_back(ToControl::RemoteIdsChanged);
         }
@@ -218,6 +225,7 @@ impl Control {
         self.handshake_time = Some(now.saturating_since(self.started_at));
         self.summary = Arc::new(self.session.summary());
         self.peer_identity = self.session.get().peer_identity().into();
+        self.close_early();
         exchange.to_send.push_back(ToSend::HandshakeComplete);
         events.push(Event::Connected);
         self.begin_multipath(exchange);

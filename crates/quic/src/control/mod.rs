@@ -10,6 +10,7 @@
 //! ```
 
 pub(crate) mod dismantle;
+pub(crate) mod early;
 pub(crate) mod handshake;
 pub(crate) mod ids;
 mod keys;
@@ -40,6 +41,7 @@ use crate::send::CloseValue;
 use crate::send::frames::ControlFrame;
 use crate::session::{DirectionKeys, PhaseKeys, Session, SessionSummary};
 use crate::spaces::Spaces;
+use early::Early;
 use ids::{LocalIds, RemoteIds, ResetToken, RouteChange};
 use paths::Paths;
 
@@ -140,6 +142,8 @@ pub(crate) struct Control {
     original_destination: ConnectionId,
     /// The source of the server's Retry packet, if there was one.
     retry_source: Option<Box<ConnectionId>>,
+    /// The state of 0-RTT, if TLS has had keys for it.
+    early: Option<Box<Early>>,
     parameters_done: bool,
     peer_id_limit: u64,
     idle_timeout: Duration,
@@ -205,6 +209,7 @@ impl Control {
             peer_first_id: (side == Side::Server).then_some(remote_id),
             original_destination,
             retry_source: None,
+            early: None,
             parameters_done: false,
             peer_id_limit: TransportParameters::default().active_connection_id_limit,
             idle_timeout: config.idle_timeout,

@@ -41,7 +41,7 @@ impl Control {
             return Err(TransportError::violation("a client sent NEW_TOKEN"));
         }
         if let Some(received) = &mut self.received_tokens {
-            received.on_token(token);
+            received.on_token(self.version, token);
         }
         Ok(())
     }

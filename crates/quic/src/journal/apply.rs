@@ -125,6 +125,7 @@ impl Replayer {
         Some(match input {
             Input::TailAsked(datagrams) => Answer::from_bool(connection.has_only_a_tail(*datagrams)),
             Input::Open(dir) => Answer::optional(connection.open(*dir).map(|id| id.raw())),
+            Input::OpenEarly(dir) => Answer::optional(connection.open_early(*dir).map(|id| id.raw())),
             Input::Accept(dir) => Answer::optional(connection.accept(*dir).map(|id| id.raw())),
             Input::Write(id, len) => Answer::written(connection.write(*id, self.bytes(*len)), *len),
             Input::WriteSome(id, len) => {
@@ -220,6 +221,7 @@ impl Input {
             self,
             Self::TailAsked(_)
                 | Self::Open(_)
+                | Self::OpenEarly(_)
                 | Self::Accept(_)
                 | Self::Write(..)
                 | Self::WriteSome(..)

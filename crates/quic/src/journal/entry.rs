@@ -42,6 +42,7 @@ pub(crate) enum Input {
     Token(Vec<u8>),
 
     Open(Dir),
+    OpenEarly(Dir),
     Accept(Dir),
     Write(StreamId, usize),
     WriteSome(StreamId, usize),
@@ -213,6 +214,7 @@ fn is_timed(tag: u8) -> bool {
 fn call(tag: u8, reader: &mut Reader<'_>) -> Parsed<Input> {
     Ok(match tag {
         tag::OPEN => Input::Open(dir(reader)?),
+        tag::OPEN_EARLY => Input::OpenEarly(dir(reader)?),
         tag::ACCEPT => Input::Accept(dir(reader)?),
         tag::WRITE => {
             let (id, len) = (stream(reader)?, size(reader)?);
@@ -305,6 +307,7 @@ impl Entry {
             Input::Settle => "settle",
             Input::OtherVersion => "other_version",
             Input::Open(_) => "open",
+            Input::OpenEarly(_) => "open_early",
             Input::Accept(_) => "accept",
             Input::Write(..) => "write",
             Input::WriteSome(..) => "write_some",
@@ -390,7 +393,7 @@ impl fmt::Display for Entry {
             ),
             Input::Opened { batch, records } => write!(f, " on {}: {records}", batch.path),
             Input::Single { records, .. } => write!(f, " of the handshake: {records}"),
-            Input::Open(dir) | Input::Accept(dir) => write!(f, " {dir:?}"),
+            Input::Open(dir) | Input::OpenEarly(dir) | Input::Accept(dir) => write!(f, " {dir:?}"),
             Input::Write(id, len) | Input::WriteSome(id, len) => write!(f, " {len} bytes to {id}"),
             Input::Finish(id) => write!(f, " {id}"),
             Input::Reset(id, code) | Input::Stop(id, code) => write!(f, " {id}, code {code}"),

@@ -83,12 +83,15 @@ pub(crate) mod tag {
     pub(crate) const SET_STREAM_PATHS: u8 = 43;
     pub(crate) const SET_BACKGROUND: u8 = 44;
     pub(crate) const MIGRATE: u8 = 45;
+    pub(crate) const OPEN_EARLY: u8 = 46;
 
     pub(crate) const SESSION_INPUT: u8 = 48;
     pub(crate) const SESSION_OUTPUT: u8 = 49;
     pub(crate) const SESSION_SUMMARY: u8 = 50;
     pub(crate) const RESET_TOKEN: u8 = 51;
-    pub(crate) const ADDRESS_TOKEN: u8 = 52;
+    pub(crate) const SESSION_EARLY: u8 = 52;
+    pub(crate) const SESSION_VERDICT: u8 = 53;
+    pub(crate) const ADDRESS_TOKEN: u8 = 54;
 
     pub(crate) const ANSWER: u8 = 56;
     pub(crate) const PLANNED: u8 = 57;

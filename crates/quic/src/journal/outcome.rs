@@ -228,7 +228,7 @@ impl fmt::Display for Planned {
 pub(crate) struct EventEntry(u8, u64, u64);
 
 /// The number of kinds.
-const EVENT_KINDS: u8 = 13;
+const EVENT_KINDS: u8 = 14;
 
 impl EventEntry {
     pub(crate) fn of(event: &Event) -> Self {
@@ -252,6 +252,7 @@ impl EventEntry {
                 Self(11, digest.finish() >> 2, 0)
             }
             Event::Migrated(path) => Self(12, u64::from(path.0), 0),
+            Event::EarlyRejected => Self(13, 0, 0),
         }
     }
 
@@ -292,6 +293,7 @@ impl fmt::Display for EventEntry {
             },
             10 => f.write_str("a datagram was received"),
             12 => write!(f, "path {first} migrated"),
+            13 => f.write_str("0-RTT was rejected"),
             _ => write!(f, "closed, for a reason of digest {first:016x}"),
         }
     }

@@ -148,6 +148,36 @@ impl AnySession {
         keys
     }
 
+    /// The keys of 0-RTT packets, if the session has any, and at a client the transport parameters
+    /// that the server had when the session began.
+    pub(crate) fn take_early(&mut self) -> Option<(DirectionKeys, Vec<u8>)> {
+        if let Self::Replayed(replayed) = self {
+            return replayed.take_early();
+        }
+        let session = self.get();
+        let keys = session.early_keys()?;
+        let parameters = session.remembered_parameters().unwrap_or_default().to_vec();
+        if let Self::Recorded(recorded) = self {
+            recorded.entries.push(tag::SESSION_EARLY);
+            put_bytes(&mut recorded.entries, &parameters);
+            put_word(&mut recorded.entries, keys.packet.confidentiality_limit());
+            put_word(&mut recorded.entries, keys.packet.integrity_limit());
+        }
+        Some((keys, parameters))
+    }
+
+    /// At a client with 0-RTT keys: whether the server has taken 0-RTT.
+    pub(crate) fn is_early_accepted(&mut self) -> bool {
+        if let Self::Replayed(replayed) = self {
+            return replayed.take_verdict();
+        }
+        let is_accepted = self.get().is_early_accepted();
+        if let Self::Recorded(recorded) = self {
+            recorded.entries.extend_from_slice(&[tag::SESSION_VERDICT, u8::from(is_accepted)]);
+        }
+        is_accepted
+    }
+
     /// The reset token of a connection ID of ours. A journal records it if it comes from the
     /// endpoint's key, which no journal may hold.
     pub(crate) fn reset_token(&mut self, secrets: &SecretSource, id: &ConnectionId) -> ResetToken {
@@ -174,10 +204,11 @@ impl AnySession {
         number: u8,
         addresses: &[IpAddr],
     ) -> Option<Vec<u8>> {
+        let version = self.get().version();
         match self {
-            Self::Plain(_) => secrets.address_token(now, number, addresses),
+            Self::Plain(_) => secrets.address_token(now, version, number, addresses),
             Self::Recorded(recorded) => {
-                let token = secrets.address_token(now, number, addresses)?;
+                let token = secrets.address_token(now, version, number, addresses)?;
                 recorded.entries.push(tag::ADDRESS_TOKEN);
                 put_bytes(&mut recorded.entries, &token);
                 Some(token)
@@ -254,6 +285,10 @@ enum SessionCall {
     Token(ResetToken),
     /// As a reset token, for later connections.
     AddressToken(Vec<u8>),
+    /// 0-RTT keys with their limits, and the remembered transport parameters.
+    Early(Vec<u8>, u64, u64),
+    /// Whether the server has taken 0-RTT.
+    Verdict(bool),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -268,7 +303,13 @@ impl SessionEntry {
     pub(crate) fn is(tag: u8) -> bool {
         matches!(
             tag,
-            tag::SESSION_INPUT | tag::SESSION_OUTPUT | tag::SESSION_SUMMARY | tag::RESET_TOKEN | tag::ADDRESS_TOKEN
+            tag::SESSION_INPUT
+                | tag::SESSION_OUTPUT
+                | tag::SESSION_SUMMARY
+                | tag::SESSION_EARLY
+                | tag::SESSION_VERDICT
+                | tag::RESET_TOKEN
+                | tag::ADDRESS_TOKEN
         )
     }
 
@@ -320,6 +361,14 @@ impl SessionEntry {
                     return Err(Malformed("a token that no server issues"));
                 }
                 return Ok(Self { call: SessionCall::AddressToken(token.to_vec()), state: None });
+            }
+            tag::SESSION_EARLY => {
+                let parameters = bytes(reader)?.to_vec();
+                let call = SessionCall::Early(parameters, word(reader)?, word(reader)?);
+                return Ok(Self { call, state: None });
+            }
+            tag::SESSION_VERDICT => {
+                return Ok(Self { call: SessionCall::Verdict(super::format::flag(reader)?), state: None });
             }
             _ => return Ok(Self { call: SessionCall::Summary(summary(reader)?), state: None }),
         };
@@ -400,6 +449,29 @@ impl ReplayedSession {
                 Some(token)
             }
             _ => None,
+        }
+    }
+
+    /// The next entry, if it is of 0-RTT keys: only connections that have them record one.
+    fn take_early(&mut self) -> Option<(DirectionKeys, Vec<u8>)> {
+        if !matches!(self.entries.front(), Some(SessionEntry { call: SessionCall::Early(..), .. })) {
+            return None;
+        }
+        match self.next() {
+            Some(SessionCall::Early(parameters, confidentiality_limit, integrity_limit)) => {
+                Some((no_level_keys(confidentiality_limit, integrity_limit).seal, parameters))
+            }
+            _ => unreachable!("it was just seen"),
+        }
+    }
+
+    fn take_verdict(&mut self) -> bool {
+        match self.next() {
+            Some(SessionCall::Verdict(is_accepted)) => is_accepted,
+            _ => {
+                self.mismatch = Some("TLS was asked whether 0-RTT was accepted");
+                false
+            }
         }
     }
 

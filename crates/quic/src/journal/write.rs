@@ -107,6 +107,10 @@ impl Journal {
         put(self.entry(tag::OPEN), dir.index() as u64);
     }
 
+    pub(crate) fn open_early(&mut self, dir: Dir) {
+        put(self.entry(tag::OPEN_EARLY), dir.index() as u64);
+    }
+
     pub(crate) fn accept(&mut self, dir: Dir) {
         put(self.entry(tag::ACCEPT), dir.index() as u64);
     }

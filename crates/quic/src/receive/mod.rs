@@ -104,6 +104,7 @@ impl ReceiveHalf {
             ToReceive::DiscardSpace(space) => self.acks.discard(space),
             ToReceive::ForgetPath(path) => self.acks.forget_path(path),
             ToReceive::PeerParameters(parameters) => self.peer_ack_delay_exponent = parameters.ack_delay_exponent,
+            ToReceive::EarlyRejected => self.streams.forget_local(),
             ToReceive::RoundTrip(round_trip) => self.streams.set_round_trip(round_trip),
         }
     }

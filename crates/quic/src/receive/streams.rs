@@ -129,6 +129,14 @@ impl RecvStreams {
         }
     }
 
+    /// Forgets the streams that we have opened. Nothing was received on them: a client receives
+    /// streams only once the handshake is complete.
+    pub(crate) fn forget_local(&mut self) {
+        debug_assert_eq!(self.received, 0, "no peer sends streams before the handshake is complete");
+        self.map = StreamMap::default();
+        self.local_next = [0; 2];
+    }
+
     pub(crate) fn set_round_trip(&mut self, round_trip: Duration) {
         self.round_trip = round_trip;
     }

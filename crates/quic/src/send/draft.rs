@@ -1,7 +1,7 @@
 //! One packet that the planner is filling.
 
 use wire::quic::frame::Frame;
-use wire::quic::{ConnectionId, LongHeader, PacketType, Space, Version, emit_long, emit_short, long_header_len};
+use wire::quic::{ConnectionId, LongHeader, PacketType, Version, emit_long, emit_short, long_header_len};
 
 use super::frames::SentFrame;
 use crate::control::ids::LOCAL_ID_LEN;
@@ -11,7 +11,7 @@ use crate::session::TAG_LEN;
 /// The connection's values that a packet header needs.
 #[derive(Clone, Copy)]
 pub(crate) struct HeaderFields<'a> {
-    pub(crate) space: Space,
+    pub(crate) ty: PacketType,
     /// Of a long header.
     pub(crate) version: Version,
     pub(crate) number: u64,
@@ -26,14 +26,13 @@ pub(crate) struct HeaderFields<'a> {
 
 impl HeaderFields<'_> {
     fn long(&self) -> LongHeader<'_> {
-        let ty = if self.space == Space::Initial { PacketType::Initial } else { PacketType::Handshake };
-        LongHeader { ty, version: self.version, dcid: self.dcid, scid: self.scid, token: self.token }
+        LongHeader { ty: self.ty, version: self.version, dcid: self.dcid, scid: self.scid, token: self.token }
     }
 
     /// Bytes of the header, packet number included.
     pub(crate) fn len(&self) -> usize {
-        match self.space {
-            Space::Data => 1 + self.dcid.len() + self.number_len,
+        match self.ty {
+            PacketType::OneRtt => 1 + self.dcid.len() + self.number_len,
             _ => long_header_len(&self.long(), self.number_len),
         }
     }
@@ -45,7 +44,7 @@ const ONE_RTT_LEN_MIN: usize = 22 + LOCAL_ID_LEN;
 
 /// A packet under construction: its header, its body so far, and the bytes that still fit.
 pub(crate) struct Draft {
-    pub(crate) space: Space,
+    pub(crate) ty: PacketType,
     pub(crate) number: u64,
     number_len: usize,
     header_len: usize,
@@ -65,7 +64,7 @@ impl Draft {
         let header_len = fields.len();
         let bytes_left = size_max.checked_sub(header_len + TAG_LEN).filter(|bytes_left| *bytes_left >= 4)?;
         let pieces_from = plan.pieces.len();
-        if fields.space == Space::Data {
+        if fields.ty == PacketType::OneRtt {
             let start = plan.head.len();
             emit_short(
                 &fields.dcid,
@@ -82,7 +81,7 @@ impl Draft {
             plan.pieces.push(Piece { chunk: Piece::HEAD, start: 0, len: 0 });
         }
         Some(Self {
-            space: fields.space,
+            ty: fields.ty,
             number: fields.number,
             number_len: fields.number_len,
             header_len,
@@ -109,7 +108,7 @@ impl Draft {
         write(&mut plan.head);
         let len = plan.head.len() - start;
         debug_assert!(len <= self.bytes_left, "frames are measured before they are written");
-        plan.push_head_piece(start, plan.pieces.len() == self.pieces_from + 1 && self.space != Space::Data);
+        plan.push_head_piece(start, plan.pieces.len() == self.pieces_from + 1 && self.ty != PacketType::OneRtt);
         self.body_len += len;
         self.bytes_left -= len;
     }
@@ -130,7 +129,7 @@ impl Draft {
     /// long that the peer can answer it with a stateless reset that looks like one.
     fn least_padding(&self) -> usize {
         let sample = (4 - self.number_len).saturating_sub(self.body_len);
-        if self.space != Space::Data {
+        if self.ty != PacketType::OneRtt {
             return sample;
         }
         sample.max(ONE_RTT_LEN_MIN.saturating_sub(self.header_len + self.body_len + TAG_LEN))
@@ -146,7 +145,7 @@ impl Draft {
     /// size.
     pub(crate) fn finish(self, plan: &mut Plan, fields: &HeaderFields<'_>, padding: usize, pieces_to: usize) -> usize {
         let padding = padding + self.least_padding();
-        if self.space != Space::Data {
+        if self.ty != PacketType::OneRtt {
             let start = plan.head.len();
             let payload_len = self.body_len + padding + TAG_LEN;
             emit_long(&fields.long(), self.number, self.number_len, payload_len, fields.fixed_bit, &mut plan.head);
@@ -155,7 +154,7 @@ impl Draft {
         }
         plan.packet_count += 1;
         plan.items.push(Planned::Packet(PlannedPacket {
-            space: self.space,
+            space: self.ty.space(),
             number: self.number,
             number_len: self.number_len as u8,
             header_len: self.header_len as u16,

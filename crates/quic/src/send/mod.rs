@@ -14,6 +14,7 @@
 //! | `scavenger` | a delay-based window for background streams |
 //! | `grants` | flow-control credit to announce to the peer |
 //! | `flow_blocked` | repetition of BLOCKED frames while the peer's credit is exhausted |
+//! | `early` | 0-RTT packets of a client |
 //! | `ack_frequency` | the ACK frequency requested from the peer |
 //! | `resends` | lost data bound to the path that lost them |
 //! | `paths`, `validation` | opening, failure and closing of paths; path validation |
@@ -24,6 +25,7 @@ pub(crate) mod ack_frequency;
 pub(crate) mod acknowledge;
 pub(crate) mod buffer;
 pub(crate) mod draft;
+mod early;
 mod ecn;
 mod ecn_reports;
 mod flow_blocked;
@@ -132,6 +134,8 @@ pub(crate) struct SendHalf {
     peer: PeerLimits,
     handshake_complete: bool,
     handshake_confirmed: bool,
+    /// The client sends streams in 0-RTT packets: it has keys for these and none for 1-RTT packets.
+    is_early: bool,
     /// The server has shown that it validated our address, or we are the server (RFC 9002, section
     /// 6.2.2.1).
     peer_validated_us: bool,
@@ -233,6 +237,7 @@ impl SendHalf {
             peer: PeerLimits { max_datagram_frame_size: 0, grease_quic_bit: false, udp_payload_size_max: usize::MAX },
             handshake_complete: false,
             handshake_confirmed: false,
+            is_early: false,
             peer_validated_us: side == Side::Server,
             blocked_repeat_interval: Duration::ZERO,
             close: None,
@@ -253,6 +258,8 @@ impl SendHalf {
 
     /// Keys to seal packets of `space` with.
     pub(crate) fn install_keys(&mut self, space: Space, keys: DirectionKeys) {
+        // A client discards its 0-RTT keys as soon as it has 1-RTT keys (RFC 9001, section 4.9.3).
+        self.is_early &= space != Space::Data;
         self.keys[space.index()] = Some(keys);
     }
 
@@ -299,6 +306,8 @@ impl SendHalf {
             }
             ToSend::Retry(retry) => self.on_retry(now, *retry),
             ToSend::Version(negotiated) => {
+                // 0-RTT packets have the original version (RFC 9369, section 4.1).
+                self.end_early();
                 self.version = negotiated.version;
                 self.install_keys(Space::Initial, negotiated.keys);
             }
@@ -322,6 +331,10 @@ impl SendHalf {
             }
             ToSend::AbandonPath(path) => self.abandon_path(path, exchange),
             ToSend::ForgetPath(path) => self.forget_path(path, exchange),
+            ToSend::Early(early) => self.begin_early(*early),
+            ToSend::EarlyOver => self.end_early(),
+            ToSend::EarlyRejected => self.reject_early(),
+            ToSend::EarlyAccepted(parameters) => self.streams.raise_initial_credit(&parameters, events),
             ToSend::HandshakeComplete => self.handshake_complete = true,
             ToSend::HandshakeConfirmed => {
                 self.handshake_confirmed = true;
@@ -436,6 +449,7 @@ impl SendHalf {
         path.probe_anchor = now;
         self.token = retry.token;
         self.install_keys(Space::Initial, retry.keys);
+        self.repeat_early();
     }
 
     fn set_peer_parameters(&mut self, parameters: &TransportParameters, events: &mut Events) {
@@ -552,6 +566,12 @@ impl SendHalf {
             || self.crypto[Space::Data.index()].peek(u64::MAX).is_some()
     }
 
+    /// Forgets which packets were declared lost, because nothing is sent for a while: those that
+    /// arrive late all the same do not count as reordered any more.
+    pub(crate) fn forget_losses(&mut self) {
+        self.paths.iter_mut().for_each(|path| path.reordering.shrink());
+    }
+
     /// Releases unused memory.
     pub(crate) fn shrink(&mut self) {
         self.control.shrink();
@@ -564,7 +584,6 @@ impl SendHalf {
         self.spaces.iter_mut().for_each(|space| space.log.shrink());
         for path in &mut self.paths {
             path.validation.shrink();
-            path.reordering.shrink();
             path.resends.shrink();
         }
         self.views = Views::default();

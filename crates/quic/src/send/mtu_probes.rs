@@ -2,7 +2,7 @@
 
 use units::Instant;
 use wire::quic::frame::Frame;
-use wire::quic::{MIN_INITIAL_SIZE, Space};
+use wire::quic::{MIN_INITIAL_SIZE, PacketType, Space};
 
 use super::SendHalf;
 use super::draft::Draft;
@@ -35,7 +35,7 @@ impl SendHalf {
         let Some(size) = self.mtu_probe_due(now, at) else { return false };
         plan.segment_size = size;
         let number_len = self.number_len(at, Space::Data, 1);
-        let fields = self.fields(at, Space::Data, number_len, &[], self.fixed_bit(at, Space::Data));
+        let fields = self.fields(at, PacketType::OneRtt, number_len, &[], self.fixed_bit(at, Space::Data));
         let Some(mut draft) = Draft::begin(plan, &fields, size) else { return false };
         draft.put(plan, &Frame::Ping);
         let (number, padding) = (draft.number, size - draft.size());

@@ -17,7 +17,7 @@
 use recovery::RttEstimator;
 use units::Instant;
 use wire::quic::frame::Frame;
-use wire::quic::{ConnectionId, MIN_INITIAL_SIZE, PathId, Side, Space};
+use wire::quic::{ConnectionId, MIN_INITIAL_SIZE, PacketType, PathId, Side, Space};
 
 use super::SendHalf;
 use super::draft::Draft;
@@ -333,7 +333,7 @@ impl SendHalf {
     fn plan_probing_packet(&mut self, at: usize, index: usize, plan: &mut Plan) -> Option<Addresses> {
         let number_len = self.number_len(at, Space::Data, 1);
         let fixed_bit = self.fixed_bit(at, Space::Data);
-        let fields = self.fields(at, Space::Data, number_len, &[], fixed_bit);
+        let fields = self.fields(at, PacketType::OneRtt, number_len, &[], fixed_bit);
         let known = &mut self.off_paths[index];
         let fields = super::draft::HeaderFields { dcid: known.remote_id, ..fields };
         // Datagrams of at least 1200 bytes, unless the limit of section 8.1 forbids it (sections

@@ -17,7 +17,7 @@ mod retransmit;
 use recovery::SendStamp;
 use units::{Duration, Instant, Rng};
 use wire::quic::frame::{ack_len_max, emit_ack};
-use wire::quic::{PathId, Space, number_len};
+use wire::quic::{PacketType, PathId, Space, number_len};
 
 use super::SendHalf;
 use super::draft::{Draft, HeaderFields, lone_stream};
@@ -109,16 +109,16 @@ impl SendHalf {
     pub(super) fn fields<'a>(
         &self,
         at: usize,
-        space: Space,
+        ty: PacketType,
         number_len: usize,
         token: &'a [u8],
         fixed_bit: bool,
     ) -> HeaderFields<'a> {
         let path = &self.paths[at];
         HeaderFields {
-            space,
+            ty,
             version: self.version,
-            number: self.spaces[Self::index_of(space, at)].next_number,
+            number: self.spaces[Self::index_of(ty.space(), at)].next_number,
             number_len,
             dcid: path.remote_id,
             scid: self.local_id,

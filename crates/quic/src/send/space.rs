@@ -22,6 +22,9 @@ pub(crate) struct SendSpace {
     pub(crate) loss_time: Option<Instant>,
     /// Ack-eliciting packets to send regardless of the congestion window (RFC 9002, section 6.2.4).
     pub(crate) probes_due: u8,
+    /// The packets before this number were 0-RTT packets that the server did not take: it must not
+    /// acknowledge them (RFC 9001, section 4.6.2).
+    pub(crate) rejected_before: u32,
     /// Skipped numbers, to detect a peer that acknowledges packets it did not receive (RFC 9000,
     /// section 21.4).
     skipped: Queue<u64>,
@@ -37,6 +40,7 @@ impl Vacant for SendSpace {
             largest_acked: None,
             loss_time: None,
             probes_due: 0,
+            rejected_before: 0,
             skipped: Queue::new(),
             ecn_reported: EcnCounts { ect0: 0, ect1: 0, ce: 0 },
         };
@@ -62,6 +66,9 @@ impl SendSpace {
             || self.skipped.iter().any(|skipped| ranges.iter().any(|range| (range.0..=range.1).contains(skipped)));
         if never_sent {
             return Err(TransportError::violation("a packet was acknowledged that was never sent"));
+        }
+        if ranges.first().is_some_and(|range| range.0 < u64::from(self.rejected_before)) {
+            return Err(TransportError::violation("a 0-RTT packet was acknowledged that was rejected"));
         }
         Ok(())
     }

@@ -1,12 +1,13 @@
 //! The sending parts of streams: state, the peer's flow-control credit, and which stream is next.
 //!
-//! `credit` takes the peer's credit, and `blocked` notifies the peer when it is exhausted.
+//! `credit` takes the peer's credit, `early` has what differs while 0-RTT is sent, and `blocked` notifies the peer when it is exhausted.
 //! `write_limits` bounds the bytes applications may write, `reset` resets streams, and `classes`
 //! applies rate limits, permitted paths and the background class.
 
 mod blocked;
 mod classes;
 mod credit;
+mod early;
 mod reset;
 mod write_limits;
 

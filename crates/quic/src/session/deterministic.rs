@@ -8,6 +8,8 @@
 //! **Never offer this to a network.** No public function of the `litz` crate can reach it, and of
 //! its commands only `litz scenario`, which runs in memory and has no sockets.
 
+mod tickets;
+
 use std::sync::{Arc, Mutex};
 
 use units::Rng;
@@ -18,9 +20,15 @@ use super::{
     Session, SessionFactory, SessionSummary, TAG_LEN,
 };
 use crate::error::TransportError;
+pub use tickets::Tickets;
 
 const HELLO: u8 = 1;
+/// A client's hello that continues a session.
+const HELLO_AGAIN: u8 = 2;
+const TICKET: u8 = 4;
 const PARAMETERS: u8 = 8;
+/// The same, of a server that takes 0-RTT.
+const PARAMETERS_EARLY: u8 = 9;
 const FINISHED: u8 = 20;
 
 /// The longest handshake message that is taken, in bytes.
@@ -35,12 +43,20 @@ const CONFIDENTIALITY_LIMIT: u64 = 1 << 23;
 pub struct DeterministicFactory {
     side: Side,
     rng: Mutex<Rng>,
+    tickets: Option<Tickets>,
 }
 
 impl DeterministicFactory {
     /// A factory for sessions of `side`.
     pub fn new(side: Side, rng: Rng) -> Self {
-        Self { side, rng: Mutex::new(rng) }
+        Self { side, rng: Mutex::new(rng), tickets: None }
+    }
+
+    /// Sessions are continued with these tickets, with 0-RTT. Both sides share them.
+    #[must_use]
+    pub fn with_tickets(mut self, tickets: &Tickets) -> Self {
+        self.tickets = Some(tickets.clone());
+        self
     }
 }
 
@@ -63,6 +79,7 @@ impl SessionFactory for DeterministicFactory {
             step: HandshakeStep::Start,
             master: None,
             phase: 0,
+            resumption: self.tickets.clone().map(|tickets| Box::new(Resumption { tickets, ..Resumption::default() })),
         }))
     }
 
@@ -110,6 +127,20 @@ struct DeterministicSession {
     step: HandshakeStep,
     master: Option<u64>,
     phase: u64,
+    /// If sessions are continued.
+    resumption: Option<Box<Resumption>>,
+}
+
+#[derive(Default)]
+struct Resumption {
+    tickets: Tickets,
+    /// The server has sent its ticket.
+    is_ticket_sent: bool,
+    /// The secret of the session that is continued, with 0-RTT.
+    early: Option<u64>,
+    /// A client's: the server's parameters of that session.
+    remembered: Vec<u8>,
+    is_early_accepted: bool,
 }
 
 fn mix(value: u64) -> u64 {
@@ -190,6 +221,15 @@ impl DeterministicSession {
     fn handle_message(&mut self, kind: u8, body: &[u8]) -> Result<(), TransportError> {
         let start = if self.side == Side::Client { HandshakeStep::AwaitHello } else { HandshakeStep::Start };
         match (kind, self.side) {
+            (HELLO_AGAIN, Side::Server) if self.step == start => {
+                let (seed, rest) = body.split_first_chunk::<8>().ok_or_else(|| alert("hello without its seed"))?;
+                let (id, parameters) =
+                    rest.split_first_chunk::<8>().ok_or_else(|| alert("hello without its ticket"))?;
+                if let Some(resumption) = &mut self.resumption {
+                    resumption.early = resumption.tickets.redeem(u64::from_le_bytes(*id), &self.parameters);
+                }
+                return self.handle_message(HELLO, &[&seed[..], parameters].concat());
+            }
             (HELLO, side) if self.step == start => {
                 let (seed, parameters) =
                     body.split_first_chunk::<8>().ok_or_else(|| alert("hello without its seed"))?;
@@ -197,8 +237,9 @@ impl DeterministicSession {
                 let (client, server) = if side == Side::Client { (self.seed, peer) } else { (peer, self.seed) };
                 self.master = Some(mix(client ^ server.rotate_left(32)));
                 if side == Side::Server {
-                    // A test may have set another version before.
-                    if self.version == self.versions.original {
+                    // A test may have set another version before. 0-RTT packets have the original one.
+                    let takes_early = self.resumption.as_ref().is_some_and(|resumption| resumption.early.is_some());
+                    if self.version == self.versions.original && !takes_early {
                         self.version = self.versions.choose(parameters);
                     }
                     self.peer_parameters = Some(parameters.to_vec());
@@ -207,7 +248,20 @@ impl DeterministicSession {
                     self.step = HandshakeStep::HandshakeKeysDue;
                 }
             }
-            (PARAMETERS, Side::Client) if self.step == HandshakeStep::AwaitFlight => {
+            (TICKET, Side::Client) if self.step == HandshakeStep::Complete => {
+                let id = body.try_into().map_err(|_| alert("a ticket of another length"))?;
+                let parameters = self.peer_parameters.as_deref().unwrap_or_default();
+                if let Some(resumption) = &self.resumption {
+                    resumption.tickets.keep(u64::from_le_bytes(id), mix(self.secret() ^ 5), parameters);
+                }
+            }
+            (PARAMETERS | PARAMETERS_EARLY, Side::Client) if self.step == HandshakeStep::AwaitFlight => {
+                let is_accepted = kind == PARAMETERS_EARLY;
+                match &mut self.resumption {
+                    Some(resumption) if resumption.early.is_some() => resumption.is_early_accepted = is_accepted,
+                    _ if is_accepted => return Err(alert("0-RTT was accepted that was not offered")),
+                    _ => {}
+                }
                 self.peer_parameters = Some(body.to_vec());
                 self.step = HandshakeStep::AwaitFinished;
             }
@@ -241,8 +295,16 @@ impl Session for DeterministicSession {
         match (self.side, self.step) {
             (Side::Client, HandshakeStep::Start) => {
                 let mut body = self.seed.to_le_bytes().to_vec();
+                let mut kind = HELLO;
+                if let Some(resumption) = &mut self.resumption
+                    && let Some((id, secret, parameters)) = resumption.tickets.take()
+                {
+                    kind = HELLO_AGAIN;
+                    body.extend_from_slice(&id.to_le_bytes());
+                    (resumption.early, resumption.remembered) = (Some(secret), parameters);
+                }
                 body.extend_from_slice(&self.versions.with_information(self.version, &self.parameters));
-                put_message(out, HELLO, &body);
+                put_message(out, kind, &body);
                 self.step = HandshakeStep::AwaitHello;
                 None
             }
@@ -256,7 +318,9 @@ impl Session for DeterministicSession {
                 Some(NewKeys::Handshake(self.keys(1)))
             }
             (Side::Server, HandshakeStep::FlightDue) => {
-                put_message(out, PARAMETERS, &self.versions.with_information(self.version, &self.parameters));
+                let takes_early = self.resumption.as_ref().is_some_and(|resumption| resumption.early.is_some());
+                let kind = if takes_early { PARAMETERS_EARLY } else { PARAMETERS };
+                put_message(out, kind, &self.versions.with_information(self.version, &self.parameters));
                 put_message(out, FINISHED, &self.secret().to_le_bytes());
                 self.step = HandshakeStep::AwaitFinished;
                 Some(NewKeys::OneRtt(self.keys(2)))
@@ -265,6 +329,17 @@ impl Session for DeterministicSession {
                 put_message(out, FINISHED, &self.secret().to_le_bytes());
                 self.step = HandshakeStep::OneRttKeysDue;
                 self.poll_crypto(out)
+            }
+            (Side::Server, HandshakeStep::Complete) => {
+                let (id, secret) = (mix(self.secret() ^ 6), mix(self.secret() ^ 5));
+                // Tickets of one version are not for another (RFC 9369, section 5).
+                if let Some(resumption) = self.resumption.as_mut().filter(|_| self.version == Version::V1)
+                    && !std::mem::replace(&mut resumption.is_ticket_sent, true)
+                {
+                    resumption.tickets.remember(id, secret, &self.parameters);
+                    put_message(out, TICKET, &id.to_le_bytes());
+                }
+                None
             }
             (Side::Client, HandshakeStep::OneRttKeysDue) => {
                 self.step = HandshakeStep::Complete;
@@ -313,6 +388,20 @@ impl Session for DeterministicSession {
         }
         Rng::from_seed(hash(hash(self.secret(), label), context)).fill(out);
         Ok(())
+    }
+
+    fn early_keys(&self) -> Option<DirectionKeys> {
+        let keys = level_keys(mix(self.resumption.as_ref()?.early? ^ 3), self.side);
+        Some(if self.side == Side::Client { keys.seal } else { keys.open })
+    }
+
+    fn remembered_parameters(&self) -> Option<&[u8]> {
+        let resumption = self.resumption.as_ref().filter(|_| self.side == Side::Client)?;
+        resumption.early.map(|_| &resumption.remembered[..])
+    }
+
+    fn is_early_accepted(&self) -> bool {
+        self.resumption.as_ref().is_some_and(|resumption| resumption.is_early_accepted)
     }
 
     fn summary(&self) -> SessionSummary {

@@ -164,6 +164,26 @@ pub trait Session: Send {
         let _ = version;
     }
 
+    /// The keys of 0-RTT packets (RFC 9001, section 4.6). At a client: those that seal them, from the
+    /// beginning, if the session continues one whose server takes 0-RTT and the configuration wants
+    /// it. At a server: those that open them, once the client's first message has arrived, if the
+    /// server takes 0-RTT from this client. None in any other case.
+    fn early_keys(&self) -> Option<DirectionKeys> {
+        None
+    }
+
+    /// For a client with [`early_keys`](Self::early_keys): the server's transport parameters of the
+    /// connection that it continues (RFC 9000, section 7.4.1).
+    fn remembered_parameters(&self) -> Option<&[u8]> {
+        None
+    }
+
+    /// For a client with [`early_keys`](Self::early_keys), once the server's transport parameters
+    /// are there: whether the server has taken 0-RTT.
+    fn is_early_accepted(&self) -> bool {
+        false
+    }
+
     /// Frees memory that only the handshake and exporters need, once the handshake is confirmed.
     /// From then on [`export`](Self::export) fails, the peer's identity is forgotten, and CRYPTO
     /// frames of the peer are ignored. The keys of next phases stay available.

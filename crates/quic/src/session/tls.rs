@@ -1,4 +1,8 @@
 //! The TLS session: rustls with aws-lc-rs.
+//!
+//! `early` restricts when a server takes 0-RTT, and has the rules for it.
+
+mod early;
 
 mod client_hello;
 mod derived;
@@ -10,6 +14,7 @@ use rustls::quic::{self as tls, KeyChange, Suite};
 use rustls::{CertificateError, Error, HandshakeKind, OtherError};
 use wire::quic::{ConnectionId, ErrorCode, PathId, Side, Version};
 
+use self::early::ServerConfigs;
 use super::{
     DirectionKeys, ExportError, HandshakeVersions, HeaderKey, LevelKeys, NewKeys, OpenFailed, PacketKey, PhaseKeys,
     Session, SessionFactory, SessionSummary, TAG_LEN,
@@ -18,14 +23,33 @@ use crate::error::TransportError;
 use derived::{Capture, Captured, Derivation, Secrets};
 
 /// Makes client sessions from a rustls configuration.
+///
+/// With [`enable_early_data`](rustls::ClientConfig::enable_early_data) a connection that continues
+/// a session may send 0-RTT: see [`Connection::open_early`](crate::Connection::open_early). The
+/// store of the configuration's [resumption](rustls::ClientConfig::resumption) bounds how many
+/// sessions are remembered, each with the transport parameters of its server.
 pub struct TlsClient {
     config: Arc<rustls::ClientConfig>,
     initial: Suite,
 }
 
 /// Makes server sessions from a rustls configuration.
+///
+/// It takes 0-RTT if [`max_early_data_size`](rustls::ServerConfig::max_early_data_size) is
+/// `u32::MAX`, the only value besides zero that QUIC allows (RFC 9001, section 4.6.1). 0-RTT data
+/// can be replayed. What protects the server (RFC 8446, section 8):
+///
+/// - A session is continued once: the [session storage](rustls::ServerConfig::session_storage)
+///   forgets a ticket when it gives it out, and all servers that share the tickets must share the
+///   storage. Stateless tickets cannot be used up, so [`new`](Self::new) refuses a
+///   [ticketer](rustls::ServerConfig::ticketer) together with 0-RTT.
+/// - The ticket's age must be what the client says, to within a minute.
+/// - The application learns which streams [may be replayed](crate::Connection::may_be_replayed).
+///
+/// What they cannot prevent: an attacker that keeps a client's packets from the server may deliver
+/// them later, once, instead of the client.
 pub struct TlsServer {
-    config: Arc<rustls::ServerConfig>,
+    config: Arc<ServerConfigs>,
     initial: Suite,
 }
 
@@ -56,10 +80,11 @@ impl TlsServer {
     /// A factory for servers.
     ///
     /// # Errors
-    /// If the configuration's provider cannot protect Initial packets.
+    /// If the configuration's provider cannot protect Initial packets, or the configuration takes
+    /// 0-RTT in a way that QUIC forbids or that could be replayed.
     pub fn new(config: Arc<rustls::ServerConfig>) -> Result<Self, String> {
         let initial = initial_suite(config.crypto_provider())?;
-        Ok(Self { config, initial })
+        Ok(Self { config: Arc::new(ServerConfigs::new(config)?), initial })
     }
 }
 
@@ -80,6 +105,11 @@ impl SessionFactory for TlsClient {
         if let Some(captured) = &captured {
             let log = config.key_log.clone();
             Arc::make_mut(&mut config).key_log = Arc::new(Capture { captured: captured.clone(), log });
+        }
+        if version != Version::V1 {
+            // Sessions of one version must not be continued in another (RFC 9369, section 5), and the
+            // configuration's store does not tell them apart.
+            Arc::make_mut(&mut config).resumption = rustls::client::Resumption::disabled();
         }
         let inner = tls::ClientConnection::new(config, tls_version(version), name, parameters)
             .map_err(|error| error.to_string())?;
@@ -112,15 +142,16 @@ impl SessionFactory for TlsServer {
 
 /// What a server begins its session again with, if it continues in another version.
 struct Restart {
-    config: Arc<rustls::ServerConfig>,
+    config: Arc<ServerConfigs>,
     parameters: Vec<u8>,
     versions: HandshakeVersions,
 }
 
 impl Restart {
     fn connection(&self, version: Version) -> Result<tls::Connection, String> {
+        let config = self.config.of(version, &self.parameters);
         let parameters = self.versions.with_information(version, &self.parameters);
-        tls::ServerConnection::new(self.config.clone(), tls_version(version), parameters)
+        tls::ServerConnection::new(config, tls_version(version), parameters)
             .map(Into::into)
             .map_err(|error| error.to_string())
     }
@@ -217,9 +248,10 @@ impl TlsSession {
     /// it and the server prefers it.
     fn continued(&mut self, inner: Box<tls::Connection>, first: &FirstMessage) -> Result<Box<tls::Connection>, String> {
         let Some(restart) = &first.restart else { return Ok(inner) };
-        let Some(parameters) = client_hello::transport_parameters(&first.bytes) else { return Ok(inner) };
-        let version = restart.versions.choose(parameters);
-        if version == self.version {
+        let hello = client_hello::Hello::of(&first.bytes);
+        let version = hello.parameters.map_or(self.version, |parameters| restart.versions.choose(parameters));
+        // 0-RTT packets have the original version (RFC 9369, section 4.1), and so have their keys.
+        if version == self.version || hello.offers_early {
             return Ok(inner);
         }
         self.version = version;
@@ -241,8 +273,13 @@ impl TlsSession {
     }
 
     fn read(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
-        // A parked session can only receive tickets for later connections, and we keep none.
+        // A parked session can only receive tickets for later connections, and we keep none. One that
+        // has changed its version keeps none either: they are for connections that begin in that
+        // version (RFC 9369, section 5).
         let TlsState::Live(inner) = &mut self.state else { return Ok(()) };
+        if self.derives && !inner.is_handshaking() {
+            return Ok(());
+        }
         inner.read_hs(bytes).map_err(|error| match inner.alert() {
             Some(alert) => TransportError::new(ErrorCode::crypto(alert.into()), describe(&error)),
             None => TransportError::new(ErrorCode::PROTOCOL_VIOLATION, describe(&error)),
@@ -352,6 +389,23 @@ impl Session for TlsSession {
             protocol: inner.alpn_protocol().map(<[u8]>::to_vec),
             is_resumed: inner.handshake_kind() == Some(HandshakeKind::Resumed),
             version,
+        }
+    }
+
+    fn early_keys(&self) -> Option<DirectionKeys> {
+        self.live()?.zero_rtt_keys().map(Into::into)
+    }
+
+    fn remembered_parameters(&self) -> Option<&[u8]> {
+        // Until the handshake is complete, these are the ticket's.
+        let inner = self.live().filter(|inner| self.side == Side::Client && inner.is_handshaking())?;
+        inner.quic_transport_parameters()
+    }
+
+    fn is_early_accepted(&self) -> bool {
+        match self.live() {
+            Some(tls::Connection::Client(client)) => client.is_early_data_accepted(),
+            _ => false,
         }
     }
 

@@ -2,6 +2,7 @@
 //! continues. It never panics, and the memory the peer can make it hold is bounded.
 
 mod conformance;
+mod early;
 mod floods;
 mod frames;
 mod handshake_deadline;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quic::address_tokens::{ServerId, TokenMemory};
 use quic::session::deterministic::DeterministicFactory;
-use quic::{AddressValidation, Addresses, ConnectionId, Event, Side, TransportConfig};
+use quic::{AddressValidation, Addresses, ConnectionId, Event, Side, TransportConfig, Version};
 use units::{Duration, Rng};
 use wire::quic::{PacketType, Parsed, parse_packet};
 
@@ -13,7 +13,7 @@ use crate::support::apps::transfer;
 use crate::support::{CLIENT, Node, Pair, SERVER, Setup, client_on};
 
 fn server_id() -> ServerId {
-    ServerId { name: "server".to_owned(), address: SERVER }
+    ServerId { name: "server".to_owned(), address: SERVER, version: Version::V1 }
 }
 
 /// A pair whose server asks each client to prove its address and issues tokens, which the client

@@ -19,6 +19,7 @@ use wire::quic::{
 
 use super::Node;
 
+mod early;
 mod pair;
 
 pub use pair::HostilePair;
@@ -177,6 +178,16 @@ pub fn payload(frames: &[Frame<'_>]) -> Vec<u8> {
 impl Hostile {
     fn new(side: Side, seed: u64, local_id: ConnectionId, first: ConnectionId, parameters: &[u8]) -> Self {
         let factory = DeterministicFactory::new(side, Rng::from_seed(seed).split("hostile session"));
+        Self::with_factory(&factory, side, local_id, first, parameters)
+    }
+
+    fn with_factory(
+        factory: &DeterministicFactory,
+        side: Side,
+        local_id: ConnectionId,
+        first: ConnectionId,
+        parameters: &[u8],
+    ) -> Self {
         let initial = factory.initial_keys(&first, side, Version::V1);
         Self {
             side,

@@ -114,6 +114,7 @@ fn shared(side: Side, path_count: usize, common: &Arc<Common<QuicApplication>>, 
         message_len_max: QUEUE_BYTES_MAX,
         compact_below: 0,
         is_listening: side == Side::Server,
+        accepts_early: false,
     };
     Arc::new(QuicShared::new(Waker::noop().clone(), local_addrs, limits, Arc::clone(common), index))
 }

@@ -1,7 +1,7 @@
 //! CONNECTION_CLOSE.
 
 use wire::quic::frame::{CloseOrigin, close_len_min, emit_close};
-use wire::quic::{ErrorCode, MIN_INITIAL_SIZE, Side, Space};
+use wire::quic::{ErrorCode, MIN_INITIAL_SIZE, PacketType, Side, Space};
 
 use super::handshake::finish_coalesced;
 use crate::plan::Plan;
@@ -23,7 +23,7 @@ impl SendHalf {
                 continue;
             }
             let number_len = self.number_len(at, space, 1);
-            let fields = self.fields(at, space, number_len, &token, true);
+            let fields = self.fields(at, self.packet_type(space), number_len, &token, true);
             let Some(mut draft) = Draft::begin(plan, &fields, size_max.saturating_sub(used)) else { break };
             // The application's code and reason are for an authenticated peer only.
             let reveal = (space == Space::Data && self.handshake_complete) || !close.application;
@@ -44,7 +44,7 @@ impl SendHalf {
             self.spaces[Self::index_of(space, at)].next_number += 1;
             drafts.push((draft, fields, plan.pieces.len()));
         }
-        let has_initial = drafts.first().is_some_and(|(draft, ..)| draft.space == Space::Initial);
+        let has_initial = drafts.first().is_some_and(|(draft, ..)| draft.ty == PacketType::Initial);
         let padding = if has_initial && self.side == Side::Client {
             MIN_INITIAL_SIZE.min(size_max).saturating_sub(used)
         } else {

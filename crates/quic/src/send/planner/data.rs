@@ -5,7 +5,7 @@ use wire::quic::frame::{
     Frame, crypto_header_len, datagram_header_len, emit_crypto_header, emit_datagram_header, emit_stream_header,
     stream_header_len,
 };
-use wire::quic::{MIN_INITIAL_SIZE, Space};
+use wire::quic::{MIN_INITIAL_SIZE, PacketType, Space};
 
 use super::PlanScope;
 use crate::exchange::Exchange;
@@ -180,7 +180,7 @@ impl SendHalf {
         exchange: &mut Exchange,
     ) -> Option<usize> {
         self.maybe_skip_number(at, plan);
-        let fields = self.fields(at, Space::Data, number_len, &[], fixed_bit);
+        let fields = self.fields(at, PacketType::OneRtt, number_len, &[], fixed_bit);
         let mut draft = Draft::begin(plan, &fields, plan.segment_size)?;
         let mut frames = std::mem::take(&mut self.frame_scratch);
         let challenges = may_elicit && self.paths[at].validation.has_due();
@@ -360,7 +360,7 @@ impl SendHalf {
         }
     }
 
-    pub(super) fn fill_streams(&mut self, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
+    pub(in crate::send) fn fill_streams(&mut self, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
         while draft.bytes_left > 0 {
             let Some((id, limit)) = self.streams.next_ready() else { return };
             let stream = self.streams.get(id).expect("a ready stream exists");

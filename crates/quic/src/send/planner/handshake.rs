@@ -23,19 +23,24 @@ impl SendHalf {
         let path = &self.paths[0];
         let size_max = path.datagram_size.min(usize::try_from(path.amplification_budget()).unwrap_or(usize::MAX));
         let has_window = path.available_window() >= size_max as u64;
-        let has_data = self.handshake_complete && (self.has_control_due() || self.streams.has_ready());
+        let has_data = if self.is_early {
+            self.streams.has_ready()
+        } else {
+            self.handshake_complete && (self.has_control_due() || self.streams.has_ready())
+        };
         let paced = self.data_budget(now, 0, size_max, has_data) >= size_max as u64;
         let token = std::mem::take(&mut self.token);
         let (mut drafts, mut contents) = (Vec::with_capacity(3), Vec::with_capacity(3));
         let mut used = 0;
         let (mut needs_padding, mut frames) = (false, Vec::new());
         for space in Space::ALL {
-            if self.keys[space.index()].is_none() || (space == Space::Data && !self.handshake_complete) {
+            let may_send = space != Space::Data || self.handshake_complete || self.is_early;
+            if self.keys[space.index()].is_none() || !may_send {
                 continue;
             }
             let fixed_bit = self.fixed_bit(0, space);
             let number_len = self.number_len(0, space, 1);
-            let fields = self.fields(0, space, number_len, &token, fixed_bit);
+            let fields = self.fields(0, self.packet_type(space), number_len, &token, fixed_bit);
             let Some(mut draft) = Draft::begin(plan, &fields, size_max.saturating_sub(used)) else { break };
             let may_elicit = has_window || self.spaces[space.index()].probes_due > 0;
             // An ack-eliciting Initial packet needs a datagram of 1200 bytes (RFC 9000, section
@@ -44,7 +49,9 @@ impl SendHalf {
             // The handshake is too short to be paced; application data after it obey the configured
             // rate limit.
             let may_elicit = may_elicit && (space != Space::Data || paced || self.spaces[space.index()].probes_due > 0);
-            if space == Space::Data {
+            if space == Space::Data && self.is_early {
+                self.fill_early(may_elicit, &mut draft, plan, &mut frames);
+            } else if space == Space::Data {
                 self.fill_data(
                     now,
                     0,
@@ -156,7 +163,7 @@ pub(super) fn finish_coalesced(
     let mut finished = Vec::with_capacity(drafts.len());
     for (index, (draft, fields, pieces_to)) in drafts.into_iter().enumerate() {
         let padding = if index == last { padding } else { 0 };
-        let (space, number, eliciting) = (draft.space, draft.number, draft.eliciting);
+        let (space, number, eliciting) = (draft.ty.space(), draft.number, draft.eliciting);
         let size = draft.finish(plan, &fields, padding, pieces_to);
         plan.size_bytes += size;
         plan.segment_size += size;

@@ -3,8 +3,8 @@
 //! retransmissions on it.
 
 use units::Instant;
-use wire::quic::Space;
 use wire::quic::frame::{emit_stream_header, stream_header_len};
+use wire::quic::{PacketType, Space};
 
 use crate::exchange::Exchange;
 use crate::plan::{PLAN_BYTES_MAX, Plan};
@@ -46,7 +46,7 @@ impl SendHalf {
             && bytes_left >= size as u64
             && self.spaces[DATA + at].log.run_count() < RUNS_MAX
         {
-            let fields = self.fields(at, Space::Data, number_len, &[], fixed_bit);
+            let fields = self.fields(at, PacketType::OneRtt, number_len, &[], fixed_bit);
             let Some(mut draft) = Draft::begin(plan, &fields, size) else { break };
             let mut frames = Vec::new();
             match reason {

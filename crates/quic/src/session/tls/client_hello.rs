@@ -1,42 +1,58 @@
-//! The client's transport parameters, read before TLS processes its hello: a server chooses the
-//! version of the connection by them (RFC 9368, section 2.3).
+//! What a server wants to know of a client's hello before TLS processes it, to choose the version of
+//! the connection (RFC 9368, section 2.3).
 
 use wire::quic::{Reader, UnexpectedEnd};
 
 const CLIENT_HELLO: u8 = 1;
 
-/// The extension quic_transport_parameters (RFC 9001, section 8.2).
-const QUIC_TRANSPORT_PARAMETERS: u16 = 0x39;
+/// The extension early_data (RFC 8446, section 4.2.10): the client sends 0-RTT.
+const EARLY_DATA: u16 = 42;
 
-/// The transport parameters in a whole ClientHello message (RFC 8446, section 4.1.2); none if there
-/// are none. A message that is not well-formed is for TLS to refuse.
-pub(super) fn transport_parameters(message: &[u8]) -> Option<&[u8]> {
-    find(message).unwrap_or(None)
+/// The extension quic_transport_parameters (RFC 9001, section 8.2).
+const QUIC_TRANSPORT_PARAMETERS: u16 = 57;
+
+/// Parts of a ClientHello message (RFC 8446, section 4.1.2).
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Hello<'a> {
+    /// The transport parameters; none if there are none.
+    pub(super) parameters: Option<&'a [u8]>,
+    /// Whether the client sends 0-RTT.
+    pub(super) offers_early: bool,
 }
 
-fn find(message: &[u8]) -> Result<Option<&[u8]>, UnexpectedEnd> {
-    let mut reader = Reader::new(message);
-    // The type, a length of 24 bits, the legacy version and the random value.
-    if reader.u8()? != CLIENT_HELLO {
-        return Ok(None);
+impl<'a> Hello<'a> {
+    /// Reads a whole message. One that is not well-formed is for TLS to refuse.
+    pub(super) fn of(message: &'a [u8]) -> Self {
+        Self::read(message).unwrap_or_default()
     }
-    reader.bytes(3 + 2 + 32)?;
-    let session_id = reader.u8()?;
-    reader.bytes(session_id.into())?;
-    let cipher_suites = reader.u16()?;
-    reader.bytes(cipher_suites.into())?;
-    let compression_methods = reader.u8()?;
-    reader.bytes(compression_methods.into())?;
-    let extensions = reader.u16()?;
-    let mut extensions = Reader::new(reader.bytes(extensions.into())?);
-    while !extensions.is_empty() {
-        let (id, len) = (extensions.u16()?, extensions.u16()?);
-        let value = extensions.bytes(len.into())?;
-        if id == QUIC_TRANSPORT_PARAMETERS {
-            return Ok(Some(value));
+
+    fn read(message: &'a [u8]) -> Result<Self, UnexpectedEnd> {
+        let mut hello = Self::default();
+        let mut reader = Reader::new(message);
+        if reader.u8()? != CLIENT_HELLO {
+            return Ok(hello);
         }
+        // A length of 24 bits, the legacy version and the random value.
+        reader.bytes(3 + 2 + 32)?;
+        let session_id = reader.u8()?;
+        reader.bytes(session_id.into())?;
+        let cipher_suites = reader.u16()?;
+        reader.bytes(cipher_suites.into())?;
+        let compression_methods = reader.u8()?;
+        reader.bytes(compression_methods.into())?;
+        let extensions = reader.u16()?;
+        let mut extensions = Reader::new(reader.bytes(extensions.into())?);
+        while !extensions.is_empty() {
+            let (id, len) = (extensions.u16()?, extensions.u16()?);
+            let value = extensions.bytes(len.into())?;
+            match id {
+                QUIC_TRANSPORT_PARAMETERS => hello.parameters = Some(value),
+                EARLY_DATA => hello.offers_early = true,
+                _ => {}
+            }
+        }
+        Ok(hello)
     }
-    Ok(None)
 }
 
 #[cfg(test)]
@@ -68,17 +84,18 @@ mod tests {
 
     #[test]
     fn the_parameters_of_a_hello_are_found() {
-        assert_eq!(transport_parameters(&hello()), Some(&b"parameters"[..]));
+        let expected = Hello { parameters: Some(b"parameters"), offers_early: false };
+        assert_eq!(Hello::of(&hello()), expected);
     }
 
     #[test]
     fn no_prefix_and_no_changed_byte_makes_the_parser_panic() {
         let whole = hello();
         for cut in 0..whole.len() {
-            let _parameters = transport_parameters(&whole[..cut]);
+            let _hello = Hello::of(&whole[..cut]);
             let mut changed = whole.clone();
             changed[cut] ^= 0xff;
-            let _parameters = transport_parameters(&changed);
+            let _hello = Hello::of(&changed);
         }
     }
 }

@@ -273,7 +273,8 @@ impl Frame<'_> {
         !matches!(self, Self::Padding { .. } | Self::Ack(_) | Self::Close(_))
     }
 
-    /// Whether the frame is permitted in a packet of that type (RFC 9000 §12.4 table 3; RFC 9221
+    /// Whether the frame is permitted in a packet of that type (RFC 9000 §12.4 table 3, and
+    /// §12.5 for those that no client can send in 0-RTT; RFC 9221
     /// §4; multipath §4; acknowledgement frequency §3). If not, the connection is closed with
     /// PROTOCOL_VIOLATION.
     pub const fn permitted_in(&self, packet: PacketType) -> bool {
@@ -295,7 +296,7 @@ impl Frame<'_> {
                     | Self::PathResponse(_)
                     | Self::HandshakeDone
                     | Self::NewConnectionId { path: Some(_), .. }
-                    | Self::RetireConnectionId { path: Some(_), .. }
+                    | Self::RetireConnectionId { .. }
                     | Self::AckFrequency { .. }
                     | Self::ImmediateAck
                     | Self::PathAbandon { .. }

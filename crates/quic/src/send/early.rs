@@ -1,0 +1,93 @@
+//! 0-RTT packets of a client (RFC 9000, section 17.2.3; RFC 9001, section 4.6).
+//!
+//! They have the packet numbers of 1-RTT packets, and STREAM frames only: of streams that the
+//! application has opened for them. The server acknowledges them in 1-RTT packets. Until then they
+//! count against the window and are not repeated; what was lost leaves again in 1-RTT packets.
+
+use wire::quic::{PacketType, Space};
+
+use super::SendHalf;
+use super::draft::Draft;
+use super::frames::SentFrame;
+use super::sent_log::{Content, Run};
+use crate::event::Events;
+use crate::exchange::Early;
+use crate::plan::Plan;
+use crate::spaces::DATA;
+
+impl SendHalf {
+    /// The type of the packets that are sent in a space.
+    pub(super) fn packet_type(&self, space: Space) -> PacketType {
+        match space {
+            Space::Initial => PacketType::Initial,
+            Space::Handshake => PacketType::Handshake,
+            Space::Data if self.is_early => PacketType::ZeroRtt,
+            Space::Data => PacketType::OneRtt,
+        }
+    }
+
+    /// The client may send 0-RTT, within the limits that it remembers.
+    pub(super) fn begin_early(&mut self, early: Early) {
+        self.keys[DATA] = Some(early.keys);
+        self.is_early = true;
+        let size_max = usize::try_from(early.limits.max_udp_payload_size).unwrap_or(usize::MAX);
+        for path in &mut self.paths {
+            path.set_datagram_size(path.datagram_size.min(size_max));
+        }
+        // The application has asked for no more than it knows: no event.
+        self.streams.set_peer_limits(&early.limits, &mut Events::default());
+    }
+
+    /// Fills a 0-RTT packet.
+    pub(super) fn fill_early(
+        &mut self,
+        may_elicit: bool,
+        draft: &mut Draft,
+        plan: &mut Plan,
+        frames: &mut Vec<SentFrame>,
+    ) {
+        if may_elicit {
+            self.fill_streams(draft, plan, frames);
+        }
+    }
+
+    /// Sends no more 0-RTT.
+    pub(super) fn end_early(&mut self) {
+        if std::mem::take(&mut self.is_early) {
+            self.keys[DATA] = None;
+        }
+    }
+
+    /// The server has not taken 0-RTT: the streams are gone, and so are the packets (RFC 9001,
+    /// section 4.6.2). Their numbers stay used (RFC 9000, section 17.2.3).
+    pub(super) fn reject_early(&mut self) {
+        self.end_early();
+        let space = &mut self.spaces[DATA];
+        let (mut gone, mut runs) = (0, Vec::new());
+        space.log.forget_oldest(0, |run| runs.push(run));
+        let mut frames = Vec::new();
+        for run in runs {
+            gone += run.in_flight_bytes();
+            if let Content::Side(slot) = run.content {
+                space.log.take_frames(slot, &mut frames);
+            }
+        }
+        // No handshake has as many packets.
+        space.rejected_before = u32::try_from(space.next_number).unwrap_or(u32::MAX);
+        space.loss_time = None;
+        self.paths[0].in_flight -= gone;
+        self.streams.forget_early();
+    }
+
+    /// The server has answered with a Retry packet, and has dropped the 0-RTT packets of the first
+    /// flight: what they had leaves again in packets with new numbers (RFC 9000, sections 17.2.3 and
+    /// 17.2.5.3).
+    pub(super) fn repeat_early(&mut self) {
+        let mut runs: Vec<Run> = Vec::new();
+        self.spaces[DATA].log.forget_oldest(0, |run| runs.push(run));
+        for run in runs {
+            self.paths[0].in_flight -= run.in_flight_bytes();
+            self.requeue(Space::Data, DATA, run);
+        }
+    }
+}
