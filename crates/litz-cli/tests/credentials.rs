@@ -130,3 +130,23 @@ fn a_file_for_the_keys_of_connections_is_named_in_a_warning() {
     assert!(text.contains("SSLKEYLOGFILE is set") && text.contains(file.to_str().unwrap()), "{text}");
     assert!(!start(None).contains("SSLKEYLOGFILE"));
 }
+
+#[test]
+fn a_receiver_runs_in_its_sandbox() {
+    let place = Place::new();
+    let file = place.file("file", 100_000, 1);
+    for (more, expected) in [(&["--sandbox", "require"][..], "2"), (&["--sandbox", "off"], "0")] {
+        let (mut receiver, ticket) = place.recv(&[more, &["--overwrite", "--new-ticket"]].concat());
+        let status = std::fs::read_to_string(format!("/proc/{}/status", receiver.id())).unwrap();
+        // 2 is a filter.
+        let seccomp = status.lines().find_map(|line| line.strip_prefix("Seccomp:")).map(str::trim);
+        assert_eq!(seccomp, Some(expected), "{more:?}");
+        let listening = receiver.seen.iter().find(|event| event["event"] == "listening").expect("it is the first");
+        let parts = if expected == "2" { serde_json::json!(["landlock", "seccomp"]) } else { serde_json::json!([]) };
+        assert_eq!(listening["sandbox"], parts, "{more:?}");
+        let mut sender = place.send(&[&file], &ticket, &[]);
+        sender.succeed();
+        receiver.succeed();
+        assert_same(&file, &place.inbox().join("file"));
+    }
+}

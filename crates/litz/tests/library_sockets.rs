@@ -146,7 +146,7 @@ fn unknown_senders_get_a_version_or_no_answer() {
     assert_eq!(answer[5..10], [4, 9, 9, 9, 9]);
     assert_eq!(answer[10..19], [8, 1, 2, 3, 4, 5, 6, 7, 8]);
     assert!(answer[19..].chunks(4).any(|version| version == [0, 0, 0, 1]));
-    assert_eq!(answer.len(), 19 + 2 * 4, "one packet with two versions, and no second one");
+    assert_eq!(answer.len(), 19 + 3 * 4, "one packet with both versions and a reserved one, and no second one");
     // Too short to be answered; random bytes; a first packet that does not authenticate.
     assert_eq!(ask(&unknown[..1199]), None);
     let mut noise = pattern(1300, 1);

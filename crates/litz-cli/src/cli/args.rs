@@ -18,6 +18,7 @@ use super::path_options::PathOptions;
 use super::paths::PathsOptions;
 use super::predict::PredictOptions;
 use super::profile::ProfileOptions;
+use super::recv::sandbox::SandboxMode;
 use super::replay::ReplayOptions;
 use super::scenario::ScenarioOptions;
 use super::study::StudyOptions;
@@ -175,6 +176,15 @@ pub(crate) struct RecvOptions {
     /// same name share a folder.
     #[arg(long, requires = "allow", help_heading = heading::SECURITY)]
     pub(crate) folder_per_sender: bool,
+
+    /// Whether to give up rights that a receiver does not need before it takes a packet
+    ///
+    /// Landlock limits the receiver to the directory, its state folder and what other options name,
+    /// and takes TCP from it; seccomp takes system calls from it, among them those that run programs.
+    /// With `auto`, what the kernel does not have is left out. With `require`, the receiver does not
+    /// start then. With `off`, it keeps all rights of its user.
+    #[arg(long, value_name = "MODE", default_value = "auto", help_heading = heading::SECURITY)]
+    pub(crate) sandbox: SandboxMode,
 
     #[command(flatten)]
     pub(crate) transport: TransportOptions,

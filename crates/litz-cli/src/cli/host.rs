@@ -32,7 +32,11 @@ pub(crate) fn open_store(chosen: Option<&Path>) -> Result<TicketStore, String> {
     TicketStore::open(&state_directory(chosen)?).map_err(|error| error.to_string())
 }
 
-fn state_directory(chosen: Option<&Path>) -> Result<PathBuf, String> {
+/// The state folder of this host.
+///
+/// # Errors
+/// If none was chosen and this user has no home directory.
+pub(crate) fn state_directory(chosen: Option<&Path>) -> Result<PathBuf, String> {
     chosen.map_or_else(|| default_state_dir().map_err(|error| error.to_string()), |chosen| Ok(chosen.to_owned()))
 }
 

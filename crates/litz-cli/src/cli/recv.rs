@@ -8,6 +8,7 @@ mod descriptors;
 mod directory;
 mod file_watch;
 mod refusals;
+pub(crate) mod sandbox;
 mod sender_folder;
 mod served_ticket;
 mod sockets;
@@ -15,7 +16,7 @@ mod visits;
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 
@@ -46,6 +47,7 @@ use allowed::ListedAuthoriser;
 use arrivals::TimedLink;
 use authorisation::{Admission, unfinished_ticket};
 use directory::{check, current_umask};
+use sandbox::{Places, Sandbox};
 use sockets::{ListenSockets, listen};
 use visits::{PlacingAuthoriser, Visits};
 
@@ -81,6 +83,7 @@ struct Receiver<'a> {
     state: HostState,
     endpoint: Endpoint,
     links: Links,
+    sandbox: Sandbox,
     /// The addresses it listens on, best first.
     addresses: Vec<TicketAddress>,
     /// Settings of this host that the user may want to change.
@@ -95,6 +98,27 @@ struct Receiver<'a> {
     output: Option<StreamOutput>,
     cancel: CancelToken,
     current: ActiveAttempt,
+}
+
+/// The files that the receiver uses from now on.
+fn places(options: &RecvOptions, directory: &Path) -> Result<Places, String> {
+    let mut places = Places::default();
+    if options.output.is_none() {
+        places.writable.push(directory.to_owned());
+    }
+    places.writable.push(host::state_directory(options.transport.state_dir.as_deref())?);
+    // What does not exist yet is created in its parent.
+    let recorded = [&options.transport.journal, &options.transport.qlog].into_iter().flatten();
+    let recorded = recorded.map(|folder| if folder.is_dir() { folder.clone() } else { Places::folder_of(folder) });
+    let key_log = std::env::var_os("SSLKEYLOGFILE").map(PathBuf::from);
+    let files = [options.transport.trace_scheduler.as_ref(), key_log.as_ref()].into_iter().flatten();
+    let written = recorded.chain(files.map(|file| Places::folder_of(file)));
+    places.writable.extend(written.filter(|folder| folder.is_dir()));
+    // An editor replaces the list by another file of its name. It may be a link to one elsewhere.
+    let list = options.allow.as_deref();
+    let named = list.into_iter().map(Path::to_owned).chain(list.and_then(|list| list.canonicalize().ok()));
+    places.readable.extend(named.map(|list| Places::folder_of(&list)).filter(|folder| folder.is_dir()));
+    Ok(places)
 }
 
 /// How the connection of one sender ended.
@@ -113,6 +137,8 @@ impl<'a> Receiver<'a> {
         let state = host::open_state(options.transport.state_dir.as_deref())?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
         let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
+        // Before the first thread starts.
+        let sandbox = sandbox::enter(options.sandbox, &places(options, &directory)?)?;
         let journals = Journals::of(&options.transport)?;
         let transport = transport(&options.transport, None, trace.as_ref(), journals.as_ref())?;
         let now = host::now_unix();
@@ -149,6 +175,7 @@ impl<'a> Receiver<'a> {
             state,
             endpoint,
             links,
+            sandbox,
             addresses,
             advice,
             trace,
@@ -193,7 +220,7 @@ impl<'a> Receiver<'a> {
                 "event": "listening", "ticket": text, "directory": directory.to_string(),
                 "port": self.endpoint.local_addr().port(), "addresses": addresses,
                 "expires_unix": expires_unix, "fingerprint": fingerprint.to_string(), "resumed": resumed,
-                "advice": self.advice,
+                "advice": self.advice, "sandbox": self.sandbox.0,
             }));
             return out::check();
         }
