@@ -104,17 +104,17 @@ pub const CASES: &[Case] = &[
         title: "key updates by Litz",
         kind: Kind::Run {
             plan: |bytes| {
-                let mut plan = plan(&both_ways(bytes / 10));
+                let mut plan = plan(&both_ways(bytes / 4));
                 plan.transport.key_update_interval = 200;
                 plan
             },
-            check: |_, observed| keys_were_updated(observed, 2),
+            check: |_, observed| keys_were_updated(observed),
         },
     },
     Case {
         name: "key-update-theirs",
         title: "key updates by the peer",
-        kind: Kind::Run { plan: key_updates, check: |_, observed| keys_were_updated(observed, 1) },
+        kind: Kind::Run { plan: key_updates, check: |_, observed| keys_were_updated(observed) },
     },
     Case {
         name: "reset",
@@ -173,7 +173,10 @@ fn lossy(bytes: u64, loss_per_mille: u32) -> Plan {
 
 fn migrating(bytes: u64, old_paths_die: bool) -> Plan {
     let steps = [format!("migrate={bytes}"), format!("put={bytes}")];
-    Plan { faults: Some(Faults { old_paths_die, ..Faults::default() }), ..plan(&steps) }
+    let mut plan = Plan { faults: Some(Faults { old_paths_die, ..Faults::default() }), ..plan(&steps) };
+    // A server of Litz with one path forbids migration.
+    plan.transport.max_paths = 2;
+    plan
 }
 
 /// The first one in the middle of the download, the other one in that of the upload.
@@ -263,9 +266,10 @@ fn was_resumed(_: Role, observed: &Observed) -> Result<String, String> {
     verdict(resumed == expected && ours == expected, format!("resumed: {resumed:?} for the client, {ours:?} for Litz"))
 }
 
-fn keys_were_updated(observed: &Observed, least: u64) -> Result<String, String> {
+/// Each update by one side makes the other one use further keys, too (RFC 9001, section 6.2).
+fn keys_were_updated(observed: &Observed) -> Result<String, String> {
     let updates: u64 = observed.stats.iter().map(|stats| stats.send.key_updates).sum();
-    verdict(updates >= least, format!("Litz has used {updates} further keys"))
+    verdict(updates > 0, format!("Litz has used {updates} further keys"))
 }
 
 fn was_reset(_: Role, observed: &Observed) -> Result<String, String> {

@@ -121,6 +121,8 @@ impl Client<'_> {
             "migrate" => self.get(count, Some(count / 4))?,
             "put" => self.put(count)?,
             "streams" => self.streams(count)?,
+            // It asks the peers' clients. Their servers update by themselves, if they do.
+            "key-update" => return Ok(()),
             "reconnect" => {
                 self.close();
                 return self.connect();

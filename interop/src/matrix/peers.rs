@@ -62,6 +62,33 @@ pub const PEERS: &[Peer] = &[
         lacks: &[],
         share: 1,
     },
+    Peer {
+        name: "s2n-quic",
+        version_in: ("Cargo.toml", "s2n-quic ="),
+        build: &[&["cargo", "build", "--release", "--quiet", "--locked", "--target-dir", "{out}"]],
+        start: &["{out}/release/litz-interop-s2n-quic"],
+        is_quick: false,
+        lacks: &[
+            ("resumption", None, "s2n-quic resumes sessions only with a feature that it calls unstable"),
+            ("key-update-theirs", None, "s2n-quic updates keys only near the limit of the cipher, not on request"),
+            ("migration", Some(Role::Server), "clients of s2n-quic cannot migrate"),
+            ("migration-dead", Some(Role::Server), "clients of s2n-quic cannot migrate"),
+        ],
+        share: 1,
+    },
+    Peer {
+        name: "quiche",
+        version_in: ("Cargo.toml", "quiche ="),
+        build: &[&["cargo", "build", "--release", "--quiet", "--locked", "--target-dir", "{out}"]],
+        start: &["{out}/release/litz-interop-quiche"],
+        is_quick: false,
+        lacks: &[
+            ("reset", Some(Role::Client), "quiche leaves the sending of stateless resets to its application"),
+            ("key-update-theirs", None, "quiche follows key updates, and begins none"),
+            ("ecn", None, "quiche has no ECN"),
+        ],
+        share: 1,
+    },
 ];
 
 /// The folders that a peer's program is made of.
