@@ -53,6 +53,11 @@ impl Made {
 
     /// A server's configuration, and that of clients who trust it.
     pub fn configs(&self) -> (Arc<ServerConfig>, Arc<ClientConfig>) {
+        self.configs_for(ALPN)
+    }
+
+    /// The same for another application protocol.
+    pub fn configs_for(&self, alpn: &[u8]) -> (Arc<ServerConfig>, Arc<ClientConfig>) {
         let key = PrivateKeyDer::from(self.key.clone_key());
         let mut server = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])
@@ -60,7 +65,7 @@ impl Made {
             .with_no_client_auth()
             .with_single_cert(vec![self.certificate.clone()], key)
             .expect("the key fits the certificate");
-        server.alpn_protocols = vec![ALPN.to_vec()];
+        server.alpn_protocols = vec![alpn.to_vec()];
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.clone()).expect("the certificate is well-formed");
         let mut client = ClientConfig::builder_with_provider(provider())
@@ -68,7 +73,7 @@ impl Made {
             .expect("TLS 1.3 is built in")
             .with_root_certificates(roots)
             .with_no_client_auth();
-        client.alpn_protocols = vec![ALPN.to_vec()];
+        client.alpn_protocols = vec![alpn.to_vec()];
         (Arc::new(server), Arc::new(client))
     }
 }

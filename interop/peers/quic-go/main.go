@@ -15,12 +15,14 @@ import (
 	"hash"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
 )
 
 const (
@@ -99,22 +101,33 @@ func runServer(arguments []string) {
 	key := flags.String("key", "", "its key")
 	port := flags.Int("port", 0, "the port; 0 for any")
 	retry := flags.Bool("retry", false, "demand a proof of the address")
+	overHTTP3 := flags.Bool("http3", false, "serve HTTP/3")
 	resetKey := flags.String("reset-key", "", "the key of stateless reset tokens, as hexadecimal digits")
 	check(flags.Parse(arguments))
 	pair, err := tls.LoadX509KeyPair(*cert, *key)
 	check(err)
 	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: *port})
 	check(err)
+	http3Only := *overHTTP3
 	transport := &quic.Transport{Conn: conn, VerifySourceAddress: func(net.Addr) bool { return *retry }}
 	if *resetKey != "" {
 		secret, err := hex.DecodeString(*resetKey)
 		check(err)
 		transport.StatelessResetKey = (*quic.StatelessResetKey)(secret)
 	}
-	listener, err := transport.ListenEarly(&tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{alpn}}, config())
+	config, tlsConfig := config(), &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{alpn}}
+	if http3Only {
+		tlsConfig = http3.ConfigureTLSConfig(tlsConfig)
+	}
+	listener, err := transport.ListenEarly(tlsConfig, config)
 	check(err)
 	say("listening", fields{"port": conn.LocalAddr().(*net.UDPAddr).Port})
 	go func() {
+		if http3Only {
+			server := http3.Server{Handler: http.HandlerFunc(answerHTTP)}
+			fmt.Fprintln(os.Stderr, server.ServeListener(listener))
+			return
+		}
 		for {
 			connection, err := listener.Accept(context.Background())
 			if err != nil {
@@ -363,6 +376,7 @@ func runClient(arguments []string) {
 	flags := flag.NewFlagSet("client", flag.ExitOnError)
 	server := flags.String("server", "", "the server's address")
 	ca := flags.String("ca", "", "its certificate")
+	overHTTP3 := flags.Bool("http3", false, "use HTTP/3")
 	check(flags.Parse(arguments))
 	address, err := net.ResolveUDPAddr("udp4", *server)
 	check(err)
@@ -375,7 +389,11 @@ func runClient(arguments []string) {
 	c := &client{server: address, tls: &tls.Config{
 		RootCAs: roots, ServerName: "localhost", NextProtos: []string{alpn}, ClientSessionCache: cache,
 	}}
-	if err := c.run(flags.Args()); err != nil {
+	run := c.run
+	if *overHTTP3 {
+		run = c.runHTTP
+	}
+	if err := run(flags.Args()); err != nil {
 		kind := "other"
 		var reset *quic.StatelessResetError
 		if errors.As(err, &reset) {
@@ -406,6 +424,69 @@ func (c *client) run(steps []string) error {
 		return err
 	}
 	return c.transport.Close()
+}
+
+// HTTP/3: GET /N and PUT /N.
+
+func answerHTTP(writer http.ResponseWriter, request *http.Request) {
+	if request.Method == http.MethodPut {
+		sum := sha256.New()
+		if _, err := io.Copy(sum, request.Body); err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		io.WriteString(writer, hex.EncodeToString(sum.Sum(nil)))
+		return
+	}
+	count, err := strconv.ParseInt(strings.TrimPrefix(request.URL.Path, "/"), 10, 64)
+	if err != nil {
+		http.Error(writer, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if err := sendPattern(writer, count); err != nil {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func (c *client) runHTTP(steps []string) error {
+	transport := &http3.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: c.tls.RootCAs, ServerName: "localhost"},
+		QUICConfig:      config(),
+	}
+	defer transport.Close()
+	client := &http.Client{Transport: transport, Timeout: 60 * time.Second}
+	for _, step := range steps {
+		name, text, _ := strings.Cut(step, "=")
+		count, err := strconv.ParseInt(text, 10, 64)
+		check(err)
+		started, body, method := time.Now(), io.Reader(nil), http.MethodGet
+		if name == "put" {
+			reader, writer := io.Pipe()
+			go func() { writer.CloseWithError(sendPattern(writer, count)) }()
+			body, method = reader, http.MethodPut
+		}
+		request, err := http.NewRequest(method, fmt.Sprintf("https://%s/%d", c.server, count), body)
+		check(err)
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		sum, answer := sha256.New(), &strings.Builder{}
+		var to io.Writer = sum
+		if name == "put" {
+			to = answer
+		}
+		bytes, err := io.Copy(to, response.Body)
+		if err != nil {
+			return err
+		}
+		if name == "put" {
+			say("put", fields{"bytes": count, "sha256": answer.String(), "seconds": time.Since(started).Seconds()})
+		} else {
+			result("get", bytes, sum.Sum(nil), started)
+		}
+	}
+	return nil
 }
 
 func main() {

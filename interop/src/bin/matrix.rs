@@ -15,7 +15,7 @@ const HELP: &str = "\
 matrix [--quick] [--peer NAME]... [--case NAME]... [--role client|server] [--seed N] [--rounds N]
        [--results FILE] [--page FILE]
 Tries Litz with other QUIC implementations, in both roles.
---quick      the peers and lengths that CI has time for
+--quick      short transfers, and only the peers that build quickly unless --peer names others
 --role       the role of Litz
 --rounds     run each case so often
 --results    write the results as JSON
@@ -102,7 +102,8 @@ fn all(options: &Options) -> Result<bool, String> {
     let files = Files { folder: &folder, made: &made };
     let mut results = Vec::new();
     for peer in PEERS {
-        let is_chosen = Options::wants(&options.peers, peer.name) && (peer.is_quick || !options.is_quick);
+        let is_left_out = options.is_quick && options.peers.is_empty() && !peer.is_quick;
+        let is_chosen = Options::wants(&options.peers, peer.name) && !is_left_out;
         if is_chosen {
             results.push(with_peer(peer, options, &files, &target));
         }
@@ -129,13 +130,15 @@ fn with_peer(peer: &'static Peer, options: &Options, files: &Files<'_>, target: 
     match built {
         Err(reason) => result.version = Err(reason),
         Ok(built) => {
+            let roles = [Role::Client, Role::Server].into_iter();
+            let roles: Vec<Role> =
+                roles.filter(|role| options.role.as_ref().is_none_or(|wanted| wanted == role.name())).collect();
             for case in CASES.iter().filter(|case| Options::wants(&options.cases, case.name)) {
-                for role in [Role::Client, Role::Server] {
-                    if options.role.as_ref().is_none_or(|wanted| wanted == role.name()) {
-                        result.cells.extend(
-                            (0..options.rounds).map(|round| cell(peer, &built, case, role, options, round, files)),
-                        );
-                    }
+                // In turns, so that the drift of the machine's speed meets both roles.
+                for round in 0..options.rounds {
+                    result
+                        .cells
+                        .extend(roles.iter().map(|role| cell(peer, &built, case, *role, options, round, files)));
                 }
             }
             result.version = Ok(built.version);

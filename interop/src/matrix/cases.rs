@@ -45,6 +45,7 @@ fn plan(steps: &[String]) -> Plan {
     Plan {
         steps: steps.to_vec(),
         retry: false,
+        http3: false,
         faults: Some(Faults::default()),
         transport: TransportConfig::default().with_idle_timeout(units::Duration::from_secs(20)),
         timeout: Duration::from_secs(60),
@@ -141,7 +142,7 @@ pub const CASES: &[Case] = &[
         title: "ECN with CE marks",
         kind: Kind::Run {
             plan: |bytes| Plan {
-                faults: Some(Faults { mark_every: Some(50), ..Faults::default() }),
+                faults: Some(Faults { mark_every: Some(200), ..Faults::default() }),
                 ..plan(&both_ways(bytes / 10))
             },
             check: marks_were_reported,
@@ -158,6 +159,14 @@ pub const CASES: &[Case] = &[
                 plan
             },
             check: larger_ones_were_found,
+        },
+    },
+    Case {
+        name: "http3",
+        title: "HTTP/3",
+        kind: Kind::Run {
+            plan: |bytes| Plan { http3: true, ..plan(&both_ways(bytes / 10)) },
+            check: |_, observed| Ok(times(observed)),
         },
     },
     Case { name: "version-2", title: "QUIC version 2", kind: Kind::NotImplemented },

@@ -6,6 +6,7 @@
 //! side.
 
 pub mod cases;
+pub mod http3;
 pub mod ours;
 pub mod peers;
 pub mod process;

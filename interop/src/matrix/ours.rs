@@ -209,7 +209,11 @@ fn answer(mut send: SendStream, recv: RecvStream) -> Result<(), Failed> {
     let mut line = String::new();
     recv.by_ref().take(64).read_line(&mut line)?;
     match line.trim_end().split_once(' ') {
-        Some(("GET", count)) => send_pattern(&mut send, count.parse()?),
+        Some(("GET", count)) => {
+            // Dropped before its end, the stream would ask the client to stop sending.
+            recv.read_to_end(&mut Vec::new())?;
+            send_pattern(&mut send, count.parse()?)
+        }
         Some(("PUT", _)) => {
             let mut hash = digest::Context::new(&digest::SHA256);
             hash.update(recv.buffer());

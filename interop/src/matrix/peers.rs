@@ -23,6 +23,9 @@ pub struct Peer {
     pub share: u64,
 }
 
+/// Why a program has no HTTP/3.
+const HTTP3_ONCE: &str = "HTTP/3 is tried with one implementation, that of quic-go";
+
 /// All peers, in the order of the table.
 pub const PEERS: &[Peer] = &[
     Peer {
@@ -49,6 +52,7 @@ pub const PEERS: &[Peer] = &[
                 Some(Role::Client),
                 "aioquic updates keys only when the application asks, and its server protocol has no such request",
             ),
+            ("http3", None, HTTP3_ONCE),
             ("ecn", None, "aioquic does not read ECN marks and reports none"),
         ],
         share: 1,
@@ -71,6 +75,7 @@ pub const PEERS: &[Peer] = &[
         lacks: &[
             ("resumption", None, "s2n-quic resumes sessions only with a feature that it calls unstable"),
             ("key-update-theirs", None, "s2n-quic updates keys only near the limit of the cipher, not on request"),
+            ("http3", None, HTTP3_ONCE),
             ("migration", Some(Role::Server), "clients of s2n-quic cannot migrate"),
             ("migration-dead", Some(Role::Server), "clients of s2n-quic cannot migrate"),
         ],
@@ -86,6 +91,7 @@ pub const PEERS: &[Peer] = &[
             ("reset", Some(Role::Client), "quiche leaves the sending of stateless resets to its application"),
             ("key-update-theirs", None, "quiche follows key updates, and begins none"),
             ("ecn", None, "quiche has no ECN"),
+            ("http3", None, HTTP3_ONCE),
         ],
         share: 1,
     },

@@ -96,7 +96,8 @@ impl Process {
         }
     }
 
-    fn with_errors(&self, text: &str) -> String {
+    /// `text` with the last errors that the program has printed.
+    pub fn with_errors(&self, text: &str) -> String {
         let errors = self.errors.lock().expect("no thread panics");
         if errors.is_empty() { text.to_owned() } else { format!("{text}: {}", errors.trim()) }
     }

@@ -29,8 +29,9 @@ pub struct Faults {
     pub loss_per_mille: u32,
     /// Longer datagrams are dropped, in bytes of UDP payload.
     pub datagram_max: Option<usize>,
-    /// After this many bytes have passed in both directions, the client has another address for the
-    /// server; one entry for each time, ascending.
+    /// With the first datagram of the client after this many bytes have passed in both directions, it
+    /// has another address for the server; one entry for each time, ascending. (If no datagram
+    /// followed, neither side could know.)
     pub rebind_at: Vec<u64>,
     /// Once a datagram comes from a new address of the client, nothing passes on the flows before.
     pub old_paths_die: bool,
@@ -224,7 +225,8 @@ impl Worker {
         for datagram in meta.datagrams(buffer) {
             shared.seen.early += u64::from(has_early_data(datagram));
             if let Some(ecn) = self.admit(datagram.len(), meta.ecn, index, shared.is_cut, &mut shared.seen.up) {
-                self.count(index, datagram.len(), &mut shared.seen)?;
+                self.count(index, datagram.len(), &mut shared.seen);
+                self.rebind_if_due(index, &mut shared.seen)?;
                 send(&mut self.flows[index].back, shared.server, ecn, datagram);
             }
         }
@@ -232,11 +234,15 @@ impl Worker {
     }
 
     fn from_server(&mut self, index: usize, meta: &RecvMeta, buffer: &[u8], shared: &mut Shared) -> io::Result<()> {
+        // A server that was replaced has nothing more to say.
+        if meta.source != shared.server {
+            return Ok(());
+        }
         for datagram in meta.datagrams(buffer) {
             note_long_header(datagram, &mut shared.seen);
             if let Some(ecn) = self.admit(datagram.len(), meta.ecn, index, shared.is_cut, &mut shared.seen.down) {
                 let client = self.flows[index].client;
-                self.count(index, datagram.len(), &mut shared.seen)?;
+                self.count(index, datagram.len(), &mut shared.seen);
                 send(&mut self.front, client, ecn, datagram);
             }
         }
@@ -273,10 +279,12 @@ impl Worker {
         Some(if is_marked { Some(Ecn::Ce) } else { ecn })
     }
 
-    /// Counts bytes that pass, and rebinds when it is time.
-    fn count(&mut self, index: usize, len: usize, seen: &mut Seen) -> io::Result<()> {
+    fn count(&mut self, index: usize, len: usize, seen: &mut Seen) {
         self.passed += len as u64;
         seen.flows[index] += len as u64;
+    }
+
+    fn rebind_if_due(&mut self, index: usize, seen: &mut Seen) -> io::Result<()> {
         if self.faults.rebind_at.first().is_some_and(|at| self.passed >= *at) {
             self.faults.rebind_at.remove(0);
             seen.rebindings += 1;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use litz::{AddressValidation, Connection, Endpoint, EndpointConfig, Stats, TransportConfig, UdpSocketOptions};
 use serde_json::Value;
 
+use super::http3;
 use super::ours::{Client, serve};
 use super::process::Process;
 use super::relay::{Faults, Relay, Seen};
@@ -40,6 +41,8 @@ pub struct Plan {
     pub steps: Vec<String>,
     /// The server demands a proof of the client's address.
     pub retry: bool,
+    /// The requests go over HTTP/3.
+    pub http3: bool,
     /// The faults between the two; none if there is no relay.
     pub faults: Option<Faults>,
     /// Our settings.
@@ -106,9 +109,8 @@ fn start_server(
     let (cert, key) = (files.path("cert.pem"), files.path("key.pem"));
     let mut arguments = words(&["server", "--cert", &cert, "--key", &key]);
     arguments.extend(words(&["--reset-key", &super::hex(&RESET_KEY)]));
-    if plan.retry {
-        arguments.push("--retry".to_owned());
-    }
+    let flags = [(plan.retry, "--retry"), (plan.http3, "--http3")];
+    arguments.extend(flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| (*flag).to_owned()));
     let mut process = Process::start(command, &arguments)?;
     let line = process.expect("listening", deadline)?;
     let port = line["port"].as_u64().and_then(|port| u16::try_from(port).ok()).ok_or("a peer without a port")?;
@@ -153,6 +155,14 @@ fn as_client(command: &[String], plan: &Plan, files: &Files<'_>, seed: u64) -> R
         stats: Vec::new(),
         lines: Vec::new(),
     };
+    if plan.http3 {
+        let (remote, tls) = (client.remote, files.made.configs_for(http3::ALPN).1);
+        let run = || -> Result<_, Box<dyn std::error::Error + Send + Sync>> {
+            http3::run_client(endpoint.connect(remote, "localhost", tls)?, &plan.steps)
+        };
+        observed.lines = until(deadline, &endpoint, run).map_err(|error| error.to_string())?;
+        return Ok(observed);
+    }
     let outcome = until(deadline, &endpoint, || {
         client.run(&plan.steps, || {
             // The old process dies when it is dropped, by SIGKILL: it cannot say goodbye.
@@ -163,7 +173,12 @@ fn as_client(command: &[String], plan: &Plan, files: &Files<'_>, seed: u64) -> R
             Ok(())
         })
     });
-    outcome.map_err(|error| format!("{error}; events: {:?}", client.lines))?;
+    outcome.map_err(|error| server.with_errors(&format!("{error}; events: {:?}", client.lines)))?;
+    if let Some(line) = client.lines.iter().find(|line| line["event"] == "closed" && line["kind"] != "reset") {
+        let flows = relay.as_ref().and_then(|relay| relay.seen().ok()).map(|seen| seen.flows);
+        let text = format!("{}; bytes by address of the client: {flows:?}", line["text"]);
+        return Err(server.with_errors(&format!("the connection was closed: {text}")));
+    }
     observed.after_pause = resumed_at.map(|at| at.elapsed());
     (observed.lines, observed.stats) = (client.lines, client.stats);
     if let Some(relay) = &relay {
@@ -174,10 +189,11 @@ fn as_client(command: &[String], plan: &Plan, files: &Files<'_>, seed: u64) -> R
 }
 
 fn our_server(plan: &Plan, files: &Files<'_>) -> Result<Endpoint, String> {
+    let tls = if plan.http3 { files.made.configs_for(http3::ALPN) } else { files.made.configs() }.0;
     let validation = if plan.retry { AddressValidation::Always } else { AddressValidation::WhenBusy };
     let config = EndpointConfig::at(loopback())
         .with_transport(plan.transport.clone())
-        .with_server_tls(files.made.configs().0)
+        .with_server_tls(tls)
         .with_address_validation(validation)
         .with_reset_key(RESET_KEY);
     Endpoint::bind(config).map_err(|error| error.to_string())
@@ -189,11 +205,14 @@ fn as_server(command: &[String], plan: &Plan, files: &Files<'_>, seed: u64) -> R
     let relay = start_relay(plan, first.local_addr(), seed)?;
     let server = relay.as_ref().map_or(first.local_addr(), Relay::address).to_string();
     let mut arguments = words(&["client", "--server", &server, "--ca", &files.path("cert.pem")]);
+    if plan.http3 {
+        arguments.push("--http3".to_owned());
+    }
     arguments.extend(plan.steps.iter().cloned());
     let connections: Mutex<Vec<Connection>> = Mutex::default();
     let mut observed = Observed::default();
     let mut process = Process::start(command, &arguments)?;
-    let has_paused = serving(&first, &connections, || {
+    let has_paused = serving(&first, plan, &connections, || {
         let has_paused = drain(&mut process, deadline, &mut observed.lines);
         // A crashed process sends nothing more, whatever our endpoint says when it is closed.
         if let (Ok(true), Some(relay)) = (&has_paused, &relay) {
@@ -209,7 +228,7 @@ fn as_server(command: &[String], plan: &Plan, files: &Files<'_>, seed: u64) -> R
         relay.set_cut(false);
         process.resume()?;
         let resumed_at = Instant::now();
-        serving(&second, &connections, || drain(&mut process, deadline, &mut observed.lines))?;
+        serving(&second, plan, &connections, || drain(&mut process, deadline, &mut observed.lines))?;
         observed.after_pause = Some(resumed_at.elapsed());
     }
     observed.stats = connections.into_inner().expect("no thread panics").iter().map(Connection::stats).collect();
@@ -220,9 +239,9 @@ fn as_server(command: &[String], plan: &Plan, files: &Files<'_>, seed: u64) -> R
 }
 
 /// Serves while `work` runs.
-fn serving<T>(endpoint: &Endpoint, connections: &Mutex<Vec<Connection>>, work: impl FnOnce() -> T) -> T {
+fn serving<T>(endpoint: &Endpoint, plan: &Plan, connections: &Mutex<Vec<Connection>>, work: impl FnOnce() -> T) -> T {
     std::thread::scope(|scope| {
-        scope.spawn(|| serve(endpoint, connections));
+        scope.spawn(|| if plan.http3 { http3::serve(endpoint, connections) } else { serve(endpoint, connections) });
         let result = work();
         endpoint.close();
         result
