@@ -15,6 +15,9 @@ use crate::pattern::CHUNK_LEN;
 /// A migration takes this long at most; it needs a round trip on loopback.
 const MOVE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// After an error of a stream, the connection is known to have ended within this time, if it has.
+const END_WITHIN: Duration = Duration::from_secs(1);
+
 type Failed = Box<dyn std::error::Error>;
 
 /// An answer as it arrives.
@@ -80,7 +83,10 @@ impl Client<'_> {
             }
             Ok(())
         });
-        let closed = self.connection.as_ref().and_then(Connection::close_reason);
+        // A stream may report the end a moment before its connection does.
+        let has_failed = outcome.is_err();
+        let connection = self.connection.as_ref().filter(|_| has_failed);
+        let closed = connection.and_then(|connection| connection.closed_timeout(END_WITHIN));
         match (outcome, closed) {
             (Ok(()), _) => {
                 self.close();

@@ -26,6 +26,10 @@ pub struct Peer {
 /// Why a program has no HTTP/3.
 const HTTP3_ONCE: &str = "HTTP/3 is tried with one implementation, that of quic-go";
 
+/// Seen with a client of quiche behind a NAT that rebinds, too.
+const QUICHE_STALLS: &str = "servers of quiche stall when datagrams to the client's old address are lost, \
+    with clients of quiche as well; a client of Litz drops what comes there after it has moved";
+
 /// All peers, in the order of the table.
 pub const PEERS: &[Peer] = &[
     Peer {
@@ -89,6 +93,9 @@ pub const PEERS: &[Peer] = &[
         is_quick: false,
         lacks: &[
             ("reset", Some(Role::Client), "quiche leaves the sending of stateless resets to its application"),
+            ("migration", Some(Role::Client), QUICHE_STALLS),
+            ("migration-dead", Some(Role::Client), QUICHE_STALLS),
+            ("rebinding", Some(Role::Client), QUICHE_STALLS),
             ("key-update-theirs", None, "quiche follows key updates, and begins none"),
             ("ecn", None, "quiche has no ECN"),
             ("http3", None, HTTP3_ONCE),
