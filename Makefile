@@ -6,9 +6,10 @@ CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 FUZZ_SECONDS ?= 20
 DENY_CHECKS ?=
+INTEROP_RESULTS ?= target/interop.json
 
 .PHONY: demo test test-long models miri bench instructions lint deny api api-update book interop \
-	fuzz-smoke
+	interop-full fuzz-smoke
 
 ## A file crosses four unlike emulated links in one connection; the fastest is cut and restored; the
 ## file is verified.
@@ -91,10 +92,19 @@ book:
 	scripts/check-requirements
 	mdbook build docs
 
-## Interoperability with other QUIC implementations.
+## Interoperability with other QUIC implementations: quinn and noq in tests, and short cases with those
+## whose programs build quickly.
 interop:
-	@scripts/need cc cmake
+	@scripts/need cc cmake venv go
 	cd interop && $(CARGO) test --release --quiet
+	cd interop && $(CARGO) run --release --quiet --bin matrix -- --quick
+
+## All cases with all of them, 100 MB each; writes docs/interop.md. INTEROP_RESULTS is the file of the
+## raw results.
+interop-full:
+	@scripts/need cc c++ cmake venv go libclang
+	cd interop && $(CARGO) run --release --bin matrix -- --page ../docs/interop.md \
+		--results $(INTEROP_RESULTS)
 
 ## Each fuzz target for a few seconds (FUZZ_SECONDS).
 fuzz-smoke:
