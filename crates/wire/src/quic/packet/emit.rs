@@ -1,6 +1,8 @@
 //! Encoding of packet headers.
 
-use super::{FIXED_BIT, KEY_PHASE, LONG_FORM, LONG_TYPE_SHIFT, NUMBER_LEN_MAX, PacketType, SPIN, Version};
+use super::ty::PacketType;
+use super::version::Version;
+use super::{FIXED_BIT, KEY_PHASE, LONG_FORM, LONG_TYPE_SHIFT, NUMBER_LEN_MAX, SPIN};
 use crate::quic::id::ConnectionId;
 use crate::quic::varint::{put_varint, put_varint_2, varint_len};
 

@@ -21,6 +21,7 @@ mod number;
 mod parse;
 #[cfg(test)]
 mod tests;
+mod ty;
 mod version;
 
 pub use emit::{LongHeader, emit_long, emit_retry, emit_short, emit_version_negotiation, long_header_len};
@@ -29,11 +30,10 @@ pub use parse::{
     Destination, PacketError, Parsed, ProtectedHeader, Unprotected, destination, parse_packet, read_unprotected,
     sample_offset, versions,
 };
+pub use ty::PacketType;
 pub use version::Version;
 
 pub use super::id::MAX_CID_LEN;
-
-use super::id::Space;
 
 /// Smallest UDP payload, in bytes, of a datagram with an Initial packet (RFC 9000 §14.1). Every
 /// path must support this size.
@@ -68,28 +68,3 @@ const SHORT_RESERVED: u8 = 0x18;
 const KEY_PHASE: u8 = 0x04;
 /// First byte, protected: length of the packet number in bytes, minus one.
 const NUMBER_LEN_BITS: u8 = 0x03;
-
-/// Types of packets that carry frames.
-#[derive(Debug, Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash)]
-pub enum PacketType {
-    /// Long header. The keys can be computed by anyone who sees the packet (RFC 9001 §5.2).
-    Initial,
-    /// Long header; the client's early data.
-    ZeroRtt,
-    /// Long header.
-    Handshake,
-    /// Short header.
-    OneRtt,
-}
-
-impl PacketType {
-    /// The packet number space of such packets (RFC 9000 §12.3).
-    #[inline]
-    pub const fn space(self) -> Space {
-        match self {
-            Self::Initial => Space::Initial,
-            Self::Handshake => Space::Handshake,
-            Self::ZeroRtt | Self::OneRtt => Space::Data,
-        }
-    }
-}

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::ops::Range;
 
+use super::ty::PacketType;
+use super::version::Version;
 use super::{
-    FIXED_BIT, KEY_PHASE, LONG_FORM, LONG_RESERVED, LONG_TYPE_BITS, LONG_TYPE_SHIFT, MAX_CID_LEN, NUMBER_LEN_BITS,
-    NUMBER_LEN_MAX, PacketType, RETRY_TAG_LEN, SAMPLE_LEN, SHORT_RESERVED, SPIN, Version,
+    FIXED_BIT, KEY_PHASE, LONG_FORM, LONG_RESERVED, LONG_TYPE_BITS, LONG_TYPE_SHIFT, NUMBER_LEN_BITS, NUMBER_LEN_MAX,
+    RETRY_TAG_LEN, SAMPLE_LEN, SHORT_RESERVED, SPIN,
 };
-use crate::quic::id::ConnectionId;
+use crate::quic::id::{ConnectionId, MAX_CID_LEN};
 use crate::quic::reader::{Reader, UnexpectedEnd};
 
 /// The part of a packet header that is readable before header protection is removed. All offsets

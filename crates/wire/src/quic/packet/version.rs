@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::PacketType;
+use super::ty::PacketType;
 
 /// A version of QUIC.
 #[derive(Debug, Default, Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash)]
