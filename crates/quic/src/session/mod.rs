@@ -155,7 +155,7 @@ pub trait Session: Send {
     }
 
     /// The version of QUIC with whose constants keys are derived. That of a server may change while
-    /// it handles the client's hello: see [`HandshakeVersions::choose`].
+    /// it handles the client's hello: see `HandshakeVersions::choose`.
     fn version(&self) -> Version;
 
     /// The server continues in this version: for clients, before the server's hello is handled. A
