@@ -21,6 +21,7 @@ CHUNK = 256 * 1024
 BUFFER_MAX = 4 * CHUNK
 WINDOW = 8 * 1024 * 1024
 DATAGRAM_SIZE = 1400
+VERSIONS = {"1": 1, "2": 0x6B3343CF}
 
 PATTERN = bytes((i * 2654435761 & 0xFFFFFFFF) >> 24 for i in range(PERIOD))
 LONG = PATTERN * (CHUNK // PERIOD + 2)
@@ -29,6 +30,10 @@ LONG = PATTERN * (CHUNK // PERIOD + 2)
 def pattern(offset, length):
     start = offset % PERIOD
     return LONG[start : start + length]
+
+
+def versions(text):
+    return [VERSIONS[word] for word in text.split(",")]
 
 
 def say(event, **fields):
@@ -174,6 +179,9 @@ class Client:
             idle_timeout=20,
             session_ticket=self.ticket,
             token=self.token,
+            supported_versions=self.options.versions,
+            # Every server has version 1. One that prefers another version goes on in that.
+            original_version=1 if 1 in self.options.versions else None,
         )
         configuration.load_verify_locations(self.options.ca)
         quic = QuicConnection(
@@ -189,7 +197,7 @@ class Client:
             stream = self.peer.request(b"GET %d\n" % early)
             self.peer.transmit()
         await self.peer.wait_connected()
-        version = {1: 1, 0x6B3343CF: 2}.get(quic._version, quic._version)
+        version = int(next(name for name, number in VERSIONS.items() if number == quic._version))
         say("connected", resumed=self.peer.resumed, early=self.peer.early, version=version)
         if stream is not None:
             await self.answered("get", [stream], started)
@@ -273,6 +281,7 @@ async def run_server(options):
         max_stream_data=WINDOW,
         max_datagram_size=DATAGRAM_SIZE,
         idle_timeout=20,
+        supported_versions=options.versions,
     )
     configuration.load_cert_chain(options.cert, options.key)
     tickets = {}
@@ -303,6 +312,8 @@ def main():
     client.add_argument("--server", required=True)
     client.add_argument("--ca", required=True)
     client.add_argument("steps", nargs="*")
+    for role in (server, client):
+        role.add_argument("--versions", type=versions, default=versions("1"))
     options = parser.parse_args()
     asyncio.run(run_server(options) if options.role == "server" else Client(options).run())
 

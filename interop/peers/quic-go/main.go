@@ -75,7 +75,22 @@ func config() *quic.Config {
 		MaxIncomingStreams:             1000,
 		Allow0RTT:                      true,
 		TokenStore:                     tokens,
+		Versions:                       versions,
 	}
+}
+
+// The versions in use; quic-go's own choice without the option.
+var versions []quic.Version
+
+func setVersions(text string) error {
+	for word := range strings.SplitSeq(text, ",") {
+		version, isKnown := map[string]quic.Version{"1": quic.Version1, "2": quic.Version2}[word]
+		if !isKnown {
+			return fmt.Errorf("there is no version %q", word)
+		}
+		versions = append(versions, version)
+	}
+	return nil
 }
 
 var tokens = quic.NewLRUTokenStore(1, 4)
@@ -103,6 +118,7 @@ func runServer(arguments []string) {
 	retry := flags.Bool("retry", false, "demand a proof of the address")
 	overHTTP3 := flags.Bool("http3", false, "serve HTTP/3")
 	resetKey := flags.String("reset-key", "", "the key of stateless reset tokens, as hexadecimal digits")
+	flags.Func("versions", "the versions of QUIC, the preferred one first", setVersions)
 	check(flags.Parse(arguments))
 	pair, err := tls.LoadX509KeyPair(*cert, *key)
 	check(err)
@@ -377,6 +393,7 @@ func runClient(arguments []string) {
 	server := flags.String("server", "", "the server's address")
 	ca := flags.String("ca", "", "its certificate")
 	overHTTP3 := flags.Bool("http3", false, "use HTTP/3")
+	flags.Func("versions", "the versions of QUIC, the preferred one first", setVersions)
 	check(flags.Parse(arguments))
 	address, err := net.ResolveUDPAddr("udp4", *server)
 	check(err)

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use litz_interop::certificates::Made;
-use litz_interop::matrix::cases::{CASES, Case, Kind};
+use litz_interop::matrix::cases::{CASES, Case};
 use litz_interop::matrix::peers::{Built, PEERS, Peer};
 use litz_interop::matrix::run::{Files, Role, run};
 use litz_interop::matrix::table::{Cell, Outcome, PeerResult, to_json, write_page};
@@ -162,11 +162,10 @@ fn cell(
 ) -> Cell {
     let begun = Instant::now();
     let long = if options.is_quick { LONG_QUICK } else { LONG } / peer.share;
-    let outcome = match (&case.kind, peer.lacks(case.name, role)) {
-        (Kind::NotImplemented, _) => Outcome::NotImplemented,
-        (_, Some(reason)) => Outcome::Unsupported(reason.to_owned()),
-        (Kind::Run { plan, .. }, None) => {
-            let plan = plan(long);
+    let outcome = match peer.lacks(case.name, role) {
+        Some(reason) => Outcome::Unsupported(reason.to_owned()),
+        None => {
+            let plan = (case.plan)(long);
             let observed = run(&built.command, role, &plan, files, options.seed + u64::from(round));
             match observed.and_then(|observed| case.check(role, &plan, &observed)) {
                 Ok(remark) => Outcome::Passed(remark),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use litz::{EcnState, TransportConfig};
+use litz::{EcnState, TransportConfig, Version, Versions};
 use serde_json::Value;
 
 use super::relay::Faults;
@@ -15,21 +15,10 @@ pub struct Case {
     pub name: &'static str,
     /// Its title in the table.
     pub title: &'static str,
-    /// What it does.
-    pub kind: Kind,
-}
-
-/// What a case does.
-pub enum Kind {
-    /// It is run.
-    Run {
-        /// How; with the size of the long transfers in bytes.
-        plan: fn(u64) -> Plan,
-        /// Whether it showed what it should, apart from the right bytes: a remark, or what failed.
-        check: fn(Role, &Observed) -> Result<String, String>,
-    },
-    /// Litz does not have it yet.
-    NotImplemented,
+    /// How it is run; with the size of the long transfers in bytes.
+    pub plan: fn(u64) -> Plan,
+    /// Whether it showed what it should, apart from the right bytes: a remark, or what failed.
+    pub show: fn(Role, &Observed) -> Result<String, String>,
 }
 
 /// A reset must be noticed long before the idle timeout of 20 seconds.
@@ -46,6 +35,7 @@ fn plan(steps: &[String]) -> Plan {
         steps: steps.to_vec(),
         retry: false,
         http3: false,
+        early: false,
         faults: Some(Faults::default()),
         transport: TransportConfig::default().with_idle_timeout(units::Duration::from_secs(20)),
         timeout: Duration::from_secs(60),
@@ -62,114 +52,101 @@ fn short() -> Vec<String> {
 
 /// All cases, in the order of the table.
 pub const CASES: &[Case] = &[
-    Case { name: "handshake", title: "handshake", kind: Kind::Run { plan: |_| plan(&short()), check: nothing_more } },
+    Case { name: "handshake", title: "handshake", plan: |_| plan(&short()), show: nothing_more },
     Case {
         name: "transfer",
         title: "long transfer in each direction",
-        kind: Kind::Run {
-            plan: |bytes| Plan { faults: None, timeout: Duration::from_secs(240), ..plan(&both_ways(bytes)) },
-            check: |_, observed| Ok(times(observed)),
-        },
+        plan: |bytes| Plan { faults: None, timeout: Duration::from_secs(240), ..plan(&both_ways(bytes)) },
+        show: |_, observed| Ok(times(observed)),
     },
-    Case {
-        name: "streams",
-        title: "1000 streams",
-        kind: Kind::Run { plan: |_| plan(&["streams=1000".to_owned()]), check: nothing_more },
-    },
-    Case {
-        name: "loss-1",
-        title: "1 % loss",
-        kind: Kind::Run { plan: |bytes| lossy(bytes / 10, 10), check: something_was_lost },
-    },
-    Case {
-        name: "loss-5",
-        title: "5 % loss",
-        kind: Kind::Run { plan: |bytes| lossy(bytes / 20, 50), check: something_was_lost },
-    },
-    Case {
-        name: "retry",
-        title: "Retry",
-        kind: Kind::Run { plan: |_| Plan { retry: true, ..plan(&short()) }, check: was_retried },
-    },
+    Case { name: "streams", title: "1000 streams", plan: |_| plan(&["streams=1000".to_owned()]), show: nothing_more },
+    Case { name: "loss-1", title: "1 % loss", plan: |bytes| lossy(bytes / 10, 10), show: something_was_lost },
+    Case { name: "loss-5", title: "5 % loss", plan: |bytes| lossy(bytes / 20, 50), show: something_was_lost },
+    Case { name: "retry", title: "Retry", plan: |_| Plan { retry: true, ..plan(&short()) }, show: was_retried },
     Case {
         name: "resumption",
         title: "resumption",
-        kind: Kind::Run {
-            plan: |_| plan(&["get=1000", "reconnect", "get=1000"].map(str::to_owned)),
-            check: was_resumed,
-        },
+        plan: |_| plan(&["get=1000", "reconnect", "get=1000"].map(str::to_owned)),
+        show: was_resumed,
     },
-    Case { name: "early", title: "0-RTT", kind: Kind::NotImplemented },
+    Case {
+        name: "early",
+        title: "0-RTT",
+        plan: |_| {
+            let faults = Faults { holds_until_early: true, ..Faults::default() };
+            let steps = ["get=1000", "early=1000"].map(str::to_owned);
+            Plan { early: true, faults: Some(faults), ..plan(&steps) }
+        },
+        show: was_early,
+    },
     Case {
         name: "key-update-ours",
         title: "key updates by Litz",
-        kind: Kind::Run {
-            plan: |bytes| {
-                let mut plan = plan(&both_ways(bytes / 4));
-                plan.transport.key_update_interval = 200;
-                plan
-            },
-            check: |_, observed| keys_were_updated(observed),
+        plan: |bytes| {
+            let mut plan = plan(&both_ways(bytes / 4));
+            plan.transport.key_update_interval = 200;
+            plan
         },
+        show: |_, observed| keys_were_updated(observed),
     },
     Case {
         name: "key-update-theirs",
         title: "key updates by the peer",
-        kind: Kind::Run { plan: key_updates, check: |_, observed| keys_were_updated(observed) },
+        plan: key_updates,
+        show: |_, observed| keys_were_updated(observed),
     },
     Case {
         name: "reset",
         title: "stateless reset after a restart",
-        kind: Kind::Run { plan: |_| plan(&["get=1000", "pause", "get=1000"].map(str::to_owned)), check: was_reset },
+        plan: |_| plan(&["get=1000", "pause", "get=1000"].map(str::to_owned)),
+        show: was_reset,
     },
-    Case {
-        name: "migration",
-        title: "migration",
-        kind: Kind::Run { plan: |bytes| migrating(bytes / 10, false), check: has_moved },
-    },
+    Case { name: "migration", title: "migration", plan: |bytes| migrating(bytes / 10, false), show: has_moved },
     Case {
         name: "migration-dead",
         title: "migration, the old path dead",
-        kind: Kind::Run { plan: |bytes| migrating(bytes / 10, true), check: has_moved },
+        plan: |bytes| migrating(bytes / 10, true),
+        show: has_moved,
     },
-    Case {
-        name: "rebinding",
-        title: "NAT rebinding, twice",
-        kind: Kind::Run { plan: |bytes| rebinding(bytes / 10), check: was_rebound },
-    },
+    Case { name: "rebinding", title: "NAT rebinding, twice", plan: |bytes| rebinding(bytes / 10), show: was_rebound },
     Case {
         name: "ecn",
         title: "ECN with CE marks",
-        kind: Kind::Run {
-            plan: |bytes| Plan {
-                faults: Some(Faults { mark_every: Some(200), ..Faults::default() }),
-                ..plan(&both_ways(bytes / 10))
-            },
-            check: marks_were_reported,
+        plan: |bytes| Plan {
+            faults: Some(Faults { mark_every: Some(200), ..Faults::default() }),
+            ..plan(&both_ways(bytes / 10))
         },
+        show: marks_were_reported,
     },
     Case {
         name: "mtu",
         title: "DPLPMTUD",
-        kind: Kind::Run {
-            plan: |bytes| {
-                let faults = Faults { datagram_max: Some(RELAY_DATAGRAM_MAX), ..Faults::default() };
-                let mut plan = Plan { faults: Some(faults), ..plan(&both_ways(bytes / 10)) };
-                plan.transport.datagram_size_max = OUR_DATAGRAM_MAX;
-                plan
-            },
-            check: larger_ones_were_found,
+        plan: |bytes| {
+            let faults = Faults { datagram_max: Some(RELAY_DATAGRAM_MAX), ..Faults::default() };
+            let mut plan = Plan { faults: Some(faults), ..plan(&both_ways(bytes / 10)) };
+            plan.transport.datagram_size_max = OUR_DATAGRAM_MAX;
+            plan
         },
+        show: larger_ones_were_found,
     },
     Case {
         name: "http3",
         title: "HTTP/3",
-        kind: Kind::Run {
-            plan: |bytes| Plan { http3: true, ..plan(&both_ways(bytes / 10)) },
-            check: |_, observed| Ok(times(observed)),
-        },
+        plan: |bytes| Plan { http3: true, ..plan(&both_ways(bytes / 10)) },
+        show: |_, observed| Ok(times(observed)),
     },
-    Case { name: "version-2", title: "QUIC version 2", kind: Kind::NotImplemented },
+    Case {
+        name: "version-2",
+        title: "QUIC version 2",
+        plan: |bytes| in_versions(bytes, Versions::V2),
+        show: |_, observed| version_2_was_used(observed, Version::V2),
+    },
+    Case {
+        name: "upgrade",
+        title: "from version 1 to 2",
+        plan: |bytes| in_versions(bytes, Versions::PreferV2),
+        show: |_, observed| version_2_was_used(observed, Version::V1),
+    },
 ];
 
 fn lossy(bytes: u64, loss_per_mille: u32) -> Plan {
@@ -178,6 +155,12 @@ fn lossy(bytes: u64, loss_per_mille: u32) -> Plan {
         timeout: Duration::from_secs(120),
         ..plan(&both_ways(bytes))
     }
+}
+
+fn in_versions(bytes: u64, versions: Versions) -> Plan {
+    let mut plan = plan(&both_ways(bytes / 10));
+    plan.transport.versions = versions;
+    plan
 }
 
 fn migrating(bytes: u64, old_paths_die: bool) -> Plan {
@@ -209,7 +192,6 @@ impl Case {
 
     /// Whether the client got the right bytes in every step, and saw the end only where it is meant.
     pub fn check(&self, role: Role, plan: &Plan, observed: &Observed) -> Result<String, String> {
-        let Kind::Run { check, .. } = self.kind else { return Err("it is not run".to_owned()) };
         let text = |line: &Value| line["event"].as_str().unwrap_or_default().to_owned();
         let is_reset = self.name == "reset";
         if let Some(line) = observed.lines.iter().find(|line| text(line) == "unsupported") {
@@ -222,13 +204,15 @@ impl Case {
         let requests = plan.steps.iter().filter_map(|step| step.split_once('='));
         for (name, count) in requests.take(if is_reset { 1 } else { usize::MAX }) {
             let count: u64 = count.parse().expect("a number in a plan");
+            // The answer to an early request is reported as any other one.
+            let event = if name == "early" { "get" } else { name };
             let line = results.next().ok_or_else(|| format!("no result of {name}; events: {:?}", observed.lines))?;
             let (len, hash) = expected(name, count);
-            if text(line) != name || line["bytes"] != len || line["sha256"] != hash {
+            if text(line) != event || line["bytes"] != len || line["sha256"] != hash {
                 return Err(format!("wrong bytes: {line}, expected {len} with {hash}"));
             }
         }
-        check(role, observed)
+        (self.show)(role, observed)
     }
 }
 
@@ -273,6 +257,26 @@ fn was_resumed(_: Role, observed: &Observed) -> Result<String, String> {
     let ours: Vec<bool> = observed.stats.iter().map(|stats| stats.session.is_resumed).collect();
     let expected = [false, true];
     verdict(resumed == expected && ours == expected, format!("resumed: {resumed:?} for the client, {ours:?} for Litz"))
+}
+
+fn was_early(_: Role, observed: &Observed) -> Result<String, String> {
+    let connected = observed.lines.iter().filter(|line| line["event"] == "connected");
+    let early: Vec<bool> = connected.map(|line| line["early"] == true).collect();
+    let packets = observed.seen.early;
+    verdict(early == [false, true] && packets > 0, format!("taken: {early:?}; {packets} datagrams with 0-RTT"))
+}
+
+/// A connection that the client began with `first`, and that went on in version 2.
+fn version_2_was_used(observed: &Observed, first: Version) -> Result<String, String> {
+    let connected = observed.lines.iter().filter(|line| line["event"] == "connected");
+    let theirs: Vec<&Value> = connected.map(|line| &line["version"]).collect();
+    let ours: Vec<Version> = observed.stats.iter().map(|stats| stats.session.version).collect();
+    let (began, answered) = (observed.seen.began_in, &observed.seen.versions);
+    let is_used = theirs == [&Value::from(2)]
+        && ours == [Version::V2]
+        && began == Some(first.number())
+        && answered.contains(&Version::V2.number());
+    verdict(is_used, format!("the client began in {began:x?}, the server answered in {answered:x?}; then {ours:?}"))
 }
 
 /// Each update by one side makes the other one use further keys, too (RFC 9001, section 6.2).

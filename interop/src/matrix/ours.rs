@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest;
-use litz::{Closed, Connection, Endpoint, PathEvent, RecvStream, SendStream, Stats};
+use litz::{Closed, ConnectOptions, Connection, Endpoint, PathEvent, RecvStream, SendStream, Stats, Version};
 use serde_json::{Value, json};
 
 use super::{hex, pattern};
@@ -110,10 +110,33 @@ impl Client<'_> {
 
     fn connect(&mut self) -> Result<(), Failed> {
         let connection = self.endpoint.connect(self.remote, "localhost", self.tls.clone())?;
-        let is_resumed = connection.stats().session.is_resumed;
-        self.lines.push(json!({ "event": "connected", "resumed": is_resumed, "early": false, "version": 1 }));
+        self.has_connected(&connection, false);
         self.connection = Some(connection);
         Ok(())
+    }
+
+    fn has_connected(&mut self, connection: &Connection, early: bool) {
+        let session = connection.stats().session;
+        let version = if session.version == Version::V2 { 2 } else { 1 };
+        let resumed = session.is_resumed;
+        self.lines.push(json!({ "event": "connected", "resumed": resumed, "early": early, "version": version }));
+    }
+
+    /// Connects again, and sends a request before the handshake is complete. A server that does not
+    /// take it makes the stream fail.
+    fn early(&mut self, count: u64) -> Result<(u64, String), Failed> {
+        self.close();
+        let connection =
+            self.endpoint.connect_early(&ConnectOptions::default(), self.remote, "localhost", self.tls.clone())?;
+        self.connection = Some(connection.clone());
+        let (mut send, mut recv) = connection.open_bi_early()?;
+        send.write_all(format!("GET {count}\n").as_bytes())?;
+        send.finish()?;
+        let mut answer = Answer::new();
+        answer.read(&mut recv, u64::MAX)?;
+        connection.connected()?;
+        self.has_connected(&connection, true);
+        Ok((answer.bytes, hex(answer.hash.finish().as_ref())))
     }
 
     fn connection(&self) -> &Connection {
@@ -127,6 +150,7 @@ impl Client<'_> {
             "migrate" => self.get(count, Some(count / 4))?,
             "put" => self.put(count)?,
             "streams" => self.streams(count)?,
+            "early" => self.early(count)?,
             // It asks the peers' clients. Their servers update by themselves, if they do.
             "key-update" => return Ok(()),
             "reconnect" => {
@@ -136,6 +160,8 @@ impl Client<'_> {
             _ => return Err(format!("Litz has no step {name}").into()),
         };
         let seconds = begun.elapsed().as_secs_f64();
+        // The answer to an early request is reported as any other one.
+        let name = if name == "early" { "get" } else { name };
         self.lines.push(json!({ "event": name, "bytes": bytes, "sha256": hash, "seconds": seconds }));
         Ok(())
     }

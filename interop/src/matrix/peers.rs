@@ -26,6 +26,8 @@ pub struct Peer {
 /// Why a program has no HTTP/3.
 const HTTP3_ONCE: &str = "HTTP/3 is tried with one implementation, that of quic-go";
 
+const ONE_VERSION: &str = "it has version 1 alone";
+
 /// Seen with a client of quiche behind a NAT that rebinds, too.
 const QUICHE_STALLS: &str = "servers of quiche stall when datagrams to the client's old address are lost, \
     with clients of quiche as well; a client of Litz drops what comes there after it has moved";
@@ -67,7 +69,7 @@ pub const PEERS: &[Peer] = &[
         build: &[&["go", "build", "-o", "{out}/peer", "."]],
         start: &["{out}/peer"],
         is_quick: true,
-        lacks: &[],
+        lacks: &[("upgrade", None, "quic-go has no compatible version negotiation")],
         share: 1,
     },
     Peer {
@@ -77,6 +79,9 @@ pub const PEERS: &[Peer] = &[
         start: &["{out}/release/litz-interop-s2n-quic"],
         is_quick: false,
         lacks: &[
+            ("version-2", None, ONE_VERSION),
+            ("upgrade", None, ONE_VERSION),
+            ("early", None, "s2n-quic has no 0-RTT"),
             ("resumption", None, "s2n-quic resumes sessions only with a feature that it calls unstable"),
             ("key-update-theirs", None, "s2n-quic updates keys only near the limit of the cipher, not on request"),
             ("http3", None, HTTP3_ONCE),
@@ -92,6 +97,8 @@ pub const PEERS: &[Peer] = &[
         start: &["{out}/release/litz-interop-quiche"],
         is_quick: false,
         lacks: &[
+            ("version-2", None, ONE_VERSION),
+            ("upgrade", None, ONE_VERSION),
             ("reset", Some(Role::Client), "quiche leaves the sending of stateless resets to its application"),
             ("migration", Some(Role::Client), QUICHE_STALLS),
             ("migration-dead", Some(Role::Client), QUICHE_STALLS),

@@ -1,7 +1,7 @@
 //! A UDP relay between a client and a server on loopback, as a NAT: it makes faults, and counts what
 //! passes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -35,9 +35,19 @@ pub struct Faults {
     pub rebind_at: Vec<u64>,
     /// Once a datagram comes from a new address of the client, nothing passes on the flows before.
     pub old_paths_die: bool,
+    /// From the client's second connection on, nothing comes back before 0-RTT data have passed. On
+    /// loopback, the server's answer to a first packet can be faster than the next call of a program.
+    pub holds_until_early: bool,
     /// Every such ECN-capable datagram of a direction is marked CE.
     pub mark_every: Option<u64>,
 }
+
+/// Datagrams that are held back, at most: a server sends less before its client is validated (RFC
+/// 9000, section 8.1).
+const HELD_MAX: usize = 64;
+
+/// Connections of the client that are told apart, at most.
+const CONNECTIONS_MAX: usize = 16;
 
 /// What passed in one direction.
 #[derive(Clone, Debug, Default)]
@@ -69,6 +79,8 @@ pub struct Seen {
     pub retries: u64,
     /// Datagrams of the client that begin with, or contain after an Initial packet, 0-RTT data.
     pub early: u64,
+    /// The version of the client's first packet.
+    pub began_in: Option<u32>,
     /// Versions in long headers of the server, other than zero.
     pub versions: Vec<u32>,
     /// Bytes passed for each address of the client, in the order in which they appeared.
@@ -114,8 +126,16 @@ impl Relay {
         let address = front.local_addr()?;
         let shared = Shared { server, is_cut: false, is_dropped: false, seen: Seen::default(), failed: None };
         let shared = Arc::new(Mutex::new(shared));
-        let mut worker =
-            Worker { front, flows: Vec::new(), known: BTreeMap::new(), faults, rng: Rng::from_seed(seed), passed: 0 };
+        let mut worker = Worker {
+            front,
+            flows: Vec::new(),
+            known: BTreeMap::new(),
+            faults,
+            rng: Rng::from_seed(seed),
+            passed: 0,
+            connections: BTreeSet::new(),
+            held: Vec::new(),
+        };
         let thread = std::thread::spawn({
             let shared = shared.clone();
             move || {
@@ -176,6 +196,10 @@ struct Worker {
     rng: Rng,
     /// Bytes passed in both directions.
     passed: u64,
+    /// The client's connections, by the source connection IDs of its long headers.
+    connections: BTreeSet<Vec<u8>>,
+    /// Datagrams of the server that wait for 0-RTT data: the flow, the mark, the contents.
+    held: Vec<(usize, Option<Ecn>, Vec<u8>)>,
 }
 
 impl Worker {
@@ -223,7 +247,7 @@ impl Worker {
             }
         };
         for datagram in meta.datagrams(buffer) {
-            shared.seen.early += u64::from(has_early_data(datagram));
+            self.note_client(datagram, &mut shared.seen);
             if let Some(ecn) = self.admit(datagram.len(), meta.ecn, index, shared.is_cut, &mut shared.seen.up) {
                 self.count(index, datagram.len(), &mut shared.seen);
                 self.rebind_if_due(index, &mut shared.seen)?;
@@ -243,10 +267,36 @@ impl Worker {
             if let Some(ecn) = self.admit(datagram.len(), meta.ecn, index, shared.is_cut, &mut shared.seen.down) {
                 let client = self.flows[index].client;
                 self.count(index, datagram.len(), &mut shared.seen);
-                send(&mut self.front, client, ecn, datagram);
+                if self.is_holding(&shared.seen) {
+                    if self.held.len() < HELD_MAX {
+                        self.held.push((index, ecn, datagram.to_vec()));
+                    }
+                } else {
+                    send(&mut self.front, client, ecn, datagram);
+                }
             }
         }
         Ok(())
+    }
+
+    /// Counts what the long header of a client's datagram tells, and releases what waits for it.
+    fn note_client(&mut self, datagram: &[u8], seen: &mut Seen) {
+        if let Some((version, _)) = long_header(datagram) {
+            seen.began_in.get_or_insert(version);
+        }
+        if let Some(id) = source_connection_id(datagram).filter(|_| self.connections.len() < CONNECTIONS_MAX) {
+            self.connections.insert(id.to_vec());
+        }
+        seen.early += u64::from(has_early_data(datagram));
+        if !self.is_holding(seen) {
+            for (index, ecn, held) in self.held.drain(..) {
+                send(&mut self.front, self.flows[index].client, ecn, &held);
+            }
+        }
+    }
+
+    fn is_holding(&self, seen: &Seen) -> bool {
+        self.faults.holds_until_early && self.connections.len() > 1 && seen.early == 0
     }
 
     /// The mark with which the datagram is passed on; none if it is dropped.
@@ -318,6 +368,14 @@ fn long_header(datagram: &[u8]) -> Option<(u32, u8)> {
     let (&first, rest) = datagram.split_first()?;
     let version = u32::from_be_bytes(rest.get(..4)?.try_into().expect("four bytes"));
     (first & 0x80 != 0).then_some((version, first >> 4 & 3))
+}
+
+/// The source connection ID of a long header (RFC 8999, section 5.1).
+fn source_connection_id(datagram: &[u8]) -> Option<&[u8]> {
+    long_header(datagram)?;
+    let rest = datagram.get(5..)?;
+    let rest = rest.get(1 + usize::from(*rest.first()?)..)?;
+    rest.get(1..1 + usize::from(*rest.first()?))
 }
 
 fn note_long_header(datagram: &[u8], seen: &mut Seen) {

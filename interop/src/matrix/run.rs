@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use litz::{AddressValidation, Connection, Endpoint, EndpointConfig, Stats, TransportConfig, UdpSocketOptions};
+use litz::{
+    AddressValidation, Connection, Endpoint, EndpointConfig, Stats, TransportConfig, UdpSocketOptions, Versions,
+};
 use serde_json::Value;
 
 use super::http3;
@@ -43,6 +45,8 @@ pub struct Plan {
     pub retry: bool,
     /// The requests go over HTTP/3.
     pub http3: bool,
+    /// Both sides allow 0-RTT.
+    pub early: bool,
     /// The faults between the two; none if there is no relay.
     pub faults: Option<Faults>,
     /// Our settings.
@@ -111,10 +115,21 @@ fn start_server(
     arguments.extend(words(&["--reset-key", &super::hex(&RESET_KEY)]));
     let flags = [(plan.retry, "--retry"), (plan.http3, "--http3")];
     arguments.extend(flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| (*flag).to_owned()));
+    arguments.extend(versions_of(plan));
     let mut process = Process::start(command, &arguments)?;
     let line = process.expect("listening", deadline)?;
     let port = line["port"].as_u64().and_then(|port| u16::try_from(port).ok()).ok_or("a peer without a port")?;
     Ok((process, SocketAddr::from(([127, 0, 0, 1], port))))
+}
+
+/// The option that gives a peer the same versions as Litz.
+fn versions_of(plan: &Plan) -> Vec<String> {
+    match plan.transport.versions {
+        Versions::V2 => words(&["--versions", "2"]),
+        Versions::PreferV2 => words(&["--versions", "2,1"]),
+        // What a peer does without the option.
+        _ => Vec::new(),
+    }
 }
 
 fn start_relay(plan: &Plan, server: SocketAddr, seed: u64) -> Result<Option<Relay>, String> {
@@ -150,7 +165,7 @@ fn as_client(command: &[String], plan: &Plan, files: &Files<'_>, seed: u64) -> R
     let mut client = Client {
         endpoint: &endpoint,
         remote: relay.as_ref().map_or(address, Relay::address),
-        tls: files.made.configs().1,
+        tls: client_tls(plan, files),
         connection: None,
         stats: Vec::new(),
         lines: Vec::new(),
@@ -188,14 +203,24 @@ fn as_client(command: &[String], plan: &Plan, files: &Files<'_>, seed: u64) -> R
     Ok(observed)
 }
 
+fn client_tls(plan: &Plan, files: &Files<'_>) -> Arc<rustls::ClientConfig> {
+    let mut tls = files.made.configs().1;
+    Arc::make_mut(&mut tls).enable_early_data = plan.early;
+    tls
+}
+
 fn our_server(plan: &Plan, files: &Files<'_>) -> Result<Endpoint, String> {
-    let tls = if plan.http3 { files.made.configs_for(http3::ALPN) } else { files.made.configs() }.0;
+    let mut tls = if plan.http3 { files.made.configs_for(http3::ALPN) } else { files.made.configs() }.0;
+    if plan.early {
+        Arc::make_mut(&mut tls).max_early_data_size = u32::MAX;
+    }
     let validation = if plan.retry { AddressValidation::Always } else { AddressValidation::WhenBusy };
     let config = EndpointConfig::at(loopback())
         .with_transport(plan.transport.clone())
         .with_server_tls(tls)
         .with_address_validation(validation)
-        .with_reset_key(RESET_KEY);
+        .with_reset_key(RESET_KEY)
+        .with_accepts_early(plan.early);
     Endpoint::bind(config).map_err(|error| error.to_string())
 }
 
@@ -208,6 +233,7 @@ fn as_server(command: &[String], plan: &Plan, files: &Files<'_>, seed: u64) -> R
     if plan.http3 {
         arguments.push("--http3".to_owned());
     }
+    arguments.extend(versions_of(plan));
     arguments.extend(plan.steps.iter().cloned());
     let connections: Mutex<Vec<Connection>> = Mutex::default();
     let mut observed = Observed::default();

@@ -17,8 +17,6 @@ pub enum Outcome {
     Failed(String),
     /// The peer cannot do it, and why.
     Unsupported(String),
-    /// Litz does not have it.
-    NotImplemented,
 }
 
 /// One cell of the table.
@@ -56,7 +54,6 @@ pub fn to_json(peers: &[PeerResult], context: &Value) -> Value {
             Outcome::Passed(remark) => ("passed", remark.as_str()),
             Outcome::Failed(reason) => ("failed", reason.as_str()),
             Outcome::Unsupported(reason) => ("unsupported", reason.as_str()),
-            Outcome::NotImplemented => ("not implemented", ""),
         };
         json!({
             "case": cell.case,
@@ -113,7 +110,6 @@ fn page(peers: &[PeerResult], context: &Value) -> String {
                     (_, Some(Outcome::Passed(_))) => "pass".to_owned(),
                     (_, Some(Outcome::Failed(reason))) => format!("**fail** {}", note(reason.clone())),
                     (_, Some(Outcome::Unsupported(reason))) => format!("unsupported {}", note(reason.clone())),
-                    (_, Some(Outcome::NotImplemented)) => "not implemented".to_owned(),
                 };
                 let _ = write!(page, " {text} |");
             }

@@ -60,7 +60,13 @@ pub fn config() -> Result<Config, Failed> {
     config.set_initial_max_streams_bidi(128);
     config.set_active_connection_id_limit(4);
     config.enable_pacing(false);
+    config.enable_early_data();
     Ok(config)
+}
+
+/// Whether streams can be used, perhaps in 0-RTT.
+fn can_send(quic: &Connection) -> bool {
+    quic.is_established() || quic.is_in_early_data()
 }
 
 impl Endpoint {
@@ -118,7 +124,7 @@ impl Endpoint {
 
     fn send(&mut self, index: usize) -> Result<(), Failed> {
         let peer = &mut self.peers[index];
-        if peer.quic.is_established() {
+        if can_send(&peer.quic) {
             // A stream that the other side has ended is not ours to save.
             peer.streams.retain(|id, stream| stream.is_idle || stream.send(*id, &mut peer.quic).is_ok());
         }
@@ -202,7 +208,7 @@ impl Endpoint {
     /// Reads the streams, and gives the other side connection IDs to migrate with.
     fn serve(&mut self, index: usize) -> Result<(), Failed> {
         let peer = &mut self.peers[index];
-        if !peer.quic.is_established() {
+        if !can_send(&peer.quic) {
             return Ok(());
         }
         while peer.quic.scids_left() > 0 {

@@ -21,6 +21,9 @@ const TICK: Duration = Duration::from_millis(50);
 /// A migration takes this long at most; it needs a round trip on loopback.
 const MOVE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// As BoringSSL numbers it (`ssl_early_data_accepted`).
+const EARLY_DATA_ACCEPTED: u32 = 2;
+
 #[derive(Default)]
 struct Options {
     cert: String,
@@ -93,10 +96,36 @@ impl Client {
     fn connect(&mut self) -> Result<(), Failed> {
         self.endpoint.connect(self.server, self.session.as_deref())?;
         self.next_stream = 0;
+        self.connected(false)
+    }
+
+    /// Waits for the end of the handshake; `early`: it has sent 0-RTT data.
+    fn connected(&mut self, early: bool) -> Result<(), Failed> {
         self.until(|endpoint| endpoint.peers[0].quic.is_established())?;
-        let is_resumed = self.endpoint.peers[0].quic.is_resumed();
-        println!("{}", json!({ "event": "connected", "resumed": is_resumed, "early": false, "version": 1 }));
+        let quic = &self.endpoint.peers[0].quic;
+        let early = early && quic.early_data_reason() == EARLY_DATA_ACCEPTED;
+        println!("{}", json!({ "event": "connected", "resumed": quic.is_resumed(), "early": early, "version": 1 }));
         Ok(())
+    }
+
+    /// Closes, keeping the session.
+    fn forget(&mut self) -> Result<(), Failed> {
+        self.until(|endpoint| endpoint.peers[0].quic.session().is_some())?;
+        self.session = self.endpoint.peers[0].quic.session().map(<[u8]>::to_vec);
+        self.close()
+    }
+
+    /// Connects again with a request as 0-RTT data.
+    fn early(&mut self, count: u64) -> Result<(u64, String), Failed> {
+        self.forget()?;
+        self.endpoint.connect(self.server, self.session.as_deref())?;
+        self.next_stream = 0;
+        // The first packet makes the keys.
+        self.until(|endpoint| endpoint.peers[0].quic.is_in_early_data())?;
+        let id = self.request(format!("GET {count}\n"), 0)?;
+        self.connected(true)?;
+        let stream = self.answer(id)?;
+        Ok((stream.received, hex(stream.digest().as_ref())))
     }
 
     /// Opens a stream as soon as the server allows one.
@@ -168,15 +197,14 @@ impl Client {
                 }
                 (total, hex(hash.finish().as_ref()))
             }
+            "early" => self.early(count)?,
             "pause" => {
                 println!("{}", json!({ "event": "paused" }));
                 std::io::stdin().read_line(&mut String::new())?;
                 return Ok(());
             }
             "reconnect" => {
-                self.until(|endpoint| endpoint.peers[0].quic.session().is_some())?;
-                self.session = self.endpoint.peers[0].quic.session().map(<[u8]>::to_vec);
-                self.close()?;
+                self.forget()?;
                 return self.connect();
             }
             _ => {
@@ -185,6 +213,7 @@ impl Client {
             }
         };
         let seconds = begun.elapsed().as_secs_f64();
+        let name = if name == "early" { "get" } else { name };
         println!("{}", json!({ "event": name, "bytes": bytes, "sha256": hash, "seconds": seconds }));
         Ok(())
     }
