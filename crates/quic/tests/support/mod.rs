@@ -17,6 +17,7 @@ pub mod datagram;
 pub mod hostile;
 pub mod injection;
 pub mod journals;
+pub mod lives;
 pub mod seeds;
 pub mod stages;
 

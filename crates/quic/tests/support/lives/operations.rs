@@ -6,9 +6,12 @@ use netem::{LineState, LinkConfig};
 use quic::{Addresses, PathId, PathState, Side};
 use units::{Duration, Ratio, Rng};
 
+use super::super::seeds::magnitude;
+use super::super::{CLIENT, Node, SERVER, server_on};
 use super::Life;
-use crate::support::seeds::magnitude;
-use crate::support::{Node, SERVER, server_on};
+
+/// The address of the attacker.
+const ATTACKER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1)), 666);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
@@ -28,48 +31,69 @@ pub(super) enum Operation {
     AbandonPath,
     RestartServer,
     RestartClient,
+    /// An attacker on the path repeats a datagram, perhaps changed.
+    Forge,
 }
 
-/// Some operations never happen in a life, others are frequent.
-pub(super) fn weights(rng: &mut Rng, is_strict: bool) -> Vec<(Operation, u64)> {
+const ALL: [Operation; 14] = [
+    Operation::Ask,
+    Operation::Step,
+    Operation::Jump,
+    Operation::Faults,
+    Operation::Cut,
+    Operation::Restore,
+    Operation::Refuse,
+    Operation::Rebind,
+    Operation::Migrate,
+    Operation::OpenPath,
+    Operation::AbandonPath,
+    Operation::RestartServer,
+    Operation::RestartClient,
+    Operation::Forge,
+];
+
+/// The operations of a life: a strict one has no restarts, and one path migrates while several are
+/// opened and abandoned.
+pub(super) fn permitted(is_strict: bool, has_paths: bool) -> Vec<Operation> {
+    let is_permitted = |operation: &Operation| match operation {
+        Operation::RestartServer | Operation::RestartClient => !is_strict,
+        Operation::Migrate => !has_paths,
+        Operation::OpenPath | Operation::AbandonPath => has_paths,
+        _ => true,
+    };
+    ALL.into_iter().filter(is_permitted).collect()
+}
+
+/// Gives some operations a weight.
+pub(super) fn weights(rng: &mut Rng, permitted: &[Operation]) -> Vec<(Operation, u64)> {
     let mut weights = Vec::new();
-    for operation in [
-        Operation::Ask,
-        Operation::Step,
-        Operation::Jump,
-        Operation::Faults,
-        Operation::Cut,
-        Operation::Restore,
-        Operation::Refuse,
-        Operation::Rebind,
-        Operation::Migrate,
-        Operation::OpenPath,
-        Operation::AbandonPath,
-        Operation::RestartServer,
-        Operation::RestartClient,
-    ] {
+    for operation in permitted {
         let is_needed = matches!(operation, Operation::Ask | Operation::Step);
         let is_restart = matches!(operation, Operation::RestartServer | Operation::RestartClient);
-        if is_needed || rng.below(2) == 0 && !(is_strict && is_restart) {
-            weights.push((operation, magnitude(rng, if is_restart { 4 } else { 30 })));
+        if is_needed || rng.below(2) == 0 {
+            weights.push((*operation, magnitude(rng, if is_restart { 4 } else { 30 })));
         }
     }
     weights
 }
 
+/// Chooses one by the weights.
+pub(super) fn choose(rng: &mut Rng, weights: &[(Operation, u64)]) -> Operation {
+    let total: u64 = weights.iter().map(|(_, weight)| weight).sum();
+    let mut at = rng.below(total);
+    let chosen = weights.iter().find(|(_, weight)| match at.checked_sub(*weight) {
+        Some(left) => {
+            at = left;
+            false
+        }
+        None => true,
+    });
+    chosen.expect("the weights sum up to the total").0
+}
+
 impl Life {
-    /// Does one thing, chosen at random.
-    pub(super) fn act(&mut self) {
-        let total: u64 = self.weights.iter().map(|(_, weight)| weight).sum();
-        let mut at = self.rng.below(total);
-        let chosen = self.weights.iter().find(|(_, weight)| match at.checked_sub(*weight) {
-            Some(left) => {
-                at = left;
-                false
-            }
-            None => true,
-        });
-        let operation = chosen.expect("the weights sum up to the total").0;
+    /// Does one thing.
+    pub(super) fn act(&mut self, operation: Operation) {
         self.apply(operation);
         self.run_for(Duration::from_micros(1));
     }
@@ -113,6 +137,35 @@ impl Life {
                 self.pair.client = self.restarted_node(Side::Client, self.happened.client_restarts);
                 self.connect();
             }
+            // Before that, an attacker that sees the packets can end the handshake: it knows their keys
+            // (RFC 9000, section 21.2).
+            Operation::Forge if !self.is_confirmed => {}
+            Operation::Forge => self.forge(),
+        }
+    }
+
+    /// Some recorded datagrams arrive once more at either host, from where they came or from the
+    /// attacker's address.
+    fn forge(&mut self) {
+        let recorded = self.pair.record.as_ref().expect("recording").len();
+        for _ in 0..self.rng.between(1, 8).min(recorded as u64) {
+            let record = self.pair.record.as_ref().expect("recording");
+            let mut datagram = record[self.rng.below(recorded as u64) as usize].2.clone();
+            for _ in 0..self.rng.below(4) {
+                let at = self.rng.below(datagram.len() as u64) as usize;
+                datagram[at] ^= 1 << self.rng.below(8);
+            }
+            if self.rng.below(8) == 0 {
+                datagram.truncate(1 + self.rng.below(datagram.len() as u64) as usize);
+            }
+            let (now, is_own) = (self.pair.now, self.rng.below(2) == 0);
+            if self.rng.below(2) == 0 {
+                let from = if is_own { ATTACKER } else { CLIENT };
+                self.pair.server.receive(now, &datagram, from);
+            } else {
+                self.pair.client.receive(now, &datagram, if is_own { ATTACKER } else { SERVER });
+            }
+            self.happened.forged += 1;
         }
     }
 

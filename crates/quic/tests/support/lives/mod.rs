@@ -1,18 +1,18 @@
-//! Whole lives of connections, by seed: from the handshake to the close, under faults from the first
-//! packet on. Each seed turns some faults off and others far up: loss, reordering, duplicates,
+//! Whole lives of connections: from the handshake to the close, under faults from the first
+//! packet on. Each life turns some faults off and others far up: loss, reordering, duplicates,
 //! corruption, links that fail, address changes by a NAT, migration, paths opened and abandoned,
-//! sends that the system refuses, key updates, and restarts of either host.
+//! sends that the system refuses, key updates, restarts of either host, and an attacker that repeats
+//! and changes datagrams.
 //!
 //! Afterwards the links recover, and every request must be answered in full, with every byte
 //! correct. Then the client closes, and nothing may be left.
 //!
 //! A connection may end early for a reason only: a timeout, where there is one, or a reset
-//! by a server that was started again or has timed out itself. In a *strict* life neither exists, and its one connection must
-//! last.
+//! by a server that was started again or has timed out itself. In a *strict* life neither exists, and
+//! its one connection must last.
 //!
-//! `LITZ_LIVES=100000 cargo test --release -p litz-quic --test all lives` runs that many;
-//! `LITZ_SEED_FROM` sets the first. A failure prints the seed and its whole configuration: add the
-//! seed to [`REGRESSIONS`].
+//! A life is chosen by a seed alone ([`live`]), or by a script that names each operation
+//! ([`live_by_script`]), which a fuzzer writes.
 
 mod application;
 mod operations;
@@ -26,15 +26,9 @@ use units::{Duration, Rate, Ratio, Rng};
 
 use self::application::{Client, Request, Server};
 use self::operations::Operation;
-use crate::support::seeds::{FailureContext, magnitude, number_from};
-use crate::support::stages::{Stages, Staging};
-use crate::support::{Node, Pair, Sessions, Setup};
-
-/// Lives that `make test` runs, in two halves.
-const LIVES: u64 = 600;
-
-/// Seeds that once failed.
-const REGRESSIONS: [u64; 0] = [];
+use super::seeds::{FailureContext, magnitude};
+use super::stages::{Stages, Staging};
+use super::{Node, Pair, Sessions, Setup};
 
 /// The time within which all requests must be answered after the links have recovered.
 const LIVENESS: Duration = Duration::from_secs(600);
@@ -45,12 +39,15 @@ const RESET_KEY: [u8; 32] = [9; 32];
 /// How many operations a life has at most.
 const STEPS_MAX: u64 = 120;
 
+/// Datagrams that the attacker has at hand, at least; twice as many at most.
+const RECORDED_MAX: usize = 100;
+
 /// How many requests a life has at most.
 const REQUESTS_MAX: usize = 25;
 
 /// What has happened, so that a set of lives can prove that it met what it was made for.
 #[derive(Debug, Default, Clone, Copy)]
-struct Happened {
+pub struct Happened {
     strict: u64,
     bytes: u64,
     connections: u64,
@@ -70,10 +67,12 @@ struct Happened {
     paths: u64,
     key_updates: u64,
     probes: u64,
+    forged: u64,
 }
 
 impl Happened {
-    fn fields(&mut self) -> [&mut u64; 19] {
+    /// All numbers, to add and compare them.
+    pub fn fields(&mut self) -> [&mut u64; 20] {
         [
             &mut self.strict,
             &mut self.bytes,
@@ -94,6 +93,7 @@ impl Happened {
             &mut self.paths,
             &mut self.key_updates,
             &mut self.probes,
+            &mut self.forged,
         ]
     }
 }
@@ -103,7 +103,8 @@ struct Life {
     pair: Pair,
     setup: Setup,
     sessions: Sessions,
-    weights: Vec<(Operation, u64)>,
+    /// What may happen in this life.
+    permitted: Vec<Operation>,
     fault_most: u64,
     is_strict: bool,
     client: Client,
@@ -114,7 +115,7 @@ struct Life {
     /// The client has confirmed the handshake of the connection.
     is_confirmed: bool,
     happened: Happened,
-    _failure_context: FailureContext,
+    failure_context: FailureContext,
 }
 
 fn config(rng: &mut Rng, is_strict: bool) -> TransportConfig {
@@ -171,13 +172,8 @@ impl Life {
         let mut rng = Rng::from_seed(seed).split("life");
         let is_strict = rng.below(3) == 0;
         let fault_most = rng.below(4) * 12;
-        let mut weights = operations::weights(&mut rng, is_strict);
         let mut setup = setup(seed, &mut rng, is_strict);
-        if setup.client.max_paths > 0 {
-            weights.retain(|(operation, _)| *operation != Operation::Migrate);
-        } else {
-            weights.retain(|(operation, _)| !matches!(operation, Operation::OpenPath | Operation::AbandonPath));
-        }
+        let permitted = operations::permitted(is_strict, setup.client.max_paths > 0);
         let factory = |side, name| Arc::new(DeterministicFactory::new(side, rng.split(name)));
         let sessions = Sessions {
             client: factory(Side::Client, "client session"),
@@ -186,7 +182,7 @@ impl Life {
         };
         setup.sessions = Some(sessions.clone());
         let text = format!(
-            "life {seed}: strict {is_strict} {:?} {:?} {:?} {:?} detached {} reset key {} faults up to {fault_most} % {weights:?}",
+            "life {seed}: strict {is_strict} {:?} {:?} {:?} {:?} detached {} reset key {} faults up to {fault_most} %",
             setup.client,
             setup.server,
             setup.links,
@@ -195,13 +191,14 @@ impl Life {
             setup.reset_key.is_some(),
         );
         let mut pair = setup.clone().build();
+        pair.record = Some(Vec::new());
         pair.start();
         Self {
             rng,
             pair,
             setup,
             sessions,
-            weights,
+            permitted,
             fault_most,
             is_strict,
             client: Client::default(),
@@ -209,7 +206,7 @@ impl Life {
             may_be_reset: false,
             is_confirmed: false,
             happened: Happened { strict: u64::from(is_strict), connections: 1, ..Happened::default() },
-            _failure_context: FailureContext(text),
+            failure_context: FailureContext(text),
         }
     }
 
@@ -227,8 +224,17 @@ impl Life {
             self.pump();
             self.pair.flush();
             self.pair.step(end);
+            self.forget_old_datagrams();
         }
         self.pump();
+    }
+
+    /// The attacker remembers little.
+    fn forget_old_datagrams(&mut self) {
+        let record = self.pair.record.as_mut().expect("recording");
+        if record.len() > 2 * RECORDED_MAX {
+            record.drain(..record.len() - RECORDED_MAX);
+        }
     }
 
     /// Lets both applications read and write, and begins the next connection if the last has ended.
@@ -370,49 +376,38 @@ impl Life {
     }
 }
 
-fn live(seed: u64) -> Happened {
+/// A life in which everything follows from the seed. Some operations never happen in it, others are
+/// frequent.
+///
+/// # Panics
+/// If it does not end well.
+pub fn live(seed: u64) -> Happened {
     let mut life = Life::new(seed);
+    let weights = operations::weights(&mut life.rng, &life.permitted);
+    life.failure_context.0.push_str(&format!(" {weights:?}"));
     life.ask();
     let steps = life.rng.between(5, STEPS_MAX);
     for _ in 0..steps {
-        life.act();
+        let operation = operations::choose(&mut life.rng, &weights);
+        life.act(operation);
     }
     life.finish();
     life.happened
 }
 
-/// Runs a part of the lives, so that the parts run in parallel.
-#[expect(clippy::print_stdout, reason = "run on request")]
-fn run_part(part: u64, parts: u64) {
-    let from = number_from("LITZ_SEED_FROM", 0);
-    let lives = number_from("LITZ_LIVES", LIVES);
-    let mut sums = Happened::default();
-    for seed in (from..from + lives).filter(|seed| seed % parts == part) {
-        let mut happened = live(seed);
-        sums.fields().into_iter().zip(happened.fields()).for_each(|(sum, more)| *sum += *more);
+/// A life whose operations a script names: four bytes of a seed for all else, then for each operation
+/// a byte that chooses it, and two of a seed for its details.
+///
+/// # Panics
+/// If it does not end well.
+pub fn live_by_script(script: &[u8]) -> Happened {
+    let Some((seed, operations)) = script.split_first_chunk() else { return Happened::default() };
+    let mut life = Life::new(u64::from(u32::from_be_bytes(*seed)));
+    life.ask();
+    for [which, details @ ..] in operations.as_chunks::<3>().0.iter().take(STEPS_MAX as usize) {
+        life.rng = Rng::from_seed(u64::from(u16::from_be_bytes(*details)));
+        life.act(life.permitted[usize::from(*which) % life.permitted.len()]);
     }
-    if lives >= LIVES {
-        let rare = sums.fields().into_iter().any(|sum| *sum < lives / parts / 20);
-        assert!(!rare, "some condition was too rare in {lives} lives: {sums:?}");
-    }
-    if std::env::var_os("LITZ_LIVES").is_some() {
-        println!("{sums:?}");
-    }
-}
-
-#[test]
-fn lives_that_once_failed_pass() {
-    for seed in REGRESSIONS {
-        live(seed);
-    }
-}
-
-#[test]
-fn lives_end_well_first_half() {
-    run_part(0, 2);
-}
-
-#[test]
-fn lives_end_well_second_half() {
-    run_part(1, 2);
+    life.finish();
+    life.happened
 }

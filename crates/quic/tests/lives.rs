@@ -1,0 +1,74 @@
+//! Lives by seed and by random scripts; `support/lives` describes them.
+//!
+//! `LITZ_LIVES=100000 cargo test --release -p litz-quic --test all lives` runs that many;
+//! `LITZ_SEED_FROM` sets the first. A failure prints the seed and its whole configuration: add the
+//! seed to [`REGRESSIONS`], or the script to [`SCRIPTS`].
+
+use units::Rng;
+
+use crate::support::lives::{Happened, live, live_by_script};
+use crate::support::seeds::{FailureContext, number_from};
+
+/// Lives that `make test` runs, in two halves.
+const LIVES: u64 = 600;
+
+/// Lives by random scripts.
+const SCRIPTED: u64 = 60;
+
+/// The length of a random script in bytes: 30 operations.
+const SCRIPT_LEN: usize = 94;
+
+/// Seeds that once failed.
+const REGRESSIONS: [u64; 0] = [];
+
+/// Scripts that once failed.
+const SCRIPTS: [&[u8]; 0] = [];
+
+/// Runs a part of the lives, so that the parts run in parallel.
+#[expect(clippy::print_stdout, reason = "run on request")]
+fn run_part(part: u64, parts: u64) {
+    let from = number_from("LITZ_SEED_FROM", 0);
+    let lives = number_from("LITZ_LIVES", LIVES);
+    let mut sums = Happened::default();
+    for seed in (from..from + lives).filter(|seed| seed % parts == part) {
+        let mut happened = live(seed);
+        sums.fields().into_iter().zip(happened.fields()).for_each(|(sum, more)| *sum += *more);
+    }
+    if lives >= LIVES {
+        let rare = sums.fields().into_iter().any(|sum| *sum < lives / parts / 20);
+        assert!(!rare, "some condition was too rare in {lives} lives: {sums:?}");
+    }
+    if std::env::var_os("LITZ_LIVES").is_some() {
+        println!("{sums:?}");
+    }
+}
+
+#[test]
+fn lives_that_once_failed_pass() {
+    for seed in REGRESSIONS {
+        live(seed);
+    }
+    for script in SCRIPTS {
+        live_by_script(script);
+    }
+}
+
+#[test]
+fn lives_end_well_first_half() {
+    run_part(0, 2);
+}
+
+#[test]
+fn lives_end_well_second_half() {
+    run_part(1, 2);
+}
+
+#[test]
+fn lives_by_random_scripts_end_well() {
+    for seed in 0..SCRIPTED {
+        let mut script = [0; SCRIPT_LEN];
+        Rng::from_seed(seed).split("script").fill(&mut script);
+        let _context = FailureContext(format!("script {seed}: {script:02x?}"));
+        live_by_script(&script);
+    }
+}
