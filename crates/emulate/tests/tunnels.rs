@@ -73,8 +73,17 @@ fn a_ping_takes_about_both_delays() {
     // At least 20 pings and a stop, on two families; the kernel may add neighbour and group discovery.
     assert!(ended.reports[0].forward.link.delivered >= 42, "{ended:?}");
     // The devices are removed with the link.
-    assert!(!ip(&["-netns", namespaces.left.name(), "link"]).contains("l0"));
-    assert!(!ip(&["-netns", namespaces.right.name(), "link"]).contains("l0"));
+    wait_until_gone("l0", &["-netns", namespaces.left.name(), "link"]);
+    wait_until_gone("l0", &["-netns", namespaces.right.name(), "link"]);
+}
+
+/// Waits until `ip` shows no such device. A command that a concurrent test starts has a copy of every
+/// descriptor before it is executed, and the kernel removes a device with its last descriptor.
+fn wait_until_gone(device: &str, arguments: &[&str]) {
+    let start_of_wait = Instant::now();
+    while ip(arguments).contains(device) {
+        assert!(start_of_wait.elapsed() < Duration::from_secs(60), "{device} was not removed");
+    }
 }
 
 /// A socket of the standard library in a namespace; it stays there, wherever it is used.
@@ -334,7 +343,7 @@ fn a_removed_device_is_reported_and_failures_leave_no_devices() {
     let mut duplicates = vec![link(&namespaces, &LinkConfig::default()), link(&namespaces, &LinkConfig::default())];
     let error = Tunnels::start(duplicates.clone(), 7).expect_err("one name for two devices").to_string();
     assert!(error.contains("l0") && error.contains(namespaces.left.name()), "{error}");
-    assert!(!ip(&["-netns", namespaces.left.name(), "link"]).contains("l0"));
+    wait_until_gone("l0", &["-netns", namespaces.left.name(), "link"]);
 
     duplicates.truncate(1);
     duplicates[0].right.namespace = Some("litz-no-such-namespace".into());
@@ -345,8 +354,5 @@ fn a_removed_device_is_reported_and_failures_leave_no_devices() {
     assert!(error.contains("name two"), "{error}");
     // Concurrent tests create devices too, each for a short time in this namespace.
     let ours = format!("litz{:x}.", std::process::id() & 0xff_ffff);
-    let start_of_wait = Instant::now();
-    while ip(&["link"]).contains(&ours) {
-        assert!(start_of_wait.elapsed() < Duration::from_secs(10), "a device was not removed");
-    }
+    wait_until_gone(&ours, &["link"]);
 }

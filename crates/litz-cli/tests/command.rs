@@ -1,7 +1,7 @@
 //! `litz recv` and `litz send` as a user runs them: files, directories, refusals, bad arguments,
 //! signals.
 
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use litz::identity::KeyPair;
@@ -175,8 +175,36 @@ fn links_and_special_files_are_skipped_with_a_message() {
     let mut sender = place.send(&[&place.path("out/tree")], &ticket, &[]);
     let (status, finished) = sender.finish("finished");
     assert_eq!((status, &finished.unwrap()["summary"]["skipped"]), (1, &2.into()));
-    receiver.succeed();
+    let told = receiver.wait_for("not_sent");
+    assert_eq!(told["skipped"], serde_json::json!({ "links": 1, "special": 1, "unreadable": 0 }));
+    let (status, finished) = receiver.finish("finished");
+    assert_eq!((status, &finished.unwrap()["summary"]["skipped"]), (1, &2.into()));
     assert!(place.inbox().join("tree/real").exists() && !place.inbox().join("tree/link").exists());
+}
+
+#[test]
+fn links_holes_and_modes_are_kept_by_choice() {
+    let place = Place::new();
+    place.file("tree/sub/file", 300_000, 1);
+    symlink("sub/file", place.path("out/tree/link")).unwrap();
+    // In another directory than the file: the sandbox of the receiver allows that, too.
+    std::fs::hard_link(place.path("out/tree/sub/file"), place.path("out/tree/zz")).unwrap();
+    std::fs::File::create(place.path("out/tree/holes")).unwrap().set_len(50_000_000).unwrap();
+    std::fs::set_permissions(place.path("out/tree/sub"), std::fs::Permissions::from_mode(0o700)).unwrap();
+    for (keep, is_kept) in [("links,hard-links,holes", true), ("all", true), ("none", false)] {
+        let _ = std::fs::remove_dir_all(place.inbox().join("tree"));
+        let (mut receiver, ticket) = place.recv(&[]);
+        let mut sender = place.send(&[&place.path("out/tree")], &ticket, &["--keep", keep]);
+        let status = i32::from(!is_kept);
+        assert_eq!((sender.finish("finished").0, receiver.finish("finished").0), (status, status), "{keep}");
+        let at = |name: &str| std::fs::symlink_metadata(place.inbox().join("tree").join(name));
+        assert_eq!(at("link").is_ok_and(|found| found.is_symlink()), is_kept);
+        assert_eq!(at("zz").unwrap().nlink(), if is_kept { 2 } else { 1 });
+        assert_eq!(at("holes").unwrap().len(), 50_000_000);
+        assert_eq!(at("holes").unwrap().blocks() == 0, is_kept);
+        let mode = at("sub").unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, if keep == "all" { 0o700 } else { 0o755 }, "{keep}");
+    }
 }
 
 #[test]

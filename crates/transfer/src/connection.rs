@@ -3,12 +3,12 @@
 use std::io::{self, Read, Write};
 
 use bytes::Bytes;
-use litz::identity::tls::{ALPN_RUN_ID, ALPN_SMALL_FILES, ALPN_STREAMS};
 use litz::identity::{Fingerprint, KeyError, PublicKey, peer_public_key};
 use litz::{Connection, ExportError};
 
 use crate::link::{Control, Link, SendStream};
 use crate::proof::ProofContext;
+use crate::revision::Revision;
 
 /// The only close code of this application. The control stream carries the outcome of a transfer.
 pub const CLOSE_CODE: u64 = 0;
@@ -59,31 +59,14 @@ impl Link for ConnectionLink {
         self.0.close(CLOSE_CODE, reason);
     }
 
-    fn knows_small_files(&self) -> bool {
-        is_one_of(&self.0, &[ALPN_SMALL_FILES])
+    fn revision(&self) -> Revision {
+        Revision::of(&self.0)
     }
 }
 
 /// The control stream of a transfer from the two halves of a bidirectional stream.
 pub fn control((send, recv): (litz::SendStream, litz::RecvStream)) -> Control {
     Control { reader: Box::new(recv), writer: Box::new(StreamWriter(send)) }
-}
-
-/// Whether the receiver at the other end of `connection` reads a run id in `Hello`. An older one
-/// would refuse the message.
-pub fn accepts_run_id(connection: &Connection) -> bool {
-    is_one_of(connection, &[ALPN_RUN_ID, ALPN_STREAMS, ALPN_SMALL_FILES])
-}
-
-/// Whether the receiver at the other end of `connection` takes a file of unknown length. An older one
-/// would refuse the list.
-pub fn accepts_streams(connection: &Connection) -> bool {
-    is_one_of(connection, &[ALPN_STREAMS, ALPN_SMALL_FILES])
-}
-
-fn is_one_of(connection: &Connection, names: &[&[u8]]) -> bool {
-    let stats = connection.stats();
-    names.iter().any(|name| stats.session.protocol.as_deref() == Some(*name))
 }
 
 /// The peer's key, as TLS has authenticated it.

@@ -9,6 +9,8 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
+use super::segment::zeros;
+
 /// What the receiver asks of the disk below its directory.
 pub(crate) trait Disk: fmt::Debug + Send + Sync {
     /// Writes `bytes` at `offset`.
@@ -32,6 +34,22 @@ pub(crate) trait Disk: fmt::Debug + Send + Sync {
     /// Reserves blocks for `size` bytes of `file` and gives it that length. Returns false if the
     /// file system does not do that, or does it slowly.
     fn allocate(&self, file: &File, size: u64) -> io::Result<bool>;
+
+    /// Makes `len` bytes at `offset` zeros that take no space, or zeros where the file system has no
+    /// holes.
+    fn make_hole(&self, file: &File, len: u64, offset: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            made => return Ok(made?),
+        }
+        let mut done = 0;
+        while done < len {
+            let zeros = zeros(len - done);
+            self.write_all_at(file, zeros, offset + done)?;
+            done += zeros.len() as u64;
+        }
+        Ok(())
+    }
 }
 
 /// The disks of this host.

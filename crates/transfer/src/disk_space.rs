@@ -78,6 +78,26 @@ impl DiskSpace {
     }
 }
 
+impl DiskSpace {
+    /// As [`reserve`](Self::reserve) for a file of which only `data` bytes take space. Nobody knows
+    /// where its holes are, so no blocks are reserved: the free space is compared.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve).
+    pub(crate) fn reserve_with_holes(&self, file: &File, size: u64, data: u64) -> io::Result<Reservation> {
+        let metadata = file.metadata()?;
+        let left = data.saturating_sub(metadata.blocks().saturating_mul(BLOCK_LEN));
+        let mut accounts = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        let reserved = accounts.entry(metadata.dev()).or_default();
+        if left > self.disk.free_bytes(file)?.saturating_sub(reserved.load(Ordering::Relaxed)) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        file.set_len(size)?;
+        reserved.fetch_add(left, Ordering::Relaxed);
+        Ok(Reservation { reserved: Some(Arc::clone(reserved)), left: AtomicU64::new(left) })
+    }
+}
+
 impl Reservation {
     /// `bytes` are about to be written. It is called before the write: a check in between finds
     /// slightly more space than there is, and a failing write is reported anyway. Called after the
@@ -100,7 +120,7 @@ impl Drop for Reservation {
 
 /// The unit in which `stat` counts, whatever the file system's blocks (POSIX leaves it open, Linux
 /// does not).
-const BLOCK_LEN: u64 = 512;
+pub(crate) const BLOCK_LEN: u64 = 512;
 
 #[cfg(test)]
 mod tests;

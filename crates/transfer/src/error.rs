@@ -22,7 +22,7 @@ pub struct FileError {
 }
 
 /// Kinds of [`FileError`]. The numbers are those on the wire, except for
-/// [`Special`](Self::Special), which is never sent.
+/// [`Special`](Self::Special) and [`Link`](Self::Link), which are never sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -54,6 +54,8 @@ pub enum FileErrorKind {
     Source = 12,
     /// Neither a file nor a directory. Reported on the sending side only: no message carries it.
     Special = 13,
+    /// A symbolic link that is not sent. Reported on the sending side only.
+    Link = 14,
 }
 
 /// The reason why a transfer did not complete.
@@ -97,6 +99,8 @@ pub enum TransferError {
     StreamTooLong(u64),
     /// The receiver is too old for a file of unknown length.
     StreamUnsupported,
+    /// The receiver is too old for links and files with holes.
+    KeepUnsupported,
     /// The receiver writes to one output and was sent something else than one stream.
     StreamOnly,
     /// The output that a stream is written to failed.
@@ -214,6 +218,7 @@ impl fmt::Display for FileErrorKind {
             Self::Target => "the receiver could not store the file",
             Self::Source => "the sender could not read the file",
             Self::Special => "skipped: neither a regular file nor a directory",
+            Self::Link => "skipped: a symbolic link",
         })
     }
 }
@@ -282,6 +287,11 @@ impl fmt::Display for TransferError {
                 f,
                 "the receiver is too old for a stream of unknown length: use the same version of litz on both hosts, \
                  or send a file"
+            ),
+            Self::KeepUnsupported => write!(
+                f,
+                "the receiver is too old for links and files with holes: use the same version of litz on both hosts, \
+                 or send without --keep"
             ),
             Self::StreamOnly => write!(
                 f,

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::error::FileError;
+use super::manifest::SkippedCounts;
 use super::names::RelativePath;
 use super::segment::FileHash;
 
@@ -64,6 +65,12 @@ pub enum TransferEvent<'a> {
         /// Why.
         error: &'a FileError,
     },
+    /// The sender has found more than it sends. At the receiver, after `Started`; its user cannot see
+    /// the sender's messages.
+    NotSent {
+        /// How much of what.
+        skipped: SkippedCounts,
+    },
     /// The end, unless the transfer ended with an error. Once, last.
     Finished {
         /// As returned.
@@ -96,7 +103,7 @@ pub struct Summary {
     /// Files and directories that failed.
     pub failed: u64,
     /// Entries on the sender's disk that were not sent: special files, symbolic links, unreadable
-    /// directories. Always 0 at the receiver.
+    /// directories. At the receiver 0 if the sender does not say it.
     pub skipped: u64,
     /// File bytes sent in this transfer.
     pub bytes_moved: u64,

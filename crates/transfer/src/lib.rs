@@ -98,6 +98,8 @@
 //! | [`connection`], [`link`] | the protocol over a Litz connection, and what it needs of any connection |
 //! | [`ticket`], [`proof`], [`store`] | invitations, the proof of their secret, and the receiver's memory of them |
 //! | [`authorise`], [`run_id`] | the decision to let a sender in; how a reconnecting sender is recognised |
+//! | [`revision`] | what the two ends know |
+//! | [`keep`], [`link_target`] | links, holes and modes, by choice |
 //! | [`manifest`], [`names`] | the list of what is sent, and the names that are accepted |
 //! | [`stream_io`] | the input and the output of a file of unknown length |
 //! | [`open_files`] | the limit on files that are open at a time |
@@ -113,7 +115,9 @@ mod disk_space;
 pub mod error;
 pub mod events;
 mod journal;
+pub mod keep;
 pub mod link;
+pub mod link_target;
 pub mod manifest;
 mod message;
 pub mod names;
@@ -125,6 +129,7 @@ pub mod proof;
 mod queue;
 pub mod receive;
 mod record;
+pub mod revision;
 pub mod run_id;
 mod segment;
 pub mod send;
@@ -143,15 +148,18 @@ mod memory;
 mod tests;
 
 pub use authorise::{Authoriser, Credential, KeyAuthoriser, TicketAuthoriser};
-pub use connection::{CLOSE_CODE, ConnectionLink, accepts_run_id, accepts_streams, control, peer_key, proof_context};
+pub use connection::{CLOSE_CODE, ConnectionLink, control, peer_key, proof_context};
 pub use error::{FileError, FileErrorKind, TransferError};
 pub use events::{Events, Summary, TransferEvent};
+pub use keep::Keep;
 pub use link::{CancelToken, Control, Link, SendStream};
-pub use manifest::{Entry, EntryKind, Source};
+pub use link_target::LinkTarget;
+pub use manifest::{Entry, EntryKind, SkippedCounts, Source};
 pub use names::{NameError, RelativePath};
 pub use open_files::OpenFiles;
 pub use proof::{EXPORTER_LABEL, Proof, ProofContext, Role};
 pub use receive::ReceiveOptions;
+pub use revision::Revision;
 pub use run_id::RunId;
 pub use segment::FileHash;
 pub use send::SendOptions;

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 
+use super::revision::Revision;
+
 /// An authenticated, encrypted connection with unidirectional streams. All calls block.
 ///
 /// When the connection ends, by loss or by [`Link::close`] on either side, every blocked and later
@@ -29,10 +31,9 @@ pub trait Link: Sync {
     /// Ends the connection at once, with `reason` for the peer's log. Repeated calls do nothing.
     fn close(&self, reason: &str);
 
-    /// Whether both ends know the rules for many small files (`litz/1.3`), so that these need fewer
-    /// messages. The same at both ends. No, unless a link says otherwise.
-    fn knows_small_files(&self) -> bool {
-        false
+    /// What both ends know. The same at both ends; the first, unless a link says otherwise.
+    fn revision(&self) -> Revision {
+        Revision::First
     }
 }
 

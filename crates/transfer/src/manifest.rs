@@ -1,17 +1,23 @@
 //! The list of files to send: created from paths on the sender's disk, and checked on the
 //! receiver's side as it arrives.
 
-use std::collections::BTreeSet;
-use std::fs::{self, Metadata};
-use std::io;
+use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 use super::error::{FileError, FileErrorKind, TransferError};
+use super::keep::Keep;
 use super::link::CancelToken;
+use super::link_target::LinkTarget;
 use super::names::{NameError, RelativePath};
 use super::stream_io::StreamInput;
+
+mod scan;
+
+use scan::{Fault, Scan, roots};
 
 /// One file or directory, as announced to the receiver.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,7 +34,7 @@ pub struct Entry {
 }
 
 /// The kind of an entry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum EntryKind {
     /// A regular file of `size` bytes.
@@ -36,10 +42,39 @@ pub enum EntryKind {
         /// Its length in bytes.
         size: u64,
     },
+    /// A regular file of `size` bytes with holes, which the receiver keeps.
+    SparseFile {
+        /// Its length in bytes.
+        size: u64,
+        /// What it takes on disk, in bytes; at most `size`.
+        data: u64,
+    },
     /// A directory. Its content has separate entries later in the list.
     Directory,
     /// A file of unknown length: the only entry of its list.
     Stream,
+    /// A symbolic link that stays in the tree in which it lies.
+    SymbolicLink {
+        /// Where it leads to.
+        target: LinkTarget,
+    },
+    /// A further name of a file.
+    HardLink {
+        /// The file, by its index in the list: an earlier entry.
+        file: u32,
+    },
+}
+
+/// The entries that a sender found and does not send, by kind.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+#[non_exhaustive]
+pub struct SkippedCounts {
+    /// Symbolic links.
+    pub links: u32,
+    /// Devices, pipes and sockets.
+    pub special: u32,
+    /// What cannot be read, and names that cannot be sent.
+    pub unreadable: u32,
 }
 
 /// A time as file systems keep it.
@@ -60,7 +95,7 @@ pub struct Source {
     /// The paths asked for, as they lie on disk.
     roots: Vec<PathBuf>,
     skipped: Vec<(PathBuf, FileError)>,
-    skipped_count: u64,
+    skipped_counts: SkippedCounts,
     totals: Totals,
     /// What is sent if the only entry is a stream.
     input: Option<StreamInput>,
@@ -91,7 +126,16 @@ impl Source {
     /// If a path is missing or has no valid name, two paths have the same name, there are too many
     /// entries, nothing is left to send, or `cancel` is used.
     pub fn scan(paths: &[PathBuf], cancel: &CancelToken) -> Result<Self, TransferError> {
-        let mut scan = Scan::new(cancel);
+        Self::scan_keeping(paths, Keep::default(), cancel)
+    }
+
+    /// As [`scan`](Self::scan), and keeps what `keep` says. Links and holes need a receiver that
+    /// knows [`Revision::Links`](crate::Revision::Links).
+    ///
+    /// # Errors
+    /// As [`scan`](Self::scan).
+    pub fn scan_keeping(paths: &[PathBuf], keep: Keep, cancel: &CancelToken) -> Result<Self, TransferError> {
+        let mut scan = Scan::new(keep, cancel);
         for (disk, relative) in roots(paths)? {
             scan.source.roots.push(disk.clone());
             scan.tree(disk, relative)?;
@@ -121,7 +165,7 @@ impl Source {
     /// As [`scan`](Self::scan), for the paths themselves.
     pub fn check(paths: &[PathBuf]) -> Result<(), TransferError> {
         let cancel = CancelToken::new();
-        let mut scan = Scan::new(&cancel);
+        let mut scan = Scan::new(Keep::default(), &cancel);
         for (disk, relative) in roots(paths)? {
             scan.source.roots.push(disk.clone());
             match scan.one(&disk, relative) {
@@ -146,7 +190,17 @@ impl Source {
 
     /// The number of entries that were found but are not sent.
     pub fn skipped_count(&self) -> u64 {
-        self.skipped_count
+        self.skipped_counts.total()
+    }
+
+    /// The same by kind.
+    pub(crate) fn skipped_counts(&self) -> SkippedCounts {
+        self.skipped_counts
+    }
+
+    /// Whether the receiver has to know [`Revision::Links`](crate::Revision::Links).
+    pub(crate) fn needs_links(&self) -> bool {
+        self.entries.iter().any(Entry::needs_links)
     }
 
     pub(crate) fn totals(&self) -> Totals {
@@ -174,7 +228,7 @@ impl Source {
             root_of: Vec::new(),
             roots: Vec::new(),
             skipped: Vec::new(),
-            skipped_count: 0,
+            skipped_counts: SkippedCounts::default(),
             totals: Totals::default(),
             input: None,
         }
@@ -185,14 +239,46 @@ impl Entry {
     /// Its length, if it is a file of known length.
     pub fn size(&self) -> Option<u64> {
         match self.kind {
-            EntryKind::File { size } => Some(size),
-            EntryKind::Directory | EntryKind::Stream => None,
+            EntryKind::File { size } | EntryKind::SparseFile { size, .. } => Some(size),
+            EntryKind::Directory | EntryKind::Stream | EntryKind::SymbolicLink { .. } | EntryKind::HardLink { .. } => {
+                None
+            }
         }
+    }
+
+    /// Whether it is a symbolic or a hard link.
+    pub fn is_link(&self) -> bool {
+        matches!(self.kind, EntryKind::SymbolicLink { .. } | EntryKind::HardLink { .. })
+    }
+
+    /// What it takes on disk in bytes, if its holes are kept.
+    pub fn data(&self) -> Option<u64> {
+        if let EntryKind::SparseFile { data, .. } = self.kind { Some(data) } else { None }
+    }
+
+    pub(crate) fn needs_links(&self) -> bool {
+        self.is_link() || self.data().is_some()
     }
 
     /// Whether it is a file of unknown length.
     pub fn is_stream(&self) -> bool {
         matches!(self.kind, EntryKind::Stream)
+    }
+}
+
+impl SkippedCounts {
+    /// Of all kinds.
+    pub fn total(&self) -> u64 {
+        u64::from(self.links) + u64::from(self.special) + u64::from(self.unreadable)
+    }
+
+    fn count(&mut self, error: &FileError) {
+        let count = match error.kind {
+            FileErrorKind::Link => &mut self.links,
+            FileErrorKind::Special => &mut self.special,
+            _ => &mut self.unreadable,
+        };
+        *count = count.saturating_add(1);
     }
 }
 
@@ -225,121 +311,6 @@ impl Limits {
     pub(crate) fn totals(&self) -> Totals {
         self.totals
     }
-}
-
-/// The state of a directory walk.
-struct Scan<'a> {
-    source: Source,
-    limits: Limits,
-    cancel: &'a CancelToken,
-}
-
-/// Where each of `paths` lies on disk, and the name under which it arrives.
-fn roots(paths: &[PathBuf]) -> Result<Vec<(PathBuf, RelativePath)>, TransferError> {
-    let mut names = BTreeSet::new();
-    let root = |path: &PathBuf| {
-        let disk = fs::canonicalize(path).map_err(|error| TransferError::Path(path.clone(), error))?;
-        let name = path.file_name().or_else(|| disk.file_name());
-        let name = name.map_or(b"".as_slice(), |name| name.as_bytes());
-        let relative =
-            RelativePath::from_components([name]).map_err(|error| TransferError::Name(path.clone(), error))?;
-        if !names.insert(relative.clone()) {
-            return Err(TransferError::Duplicate(relative.to_string()));
-        }
-        Ok((disk, relative))
-    };
-    paths.iter().map(root).collect()
-}
-
-impl<'a> Scan<'a> {
-    fn new(cancel: &'a CancelToken) -> Self {
-        Self { source: Source::empty(), limits: Limits::default(), cancel }
-    }
-
-    /// What was found, if anything was.
-    fn finish(self) -> Result<Source, TransferError> {
-        let Self { mut source, limits, .. } = self;
-        if source.entries.is_empty() {
-            return Err(match source.skipped.pop() {
-                Some((path, error)) => TransferError::Path(path, io::Error::other(error)),
-                None => TransferError::NothingToSend,
-            });
-        }
-        source.totals = limits.totals;
-        Ok(source)
-    }
-
-    /// Lists what is at `disk` and below. Depth first and sorted, so that equal trees give equal
-    /// lists.
-    fn tree(&mut self, disk: PathBuf, relative: RelativePath) -> Result<(), TransferError> {
-        let mut waiting = vec![(disk, relative)];
-        while let Some((disk, relative)) = waiting.pop() {
-            if self.cancel.is_cancelled() {
-                return Err(TransferError::Cancelled);
-            }
-            match self.one(&disk, relative) {
-                Ok(Some(directory)) => waiting.extend(self.children(&disk, &directory)),
-                Ok(None) => {}
-                Err(Fault::Skip(error)) => self.skip(disk, error),
-                Err(Fault::Fatal(error)) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// Lists one thing; its name again if it is a directory to go into.
-    fn one(&mut self, disk: &Path, relative: RelativePath) -> Result<Option<RelativePath>, Fault> {
-        let metadata = fs::symlink_metadata(disk).map_err(|error| Fault::Skip(FileError::source(&error)))?;
-        let kind = if metadata.is_file() {
-            EntryKind::File { size: metadata.len() }
-        } else if metadata.is_dir() {
-            EntryKind::Directory
-        } else {
-            let what = if metadata.is_symlink() { "a symbolic link" } else { "a device, pipe or socket" };
-            return Err(Fault::Skip(FileError::new(FileErrorKind::Special, what)));
-        };
-        let mode = (metadata.mode() & 0o777) as u16;
-        let entry = Entry { path: relative.clone(), kind, modified: Modified::of(&metadata), mode };
-        self.limits.admit(&entry).map_err(Fault::Fatal)?;
-        self.source.entries.push(entry);
-        self.source.root_of.push(self.source.roots.len() as u32 - 1);
-        Ok(metadata.is_dir().then_some(relative))
-    }
-
-    /// The entries of a directory, last name first: the walk takes from the end.
-    fn children(&mut self, disk: &Path, relative: &RelativePath) -> Vec<(PathBuf, RelativePath)> {
-        let names = fs::read_dir(disk)
-            .and_then(|listing| listing.map(|child| Ok(child?.file_name())).collect::<io::Result<Vec<_>>>());
-        let mut names = match names {
-            Ok(names) => names,
-            Err(error) => {
-                self.skip(disk.to_owned(), FileError::source(&error));
-                return Vec::new();
-            }
-        };
-        names.sort_unstable_by(|a, b| b.cmp(a));
-        let mut children = Vec::with_capacity(names.len());
-        for name in names {
-            match relative.join(name.as_bytes()) {
-                Ok(child) => children.push((disk.join(&name), child)),
-                Err(error) => self.skip(disk.join(&name), name_error(error)),
-            }
-        }
-        children
-    }
-
-    fn skip(&mut self, path: PathBuf, error: FileError) {
-        self.source.skipped_count += 1;
-        if self.source.skipped.len() < SKIPPED_KEPT_MAX {
-            self.source.skipped.push((path, error));
-        }
-    }
-}
-
-/// The reason why one path is not listed.
-enum Fault {
-    Skip(FileError),
-    Fatal(TransferError),
 }
 
 /// A name that cannot be sent.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::link::{Control, Link, SendStream};
 use super::queue::{Popped, Queue};
+use super::revision::Revision;
 
 /// The faults to inject, shared by both ends.
 pub(super) struct Faults {
@@ -16,7 +17,7 @@ pub(super) struct Faults {
     /// Bytes of data streams until one of them is flipped.
     pub(super) flip_in: AtomicU64,
     /// What both ends know.
-    pub(super) small_files: AtomicBool,
+    pub(super) revision: Mutex<Revision>,
     lost: AtomicBool,
     /// The receiver waited to write to the control stream.
     is_full: AtomicBool,
@@ -34,7 +35,7 @@ pub(super) fn pair() -> ((MemoryLink, Control), (MemoryLink, Control)) {
     let faults = Arc::new(Faults {
         bytes_left: AtomicU64::new(u64::MAX),
         flip_in: AtomicU64::new(u64::MAX),
-        small_files: AtomicBool::new(true),
+        revision: Mutex::new(Revision::LATEST),
         lost: AtomicBool::new(false),
         is_full: AtomicBool::new(false),
     });
@@ -122,8 +123,8 @@ impl Link for MemoryLink {
         self.faults.lost.store(true, Ordering::SeqCst);
     }
 
-    fn knows_small_files(&self) -> bool {
-        self.faults.small_files.load(Ordering::SeqCst)
+    fn revision(&self) -> Revision {
+        *self.faults.revision.lock().unwrap()
     }
 }
 

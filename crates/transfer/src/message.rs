@@ -5,7 +5,8 @@
 //! allocates in proportion to them, and accepts exactly one encoding of each message.
 
 use super::error::{DETAIL_LEN_MAX, FileError, FileErrorKind, clean};
-use super::manifest::{Entry, EntryKind, Modified};
+use super::link_target::LinkTarget;
+use super::manifest::{Entry, EntryKind, Modified, SkippedCounts};
 use super::names::RelativePath;
 use super::proof::Proof;
 use super::run_id::RunId;
@@ -19,8 +20,9 @@ pub(crate) enum Message {
     Hello { version: u16, base_log2: u8, proof: Option<Proof>, run: Option<RunId> },
     /// Sender: the next entries of the list.
     Entries(Vec<Entry>),
-    /// Sender: the list is complete and has this many entries.
-    EntriesEnd { count: u32 },
+    /// Sender: the list is complete and has this many entries. What it skipped is said only to
+    /// receivers that read it.
+    EntriesEnd { count: u32, skipped: Option<SkippedCounts> },
     /// Sender: all segments of a file are sent (or were held); this is its hash.
     FileDone { index: u32, hash: FileHash },
     /// Sender: a file cannot be sent.
@@ -119,7 +121,12 @@ impl Message {
                 out.extend_from_slice(run.as_ref().map_or(&[], |run| run.as_bytes().as_slice()));
             }
             Self::Entries(entries) => entries.iter().for_each(|entry| put_entry(out, entry)),
-            Self::EntriesEnd { count } => out.extend_from_slice(&count.to_be_bytes()),
+            Self::EntriesEnd { count, skipped } => {
+                out.extend_from_slice(&count.to_be_bytes());
+                for number in skipped.iter().flat_map(|skipped| [skipped.links, skipped.special, skipped.unreadable]) {
+                    out.extend_from_slice(&number.to_be_bytes());
+                }
+            }
             Self::FileDone { index, hash } => {
                 out.extend_from_slice(&index.to_be_bytes());
                 out.extend_from_slice(hash.as_bytes());
@@ -180,7 +187,12 @@ impl Message {
                 }
                 Self::Entries(entries)
             }
-            0x03 => Self::EntriesEnd { count: reader.u32()? },
+            0x03 => {
+                let count = reader.u32()?;
+                // Older senders end the message here.
+                let skipped = if reader.0.is_empty() { None } else { Some(reader.skipped()?) };
+                Self::EntriesEnd { count, skipped }
+            }
             0x04 => Self::FileDone { index: reader.u32()?, hash: FileHash::from_bytes(reader.array()?) },
             0x05 => Self::FileAbort { index: reader.u32()?, error: reader.file_error()? },
             0x06 => Self::Finish,
@@ -226,17 +238,32 @@ impl Message {
 pub(crate) fn entry_len(entry: &Entry) -> usize {
     // A path of n components has n - 1 separators inside `len`; on the wire each component has a
     // length byte instead.
-    ENTRY_FIXED_LEN_MAX + entry.path.len() + 1
+    let target = if let EntryKind::SymbolicLink { target } = &entry.kind { target.as_bytes().len() } else { 0 };
+    ENTRY_FIXED_LEN_MAX + entry.path.len() + 1 + target
 }
 
 fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
-    match entry.kind {
+    match &entry.kind {
         EntryKind::File { size } => {
             out.push(KIND_FILE);
             out.extend_from_slice(&size.to_be_bytes());
         }
         EntryKind::Directory => out.push(KIND_DIRECTORY),
         EntryKind::Stream => out.push(KIND_STREAM),
+        EntryKind::SymbolicLink { target } => {
+            out.push(KIND_SYMBOLIC_LINK);
+            out.extend_from_slice(&(target.as_bytes().len() as u16).to_be_bytes());
+            out.extend_from_slice(target.as_bytes());
+        }
+        EntryKind::HardLink { file } => {
+            out.push(KIND_HARD_LINK);
+            out.extend_from_slice(&file.to_be_bytes());
+        }
+        EntryKind::SparseFile { size, data } => {
+            out.push(KIND_SPARSE_FILE);
+            out.extend_from_slice(&size.to_be_bytes());
+            out.extend_from_slice(&data.to_be_bytes());
+        }
     }
     out.extend_from_slice(&entry.mode.to_be_bytes());
     out.extend_from_slice(&entry.modified.seconds.to_be_bytes());
@@ -309,6 +336,10 @@ impl<'a> Reader<'a> {
         Ok(text.to_owned())
     }
 
+    fn skipped(&mut self) -> Result<SkippedCounts, Malformed> {
+        Ok(SkippedCounts { links: self.u32()?, special: self.u32()?, unreadable: self.u32()? })
+    }
+
     fn file_error(&mut self) -> Result<FileError, Malformed> {
         let kind = FileErrorKind::from_code(self.u8()?).ok_or(Malformed("an unknown kind of error"))?;
         Ok(FileError { kind, detail: self.text()? })
@@ -319,6 +350,19 @@ impl<'a> Reader<'a> {
             KIND_FILE => EntryKind::File { size: self.u64()? },
             KIND_DIRECTORY => EntryKind::Directory,
             KIND_STREAM => EntryKind::Stream,
+            KIND_SYMBOLIC_LINK => {
+                let len = usize::from(self.u16()?);
+                let target = LinkTarget::new(self.take(len)?).ok_or(Malformed("an impossible target of a link"))?;
+                EntryKind::SymbolicLink { target }
+            }
+            KIND_HARD_LINK => EntryKind::HardLink { file: self.u32()? },
+            KIND_SPARSE_FILE => {
+                let (size, data) = (self.u64()?, self.u64()?);
+                if data >= size {
+                    return Err(Malformed("a file with holes has none"));
+                }
+                EntryKind::SparseFile { size, data }
+            }
             _ => return Err(Malformed("an unknown kind of entry")),
         };
         let mode = self.u16()?;
@@ -335,6 +379,11 @@ impl<'a> Reader<'a> {
         // No correct sender sends a forbidden name, so this may be an attack: the transfer ends,
         // not just the file.
         let path = RelativePath::from_components(components).map_err(|_| Malformed("a forbidden name"))?;
+        if let EntryKind::SymbolicLink { target } = &kind
+            && !target.stays_inside(&path)
+        {
+            return Err(Malformed("a link that leads out of its tree"));
+        }
         Ok(Entry { path, kind, modified, mode })
     }
 }
@@ -352,12 +401,15 @@ pub(crate) const ENTRIES_LEN: usize = 32 * 1024;
 const KIND_FILE: u8 = 0;
 const KIND_DIRECTORY: u8 = 1;
 const KIND_STREAM: u8 = 2;
+const KIND_SYMBOLIC_LINK: u8 = 3;
+const KIND_HARD_LINK: u8 = 4;
+const KIND_SPARSE_FILE: u8 = 5;
 
-/// Kind, size, mode, time and number of components.
-const ENTRY_FIXED_LEN_MAX: usize = 1 + 8 + 2 + 8 + 4 + 1;
+/// Kind, sizes, mode, time and number of components.
+const ENTRY_FIXED_LEN_MAX: usize = 1 + 16 + 2 + 8 + 4 + 1;
 
 // The longest entry fits a frame after a full batch, and so does a segment set.
-const _: () = assert!(ENTRIES_LEN + ENTRY_FIXED_LEN_MAX + super::names::PATH_LEN_MAX + 2 <= FRAME_LEN_MAX);
+const _: () = assert!(ENTRIES_LEN + ENTRY_FIXED_LEN_MAX + 2 * super::names::PATH_LEN_MAX + 2 <= FRAME_LEN_MAX);
 const _: () = assert!(super::segment::SEGMENTS_MAX as usize / 8 + 5 <= FRAME_LEN_MAX);
 const _: () = assert!(DETAIL_LEN_MAX <= u8::MAX as usize);
 const _: () = assert!(super::names::COMPONENT_LEN_MAX <= u8::MAX as usize);

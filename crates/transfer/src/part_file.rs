@@ -107,13 +107,15 @@ pub(crate) fn look(directory: &OwnedFd, name: &OsStr, entry: &Entry, overwrite: 
 impl PartFile {
     /// Opens or creates the part file for `name` in `directory`, which is below `tree`, locks it, and
     /// reserves the disk space of the whole file, so that a full disk is reported before anything is
-    /// sent. Also returns the journal's records, which the caller verifies.
+    /// sent; if the file has holes, that of its `data` bytes. Also returns the journal's records, which
+    /// the caller verifies.
     pub(crate) fn open(
         tree: &TargetTree,
         directory: Arc<OwnedFd>,
         name: &OsStr,
         key: &JournalKey,
         layout: Layout,
+        data: Option<u64>,
     ) -> Result<(Self, Recorded), FileError> {
         let target = |error: io::Error| FileError::target(&error);
         let (part_name, journal_name) = part_and_journal_names(name);
@@ -128,7 +130,11 @@ impl PartFile {
             file.set_len(0).map_err(target)?;
             (None, Recorded::new())
         };
-        let reservation = tree.disk_space().reserve(&file, layout.size()).map_err(|error| {
+        let reserved = match data {
+            Some(data) => tree.disk_space().reserve_with_holes(&file, layout.size(), data),
+            None => tree.disk_space().reserve(&file, layout.size()),
+        };
+        let reservation = reserved.map_err(|error| {
             if recorded.is_empty() {
                 discard(&directory, &part_name, &journal_name);
             }
@@ -176,6 +182,11 @@ impl PartFile {
             self.dirty_bytes.fetch_sub(written, Ordering::SeqCst);
         }
         Ok(())
+    }
+
+    /// Makes `len` bytes at `offset` a hole, whatever an earlier attempt has written there.
+    pub(crate) fn make_hole(&self, len: u64, offset: u64) -> io::Result<()> {
+        self.disk.make_hole(&self.file, len, offset)
     }
 
     /// Notes that `segment` is written and verified.
@@ -267,6 +278,10 @@ fn discard(directory: &OwnedFd, part_name: &OsStr, journal_name: &OsStr) {
 /// Removes the files that an earlier attempt left next to a complete file.
 pub(crate) fn discard_remains(directory: &OwnedFd, name: &OsStr) {
     let (part_name, journal_name) = part_and_journal_names(name);
+    let is_link = |stat: rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode).is_symlink();
+    if rustix::fs::statat(directory, &part_name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_link) {
+        let _ = rustix::fs::unlinkat(directory, &part_name, AtFlags::empty());
+    }
     // Only a part file that no other transfer has locked.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     if let Ok(file) = rustix::fs::openat(directory, &part_name, flags, Mode::empty()) {

@@ -27,13 +27,14 @@ use super::disk::{Disk, SystemDisk};
 use super::error::{FileError, TransferError};
 use super::events::{Events, Summary, TransferEvent};
 use super::link::{CancelToken, Control, Link};
-use super::manifest::{Entry, Limits, Totals};
+use super::manifest::{Entry, EntryKind, Limits, SkippedCounts, Totals};
 use super::message::{Message, VERSION};
 use super::open_files::{FILES_AHEAD, OpenFiles, SMALL_FILES_AHEAD, TransferFiles};
 use super::progress::Progress;
 use super::proof::ProofContext;
 use super::queue::Queue;
 use super::record::RecordReader;
+use super::revision::Revision;
 use super::segment::{FileHash, Layout, SegmentSet};
 use super::send::default_threads;
 use super::stream_io::StreamOutput;
@@ -44,6 +45,7 @@ mod data;
 mod finisher;
 mod incoming;
 mod incoming_stream;
+mod links;
 mod planner;
 mod stream;
 mod whole;
@@ -177,7 +179,7 @@ pub fn run(
         streams: Queue::new(STREAMS_MAX),
         finished: Queue::new(FILES_AHEAD),
         open_files: options.open_files.transfer(),
-        small_files: link.knows_small_files(),
+        revision: link.revision(),
         options,
         context,
         directory: directory.to_owned(),
@@ -225,8 +227,7 @@ struct Session<'a> {
     /// Files of which all segments have arrived.
     finished: Queue<Arc<Incoming>>,
     open_files: TransferFiles,
-    /// Both ends know the rules for small files.
-    small_files: bool,
+    revision: Revision,
     options: &'a ReceiveOptions,
     context: &'a ProofContext,
     directory: PathBuf,
@@ -248,6 +249,8 @@ struct Session<'a> {
 struct List {
     entries: Vec<Entry>,
     totals: Totals,
+    /// What the sender has besides and does not send, if it said so.
+    skipped: SkippedCounts,
     base_log2: u8,
 }
 
@@ -259,6 +262,8 @@ struct SessionState {
     settled: SegmentSet,
     /// The planner waits for fewer active files.
     is_planner_waiting: bool,
+    /// Files in place.
+    placed: SegmentSet,
     /// Directories that this transfer created, in this order.
     made: Vec<u32>,
 }
@@ -297,6 +302,9 @@ impl<'a> Session<'a> {
         let totals = list.totals;
         self.progress.set_total(totals.bytes);
         self.events.event(TransferEvent::Started { files: totals.files, bytes: totals.bytes });
+        if list.skipped.total() > 0 {
+            self.events.event(TransferEvent::NotSent { skipped: list.skipped });
+        }
         let _ = self.list.set(list);
         scope.spawn(|| self.plan());
         scope.spawn(|| self.accept());
@@ -317,7 +325,7 @@ impl<'a> Session<'a> {
             bytes: if self.stream.get().is_some() { self.progress.moved() } else { totals.bytes },
             files_done: self.files_done.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
-            skipped: 0,
+            skipped: self.list().skipped.total(),
             bytes_moved: self.progress.moved(),
             bytes_resumed: self.progress.resumed(),
         };
@@ -360,17 +368,24 @@ impl<'a> Session<'a> {
     fn take_list(&self, base_log2: u8) -> Result<List, TransferError> {
         let mut limits = Limits::default();
         let mut entries = Vec::new();
-        loop {
+        let skipped = loop {
             match next_input(&self.inbox, &self.options.cancel)? {
                 Some(Input::Message(Message::Entries(batch))) => {
                     batch.iter().try_for_each(|entry| limits.admit(entry))?;
-                    entries.extend(batch);
+                    for entry in batch {
+                        self.check_link(&entry, &entries)?;
+                        entries.push(entry);
+                    }
                 }
-                Some(Input::Message(Message::EntriesEnd { count })) if count as usize == entries.len() => break,
+                Some(Input::Message(Message::EntriesEnd { count, skipped }))
+                    if count as usize == entries.len() && (skipped.is_none() || self.knows_links()) =>
+                {
+                    break skipped.unwrap_or_default();
+                }
                 Some(_) => return Err(TransferError::Protocol("the list of files is faulty")),
                 None => {}
             }
-        }
+        };
         let totals = limits.totals();
         if let Some(bytes_max) = self.options.bytes_max.filter(|bytes_max| totals.bytes > *bytes_max) {
             return Err(TransferError::TooLarge(totals.bytes, bytes_max));
@@ -381,7 +396,20 @@ impl<'a> Session<'a> {
         if self.options.output.is_some() && !entries.iter().all(Entry::is_stream) {
             return Err(TransferError::StreamOnly);
         }
-        Ok(List { entries, totals, base_log2 })
+        Ok(List { entries, totals, skipped, base_log2 })
+    }
+
+    /// Checks what only the newest senders may list; `before` is what came before it.
+    fn check_link(&self, entry: &Entry, before: &[Entry]) -> Result<(), TransferError> {
+        if entry.needs_links() && !self.knows_links() {
+            return Err(TransferError::Protocol("an entry that this version of the protocol does not have"));
+        }
+        if let EntryKind::HardLink { file } = entry.kind
+            && before.get(file as usize).and_then(Entry::size).is_none()
+        {
+            return Err(TransferError::Protocol("a hard link to something else than an earlier file"));
+        }
+        Ok(())
     }
 
     /// Handles the sender's messages about files until it finishes and its data streams end.
@@ -461,6 +489,7 @@ impl<'a> Session<'a> {
         let message = match outcome {
             Ok(hash) => {
                 if let Some(hash) = hash {
+                    self.lock().placed.insert(index);
                     self.files_done.fetch_add(1, Ordering::Relaxed);
                     self.progress.report();
                     self.events.event(TransferEvent::FileDone { path, hash });
@@ -509,13 +538,21 @@ impl<'a> Session<'a> {
 
     /// The maximum number of files with a plan and no result.
     fn files_ahead(&self) -> usize {
-        if self.small_files { SMALL_FILES_AHEAD } else { FILES_AHEAD }
+        if self.knows_small_files() { SMALL_FILES_AHEAD } else { FILES_AHEAD }
     }
 
     /// A planner that has waited goes on when no more files than this are in progress: a wakeup for
     /// each file would cost more than the file.
     fn files_resumed(&self) -> usize {
         self.files_ahead() * 3 / 4
+    }
+
+    fn knows_small_files(&self) -> bool {
+        self.revision >= Revision::SmallFiles
+    }
+
+    fn knows_links(&self) -> bool {
+        self.revision >= Revision::Links
     }
 
     fn is_stopping(&self) -> bool {

@@ -4,6 +4,7 @@
 //!   stream   1 | record ...          or   0          the last stream: no more follow
 //!   record   file 4 | segment 4 | chunk ... | end
 //!   chunk    length 4 (1 to CHUNK_LEN_MAX) | bytes
+//!            2^31 + length 4                 a hole: so many zeros (1 to HOLE_LEN_MAX)
 //!   end      0 (4) | value 32        or   2^32 - 1 (4)     the sender gives the segment up
 //! ```
 //!
@@ -41,6 +42,8 @@ pub(crate) struct RecordReader {
 pub(crate) enum Part {
     /// This many bytes at the front of the buffer.
     Chunk(usize),
+    /// This many zeros, of a hole.
+    Hole(u32),
     /// The segment is complete; its value.
     End([u8; 32]),
     /// The sender abandoned the segment.
@@ -90,6 +93,12 @@ impl RecordWriter {
         self.buffer[start - 4..start].copy_from_slice(&(len as u32).to_be_bytes());
         self.used = start + len;
         Ok(Ok(()))
+    }
+
+    /// Adds a hole of `len` bytes (1 to [`HOLE_LEN_MAX`]).
+    pub(crate) fn hole(&mut self, len: u32) -> io::Result<()> {
+        debug_assert!((1..=HOLE_LEN_MAX).contains(&len));
+        self.put(&(HOLE | len).to_be_bytes())
     }
 
     /// Ends the record with the segment's value.
@@ -179,6 +188,7 @@ impl RecordReader {
                 Ok(Part::End(value))
             }
             ABORT => Ok(Part::Abort),
+            hole if hole > HOLE && hole - HOLE <= HOLE_LEN_MAX => Ok(Part::Hole(hole - HOLE)),
             len if len as usize <= buffer.len().min(CHUNK_LEN_MAX) => {
                 self.stream.read_exact(&mut buffer[..len as usize])?;
                 Ok(Part::Chunk(len as usize))
@@ -214,6 +224,14 @@ const READ_LEN: usize = 16 * 1024;
 const STREAM_LAST: u8 = 0;
 const STREAM_RECORDS: u8 = 1;
 const ABORT: u32 = u32::MAX;
+
+/// A hole as long as the longest segment.
+pub(crate) const HOLE_LEN_MAX: u32 = 1 << 30;
+
+/// Set in the length of a hole.
+const HOLE: u32 = 1 << 31;
+
+const _: () = assert!(HOLE + HOLE_LEN_MAX < ABORT);
 
 #[cfg(test)]
 mod tests;

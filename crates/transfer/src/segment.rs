@@ -107,10 +107,26 @@ impl SegmentHasher {
         self.hasher.update(bytes);
     }
 
+    /// As [`update`](Self::update) with `len` zeros.
+    pub(crate) fn update_with_zeros(&mut self, len: u64) {
+        let mut left = len;
+        while left > 0 {
+            let zeros = zeros(left);
+            self.update(zeros);
+            left -= zeros.len() as u64;
+        }
+    }
+
     /// The segment's value, after exactly its bytes.
     pub(crate) fn finish(self) -> ChainingValue {
         if self.whole { *self.hasher.finalize().as_bytes() } else { self.hasher.finalize_non_root() }
     }
+}
+
+/// At most `max` zeros, and at least one if `max` is not zero.
+pub(crate) fn zeros(max: u64) -> &'static [u8] {
+    static ZEROS: [u8; 256 * 1024] = [0; 256 * 1024];
+    &ZEROS[..max.min(ZEROS.len() as u64) as usize]
 }
 
 impl SegmentSet {

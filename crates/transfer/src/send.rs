@@ -27,6 +27,7 @@ use super::progress::Progress;
 use super::proof::{ProofContext, Role};
 use super::queue::Queue;
 use super::record::write_last;
+use super::revision::Revision;
 use super::run_id::RunId;
 use super::segment::{BASE_LOG2_DEFAULT, FileHash, Layout, SegmentSet};
 use super::store::Refusal;
@@ -51,13 +52,9 @@ pub struct SendOptions {
     /// transfer repeats at most one segment for each thread; after a change of this value,
     /// unfinished files start again from the beginning.
     pub segment_bytes: u64,
-    /// Sent in `Hello`, so that the receiver recognises this sender when it reconnects, and refuses
-    /// another one with the same ticket meanwhile. Only for a receiver that reads it
-    /// ([`accepts_run_id`](crate::accepts_run_id)). Default: none.
+    /// Sent in `Hello` to a receiver that reads it, so that this recognises the sender when it
+    /// reconnects, and refuses another one with the same ticket meanwhile. Default: none.
     pub run_id: Option<RunId>,
-    /// Whether the receiver takes a file of unknown length
-    /// ([`accepts_streams`](crate::accepts_streams)). Default: no, and such a file is not sent.
-    pub streams: bool,
     /// Cancels the transfer.
     pub cancel: CancelToken,
 }
@@ -68,7 +65,6 @@ impl Default for SendOptions {
             threads: default_threads(),
             segment_bytes: 1 << BASE_LOG2_DEFAULT,
             run_id: None,
-            streams: false,
             cancel: CancelToken::new(),
         }
     }
@@ -93,13 +89,6 @@ impl SendOptions {
     #[must_use]
     pub fn with_run_id(mut self, run_id: impl Into<Option<RunId>>) -> Self {
         self.run_id = run_id.into();
-        self
-    }
-
-    /// Sets [`streams`](Self::streams).
-    #[must_use]
-    pub fn with_streams(mut self, streams: bool) -> Self {
-        self.streams = streams;
         self
     }
 
@@ -153,9 +142,8 @@ pub fn run_deferred<'a>(
         work: Work::new(1 << base_log2),
         source: OnceLock::new(),
         base_log2,
-        run_id: options.run_id,
-        streams: options.streams,
-        small_files: link.knows_small_files(),
+        run_id: options.run_id.filter(|_| link.revision() >= Revision::RunId),
+        revision: link.revision(),
         progress: Progress::new(events),
         events,
         cancel: &options.cancel,
@@ -210,9 +198,7 @@ struct Session<'a> {
     source: OnceLock<&'a Source>,
     base_log2: u8,
     run_id: Option<RunId>,
-    streams: bool,
-    /// Both ends know the rules for small files.
-    small_files: bool,
+    revision: Revision,
     progress: Progress<'a>,
     events: &'a dyn Events,
     cancel: &'a CancelToken,
@@ -258,8 +244,11 @@ impl<'a> Session<'a> {
     ) -> Result<Summary, TransferError> {
         self.authenticate(context, credential)?;
         let source = source()?;
-        if source.input().is_some() && !self.streams {
+        if source.input().is_some() && self.revision < Revision::Streams {
             return Err(TransferError::StreamUnsupported);
+        }
+        if self.revision < Revision::Links && source.needs_links() {
+            return Err(TransferError::KeepUnsupported);
         }
         let _ = self.source.set(source);
         let totals = source.totals();
@@ -324,7 +313,8 @@ impl<'a> Session<'a> {
         if !batch.is_empty() {
             self.send(&Message::Entries(batch))?;
         }
-        self.send(&Message::EntriesEnd { count: self.source().entries().len() as u32 })
+        let skipped = (self.revision >= Revision::Links).then(|| self.source().skipped_counts());
+        self.send(&Message::EntriesEnd { count: self.source().entries().len() as u32, skipped })
     }
 
     /// Passes planned files to the workers and handles results, until every entry has one.
@@ -366,7 +356,7 @@ impl<'a> Session<'a> {
             if !earlier.is_held_in_full() || !standing.planned_again.insert(index) {
                 return Err(TransferError::Protocol("more than one plan for a file"));
             }
-        } else if standing.active.len() >= if self.small_files { SMALL_FILES_AHEAD } else { FILES_AHEAD } {
+        } else if standing.active.len() >= if self.knows_small_files() { SMALL_FILES_AHEAD } else { FILES_AHEAD } {
             return Err(TransferError::Protocol("plans for too many files at a time"));
         }
         let outgoing = Arc::new(Outgoing::new(index, layout, held));
@@ -452,6 +442,10 @@ impl<'a> Session<'a> {
                 _ => return Err(TransferError::Protocol("a message other than Bye")),
             }
         }
+    }
+
+    fn knows_small_files(&self) -> bool {
+        self.revision >= Revision::SmallFiles
     }
 
     /// The receiver grants pieces of the stream; false if there is none, or if they are not more.

@@ -19,6 +19,7 @@ mod authentication;
 mod disk_faults;
 mod failures;
 mod hostile_peers;
+mod keep;
 mod resume;
 mod small_files;
 mod streams;
@@ -34,8 +35,8 @@ struct Fixture {
     receive: ReceiveOptions,
     /// The first byte of the sender's key.
     sender: u8,
-    /// Both ends know the rules for small files.
-    small_files: bool,
+    /// What both ends know.
+    revision: Revision,
 }
 
 /// The results of both ends.
@@ -71,7 +72,7 @@ impl Fixture {
         fs::create_dir(top.path().join("in")).unwrap();
         let send = SendOptions { threads: 3, segment_bytes: SEGMENT_BYTES, ..SendOptions::default() };
         let receive = ReceiveOptions { threads: 3, ..ReceiveOptions::default() };
-        Self { top, send, receive, sender: 1, small_files: true }
+        Self { top, send, receive, sender: 1, revision: Revision::LATEST }
     }
 
     fn source(&self, name: &str) -> PathBuf {
@@ -101,7 +102,7 @@ impl Fixture {
 
     fn transfer_source(&self, source: &Source, prepare: impl FnOnce(&MemoryLink)) -> Outcome {
         let (sender, receiver) = pair();
-        sender.0.faults().small_files.store(self.small_files, Ordering::SeqCst);
+        *sender.0.faults().revision.lock().unwrap() = self.revision;
         prepare(&sender.0);
         let context = self.context();
         let mut authoriser = AcceptAll { completed: false };

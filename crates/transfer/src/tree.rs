@@ -104,9 +104,12 @@ impl TargetTree {
 
     /// Sets the time of an open file or directory.
     pub(crate) fn set_time(&self, file: impl rustix::fd::AsFd, modified: Modified) -> io::Result<()> {
-        let time = Timespec { tv_sec: modified.seconds, tv_nsec: modified.nanoseconds.into() };
-        let unchanged = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-        Ok(rustix::fs::futimens(&file, &Timestamps { last_access: unchanged, last_modification: time })?)
+        Ok(rustix::fs::futimens(&file, &timestamps(modified))?)
+    }
+
+    /// Sets the time of the symbolic link `name`.
+    pub(crate) fn set_link_time(&self, directory: &OwnedFd, name: &OsStr, modified: Modified) -> io::Result<()> {
+        Ok(rustix::fs::utimensat(directory, name, &timestamps(modified), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
     /// Records that an entry of the directory of `path` was added or removed.
@@ -170,6 +173,11 @@ impl TargetTree {
     fn lock(&self) -> std::sync::MutexGuard<'_, TreeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn timestamps(modified: Modified) -> Timestamps {
+    let last_modification = Timespec { tv_sec: modified.seconds, tv_nsec: modified.nanoseconds.into() };
+    Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification }
 }
 
 /// Opens the directory `name` in `parent`; a symbolic link is an error.

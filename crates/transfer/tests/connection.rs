@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use litz::identity::{AllowList, KeyPair, client_config, server_config};
 use litz::{Connection, Endpoint, EndpointConfig, TransportConfig};
 use transfer::{
-    CLOSE_CODE, ConnectionLink, Credential, KeyAuthoriser, ReceiveOptions, Role, Secret, SendOptions, Source, Summary,
-    TransferError, TransferEvent, accepts_run_id, control, peer_key, proof_context, receive, send,
+    CLOSE_CODE, ConnectionLink, Credential, KeyAuthoriser, ReceiveOptions, Revision, Role, Secret, SendOptions, Source,
+    Summary, TransferError, TransferEvent, control, peer_key, proof_context, receive, send,
 };
 
 /// Two endpoints and the connection between them.
@@ -127,7 +127,8 @@ fn a_sender_that_is_not_on_the_list_is_refused_with_that_reason() {
 }
 
 #[test]
-fn a_run_id_is_accepted_if_both_ends_know_it() {
-    assert!(accepts_run_id(&World::new().sending));
-    assert!(!accepts_run_id(&World::with_protocols(Some(vec![b"litz/1".to_vec()])).sending), "an older end");
+fn the_ends_agree_on_what_both_know() {
+    assert_eq!(Revision::of(&World::new().sending), Revision::LATEST);
+    let older = World::with_protocols(Some(vec![b"litz/1".to_vec()]));
+    assert_eq!(Revision::of(&older.sending), Revision::First);
 }

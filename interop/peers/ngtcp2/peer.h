@@ -152,14 +152,13 @@ struct connection {
     bool has_ended, was_reset;
     char end[256];
     ngtcp2_tstamp forgotten_at;
-    uint8_t farewell[DATAGRAM_MAX];
-    size_t farewell_len;
 };
 
 struct connection *connection_new(struct endpoint *endpoint);
 void connection_free(struct connection *connection);
 void connection_fill_callbacks(ngtcp2_callbacks *callbacks, bool is_server);
-void connection_fill_settings(ngtcp2_settings *settings, ngtcp2_transport_params *params);
+void connection_fill_settings(ngtcp2_settings *settings, ngtcp2_transport_params *params,
+                              bool is_server);
 struct stream *connection_add_stream(struct connection *connection, int64_t id);
 void connection_read(struct connection *connection, const struct datagram *datagram);
 /* True if it could send more at once. */

@@ -241,6 +241,18 @@ pub(crate) struct SendOptions {
     #[arg(long, value_name = "NAME", help_heading = heading::FILES)]
     pub(crate) name: Option<PathBuf>,
 
+    /// What is kept besides names, content and times: a comma-separated list of modes, links, hard-links
+    /// and holes, or all, or none [default: modes]
+    ///
+    /// modes: permission bits; otherwise the receiver's default applies. links: symbolic links, unless
+    /// they lead out of what is sent; otherwise they are skipped, and the exit status is 1. hard-links:
+    /// several names of one file; otherwise each name arrives as a file of its own. holes: the holes of
+    /// sparse files are neither sent nor stored. Owners, access lists and extended attributes are never
+    /// kept: send a tar stream for those (`tar c DIR | litz send - TICKET`). A symbolic link that is named
+    /// itself as a PATH is followed.
+    #[arg(long, value_name = "LIST", value_parser = super::keep::parse_keep, help_heading = heading::FILES)]
+    pub(crate) keep: Option<transfer::Keep>,
+
     /// Maximum sending rate, over all paths together
     #[arg(long, value_name = "RATE", help_heading = heading::PATHS)]
     pub(crate) rate: Option<Rate>,

@@ -16,6 +16,7 @@ mod help;
 mod host;
 mod id;
 mod journals;
+mod keep;
 mod lines;
 mod links;
 mod out;

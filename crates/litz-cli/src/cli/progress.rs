@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use net::MonotonicClock;
-use transfer::{Events, Summary, TransferEvent};
+use transfer::{Events, SkippedCounts, Summary, TransferEvent};
 use units::{ByteSize, Instant};
 
 use super::colour::{self, Colour, paint};
 use super::lines::Lines;
 use super::out;
 use super::path_report::PathLine;
-use super::status::{SilenceChange, Status, seconds};
+use super::status::{SilenceChange, Status, grouped, seconds};
 use super::transport_options::TransportOptions;
 use super::warning::Warning;
 
@@ -268,6 +268,7 @@ impl Progress {
         match event {
             TransferEvent::FileFailed { path, error } => self.problem(Colour::Bad, &format!("{path}: {error}")),
             TransferEvent::Skipped { path, error } => self.problem(Colour::Warning, &format!("{path}: {error}")),
+            TransferEvent::NotSent { skipped } => self.problem(Colour::Warning, &not_sent(skipped)),
             TransferEvent::FileStarted { path, bytes_resumed, .. } if *bytes_resumed > 0 && self.is_verbose => {
                 self.note(&format!("{path}: already received ({})", ByteSize::from_bytes(*bytes_resumed)));
             }
@@ -310,6 +311,21 @@ impl Progress {
         state.shown_at = Some(now);
         true
     }
+}
+
+/// What the user of a receiver reads of entries that the sender has skipped.
+fn not_sent(skipped: &SkippedCounts) -> String {
+    let kinds = [
+        (skipped.links, "symbolic link", "symbolic links"),
+        (skipped.special, "device, pipe or socket", "devices, pipes or sockets"),
+        (skipped.unreadable, "unreadable or badly named entry", "unreadable or badly named entries"),
+    ];
+    let kinds = kinds.into_iter().filter(|(count, _, _)| *count > 0);
+    let kinds: Vec<_> = kinds
+        .map(|(count, one, many)| format!("{} {}", grouped(count.into()), if count == 1 { one } else { many }))
+        .collect();
+    let advice = if skipped.links > 0 { " (`litz send --keep links` keeps links)" } else { "" };
+    format!("the sender has skipped {}{advice}", kinds.join(", "))
 }
 
 impl Events for Progress {

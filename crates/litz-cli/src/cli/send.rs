@@ -13,7 +13,7 @@ use recovery::RateCap;
 use serde_json::json;
 use transfer::{
     CLOSE_CODE, CancelToken, ConnectionLink, Credential, Refusal, RunId, Source, StreamInput, Summary, Ticket,
-    TransferError, accepts_run_id, accepts_streams, control, proof_context, send,
+    TransferError, control, proof_context, send,
 };
 use units::{ByteSize, Duration, Instant, Rate};
 
@@ -162,6 +162,9 @@ fn stdin_source(options: &SendOptions, paths: &[PathBuf]) -> Result<Option<Sourc
             Some(_) => Err("--name is the name of standard input: use it with the path `-`".to_owned().into()),
             None => Ok(None),
         };
+    }
+    if options.keep.is_some() {
+        return Err("--keep has no effect on standard input (`-`): leave it out".to_owned().into());
     }
     if paths.len() > 1 {
         return Err("standard input (`-`) is sent alone: send the other paths separately".to_owned().into());
@@ -333,7 +336,8 @@ impl Job<'_> {
             return Ok(source);
         }
         self.progress.scanning();
-        let source = Source::scan(self.paths, &self.cancel)?;
+        let keep = self.options.keep.unwrap_or_default();
+        let source = Source::scan_keeping(self.paths, keep, &self.cancel)?;
         Ok(self.source.get_or_init(|| source))
     }
 
@@ -390,11 +394,7 @@ impl Job<'_> {
         let credential =
             if self.options.by_key { Credential::Key } else { Credential::Ticket(self.ticket.secret.clone()) };
         let streams = connection.open_bi().map_err(|error| TransferError::Connection(error.into()))?;
-        let mut send_options = send::SendOptions::default().with_cancel(self.cancel.clone());
-        send_options.streams = accepts_streams(connection);
-        if accepts_run_id(connection) {
-            send_options.run_id = Some(self.run_id);
-        }
+        let mut send_options = send::SendOptions::default().with_cancel(self.cancel.clone()).with_run_id(self.run_id);
         if let Some(parallel) = self.options.parallel {
             send_options.threads = usize::from(parallel);
         }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use litz::identity::tls::{ALPN, ALPN_RUN_ID, ALPN_SMALL_FILES, ALPN_STREAMS};
+use litz::identity::tls::{ALPN, ALPN_LINKS, ALPN_RUN_ID, ALPN_SMALL_FILES, ALPN_STREAMS};
 use serde_json::{Value, json};
 
 use super::{exit, out, ticket};
@@ -29,7 +29,7 @@ pub(crate) fn run(options: &VersionOptions) -> ExitCode {
         out::json(&as_json());
     } else {
         out::line(&format!("litz {VERSION}"));
-        out::line(&format!("QUIC version 1, multipath {}", MULTIPATH));
+        out::line(&format!("QUIC versions 1 and 2, multipath {}", MULTIPATH));
         out::line(&format!("file protocol {}, tickets {}", protocols().join(" and "), ticket::PREFIX));
     }
     ExitCode::from(exit::DONE)
@@ -39,14 +39,14 @@ fn as_json() -> Value {
     let commit = Some(PROGRAM.litz_commit).filter(|commit| *commit != UNKNOWN_COMMIT);
     json!({
         "event": "version", "version": PROGRAM.litz_version, "commit": commit,
-        "quic": [1], "multipath": MULTIPATH, "protocols": protocols(),
+        "quic": [1, 2], "multipath": MULTIPATH, "protocols": protocols(),
         "ticket": ticket::PREFIX, "journal": quic::journal::VERSION,
     })
 }
 
 /// The versions of the file protocol as TLS negotiates them, oldest first.
 fn protocols() -> Vec<String> {
-    [ALPN, ALPN_RUN_ID, ALPN_STREAMS, ALPN_SMALL_FILES]
+    [ALPN, ALPN_RUN_ID, ALPN_STREAMS, ALPN_SMALL_FILES, ALPN_LINKS]
         .iter()
         .map(|name| String::from_utf8_lossy(name).into_owned())
         .collect()

@@ -304,7 +304,7 @@ fn certified_key(own: &KeyPair) -> Result<Arc<CertifiedKey>, TlsError> {
 
 /// The names in the order of preference. The server chooses the first that the client offers too.
 fn alpn_protocols() -> Vec<Vec<u8>> {
-    [ALPN_SMALL_FILES, ALPN_STREAMS, ALPN_RUN_ID, ALPN].map(<[u8]>::to_vec).to_vec()
+    [ALPN_LINKS, ALPN_SMALL_FILES, ALPN_STREAMS, ALPN_RUN_ID, ALPN].map(<[u8]>::to_vec).to_vec()
 }
 
 /// The protocol's name in the handshake (RFC 7301): Litz, version 1.
@@ -319,6 +319,9 @@ pub const ALPN_STREAMS: &[u8] = b"litz/1.2";
 
 /// As [`ALPN_STREAMS`], and both ends of a file transfer know the rules for many small files.
 pub const ALPN_SMALL_FILES: &[u8] = b"litz/1.3";
+
+/// As [`ALPN_SMALL_FILES`], and the receiver of a file transfer takes links and files with holes.
+pub const ALPN_LINKS: &[u8] = b"litz/1.4";
 
 #[cfg(test)]
 mod tests;

@@ -1,3 +1,4 @@
+use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 
@@ -25,7 +26,7 @@ fn a_tree_is_listed_in_order_and_skipped_entries_are_reported() {
     let skipped: Vec<_> =
         source.skipped().iter().map(|(path, error)| (path.file_name().unwrap(), error.kind)).collect();
     assert_eq!(source.skipped_count(), 3);
-    assert!(skipped.contains(&("link".as_ref(), FileErrorKind::Special)));
+    assert!(skipped.contains(&("link".as_ref(), FileErrorKind::Link)));
     assert!(skipped.contains(&("socket".as_ref(), FileErrorKind::Special)));
     assert!(skipped.contains(&("x.litz-part".as_ref(), FileErrorKind::Name)));
 }

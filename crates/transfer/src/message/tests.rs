@@ -22,9 +22,15 @@ fn samples() -> Vec<Message> {
             entry(path(&[b"dir", b"\xff\n"]), EntryKind::File { size: u64::MAX }),
         ]),
         Message::Entries(vec![entry(path(&[b"stdin"]), EntryKind::Stream)]),
+        Message::Entries(vec![
+            entry(path(&[b"dir", b"link"]), EntryKind::SymbolicLink { target: LinkTarget::new(b"./file").unwrap() }),
+            entry(path(&[b"dir", b"name"]), EntryKind::HardLink { file: 7 }),
+            entry(path(&[b"holes"]), EntryKind::SparseFile { size: u64::MAX, data: u64::MAX - 1 }),
+        ]),
+        Message::EntriesEnd { count: 0, skipped: Some(SkippedCounts { links: 1, special: u32::MAX, unreadable: 0 }) },
         Message::StreamEnd { index: 0, size: u64::MAX, hash },
         Message::Credit { index: 0, pieces: 256 },
-        Message::EntriesEnd { count: 2 },
+        Message::EntriesEnd { count: 2, skipped: None },
         Message::FileDone { index: 1, hash },
         Message::FileAbort { index: 1, error: error.clone() },
         Message::Finish,
@@ -55,7 +61,10 @@ fn every_message_round_trips_and_every_truncation_is_an_error() {
         for len in 4..bytes.len() {
             let cut = Message::decode(&bytes[4..len]);
             let is_older_hello = matches!(message, Message::Hello { run: Some(_), .. }) && len + 16 == bytes.len();
-            let may_be_shorter = matches!(message, Message::Plan { .. } | Message::Entries(_)) || is_older_hello;
+            let is_older_end =
+                matches!(message, Message::EntriesEnd { skipped: Some(_), .. }) && len + 12 == bytes.len();
+            let may_be_shorter =
+                matches!(message, Message::Plan { .. } | Message::Entries(_)) || is_older_hello || is_older_end;
             assert!(cut.is_err() || may_be_shorter, "{message:?} cut to {len}");
         }
     }

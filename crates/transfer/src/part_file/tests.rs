@@ -34,7 +34,7 @@ impl Fixture {
         let size = entry.size().unwrap();
         let sender = PublicKey::from_bytes([sender; 32]);
         let key = JournalKey { base_log2: 10, size, modified: entry.modified, sender };
-        PartFile::open(&self.tree, parent, name, &key, Layout::new(size, 10).unwrap())
+        PartFile::open(&self.tree, parent, name, &key, Layout::new(size, 10).unwrap(), None)
     }
 
     fn look(&self, entry: &Entry, overwrite: bool) -> Result<Found, FileError> {
@@ -247,4 +247,16 @@ fn others_cannot_read_a_part_file_before_it_is_complete() {
     part.commit(&entry, &fixture.tree, true).unwrap();
     assert_eq!(mode("file"), 0o755);
     assert_eq!(disk.synced_modes(), [0o600; 2], "the data is on the disk before others may read it");
+}
+
+#[test]
+fn a_hole_takes_no_space_whatever_was_there() {
+    let fixture = Fixture::new();
+    let (part, _) = fixture.open(&entry("file", 1_000_000), 1).unwrap();
+    part.write_at(&[0xff; 1_000_000], 0).unwrap();
+    part.make_hole(900_000, 50_000).unwrap();
+    let content = fs::read(fixture.path("file.litz-part")).unwrap();
+    assert!(content[..50_000].iter().chain(&content[950_000..]).all(|byte| *byte == 0xff));
+    assert!(content[50_000..950_000].iter().all(|byte| *byte == 0));
+    assert!(fs::metadata(fixture.path("file.litz-part")).unwrap().blocks() * 512 < 200_000);
 }

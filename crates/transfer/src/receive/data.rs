@@ -111,6 +111,21 @@ impl Session<'_> {
                         return drop_record(reader, buffer);
                     }
                 }
+                Part::Hole(count) => {
+                    let count = u64::from(count);
+                    let is_sparse = self.list().entries[incoming.index as usize].data().is_some();
+                    if count > len - taken || !is_sparse {
+                        return Err(TransferError::Protocol("a hole where there cannot be one"));
+                    }
+                    hasher.update_with_zeros(count);
+                    if let Err(error) = part.make_hole(count, start + taken) {
+                        self.settle_failed(incoming, &FileError::target(&error))?;
+                        return drop_record(reader, buffer);
+                    }
+                    taken += count;
+                    incoming.count(count);
+                    self.progress.add_moved(count);
+                }
                 Part::Abort => {
                     self.progress.take_back(taken);
                     return Ok(());
@@ -136,7 +151,10 @@ impl Session<'_> {
             return self.settle_failed(incoming, &FileError::target(&error));
         }
         // The segment is the file.
-        if self.small_files && incoming.layout.count() == 1 && incoming.on_hash(FileHash::from_bytes(value)).is_none() {
+        if self.knows_small_files()
+            && incoming.layout.count() == 1
+            && incoming.on_hash(FileHash::from_bytes(value)).is_none()
+        {
             return Err(TransferError::Protocol("a file has two hashes"));
         }
         if incoming.on_segment(segment, value) {
@@ -149,7 +167,7 @@ impl Session<'_> {
 /// Reads and discards the rest of a record that is no longer needed, because the following records
 /// on the stream may be needed.
 fn drop_record(reader: &mut RecordReader, buffer: &mut [u8]) -> Result<(), TransferError> {
-    while let Part::Chunk(_) = reader.part(buffer).map_err(data_error)? {}
+    while let Part::Chunk(_) | Part::Hole(_) = reader.part(buffer).map_err(data_error)? {}
     Ok(())
 }
 

@@ -43,6 +43,7 @@ impl Session<'_> {
             }
             self.plan_one(index)?;
         }
+        self.make_links()?;
         self.control.flush()
     }
 
@@ -62,10 +63,12 @@ impl Session<'_> {
 
     fn plan_one(&self, index: u32) -> Result<(), TransferError> {
         let entry = &self.list().entries[index as usize];
-        if entry.is_stream() {
-            return self.plan_stream(index, entry);
-        }
-        let EntryKind::File { size } = entry.kind else { return self.plan_directory(index, entry) };
+        let size = match &entry.kind {
+            EntryKind::File { size } | EntryKind::SparseFile { size, .. } => *size,
+            EntryKind::Directory => return self.plan_directory(index, entry),
+            EntryKind::Stream => return self.plan_stream(index, entry),
+            EntryKind::SymbolicLink { .. } | EntryKind::HardLink { .. } => return Ok(()),
+        };
         let layout =
             Layout::new(size, self.list().base_log2).ok_or(TransferError::Protocol("a segment length out of range"))?;
         if self.is_small(layout) {
@@ -169,7 +172,7 @@ impl Session<'_> {
             modified: entry.modified,
             sender: self.context.sender(),
         };
-        let (part, recorded) = PartFile::open(self.tree(), directory, name, &key, layout)?;
+        let (part, recorded) = PartFile::open(self.tree(), directory, name, &key, layout, entry.data())?;
         let Some(tree) = self.verify(index, &part, layout, &recorded) else { return Ok(None) };
         Ok(Some(Incoming::new(index, layout, Target::Part(part), Some(permit), tree)))
     }

@@ -40,7 +40,7 @@ impl Session<'_> {
         let base_log2 = self.list().base_log2;
         let layout = Layout::new(0, base_log2).ok_or_else(|| FileError::new(FileErrorKind::Target, ""))?;
         let key = JournalKey { base_log2, size: 0, modified: entry.modified, sender: self.context.sender() };
-        Ok(PartFile::open(self.tree(), directory, name, &key, layout)?.0)
+        Ok(PartFile::open(self.tree(), directory, name, &key, layout, None)?.0)
     }
 
     /// Takes the piece `number` from a data stream.
@@ -54,7 +54,9 @@ impl Session<'_> {
         let mut bytes = vec![0; CHUNK_LEN_MAX];
         let len = match reader.part(&mut bytes).map_err(data_error)? {
             Part::Chunk(len) => len,
-            Part::End(_) | Part::Abort => return Err(TransferError::Protocol("a piece of a stream without bytes")),
+            Part::Hole(_) | Part::End(_) | Part::Abort => {
+                return Err(TransferError::Protocol("a piece of a stream without bytes"));
+            }
         };
         bytes.truncate(len);
         let Part::End(value) = reader.part(buffer).map_err(data_error)? else {

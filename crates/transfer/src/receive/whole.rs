@@ -36,7 +36,7 @@ impl Drop for Written {
 impl Session<'_> {
     /// Whether a file may be received as a whole.
     pub(super) fn is_small(&self, layout: Layout) -> bool {
-        self.small_files && layout.count() <= 1 && layout.size() <= CHUNK_LEN_MAX as u64
+        self.knows_small_files() && layout.count() <= 1 && layout.size() <= CHUNK_LEN_MAX as u64
     }
 
     /// The directory of a file whose name is free; `None` if it may be there already.
@@ -77,6 +77,7 @@ impl Session<'_> {
                     incoming.count(count as u64);
                     self.progress.add_moved(count as u64);
                 }
+                Part::Hole(_) => return Err(TransferError::Protocol("a hole where there cannot be one")),
                 Part::Abort => {
                     self.progress.take_back(taken as u64);
                     return Ok(());

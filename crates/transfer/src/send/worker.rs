@@ -4,12 +4,15 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
 use super::outgoing::{Job, Outgoing};
 use super::{Session, connection};
 use crate::error::{FileError, FileErrorKind, TransferError};
 use crate::manifest::Entry;
 use crate::message::Message;
-use crate::record::{CHUNK_LEN_MAX, RecordWriter};
+use crate::record::{CHUNK_LEN_MAX, HOLE_LEN_MAX, RecordWriter};
 use crate::segment::{FileHash, SegmentHasher};
 
 /// Works until the queue is closed. An error is the connection's; errors of files are sent to the
@@ -69,7 +72,7 @@ fn process(
         hash_only(session, outgoing, &file, segment, buffer)
     } else {
         let sent = send(session, outgoing, &file, segment, entry, writer)?;
-        if session.small_files && outgoing.layout.count() == 1 {
+        if session.knows_small_files() && outgoing.layout.count() == 1 {
             // What was sent says that the file is complete.
             return Ok(sent.map(|_| None));
         }
@@ -126,18 +129,29 @@ fn send(
             writer.abort().map_err(connection)?;
             return Ok(Ok(None));
         }
-        let len = left.min(CHUNK_LEN_MAX as u64) as usize;
-        if let Err(error) = send_chunk(writer, file, offset, len, &mut hasher)? {
-            writer.abort().map_err(connection)?;
-            return Ok(Err(error));
-        }
-        session.progress.add_moved(len as u64);
-        outgoing.count(len as u64);
-        offset += len as u64;
-        left -= len as u64;
+        let len = match if entry.data().is_some() { extent_at(file, offset) } else { Extent::Data(left) } {
+            Extent::Hole(len) => {
+                let len = len.min(left).min(HOLE_LEN_MAX.into());
+                writer.hole(len as u32).map_err(connection)?;
+                hasher.update_with_zeros(len);
+                len
+            }
+            Extent::Data(len) => {
+                let len = len.min(left).min(CHUNK_LEN_MAX as u64);
+                if let Err(error) = send_chunk(writer, file, offset, len as usize, &mut hasher)? {
+                    writer.abort().map_err(connection)?;
+                    return Ok(Err(error));
+                }
+                len
+            }
+        };
+        session.progress.add_moved(len);
+        outgoing.count(len);
+        offset += len;
+        left -= len;
     }
     let value = hasher.finish();
-    if session.small_files
+    if session.knows_small_files()
         && outgoing.layout.count() == 1
         && let Err(error) = outgoing.on_whole(value, entry)
     {
@@ -146,6 +160,25 @@ fn send(
     }
     writer.end(&value).map_err(connection)?;
     Ok(Ok(Some(value)))
+}
+
+/// What begins at an offset of a file, and its length: at least one byte.
+enum Extent {
+    Data(u64),
+    Hole(u64),
+}
+
+/// What is at `offset`. All is data if the file system cannot tell.
+fn extent_at(file: &File, offset: u64) -> Extent {
+    match rustix::fs::seek(file, SeekFrom::Data(offset)) {
+        Ok(data) if data > offset => Extent::Hole(data - offset),
+        // No data follows: the rest of the file is a hole.
+        Err(Errno::NXIO) => Extent::Hole(u64::MAX),
+        _ => match rustix::fs::seek(file, SeekFrom::Hole(offset)) {
+            Ok(hole) if hole > offset => Extent::Data(hole - offset),
+            _ => Extent::Data(u64::MAX),
+        },
+    }
 }
 
 fn send_chunk(

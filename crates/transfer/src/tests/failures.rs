@@ -280,7 +280,7 @@ fn say_list(out: &mut dyn std::io::Write) {
         mode: 0o600,
     };
     say(out, Message::Entries(vec![entry]));
-    say(out, Message::EntriesEnd { count: 1 });
+    say(out, Message::EntriesEnd { count: 1, skipped: None });
 }
 
 fn send_data(link: &MemoryLink, bytes: &[u8]) {
@@ -299,7 +299,10 @@ fn a_sender_that_violates_the_protocol_is_disconnected() {
     let cases: Vec<(&str, TransferError)> = vec![
         ("a message of invalid length", against_receiver(|out, _| out.write_all(&[0xff; 4]).unwrap())),
         ("an unknown type of message", against_receiver(|out, _| out.write_all(&[0, 0, 0, 1, 0x33]).unwrap())),
-        ("the list of files is faulty", against_receiver(|out, _| say(out, Message::EntriesEnd { count: 1 }))),
+        (
+            "the list of files is faulty",
+            against_receiver(|out, _| say(out, Message::EntriesEnd { count: 1, skipped: None })),
+        ),
         (
             "a forbidden name",
             against_receiver(|out, _| {

@@ -22,7 +22,7 @@ fn against_sender(
 ) -> TransferError {
     let source = Source::scan(paths, &CancelToken::new()).unwrap();
     let (sender, (link, mut control)) = pair();
-    link.faults().small_files.store(fixture.small_files, Ordering::SeqCst);
+    *link.faults().revision.lock().unwrap() = fixture.revision;
     let context = fixture.context();
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| {
@@ -65,9 +65,9 @@ fn a_receiver_that_plans_a_file_again_is_disconnected() {
 
 #[test]
 fn a_receiver_that_plans_every_file_at_once_is_disconnected() {
-    for (small_files, limit) in [(false, FILES_AHEAD), (true, SMALL_FILES_AHEAD)] {
+    for (revision, limit) in [(Revision::Streams, FILES_AHEAD), (Revision::SmallFiles, SMALL_FILES_AHEAD)] {
         let mut fixture = Fixture::new();
-        fixture.small_files = small_files;
+        fixture.revision = revision;
         let count = limit as u32 + 40;
         for index in 0..count {
             fixture.write(&format!("tree/{index}"), 1, 10);
@@ -120,7 +120,7 @@ fn a_sender_that_reads_nothing_does_not_keep_a_cancelled_receiver() {
         let entries: Vec<_> = (0..FILES_AHEAD / 2).map(|index| file_entry(&format!("file{index}"))).collect();
         let count = entries.len() as u32;
         say(&mut control, &Message::Entries(entries)).unwrap();
-        say(&mut control, &Message::EntriesEnd { count }).unwrap();
+        say(&mut control, &Message::EntriesEnd { count, skipped: None }).unwrap();
         // A result for a file without a plan would be an error of this side.
         for _ in 0..count {
             assert!(matches!(read_message(&mut control.reader), Ok(Some(Message::Plan { .. }))));

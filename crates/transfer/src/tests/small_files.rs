@@ -46,7 +46,7 @@ fn small_files_are_synced_together_before_they_get_their_names() {
 #[test]
 fn ends_without_the_rules_for_small_files_transfer_as_before() {
     let (mut fixture, disk) = on_faulty_disk();
-    fixture.small_files = false;
+    fixture.revision = Revision::Streams;
     let tree = write_tree(&fixture);
     fixture.transfer(&[tree]).complete();
     assert_same_trees(&fixture);
@@ -140,7 +140,7 @@ fn a_second_hash_of_a_small_file_ends_the_transfer() {
             mode: 0o600,
         };
         say(&mut control, &Message::Entries(vec![entry])).unwrap();
-        say(&mut control, &Message::EntriesEnd { count: 1 }).unwrap();
+        say(&mut control, &Message::EntriesEnd { count: 1, skipped: None }).unwrap();
         assert!(matches!(read_message(&mut control.reader), Ok(Some(Message::Plan { .. }))));
         let hash = crate::segment::FileHash::from_bytes([1; 32]);
         for _ in 0..2 {

@@ -18,12 +18,6 @@ fn stream_of(input: File) -> Source {
     Source::stream(Path::new("stdin"), 0o666, 1_000_000_000, StreamInput::new(input)).unwrap()
 }
 
-fn fixture() -> Fixture {
-    let mut fixture = Fixture::new();
-    fixture.send.streams = true;
-    fixture
-}
-
 /// Sends `bytes` through a pipe.
 fn transfer(fixture: &Fixture, bytes: &[u8], prepare: impl FnOnce(&MemoryLink)) -> Outcome {
     let (reader, mut writer) = pipe_files();
@@ -40,7 +34,7 @@ fn transfer(fixture: &Fixture, bytes: &[u8], prepare: impl FnOnce(&MemoryLink)) 
 #[test]
 fn streams_of_all_lengths_become_files() {
     for len in [0, 1, 262_144, 262_145, 1_500_000] {
-        let fixture = fixture();
+        let fixture = Fixture::new();
         let bytes = random_bytes(len as u64, len);
         let outcome = transfer(&fixture, &bytes, |_| {});
         let (sent, received) = outcome.summaries();
@@ -54,7 +48,7 @@ fn streams_of_all_lengths_become_files() {
 
 #[test]
 fn a_stream_goes_to_a_pipe_at_the_speed_of_its_reader() {
-    let mut fixture = fixture();
+    let mut fixture = Fixture::new();
     let (mut reader, writer) = pipe_files();
     fixture.receive.output = Some(StreamOutput::new(writer));
     let bytes = random_bytes(1, 5_000_000);
@@ -74,7 +68,7 @@ fn a_stream_goes_to_a_pipe_at_the_speed_of_its_reader() {
 
 #[test]
 fn a_reader_that_ends_early_ends_the_transfer() {
-    let mut fixture = fixture();
+    let mut fixture = Fixture::new();
     let (reader, writer) = pipe_files();
     drop(reader);
     fixture.receive.output = Some(StreamOutput::new(writer));
@@ -87,7 +81,7 @@ fn a_reader_that_ends_early_ends_the_transfer() {
 
 #[test]
 fn a_lost_connection_is_final_for_the_sender_and_leaves_no_part() {
-    let fixture = fixture();
+    let fixture = Fixture::new();
     let outcome = transfer(&fixture, &random_bytes(1, 3_000_000), |link| {
         link.faults().bytes_left.store(1_000_000, Ordering::SeqCst);
     });
@@ -99,7 +93,7 @@ fn a_lost_connection_is_final_for_the_sender_and_leaves_no_part() {
 
 #[test]
 fn a_damaged_piece_fails_the_stream() {
-    let fixture = fixture();
+    let fixture = Fixture::new();
     let outcome = transfer(&fixture, &random_bytes(1, 1_000_000), |link| {
         link.faults().flip_in.store(600_000, Ordering::SeqCst);
     });
@@ -109,7 +103,7 @@ fn a_damaged_piece_fails_the_stream() {
 
 #[test]
 fn a_stream_has_the_same_limits_as_files() {
-    let mut fixture = fixture();
+    let mut fixture = Fixture::new();
     fixture.receive.bytes_max = Some(700_000);
     let outcome = transfer(&fixture, &random_bytes(1, 3_000_000), |_| {});
     assert!(matches!(outcome.received, Err(TransferError::StreamTooLong(700_000))), "{:?}", outcome.received);
@@ -126,7 +120,7 @@ fn a_stream_has_the_same_limits_as_files() {
 
 #[test]
 fn an_input_that_never_ends_does_not_keep_a_cancelled_sender() {
-    let fixture = fixture();
+    let fixture = Fixture::new();
     let (reader, _writer) = pipe_files();
     let source = stream_of(reader);
     let outcome = std::thread::scope(|scope| {
@@ -146,7 +140,7 @@ fn an_input_that_never_ends_does_not_keep_a_cancelled_sender() {
 
 #[test]
 fn a_slow_reader_does_not_keep_a_cancelled_receiver() {
-    let mut fixture = fixture();
+    let mut fixture = Fixture::new();
     let (_reader, writer) = pipe_files();
     let output = StreamOutput::new(writer);
     fixture.receive.output = Some(output.clone());
@@ -164,9 +158,10 @@ fn a_slow_reader_does_not_keep_a_cancelled_receiver() {
 
 #[test]
 fn peers_without_streams_get_a_clear_error() {
-    let mut fixture = fixture();
-    fixture.send.streams = false;
+    let mut fixture = Fixture::new();
+    fixture.revision = Revision::RunId;
     let outcome = transfer(&fixture, b"bytes", |_| {});
+    fixture.revision = Revision::LATEST;
     assert!(matches!(outcome.sent, Err(TransferError::StreamUnsupported)), "{:?}", outcome.sent);
 
     let (_reader, writer) = pipe_files();
@@ -180,7 +175,7 @@ fn peers_without_streams_get_a_clear_error() {
 
 /// Runs a receiver against a sender that announces `entries` and goes on as in `script`.
 fn against_receiver(entries: &[Entry], script: impl FnOnce(&mut Control, &MemoryLink)) -> TransferError {
-    let fixture = fixture();
+    let fixture = Fixture::new();
     let ((link, mut control), receiver) = pair();
     let context = fixture.context();
     std::thread::scope(|scope| {
@@ -196,7 +191,7 @@ fn against_receiver(entries: &[Entry], script: impl FnOnce(&mut Control, &Memory
         };
         say(Message::Hello { version: 1, base_log2: 10, proof: None, run: None });
         say(Message::Entries(entries.to_vec()));
-        say(Message::EntriesEnd { count: entries.len() as u32 });
+        say(Message::EntriesEnd { count: entries.len() as u32, skipped: None });
         while !matches!(read_message(&mut control.reader), Ok(Some(Message::Plan { .. } | Message::Stop { .. }) | None))
         {
         }
@@ -240,7 +235,7 @@ fn a_sender_that_breaks_the_rules_of_a_stream_is_disconnected() {
 
 /// Runs a sender of an input that never ends with a receiver that has read the list and says `messages`.
 fn against_sender(messages: &[Message]) -> Result<Summary, TransferError> {
-    let fixture = fixture();
+    let fixture = Fixture::new();
     let (reader, _writer) = pipe_files();
     let source = stream_of(reader);
     let (sender, (_link, mut control)) = pair();

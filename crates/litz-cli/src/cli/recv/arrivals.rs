@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::sync::{Arc, Mutex};
 
 use net::MonotonicClock;
-use transfer::{ConnectionLink, Link, SendStream};
+use transfer::{ConnectionLink, Link, Revision, SendStream};
 use units::{Duration, Instant};
 
 /// A connection that records when file streams deliver bytes. Arrivals are recorded where bytes are
@@ -57,8 +57,8 @@ impl Link for TimedLink {
         self.link.close(reason);
     }
 
-    fn knows_small_files(&self) -> bool {
-        self.link.knows_small_files()
+    fn revision(&self) -> Revision {
+        self.link.revision()
     }
 }
 

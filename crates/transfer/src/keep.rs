@@ -1,0 +1,65 @@
+//! What a sender keeps of its files besides names, content and times.
+
+/// What is kept, by choice.
+///
+/// More fields may be added: begin with [`default`](Self::default), and set others with the `with_`
+/// methods or by assignment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Keep {
+    /// Permission bits. Without them, the receiver's umask decides. Default: kept.
+    pub modes: bool,
+    /// Symbolic links inside what is sent, with their targets. Those that lead outside are skipped.
+    /// Default: all are skipped.
+    pub links: bool,
+    /// Hard links: further names of a file that is sent. Default: each name arrives as a file of its
+    /// own.
+    pub hard_links: bool,
+    /// Holes: they are neither sent nor take space at the receiver. Default: they are sent as zeros.
+    pub holes: bool,
+}
+
+impl Default for Keep {
+    fn default() -> Self {
+        Self { modes: true, links: false, hard_links: false, holes: false }
+    }
+}
+
+impl Keep {
+    /// Sets [`modes`](Self::modes).
+    #[must_use]
+    pub fn with_modes(mut self, modes: bool) -> Self {
+        self.modes = modes;
+        self
+    }
+
+    /// Sets [`links`](Self::links).
+    #[must_use]
+    pub fn with_links(mut self, links: bool) -> Self {
+        self.links = links;
+        self
+    }
+
+    /// Sets [`hard_links`](Self::hard_links).
+    #[must_use]
+    pub fn with_hard_links(mut self, hard_links: bool) -> Self {
+        self.hard_links = hard_links;
+        self
+    }
+
+    /// Sets [`holes`](Self::holes).
+    #[must_use]
+    pub fn with_holes(mut self, holes: bool) -> Self {
+        self.holes = holes;
+        self
+    }
+
+    /// The permission bits to announce for those of a file or directory on disk.
+    pub(crate) fn mode(self, found: u32, is_directory: bool) -> u16 {
+        match (self.modes, is_directory) {
+            (true, _) => (found & 0o777) as u16,
+            (false, true) => 0o777,
+            (false, false) => 0o666,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The walk through the directories that are sent.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::{Entry, EntryKind, Limits, Modified, SKIPPED_KEPT_MAX, Source, name_error};
+use crate::disk_space::BLOCK_LEN;
+use crate::error::{FileError, FileErrorKind, TransferError};
+use crate::keep::Keep;
+use crate::link::CancelToken;
+use crate::link_target::LinkTarget;
+use crate::names::RelativePath;
+use crate::record::CHUNK_LEN_MAX;
+
+/// The state of a directory walk.
+pub(super) struct Scan<'a> {
+    pub(super) source: Source,
+    keep: Keep,
+    /// Files with several names: device and inode number, and the entry of the first name.
+    files: HashMap<(u64, u64), u32>,
+    limits: Limits,
+    cancel: &'a CancelToken,
+}
+
+/// Where each of `paths` lies on disk, and the name under which it arrives.
+pub(super) fn roots(paths: &[PathBuf]) -> Result<Vec<(PathBuf, RelativePath)>, TransferError> {
+    let mut names = BTreeSet::new();
+    let root = |path: &PathBuf| {
+        let disk = fs::canonicalize(path).map_err(|error| TransferError::Path(path.clone(), error))?;
+        let name = path.file_name().or_else(|| disk.file_name());
+        let name = name.map_or(b"".as_slice(), |name| name.as_bytes());
+        let relative =
+            RelativePath::from_components([name]).map_err(|error| TransferError::Name(path.clone(), error))?;
+        if !names.insert(relative.clone()) {
+            return Err(TransferError::Duplicate(relative.to_string()));
+        }
+        Ok((disk, relative))
+    };
+    paths.iter().map(root).collect()
+}
+
+impl<'a> Scan<'a> {
+    pub(super) fn new(keep: Keep, cancel: &'a CancelToken) -> Self {
+        Self { source: Source::empty(), keep, files: HashMap::new(), limits: Limits::default(), cancel }
+    }
+
+    /// What was found, if anything was.
+    pub(super) fn finish(self) -> Result<Source, TransferError> {
+        let Self { mut source, limits, .. } = self;
+        if source.entries.is_empty() {
+            return Err(match source.skipped.pop() {
+                Some((path, error)) => TransferError::Path(path, io::Error::other(error)),
+                None => TransferError::NothingToSend,
+            });
+        }
+        source.totals = limits.totals;
+        Ok(source)
+    }
+
+    /// Lists what is at `disk` and below. Depth first and sorted, so that equal trees give equal
+    /// lists.
+    pub(super) fn tree(&mut self, disk: PathBuf, relative: RelativePath) -> Result<(), TransferError> {
+        let mut waiting = vec![(disk, relative)];
+        while let Some((disk, relative)) = waiting.pop() {
+            if self.cancel.is_cancelled() {
+                return Err(TransferError::Cancelled);
+            }
+            match self.one(&disk, relative) {
+                Ok(Some(directory)) => waiting.extend(self.children(&disk, &directory)),
+                Ok(None) => {}
+                Err(Fault::Skip(error)) => self.skip(disk, error),
+                Err(Fault::Fatal(error)) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Lists one thing; its name again if it is a directory to go into.
+    pub(super) fn one(&mut self, disk: &Path, relative: RelativePath) -> Result<Option<RelativePath>, Fault> {
+        let metadata = fs::symlink_metadata(disk).map_err(|error| Fault::Skip(FileError::source(&error)))?;
+        let kind = self.kind(disk, &relative, &metadata).map_err(Fault::Skip)?;
+        let mode = self.keep.mode(metadata.mode(), metadata.is_dir());
+        let entry = Entry { path: relative.clone(), kind, modified: Modified::of(&metadata), mode };
+        self.limits.admit(&entry).map_err(Fault::Fatal)?;
+        self.source.entries.push(entry);
+        self.source.root_of.push(self.source.roots.len() as u32 - 1);
+        Ok(metadata.is_dir().then_some(relative))
+    }
+
+    fn kind(&mut self, disk: &Path, relative: &RelativePath, metadata: &Metadata) -> Result<EntryKind, FileError> {
+        if metadata.is_dir() {
+            return Ok(EntryKind::Directory);
+        }
+        if metadata.is_symlink() {
+            return self.symbolic_link(disk, relative);
+        }
+        if !metadata.is_file() {
+            return Err(FileError::new(FileErrorKind::Special, "a device, pipe or socket"));
+        }
+        if self.keep.hard_links && metadata.nlink() > 1 {
+            let index = self.source.entries.len() as u32;
+            let file = *self.files.entry((metadata.dev(), metadata.ino())).or_insert(index);
+            if file != index {
+                return Ok(EntryKind::HardLink { file });
+            }
+        }
+        let (size, data) = (metadata.len(), metadata.blocks().saturating_mul(BLOCK_LEN));
+        // A small file arrives at once and as a whole.
+        let is_sparse = self.keep.holes && data < size && size > CHUNK_LEN_MAX as u64;
+        Ok(if is_sparse { EntryKind::SparseFile { size, data } } else { EntryKind::File { size } })
+    }
+
+    fn symbolic_link(&self, disk: &Path, relative: &RelativePath) -> Result<EntryKind, FileError> {
+        if !self.keep.links {
+            return Err(FileError::new(FileErrorKind::Link, "links are not kept"));
+        }
+        let target = fs::read_link(disk).map_err(|error| FileError::source(&error))?;
+        let target = LinkTarget::new(target.as_os_str().as_bytes()).filter(|target| target.stays_inside(relative));
+        let outside = || FileError::new(FileErrorKind::Link, "it leads out of what is sent");
+        target.map(|target| EntryKind::SymbolicLink { target }).ok_or_else(outside)
+    }
+
+    /// The entries of a directory, last name first: the walk takes from the end.
+    fn children(&mut self, disk: &Path, relative: &RelativePath) -> Vec<(PathBuf, RelativePath)> {
+        let names = fs::read_dir(disk)
+            .and_then(|listing| listing.map(|child| Ok(child?.file_name())).collect::<io::Result<Vec<_>>>());
+        let mut names = match names {
+            Ok(names) => names,
+            Err(error) => {
+                self.skip(disk.to_owned(), FileError::source(&error));
+                return Vec::new();
+            }
+        };
+        names.sort_unstable_by(|a, b| b.cmp(a));
+        let mut children = Vec::with_capacity(names.len());
+        for name in names {
+            match relative.join(name.as_bytes()) {
+                Ok(child) => children.push((disk.join(&name), child)),
+                Err(error) => self.skip(disk.join(&name), name_error(error)),
+            }
+        }
+        children
+    }
+
+    pub(super) fn skip(&mut self, path: PathBuf, error: FileError) {
+        self.source.skipped_counts.count(&error);
+        if self.source.skipped.len() < SKIPPED_KEPT_MAX {
+            self.source.skipped.push((path, error));
+        }
+    }
+}
+
+/// The reason why one path is not listed.
+pub(super) enum Fault {
+    Skip(FileError),
+    Fatal(TransferError),
+}

@@ -1,0 +1,296 @@
+//! Links, holes and modes, kept by choice.
+
+use std::io::Read;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::hostile_peers::say;
+use super::*;
+use crate::control::read_message;
+use crate::link::Control;
+use crate::manifest::{Entry, EntryKind, Modified};
+use crate::message::Message;
+
+const ALL: Keep = Keep { modes: true, links: true, hard_links: true, holes: true };
+
+fn transfer(fixture: &Fixture, keep: Keep, path: PathBuf) -> Outcome {
+    let source = Source::scan_keeping(&[path], keep, &CancelToken::new()).unwrap();
+    fixture.transfer_source(&source, |_| {})
+}
+
+/// A tree with links of both kinds, and a file behind them in the order of names.
+fn linked_tree(fixture: &Fixture) -> PathBuf {
+    fixture.write("tree/z/file", 1, 5000);
+    fixture.write("tree/z/small", 2, 10);
+    for (link, target) in [("a", "z/file"), ("y", "missing"), ("z/up", "../z/./small"), ("dir", "z")] {
+        symlink(target, fixture.source(&format!("tree/{link}"))).unwrap();
+    }
+    fs::hard_link(fixture.source("tree/z/file"), fixture.source("tree/z/other")).unwrap();
+    fs::hard_link(fixture.source("tree/z/file"), fixture.source("tree/zz")).unwrap();
+    fixture.source("tree")
+}
+
+fn target_of(path: PathBuf) -> String {
+    fs::read_link(path).unwrap().into_os_string().into_string().unwrap()
+}
+
+#[test]
+fn links_arrive_as_links() {
+    let fixture = Fixture::new();
+    let tree = linked_tree(&fixture);
+    let old = rustix::fs::Timespec { tv_sec: 1_000_000_000, tv_nsec: 5 };
+    let times = rustix::fs::Timestamps { last_access: old, last_modification: old };
+    let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+    rustix::fs::utimensat(rustix::fs::CWD, fixture.source("tree/y"), &times, flags).unwrap();
+    for attempt in 0..2 {
+        let outcome = transfer(&fixture, ALL, tree.clone());
+        let (sent, received) = outcome.complete();
+        assert_eq!((sent.files, sent.skipped, received.skipped), (2, 0, 0), "attempt {attempt}");
+        for (link, target) in [("a", "z/file"), ("y", "missing"), ("z/up", "../z/./small"), ("dir", "z")] {
+            assert_eq!(target_of(fixture.target(&format!("tree/{link}"))), target);
+        }
+        let modified = fs::symlink_metadata(fixture.target("tree/y")).unwrap().modified().unwrap();
+        assert_eq!(modified, UNIX_EPOCH + Duration::new(1_000_000_000, 5));
+        let inode = |name: &str| fs::metadata(fixture.target(name)).unwrap().ino();
+        assert_eq!(inode("tree/zz"), inode("tree/z/file"));
+        assert_eq!(inode("tree/z/other"), inode("tree/z/file"));
+        assert_eq!(fs::metadata(fixture.target("tree/zz")).unwrap().nlink(), 3);
+    }
+}
+
+#[test]
+fn without_the_choice_links_are_skipped_and_hard_links_are_files() {
+    let fixture = Fixture::new();
+    let tree = linked_tree(&fixture);
+    rustix::fs::mknodat(rustix::fs::CWD, fixture.source("tree/pipe"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
+        .unwrap();
+    let outcome = transfer(&fixture, Keep::default(), tree);
+    let (sent, received) = outcome.complete();
+    assert_eq!((sent.files, sent.skipped, received.skipped), (4, 5, 5));
+    assert_eq!(received.exit_code(), 1, "not everything is there");
+    let told: Vec<_> = outcome.receiver_events.iter().filter(|event| event["event"] == "not_sent").collect();
+    let skipped = serde_json::json!({ "links": 4, "special": 1, "unreadable": 0 });
+    assert_eq!(told, [&serde_json::json!({ "event": "not_sent", "skipped": skipped })]);
+    assert_eq!(fs::metadata(fixture.target("tree/zz")).unwrap().nlink(), 1);
+}
+
+#[test]
+fn links_that_lead_out_are_skipped() {
+    let fixture = Fixture::new();
+    fixture.write("tree/sub/file", 1, 10);
+    for (link, target) in [("tree/a", "/etc/passwd"), ("tree/b", "../x"), ("tree/sub/c", "../../x")] {
+        symlink(target, fixture.source(link)).unwrap();
+    }
+    let outcome = transfer(&fixture, ALL, fixture.source("tree"));
+    let (sent, received) = outcome.complete();
+    assert_eq!((sent.skipped, received.skipped), (3, 3));
+    assert_eq!(names(&fixture.target("tree")), ["sub"]);
+    assert_eq!(names(&fixture.target("tree/sub")), ["file"]);
+}
+
+#[test]
+fn links_replace_what_is_there_only_if_that_is_allowed() {
+    let mut fixture = Fixture::new();
+    let tree = linked_tree(&fixture);
+    fs::create_dir_all(fixture.target("tree/z/up")).unwrap();
+    fs::write(fixture.target("tree/a"), "a file").unwrap();
+    fs::write(fixture.target("tree/zz"), "another").unwrap();
+    symlink("elsewhere", fixture.target("tree/y")).unwrap();
+    // Left by a process that was killed.
+    symlink("z/file", fixture.target("tree/a.litz-part")).unwrap();
+    let expected = |names: &[(&str, &str)]| -> BTreeMap<String, String> {
+        names.iter().map(|(name, kind)| (format!("tree/{name}"), (*kind).to_owned())).collect()
+    };
+    let outcome = transfer(&fixture, ALL, tree.clone());
+    let refused = [("a", "exists"), ("y", "exists"), ("z/up", "exists"), ("zz", "exists")];
+    assert_eq!(outcome.failures(), expected(&refused));
+    assert_eq!(fs::read(fixture.target("tree/a")).unwrap(), b"a file");
+    assert_eq!(target_of(fixture.target("tree/y")), "elsewhere");
+
+    fixture.receive.overwrite = true;
+    let outcome = transfer(&fixture, ALL, tree);
+    assert_eq!(outcome.failures(), expected(&[("z/up", "blocked")]));
+    assert_eq!(target_of(fixture.target("tree/a")), "z/file");
+    assert_eq!(target_of(fixture.target("tree/y")), "missing");
+    assert_eq!(fs::metadata(fixture.target("tree/zz")).unwrap().nlink(), 3);
+    assert_eq!(names(&fixture.target("tree")), ["a", "dir", "y", "z", "zz"], "nothing is left over");
+}
+
+#[test]
+fn the_further_names_of_a_file_that_failed_fail() {
+    let fixture = Fixture::new();
+    let tree = linked_tree(&fixture);
+    fs::create_dir_all(fixture.target("tree/z/file")).unwrap();
+    let failures = transfer(&fixture, ALL, tree).failures();
+    let expected = [("tree/z/file", "blocked"), ("tree/z/other", "target"), ("tree/zz", "target")];
+    assert_eq!(failures, expected.map(|(path, kind)| (path.to_owned(), kind.to_owned())).into());
+}
+
+#[test]
+fn modes_are_left_out_by_choice() {
+    let fixture = Fixture::new();
+    fixture.write("tree/file", 1, 10);
+    fs::set_permissions(fixture.source("tree/file"), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(fixture.source("tree"), fs::Permissions::from_mode(0o700)).unwrap();
+    transfer(&fixture, Keep::default().with_modes(false), fixture.source("tree")).complete();
+    let mode = |name: &str| fs::metadata(fixture.target(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("tree/file"), mode("tree")), (0o644, 0o755));
+}
+
+/// A file of 8 MB with data at three places, the last byte among them or not.
+fn write_sparse(fixture: &Fixture, is_end_data: bool) -> (PathBuf, Vec<u8>) {
+    let path = fixture.source("holes");
+    let file = fs::File::create(&path).unwrap();
+    file.set_len(8_000_000).unwrap();
+    let places = [1_000_000, 1_300_000, if is_end_data { 7_999_000 } else { 5_000_000 }];
+    for (seed, offset) in places.into_iter().enumerate() {
+        file.write_all_at(&random_bytes(seed as u64, 1000), offset).unwrap();
+    }
+    let content = fs::read(&path).unwrap();
+    (path, content)
+}
+
+fn blocks(path: PathBuf) -> u64 {
+    fs::metadata(path).unwrap().blocks() * 512
+}
+
+#[test]
+fn holes_are_neither_sent_nor_stored() {
+    for (is_end_data, segment_bytes) in [(false, 1 << 22), (true, 1 << 22), (true, 1 << 10), (true, 1 << 30)] {
+        let mut fixture = Fixture::new();
+        fixture.send.segment_bytes = segment_bytes;
+        let (path, content) = write_sparse(&fixture, is_end_data);
+        let source = Source::scan_keeping(&[path], ALL, &CancelToken::new()).unwrap();
+        // Records of 48 bytes for each segment, and two blocks of data at most at each place.
+        let budget = 30_000 + 50 * 8_000_000 / segment_bytes;
+        let outcome = fixture.transfer_source(&source, |link| {
+            link.faults().bytes_left.store(budget, Ordering::SeqCst);
+        });
+        outcome.complete();
+        assert_eq!(fs::read(fixture.target("holes")).unwrap(), content);
+        assert!(blocks(fixture.target("holes")) < 200_000, "{}", blocks(fixture.target("holes")));
+    }
+}
+
+#[test]
+fn without_the_choice_holes_take_space() {
+    let fixture = Fixture::new();
+    let (path, content) = write_sparse(&fixture, true);
+    transfer(&fixture, Keep::default(), path).complete();
+    assert_eq!(fs::read(fixture.target("holes")).unwrap(), content);
+    assert!(blocks(fixture.target("holes")) >= 8_000_000);
+}
+
+#[test]
+fn a_file_with_holes_needs_the_space_of_its_data_only() {
+    let mut fixture = Fixture::new();
+    let disk = std::sync::Arc::new(crate::faulty_disk::FaultyDisk::default());
+    fixture.receive.disk = std::sync::Arc::clone(&disk) as _;
+    let (path, _) = write_sparse(&fixture, true);
+    disk.free.store(1_000_000, Ordering::SeqCst);
+    transfer(&fixture, Keep::default(), path.clone()).summaries();
+    assert!(!fixture.target("holes").exists(), "in full it does not fit");
+    transfer(&fixture, ALL, path).complete();
+}
+
+#[test]
+fn an_older_receiver_is_named_as_the_reason() {
+    let mut fixture = Fixture::new();
+    let tree = linked_tree(&fixture);
+    fixture.revision = Revision::SmallFiles;
+    let outcome = transfer(&fixture, ALL, tree.clone());
+    assert!(matches!(outcome.sent, Err(TransferError::KeepUnsupported)), "{:?}", outcome.sent);
+    assert!(outcome.received.is_err());
+    let (sent, received) = (transfer(&fixture, Keep::default(), tree), 0);
+    assert_eq!(sent.complete().1.skipped, received, "it is not told");
+}
+
+fn entry(name: &str, kind: EntryKind) -> Entry {
+    let path = RelativePath::from_components(name.split('/').map(str::as_bytes)).unwrap();
+    Entry { path, kind, modified: Modified { seconds: 0, nanoseconds: 0 }, mode: 0o644 }
+}
+
+fn link(target: &str) -> EntryKind {
+    EntryKind::SymbolicLink { target: LinkTarget::new(target.as_bytes()).unwrap() }
+}
+
+/// What a receiver says of a sender that lists these entries.
+fn receiver_of(fixture: &Fixture, entries: Vec<Entry>, more: impl FnOnce(&MemoryLink, &mut Control)) -> TransferError {
+    let ((sender, mut control), (receiver, receiving)) = pair();
+    *sender.faults().revision.lock().unwrap() = fixture.revision;
+    let (context, directory) = (fixture.context(), fixture.top.path().join("in"));
+    std::thread::scope(|scope| {
+        let received = scope.spawn(|| {
+            let mut authoriser = AcceptAll { completed: false };
+            receive::run(&receiver, receiving, &context, &directory, &fixture.receive, &mut authoriser, &())
+        });
+        say(&mut control, &Message::Hello { version: 1, base_log2: 10, proof: None, run: None }).unwrap();
+        assert!(matches!(read_message(&mut control.reader), Ok(Some(Message::Accepted { .. }))));
+        let count = entries.len() as u32;
+        say(&mut control, &Message::Entries(entries)).unwrap();
+        // A receiver that has read enough is gone.
+        let _is_refused = say(&mut control, &Message::EntriesEnd { count, skipped: None });
+        more(&sender, &mut control);
+        let _read = control.reader.read_to_end(&mut Vec::new());
+        received.join().unwrap().unwrap_err()
+    })
+}
+
+#[test]
+fn a_sender_that_lists_impossible_links_is_disconnected() {
+    let file = || entry("tree/file", EntryKind::File { size: 10 });
+    let lists = [
+        vec![entry("tree/link", link("../../etc"))],
+        vec![entry("tree/link", link("/etc"))],
+        vec![entry("tree/sub/link", link("x/../../../etc"))],
+        vec![entry("tree/name", EntryKind::HardLink { file: 0 })],
+        vec![entry("tree/name", EntryKind::HardLink { file: 1 }), file()],
+        vec![entry("tree", EntryKind::Directory), entry("tree/name", EntryKind::HardLink { file: 0 })],
+        vec![file(), entry("tree/name", EntryKind::HardLink { file: u32::MAX })],
+        vec![entry("tree/l", link("x")), entry("tree/name", EntryKind::HardLink { file: 0 })],
+        vec![entry("tree/holes", EntryKind::SparseFile { size: 1_000_000, data: 1_000_000 })],
+    ];
+    for entries in lists {
+        let (fixture, shown) = (Fixture::new(), format!("{entries:?}"));
+        let error = receiver_of(&fixture, entries, |_, _| {});
+        assert!(matches!(error, TransferError::Protocol(_)), "{shown}: {error}");
+        assert!(names(&fixture.top.path().join("in")).is_empty(), "{shown}");
+    }
+    let mut fixture = Fixture::new();
+    fixture.revision = Revision::SmallFiles;
+    let error = receiver_of(&fixture, vec![entry("tree/link", link("file"))], |_, _| {});
+    assert!(matches!(error, TransferError::Protocol(_)), "{error}");
+}
+
+#[test]
+fn a_hole_in_a_file_without_holes_or_beyond_its_end_ends_the_transfer() {
+    let (misplaced, malformed) = ("a hole where there cannot be one", "a data stream is malformed");
+    for (kind, hole, expected) in [
+        (EntryKind::File { size: 1_000_000 }, 1000, misplaced),
+        (EntryKind::SparseFile { size: 1_000_000, data: 0 }, 1025, misplaced),
+        (EntryKind::SparseFile { size: 1_000_000, data: 0 }, 1 << 30, misplaced),
+        (EntryKind::SparseFile { size: 1_000_000, data: 0 }, (1 << 30) + 1, malformed),
+    ] {
+        let (fixture, shown) = (Fixture::new(), format!("{kind:?} {hole}"));
+        let error = receiver_of(&fixture, vec![entry("file", kind)], |link, control| {
+            assert!(matches!(read_message(&mut control.reader), Ok(Some(Message::Plan { .. }))));
+            let mut stream = link.open_uni().unwrap();
+            let record = [&[1][..], &[0; 8], &(1_u32 << 31 | hole).to_be_bytes()].concat();
+            // A receiver that has read enough is gone.
+            let _is_refused = stream.write_all(&record);
+            let _finished = stream.finish();
+        });
+        assert!(matches!(error, TransferError::Protocol(what) if what == expected), "{shown}: {error}");
+    }
+}
+
+#[test]
+fn nothing_is_received_through_a_link() {
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.top.path().join("outside")).unwrap();
+    // The link is listed first, and made last.
+    let entries = vec![entry("tree/l", link("m")), entry("tree/l/file", EntryKind::File { size: 0 })];
+    let error = receiver_of(&fixture, entries, |link, _| link.close("enough"));
+    assert!(matches!(error, TransferError::Connection(_)), "{error}");
+    assert!(!fixture.target("tree/l").is_symlink());
+}
