@@ -190,7 +190,8 @@ pub(crate) fn a_restarted_server_is_reached_at_its_old_address(variant: Variant)
     let server = world.server(world.config());
     let address = server.local_addr();
     let echo = |server: &Endpoint| {
-        let connection = server.accept().unwrap();
+        // If the client fails, this thread does not wait for it.
+        let connection = server.accept_timeout(TEST_TIMEOUT).unwrap().expect("a client in time");
         let (mut send, mut recv) = connection.accept_bi().unwrap();
         let mut words = String::new();
         recv.read_to_string(&mut words).unwrap();

@@ -112,15 +112,26 @@ impl UdpSocketOptions {
             // addresses.
             socket.set_only_v6(true).map_err(|error| self.error("restrict to IPv6", error))?;
         }
-        if self.reuse_port {
-            socket.set_reuse_port(true).map_err(|error| self.error("share the port of", error))?;
+        // Linux gives a socket that asks for any port and shares it also one that another such socket of
+        // the same user has, so a stranger would get some of its datagrams. So the first socket of a port
+        // gets it alone, and shares it from then on.
+        let gets_any_port = self.bind.port() == 0;
+        if self.reuse_port && !gets_any_port {
+            self.share_port(&socket)?;
         }
         if let Some(device) = &self.device {
             bind_device(&socket, device).map_err(|error| self.error("choose the device of", error))?;
         }
         self.set_buffers(&socket).map_err(|error| self.error("size the buffers of", error))?;
         socket.bind(&self.bind.into()).map_err(|error| self.error("bind", error))?;
+        if self.reuse_port && gets_any_port {
+            self.share_port(&socket)?;
+        }
         Ok(socket)
+    }
+
+    fn share_port(&self, socket: &Socket) -> Result<(), OpenError> {
+        socket.set_reuse_port(true).map_err(|error| self.error("share the port of", error))
     }
 
     pub(super) fn error(&self, step: &'static str, source: io::Error) -> OpenError {
