@@ -79,7 +79,7 @@ pub const ITEMS_MAX: usize = 1024;
 const BACK: &str = "back.";
 
 /// The keys of a direction, for error messages.
-const DIRECTION_KEYS: &str = "rate, trace, delay, jitter, loss, bursts, reorder, duplicate, corrupt, queue, codel, overhead, \
+const DIRECTION_KEYS: &str = "rate, trace, delay, jitter, loss, bursts, reorder, duplicate, corrupt, queue, codel, l4s, overhead, \
                         state, down, flap, at, every";
 
 /// Keys that may be repeated.
@@ -207,6 +207,7 @@ fn direction_config(
             "queue" => queue(item, &mut config)?,
             "codel" if item.value == value::NONE => config.discipline = Discipline::DropTail,
             "codel" => config.discipline = Discipline::CoDel(codel(item)?),
+            "l4s" => config.discipline = Discipline::Step(item.quantity()?),
             "overhead" => config.overhead_bytes = item.quantity::<ByteSize>()?.as_bytes(),
             "down" | "flap" | "at" | "every" => schedule.add(item)?,
             key => match value::change(key, item.value) {

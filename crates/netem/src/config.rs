@@ -71,6 +71,10 @@ pub enum Discipline {
     DropTail,
     /// Also drops or marks packets that waited too long, when they leave the queue.
     CoDel(CoDel),
+    /// Marks packets of scalable senders (ECT(1)) that waited longer than this when they leave the
+    /// queue, as the low-latency queue of a dual queue does (RFC 9332, section 2.5.1). Others are not
+    /// touched.
+    Step(Duration),
 }
 
 impl Default for LinkConfig {

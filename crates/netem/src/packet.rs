@@ -22,6 +22,11 @@ pub trait Packet {
     fn mark_ce(&mut self) -> bool {
         false
     }
+
+    /// Whether its sender reacts to frequent marks (ECT(1), RFC 9331, section 4.1). The default is no.
+    fn is_scalable(&self) -> bool {
+        false
+    }
 }
 
 /// The bytes of a packet. Corruption flips one bit.

@@ -27,7 +27,7 @@ pub struct LinkStats {
     pub overflowed: u64,
     /// Packets dropped by [CoDel](crate::CoDel).
     pub dropped_by_codel: u64,
-    /// Packets marked by CoDel instead.
+    /// Packets marked by CoDel instead, or by a [step](crate::Discipline::Step).
     pub marked: u64,
     /// Packets delayed by [`LinkConfig::reorder`](crate::LinkConfig::reorder).
     pub reordered: u64,

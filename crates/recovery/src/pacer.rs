@@ -20,6 +20,13 @@ pub const BATCH_TIME: Duration = Duration::from_millis(1);
 /// wake-up at 10 Gb/s would mean 80,000 wake-ups per second.
 pub const BURST_SEGMENTS_MIN: u64 = 10;
 
+/// The same for a path that is paced finely: what a delayed wake-up may send together.
+pub const FINE_BURST_SEGMENTS_MIN: u64 = 2;
+
+/// With fine pacing a batch covers this part of [`BATCH_TIME`], as a shift: 250 us. Bursts of a whole
+/// one would be marked by L4S queues, whose threshold is as long.
+const FINE_SHIFT: u32 = 2;
+
 /// The congestion bucket holds this many batches: one to release and one in reserve, so that a
 /// timer that fires up to [`BATCH_TIME`] late costs no throughput.
 const BATCHES_HELD: u64 = 2;
@@ -45,6 +52,7 @@ pub struct Pacer {
     /// The last rate passed in, for [`Self::on_sent`], which takes none.
     rate: Rate,
     segment: u64,
+    is_fine: bool,
     cap: Option<Cap>,
 }
 
@@ -64,7 +72,7 @@ impl Pacer {
             Some(limit) => Some(Cap::new(limit)),
             None => None,
         };
-        Self { congestion: Bucket::FULL, rate: Rate::ZERO, segment: SEGMENT_DEFAULT, cap }
+        Self { congestion: Bucket::FULL, rate: Rate::ZERO, segment: SEGMENT_DEFAULT, is_fine: false, cap }
     }
 
     /// Sets or removes the user's limit. Over an interval that contains a change, the larger of
@@ -81,6 +89,11 @@ impl Pacer {
     /// The user's limit.
     pub fn cap(&self) -> Option<RateCap> {
         self.cap.as_ref().map(|cap| cap.limit)
+    }
+
+    /// Paces in short batches, at the cost of more wake-ups: for networks that mark bursts.
+    pub fn set_fine(&mut self, is_fine: bool) {
+        self.is_fine = is_fine;
     }
 
     /// Sets the size of the largest packet to `bytes`, which is also the smallest useful burst.
@@ -119,6 +132,12 @@ impl Pacer {
         batch_bytes(rate)
     }
 
+    /// As [`batch_bytes`](Self::batch_bytes), of this pacer.
+    #[must_use]
+    pub fn batch(&self, rate: Rate) -> u64 {
+        batch_bytes(rate) >> if self.is_fine { FINE_SHIFT } else { 0 }
+    }
+
     /// The time at which a packet of `bytes` may be sent: `now` if it already may, otherwise the
     /// time at which about a batch may. A caller that waits for this time repeatedly wakes up about
     /// once per [`BATCH_TIME`], or once per packet if packets take longer. Under a cap with a small
@@ -127,7 +146,7 @@ impl Pacer {
     #[must_use]
     pub fn next_release(&self, now: Instant, rate: Rate, bytes: u64) -> Instant {
         let capacity = self.congestion_capacity(rate);
-        let at = self.congestion.time_of(now, rate, capacity, bytes, batch_bytes(rate));
+        let at = self.congestion.time_of(now, rate, capacity, bytes, self.batch(rate));
         let Some(cap) = &self.cap else { return at };
         let capacity = cap.capacity(self.segment);
         let batch = batch_bytes(cap.limit.rate).min(capacity / 2);
@@ -137,7 +156,8 @@ impl Pacer {
     }
 
     fn congestion_capacity(&self, rate: Rate) -> u64 {
-        (self.segment.saturating_mul(BURST_SEGMENTS_MIN)).max(batch_bytes(rate).saturating_mul(BATCHES_HELD))
+        let segments = if self.is_fine { FINE_BURST_SEGMENTS_MIN } else { BURST_SEGMENTS_MIN };
+        self.segment.saturating_mul(segments).max(self.batch(rate).saturating_mul(BATCHES_HELD))
     }
 
     fn refill(&mut self, now: Instant) {

@@ -56,6 +56,10 @@ impl Packet for Datagram {
         }
         self.ecn.is_some()
     }
+
+    fn is_scalable(&self) -> bool {
+        self.ecn == Some(Ecn::Ect1)
+    }
 }
 
 /// The link and counters of one direction.

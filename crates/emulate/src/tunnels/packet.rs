@@ -31,4 +31,8 @@ impl Packet for IpPacket {
     fn mark_ce(&mut self) -> bool {
         self.0.mark_ce()
     }
+
+    fn is_scalable(&self) -> bool {
+        self.0.is_ect1()
+    }
 }

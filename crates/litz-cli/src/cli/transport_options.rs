@@ -27,7 +27,8 @@ pub(crate) struct TransportOptions {
     #[arg(long, help_heading = heading::PROTOCOL)]
     pub(crate) no_ecn: bool,
 
-    /// Congestion controller: cubic, bbr or newreno
+    /// Congestion controller: cubic, bbr, newreno; or prague, for networks that are known to have L4S
+    /// queues
     #[arg(long, value_name = "NAME", default_value = "bbr", help_heading = heading::PROTOCOL)]
     pub(crate) congestion: recovery::Algorithm,
 

@@ -6,6 +6,9 @@ use super::header::{OFFLOAD_HEADER_BYTES, OffloadHeader, PartialChecksum};
 /// The ECN field value for congestion experienced (RFC 3168, section 5).
 const ECN_CE: u8 = 0b11;
 
+/// RFC 3168, section 5.
+const ECT1: u8 = 0b01;
+
 /// An IP packet that fits its link's MTU, after its offload header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TunPacket {
@@ -60,6 +63,16 @@ impl TunPacket {
         // TCP both values are equivalent.
         let sum = if sum == 0 { 0xffff } else { sum };
         summed[field].copy_from_slice(&sum.to_be_bytes());
+    }
+
+    /// Whether the packet carries ECT(1), the codepoint of scalable senders (RFC 9331, section 4.1).
+    pub fn is_ect1(&self) -> bool {
+        let ip = self.ip();
+        match ip.first().map(|first| first >> 4) {
+            Some(4) if ip.len() >= 20 => ip[1] & ECN_CE == ECT1,
+            Some(6) if ip.len() >= 40 => ip[1] >> 4 & ECN_CE == ECT1,
+            _ => false,
+        }
     }
 
     /// Sets the congestion mark if the packet is ECN-capable (RFC 3168, section 5), and returns

@@ -85,6 +85,14 @@ impl<P: Packet> Link<P> {
         let waiting = match &self.config.discipline {
             Discipline::DropTail => self.queue.pop(),
             Discipline::CoDel(codel) => self.codel.dequeue(at, codel, &mut self.queue, &mut self.stats),
+            Discipline::Step(threshold) => {
+                let mut waiting = self.queue.pop();
+                if let Some(Waiting { since, packet, .. }) = &mut waiting {
+                    let is_late = at.saturating_since(*since) > *threshold && packet.is_scalable();
+                    self.stats.marked += u64::from(is_late && packet.mark_ce());
+                }
+                waiting
+            }
         };
         let Some(Waiting { since, line_bytes, packet }) = waiting else { return };
         let waited = at.saturating_since(since);

@@ -1,8 +1,9 @@
 //! ECN on one path: marks what is sent, and validates that the network keeps the codepoint and that
 //! the peer reports it (RFC 9000, section 13.4.2).
 //!
-//! Every packet is marked ECT(0) until validation fails, so that all packets of a number space count
-//! the same and nothing needs to be remembered of a single one.
+//! Every packet has the same codepoint until validation fails, so that all packets of a number space
+//! count the same and nothing needs to be remembered of a single one: ECT(0), or ECT(1) if congestion
+//! control is scalable (RFC 9331, section 4.1).
 
 use units::Ecn;
 use wire::quic::frame::EcnCounts;
@@ -17,6 +18,8 @@ const TIMEOUTS_MAX: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct PathEcn {
     state: EcnState,
+    /// Packets carry ECT(1).
+    is_scalable: bool,
     /// The path was capable since the last restart: it deserves another try after a failure.
     is_proved: bool,
     /// A packet of the handshake was lost, and the rest of the handshake is not marked.
@@ -42,9 +45,9 @@ pub(crate) struct EcnReport {
 }
 
 impl PathEcn {
-    pub(crate) const fn new(is_enabled: bool) -> Self {
+    pub(crate) const fn new(is_enabled: bool, is_scalable: bool) -> Self {
         let state = if is_enabled { EcnState::Testing } else { EcnState::Off };
-        Self { state, is_proved: false, waits_for_handshake: false, from: 0, ce_packets: 0 }
+        Self { state, is_scalable, is_proved: false, waits_for_handshake: false, from: 0, ce_packets: 0 }
     }
 
     pub(crate) const fn state(&self) -> EcnState {
@@ -54,6 +57,7 @@ impl PathEcn {
     /// The codepoint of the packets that are sent now.
     pub(crate) const fn codepoint(&self) -> Option<Ecn> {
         match self.state {
+            EcnState::Testing | EcnState::Capable if self.is_scalable => Some(Ecn::Ect1),
             EcnState::Testing | EcnState::Capable => Some(Ecn::Ect0),
             EcnState::Off | EcnState::Failed => None,
         }
@@ -107,15 +111,16 @@ impl PathEcn {
 
     /// An acknowledgement that increases the largest acknowledged number; others may have been
     /// reordered and must not fail validation (RFC 9000, section 13.4.2.1). `known` is what the
-    /// peer reported before for the number space. True if the network marked packets since then.
-    pub(crate) fn on_report(&mut self, report: &EcnReport, known: &mut EcnCounts) -> bool {
+    /// peer reported before for the number space. Returns how many packets the network has marked since
+    /// then.
+    pub(crate) fn on_report(&mut self, report: &EcnReport, known: &mut EcnCounts) -> u64 {
         let EcnReport { counts, newly_acked, sent, is_mixed } = *report;
         let before = match counts {
             Some(counts) => std::mem::replace(known, counts),
             None => *known,
         };
         if self.codepoint().is_none() || newly_acked == 0 {
-            return false;
+            return 0;
         }
         let news = counts.and_then(|counts| increase(&before, &counts));
         if is_mixed {
@@ -125,12 +130,14 @@ impl PathEcn {
         let Some(news) = news else {
             // Without counts, or with fewer than before.
             self.fail("the peer does not report the codepoints");
-            return false;
+            return 0;
         };
-        let reported = known.ect0.saturating_add(known.ce);
-        if news.ect1 > 0 {
-            self.fail("the network changes ECT(0) to ECT(1)");
-        } else if news.ect0.saturating_add(news.ce) < newly_acked {
+        let (ours, others, reported) =
+            if self.is_scalable { (news.ect1, news.ect0, known.ect1) } else { (news.ect0, news.ect1, known.ect0) };
+        let reported = reported.saturating_add(known.ce);
+        if others > 0 {
+            self.fail("the network changes one codepoint to the other");
+        } else if ours.saturating_add(news.ce) < newly_acked {
             self.fail("the network clears the codepoint");
         } else if reported > sent {
             self.fail("the peer reports more packets than were sent");
@@ -138,13 +145,13 @@ impl PathEcn {
             (self.state, self.is_proved) = (EcnState::Capable, true);
             return self.note_marks(news.ce);
         }
-        false
+        0
     }
 
-    /// Counts marked packets; true if there are some.
-    const fn note_marks(&mut self, packets: u64) -> bool {
+    /// Counts marked packets, and returns their number.
+    const fn note_marks(&mut self, packets: u64) -> u64 {
         self.ce_packets = self.ce_packets.saturating_add(packets);
-        packets > 0
+        packets
     }
 
     fn fail(&mut self, reason: &str) {
@@ -173,10 +180,10 @@ mod tests {
     /// The state after acknowledgements of ten packets each, and whether the last was a sign of
     /// congestion.
     fn after(reports: &[Option<EcnCounts>]) -> (EcnState, bool) {
-        let (mut ecn, mut known, mut is_congested) = (PathEcn::new(true), EcnCounts::default(), false);
+        let (mut ecn, mut known, mut is_congested) = (PathEcn::new(true, false), EcnCounts::default(), false);
         for (counts, sent) in reports.iter().zip((10..).step_by(10)) {
             is_congested =
-                ecn.on_report(&EcnReport { counts: *counts, newly_acked: 10, sent, is_mixed: false }, &mut known);
+                ecn.on_report(&EcnReport { counts: *counts, newly_acked: 10, sent, is_mixed: false }, &mut known) > 0;
         }
         (ecn.state(), is_congested)
     }
@@ -210,13 +217,13 @@ mod tests {
 
     #[test]
     fn a_failed_path_is_not_marked_and_tries_again_on_another_route() {
-        let (mut ecn, mut known) = (PathEcn::new(true), EcnCounts::default());
+        let (mut ecn, mut known) = (PathEcn::new(true, false), EcnCounts::default());
         assert_eq!(ecn.codepoint(), Some(Ecn::Ect0));
         let report = |ect0, sent| EcnReport { counts: counts(ect0, 0, 0), newly_acked: 5, sent, is_mixed: false };
         ecn.on_report(&EcnReport { is_mixed: true, ..report(0, 5) }, &mut known);
         assert_eq!(ecn.state(), EcnState::Testing, "packets of another route prove nothing");
         let marked = EcnReport { is_mixed: true, counts: counts(0, 0, 2), ..report(0, 5) };
-        assert!(ecn.on_report(&marked, &mut known) && ecn.ce_packets == 2, "but a mark is a mark");
+        assert!(ecn.on_report(&marked, &mut known) == 2 && ecn.ce_packets == 2, "but a mark is a mark");
         known = EcnCounts::default();
         ecn.on_report(&report(3, 5), &mut known);
         assert_eq!((ecn.state(), ecn.codepoint()), (EcnState::Failed, None));
@@ -236,13 +243,30 @@ mod tests {
     }
 
     #[test]
+    fn scalable_senders_mark_and_count_the_other_codepoint() {
+        for (report, expected) in [
+            (counts(0, 9, 1), (EcnState::Capable, 1)),
+            (counts(0, 8, 1), (EcnState::Failed, 0)),
+            (counts(1, 9, 0), (EcnState::Failed, 0)),
+            (counts(10, 0, 0), (EcnState::Failed, 0)),
+            (counts(0, 11, 0), (EcnState::Failed, 0)),
+        ] {
+            let (mut ecn, mut known) = (PathEcn::new(true, true), EcnCounts::default());
+            assert_eq!(ecn.codepoint(), Some(Ecn::Ect1));
+            let report = EcnReport { counts: report, newly_acked: 10, sent: 10, is_mixed: false };
+            let marks = ecn.on_report(&report, &mut known);
+            assert_eq!((ecn.state(), marks), expected, "{report:?}");
+        }
+    }
+
+    #[test]
     fn timeouts_end_the_test_of_a_path_that_drops_marked_packets() {
-        let mut ecn = PathEcn::new(true);
+        let mut ecn = PathEcn::new(true, false);
         ecn.on_timeouts(2);
         assert_eq!(ecn.state(), EcnState::Testing);
         ecn.on_timeouts(3);
         assert_eq!(ecn.state(), EcnState::Failed);
-        let mut off = PathEcn::new(false);
+        let mut off = PathEcn::new(false, false);
         off.restart(5);
         off.on_timeouts(9);
         assert_eq!((off.state(), off.codepoint()), (EcnState::Off, None));

@@ -22,7 +22,9 @@ impl SendHalf {
         let is_mixed = index >= DATA && !self.off_paths.is_empty();
         let (space, path) = (&mut self.spaces[index], &mut self.paths[index.saturating_sub(DATA)]);
         let report = EcnReport { counts, newly_acked: packets, sent: space.next_number, is_mixed };
-        if path.ecn.on_report(&report, &mut space.ecn_reported) {
+        let marked = path.ecn.on_report(&report, &mut space.ecn_reported);
+        path.congestion.on_ecn_report(packets, marked);
+        if marked > 0 {
             // RFC 9002, section 7.1: as a loss.
             path.congestion.on_loss(&LossEvent {
                 now,

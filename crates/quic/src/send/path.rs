@@ -138,6 +138,9 @@ impl SendPath {
         let segment_size = config.datagram_size as u64;
         let mut pacer = Pacer::new(config.rate_cap);
         pacer.set_segment_size(segment_size);
+        let congestion = config.congestion.build_seeded(segment_size, rng);
+        let ecn = PathEcn::new(config.ecn, congestion.is_scalable());
+        pacer.set_fine(congestion.is_scalable());
         Self {
             id,
             state: PathState::Active,
@@ -149,7 +152,7 @@ impl SendPath {
             large_losses: 0,
             rtt: RttEstimator::new(config.initial_rtt),
             first_rtt_sample_at: None,
-            congestion: config.congestion.build_seeded(segment_size, rng),
+            congestion,
             delivery: DeliveryRate::new(),
             pacer,
             backoff: PtoBackoff::new(),
@@ -177,7 +180,7 @@ impl SendPath {
             acked_via: id,
             received_at: Instant::ZERO,
             counts: PathCounts::default(),
-            ecn: PathEcn::new(config.ecn),
+            ecn,
             validated,
             former: None,
             received_bytes: 0,

@@ -43,4 +43,8 @@ impl Packet for Datagram {
         self.ecn = self.ecn.map(|_| Ecn::Ce);
         self.ecn.is_some()
     }
+
+    fn is_scalable(&self) -> bool {
+        self.ecn == Some(Ecn::Ect1)
+    }
 }

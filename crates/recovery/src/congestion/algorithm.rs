@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-/// The available algorithms. Parsed and displayed as `newreno`, `cubic` and `bbr`.
+/// The available algorithms. Parsed and displayed as `newreno`, `cubic`, `bbr` and `prague`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Algorithm {
@@ -14,11 +14,13 @@ pub enum Algorithm {
     Cubic,
     /// BBRv3 (draft-ietf-ccwg-bbr-06). Needs delivery-rate samples: see [`super::AckEvent::rate`].
     Bbr,
+    /// For networks with L4S queues (RFC 9330 to 9332) only: see [`super::prague`].
+    Prague,
 }
 
 impl Algorithm {
     /// Every algorithm.
-    pub const ALL: [Self; 3] = [Self::NewReno, Self::Cubic, Self::Bbr];
+    pub const ALL: [Self; 4] = [Self::NewReno, Self::Cubic, Self::Bbr, Self::Prague];
 
     /// The name, as displayed and parsed.
     pub const fn name(self) -> &'static str {
@@ -26,6 +28,7 @@ impl Algorithm {
             Self::NewReno => "newreno",
             Self::Cubic => "cubic",
             Self::Bbr => "bbr",
+            Self::Prague => "prague",
         }
     }
 }
@@ -44,7 +47,7 @@ pub struct ParseAlgorithmError {
 
 impl fmt::Display for ParseAlgorithmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown congestion control algorithm {:?}: expected newreno, cubic or bbr", self.input)
+        write!(f, "unknown congestion control algorithm {:?}: expected newreno, cubic, bbr or prague", self.input)
     }
 }
 

@@ -46,6 +46,11 @@ pub trait CongestionController: Send + fmt::Debug {
     /// all. Does nothing by default: loss-based controllers need only the sum.
     fn on_run_lost(&mut self, _now: Instant, _loss: &LossSample) {}
 
+    /// The peer has reported how many of `packets` newly acknowledged ones were marked by the network.
+    /// Comes before the [`Self::on_loss`] and the [`Self::on_ack`] of the same acknowledgement. Does
+    /// nothing by default.
+    fn on_ecn_report(&mut self, _packets: u64, _marked: u64) {}
+
     /// Packets declared lost were acknowledged after all. A controller may undo a reduction if all
     /// its losses were spurious. Does nothing by default.
     fn on_spurious_loss(&mut self, _event: &SpuriousLossEvent) {}
@@ -69,6 +74,12 @@ pub trait CongestionController: Send + fmt::Debug {
     /// controller has not found the limit.
     fn bandwidth(&self) -> Option<Rate> {
         None
+    }
+
+    /// Whether the reduction is in proportion to the share of marks, so that packets carry ECT(1) (RFC
+    /// 9331, section 4.1). No by default: they carry ECT(0).
+    fn is_scalable(&self) -> bool {
+        false
     }
 
     /// Sets the size of the largest packet to `bytes`. Before the first acknowledgement or loss

@@ -4,6 +4,7 @@
 //! knows neither packets nor connections. `window` holds what loss-based controllers share.
 //! [`new_reno`] is the controller of RFC 9002 and serves as the baseline. [`cubic`] with
 //! [`hystart`] is the default. [`bbr`] models the path and does not treat every loss as congestion.
+//! [`prague`] answers the frequent marks of L4S networks.
 
 mod algorithm;
 pub mod bbr;
@@ -12,6 +13,7 @@ pub mod cubic;
 mod event;
 pub mod hystart;
 pub mod new_reno;
+pub mod prague;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -24,6 +26,7 @@ pub use controller::{CongestionController, CongestionSnapshot};
 pub use cubic::Cubic;
 pub use event::{AckEvent, LossEvent, SpuriousLossEvent};
 pub use new_reno::NewReno;
+pub use prague::Prague;
 pub use window::{WINDOW_MAX, initial_window, minimum_window};
 
 impl Algorithm {
@@ -39,6 +42,7 @@ impl Algorithm {
         match self {
             Self::NewReno => Box::new(NewReno::new(segment_size)),
             Self::Cubic => Box::new(Cubic::new(segment_size)),
+            Self::Prague => Box::new(Prague::new(segment_size)),
             Self::Bbr => Box::new(Bbr::new(segment_size, rng.split("bbr"))),
         }
     }

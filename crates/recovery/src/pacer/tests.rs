@@ -257,3 +257,22 @@ proptest! {
         prop_assert!(pacer.budget(looked_at, Rate::MAX) <= allowed);
     }
 }
+
+#[test]
+fn fine_pacing_sends_in_bursts_of_a_quarter() {
+    let rate = Rate::from_mbps(100);
+    for (is_fine, burst, batch) in [(false, 25_000, 12_500), (true, 6250, 3125)] {
+        let mut pacer = Pacer::new(None);
+        pacer.set_segment_size(1200);
+        pacer.set_fine(is_fine);
+        let now = Instant::ZERO + Duration::from_secs(1);
+        assert_eq!((pacer.budget(now, rate), pacer.batch(rate)), (burst, batch));
+        pacer.on_sent(now, burst);
+        let next = pacer.next_release(now, rate, 1200);
+        assert_eq!(pacer.budget(next, rate), batch);
+    }
+    let mut slow = Pacer::new(None);
+    slow.set_segment_size(1200);
+    slow.set_fine(true);
+    assert_eq!(slow.budget(Instant::ZERO, Rate::from_bps(100_000)), 2400);
+}

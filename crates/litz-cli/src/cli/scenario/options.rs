@@ -105,7 +105,7 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "NAME")]
     scheduler: Option<quic::Strategy>,
 
-    /// Congestion controller, overriding the file: cubic, bbr or newreno
+    /// Congestion controller, overriding the file: cubic, bbr, newreno or prague
     #[arg(long, value_name = "NAME")]
     congestion: Option<recovery::Algorithm>,
 

@@ -1,7 +1,6 @@
 //! Plans with several paths: frames bound to one path first, then the data for which the scheduler
 //! chooses the path.
 
-use recovery::Pacer;
 use scheduler::{Choice, PATHS_MAX, PathView, Scheduler, Straggler};
 use units::{Duration, Instant};
 use wire::quic::{PathId, Space};
@@ -331,7 +330,7 @@ impl SendPath {
         let rate = self.congestion.pacing_rate(&self.rtt);
         // Every event on one path leads to a look at all of them. A path that sent one packet each
         // time would cost a system call each, so bulk data wait until the pacer releases a batch.
-        let wanted = datagram_bytes.max(Pacer::batch_bytes(rate).min(ready_bytes).min(PLAN_BYTES_MAX as u64));
+        let wanted = datagram_bytes.max(self.pacer.batch(rate).min(ready_bytes).min(PLAN_BYTES_MAX as u64));
         let release_at =
             if self.pacer.budget(now, rate) >= wanted { now } else { self.pacer.next_release(now, rate, wanted) };
         let measured = self.rtt.has_sample();
