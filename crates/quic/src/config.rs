@@ -1,6 +1,7 @@
 //! The configuration of connections, with the cost of each choice.
 
 use std::fmt;
+use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
 
 use recovery::{Algorithm, RateCap};
@@ -114,6 +115,37 @@ pub struct TransportConfig {
     pub grease: bool,
     /// The versions of QUIC (RFC 9368, RFC 9369). Default both, of which version 1 is preferred.
     pub versions: Versions,
+    /// Where a server asks its clients to move once the handshake is confirmed: other addresses of the
+    /// same endpoint, of which it has a socket (RFC 9000, section 9.6). Default none. Clients follow, if
+    /// they have one path, and stay where they are if the address does not respond.
+    pub preferred_addresses: PreferredAddresses,
+}
+
+/// The addresses that a server prefers, by family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PreferredAddresses {
+    /// For clients that came over IPv4.
+    pub ipv4: Option<SocketAddrV4>,
+    /// For clients that came over IPv6.
+    pub ipv6: Option<SocketAddrV6>,
+}
+
+impl PreferredAddresses {
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.ipv4.is_none() && self.ipv6.is_none()
+    }
+
+    /// The one for a path that leads to `remote`, unless it is that. A peer elsewhere must not send us to
+    /// services of our own host (RFC 9000, section 21.5.6).
+    pub(crate) fn instead_of(&self, remote: SocketAddr) -> Option<SocketAddr> {
+        let preferred = match remote {
+            SocketAddr::V4(_) => self.ipv4.map(SocketAddr::V4),
+            SocketAddr::V6(_) => self.ipv6.map(SocketAddr::V6),
+        };
+        let is_ours = |preferred: SocketAddr| preferred.ip().is_loopback() && !remote.ip().is_loopback();
+        preferred.filter(|preferred| *preferred != remote && preferred.port() != 0 && !is_ours(*preferred))
+    }
 }
 
 impl Default for TransportConfig {
@@ -146,6 +178,7 @@ impl Default for TransportConfig {
             ecn: true,
             grease: true,
             versions: Versions::default(),
+            preferred_addresses: PreferredAddresses::default(),
         }
     }
 }
@@ -338,6 +371,13 @@ impl TransportConfig {
     #[must_use]
     pub fn with_versions(mut self, versions: Versions) -> Self {
         self.versions = versions;
+        self
+    }
+
+    /// Sets [`preferred_addresses`](Self::preferred_addresses).
+    #[must_use]
+    pub fn with_preferred_addresses(mut self, preferred_addresses: PreferredAddresses) -> Self {
+        self.preferred_addresses = preferred_addresses;
         self
     }
 }

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use units::{Duration, Ecn, Instant};
 use wire::quic::{
-    ConnectionId, ErrorCode, MIN_INITIAL_SIZE, PacketType, Parsed, PathId, ProtectedHeader, Side, TransportParameters,
-    destination, emit_version_negotiation, parse_packet,
+    ConnectionId, ErrorCode, MIN_INITIAL_SIZE, PacketType, Parsed, PathId, PreferredAddress, ProtectedHeader, Side,
+    TransportParameters, destination, emit_version_negotiation, parse_packet,
 };
 
 use crate::address_tokens::memory::ReceivedTokens;
@@ -334,6 +334,7 @@ impl Endpoint {
             initial: keys.open,
             other_initial,
             local_id,
+            preferred_id: None,
             remote_id,
             original_destination: remote_id,
             secrets,
@@ -381,7 +382,8 @@ impl Endpoint {
         }
         let mut secrets = self.secrets.split();
         let local_id = secrets.connection_id();
-        let parameters = self.parameters(Side::Server, local_id, Some(client), &mut secrets);
+        let preferred_id = (!self.config.preferred_addresses.is_empty()).then(|| secrets.connection_id());
+        let parameters = self.parameters(Side::Server, local_id, Some((client, preferred_id)), &mut secrets);
         let session = factory.start("", &parameters, versions).map_err(BeginError::Configuration)?;
         let keys = factory.initial_keys(&header.dcid, Side::Server, header.version);
         let seed = secrets.seed();
@@ -392,6 +394,7 @@ impl Endpoint {
             initial: keys.open,
             other_initial: None,
             local_id,
+            preferred_id,
             remote_id: header.scid,
             original_destination: header.dcid,
             secrets,
@@ -532,21 +535,30 @@ impl Endpoint {
         true
     }
 
-    /// Our transport parameters.
+    /// Our transport parameters. A server has the client's first packet, and the connection ID for its
+    /// preferred addresses if there are some.
     fn parameters(
         &self,
         side: Side,
         local_id: ConnectionId,
-        client: Option<&Client>,
+        client: Option<(&Client, Option<ConnectionId>)>,
         secrets: &mut SecretSource,
     ) -> Vec<u8> {
         let config = &self.config;
+        let (client, preferred_id) = client.map_or((None, None), |(client, id)| (Some(client), id));
+        let preferred_address = preferred_id.map(|id| PreferredAddress {
+            ipv4: config.preferred_addresses.ipv4,
+            ipv6: config.preferred_addresses.ipv6,
+            id,
+            reset_token: secrets.reset_token(&id),
+        });
         let reset_token = (side == Side::Server).then(|| secrets.reset_token(&local_id));
         let parameters = TransportParameters {
             original_destination_connection_id: client.map(|client| client.original_destination),
             retry_source_connection_id: client.and_then(|client| client.retry_source),
             stateless_reset_token: reset_token,
             initial_source_connection_id: Some(local_id),
+            preferred_address,
             ..config.parameters()
         };
         let mut out = Vec::new();

@@ -22,6 +22,7 @@ use wire::quic::frame::EcnCounts;
 use wire::quic::{ConnectionId, Dir, PathId, Space, StreamId, TransportParameters, Version};
 
 use crate::addresses::Addresses;
+use crate::config::PreferredAddresses;
 use crate::control::ids::ResetToken;
 use crate::error::TransportError;
 use crate::send::frames::ControlFrame;
@@ -120,6 +121,11 @@ pub(crate) enum ToSend {
     /// The only path is to move to these addresses once they respond.
     Migrate {
         addresses: Addresses,
+        remote_id: ConnectionId,
+    },
+    /// The server wants the only path at one of these addresses.
+    MoveToPreferred {
+        addresses: PreferredAddresses,
         remote_id: ConnectionId,
     },
     /// The first path's address is the peer's.

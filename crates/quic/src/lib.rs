@@ -85,7 +85,7 @@ pub use address_tokens::TokenMemory;
 pub use addresses::Addresses;
 pub use batch_meta::BatchMeta;
 pub use class::{BURST_MIN, Class, PATH_SET_MAX, PathSet, PathSetError, RateLimit, RateLimitError};
-pub use config::{PATHS_MAX, TraceSink, TransportConfig};
+pub use config::{PATHS_MAX, PreferredAddresses, TraceSink, TransportConfig};
 pub use connection::{Connection, LeaseTerms, OpenLease};
 pub use control::ids::{LOCAL_ID_LEN, ResetToken, RouteChange};
 pub use control::paths::migrate::MigrateError;

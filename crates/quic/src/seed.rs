@@ -33,6 +33,9 @@ pub(crate) struct ControlSeed {
     /// At a client that offers several versions: for Initial packets of the other one.
     pub(crate) other_initial: Option<DirectionKeys>,
     pub(crate) local_id: ConnectionId,
+    /// At a server that prefers other addresses: the ID for packets to them, number one (RFC 9000,
+    /// section 5.1.1).
+    pub(crate) preferred_id: Option<ConnectionId>,
     pub(crate) remote_id: ConnectionId,
     /// The destination of the client's packet with which the connection begins: of its first one,
     /// or at a server of the one that responds to a Retry packet.

@@ -280,14 +280,18 @@ static bool get_moving(struct client *client, const char *name, uint64_t count,
 }
 
 static bool update_key(struct client *client) {
+    ngtcp2_conn *quic = client->connection->quic;
     ngtcp2_tstamp deadline = now() + PATIENCE;
-    while (ngtcp2_conn_initiate_key_update(client->connection->quic, now()) != 0) {
+    /* An earlier update of the server is complete when it has acknowledged something of ours. */
+    ngtcp2_conn_set_keep_alive_timeout(quic, 20 * NGTCP2_MILLISECONDS);
+    while (ngtcp2_conn_initiate_key_update(quic, now()) != 0) {
         if (now() >= deadline) {
             return give_up(client, "no key update is possible");
         } else if (!turn(client)) {
             return false;
         }
     }
+    ngtcp2_conn_set_keep_alive_timeout(quic, 0);
     say("key-update");
     return true;
 }

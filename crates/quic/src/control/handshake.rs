@@ -129,6 +129,7 @@ impl Control {
         self.peer_max_path = parameters.initial_max_path_id;
         self.remote_ids.set_first_token(parameters.stateless_reset_token);
         self.peer_disables_migration = parameters.disable_active_migration;
+        self.take_preferred_address(&parameters)?;
         // Paths are distinguished by connection IDs (multipath draft-21, section 2.1).
         if self.peer_max_path.is_some() && self.peer_first_id.is_some_and(|id| id.is_empty()) {
             return Err(TransportError::violation("multipath without connection IDs"));
@@ -249,5 +250,6 @@ impl Control {
         self.discard(Space::Handshake, exchange);
         exchange.to_send.push_back(ToSend::HandshakeConfirmed);
         events.push(Event::Confirmed);
+        self.move_to_preferred_address(exchange);
     }
 }

@@ -26,7 +26,7 @@ use wire::quic::{ConnectionId, ErrorCode, PathId, Side, Space, TransportParamete
 
 use crate::address_tokens::issue::IssuedTokens;
 use crate::address_tokens::memory::ReceivedTokens;
-use crate::config::TransportConfig;
+use crate::config::{PreferredAddresses, TransportConfig};
 use crate::earliest::Earliest;
 use crate::error::{ConnectionError, TransportError};
 use crate::event::{Event, Events};
@@ -135,6 +135,9 @@ pub(crate) struct Control {
     peer_max_path: Option<PathId>,
     /// The peer's transport parameter disable_active_migration.
     peer_disables_migration: bool,
+    /// Where the server wants a client to move, and the connection ID for it, until the handshake is
+    /// confirmed.
+    preferred: Option<Box<(PreferredAddresses, ConnectionId)>>,
     /// The peer's first Source Connection ID, once known.
     peer_first_id: Option<ConnectionId>,
     /// The destination of the client's first packet, which the server's transport parameters must
@@ -170,6 +173,7 @@ impl Control {
             initial,
             other_initial,
             local_id,
+            preferred_id,
             remote_id,
             original_destination,
             secrets,
@@ -179,6 +183,11 @@ impl Control {
         if side == Side::Server {
             // Until the client knows our ID, it uses the one that it chose at random.
             routes.push_back(RouteChange::Add(original_destination));
+        }
+        let mut local_ids = LocalIds::new(local_id);
+        if let Some(id) = preferred_id {
+            local_ids.issue(id);
+            routes.push_back(RouteChange::Add(id));
         }
         let mut control = Self {
             side,
@@ -198,7 +207,7 @@ impl Control {
             phase_acknowledged: false,
             update_wanted: false,
             old_keys_until: None,
-            local_ids: LocalIds::new(local_id),
+            local_ids,
             remote_ids: RemoteIds::new(remote_id),
             reset_tokens: Vec::new(),
             issued_tokens: None,
@@ -206,6 +215,7 @@ impl Control {
             paths: None,
             peer_max_path: None,
             peer_disables_migration: false,
+            preferred: None,
             peer_first_id: (side == Side::Server).then_some(remote_id),
             original_destination,
             retry_source: None,

@@ -1,16 +1,18 @@
 //! The first entry: the initial values of a connection.
 
+use std::net::SocketAddr;
+
 use recovery::RateCap;
 use units::{Duration, Instant, Rate};
 use wire::quic::{ConnectionId, Reader, Side, TransportParameters};
 
 use super::format::{
-    Malformed, Parsed, addresses, bytes, flag, id, put, put_addresses, put_bytes, put_id, put_version, put_word, short,
-    text, version, word,
+    Malformed, Parsed, addresses, bytes, flag, id, ip_of, port, put, put_addresses, put_bytes, put_id, put_ip,
+    put_version, put_word, short, text, version, word,
 };
 use super::session::{AnySession, ReplayedSession, no_level_keys};
 use crate::addresses::Addresses;
-use crate::config::TransportConfig;
+use crate::config::{PreferredAddresses, TransportConfig};
 use crate::secret::SecretSource;
 use crate::seed::ConnectionSeed;
 use crate::seed::ControlSeed;
@@ -53,6 +55,8 @@ pub(crate) fn put_begin(out: &mut Vec<u8>, now: Instant, seed: &ConnectionSeed) 
     put_addresses(out, &seed.addresses);
     out.push(u8::from(seed.is_validated));
     put_id(out, &control.local_id);
+    out.push(u8::from(control.preferred_id.is_some()));
+    control.preferred_id.iter().for_each(|id| put_id(out, id));
     put_id(out, &control.remote_id);
     put_id(out, &control.original_destination);
     put_version(out, control.version);
@@ -70,7 +74,9 @@ pub(crate) fn begin(reader: &mut Reader<'_>) -> Parsed<(JournalHead, ConnectionS
     let config = config(reader)?;
     let addresses = addresses(reader)?;
     let is_validated = flag(reader)?;
-    let (local_id, remote_id, original_destination) = (id(reader)?, id(reader)?, id(reader)?);
+    let local_id = id(reader)?;
+    let preferred_id = if flag(reader)? { Some(id(reader)?) } else { None };
+    let (remote_id, original_destination) = (id(reader)?, id(reader)?);
     let version = version(reader)?;
     let other_initial = flag(reader)?.then(|| no_level_keys(u64::MAX, u64::MAX).open);
     let secrets = SecretSource::read(reader)?;
@@ -83,6 +89,7 @@ pub(crate) fn begin(reader: &mut Reader<'_>) -> Parsed<(JournalHead, ConnectionS
         initial: keys.open,
         other_initial,
         local_id,
+        preferred_id,
         remote_id,
         original_destination,
         secrets,
@@ -132,6 +139,7 @@ fn put_config(out: &mut Vec<u8>, config: &TransportConfig) {
         ecn,
         grease,
         versions,
+        preferred_addresses,
     } = config;
     put_word(out, idle_timeout.as_nanos());
     put_word(out, handshake_timeout.as_nanos());
@@ -166,6 +174,34 @@ fn put_config(out: &mut Vec<u8>, config: &TransportConfig) {
     out.push(u8::from(*grease));
     let number = Versions::ALL.iter().position(|known| known == versions).expect("all are listed");
     out.push(number as u8);
+    put_preferred(out, preferred_addresses);
+}
+
+fn put_preferred(out: &mut Vec<u8>, preferred: &PreferredAddresses) {
+    for address in [preferred.ipv4.map(SocketAddr::V4), preferred.ipv6.map(SocketAddr::V6)] {
+        match address {
+            None => out.push(0),
+            Some(address) => {
+                put_ip(out, &address.ip());
+                put(out, u64::from(address.port()));
+            }
+        }
+    }
+}
+
+fn preferred(reader: &mut Reader<'_>) -> Parsed<PreferredAddresses> {
+    let mut preferred = PreferredAddresses::default();
+    for expected in [4, 6] {
+        match reader.u8()? {
+            0 => {}
+            family if family != expected => return Err(Malformed("an address of another family")),
+            family => match SocketAddr::new(ip_of(family, reader)?, port(reader)?) {
+                SocketAddr::V4(address) => preferred.ipv4 = Some(address),
+                SocketAddr::V6(address) => preferred.ipv6 = Some(address),
+            },
+        }
+    }
+    Ok(preferred)
 }
 
 fn config(reader: &mut Reader<'_>) -> Parsed<TransportConfig> {
@@ -226,6 +262,7 @@ fn config(reader: &mut Reader<'_>) -> Parsed<TransportConfig> {
         ecn: flag(reader)?,
         grease: flag(reader)?,
         versions: *Versions::ALL.get(usize::from(reader.u8()?)).ok_or(unknown)?,
+        preferred_addresses: preferred(reader)?,
     };
     config.validate().map_err(|_| Malformed("its configuration cannot be"))?;
     if config.connection_window_max.max(config.connection_window) > UNREAD_MAX

@@ -21,7 +21,7 @@ pub(crate) enum Ending {
 pub const MAGIC: [u8; 8] = *b"LITZJRNL";
 
 /// The version that is written, and the only one that is read.
-pub const VERSION: u64 = 5;
+pub const VERSION: u64 = 6;
 
 /// The sink gets blocks of about this many bytes: large enough that the check of each costs
 /// nothing, small enough that little is lost when the process is killed.
@@ -244,7 +244,7 @@ pub(crate) fn version(reader: &mut Reader<'_>) -> Parsed<Version> {
     Version::from_number(short(reader)?).ok_or(Malformed("an unknown version of QUIC"))
 }
 
-fn put_ip(out: &mut Vec<u8>, ip: &IpAddr) {
+pub(crate) fn put_ip(out: &mut Vec<u8>, ip: &IpAddr) {
     match ip {
         IpAddr::V4(ip) => {
             out.push(4);
@@ -257,12 +257,16 @@ fn put_ip(out: &mut Vec<u8>, ip: &IpAddr) {
     }
 }
 
-fn ip_of(family: u8, reader: &mut Reader<'_>) -> Parsed<IpAddr> {
+pub(crate) fn ip_of(family: u8, reader: &mut Reader<'_>) -> Parsed<IpAddr> {
     match family {
         4 => Ok(Ipv4Addr::from(reader.array::<4>()?).into()),
         6 => Ok(Ipv6Addr::from(reader.array::<16>()?).into()),
         _ => Err(Malformed("an address of an unknown family")),
     }
+}
+
+pub(crate) fn port(reader: &mut Reader<'_>) -> Parsed<u16> {
+    u16::try_from(reader.varint()?).map_err(|_| Malformed("a port or socket above 65535"))
 }
 
 /// Both ends of a path, written out.
@@ -281,10 +285,9 @@ pub(crate) fn put_addresses(out: &mut Vec<u8>, addresses: &Addresses) {
 }
 
 pub(crate) fn addresses(reader: &mut Reader<'_>) -> Parsed<Addresses> {
-    let port = |number: u64| u16::try_from(number).map_err(|_| Malformed("a port or socket above 65535"));
     let family = reader.u8()?;
     let ip = ip_of(family, reader)?;
-    let mut remote = SocketAddr::new(ip, port(reader.varint()?)?);
+    let mut remote = SocketAddr::new(ip, port(reader)?);
     if let SocketAddr::V6(remote) = &mut remote {
         remote.set_flowinfo(short(reader)?);
         remote.set_scope_id(short(reader)?);
@@ -293,7 +296,7 @@ pub(crate) fn addresses(reader: &mut Reader<'_>) -> Parsed<Addresses> {
         0 => None,
         family => Some(ip_of(family, reader)?),
     };
-    Ok(Addresses { remote, local_ip, socket: port(reader.varint()?)? })
+    Ok(Addresses { remote, local_ip, socket: port(reader)? })
 }
 
 #[cfg(test)]

@@ -317,6 +317,9 @@ impl SendHalf {
             ToSend::PeerParameters(parameters) => self.set_peer_parameters(&parameters, events),
             ToSend::RemoteId { path, id } => self.on_id_replaced(path, id, exchange),
             ToSend::Migrate { addresses, remote_id } => self.begin_migration(now, addresses, remote_id, exchange),
+            ToSend::MoveToPreferred { addresses, remote_id } => {
+                self.move_to_preferred(now, &addresses, remote_id, exchange);
+            }
             ToSend::Validated => self.paths[0].set_validated(),
             ToSend::Multipath => self.is_multipath = true,
             ToSend::OpenPath { path, addresses, remote_id, is_backup, is_peers_backup } => {

@@ -6,6 +6,7 @@
 //!           non-probing packet from there       ──▶ the path moves (`migration`); PATH_CHALLENGE to
 //!                                                   the address that it left (section 9.3.3)
 //!   client: migrate ──▶ PATH_CHALLENGE from the new address ──▶ PATH_RESPONSE ──▶ the path moves
+//!           the server prefers another address: the same to that one (section 9.6)
 //! ```
 //!
 //! A packet to such an address holds probing frames only, so it moves nothing at the peer (section
@@ -24,6 +25,7 @@ use super::draft::Draft;
 use super::path::AMPLIFICATION_FACTOR;
 use super::validation::{FIRST_INTERVAL, Validation};
 use crate::addresses::Addresses;
+use crate::config::PreferredAddresses;
 use crate::exchange::{Elsewhere, Exchange, ToControl};
 use crate::plan::Plan;
 use crate::session::TAG_LEN;
@@ -38,6 +40,10 @@ const OFF_PATHS_MAX: usize = 4;
 /// the address for good.
 const CHALLENGES_TO_FORMER_MAX: u8 = 3;
 
+/// Challenges to an address that the server prefers. Without an answer the path stays where it is
+/// (section 9.6.1): a firewall may let nothing through to the other address.
+const CHALLENGES_TO_PREFERRED_MAX: u8 = 5;
+
 /// The reason why an address is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
@@ -47,6 +53,8 @@ enum Purpose {
     Former,
     /// This side wants to move the path there.
     Migrate,
+    /// The server wants the path there.
+    Preferred,
 }
 
 /// One address.
@@ -244,17 +252,37 @@ impl SendHalf {
         remote_id: ConnectionId,
         exchange: &mut Exchange,
     ) {
-        if let Some(earlier) = self.off_paths.iter().position(|known| known.purpose == Purpose::Migrate) {
+        let is_attempt = |known: &OffPath| matches!(known.purpose, Purpose::Migrate | Purpose::Preferred);
+        if let Some(earlier) = self.off_paths.iter().position(is_attempt) {
             self.forget_off_path(earlier, exchange);
         }
         let index = self.add_off_path(self.paths[0].id, addresses, Purpose::Migrate, remote_id, exchange);
         self.off_paths[index].validation.start(now, FIRST_INTERVAL);
     }
 
+    /// Probes the server's preferred address of the path's family, and moves the only path there once it
+    /// responds (RFC 9000, section 9.6.1), unless the application moves it elsewhere.
+    pub(super) fn move_to_preferred(
+        &mut self,
+        now: Instant,
+        preferred: &PreferredAddresses,
+        remote_id: ConnectionId,
+        exchange: &mut Exchange,
+    ) {
+        let [path] = &self.paths[..] else { return };
+        let Some(remote) = preferred.instead_of(path.addresses.remote) else { return };
+        let addresses = Addresses { remote, ..path.addresses };
+        if self.is_id_in_use(remote_id) {
+            return;
+        }
+        let index = self.add_off_path(path.id, addresses, Purpose::Preferred, remote_id, exchange);
+        self.off_paths[index].validation.start(now, FIRST_INTERVAL);
+    }
+
     /// A PATH_RESPONSE that no path expects.
     pub(super) fn on_response_elsewhere(&mut self, now: Instant, data: [u8; 8], exchange: &mut Exchange) {
         let Some(index) = self.off_paths.iter().position(|known| known.validation.is_response(&data)) else { return };
-        if self.off_paths[index].purpose != Purpose::Migrate {
+        if !matches!(self.off_paths[index].purpose, Purpose::Migrate | Purpose::Preferred) {
             // The address that the path has left still works. The peer moves the path back by a
             // non-probing packet if it wants to (section 9.3.3).
             self.off_paths[index].validation.stop();
@@ -294,9 +322,13 @@ impl SendHalf {
     pub(super) fn on_off_path_timeout(&mut self, now: Instant, exchange: &mut Exchange) {
         let mut index = 0;
         while let Some(known) = self.off_paths.get_mut(index) {
-            let is_over = known.validation.on_timeout(now, self.side)
-                && known.purpose == Purpose::Former
-                && known.validation.unanswered() >= CHALLENGES_TO_FORMER_MAX;
+            let challenges_max = match known.purpose {
+                Purpose::Former => CHALLENGES_TO_FORMER_MAX,
+                Purpose::Preferred => CHALLENGES_TO_PREFERRED_MAX,
+                Purpose::Respond | Purpose::Migrate => u8::MAX,
+            };
+            let is_over =
+                known.validation.on_timeout(now, self.side) && known.validation.unanswered() >= challenges_max;
             if is_over {
                 self.forget_off_path(index, exchange);
             } else {

@@ -19,6 +19,7 @@ mod keys;
 mod leases;
 mod mtu;
 mod placements;
+mod preferred_address;
 mod resets;
 mod retry;
 mod streams;

@@ -1,10 +1,12 @@
 //! Moving the only path of a client to other addresses (RFC 9000, section 9.2), and the connection
 //! IDs of the peer that this takes and leaves.
 
-use wire::quic::{ConnectionId, PathId, Side};
+use wire::quic::{ConnectionId, ErrorCode, PathId, Side, TransportParameters};
 
+use crate::config::PreferredAddresses;
 use crate::control::Control;
 use crate::control::ids::RemoteIds;
+use crate::error::TransportError;
 use crate::exchange::{Exchange, ToSend};
 use crate::send::frames::ControlFrame;
 
@@ -63,6 +65,39 @@ impl Control {
             return Err(MigrateError::Forbidden);
         }
         Ok(())
+    }
+
+    /// The server prefers other addresses, and has issued a connection ID for them (RFC 9000, section
+    /// 9.6).
+    pub(in crate::control) fn take_preferred_address(
+        &mut self,
+        parameters: &TransportParameters,
+    ) -> Result<(), TransportError> {
+        let Some(preferred) = &parameters.preferred_address else { return Ok(()) };
+        // Section 18.2.
+        if self.remote_ids.current().is_some_and(|id| id.is_empty()) {
+            let reason = "a preferred address of a server without connection IDs";
+            return Err(TransportError::new(ErrorCode::TRANSPORT_PARAMETER_ERROR, reason));
+        }
+        self.remote_ids.on_new(1, 0, preferred.id, preferred.reset_token)?;
+        // With several paths, the application says where they lead.
+        let has_one_path = self.config.max_paths <= 1 || self.peer_max_path.is_none_or(|max| max == PathId::ZERO);
+        if has_one_path {
+            let addresses = PreferredAddresses { ipv4: preferred.ipv4, ipv6: preferred.ipv6 };
+            self.preferred = Some(Box::new((addresses, preferred.id)));
+        }
+        Ok(())
+    }
+
+    /// The handshake is confirmed (section 9.6.1). A server that forbids other migrations does not
+    /// forbid this one (section 18.2).
+    pub(in crate::control) fn move_to_preferred_address(&mut self, exchange: &mut Exchange) {
+        let Some(preferred) = self.preferred.take() else { return };
+        let (addresses, remote_id) = *preferred;
+        // The server may have retired the ID meanwhile.
+        if self.remote_ids.contains(remote_id) {
+            exchange.to_send.push_back(ToSend::MoveToPreferred { addresses, remote_id });
+        }
     }
 
     /// The peer's connection IDs for `path`, if it is known.
