@@ -96,8 +96,8 @@ book:
 ## whose programs build quickly.
 interop:
 	@scripts/need cc cmake venv go
-	cd interop && $(CARGO) test --release --quiet
-	cd interop && $(CARGO) run --release --quiet --bin matrix -- --quick
+	cd interop && $(CARGO) test --profile quick --quiet
+	cd interop && $(CARGO) run --profile quick --quiet --bin matrix -- --quick
 
 ## All cases with all of them, 100 MB each; writes docs/interop.md. INTEROP_RESULTS is the file of the
 ## raw results.
