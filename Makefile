@@ -102,7 +102,7 @@ interop:
 ## All cases with all of them, 100 MB each; writes docs/interop.md. INTEROP_RESULTS is the file of the
 ## raw results.
 interop-full:
-	@scripts/need cc c++ cmake venv go libclang
+	@scripts/need cc c++ cmake venv go libclang ngtcp2
 	cd interop && $(CARGO) run --release --bin matrix -- --page ../docs/interop.md \
 		--results $(INTEROP_RESULTS)
 

@@ -144,3 +144,22 @@ fn an_unlisted_sender_leaves_no_folder() {
     place.send(&[&file], &ticket, &["--by-key"]).fail(2, "does not know this host's key");
     assert!(crate::support::run::names(&place.inbox()).is_empty());
 }
+
+#[test]
+fn a_sender_stores_no_more_than_its_quota() {
+    let place = Place::new();
+    let state = format!("--state-dir={}", place.path("state-of-sender").display());
+    let output = Command::new(env!("CARGO_BIN_EXE_litz")).args(["id", &state]).output().unwrap();
+    let id = String::from_utf8(output.stdout).unwrap();
+    std::fs::write(place.path("senders.txt"), format!("{} host-b\n", id.trim())).unwrap();
+    let allow = format!("--allow={}", place.path("senders.txt").display());
+    let (_receiver, ticket) = place.recv(&[&allow, "--folder-per-sender", "--quota=50kB"]);
+    let [first, second, third] =
+        [("a", 30_000), ("b", 20_001), ("c", 20_000)].map(|(name, len)| place.file(name, len, 1));
+    place.send(&[&first], &ticket, &["--by-key", &state]).succeed();
+    place.send(&[&second], &ticket, &["--by-key", &state]).fail(2, "left for this sender");
+    place.send(&[&third], &ticket, &["--by-key", &state]).succeed();
+    // What is there already takes no more.
+    place.send(&[&first], &ticket, &["--by-key", &state]).succeed();
+    assert_eq!(crate::support::run::names(&place.inbox().join("host-b")), ["a", "c"]);
+}

@@ -95,6 +95,8 @@ pub enum TransferError {
     TooMany,
     /// The sender announces this many bytes, and the receiver takes this many in one transfer.
     TooLarge(u64, u64),
+    /// What is sent takes this many bytes more than is there, and the receiver has room for this many.
+    NoRoom(u64, u64),
     /// A stream turned out to be longer than this many bytes, which the receiver takes at most.
     StreamTooLong(u64),
     /// The receiver is too old for a file of unknown length.
@@ -277,6 +279,12 @@ impl fmt::Display for TransferError {
                 "{} are to be sent, which is more than the {} that the receiver takes in one transfer",
                 ByteSize::from_bytes(*bytes),
                 ByteSize::from_bytes(*bytes_max)
+            ),
+            Self::NoRoom(growth, room) => write!(
+                f,
+                "{} more are to be stored, and the receiver has {} left for this sender: send less, or ask for more",
+                ByteSize::from_bytes(*growth),
+                ByteSize::from_bytes(*room)
             ),
             Self::StreamTooLong(bytes_max) => write!(
                 f,

@@ -102,7 +102,7 @@
 //! | [`keep`], [`link_target`] | links, holes and modes, by choice |
 //! | [`manifest`], [`names`] | the list of what is sent, and the names that are accepted |
 //! | [`stream_io`] | the input and the output of a file of unknown length |
-//! | [`open_files`] | the limit on files that are open at a time |
+//! | [`open_files`], [`room`] | the limits on files that are open at a time, and on what is stored |
 //! | [`events`], [`error`] | progress, the final summary, and failures |
 #![forbid(unsafe_code)]
 
@@ -130,6 +130,7 @@ mod queue;
 pub mod receive;
 mod record;
 pub mod revision;
+pub mod room;
 pub mod run_id;
 mod segment;
 pub mod send;
@@ -160,6 +161,7 @@ pub use open_files::OpenFiles;
 pub use proof::{EXPORTER_LABEL, Proof, ProofContext, Role};
 pub use receive::ReceiveOptions;
 pub use revision::Revision;
+pub use room::Room;
 pub use run_id::RunId;
 pub use segment::FileHash;
 pub use send::SendOptions;

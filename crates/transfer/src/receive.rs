@@ -19,6 +19,7 @@ use std::thread::Scope;
 
 use self::incoming::Incoming;
 use self::incoming_stream::IncomingStream;
+use self::list::List;
 use super::authorise::Authoriser;
 use super::control::{
     ControlWriter, INBOX_LEN, Input, abandon, conclude, next_input, prefer_peers_reason, read_messages,
@@ -27,7 +28,6 @@ use super::disk::{Disk, SystemDisk};
 use super::error::{FileError, TransferError};
 use super::events::{Events, Summary, TransferEvent};
 use super::link::{CancelToken, Control, Link};
-use super::manifest::{Entry, EntryKind, Limits, SkippedCounts, Totals};
 use super::message::{Message, VERSION};
 use super::open_files::{FILES_AHEAD, OpenFiles, SMALL_FILES_AHEAD, TransferFiles};
 use super::progress::Progress;
@@ -35,6 +35,7 @@ use super::proof::ProofContext;
 use super::queue::Queue;
 use super::record::RecordReader;
 use super::revision::Revision;
+use super::room::Room;
 use super::segment::{FileHash, Layout, SegmentSet};
 use super::send::default_threads;
 use super::stream_io::StreamOutput;
@@ -46,6 +47,7 @@ mod finisher;
 mod incoming;
 mod incoming_stream;
 mod links;
+mod list;
 mod planner;
 mod stream;
 mod whole;
@@ -68,6 +70,9 @@ pub struct ReceiveOptions {
     /// The maximum number of bytes that one transfer may announce. Default: limited by the disk
     /// only.
     pub bytes_max: Option<u64>,
+    /// How much the files below the directory may grow. What is there already, also of an interrupted
+    /// transfer, is not counted again. Default: limited by the disk only.
+    pub room: Option<Room>,
     /// Cancels the transfer.
     pub cancel: CancelToken,
     /// The limit on open files, shared with the transfers whose options have a clone of it. Default:
@@ -87,6 +92,7 @@ impl Default for ReceiveOptions {
             overwrite: false,
             umask: 0o022,
             bytes_max: None,
+            room: None,
             cancel: CancelToken::new(),
             open_files: OpenFiles::new(FILES_AHEAD),
             output: None,
@@ -121,6 +127,13 @@ impl ReceiveOptions {
     #[must_use]
     pub fn with_bytes_max(mut self, bytes_max: impl Into<Option<u64>>) -> Self {
         self.bytes_max = bytes_max.into();
+        self
+    }
+
+    /// Sets [`room`](Self::room).
+    #[must_use]
+    pub fn with_room(mut self, room: impl Into<Option<Room>>) -> Self {
+        self.room = room.into();
         self
     }
 
@@ -245,15 +258,6 @@ struct Session<'a> {
     failed: AtomicU64,
 }
 
-/// The list of files that the sender announced.
-struct List {
-    entries: Vec<Entry>,
-    totals: Totals,
-    /// What the sender has besides and does not send, if it said so.
-    skipped: SkippedCounts,
-    base_log2: u8,
-}
-
 /// The entries in progress and the settled ones.
 #[derive(Default)]
 struct SessionState {
@@ -363,53 +367,6 @@ impl<'a> Session<'a> {
             return Ok(base_log2);
         }
         Err(TransferError::Silence)
-    }
-
-    fn take_list(&self, base_log2: u8) -> Result<List, TransferError> {
-        let mut limits = Limits::default();
-        let mut entries = Vec::new();
-        let skipped = loop {
-            match next_input(&self.inbox, &self.options.cancel)? {
-                Some(Input::Message(Message::Entries(batch))) => {
-                    batch.iter().try_for_each(|entry| limits.admit(entry))?;
-                    for entry in batch {
-                        self.check_link(&entry, &entries)?;
-                        entries.push(entry);
-                    }
-                }
-                Some(Input::Message(Message::EntriesEnd { count, skipped }))
-                    if count as usize == entries.len() && (skipped.is_none() || self.knows_links()) =>
-                {
-                    break skipped.unwrap_or_default();
-                }
-                Some(_) => return Err(TransferError::Protocol("the list of files is faulty")),
-                None => {}
-            }
-        };
-        let totals = limits.totals();
-        if let Some(bytes_max) = self.options.bytes_max.filter(|bytes_max| totals.bytes > *bytes_max) {
-            return Err(TransferError::TooLarge(totals.bytes, bytes_max));
-        }
-        if entries.len() > 1 && entries.iter().any(Entry::is_stream) {
-            return Err(TransferError::Protocol("a stream is not the only entry"));
-        }
-        if self.options.output.is_some() && !entries.iter().all(Entry::is_stream) {
-            return Err(TransferError::StreamOnly);
-        }
-        Ok(List { entries, totals, skipped, base_log2 })
-    }
-
-    /// Checks what only the newest senders may list; `before` is what came before it.
-    fn check_link(&self, entry: &Entry, before: &[Entry]) -> Result<(), TransferError> {
-        if entry.needs_links() && !self.knows_links() {
-            return Err(TransferError::Protocol("an entry that this version of the protocol does not have"));
-        }
-        if let EntryKind::HardLink { file } = entry.kind
-            && before.get(file as usize).and_then(Entry::size).is_none()
-        {
-            return Err(TransferError::Protocol("a hard link to something else than an earlier file"));
-        }
-        Ok(())
     }
 
     /// Handles the sender's messages about files until it finishes and its data streams end.
@@ -593,6 +550,7 @@ fn release_if_refused(authoriser: &mut dyn Authoriser, error: &TransferError) {
     let is_refused = matches!(
         error,
         TransferError::TooLarge(..)
+            | TransferError::NoRoom(..)
             | TransferError::StreamOnly
             | TransferError::Directory(..)
             | TransferError::Version(_)

@@ -21,6 +21,7 @@ mod failures;
 mod hostile_peers;
 mod keep;
 mod resume;
+mod room;
 mod small_files;
 mod streams;
 mod trees;

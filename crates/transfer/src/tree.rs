@@ -19,6 +19,7 @@ use super::disk_space::DiskSpace;
 use super::error::{FileError, FileErrorKind};
 use super::manifest::Modified;
 use super::names::RelativePath;
+use super::part_file::part_and_journal_names;
 
 /// A directory that files are received into.
 pub(crate) struct TargetTree {
@@ -67,6 +68,19 @@ impl TargetTree {
     pub(crate) fn parent<'p>(&self, path: &'p RelativePath) -> Result<(Arc<OwnedFd>, &'p OsStr), FileError> {
         let (parents, name) = path.split_last();
         Ok((self.descend(parents, true)?, name))
+    }
+
+    /// The length of the file `path`, or of what an earlier attempt has left of it; zero if there is
+    /// neither. Makes nothing.
+    pub(crate) fn len_of(&self, path: &RelativePath) -> u64 {
+        let (parents, name) = path.split_last();
+        let Ok(directory) = self.descend(parents, false) else { return 0 };
+        let (part_name, _) = part_and_journal_names(name);
+        let len = |name: &OsStr| match rustix::fs::statat(&*directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() => stat.st_size as u64,
+            _ => 0,
+        };
+        len(name).max(len(&part_name))
     }
 
     /// Creates the directory `path` with the permissions `mode`, but writable for its owner until

@@ -397,4 +397,6 @@ void run_client(const struct options *options) {
     }
     connection_close(client.connection);
     endpoint_close(&client.endpoint);
+    tls_end(&client.endpoint);
+    gnutls_free(kept.session.data);
 }

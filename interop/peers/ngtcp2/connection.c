@@ -282,6 +282,9 @@ static void fail(struct connection *connection, int result) {
         send_close(connection, &error);
     }
     end(connection, text);
+    if (is_silent) {
+        connection->forgotten_at = 0;
+    }
 }
 
 static void was_closed(struct connection *connection) {
@@ -328,6 +331,9 @@ void connection_read(struct connection *connection, const struct datagram *datag
         was_closed(connection);
     } else if (result != 0) {
         fail(connection, result);
+    }
+    if (result == NGTCP2_ERR_RETRY) {
+        server_retry(connection->endpoint, datagram);
     }
 }
 

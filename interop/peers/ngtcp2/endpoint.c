@@ -67,6 +67,9 @@ void endpoint_close(struct endpoint *endpoint) {
     while (endpoint->socket_count > 0) {
         close(endpoint->sockets[--endpoint->socket_count].fd);
     }
+    free(endpoint->ids);
+    endpoint->ids = NULL;
+    endpoint->id_count = endpoint->id_capacity = 0;
 }
 
 static struct socket *socket_at(struct endpoint *endpoint, const struct sockaddr_in *local) {

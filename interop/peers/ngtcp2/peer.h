@@ -1,4 +1,4 @@
-/* ngtcp2 0.12.1, as Debian 12 has it, as a peer: see ../README.md for the protocol and the arguments. */
+/* ngtcp2 0.12.1, that of Debian 12, as a peer: see ../README.md for protocol and arguments. */
 #ifndef PEER_H
 #define PEER_H
 
@@ -172,6 +172,7 @@ void random_id(ngtcp2_cid *id);
 /* tls.c: GnuTLS. */
 
 void tls_init(struct endpoint *endpoint);
+void tls_end(struct endpoint *endpoint);
 void tls_begin(struct connection *connection);
 void tls_use_session(struct connection *connection, const gnutls_datum_t *session);
 void tls_send_ticket(struct connection *connection);
@@ -181,6 +182,8 @@ bool tls_took_early_data(const struct connection *connection);
 
 void run_server(const struct options *options);
 void run_client(const struct options *options);
+/* ngtcp2 wants a Retry when the second part of a ClientHello arrives first. */
+void server_retry(struct endpoint *endpoint, const struct datagram *datagram);
 /* What a client keeps for its next connection. */
 void client_keep_session(gnutls_session_t session);
 void client_keep_token(const ngtcp2_vec *token);

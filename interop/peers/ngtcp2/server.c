@@ -32,8 +32,8 @@ static void offer_versions(struct endpoint *endpoint, const struct datagram *dat
         return;
     }
     ngtcp2_ssize len = ngtcp2_pkt_write_version_negotiation(
-        bytes, sizeof bytes, random, header->scid, header->scidlen, header->dcid, header->dcidlen,
-        versions, 1);
+        bytes, sizeof bytes, random | 0x40, header->scid, header->scidlen, header->dcid,
+        header->dcidlen, versions, 1);
     reply(endpoint, datagram, bytes, len);
 }
 
@@ -69,6 +69,13 @@ static void retry(struct endpoint *endpoint, const struct datagram *datagram,
         ngtcp2_crypto_write_retry(bytes, sizeof bytes, header->version, &header->scid, &id,
                                   &header->dcid, token, (size_t)token_len);
     reply(endpoint, datagram, bytes, len);
+}
+
+void server_retry(struct endpoint *endpoint, const struct datagram *datagram) {
+    ngtcp2_pkt_hd header;
+    if (ngtcp2_accept(&header, datagram->bytes, datagram->len) == 0) {
+        retry(endpoint, datagram, &header);
+    }
 }
 
 static void refuse_token(struct endpoint *endpoint, const struct datagram *datagram,
@@ -205,4 +212,5 @@ void run_server(const struct options *options) {
         connection_close(connection);
     }
     endpoint_close(&endpoint);
+    tls_end(&endpoint);
 }

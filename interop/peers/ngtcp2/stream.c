@@ -84,14 +84,16 @@ void stream_receive(struct stream *stream, const uint8_t *data, size_t len) {
     size_t skipped = receive_line(stream, data, len);
     data += skipped;
     len -= skipped;
+    /* The end of a stream may come alone. */
+    if (len == 0) {
+        return;
+    }
     if (stream->received < HEX_LEN) {
         size_t space = HEX_LEN - stream->received;
         memcpy(stream->kept + stream->received, data, len < space ? len : space);
     }
     stream->received += len;
-    if (stream->hash != NULL && len > 0) {
-        gnutls_hash(stream->hash, data, len);
-    }
+    gnutls_hash(stream->hash, data, len);
 }
 
 /* A server answers when it has the whole request. */

@@ -123,7 +123,8 @@ pub const CASES: &[Case] = &[
         title: "DPLPMTUD",
         plan: |bytes| {
             let faults = Faults { datagram_max: Some(RELAY_DATAGRAM_MAX), ..Faults::default() };
-            let mut plan = Plan { faults: Some(faults), ..plan(&both_ways(bytes / 10)) };
+            // The search takes some round trips.
+            let mut plan = Plan { faults: Some(faults), ..plan(&both_ways(bytes / 2)) };
             plan.transport.datagram_size_max = OUR_DATAGRAM_MAX;
             plan
         },

@@ -177,6 +177,13 @@ pub(crate) struct RecvOptions {
     #[arg(long, requires = "allow", help_heading = heading::SECURITY)]
     pub(crate) folder_per_sender: bool,
 
+    /// Maximum size of each sender's folder, all files together
+    ///
+    /// A transfer that would exceed it is refused before any data are sent. Files that are there
+    /// already, also in part, are not counted twice. Holes count as if they were data.
+    #[arg(long, value_name = "SIZE", requires = "folder_per_sender", help_heading = heading::SECURITY)]
+    pub(crate) quota: Option<ByteSize>,
+
     /// Whether to give up rights that a receiver does not need before it takes a packet
     ///
     /// Landlock limits the receiver to the directory, its state folder and what other options name,

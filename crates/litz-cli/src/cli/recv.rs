@@ -7,6 +7,7 @@ mod authorisation;
 mod descriptors;
 mod directory;
 mod file_watch;
+mod quota;
 mod refusals;
 pub(crate) mod sandbox;
 mod sender_folder;
@@ -94,6 +95,7 @@ struct Receiver<'a> {
     visits: Arc<Visits>,
     /// Shared by all transfers.
     open_files: OpenFiles,
+    rooms: quota::Rooms,
     /// Standard output, if the data goes there.
     output: Option<StreamOutput>,
     cancel: CancelToken,
@@ -183,6 +185,7 @@ impl<'a> Receiver<'a> {
             admission,
             visits,
             open_files: descriptors::open_files(),
+            rooms: quota::Rooms::default(),
             output,
             cancel,
             current,
@@ -552,9 +555,13 @@ impl<'a> Receiver<'a> {
         // A visitor that opens no stream is closed when its Hello is late, which ends this wait.
         let streams = connection.accept_bi().map_err(|error| TransferError::Connection(error.into()))?;
         let directory = self.directory_of(&key).map_err(broken)?;
+        let quota = self.options.quota.filter(|_| directory != self.directory);
+        let room = quota.map(|quota| self.rooms.take(&directory, quota.as_bytes())).transpose();
+        let room = room.map_err(|error| broken(error.to_string()))?;
         let options = ReceiveOptions::default()
             .with_overwrite(self.options.overwrite)
             .with_bytes_max(self.options.max_size.map(|size| size.as_bytes()))
+            .with_room(room)
             .with_umask(current_umask())
             .with_open_files(self.open_files.clone())
             .with_output(self.output.clone())

@@ -73,7 +73,12 @@ impl Session<'_> {
             Layout::new(size, self.list().base_log2).ok_or(TransferError::Protocol("a segment length out of range"))?;
         if self.is_small(layout) {
             match self.find_free(entry) {
-                Ok(Some(directory)) => return self.announce_small(index, layout, directory),
+                Ok(Some(directory)) => {
+                    if let Err(error) = self.take_room(entry) {
+                        return self.settle_queued(index, Err(&error));
+                    }
+                    return self.announce_small(index, layout, directory);
+                }
                 Ok(None) => {}
                 Err(error) => return self.settle_queued(index, Err(&error)),
             }
@@ -165,6 +170,7 @@ impl Session<'_> {
         layout: Layout,
         permit: Arc<FilePermit>,
     ) -> Result<Option<Incoming>, FileError> {
+        self.take_room(entry)?;
         let (directory, name) = self.tree().parent(&entry.path)?;
         let key = JournalKey {
             base_log2: self.list().base_log2,

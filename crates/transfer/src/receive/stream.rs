@@ -93,6 +93,9 @@ impl Session<'_> {
                 if let Some(bytes_max) = self.options.bytes_max.filter(|bytes_max| end > *bytes_max) {
                     return Err(TransferError::StreamTooLong(bytes_max));
                 }
+                if let Some(room) = self.options.room.as_ref().filter(|room| !room.take(bytes.len() as u64)) {
+                    return Err(TransferError::NoRoom(bytes.len() as u64, room.left()));
+                }
                 if !self.write_piece(stream, &mut target, &bytes, start)? {
                     return Ok(());
                 }

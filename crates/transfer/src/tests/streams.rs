@@ -19,7 +19,7 @@ fn stream_of(input: File) -> Source {
 }
 
 /// Sends `bytes` through a pipe.
-fn transfer(fixture: &Fixture, bytes: &[u8], prepare: impl FnOnce(&MemoryLink)) -> Outcome {
+pub(super) fn transfer(fixture: &Fixture, bytes: &[u8], prepare: impl FnOnce(&MemoryLink)) -> Outcome {
     let (reader, mut writer) = pipe_files();
     std::thread::scope(|scope| {
         // A transfer that fails closes the pipe.

@@ -1,0 +1,87 @@
+//! The receiving side's first step: the list of what is sent, and whether it is taken.
+
+use super::Session;
+use crate::control::{Input, next_input};
+use crate::error::{FileError, FileErrorKind, TransferError};
+use crate::manifest::{Entry, EntryKind, Limits, SkippedCounts, Totals};
+use crate::message::Message;
+
+/// The list of files that the sender announced.
+pub(super) struct List {
+    pub(super) entries: Vec<Entry>,
+    pub(super) totals: Totals,
+    /// What the sender has besides and does not send, if it said so.
+    pub(super) skipped: SkippedCounts,
+    pub(super) base_log2: u8,
+}
+
+impl Session<'_> {
+    /// Takes the whole list, and refuses it if the transfer cannot be.
+    pub(super) fn take_list(&self, base_log2: u8) -> Result<List, TransferError> {
+        let mut limits = Limits::default();
+        let mut entries = Vec::new();
+        let skipped = loop {
+            match next_input(&self.inbox, &self.options.cancel)? {
+                Some(Input::Message(Message::Entries(batch))) => {
+                    batch.iter().try_for_each(|entry| limits.admit(entry))?;
+                    for entry in batch {
+                        self.check_link(&entry, &entries)?;
+                        entries.push(entry);
+                    }
+                }
+                Some(Input::Message(Message::EntriesEnd { count, skipped }))
+                    if count as usize == entries.len() && (skipped.is_none() || self.knows_links()) =>
+                {
+                    break skipped.unwrap_or_default();
+                }
+                Some(_) => return Err(TransferError::Protocol("the list of files is faulty")),
+                None => {}
+            }
+        };
+        let totals = limits.totals();
+        if let Some(bytes_max) = self.options.bytes_max.filter(|bytes_max| totals.bytes > *bytes_max) {
+            return Err(TransferError::TooLarge(totals.bytes, bytes_max));
+        }
+        self.check_growth(&entries)?;
+        if entries.len() > 1 && entries.iter().any(Entry::is_stream) {
+            return Err(TransferError::Protocol("a stream is not the only entry"));
+        }
+        if self.options.output.is_some() && !entries.iter().all(Entry::is_stream) {
+            return Err(TransferError::StreamOnly);
+        }
+        Ok(List { entries, totals, skipped, base_log2 })
+    }
+
+    /// Checks what only the newest senders may list; `before` is what came before it.
+    fn check_link(&self, entry: &Entry, before: &[Entry]) -> Result<(), TransferError> {
+        if entry.needs_links() && !self.knows_links() {
+            return Err(TransferError::Protocol("an entry that this version of the protocol does not have"));
+        }
+        if let EntryKind::HardLink { file } = entry.kind
+            && before.get(file as usize).and_then(Entry::size).is_none()
+        {
+            return Err(TransferError::Protocol("a hard link to something else than an earlier file"));
+        }
+        Ok(())
+    }
+
+    /// Refuses files for which there is not enough room.
+    fn check_growth(&self, entries: &[Entry]) -> Result<(), TransferError> {
+        let Some(room) = &self.options.room else { return Ok(()) };
+        let growth = entries.iter().fold(0_u64, |sum, entry| sum.saturating_add(self.growth_by(entry)));
+        if growth > room.left() { Err(TransferError::NoRoom(growth, room.left())) } else { Ok(()) }
+    }
+
+    /// The bytes that a file takes more than what is there of it.
+    fn growth_by(&self, entry: &Entry) -> u64 {
+        let there = self.tree.get().map_or(0, |tree| tree.len_of(&entry.path));
+        entry.size().unwrap_or(0).saturating_sub(there)
+    }
+
+    /// Takes the room for a file that is about to be received. Transfers that run at the same time
+    /// share it, so there may be less than when the list was taken.
+    pub(super) fn take_room(&self, entry: &Entry) -> Result<(), FileError> {
+        let has_room = self.options.room.as_ref().is_none_or(|room| room.take(self.growth_by(entry)));
+        has_room.then_some(()).ok_or_else(|| FileError::new(FileErrorKind::NoSpace, "of what the sender may store"))
+    }
+}
