@@ -2,7 +2,7 @@
 //! 9.3; multipath draft-21, section 3.1.2). Only servers follow.
 
 use recovery::RttEstimator;
-use units::Instant;
+use units::{Duration, Instant};
 use wire::quic::PathId;
 
 use super::SendHalf;
@@ -11,8 +11,11 @@ use crate::addresses::Addresses;
 use crate::exchange::{Exchange, ToControl};
 use crate::stats::PathState;
 
-/// Unanswered challenges to a new address after which the path returns to its former address: the
-/// sender of the packet may have spoofed the new one (RFC 9000, section 9.3.2).
+/// The shortest time before a challenge to a new address is repeated: a delay that long is no loss.
+const INTERVAL_MIN: Duration = Duration::from_millis(50);
+
+/// Unanswered challenges to a new address after which the path returns to its former address, once they
+/// are a second apart: the sender of the packet may have spoofed the new one (RFC 9000, section 9.3.2).
 const UNANSWERED_BEFORE_RETURN: u8 = 3;
 
 impl SendHalf {
@@ -64,7 +67,8 @@ impl SendHalf {
         // A response to a challenge that was sent to the former address does not validate the new
         // one.
         path.validation.stop();
-        path.validation.start(now, FIRST_INTERVAL);
+        // A NAT that changed the port has not changed the round trip.
+        path.validation.start(now, (path.rtt.pto_base() * 3).clamp(INTERVAL_MIN, FIRST_INTERVAL));
         if others && path.state != PathState::Validating {
             path.state = PathState::Validating;
             exchange.to_control.push_back(ToControl::PathState { path: id, state: PathState::Validating });
@@ -76,7 +80,7 @@ impl SendHalf {
     /// former.
     pub(super) fn maybe_move_back(&mut self, now: Instant, at: usize, exchange: &mut Exchange) {
         let path = &mut self.paths[at];
-        if path.validation.unanswered() < UNANSWERED_BEFORE_RETURN {
+        if path.validation.unanswered() < UNANSWERED_BEFORE_RETURN || !path.validation.is_slow() {
             return;
         }
         let Some(former) = path.former.take() else { return };

@@ -167,3 +167,29 @@ fn a_new_address_gets_at_most_three_times_the_bytes_it_sent() {
         pair.assert_alive("a client that migrates");
     }
 }
+
+#[test]
+fn a_challenge_to_a_new_address_can_be_repeated_although_there_is_little_credit_and_much_to_send() {
+    let mut pair = HostilePair::against_server();
+    pair.send_and_ack(&payload(&[Frame::Ping]));
+    give_data_to_send(&mut pair, 200_000);
+    pair.send_and_ack(&payload(&[Frame::Ping]));
+    // The client only downloads, so nothing but acknowledgements comes from its new port. The server
+    // has sent all that it may, and what it sends now is lost.
+    let body = pair.hostile.ack(Space::Data);
+    let received = send_from_new_address(&mut pair, &body);
+    assert_eq!(pair.victim.connection(0).path_stats()[0].addresses.remote, MOVED);
+    assert!(received < 60, "{received} bytes");
+    pair.wait(Duration::from_millis(500));
+    let asked = challenges(&pair);
+    assert!(asked.len() >= 2, "a single loss must not end it: {asked:?}");
+    assert!(asked.iter().all(|(_, len)| *len < 60), "{asked:?}");
+    assert!(sent_to_new_address(&pair) <= 3 * received, "{} bytes for {received}", sent_to_new_address(&pair));
+    // The response to the repetition lets the data go on.
+    let before = sent_to_new_address(&pair);
+    let body = [pair.hostile.ack(Space::Data), payload(&[Frame::PathResponse(asked[1].0)])].concat();
+    send_from_new_address(&mut pair, &body);
+    pair.wait(Duration::from_millis(100));
+    assert!(sent_to_new_address(&pair) > before + 5_000, "{} bytes", sent_to_new_address(&pair) - before);
+    pair.assert_alive("a client behind a NAT that rebinds");
+}

@@ -22,6 +22,9 @@ use crate::spaces::DATA;
 /// acknowledgement shows which ranges need not be repeated (RFC 9000, section 13.2.4).
 const ACK_ONLY_PACKETS_MAX: u32 = 16;
 
+/// Bytes to an unvalidated address that only challenges use: three of about 40 bytes.
+const CHALLENGES_RESERVE: u64 = 160;
+
 impl SendHalf {
     /// Fills `plan` for the path at `at` with everything due there, or records that nothing is.
     #[expect(clippy::too_many_arguments, reason = "one plan's context; a struct would only rename them")]
@@ -47,7 +50,7 @@ impl SendHalf {
         if scope == PlanScope::All && self.plan_mtu_probe(now, at, plan, exchange) {
             return;
         }
-        let budget = self.paths[at].amplification_budget();
+        let (scope, budget) = self.limit_of_validation(at, scope);
         let size = self.segment_size(at, budget);
         plan.segment_size = size;
         let mut bytes_left = self.data_budget(now, at, size, has_data);
@@ -103,6 +106,28 @@ impl SendHalf {
         self.paths[at].release_at = None;
         // Streams blocked by a class become due by their own timer.
         self.found_nothing_due = self.paths.len() == 1 && !self.streams.has_classes() && self.off_paths.is_empty();
+    }
+
+    /// What may leave on the path at `at`, within `scope`: which frames, and how many bytes.
+    ///
+    /// After the handshake, the limit for an unvalidated address may be a few bytes, and only a packet of
+    /// the peer raises it, which may have nothing to send. If such bytes carry data and are lost, nothing
+    /// happens any more. So a challenge that fits no full datagram leaves alone, and everything else
+    /// leaves room for challenges.
+    fn limit_of_validation(&self, at: usize, scope: PlanScope) -> (PlanScope, u64) {
+        let path = &self.paths[at];
+        let budget = path.amplification_budget();
+        if budget == u64::MAX || !self.handshake_complete {
+            return (scope, budget);
+        }
+        let full = MIN_INITIAL_SIZE as u64;
+        let is_challenge_due = path.validation.has_due();
+        if is_challenge_due && budget < full {
+            return (PlanScope::PathBound, budget);
+        }
+        let rest = budget.saturating_sub(CHALLENGES_RESERVE);
+        let rest = if is_challenge_due { rest.max(full) } else { rest };
+        (scope, if rest < AMPLIFICATION_BUDGET_MIN { 0 } else { rest })
     }
 
     /// The size of a plan's datagrams, bytes, with a `budget` in bytes from the anti-amplification
@@ -193,8 +218,9 @@ impl SendHalf {
         let (number, eliciting) = (draft.number, draft.eliciting);
         let pieces_to = plan.pieces.len();
         // Challenges and responses travel in full datagrams to show that the path carries them (RFC
-        // 9000, section 8.2.1), within the anti-amplification limit.
-        let padding = if challenges { MIN_INITIAL_SIZE.min(plan.segment_size).saturating_sub(draft.size()) } else { 0 };
+        // 9000, section 8.2.1), unless the anti-amplification limit allows none.
+        let is_expanded = challenges && plan.segment_size >= MIN_INITIAL_SIZE;
+        let padding = if is_expanded { MIN_INITIAL_SIZE.saturating_sub(draft.size()) } else { 0 };
         let size = draft.finish(plan, &fields, padding, pieces_to);
         plan.size_bytes += size;
         plan.datagram_count += 1;
