@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use units::ByteSize;
 
-use super::manifest;
+use super::limits::{ENTRIES_MAX, VERSION};
 use super::store::Refusal;
 
 /// The reason why one file or directory did not arrive.
@@ -255,7 +255,7 @@ impl fmt::Display for TransferError {
             Self::Version(version) => write!(
                 f,
                 "the peer speaks version {version} of the file protocol, we speak {}: use the same version of litz",
-                super::message::VERSION
+                VERSION
             ),
             Self::Silence => write!(f, "the peer connected but sent nothing"),
             Self::Cancelled => write!(f, "cancelled: run the same command again to go on from here"),
@@ -272,7 +272,7 @@ impl fmt::Display for TransferError {
             Self::TooMany => write!(
                 f,
                 "a transfer has at most {} files and directories: send the directories one by one, or an archive",
-                manifest::ENTRIES_MAX
+                ENTRIES_MAX
             ),
             Self::TooLarge(bytes, bytes_max) => write!(
                 f,

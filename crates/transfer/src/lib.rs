@@ -116,6 +116,7 @@ pub mod error;
 pub mod events;
 mod journal;
 pub mod keep;
+mod limits;
 pub mod link;
 pub mod link_target;
 pub mod manifest;

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::error::{FileError, FileErrorKind, TransferError};
 use super::keep::Keep;
+pub use super::limits::ENTRIES_MAX;
 use super::link::CancelToken;
 use super::link_target::LinkTarget;
 use super::names::{NameError, RelativePath};
@@ -317,10 +318,6 @@ impl Limits {
 pub(crate) fn name_error(error: NameError) -> FileError {
     FileError::new(FileErrorKind::Name, error)
 }
-
-/// The maximum number of files and directories in one transfer. They use about 150 MB of memory on
-/// each side.
-pub const ENTRIES_MAX: usize = 1_000_000;
 
 /// The maximum number of bytes of all names in one transfer.
 pub const PATH_BYTES_MAX: usize = 128 * 1024 * 1024;

@@ -388,9 +388,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// This protocol's version. A change that an older peer would misread gets the next number.
-pub(crate) const VERSION: u16 = 1;
-
 /// The maximum length of a frame after its length field: the most that a peer can make us buffer
 /// before decoding.
 pub(crate) const FRAME_LEN_MAX: usize = 64 * 1024;

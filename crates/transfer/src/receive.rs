@@ -27,8 +27,9 @@ use super::control::{
 use super::disk::{Disk, SystemDisk};
 use super::error::{FileError, TransferError};
 use super::events::{Events, Summary, TransferEvent};
+use super::limits::VERSION;
 use super::link::{CancelToken, Control, Link};
-use super::message::{Message, VERSION};
+use super::message::Message;
 use super::open_files::{FILES_AHEAD, OpenFiles, SMALL_FILES_AHEAD, TransferFiles};
 use super::progress::Progress;
 use super::proof::ProofContext;

@@ -19,6 +19,7 @@ use bytes::BytesMut;
 use super::buffers::Buffers;
 use super::control::read_exact_or_end;
 use super::link::SendStream;
+pub(crate) use super::segment::CHUNK_LEN_MAX;
 
 /// The sending end of consecutive data streams. It collects up to a chunk, so that small records
 /// share a write; a full chunk is sent without a copy.
@@ -208,9 +209,6 @@ impl RecordReader {
 pub(crate) fn malformed(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
-
-/// 256 KiB: the unit of reading, hashing and writing; fits a second-level cache.
-pub(crate) const CHUNK_LEN_MAX: usize = 256 * 1024;
 
 /// A chunk with its length, and the rest of a short record before and after it.
 const BUFFER_LEN: usize = CHUNK_LEN_MAX + 64;

@@ -123,9 +123,12 @@ impl SegmentHasher {
     }
 }
 
+/// 256 KiB: the unit of reading, hashing and writing; fits a second-level cache.
+pub(crate) const CHUNK_LEN_MAX: usize = 256 * 1024;
+
 /// At most `max` zeros, and at least one if `max` is not zero.
 pub(crate) fn zeros(max: u64) -> &'static [u8] {
-    static ZEROS: [u8; 256 * 1024] = [0; 256 * 1024];
+    static ZEROS: [u8; CHUNK_LEN_MAX] = [0; CHUNK_LEN_MAX];
     &ZEROS[..max.min(ZEROS.len() as u64) as usize]
 }
 

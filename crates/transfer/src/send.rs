@@ -19,9 +19,10 @@ use super::control::{
 };
 use super::error::{FileError, TransferError};
 use super::events::{Events, Summary, TransferEvent};
+use super::limits::VERSION;
 use super::link::{CancelToken, Control, Link};
 use super::manifest::Source;
-use super::message::{ENTRIES_LEN, Message, VERSION, entry_len};
+use super::message::{ENTRIES_LEN, Message, entry_len};
 use super::open_files::{FILES_AHEAD, SMALL_FILES_AHEAD};
 use super::progress::Progress;
 use super::proof::{ProofContext, Role};

@@ -26,8 +26,7 @@ pub struct Peer {
 /// Why a program has no HTTP/3.
 const HTTP3_ONCE: &str = "HTTP/3 is tried with one implementation, that of quic-go";
 
-const NGTCP2_DRAFT_2: &str =
-    "ngtcp2 0.12.1 has version 2 as in a draft, with another number than that of RFC 9369";
+const NGTCP2_DRAFT_2: &str = "ngtcp2 0.12.1 has version 2 as in a draft, with another number than that of RFC 9369";
 
 const ONE_VERSION: &str = "it has version 1 alone";
 
@@ -118,11 +117,7 @@ pub const PEERS: &[Peer] = &[
         build: &[&["make", "--quiet", "OUT={out}"]],
         start: &["{out}/peer"],
         is_quick: false,
-        lacks: &[
-            ("version-2", None, NGTCP2_DRAFT_2),
-            ("upgrade", None, NGTCP2_DRAFT_2),
-            ("http3", None, HTTP3_ONCE),
-        ],
+        lacks: &[("version-2", None, NGTCP2_DRAFT_2), ("upgrade", None, NGTCP2_DRAFT_2), ("http3", None, HTTP3_ONCE)],
         share: 1,
     },
 ];

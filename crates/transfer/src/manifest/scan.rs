@@ -14,7 +14,7 @@ use crate::keep::Keep;
 use crate::link::CancelToken;
 use crate::link_target::LinkTarget;
 use crate::names::RelativePath;
-use crate::record::CHUNK_LEN_MAX;
+use crate::segment::CHUNK_LEN_MAX;
 
 /// The state of a directory walk.
 pub(super) struct Scan<'a> {
