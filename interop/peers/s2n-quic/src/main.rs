@@ -156,7 +156,11 @@ async fn answer(stream: BidirectionalStream) -> Result<(), Failed> {
     let mut line = String::new();
     recv.read_line(&mut line).await?;
     match line.trim_end().split_once(' ') {
-        Some(("GET", count)) => send_pattern(&mut send, count.parse()?).await?,
+        Some(("GET", count)) => {
+            // Dropped before its end, the stream would ask the client to stop sending.
+            recv.read_to_end(&mut Vec::new()).await?;
+            send_pattern(&mut send, count.parse()?).await?;
+        }
         Some(("PUT", _)) => {
             let mut hash = digest::Context::new(&digest::SHA256);
             hash.update(recv.buffer());
