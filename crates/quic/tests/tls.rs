@@ -383,3 +383,13 @@ fn a_server_that_does_not_know_the_session_makes_a_full_handshake() {
     assert_eq!(resumed_by(2, &sessions).0, [false, false], "the client offered a ticket of the server before");
     assert_eq!(resumed_by(3, &sessions).0, [true, true], "and got a new one");
 }
+
+#[test]
+fn without_discovery_no_datagram_exceeds_the_size_that_every_path_carries() {
+    let mut pair = Setup::new(9).with_sessions(ordinary()).build();
+    pair.record = Some(Vec::new());
+    pair.connect();
+    crate::support::apps::transfer(&mut pair, 100_000, Duration::from_secs(10));
+    let longest = pair.record.as_ref().expect("recording").iter().map(|(_, _, datagram)| datagram.len()).max();
+    assert_eq!(longest, Some(1200), "RFC 9000, section 14.2");
+}

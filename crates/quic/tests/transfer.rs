@@ -1,10 +1,11 @@
 //! Bytes arrive complete and in order whatever the link does to packets.
 
+use bytes::Bytes;
 use quic::Event;
 use recovery::Algorithm;
 use units::{Duration, Rate, Ratio};
 
-use crate::support::{Setup, apps};
+use crate::support::{Pair, Setup, apps};
 
 const MEGABYTE: u64 = 1_000_000;
 
@@ -98,4 +99,25 @@ fn bbr_fills_a_link_that_loses_at_random() {
         let [bbr, cubic] = [Algorithm::Bbr, Algorithm::Cubic].map(|algorithm| goodput(algorithm, seed, 1));
         assert!(bbr > Rate::from_mbps(60) && cubic < Rate::from_mbps(30), "seed {seed}: {bbr}, CUBIC {cubic}");
     }
+}
+
+#[test]
+fn persistent_congestion_makes_the_connection_forget_its_smallest_round_trip() {
+    let mut pair = Setup::new(5).build();
+    pair.connect();
+    apps::transfer(&mut pair, 1 << 20, Duration::from_secs(30));
+    let smallest = |pair: &mut Pair| pair.client.connection(0).path_stats()[0].round_trip_min;
+    let before = smallest(&mut pair);
+    // Nothing passes, while the client goes on sending: then another route, with a longer delay.
+    (0..2).for_each(|direction| pair.tap(direction, |_, _| false));
+    for _ in 0..5 {
+        pair.client.connection(0).send_datagram(Bytes::from_static(b"anyone there?")).expect("datagrams are allowed");
+        pair.run_for(Duration::from_secs(1));
+    }
+    assert!(pair.tapped[0] > 0, "packets were lost");
+    pair.set_links(|link| link.delay += Duration::from_millis(100));
+    pair.taps = [None, None];
+    apps::transfer(&mut pair, 1 << 20, Duration::from_secs(60));
+    let after = smallest(&mut pair);
+    assert!(after >= before + Duration::from_millis(200), "{before} {after}");
 }

@@ -288,3 +288,22 @@ fn version_negotiation_is_not_answered() {
     server.flush(Instant::ZERO);
     assert_eq!((server.outbox.len(), server.connections.len()), (0, 0), "RFC 9000, section 6.1");
 }
+
+#[test]
+fn the_acknowledgement_of_a_late_packet_names_the_largest_number() {
+    let mut pair = HostilePair::against_server();
+    let late = pair.hostile.packet(Space::Data, &ping());
+    for _ in 0..2 {
+        pair.hostile.next_number[Space::Data.index()] += 3;
+        pair.send(&ping());
+    }
+    let largest = pair.hostile.next_number[Space::Data.index()] - 1;
+    pair.wait(Duration::from_millis(25));
+    let before = pair.hostile.opened.len();
+    pair.deliver(&late);
+    pair.wait(Duration::from_millis(25));
+    let frames = pair.hostile.opened[before..].iter().flat_map(|packet| packet.frames());
+    let named = frames.filter_map(|frame| if let Frame::Ack(ack) = frame { Some(ack.largest) } else { None });
+    let named: Vec<u64> = named.collect();
+    assert!(!named.is_empty() && named.iter().all(|named| *named == largest), "{named:?} {largest}");
+}

@@ -295,3 +295,48 @@ fn packets_of_0_rtt_are_dropped() {
         assert_eq!(received(&mut pair), before + 1);
     }
 }
+
+#[test]
+fn a_hello_that_arrives_backwards_is_read() {
+    let mut pair = HostilePair::with_server(TransportConfig::default(), Hostile::ordinary_client(7));
+    pair.hostile = Hostile::client(8, |id| {
+        let mut parameters = encode(&client_parameters(id));
+        parameters.extend(crate::support::hostile::parameter(31 * 9 + 27, &[0; 5_000]));
+        parameters
+    });
+    let hello = pair.hostile.flight();
+    assert!(hello.len() > 5, "at least 4096 bytes wait for the first packet (RFC 9000, section 7.5)");
+    hello.iter().rev().for_each(|datagram| pair.deliver(datagram));
+    pair.run_session();
+    assert!(pair.hostile.is_ready() && pair.victim_is_alive(), "{:?}", pair.victim.events);
+}
+
+#[test]
+fn a_packet_without_keys_does_not_hide_the_next_one_after_the_handshake() {
+    for is_forged in [false, true] {
+        let mut pair = HostilePair::against_server();
+        // The server has discarded the keys of Handshake packets.
+        let mut datagram = pair.hostile.packet(Space::Handshake, &ping());
+        if is_forged {
+            *datagram.last_mut().expect("a tag") ^= 1;
+        }
+        let number = pair.hostile.next_number[Space::Data.index()];
+        datagram.extend(pair.hostile.packet(Space::Data, &ping()));
+        pair.deliver(&datagram);
+        pair.wait(Duration::from_millis(25));
+        assert!(is_acknowledged(&pair, Space::Data, number), "RFC 9000, section 12.2");
+    }
+}
+
+#[test]
+fn without_an_answer_a_client_repeats_its_first_flight_after_three_initial_round_trips() {
+    let (mut client, _) = client();
+    let again = std::iter::repeat_with(|| {
+        let now = client.timeout().expect("a timer runs");
+        client.handle_timeouts(now);
+        (now, sent(&mut client, now))
+    })
+    .find(|(_, datagrams)| !datagrams.is_empty());
+    // 333 ms, and four times half of it as the deviation (RFC 9002, section 6.2.2).
+    assert_eq!(again.expect("endless").0, Instant::ZERO + Duration::from_millis(999));
+}

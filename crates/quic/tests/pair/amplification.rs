@@ -151,3 +151,19 @@ fn datagrams_that_may_begin_no_connection_leave_no_state() {
     pair.server.receive(pair.now, &first, VICTIM);
     assert_eq!(pair.server.connections.len(), 1);
 }
+
+#[test]
+fn a_handshake_packet_begins_no_connection_and_gets_no_answer() {
+    let mut pair = Setup::new(4).build();
+    let dcid = quic::ConnectionId::new(&[7; 8]).expect("short");
+    let header = LongHeader { ty: PacketType::Handshake, version: Version::V1, dcid, scid: dcid, token: &[] };
+    let mut datagram = Vec::new();
+    emit_long(&header, 0, 4, 1220, true, &mut datagram);
+    datagram.resize(datagram.len() + 1220, 0);
+    assert!(wire::quic::parse_packet(&datagram, 8).is_ok(), "only the rule of RFC 9000, section 5.2.2, is in its way");
+    assert_eq!(pair.server.endpoint.route(&datagram), quic::Route::Unknown);
+    pair.server.receive(pair.now, &datagram, VICTIM);
+    pair.flush();
+    assert!(pair.server.connections.is_empty() && pair.server.endpoint.route_count() == 0);
+    assert!(pair.misaddressed.is_empty(), "{:?}", pair.misaddressed);
+}

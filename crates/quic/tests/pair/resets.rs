@@ -256,3 +256,24 @@ fn every_packet_is_long_enough_to_be_reset() {
         assert_eq!(shortest, 30, "seed {seed}");
     }
 }
+
+#[test]
+fn every_bit_of_a_reset_varies() {
+    let mut pair = connected(4, 1);
+    restart_server(&mut pair, Some(KEY));
+    let datagram: Vec<u8> = [0x45, 1, 2, 3, 4, 5, 6, 7, 8].into_iter().cycle().take(200).collect();
+    let resets: Vec<Vec<u8>> = (0..64)
+        .map(|round| {
+            let (now, mut reset) = (pair.now + Duration::from_secs(round), Vec::new());
+            assert!(pair.server.endpoint.stateless_reset(now, &datagram, &mut reset));
+            reset
+        })
+        .collect();
+    // Apart from the token, and the two bits of a short header.
+    for index in 0..resets[0].len() - 16 {
+        let ones = resets.iter().fold(0, |ones, reset| ones | reset[index]);
+        let zeros = resets.iter().fold(0, |zeros, reset| zeros | !reset[index]);
+        let free = if index == 0 { 0x3f } else { 0xff };
+        assert_eq!((ones & free, zeros & free), (free, free), "byte {index}");
+    }
+}

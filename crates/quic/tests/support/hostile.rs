@@ -518,6 +518,9 @@ impl Hostile {
             let dcid = header.dcid;
             let phase = plain.key_phase;
             let packet = OpenedPacket { space, path, dcid, to: None, datagram_len, number, phase, payload };
+            for frame in packet.frames() {
+                assert!(frame.permitted_in(header.ty), "{frame:?} in a packet of {:?}", header.ty);
+            }
             self.take_crypto(&packet);
             self.take_ids(&packet);
             self.pump();

@@ -251,6 +251,19 @@ prop_compose! {
     }
 }
 
+#[test]
+fn no_parameter_is_sent_twice() {
+    let mut out = Vec::new();
+    TransportParameters::default().emit(&mut out, Some((27, b"x")));
+    let mut reader = crate::quic::Reader::new(&out);
+    let mut seen = std::collections::BTreeSet::new();
+    while !reader.is_empty() {
+        assert!(seen.insert(reader.varint().unwrap()));
+        reader.prefixed().unwrap();
+    }
+    assert!(seen.contains(&27));
+}
+
 proptest! {
     #[test]
     fn every_parameter_set_round_trips(parameters in parameters(), n in 0_u64..1000, value in vec(any::<u8>(), 0..20)) {
