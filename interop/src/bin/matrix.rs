@@ -136,9 +136,11 @@ fn with_peer(peer: &'static Peer, options: &Options, files: &Files<'_>, target: 
             for case in CASES.iter().filter(|case| Options::wants(&options.cases, case.name)) {
                 // In turns, so that the drift of the machine's speed meets both roles.
                 for round in 0..options.rounds {
-                    result
-                        .cells
-                        .extend(roles.iter().map(|role| cell(peer, &built, case, *role, options, round, files)));
+                    let is_run = |role: &&Role| {
+                        !(options.is_quick && options.cases.is_empty() && peer.is_left_out_of_quick(case.name, **role))
+                    };
+                    let run = roles.iter().filter(is_run);
+                    result.cells.extend(run.map(|role| cell(peer, &built, case, *role, options, round, files)));
                 }
             }
             result.version = Ok(built.version);

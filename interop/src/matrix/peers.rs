@@ -19,6 +19,8 @@ pub struct Peer {
     pub is_quick: bool,
     /// What it cannot do: the case, the role of Litz (none for both), and the reason.
     lacks: &'static [(&'static str, Option<Role>, &'static str)],
+    /// Cases of the quick run that it now and then fails: the case, the role of Litz, and why.
+    not_quick: &'static [(&'static str, Role, &'static str)],
     /// A long transfer has this share of the usual length, for peers that would take minutes.
     pub share: u64,
 }
@@ -63,6 +65,7 @@ pub const PEERS: &[Peer] = &[
             ("http3", None, HTTP3_ONCE),
             ("ecn", None, "aioquic does not read ECN marks and reports none"),
         ],
+        not_quick: &[],
         share: 1,
     },
     Peer {
@@ -72,6 +75,11 @@ pub const PEERS: &[Peer] = &[
         start: &["{out}/peer"],
         is_quick: true,
         lacks: &[("upgrade", None, "quic-go has no compatible version negotiation")],
+        not_quick: &[(
+            "reset",
+            Role::Client,
+            "after one of fifty restarts its server reads the packets and sends no reset",
+        )],
         share: 1,
     },
     Peer {
@@ -90,6 +98,7 @@ pub const PEERS: &[Peer] = &[
             ("migration", Some(Role::Server), "clients of s2n-quic cannot migrate"),
             ("migration-dead", Some(Role::Server), "clients of s2n-quic cannot migrate"),
         ],
+        not_quick: &[],
         share: 1,
     },
     Peer {
@@ -109,6 +118,7 @@ pub const PEERS: &[Peer] = &[
             ("ecn", None, "quiche has no ECN"),
             ("http3", None, HTTP3_ONCE),
         ],
+        not_quick: &[],
         share: 1,
     },
     Peer {
@@ -118,6 +128,7 @@ pub const PEERS: &[Peer] = &[
         start: &["{out}/peer"],
         is_quick: false,
         lacks: &[("version-2", None, NGTCP2_DRAFT_2), ("upgrade", None, NGTCP2_DRAFT_2), ("http3", None, HTTP3_ONCE)],
+        not_quick: &[],
         share: 1,
     },
 ];
@@ -164,6 +175,11 @@ impl Peer {
         let is_version = |at: char| at.is_ascii_digit() || at == '.';
         let version = found.map(|after| after.split(|at| !is_version(at)).next().unwrap_or_default().to_owned());
         version.filter(|version| !version.is_empty()).ok_or_else(|| format!("no version of {} in {file}", self.name))
+    }
+
+    /// Whether a case is left to the full run, which people look at.
+    pub fn is_left_out_of_quick(&self, case: &str, ours: Role) -> bool {
+        self.not_quick.iter().any(|(name, role, _)| *name == case && *role == ours)
     }
 
     /// Why it cannot do a case, if so.
