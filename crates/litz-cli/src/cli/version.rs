@@ -30,7 +30,7 @@ pub(crate) fn run(options: &VersionOptions) -> ExitCode {
     } else {
         out::line(&format!("litz {VERSION}"));
         out::line(&format!("QUIC versions 1 and 2, multipath {}", MULTIPATH));
-        out::line(&format!("file protocol {}, tickets {}", protocols().join(" and "), ticket::PREFIX));
+        out::line(&format!("file protocol {}; tickets {}", protocols().join(", "), ticket::PREFIX));
     }
     ExitCode::from(exit::DONE)
 }
