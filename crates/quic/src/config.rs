@@ -1,7 +1,7 @@
 //! The configuration of connections, with the cost of each choice.
 
 use std::fmt;
-use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
 
 use recovery::{Algorithm, RateCap};
@@ -143,8 +143,13 @@ impl PreferredAddresses {
             SocketAddr::V4(_) => self.ipv4.map(SocketAddr::V4),
             SocketAddr::V6(_) => self.ipv6.map(SocketAddr::V6),
         };
-        let is_ours = |preferred: SocketAddr| preferred.ip().is_loopback() && !remote.ip().is_loopback();
-        preferred.filter(|preferred| *preferred != remote && preferred.port() != 0 && !is_ours(*preferred))
+        let is_usable = |preferred: &SocketAddr| {
+            let (ip, known) = (preferred.ip().to_canonical(), remote.ip().to_canonical());
+            let is_ours = ip.is_unspecified() || ip.is_loopback() && !known.is_loopback();
+            let is_group = ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
+            !is_ours && !is_group && preferred.port() != 0
+        };
+        preferred.filter(|preferred| *preferred != remote && is_usable(preferred))
     }
 }
 

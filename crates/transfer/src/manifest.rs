@@ -298,6 +298,9 @@ impl Limits {
     pub(crate) fn admit(&mut self, entry: &Entry) -> Result<(), TransferError> {
         self.entries += 1;
         self.path_bytes += entry.path.len();
+        if let EntryKind::SymbolicLink { target } = &entry.kind {
+            self.path_bytes += target.as_bytes().len();
+        }
         self.totals.files += u64::from(entry.is_stream());
         if let Some(size) = entry.size() {
             self.totals.files += 1;

@@ -72,6 +72,11 @@ impl Session<'_> {
         let at =
             |directory: &OwnedFd, name| rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map(identity);
         let is_same = || at(&directory, name).is_ok_and(|found| Ok(found) == at(&file_directory, file_name));
+        // A symbolic link that took the file's place would get a name from which it leads elsewhere.
+        let is_file = |stat: Stat| FileType::from_raw_mode(stat.st_mode).is_file();
+        if !rustix::fs::statat(&*file_directory, file_name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_file) {
+            return Err(FileError::new(FileErrorKind::Target, "the file that it is a further name of was replaced"));
+        }
         // Without AT_SYMLINK_FOLLOW: a link that took the file's place meanwhile is not followed.
         let make = |name: &OsStr| rustix::fs::linkat(&*file_directory, file_name, &*directory, name, AtFlags::empty());
         self.place_link(entry, &directory, name, make, is_same)

@@ -294,3 +294,32 @@ fn nothing_is_received_through_a_link() {
     assert!(matches!(error, TransferError::Connection(_)), "{error}");
     assert!(!fixture.target("tree/l").is_symlink());
 }
+
+#[test]
+fn a_hard_link_to_a_symbolic_link_that_took_the_place_of_its_file_fails() {
+    let mut fixture = Fixture::new();
+    fixture.receive.overwrite = true;
+    fs::create_dir_all(fixture.target("r/a")).unwrap();
+    let entries = vec![
+        entry("r/a/f", EntryKind::File { size: 0 }),
+        entry("r/a/f", link("../x")),
+        entry("top", EntryKind::HardLink { file: 0 }),
+    ];
+    let error = receiver_of(&fixture, entries, |sender, control| {
+        assert!(matches!(read_message(&mut control.reader), Ok(Some(Message::Plan { .. }))));
+        let hash = FileHash::from_bytes(*blake3::hash(b"").as_bytes());
+        say(control, &Message::FileDone { index: 0, hash }).unwrap();
+        let mut failed = 0;
+        for _ in 0..3 {
+            match read_message(&mut control.reader).unwrap() {
+                Some(Message::Failed { index: 2, .. }) => failed += 1,
+                Some(Message::Done { .. }) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(failed, 1);
+        sender.close("enough");
+    });
+    assert!(matches!(error, TransferError::Connection(_)), "{error}");
+    assert!(fs::symlink_metadata(fixture.target("top")).is_err());
+}
