@@ -48,7 +48,10 @@ impl Session<'_> {
     fn make_link(&self, entry: &Entry) -> Result<(), FileError> {
         match &entry.kind {
             EntryKind::SymbolicLink { target } => self.make_symbolic_link(entry, target),
-            EntryKind::HardLink { file } => self.make_hard_link(entry, *file),
+            EntryKind::HardLink { file } => {
+                self.take_room(entry)?;
+                self.make_hard_link(entry, *file)
+            }
             _ => Ok(()),
         }
     }

@@ -68,20 +68,26 @@ impl Session<'_> {
     /// Refuses files for which there is not enough room.
     fn check_growth(&self, entries: &[Entry]) -> Result<(), TransferError> {
         let Some(room) = &self.options.room else { return Ok(()) };
-        let growth = entries.iter().fold(0_u64, |sum, entry| sum.saturating_add(self.growth_by(entry)));
+        let growth = entries.iter().fold(0_u64, |sum, entry| sum.saturating_add(self.growth_by(entry, entries)));
         if growth > room.left() { Err(TransferError::NoRoom(growth, room.left())) } else { Ok(()) }
     }
 
-    /// The bytes that a file takes more than what is there of it.
-    fn growth_by(&self, entry: &Entry) -> u64 {
+    /// The bytes that a file takes more than what is there of it. Each name of a file counts: another
+    /// transfer may replace it by a file of its own.
+    fn growth_by(&self, entry: &Entry, entries: &[Entry]) -> u64 {
         let there = self.tree.get().map_or(0, |tree| tree.len_of(&entry.path));
-        entry.size().unwrap_or(0).saturating_sub(there)
+        let size = match entry.kind {
+            EntryKind::HardLink { file } => entries[file as usize].size(),
+            _ => entry.size(),
+        };
+        size.unwrap_or(0).saturating_sub(there)
     }
 
     /// Takes the room for a file that is about to be received. Transfers that run at the same time
     /// share it, so there may be less than when the list was taken.
     pub(super) fn take_room(&self, entry: &Entry) -> Result<(), FileError> {
-        let has_room = self.options.room.as_ref().is_none_or(|room| room.take(self.growth_by(entry)));
+        let has_room =
+            self.options.room.as_ref().is_none_or(|room| room.take(self.growth_by(entry, &self.list().entries)));
         has_room.then_some(()).ok_or_else(|| FileError::new(FileErrorKind::NoSpace, "of what the sender may store"))
     }
 }

@@ -84,3 +84,16 @@ fn a_stream_ends_where_the_room_does() {
     let outcome = transfer_stream(&self::fixture(600_000), &random_bytes(1, 600_000), |_| {});
     outcome.complete();
 }
+
+#[test]
+fn each_name_of_a_file_counts() {
+    let fixture = fixture(10_000);
+    fixture.write("tree/a", 1, 4000);
+    fs::hard_link(fixture.source("tree/a"), fixture.source("tree/b")).unwrap();
+    let keep = Keep::default().with_hard_links(true);
+    let source = Source::scan_keeping(&[fixture.source("tree")], keep, &CancelToken::new()).unwrap();
+    fixture.transfer_source(&source, |_| {}).complete();
+    assert_eq!(left(&fixture), 2000);
+    fixture.transfer_source(&source, |_| {}).complete();
+    assert_eq!(left(&fixture), 2000);
+}
