@@ -79,8 +79,8 @@ impl DiskSpace {
 }
 
 impl DiskSpace {
-    /// As [`reserve`](Self::reserve) for a file of which only `data` bytes take space. Nobody knows
-    /// where its holes are, so no blocks are reserved: the free space is compared.
+    /// As [`reserve`](Self::reserve) for a file of which only `data` bytes take space. Where
+    /// its holes are is not known yet, so no blocks are reserved: the free space is compared.
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve).
