@@ -54,8 +54,29 @@ impl DiskSpace {
         if size == 0 {
             return Ok(self.reserve_nothing());
         }
+        self.reserve_bytes(file, size, size, || self.disk.allocate(file, size))
+    }
+
+    /// As [`reserve`](Self::reserve) for a file of which only `data` bytes take space. Where its holes
+    /// are is not known yet, so no blocks are reserved: the free space is compared.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve).
+    pub(crate) fn reserve_with_holes(&self, file: &File, size: u64, data: u64) -> io::Result<Reservation> {
+        self.reserve_bytes(file, size, data, || Ok(false))
+    }
+
+    /// Reserves `bytes` for a file of length `size`: by `allocate`, or if that returns false, by
+    /// accounting for them.
+    fn reserve_bytes(
+        &self,
+        file: &File,
+        size: u64,
+        bytes: u64,
+        allocate: impl FnOnce() -> io::Result<bool>,
+    ) -> io::Result<Reservation> {
         let metadata = file.metadata()?;
-        let left = size.saturating_sub(metadata.blocks().saturating_mul(BLOCK_LEN));
+        let left = bytes.saturating_sub(metadata.blocks().saturating_mul(BLOCK_LEN));
         let mut accounts = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
         let reserved = accounts.entry(metadata.dev()).or_default();
         // Before the file system is asked to allocate: for a file that does not fit it would take
@@ -63,34 +84,14 @@ impl DiskSpace {
         if left > self.disk.free_bytes(file)?.saturating_sub(reserved.load(Ordering::Relaxed)) {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        match self.disk.allocate(file, size) {
-            Ok(true) => return Ok(Reservation { reserved: None, left: AtomicU64::new(0) }),
+        match allocate() {
+            Ok(true) => return Ok(self.reserve_nothing()),
             Ok(false) => {}
             Err(error) => {
                 // Frees what was allocated before it failed.
                 let _ = file.set_len(metadata.len());
                 return Err(error);
             }
-        }
-        file.set_len(size)?;
-        reserved.fetch_add(left, Ordering::Relaxed);
-        Ok(Reservation { reserved: Some(Arc::clone(reserved)), left: AtomicU64::new(left) })
-    }
-}
-
-impl DiskSpace {
-    /// As [`reserve`](Self::reserve) for a file of which only `data` bytes take space. Where
-    /// its holes are is not known yet, so no blocks are reserved: the free space is compared.
-    ///
-    /// # Errors
-    /// As [`reserve`](Self::reserve).
-    pub(crate) fn reserve_with_holes(&self, file: &File, size: u64, data: u64) -> io::Result<Reservation> {
-        let metadata = file.metadata()?;
-        let left = data.saturating_sub(metadata.blocks().saturating_mul(BLOCK_LEN));
-        let mut accounts = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
-        let reserved = accounts.entry(metadata.dev()).or_default();
-        if left > self.disk.free_bytes(file)?.saturating_sub(reserved.load(Ordering::Relaxed)) {
-            return Err(io::ErrorKind::StorageFull.into());
         }
         file.set_len(size)?;
         reserved.fetch_add(left, Ordering::Relaxed);

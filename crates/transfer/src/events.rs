@@ -105,7 +105,7 @@ pub struct Summary {
     /// Entries on the sender's disk that were not sent: special files, symbolic links, unreadable
     /// directories. At the receiver 0 if the sender does not say it.
     pub skipped: u64,
-    /// File bytes sent in this transfer.
+    /// File bytes sent in this transfer; those of holes count, although they are not on the wire.
     pub bytes_moved: u64,
     /// File bytes that the receiver held from before.
     pub bytes_resumed: u64,

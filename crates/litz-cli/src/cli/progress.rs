@@ -324,7 +324,8 @@ fn not_sent(skipped: &SkippedCounts) -> String {
     let kinds: Vec<_> = kinds
         .map(|(count, one, many)| format!("{} {}", grouped(count.into()), if count == 1 { one } else { many }))
         .collect();
-    let advice = if skipped.links > 0 { " (`litz send --keep links` keeps links)" } else { "" };
+    let advice =
+        if skipped.links > 0 { " (`litz send --keep links` keeps those that stay inside what is sent)" } else { "" };
     format!("the sender has skipped {}{advice}", kinds.join(", "))
 }
 

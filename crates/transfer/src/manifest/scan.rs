@@ -120,7 +120,8 @@ impl<'a> Scan<'a> {
         }
         let target = fs::read_link(disk).map_err(|error| FileError::source(&error))?;
         let target = LinkTarget::new(target.as_os_str().as_bytes()).filter(|target| target.stays_inside(relative));
-        let outside = || FileError::new(FileErrorKind::Link, "it leads out of what is sent");
+        let outside =
+            || FileError::new(FileErrorKind::Link, "it is absolute, has .. after a name, or leads out of what is sent");
         target.map(|target| EntryKind::SymbolicLink { target }).ok_or_else(outside)
     }
 
