@@ -220,7 +220,7 @@ impl Connection {
     /// [accepted early](crate::EndpointConfig::accepts_early).
     ///
     /// # Errors
-    /// If the connection is closed.
+    /// If the connection ended before.
     pub fn connected(&self) -> Result<(), Closed> {
         self.wait(|waker| self.handle.poll_connected(waker)).unwrap_or(Err(GONE))
     }

@@ -158,14 +158,15 @@ impl<R: Runtime> ConnectionHandle<R> {
         }
     }
 
-    /// Ready when the handshake is complete.
+    /// Ready when the handshake is complete, even if the connection has ended since: its reason is for
+    /// the calls that follow. An error if it ended before.
     pub fn poll_connected(&self, waker: &Waker) -> Poll<Result<(), Closed>> {
         let mut state = self.cell().lock();
-        if let Some(closed) = &state.closed {
-            return Poll::Ready(Err(closed.clone()));
-        }
         if state.connected {
             return Poll::Ready(Ok(()));
+        }
+        if let Some(closed) = &state.closed {
+            return Poll::Ready(Err(closed.clone()));
         }
         state.add_waker(Interest::Connected, waker);
         Poll::Pending

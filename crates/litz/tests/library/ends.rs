@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use litz::identity::{self, KeyPair};
-use litz::{AcceptStreamError, AddressValidation, Closed, Endpoint, ErrorCode, ReadError, WriteError};
+use litz::{
+    AcceptStreamError, AddressValidation, Closed, ConnectOptions, Endpoint, ErrorCode, OpenError, ReadError, WriteError,
+};
 use net::{MonotonicClock, Transmit};
 
 use crate::world::{TEST_TIMEOUT, Variant, World, serve};
@@ -109,6 +111,25 @@ pub(crate) fn the_last_handle_closes_and_a_close_carries_code_and_reason(variant
             send.write_all(b"last words").unwrap();
             assert!(send.connection().closed_timeout(Duration::from_millis(100)).is_none());
             drop(send);
+        },
+    );
+}
+
+/// The last datagram of the handshake and a close may be received in one turn of the driver. The
+/// client connects then as in two: it learns of the close afterwards.
+pub(crate) fn a_connection_closed_at_once_was_connected(variant: Variant) {
+    let world = World::new(variant);
+    let full = Closed::ByPeer { code: 9, reason: "full".into() };
+    serve(
+        &world,
+        world.config(),
+        |server| server.accept().unwrap().close(9, "full"),
+        |client, address| {
+            let tls = world.client_tls.clone();
+            let connection = client.connect_early(&ConnectOptions::default(), address, "host", tls).unwrap();
+            assert_eq!(connection.closed(), full);
+            assert_eq!(connection.connected(), Ok(()));
+            assert_eq!(connection.open_bi().map(|_| ()), Err(OpenError::ConnectionClosed(full.clone())));
         },
     );
 }

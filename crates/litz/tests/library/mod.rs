@@ -55,6 +55,7 @@ scenarios! {
     classes::connections_have_the_processor_they_ask_for,
     ends::dropping_a_side_of_a_stream_notifies_the_peer,
     ends::the_last_handle_closes_and_a_close_carries_code_and_reason,
+    ends::a_connection_closed_at_once_was_connected,
     ends::dropping_an_endpoint_closes_its_connections_and_returns_soon,
     ends::an_address_without_a_peer_times_out_with_a_clear_error,
     ends::a_wrong_host_and_a_wrong_family_have_different_errors,
