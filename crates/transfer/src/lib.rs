@@ -114,6 +114,7 @@ mod disk;
 mod disk_space;
 pub mod error;
 pub mod events;
+mod extent;
 mod journal;
 pub mod keep;
 mod limits;

@@ -123,6 +123,9 @@ impl SegmentHasher {
     }
 }
 
+/// 4 MiB: so many zeros of a hole are hashed between two looks at whether the transfer goes on.
+pub(crate) const ZEROS_STEP: u64 = 4 << 20;
+
 /// 256 KiB: the unit of reading, hashing and writing; fits a second-level cache.
 pub(crate) const CHUNK_LEN_MAX: usize = 256 * 1024;
 

@@ -180,7 +180,9 @@ pub(crate) struct RecvOptions {
     /// Maximum size of each sender's folder, all files together
     ///
     /// A transfer that would exceed it is refused before any data are sent. Files that are there
-    /// already, also in part, are not counted twice. Holes count as if they were data.
+    /// already, also in part, are not counted twice. Holes count as if they were data. Leave room on
+    /// the disk beyond it: while a file is replaced (--overwrite), the old one stays until the new one
+    /// is complete.
     #[arg(long, value_name = "SIZE", requires = "folder_per_sender", help_heading = heading::SECURITY)]
     pub(crate) quota: Option<ByteSize>,
 

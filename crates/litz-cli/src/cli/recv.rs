@@ -556,8 +556,7 @@ impl<'a> Receiver<'a> {
         let streams = connection.accept_bi().map_err(|error| TransferError::Connection(error.into()))?;
         let directory = self.directory_of(&key).map_err(broken)?;
         let quota = self.options.quota.filter(|_| directory != self.directory);
-        let room = quota.map(|quota| self.rooms.take(&directory, quota.as_bytes())).transpose();
-        let room = room.map_err(|error| broken(format!("cannot measure {}: {error}", directory.display())))?;
+        let room = quota.map(|quota| self.rooms.take(&directory, quota.as_bytes())).transpose().map_err(broken)?;
         let options = ReceiveOptions::default()
             .with_overwrite(self.options.overwrite)
             .with_bytes_max(self.options.max_size.map(|size| size.as_bytes()))

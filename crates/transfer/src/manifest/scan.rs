@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use super::{Entry, EntryKind, Limits, Modified, SKIPPED_KEPT_MAX, Source, name_error};
 use crate::disk_space::BLOCK_LEN;
 use crate::error::{FileError, FileErrorKind, TransferError};
+use crate::extent::data_len;
 use crate::keep::Keep;
 use crate::link::CancelToken;
 use crate::link_target::LinkTarget;
@@ -108,10 +109,28 @@ impl<'a> Scan<'a> {
                 return Ok(EntryKind::HardLink { file });
             }
         }
-        let (size, data) = (metadata.len(), metadata.blocks().saturating_mul(BLOCK_LEN));
+        let size = metadata.len();
+        Ok(match self.data_of_sparse(disk, metadata) {
+            Some(data) => EntryKind::SparseFile { size, data },
+            None => EntryKind::File { size },
+        })
+    }
+
+    /// The bytes that are not in holes, if the file has holes and they are kept.
+    fn data_of_sparse(&self, disk: &Path, metadata: &Metadata) -> Option<u64> {
+        let size = metadata.len();
         // A small file arrives at once and as a whole.
-        let is_sparse = self.keep.holes && data < size && size > CHUNK_LEN_MAX as u64;
-        Ok(if is_sparse { EntryKind::SparseFile { size, data } } else { EntryKind::File { size } })
+        if !self.keep.holes || size <= CHUNK_LEN_MAX as u64 {
+            return None;
+        }
+        // Fewer blocks than the length takes do not tell of holes alone: the file may be compressed, or
+        // its blocks are not allocated yet.
+        if metadata.blocks().saturating_mul(BLOCK_LEN) >= size {
+            return None;
+        }
+        // A file that cannot be opened fails when it is sent.
+        let data = data_len(&fs::File::open(disk).ok()?, size);
+        (data < size).then_some(data)
     }
 
     fn symbolic_link(&self, disk: &Path, relative: &RelativePath) -> Result<EntryKind, FileError> {

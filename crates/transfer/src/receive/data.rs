@@ -10,7 +10,7 @@ use super::whole::Batch;
 use crate::control::Input;
 use crate::error::{FileError, FileErrorKind, TransferError};
 use crate::record::{CHUNK_LEN_MAX, Part, RecordReader, malformed};
-use crate::segment::FileHash;
+use crate::segment::{FileHash, SegmentHasher, ZEROS_STEP};
 
 impl Session<'_> {
     /// Runs the accepting thread until the sender's last stream.
@@ -117,14 +117,14 @@ impl Session<'_> {
                     if count > len - taken || !is_sparse {
                         return Err(TransferError::Protocol("a hole where there cannot be one"));
                     }
-                    hasher.update_with_zeros(count);
                     if let Err(error) = part.make_hole(count, start + taken) {
                         self.settle_failed(incoming, &FileError::target(&error))?;
                         return drop_record(reader, buffer);
                     }
                     taken += count;
-                    incoming.count(count);
-                    self.progress.add_moved(count);
+                    if !self.hash_hole(incoming, &mut hasher, count) {
+                        return drop_record(reader, buffer);
+                    }
                 }
                 Part::Abort => {
                     self.progress.take_back(taken);
@@ -142,6 +142,23 @@ impl Session<'_> {
                 }
             }
         }
+    }
+
+    /// Hashes the zeros of a hole, which cost the sender a few bytes and this end the time of all of
+    /// them. False if they are no longer needed.
+    fn hash_hole(&self, incoming: &Incoming, hasher: &mut SegmentHasher, len: u64) -> bool {
+        let mut left = len;
+        while left > 0 {
+            if incoming.is_failed() || self.is_stopping() {
+                return false;
+            }
+            let step = left.min(ZEROS_STEP);
+            hasher.update_with_zeros(step);
+            incoming.count(step);
+            self.progress.add_moved(step);
+            left -= step;
+        }
+        true
     }
 
     fn on_segment(&self, incoming: &Arc<Incoming>, segment: u32, value: [u8; 32]) -> Result<(), TransferError> {

@@ -4,16 +4,14 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use rustix::fs::SeekFrom;
-use rustix::io::Errno;
-
 use super::outgoing::{Job, Outgoing};
 use super::{Session, connection};
 use crate::error::{FileError, FileErrorKind, TransferError};
+use crate::extent::Extent;
 use crate::manifest::Entry;
 use crate::message::Message;
-use crate::record::{CHUNK_LEN_MAX, HOLE_LEN_MAX, RecordWriter};
-use crate::segment::{FileHash, SegmentHasher};
+use crate::record::{CHUNK_LEN_MAX, RecordWriter};
+use crate::segment::{FileHash, SegmentHasher, ZEROS_STEP};
 
 /// Works until the queue is closed. An error is the connection's; errors of files are sent to the
 /// receiver.
@@ -129,9 +127,9 @@ fn send(
             writer.abort().map_err(connection)?;
             return Ok(Ok(None));
         }
-        let len = match if entry.data().is_some() { extent_at(file, offset) } else { Extent::Data(left) } {
+        let len = match if entry.data().is_some() { Extent::at(file, offset) } else { Extent::Data(left) } {
             Extent::Hole(len) => {
-                let len = len.min(left).min(HOLE_LEN_MAX.into());
+                let len = len.min(left).min(ZEROS_STEP);
                 writer.hole(len as u32).map_err(connection)?;
                 hasher.update_with_zeros(len);
                 len
@@ -160,25 +158,6 @@ fn send(
     }
     writer.end(&value).map_err(connection)?;
     Ok(Ok(Some(value)))
-}
-
-/// What begins at an offset of a file, and its length: at least one byte.
-enum Extent {
-    Data(u64),
-    Hole(u64),
-}
-
-/// What is at `offset`. All is data if the file system cannot tell.
-fn extent_at(file: &File, offset: u64) -> Extent {
-    match rustix::fs::seek(file, SeekFrom::Data(offset)) {
-        Ok(data) if data > offset => Extent::Hole(data - offset),
-        // No data follows: the rest of the file is a hole.
-        Err(Errno::NXIO) => Extent::Hole(u64::MAX),
-        _ => match rustix::fs::seek(file, SeekFrom::Hole(offset)) {
-            Ok(hole) if hole > offset => Extent::Data(hole - offset),
-            _ => Extent::Data(u64::MAX),
-        },
-    }
 }
 
 fn send_chunk(
