@@ -82,9 +82,11 @@ impl OffPath {
 }
 
 impl SendHalf {
-    /// Whether this side expects packets of path `id` from these addresses.
+    /// Whether this side expects packets of path `id` from these addresses: it probes them, or it has
+    /// moved the path away from them and what was under way still arrives.
     pub(crate) fn is_off_path(&self, id: PathId, addresses: &Addresses) -> bool {
-        self.off_path_index(id, addresses).is_some()
+        let left = self.path_of(id).and_then(|path| path.left);
+        left.is_some_and(|left| left.is_same_route(addresses)) || self.off_path_index(id, addresses).is_some()
     }
 
     fn off_path_index(&self, id: PathId, addresses: &Addresses) -> Option<usize> {
@@ -296,7 +298,7 @@ impl SendHalf {
         self.spaces[DATA + at].loss_time = None;
         let path = &mut self.paths[at];
         let left_id = std::mem::replace(&mut path.remote_id, remote_id);
-        path.addresses = addresses;
+        path.left = Some(std::mem::replace(&mut path.addresses, addresses));
         path.congestion = path.congestion.fresh();
         path.rtt = RttEstimator::new(self.config.initial_rtt);
         (path.first_rtt_sample_at, path.scavenger, path.refused_until) = (None, None, None);

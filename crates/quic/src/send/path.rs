@@ -40,6 +40,8 @@ pub(crate) struct SendPath {
     pub(crate) id: PathId,
     pub(crate) state: PathState,
     pub(crate) addresses: Addresses,
+    /// Where the path led before this side moved it: packets that are under way arrive from there.
+    pub(crate) left: Option<Addresses>,
     /// The peer's connection ID for this path.
     pub(crate) remote_id: ConnectionId,
     /// The largest UDP payload to send, bytes.
@@ -166,6 +168,7 @@ impl SendPath {
             is_suspect: false,
             false_suspicions: 0,
             acked_at: Instant::ZERO,
+            left: None,
             refused_until: None,
             full_since: None,
             ack_only_count: 0,

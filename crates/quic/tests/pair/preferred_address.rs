@@ -123,6 +123,23 @@ fn preferring(ipv4: Option<SocketAddrV4>, ipv6: Option<SocketAddrV6>) -> Transpo
     TransportConfig::default().with_preferred_addresses(PreferredAddresses { ipv4, ipv6 })
 }
 
+/// A client that took nothing from the first address after the move would lose a round trip of data.
+#[test]
+fn data_under_way_from_the_first_address_are_taken() {
+    let mut world = World::new(TransportConfig::default(), preferring(Some(PREFERRED), None));
+    while world.server.connections.is_empty() || !world.server.connection(0).is_established() {
+        world.run_for(DELAY);
+    }
+    let connection = world.server.connection(0);
+    let id = connection.open(Dir::Uni).unwrap();
+    let mut bytes = Bytes::from(vec![7; 200_000]);
+    connection.write_some(id, &mut bytes).unwrap();
+    connection.finish(id).unwrap();
+    world.run_for(Duration::from_secs(1));
+    assert!(world.has_moved());
+    assert_eq!(world.server.connection(0).stats().send.packets_lost, 0);
+}
+
 #[test]
 fn a_client_moves_to_the_preferred_address_once_it_responds() {
     let mut world = World::new(TransportConfig::default(), preferring(Some(PREFERRED), None));
