@@ -82,10 +82,10 @@ impl OffPath {
 }
 
 impl SendHalf {
-    /// Whether this side expects packets of path `id` from these addresses: it probes them, or it has
-    /// moved the path away from them and what was under way still arrives.
+    /// Whether this side expects packets of path `id` from these addresses: it probes them, or the
+    /// server has left them and what was under way still arrives.
     pub(crate) fn is_off_path(&self, id: PathId, addresses: &Addresses) -> bool {
-        let left = self.path_of(id).and_then(|path| path.left);
+        let left = self.path_of(id).and_then(|path| path.left.as_deref());
         left.is_some_and(|left| left.is_same_route(addresses)) || self.off_path_index(id, addresses).is_some()
     }
 
@@ -290,7 +290,7 @@ impl SendHalf {
             self.off_paths[index].validation.stop();
             return;
         }
-        let OffPath { path: id, addresses, remote_id, .. } = self.off_paths.remove(index);
+        let OffPath { path: id, addresses, remote_id, purpose, .. } = self.off_paths.remove(index);
         let Some(at) = self.path_index(id).filter(|at| self.paths[*at].is_open()) else { return };
         tracing::debug!(path = %id, to = %addresses.remote, socket = addresses.socket, "the path migrates");
         // Nothing sent on the old route counts for the new one (section 9.4).
@@ -298,7 +298,9 @@ impl SendHalf {
         self.spaces[DATA + at].loss_time = None;
         let path = &mut self.paths[at];
         let left_id = std::mem::replace(&mut path.remote_id, remote_id);
-        path.left = Some(std::mem::replace(&mut path.addresses, addresses));
+        // A client that leaves a network gets nothing there any more.
+        path.left = (purpose == Purpose::Preferred).then(|| Box::new(path.addresses));
+        path.addresses = addresses;
         path.congestion = path.congestion.fresh();
         path.rtt = RttEstimator::new(self.config.initial_rtt);
         (path.first_rtt_sample_at, path.scavenger, path.refused_until) = (None, None, None);

@@ -40,8 +40,9 @@ pub(crate) struct SendPath {
     pub(crate) id: PathId,
     pub(crate) state: PathState,
     pub(crate) addresses: Addresses,
-    /// Where the path led before this side moved it: packets that are under way arrive from there.
-    pub(crate) left: Option<Addresses>,
+    /// Where the path led before the server's preferred address: packets that were under way arrive
+    /// from there.
+    pub(crate) left: Option<Box<Addresses>>,
     /// The peer's connection ID for this path.
     pub(crate) remote_id: ConnectionId,
     /// The largest UDP payload to send, bytes.
