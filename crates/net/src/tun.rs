@@ -25,7 +25,6 @@
 //! | [`Coalescer`] | merges segments into super-packets (GRO) |
 //! | [`TunPacket`] | one packet with its offload header |
 
-mod checksum;
 mod coalesce;
 mod header;
 #[cfg(target_os = "linux")]

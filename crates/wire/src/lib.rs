@@ -17,6 +17,8 @@
 //! Start with [`quic`], which has the map of the modules.
 #![forbid(unsafe_code)]
 
+pub mod checksum;
+pub mod ip;
 pub mod quic;
 
 /// Compiles the example in the README.

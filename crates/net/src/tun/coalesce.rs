@@ -4,7 +4,8 @@
 //! bit by bit. This does not read the payload, because partial checksums stay partial; packets with
 //! a complete checksum are never coalesced.
 
-use super::checksum;
+use wire::checksum;
+
 use super::header::{
     OFFLOAD_HEADER_BYTES, OffloadHeader, PartialChecksum, TCP_CHECKSUM_OFFSET, Transport, UDP_CHECKSUM_OFFSET,
 };

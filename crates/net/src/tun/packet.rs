@@ -1,6 +1,7 @@
 //! A packet with its offload header.
 
-use super::checksum;
+use wire::checksum;
+
 use super::header::{OFFLOAD_HEADER_BYTES, OffloadHeader, PartialChecksum};
 
 /// The ECN field value for congestion experienced (RFC 3168, section 5).

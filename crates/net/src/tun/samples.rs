@@ -1,8 +1,8 @@
 //! Super-packets for tests.
 
 use proptest::prelude::*;
+use wire::checksum;
 
-use super::checksum;
 use super::header::{OFFLOAD_HEADER_BYTES, OffloadHeader, PartialChecksum, Transport};
 use super::segment::put;
 

@@ -7,7 +7,8 @@
 use core::fmt;
 use std::error::Error;
 
-use super::checksum;
+use wire::checksum;
+
 use super::header::{OFFLOAD_HEADER_BYTES, OffloadHeader, Transport};
 use super::packet::TunPacket;
 

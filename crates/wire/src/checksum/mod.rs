@@ -1,0 +1,116 @@
+//! The Internet checksum (RFC 1071) of IPv4, TCP, UDP, ICMP and ICMPv6.
+//!
+//! A sum here is not yet complemented. A checksum field holds the complement of the sum over the
+//! bytes it covers, computed with the field as zero. So the sum over bytes with a valid checksum is
+//! `0xffff`. A sum is zero only if all bytes are zero.
+
+use std::net::IpAddr;
+
+use crate::ip::Protocol;
+
+#[cfg(test)]
+mod tests;
+
+/// Bytes added in one step. The compiler turns the step into vector instructions.
+const STEP: usize = 32;
+
+/// The ones' complement sum of `bytes`, added to `initial`. An odd last byte counts as the upper
+/// half of a word, so only the last piece of divided data may have an odd length.
+#[inline]
+pub fn sum(bytes: &[u8], initial: u16) -> u16 {
+    // The sum is the same in either byte order (RFC 1071, section 2, B), so words are added in the
+    // order of the machine. Each of the four totals grows by less than 2^33 in a step: they cannot
+    // overflow below 2^36 bytes.
+    let mut totals = [0_u64; STEP / 8];
+    let (steps, rest) = bytes.as_chunks::<STEP>();
+    for step in steps {
+        for (total, word) in totals.iter_mut().zip(step.as_chunks().0) {
+            *total += halves(u64::from_ne_bytes(*word));
+        }
+    }
+    let (words, rest) = rest.as_chunks();
+    let mut total: u64 = totals.iter().sum();
+    for word in words {
+        total += halves(u64::from_ne_bytes(*word));
+    }
+    let mut rest = rest;
+    if let Some((word, tail)) = rest.split_first_chunk() {
+        total += u64::from(u32::from_ne_bytes(*word));
+        rest = tail;
+    }
+    if let Some((word, tail)) = rest.split_first_chunk() {
+        total += u64::from(u16::from_ne_bytes(*word));
+        rest = tail;
+    }
+    if let [last] = *rest {
+        total += u64::from(u16::from_ne_bytes([last, 0]));
+    }
+    add(u16::from_be(fold(total)), initial)
+}
+
+/// The ones' complement sum of two sums.
+#[inline]
+pub const fn add(a: u16, b: u16) -> u16 {
+    let (sum, carry) = a.overflowing_add(b);
+    // After a carry the sum is at most 0xfffe.
+    sum + carry as u16
+}
+
+/// Updates `sum` for the replacement of `old` by `new` (RFC 1624, equation 3, before the last
+/// complement).
+#[inline]
+pub const fn replace(sum: u16, old: u16, new: u16) -> u16 {
+    add(add(sum, !old), new)
+}
+
+/// The sum of the pseudo-header that TCP, UDP and ICMPv6 include in their checksum (RFC 9293,
+/// section 3.1; RFC 8200, section 8.1). `transport_len` counts the bytes of the transport header
+/// and of the data. Both addresses must be of one version.
+#[inline]
+pub fn pseudo_header(source: IpAddr, destination: IpAddr, protocol: Protocol, transport_len: u32) -> u16 {
+    let addresses = add(address(source), address(destination));
+    let len = add((transport_len >> 16) as u16, transport_len as u16);
+    add(addresses, add(u16::from(protocol.0), len))
+}
+
+/// Writes the checksum of an IPv4 header (RFC 791, section 3.1).
+///
+/// # Panics
+///
+/// If `header` has fewer than 20 bytes.
+#[inline]
+pub fn fill_ipv4(header: &mut [u8]) {
+    fill(header, 10, 0);
+}
+
+/// Writes the checksum of `bytes`, whose field is at `offset`; `initial` is the sum of what else it
+/// covers. Panics if the field is not inside.
+#[inline]
+pub(crate) fn fill(bytes: &mut [u8], offset: usize, initial: u16) {
+    bytes[offset..offset + 2].fill(0);
+    let checksum = !sum(bytes, initial);
+    bytes[offset..offset + 2].copy_from_slice(&checksum.to_be_bytes());
+}
+
+#[inline]
+fn address(address: IpAddr) -> u16 {
+    match address {
+        IpAddr::V4(address) => sum(&address.octets(), 0),
+        IpAddr::V6(address) => sum(&address.octets(), 0),
+    }
+}
+
+/// The two halves of a word, added without losing the carry.
+#[inline]
+const fn halves(word: u64) -> u64 {
+    (word & 0xffff_ffff) + (word >> 32)
+}
+
+/// A sum of 16-bit words modulo 2^16 - 1; zero only for zero.
+#[inline]
+const fn fold(sum: u64) -> u16 {
+    let sum = halves(halves(sum));
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    ((sum & 0xffff) + (sum >> 16)) as u16
+}
