@@ -20,6 +20,7 @@
 pub mod checksum;
 pub mod ip;
 pub mod quic;
+pub mod tcp;
 
 /// Compiles the example in the README.
 #[cfg(doctest)]
