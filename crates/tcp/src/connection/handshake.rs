@@ -1,0 +1,165 @@
+//! The handshake: SYNs and what they negotiate (RFC 9293, sections 3.5 and 3.10.7.3).
+
+use units::{Instant, Seq32};
+use wire::tcp::{Flags, Header, Options};
+
+use super::{Challenges, CloseReason, Connection, Events, Negotiated, timers};
+use crate::arrival::Arrival;
+use crate::config::TcpConfig;
+use crate::receive::ReceiveHalf;
+use crate::send::{AckInfo, SendHalf};
+use crate::state::State;
+use crate::timestamps::TimestampClock;
+use crate::tuple::Tuple;
+
+/// The maximum segment size of a peer that announces none (RFC 9293, section 3.7.1), over IPv4 and IPv6.
+const DEFAULT_MSS: [u16; 2] = [536, 1220];
+
+/// A smaller one would make a peer send a packet for a few bytes.
+const MSS_MIN: u16 = 88;
+
+/// The largest shift of the window (RFC 7323, section 2.3).
+const SCALE_MAX: u8 = 14;
+
+/// Bytes of the timestamps option with its padding.
+pub(super) const TIMESTAMPS_LEN: u16 = 12;
+
+impl Connection {
+    /// Opens a connection: the first plan is a SYN. `initial` is the initial sequence number (RFC
+    /// 6528), `timestamp_offset` a number that differs from connection to connection.
+    pub fn connect(config: TcpConfig, tuple: Tuple, initial: Seq32, timestamp_offset: u32) -> Self {
+        Self::new(config, tuple, initial, timestamp_offset, State::SynSent)
+    }
+
+    /// Accepts a connection: `syn` is the peer's SYN, and the first plan the answer.
+    pub fn accept(now: Instant, config: TcpConfig, syn: &Arrival, initial: Seq32, timestamp_offset: u32) -> Self {
+        let mut connection = Self::new(config, syn.tuple, initial, timestamp_offset, State::SynReceived);
+        connection.on_peer_syn(now, &syn.header);
+        connection
+    }
+
+    fn new(config: TcpConfig, tuple: Tuple, initial: Seq32, timestamp_offset: u32, state: State) -> Self {
+        let segment = u64::from(DEFAULT_MSS[usize::from(tuple.local.is_ipv6())]);
+        Self {
+            send: SendHalf::new(&config, initial, segment),
+            receive: None,
+            clock: TimestampClock::new(timestamp_offset),
+            negotiated: Negotiated::default(),
+            challenges: Challenges::default(),
+            timers: timers::Timers::default(),
+            reset_due: None,
+            events: Events::default(),
+            close_reason: None,
+            config,
+            tuple,
+            state,
+        }
+    }
+
+    /// The options and flags of our SYN, or of the answer to the peer's.
+    pub(super) fn syn(&self, now: Instant) -> (Options, Flags) {
+        let is_answer = self.receive.is_some();
+        let has = |offered: bool, negotiated: bool| if is_answer { negotiated } else { offered };
+        let options = Options {
+            mss: Some(self.announced_mss()),
+            window_scale: has(self.config.window_scaling, self.negotiated.has_scaling).then(|| self.wanted_scale()),
+            sack_permitted: has(self.config.sack, self.negotiated.sack),
+            timestamps: has(self.config.timestamps, self.negotiated.timestamps).then(|| self.clock.stamp(now)),
+            ..Options::default()
+        };
+        let flags = match (is_answer, has(self.config.ecn, self.negotiated.ecn)) {
+            (true, true) => Flags::SYN | Flags::ACK | Flags::ECE,
+            (true, false) => Flags::SYN | Flags::ACK,
+            // RFC 3168, section 6.1.1. A SYN that is repeated asks no more: some paths drop it.
+            (false, true) if self.send.timeouts() == 0 => Flags::SYN | Flags::ECE | Flags::CWR,
+            (false, _) => Flags::SYN,
+        };
+        (options, flags)
+    }
+
+    /// The shift that lets the window cover the receive buffer.
+    fn wanted_scale(&self) -> u8 {
+        let mut scale = 0;
+        while scale < SCALE_MAX && self.config.receive_buffer >> scale > usize::from(u16::MAX) {
+            scale += 1;
+        }
+        scale
+    }
+
+    /// The peer's SYN: what it offers is used if this side wants it too.
+    fn on_peer_syn(&mut self, now: Instant, header: &Header) {
+        let options = &header.options;
+        let is_answer = header.flags.contains(Flags::ACK);
+        let ecn_flags = (header.flags.contains(Flags::ECE), header.flags.contains(Flags::CWR));
+        let scaling = options.window_scale.filter(|_| self.config.window_scaling);
+        self.negotiated = Negotiated {
+            timestamps: options.timestamps.is_some() && self.config.timestamps,
+            sack: options.sack_permitted && self.config.sack,
+            ecn: self.config.ecn && ecn_flags == (true, !is_answer),
+            has_scaling: scaling.is_some(),
+            // A larger shift counts as 14 (RFC 7323, section 2.3).
+            peer_scale: scaling.unwrap_or(0).min(SCALE_MAX),
+            scale: if scaling.is_some() { self.wanted_scale() } else { 0 },
+        };
+        if let Some(timestamps) = options.timestamps.filter(|_| self.negotiated.timestamps) {
+            self.clock.update(now, timestamps.value);
+        }
+        let default = DEFAULT_MSS[usize::from(self.tuple.local.is_ipv6())];
+        let mss = options.mss.unwrap_or(default).max(MSS_MIN).min(self.announced_mss());
+        let taken = if self.negotiated.timestamps { TIMESTAMPS_LEN } else { 0 };
+        let segment = u64::from(mss - taken);
+        self.send.negotiated(segment, self.negotiated.sack, self.negotiated.ecn);
+        let Negotiated { scale, sack, .. } = self.negotiated;
+        self.receive = Some(ReceiveHalf::new(&self.config, header.seq, scale, segment, sack));
+    }
+
+    /// A segment in state SYN-SENT (RFC 9293, section 3.10.7.3).
+    pub(super) fn on_segment_syn_sent(&mut self, now: Instant, arrival: &Arrival) {
+        let header = &arrival.header;
+        let ack = self.send.space().position(header.ack, self.send.una());
+        let acks_our_syn = arrival.has(Flags::ACK) && ack == Some(1) && self.send.sent_end() == 1;
+        if arrival.has(Flags::ACK) && !acks_our_syn {
+            if !arrival.has(Flags::RST) {
+                self.reset_due = Some(header.ack);
+            }
+            return;
+        }
+        if arrival.has(Flags::RST) {
+            if acks_our_syn {
+                self.close(CloseReason::Refused);
+            }
+            return;
+        }
+        if !arrival.has(Flags::SYN) {
+            return;
+        }
+        self.on_peer_syn(now, header);
+        if acks_our_syn {
+            self.on_handshake_ack(now, arrival);
+            self.connected();
+        } else {
+            // Both sides have opened at once (section 3.5): our SYN is repeated with an acknowledgement.
+            self.state = State::SynReceived;
+            self.send.repeat_syn();
+        }
+        if let Some(receive) = &mut self.receive {
+            receive.set_ack_due();
+        }
+    }
+
+    /// Our SYN is acknowledged.
+    pub(super) fn on_handshake_ack(&mut self, now: Instant, arrival: &Arrival) {
+        let window = u64::from(arrival.header.window);
+        // The window of a segment with a SYN is never scaled (RFC 7323, section 2.2).
+        let scale = if arrival.has(Flags::SYN) { 0 } else { self.negotiated.peer_scale };
+        // The flags of a SYN negotiate; they report no mark (RFC 3168, section 6.1.1).
+        let is_marked = arrival.has(Flags::ECE) && !arrival.has(Flags::SYN);
+        let info = AckInfo { window: window << scale, is_marked, ..self.ack_info(now, arrival) };
+        self.send.handle_ack(now, &info);
+    }
+
+    pub(super) fn connected(&mut self) {
+        self.state = State::Established;
+        (self.events.connected, self.events.writable) = (true, true);
+    }
+}

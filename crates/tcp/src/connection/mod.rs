@@ -1,0 +1,320 @@
+//! One connection: the state machine, the two halves, and what they exchange.
+//!
+//! ```text
+//!   write, finish ──▶ SendHalf ──▶ poll_plan ──▶ Plan
+//!                        ▲              ▲
+//!                  AckInfo│       Snapshot│ (what to acknowledge: always the latest)
+//!                        │              │
+//!   read ◀────────── ReceiveHalf ◀── handle_segment ◀── Arrival
+//! ```
+//!
+//! | module | content |
+//! |---|---|
+//! | `handshake` | SYNs, and what they negotiate |
+//! | `segment` | segments of a synchronized connection |
+//! | `plan` | what is sent |
+//! | `timers` | timeouts |
+
+mod handshake;
+mod plan;
+mod segment;
+mod timers;
+
+use bytes::Bytes;
+use units::{Instant, Seq32};
+
+use crate::config::TcpConfig;
+use crate::receive::{ReceiveHalf, ReceiveStats};
+use crate::send::{SendHalf, SendStats};
+use crate::state::State;
+use crate::timestamps::TimestampClock;
+use crate::tuple::Tuple;
+
+/// A TCP connection.
+///
+/// The caller passes every [segment](Self::handle_segment) that has arrived for it, and after each
+/// call, or any call of the application, takes [plans](Self::poll_plan) until there is none and
+/// [events](Self::poll_event) until there is none, and calls
+/// [`handle_timeout`](Self::handle_timeout) at [`poll_timeout`](Self::poll_timeout). Time never goes
+/// backwards. Every call does a bounded amount of work.
+#[derive(Debug)]
+pub struct Connection {
+    config: TcpConfig,
+    tuple: Tuple,
+    state: State,
+    send: SendHalf,
+    /// Exists once the peer's SYN was received.
+    receive: Option<ReceiveHalf>,
+    clock: TimestampClock,
+    negotiated: Negotiated,
+    challenges: Challenges,
+    timers: timers::Timers,
+    /// A reset leaves next, with this sequence number.
+    reset_due: Option<Seq32>,
+    events: Events,
+    close_reason: Option<CloseReason>,
+}
+
+/// What both sides want (RFC 7323, RFC 2018, RFC 3168).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Negotiated {
+    timestamps: bool,
+    sack: bool,
+    ecn: bool,
+    /// Windows are scaled.
+    has_scaling: bool,
+    /// The peer's window is in units of this power of two.
+    peer_scale: u8,
+    /// Ours is.
+    scale: u8,
+}
+
+/// Something that the application may wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The handshake is complete.
+    Connected,
+    /// There is something to read, or the peer has finished.
+    Readable,
+    /// More can be written.
+    Writable,
+    /// The connection has ended.
+    Closed(CloseReason),
+}
+
+/// Why a connection has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// Both sides have finished.
+    Finished,
+    /// The peer has reset it.
+    Reset,
+    /// The peer has refused it.
+    Refused,
+    /// The peer did not answer.
+    TimedOut,
+    /// This side has reset it.
+    Aborted,
+}
+
+impl std::fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Finished => "both sides have finished",
+            Self::Reset => "the peer has reset the connection",
+            Self::Refused => "the peer has refused the connection",
+            Self::TimedOut => "the peer did not answer",
+            Self::Aborted => "this side has reset the connection",
+        })
+    }
+}
+
+/// Events that were not taken. Each is there at most once.
+#[derive(Debug, Default)]
+struct Events {
+    connected: bool,
+    readable: bool,
+    writable: bool,
+    closed: bool,
+}
+
+/// Limits the acknowledgements that answer unacceptable segments (RFC 5961, section 7).
+#[derive(Debug, Default)]
+struct Challenges {
+    left: u32,
+    until: Option<Instant>,
+}
+
+impl Challenges {
+    /// RFC 5961, section 7, says 10 in 5 seconds.
+    const MAX: u32 = 10;
+    const PERIOD: units::Duration = units::Duration::from_secs(5);
+
+    fn take(&mut self, now: Instant) -> bool {
+        if self.until.is_none_or(|until| until <= now) {
+            (self.left, self.until) = (Self::MAX, Some(now + Self::PERIOD));
+        }
+        let has_left = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        has_left
+    }
+}
+
+/// What [`Connection::read`] has found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Read {
+    /// The next bytes.
+    Bytes(Bytes),
+    /// The peer has finished, and all of its data were read.
+    End,
+    /// Nothing yet.
+    Blocked,
+    /// The connection has ended before the peer had finished.
+    Closed(CloseReason),
+}
+
+/// Why [`Connection::write`] has taken nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteError {
+    /// The send buffer is full: [`Event::Writable`] follows.
+    Blocked,
+    /// [`Connection::finish`] was called.
+    Finished,
+    /// The connection has ended.
+    Closed(CloseReason),
+}
+
+/// Counters of a connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Of the send half.
+    pub send: SendStats,
+    /// Of the receive half.
+    pub receive: ReceiveStats,
+}
+
+impl Connection {
+    /// The addresses and ports.
+    pub const fn tuple(&self) -> &Tuple {
+        &self.tuple
+    }
+
+    /// The state.
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whether the connection has ended, and why. In [`State::TimeWait`] it has not.
+    pub const fn close_reason(&self) -> Option<CloseReason> {
+        self.close_reason
+    }
+
+    /// Appends data to be sent: as much of `bytes` as fits into the send buffer, which is taken off.
+    ///
+    /// # Errors
+    /// If nothing is taken.
+    pub fn write(&mut self, bytes: &mut Bytes) -> Result<(), WriteError> {
+        if let Some(reason) = self.close_reason {
+            return Err(WriteError::Closed(reason));
+        }
+        if self.send.is_finished() {
+            return Err(WriteError::Finished);
+        }
+        let space = self.config.send_buffer.saturating_sub(self.send.buffered());
+        if space == 0 && !bytes.is_empty() {
+            return Err(WriteError::Blocked);
+        }
+        self.send.write(bytes.split_to(space.min(bytes.len())));
+        Ok(())
+    }
+
+    /// Ends the stream to the peer: a FIN follows the data. Repeated calls have no effect.
+    pub fn finish(&mut self) {
+        if self.close_reason.is_none() {
+            self.send.finish();
+        }
+    }
+
+    /// The next received bytes, at most `len_max`.
+    pub fn read(&mut self, len_max: usize) -> Read {
+        let Some(receive) = &mut self.receive else {
+            return self.close_reason.map_or(Read::Blocked, Read::Closed);
+        };
+        if let Some(bytes) = receive.read(len_max) {
+            return Read::Bytes(bytes);
+        }
+        if receive.is_drained() {
+            return Read::End;
+        }
+        self.close_reason.map_or(Read::Blocked, Read::Closed)
+    }
+
+    /// Bytes that can be read now.
+    pub fn readable(&self) -> usize {
+        self.receive.as_ref().map_or(0, ReceiveHalf::readable)
+    }
+
+    /// Ends the connection at once with a reset to the peer (RFC 9293, section 3.10.5). Data that the
+    /// peer has not acknowledged may be lost.
+    pub fn abort(&mut self) {
+        if self.close_reason.is_none() {
+            if self.state != State::SynSent {
+                self.reset_due = Some(self.send.nxt_on_wire());
+            }
+            self.close(CloseReason::Aborted);
+        }
+    }
+
+    /// Sets whether a small segment waits while others are outstanding.
+    pub fn set_nagle(&mut self, nagle: bool) {
+        self.send.set_nagle(nagle);
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let take = std::mem::take::<bool>;
+        if take(&mut self.events.connected) {
+            return Some(Event::Connected);
+        }
+        if take(&mut self.events.readable) {
+            return Some(Event::Readable);
+        }
+        if take(&mut self.events.writable) {
+            return Some(Event::Writable);
+        }
+        if take(&mut self.events.closed) {
+            return self.close_reason.map(Event::Closed);
+        }
+        None
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> Stats {
+        let receive = self.receive.as_ref().map(ReceiveHalf::stats).unwrap_or_default();
+        Stats { send: self.send.stats(), receive }
+    }
+
+    /// The smoothed round trip; one third of a second before it is measured.
+    pub fn rtt(&self) -> units::Duration {
+        self.send.rtt().smoothed()
+    }
+
+    /// The congestion window and the bytes in flight.
+    pub fn congestion(&self) -> (u64, u64) {
+        (self.send.congestion_window(), self.send.in_flight())
+    }
+
+    /// The maximum segment size that this side announces (RFC 9293, section 3.7.1, and RFC 6691).
+    fn announced_mss(&self) -> u16 {
+        let ip_len = if self.tuple.local.is_ipv4() { 20 } else { 40 };
+        self.config.mtu.saturating_sub(ip_len + 20).min(u16::MAX.into()) as u16
+    }
+
+    fn close(&mut self, reason: CloseReason) {
+        self.state = State::Closed;
+        if self.close_reason.is_none() {
+            self.close_reason = Some(reason);
+            self.events.closed = true;
+        }
+        self.timers.stop();
+    }
+
+    /// The state after a change in one of the halves.
+    fn settle(&mut self, now: Instant) {
+        if self.send.is_fin_acked() {
+            self.state.on_fin_acked();
+        }
+        match self.state {
+            State::TimeWait if self.close_reason.is_none() => {
+                self.timers.start_time_wait(now + self.config.time_wait);
+                self.close_reason = Some(CloseReason::Finished);
+                self.events.closed = true;
+            }
+            State::Closed => self.close(CloseReason::Finished),
+            _ => {}
+        }
+    }
+}

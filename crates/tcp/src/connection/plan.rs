@@ -1,0 +1,117 @@
+//! What is sent next.
+
+use units::{Ecn, Instant, Seq32};
+use wire::tcp::{Flags, Header, Options, SackBlocks};
+
+use super::Connection;
+use crate::plan::{PLAN_BYTES_MAX, Plan};
+use crate::send::Next;
+
+impl Connection {
+    /// Fills `plan` with what may be sent now, at most `segments_max` segments. False if there is
+    /// nothing. What it holds counts as sent at `now`; [`handle_emitted`](Self::handle_emitted) says
+    /// when it really is.
+    pub fn poll_plan(&mut self, now: Instant, segments_max: usize, plan: &mut Plan) -> bool {
+        plan.release();
+        plan.tuple = self.tuple;
+        plan.ecn = None;
+        plan.segment = self.send.segment() as usize;
+        if let Some(seq) = self.reset_due.take() {
+            self.fill_reset(seq, plan);
+            return true;
+        }
+        if self.close_reason.is_some() && self.receive.as_ref().is_none_or(|receive| !receive.is_ack_due()) {
+            return false;
+        }
+        // Blocks leave on their own: in a full segment there is no room for them.
+        let has_blocks = self.receive.as_ref().is_some_and(|receive| receive.is_ack_due() && receive.has_blocks());
+        if has_blocks && self.send.is_syn_acked() {
+            self.fill_ack(now, plan);
+            return true;
+        }
+        let bytes_max = (segments_max as u64 * self.send.segment()).min(PLAN_BYTES_MAX as u64);
+        if let Some(next) = self.send.next(now, bytes_max, &mut plan.pieces) {
+            self.fill(now, &next, plan);
+            if next.has_fin {
+                self.state.on_fin_sent();
+            }
+            return true;
+        }
+        if self.receive.as_ref().is_some_and(|receive| receive.is_ack_due()) && self.send.is_syn_acked() {
+            self.fill_ack(now, plan);
+            return true;
+        }
+        self.take_keep_alive(now, plan)
+    }
+
+    /// The plan `transmission` leaves now. To be called before the system call, so that no answer
+    /// overtakes it.
+    pub fn handle_emitted(&mut self, now: Instant, transmission: u64) {
+        self.send.handle_emitted(now, transmission);
+    }
+
+    /// The plan `transmission` was not sent and will not be: its content is planned again.
+    pub fn handle_not_emitted(&mut self, transmission: u64) {
+        self.send.handle_not_emitted(transmission);
+    }
+
+    fn fill(&mut self, now: Instant, next: &Next, plan: &mut Plan) {
+        plan.transmission = Some(next.transmission);
+        plan.data_len = next.data_len as usize;
+        let seq = self.send.space().wire(next.start);
+        if next.has_syn {
+            let (options, flags) = self.syn(now);
+            let (ack, window) = match &mut self.receive {
+                Some(receive) => {
+                    let window = receive.unscaled_window();
+                    (receive.snapshot(0).ack, window)
+                }
+                None => (Seq32::new(0), self.config.receive_buffer.min(u16::MAX.into()) as u16),
+            };
+            plan.header = self.header(seq, ack, flags, window, options);
+            return;
+        }
+        let flag = |is_set: bool, flag: Flags| if is_set { flag } else { Flags::default() };
+        let flags = flag(next.has_fin, Flags::FIN) | flag(next.is_push, Flags::PSH) | flag(next.is_cwr, Flags::CWR);
+        self.fill_header(now, seq, flags, 0, plan);
+        plan.ecn = (self.negotiated.ecn && next.is_markable).then_some(Ecn::Ect0);
+    }
+
+    /// A segment without data.
+    fn fill_ack(&mut self, now: Instant, plan: &mut Plan) {
+        // Four blocks, or three beside timestamps (RFC 2018, section 3).
+        let blocks_max = if self.negotiated.timestamps { 3 } else { 4 };
+        self.fill_header(now, self.send.nxt_on_wire(), Flags::default(), blocks_max, plan);
+    }
+
+    /// The header of a segment that acknowledges what has arrived.
+    pub(super) fn fill_header(&mut self, now: Instant, seq: Seq32, flags: Flags, blocks_max: usize, plan: &mut Plan) {
+        let Some(receive) = &mut self.receive else { return };
+        let snapshot = receive.snapshot(blocks_max);
+        let echo = if snapshot.is_marked { Flags::ECE } else { Flags::default() };
+        let timestamps = self.negotiated.timestamps.then(|| self.clock.stamp(now));
+        let options = Options { timestamps, sack: snapshot.sack, ..Options::default() };
+        plan.header = self.header(seq, snapshot.ack, flags | Flags::ACK | echo, snapshot.window, options);
+    }
+
+    fn fill_reset(&mut self, seq: Seq32, plan: &mut Plan) {
+        let (ack, flags) = match &self.receive {
+            Some(receive) => (receive.nxt_on_wire(), Flags::RST | Flags::ACK),
+            None => (Seq32::new(0), Flags::RST),
+        };
+        plan.header = self.header(seq, ack, flags, 0, Options { sack: SackBlocks::default(), ..Options::default() });
+    }
+
+    fn header(&self, seq: Seq32, ack: Seq32, flags: Flags, window: u16, options: Options) -> Header {
+        Header {
+            source_port: self.tuple.local.port(),
+            destination_port: self.tuple.remote.port(),
+            seq,
+            ack,
+            flags,
+            window,
+            urgent: 0,
+            options,
+        }
+    }
+}

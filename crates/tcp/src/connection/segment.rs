@@ -1,0 +1,176 @@
+//! Segments of a connection whose peer's SYN was received (RFC 9293, section 3.10.7.4).
+
+use units::{Ecn, Instant};
+use wire::tcp::Flags;
+
+use super::{CloseReason, Connection};
+use crate::arrival::Arrival;
+use crate::receive::Acceptance;
+use crate::send::AckInfo;
+use crate::state::State;
+
+impl Connection {
+    /// Processes a segment of this connection.
+    pub fn handle_segment(&mut self, now: Instant, arrival: Arrival) {
+        match self.state {
+            State::Closed => {}
+            State::SynSent => self.on_segment_syn_sent(now, &arrival),
+            _ => self.on_segment_synchronized(now, arrival),
+        }
+        self.settle(now);
+    }
+
+    fn on_segment_synchronized(&mut self, now: Instant, arrival: Arrival) {
+        let Some(position) = self.check_sequence(now, &arrival) else { return };
+        self.timers.on_heard(now);
+        if arrival.has(Flags::RST) {
+            return self.on_reset(now, &arrival);
+        }
+        if arrival.has(Flags::SYN) {
+            return self.on_syn_again(now, &arrival);
+        }
+        // Without an acknowledgement a segment is dropped.
+        if !arrival.has(Flags::ACK) || !self.on_ack(now, &arrival) {
+            return;
+        }
+        self.on_content(now, position, arrival);
+    }
+
+    /// First check: the sequence number, and the timestamp (RFC 7323, section 5.3). The position of
+    /// the segment if it is acceptable.
+    fn check_sequence(&mut self, now: Instant, arrival: &Arrival) -> Option<u64> {
+        let header = &arrival.header;
+        let receive = self.receive.as_mut()?;
+        let acceptance = receive.acceptance(header.seq, arrival.sequence_len());
+        if self.negotiated.timestamps {
+            match header.options.timestamps {
+                Some(timestamps) if self.clock.is_old(now, timestamps.value) && !arrival.has(Flags::RST) => {
+                    receive.set_ack_due();
+                    return None;
+                }
+                Some(timestamps) if !header.seq.is_after(receive.nxt_on_wire()) => {
+                    if matches!(acceptance, Acceptance::Acceptable { .. }) {
+                        self.clock.update(now, timestamps.value);
+                    }
+                }
+                // RFC 7323, section 3.2: a segment without timestamps should be dropped.
+                None if !arrival.has(Flags::RST) => return None,
+                _ => {}
+            }
+        }
+        match acceptance {
+            Acceptance::Acceptable { position } => Some(position),
+            Acceptance::Outside => {
+                let is_probe = receive.is_next(header.seq) && arrival.has(Flags::ACK) && !arrival.has(Flags::SYN);
+                if !arrival.has(Flags::RST) && (self.state == State::TimeWait || self.challenges.take(now)) {
+                    receive.set_ack_due();
+                }
+                // The window is closed: what the segment acknowledges counts, its data do not.
+                if is_probe && !arrival.has(Flags::RST) {
+                    self.on_ack(now, arrival);
+                } else if self.state == State::TimeWait && arrival.has(Flags::FIN) {
+                    self.timers.start_time_wait(now + self.config.time_wait);
+                }
+                None
+            }
+        }
+    }
+
+    /// RFC 5961, section 3.2: only the expected sequence number resets; another one in the window is
+    /// answered, and a peer that means it repeats the reset with the right number.
+    fn on_reset(&mut self, now: Instant, arrival: &Arrival) {
+        let Some(receive) = &mut self.receive else { return };
+        if receive.is_next(arrival.header.seq) {
+            let reason = if self.state == State::SynReceived { CloseReason::Refused } else { CloseReason::Reset };
+            self.close(reason);
+        } else if self.challenges.take(now) {
+            receive.set_ack_due();
+        }
+    }
+
+    /// RFC 5961, section 4.2: answered, never believed. In SYN-RECEIVED it may be the repeated SYN of
+    /// a peer that opens at the same time.
+    fn on_syn_again(&mut self, now: Instant, arrival: &Arrival) {
+        if self.state == State::SynReceived && arrival.has(Flags::ACK) {
+            self.on_ack(now, arrival);
+            return;
+        }
+        if self.challenges.take(now)
+            && let Some(receive) = &mut self.receive
+        {
+            receive.set_ack_due();
+        }
+    }
+
+    /// Fifth check: the acknowledgement. False if the segment is dropped.
+    fn on_ack(&mut self, now: Instant, arrival: &Arrival) -> bool {
+        let (una, end) = (self.send.una(), self.send.sent_end());
+        let ack = self.send.space().position(arrival.header.ack, una);
+        if self.state == State::SynReceived {
+            if !ack.is_some_and(|ack| una < ack && ack <= end) {
+                self.reset_due = Some(arrival.header.ack);
+                return false;
+            }
+            self.on_handshake_ack(now, arrival);
+            self.connected();
+            return true;
+        }
+        // RFC 5961, section 5.2: an acknowledgement for what was never sent, or far older than the
+        // window, is answered and not believed.
+        let oldest = una.saturating_sub(self.send.window_max());
+        if !ack.is_some_and(|ack| oldest <= ack && ack <= end) {
+            if self.challenges.take(now)
+                && let Some(receive) = &mut self.receive
+            {
+                receive.set_ack_due();
+            }
+            return false;
+        }
+        let info = self.ack_info(now, arrival);
+        if self.send.handle_ack(now, &info) {
+            self.events.writable = true;
+        }
+        true
+    }
+
+    /// What the segment says to the send half.
+    pub(super) fn ack_info(&self, now: Instant, arrival: &Arrival) -> AckInfo {
+        let header = &arrival.header;
+        let echo = header.options.timestamps.filter(|_| self.negotiated.timestamps);
+        AckInfo {
+            ack: header.ack,
+            seq: header.seq,
+            window: u64::from(header.window) << self.negotiated.peer_scale,
+            sack: header.options.sack,
+            echo: echo.and_then(|timestamps| self.clock.echoed(now, timestamps.echo)),
+            is_bare: arrival.sequence_len() == 0,
+            is_marked: arrival.has(Flags::ECE),
+        }
+    }
+
+    /// Sixth to eighth check: urgent data stay in the stream (RFC 6093, section 4), then the data and
+    /// the FIN.
+    fn on_content(&mut self, now: Instant, position: u64, arrival: Arrival) {
+        let Some(receive) = &mut self.receive else { return };
+        if self.negotiated.ecn {
+            receive.note_marks(arrival.ecn == Some(Ecn::Ce), arrival.has(Flags::CWR));
+        }
+        if arrival.sequence_len() == 0 {
+            // A keep-alive probe is answered, because its sequence number is not the next (RFC 9293,
+            // section 3.8.4); so is nothing else without data.
+            return;
+        }
+        if !self.state.may_receive() {
+            // A repeated FIN.
+            receive.set_ack_due();
+            return;
+        }
+        let (flags, segment) = (arrival.header.flags, arrival.segment as u64);
+        if receive.take(now, position, arrival.data, flags, segment) {
+            self.events.readable = true;
+        }
+        if receive.is_fin_received() {
+            self.state.on_fin_received();
+        }
+    }
+}

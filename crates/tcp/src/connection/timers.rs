@@ -1,0 +1,107 @@
+//! Timeouts of a connection.
+
+use units::Instant;
+use wire::tcp::Flags;
+
+use super::{CloseReason, Connection};
+use crate::config::KeepAlive;
+use crate::plan::Plan;
+use crate::state::State;
+
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    /// The end of [`State::TimeWait`].
+    time_wait: Option<Instant>,
+    /// When the peer was last heard of.
+    heard_at: Option<Instant>,
+    keep_alives: u32,
+    next_keep_alive: Option<Instant>,
+    is_keep_alive_due: bool,
+}
+
+impl Timers {
+    pub(super) fn start_time_wait(&mut self, until: Instant) {
+        self.time_wait = Some(until);
+    }
+
+    pub(super) fn on_heard(&mut self, now: Instant) {
+        self.heard_at = Some(now);
+        (self.keep_alives, self.next_keep_alive) = (0, None);
+    }
+
+    pub(super) fn stop(&mut self) {
+        *self = Self::default();
+    }
+
+    fn keep_alive_at(&self, keep_alive: &KeepAlive) -> Option<Instant> {
+        self.next_keep_alive.or_else(|| Some(self.heard_at? + keep_alive.after))
+    }
+}
+
+impl Connection {
+    /// When [`handle_timeout`](Self::handle_timeout) must be called.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.state == State::Closed {
+            return None;
+        }
+        let keep_alive = self.config.keep_alive.as_ref().filter(|_| self.state.is_synchronized());
+        let receive = self.receive.as_ref().filter(|receive| !receive.is_ack_due());
+        let times = [
+            self.send.poll_timeout(),
+            receive.and_then(|receive| receive.poll_timeout()),
+            self.timers.time_wait,
+            keep_alive.and_then(|keep_alive| self.timers.keep_alive_at(keep_alive)),
+        ];
+        times.into_iter().flatten().min()
+    }
+
+    /// Handles timeouts. Early calls have no effect.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.state == State::Closed {
+            return;
+        }
+        if self.timers.time_wait.is_some_and(|until| until <= now) {
+            self.close(CloseReason::Finished);
+            return;
+        }
+        self.send.handle_timeout(now);
+        if let Some(receive) = &mut self.receive {
+            receive.handle_timeout(now);
+        }
+        let limit = if self.state == State::SynSent || self.state == State::SynReceived {
+            self.config.syn_attempts_max
+        } else {
+            self.config.timeouts_max
+        };
+        if self.send.timeouts() >= limit {
+            self.close(CloseReason::TimedOut);
+            return;
+        }
+        self.handle_keep_alive(now);
+    }
+
+    fn handle_keep_alive(&mut self, now: Instant) {
+        let Some(keep_alive) = self.config.keep_alive.filter(|_| self.state.is_synchronized()) else { return };
+        if self.timers.keep_alive_at(&keep_alive).is_none_or(|at| at > now) {
+            return;
+        }
+        if self.timers.keep_alives >= keep_alive.probes_max {
+            self.close(CloseReason::TimedOut);
+            return;
+        }
+        self.timers.keep_alives += 1;
+        self.timers.next_keep_alive = Some(now + keep_alive.interval);
+        self.timers.is_keep_alive_due = true;
+    }
+
+    /// A keep-alive probe: a sequence number that was acknowledged already, which the peer answers
+    /// (RFC 9293, section 3.8.4).
+    pub(super) fn take_keep_alive(&mut self, now: Instant, plan: &mut Plan) -> bool {
+        if !std::mem::take(&mut self.timers.is_keep_alive_due) {
+            return false;
+        }
+        let seq = self.send.nxt_on_wire() - 1;
+        self.fill_header(now, seq, Flags::default(), 0, plan);
+        true
+    }
+}

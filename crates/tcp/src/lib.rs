@@ -1,0 +1,34 @@
+//! TCP as a state machine in two halves. Sans-IO: no socket, no clock, no thread; the caller passes
+//! segments and times and takes plans, events and deadlines.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`connection`] | [`Connection`]: the state machine of RFC 9293. Start there |
+//! | [`arrival`] | [`Arrival`]: a received segment. Parsing it needs no connection |
+//! | [`plan`] | [`Plan`]: segments to be sent. Writing them needs no connection |
+//! | [`config`] | [`TcpConfig`] |
+//! | [`state`] | the states of RFC 9293 |
+//! | `send` | the send half: sent log, losses, congestion, timers |
+//! | `receive` | the receive half: placement, windows, acknowledgements |
+//! | `position`, `timestamps`, `tuple` | sequence numbers that do not wrap, RFC 7323, addresses |
+#![forbid(unsafe_code)]
+
+pub mod arrival;
+pub mod config;
+pub mod connection;
+pub mod plan;
+mod position;
+mod receive;
+mod send;
+pub mod state;
+mod timestamps;
+mod tuple;
+
+pub use arrival::{Arrival, OpenError};
+pub use config::{AckPolicy, AckThreshold, KeepAlive, TcpConfig};
+pub use connection::{CloseReason, Connection, Event, Read, Stats, WriteError};
+pub use plan::{PLAN_BYTES_MAX, Plan, SuperPacket};
+pub use receive::ReceiveStats;
+pub use send::SendStats;
+pub use state::State;
+pub use tuple::Tuple;

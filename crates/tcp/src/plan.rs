@@ -1,0 +1,174 @@
+//! [`Plan`]: a segment to be sent, or several that differ in sequence number only; and
+//! [`SuperPacket`]: its bytes.
+
+use bytes::Bytes;
+use units::{Ecn, Seq32};
+use wire::ip::Protocol;
+use wire::tcp::Flags;
+use wire::{checksum, ip, tcp};
+
+use crate::tuple::Tuple;
+
+/// The time to live of our packets (RFC 1700).
+const HOP_LIMIT: u8 = 64;
+
+/// The largest plan in bytes of data: what fits into an IP packet with all headers.
+pub const PLAN_BYTES_MAX: usize = 65_535 - 60 - 60;
+
+/// Segments to be sent. It shares no state with its connection, so any processor can
+/// [seal](Self::seal) it.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub(crate) tuple: Tuple,
+    pub(crate) header: tcp::Header,
+    pub(crate) pieces: Vec<Bytes>,
+    pub(crate) data_len: usize,
+    /// Bytes of data in each segment but the last.
+    pub(crate) segment: usize,
+    pub(crate) ecn: Option<Ecn>,
+    /// The number under which the send half has recorded it.
+    pub(crate) transmission: Option<u64>,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            tuple: Tuple::UNSPECIFIED,
+            header: tcp::Header::default(),
+            pieces: Vec::new(),
+            data_len: 0,
+            segment: 1,
+            ecn: None,
+            transmission: None,
+        }
+    }
+}
+
+impl Plan {
+    /// The addresses and ports of the connection.
+    pub const fn tuple(&self) -> &Tuple {
+        &self.tuple
+    }
+
+    /// The number of segments.
+    pub fn segment_count(&self) -> usize {
+        self.data_len.div_ceil(self.segment).max(1)
+    }
+
+    /// Bytes of data in all segments.
+    pub const fn data_len(&self) -> usize {
+        self.data_len
+    }
+
+    /// The number under which the send half has recorded it: the argument of
+    /// [`Connection::handle_emitted`](crate::Connection::handle_emitted). `None` if it takes no
+    /// sequence numbers.
+    pub const fn transmission(&self) -> Option<u64> {
+        self.transmission
+    }
+
+    /// Drops the references to the data.
+    pub fn release(&mut self) {
+        self.pieces.clear();
+        (self.data_len, self.transmission) = (0, None);
+    }
+
+    /// Writes the packet. Deterministic: the same plan gives the same bytes on any processor.
+    pub fn seal(&self, out: &mut SuperPacket) {
+        let header = ip::Header {
+            source: self.tuple.local.ip(),
+            destination: self.tuple.remote.ip(),
+            protocol: Protocol::TCP,
+            hop_limit: HOP_LIMIT,
+            dscp: 0,
+            ecn: self.ecn,
+            id: 0,
+            // Packets that are too large are reported (RFC 1191, RFC 8201).
+            may_fragment: false,
+        };
+        let tcp_len = self.header.len();
+        out.bytes.clear();
+        header.emit(tcp_len + self.data_len, &mut out.bytes);
+        out.ip_len = out.bytes.len();
+        self.header.emit(&mut out.bytes);
+        out.header_len = out.bytes.len();
+        debug_assert_eq!(out.header_len - out.ip_len, tcp_len);
+        self.pieces.iter().for_each(|piece| out.bytes.extend_from_slice(piece));
+        debug_assert_eq!(out.bytes.len() - out.header_len, self.data_len);
+        out.segment = self.segment;
+    }
+}
+
+/// An IP packet of up to 64 KiB that stands for segments which a device, or
+/// [`packets`](Self::packets), cuts. The field of its checksum is zero.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SuperPacket {
+    /// The packet.
+    pub bytes: Vec<u8>,
+    /// The length of the IP header: the TCP header follows.
+    pub ip_len: usize,
+    /// The length of all headers.
+    pub header_len: usize,
+    /// Bytes of data in each segment but the last.
+    pub segment: usize,
+}
+
+impl SuperPacket {
+    /// Whether it is a single segment.
+    pub fn is_single(&self) -> bool {
+        self.bytes.len() - self.header_len <= self.segment
+    }
+
+    /// Calls `each` with the packet of each segment, with its checksum.
+    pub fn packets(&self, mut each: impl FnMut(&[u8])) {
+        let (headers, data) = self.bytes.split_at(self.header_len);
+        let Ok(whole) = ip::Packet::parse(&self.bytes) else { return };
+        let Ok((mut header, _)) = tcp::Header::parse(&headers[self.ip_len..]) else { return };
+        let (first_seq, flags) = (header.seq, header.flags);
+        let count = data.len().div_ceil(self.segment).max(1);
+        let mut packet = Vec::with_capacity(self.header_len + self.segment.min(data.len()));
+        for index in 0..count {
+            let at = index * self.segment;
+            let part = &data[at..data.len().min(at + self.segment)];
+            header.seq = first_seq + at as u32;
+            header.flags = flags_of_part(flags, index == 0, index + 1 == count);
+            let ip = ip::Header {
+                source: whole.source,
+                destination: whole.destination,
+                protocol: whole.protocol,
+                hop_limit: whole.hop_limit,
+                dscp: whole.dscp,
+                ecn: whole.ecn,
+                id: 0,
+                may_fragment: whole.may_fragment,
+            };
+            packet.clear();
+            ip.emit(header.len() + part.len(), &mut packet);
+            header.emit(&mut packet);
+            packet.extend_from_slice(part);
+            let segment_len = (packet.len() - self.ip_len) as u32;
+            let pseudo = checksum::pseudo_header(whole.source, whole.destination, whole.protocol, segment_len);
+            tcp::fill_checksum(&mut packet[self.ip_len..], pseudo);
+            each(&packet);
+        }
+    }
+}
+
+/// The end of the data is in the last segment, the sign of a reduced window in the first.
+fn flags_of_part(flags: Flags, is_first: bool, is_last: bool) -> Flags {
+    let mut part = flags;
+    if !is_last {
+        part = part.without(Flags::FIN | Flags::PSH);
+    }
+    if !is_first {
+        part = part.without(Flags::CWR);
+    }
+    part
+}
+
+impl Plan {
+    /// The sequence number of the first segment.
+    pub const fn seq(&self) -> Seq32 {
+        self.header.seq
+    }
+}

@@ -1,0 +1,276 @@
+//! The receive half: what has arrived, what is acknowledged, and how much more the peer may send.
+//!
+//! It sees sequence numbers, lengths and references to the data, never the bytes.
+
+mod acks;
+mod assembler;
+
+use bytes::{Buf, Bytes};
+use units::{Instant, Seq32};
+use wire::tcp::{Flags, SackBlocks};
+
+use self::acks::Acks;
+use self::assembler::Assembler;
+use crate::config::TcpConfig;
+use crate::position::{FIRST_BYTE, SequenceSpace};
+
+/// The receive half of a connection.
+#[derive(Debug)]
+pub(crate) struct ReceiveHalf {
+    space: SequenceSpace,
+    assembler: Assembler,
+    /// The next position in order: RCV.NXT.
+    nxt: u64,
+    /// The position after the last that the peer may send, as announced.
+    edge: u64,
+    /// The position of the FIN, if it was received in order or beyond a hole.
+    fin: Option<u64>,
+    /// Bytes that may be received and not read.
+    buffer: u64,
+    /// The window is announced in units of this power of two (RFC 7323, section 2.3).
+    scale: u8,
+    /// Bytes of data in the largest segment that has arrived.
+    segment: u64,
+    acks: Acks,
+    has_sack: bool,
+    /// A congestion mark was received that the peer has not reacted to (RFC 3168, section 6.1.3).
+    is_marked: bool,
+    stats: ReceiveStats,
+}
+
+/// Counters of the receive half.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReceiveStats {
+    /// Bytes of data received in order.
+    pub bytes_received: u64,
+    /// Bytes received that were there already.
+    pub bytes_duplicate: u64,
+    /// Segments beyond a hole.
+    pub out_of_order: u64,
+    /// Segments with a congestion mark.
+    pub marked: u64,
+}
+
+/// A segment's place in the stream of the peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Acceptance {
+    /// Part of it lies in the window: `position` is that of its sequence number.
+    Acceptable { position: u64 },
+    /// Nothing of it does (RFC 9293, section 3.10.7.4).
+    Outside,
+}
+
+/// What a plan says about the peer's data: always the latest.
+#[derive(Debug, Clone)]
+pub(crate) struct Snapshot {
+    pub(crate) ack: Seq32,
+    pub(crate) window: u16,
+    pub(crate) sack: SackBlocks,
+    /// The peer learns of a mark (RFC 3168, section 6.1.3).
+    pub(crate) is_marked: bool,
+}
+
+impl ReceiveHalf {
+    /// A half that has received the SYN with this sequence number.
+    pub(crate) fn new(config: &TcpConfig, initial: Seq32, scale: u8, segment: u64, has_sack: bool) -> Self {
+        let buffer = config.receive_buffer as u64;
+        let mut half = Self {
+            space: SequenceSpace::new(initial),
+            assembler: Assembler::default(),
+            nxt: FIRST_BYTE,
+            edge: FIRST_BYTE,
+            fin: None,
+            buffer,
+            scale,
+            segment,
+            acks: Acks::new(config.acks),
+            has_sack,
+            is_marked: false,
+            stats: ReceiveStats::default(),
+        };
+        half.edge = half.nxt + u64::from(half.unscaled_window());
+        half
+    }
+
+    pub(crate) fn stats(&self) -> ReceiveStats {
+        self.stats
+    }
+
+    pub(crate) fn nxt_on_wire(&self) -> Seq32 {
+        self.space.wire(self.nxt)
+    }
+
+    /// The FIN and everything before it were received.
+    pub(crate) fn is_fin_received(&self) -> bool {
+        self.fin.is_some_and(|fin| self.nxt > fin)
+    }
+
+    /// Whether blocks beyond holes, or something received twice, are to be reported.
+    pub(crate) fn has_blocks(&self) -> bool {
+        self.has_sack && self.acks.blocks().next().is_some()
+    }
+
+    /// Whether the application has read everything and nothing follows.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.is_fin_received() && self.assembler.ready_len() == 0
+    }
+
+    pub(crate) const fn readable(&self) -> usize {
+        self.assembler.ready_len()
+    }
+
+    /// Whether a segment with this sequence number, which takes `len` positions, lies in the window
+    /// (RFC 9293, section 3.10.7.4, the table).
+    pub(crate) fn acceptance(&self, seq: Seq32, len: u64) -> Acceptance {
+        let Some(position) = self.space.position(seq, self.nxt) else { return Acceptance::Outside };
+        let window = self.edge - self.nxt;
+        let is_in_window = |at: u64| self.nxt <= at && at < self.edge;
+        let is_acceptable = match (len, window) {
+            (0, 0) => position == self.nxt,
+            (0, _) => is_in_window(position),
+            (_, 0) => false,
+            _ => is_in_window(position) || is_in_window(position + len - 1),
+        };
+        if is_acceptable { Acceptance::Acceptable { position } } else { Acceptance::Outside }
+    }
+
+    /// Whether `seq` is the next expected sequence number.
+    pub(crate) fn is_next(&self, seq: Seq32) -> bool {
+        seq == self.nxt_on_wire()
+    }
+
+    /// Takes the data of an acceptable segment, which came in packets of `segment` bytes. True if there is something new to read, or the stream
+    /// has ended.
+    pub(crate) fn take(&mut self, now: Instant, position: u64, mut data: Bytes, flags: Flags, segment: u64) -> bool {
+        let mut start = position + u64::from(flags.contains(Flags::SYN));
+        let mut end = start + data.len() as u64;
+        let mut has_fin = flags.contains(Flags::FIN);
+        if end > self.edge {
+            // What lies beyond the window is cut off (RFC 9293, section 3.10.7.4).
+            data.truncate(data.len() - (end - self.edge).min(data.len() as u64) as usize);
+            (end, has_fin) = (start + data.len() as u64, false);
+        }
+        if start < self.nxt {
+            let known = (self.nxt - start).min(data.len() as u64);
+            if known > 0 {
+                self.stats.bytes_duplicate += known;
+                self.acks.on_duplicate(start..start + known);
+                self.acks.set_due();
+            }
+            data.advance(known as usize);
+            start += known;
+        }
+        self.segment = self.segment.max(segment);
+        if has_fin && self.fin.is_none() && end >= self.nxt {
+            self.fin = Some(end);
+            self.assembler.cut(end);
+        }
+        if let Some(fin) = self.fin.filter(|fin| start + data.len() as u64 > *fin) {
+            // Nothing follows a FIN.
+            data.truncate(fin.saturating_sub(start) as usize);
+        }
+        self.place(now, start, data, has_fin)
+    }
+
+    fn place(&mut self, now: Instant, start: u64, data: Bytes, has_fin: bool) -> bool {
+        let (before, had_hole) = (self.nxt, self.assembler.has_hole());
+        if !data.is_empty() {
+            let len = data.len() as u64;
+            if start > self.nxt {
+                self.stats.out_of_order += 1;
+                // What was there already is reported once more (RFC 2883, section 4).
+                let known = self.assembler.block_around(start).filter(|block| block.end >= start + len);
+                if known.is_some() {
+                    self.stats.bytes_duplicate += len;
+                    self.acks.on_duplicate(start..start + len);
+                }
+            }
+            self.nxt = self.assembler.insert(self.nxt, start, data);
+            if let Some(block) = self.assembler.block_around(start) {
+                self.acks.on_block(block);
+            }
+        }
+        if self.fin == Some(self.nxt) {
+            self.nxt += 1;
+        }
+        let received = self.nxt - before;
+        if received > 0 {
+            self.acks.on_in_order(self.nxt);
+            self.stats.bytes_received += received - u64::from(self.is_fin_received());
+            self.acks.on_data(now, received, self.segment, self.buffer);
+        }
+        // A hole, its filling and the end are acknowledged at once (RFC 5681, section 4.2).
+        if had_hole || self.assembler.has_hole() || has_fin || (received == 0 && start != self.nxt) {
+            self.acks.set_due();
+        }
+        received > 0
+    }
+
+    /// A congestion mark was received, or the peer has reacted to one.
+    pub(crate) fn note_marks(&mut self, is_marked: bool, is_cwr: bool) {
+        if is_cwr {
+            self.is_marked = false;
+        }
+        if is_marked {
+            self.is_marked = true;
+            self.stats.marked += 1;
+        }
+    }
+
+    /// The next bytes, at most `len_max`.
+    pub(crate) fn read(&mut self, len_max: usize) -> Option<Bytes> {
+        let bytes = self.assembler.read(len_max)?;
+        // The silly window syndrome (RFC 9293, section 3.8.6.2.2): a wider window is announced once it
+        // is wider by two segments or half the buffer.
+        let gained = (self.nxt + self.announceable()).saturating_sub(self.edge);
+        if gained >= (2 * self.segment).min(self.buffer / 2).max(1) && !self.is_fin_received() {
+            self.acks.set_due();
+        }
+        Some(bytes)
+    }
+
+    /// An acknowledgement is due at once.
+    pub(crate) fn set_ack_due(&mut self) {
+        self.acks.set_due();
+    }
+
+    pub(crate) const fn is_ack_due(&self) -> bool {
+        self.acks.is_due()
+    }
+
+    pub(crate) const fn poll_timeout(&self) -> Option<Instant> {
+        self.acks.due_at()
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        self.acks.handle_timeout(now);
+    }
+
+    /// What a segment says that leaves now. `blocks_max` fit into its options.
+    pub(crate) fn snapshot(&mut self, blocks_max: usize) -> Snapshot {
+        // The edge never moves back (RFC 9293, section 3.8.6).
+        let announced = self.announceable().max(self.edge.saturating_sub(self.nxt));
+        let window = (announced >> self.scale).min(u64::from(u16::MAX));
+        self.edge = self.edge.max(self.nxt + (window << self.scale));
+        let mut sack = SackBlocks::default();
+        if self.has_sack {
+            for block in self.acks.blocks().take(blocks_max) {
+                sack.push(self.space.wire(block.start), self.space.wire(block.end));
+            }
+        }
+        self.acks.on_sent();
+        Snapshot { ack: self.nxt_on_wire(), window: window as u16, sack, is_marked: self.is_marked }
+    }
+
+    /// The window of a segment with a SYN, which is not scaled (RFC 7323, section 2.2).
+    pub(crate) fn unscaled_window(&self) -> u16 {
+        self.buffer.min(u64::from(u16::MAX)) as u16
+    }
+
+    /// Bytes that may be announced: the free part of the buffer.
+    fn announceable(&self) -> u64 {
+        let free = self.buffer.saturating_sub(self.assembler.ready_len() as u64);
+        free.min(u64::from(u16::MAX) << self.scale) >> self.scale << self.scale
+    }
+}

@@ -1,0 +1,309 @@
+//! Acknowledgements: what was delivered, what is lost, how much may be in flight.
+
+use recovery::{AckEvent, LossEvent, SpuriousLossEvent};
+use units::{Duration, Instant, Seq32};
+use wire::tcp::{SACK_BLOCKS_MAX, SackBlocks};
+
+use super::timers::Purpose;
+use super::{Run, RunState, SendHalf};
+
+/// Acknowledgements without news after which a segment is lost, if the peer has no selective ones (RFC
+/// 5681, section 3.2).
+const DUPLICATE_ACKS_MAX: u32 = 3;
+
+/// What a segment says to the send half.
+#[derive(Debug, Clone)]
+pub(crate) struct AckInfo {
+    pub(crate) ack: Seq32,
+    pub(crate) seq: Seq32,
+    /// The granted window in bytes.
+    pub(crate) window: u64,
+    pub(crate) sack: SackBlocks,
+    /// When the segment was sent to which this one answers, by its timestamp.
+    pub(crate) echo: Option<Instant>,
+    /// The segment has neither data nor a FIN.
+    pub(crate) is_bare: bool,
+    /// The peer has seen a congestion mark.
+    pub(crate) is_marked: bool,
+}
+
+/// What one acknowledgement has delivered.
+#[derive(Debug, Default)]
+struct Delivered {
+    /// Bytes that were in flight.
+    bytes: u64,
+    /// Bytes that were declared lost and have arrived, and when the last of them was sent.
+    spurious: Option<(u64, Instant)>,
+    /// The newest transmission: its number, its time, and whether sending was limited.
+    newest: Option<(u64, Instant, bool)>,
+    /// The send time of the newest run that was sent once.
+    rtt_from: Option<(u64, Instant)>,
+}
+
+impl Delivered {
+    fn add(&mut self, run: &Run, echo: Option<Instant>) {
+        // The timestamp tells whether the first transmission has arrived (RFC 3522, section 3.2).
+        let is_original = run.is_retransmitted && echo.is_some_and(|echo| echo < run.sent_at);
+        if run.state == RunState::Lost || is_original {
+            let (bytes, at) = self.spurious.unwrap_or((0, run.sent_at));
+            self.spurious = Some((bytes + run.len(), at.max(run.sent_at)));
+        }
+        if run.state == RunState::Lost {
+            return;
+        }
+        self.bytes += run.len();
+        if self.newest.is_none_or(|(number, ..)| run.transmission >= number) {
+            self.newest = Some((run.transmission, run.sent_at, run.is_limited));
+        }
+        // Karn's algorithm (RFC 6298, section 3).
+        if !run.is_retransmitted && self.rtt_from.is_none_or(|(number, _)| run.transmission >= number) {
+            self.rtt_from = Some((run.transmission, run.sent_at));
+        }
+    }
+}
+
+impl SendHalf {
+    /// Processes what a segment acknowledges. The caller has checked that it acknowledges nothing that
+    /// was not sent. True if the application can write more.
+    pub(crate) fn handle_ack(&mut self, now: Instant, info: &AckInfo) -> bool {
+        let end = self.sent_end();
+        let Some(ack) = self.space.position(info.ack, self.una).filter(|ack| *ack <= end) else { return false };
+        self.adopt_probe(ack);
+        let window_changed = self.window.update(info.seq, ack, info.window);
+        let mut delivered = Delivered::default();
+        let (una, sacked) = (self.una, self.log.sacked());
+        if ack > self.una {
+            self.advance(now, ack, info.echo, &mut delivered);
+        }
+        let has_duplicate = self.take_sacks(now, ack, info, &mut delivered);
+        if has_duplicate {
+            self.rack.on_duplicate_report(self.una, self.nxt);
+        }
+        self.sample_rtt(now, info, ack > una, &delivered);
+        if !self.has_sack {
+            self.count_duplicate(now, ack > una, info.is_bare && !window_changed);
+        }
+        self.on_probe_answer(now, ack, has_duplicate);
+        if ack > una || self.log.sacked() > sacked {
+            self.detect_losses(now);
+        }
+        if self.recovery_point.is_some_and(|point| self.una >= point) {
+            self.recovery_point = None;
+            self.rack.on_recovered();
+        }
+        if info.is_marked && self.ecn.is_on {
+            self.on_marked(now, &delivered);
+        }
+        self.update_congestion(now, &delivered);
+        if ack > una {
+            // RFC 6298, section 5.3. News of the peer also ends the backoff.
+            self.timers.reset_backoff();
+            self.restart_timer(now);
+        }
+        self.update_zero_window(now);
+        ack > una
+    }
+
+    fn advance(&mut self, now: Instant, ack: u64, echo: Option<Instant>, delivered: &mut Delivered) {
+        let (rack, delivery, min_rtt, una) = (&mut self.rack, &mut self.delivery, self.rtt.min(), self.una);
+        self.log.acknowledge(ack, |run| {
+            if run.state != RunState::Sacked {
+                rack.on_delivered(now, run, min_rtt, echo.is_some_and(|echo| echo < run.sent_at));
+                if run.state == RunState::Outstanding {
+                    delivery.on_acked(now, &run.stamp, run.sent_at, run.transmission, run.len());
+                }
+                // The peer echoes the segment that has filled the first hole (RFC 7323, section 4.3).
+                delivered.add(run, echo.filter(|_| run.start == una));
+            }
+        });
+        self.stats.bytes_acked += ack - self.una;
+        self.una = ack;
+        self.buffer.release(ack);
+    }
+
+    /// Marks what the peer has beyond a hole. True if it reports something that it has received twice
+    /// (RFC 2883, section 4).
+    fn take_sacks(&mut self, now: Instant, ack: u64, info: &AckInfo, delivered: &mut Delivered) -> bool {
+        if !self.has_sack {
+            return false;
+        }
+        let mut has_duplicate = false;
+        let mut blocks = [None; SACK_BLOCKS_MAX];
+        for (block, (start, end)) in blocks.iter_mut().zip(info.sack.iter()) {
+            *block = self.space.position(start, self.una).zip(self.space.position(end, self.una));
+        }
+        for (at, block) in blocks.iter().enumerate() {
+            let Some((start, end)) = *block else { continue };
+            // The first block may be about what was received twice: it lies below the acknowledgement
+            // or within the second block.
+            let is_duplicate = at == 0
+                && start < end
+                && (end <= ack || blocks[1].is_some_and(|(from, to)| from <= start && end <= to));
+            has_duplicate |= is_duplicate;
+            if is_duplicate || start < self.una || end > self.nxt || start >= end {
+                continue;
+            }
+            let (rack, delivery, min_rtt) = (&mut self.rack, &mut self.delivery, self.rtt.min());
+            self.log.sack(start..end, |run| {
+                rack.on_delivered(now, run, min_rtt, info.echo.is_some_and(|echo| echo < run.sent_at));
+                if run.state == RunState::Outstanding {
+                    delivery.on_acked(now, &run.stamp, run.sent_at, run.transmission, run.len());
+                }
+                delivered.add(run, None);
+            });
+        }
+        has_duplicate
+    }
+
+    fn sample_rtt(&mut self, now: Instant, info: &AckInfo, has_advanced: bool, delivered: &Delivered) {
+        let sample = match (delivered.rtt_from, info.echo) {
+            (Some((_, sent_at)), _) => now.saturating_since(sent_at),
+            // What was sent twice is measured by its timestamp (RFC 7323, section 4.1).
+            (None, Some(echo)) if has_advanced => now.saturating_since(echo),
+            _ => return,
+        };
+        self.rtt.update(sample, Duration::ZERO);
+    }
+
+    /// RFC 5681, section 3.2, and RFC 6582, section 3.2: three acknowledgements without news mean that
+    /// the first segment is lost, and in a recovery each that ends before it does that the next one is.
+    fn count_duplicate(&mut self, now: Instant, has_advanced: bool, may_be_duplicate: bool) {
+        if has_advanced {
+            self.duplicate_acks = 0;
+            if self.is_recovering() && self.recovery_point.is_some_and(|point| self.una < point) {
+                self.lose_first(now);
+            }
+        } else if may_be_duplicate && !self.log.is_empty() {
+            self.duplicate_acks += 1;
+            if self.duplicate_acks == DUPLICATE_ACKS_MAX && !self.is_recovering() {
+                self.lose_first(now);
+            }
+        }
+    }
+
+    fn lose_first(&mut self, now: Instant) {
+        let mut lost = Lost::default();
+        let delivery = &mut self.delivery;
+        self.log.lose_range(self.una..self.una + self.segment, |run| lost.add(run, delivery));
+        self.on_lost(now, &lost, false);
+    }
+
+    /// Finds losses by time, and sets the timer for those that may follow (RFC 8985, section 6.2, step
+    /// 5).
+    pub(super) fn detect_losses(&mut self, now: Instant) {
+        let sacked_segments = self.log.sacked() / self.segment;
+        let window = self.rack.window(self.rtt.min(), self.rtt.smoothed(), self.is_recovering(), sacked_segments);
+        let (mut lost, mut next) = (Lost::default(), None::<Instant>);
+        let (rack, delivery) = (&self.rack, &mut self.delivery);
+        let is_lost = |run: &Run| {
+            let at = rack.lost_at(run, window);
+            if let Some(at) = at.filter(|at| *at > now) {
+                next = Some(next.map_or(at, |next| next.min(at)));
+            }
+            at.is_some_and(|at| at <= now)
+        };
+        self.log.lose(self.nxt, is_lost, |run| lost.add(run, delivery));
+        self.timers.set_reordering(next);
+        self.on_lost(now, &lost, false);
+    }
+
+    /// The congestion controller learns of losses; a recovery begins.
+    pub(super) fn on_lost(&mut self, now: Instant, lost: &Lost, is_persistent: bool) {
+        let Some(newest_lost_sent_at) = lost.newest_sent_at else { return };
+        self.stats.bytes_lost += lost.bytes;
+        self.recovery_point.get_or_insert(self.nxt);
+        self.congestion.on_loss(&LossEvent {
+            now,
+            newest_lost_sent_at,
+            bytes: lost.bytes,
+            in_flight: self.log.in_flight(),
+            persistent: is_persistent,
+            ecn: false,
+        });
+        for sample in &lost.samples {
+            self.congestion.on_run_lost(now, sample);
+        }
+        // The peer learns of the reduction also if a loss is its reason (RFC 3168, section 6.1.2).
+        self.ecn.is_cwr_due = self.ecn.is_on;
+    }
+
+    /// RFC 3168, section 6.1.2: at most one reduction in a round trip.
+    fn on_marked(&mut self, now: Instant, delivered: &Delivered) {
+        if self.una <= self.ecn.answered_until {
+            return;
+        }
+        let Some((_, sent_at, _)) = delivered.newest else { return };
+        self.ecn.answered_until = self.nxt;
+        self.ecn.is_cwr_due = true;
+        self.stats.marks += 1;
+        self.congestion.on_loss(&LossEvent {
+            now,
+            newest_lost_sent_at: sent_at,
+            bytes: 0,
+            in_flight: self.log.in_flight(),
+            persistent: false,
+            ecn: true,
+        });
+    }
+
+    fn update_congestion(&mut self, now: Instant, delivered: &Delivered) {
+        if let Some((bytes, newest_sent_at)) = delivered.spurious {
+            self.stats.bytes_lost_spuriously += bytes;
+            self.congestion.on_spurious_loss(&SpuriousLossEvent { now, newest_sent_at, bytes });
+        }
+        let rate = self.delivery.take_sample(&self.rtt);
+        let Some((_, newest_sent_at, is_limited)) = delivered.newest else { return };
+        let round_ended = self.una >= self.round_end;
+        if round_ended {
+            self.round_end = self.nxt;
+        }
+        let event = AckEvent {
+            now,
+            bytes: delivered.bytes,
+            newest_sent_at,
+            in_flight: self.log.in_flight(),
+            app_limited: is_limited,
+            round_ended,
+            latest_rtt: self.rtt.latest(),
+            rate,
+        };
+        self.congestion.on_ack(&event, &self.rtt);
+    }
+
+    /// A tail loss probe has repaired a loss if the peer has not received anything twice (RFC 8985,
+    /// section 7.4).
+    fn on_probe_answer(&mut self, now: Instant, ack: u64, has_duplicate: bool) {
+        let Some(probe) = self.timers.probe.filter(|probe| ack >= probe.end) else { return };
+        self.timers.probe = None;
+        if probe.is_repetition && !has_duplicate && self.has_sack {
+            let lost = Lost { bytes: self.segment, newest_sent_at: Some(probe.sent_at), samples: Vec::new() };
+            self.on_lost(now, &lost, false);
+        }
+    }
+
+    pub(super) fn restart_timer(&mut self, now: Instant) {
+        if self.log.is_empty() {
+            self.timers.stop();
+        } else if self.may_probe() {
+            self.timers.start(Purpose::Probe, now + self.probe_timeout());
+        } else {
+            self.timers.start(Purpose::Retransmit, now + self.timers.backed_off(self.rto()));
+        }
+    }
+}
+
+/// Runs that were declared lost together.
+#[derive(Debug, Default)]
+pub(super) struct Lost {
+    pub(super) bytes: u64,
+    pub(super) newest_sent_at: Option<Instant>,
+    samples: Vec<recovery::LossSample>,
+}
+
+impl Lost {
+    pub(super) fn add(&mut self, run: &Run, delivery: &mut recovery::DeliveryRate) {
+        self.bytes += run.len();
+        self.newest_sent_at = Some(self.newest_sent_at.map_or(run.sent_at, |at| at.max(run.sent_at)));
+        self.samples.push(delivery.on_lost(&run.stamp, run.transmission..run.transmission + 1, run.len()));
+    }
+}

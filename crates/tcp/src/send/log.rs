@@ -1,0 +1,244 @@
+//! What was sent and is not acknowledged: runs of positions that were sent together.
+//!
+//! ```text
+//!   una                                                        nxt
+//!    │ outstanding │ sacked │ lost │ outstanding │ outstanding │
+//! ```
+//!
+//! A run is one plan, up to 64 KiB: forty segments cost as much as one. A run is split where an
+//! acknowledgement or a loss ends within it. Neighbours that the peer has are merged, so the number of
+//! runs is about that of the plans in flight and of the holes in them.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use recovery::SendStamp;
+use units::Instant;
+
+/// What is known of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RunState {
+    /// In flight.
+    Outstanding,
+    /// The peer has it beyond a hole (RFC 2018).
+    Sacked,
+    /// Not in flight: to be sent again.
+    Lost,
+}
+
+/// Positions that were sent together.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Run {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) state: RunState,
+    /// When it was last sent.
+    pub(crate) sent_at: Instant,
+    /// The number of the plan that sent it last: a later plan has a higher one.
+    pub(crate) transmission: u64,
+    /// It was sent more than once, so an acknowledgement may be for any of them.
+    pub(crate) is_retransmitted: bool,
+    /// The application, or the peer's window, limited sending.
+    pub(crate) is_limited: bool,
+    pub(crate) stamp: SendStamp,
+}
+
+impl Run {
+    pub(crate) const fn len(&self) -> u64 {
+        self.end - self.start
+    }
+}
+
+/// The log of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct SentLog {
+    /// In order of positions, without gaps.
+    runs: VecDeque<Run>,
+    /// Bytes of outstanding runs.
+    in_flight: u64,
+    /// Bytes of lost runs.
+    lost: u64,
+    /// Bytes of sacked runs.
+    sacked: u64,
+}
+
+impl SentLog {
+    pub(crate) const fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    pub(crate) const fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    pub(crate) const fn sacked(&self) -> u64 {
+        self.sacked
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    pub(crate) fn runs(&self) -> impl DoubleEndedIterator<Item = &Run> {
+        self.runs.iter()
+    }
+
+    /// Adds new data.
+    pub(crate) fn push(&mut self, run: Run) {
+        debug_assert!(self.runs.back().is_none_or(|last| last.end == run.start) && run.start < run.end);
+        self.in_flight += run.len();
+        self.runs.push_back(run);
+    }
+
+    /// Removes everything before `position`, which the peer has acknowledged, and calls `each` with
+    /// every run or part of one.
+    pub(crate) fn acknowledge(&mut self, position: u64, mut each: impl FnMut(&Run)) {
+        while let Some(first) = self.runs.front_mut().filter(|first| first.start < position) {
+            let part = Run { end: first.end.min(position), ..*first };
+            if part.end < first.end {
+                first.start = part.end;
+            } else {
+                self.runs.pop_front();
+            }
+            self.discount(part.state, part.len());
+            each(&part);
+        }
+    }
+
+    /// Marks `range` as held by the peer, and calls `each` with every run or part of one that was not
+    /// yet.
+    pub(crate) fn sack(&mut self, range: Range<u64>, mut each: impl FnMut(&Run)) {
+        let mut index = self.index_of(range.start);
+        let first = index;
+        while index < self.runs.len() && self.runs[index].start < range.end {
+            if self.runs[index].state == RunState::Sacked {
+                index += 1;
+                continue;
+            }
+            index = self.isolate(index, &range);
+            let run = self.runs[index];
+            self.set_state(index, RunState::Sacked);
+            each(&run);
+            index += 1;
+        }
+        self.merge_sacked(first.saturating_sub(1), index);
+    }
+
+    /// Marks the outstanding runs as lost for which `is_lost` says so, looking at those before `end`.
+    /// Calls `each` with every one.
+    pub(crate) fn lose(&mut self, end: u64, mut is_lost: impl FnMut(&Run) -> bool, mut each: impl FnMut(&Run)) {
+        for index in 0..self.runs.len() {
+            let run = self.runs[index];
+            if run.start >= end {
+                break;
+            }
+            if run.state == RunState::Outstanding && is_lost(&run) {
+                self.set_state(index, RunState::Lost);
+                each(&run);
+            }
+        }
+    }
+
+    /// Marks the part of an outstanding run that lies in `range` as lost.
+    pub(crate) fn lose_range(&mut self, range: Range<u64>, mut each: impl FnMut(&Run)) {
+        let mut index = self.index_of(range.start);
+        while index < self.runs.len() && self.runs[index].start < range.end {
+            if self.runs[index].state == RunState::Outstanding {
+                index = self.isolate(index, &range);
+                let run = self.runs[index];
+                self.set_state(index, RunState::Lost);
+                each(&run);
+            }
+            index += 1;
+        }
+    }
+
+    /// The peer is no longer believed to have what it has acknowledged selectively: it may have
+    /// dropped it (RFC 2018, section 8).
+    pub(crate) fn forget_sacks(&mut self) {
+        for index in 0..self.runs.len() {
+            if self.runs[index].state == RunState::Sacked {
+                self.set_state(index, RunState::Lost);
+            }
+        }
+    }
+
+    /// The first lost run.
+    pub(crate) fn first_lost(&self) -> Option<&Run> {
+        if self.lost == 0 { None } else { self.runs.iter().find(|run| run.state == RunState::Lost) }
+    }
+
+    /// The beginning of the lost run that contains `range` is sent again.
+    pub(crate) fn resend(&mut self, range: &Range<u64>, update: impl FnOnce(&mut Run)) {
+        let index = self.index_of(range.start);
+        let index = self.isolate(index, range);
+        self.set_state(index, RunState::Outstanding);
+        let run = &mut self.runs[index];
+        run.is_retransmitted = true;
+        update(run);
+    }
+
+    /// The plan `transmission` leaves at `now`: later than it was made.
+    pub(crate) fn set_sent_at(&mut self, transmission: u64, now: Instant) {
+        // The plan is among the last, or it is a retransmission near the front.
+        for run in self.runs.iter_mut().rev().filter(|run| run.transmission == transmission) {
+            run.sent_at = now;
+        }
+    }
+
+    /// Splits the run at `index` so that one run is its part in `range`, and returns the index of
+    /// that one.
+    fn isolate(&mut self, mut index: usize, range: &Range<u64>) -> usize {
+        let run = self.runs[index];
+        if run.start < range.start {
+            self.runs[index].end = range.start;
+            index += 1;
+            self.runs.insert(index, Run { start: range.start, ..run });
+        }
+        if range.end < run.end {
+            self.runs[index].end = range.end;
+            self.runs.insert(index + 1, Run { start: range.end, ..run });
+        }
+        index
+    }
+
+    /// The index of the run that contains `position`, or of the first one if it lies before.
+    fn index_of(&self, position: u64) -> usize {
+        self.runs.partition_point(|run| run.end <= position)
+    }
+
+    /// Merges the sacked neighbours among the runs from index `from` to `to`.
+    fn merge_sacked(&mut self, from: usize, to: usize) {
+        let mut index = (to + 1).min(self.runs.len());
+        while index > from + 1 {
+            index -= 1;
+            let (before, after) = (self.runs[index - 1], self.runs[index]);
+            if before.state == RunState::Sacked && after.state == RunState::Sacked {
+                self.runs[index - 1].end = after.end;
+                self.runs.remove(index);
+            }
+        }
+    }
+
+    fn set_state(&mut self, index: usize, state: RunState) {
+        let (before, len) = (self.runs[index].state, self.runs[index].len());
+        self.runs[index].state = state;
+        self.discount(before, len);
+        *self.sum_of(state) += len;
+    }
+
+    fn discount(&mut self, state: RunState, len: u64) {
+        *self.sum_of(state) -= len;
+    }
+
+    fn sum_of(&mut self, state: RunState) -> &mut u64 {
+        match state {
+            RunState::Outstanding => &mut self.in_flight,
+            RunState::Sacked => &mut self.sacked,
+            RunState::Lost => &mut self.lost,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

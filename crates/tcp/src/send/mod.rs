@@ -1,0 +1,247 @@
+//! The send half: what is in flight, how much may be, and when it is sent again.
+//!
+//! It knows positions and lengths. The bytes are references that a plan takes along.
+//!
+//! | module | content |
+//! |---|---|
+//! | `acknowledge` | acknowledgements: what was delivered, what is lost |
+//! | `next` | what is sent next |
+//! | `timers` | retransmission timeout, tail loss probe, reordering, zero window |
+//! | [`log`] | runs of positions that were sent |
+//! | `rack` | losses by time |
+//! | `window` | the window that the peer grants |
+//! | [`buffer`] | written data |
+
+mod acknowledge;
+mod buffer;
+mod log;
+mod next;
+mod rack;
+mod timers;
+mod window;
+
+use bytes::Bytes;
+use recovery::{CongestionController, DeliveryRate, Pacer, RttEstimator};
+use units::{Duration, Seq32};
+
+pub(crate) use self::acknowledge::AckInfo;
+use self::buffer::SendBuffer;
+use self::log::{Run, RunState, SentLog};
+pub(crate) use self::next::Next;
+use self::rack::Rack;
+use self::timers::Timers;
+use self::window::PeerWindow;
+use crate::config::TcpConfig;
+use crate::position::SequenceSpace;
+
+/// The round trip that is assumed before it is measured: it gives the first retransmission timeout of
+/// one second (RFC 6298, section 2.1).
+const INITIAL_RTT: Duration = Duration::from_nanos(333_333_333);
+
+/// The resolution of the timers of the driver that runs connections.
+const GRANULARITY: Duration = Duration::from_millis(1);
+
+/// The send half of a connection.
+#[derive(Debug)]
+pub(crate) struct SendHalf {
+    space: SequenceSpace,
+    buffer: SendBuffer,
+    log: SentLog,
+    /// The first position that is not acknowledged.
+    una: u64,
+    /// The next position to be sent for the first time.
+    nxt: u64,
+    /// The application has finished: a FIN follows the last byte.
+    is_finished: bool,
+    window: PeerWindow,
+    /// Bytes of data in a full segment.
+    segment: u64,
+    congestion: Box<dyn CongestionController>,
+    rtt: RttEstimator,
+    delivery: DeliveryRate,
+    pacer: Pacer,
+    rack: Rack,
+    /// The recovery ends when everything that had been sent at its beginning is acknowledged.
+    recovery_point: Option<u64>,
+    /// A round of the congestion controller ends when this position is acknowledged.
+    round_end: u64,
+    timers: Timers,
+    /// The number of the next plan.
+    transmission: u64,
+    /// Acknowledgements without news, from a peer without selective ones.
+    duplicate_acks: u32,
+    has_sack: bool,
+    nagle: bool,
+    rto_min: Duration,
+    ecn: EcnState,
+    stats: SendStats,
+}
+
+/// Explicit congestion notification of this direction (RFC 3168, section 6.1).
+#[derive(Debug, Default)]
+struct EcnState {
+    is_on: bool,
+    /// The peer learns with the next new data that the window was reduced.
+    is_cwr_due: bool,
+    /// Marks for data below this position have been answered.
+    answered_until: u64,
+}
+
+/// Counters of the send half.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SendStats {
+    /// Bytes of data sent for the first time.
+    pub bytes_sent: u64,
+    /// Bytes of data sent again.
+    pub bytes_resent: u64,
+    /// Bytes acknowledged.
+    pub bytes_acked: u64,
+    /// Bytes declared lost.
+    pub bytes_lost: u64,
+    /// Bytes declared lost that had arrived.
+    pub bytes_lost_spuriously: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Tail loss probes.
+    pub probes: u64,
+    /// Reductions of the window because of congestion marks.
+    pub marks: u64,
+}
+
+impl SendHalf {
+    /// A half that sends a SYN first.
+    pub(crate) fn new(config: &TcpConfig, initial: Seq32, segment: u64) -> Self {
+        let congestion = config.congestion.build(segment);
+        let mut pacer = Pacer::new(None);
+        pacer.set_segment_size(segment);
+        Self {
+            space: SequenceSpace::new(initial),
+            buffer: SendBuffer::new(),
+            log: SentLog::default(),
+            una: 0,
+            nxt: 0,
+            is_finished: false,
+            window: PeerWindow::new(),
+            segment,
+            congestion,
+            rtt: RttEstimator::with_granularity(INITIAL_RTT, GRANULARITY),
+            delivery: DeliveryRate::new(),
+            pacer,
+            rack: Rack::new(),
+            recovery_point: None,
+            round_end: 0,
+            timers: Timers::default(),
+            transmission: 0,
+            duplicate_acks: 0,
+            has_sack: false,
+            nagle: config.nagle,
+            rto_min: config.rto_min,
+            ecn: EcnState::default(),
+            stats: SendStats::default(),
+        }
+    }
+
+    /// What the handshake has negotiated: bytes of data in a full segment, selective
+    /// acknowledgements, and marks.
+    pub(crate) fn negotiated(&mut self, segment: u64, has_sack: bool, has_ecn: bool) {
+        self.set_segment(segment);
+        (self.has_sack, self.ecn.is_on) = (has_sack, has_ecn);
+    }
+
+    /// Changes the data in a full segment, because the path carries less.
+    pub(crate) fn set_segment(&mut self, segment: u64) {
+        self.segment = segment;
+        self.congestion.set_segment_size(segment);
+        self.pacer.set_segment_size(segment);
+    }
+
+    pub(crate) const fn segment(&self) -> u64 {
+        self.segment
+    }
+
+    pub(crate) fn set_nagle(&mut self, nagle: bool) {
+        self.nagle = nagle;
+    }
+
+    /// The largest window that the peer has granted.
+    pub(crate) const fn window_max(&self) -> u64 {
+        self.window.max()
+    }
+
+    pub(crate) const fn una(&self) -> u64 {
+        self.una
+    }
+
+    pub(crate) fn nxt_on_wire(&self) -> Seq32 {
+        self.space.wire(self.nxt)
+    }
+
+    pub(crate) const fn space(&self) -> SequenceSpace {
+        self.space
+    }
+
+    /// Bytes that are written and not acknowledged.
+    pub(crate) const fn buffered(&self) -> usize {
+        self.buffer.len()
+    }
+
+    pub(crate) fn write(&mut self, bytes: Bytes) {
+        debug_assert!(!self.is_finished, "nothing follows the end");
+        self.buffer.push(bytes);
+    }
+
+    /// No more data follow.
+    pub(crate) fn finish(&mut self) {
+        self.is_finished = true;
+    }
+
+    pub(crate) const fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
+    /// The peer has acknowledged the SYN.
+    pub(crate) const fn is_syn_acked(&self) -> bool {
+        self.una > 0
+    }
+
+    /// The FIN was sent.
+    pub(crate) const fn is_fin_sent(&self) -> bool {
+        self.is_finished && self.nxt > self.buffer.end()
+    }
+
+    /// The peer has acknowledged the FIN, and with it everything.
+    pub(crate) const fn is_fin_acked(&self) -> bool {
+        self.is_finished && self.una > self.buffer.end()
+    }
+
+    /// Timeouts in a row without an acknowledgement of something new.
+    pub(crate) const fn timeouts(&self) -> u32 {
+        self.timers.backoff()
+    }
+
+    pub(crate) fn stats(&self) -> SendStats {
+        self.stats
+    }
+
+    pub(crate) const fn rtt(&self) -> &RttEstimator {
+        &self.rtt
+    }
+
+    pub(crate) fn congestion_window(&self) -> u64 {
+        self.congestion.window()
+    }
+
+    pub(crate) const fn in_flight(&self) -> u64 {
+        self.log.in_flight()
+    }
+
+    const fn is_recovering(&self) -> bool {
+        self.recovery_point.is_some()
+    }
+
+    /// The retransmission timeout without backoff (RFC 6298, section 2).
+    fn rto(&self) -> Duration {
+        self.rtt.pto_base().max(self.rto_min)
+    }
+}

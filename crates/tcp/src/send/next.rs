@@ -1,0 +1,249 @@
+//! What is sent next: a closed window's probe, then what is lost, then a tail loss probe, then new
+//! data.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use units::Instant;
+
+use super::timers::Probe;
+use super::{Run, RunState, SendHalf};
+use crate::position::FIRST_BYTE;
+
+/// Positions to be sent in one plan, and the flags that go with them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Next {
+    pub(crate) start: u64,
+    /// The number of bytes of data.
+    pub(crate) data_len: u64,
+    pub(crate) has_syn: bool,
+    pub(crate) has_fin: bool,
+    /// All written data are in it: the receiver need not wait for more (RFC 9293, section 3.9.1).
+    pub(crate) is_push: bool,
+    /// The window was reduced (RFC 3168, section 6.1.2).
+    pub(crate) is_cwr: bool,
+    /// The path may mark it: it has new data (RFC 3168, section 6.1.5).
+    pub(crate) is_markable: bool,
+    /// The number of the plan.
+    pub(crate) transmission: u64,
+}
+
+/// Why a range may be sent although the window is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    Window,
+    TailLossProbe,
+    ZeroWindowProbe,
+}
+
+impl SendHalf {
+    /// The next positions to be sent, at most `bytes_max` of data in full segments, and references to
+    /// their bytes in `pieces`. They count as sent at `now`.
+    pub(crate) fn next(&mut self, now: Instant, bytes_max: u64, pieces: &mut Vec<Bytes>) -> Option<Next> {
+        let (range, cause) = self.choose(now, bytes_max)?;
+        let is_new = range.start == self.nxt;
+        let data = range.start.max(FIRST_BYTE)..range.end.min(self.buffer.end());
+        let next = Next {
+            start: range.start,
+            data_len: data.end.saturating_sub(data.start),
+            has_syn: range.start == 0,
+            has_fin: range.end > self.buffer.end() && range.start > 0,
+            is_push: range.end >= self.buffer.end() && data.end > data.start,
+            is_cwr: is_new && data.end > data.start && std::mem::take(&mut self.ecn.is_cwr_due),
+            is_markable: self.ecn.is_on && is_new && data.end > data.start,
+            transmission: self.transmission,
+        };
+        if next.data_len > 0 {
+            self.buffer.pieces(data, pieces);
+        }
+        self.record(now, range, next.data_len, is_new, cause);
+        Some(next)
+    }
+
+    fn choose(&mut self, now: Instant, bytes_max: u64) -> Option<(Range<u64>, Cause)> {
+        if std::mem::take(&mut self.timers.is_zero_window_probe_due) {
+            return self.beyond_window().map(|range| (range, Cause::ZeroWindowProbe));
+        }
+        if std::mem::take(&mut self.timers.is_probe_due) {
+            return self.tail().map(|range| (range, Cause::TailLossProbe));
+        }
+        let window = self.congestion.window().saturating_sub(self.log.in_flight());
+        let range = self.first_lost(window, bytes_max).or_else(|| self.new_data(window, bytes_max))?;
+        self.paced(now, range).map(|range| (range, Cause::Window))
+    }
+
+    /// As much of `range` as the pacer permits now.
+    fn paced(&mut self, now: Instant, range: Range<u64>) -> Option<Range<u64>> {
+        let rate = self.congestion.pacing_rate(&self.rtt);
+        let (budget, len) = (self.pacer.budget(now, rate), range.end - range.start);
+        if budget >= len {
+            return Some(range);
+        }
+        let full = budget / self.segment * self.segment;
+        if full == 0 {
+            self.timers.release = Some(self.pacer.next_release(now, rate, self.segment.min(len)));
+            return None;
+        }
+        Some(range.start..range.start + full)
+    }
+
+    fn first_lost(&self, window: u64, bytes_max: u64) -> Option<Range<u64>> {
+        let run = self.log.first_lost()?;
+        // The first segment leaves also if nothing fits: the window of a sender without anything in
+        // flight is never closed.
+        let room = if self.log.in_flight() == 0 { window.max(self.segment) } else { window };
+        let room = room.min(bytes_max.max(self.segment));
+        let len = run.len();
+        let len = if len <= room { len } else { room / self.segment * self.segment };
+        // A FIN belongs to the last segment, and takes no bytes of data.
+        (len > 0).then(|| run.start..run.start + len)
+    }
+
+    fn new_data(&mut self, window: u64, bytes_max: u64) -> Option<Range<u64>> {
+        if self.nxt == 0 {
+            return Some(0..1);
+        }
+        if !self.is_syn_acked() {
+            return None;
+        }
+        let (start, written) = (self.nxt, self.buffer.end());
+        let granted = written.min(self.window.edge()).saturating_sub(start);
+        let room = window.min(bytes_max);
+        let full = granted.min(room) / self.segment * self.segment;
+        let mut end = start + full;
+        // The rest of the data, less than a segment.
+        let tail = granted - full.min(granted);
+        if tail > 0 && tail < self.segment && tail <= room - full && self.may_send_small(start + full + tail, tail) {
+            end += tail;
+        }
+        if self.is_finished && end == written && !self.is_fin_sent() {
+            end += 1;
+        }
+        if end == start {
+            self.note_limited(window, granted);
+            return None;
+        }
+        Some(start..end)
+    }
+
+    /// Whether a segment that is not full may end at `end` (RFC 9293, sections 3.7.4 and 3.8.6.2.1):
+    /// it ends the data, or it is a large part of what the peer can take; and with Nagle's algorithm
+    /// nothing else is outstanding.
+    fn may_send_small(&self, end: u64, len: u64) -> bool {
+        let is_large = self.window.max() > 0 && len >= self.window.max() / 2;
+        if end < self.buffer.end() && !is_large {
+            return false;
+        }
+        is_large || !self.nagle || self.is_finished || self.log.is_empty()
+    }
+
+    /// Nothing is sent: if the window has room, because of the application or of the peer's window.
+    fn note_limited(&mut self, window: u64, granted: u64) {
+        if window >= self.segment && granted < self.segment && self.log.lost() == 0 {
+            self.delivery.on_app_limited(self.log.in_flight());
+        }
+    }
+
+    /// The next byte, which the peer has not permitted.
+    fn beyond_window(&self) -> Option<Range<u64>> {
+        if self.window.edge() > self.nxt || self.nxt >= self.buffer.end() {
+            return None;
+        }
+        Some(self.nxt..self.nxt + 1)
+    }
+
+    /// A tail loss probe: new data if there are some, otherwise the last segment (RFC 8985, section
+    /// 7.3).
+    fn tail(&mut self) -> Option<Range<u64>> {
+        if let Some(range) = self.new_data(self.segment, self.segment) {
+            return Some(range);
+        }
+        let last = self.log.runs().next_back()?;
+        let range = last.start.max(last.end.saturating_sub(self.segment))..last.end;
+        if last.state == RunState::Sacked {
+            return None;
+        }
+        // It is taken out of what is in flight, without a loss, and sent again.
+        self.log.lose_range(range.clone(), |_| {});
+        Some(range)
+    }
+
+    fn record(&mut self, now: Instant, range: Range<u64>, data_len: u64, is_new: bool, cause: Cause) {
+        let (transmission, len) = (self.transmission, range.end - range.start);
+        self.transmission += 1;
+        if cause == Cause::ZeroWindowProbe {
+            // Most likely the peer drops it, so it counts as sent only once it is acknowledged.
+            self.timers.zero_window_probe = Some((range.start, now));
+            return;
+        }
+        let in_flight = self.log.in_flight() + len;
+        let stamp = self.delivery.on_sent(now, len, in_flight);
+        let is_limited = cause != Cause::Window || self.delivery.is_app_limited();
+        if is_new {
+            let run = Run {
+                start: range.start,
+                end: range.end,
+                state: RunState::Outstanding,
+                sent_at: now,
+                transmission,
+                is_retransmitted: false,
+                is_limited,
+                stamp,
+            };
+            self.log.push(run);
+            self.nxt = range.end;
+            self.stats.bytes_sent += data_len;
+        } else {
+            self.log.resend(&range, |run| {
+                (run.sent_at, run.transmission, run.stamp, run.is_limited) = (now, transmission, stamp, is_limited);
+            });
+            self.stats.bytes_resent += data_len;
+        }
+        if cause == Cause::TailLossProbe {
+            self.timers.probe = Some(Probe { end: range.end, sent_at: now, is_repetition: !is_new });
+        }
+        self.congestion.on_sent(now, len, self.log.in_flight());
+        self.pacer.on_sent(now, data_len);
+        self.on_timed_sent(now);
+    }
+
+    /// The SYN is sent again, because it answers the peer's now.
+    pub(crate) fn repeat_syn(&mut self) {
+        self.log.lose_range(0..1, |_| {});
+    }
+
+    /// The position after the last that the peer may have.
+    pub(crate) fn sent_end(&self) -> u64 {
+        let is_probed = self.timers.zero_window_probe.is_some_and(|(position, _)| position == self.nxt);
+        self.nxt + u64::from(is_probed)
+    }
+
+    /// If the peer has taken the byte beyond its window, it was sent.
+    pub(super) fn adopt_probe(&mut self, ack: u64) {
+        let Some((position, sent_at)) = self.timers.zero_window_probe.filter(|_| ack > self.nxt) else { return };
+        let stamp = self.delivery.on_sent(sent_at, 1, self.log.in_flight() + 1);
+        self.log.push(Run {
+            start: position,
+            end: position + 1,
+            state: RunState::Outstanding,
+            sent_at,
+            transmission: self.transmission,
+            is_retransmitted: false,
+            is_limited: true,
+            stamp,
+        });
+        (self.transmission, self.nxt) = (self.transmission + 1, position + 1);
+        self.stats.bytes_sent += 1;
+        self.timers.zero_window_probe = None;
+    }
+
+    /// The plan `transmission` leaves now.
+    pub(crate) fn handle_emitted(&mut self, now: Instant, transmission: u64) {
+        self.log.set_sent_at(transmission, now);
+    }
+
+    /// The plan was not sent, and will not be: its content is sent again, and counts as no loss.
+    pub(crate) fn handle_not_emitted(&mut self, transmission: u64) {
+        self.log.lose(u64::MAX, |run| run.transmission == transmission, |_| {});
+    }
+}

@@ -1,0 +1,173 @@
+//! RACK: losses found by time (RFC 8985).
+//!
+//! Of two segments the one that was sent later should arrive later. If it has arrived and the other
+//! one has not within a reordering window, the other one is lost.
+
+use units::{Duration, Instant};
+
+use super::log::Run;
+
+/// Selectively acknowledged segments that end the wait for reordered ones, if none were seen (RFC 8985,
+/// section 6.2, step 4).
+const DUPLICATES_MAX: u64 = 3;
+
+/// Recoveries without a duplicate report until the reordering window is small again (RFC 8985, section
+/// 6.2, step 4).
+const PERSIST_RECOVERIES: u32 = 16;
+
+/// What was delivered last, and how long reordered segments may take.
+#[derive(Debug)]
+pub(super) struct Rack {
+    /// The time and the end of the most recently sent run that was delivered.
+    newest: Option<(Instant, u64)>,
+    /// Its round trip.
+    rtt: Duration,
+    /// The highest position that was delivered.
+    highest: u64,
+    has_seen_reordering: bool,
+    /// The reordering window in quarters of the smallest round trip.
+    quarters: u32,
+    recoveries_left: u32,
+    /// A further duplicate report counts once this position is acknowledged.
+    next_report: u64,
+}
+
+impl Rack {
+    pub(super) const fn new() -> Self {
+        Self {
+            newest: None,
+            rtt: Duration::ZERO,
+            highest: 0,
+            has_seen_reordering: false,
+            quarters: 1,
+            recoveries_left: 0,
+            next_report: 0,
+        }
+    }
+
+    /// The peer has `run` now. `is_ambiguous`: it was sent more than once, and the acknowledgement may
+    /// be for an earlier transmission (RFC 8985, section 6.2, steps 2 and 3).
+    pub(super) fn on_delivered(&mut self, now: Instant, run: &Run, min_rtt: Duration, is_ambiguous: bool) {
+        if run.end > self.highest {
+            self.highest = run.end;
+        } else if !run.is_retransmitted {
+            self.has_seen_reordering = true;
+        }
+        let rtt = now.saturating_since(run.sent_at);
+        if run.is_retransmitted && (is_ambiguous || rtt < min_rtt) {
+            return;
+        }
+        if self.newest.is_none_or(|newest| (run.sent_at, run.end) >= newest) {
+            (self.newest, self.rtt) = (Some((run.sent_at, run.end)), rtt);
+        }
+    }
+
+    /// The peer reports that it has received something twice (RFC 2883): a loss was none. `una` and
+    /// `nxt` limit the reports to one a round trip.
+    pub(super) fn on_duplicate_report(&mut self, una: u64, nxt: u64) {
+        if una >= self.next_report {
+            (self.next_report, self.recoveries_left) = (nxt, PERSIST_RECOVERIES);
+            self.quarters = self.quarters.saturating_add(1);
+        }
+    }
+
+    /// A recovery has ended.
+    pub(super) fn on_recovered(&mut self) {
+        self.recoveries_left = self.recoveries_left.saturating_sub(1);
+        if self.recoveries_left == 0 {
+            self.quarters = 1;
+        }
+    }
+
+    /// The reordering window (RFC 8985, section 6.2, step 4).
+    pub(super) fn window(
+        &self,
+        min_rtt: Duration,
+        smoothed: Duration,
+        is_recovering: bool,
+        sacked_segments: u64,
+    ) -> Duration {
+        if !self.has_seen_reordering && (is_recovering || sacked_segments >= DUPLICATES_MAX) {
+            return Duration::ZERO;
+        }
+        min_rtt.saturating_mul(u64::from(self.quarters)).mul_ratio(1, 4).min(smoothed)
+    }
+
+    /// When `run` is lost if it is not delivered; `None` if nothing that was sent later was (RFC 8985,
+    /// section 6.2, step 5).
+    pub(super) fn lost_at(&self, run: &Run, window: Duration) -> Option<Instant> {
+        let is_overtaken = self.newest.is_some_and(|newest| (run.sent_at, run.end) < newest);
+        is_overtaken.then(|| run.sent_at + self.rtt + window)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use recovery::SendStamp;
+
+    use super::super::log::RunState;
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(40);
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    fn run(start: u64, sent_at: Instant, is_retransmitted: bool) -> Run {
+        Run {
+            start,
+            end: start + 1000,
+            state: RunState::Outstanding,
+            sent_at,
+            transmission: 0,
+            is_retransmitted,
+            is_limited: false,
+            stamp: SendStamp::default(),
+        }
+    }
+
+    #[test]
+    fn an_earlier_segment_is_lost_a_window_after_a_later_one_has_arrived() {
+        let mut rack = Rack::new();
+        let (first, second) = (run(0, at(0), false), run(1000, at(5), false));
+        assert_eq!(rack.lost_at(&first, Duration::ZERO), None);
+        rack.on_delivered(at(45), &second, RTT, false);
+        let window = rack.window(RTT, RTT, false, 1);
+        assert_eq!(window, Duration::from_millis(10));
+        assert_eq!(rack.lost_at(&first, window), Some(at(50)));
+        assert_eq!(rack.lost_at(&second, window), None);
+        // Three later ones are enough, and so is a recovery, until reordering is seen.
+        assert_eq!(rack.window(RTT, RTT, false, 3), Duration::ZERO);
+        assert_eq!(rack.window(RTT, RTT, true, 0), Duration::ZERO);
+        rack.on_delivered(at(46), &first, RTT, false);
+        assert_eq!(rack.window(RTT, RTT, true, 3), Duration::from_millis(10));
+    }
+
+    #[test]
+    fn an_acknowledgement_that_may_be_for_the_first_transmission_says_nothing() {
+        let mut rack = Rack::new();
+        rack.on_delivered(at(105), &run(1000, at(100), true), RTT, false);
+        assert_eq!(rack.lost_at(&run(0, at(0), false), Duration::ZERO), None, "faster than the smallest round trip");
+        rack.on_delivered(at(145), &run(1000, at(100), true), RTT, true);
+        assert_eq!(rack.lost_at(&run(0, at(0), false), Duration::ZERO), None, "an earlier timestamp");
+        rack.on_delivered(at(145), &run(1000, at(100), true), RTT, false);
+        assert_eq!(rack.lost_at(&run(0, at(0), false), Duration::ZERO), Some(at(45)));
+    }
+
+    #[test]
+    fn duplicate_reports_widen_the_window_once_a_round_trip_and_recoveries_narrow_it() {
+        let mut rack = Rack::new();
+        rack.has_seen_reordering = true;
+        for _ in 0..5 {
+            rack.on_duplicate_report(10, 20);
+        }
+        assert_eq!(rack.window(RTT, RTT, true, 0), Duration::from_millis(20));
+        rack.on_duplicate_report(20, 30);
+        assert_eq!(rack.window(RTT, RTT, true, 0), Duration::from_millis(30));
+        (0..PERSIST_RECOVERIES).for_each(|_| rack.on_recovered());
+        assert_eq!(rack.window(RTT, RTT, true, 0), Duration::from_millis(10));
+        (0..20).for_each(|round| rack.on_duplicate_report(round * 100, round * 100 + 50));
+        assert_eq!(rack.window(RTT, RTT, true, 0), RTT, "at most the smoothed round trip");
+    }
+}

@@ -1,0 +1,100 @@
+//! The timestamps option of a connection (RFC 7323, sections 3 to 5).
+
+use units::{Duration, Instant};
+use wire::tcp::Timestamps;
+
+/// The clock of the timestamps ticks once in this time (RFC 7323, section 5.4: between a millisecond
+/// and a second).
+const TICK: Duration = Duration::from_millis(1);
+
+/// After so long without a segment the peer's clock may have wrapped (RFC 7323, section 5.5).
+const RECENT_MAX: Duration = Duration::from_secs(24 * 24 * 3600);
+
+/// Our clock and the peer's latest timestamp.
+#[derive(Debug)]
+pub(crate) struct TimestampClock {
+    /// Differs from connection to connection, so that nobody learns the host's uptime (RFC 7323,
+    /// section 7.1).
+    offset: u32,
+    /// The timestamp to be echoed, and when it came: TS.Recent.
+    recent: Option<(u32, Instant)>,
+}
+
+impl TimestampClock {
+    pub(crate) const fn new(offset: u32) -> Self {
+        Self { offset, recent: None }
+    }
+
+    /// The timestamps of a segment that leaves now.
+    pub(crate) fn stamp(&self, now: Instant) -> Timestamps {
+        Timestamps { value: self.value(now), echo: self.recent.map_or(0, |(value, _)| value) }
+    }
+
+    fn value(&self, now: Instant) -> u32 {
+        ((now.as_nanos() / TICK.as_nanos()) as u32).wrapping_add(self.offset)
+    }
+
+    /// When the segment was sent that the peer echoes, at the latest: the end of the tick, and not
+    /// after `now`. `None` if the echo is none of ours, or older than half the clock's period.
+    pub(crate) fn echoed(&self, now: Instant, echo: u32) -> Option<Instant> {
+        let age_ticks = self.value(now).wrapping_sub(echo);
+        if echo == 0 || age_ticks > u32::MAX / 2 {
+            return None;
+        }
+        let tick = (now.as_nanos() / TICK.as_nanos()).checked_sub(age_ticks.into())?;
+        let end = Instant::from_nanos((tick + 1) * TICK.as_nanos() - 1);
+        Some(end.min(now))
+    }
+
+    /// Whether a segment with this timestamp is an old duplicate (RFC 7323, section 5.3, R1).
+    pub(crate) fn is_old(&self, now: Instant, value: u32) -> bool {
+        self.recent.is_some_and(|(recent, at)| {
+            (value.wrapping_sub(recent) as i32) < 0 && now.saturating_since(at) < RECENT_MAX
+        })
+    }
+
+    /// A segment was received that begins at or before what was acknowledged last (RFC 7323, section
+    /// 4.3).
+    pub(crate) fn update(&mut self, now: Instant, value: u32) {
+        if self.recent.is_none_or(|(recent, at)| {
+            (value.wrapping_sub(recent) as i32) >= 0 || now.saturating_since(at) >= RECENT_MAX
+        }) {
+            self.recent = Some((value, now));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn an_echo_tells_when_the_segment_was_sent() {
+        for offset in [0, 7, u32::MAX - 3] {
+            let clock = TimestampClock::new(offset);
+            let value = clock.stamp(at(20)).value;
+            let end = Instant::from_nanos(at(21).as_nanos() - 1);
+            assert_eq!(clock.echoed(at(65), value), Some(end), "{offset}");
+            assert_eq!(clock.echoed(at(20), value), Some(at(20)), "{offset}");
+            assert_eq!(clock.echoed(at(19), value), None, "from the future");
+        }
+        assert_eq!(TimestampClock::new(0).echoed(at(65), 1 << 30), None, "before the start");
+    }
+
+    #[test]
+    fn an_older_timestamp_is_an_old_duplicate_for_some_weeks() {
+        let mut clock = TimestampClock::new(0);
+        assert!(!clock.is_old(at(0), 5), "none was received");
+        clock.update(at(0), u32::MAX);
+        clock.update(at(0), 3);
+        assert_eq!(clock.stamp(at(0)).echo, 3);
+        clock.update(at(0), 2);
+        assert_eq!(clock.stamp(at(0)).echo, 3);
+        assert!(clock.is_old(at(0), 2) && !clock.is_old(at(0), 3) && !clock.is_old(at(0), 4));
+        assert!(!clock.is_old(Instant::ZERO + RECENT_MAX, 2));
+    }
+}

@@ -1,0 +1,4 @@
+//! Connections in pairs over model links.
+
+mod support;
+mod transfer;

@@ -1,0 +1,267 @@
+//! Two connections, a model link in each direction, and a virtual clock, in lock-step. Everything
+//! follows from one seed.
+//!
+//! ```text
+//!   client ──▶ links[0] ──▶ server
+//!          ◀── links[1] ◀──
+//! ```
+
+pub(crate) mod packet;
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use bytes::Bytes;
+use netem::{Link, LinkConfig};
+use tcp::{Arrival, Connection, Event, Plan, Read, State, SuperPacket, TcpConfig, Tuple, WriteError};
+use units::{Duration, Instant, Rate, Rng, Seq32};
+use wire::tcp::Flags;
+
+use self::packet::IpPacket;
+
+pub(crate) const CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 40_000);
+pub(crate) const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 80);
+
+/// Segments in a plan, at most.
+const BATCH: usize = 16;
+
+/// Plans of a host at one moment, at most: far more than any window allows.
+const ROUNDS_MAX: usize = 100_000;
+
+/// A link of this rate and one-way delay, with a queue of a round trip.
+pub(crate) fn link(mbps: u64, delay_ms: u64) -> LinkConfig {
+    let (rate, delay) = (Rate::from_mbps(mbps), Duration::from_millis(delay_ms));
+    LinkConfig { rate: Some(rate), delay, queue_bytes: rate.bytes_in(delay * 2).max(64_000), ..LinkConfig::default() }
+}
+
+/// One host: its connection and its application.
+pub(crate) struct Host {
+    pub(crate) connection: Option<Connection>,
+    pub(crate) config: TcpConfig,
+    /// What the application has not written yet, and whether it finishes then.
+    unwritten: Bytes,
+    finishes: bool,
+    pub(crate) received: Vec<u8>,
+    /// The application reads at once.
+    pub(crate) reads: bool,
+    pub(crate) has_ended: bool,
+    pub(crate) events: Vec<Event>,
+    /// The flags of every segment that was sent.
+    pub(crate) sent: Vec<(Instant, Flags, usize)>,
+}
+
+impl Host {
+    fn new(config: TcpConfig) -> Self {
+        Self {
+            connection: None,
+            config,
+            unwritten: Bytes::new(),
+            finishes: false,
+            received: Vec::new(),
+            reads: true,
+            has_ended: false,
+            events: Vec::new(),
+            sent: Vec::new(),
+        }
+    }
+
+    pub(crate) fn connection(&mut self) -> &mut Connection {
+        self.connection.as_mut().expect("there is a connection")
+    }
+
+    pub(crate) fn state(&self) -> Option<State> {
+        self.connection.as_ref().map(Connection::state)
+    }
+
+    /// Writes `bytes` as there is space, and finishes.
+    pub(crate) fn send(&mut self, bytes: impl Into<Bytes>, finishes: bool) {
+        let mut all = self.unwritten.to_vec();
+        all.extend_from_slice(&bytes.into());
+        (self.unwritten, self.finishes) = (all.into(), finishes);
+    }
+
+    /// The application's turn.
+    fn serve(&mut self) {
+        let Some(connection) = &mut self.connection else { return };
+        while let Some(event) = connection.poll_event() {
+            self.events.push(event);
+        }
+        while !self.unwritten.is_empty() {
+            if connection.write(&mut self.unwritten).is_err() {
+                break;
+            }
+        }
+        if self.unwritten.is_empty() && self.finishes {
+            connection.finish();
+        }
+        while self.reads {
+            match connection.read(usize::MAX) {
+                Read::Bytes(bytes) => self.received.extend_from_slice(&bytes),
+                Read::End => {
+                    self.has_ended = true;
+                    break;
+                }
+                Read::Blocked | Read::Closed(_) => break,
+            }
+        }
+    }
+
+    pub(crate) fn is_writable(&mut self) -> bool {
+        !matches!(self.connection().write(&mut Bytes::new()), Err(WriteError::Finished | WriteError::Closed(_)))
+    }
+}
+
+/// Changes, drops or adds packets: `None` drops.
+type Tamper = Box<dyn FnMut(usize, &IpPacket) -> Vec<IpPacket>>;
+
+pub(crate) struct Pair {
+    pub(crate) now: Instant,
+    pub(crate) hosts: [Host; 2],
+    pub(crate) links: [Link<IpPacket>; 2],
+    rng: Rng,
+    pub(crate) tamper: Option<Tamper>,
+    /// The hosts join packets in a row, as devices do.
+    pub(crate) joins: bool,
+}
+
+impl Pair {
+    pub(crate) fn new(seed: u64, config: &LinkConfig) -> Self {
+        Self::with(seed, [config.clone(), config.clone()], [TcpConfig::default(), TcpConfig::default()])
+    }
+
+    pub(crate) fn with(seed: u64, links: [LinkConfig; 2], configs: [TcpConfig; 2]) -> Self {
+        let rng = Rng::from_seed(seed);
+        let [one, other] = links;
+        let links = [Link::new(one, rng.split("link 0")), Link::new(other, rng.split("link 1"))];
+        Self { now: Instant::ZERO, hosts: configs.map(Host::new), links, rng, tamper: None, joins: false }
+    }
+
+    /// The client opens; the server answers when the SYN arrives.
+    pub(crate) fn open(&mut self) {
+        let (initial, offset) = (Seq32::new(self.rng.next_u64() as u32), self.rng.next_u64() as u32);
+        let tuple = Tuple { local: CLIENT, remote: SERVER };
+        let config = self.hosts[0].config.clone();
+        self.hosts[0].connection = Some(Connection::connect(config, tuple, initial, offset));
+    }
+
+    /// Opens, and runs until both are connected.
+    pub(crate) fn connect(&mut self) {
+        self.open();
+        let is_connected = self.run_until(Duration::from_secs(60), |pair| {
+            pair.hosts.iter().all(|host| host.state() == Some(State::Established))
+        });
+        assert!(is_connected);
+    }
+
+    fn flush(&mut self, host: usize) {
+        let (mut plan, mut packet) = (Plan::default(), SuperPacket::default());
+        for round in 0.. {
+            assert!(round < ROUNDS_MAX, "a host sends without end");
+            let Some(connection) = &mut self.hosts[host].connection else { return };
+            if !connection.poll_plan(self.now, BATCH, &mut plan) {
+                return;
+            }
+            plan.seal(&mut packet);
+            let mut packets = Vec::new();
+            packet.packets(|packet| packets.push(IpPacket::new(packet.to_vec())));
+            for packet in packets {
+                let header = packet.header();
+                self.hosts[host].sent.push((self.now, header.flags, packet.data_len()));
+                let all = match &mut self.tamper {
+                    Some(tamper) => tamper(host, &packet),
+                    None => vec![packet],
+                };
+                all.into_iter().for_each(|packet| self.links[host].send(self.now, packet));
+            }
+        }
+    }
+
+    fn receive(&mut self, host: usize, packet: &IpPacket) {
+        let bytes = Bytes::copy_from_slice(&packet.bytes);
+        // Corrupted packets are dropped here.
+        let Ok(arrival) = Arrival::open(&bytes, None, false) else { return };
+        let host = &mut self.hosts[host];
+        match &mut host.connection {
+            Some(connection) => connection.handle_segment(self.now, arrival),
+            None if arrival.header.flags.contains(Flags::SYN) => {
+                let (initial, offset) = (Seq32::new(self.rng.next_u64() as u32), self.rng.next_u64() as u32);
+                let config = host.config.clone();
+                host.connection = Some(Connection::accept(self.now, config, &arrival, initial, offset));
+            }
+            None => {}
+        }
+    }
+
+    /// Delivers a packet to a host, past its link.
+    pub(crate) fn inject(&mut self, host: usize, packet: &IpPacket) {
+        self.receive(host, packet);
+    }
+
+    /// Handles everything that is due now, and moves to the next event; false if there is none
+    /// before `end`.
+    fn step(&mut self, end: Instant) -> bool {
+        for host in 0..2 {
+            self.hosts[host].serve();
+            self.flush(host);
+            // Reading and sending may have led to something else.
+            self.hosts[host].serve();
+        }
+        let of_hosts = self.hosts.iter().filter_map(|host| host.connection.as_ref()?.poll_timeout());
+        let of_links = self.links.iter().filter_map(Link::poll_timeout);
+        let Some(next) = of_hosts.chain(of_links).min() else { return false };
+        if next > end {
+            self.now = self.now.max(end);
+            return false;
+        }
+        self.now = self.now.max(next);
+        for (link, host) in [(0, 1), (1, 0)] {
+            while let Some(packet) = self.links[link].poll_deliver(self.now) {
+                self.receive(host, &packet);
+            }
+        }
+        for host in &mut self.hosts {
+            if let Some(connection) = &mut host.connection {
+                connection.handle_timeout(self.now);
+            }
+        }
+        true
+    }
+
+    pub(crate) fn run_for(&mut self, span: Duration) {
+        let end = self.now + span;
+        while self.step(end) {}
+        self.now = end;
+    }
+
+    /// Runs until `is_done`; false if it is not within `span`.
+    pub(crate) fn run_until(&mut self, span: Duration, mut is_done: impl FnMut(&mut Self) -> bool) -> bool {
+        let end = self.now + span;
+        for step in 0_u64.. {
+            assert!(step < 100_000_000, "the pair makes no progress");
+            if is_done(self) {
+                return true;
+            }
+            if !self.step(end) {
+                return is_done(self);
+            }
+        }
+        unreachable!()
+    }
+
+    /// Sends `len` bytes from host `from` and its end; returns the time until the other has read them.
+    pub(crate) fn transfer(&mut self, from: usize, len: usize, span: Duration) -> Duration {
+        let (start, bytes) = (self.now, pattern(len, 9));
+        self.hosts[from].send(bytes.clone(), true);
+        let is_done = self.run_until(span, |pair| pair.hosts[1 - from].has_ended);
+        let to = &self.hosts[1 - from];
+        assert!(is_done, "{} of {len} bytes have arrived after {span}", to.received.len());
+        assert!(to.received == bytes, "the bytes differ");
+        self.now.saturating_since(start)
+    }
+}
+
+/// Bytes that differ from place to place.
+pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    Rng::from_seed(seed).fill(&mut bytes);
+    bytes
+}
