@@ -5,7 +5,7 @@ use wire::tcp::{Flags, Header, Options, SackBlocks};
 
 use super::Connection;
 use crate::plan::{PLAN_BYTES_MAX, Plan};
-use crate::send::Next;
+use crate::send::next::Next;
 
 impl Connection {
     /// Fills `plan` with what may be sent now, at most `segments_max` segments. False if there is

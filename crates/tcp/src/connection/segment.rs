@@ -6,7 +6,7 @@ use wire::tcp::Flags;
 use super::{CloseReason, Connection};
 use crate::arrival::Arrival;
 use crate::receive::Acceptance;
-use crate::send::AckInfo;
+use crate::send::ack_info::AckInfo;
 use crate::state::State;
 
 impl Connection {

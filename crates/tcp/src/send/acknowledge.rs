@@ -1,31 +1,18 @@
 //! Acknowledgements: what was delivered, what is lost, how much may be in flight.
 
 use recovery::{AckEvent, LossEvent, SpuriousLossEvent};
-use units::{Duration, Instant, Seq32};
-use wire::tcp::{SACK_BLOCKS_MAX, SackBlocks};
+use units::{Duration, Instant};
+use wire::tcp::SACK_BLOCKS_MAX;
 
+use super::SendHalf;
+use super::ack_info::AckInfo;
+use super::log::{Run, RunState};
+use super::lost::Lost;
 use super::timers::Purpose;
-use super::{Run, RunState, SendHalf};
 
 /// Acknowledgements without news after which a segment is lost, if the peer has no selective ones (RFC
 /// 5681, section 3.2).
 const DUPLICATE_ACKS_MAX: u32 = 3;
-
-/// What a segment says to the send half.
-#[derive(Debug, Clone)]
-pub(crate) struct AckInfo {
-    pub(crate) ack: Seq32,
-    pub(crate) seq: Seq32,
-    /// The granted window in bytes.
-    pub(crate) window: u64,
-    pub(crate) sack: SackBlocks,
-    /// When the segment was sent to which this one answers, by its timestamp.
-    pub(crate) echo: Option<Instant>,
-    /// The segment has neither data nor a FIN.
-    pub(crate) is_bare: bool,
-    /// The peer has seen a congestion mark.
-    pub(crate) is_marked: bool,
-}
 
 /// What one acknowledgement has delivered.
 #[derive(Debug, Default)]
@@ -289,21 +276,5 @@ impl SendHalf {
         } else {
             self.timers.start(Purpose::Retransmit, now + self.timers.backed_off(self.rto()));
         }
-    }
-}
-
-/// Runs that were declared lost together.
-#[derive(Debug, Default)]
-pub(super) struct Lost {
-    pub(super) bytes: u64,
-    pub(super) newest_sent_at: Option<Instant>,
-    samples: Vec<recovery::LossSample>,
-}
-
-impl Lost {
-    pub(super) fn add(&mut self, run: &Run, delivery: &mut recovery::DeliveryRate) {
-        self.bytes += run.len();
-        self.newest_sent_at = Some(self.newest_sent_at.map_or(run.sent_at, |at| at.max(run.sent_at)));
-        self.samples.push(delivery.on_lost(&run.stamp, run.transmission..run.transmission + 1, run.len()));
     }
 }

@@ -5,18 +5,22 @@
 //! | module | content |
 //! |---|---|
 //! | `acknowledge` | acknowledgements: what was delivered, what is lost |
-//! | `next` | what is sent next |
-//! | `timers` | retransmission timeout, tail loss probe, reordering, zero window |
+//! | [`next`] | what is sent next |
+//! | `timers`, `timeouts` | retransmission timeout, tail loss probe, reordering, zero window |
+//! | [`ack_info`], `lost` | values that are passed |
 //! | [`log`] | runs of positions that were sent |
 //! | `rack` | losses by time |
 //! | `window` | the window that the peer grants |
 //! | [`buffer`] | written data |
 
+pub(crate) mod ack_info;
 mod acknowledge;
 mod buffer;
 mod log;
-mod next;
+mod lost;
+pub(crate) mod next;
 mod rack;
+mod timeouts;
 mod timers;
 mod window;
 
@@ -24,10 +28,8 @@ use bytes::Bytes;
 use recovery::{CongestionController, DeliveryRate, Pacer, RttEstimator};
 use units::{Duration, Seq32};
 
-pub(crate) use self::acknowledge::AckInfo;
 use self::buffer::SendBuffer;
-use self::log::{Run, RunState, SentLog};
-pub(crate) use self::next::Next;
+use self::log::SentLog;
 use self::rack::Rack;
 use self::timers::Timers;
 use self::window::PeerWindow;

@@ -6,8 +6,9 @@ use std::ops::Range;
 use bytes::Bytes;
 use units::Instant;
 
+use super::SendHalf;
+use super::log::{Run, RunState};
 use super::timers::Probe;
-use super::{Run, RunState, SendHalf};
 use crate::position::FIRST_BYTE;
 
 /// Positions to be sent in one plan, and the flags that go with them.

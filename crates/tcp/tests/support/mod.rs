@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use bytes::Bytes;
 use netem::{Link, LinkConfig};
-use tcp::{Arrival, Connection, Event, Plan, Read, State, SuperPacket, TcpConfig, Tuple, WriteError};
+use tcp::{Arrival, Connection, Event, Plan, Read, State, SuperPacket, TcpConfig, Tuple};
 use units::{Duration, Instant, Rate, Rng, Seq32};
 use wire::tcp::Flags;
 
@@ -104,10 +104,6 @@ impl Host {
             }
         }
     }
-
-    pub(crate) fn is_writable(&mut self) -> bool {
-        !matches!(self.connection().write(&mut Bytes::new()), Err(WriteError::Finished | WriteError::Closed(_)))
-    }
 }
 
 /// Changes, drops or adds packets: `None` drops.
@@ -119,8 +115,6 @@ pub(crate) struct Pair {
     pub(crate) links: [Link<IpPacket>; 2],
     rng: Rng,
     pub(crate) tamper: Option<Tamper>,
-    /// The hosts join packets in a row, as devices do.
-    pub(crate) joins: bool,
 }
 
 impl Pair {
@@ -132,7 +126,7 @@ impl Pair {
         let rng = Rng::from_seed(seed);
         let [one, other] = links;
         let links = [Link::new(one, rng.split("link 0")), Link::new(other, rng.split("link 1"))];
-        Self { now: Instant::ZERO, hosts: configs.map(Host::new), links, rng, tamper: None, joins: false }
+        Self { now: Instant::ZERO, hosts: configs.map(Host::new), links, rng, tamper: None }
     }
 
     /// The client opens; the server answers when the SYN arrives.
@@ -189,11 +183,6 @@ impl Pair {
             }
             None => {}
         }
-    }
-
-    /// Delivers a packet to a host, past its link.
-    pub(crate) fn inject(&mut self, host: usize, packet: &IpPacket) {
-        self.receive(host, packet);
     }
 
     /// Handles everything that is due now, and moves to the next event; false if there is none

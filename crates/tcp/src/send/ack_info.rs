@@ -1,0 +1,20 @@
+//! [`AckInfo`]: what the receive half passes to the send half.
+
+use units::{Instant, Seq32};
+use wire::tcp::SackBlocks;
+
+/// What a segment says to the send half.
+#[derive(Debug, Clone)]
+pub(crate) struct AckInfo {
+    pub(crate) ack: Seq32,
+    pub(crate) seq: Seq32,
+    /// The granted window in bytes.
+    pub(crate) window: u64,
+    pub(crate) sack: SackBlocks,
+    /// When the segment was sent to which this one answers, by its timestamp.
+    pub(crate) echo: Option<Instant>,
+    /// The segment has neither data nor a FIN.
+    pub(crate) is_bare: bool,
+    /// The peer has seen a congestion mark.
+    pub(crate) is_marked: bool,
+}

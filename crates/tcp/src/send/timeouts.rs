@@ -1,0 +1,108 @@
+//! What happens when a timer of the send half expires, and when it is set.
+
+use units::{Duration, Instant};
+
+use super::SendHalf;
+use super::log::RunState;
+use super::lost::Lost;
+use super::timers::{Purpose, Timers};
+
+/// The peer's delay of an acknowledgement for a lone segment (RFC 8985, section 7.2,
+/// TLP.max_ack_delay).
+const ACK_DELAY_MAX: Duration = Duration::from_millis(200);
+
+impl SendHalf {
+    /// When [`handle_timeout`](Self::handle_timeout) must run.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let Timers { timer, reordering, release, .. } = &self.timers;
+        [timer.map(|(_, at)| at), *reordering, *release].into_iter().flatten().min()
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        if self.timers.release.is_some_and(|at| at <= now) {
+            self.timers.release = None;
+        }
+        if self.timers.reordering.is_some_and(|at| at <= now) {
+            self.timers.reordering = None;
+            self.detect_losses(now);
+        }
+        match self.timers.take_expired(now) {
+            Some(Purpose::Retransmit) => self.on_retransmission_timeout(now),
+            Some(Purpose::Probe) => {
+                self.timers.is_probe_due = true;
+                self.stats.probes += 1;
+                self.timers.start(Purpose::Retransmit, now + self.rto());
+            }
+            Some(Purpose::ZeroWindow) => {
+                self.timers.is_zero_window_probe_due = true;
+                self.timers.backoff += 1;
+                self.timers.start(Purpose::ZeroWindow, now + self.timers.backed_off(self.rto()));
+            }
+            None => {}
+        }
+    }
+
+    /// RFC 6298, sections 5.4 to 5.7: everything that is outstanding is sent again, beginning with the
+    /// smallest window.
+    fn on_retransmission_timeout(&mut self, now: Instant) {
+        self.stats.timeouts += 1;
+        self.timers.backoff += 1;
+        self.timers.probe = None;
+        // A peer that has the first run would have acknowledged it: it has dropped what it had
+        // acknowledged selectively (RFC 2018, section 8).
+        if self.log.runs().next().is_some_and(|run| run.state == RunState::Sacked) {
+            self.log.forget_sacks();
+        }
+        let mut lost = Lost::default();
+        let delivery = &mut self.delivery;
+        self.log.lose(self.nxt, |_| true, |run| lost.add(run, delivery));
+        self.recovery_point = Some(self.nxt);
+        self.on_lost(now, &lost, true);
+        self.timers.set_reordering(None);
+        self.timers.start(Purpose::Retransmit, now + self.timers.backed_off(self.rto()));
+    }
+
+    /// Something was sent: the timer runs while anything is outstanding (RFC 6298, section 5.1), and a
+    /// probe is due some time after the last transmission (RFC 8985, section 7.2).
+    pub(super) fn on_timed_sent(&mut self, now: Instant) {
+        if matches!(self.timers.purpose(), None | Some(Purpose::Probe)) {
+            self.restart_timer(now);
+        }
+    }
+
+    /// RFC 8985, section 7.2: not in a recovery, not after a timeout, and one at a time.
+    pub(super) fn may_probe(&self) -> bool {
+        self.has_sack
+            && self.una > 0
+            && !self.is_recovering()
+            && self.timers.backoff == 0
+            && self.timers.probe.is_none()
+            && !self.timers.is_probe_due
+            && self.log.sacked() == 0
+    }
+
+    /// RFC 8985, section 7.2.
+    pub(super) fn probe_timeout(&self) -> Duration {
+        if !self.rtt.has_sample() {
+            return self.rto();
+        }
+        let lone = if self.log.in_flight() <= self.segment { ACK_DELAY_MAX } else { Duration::ZERO };
+        (self.rtt.smoothed() * 2 + lone).max(Duration::from_millis(1)).min(self.rto())
+    }
+
+    /// The peer's window is closed, nothing is outstanding, and data wait: only a probe shows when it
+    /// opens, because the segment that says so is not repeated.
+    pub(super) fn update_zero_window(&mut self, now: Instant) {
+        let is_closed = self.is_syn_acked() && self.window.edge() <= self.nxt && self.nxt < self.buffer.end();
+        let waits = is_closed && self.log.is_empty();
+        match self.timers.purpose() {
+            None if waits => self.timers.start(Purpose::ZeroWindow, now + self.timers.backed_off(self.rto())),
+            Some(Purpose::ZeroWindow) if !is_closed => {
+                self.timers.stop();
+                self.timers.is_zero_window_probe_due = false;
+                self.timers.reset_backoff();
+            }
+            _ => {}
+        }
+    }
+}
