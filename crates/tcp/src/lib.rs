@@ -8,6 +8,8 @@
 //! | [`plan`] | [`Plan`]: segments to be sent. Writing them needs no connection |
 //! | [`config`] | [`TcpConfig`] |
 //! | [`state`] | the states of RFC 9293 |
+//! | [`reply`] | answers without a connection: resets, TIME-WAIT |
+//! | [`secret`] | initial sequence numbers and ports that cannot be guessed |
 //! | `send` | the send half: sent log, losses, congestion, timers |
 //! | `receive` | the receive half: placement, windows, acknowledgements |
 //! | `position`, `timestamps`, `tuple` | sequence numbers that do not wrap, RFC 7323, addresses |
@@ -19,6 +21,8 @@ pub mod connection;
 pub mod plan;
 mod position;
 mod receive;
+pub mod reply;
+pub mod secret;
 mod send;
 pub mod state;
 mod timestamps;
@@ -29,6 +33,8 @@ pub use config::{AckPolicy, AckThreshold, KeepAlive, TcpConfig};
 pub use connection::{CloseReason, Connection, Event, Read, Stats, WriteError};
 pub use plan::{PLAN_BYTES_MAX, Plan, SuperPacket};
 pub use receive::ReceiveStats;
+pub use reply::TimeWait;
+pub use secret::HostSecret;
 pub use send::SendStats;
 pub use state::State;
 pub use tuple::Tuple;

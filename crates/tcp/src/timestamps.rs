@@ -11,7 +11,7 @@ const TICK: Duration = Duration::from_millis(1);
 const RECENT_MAX: Duration = Duration::from_secs(24 * 24 * 3600);
 
 /// Our clock and the peer's latest timestamp.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct TimestampClock {
     /// Differs from connection to connection, so that nobody learns the host's uptime (RFC 7323,
     /// section 7.1).
@@ -51,6 +51,12 @@ impl TimestampClock {
         self.recent.is_some_and(|(recent, at)| {
             (value.wrapping_sub(recent) as i32) < 0 && now.saturating_since(at) < RECENT_MAX
         })
+    }
+
+    /// Whether a segment with this timestamp was sent after all that were received.
+    pub(crate) fn is_new(&self, now: Instant, value: u32) -> bool {
+        let is_stale = |at| now.saturating_since(at) >= RECENT_MAX;
+        self.recent.is_some_and(|(recent, at)| (value.wrapping_sub(recent) as i32) > 0 || is_stale(at))
     }
 
     /// A segment was received that begins at or before what was acknowledged last (RFC 7323, section

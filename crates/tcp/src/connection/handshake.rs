@@ -51,6 +51,7 @@ impl Connection {
             reset_due: None,
             events: Events::default(),
             close_reason: None,
+            is_detached: false,
             config,
             tuple,
             state,

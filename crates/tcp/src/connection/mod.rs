@@ -25,6 +25,7 @@ use units::{Instant, Seq32};
 
 use crate::config::TcpConfig;
 use crate::receive::{ReceiveHalf, ReceiveStats};
+use crate::reply::TimeWait;
 use crate::send::{SendHalf, SendStats};
 use crate::state::State;
 use crate::timestamps::TimestampClock;
@@ -53,6 +54,8 @@ pub struct Connection {
     reset_due: Option<Seq32>,
     events: Events,
     close_reason: Option<CloseReason>,
+    /// The application is gone: nobody reads what still comes.
+    is_detached: bool,
 }
 
 /// What both sides want (RFC 7323, RFC 2018, RFC 3168).
@@ -248,6 +251,14 @@ impl Connection {
         }
     }
 
+    /// The application is gone: what was written is still sent, then the FIN. If there are received
+    /// data that nobody has read, or more come, the peer gets a reset, so that it does not believe that
+    /// they were read (RFC 1122, section 4.2.2.13).
+    pub fn detach(&mut self) {
+        self.is_detached = true;
+        if self.readable() > 0 { self.abort() } else { self.finish() }
+    }
+
     /// Sets whether a small segment waits while others are outstanding.
     pub fn set_nagle(&mut self, nagle: bool) {
         self.send.set_nagle(nagle);
@@ -287,6 +298,15 @@ impl Connection {
         (self.send.congestion_window(), self.send.in_flight())
     }
 
+    /// In [`State::TimeWait`], what is left of the connection: it answers from now on, and the
+    /// connection can be dropped.
+    pub fn time_wait(&self) -> Option<TimeWait> {
+        let (receive, until) = (self.receive.as_ref()?, self.timers.time_wait()?);
+        let clock = self.negotiated.timestamps.then(|| self.clock.clone());
+        let (seq, ack) = (self.send.nxt_on_wire(), receive.nxt_on_wire());
+        Some(TimeWait::new(self.tuple, seq, ack, clock, self.config.time_wait, until))
+    }
+
     /// The maximum segment size that this side announces (RFC 9293, section 3.7.1, and RFC 6691).
     fn announced_mss(&self) -> u16 {
         let ip_len = if self.tuple.local.is_ipv4() { 20 } else { 40 };
@@ -313,6 +333,8 @@ impl Connection {
                 self.close_reason = Some(CloseReason::Finished);
                 self.events.closed = true;
             }
+            // A peer that never sends its FIN must not hold the connection for ever.
+            State::FinWait2 if self.is_detached => self.timers.start_orphan(now + self.config.time_wait),
             State::Closed => self.close(CloseReason::Finished),
             _ => {}
         }

@@ -165,6 +165,9 @@ impl Connection {
             receive.set_ack_due();
             return;
         }
+        if self.is_detached && !arrival.data.is_empty() {
+            return self.abort();
+        }
         let (flags, segment) = (arrival.header.flags, arrival.segment as u64);
         if receive.take(now, position, arrival.data, flags, segment) {
             self.events.readable = true;

@@ -12,6 +12,8 @@ use crate::state::State;
 pub(super) struct Timers {
     /// The end of [`State::TimeWait`].
     time_wait: Option<Instant>,
+    /// The end of the wait for the FIN of the peer, if the application is gone.
+    orphan: Option<Instant>,
     /// When the peer was last heard of.
     heard_at: Option<Instant>,
     keep_alives: u32,
@@ -22,6 +24,14 @@ pub(super) struct Timers {
 impl Timers {
     pub(super) fn start_time_wait(&mut self, until: Instant) {
         self.time_wait = Some(until);
+    }
+
+    pub(super) fn start_orphan(&mut self, until: Instant) {
+        self.orphan.get_or_insert(until);
+    }
+
+    pub(super) const fn time_wait(&self) -> Option<Instant> {
+        self.time_wait
     }
 
     pub(super) fn on_heard(&mut self, now: Instant) {
@@ -50,6 +60,7 @@ impl Connection {
             self.send.poll_timeout(),
             receive.and_then(|receive| receive.poll_timeout()),
             self.timers.time_wait,
+            self.timers.orphan,
             keep_alive.and_then(|keep_alive| self.timers.keep_alive_at(keep_alive)),
         ];
         times.into_iter().flatten().min()
@@ -64,6 +75,11 @@ impl Connection {
             self.close(CloseReason::Finished);
             return;
         }
+        if self.timers.orphan.is_some_and(|until| until <= now) && self.state == State::FinWait2 {
+            self.close(CloseReason::TimedOut);
+            return;
+        }
+        self.timers.orphan = self.timers.orphan.filter(|until| *until > now);
         self.send.handle_timeout(now);
         if let Some(receive) = &mut self.receive {
             receive.handle_timeout(now);

@@ -1,0 +1,115 @@
+//! Answers to segments that belong to no connection, and to those of a connection that has ended.
+
+use units::{Duration, Instant, Seq32};
+use wire::tcp::{Flags, Header, Options};
+
+use crate::arrival::Arrival;
+use crate::plan::Plan;
+use crate::timestamps::TimestampClock;
+use crate::tuple::Tuple;
+
+/// Fills `plan` with the reset that answers a segment without a connection (RFC 9293, section 3.10.7.1).
+/// False if it is a reset itself.
+pub fn reset(arrival: &Arrival, plan: &mut Plan) -> bool {
+    let header = &arrival.header;
+    if arrival.has(Flags::RST) {
+        return false;
+    }
+    let (seq, ack, flags) = if arrival.has(Flags::ACK) {
+        (header.ack, Seq32::new(0), Flags::RST)
+    } else {
+        (Seq32::new(0), header.seq + arrival.sequence_len() as u32, Flags::RST | Flags::ACK)
+    };
+    fill(&arrival.tuple, seq, ack, flags, 0, None, plan);
+    true
+}
+
+/// A connection in the state TIME-WAIT, without anything but what it must answer (RFC 9293, section
+/// 3.6.1).
+#[derive(Debug)]
+pub struct TimeWait {
+    tuple: Tuple,
+    seq: Seq32,
+    ack: Seq32,
+    clock: Option<TimestampClock>,
+    time: Duration,
+    until: Instant,
+}
+
+impl TimeWait {
+    pub(crate) const fn new(
+        tuple: Tuple,
+        seq: Seq32,
+        ack: Seq32,
+        clock: Option<TimestampClock>,
+        time: Duration,
+        until: Instant,
+    ) -> Self {
+        Self { tuple, seq, ack, clock, time, until }
+    }
+
+    /// The addresses and ports.
+    pub const fn tuple(&self) -> &Tuple {
+        &self.tuple
+    }
+
+    /// When its ports are free again.
+    pub const fn until(&self) -> Instant {
+        self.until
+    }
+
+    /// Whether this SYN may begin a new connection with the same addresses and ports: its sequence
+    /// number or its timestamp is later than everything of the old one (RFC 9293, section 3.10.7.4,
+    /// and RFC 6191, section 2).
+    pub fn may_be_replaced(&self, now: Instant, syn: &Arrival) -> bool {
+        if !syn.has(Flags::SYN) || syn.has(Flags::ACK | Flags::RST) {
+            return false;
+        }
+        let is_later_stamp = match (&self.clock, syn.header.options.timestamps) {
+            (Some(clock), Some(timestamps)) => clock.is_new(now, timestamps.value),
+            _ => false,
+        };
+        is_later_stamp || syn.header.seq.is_after(self.ack)
+    }
+
+    /// Fills `plan` with the answer to a segment; false if there is none. A repeated FIN begins the
+    /// time anew. A reset ends nothing (RFC 1337, section 3).
+    pub fn handle_segment(&mut self, now: Instant, arrival: &Arrival, plan: &mut Plan) -> bool {
+        if arrival.has(Flags::RST) {
+            return false;
+        }
+        if arrival.has(Flags::FIN) {
+            self.until = now + self.time;
+        }
+        if arrival.sequence_len() == 0 && arrival.header.seq == self.ack && arrival.header.ack == self.seq {
+            return false;
+        }
+        let clock = self.clock.as_ref().map(|clock| (clock, now));
+        fill(&self.tuple, self.seq, self.ack, Flags::ACK, 0, clock, plan);
+        true
+    }
+}
+
+fn fill(
+    tuple: &Tuple,
+    seq: Seq32,
+    ack: Seq32,
+    flags: Flags,
+    window: u16,
+    clock: Option<(&TimestampClock, Instant)>,
+    plan: &mut Plan,
+) {
+    plan.release();
+    (plan.tuple, plan.ecn, plan.segment) = (*tuple, None, 1);
+    let timestamps = clock.map(|(clock, now)| clock.stamp(now));
+    plan.header = Header {
+        source_port: tuple.local.port(),
+        destination_port: tuple.remote.port(),
+        seq,
+        ack,
+        flags,
+        window,
+        urgent: 0,
+        options: Options { timestamps, ..Options::default() },
+    };
+}
