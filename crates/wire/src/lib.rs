@@ -21,6 +21,7 @@ pub mod checksum;
 pub mod ip;
 pub mod quic;
 pub mod tcp;
+pub mod udp;
 
 /// Compiles the example in the README.
 #[cfg(doctest)]
