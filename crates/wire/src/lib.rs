@@ -17,7 +17,9 @@
 //! Start with [`quic`], which has the map of the modules.
 #![forbid(unsafe_code)]
 
+pub mod arp;
 pub mod checksum;
+pub mod ethernet;
 pub mod ip;
 pub mod quic;
 pub mod tcp;
