@@ -20,7 +20,9 @@
 pub mod arp;
 pub mod checksum;
 pub mod ethernet;
+pub mod icmp;
 pub mod ip;
+pub mod ndp;
 pub mod quic;
 pub mod tcp;
 pub mod udp;
