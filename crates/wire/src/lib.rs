@@ -17,10 +17,15 @@
 //! Start with [`quic`], which has the map of the modules.
 #![forbid(unsafe_code)]
 
+pub mod arp;
 pub mod checksum;
+pub mod ethernet;
+pub mod icmp;
 pub mod ip;
+pub mod ndp;
 pub mod quic;
 pub mod tcp;
+pub mod udp;
 
 /// Compiles the example in the README.
 #[cfg(doctest)]

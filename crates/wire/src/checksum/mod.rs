@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-use crate::ip::Protocol;
+use crate::ip::protocol::Protocol;
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,11 @@
 //! IPv6 extension headers (RFC 8200, section 4).
 
 use super::error::{OptionReport, ParseError};
+use super::packet::{Fragment, IPV6_HEADER_LEN};
 use super::protocol::Protocol;
-use super::{Fragment, IPV6_HEADER_LEN};
+
+#[cfg(test)]
+mod tests;
 
 /// Extension headers that are read over in one packet. Senders use one or two. A limit bounds the
 /// work for packets of tiny headers (RFC 8504, section 5.3, permits one).

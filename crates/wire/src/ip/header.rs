@@ -4,9 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use units::Ecn;
 
-use super::parse::LEN_MAX;
+use super::packet::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, LEN_MAX};
 use super::protocol::Protocol;
-use super::{IPV4_HEADER_LEN, IPV6_HEADER_LEN};
 use crate::checksum;
 
 /// A header to write, without options, extension headers or fragmentation.
