@@ -38,7 +38,7 @@ mod segment;
 use std::io;
 
 pub use coalesce::Coalescer;
-pub use header::OFFLOAD_HEADER_BYTES;
+pub use header::{OFFLOAD_HEADER_BYTES, ReadOffload, tcp_offload};
 #[cfg(target_os = "linux")]
 pub use kernel::{OpenTunError, Tun};
 pub use memory::{MemoryTun, PACKETS_WAITING_MAX};
@@ -64,4 +64,10 @@ pub trait TunDevice: Send {
     /// The system's error: the device is down or removed, or memory is short. The packet is
     /// dropped.
     fn write(&mut self, packet: &[u8]) -> io::Result<()>;
+
+    /// As [`write`](Self::write), for a packet whose offload header lies elsewhere.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    fn write_parts(&mut self, header: &[u8; OFFLOAD_HEADER_BYTES], packet: &[u8]) -> io::Result<()>;
 }

@@ -96,11 +96,15 @@ impl Plan {
         self.pieces.iter().for_each(|piece| out.bytes.extend_from_slice(piece));
         debug_assert_eq!(out.bytes.len() - out.header_len, self.data_len);
         out.segment = self.segment;
+        let segment = &mut out.bytes[out.ip_len..];
+        let pseudo = checksum::pseudo_header(header.source, header.destination, header.protocol, segment.len() as u32);
+        tcp::fill_partial_checksum(segment, pseudo);
     }
 }
 
 /// An IP packet of up to 64 KiB that stands for segments which a device, or
-/// [`packets`](Self::packets), cuts. The field of its checksum is zero.
+/// [`packets`](Self::packets), cuts. The field of its checksum holds the sum of the pseudo-header, as
+/// devices that complete it expect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SuperPacket {
     /// The packet.
@@ -117,6 +121,11 @@ impl SuperPacket {
     /// Whether it is a single segment.
     pub fn is_single(&self) -> bool {
         self.bytes.len() - self.header_len <= self.segment
+    }
+
+    /// Whether it is an IPv6 packet.
+    pub fn is_ipv6(&self) -> bool {
+        self.bytes.first().is_some_and(|first| first >> 4 == 6)
     }
 
     /// Calls `each` with the packet of each segment, with its checksum.

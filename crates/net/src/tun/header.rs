@@ -16,6 +16,9 @@ pub const OFFLOAD_HEADER_BYTES: usize = 10;
 /// The checksum is partial: its field holds the sum of the pseudo-header.
 const NEEDS_CHECKSUM: u8 = 1;
 
+/// The checksum was verified.
+const DATA_VALID: u8 = 2;
+
 const GSO_NONE: u8 = 0;
 const GSO_TCP_V4: u8 = 1;
 const GSO_TCP_V6: u8 = 4;
@@ -88,4 +91,40 @@ impl OffloadHeader {
             (Some((Transport::Udp, _)), _) => GSO_UDP,
         };
     }
+}
+
+/// What the kernel says of a packet that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadOffload {
+    /// For a super-packet, bytes of payload in each of its packets.
+    pub segment: Option<usize>,
+    /// The checksum of the transport was verified, or it is partial: the packet was made on this host.
+    pub is_verified: bool,
+}
+
+impl ReadOffload {
+    /// Parses the header at the front of `bytes`. The packet follows after
+    /// [`OFFLOAD_HEADER_BYTES`].
+    ///
+    /// # Errors
+    /// If the header is malformed.
+    pub fn parse(bytes: &[u8]) -> Result<Self, MalformedPacket> {
+        let header = OffloadHeader::parse(bytes)?;
+        let is_verified = header.checksum.is_some() || bytes[0] & DATA_VALID != 0;
+        Ok(Self { segment: header.gso.map(|(_, size)| size.into()), is_verified })
+    }
+}
+
+/// The header before a TCP packet that is written. Its checksum field holds the sum of the
+/// pseudo-header. `ip_len` is the length of the IP headers, `header_len` that of all headers,
+/// `segment` for a super-packet the bytes of payload in each packet.
+#[must_use]
+pub fn tcp_offload(is_ipv6: bool, ip_len: u16, header_len: u16, segment: Option<u16>) -> [u8; OFFLOAD_HEADER_BYTES] {
+    let mut bytes = [0; OFFLOAD_HEADER_BYTES];
+    let header = OffloadHeader {
+        checksum: Some(PartialChecksum { start: ip_len, offset: TCP_CHECKSUM_OFFSET }),
+        gso: segment.map(|segment| (Transport::Tcp, segment)),
+    };
+    header.emit(&mut bytes, is_ipv6, header_len);
+    bytes
 }

@@ -8,14 +8,14 @@
 
 use core::fmt;
 use std::error::Error;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 
 use rustix::io::Errno;
 use tun_rs::{DeviceBuilder, SyncDevice};
 
-use super::TunDevice;
+use super::{OFFLOAD_HEADER_BYTES, TunDevice};
 
 /// A TUN device. Clones refer to the same device. The kernel removes the device, with its addresses
 /// and routes, when the last clone is dropped or the process ends.
@@ -77,6 +77,12 @@ impl TunDevice for Tun {
 
     fn write(&mut self, packet: &[u8]) -> io::Result<()> {
         self.device.send(packet).map(|_| ())
+    }
+
+    fn write_parts(&mut self, header: &[u8; OFFLOAD_HEADER_BYTES], packet: &[u8]) -> io::Result<()> {
+        let parts = [IoSlice::new(header), IoSlice::new(packet)];
+        rustix::io::writev(&self.device, &parts)?;
+        Ok(())
     }
 }
 

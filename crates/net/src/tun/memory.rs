@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::TunDevice;
+use super::{OFFLOAD_HEADER_BYTES, TunDevice};
 
 /// Capacity of each direction in packets; further packets are dropped, as by the kernel.
 pub const PACKETS_WAITING_MAX: usize = 1024;
@@ -74,5 +74,9 @@ impl TunDevice for MemoryTun {
         }
         queues.to_kernel.push_back(packet.to_vec());
         Ok(())
+    }
+
+    fn write_parts(&mut self, header: &[u8; OFFLOAD_HEADER_BYTES], packet: &[u8]) -> io::Result<()> {
+        self.write(&[header, packet].concat())
     }
 }

@@ -206,7 +206,7 @@ impl Connection {
         if self.send.is_finished() {
             return Err(WriteError::Finished);
         }
-        let space = self.config.send_buffer.saturating_sub(self.send.buffered());
+        let space = self.send_space();
         if space == 0 && !bytes.is_empty() {
             return Err(WriteError::Blocked);
         }
@@ -280,6 +280,26 @@ impl Connection {
             return self.close_reason.map(Event::Closed);
         }
         None
+    }
+
+    /// Bytes that [`write`](Self::write) takes now.
+    pub const fn send_space(&self) -> usize {
+        self.config.send_buffer.saturating_sub(self.send.buffered())
+    }
+
+    /// Bytes that were written and not sent.
+    pub const fn unsent(&self) -> u64 {
+        self.send.unsent()
+    }
+
+    /// Bytes of data in a full segment.
+    pub const fn segment(&self) -> u64 {
+        self.send.segment()
+    }
+
+    /// Whether an answer is due although the connection has ended.
+    pub fn has_plan(&self) -> bool {
+        self.reset_due.is_some() || self.receive.as_ref().is_some_and(ReceiveHalf::is_ack_due)
     }
 
     /// Counters.

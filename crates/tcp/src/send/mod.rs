@@ -188,6 +188,11 @@ impl SendHalf {
         self.buffer.len()
     }
 
+    /// Bytes that are written and not sent.
+    pub(crate) const fn unsent(&self) -> u64 {
+        self.buffer.end().saturating_sub(self.nxt)
+    }
+
     pub(crate) fn write(&mut self, bytes: Bytes) {
         debug_assert!(!self.is_finished, "nothing follows the end");
         self.buffer.push(bytes);

@@ -1,0 +1,323 @@
+//! What handles and the driver exchange.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::task::{Poll, Waker};
+
+use bytes::Bytes;
+use driver::protocol::{Cell, Place};
+use driver::sync::{WakerSet, lock};
+use driver::{Application, EndReason, Shared};
+use tcp::CloseReason;
+
+/// The application's side of TCP.
+#[derive(Debug)]
+pub struct TcpApplication;
+
+/// The state that handles share with one driver.
+pub type TcpShared = Shared<TcpApplication>;
+
+/// The parameters of an outgoing connection.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Connect {
+    /// The local address, if it matters. Port zero lets the stack choose.
+    pub local: Option<SocketAddr>,
+}
+
+/// The limits that handles enforce.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Written bytes that the connection has not taken, at most.
+    pub outbox_bytes_max: usize,
+    /// Received bytes that wait for their reader outside the connection, at most.
+    pub inbox_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { outbox_bytes_max: 1 << 20, inbox_bytes_max: 1 << 20 }
+    }
+}
+
+impl Application for TcpApplication {
+    type Cell = TcpCell;
+    type Connect = Connect;
+    type Limits = Limits;
+}
+
+/// Why a connection has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Closed {
+    /// In TCP.
+    Tcp(CloseReason),
+    /// By the driver.
+    Driver(EndReason),
+}
+
+impl std::fmt::Display for Closed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(reason) => reason.fmt(f),
+            Self::Driver(EndReason::EndpointClosed) => f.write_str("the stack is closed"),
+            Self::Driver(EndReason::ProcessorGone) => f.write_str("the processor of the connection has failed"),
+            Self::Driver(EndReason::HandshakeTimedOut { .. }) => f.write_str("the peer did not answer"),
+            Self::Driver(EndReason::TooMany) => f.write_str("there are too many connections"),
+            Self::Driver(EndReason::NoSocket) => {
+                f.write_str("no device has an address of the peer's family, or no port is free")
+            }
+            Self::Driver(_) => f.write_str("the driver has ended the connection"),
+        }
+    }
+}
+
+impl std::error::Error for Closed {}
+
+/// The state that the handles of a connection share with the driver.
+pub struct TcpCell {
+    pub(crate) shared: Arc<TcpShared>,
+    remote: SocketAddr,
+    place: OnceLock<Place>,
+    state: Mutex<CellState>,
+}
+
+/// Behind the lock of a cell, which is held for short times only.
+#[derive(Default)]
+pub(crate) struct CellState {
+    is_dirty: bool,
+    outbox: VecDeque<Bytes>,
+    outbox_len: usize,
+    /// The application has finished writing.
+    pub(crate) is_finished: bool,
+    pub(crate) is_aborted: bool,
+    /// The last handle was dropped.
+    pub(crate) is_dropped: bool,
+    pub(crate) nagle: Option<bool>,
+    inbox: VecDeque<Bytes>,
+    inbox_len: usize,
+    /// The inbox was full: the driver waits until it is read.
+    is_inbox_full: bool,
+    has_ended: bool,
+    is_connected: bool,
+    closed: Option<Closed>,
+    has_changed: bool,
+    wakers: WakerSet,
+}
+
+impl Cell for TcpCell {
+    fn place(&self) -> &OnceLock<Place> {
+        &self.place
+    }
+
+    fn remote(&self) -> SocketAddr {
+        self.remote
+    }
+
+    fn refuse(&self, reason: EndReason) {
+        self.close(Closed::Driver(reason));
+    }
+}
+
+impl TcpCell {
+    pub(crate) fn new(shared: Arc<TcpShared>, remote: SocketAddr) -> Arc<Self> {
+        Arc::new(Self { shared, remote, place: OnceLock::new(), state: Mutex::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, CellState> {
+        lock(&self.state)
+    }
+
+    // ── Calls of handles ─────────────────────────────────────────────────────────────────────────
+
+    /// Whether the handshake is complete, also if the connection has ended since.
+    pub(crate) fn poll_connected(&self, waker: &Waker) -> Poll<Result<(), Closed>> {
+        let mut state = self.state();
+        if state.is_connected {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(closed) = &state.closed {
+            return Poll::Ready(Err(closed.clone()));
+        }
+        state.wakers.add(waker);
+        Poll::Pending
+    }
+
+    pub(crate) fn poll_closed(&self, waker: &Waker) -> Poll<Closed> {
+        let mut state = self.state();
+        if let Some(closed) = &state.closed {
+            return Poll::Ready(closed.clone());
+        }
+        state.wakers.add(waker);
+        Poll::Pending
+    }
+
+    /// Takes as much of `bytes` as there is space for.
+    pub(crate) fn poll_write(self: &Arc<Self>, bytes: &mut Bytes, waker: &Waker) -> Poll<Result<(), WriteError>> {
+        let mut state = self.state();
+        if let Some(closed) = &state.closed {
+            return Poll::Ready(Err(WriteError::Closed(closed.clone())));
+        }
+        if state.is_finished {
+            return Poll::Ready(Err(WriteError::Finished));
+        }
+        let space = self.shared.limits.outbox_bytes_max.saturating_sub(state.outbox_len);
+        if space == 0 && !bytes.is_empty() {
+            state.wakers.add(waker);
+            return Poll::Pending;
+        }
+        let taken = bytes.split_to(space.min(bytes.len()));
+        if !taken.is_empty() {
+            state.outbox_len += taken.len();
+            state.outbox.push_back(taken);
+            self.publish(&mut state);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// The next received bytes, at most `len_max`; `None` at the end.
+    pub(crate) fn poll_read(self: &Arc<Self>, len_max: usize, waker: &Waker) -> Poll<Result<Option<Bytes>, Closed>> {
+        let mut state = self.state();
+        if let Some(first) = state.inbox.front_mut() {
+            let bytes = if first.len() <= len_max {
+                state.inbox.pop_front().expect("there is a first")
+            } else {
+                first.split_to(len_max)
+            };
+            state.inbox_len -= bytes.len();
+            if state.is_inbox_full && state.inbox_len <= self.shared.limits.inbox_bytes_max / 2 {
+                state.is_inbox_full = false;
+                self.publish(&mut state);
+            }
+            return Poll::Ready(Ok(Some(bytes)));
+        }
+        if state.has_ended {
+            return Poll::Ready(Ok(None));
+        }
+        if let Some(closed) = &state.closed {
+            return Poll::Ready(Err(closed.clone()));
+        }
+        state.wakers.add(waker);
+        Poll::Pending
+    }
+
+    /// Changes what the driver must know.
+    pub(crate) fn request(self: &Arc<Self>, change: impl FnOnce(&mut CellState)) {
+        let mut state = self.state();
+        change(&mut state);
+        self.publish(&mut state);
+    }
+
+    /// Adds the connection to the requests of its driver, unless it is among them.
+    fn publish(self: &Arc<Self>, state: &mut CellState) {
+        if !std::mem::replace(&mut state.is_dirty, true) {
+            self.shared.push_dirty(Arc::clone(self));
+        }
+    }
+
+    // ── Calls of the driver ──────────────────────────────────────────────────────────────────────
+
+    /// The requests other than data.
+    pub(crate) fn take_requests(&self) -> Requests {
+        let mut state = self.state();
+        state.is_dirty = false;
+        Requests { is_aborted: state.is_aborted, is_dropped: state.is_dropped, nagle: state.nagle.take() }
+    }
+
+    /// Takes written data of about `len_max` bytes. True if everything was taken and the application has
+    /// finished.
+    pub(crate) fn take_written(&self, len_max: usize, mut each: impl FnMut(Bytes)) -> bool {
+        let mut state = self.state();
+        let mut left = len_max;
+        while left > 0
+            && let Some(mut first) = state.outbox.pop_front()
+        {
+            let taken = first.split_to(first.len().min(left));
+            if !first.is_empty() {
+                state.outbox.push_front(first);
+            }
+            left -= taken.len();
+            state.outbox_len -= taken.len();
+            state.has_changed = true;
+            each(taken);
+        }
+        state.is_finished && state.outbox.is_empty()
+    }
+
+    /// Bytes that the inbox has space for; zero makes the reader wake the driver.
+    pub(crate) fn inbox_space(&self) -> usize {
+        let mut state = self.state();
+        let space = self.shared.limits.inbox_bytes_max.saturating_sub(state.inbox_len);
+        state.is_inbox_full |= space == 0;
+        space
+    }
+
+    pub(crate) fn deliver(&self, bytes: Bytes) {
+        let mut state = self.state();
+        state.inbox_len += bytes.len();
+        state.inbox.push_back(bytes);
+        state.has_changed = true;
+    }
+
+    pub(crate) fn note_end(&self) {
+        let mut state = self.state();
+        (state.has_ended, state.has_changed) = (true, true);
+    }
+
+    pub(crate) fn note_connected(&self) {
+        let mut state = self.state();
+        (state.is_connected, state.has_changed) = (true, true);
+    }
+
+    /// Wakes those that wait, if anything has changed.
+    pub(crate) fn wake(&self) {
+        let wakers = {
+            let mut state = self.state();
+            if !std::mem::take(&mut state.has_changed) {
+                return;
+            }
+            state.wakers.take()
+        };
+        wakers.wake();
+    }
+
+    /// The connection has ended. The first reason counts.
+    pub(crate) fn close(&self, closed: Closed) {
+        {
+            let mut state = self.state();
+            if state.closed.is_some() {
+                return;
+            }
+            (state.closed, state.has_changed) = (Some(closed), true);
+        }
+        self.wake();
+    }
+}
+
+/// See [`TcpCell::take_requests`].
+pub(crate) struct Requests {
+    pub(crate) is_aborted: bool,
+    pub(crate) is_dropped: bool,
+    pub(crate) nagle: Option<bool>,
+}
+
+/// Why nothing was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The stream was finished before.
+    Finished,
+    /// The connection has ended.
+    Closed(Closed),
+}
+
+impl std::fmt::Display for WriteError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Finished => f.write_str("the stream was finished before"),
+            Self::Closed(closed) => closed.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for WriteError {}

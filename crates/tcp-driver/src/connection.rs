@@ -1,0 +1,247 @@
+//! [`TcpConnection`]: a TCP connection together with the state of its handles.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use driver::protocol::{EventSummary, Served};
+use driver::{Connection, EndReason, SendError};
+use tcp::{Event, Read, State, TimeWait, Tuple};
+use units::Instant;
+
+use crate::application::{Closed, TcpCell};
+use crate::packets::{OpenSegment, Received, SegmentPlan};
+use crate::protocol::Tcp;
+
+/// Small writes that the driver sends before it receives.
+const INTERACTIVE_MAX: u64 = 1024;
+
+/// A TCP connection in a driver.
+pub struct TcpConnection {
+    connection: tcp::Connection,
+    cell: Arc<TcpCell>,
+    socket: usize,
+    is_accepted: bool,
+    /// The change of routes that the protocol has not taken.
+    route: Option<RouteChange>,
+    /// The end of the peer's data was passed on.
+    has_passed_end: bool,
+    /// The handles know of the end.
+    is_close_reported: bool,
+    is_dropped: bool,
+    /// Its route was removed.
+    has_left: bool,
+}
+
+/// A change of the protocol's routes.
+#[derive(Debug)]
+pub(crate) enum RouteChange {
+    Add(Tuple),
+    Remove {
+        tuple: Tuple,
+        /// It answers repeated segments for a while.
+        time_wait: Option<TimeWait>,
+    },
+}
+
+impl TcpConnection {
+    pub(crate) fn new(connection: tcp::Connection, cell: Arc<TcpCell>, socket: usize, is_accepted: bool) -> Self {
+        let route = Some(RouteChange::Add(*connection.tuple()));
+        Self {
+            connection,
+            cell,
+            socket,
+            is_accepted,
+            route,
+            has_passed_end: false,
+            is_close_reported: false,
+            is_dropped: false,
+            has_left: false,
+        }
+    }
+
+    pub(crate) fn take_route_change(&mut self) -> Option<RouteChange> {
+        if self.is_ending() && !self.connection.has_plan() && !std::mem::replace(&mut self.has_left, true) {
+            // A connection that ends before its route was added has none.
+            if let Some(RouteChange::Add(_)) = self.route.take() {
+                return None;
+            }
+            let tuple = *self.connection.tuple();
+            return Some(RouteChange::Remove { tuple, time_wait: self.connection.time_wait() });
+        }
+        self.route.take()
+    }
+
+    /// Takes written data as far as the send buffer has space.
+    fn take_written(&mut self) {
+        let connection = &mut self.connection;
+        let space = connection.send_space();
+        let is_finished = self.cell.take_written(space, |mut bytes| {
+            // There is space, and the application has not finished. If the connection has ended, the
+            // handles learn it.
+            let _ended = connection.write(&mut bytes);
+        });
+        if is_finished {
+            connection.finish();
+        }
+    }
+
+    /// Passes received data on as far as the inbox has space.
+    fn pass_received(&mut self) {
+        if self.has_passed_end {
+            return;
+        }
+        let mut space = self.cell.inbox_space();
+        while space > 0 {
+            match self.connection.read(space) {
+                Read::Bytes(bytes) => {
+                    space -= bytes.len();
+                    self.cell.deliver(bytes);
+                    if space == 0 {
+                        space = self.cell.inbox_space();
+                    }
+                }
+                Read::End => {
+                    self.has_passed_end = true;
+                    return self.cell.note_end();
+                }
+                Read::Blocked | Read::Closed(_) => return,
+            }
+        }
+    }
+
+    fn absorb_opened(&mut self, now: Instant, opened: Result<tcp::Arrival, tcp::OpenError>) {
+        match opened {
+            Ok(arrival) => self.connection.handle_segment(now, arrival),
+            Err(error) => tracing::debug!(%error, tuple = %self.connection.tuple(), "a packet is dropped"),
+        }
+    }
+
+    /// In TIME-WAIT, and at the end, nothing is left to do for the connection itself.
+    fn is_ending(&self) -> bool {
+        matches!(self.connection.state(), State::Closed | State::TimeWait)
+    }
+}
+
+impl Connection<Tcp> for TcpConnection {
+    type Receipt = Option<u64>;
+
+    fn serve(&mut self, _now: Instant) -> Served {
+        let requests = self.cell.take_requests();
+        if let Some(nagle) = requests.nagle {
+            self.connection.set_nagle(nagle);
+        }
+        self.take_written();
+        if requests.is_aborted {
+            self.connection.abort();
+        } else if requests.is_dropped && !std::mem::replace(&mut self.is_dropped, true) {
+            self.connection.detach();
+        }
+        self.pass_received();
+        let unsent = self.connection.unsent();
+        Served { priority: None, is_interactive: unsent > 0 && unsent <= INTERACTIVE_MAX }
+    }
+
+    fn process_events(&mut self, _clock: &dyn Fn() -> Instant) -> EventSummary {
+        let mut summary = EventSummary::default();
+        while let Some(event) = self.connection.poll_event() {
+            match event {
+                Event::Connected => {
+                    (summary.is_established, summary.is_available) = (true, true);
+                    self.cell.note_connected();
+                }
+                Event::Writable => self.take_written(),
+                _ => {}
+            }
+        }
+        if !self.is_dropped {
+            self.pass_received();
+        }
+        if let Some(reason) = self.connection.close_reason()
+            && !std::mem::replace(&mut self.is_close_reported, true)
+        {
+            summary.is_over = true;
+            self.cell.close(Closed::Tcp(reason));
+        }
+        self.cell.wake();
+        summary
+    }
+
+    fn absorb(&mut self, now: Instant, _socket: usize, batch: Received) {
+        self.absorb_opened(now, batch.open());
+    }
+
+    fn begin_open(&mut self, _now: Instant, _socket: usize, _batch: &Received, _job: &mut OpenSegment) -> bool {
+        true
+    }
+
+    fn absorb_opened(&mut self, now: Instant, job: &mut OpenSegment, _batch: Received) {
+        if let Some(opened) = job.opened.take() {
+            self.absorb_opened(now, opened);
+        }
+    }
+
+    fn poll_plan(&mut self, now: Instant, space: &dyn Fn(usize) -> usize, plan: &mut SegmentPlan) -> bool {
+        let segments_max = space(self.socket);
+        plan.socket = self.socket;
+        segments_max > 0 && self.connection.poll_plan(now, segments_max, &mut plan.plan)
+    }
+
+    fn has_only_a_tail(&mut self, packets: usize) -> bool {
+        self.connection.unsent() < packets as u64 * self.connection.segment()
+    }
+
+    fn receipt(plan: &SegmentPlan) -> Option<u64> {
+        plan.plan.transmission()
+    }
+
+    fn handle_emitted(&mut self, now: Instant, receipt: &Option<u64>) {
+        if let Some(transmission) = receipt {
+            self.connection.handle_emitted(now, *transmission);
+        }
+    }
+
+    fn handle_not_emitted(&mut self, _now: Instant, receipt: &Option<u64>, _error: &SendError) -> bool {
+        self.handle_unsent(receipt);
+        false
+    }
+
+    fn handle_unsent(&mut self, receipt: &Option<u64>) {
+        if let Some(transmission) = receipt {
+            self.connection.handle_not_emitted(*transmission);
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.connection.poll_timeout()
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.connection.handle_timeout(now);
+    }
+
+    fn close(&mut self, _now: Instant, reason: EndReason) {
+        self.cell.close(Closed::Driver(reason));
+        self.connection.abort();
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_ending() && !self.connection.has_plan()
+    }
+
+    fn end(&mut self, _now: Instant, reason: EndReason) {
+        self.connection.abort();
+        self.cell.close(Closed::Driver(reason));
+    }
+
+    fn abandon(&mut self, reason: EndReason) {
+        self.cell.close(Closed::Driver(reason));
+    }
+
+    fn local_ip(&self) -> Option<IpAddr> {
+        Some(self.connection.tuple().local.ip())
+    }
+
+    fn is_accepted(&self) -> bool {
+        self.is_accepted
+    }
+}

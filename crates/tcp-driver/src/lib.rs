@@ -1,0 +1,25 @@
+//! TCP/IP for the driver: an implementation of [`driver::Protocol`], and the handles through which
+//! applications use connections. Sans-IO, like the driver.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`protocol`] | [`Tcp`], the protocol: routes, listening ports, TIME-WAIT, resets. Start here |
+//! | [`connection`] | [`TcpConnection`]: a connection together with the state of its handles |
+//! | [`handle`] | [`StreamHandle`] |
+//! | [`application`] | the cell that handles and driver share, and its limits |
+//! | [`packets`] | received packets, plans and jobs |
+//! | [`undetached`] | the receive half stays with its connection |
+#![forbid(unsafe_code)]
+
+pub mod application;
+pub mod connection;
+pub mod handle;
+pub mod packets;
+pub mod protocol;
+pub mod undetached;
+
+pub use application::{Closed, Connect, Limits, TcpApplication, TcpCell, TcpShared, WriteError};
+pub use connection::TcpConnection;
+pub use handle::{Runtime, StreamHandle};
+pub use packets::{OpenSegment, Received, SegmentPlan};
+pub use protocol::{LocalAddress, Tcp};

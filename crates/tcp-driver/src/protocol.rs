@@ -1,0 +1,288 @@
+//! [`Tcp`]: the state of a stack that belongs to no connection: routes, listening ports, connections
+//! in TIME-WAIT, and answers to packets that belong to no connection.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use driver::protocol::{Begun, Cell, NoJobs, NoLeases};
+use driver::{ConnectionKey, EndReason, Protocol, Route};
+use tcp::{Arrival, HostSecret, Plan, SuperPacket, TcpConfig, TimeWait, Tuple};
+use units::{Duration, Instant};
+use wire::ip;
+use wire::tcp::Flags;
+
+use crate::application::{Connect, TcpApplication, TcpCell, TcpShared};
+use crate::connection::{RouteChange, TcpConnection};
+use crate::packets::{OpenSegment, Received, SegmentPlan};
+use crate::undetached::{NoReport, NoUpdate, Undetached};
+
+/// Connections in TIME-WAIT, at most; beyond it the oldest is forgotten. Each takes about 200 bytes.
+const TIME_WAIT_MAX: usize = 65_536;
+
+/// Resets in a period, at most: they answer a flood of segments, not each of them.
+const RESETS_MAX: u32 = 1000;
+const RESET_PERIOD: Duration = Duration::from_secs(1);
+
+/// An address of this host, and the device that it belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LocalAddress {
+    /// The address.
+    pub ip: IpAddr,
+    /// The index of the device.
+    pub device: usize,
+}
+
+/// TCP/IP as the driver's protocol.
+#[derive(Debug)]
+pub struct Tcp {
+    config: TcpConfig,
+    secret: HostSecret,
+    addresses: Vec<LocalAddress>,
+    listening: BTreeSet<u16>,
+    by_tuple: BTreeMap<Tuple, ConnectionKey>,
+    by_key: BTreeMap<ConnectionKey, Tuple>,
+    /// One more for each outgoing connection.
+    connect_counter: u32,
+    time_wait: BTreeMap<Tuple, TimeWait>,
+    /// The connections in TIME-WAIT by their end. An entry whose end was moved is skipped.
+    time_wait_ends: BTreeSet<(Instant, Tuple)>,
+    resets_left: u32,
+    resets_until: Option<Instant>,
+    plan: Plan,
+}
+
+impl Tcp {
+    /// A stack with these addresses that accepts connections to the ports `listening`.
+    pub fn new(
+        config: TcpConfig,
+        secret: HostSecret,
+        addresses: Vec<LocalAddress>,
+        listening: impl IntoIterator<Item = u16>,
+    ) -> Self {
+        Self {
+            config,
+            secret,
+            addresses,
+            listening: listening.into_iter().collect(),
+            by_tuple: BTreeMap::new(),
+            by_key: BTreeMap::new(),
+            connect_counter: 0,
+            time_wait: BTreeMap::new(),
+            time_wait_ends: BTreeSet::new(),
+            resets_left: RESETS_MAX,
+            resets_until: None,
+            plan: Plan::default(),
+        }
+    }
+
+    fn is_local(&self, ip: IpAddr) -> bool {
+        self.addresses.iter().any(|address| address.ip == ip)
+    }
+
+    fn is_taken(&self, tuple: &Tuple) -> bool {
+        self.by_tuple.contains_key(tuple) || self.time_wait.contains_key(tuple)
+    }
+
+    /// The local address and port of a connection to `remote` from `device`.
+    fn choose_local(&mut self, wanted: Option<SocketAddr>, remote: SocketAddr, device: usize) -> Option<Tuple> {
+        let suits = |address: &&LocalAddress| address.device == device && address.ip.is_ipv4() == remote.is_ipv4();
+        let ip = match wanted.map(|wanted| wanted.ip()).filter(|ip| !ip.is_unspecified()) {
+            Some(ip) => self.is_local(ip).then_some(ip)?,
+            None => self.addresses.iter().find(suits)?.ip,
+        };
+        let tuple = |port| Tuple { local: (ip, port).into(), remote };
+        if let Some(port) = wanted.map(|wanted| wanted.port()).filter(|port| *port != 0) {
+            return Some(tuple(port)).filter(|tuple| !self.is_taken(tuple));
+        }
+        self.connect_counter = self.connect_counter.wrapping_add(1);
+        let any_port = tuple(0);
+        let mut ports = self.secret.ports(&any_port, self.connect_counter);
+        ports.find(|port| !self.is_taken(&tuple(*port))).map(tuple)
+    }
+
+    fn forget_tuple(&mut self, tuple: &Tuple, key: ConnectionKey) {
+        if self.by_tuple.get(tuple) == Some(&key) {
+            self.by_tuple.remove(tuple);
+        }
+        self.by_key.remove(&key);
+    }
+
+    fn keep_time_wait(&mut self, time_wait: TimeWait) {
+        if self.time_wait.len() >= TIME_WAIT_MAX
+            && let Some((_, oldest)) = self.time_wait_ends.pop_first()
+        {
+            self.time_wait.remove(&oldest);
+        }
+        self.time_wait_ends.insert((time_wait.until(), *time_wait.tuple()));
+        self.time_wait.insert(*time_wait.tuple(), time_wait);
+    }
+
+    fn end_time_wait(&mut self, tuple: &Tuple) {
+        if let Some(time_wait) = self.time_wait.remove(tuple) {
+            self.time_wait_ends.remove(&(time_wait.until(), *tuple));
+        }
+    }
+
+    /// Whether this SYN begins a connection: its port listens, and a connection in TIME-WAIT gives way.
+    fn begins(&self, now: Instant, arrival: &Arrival) -> bool {
+        let flags = arrival.header.flags;
+        let is_syn = flags.contains(Flags::SYN) && !flags.intersects(Flags::ACK | Flags::RST | Flags::FIN);
+        let gives_way = |time_wait: &TimeWait| time_wait.may_be_replaced(now, arrival);
+        is_syn
+            && self.listening.contains(&arrival.tuple.local.port())
+            && self.time_wait.get(&arrival.tuple).is_none_or(gives_way)
+    }
+
+    fn may_reset(&mut self, now: Instant) -> bool {
+        if self.resets_until.is_none_or(|until| until <= now) {
+            (self.resets_left, self.resets_until) = (RESETS_MAX, Some(now + RESET_PERIOD));
+        }
+        let may = self.resets_left > 0;
+        self.resets_left = self.resets_left.saturating_sub(1);
+        may
+    }
+
+    fn answer(&mut self, now: Instant, arrival: &Arrival) -> bool {
+        if let Some(time_wait) = self.time_wait.get_mut(&arrival.tuple) {
+            let before = time_wait.until();
+            let has_answer = time_wait.handle_segment(now, arrival, &mut self.plan);
+            let until = time_wait.until();
+            if until != before {
+                self.time_wait_ends.remove(&(before, arrival.tuple));
+                self.time_wait_ends.insert((until, arrival.tuple));
+            }
+            return has_answer;
+        }
+        self.may_reset(now) && tcp::reply::reset(arrival, &mut self.plan)
+    }
+}
+
+/// Addresses and ports of a packet, and its flags, without its options and its data. `None` if it is no
+/// whole TCP segment.
+fn peek(packet: &[u8]) -> Option<(Tuple, Flags)> {
+    let ip = ip::Packet::parse(packet).ok()?;
+    if ip.protocol != ip::Protocol::TCP || ip.fragment.is_some() || ip.payload.len() < wire::tcp::HEADER_LEN {
+        return None;
+    }
+    let port = |at: usize| u16::from_be_bytes([ip.payload[at], ip.payload[at + 1]]);
+    let tuple = Tuple { local: (ip.destination, port(2)).into(), remote: (ip.source, port(0)).into() };
+    Some((tuple, Flags(u16::from(ip.payload[13]))))
+}
+
+impl Protocol for Tcp {
+    type Connection = TcpConnection;
+    type Application = TcpApplication;
+    type Batch = Received;
+    type Plan = SegmentPlan;
+    type Sealed = SuperPacket;
+    type OpenJob = OpenSegment;
+    type Job = NoJobs;
+    type Leases = NoLeases;
+    type ReceiveHalf = Undetached;
+    type HalfReport = NoReport;
+    type HalfUpdate = NoUpdate;
+    type RouteId = Tuple;
+
+    fn route(&self, batch: &Received) -> (usize, Route) {
+        let len = batch.packet.len();
+        let Some((tuple, flags)) = peek(&batch.packet).filter(|(tuple, _)| self.is_local(tuple.local.ip())) else {
+            return (len, Route::Unknown);
+        };
+        if let Some(key) = self.by_tuple.get(&tuple) {
+            return (len, Route::Known(*key));
+        }
+        let is_syn = flags.contains(Flags::SYN) && !flags.contains(Flags::ACK);
+        let begins = is_syn && self.listening.contains(&tuple.local.port());
+        (len, if begins { Route::Begins } else { Route::Reply })
+    }
+
+    fn route_id(batch: &Received) -> Option<(usize, Tuple)> {
+        peek(&batch.packet).map(|(tuple, _)| (batch.packet.len(), tuple))
+    }
+
+    /// Each driver has devices of its own.
+    fn shard_of(&self, _batch: &Received, _count: usize) -> Option<usize> {
+        None
+    }
+
+    fn connect(&mut self, now: Instant, request: Connect, cell: &Arc<TcpCell>, socket: usize) -> Option<TcpConnection> {
+        let Some(tuple) = self.choose_local(request.local, cell.remote(), socket) else {
+            cell.refuse(EndReason::NoSocket);
+            return None;
+        };
+        let initial = self.secret.initial_sequence(now, &tuple);
+        let offset = self.secret.timestamp_offset(&tuple);
+        let connection = tcp::Connection::connect(self.config.clone(), tuple, initial, offset);
+        Some(TcpConnection::new(connection, Arc::clone(cell), socket, false))
+    }
+
+    fn accept(
+        &mut self,
+        now: Instant,
+        shared: &Arc<TcpShared>,
+        socket: usize,
+        batch: Received,
+        _may_be_foreign: bool,
+        _is_busy: bool,
+    ) -> Begun<Self> {
+        let Ok(arrival) = batch.open() else { return Begun::Nothing };
+        if !self.begins(now, &arrival) {
+            let mut out = SuperPacket::default();
+            if !self.answer(now, &arrival) {
+                return Begun::Nothing;
+            }
+            self.plan.seal(&mut out);
+            return Begun::Reply(out);
+        }
+        let tuple = arrival.tuple;
+        self.end_time_wait(&tuple);
+        let initial = self.secret.initial_sequence(now, &tuple);
+        let offset = self.secret.timestamp_offset(&tuple);
+        let cell = TcpCell::new(Arc::clone(shared), tuple.remote);
+        let connection = tcp::Connection::accept(now, self.config.clone(), &arrival, initial, offset);
+        Begun::Connection(TcpConnection::new(connection, Arc::clone(&cell), socket, true), cell)
+    }
+
+    fn reply(&mut self, now: Instant, _socket: usize, batch: &Received, out: &mut SuperPacket) -> bool {
+        let Ok(arrival) = batch.open() else { return false };
+        let has_answer = self.answer(now, &arrival);
+        if has_answer {
+            self.plan.seal(out);
+        }
+        has_answer
+    }
+
+    fn update_routes(&mut self, key: ConnectionKey, connection: &mut TcpConnection) {
+        match connection.take_route_change() {
+            Some(RouteChange::Add(tuple)) => {
+                self.by_tuple.insert(tuple, key);
+                self.by_key.insert(key, tuple);
+            }
+            Some(RouteChange::Remove { tuple, time_wait }) => {
+                self.forget_tuple(&tuple, key);
+                if let Some(time_wait) = time_wait {
+                    self.keep_time_wait(time_wait);
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn forget(&mut self, key: ConnectionKey) {
+        if let Some(tuple) = self.by_key.get(&key).copied() {
+            self.forget_tuple(&tuple, key);
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.time_wait_ends.first().map(|(until, _)| *until)
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        while let Some((_, tuple)) = self.time_wait_ends.first().copied().filter(|(until, _)| *until <= now) {
+            self.time_wait_ends.pop_first();
+            self.time_wait.remove(&tuple);
+        }
+    }
+}
