@@ -7,7 +7,8 @@ use super::{HEADER_LEN, Message, v4, v6};
 use crate::checksum;
 use crate::ip::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, Protocol};
 
-/// The largest packet with an ICMP error (RFC 1812, section 4.3.2.3). It SHOULD quote as much as fits.
+/// The largest packet with an ICMP error (RFC 1812, section 4.3.2.3). It SHOULD quote as much as
+/// fits.
 const IPV4_ERROR_LEN_MAX: usize = 576;
 
 /// The least MTU of IPv6, which errors must not exceed (RFC 4443, section 2.4, (c)).
@@ -52,8 +53,8 @@ impl Message<'_> {
     /// Appends the message as the payload of a packet between the two addresses, with its checksum.
     ///
     /// A message that the version does not have is written as the one with the same meaning (RFC
-    /// 7915, sections 4.2 and 5.2): as Packet Too Big, if a packet for IPv6 had to be fragmented; as
-    /// Parameter Problem with code 1, if an IPv6 host does not know the protocol after the IPv6
+    /// 7915, sections 4.2 and 5.2): as Packet Too Big, if a packet for IPv6 had to be fragmented;
+    /// as Parameter Problem with code 1, if an IPv6 host does not know the protocol after the IPv6
     /// header; and the reverse of the former.
     ///
     /// # Panics

@@ -75,8 +75,9 @@ pub enum Message<'a> {
     Unreachable {
         /// The reason.
         code: Unreachable,
-        /// MTU of the link that the packet was too long for, with [`Unreachable::FragmentationNeeded`]
-        /// only. `None` if the router does not tell (RFC 1191, section 5).
+        /// MTU of the link that the packet was too long for, with
+        /// [`Unreachable::FragmentationNeeded`] only. `None` if the router does not tell (RFC 1191,
+        /// section 5).
         mtu: Option<u32>,
         /// Start of the packet.
         quoted: &'a [u8],
@@ -99,8 +100,9 @@ pub enum Message<'a> {
     },
     /// A header has a value that cannot be processed.
     ParameterProblem {
-        /// The kind of problem. In both versions, 0 is a wrong value. In ICMPv6, 1 is an unrecognized
-        /// next header, 2 an unrecognized option, 3 a first fragment without all headers (RFC 7112).
+        /// The kind of problem. In both versions, 0 is a wrong value. In ICMPv6, 1 is an
+        /// unrecognized next header, 2 an unrecognized option, 3 a first fragment without all
+        /// headers (RFC 7112).
         code: u8,
         /// Offset of the problem in the packet. ICMP has 8 bits for it.
         pointer: u32,
@@ -133,9 +135,9 @@ pub enum ParseError {
 }
 
 impl Message<'_> {
-    /// Whether the message reports an error. Errors and redirects must not be answered with an error
-    /// (RFC 1122, section 3.2.2; RFC 4443, section 2.4, (e.1) and (e.2)); redirects count as errors
-    /// here.
+    /// Whether the message reports an error. Errors and redirects must not be answered with an
+    /// error (RFC 1122, section 3.2.2; RFC 4443, section 2.4, (e.1) and (e.2)); redirects count as
+    /// errors here.
     pub const fn is_error(&self, is_ipv6: bool) -> bool {
         match *self {
             Self::Unreachable { .. }

@@ -109,7 +109,8 @@ fn impossible_ipv4_headers_are_errors() {
     for at in 1..20 {
         let mut bytes = V4;
         bytes[at] ^= 1;
-        // A longer packet ends too early, and a packet with a wrong checksum may not be read at all.
+        // A longer packet ends too early, and a packet with a wrong checksum may not be read at
+        // all.
         let expected = [ParseError::Checksum, ParseError::Truncated];
         assert!(expected.contains(&error(&bytes)), "byte {at}");
     }

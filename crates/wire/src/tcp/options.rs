@@ -185,8 +185,8 @@ impl Options {
         len
     }
 
-    /// Appends the options. Each begins behind its padding, so that all end at a multiple of 4; this
-    /// aligns their fields, and puts timestamps where other implementations expect them.
+    /// Appends the options. Each begins behind its padding, so that all end at a multiple of 4;
+    /// this aligns their fields, and puts timestamps where other implementations expect them.
     #[inline]
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
         if let Some(mss) = self.mss {

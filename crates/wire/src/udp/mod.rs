@@ -67,8 +67,8 @@ impl Header {
 }
 
 /// Writes the checksum of a datagram: header and data. `pseudo` is the sum of the
-/// [pseudo-header](checksum::pseudo_header). A checksum of zero is written as all ones, because zero
-/// means none (RFC 768).
+/// [pseudo-header](checksum::pseudo_header). A checksum of zero is written as all ones, because
+/// zero means none (RFC 768).
 ///
 /// # Panics
 ///
