@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 
 use super::{OFFLOAD_HEADER_BYTES, TunDevice};
 
@@ -10,18 +11,51 @@ use super::{OFFLOAD_HEADER_BYTES, TunDevice};
 pub const PACKETS_WAITING_MAX: usize = 1024;
 
 /// A device with a test in the place of the kernel: packets [injected](Self::inject) by the test
-/// are read, and written packets are [taken](Self::take_written) by the test. Clones refer to the
-/// same device.
+/// are read, and written packets are [taken](Self::take_written) by the test. Or one of two devices
+/// that are [connected](Self::pair) with each other. Clones refer to the same device.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryTun {
-    queues: Arc<Mutex<Queues>>,
+    /// Packets that are read from this device.
+    arriving: Arc<Mutex<Queue>>,
+    /// Packets that were written to it.
+    written: Arc<Mutex<Queue>>,
 }
 
 #[derive(Debug, Default)]
-struct Queues {
-    from_kernel: VecDeque<Vec<u8>>,
-    to_kernel: VecDeque<Vec<u8>>,
+struct Queue {
+    packets: VecDeque<Vec<u8>>,
     dropped: u64,
+    /// Woken when a packet arrives.
+    waker: Option<Waker>,
+}
+
+impl Queue {
+    /// Adds a packet. False if it is dropped.
+    fn push(&mut self, packet: Vec<u8>) -> bool {
+        let has_space = self.packets.len() < PACKETS_WAITING_MAX;
+        if has_space {
+            self.packets.push_back(packet);
+        } else {
+            self.dropped += 1;
+        }
+        has_space
+    }
+}
+
+fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Adds a packet and wakes the reader. False if it is dropped.
+fn push(queue: &Mutex<Queue>, packet: Vec<u8>) -> bool {
+    let (has_space, waker) = {
+        let mut queue = lock(queue);
+        (queue.push(packet), queue.waker.clone())
+    };
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+    has_space
 }
 
 impl MemoryTun {
@@ -31,49 +65,47 @@ impl MemoryTun {
         Self::default()
     }
 
+    /// Two devices: what is written to one is read from the other.
+    #[must_use]
+    pub fn pair() -> [Self; 2] {
+        let one = Self::new();
+        let other = Self { arriving: Arc::clone(&one.written), written: Arc::clone(&one.arriving) };
+        [one, other]
+    }
+
     /// Sends a packet with its offload header over this device, in the kernel's place.
     pub fn inject(&self, packet: Vec<u8>) {
-        let mut queues = self.queues();
-        if queues.from_kernel.len() < PACKETS_WAITING_MAX {
-            queues.from_kernel.push_back(packet);
-        } else {
-            queues.dropped += 1;
-        }
+        push(&self.arriving, packet);
     }
 
     /// The next written packet, with its offload header.
     #[must_use]
     pub fn take_written(&self) -> Option<Vec<u8>> {
-        self.queues().to_kernel.pop_front()
+        lock(&self.written).packets.pop_front()
     }
 
     /// Packets dropped because [`PACKETS_WAITING_MAX`] were waiting.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.queues().dropped
+        lock(&self.arriving).dropped + lock(&self.written).dropped
     }
 
-    fn queues(&self) -> MutexGuard<'_, Queues> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Sets the waker that is called when a packet arrives.
+    pub fn set_waker(&self, waker: Waker) {
+        lock(&self.arriving).waker = Some(waker);
     }
 }
 
 impl TunDevice for MemoryTun {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let packet = self.queues().from_kernel.pop_front().ok_or(io::ErrorKind::WouldBlock)?;
+        let packet = lock(&self.arriving).packets.pop_front().ok_or(io::ErrorKind::WouldBlock)?;
         let bytes = packet.len().min(buffer.len());
         buffer[..bytes].copy_from_slice(&packet[..bytes]);
         Ok(bytes)
     }
 
     fn write(&mut self, packet: &[u8]) -> io::Result<()> {
-        let mut queues = self.queues();
-        if queues.to_kernel.len() >= PACKETS_WAITING_MAX {
-            queues.dropped += 1;
-            return Err(io::ErrorKind::OutOfMemory.into());
-        }
-        queues.to_kernel.push_back(packet.to_vec());
-        Ok(())
+        if push(&self.written, packet.to_vec()) { Ok(()) } else { Err(io::ErrorKind::OutOfMemory.into()) }
     }
 
     fn write_parts(&mut self, header: &[u8; OFFLOAD_HEADER_BYTES], packet: &[u8]) -> io::Result<()> {
