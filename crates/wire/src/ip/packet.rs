@@ -67,8 +67,8 @@ impl<'a> Packet<'a> {
     }
 
     /// Reads a packet that an ICMP error message quotes. It may be cut off behind its IP headers.
-    /// The checksum of an IPv4 header is not verified, because routers adjust it in several ways
-    /// before they quote (RFC 1812, section 4.3.2.3, requires none).
+    /// The checksum of an IPv4 header is not verified, because not all routers adjust it when they
+    /// quote a header that they have changed.
     pub fn parse_quoted(bytes: &'a [u8]) -> Result<Self, ParseError> {
         packet(bytes, true)
     }

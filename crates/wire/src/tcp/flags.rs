@@ -28,7 +28,7 @@ impl Flags {
     pub const ECE: Self = Self(0x040);
     /// Congestion window reduced (RFC 3168, section 6.1).
     pub const CWR: Self = Self(0x080);
-    /// Accurate ECN (RFC 9768, section 2.3), formerly NS.
+    /// Accurate ECN (RFC 9768), formerly NS.
     pub const AE: Self = Self(0x100);
 
     /// All flags.
