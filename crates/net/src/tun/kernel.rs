@@ -9,6 +9,7 @@
 use core::fmt;
 use std::error::Error;
 use std::io::{self, IoSlice};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 
@@ -42,10 +43,26 @@ impl Tun {
     /// # Errors
     /// An [`OpenTunError`], which names the device and says what to do.
     pub fn open(name: &str) -> Result<Self, OpenTunError> {
+        Self::build(name, DeviceBuilder::new().enable(false))
+    }
+
+    /// As [`open`](Self::open), with addresses of this host and their prefix lengths, and up. The
+    /// kernel sends packets for the other addresses of these networks over the device.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_up(name: &str, addresses: &[(IpAddr, u8)], mtu: u16) -> Result<Self, OpenTunError> {
+        let builder = addresses.iter().fold(DeviceBuilder::new().mtu(mtu), |builder, (ip, prefix)| match ip {
+            IpAddr::V4(ip) => builder.ipv4(*ip, *prefix, None),
+            IpAddr::V6(ip) => builder.ipv6(*ip, *prefix),
+        });
+        Self::build(name, builder.enable(true))
+    }
+
+    fn build(name: &str, builder: DeviceBuilder) -> Result<Self, OpenTunError> {
         let fails = |source| OpenTunError { name: name.to_owned(), source };
-        let device = DeviceBuilder::new()
+        let device = builder
             .name(name)
-            .enable(false)
             .with(|options| {
                 options.offload(true);
             })
