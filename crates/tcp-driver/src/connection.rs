@@ -9,7 +9,7 @@ use tcp::{Event, Read, State, TimeWait, Tuple};
 use units::Instant;
 
 use crate::application::{Closed, TcpCell};
-use crate::packets::{OpenSegment, Received, SegmentPlan};
+use crate::packets::{OpenSegment, Opened, Received, SegmentPlan};
 use crate::protocol::Tcp;
 
 /// Small writes that the driver sends before it receives.
@@ -109,10 +109,11 @@ impl TcpConnection {
         }
     }
 
-    fn absorb_opened(&mut self, now: Instant, opened: Result<tcp::Arrival, tcp::OpenError>) {
+    fn take(&mut self, now: Instant, opened: Opened) {
         match opened {
-            Ok(arrival) => self.connection.handle_segment(now, arrival),
-            Err(error) => tracing::debug!(%error, tuple = %self.connection.tuple(), "a packet is dropped"),
+            Opened::Segment(arrival) => self.connection.handle_segment(now, arrival),
+            Opened::Error(error) => self.connection.handle_icmp(now, &error),
+            Opened::Nothing => {}
         }
     }
 
@@ -167,7 +168,7 @@ impl Connection<Tcp> for TcpConnection {
     }
 
     fn absorb(&mut self, now: Instant, _socket: usize, batch: Received) {
-        self.absorb_opened(now, batch.open());
+        self.take(now, batch.open());
     }
 
     fn begin_open(&mut self, _now: Instant, _socket: usize, _batch: &Received, _job: &mut OpenSegment) -> bool {
@@ -175,9 +176,7 @@ impl Connection<Tcp> for TcpConnection {
     }
 
     fn absorb_opened(&mut self, now: Instant, job: &mut OpenSegment, _batch: Received) {
-        if let Some(opened) = job.opened.take() {
-            self.absorb_opened(now, opened);
-        }
+        self.take(now, std::mem::take(&mut job.opened));
     }
 
     fn poll_plan(&mut self, now: Instant, space: &dyn Fn(usize) -> usize, plan: &mut SegmentPlan) -> bool {

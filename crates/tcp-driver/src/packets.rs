@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use driver::protocol::{Batch, OpenJob, Plan};
-use tcp::{Arrival, OpenError, SuperPacket};
+use tcp::{Arrival, IcmpError, OpenError, SuperPacket, icmp};
+use wire::ip::{self, Protocol};
 
 /// An IP packet from a device, or a super-packet that stands for several.
 #[derive(Debug, Clone, Default)]
@@ -16,9 +17,31 @@ pub struct Received {
 }
 
 impl Received {
-    pub(crate) fn open(&self) -> Result<Arrival, OpenError> {
-        Arrival::open(&self.packet, self.segment, self.is_verified)
+    pub(crate) fn open(&self) -> Opened {
+        match Arrival::open(&self.packet, self.segment, self.is_verified) {
+            Ok(arrival) => Opened::Segment(arrival),
+            Err(OpenError::NotTcp(Protocol::ICMP | Protocol::ICMPV6)) => {
+                let error = ip::Packet::parse(&self.packet).ok().and_then(|packet| icmp::error_of(&packet));
+                error.map_or(Opened::Nothing, Opened::Error)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a packet is dropped");
+                Opened::Nothing
+            }
+        }
     }
+}
+
+/// What a packet holds for a connection.
+#[derive(Debug, Default)]
+pub(crate) enum Opened {
+    /// A segment.
+    Segment(Arrival),
+    /// A report about a segment of ours.
+    Error(IcmpError),
+    /// Nothing valid.
+    #[default]
+    Nothing,
 }
 
 impl Batch for Received {
@@ -72,17 +95,17 @@ impl Plan for SegmentPlan {
 /// Parses a packet and verifies its checksum.
 #[derive(Debug, Default)]
 pub struct OpenSegment {
-    pub(crate) opened: Option<Result<Arrival, OpenError>>,
+    pub(crate) opened: Opened,
 }
 
 impl OpenJob for OpenSegment {
     type Batch = Received;
 
     fn open(&mut self, batch: &mut Received) {
-        self.opened = Some(batch.open());
+        self.opened = batch.open();
     }
 
     fn clear(&mut self) {
-        self.opened = None;
+        self.opened = Opened::Nothing;
     }
 }

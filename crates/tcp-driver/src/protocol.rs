@@ -7,22 +7,22 @@ use std::sync::Arc;
 
 use driver::protocol::{Begun, Cell, NoJobs, NoLeases};
 use driver::{ConnectionKey, EndReason, Protocol, Route};
-use tcp::{Arrival, HostSecret, Plan, SuperPacket, TcpConfig, TimeWait, Tuple};
+use tcp::{Arrival, HostSecret, Plan, SuperPacket, TcpConfig, TimeWait, Tuple, icmp};
 use units::{Duration, Instant};
 use wire::ip;
 use wire::tcp::Flags;
 
 use crate::application::{Connect, TcpApplication, TcpCell, TcpShared};
 use crate::connection::{RouteChange, TcpConnection};
-use crate::packets::{OpenSegment, Received, SegmentPlan};
+use crate::packets::{OpenSegment, Opened, Received, SegmentPlan};
 use crate::undetached::{NoReport, NoUpdate, Undetached};
 
 /// Connections in TIME-WAIT, at most; beyond it the oldest is forgotten. Each takes about 200 bytes.
 const TIME_WAIT_MAX: usize = 65_536;
 
-/// Resets in a period, at most: they answer a flood of segments, not each of them.
-const RESETS_MAX: u32 = 1000;
-const RESET_PERIOD: Duration = Duration::from_secs(1);
+/// Resets and ICMP messages in a period, at most: they answer a flood of packets, not each of them.
+const ANSWERS_MAX: u32 = 1000;
+const ANSWER_PERIOD: Duration = Duration::from_secs(1);
 
 /// An address of this host, and the device that it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,8 +47,8 @@ pub struct Tcp {
     time_wait: BTreeMap<Tuple, TimeWait>,
     /// The connections in TIME-WAIT by their end. An entry whose end was moved is skipped.
     time_wait_ends: BTreeSet<(Instant, Tuple)>,
-    resets_left: u32,
-    resets_until: Option<Instant>,
+    answers_left: u32,
+    answers_until: Option<Instant>,
     plan: Plan,
 }
 
@@ -70,8 +70,8 @@ impl Tcp {
             connect_counter: 0,
             time_wait: BTreeMap::new(),
             time_wait_ends: BTreeSet::new(),
-            resets_left: RESETS_MAX,
-            resets_until: None,
+            answers_left: ANSWERS_MAX,
+            answers_until: None,
             plan: Plan::default(),
         }
     }
@@ -134,12 +134,12 @@ impl Tcp {
             && self.time_wait.get(&arrival.tuple).is_none_or(gives_way)
     }
 
-    fn may_reset(&mut self, now: Instant) -> bool {
-        if self.resets_until.is_none_or(|until| until <= now) {
-            (self.resets_left, self.resets_until) = (RESETS_MAX, Some(now + RESET_PERIOD));
+    fn may_answer(&mut self, now: Instant) -> bool {
+        if self.answers_until.is_none_or(|until| until <= now) {
+            (self.answers_left, self.answers_until) = (ANSWERS_MAX, Some(now + ANSWER_PERIOD));
         }
-        let may = self.resets_left > 0;
-        self.resets_left = self.resets_left.saturating_sub(1);
+        let may = self.answers_left > 0;
+        self.answers_left = self.answers_left.saturating_sub(1);
         may
     }
 
@@ -154,20 +154,24 @@ impl Tcp {
             }
             return has_answer;
         }
-        self.may_reset(now) && tcp::reply::reset(arrival, &mut self.plan)
+        self.may_answer(now) && tcp::reply::reset(arrival, &mut self.plan)
     }
 }
 
-/// Addresses and ports of a packet, and its flags, without its options and its data. `None` if it is no
-/// whole TCP segment.
-fn peek(packet: &[u8]) -> Option<(Tuple, Flags)> {
+/// The connection that a packet is for, or that an ICMP error is about, and whether it is a SYN. `None`
+/// if it is for none.
+fn peek(packet: &[u8]) -> Option<(Tuple, bool)> {
     let ip = ip::Packet::parse(packet).ok()?;
-    if ip.protocol != ip::Protocol::TCP || ip.fragment.is_some() || ip.payload.len() < wire::tcp::HEADER_LEN {
+    if ip.protocol != ip::Protocol::TCP {
+        return icmp::error_of(&ip).map(|error| (error.tuple, false));
+    }
+    if ip.fragment.is_some() || ip.payload.len() < wire::tcp::HEADER_LEN {
         return None;
     }
     let port = |at: usize| u16::from_be_bytes([ip.payload[at], ip.payload[at + 1]]);
     let tuple = Tuple { local: (ip.destination, port(2)).into(), remote: (ip.source, port(0)).into() };
-    Some((tuple, Flags(u16::from(ip.payload[13]))))
+    let flags = Flags(u16::from(ip.payload[13]));
+    Some((tuple, flags.contains(Flags::SYN) && !flags.intersects(Flags::ACK | Flags::RST)))
 }
 
 impl Protocol for Tcp {
@@ -186,13 +190,16 @@ impl Protocol for Tcp {
 
     fn route(&self, batch: &Received) -> (usize, Route) {
         let len = batch.packet.len();
-        let Some((tuple, flags)) = peek(&batch.packet).filter(|(tuple, _)| self.is_local(tuple.local.ip())) else {
-            return (len, Route::Unknown);
+        let Some((tuple, is_syn)) = peek(&batch.packet) else {
+            let is_for_us = ip::Packet::parse(&batch.packet).is_ok_and(|packet| self.is_local(packet.destination));
+            return (len, if is_for_us { Route::Reply } else { Route::Unknown });
         };
         if let Some(key) = self.by_tuple.get(&tuple) {
             return (len, Route::Known(*key));
         }
-        let is_syn = flags.contains(Flags::SYN) && !flags.contains(Flags::ACK);
+        if !self.is_local(tuple.local.ip()) {
+            return (len, Route::Unknown);
+        }
         let begins = is_syn && self.listening.contains(&tuple.local.port());
         (len, if begins { Route::Begins } else { Route::Reply })
     }
@@ -226,7 +233,7 @@ impl Protocol for Tcp {
         _may_be_foreign: bool,
         _is_busy: bool,
     ) -> Begun<Self> {
-        let Ok(arrival) = batch.open() else { return Begun::Nothing };
+        let Opened::Segment(arrival) = batch.open() else { return Begun::Nothing };
         if !self.begins(now, &arrival) {
             let mut out = SuperPacket::default();
             if !self.answer(now, &arrival) {
@@ -245,12 +252,17 @@ impl Protocol for Tcp {
     }
 
     fn reply(&mut self, now: Instant, _socket: usize, batch: &Received, out: &mut SuperPacket) -> bool {
-        let Ok(arrival) = batch.open() else { return false };
-        let has_answer = self.answer(now, &arrival);
-        if has_answer {
-            self.plan.seal(out);
+        match batch.open() {
+            Opened::Segment(arrival) => {
+                let has_answer = self.answer(now, &arrival);
+                if has_answer {
+                    self.plan.seal(out);
+                }
+                has_answer
+            }
+            Opened::Error(_) => false,
+            Opened::Nothing => self.may_answer(now) && icmp::answer(&batch.packet, out),
         }
-        has_answer
     }
 
     fn update_routes(&mut self, key: ConnectionKey, connection: &mut TcpConnection) {

@@ -8,6 +8,7 @@
 //! | [`plan`] | [`Plan`]: segments to be sent. Writing them needs no connection |
 //! | [`config`] | [`TcpConfig`] |
 //! | [`state`] | the states of RFC 9293 |
+//! | [`icmp`] | what ICMP errors say about a connection, and the answers of a host |
 //! | [`reply`] | answers without a connection: resets, TIME-WAIT |
 //! | [`secret`] | initial sequence numbers and ports that cannot be guessed |
 //! | `send` | the send half: sent log, losses, congestion, timers |
@@ -18,6 +19,7 @@
 pub mod arrival;
 pub mod config;
 pub mod connection;
+pub mod icmp;
 pub mod plan;
 mod position;
 mod receive;
@@ -31,6 +33,7 @@ mod tuple;
 pub use arrival::{Arrival, OpenError};
 pub use config::{AckPolicy, AckThreshold, KeepAlive, TcpConfig};
 pub use connection::{CloseReason, Connection, Event, Read, Stats, WriteError};
+pub use icmp::{IcmpError, IcmpErrorKind};
 pub use plan::{PLAN_BYTES_MAX, Plan, SuperPacket};
 pub use receive::ReceiveStats;
 pub use reply::TimeWait;

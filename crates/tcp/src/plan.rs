@@ -10,7 +10,7 @@ use wire::{checksum, ip, tcp};
 use crate::tuple::Tuple;
 
 /// The time to live of our packets (RFC 1700).
-const HOP_LIMIT: u8 = 64;
+pub(crate) const HOP_LIMIT: u8 = 64;
 
 /// The largest plan in bytes of data: what fits into an IP packet with all headers.
 pub const PLAN_BYTES_MAX: usize = 65_535 - 60 - 60;
@@ -95,7 +95,7 @@ impl Plan {
         debug_assert_eq!(out.header_len - out.ip_len, tcp_len);
         self.pieces.iter().for_each(|piece| out.bytes.extend_from_slice(piece));
         debug_assert_eq!(out.bytes.len() - out.header_len, self.data_len);
-        out.segment = self.segment;
+        (out.segment, out.is_checksum_partial) = (self.segment, true);
         let segment = &mut out.bytes[out.ip_len..];
         let pseudo = checksum::pseudo_header(header.source, header.destination, header.protocol, segment.len() as u32);
         tcp::fill_partial_checksum(segment, pseudo);
@@ -103,8 +103,8 @@ impl Plan {
 }
 
 /// An IP packet of up to 64 KiB that stands for segments which a device, or
-/// [`packets`](Self::packets), cuts. The field of its checksum holds the sum of the pseudo-header, as
-/// devices that complete it expect.
+/// [`packets`](Self::packets), cuts. The field of a partial checksum holds the sum of the
+/// pseudo-header, as devices that complete it expect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SuperPacket {
     /// The packet.
@@ -115,6 +115,8 @@ pub struct SuperPacket {
     pub header_len: usize,
     /// Bytes of data in each segment but the last.
     pub segment: usize,
+    /// The checksum must be completed. Otherwise it is complete, and the packet is a single one.
+    pub is_checksum_partial: bool,
 }
 
 impl SuperPacket {
@@ -130,6 +132,9 @@ impl SuperPacket {
 
     /// Calls `each` with the packet of each segment, with its checksum.
     pub fn packets(&self, mut each: impl FnMut(&[u8])) {
+        if !self.is_checksum_partial {
+            return each(&self.bytes);
+        }
         let (headers, data) = self.bytes.split_at(self.header_len);
         let Ok(whole) = ip::Packet::parse(&self.bytes) else { return };
         let Ok((mut header, _)) = tcp::Header::parse(&headers[self.ip_len..]) else { return };

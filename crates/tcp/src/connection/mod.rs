@@ -11,11 +11,13 @@
 //! | module | content |
 //! |---|---|
 //! | `handshake` | SYNs, and what they negotiate |
+//! | `icmp` | errors that routers report |
 //! | `segment` | segments of a synchronized connection |
 //! | `plan` | what is sent |
 //! | `timers` | timeouts |
 
 mod handshake;
+mod icmp;
 mod plan;
 mod segment;
 mod timers;
@@ -295,6 +297,11 @@ impl Connection {
     /// Bytes of data in a full segment.
     pub const fn segment(&self) -> u64 {
         self.send.segment()
+    }
+
+    /// The initial sequence number of this side.
+    pub fn initial_sequence(&self) -> Seq32 {
+        self.send.space().wire(0)
     }
 
     /// Whether an answer is due although the connection has ended.

@@ -213,6 +213,14 @@ impl SendHalf {
         self.log.lose_range(0..1, |_| {});
     }
 
+    /// Packets of more than `segment` bytes of data do not arrive: what is outstanding is sent again in
+    /// smaller ones, and counts as no loss.
+    pub(crate) fn on_packet_too_big(&mut self, now: Instant, segment: u64) {
+        self.set_segment(segment);
+        self.log.lose(self.nxt, |_| true, |_| {});
+        self.restart_timer(now);
+    }
+
     /// The position after the last that the peer may have.
     pub(crate) fn sent_end(&self) -> u64 {
         let is_probed = self.timers.zero_window_probe.is_some_and(|(position, _)| position == self.nxt);

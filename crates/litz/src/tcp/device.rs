@@ -1,0 +1,122 @@
+//! [`IpDevice`]: where the packets of a TCP/IP stack come from and go to.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::task::Waker;
+
+use driver::SendError;
+use driver::socket::Received as ReceiveOutcome;
+use engine::{Device, Readiness};
+use net::{MemoryTun, OFFLOAD_HEADER_BYTES, ReadOffload, Tun, TunDevice, tcp_offload};
+use tcp_driver::{Received, Tcp};
+
+use super::memory::ReceiveMemory;
+
+/// Reads in one receive call: as many super-packets as fit into the caches of one core.
+const READS_MAX: usize = 16;
+
+/// Segments in a plan: more than fit into a packet of 64 KiB with any but tiny segments.
+const SEGMENTS_MAX: usize = 64;
+
+/// A TUN device, of the kernel or in memory.
+#[derive(Debug, Clone)]
+pub struct IpDevice {
+    kind: Kind,
+    /// An address of the stack on it.
+    address: IpAddr,
+}
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Kernel(Tun),
+    Memory(MemoryTun),
+}
+
+impl IpDevice {
+    /// A TUN device of the kernel, on which the stack has `address`.
+    pub fn kernel(tun: Tun, address: IpAddr) -> Self {
+        Self { kind: Kind::Kernel(tun), address }
+    }
+
+    /// A device in memory, on which the stack has `address`.
+    pub fn memory(tun: MemoryTun, address: IpAddr) -> Self {
+        Self { kind: Kind::Memory(tun), address }
+    }
+
+    fn tun(&mut self) -> &mut dyn TunDevice {
+        match &mut self.kind {
+            Kind::Kernel(tun) => tun,
+            Kind::Memory(tun) => tun,
+        }
+    }
+}
+
+/// The reason for which the kernel does not take a packet.
+fn send_error(error: &io::Error) -> SendError {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => SendError::WouldBlock,
+        io::ErrorKind::OutOfMemory => SendError::NoBuffers,
+        io::ErrorKind::InvalidInput => SendError::TooLarge,
+        _ => SendError::Refused(error.to_string()),
+    }
+}
+
+impl Device for IpDevice {
+    type Protocol = Tcp;
+    type Buffers = ReceiveMemory;
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(SocketAddr::new(self.address, 0))
+    }
+
+    fn share(self) -> io::Result<[Self; 2]> {
+        Ok([self.clone(), self])
+    }
+
+    fn readiness(&mut self, waker: &Waker) -> Readiness {
+        match &self.kind {
+            Kind::Kernel(tun) => Readiness::Descriptor(tun.as_raw_fd()),
+            Kind::Memory(tun) => {
+                tun.set_waker(waker.clone());
+                Readiness::Waker
+            }
+        }
+    }
+
+    fn receive(&mut self, memory: &mut ReceiveMemory, batches: &mut Vec<Received>) -> ReceiveOutcome {
+        for _ in 0..READS_MAX {
+            let mut packet = match memory.fill(|buffer| self.tun().read(buffer)) {
+                Ok(packet) => packet,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ReceiveOutcome::NoMore,
+                Err(error) => return ReceiveOutcome::Failed(error.to_string()),
+            };
+            let Ok(offload) = ReadOffload::parse(&packet) else { continue };
+            let packet = packet.split_off(OFFLOAD_HEADER_BYTES);
+            if !packet.is_empty() {
+                batches.push(Received { packet, segment: offload.segment, is_verified: offload.is_verified });
+            }
+        }
+        ReceiveOutcome::MayHaveMore
+    }
+
+    fn send(&mut self, packet: &tcp::SuperPacket) -> Result<(), SendError> {
+        if !packet.is_checksum_partial {
+            return self.tun().write_parts(&[0; OFFLOAD_HEADER_BYTES], &packet.bytes).map_err(|error| send_error(&error));
+        }
+        let segment = (!packet.is_single()).then_some(packet.segment as u16);
+        let (ip_len, header_len) = (packet.ip_len as u16, packet.header_len as u16);
+        let header = tcp_offload(packet.is_ipv6(), ip_len, header_len, segment);
+        self.tun().write_parts(&header, &packet.bytes).map_err(|error| send_error(&error))
+    }
+
+    fn batch_max(&self) -> usize {
+        SEGMENTS_MAX
+    }
+
+    fn size_of(packet: &tcp::SuperPacket) -> (usize, usize) {
+        let data = packet.bytes.len().saturating_sub(packet.header_len);
+        (data.div_ceil(packet.segment.max(1)).max(1), packet.bytes.len())
+    }
+}
+

@@ -1,0 +1,22 @@
+//! TCP/IP in this process: a stack with addresses of its own on a device, whose peers may be the
+//! kernel and every other TCP.
+//!
+//! | item | content |
+//! |---|---|
+//! | [`TcpStack`] | connects and accepts |
+//! | [`TcpStream`] | a connection |
+//! | [`IpDevice`] | a TUN device of the kernel, or one in memory |
+//! | [`TcpConfig`] | what connections use, and their timers |
+
+mod device;
+mod memory;
+mod stack;
+mod stream;
+
+pub use self::device::IpDevice;
+pub use self::memory::ReceiveMemory;
+pub use self::stack::{TcpStack, TcpStackConfig};
+pub use self::stream::TcpStream;
+pub use net::{MemoryTun, OpenTunError, Tun};
+pub use tcp::{AckPolicy, AckThreshold, CloseReason, KeepAlive, TcpConfig};
+pub use tcp_driver::{Closed, WriteError};

@@ -1,0 +1,150 @@
+//! [`TcpStack`]: a TCP/IP stack in this process, on a device.
+
+use std::net::{IpAddr, SocketAddr};
+
+use driver::placement::Placement;
+use engine::{DriverSettings, Drivers, StartError};
+use tcp::{HostSecret, TcpConfig};
+use tcp_driver::{Closed, Connect, LocalAddress, Runtime, StreamHandle, Tcp, TcpShared};
+
+use super::device::IpDevice;
+use super::stream::TcpStream;
+
+/// The configuration of a stack.
+///
+/// More fields may be added: begin with [`new`](Self::new), and set others with the `with_` methods.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct TcpStackConfig {
+    devices: Vec<IpDevice>,
+    addresses: Vec<LocalAddress>,
+    listening: Vec<u16>,
+    tcp: TcpConfig,
+    settings: DriverSettings,
+}
+
+impl TcpStackConfig {
+    /// A stack that has `addresses` on `device`.
+    pub fn new(device: IpDevice, addresses: &[IpAddr]) -> Self {
+        let mut config = Self {
+            devices: Vec::new(),
+            addresses: Vec::new(),
+            listening: Vec::new(),
+            tcp: TcpConfig::default(),
+            settings: DriverSettings::default(),
+        };
+        config.settings.limits.connections_max = 65_536;
+        config.settings.limits.half_open_max = 4096;
+        config.with_device(device, addresses)
+    }
+
+    /// Adds a device, on which the stack has `addresses`.
+    #[must_use]
+    pub fn with_device(mut self, device: IpDevice, addresses: &[IpAddr]) -> Self {
+        let index = self.devices.len();
+        self.addresses.extend(addresses.iter().map(|ip| LocalAddress { ip: *ip, device: index }));
+        self.devices.push(device);
+        self
+    }
+
+    /// Accepts connections to these ports.
+    #[must_use]
+    pub fn with_listening(mut self, ports: impl IntoIterator<Item = u16>) -> Self {
+        self.listening.extend(ports);
+        self
+    }
+
+    /// Sets what connections use, and their timers.
+    #[must_use]
+    pub fn with_tcp(mut self, tcp: TcpConfig) -> Self {
+        self.tcp = tcp;
+        self
+    }
+
+    /// Sets the processors. Default: [`Placement::Thread`].
+    #[must_use]
+    pub fn with_placement(mut self, placement: Placement) -> Self {
+        self.settings.placement = placement;
+        self
+    }
+}
+
+/// A TCP/IP stack. It ends when it and all of its streams are dropped, or by [`close`](Self::close).
+#[derive(Clone)]
+pub struct TcpStack {
+    drivers: Drivers<IpDevice>,
+    addresses: Vec<LocalAddress>,
+}
+
+/// The engine as the handles see it.
+#[derive(Clone)]
+pub(super) struct TcpRuntime(Drivers<IpDevice>);
+
+impl Runtime for TcpRuntime {
+    fn kick(&self, shared: &TcpShared, flush: driver::Flush) {
+        self.0.kick(shared, flush);
+    }
+
+    fn block_on<T>(
+        &self,
+        deadline: Option<units::Instant>,
+        poll: impl FnMut(&std::task::Waker) -> std::task::Poll<T>,
+    ) -> Option<T> {
+        self.0.block_on(deadline, poll)
+    }
+}
+
+impl TcpStack {
+    /// Starts a stack.
+    ///
+    /// # Errors
+    /// If the configuration is invalid, or the system refuses a poll, a thread or random bytes.
+    pub fn start(config: TcpStackConfig) -> Result<Self, StartError> {
+        let TcpStackConfig { devices, addresses, listening, tcp, settings } = config;
+        let mut key = [0; 32];
+        net::os_random(&mut key).map_err(|error| StartError::System("get random bytes", error))?;
+        let secret = HostSecret::new(key);
+        let protocol = |_: usize| Tcp::new(tcp.clone(), secret.clone(), addresses.clone(), listening.iter().copied());
+        let drivers = Drivers::start(&settings, devices, tcp_driver::Limits::default(), protocol)?;
+        Ok(Self { drivers, addresses })
+    }
+
+    /// Connects to `remote`. Waits until the peer has answered.
+    ///
+    /// # Errors
+    /// If the peer refuses or does not answer, or no device has an address of its family.
+    pub fn connect(&self, remote: SocketAddr) -> Result<TcpStream, Closed> {
+        let family = |address: &&LocalAddress| address.ip.is_ipv4() == remote.is_ipv4();
+        let device = self.addresses.iter().find(family).map(|address| address.device);
+        let device = device.ok_or(Closed::Driver(driver::EndReason::NoSocket))?;
+        let runtime = TcpRuntime(self.drivers.clone());
+        let connect = |shared: &_| StreamHandle::connect(&runtime, shared, remote, Connect::default(), device);
+        let handle = self.drivers.begin(None, connect)?;
+        let connected = self.drivers.block_on(None, |waker| handle.poll_connected(waker));
+        connected.unwrap_or(Err(Closed::Driver(driver::EndReason::EndpointClosed)))?;
+        Ok(TcpStream::new(handle))
+    }
+
+    /// The next connection of a peer.
+    ///
+    /// # Errors
+    /// If the stack is closed.
+    pub fn accept(&self) -> Result<TcpStream, Closed> {
+        let runtime = TcpRuntime(self.drivers.clone());
+        let shared = self.drivers.shared(0);
+        let accepted =
+            self.drivers.block_on(None, |waker| StreamHandle::poll_accept(&runtime, shared, waker));
+        let closed = Closed::Driver(driver::EndReason::EndpointClosed);
+        accepted.flatten().map(TcpStream::new).ok_or(closed)
+    }
+
+    /// The number of connections, including those that are closing.
+    pub fn connection_count(&self) -> usize {
+        self.drivers.connection_count()
+    }
+
+    /// Resets all connections and ends the stack. Repeated calls have no effect.
+    pub fn close(&self) {
+        self.drivers.stop();
+    }
+}

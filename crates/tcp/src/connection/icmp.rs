@@ -1,0 +1,46 @@
+//! Errors that ICMP reports about segments of a connection (RFC 5927).
+
+use units::Instant;
+
+use super::handshake::TIMESTAMPS_LEN;
+use super::{CloseReason, Connection};
+use crate::icmp::{IcmpError, IcmpErrorKind};
+use crate::state::State;
+
+/// The smallest packet size that is believed, over IPv4 and IPv6: a forged report must not make a
+/// connection send tiny segments. IPv4 permits 68 bytes (RFC 791), IPv6 1280 (RFC 8200, section 5).
+const MTU_MIN: [u32; 2] = [552, 1280];
+
+/// The packet size if the router does not tell it (RFC 1191, section 5).
+const MTU_UNKNOWN: u32 = 576;
+
+impl Connection {
+    /// Processes an error about a segment of this connection. An error about something that is not
+    /// outstanding is ignored: it is late, or forged.
+    pub fn handle_icmp(&mut self, now: Instant, error: &IcmpError) {
+        let (una, end) = (self.send.una(), self.send.sent_end());
+        let position = self.send.space().position(error.seq, una);
+        if !position.is_some_and(|position| una <= position && position < end) {
+            return;
+        }
+        match error.kind {
+            IcmpErrorKind::PacketTooBig(mtu) => self.on_packet_too_big(now, mtu),
+            // A synchronized connection is not ended by an error (RFC 5461).
+            IcmpErrorKind::Refused if self.state == State::SynSent => self.close(CloseReason::Refused),
+            IcmpErrorKind::Refused | IcmpErrorKind::Unreachable => {}
+        }
+    }
+
+    /// RFC 1191, section 6, and RFC 8201, section 4: smaller segments from now on, and what is
+    /// outstanding is sent again.
+    fn on_packet_too_big(&mut self, now: Instant, mtu: Option<u32>) {
+        let is_ipv6 = self.tuple.local.is_ipv6();
+        let mtu = mtu.filter(|mtu| *mtu > 0).unwrap_or(MTU_UNKNOWN).max(MTU_MIN[usize::from(is_ipv6)]);
+        let taken = if self.negotiated.timestamps { u32::from(TIMESTAMPS_LEN) } else { 0 };
+        let headers = if is_ipv6 { 60 } else { 40 } + taken;
+        let segment = u64::from(mtu - headers);
+        if segment < self.send.segment() {
+            self.send.on_packet_too_big(now, segment);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! ICMP (RFC 792, RFC 4443): what errors say about a connection, and the answers of a host.
+
+use units::Seq32;
+use wire::icmp::{Message, Unreachable, quotable};
+use wire::ip::{self, Protocol};
+use wire::tcp::HEADER_LEN;
+
+use crate::plan::{HOP_LIMIT, SuperPacket};
+use crate::tuple::Tuple;
+
+/// An error that a router or the peer reports about a segment of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IcmpError {
+    /// The connection, as seen from this side.
+    pub tuple: Tuple,
+    /// The sequence number of the segment: who does not see our segments cannot guess it (RFC 5927,
+    /// section 4.1).
+    pub seq: Seq32,
+    /// What is reported.
+    pub kind: IcmpErrorKind,
+}
+
+/// What an error reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IcmpErrorKind {
+    /// The packet was too large for a link. `None`: the router does not say how large it may be.
+    PacketTooBig(Option<u32>),
+    /// The peer does not take the packet: a hard error (RFC 1122, section 4.2.3.9).
+    Refused,
+    /// The packet did not reach the peer, perhaps for a moment only.
+    Unreachable,
+}
+
+/// The error about a TCP segment in an ICMP packet; `None` if it is something else, or too short to
+/// tell.
+pub fn error_of(packet: &ip::Packet<'_>) -> Option<IcmpError> {
+    let (kind, quoted) = match message_of(packet)? {
+        Message::Unreachable { code: Unreachable::FragmentationNeeded, mtu, quoted } => {
+            (IcmpErrorKind::PacketTooBig(mtu), quoted)
+        }
+        Message::PacketTooBig { mtu, quoted } => (IcmpErrorKind::PacketTooBig(Some(mtu)), quoted),
+        Message::Unreachable { code: Unreachable::Port | Unreachable::Protocol, quoted, .. } => {
+            (IcmpErrorKind::Refused, quoted)
+        }
+        Message::Unreachable { quoted, .. } | Message::TimeExceeded { quoted, .. } => {
+            (IcmpErrorKind::Unreachable, quoted)
+        }
+        _ => return None,
+    };
+    let ours = ip::Packet::parse_quoted(quoted).ok()?;
+    // Ports and sequence number are quoted always (RFC 792).
+    let fields = ours.payload.get(..8).filter(|_| ours.protocol == Protocol::TCP)?;
+    let port = |at: usize| u16::from_be_bytes([fields[at], fields[at + 1]]);
+    let seq = u32::from_be_bytes([fields[4], fields[5], fields[6], fields[7]]);
+    let tuple = Tuple { local: (ours.source, port(0)).into(), remote: (ours.destination, port(2)).into() };
+    Some(IcmpError { tuple, seq: Seq32::new(seq), kind })
+}
+
+fn message_of<'a>(packet: &ip::Packet<'a>) -> Option<Message<'a>> {
+    let is_icmp = match packet.protocol {
+        Protocol::ICMP => packet.source.is_ipv4(),
+        Protocol::ICMPV6 => packet.source.is_ipv6(),
+        _ => false,
+    };
+    let is_whole = packet.fragment.is_none();
+    (is_icmp && is_whole).then(|| Message::parse(packet.source, packet.destination, packet.payload).ok())?
+}
+
+/// Writes the answer of this host to a packet that no connection takes: the echo of a request (RFC
+/// 1122, section 3.2.2.6), or that nobody takes its protocol or port. False if there is none. The
+/// caller limits how many leave (RFC 4443, section 2.4).
+pub fn answer(bytes: &[u8], out: &mut SuperPacket) -> bool {
+    let Ok(packet) = ip::Packet::parse(bytes) else { return false };
+    let is_group = packet.source.is_multicast() || packet.destination.is_multicast();
+    if is_group || packet.fragment.is_some() || packet.source.is_unspecified() {
+        return false;
+    }
+    let message = match (packet.protocol, message_of(&packet)) {
+        (_, Some(Message::EchoRequest { id, seq, data })) => Message::EchoReply { id, seq, data },
+        (Protocol::TCP | Protocol::ICMP | Protocol::ICMPV6, _) => return false,
+        (protocol, _) => {
+            let code = if protocol == Protocol::UDP { Unreachable::Port } else { Unreachable::Protocol };
+            Message::Unreachable { code, mtu: None, quoted: quotable(bytes, packet.source.is_ipv6()) }
+        }
+    };
+    let (source, destination) = (packet.destination, packet.source);
+    let header = ip::Header {
+        source,
+        destination,
+        protocol: if source.is_ipv6() { Protocol::ICMPV6 } else { Protocol::ICMP },
+        hop_limit: HOP_LIMIT,
+        dscp: packet.dscp,
+        ecn: None,
+        id: 0,
+        may_fragment: true,
+    };
+    out.bytes.clear();
+    header.emit(message.len(source.is_ipv6()), &mut out.bytes);
+    out.ip_len = out.bytes.len();
+    message.emit(source, destination, &mut out.bytes);
+    (out.header_len, out.segment, out.is_checksum_partial) = (out.bytes.len(), HEADER_LEN, false);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(protocol: Protocol, payload: impl FnOnce(&mut Vec<u8>), len: usize) -> Vec<u8> {
+        let header = ip::Header {
+            source: [10, 0, 0, 1].into(),
+            destination: [10, 0, 0, 2].into(),
+            protocol,
+            hop_limit: 64,
+            dscp: 0,
+            ecn: None,
+            id: 0,
+            may_fragment: false,
+        };
+        let mut bytes = Vec::new();
+        header.emit(len, &mut bytes);
+        payload(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn an_echo_request_is_answered_with_its_data() {
+        let request = Message::EchoRequest { id: 7, seq: 9, data: b"data" };
+        let emit = |out: &mut Vec<u8>| request.emit([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), out);
+        let bytes = packet(Protocol::ICMP, emit, request.len(false));
+        let mut out = SuperPacket::default();
+        assert!(answer(&bytes, &mut out));
+        let reply = ip::Packet::parse(&out.bytes).unwrap();
+        assert_eq!((reply.source, reply.destination), ([10, 0, 0, 2].into(), [10, 0, 0, 1].into()));
+        assert_eq!(message_of(&reply), Some(Message::EchoReply { id: 7, seq: 9, data: b"data" }));
+        // An answer is not answered.
+        assert!(!answer(&out.bytes.clone(), &mut out));
+    }
+
+    #[test]
+    fn an_error_names_the_connection_and_the_segment() {
+        let ours = packet(Protocol::TCP, |out| out.extend_from_slice(&[0x13, 0x88, 0, 80, 1, 2, 3, 4]), 8);
+        let error = Message::Unreachable { code: Unreachable::FragmentationNeeded, mtu: Some(1300), quoted: &ours };
+        let emit = |out: &mut Vec<u8>| error.emit([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), out);
+        let bytes = packet(Protocol::ICMP, emit, error.len(false));
+        let found = error_of(&ip::Packet::parse(&bytes).unwrap()).unwrap();
+        assert_eq!(found.kind, IcmpErrorKind::PacketTooBig(Some(1300)));
+        assert_eq!(found.seq, Seq32::new(0x0102_0304));
+        assert_eq!(found.tuple.local, ([10, 0, 0, 1], 5000).into());
+        assert_eq!(found.tuple.remote, ([10, 0, 0, 2], 80).into());
+        for len in 0..bytes.len() {
+            // Truncated packets are none, and nothing panics.
+            let _nothing = ip::Packet::parse(&bytes[..len]).ok().and_then(|packet| error_of(&packet));
+        }
+    }
+}
