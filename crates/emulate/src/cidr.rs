@@ -32,6 +32,18 @@ impl FromStr for Cidr {
     }
 }
 
+impl Cidr {
+    /// Whether `address` is in the network.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let bits = |address: IpAddr| match address {
+            IpAddr::V4(address) => (u128::from(u32::from(address)), 32),
+            IpAddr::V6(address) => (u128::from(address), 128),
+        };
+        let ((ours, len), (theirs, other_len)) = (bits(self.address), bits(address));
+        len == other_len && (ours ^ theirs).checked_shr(len - u32::from(self.prefix_bits)).unwrap_or(0) == 0
+    }
+}
+
 impl fmt::Display for Cidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.address, self.prefix_bits)
@@ -49,6 +61,16 @@ impl std::error::Error for ParseCidrError {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_network_contains_the_addresses_with_its_prefix() {
+        let contains =
+            |network: &str, address: &str| network.parse::<Cidr>().unwrap().contains(address.parse().unwrap());
+        assert!(contains("10.1.0.1/24", "10.1.0.255") && !contains("10.1.0.1/24", "10.1.1.0"));
+        assert!(contains("0.0.0.0/0", "255.1.1.1") && !contains("0.0.0.0/0", "::1"));
+        assert!(contains("fd00::1/64", "fd00::ffff") && !contains("fd00::1/64", "fd00:1::1"));
+        assert!(contains("::/0", "fd00::1") && contains("::1/128", "::1") && !contains("::1/128", "::2"));
+    }
 
     #[test]
     fn addresses_round_trip_through_display_and_parse() {

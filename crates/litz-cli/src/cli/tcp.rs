@@ -1,0 +1,115 @@
+//! `litz tcp`: the TCP/IP stack of this program, on a TUN device that it makes.
+
+mod bench;
+mod device;
+mod pipe;
+
+use std::net::{IpAddr, SocketAddr};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use emulate::Cidr;
+use litz::Placement;
+use recovery::Algorithm;
+
+use super::{exit, heading};
+
+/// The end of the help text.
+pub(crate) const HELP: &str = "\
+The device has two ends. The kernel has the first address of each network (--kernel), the stack has
+another one (--address). Programs on this host reach the stack at its address. The device is removed
+when the command ends. It needs root, or CAP_NET_ADMIN.
+
+Examples:
+  litz tcp listen 8080 > file         then, elsewhere: nc 10.66.0.2 8080 < file
+  litz tcp connect 10.66.0.1:22       to the ssh server of this host
+  litz tcp bench                      bytes to and from the kernel, each way
+
+Exit status:
+  0  both directions have ended in order
+  1  the connection was refused, reset or timed out
+  2  an error: bad arguments, no device";
+
+#[derive(Args, Debug)]
+pub(crate) struct TcpOptions {
+    #[command(subcommand)]
+    command: TcpCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum TcpCommand {
+    /// Accept one connection: received data go to standard output, standard input to the peer
+    #[command(after_help = HELP)]
+    Listen(ListenOptions),
+    /// Connect to a program: standard input goes to the peer, received data to standard output
+    #[command(after_help = HELP)]
+    Connect(ConnectOptions),
+    /// Measure the stack against the kernel's: one connection, each way
+    #[command(after_help = HELP)]
+    Bench(bench::BenchOptions),
+}
+
+#[derive(Args, Debug)]
+struct ListenOptions {
+    /// Port to listen on
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+
+    #[command(flatten)]
+    stack: StackOptions,
+}
+
+#[derive(Args, Debug)]
+struct ConnectOptions {
+    /// Address and port of the program, such as 10.66.0.1:80 or [fd66::1]:80
+    #[arg(value_name = "ADDRESS:PORT", value_parser = parse_remote)]
+    remote: SocketAddr,
+
+    #[command(flatten)]
+    stack: StackOptions,
+}
+
+/// The device and the stack.
+#[derive(Args, Debug)]
+pub(super) struct StackOptions {
+    /// Name of the TUN device
+    #[arg(long, value_name = "NAME", default_value = "litz-tcp", help_heading = heading::PATHS)]
+    device: String,
+
+    /// Address of the kernel's end with the length of its network; one for each family
+    #[arg(long, value_name = "ADDRESS/BITS", default_values = ["10.66.0.1/24", "fd66::1/64"],
+          help_heading = heading::PATHS)]
+    kernel: Vec<Cidr>,
+
+    /// Address of the stack; one for each family
+    #[arg(long, value_name = "ADDRESS", default_values = ["10.66.0.2", "fd66::2"], help_heading = heading::PATHS)]
+    address: Vec<IpAddr>,
+
+    /// Largest IP packet in bytes
+    #[arg(long, value_name = "BYTES", default_value = "1500", help_heading = heading::PATHS,
+          value_parser = clap::value_parser!(u16).range(1280..))]
+    mtu: u16,
+
+    /// Congestion control: newreno, cubic or bbr
+    #[arg(long, value_name = "NAME", default_value_t, help_heading = heading::PROTOCOL)]
+    congestion: Algorithm,
+
+    /// The processors of the stack: inline, thread, packet(N)
+    #[arg(long, value_name = "PLACEMENT", default_value_t, help_heading = heading::MACHINE)]
+    placement: Placement,
+}
+
+fn parse_remote(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "expected an IP address and a port, such as 10.66.0.1:80 or [fd66::1]:80".to_owned())
+}
+
+pub(crate) fn run(options: &TcpOptions) -> ExitCode {
+    match &options.command {
+        TcpCommand::Listen(options) => pipe::listen(&options.stack, options.port),
+        TcpCommand::Connect(options) => pipe::connect(&options.stack, options.remote),
+        TcpCommand::Bench(options) => bench::run(options),
+    }
+}
+
+/// A connection was refused, reset or timed out.
+const NOT_CONNECTED: u8 = exit::INCOMPLETE;

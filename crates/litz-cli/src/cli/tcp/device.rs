@@ -1,0 +1,29 @@
+//! Makes the device and the stack.
+
+use litz::tcp::{IpDevice, TcpConfig, TcpStack, TcpStackConfig, Tun};
+
+use super::StackOptions;
+
+/// Starts a stack on a new device.
+///
+/// # Errors
+/// A message for the user.
+pub(super) fn start(options: &StackOptions, listening: &[u16]) -> Result<TcpStack, String> {
+    let kernel: Vec<_> = options.kernel.iter().map(|cidr| (cidr.address, cidr.prefix_bits)).collect();
+    for address in &options.address {
+        if !options.kernel.iter().any(|cidr| cidr.contains(*address) && cidr.address != *address) {
+            return Err(format!(
+                "the address {address} of the stack is in no network of the device: choose one in the network of \
+                 --kernel, and not the kernel's own"
+            ));
+        }
+    }
+    let tun = Tun::open_up(&options.device, &kernel, options.mtu).map_err(|error| error.to_string())?;
+    let first = *options.address.first().ok_or("the stack needs an address (--address)")?;
+    let tcp = TcpConfig { mtu: options.mtu.into(), congestion: options.congestion, ..TcpConfig::default() };
+    let config = TcpStackConfig::new(IpDevice::kernel(tun, first), &options.address)
+        .with_listening(listening.iter().copied())
+        .with_placement(options.placement)
+        .with_tcp(tcp);
+    TcpStack::start(config).map_err(|error| format!("cannot start the stack: {error}"))
+}

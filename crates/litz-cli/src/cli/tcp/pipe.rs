@@ -1,0 +1,114 @@
+//! `litz tcp listen` and `litz tcp connect`: a connection between standard input and output.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use litz::tcp::{Closed, TcpStream, WriteError};
+
+use super::{NOT_CONNECTED, StackOptions, device};
+use crate::cli::{exit, out};
+
+/// Bytes read from standard input at a time.
+const CHUNK: usize = 64 << 10;
+
+pub(super) fn listen(options: &StackOptions, port: u16) -> ExitCode {
+    let stack = match device::start(options, &[port]) {
+        Ok(stack) => stack,
+        Err(message) => return exit::fail(false, exit::FAILED, &message),
+    };
+    for address in &options.address {
+        out::note(&format!("listening on {}", SocketAddr::new(*address, port)));
+    }
+    match stack.accept() {
+        Ok(stream) => {
+            out::note(&format!("a connection from {}", stream.peer_addr()));
+            carry(stream)
+        }
+        Err(closed) => exit::fail(false, NOT_CONNECTED, &closed.to_string()),
+    }
+}
+
+pub(super) fn connect(options: &StackOptions, remote: SocketAddr) -> ExitCode {
+    let stack = match device::start(options, &[]) {
+        Ok(stack) => stack,
+        Err(message) => return exit::fail(false, exit::FAILED, &message),
+    };
+    match stack.connect(remote) {
+        Ok(stream) => carry(stream),
+        Err(closed) => exit::fail(false, NOT_CONNECTED, &format!("cannot connect to {remote}: {closed}")),
+    }
+}
+
+/// Why carrying has ended early.
+enum Failure {
+    Connection(Closed),
+    Local(String),
+}
+
+/// Carries data both ways until both have ended.
+fn carry(stream: TcpStream) -> ExitCode {
+    let stream = Arc::new(stream);
+    let sender = {
+        let stream = Arc::clone(&stream);
+        std::thread::scope(|scope| {
+            let sending = scope.spawn(|| send(&stream));
+            let received = receive(&stream);
+            if received.is_err() {
+                // The other direction may wait for standard input for ever.
+                return (received, None);
+            }
+            (received, sending.join().ok())
+        })
+    };
+    conclude(&stream, sender)
+}
+
+fn conclude(stream: &TcpStream, outcome: (Result<(), Failure>, Option<Result<(), Failure>>)) -> ExitCode {
+    let first = match outcome {
+        (Err(failure), _) | (Ok(()), Some(Err(failure))) => Some(failure),
+        _ => None,
+    };
+    match first {
+        None => {
+            stream.closed();
+            ExitCode::from(exit::DONE)
+        }
+        Some(Failure::Connection(closed)) => exit::fail(false, NOT_CONNECTED, &closed.to_string()),
+        Some(Failure::Local(message)) => {
+            stream.reset();
+            exit::fail(false, exit::FAILED, &message)
+        }
+    }
+}
+
+fn send(stream: &TcpStream) -> Result<(), Failure> {
+    let mut input = io::stdin().lock();
+    let mut memory = BytesMut::new();
+    loop {
+        memory.resize(CHUNK, 0);
+        let count = input
+            .read(&mut memory)
+            .map_err(|error| Failure::Local(format!("cannot read standard input: {error}")))?;
+        if count == 0 {
+            stream.finish();
+            return Ok(());
+        }
+        let chunk: Bytes = memory.split_to(count).freeze();
+        match stream.write_chunk(chunk) {
+            Ok(()) => {}
+            Err(WriteError::Closed(closed)) => return Err(Failure::Connection(closed)),
+            Err(error) => return Err(Failure::Local(error.to_string())),
+        }
+    }
+}
+
+fn receive(stream: &TcpStream) -> Result<(), Failure> {
+    let mut output = io::stdout().lock();
+    while let Some(chunk) = stream.read_chunk().map_err(Failure::Connection)? {
+        output.write_all(&chunk).map_err(|error| Failure::Local(format!("cannot write standard output: {error}")))?;
+    }
+    output.flush().map_err(|error| Failure::Local(format!("cannot write standard output: {error}")))
+}
