@@ -79,7 +79,9 @@ impl Control {
             Space::Initial
         };
         if wanted > self.read_space {
-            if self.crypto[self.read_space.index()].is_ready() {
+            let left = &self.crypto[self.read_space.index()];
+            // Also beyond a gap, which nothing may fill any more (RFC 9001, section 4.1.3).
+            if left.is_ready() || !left.pending().is_empty() {
                 return Err(TransportError::violation("handshake bytes left over at the end of their level"));
             }
             self.read_space = wanted;

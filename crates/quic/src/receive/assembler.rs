@@ -83,6 +83,11 @@ impl Pending {
         if self.is_too_fragmented() { Err(TooFragmented) } else { Ok(()) }
     }
 
+    /// True if nothing waits.
+    pub(crate) fn is_empty(self) -> bool {
+        self.count == 0
+    }
+
     fn is_too_fragmented(self) -> bool {
         self.count > PENDING_COUNT_FREE && self.bytes / self.count < PENDING_CHUNK_LEN_MIN
     }

@@ -37,6 +37,9 @@ pub const fn hostile_on(socket: u16) -> SocketAddr {
 /// Length of the connection IDs it chooses, bytes.
 const ID_LEN: usize = 8;
 
+/// The spin bit of a short header (RFC 9000, section 17.3.1).
+const SPIN_BIT: u8 = 0x20;
+
 /// A packet that it received and opened.
 pub struct OpenedPacket {
     pub space: Space,
@@ -49,6 +52,8 @@ pub struct OpenedPacket {
     pub datagram_len: usize,
     pub number: u64,
     pub phase: bool,
+    /// The spin bit, if it has a short header.
+    pub spin: bool,
     payload: Vec<u8>,
 }
 
@@ -79,6 +84,10 @@ pub struct SealOverrides {
     pub token: &'static [u8],
     /// Send 1-RTT data in a packet of type 0-RTT.
     pub zero_rtt: bool,
+    /// Set the spin bit of a short header.
+    pub spin: bool,
+    /// The version of a long header, instead of the one in use.
+    pub version: Option<Version>,
 }
 
 /// The hostile peer.
@@ -314,7 +323,7 @@ impl Hostile {
         let mut out = Vec::new();
         let number_at = match space {
             Space::Data if !overrides.zero_rtt => {
-                emit_short(&remote_id, number, number_len, phase, false, fixed, &mut out)
+                emit_short(&remote_id, number, number_len, phase, overrides.spin, fixed, &mut out)
             }
             _ => {
                 let ty = match space {
@@ -323,7 +332,8 @@ impl Hostile {
                     Space::Data => PacketType::ZeroRtt,
                 };
                 let token = overrides.token;
-                let header = LongHeader { ty, version: self.version, dcid: remote_id, scid: self.local_id, token };
+                let version = overrides.version.unwrap_or(self.version);
+                let header = LongHeader { ty, version, dcid: remote_id, scid: self.local_id, token };
                 emit_long(&header, number, number_len, payload.len() + TAG_LEN, fixed, &mut out)
             }
         };
@@ -474,7 +484,8 @@ impl Hostile {
             let payload = body[..len].to_vec();
             let dcid = header.dcid;
             let phase = plain.key_phase;
-            let packet = OpenedPacket { space, path, dcid, to: None, datagram_len, number, phase, payload };
+            let spin = space == Space::Data && head[0] & SPIN_BIT != 0;
+            let packet = OpenedPacket { space, path, dcid, to: None, datagram_len, number, phase, spin, payload };
             for frame in packet.frames() {
                 assert!(frame.permitted_in(header.ty), "{frame:?} in a packet of {:?}", header.ty);
             }

@@ -129,7 +129,8 @@ impl HostilePair {
         self.settle();
     }
 
-    fn settle(&mut self) {
+    /// Lets the victim send what is due, for instance after a call of its application.
+    pub fn settle(&mut self) {
         self.victim.flush(self.now);
         for (addresses, datagram) in std::mem::take(&mut self.victim.outbox) {
             *self.victim_bytes.entry(addresses.remote).or_default() += datagram.len() as u64;
