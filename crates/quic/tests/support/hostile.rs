@@ -23,6 +23,7 @@ mod encoding;
 mod pair;
 
 use encoding::ack_of;
+#[allow(unused_imports, reason = "each test binary uses its own part of the harness")]
 pub use encoding::{client_parameters, encode, multipath, number, parameter, payload};
 pub use pair::HostilePair;
 
