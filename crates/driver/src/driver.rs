@@ -15,7 +15,7 @@ mod visit;
 
 use std::sync::Arc;
 
-use units::{Duration, Instant};
+use units::Instant;
 
 use self::interactive::Interactive;
 pub use self::limits::{INTERACTIVE_MAX, PLAN_PACKETS_MAX, RECV_BATCHES_MAX, RECV_CALLS_PER_TURN, SOCKETS_MAX};
@@ -72,8 +72,6 @@ pub struct DriverLimits {
     pub half_open_max: usize,
     /// Limit of connections, including those that are closing.
     pub connections_max: usize,
-    /// Limit of the duration of a handshake.
-    pub handshake_timeout: Duration,
 }
 
 /// A socket that the driver serves.
@@ -403,13 +401,7 @@ impl<E: Env> Driver<E> {
             let Some(entry) = self.entries.get_mut(key) else { continue };
             entry.deadline = None;
             self.visited = Some(ConnectionKey(key));
-            if entry.handshake_until.is_some_and(|until| until <= now) {
-                entry.handshake_until = None;
-                let last_send_error = entry.last_send_error.clone();
-                entry.connection.close(now, EndReason::HandshakeTimedOut { last_send_error });
-            } else {
-                entry.connection.handle_timeout(now);
-            }
+            entry.connection.handle_timeout(now);
             self.visited = None;
             self.schedule(ConnectionKey(key));
         }

@@ -18,8 +18,6 @@ pub(crate) struct ConnectionEntry<P: Protocol> {
     pub(crate) cell: Arc<CellOf<P>>,
     /// The deadline that is registered in the driver's timers.
     pub(crate) deadline: Option<Instant>,
-    /// The time limit of the handshake. `None` once the handshake is complete.
-    pub(crate) handshake_until: Option<Instant>,
     /// Connections of a higher priority are visited first.
     pub(crate) priority: i32,
     /// Whether it is in the driver's run queue.
@@ -30,8 +28,6 @@ pub(crate) struct ConnectionEntry<P: Protocol> {
     pub(crate) half_open: Option<HalfOpen<P::Application>>,
     /// Counts it among the connections of the endpoint.
     _entered: Entered<P::Application>,
-    /// The last error that the system reported for a refused batch.
-    pub(crate) last_send_error: Option<String>,
     /// The number of consecutive refused batches.
     refusals: u32,
     /// Nothing is sent before this time, because of refused batches.
@@ -44,13 +40,11 @@ impl<P: Protocol> ConnectionEntry<P> {
             connection,
             cell,
             deadline: None,
-            handshake_until: None,
             priority: 0,
             is_scheduled: false,
             awaits_space: 0,
             half_open: None,
             _entered: entered,
-            last_send_error: None,
             refusals: 0,
             refused_until: None,
         }

@@ -34,7 +34,7 @@ pub struct EngineConfig {
     /// address. Default: while half of [`half_open_max`](Self::half_open_max) is used.
     pub address_validation: AddressValidation,
     /// Limit of connection attempts that each driver holds for [`Engine::poll_incoming`], for the
-    /// duration of a handshake at most; further clients are refused. Zero, the default, accepts
+    /// [handshake timeout](TransportConfig::handshake_timeout) at most; further clients are refused. Zero, the default, accepts
     /// clients without asking.
     ///
     /// [`Engine::poll_incoming`]: crate::Engine::poll_incoming
@@ -47,8 +47,6 @@ pub struct EngineConfig {
     /// Limit of connections from clients that are handshaking or wait for `accept`. Further clients
     /// get no answer, so that they retry.
     pub half_open_max: usize,
-    /// Limit of the duration of a handshake, on both sides.
-    pub handshake_timeout: Duration,
     /// Bytes that a stream's outbox holds until the connection takes them. A writer waits while the
     /// outbox is full.
     pub outbox_bytes_max: usize,
@@ -81,7 +79,6 @@ impl Default for EngineConfig {
             accepts_early: false,
             connections_max: 1024,
             half_open_max: 128,
-            handshake_timeout: Duration::from_secs(10),
             outbox_bytes_max: 1 << 20,
             inbox_bytes_max: 1 << 20,
             message_len_max: 1 << 20,

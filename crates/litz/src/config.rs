@@ -60,7 +60,7 @@ pub struct EndpointConfig {
     /// The maximum number of clients, for each thread that serves connections, that wait for a decision
     /// of the application before their handshake: see
     /// [`Endpoint::accept_incoming`](crate::Endpoint::accept_incoming). Further clients are refused. A
-    /// client waits for [`handshake_timeout`](Self::handshake_timeout) at most, and is refused then.
+    /// client waits for [`TransportConfig::handshake_timeout`] at most, and is refused then.
     /// While this is not zero, [`address_validation`](Self::address_validation) has no effect: the
     /// application decides by [`Incoming::retry`](crate::Incoming::retry). Default: zero, which begins
     /// handshakes without asking.
@@ -84,8 +84,6 @@ pub struct EndpointConfig {
     /// The maximum number of clients in the handshake or waiting for `accept`. Packets of further
     /// clients are dropped until they retry. Default: 128.
     pub half_open_max: usize,
-    /// The maximum duration of a handshake, on both sides; a longer one fails. Default: 10 s.
-    pub handshake_timeout: Duration,
     /// Bytes that a sending stream buffers before its writer waits; a single chunk may exceed it.
     /// Default: 1 MiB.
     pub outbox_bytes_max: usize,
@@ -118,7 +116,6 @@ impl Default for EndpointConfig {
             accepts_early: engine.accepts_early,
             connections_max: engine.connections_max,
             half_open_max: engine.half_open_max,
-            handshake_timeout: engine.handshake_timeout.into(),
             outbox_bytes_max: engine.outbox_bytes_max,
             inbox_bytes_max: engine.inbox_bytes_max,
             message_len_max: engine.message_len_max,
@@ -221,13 +218,6 @@ impl EndpointConfig {
     #[must_use]
     pub fn with_half_open_max(mut self, half_open_max: usize) -> Self {
         self.half_open_max = half_open_max;
-        self
-    }
-
-    /// Sets [`handshake_timeout`](Self::handshake_timeout).
-    #[must_use]
-    pub fn with_handshake_timeout(mut self, handshake_timeout: Duration) -> Self {
-        self.handshake_timeout = handshake_timeout;
         self
     }
 

@@ -130,7 +130,6 @@ impl Endpoint {
             accepts_early: config.accepts_early,
             connections_max: config.connections_max,
             half_open_max: config.half_open_max,
-            handshake_timeout: config.handshake_timeout.into(),
             outbox_bytes_max: config.outbox_bytes_max,
             inbox_bytes_max: config.inbox_bytes_max,
             message_len_max: config.message_len_max,

@@ -107,7 +107,7 @@ fn a_route_that_accepts_no_datagrams_is_named_in_the_error() {
     let world = World::new(Variant { wire: Wire::Memory, placement: Placement::Thread });
     let socket = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let unserved = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let config = world.config().with_handshake_timeout(Duration::from_millis(200));
+    let config = world.config_with_handshake_timeout(Duration::from_millis(200));
     let client = Endpoint::with_sockets(config, vec![Box::new(socket)]).unwrap();
     let error = client.connect(unserved.local_addr().unwrap(), "host", world.client_tls.clone()).unwrap_err();
     let Closed::HandshakeTimedOut { last_send_error: Some(why) } = &error else { panic!("{error:?}") };

@@ -56,6 +56,13 @@ impl World {
         EndpointConfig::loopback().with_placement(self.variant.placement)
     }
 
+    /// The same with another limit for handshakes.
+    pub(crate) fn config_with_handshake_timeout(&self, handshake_timeout: Duration) -> EndpointConfig {
+        let mut config = self.config();
+        config.transport.handshake_timeout = handshake_timeout.into();
+        config
+    }
+
     pub(crate) fn socket(&self, port: u16) -> Box<dyn LiveSocket> {
         let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
         match self.variant.wire {

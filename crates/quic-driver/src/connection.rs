@@ -38,6 +38,8 @@ pub struct Connection<K: Packets> {
     leases: LeaseTable,
     /// Reported to the application instead of the reason that the protocol gives for the close.
     pub(crate) end_override: Option<Closed>,
+    /// The last error that the system reported for a batch of the handshake.
+    pub(crate) last_send_error: Option<String>,
     writers: BTreeMap<StreamId, Arc<SendCell>>,
     /// Delivers received data. `None` while the receive half is [detached](DetachedState) and after
     /// it was lost.
@@ -68,6 +70,7 @@ impl<K: Packets> Connection<K> {
             observer,
             leases: LeaseTable::default(),
             end_override: None,
+            last_send_error: None,
             writers: BTreeMap::new(),
             delivery: Some(delivery),
             detached: None,
@@ -137,7 +140,10 @@ impl<K: Packets> Connection<K> {
     /// Passes an event of the protocol to the handles.
     fn on_event(&mut self, now: Instant, event: Event) {
         match event {
-            Event::Connected => self.on_connected(),
+            Event::Connected => {
+                self.last_send_error = None;
+                self.on_connected();
+            }
             Event::EarlyRejected => self.on_early_rejected(),
             Event::Opened(dir) => {
                 self.with_delivery(|delivery, connection| delivery.on_opened(now, dir, connection));
@@ -162,6 +168,10 @@ impl<K: Packets> Connection<K> {
             }
             Event::Confirmed => self.serve_paths(now),
             Event::PathState(..) | Event::PathOpened(_) | Event::Migrated(_) => self.on_path_event(&event),
+            Event::Closed(quic::ConnectionError::HandshakeTimedOut) => {
+                let last_send_error = self.last_send_error.take();
+                self.on_closed(now, Closed::HandshakeTimedOut { last_send_error });
+            }
             Event::Closed(error) => self.on_closed(now, error.into()),
             // `Event` is non-exhaustive; other events do not concern the handles.
             _ => {}

@@ -92,7 +92,6 @@ impl From<driver::EndReason> for Closed {
         use driver::EndReason;
         match reason {
             EndReason::ProcessorGone => Self::ProcessorGone,
-            EndReason::HandshakeTimedOut { last_send_error } => Self::HandshakeTimedOut { last_send_error },
             EndReason::TooMany => Self::TooMany,
             EndReason::NoSocket => Self::NoSocket,
             _ => Self::EndpointClosed,

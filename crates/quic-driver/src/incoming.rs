@@ -144,14 +144,15 @@ pub struct HeldAttempts {
 }
 
 impl HeldAttempts {
-    /// Those of driver `driver`: at most `attempts_max`, each for `lifetime`.
+    /// Those of driver `driver`: at most `attempts_max`, each for `lifetime`, or without limit if that
+    /// is zero.
     pub fn new(queue: Arc<IncomingQueue>, driver: usize, attempts_max: usize, lifetime: Duration) -> Self {
         let (attempts, expired) = (BTreeMap::new(), VecDeque::new());
         Self { queue, driver, attempts_max, lifetime, attempts, next: 0, expired }
     }
 
     pub(crate) fn timeout(&self) -> Option<Instant> {
-        self.attempts.values().next().map(|held| held.until)
+        self.attempts.values().next().map(|held| held.until).filter(|until| *until != Instant::FAR_FUTURE)
     }
 
     /// Attempts without a decision are to be refused.
@@ -173,7 +174,8 @@ impl HeldAttempts {
             is_validated: incoming.is_validated(),
             original_destination: incoming.original_destination(),
         };
-        self.attempts.insert(number, Held { incoming, until: now + self.lifetime });
+        let until = if self.lifetime.is_zero() { Instant::FAR_FUTURE } else { now + self.lifetime };
+        self.attempts.insert(number, Held { incoming, until });
         self.queue.push(info);
     }
 }

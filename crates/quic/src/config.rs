@@ -31,9 +31,8 @@ pub struct TransportConfig {
     pub idle_timeout: Duration,
     /// The connection ends if our side of the handshake is not complete this long after it began,
     /// whatever arrives meanwhile: everyone can seal Initial packets (RFC 9001, section 5.2), and so
-    /// keep the idle timer from firing. Zero means never. Default 10 s.
-    ///
-    /// An endpoint of `litz` does not use this value but a limit of its own, which tells the peer.
+    /// keep the idle timer from firing. Nothing tells the peer, which may not receive at its
+    /// address. Zero means never. Default 10 s.
     pub handshake_timeout: Duration,
     /// A PING is sent after this long without packets in either direction, so that an idle
     /// connection stays open. Default none.

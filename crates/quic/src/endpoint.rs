@@ -5,6 +5,7 @@
 
 mod answers;
 mod incoming;
+mod routes;
 mod tokens;
 
 use std::collections::BTreeMap;
@@ -24,14 +25,13 @@ use crate::addresses::Addresses;
 use crate::batch_meta::BatchMeta;
 use crate::config::TransportConfig;
 use crate::connection::Connection;
-use crate::control::ids::{LOCAL_ID_LEN, REMOTE_IDS_MAX, ResetToken, RouteChange};
+use crate::control::ids::{LOCAL_ID_LEN, REMOTE_IDS_MAX, ResetToken};
 use crate::journal::session::AnySession;
-use crate::open::{RESET_LEN_MIN, trailer_of};
-use crate::secret::{SecretSource, shard_of};
+use crate::open::RESET_LEN_MIN;
+use crate::secret::SecretSource;
 use crate::seed::ConnectionSeed;
 use crate::seed::ControlSeed;
 use crate::session::{HandshakeVersions, SessionFactory};
-use crate::unsealed::Unsealed;
 pub use incoming::{INCOMING_DATAGRAMS_MAX, Incoming};
 use tokens::TokenError;
 
@@ -206,102 +206,6 @@ impl Endpoint {
     /// True if it accepts connections.
     pub fn is_listening(&self) -> bool {
         self.server.is_some()
-    }
-
-    /// The destination of a datagram, by its first bytes.
-    pub fn route(&self, datagram: &[u8]) -> Route {
-        let Some(destination) = destination(datagram, LOCAL_ID_LEN) else { return Route::Unknown };
-        if let Some(key) = ConnectionId::new(destination.dcid).and_then(|id| self.routes.get(&id)) {
-            return Route::Known(*key);
-        }
-        if !destination.is_long {
-            return self.route_forgotten(datagram, destination.dcid);
-        }
-        if !self.is_listening() || datagram.len() < MIN_INITIAL_SIZE {
-            return Route::Unknown;
-        }
-        match parse_packet(datagram, LOCAL_ID_LEN) {
-            Ok(Parsed::Protected(header)) if !self.config.versions.accepts(header.version) => Route::UnknownVersion,
-            Ok(Parsed::Protected(header))
-                if header.ty == PacketType::Initial && header.dcid.len() >= FIRST_DESTINATION_LEN_MIN =>
-            {
-                Route::First
-            }
-            // Only datagrams large enough to begin a connection are answered (RFC 9000, section
-            // 6.1).
-            Ok(Parsed::UnknownVersion { .. }) => Route::UnknownVersion,
-            _ => Route::Unknown,
-        }
-    }
-
-    /// The destination of a datagram with a short header and an unknown connection ID: it may be a
-    /// stateless reset, or deserve one.
-    fn route_forgotten(&self, datagram: &[u8], id: &[u8]) -> Route {
-        if !self.resets.is_empty()
-            && let Some(trailer) = trailer_of(datagram)
-            && let Some(key) = self.resets.get(&self.secrets.disguised(&trailer))
-        {
-            return Route::Known(*key);
-        }
-        // Without a key that outlives it, an endpoint could reset only what it has closed itself.
-        let is_ours = self.secrets.has_reset_key() && self.secrets.is_of_shard(id);
-        if is_ours && datagram.len() > RESET_LEN_MIN { Route::Forgotten } else { Route::Unknown }
-    }
-
-    /// As [`route`](Self::route), for a datagram that was not sealed.
-    pub fn route_unsealed(&self, unsealed: &Unsealed, datagram: usize) -> Route {
-        if let Some(id) = unsealed.destination(datagram) {
-            return self.routes.get(id).map_or(Route::Unknown, |key| Route::Known(*key));
-        }
-        let mut bytes = Vec::new();
-        unsealed.seal_datagram(datagram, &mut bytes);
-        self.route(&bytes)
-    }
-
-    /// Which of `count` endpoints behind one address has made the connection ID of a datagram
-    /// ([`SecretSource::split_for`]). None for the first datagrams of a client, whose ID is random:
-    /// they begin a connection at the endpoint where they arrive.
-    pub fn shard_of(datagram: &[u8], count: usize) -> Option<usize> {
-        let destination = destination(datagram, LOCAL_ID_LEN)?;
-        (destination.dcid.len() == LOCAL_ID_LEN).then(|| shard_of(destination.dcid, count))?
-    }
-
-    /// Applies a connection's [`RouteChange`].
-    pub fn apply(&mut self, key: ConnectionKey, change: RouteChange) {
-        match change {
-            RouteChange::Add(id) => {
-                self.routes.insert(id, key);
-            }
-            RouteChange::Remove(id) => {
-                // Two clients may have chosen the same first destination: only the owner's entry is
-                // removed.
-                if self.routes.get(&id) == Some(&key) {
-                    self.routes.remove(&id);
-                }
-            }
-            RouteChange::AddReset(token) => {
-                self.resets.insert(self.secrets.disguised(&token), key);
-            }
-            RouteChange::RemoveReset(token) => {
-                let disguised = self.secrets.disguised(&token);
-                // Two peers may have chosen the same token.
-                if self.resets.get(&disguised) == Some(&key) {
-                    self.resets.remove(&disguised);
-                }
-            }
-        }
-    }
-
-    /// Removes every route to a connection that was dropped without its changes. Searches all
-    /// routes.
-    pub fn forget(&mut self, key: ConnectionKey) {
-        self.routes.retain(|_, known| *known != key);
-        self.resets.retain(|_, known| *known != key);
-    }
-
-    /// How many connection IDs and reset tokens are routed.
-    pub fn route_count(&self) -> usize {
-        self.routes.len() + self.resets.len()
     }
 
     /// Begins a connection as client. `server_name` is for TLS.

@@ -53,14 +53,13 @@ impl OpenJob {
             let mut at = datagram_at;
             while at < datagram_end {
                 let step = open_packet(context, &mut data[at..datagram_end], at, opened);
-                match step.outcome {
-                    Outcome::Opened => {}
-                    Outcome::NoKeys(_) | Outcome::Special => opened.dropped_count += 1,
-                    Outcome::Dropped => {
-                        // The attempt to open it has changed its head at most, and not its last
-                        // bytes, where a packet has its tag.
-                        opened.trailer = trailer_of(&data[datagram_at..datagram_end]).or(opened.trailer);
-                    }
+                if matches!(step.outcome, Outcome::NoKeys(_) | Outcome::Special) {
+                    opened.dropped_count += 1;
+                }
+                if !matches!(step.outcome, Outcome::Opened) {
+                    // Whatever its header says (RFC 9000, section 10.3). The attempt to open it has
+                    // changed its head at most, and not its last bytes, where a packet has its tag.
+                    opened.trailer = trailer_of(&data[datagram_at..datagram_end]).or(opened.trailer);
                 }
                 at += step.len.max(1);
             }

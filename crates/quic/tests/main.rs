@@ -11,5 +11,6 @@ mod random_operations;
 mod replay;
 mod support;
 mod tls;
+mod tls_rules;
 mod transfer;
 mod unsealed;

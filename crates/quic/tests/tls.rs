@@ -128,13 +128,28 @@ fn configs_of(
         .with_custom_certificate_verifier(Arc::new(OneKey(expected)))
         .with_no_client_auth();
     client.alpn_protocols = vec![alpn[0].to_vec()];
-    let mut server = ServerConfig::builder_with_provider(preferring(suite))
+    (client, server_config(key, preferring(suite), alpn[1]))
+}
+
+fn server_config(key: Arc<CertifiedKey>, provider: Arc<CryptoProvider>, alpn: &[u8]) -> ServerConfig {
+    let mut server = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .expect("TLS 1.3")
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(key)));
-    server.alpn_protocols = vec![alpn[1].to_vec()];
-    (client, server)
+    server.alpn_protocols = vec![alpn.to_vec()];
+    server
+}
+
+/// A server that knows the sessions of `server`, but none of the key exchanges that our clients
+/// offer first, so that it asks for another ClientHello (HelloRetryRequest).
+pub(crate) fn asking_again(server: &ServerConfig, key: Arc<CertifiedKey>) -> ServerConfig {
+    let mut provider = CryptoProvider::clone(&preferring(CipherSuite::TLS13_AES_128_GCM_SHA256));
+    provider.kx_groups.retain(|group| group.name() == NamedGroup::secp256r1);
+    let mut again = server_config(key, Arc::new(provider), b"test");
+    again.session_storage = server.session_storage.clone();
+    again.max_early_data_size = server.max_early_data_size;
+    again
 }
 
 fn ordinary() -> Sessions {

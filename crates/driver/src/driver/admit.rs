@@ -126,7 +126,6 @@ impl<E: Env> Driver<E> {
             local.set_ip(ip);
         }
         let mut entry: ConnectionEntry<E::Protocol> = ConnectionEntry::new(connection, Arc::clone(&cell), entered);
-        entry.handshake_until = Some(now + self.limits.handshake_timeout);
         entry.half_open = entry.connection.is_accepted().then(|| self.shared.common.half_open());
         let key = self.entries.insert(entry).expect("the table holds as many connections as are counted");
         let place = Place { key: ConnectionKey(key), local };

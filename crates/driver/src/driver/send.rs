@@ -336,9 +336,6 @@ pub(super) fn on_not_emitted<E: Env>(
     error: &SendError,
 ) -> bool {
     let may_continue = entry.connection.handle_not_emitted(now, receipt, error);
-    if !may_continue || *error != SendError::TooLarge {
-        entry.last_send_error = Some(error.to_string());
-    }
     if !may_continue {
         tracing::debug!(%error, "a batch was dropped");
         entry.on_refused(now);

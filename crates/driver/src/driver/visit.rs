@@ -77,8 +77,7 @@ impl<E: Env> Driver<E> {
             self.forget(key);
             return sent;
         }
-        let timeout =
-            entry.connection.poll_timeout().into_iter().chain(entry.handshake_until).chain(entry.refused_until).min();
+        let timeout = entry.connection.poll_timeout().into_iter().chain(entry.refused_until).min();
         self.timers.replace(key.0, entry.deadline, timeout);
         entry.deadline = timeout;
         match remaining {
@@ -112,7 +111,7 @@ impl<E: Env> Driver<E> {
         let env = &self.env;
         let summary = entry.connection.process_events(&|| env.now());
         if summary.is_established || summary.is_over {
-            (entry.handshake_until, entry.half_open) = (None, None);
+            entry.half_open = None;
         }
         if summary.is_available && entry.connection.is_accepted() {
             self.shared.push_accepted(entry.cell.clone());

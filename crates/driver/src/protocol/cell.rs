@@ -37,11 +37,6 @@ pub enum EndReason {
     EndpointClosed,
     /// The processor that ran the connection or its last path has failed.
     ProcessorGone,
-    /// The handshake took too long.
-    HandshakeTimedOut {
-        /// The last error that the system reported for a batch, if any.
-        last_send_error: Option<String>,
-    },
     /// The limit of connections is reached.
     TooMany,
     /// No socket has the address family of the remote address.

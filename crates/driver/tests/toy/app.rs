@@ -31,6 +31,8 @@ pub(crate) enum End {
     Finished,
     /// The peer has reset the connection.
     Reset,
+    /// The peer has not answered.
+    TimedOut,
     /// The driver or the application has closed the connection.
     Closed(EndReason),
 }

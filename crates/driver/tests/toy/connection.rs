@@ -16,6 +16,8 @@ use crate::send::{AckInfo, SendHalf};
 use crate::wire::{ACK, FIN, HEADER_LEN, Hash, Header, PROBE, RST, SYN, Tuple};
 
 const SYN_AGAIN: Duration = Duration::from_millis(100);
+/// How often the first segment is repeated without an answer.
+pub(crate) const SYN_REPEATS_MAX: u32 = 50;
 const BULK_FROM: usize = 8 << 10;
 const DEFERRED_MAX: usize = 8;
 /// Limit of bytes that are kept until they are acknowledged.
@@ -66,6 +68,8 @@ pub(crate) struct ToyConnection {
     reset_due: bool,
     control_due: bool,
     control_at: Option<Instant>,
+    /// How often the first segment was repeated.
+    syn_repeats: u32,
     is_established_unreported: bool,
     end: Option<End>,
     is_end_reported: bool,
@@ -115,6 +119,7 @@ impl ToyConnection {
             reset_due: false,
             control_due: false,
             control_at: None,
+            syn_repeats: 0,
             is_established_unreported: true,
             end: None,
             is_end_reported: false,
@@ -436,6 +441,10 @@ impl Connection<Toy> for ToyConnection {
     fn handle_timeout(&mut self, now: Instant) {
         self.check(Fault::Timeout);
         if self.control_at.is_some_and(|at| at <= now) {
+            self.syn_repeats += u32::from(self.state == State::SynSent);
+            if self.syn_repeats > SYN_REPEATS_MAX {
+                return self.close_with(End::TimedOut, false);
+            }
             (self.control_due, self.control_at) = (true, None);
         }
         self.send.on_timeout(now);

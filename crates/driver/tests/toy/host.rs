@@ -14,7 +14,7 @@ use driver::worker::{WorkerLoop, WorkerSocket};
 use driver::workers::Workers;
 use driver::{Clock, Driver, DriverLimits, Env, Flush, LocalSocket, Shared};
 use net::MonotonicClock;
-use units::{Duration, Instant};
+use units::Instant;
 
 use crate::app::ToyShared;
 use crate::link::{Link, Port};
@@ -87,8 +87,7 @@ impl Placement {
     pub(crate) const ALL: [Self; 4] = [Self::Inline, Self::Thread, Self::Split, Self::Packet];
 }
 
-pub(crate) const LIMITS: DriverLimits =
-    DriverLimits { half_open_max: 64, connections_max: 256, handshake_timeout: Duration::from_secs(5) };
+pub(crate) const LIMITS: DriverLimits = DriverLimits { half_open_max: 64, connections_max: 256 };
 
 /// The port that servers listen at.
 pub(crate) const SERVICE: u16 = 7;

@@ -151,22 +151,16 @@ pub(super) fn start_drivers(
         started.receive_worker_counters = workers.receive_worker_counters().cloned();
         // A single driver uses all shards.
         let secrets = if count > 1 { secrets.split_for(index, count) } else { secrets.clone() };
-        // The driver bounds the handshake: it knows what failed, and tells the peer.
-        let transport = config.transport.clone().with_handshake_timeout(Duration::ZERO);
-        let mut endpoint = Endpoint::new(transport, config.server.clone(), secrets)
+        let mut endpoint = Endpoint::new(config.transport.clone(), config.server.clone(), secrets)
             .map_err(|error| StartError::Configuration(error.to_string()))?;
         endpoint.set_address_validation(config.address_validation);
         if let Some(memory) = &token_memory {
             endpoint.set_token_memory(Arc::clone(memory));
         }
-        let held = incoming
-            .as_ref()
-            .map(|queue| HeldAttempts::new(Arc::clone(queue), index, config.incoming_max, config.handshake_timeout));
-        let limits = DriverLimits {
-            half_open_max: config.half_open_max,
-            connections_max: config.connections_max,
-            handshake_timeout: config.handshake_timeout,
-        };
+        let lifetime = config.transport.handshake_timeout;
+        let held =
+            incoming.as_ref().map(|queue| HeldAttempts::new(Arc::clone(queue), index, config.incoming_max, lifetime));
+        let limits = DriverLimits { half_open_max: config.half_open_max, connections_max: config.connections_max };
         let meter = config.measure.then(|| Arc::new(Meter::new(clock.clone())));
         let env = LiveEnv { clock: clock.clone(), meter: meter.clone() };
         let driver = Driver::new(

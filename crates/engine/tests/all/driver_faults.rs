@@ -113,9 +113,9 @@ fn config() -> EngineConfig {
             .with_stream_window(64 << 10)
             .with_connection_window(1 << 20)
             .with_max_concurrent_bidi_streams(BIDI_STREAMS_MAX)
+            .with_handshake_timeout(Duration::from_secs(120))
             .with_idle_timeout(Duration::from_secs(120)),
         server: Some(factory(Side::Server)),
-        handshake_timeout: Duration::from_secs(120),
         outbox_bytes_max: 64 << 10,
         ..EngineConfig::default()
     }
@@ -476,7 +476,8 @@ fn a_socket_that_fails_to_receive_is_tried_again_only_after_an_arrival() {
 fn a_handshake_over_a_socket_that_fails_to_receive_times_out() {
     let faults = Faults::default();
     faults.fail_recv.store(true, Ordering::SeqCst);
-    let pair = EnginePair::new(EngineConfig { handshake_timeout: Duration::from_millis(300), ..config() }, faults);
+    let transport = TransportConfig::default().with_handshake_timeout(Duration::from_millis(300));
+    let pair = EnginePair::new(EngineConfig { transport, ..config() }, faults);
     let connection = pair.failing.connect(pair.peer.local_addrs()[0], "peer", factory(Side::Client)).unwrap();
     let closed = wait(&pair.failing, |waker| connection.poll_closed(waker));
     assert_eq!(closed, Closed::HandshakeTimedOut { last_send_error: None });

@@ -137,7 +137,7 @@ fn unaccepted_clients_are_delayed_and_served_later() {
     const WAITING_MAX: usize = 6;
     let world = World::new(VARIANT);
     let server = world.server(world.config().with_half_open_max(WAITING_MAX));
-    let mut config = world.config().with_handshake_timeout(TEST_TIMEOUT);
+    let mut config = world.config_with_handshake_timeout(TEST_TIMEOUT);
     // So that they retry soon.
     config.transport.initial_rtt = units::Duration::from_millis(10);
     let client = world.client(config);

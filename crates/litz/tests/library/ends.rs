@@ -161,7 +161,7 @@ pub(crate) fn dropping_an_endpoint_closes_its_connections_and_returns_soon(varia
 pub(crate) fn an_address_without_a_peer_times_out_with_a_clear_error(variant: Variant) {
     let world = World::new(variant);
     let unserved = world.socket(0);
-    let client = world.client(world.config().with_handshake_timeout(Duration::from_millis(300)));
+    let client = world.client(world.config_with_handshake_timeout(Duration::from_millis(300)));
     let clock = MonotonicClock::start();
     let error = client.connect(unserved.local_addr().unwrap(), "host", world.client_tls.clone()).unwrap_err();
     let took = clock.now().since_start();
@@ -247,10 +247,10 @@ pub(crate) fn a_restarted_server_is_reached_at_its_old_address(variant: Variant)
 
 pub(crate) fn clients_beyond_the_limits_are_not_answered(variant: Variant) {
     let world = World::new(variant);
-    let limited = world.config().with_half_open_max(1).with_handshake_timeout(Duration::from_millis(500));
+    let limited = world.config_with_handshake_timeout(Duration::from_millis(500)).with_half_open_max(1);
     let server = world.server(limited);
     let address = server.local_addr();
-    let short_timeout = || world.config().with_handshake_timeout(Duration::from_millis(300));
+    let short_timeout = || world.config_with_handshake_timeout(Duration::from_millis(300));
     std::thread::scope(|scope| {
         let world = &world;
         let (first_is_in, go_on) = std::sync::mpsc::channel();

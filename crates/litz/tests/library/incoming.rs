@@ -120,7 +120,7 @@ pub(crate) fn attempts_are_bounded_and_expire(variant: Variant) {
         }
     });
 
-    let config = world.config().with_incoming_max(1).with_handshake_timeout(Duration::from_millis(300));
+    let config = world.config_with_handshake_timeout(Duration::from_millis(300)).with_incoming_max(1);
     let server = world.server(config);
     let address = server.local_addr();
     std::thread::scope(|scope| {

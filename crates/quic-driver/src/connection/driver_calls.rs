@@ -19,14 +19,6 @@ use crate::quic_protocol::Quic;
 /// receive half is worthwhile.
 const BULK_FROM: usize = 8 << 10;
 
-/// The reason phrase of the CONNECTION_CLOSE frame.
-fn reason_phrase(reason: &EndReason) -> &'static str {
-    match reason {
-        EndReason::HandshakeTimedOut { .. } => "the handshake took too long",
-        _ => "",
-    }
-}
-
 impl<K: Packets> driver::Connection<Quic<K>> for Connection<K> {
     type Receipt = quic::Receipt;
 
@@ -98,6 +90,10 @@ impl<K: Packets> driver::Connection<Quic<K>> for Connection<K> {
         if *error == SendError::TooLarge && self.quic.handle_too_large(now, path) {
             return true;
         }
+        if self.quic.is_handshaking() {
+            // The reason, most likely, if the handshake times out.
+            self.last_send_error = Some(error.to_string());
+        }
         let has_other = self.quic.handle_refused(now, path);
         if has_other {
             tracing::debug!(%path, %error, "the system refuses to send on a path: using the others");
@@ -118,9 +114,8 @@ impl<K: Packets> driver::Connection<Quic<K>> for Connection<K> {
     }
 
     fn close(&mut self, now: Instant, reason: EndReason) {
-        let phrase = reason_phrase(&reason);
         self.end_override.get_or_insert_with(|| reason.into());
-        self.quic.close(now, 0, phrase);
+        self.quic.close(now, 0, "");
     }
 
     fn is_over(&self) -> bool {

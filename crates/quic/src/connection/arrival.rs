@@ -415,6 +415,8 @@ impl Connection {
         let offers_ours = wire::quic::versions(versions).any(|version| version == self.control.version().number());
         if self.side == Side::Client && is_answer && !self.has_received && !offers_ours {
             self.on_other_version();
+        } else {
+            self.receive.half.stats.packets_dropped += 1;
         }
     }
 

@@ -10,7 +10,6 @@ use super::{CRYPTO_BUFFER_MAX, ConnectionState, Control, KEEP_ALIVES_PER_IDLE_TI
 use crate::error::TransportError;
 use crate::event::{Event, Events};
 use crate::exchange::{Exchange, Retry, ToControl, ToReceive, ToSend};
-use crate::receive::assembler::Pending;
 use crate::send::frames::ControlFrame;
 use crate::session::NewKeys;
 
@@ -48,7 +47,7 @@ impl Control {
             return Ok(());
         }
         buffer.insert(offset, bytes.into(), false);
-        Pending::default().update(Pending::default(), buffer.pending()).map_err(|_| {
+        buffer.pending().check_crypto().map_err(|_| {
             TransportError::new(ErrorCode::CRYPTO_BUFFER_EXCEEDED, "handshake bytes in too many small pieces")
         })?;
         self.advance(now, exchange, events)
@@ -80,7 +79,9 @@ impl Control {
             Space::Initial
         };
         if wanted > self.read_space {
-            if self.crypto[self.read_space.index()].is_ready() {
+            let left = &self.crypto[self.read_space.index()];
+            // Also beyond a gap, which nothing may fill any more (RFC 9001, section 4.1.3).
+            if left.is_ready() || !left.pending().is_empty() {
                 return Err(TransportError::violation("handshake bytes left over at the end of their level"));
             }
             self.read_space = wanted;

@@ -27,6 +27,11 @@ const TAIL_LEN_MAX: usize = 4096;
 const PENDING_COUNT_FREE: usize = 1024;
 const PENDING_CHUNK_LEN_MIN: usize = 64;
 
+/// Handshake bytes out of order that are taken even if each is a piece of its own (RFC 9000, section
+/// 7.5). Pieces of one byte cost about a hundred bytes each, so that this is also the limit of what
+/// they cost.
+const CRYPTO_BYTES_MIN: usize = 4096;
+
 /// The peer's streams are cut into too many small pieces that arrive out of order.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooFragmented;
@@ -75,10 +80,21 @@ impl Pending {
     pub(crate) fn update(&mut self, before: Self, after: Self) -> Result<(), TooFragmented> {
         self.count = self.count + after.count - before.count;
         self.bytes = self.bytes + after.bytes - before.bytes;
-        if self.count > PENDING_COUNT_FREE && self.bytes / self.count < PENDING_CHUNK_LEN_MIN {
-            return Err(TooFragmented);
-        }
-        Ok(())
+        if self.is_too_fragmented() { Err(TooFragmented) } else { Ok(()) }
+    }
+
+    /// True if nothing waits.
+    pub(crate) fn is_empty(self) -> bool {
+        self.count == 0
+    }
+
+    fn is_too_fragmented(self) -> bool {
+        self.count > PENDING_COUNT_FREE && self.bytes / self.count < PENDING_CHUNK_LEN_MIN
+    }
+
+    /// The same limit for handshake bytes, of which [`CRYPTO_BYTES_MIN`] are taken in any pieces.
+    pub(crate) fn check_crypto(self) -> Result<(), TooFragmented> {
+        if self.bytes > CRYPTO_BYTES_MIN && self.is_too_fragmented() { Err(TooFragmented) } else { Ok(()) }
     }
 
     /// A stream with these chunks has ended.

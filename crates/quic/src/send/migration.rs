@@ -9,6 +9,7 @@ use super::SendHalf;
 use super::validation::FIRST_INTERVAL;
 use crate::addresses::Addresses;
 use crate::exchange::{Exchange, ToControl};
+use crate::spaces::DATA;
 use crate::stats::PathState;
 
 /// The shortest time before a challenge to a new address is repeated: a delay that long is no loss.
@@ -42,6 +43,9 @@ impl SendHalf {
             path.first_rtt_sample_at = None;
             path.scavenger = None;
             self.restart_mtu_search(at);
+            // Acknowledgements and losses of packets on the old route say nothing about the new one.
+            self.forget_sent(at, 0);
+            self.spaces[DATA + at].loss_time = None;
         }
         self.restart_ecn(at);
         let path = &mut self.paths[at];

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
 use rustls::quic::{self as tls, KeyChange, Suite};
-use rustls::{CertificateError, Error, HandshakeKind, OtherError};
+use rustls::{CertificateError, Error, HandshakeKind, HandshakeType, OtherError};
 use wire::quic::{ConnectionId, ErrorCode, PathId, Side, Version};
 
 use self::early::ServerConfigs;
@@ -231,6 +231,11 @@ fn is_message_whole(bytes: &[u8]) -> bool {
     })
 }
 
+/// True if the peer sent a CertificateRequest in the wrong place.
+fn is_certificate_request(error: &Error) -> bool {
+    matches!(error, Error::InappropriateHandshakeMessage { got_type: HandshakeType::CertificateRequest, .. })
+}
+
 impl TlsSession {
     fn new(
         inner: tls::Connection,
@@ -280,9 +285,14 @@ impl TlsSession {
         if self.derives && !inner.is_handshaking() {
             return Ok(());
         }
+        let was_handshaking = inner.is_handshaking();
         inner.read_hs(bytes).map_err(|error| match inner.alert() {
-            Some(alert) => TransportError::new(ErrorCode::crypto(alert.into()), describe(&error)),
-            None => TransportError::new(ErrorCode::PROTOCOL_VIOLATION, describe(&error)),
+            // QUIC has no authentication of clients after the handshake: a request for it is a
+            // PROTOCOL_VIOLATION (RFC 9001, section 4.4), whatever alert TLS has for it.
+            Some(alert) if was_handshaking || !is_certificate_request(&error) => {
+                TransportError::new(ErrorCode::crypto(alert.into()), describe(&error))
+            }
+            _ => TransportError::new(ErrorCode::PROTOCOL_VIOLATION, describe(&error)),
         })
     }
 
@@ -304,6 +314,10 @@ impl Session for TlsSession {
         let TlsState::FirstMessage(inner, first) = std::mem::replace(&mut self.state, TlsState::Parked) else {
             unreachable!("it was just seen");
         };
+        if self.side == Side::Server && client_hello::Hello::of(&first.bytes).has_session_id {
+            // RFC 9001, section 8.4: QUIC passes no middleboxes that would want one.
+            return Err(TransportError::violation("the client asks for the middlebox compatibility mode of TLS"));
+        }
         let inner = self.continued(inner, &first);
         self.state = TlsState::Live(inner.map_err(|error| TransportError::new(ErrorCode::INTERNAL_ERROR, error))?);
         self.read(&first.bytes)

@@ -7,11 +7,11 @@ use quic::session::tls::{TlsClient, TlsServer};
 use quic::{Dir, EarlyState, Event, Side, TransportConfig};
 use rustls::{ClientConfig, ServerConfig};
 use units::{Duration, Rng};
-use wire::quic::PacketType;
+use wire::quic::{MIN_INITIAL_SIZE, PacketType};
 
 use super::{REQUEST, answered, ask, confirmed, long_packets, read};
 use crate::support::{CLIENT, Node, Pair, Sessions, Setup, apps};
-use crate::tls::{early_configs, server_key};
+use crate::tls::{asking_again, early_configs, server_key};
 
 fn sessions(client: ClientConfig, server: ServerConfig) -> Sessions {
     Sessions {
@@ -86,6 +86,52 @@ fn a_server_without_the_session_rejects_0_rtt_and_the_application_asks_again() {
     assert_eq!((&server.request[..], server.asked), (REQUEST, Some((false, true))));
     assert!(pair.server.connection(0).stats().receive.packets_dropped > 0, "0-RTT packets were dropped");
     assert_eq!(pair.client.connection(0).stats().in_flight_bytes, 0);
+    apps::transfer(&mut pair, 1_000_000, Duration::from_secs(5));
+}
+
+/// The 0-RTT packets that the client has sent so far.
+fn early_packets(pair: &Pair) -> usize {
+    let sent = pair.record.as_ref().expect("recording").iter().filter(|(_, direction, _)| *direction == 0);
+    let types = sent.flat_map(|(.., datagram)| long_packets(datagram));
+    types.filter(|ty| *ty == PacketType::ZeroRtt).count()
+}
+
+#[test]
+fn a_client_that_is_asked_for_another_hello_sends_no_more_0_rtt() {
+    // RFC 9001, section 5.6: HelloRetryRequest rejects 0-RTT, a round trip before the handshake
+    // reaches the server's parameters.
+    let key = server_key();
+    let (client, server) = early_configs(key.clone());
+    let again = asking_again(&server, key);
+    let known = known((client, server));
+    let restarted = Arc::new(TlsServer::new(Arc::new(again)).expect("AES-128-GCM is there"));
+    let mut pair = second(&Sessions { server: restarted, ..known });
+    pair.record = Some(Vec::new());
+    let id = pair.client.connection(0).open_early(Dir::Bi).expect("0-RTT is possible");
+    let write = |pair: &mut Pair| pair.client.connection(0).write(id, Bytes::from(vec![7; 3_000]));
+    write(&mut pair).expect("the send buffer has space");
+    // The request elicits an acknowledgement, so its datagram is a full one. Links take 10 ms.
+    let has_asked = |pair: &mut Pair| {
+        let mut sent = pair.record.as_ref().expect("recording").iter();
+        sent.any(|(_, direction, datagram)| *direction == 1 && datagram.len() >= MIN_INITIAL_SIZE)
+    };
+    assert!(pair.run_until(Duration::from_secs(1), has_asked));
+    pair.run_for(Duration::from_millis(11));
+    let before = early_packets(&pair);
+    assert!(before >= 3, "{before} packets of 0-RTT");
+    // The window has space for this.
+    write(&mut pair).expect("the send buffer has space");
+    let rejected = pair.run_until(Duration::from_secs(5), |pair| {
+        pair.client.take_event(0, |event| *event == Event::EarlyRejected).is_some()
+    });
+    assert!(rejected && pair.now.since_start() >= Duration::from_millis(40), "a round trip later than usual");
+    assert_eq!(early_packets(&pair), before, "RFC 9001, section 5.6");
+    let again = ask(&mut pair, REQUEST);
+    let (server, _) = answered(&mut pair, again, Duration::from_secs(5));
+    assert_eq!((&server.request[..], server.asked), (REQUEST, Some((false, true))));
+    assert_eq!(early_packets(&pair), before);
+    let session = pair.client.connection(0).stats().session;
+    assert_eq!(session.key_exchange.as_deref(), Some("secp256r1"));
     apps::transfer(&mut pair, 1_000_000, Duration::from_secs(5));
 }
 

@@ -113,7 +113,7 @@ fn handshake_bytes_out_of_order_are_held_to_the_limit() {
     pair.assert_closed(ErrorCode::CRYPTO_BUFFER_EXCEEDED, "more than the limit");
 
     let mut pair = HostilePair::against_server();
-    for index in 0..4000_u64 {
+    for index in 0..4097_u64 {
         pair.send(&payload(&[Frame::Crypto { offset: 1 + index * 2, data: b"x" }, Frame::Padding { len: 3 }]));
         if !pair.victim_is_alive() {
             break;

@@ -312,6 +312,33 @@ fn a_hello_that_arrives_backwards_is_read() {
 }
 
 #[test]
+fn four_kibibytes_in_single_bytes_wait_for_the_first() {
+    // RFC 9000, section 7.5: the minimum is in bytes, however they are cut.
+    let mut pair = HostilePair::with_server(TransportConfig::default(), Hostile::ordinary_client(7));
+    pair.hostile = Hostile::client(8, |id| {
+        let mut parameters = encode(&client_parameters(id));
+        parameters.extend(crate::support::hostile::parameter(31 * 9 + 27, &[0; 5_000]));
+        parameters
+    });
+    let (_, hello) = pair.hostile.handshake_bytes().remove(0);
+    let (waiting, rest) = hello[1..].split_at(4096);
+    let piece = |(at, data)| Frame::Crypto { offset: at as u64 + 1, data };
+    let pieces: Vec<Frame<'_>> = waiting.chunks(1).enumerate().map(piece).rev().collect();
+    for frames in pieces.chunks(200) {
+        let packet = pair.hostile.packet(Space::Initial, &payload(frames));
+        pair.deliver(&packet);
+    }
+    pair.assert_alive("4096 bytes wait");
+    assert!(pair.hostile.has_received(|frame| matches!(frame, Frame::Ack(_))), "they are acknowledged");
+    for (offset, data) in [(0, &hello[..1]), (4097, rest)] {
+        let packet = pair.hostile.packet(Space::Initial, &payload(&[Frame::Crypto { offset, data }]));
+        pair.deliver(&packet);
+    }
+    pair.run_session();
+    assert!(pair.hostile.is_ready() && pair.victim_is_alive(), "{:?}", pair.victim.events);
+}
+
+#[test]
 fn a_packet_without_keys_does_not_hide_the_next_one_after_the_handshake() {
     for is_forged in [false, true] {
         let mut pair = HostilePair::against_server();

@@ -10,15 +10,19 @@ mod handshake_rules;
 mod injection;
 mod migration;
 mod multipath;
+mod packet_rules;
 mod packets;
 mod parameters;
 mod path_rules;
+mod path_timers;
 mod probing;
+mod recovery_rules;
+mod stream_rules;
 
 use quic::{ConnectionId, TransportConfig};
-use wire::quic::{Frame, Space};
+use wire::quic::{Frame, Space, TransportParameters};
 
-use crate::support::hostile::{Hostile, HostilePair, OpenedPacket, payload};
+use crate::support::hostile::{Hostile, HostilePair, OpenedPacket, client_parameters, encode, payload};
 
 fn id(byte: u8) -> ConnectionId {
     ConnectionId::new(&[byte; 8]).expect("eight bytes")
@@ -36,6 +40,14 @@ fn in_the_middle_of_the_handshake() -> HostilePair {
     let hello = pair.hostile.flight();
     hello.iter().for_each(|datagram| pair.deliver(datagram));
     pair
+}
+
+/// An ordinary server for a client whose first datagram this is.
+fn server_for(first: &[u8]) -> Hostile {
+    Hostile::server(7, first, |id, original| {
+        let original_destination_connection_id = Some(original);
+        encode(&TransportParameters { original_destination_connection_id, ..client_parameters(id) })
+    })
 }
 
 /// Packets that the victim's newest connection has received.

@@ -7,7 +7,7 @@ use wire::quic::{ErrorCode, Parsed, parse_packet};
 
 use crate::support::apps::transfer;
 use crate::support::hostile::{HOSTILE, Hostile};
-use crate::support::{Node, Pair, Setup};
+use crate::support::{CLIENT, Node, Pair, Setup};
 
 fn pair(seed: u64) -> Pair {
     let mut pair = Setup::new(seed).build();
@@ -51,6 +51,21 @@ fn a_client_proves_its_address_and_connects_a_round_trip_later() {
     transfer(&mut validated, 1 << 20, Duration::from_secs(60));
     // The packet that ended the first try began no connection.
     assert_eq!(validated.server.connections.len(), 1);
+}
+
+#[test]
+fn a_retry_comes_from_an_id_that_the_client_has_not_chosen() {
+    // RFC 9000, section 17.2.5.1.
+    for seed in 0..50 {
+        let (mut server, mut pair) = (server(seed), Setup::new(seed).build());
+        pair.start();
+        pair.client.flush(pair.now);
+        let first = pair.client.outbox.remove(0).1.bytes;
+        let answer = answers(&mut server, pair.now, &first, CLIENT).remove(0);
+        let Ok(Parsed::Protected(asked)) = parse_packet(&first, 8) else { panic!("no Initial packet") };
+        let Ok(Parsed::Retry { scid, dcid, .. }) = parse_packet(&answer, 8) else { panic!("no Retry packet") };
+        assert!(scid != asked.dcid && dcid == asked.scid, "seed {seed}");
+    }
 }
 
 #[test]

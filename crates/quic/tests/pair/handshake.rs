@@ -6,6 +6,7 @@ use quic::session::deterministic::DeterministicFactory;
 use quic::session::{HandshakeVersions, LevelKeys, Session, SessionFactory};
 use quic::{ConnectionId, Event, Side, TransportConfig, Version};
 use units::{Duration, Ratio, Rng};
+use wire::quic::{Parsed, parse_packet};
 
 use crate::support::{Sessions, Setup, apps};
 
@@ -246,4 +247,42 @@ fn a_rate_cap_holds_before_the_handshake_is_confirmed() {
     // The bytes that 1 Mb/s allows in 5 ms, the burst, and the datagram that completes the
     // handshake.
     assert!(sent <= 625 + BURST + 1_200, "{sent} bytes");
+}
+
+#[test]
+fn datagrams_of_the_handshake_name_one_connection_id_and_hold_one_packet_of_each_level() {
+    // RFC 9000, section 12.2, and RFC 9001, section 4. Lost datagrams are sent again in others.
+    let mut coalesced = 0;
+    for seed in 0..30 {
+        let mut pair = Setup::new(seed).with_loss(seed % 4 * 8).build();
+        pair.record = Some(Vec::new());
+        pair.connect();
+        apps::transfer(&mut pair, 50_000, Duration::from_secs(60));
+        for (_, _, datagram) in pair.record.take().expect("recording") {
+            let (mut rest, mut ids, mut types) = (&datagram[..], Vec::new(), Vec::new());
+            while let Ok(Parsed::Protected(header)) = parse_packet(rest, 8) {
+                ids.push(header.dcid);
+                types.push(header.ty);
+                rest = &rest[header.end..];
+            }
+            coalesced += u32::from(ids.len() > 1);
+            assert!(ids.iter().all(|id| *id == ids[0]), "seed {seed}: {ids:?}");
+            assert!(types.is_sorted_by(|one, next| one.space() < next.space()), "seed {seed}: {types:?}");
+        }
+    }
+    assert!(coalesced >= 60, "{coalesced} datagrams of several packets: at least one in each direction");
+}
+
+#[test]
+fn a_path_that_carries_no_1200_bytes_carries_no_connection() {
+    // RFC 9000, section 14: the padding of the first datagrams finds out, in both directions.
+    for direction in 0..2 {
+        let mut pair = Setup::new(1).with_config(|config| config.handshake_timeout = Duration::from_secs(5)).build();
+        pair.tap(direction, |_, datagram| datagram.len() < 1200);
+        pair.start();
+        pair.run_for(Duration::from_secs(10));
+        assert!(pair.tapped[direction] > 0);
+        assert_eq!(pair.client.events[0].back(), Some(&Event::Closed(quic::ConnectionError::HandshakeTimedOut)));
+        assert!(!pair.server.events.iter().flatten().any(|event| *event == Event::Connected), "{direction}");
+    }
 }

@@ -159,6 +159,21 @@ fn a_client_moves_to_the_preferred_address_once_it_responds() {
 }
 
 #[test]
+fn a_preferred_address_is_for_its_connection_alone() {
+    // RFC 9000, section 9.6.2.
+    let mut world = World::new(TransportConfig::default(), preferring(Some(PREFERRED), None));
+    world.run_for(Duration::from_secs(1));
+    assert_eq!(world.path(), (PREFERRED.into(), 1));
+    let factory = DeterministicFactory::new(Side::Client, Rng::from_seed(4).split("another session"));
+    let another = world.client.endpoint.connect(world.now, &factory, "server", Addresses::of(SERVER)).unwrap();
+    let another = world.client.add(another);
+    world.client.flush(world.now);
+    let to: Vec<SocketAddr> = world.client.outbox.iter().map(|(addresses, _)| addresses.remote).collect();
+    assert_eq!(to, [SERVER]);
+    assert_eq!(world.client.connection(another).path_stats()[0].addresses.remote, SERVER);
+}
+
+#[test]
 fn a_client_stays_if_the_preferred_address_does_not_respond() {
     let mut world = World::new(TransportConfig::default(), preferring(Some(PREFERRED), None));
     world.is_blocked = true;

@@ -186,20 +186,35 @@ fn two_hosts_without_state_do_not_answer_each_other_for_ever() {
     assert!((1..=25).contains(&rounds), "{rounds} answers");
 }
 
-#[test]
-fn only_tokens_of_ids_in_use_reset_a_connection() {
-    let token = [0x77; 16];
+const TOKEN: [u8; 16] = [0x77; 16];
+
+/// A client whose server has this token.
+fn against_client() -> HostilePair {
     let make = |first: &[u8]| {
         Hostile::server(7, first, |id, original| {
             encode(&TransportParameters {
                 original_destination_connection_id: Some(original),
-                stateless_reset_token: Some(token),
+                stateless_reset_token: Some(TOKEN),
                 ..client_parameters(id)
             })
         })
     };
     let mut pair = HostilePair::established(HostilePair::with_client(TransportConfig::default(), make));
     pair.send(&payload(&[Frame::HandshakeDone]));
+    pair
+}
+
+/// A stateless reset with a header of this first byte.
+fn reset_from(first: u8, token: [u8; 16], len: usize) -> Vec<u8> {
+    let mut datagram = vec![0x4c; len];
+    datagram[0] = first;
+    datagram.extend_from_slice(&token);
+    datagram
+}
+
+#[test]
+fn only_tokens_of_ids_in_use_reset_a_connection() {
+    let mut pair = against_client();
     let unused = [0x55; 16];
     let id = quic::ConnectionId::new(&[3; 8]).expect("eight bytes");
     pair.send(&payload(&[Frame::NewConnectionId {
@@ -209,30 +224,49 @@ fn only_tokens_of_ids_in_use_reset_a_connection() {
         id,
         reset_token: unused,
     }]));
-    let reset = |token: [u8; 16], len: usize| {
-        let mut datagram = vec![0x4c; len];
-        datagram.extend_from_slice(&token);
-        datagram
-    };
-    // Of an ID that is not in use (section 10.3.1), a wrong one in each byte, one that is too
-    // short, and one with a long header.
-    let mut others = vec![reset(unused, 25), reset(token, 4)];
+    let reset = |token: [u8; 16], len: usize| reset_from(0x4c, token, len);
+    // Of an ID that is not in use (section 10.3.1), a wrong one in each byte, and one that is too
+    // short.
+    let mut others = vec![reset(unused, 25), reset(TOKEN, 4)];
     for at in 0..16 {
-        let mut wrong = token;
+        let mut wrong = TOKEN;
         wrong[at] ^= 1;
         others.push(reset(wrong, 25));
     }
-    let mut long = reset(token, 25);
-    long[0] = 0xcc;
-    others.push(long);
     for datagram in others {
         pair.deliver_unpadded(&datagram, HOSTILE);
         pair.assert_alive("a datagram without a valid token");
     }
-    pair.deliver_unpadded(&reset(token, 30), HOSTILE);
+    pair.deliver_unpadded(&reset(TOKEN, 30), HOSTILE);
     assert!(!pair.victim_is_alive());
     assert_eq!(pair.hostile.close(), None, "nothing is sent to a peer without state");
     assert_eq!(pair.victim.events[0].back(), Some(&Event::Closed(ConnectionError::Reset)));
+}
+
+#[test]
+fn a_reset_counts_whatever_its_header() {
+    // RFC 9000, section 10.3: other versions might reset with a long header. Its version and the
+    // lengths of its connection IDs are whatever they are.
+    for first in [0x00, 0x4c, 0x80, 0xcc, 0xff] {
+        for len in [5, 30, 1_200] {
+            let mut pair = against_client();
+            pair.deliver_unpadded(&reset_from(first, TOKEN, len), HOSTILE);
+            let event = pair.victim.events[0].back();
+            assert_eq!(event, Some(&Event::Closed(ConnectionError::Reset)), "{first:#x}, {len} bytes");
+        }
+        // Headers that a version could have: version 1 and a connection ID that is known or not.
+        for known in [false, true] {
+            let mut pair = against_client();
+            let id =
+                if known { pair.hostile.remote_id } else { quic::ConnectionId::new(&[9; 8]).expect("eight bytes") };
+            let mut datagram = vec![first, 0, 0, 0, 1, 8];
+            datagram.extend_from_slice(id.as_slice());
+            datagram.extend([7; 60]);
+            datagram.extend(TOKEN);
+            pair.deliver_unpadded(&datagram, HOSTILE);
+            assert!(!pair.victim_is_alive(), "{first:#x}, known: {known}");
+        }
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ mod streams;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use netem::{LineState, LinkStats};
+use netem::LinkStats;
 use quic::{Event, Side, StreamId};
 use units::{Duration, Rate, Ratio, Rng};
 
@@ -284,17 +284,7 @@ impl Run {
 
     /// The links recover, all flows end, and everything must come to rest.
     fn finish_all(&mut self) {
-        self.pair.set_links(|link| {
-            link.state = LineState::Up;
-            link.loss = Ratio::ZERO;
-            link.duplicate = Ratio::ZERO;
-            link.corrupt = Ratio::ZERO;
-            link.reorder = Ratio::ZERO;
-            link.rate = Some(Rate::from_mbps(1000));
-        });
-        self.pair.client.refuse = Ratio::ZERO;
-        self.pair.server.refuse = Ratio::ZERO;
-        [&mut self.pair.client, &mut self.pair.server].into_iter().for_each(|node| node.full.clear());
+        self.pair.heal();
         self.remove_classes();
         let until = self.pair.now + LIVENESS;
         while self.pair.now < until {

@@ -13,15 +13,18 @@ use quic::{Addresses, ConnectionId, ErrorCode, PathId, Side, TransportConfig};
 use units::{Duration, Instant, Rng};
 use wire::quic::{
     Close, CloseOrigin, Frame, LongHeader, MIN_INITIAL_SIZE, PacketType, Parsed, Reader, SAMPLE_LEN, Space,
-    TransportParameters, Version, decode_number, emit_ack, emit_long, emit_short, parse_packet, put_varint,
-    read_unprotected, sample_offset,
+    TransportParameters, Version, decode_number, emit_long, emit_short, parse_packet, read_unprotected, sample_offset,
 };
 
 use super::Node;
 
 mod early;
+mod encoding;
 mod pair;
 
+use encoding::ack_of;
+#[allow(unused_imports, reason = "each test binary uses its own part of the harness")]
+pub use encoding::{client_parameters, encode, multipath, number, parameter, payload};
 pub use pair::HostilePair;
 
 /// The address of the hostile peer.
@@ -35,6 +38,9 @@ pub const fn hostile_on(socket: u16) -> SocketAddr {
 /// Length of the connection IDs it chooses, bytes.
 const ID_LEN: usize = 8;
 
+/// The spin bit of a short header (RFC 9000, section 17.3.1).
+const SPIN_BIT: u8 = 0x20;
+
 /// A packet that it received and opened.
 pub struct OpenedPacket {
     pub space: Space,
@@ -47,6 +53,8 @@ pub struct OpenedPacket {
     pub datagram_len: usize,
     pub number: u64,
     pub phase: bool,
+    /// The spin bit, if it has a short header.
+    pub spin: bool,
     payload: Vec<u8>,
 }
 
@@ -77,6 +85,10 @@ pub struct SealOverrides {
     pub token: &'static [u8],
     /// Send 1-RTT data in a packet of type 0-RTT.
     pub zero_rtt: bool,
+    /// Set the spin bit of a short header.
+    pub spin: bool,
+    /// The version of a long header, instead of the one in use.
+    pub version: Option<Version>,
 }
 
 /// The hostile peer.
@@ -122,57 +134,6 @@ struct HostilePath {
     local_ids: Vec<ConnectionId>,
     next_number: u64,
     received: Vec<u64>,
-}
-
-/// Ordinary transport parameters of a client with connection ID `id`.
-pub fn client_parameters(id: ConnectionId) -> TransportParameters {
-    TransportParameters {
-        initial_max_data: 1 << 20,
-        initial_max_stream_data_bidi_local: 1 << 18,
-        initial_max_stream_data_bidi_remote: 1 << 18,
-        initial_max_stream_data_uni: 1 << 18,
-        initial_max_streams_bidi: 100,
-        initial_max_streams_uni: 100,
-        initial_source_connection_id: Some(id),
-        max_datagram_frame_size: 65_535,
-        ..TransportParameters::default()
-    }
-}
-
-/// The same, with path IDs up to `max`.
-pub fn multipath(mut parameters: TransportParameters, max: u32) -> TransportParameters {
-    parameters.initial_max_path_id = Some(PathId(max));
-    parameters
-}
-
-/// Parameters as bytes.
-pub fn encode(parameters: &TransportParameters) -> Vec<u8> {
-    let mut out = Vec::new();
-    parameters.emit(&mut out, None);
-    out
-}
-
-/// One parameter as bytes.
-pub fn parameter(id: u64, value: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    put_varint(&mut out, id);
-    put_varint(&mut out, value.len() as u64);
-    out.extend_from_slice(value);
-    out
-}
-
-/// A number as the value of a parameter.
-pub fn number(value: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    put_varint(&mut out, value);
-    out
-}
-
-/// Frames as a payload.
-pub fn payload(frames: &[Frame<'_>]) -> Vec<u8> {
-    let mut out = Vec::new();
-    frames.iter().for_each(|frame| frame.emit(&mut out));
-    out
 }
 
 impl Hostile {
@@ -363,7 +324,7 @@ impl Hostile {
         let mut out = Vec::new();
         let number_at = match space {
             Space::Data if !overrides.zero_rtt => {
-                emit_short(&remote_id, number, number_len, phase, false, fixed, &mut out)
+                emit_short(&remote_id, number, number_len, phase, overrides.spin, fixed, &mut out)
             }
             _ => {
                 let ty = match space {
@@ -372,7 +333,8 @@ impl Hostile {
                     Space::Data => PacketType::ZeroRtt,
                 };
                 let token = overrides.token;
-                let header = LongHeader { ty, version: self.version, dcid: remote_id, scid: self.local_id, token };
+                let version = overrides.version.unwrap_or(self.version);
+                let header = LongHeader { ty, version, dcid: remote_id, scid: self.local_id, token };
                 emit_long(&header, number, number_len, payload.len() + TAG_LEN, fixed, &mut out)
             }
         };
@@ -422,6 +384,12 @@ impl Hostile {
             }
         }
         datagrams
+    }
+
+    /// The session's output, to be sent in packets of the test's own.
+    pub fn handshake_bytes(&mut self) -> Vec<(Space, Vec<u8>)> {
+        self.pump();
+        std::mem::take(&mut self.outgoing)
     }
 
     /// Takes the session's output and its new keys.
@@ -517,7 +485,8 @@ impl Hostile {
             let payload = body[..len].to_vec();
             let dcid = header.dcid;
             let phase = plain.key_phase;
-            let packet = OpenedPacket { space, path, dcid, to: None, datagram_len, number, phase, payload };
+            let spin = space == Space::Data && head[0] & SPIN_BIT != 0;
+            let packet = OpenedPacket { space, path, dcid, to: None, datagram_len, number, phase, spin, payload };
             for frame in packet.frames() {
                 assert!(frame.permitted_in(header.ty), "{frame:?} in a packet of {:?}", header.ty);
             }
@@ -594,21 +563,6 @@ impl Hostile {
     pub fn is_ready(&self) -> bool {
         self.keys[2].is_some() && !self.session.is_handshaking()
     }
-}
-
-fn ack_of(path: Option<PathId>, mut numbers: Vec<u64>) -> Vec<u8> {
-    numbers.sort_unstable();
-    numbers.dedup();
-    let mut ranges: Vec<std::ops::RangeInclusive<u64>> = Vec::new();
-    for number in numbers {
-        match ranges.last_mut() {
-            Some(last) if *last.end() + 1 == number => *last = *last.start()..=number,
-            _ => ranges.push(number..=number),
-        }
-    }
-    let mut out = Vec::new();
-    emit_ack(path, 0, ranges.into_iter().rev().take(200), None, &mut out);
-    out
 }
 
 fn random_id(rng: &mut Rng) -> ConnectionId {

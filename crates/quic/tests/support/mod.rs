@@ -17,15 +17,17 @@ pub mod datagram;
 pub mod hostile;
 pub mod injection;
 pub mod journals;
+mod links;
 pub mod lives;
 pub mod seeds;
+pub mod spins;
 pub mod stages;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use netem::{Link, LinkConfig, LinkStats};
+use netem::{Link, LinkConfig};
 use quic::session::SessionFactory;
 use quic::session::deterministic::DeterministicFactory;
 use quic::{
@@ -35,6 +37,7 @@ use units::{Duration, Ecn, Instant, Ratio, Rng};
 
 use self::datagram::Datagram;
 use self::journals::Checked;
+use self::spins::Spins;
 use self::stages::{Arrival, Stages, Staging};
 
 /// The client's address.
@@ -60,9 +63,6 @@ const ROUNDS_MAX: usize = 100_000;
 
 /// Refused plans of one connection at one moment, at most.
 const REFUSALS_MAX: u32 = 200;
-
-/// Steps without progress of time after which the harness reports a connection that spins.
-const SPIN_MAX: u32 = 10_000;
 
 /// Called for each datagram before it enters a link; false drops it.
 pub type Tap = Box<dyn FnMut(Instant, &[u8]) -> bool>;
@@ -412,7 +412,7 @@ pub struct Pair {
     pub misaddressed: Vec<(SocketAddr, Vec<u8>)>,
     /// The address under which the server sees a socket of the client, where a NAT changed it.
     mappings: BTreeMap<u16, SocketAddr>,
-    spins: u32,
+    spins: Spins,
 }
 
 impl Pair {
@@ -446,7 +446,7 @@ impl Pair {
             tapped: [0; 2],
             misaddressed: Vec::new(),
             mappings: BTreeMap::new(),
-            spins: 0,
+            spins: Spins::default(),
         };
         for node in [&mut pair.client, &mut pair.server] {
             node.stages = Stages::new(setup.staging.clone(), root.split("stages"));
@@ -485,16 +485,6 @@ impl Pair {
         }
     }
 
-    /// Both directions of link `link`, counted from the first link.
-    pub fn link_pair(&mut self, link: usize) -> &mut [Link<Datagram>; 2] {
-        if link == 0 { &mut self.links } else { &mut self.more_links[link - 1] }
-    }
-
-    /// Puts a datagram on the link at the client's end or at the server's.
-    pub fn inject(&mut self, direction: usize, datagram: Vec<u8>) {
-        self.links[direction].send(self.now, datagram.into());
-    }
-
     /// Sends, then advances to the next event; false if there is none before `limit`.
     pub fn step(&mut self, limit: Instant) -> bool {
         self.flush();
@@ -504,8 +494,7 @@ impl Pair {
             self.now = limit;
             return false;
         };
-        self.spins = if next > self.now { 0 } else { self.spins + 1 };
-        if self.spins >= SPIN_MAX {
+        if self.spins.are_too_many(self.now, next) {
             let who = [&self.client, &self.server].map(|node| {
                 let connections = node.connections.iter().flatten();
                 let paths: Vec<_> = connections.map(|connection| connection.path_stats()).collect();
@@ -605,36 +594,5 @@ impl Pair {
     pub fn run_for(&mut self, span: Duration) {
         let limit = self.now + span;
         while self.step(limit) {}
-    }
-
-    /// The address under which the server sees a socket of the client.
-    fn seen_as(&self, socket: u16) -> SocketAddr {
-        let own = if socket == 0 { CLIENT } else { client_on(socket) };
-        self.mappings.get(&socket).copied().unwrap_or(own)
-    }
-
-    /// A NAT between the two gives a socket of the client another address, and drops the former
-    /// mapping.
-    pub fn remap(&mut self, socket: u16, address: SocketAddr) {
-        self.mappings.insert(socket, address);
-    }
-
-    /// Puts a filter before the link of `direction`.
-    pub fn tap(&mut self, direction: usize, pass: impl FnMut(Instant, &[u8]) -> bool + 'static) {
-        self.taps[direction] = Some(Box::new(pass));
-    }
-
-    /// Changes both directions of all links from now on.
-    pub fn set_links(&mut self, change: impl Fn(&mut LinkConfig)) {
-        for link in self.links.iter_mut().chain(self.more_links.iter_mut().flatten()) {
-            let mut config = link.config().clone();
-            change(&mut config);
-            link.set_config(self.now, config);
-        }
-    }
-
-    /// Statistics of the link to the server and of the link back.
-    pub fn link_stats(&self) -> [LinkStats; 2] {
-        [*self.links[0].stats(), *self.links[1].stats()]
     }
 }

@@ -20,13 +20,12 @@ use super::env::VirtualClock;
 use super::host::side_of;
 use super::representation::Representation;
 use crate::connection_setup::transport_config;
-use crate::model::{DURATION_MAX, Scenario};
+use crate::model::Scenario;
 use crate::seeds::{HostSeeds, host_seeds};
 use crate::world::WorldError;
 
 /// The limits of each driver. A host has one connection.
-pub(crate) const LIMITS: DriverLimits =
-    DriverLimits { half_open_max: 128, connections_max: 1024, handshake_timeout: DURATION_MAX };
+pub(crate) const LIMITS: DriverLimits = DriverLimits { half_open_max: 128, connections_max: 1024 };
 
 /// Maximum bytes of a stream's outbox and inbox, as the engine's default.
 const QUEUE_BYTES_MAX: usize = 1 << 20;

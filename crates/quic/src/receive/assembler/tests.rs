@@ -57,6 +57,16 @@ fn tiny_pieces_are_refused_before_they_cost_much() {
 }
 
 #[test]
+fn single_handshake_bytes_are_taken_up_to_the_minimum_and_no_further() {
+    let pieces = Pending { count: CRYPTO_BYTES_MIN, bytes: CRYPTO_BYTES_MIN };
+    assert_eq!(pieces.check_crypto(), Ok(()));
+    let more = Pending { count: CRYPTO_BYTES_MIN + 1, bytes: CRYPTO_BYTES_MIN + 1 };
+    assert_eq!(more.check_crypto(), Err(TooFragmented));
+    let whole = Pending { count: PENDING_COUNT_FREE, bytes: 1 << 16 };
+    assert_eq!(whole.check_crypto(), Ok(()));
+}
+
+#[test]
 fn full_packets_out_of_order_are_not_refused() {
     let packet = Bytes::from(vec![0; 1400]);
     assert_eq!(first_refused((1..10_000u64).map(|index| (index * 1400, packet.clone()))), None);

@@ -18,6 +18,8 @@ pub(super) struct Hello<'a> {
     pub(super) parameters: Option<&'a [u8]>,
     /// Whether the client sends 0-RTT.
     pub(super) offers_early: bool,
+    /// Whether it names a session in the way of TLS 1.2.
+    pub(super) has_session_id: bool,
 }
 
 impl<'a> Hello<'a> {
@@ -36,6 +38,7 @@ impl<'a> Hello<'a> {
         reader.bytes(3 + 2 + 32)?;
         let session_id = reader.u8()?;
         reader.bytes(session_id.into())?;
+        hello.has_session_id = session_id > 0;
         let cipher_suites = reader.u16()?;
         reader.bytes(cipher_suites.into())?;
         let compression_methods = reader.u8()?;
@@ -84,7 +87,7 @@ mod tests {
 
     #[test]
     fn the_parameters_of_a_hello_are_found() {
-        let expected = Hello { parameters: Some(b"parameters"), offers_early: false };
+        let expected = Hello { parameters: Some(b"parameters"), offers_early: false, has_session_id: false };
         assert_eq!(Hello::of(&hello()), expected);
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use super::*;
+use crate::support::spins::Spins;
 
 /// The hostile peer and its victim, without a link between them: each receives what the other sends
 /// at once.
@@ -128,7 +129,8 @@ impl HostilePair {
         self.settle();
     }
 
-    fn settle(&mut self) {
+    /// Lets the victim send what is due, for instance after a call of its application.
+    pub fn settle(&mut self) {
         self.victim.flush(self.now);
         for (addresses, datagram) in std::mem::take(&mut self.victim.outbox) {
             *self.victim_bytes.entry(addresses.remote).or_default() += datagram.len() as u64;
@@ -167,9 +169,14 @@ impl HostilePair {
     }
 
     /// Advances time, running all timers that fire meanwhile.
+    ///
+    /// # Panics
+    /// If a timer fires again and again without progress of time.
+    #[track_caller]
     pub fn wait(&mut self, span: Duration) {
-        let until = self.now + span;
+        let (until, mut spins) = (self.now + span, Spins::default());
         while let Some(at) = self.victim.timeout().filter(|at| *at <= until) {
+            spins.check(self.now, at);
             self.now = self.now.max(at);
             self.victim.handle_timeouts(self.now);
             self.settle();

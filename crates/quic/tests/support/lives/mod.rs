@@ -19,10 +19,10 @@ mod operations;
 
 use std::sync::Arc;
 
-use netem::{LineState, LinkConfig};
+use netem::LinkConfig;
 use quic::session::deterministic::DeterministicFactory;
 use quic::{ConnectionError, Event, Policy, Side, Strategy, TransportConfig, Versions};
-use units::{Duration, Rate, Ratio, Rng};
+use units::{Duration, Rate, Rng};
 
 use self::application::{Client, Request, Server};
 use self::operations::Operation;
@@ -293,18 +293,7 @@ impl Life {
 
     /// The links recover, everything is answered, and the connection is closed.
     fn finish(&mut self) {
-        self.pair.set_links(|link| {
-            link.state = LineState::Up;
-            link.loss = Ratio::ZERO;
-            link.duplicate = Ratio::ZERO;
-            link.corrupt = Ratio::ZERO;
-            link.reorder = Ratio::ZERO;
-            link.rate = Some(Rate::from_mbps(1000));
-        });
-        for node in [&mut self.pair.client, &mut self.pair.server] {
-            (node.refuse, node.refuse_only) = (Ratio::ZERO, None);
-            node.full.clear();
-        }
+        self.pair.heal();
         self.ask();
         let until = self.pair.now + LIVENESS;
         while !self.client.is_done() {

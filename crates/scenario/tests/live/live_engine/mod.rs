@@ -30,7 +30,7 @@ use scenario::apps::handles::{EventQueue, HandleStreams};
 use scenario::connection_setup::{PathPlan, transport_config};
 use scenario::faults::scheduled;
 use scenario::measurements::Measurements;
-use scenario::model::{DURATION_MAX, Scenario};
+use scenario::model::Scenario;
 use scenario::packets::{SentDatagram, host_seeds, link_rng};
 use scenario::world::{PayloadMode, RunPlan};
 use units::{Instant, Rng};
@@ -199,7 +199,6 @@ impl Host {
             placement,
             transport: transport_config(scenario, number, plan.paths.len()),
             server: (number == 1).then(|| Arc::clone(&factory)),
-            handshake_timeout: DURATION_MAX,
             ..EngineConfig::default()
         };
         let sockets = (0..paths * placement.driver_count()).map(bind).collect();

@@ -8,7 +8,7 @@ use std::task::{Poll, Waker};
 use litz::identity::{self, KeyPair, TlsError};
 use litz::{ConnectError, Connection, Endpoint, EndpointConfig, LiveSocket, PathId, Placement};
 use scenario::connection_setup::{PathPlan, transport_config};
-use scenario::model::{DURATION_MAX, Scenario};
+use scenario::model::Scenario;
 use scenario::world::{RunPlan, WorldError};
 
 use super::network::{address, world_error};
@@ -55,8 +55,6 @@ pub(super) fn hosts(
         let config = EndpointConfig::default()
             .with_transport(transport_config(scenario, host, plan.paths.len()))
             .with_server_tls(server_tls)
-            // The scenario's idle timeout ends a handshake that does not complete.
-            .with_handshake_timeout(DURATION_MAX.into())
             .with_placement(placement.unwrap_or_default());
         Endpoint::with_sockets(config, sockets).map(Arc::new).map_err(world_error)
     };
