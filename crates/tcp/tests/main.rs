@@ -1,4 +1,5 @@
 //! Connections in pairs over model links.
 
+mod hostile;
 mod support;
 mod transfer;

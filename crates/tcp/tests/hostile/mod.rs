@@ -1,0 +1,4 @@
+//! Peers, and others on the path, that break the rules.
+
+mod data;
+mod resets;
