@@ -161,6 +161,10 @@ impl Connection {
         if self.send.handle_ack(now, &info) {
             self.events.writable = true;
         }
+        // Without an application, a peer that never opens its window must not hold memory for ever.
+        if !self.is_detached {
+            self.send.note_answer();
+        }
         true
     }
 

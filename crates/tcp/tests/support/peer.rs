@@ -21,7 +21,7 @@ const BATCH: usize = 16;
 const PLANS_MAX: usize = 10_000;
 
 /// A segment that the connection has sent. Numbers count from the initial ones: zero is the SYN.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Sent {
     pub(crate) at: Instant,
     pub(crate) seq: u32,
@@ -31,6 +31,17 @@ pub(crate) struct Sent {
     pub(crate) options: Options,
     pub(crate) data: Bytes,
     pub(crate) ecn: Option<Ecn>,
+}
+
+impl std::fmt::Debug for Sent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { at, seq, ack, flags, window, .. } = self;
+        write!(f, "{at:?} {flags} {seq}+{} ack {ack} window {window}", self.data.len())?;
+        if !self.options.sack.is_empty() {
+            write!(f, " {:?}", self.options.sack)?;
+        }
+        Ok(())
+    }
 }
 
 impl Sent {
