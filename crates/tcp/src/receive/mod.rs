@@ -239,10 +239,8 @@ impl ReceiveHalf {
     /// The next bytes, at most `len_max`.
     pub(crate) fn read(&mut self, len_max: usize) -> Option<Bytes> {
         let bytes = self.assembler.read(len_max)?;
-        // The silly window syndrome (RFC 9293, section 3.8.6.2.2): a wider window is announced once it
-        // is wider by two segments or half the buffer.
-        let gained = (self.nxt + self.announceable()).saturating_sub(self.edge);
-        if gained >= (2 * self.segment).min(self.buffer / 2).max(1) && !self.is_fin_received() {
+        // A wider window is worth a segment once it is wider by two segments or half the buffer.
+        if self.gained() >= (2 * self.segment).min(self.buffer / 2).max(1) && !self.is_fin_received() {
             self.acks.set_due();
         }
         Some(bytes)
@@ -267,8 +265,11 @@ impl ReceiveHalf {
 
     /// What a segment says that leaves now. `blocks_max` fit into its options.
     pub(crate) fn snapshot(&mut self, blocks_max: usize) -> Snapshot {
-        // The edge never moves back (RFC 9293, section 3.8.6).
-        let announced = self.announceable().max(self.edge.saturating_sub(self.nxt));
+        // The edge never moves back (RFC 9293, section 3.8.6), and forward only by a segment or half the
+        // buffer: a peer that fills every small gap would go on with small segments (section 3.8.6.2.2).
+        let remaining = self.edge.saturating_sub(self.nxt);
+        let is_worth = self.gained() >= self.segment.min(self.buffer / 2);
+        let announced = if is_worth { self.announceable().max(remaining) } else { remaining };
         let window = (announced >> self.scale).min(u64::from(u16::MAX));
         self.edge = self.edge.max(self.nxt + (window << self.scale));
         let mut sack = SackBlocks::default();
@@ -295,6 +296,11 @@ impl ReceiveHalf {
     /// The window of a segment with a SYN, which is not scaled (RFC 7323, section 2.2).
     pub(crate) fn unscaled_window(&self) -> u16 {
         self.buffer.min(u64::from(u16::MAX)) as u16
+    }
+
+    /// How much further than announced the peer may send.
+    fn gained(&self) -> u64 {
+        (self.nxt + self.announceable()).saturating_sub(self.edge)
     }
 
     /// Bytes that may be announced: the free part of the buffer.

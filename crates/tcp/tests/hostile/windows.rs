@@ -192,3 +192,25 @@ fn a_window_beyond_the_space_of_sequence_numbers_is_harmless() {
     peer.write(1 << 20);
     deliver(&mut peer, (1 << 20) + 1);
 }
+
+#[test]
+fn a_wider_window_is_announced_once_it_is_wider_by_a_segment() {
+    let mut peer = Peer::opens(&TcpConfig { receive_buffer: 10_000, ..TcpConfig::default() }, offer());
+    peer.send_data(10_000);
+    assert_eq!(peer.pass(MINUTE).last().map(|sent| sent.window), Some(0));
+    let mut free = 0;
+    while free + 100 < 2920 {
+        assert!(matches!(peer.connection.read(100), tcp::Read::Bytes(_)));
+        free += 100;
+        assert_eq!(peer.sent().len(), 0, "{free}");
+        // A probe of the closed window; at the end, one of a window that is wide enough.
+        peer.send(peer.segment().len(1));
+        let answer = peer.sent();
+        let announced = answer.last().expect("an answer").window;
+        assert!(announced == 0 || announced >= 1460, "{announced} of {free}: RFC 9293, section 3.8.6.2.2");
+        if announced > 0 {
+            return;
+        }
+    }
+    panic!("a window of two segments is announced");
+}
