@@ -6,6 +6,7 @@ use wire::tcp::{Flags, Header, Options, SackBlocks};
 use super::Connection;
 use crate::plan::{PLAN_BYTES_MAX, Plan};
 use crate::send::next::Next;
+use crate::state::State;
 
 impl Connection {
     /// Fills `plan` with what may be sent now, at most `segments_max` segments. False if there is
@@ -20,7 +21,7 @@ impl Connection {
             self.fill_reset(seq, plan);
             return true;
         }
-        if self.close_reason.is_some() && self.receive.as_ref().is_none_or(|receive| !receive.is_ack_due()) {
+        if self.state == State::Closed {
             return false;
         }
         // Blocks leave on their own: in a full segment there is no room for them.
@@ -62,10 +63,7 @@ impl Connection {
         if next.has_syn {
             let (options, flags) = self.syn(now);
             let (ack, window) = match &mut self.receive {
-                Some(receive) => {
-                    let window = receive.unscaled_window();
-                    (receive.snapshot(0).ack, window)
-                }
+                Some(receive) => (receive.snapshot_of_syn(), receive.unscaled_window()),
                 None => (Seq32::new(0), self.config.receive_buffer.min(u16::MAX.into()) as u16),
             };
             plan.header = self.header(seq, ack, flags, window, options);

@@ -33,46 +33,73 @@ impl Connection {
         if !arrival.has(Flags::ACK) || !self.on_ack(now, &arrival) {
             return;
         }
+        self.note_timestamp(now, position, &arrival);
         self.on_content(now, position, arrival);
     }
 
     /// First check: the sequence number, and the timestamp (RFC 7323, section 5.3). The position of
     /// the segment if it is acceptable.
     fn check_sequence(&mut self, now: Instant, arrival: &Arrival) -> Option<u64> {
-        let header = &arrival.header;
-        let receive = self.receive.as_mut()?;
-        let acceptance = receive.acceptance(header.seq, arrival.sequence_len());
-        if self.negotiated.timestamps {
-            match header.options.timestamps {
-                Some(timestamps) if self.clock.is_old(now, timestamps.value) && !arrival.has(Flags::RST) => {
-                    receive.set_ack_due();
-                    return None;
-                }
-                Some(timestamps) if !header.seq.is_after(receive.nxt_on_wire()) => {
-                    if matches!(acceptance, Acceptance::Acceptable { .. }) {
-                        self.clock.update(now, timestamps.value);
-                    }
-                }
-                // RFC 7323, section 3.2: a segment without timestamps should be dropped.
-                None if !arrival.has(Flags::RST) => return None,
-                _ => {}
+        let (header, receive) = (&arrival.header, self.receive.as_ref()?);
+        if self.negotiated.timestamps && !arrival.has(Flags::RST) {
+            // RFC 7323, section 3.2: a segment without timestamps should be dropped.
+            let timestamps = header.options.timestamps?;
+            if self.clock.is_old(now, timestamps.value) {
+                self.answer_unacceptable(now, arrival);
+                return None;
             }
         }
-        match acceptance {
+        match receive.acceptance(header.seq, arrival.data.len() as u64, arrival.sequence_len()) {
             Acceptance::Acceptable { position } => Some(position),
             Acceptance::Outside => {
-                let is_probe = receive.is_next(header.seq) && arrival.has(Flags::ACK) && !arrival.has(Flags::SYN);
-                if !arrival.has(Flags::RST) && (self.state == State::TimeWait || self.challenges.take(now)) {
-                    receive.set_ack_due();
-                }
-                // The window is closed: what the segment acknowledges counts, its data do not.
-                if is_probe && !arrival.has(Flags::RST) {
-                    self.on_ack(now, arrival);
-                } else if self.state == State::TimeWait && arrival.has(Flags::FIN) {
-                    self.timers.start_time_wait(now + self.config.time_wait);
+                if !arrival.has(Flags::RST) {
+                    self.on_outside(now, arrival);
                 }
                 None
             }
+        }
+    }
+
+    /// RFC 7323, section 4.3: the timestamp of the segment that the next acknowledgement answers is
+    /// echoed. If acknowledgements are delayed, that is the first of several. Only a segment with a
+    /// credible acknowledgement counts: a forged timestamp would make those of the peer look old.
+    fn note_timestamp(&mut self, now: Instant, position: u64, arrival: &Arrival) {
+        let is_answered = self.receive.as_ref().is_some_and(|receive| position <= receive.acked());
+        if let Some(timestamps) =
+            arrival.header.options.timestamps.filter(|_| self.negotiated.timestamps && is_answered)
+        {
+            self.clock.update(now, timestamps.value);
+        }
+    }
+
+    /// Nothing of the segment lies in the window.
+    fn on_outside(&mut self, now: Instant, arrival: &Arrival) {
+        let (seq, len) = (arrival.header.seq, arrival.sequence_len());
+        let Some(receive) = &mut self.receive else { return };
+        if !arrival.has(Flags::SYN) {
+            receive.note_repeated(seq, len);
+        }
+        // Our acknowledgement of the FIN was lost (RFC 9293, section 3.10.7.4, eighth check).
+        if self.state == State::TimeWait && arrival.has(Flags::FIN) && receive.is_next(seq + len as u32) {
+            self.timers.start_time_wait(now + self.config.time_wait);
+        }
+        // The window is closed: what the segment acknowledges counts, its data do not.
+        let is_probe = receive.is_next(seq) && arrival.has(Flags::ACK) && !arrival.has(Flags::SYN);
+        self.answer_unacceptable(now, arrival);
+        if is_probe {
+            self.on_ack(now, arrival);
+        }
+    }
+
+    /// An unacceptable segment is answered (RFC 9293, section 3.10.7.4). Those without data are
+    /// limited, because they might be answers themselves; data must be answered, because their sender
+    /// repeats them until an answer arrives.
+    fn answer_unacceptable(&mut self, now: Instant, arrival: &Arrival) {
+        let is_limited = arrival.data.is_empty() || arrival.has(Flags::SYN);
+        if (!is_limited || self.challenges.take(now))
+            && let Some(receive) = &mut self.receive
+        {
+            receive.set_ack_due();
         }
     }
 
@@ -80,6 +107,10 @@ impl Connection {
     /// answered, and a peer that means it repeats the reset with the right number.
     fn on_reset(&mut self, now: Instant, arrival: &Arrival) {
         let Some(receive) = &mut self.receive else { return };
+        if self.state == State::TimeWait {
+            // An old reset must not let old data into the next connection (RFC 1337, section 3).
+            return;
+        }
         if receive.is_next(arrival.header.seq) {
             let reason = if self.state == State::SynReceived { CloseReason::Refused } else { CloseReason::Reset };
             self.close(reason);
@@ -130,6 +161,10 @@ impl Connection {
         if self.send.handle_ack(now, &info) {
             self.events.writable = true;
         }
+        // Without an application, a peer that never opens its window must not hold memory for ever.
+        if !self.is_detached {
+            self.send.note_answer();
+        }
         true
     }
 
@@ -151,6 +186,7 @@ impl Connection {
     /// Sixth to eighth check: urgent data stay in the stream (RFC 6093, section 4), then the data and
     /// the FIN.
     fn on_content(&mut self, now: Instant, position: u64, arrival: Arrival) {
+        let announced_mss = self.announced_mss();
         let Some(receive) = &mut self.receive else { return };
         if self.negotiated.ecn {
             receive.note_marks(arrival.ecn == Some(Ecn::Ce), arrival.has(Flags::CWR));
@@ -168,7 +204,9 @@ impl Connection {
         if self.is_detached && !arrival.data.is_empty() {
             return self.abort();
         }
-        let (flags, segment) = (arrival.header.flags, arrival.segment as u64);
+        // No segment is larger than we said; if it is, others have joined it without a note.
+        let segment = arrival.segment.min(announced_mss.into()) as u64;
+        let flags = arrival.header.flags;
         if receive.take(now, position, arrival.data, flags, segment) {
             self.events.readable = true;
         }

@@ -23,6 +23,8 @@ pub(crate) struct ReceiveHalf {
     nxt: u64,
     /// The position after the last that the peer may send, as announced.
     edge: u64,
+    /// What was acknowledged last (RFC 7323, section 4.3, Last.ACK.sent).
+    acked: u64,
     /// The position of the FIN, if it was received in order or beyond a hole.
     fin: Option<u64>,
     /// Bytes that may be received and not read.
@@ -80,6 +82,7 @@ impl ReceiveHalf {
             assembler: Assembler::default(),
             nxt: FIRST_BYTE,
             edge: FIRST_BYTE,
+            acked: FIRST_BYTE,
             fin: None,
             buffer,
             scale,
@@ -99,6 +102,10 @@ impl ReceiveHalf {
 
     pub(crate) fn nxt_on_wire(&self) -> Seq32 {
         self.space.wire(self.nxt)
+    }
+
+    pub(crate) const fn acked(&self) -> u64 {
+        self.acked
     }
 
     /// The FIN and everything before it were received.
@@ -121,15 +128,16 @@ impl ReceiveHalf {
     }
 
     /// Whether a segment with this sequence number, which takes `len` positions, lies in the window
-    /// (RFC 9293, section 3.10.7.4, the table).
-    pub(crate) fn acceptance(&self, seq: Seq32, len: u64) -> Acceptance {
+    /// (RFC 9293, section 3.10.7.4, the table). A FIN without data takes no space in the buffer, so it is
+    /// welcome in a closed window, too: its sender would give up otherwise.
+    pub(crate) fn acceptance(&self, seq: Seq32, data_len: u64, len: u64) -> Acceptance {
         let Some(position) = self.space.position(seq, self.nxt) else { return Acceptance::Outside };
-        let window = self.edge - self.nxt;
+        // A FIN at the edge has its position beyond it.
+        let window = self.edge.saturating_sub(self.nxt);
         let is_in_window = |at: u64| self.nxt <= at && at < self.edge;
         let is_acceptable = match (len, window) {
-            (0, 0) => position == self.nxt,
+            (_, 0) => data_len == 0 && position == self.nxt,
             (0, _) => is_in_window(position),
-            (_, 0) => false,
             _ => is_in_window(position) || is_in_window(position + len - 1),
         };
         if is_acceptable { Acceptance::Acceptable { position } } else { Acceptance::Outside }
@@ -138,6 +146,16 @@ impl ReceiveHalf {
     /// Whether `seq` is the next expected sequence number.
     pub(crate) fn is_next(&self, seq: Seq32) -> bool {
         seq == self.nxt_on_wire()
+    }
+
+    /// A segment outside the window was received. What was received before is reported once more (RFC
+    /// 2883, section 4): the peer learns that it need not have been sent.
+    pub(crate) fn note_repeated(&mut self, seq: Seq32, len: u64) {
+        let Some(position) = self.space.position(seq, self.nxt) else { return };
+        if len > 0 && position + len <= self.nxt {
+            self.stats.bytes_duplicate += len;
+            self.acks.on_duplicate(position..position + len);
+        }
     }
 
     /// Takes the data of an acceptable segment, which came in packets of `segment` bytes. True if there is something new to read, or the stream
@@ -221,10 +239,8 @@ impl ReceiveHalf {
     /// The next bytes, at most `len_max`.
     pub(crate) fn read(&mut self, len_max: usize) -> Option<Bytes> {
         let bytes = self.assembler.read(len_max)?;
-        // The silly window syndrome (RFC 9293, section 3.8.6.2.2): a wider window is announced once it
-        // is wider by two segments or half the buffer.
-        let gained = (self.nxt + self.announceable()).saturating_sub(self.edge);
-        if gained >= (2 * self.segment).min(self.buffer / 2).max(1) && !self.is_fin_received() {
+        // A wider window is worth a segment once it is wider by two segments or half the buffer.
+        if self.gained() >= (2 * self.segment).min(self.buffer / 2).max(1) && !self.is_fin_received() {
             self.acks.set_due();
         }
         Some(bytes)
@@ -249,8 +265,11 @@ impl ReceiveHalf {
 
     /// What a segment says that leaves now. `blocks_max` fit into its options.
     pub(crate) fn snapshot(&mut self, blocks_max: usize) -> Snapshot {
-        // The edge never moves back (RFC 9293, section 3.8.6).
-        let announced = self.announceable().max(self.edge.saturating_sub(self.nxt));
+        // The edge never moves back (RFC 9293, section 3.8.6), and forward only by a segment or half the
+        // buffer: a peer that fills every small gap would go on with small segments (section 3.8.6.2.2).
+        let remaining = self.edge.saturating_sub(self.nxt);
+        let is_worth = self.gained() >= self.segment.min(self.buffer / 2);
+        let announced = if is_worth { self.announceable().max(remaining) } else { remaining };
         let window = (announced >> self.scale).min(u64::from(u16::MAX));
         self.edge = self.edge.max(self.nxt + (window << self.scale));
         let mut sack = SackBlocks::default();
@@ -259,13 +278,29 @@ impl ReceiveHalf {
                 sack.push(self.space.wire(block.start), self.space.wire(block.end));
             }
         }
-        self.acks.on_sent();
+        self.on_ack_sent();
         Snapshot { ack: self.nxt_on_wire(), window: window as u16, sack, is_marked: self.is_marked }
+    }
+
+    /// What a segment with a SYN acknowledges; its window is [`unscaled_window`](Self::unscaled_window).
+    pub(crate) fn snapshot_of_syn(&mut self) -> Seq32 {
+        self.on_ack_sent();
+        self.nxt_on_wire()
+    }
+
+    fn on_ack_sent(&mut self) {
+        self.acked = self.nxt;
+        self.acks.on_sent();
     }
 
     /// The window of a segment with a SYN, which is not scaled (RFC 7323, section 2.2).
     pub(crate) fn unscaled_window(&self) -> u16 {
         self.buffer.min(u64::from(u16::MAX)) as u16
+    }
+
+    /// How much further than announced the peer may send.
+    fn gained(&self) -> u64 {
+        (self.nxt + self.announceable()).saturating_sub(self.edge)
     }
 
     /// Bytes that may be announced: the free part of the buffer.

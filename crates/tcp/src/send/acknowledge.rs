@@ -55,18 +55,18 @@ impl SendHalf {
     pub(crate) fn handle_ack(&mut self, now: Instant, info: &AckInfo) -> bool {
         let end = self.sent_end();
         let Some(ack) = self.space.position(info.ack, self.una).filter(|ack| *ack <= end) else { return false };
-        self.adopt_probe(ack);
+        let is_window_probe = self.adopt_probe(ack);
         let window_changed = self.window.update(info.seq, ack, info.window);
         let mut delivered = Delivered::default();
         let (una, sacked) = (self.una, self.log.sacked());
         if ack > self.una {
-            self.advance(now, ack, info.echo, &mut delivered);
+            self.advance(now, ack, info.echo.filter(|_| !is_window_probe), &mut delivered);
         }
         let has_duplicate = self.take_sacks(now, ack, info, &mut delivered);
         if has_duplicate {
             self.rack.on_duplicate_report(self.una, self.nxt);
         }
-        self.sample_rtt(now, info, ack > una, &delivered);
+        let has_sample = self.sample_rtt(now, info, ack > una, &delivered);
         if !self.has_sack {
             self.count_duplicate(now, ack > una, info.is_bare && !window_changed);
         }
@@ -83,11 +83,16 @@ impl SendHalf {
         }
         self.update_congestion(now, &delivered);
         if ack > una {
-            // RFC 6298, section 5.3. News of the peer also ends the backoff.
-            self.timers.reset_backoff();
+            // The timeout stays long until the round trip was measured again: what was sent twice may be
+            // acknowledged late each time (RFC 6298, section 5.7; Karn's algorithm).
+            if has_sample {
+                self.timers.backoff = 0;
+            }
+            self.timers.unanswered = 0;
+            // RFC 6298, section 5.3.
             self.restart_timer(now);
         }
-        self.update_zero_window(now);
+        self.update_window_timer(now);
         ack > una
     }
 
@@ -142,14 +147,16 @@ impl SendHalf {
         has_duplicate
     }
 
-    fn sample_rtt(&mut self, now: Instant, info: &AckInfo, has_advanced: bool, delivered: &Delivered) {
+    /// True if the round trip was measured.
+    fn sample_rtt(&mut self, now: Instant, info: &AckInfo, has_advanced: bool, delivered: &Delivered) -> bool {
         let sample = match (delivered.rtt_from, info.echo) {
             (Some((_, sent_at)), _) => now.saturating_since(sent_at),
             // What was sent twice is measured by its timestamp (RFC 7323, section 4.1).
             (None, Some(echo)) if has_advanced => now.saturating_since(echo),
-            _ => return,
+            _ => return false,
         };
         self.rtt.update(sample, Duration::ZERO);
+        true
     }
 
     /// RFC 5681, section 3.2, and RFC 6582, section 3.2: three acknowledgements without news mean that

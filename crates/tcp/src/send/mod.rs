@@ -224,7 +224,7 @@ impl SendHalf {
 
     /// Timeouts in a row without an acknowledgement of something new.
     pub(crate) const fn timeouts(&self) -> u32 {
-        self.timers.backoff()
+        self.timers.unanswered
     }
 
     pub(crate) fn stats(&self) -> SendStats {

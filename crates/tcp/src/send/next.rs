@@ -8,7 +8,7 @@ use units::Instant;
 
 use super::SendHalf;
 use super::log::{Run, RunState};
-use super::timers::Probe;
+use super::timers::{Probe, WindowProbe};
 use crate::position::FIRST_BYTE;
 
 /// Positions to be sent in one plan, and the flags that go with them.
@@ -34,24 +34,32 @@ pub(crate) struct Next {
 enum Cause {
     Window,
     TailLossProbe,
-    ZeroWindowProbe,
+    /// A byte that the peer has not permitted.
+    WindowProbe,
+    /// What a silly window permits.
+    SillyWindow,
 }
 
 impl SendHalf {
     /// The next positions to be sent, at most `bytes_max` of data in full segments, and references to
     /// their bytes in `pieces`. They count as sent at `now`.
     pub(crate) fn next(&mut self, now: Instant, bytes_max: u64, pieces: &mut Vec<Bytes>) -> Option<Next> {
-        let (range, cause) = self.choose(now, bytes_max)?;
+        let Some((range, cause)) = self.choose(now, bytes_max) else {
+            self.update_window_timer(now);
+            return None;
+        };
         let is_new = range.start == self.nxt;
         let data = range.start.max(FIRST_BYTE)..range.end.min(self.buffer.end());
+        // Neither retransmissions nor window probes are (RFC 3168, sections 6.1.5 and 6.1.6).
+        let is_ecn_capable = is_new && data.end > data.start && cause != Cause::WindowProbe;
         let next = Next {
             start: range.start,
             data_len: data.end.saturating_sub(data.start),
             has_syn: range.start == 0,
             has_fin: range.end > self.buffer.end() && range.start > 0,
             is_push: range.end >= self.buffer.end() && data.end > data.start,
-            is_cwr: is_new && data.end > data.start && std::mem::take(&mut self.ecn.is_cwr_due),
-            is_markable: self.ecn.is_on && is_new && data.end > data.start,
+            is_cwr: is_ecn_capable && std::mem::take(&mut self.ecn.is_cwr_due),
+            is_markable: self.ecn.is_on && is_ecn_capable,
             transmission: self.transmission,
         };
         if next.data_len > 0 {
@@ -62,11 +70,15 @@ impl SendHalf {
     }
 
     fn choose(&mut self, now: Instant, bytes_max: u64) -> Option<(Range<u64>, Cause)> {
-        if std::mem::take(&mut self.timers.is_zero_window_probe_due) {
-            return self.beyond_window().map(|range| (range, Cause::ZeroWindowProbe));
+        if std::mem::take(&mut self.timers.is_window_probe_due)
+            && let Some(probe) = self.window_probe()
+        {
+            return Some(probe);
         }
-        if std::mem::take(&mut self.timers.is_probe_due) {
-            return self.tail().map(|range| (range, Cause::TailLossProbe));
+        if std::mem::take(&mut self.timers.is_probe_due)
+            && let Some(range) = self.tail()
+        {
+            return Some((range, Cause::TailLossProbe));
         }
         let window = self.congestion.window().saturating_sub(self.log.in_flight());
         let range = self.first_lost(window, bytes_max).or_else(|| self.new_data(window, bytes_max))?;
@@ -92,8 +104,16 @@ impl SendHalf {
         let run = self.log.first_lost()?;
         // The first segment leaves also if nothing fits: the window of a sender without anything in
         // flight is never closed.
-        let room = if self.log.in_flight() == 0 { window.max(self.segment) } else { window };
+        let is_first = self.log.in_flight() == 0;
+        let room = if is_first { window.max(self.segment) } else { window };
         let room = room.min(bytes_max.max(self.segment));
+        // Beyond a window that has shrunk, one segment at a time asks whether it opens (RFC 9293, section
+        // 3.8.6).
+        let room = match (run.start >= self.window.edge() && self.is_syn_acked(), is_first) {
+            (false, _) => room,
+            (true, true) => room.min(self.segment),
+            (true, false) => 0,
+        };
         let len = run.len();
         let len = if len <= room { len } else { room / self.segment * self.segment };
         // A FIN belongs to the last segment, and takes no bytes of data.
@@ -145,12 +165,21 @@ impl SendHalf {
         }
     }
 
-    /// The next byte, which the peer has not permitted.
-    fn beyond_window(&self) -> Option<Range<u64>> {
-        if self.window.edge() > self.nxt || self.nxt >= self.buffer.end() {
-            return None;
+    /// Whether the peer's window permits that something of the written data is sent now.
+    pub(super) fn is_granted(&self) -> bool {
+        let granted = self.buffer.end().min(self.window.edge()).saturating_sub(self.nxt);
+        granted >= self.segment || (granted > 0 && self.may_send_small(self.nxt + granted, granted))
+    }
+
+    /// What a silly window permits, or the next byte beyond a closed one.
+    fn window_probe(&self) -> Option<(Range<u64>, Cause)> {
+        let (start, written) = (self.nxt, self.buffer.end());
+        let granted = written.min(self.window.edge()).saturating_sub(start).min(self.segment);
+        match granted {
+            _ if start >= written => None,
+            0 => Some((start..start + 1, Cause::WindowProbe)),
+            _ => Some((start..start + granted, Cause::SillyWindow)),
         }
-        Some(self.nxt..self.nxt + 1)
     }
 
     /// A tail loss probe: new data if there are some, otherwise the last segment (RFC 8985, section
@@ -172,9 +201,10 @@ impl SendHalf {
     fn record(&mut self, now: Instant, range: Range<u64>, data_len: u64, is_new: bool, cause: Cause) {
         let (transmission, len) = (self.transmission, range.end - range.start);
         self.transmission += 1;
-        if cause == Cause::ZeroWindowProbe {
+        if cause == Cause::WindowProbe {
             // Most likely the peer drops it, so it counts as sent only once it is acknowledged.
-            self.timers.zero_window_probe = Some((range.start, now));
+            let is_repeated = self.timers.window_probe.is_some_and(|probe| probe.position == range.start);
+            self.timers.window_probe = Some(WindowProbe { position: range.start, sent_at: now, is_repeated });
             return;
         }
         let in_flight = self.log.in_flight() + len;
@@ -223,13 +253,14 @@ impl SendHalf {
 
     /// The position after the last that the peer may have.
     pub(crate) fn sent_end(&self) -> u64 {
-        let is_probed = self.timers.zero_window_probe.is_some_and(|(position, _)| position == self.nxt);
+        let is_probed = self.timers.window_probe.is_some_and(|probe| probe.position == self.nxt);
         self.nxt + u64::from(is_probed)
     }
 
-    /// If the peer has taken the byte beyond its window, it was sent.
-    pub(super) fn adopt_probe(&mut self, ack: u64) {
-        let Some((position, sent_at)) = self.timers.zero_window_probe.filter(|_| ack > self.nxt) else { return };
+    /// If the peer has taken the byte beyond its window, it was sent. True if so.
+    pub(super) fn adopt_probe(&mut self, ack: u64) -> bool {
+        let Some(probe) = self.timers.window_probe.filter(|_| ack > self.nxt) else { return false };
+        let WindowProbe { position, sent_at, is_repeated } = probe;
         let stamp = self.delivery.on_sent(sent_at, 1, self.log.in_flight() + 1);
         self.log.push(Run {
             start: position,
@@ -237,13 +268,14 @@ impl SendHalf {
             state: RunState::Outstanding,
             sent_at,
             transmission: self.transmission,
-            is_retransmitted: false,
+            is_retransmitted: is_repeated,
             is_limited: true,
             stamp,
         });
         (self.transmission, self.nxt) = (self.transmission + 1, position + 1);
         self.stats.bytes_sent += 1;
-        self.timers.zero_window_probe = None;
+        self.timers.window_probe = None;
+        true
     }
 
     /// The plan `transmission` leaves now.

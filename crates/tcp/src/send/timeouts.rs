@@ -33,10 +33,10 @@ impl SendHalf {
                 self.stats.probes += 1;
                 self.timers.start(Purpose::Retransmit, now + self.rto());
             }
-            Some(Purpose::ZeroWindow) => {
-                self.timers.is_zero_window_probe_due = true;
-                self.timers.backoff += 1;
-                self.timers.start(Purpose::ZeroWindow, now + self.timers.backed_off(self.rto()));
+            Some(Purpose::Window) => {
+                self.timers.is_window_probe_due = true;
+                self.timers.back_off();
+                self.timers.start(Purpose::Window, now + self.timers.backed_off(self.rto()));
             }
             None => {}
         }
@@ -46,7 +46,7 @@ impl SendHalf {
     /// smallest window.
     fn on_retransmission_timeout(&mut self, now: Instant) {
         self.stats.timeouts += 1;
-        self.timers.backoff += 1;
+        self.timers.back_off();
         self.timers.probe = None;
         // A peer that has the first run would have acknowledged it: it has dropped what it had
         // acknowledged selectively (RFC 2018, section 8).
@@ -65,7 +65,7 @@ impl SendHalf {
     /// Something was sent: the timer runs while anything is outstanding (RFC 6298, section 5.1), and a
     /// probe is due some time after the last transmission (RFC 8985, section 7.2).
     pub(super) fn on_timed_sent(&mut self, now: Instant) {
-        if matches!(self.timers.purpose(), None | Some(Purpose::Probe)) {
+        if !matches!(self.timers.purpose(), Some(Purpose::Retransmit)) {
             self.restart_timer(now);
         }
     }
@@ -90,19 +90,27 @@ impl SendHalf {
         (self.rtt.smoothed() * 2 + lone).max(Duration::from_millis(1)).min(self.rto())
     }
 
-    /// The peer's window is closed, nothing is outstanding, and data wait: only a probe shows when it
-    /// opens, because the segment that says so is not repeated.
-    pub(super) fn update_zero_window(&mut self, now: Instant) {
-        let is_closed = self.is_syn_acked() && self.window.edge() <= self.nxt && self.nxt < self.buffer.end();
-        let waits = is_closed && self.log.is_empty();
+    /// The peer's window permits nothing, nothing is outstanding, and data wait: only a probe shows when
+    /// it opens, because the segment that says so is not repeated. The same timer lets a silly window be
+    /// used (RFC 9293, section 3.8.6.2.1, the override timeout).
+    pub(super) fn update_window_timer(&mut self, now: Instant) {
+        let has_data = self.is_syn_acked() && self.log.is_empty() && self.nxt < self.buffer.end();
+        let waits = has_data && !self.is_granted();
         match self.timers.purpose() {
-            None if waits => self.timers.start(Purpose::ZeroWindow, now + self.timers.backed_off(self.rto())),
-            Some(Purpose::ZeroWindow) if !is_closed => {
+            None if waits => self.timers.start(Purpose::Window, now + self.timers.backed_off(self.rto())),
+            Some(Purpose::Window) if !waits => {
                 self.timers.stop();
-                self.timers.is_zero_window_probe_due = false;
-                self.timers.reset_backoff();
+                (self.timers.is_window_probe_due, self.timers.backoff) = (false, 0);
             }
             _ => {}
+        }
+    }
+
+    /// The peer has answered. If it says that it can take nothing, it is alive, and a connection must
+    /// wait for it as long as it answers (RFC 9293, section 3.8.6.1).
+    pub(crate) fn note_answer(&mut self) {
+        if self.window.edge() <= self.una {
+            self.timers.unanswered = 0;
         }
     }
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`Purpose::Retransmit`] | everything again, if nothing was acknowledged (RFC 6298) |
 //! | [`Purpose::Probe`] | a tail loss probe: an acknowledgement shows what is missing (RFC 8985, section 7) |
-//! | [`Purpose::ZeroWindow`] | a byte beyond a closed window (RFC 9293, section 3.8.6.1) |
+//! | [`Purpose::Window`] | a byte beyond a closed window, or what a silly one permits (RFC 9293, section 3.8.6) |
 //! | reordering | what is lost because something later has arrived (RFC 8985, section 6.2) |
 //! | release | what the pacer holds back |
 
@@ -21,7 +21,7 @@ const DOUBLINGS_MAX: u32 = 32;
 pub(super) enum Purpose {
     Retransmit,
     Probe,
-    ZeroWindow,
+    Window,
 }
 
 /// A tail loss probe that is not answered.
@@ -39,25 +39,32 @@ pub(super) struct Timers {
     pub(super) reordering: Option<Instant>,
     /// The pacer permits the next segment then.
     pub(super) release: Option<Instant>,
-    /// Timeouts in a row.
+    /// Doublings of the timeout (RFC 6298, section 5.5).
     pub(super) backoff: u32,
+    /// Timeouts in a row without an answer.
+    pub(super) unanswered: u32,
     /// The probe that waits for its answer.
     pub(super) probe: Option<Probe>,
     /// A tail loss probe is to be sent, whatever the congestion window says.
     pub(super) is_probe_due: bool,
-    /// A byte beyond the window is to be sent.
-    pub(super) is_zero_window_probe_due: bool,
-    /// The position of the last such byte, and when it was sent.
-    pub(super) zero_window_probe: Option<(u64, Instant)>,
+    /// A byte beyond the window, or what a silly window permits, is to be sent.
+    pub(super) is_window_probe_due: bool,
+    /// The last bytes that were sent beyond the window.
+    pub(super) window_probe: Option<WindowProbe>,
+}
+
+/// A byte that was sent beyond a closed window, perhaps several times.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WindowProbe {
+    pub(super) position: u64,
+    pub(super) sent_at: Instant,
+    pub(super) is_repeated: bool,
 }
 
 impl Timers {
-    pub(super) const fn backoff(&self) -> u32 {
-        self.backoff
-    }
-
-    pub(super) fn reset_backoff(&mut self) {
-        self.backoff = 0;
+    /// Nothing was answered in time: the next timeout is longer.
+    pub(super) fn back_off(&mut self) {
+        (self.backoff, self.unanswered) = (self.backoff + 1, self.unanswered + 1);
     }
 
     pub(super) fn start(&mut self, purpose: Purpose, at: Instant) {

@@ -7,6 +7,7 @@
 //! ```
 
 pub(crate) mod packet;
+pub(crate) mod peer;
 
 use std::net::{Ipv4Addr, SocketAddr};
 

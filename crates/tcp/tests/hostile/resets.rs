@@ -1,0 +1,115 @@
+//! Resets and SYNs from others (RFC 5961, sections 3 and 4; RFC 1337), and those of the peer.
+
+use tcp::{CloseReason, Event, State, TcpConfig};
+use units::Duration;
+use wire::tcp::Flags;
+
+use crate::support::peer::{Peer, offer};
+
+fn peer() -> Peer {
+    Peer::opens(&TcpConfig::default(), offer())
+}
+
+#[test]
+fn a_reset_with_the_expected_number_ends_the_connection() {
+    for flags in [Flags::RST, Flags::RST | Flags::ACK] {
+        let mut peer = peer();
+        peer.write(100);
+        peer.send(peer.segment().flags(flags));
+        assert_eq!(peer.events.last(), Some(&Event::Closed(CloseReason::Reset)));
+        assert_eq!((peer.sent().len(), peer.connection.poll_timeout()), (0, None));
+    }
+}
+
+#[test]
+fn nothing_is_sent_after_a_reset() {
+    let mut peer = peer();
+    peer.write(100_000);
+    peer.receive();
+    // A hole: an acknowledgement is due at once.
+    peer.send(peer.segment().seq(500).len(100));
+    peer.send(peer.segment().flags(Flags::RST));
+    assert_eq!(peer.connection.state(), State::Closed);
+    assert_eq!(peer.sent().len(), 0);
+}
+
+#[test]
+fn a_reset_elsewhere_in_the_window_is_answered_and_not_believed() {
+    let mut peer = peer();
+    for seq in [2, 1000, 60_000] {
+        peer.send(peer.segment().seq(seq).flags(Flags::RST));
+        let answer = peer.sent();
+        assert!(answer.len() == 1 && answer[0].flags == Flags::ACK && answer[0].ack == 1, "{answer:?}");
+    }
+    peer.assert_works();
+}
+
+#[test]
+fn a_reset_outside_the_window_is_dropped() {
+    let mut peer = peer();
+    for seq in [0, 70_000, 1 << 31, u32::MAX] {
+        peer.send(peer.segment().seq(seq).flags(Flags::RST));
+        assert_eq!(peer.sent().len(), 0, "{seq}");
+    }
+    peer.assert_works();
+}
+
+#[test]
+fn a_syn_is_answered_and_not_believed_and_the_answers_are_limited() {
+    for seq in [0, 1, 1000, 1 << 31] {
+        let mut peer = peer();
+        let mut answers = 0;
+        for _ in 0..100 {
+            peer.send(peer.segment().seq(seq).flags(Flags::SYN));
+            for sent in peer.sent() {
+                assert!(sent.flags == Flags::ACK && sent.ack == 1, "{sent:?}");
+                answers += 1;
+            }
+        }
+        assert!((1..=10).contains(&answers), "{answers}");
+        peer.pass(Duration::from_secs(6));
+        peer.send(peer.segment().seq(seq).flags(Flags::SYN));
+        assert_eq!(peer.sent().len(), 1);
+        peer.assert_works();
+    }
+}
+
+#[test]
+fn a_reset_ends_no_time_wait() {
+    let mut peer = peer();
+    peer.connection.finish();
+    peer.receive();
+    peer.send(peer.segment().flags(Flags::FIN | Flags::ACK));
+    peer.nxt += 1;
+    assert_eq!(peer.connection.state(), State::TimeWait);
+    peer.receive();
+    peer.send(peer.segment().flags(Flags::RST));
+    assert_eq!(peer.connection.state(), State::TimeWait, "RFC 1337, section 3");
+    peer.pass(TcpConfig::default().time_wait);
+    assert_eq!(peer.connection.state(), State::Closed);
+}
+
+#[test]
+fn only_a_reset_that_acknowledges_the_syn_refuses_an_open() {
+    let mut peer = Peer::awaits(&TcpConfig::default());
+    let syn = peer.receive();
+    assert!(syn.len() == 1 && syn[0].flags == Flags::SYN | Flags::ECE | Flags::CWR);
+    for (flags, ack) in [(Flags::RST, 1), (Flags::RST | Flags::ACK, 0), (Flags::RST | Flags::ACK, 2)] {
+        peer.send(peer.segment().flags(flags).ack(ack));
+        assert_eq!((peer.connection.state(), peer.sent().len()), (State::SynSent, 0), "{flags} {ack}");
+    }
+    peer.send(peer.segment().flags(Flags::RST | Flags::ACK));
+    assert_eq!(peer.events.last(), Some(&Event::Closed(CloseReason::Refused)));
+}
+
+#[test]
+fn an_answer_that_acknowledges_another_syn_is_reset() {
+    let mut peer = Peer::awaits(&TcpConfig::default());
+    peer.receive();
+    for (flags, ack) in [(Flags::SYN | Flags::ACK, 0), (Flags::SYN | Flags::ACK, 2), (Flags::ACK, 5000)] {
+        peer.send(peer.segment().flags(flags).ack(ack));
+        let reset = peer.sent();
+        assert!(reset.len() == 1 && reset[0].flags == Flags::RST && reset[0].seq == ack, "{reset:?}");
+        assert_eq!(peer.connection.state(), State::SynSent);
+    }
+}
