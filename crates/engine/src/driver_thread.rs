@@ -3,6 +3,7 @@
 use driver::{Activity, Driver, Env, Flush, Work};
 use units::{Duration, Instant};
 
+use crate::device::Device;
 use crate::live::LiveEnv;
 use crate::sleep::Sleeper;
 
@@ -11,13 +12,13 @@ use crate::sleep::Sleeper;
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// A driver and its sleeper. Run by a thread, or by callers under `inline`.
-pub(crate) struct LiveDriver {
-    driver: Driver<LiveEnv>,
+pub(crate) struct LiveDriver<D: Device> {
+    driver: Driver<LiveEnv<D>>,
     sleeper: Sleeper,
 }
 
-impl LiveDriver {
-    pub(crate) fn new(driver: Driver<LiveEnv>, sleeper: Sleeper) -> Self {
+impl<D: Device> LiveDriver<D> {
+    pub(crate) fn new(driver: Driver<LiveEnv<D>>, sleeper: Sleeper) -> Self {
         let mut live = Self { driver, sleeper };
         live.watch_sockets();
         live
@@ -31,7 +32,7 @@ impl LiveDriver {
         self.driver.env().now()
     }
 
-    /// Whether [`Engine::stop`](crate::Engine::stop) was called.
+    /// Whether [`Drivers::stop`](crate::Drivers::stop) was called.
     pub(crate) fn is_stopping(&self) -> bool {
         self.driver.shared().is_stopping()
     }

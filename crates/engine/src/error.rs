@@ -1,10 +1,6 @@
-//! The errors of this crate.
+//! [`StartError`]: why an engine could not be started.
 
 use std::{fmt, io};
-
-pub use quic_driver::error::{
-    AcceptStreamError, Closed, DatagramError, MessageError, OpenError, ReadError, WriteError,
-};
 
 /// The engine could not be started.
 #[derive(Debug)]

@@ -13,17 +13,17 @@ use units::Instant;
 
 use driver::Flush;
 use driver::sync::lock;
-use quic_driver::QuicShared;
 
 use crate::clock::Clock;
+use crate::device::{Device, SharedOf};
 use crate::driver_thread::LiveDriver;
 use crate::parker::Parker;
 
 /// The driver, and the right to run it.
-pub(crate) struct Inline {
+pub(crate) struct Inline<D: Device> {
     /// `None` once the engine has stopped. The lock is never contended: only the holder of the turn
     /// takes it, and the owner of a stepped engine between turns.
-    driver: Mutex<Option<LiveDriver>>,
+    driver: Mutex<Option<LiveDriver<D>>>,
     clock: Clock,
     turn: Mutex<Turn>,
     /// The last turn left data to send. [`flush`](Self::flush) sends it.
@@ -42,17 +42,17 @@ struct Turn {
 }
 
 /// The right to run the driver. Dropping it passes it to a waiting thread.
-struct Held<'a>(&'a Inline);
+struct Held<'a, D: Device>(&'a Inline<D>);
 
 /// The result of [`Inline::request_turn`].
-enum TurnRequest<'a> {
-    Granted(Held<'a>),
+enum TurnRequest<'a, D: Device> {
+    Granted(Held<'a, D>),
     /// Another thread runs the driver. The ticket is for [`Inline::leave`].
     Queued(u64),
 }
 
-impl Inline {
-    pub(crate) fn new(driver: LiveDriver, clock: Clock) -> Self {
+impl<D: Device> Inline<D> {
+    pub(crate) fn new(driver: LiveDriver<D>, clock: Clock) -> Self {
         Self {
             driver: Mutex::new(Some(driver)),
             clock,
@@ -62,7 +62,7 @@ impl Inline {
         }
     }
 
-    fn request_turn(&self, waker: &Waker) -> TurnRequest<'_> {
+    fn request_turn(&self, waker: &Waker) -> TurnRequest<'_, D> {
         let mut turn = lock(&self.turn);
         if !turn.taken {
             turn.taken = true;
@@ -92,7 +92,7 @@ impl Inline {
 
     /// Runs a turn, which processes new requests. If another thread runs the driver, that thread
     /// does.
-    pub(crate) fn kick(&self, shared: &QuicShared, mut flush: Flush) {
+    pub(crate) fn kick(&self, shared: &SharedOf<D>, mut flush: Flush) {
         loop {
             let held = {
                 let mut turn = lock(&self.turn);
@@ -116,7 +116,7 @@ impl Inline {
         }
     }
 
-    fn turn(&self, driver: &mut LiveDriver, flush: Flush) {
+    fn turn(&self, driver: &mut LiveDriver<D>, flush: Flush) {
         if flush == Flush::Now {
             self.flush_wanted.store(false, Ordering::SeqCst);
         }
@@ -125,12 +125,12 @@ impl Inline {
     }
 
     /// Whether another thread left requests while this one ran the driver.
-    fn is_wanted(&self, shared: &QuicShared) -> bool {
+    fn is_wanted(&self, shared: &SharedOf<D>) -> bool {
         shared.has_todo() || self.flush_wanted.load(Ordering::SeqCst)
     }
 
     /// Sends data that earlier turns left.
-    pub(crate) fn flush(&self, shared: &QuicShared) {
+    pub(crate) fn flush(&self, shared: &SharedOf<D>) {
         // A turn in progress may leave data of this thread.
         if self.has_more.load(Ordering::SeqCst) || lock(&self.turn).taken {
             self.flush_wanted.store(true, Ordering::SeqCst);
@@ -150,10 +150,10 @@ impl Inline {
         drop(driver);
     }
 
-    /// See [`Engine::block_on`](crate::Engine::block_on).
+    /// See [`Drivers::block_on`](crate::Drivers::block_on).
     pub(crate) fn block_on<T>(
         &self,
-        shared: &QuicShared,
+        shared: &SharedOf<D>,
         deadline: Option<Instant>,
         parker: &Parker,
         waker: &Waker,
@@ -218,7 +218,7 @@ impl Inline {
     }
 
     /// Closes all connections and drops the driver.
-    pub(crate) fn stop(&self, shared: &QuicShared) {
+    pub(crate) fn stop(&self, shared: &SharedOf<D>) {
         let parker = Parker::current();
         let waker = Waker::from(Arc::clone(&parker));
         loop {
@@ -248,7 +248,7 @@ enum Outcome<T> {
     NoDriver,
 }
 
-impl Drop for Held<'_> {
+impl<D: Device> Drop for Held<'_, D> {
     fn drop(&mut self) {
         lock(&self.0.turn).taken = false;
         self.0.pass_on();

@@ -1,8 +1,9 @@
-//! Runs QUIC on threads and sockets of the operating system.
+//! Runs transport protocols on threads and devices of the operating system: QUIC on UDP sockets,
+//! and others that implement [`driver::Protocol`].
 //!
 //! ```text
 //!   application threads                          driver: one thread; under `inline`, a caller's
-//!   ConnectionHandle, SendHandle, RecvHandle     turn (crate `driver`), then sleep
+//!   handles                                      turn (crate `driver`), then sleep
 //!            │   ▲                                        │   ▲
 //!            ▼   │  wakers                                ▼   │
 //!        cells (crate `quic-driver`)  ◀──────────────▶  connections
@@ -10,54 +11,61 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`engine`] | [`Engine`]: starting, stopping, waiting, connecting, accepting. Start here |
-//! | [`config`], [`error`] | [`EngineConfig`], and the errors of this crate |
-//! | `live` | the driver's environment: sockets, clock and meter |
+//! | `quic` | [`Engine`]: QUIC. Starting, stopping, waiting, connecting, accepting. Start here |
+//! | `drivers` | [`Drivers`]: the drivers of an endpoint, for any protocol: starting, placing, stopping, waiting |
+//! | `device` | [`Device`]: what a protocol provides: a socket or network device that announces arrivals |
+//! | `settings`, `error` | [`DriverSettings`], [`StartError`] |
+//! | `live` | the driver's environment: devices, clock and meter |
 //! | `driver_thread`, `inline` | a driver with its own thread, and a driver run by its callers |
 //! | `worker` | the threads of workers |
 //! | `sleep`, `wake`, `sleep_flag`, `primitives`, `parker` | sleeping and waking |
-//! | `receive`, `socket` | receive buffers, and sockets that announce arrivals |
-//! | `clock` | the system's clock, or one set by the owner: [`Engine::start_stepped`] |
-//! | [`journals`] | writing the journals of all connections to a folder |
+//! | `clock` | the system's clock, or one set by the owner: [`Drivers::start_stepped`] |
 //! | `meter` | time spent by activity, if measuring is enabled |
 //!
+//! Only `quic` knows QUIC. Another protocol implements [`Device`] for its devices, starts
+//! [`Drivers`] over them, and makes handles from the cells of its connections.
+//!
 //! The calls of handles are `poll` functions: they return a value or register a waker. To block,
-//! callers use [`Engine::block_on`]. Under [`Placement::Thread`] it parks the calling thread; under
-//! [`Placement::Inline`] the calling thread runs the driver.
+//! callers use [`Drivers::block_on`]. Under [`Placement::Thread`] it parks the calling thread;
+//! under [`Placement::Inline`] the calling thread runs the driver.
 #![forbid(unsafe_code)]
 
 mod clock;
-pub mod config;
+mod device;
 mod driver_thread;
-pub mod engine;
-pub mod error;
+mod drivers;
+mod error;
 mod inline;
-pub mod journals;
 mod live;
 mod meter;
 mod parker;
 mod primitives;
-mod receive;
-mod replaceable;
+mod quic;
+mod settings;
 mod sleep;
 mod sleep_flag;
-mod socket;
 mod wake;
 mod worker;
 
+pub use crate::quic::config::EngineConfig;
+pub use crate::quic::engine::{
+    ConnectOptions, ConnectionHandle, Engine, Incoming, PendingOpen, RecvHandle, RetryError, SendHandle, SteppedEngine,
+    SteppedEnv,
+};
+pub use crate::quic::journals::JournalFolder;
+pub use crate::quic::replaceable::{ReplaceableSocket, SocketSwitch};
+pub use crate::quic::socket::LiveSocket;
 pub use clock::ManualClock;
-pub use config::EngineConfig;
+pub use device::{ApplicationOf, BatchOf, Device, LimitsOf, Readiness, SealedOf, SharedOf};
 pub use driver::crypto_pool::{WorkerPoolStats, WorkerStats};
 pub use driver::placement::{self, PROCESSORS_MAX, Placement, PlacementError};
 pub use driver::receive_worker::ReceiveWorkerStats;
-pub use driver::{Activity, ActivityKind};
-pub use engine::{
-    ConnectOptions, ConnectionHandle, Engine, Incoming, PendingOpen, RecvHandle, RetryError, SOCKETS_MAX, SendHandle,
-    SteppedEngine, SteppedEnv,
-};
-pub use error::{AcceptStreamError, Closed, DatagramError, MessageError, OpenError, ReadError, StartError, WriteError};
-pub use journals::JournalFolder;
+pub use driver::{Activity, ActivityKind, DriverLimits, SOCKETS_MAX};
+pub use drivers::{Drivers, SteppedDrivers};
+pub use error::StartError;
 pub use meter::{Costs, LAP_MAX, Traffic};
 pub use quic_driver::PathEvent;
-pub use replaceable::{ReplaceableSocket, SocketSwitch};
-pub use socket::{LiveSocket, Readiness};
+pub use quic_driver::error::{
+    AcceptStreamError, Closed, DatagramError, MessageError, OpenError, ReadError, WriteError,
+};
+pub use settings::DriverSettings;

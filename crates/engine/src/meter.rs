@@ -9,11 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use driver::Activity;
 use driver::protocol::Batch;
-use quic_driver::Datagrams;
 use units::{Duration, Instant};
 
 use crate::clock::Clock;
-use crate::receive::ReceivedData;
 
 /// An activity that lasts longer than this was preempted. On a slow machine, a full batch takes a
 /// tenth of this time in any activity. A preempted thread waits at least twice this time.
@@ -27,9 +25,9 @@ pub struct Traffic {
     pub calls: u64,
     /// Batches: one segmented send, or one receive buffer.
     pub batches: u64,
-    /// Datagrams in all batches.
+    /// Datagrams in all batches, or packets of a protocol without datagrams.
     pub datagrams: u64,
-    /// UDP payload bytes.
+    /// Bytes of all datagrams: their UDP payload.
     pub bytes: u64,
 }
 
@@ -174,7 +172,7 @@ impl Meter {
     }
 
     /// Counts a system call that received these batches.
-    pub(crate) fn count_received(&self, batches: &[Datagrams<ReceivedData>]) {
+    pub(crate) fn count_received<B: Batch>(&self, batches: &[B]) {
         let datagrams = batches.iter().map(Batch::packet_count).sum::<usize>();
         let bytes = batches.iter().map(Batch::len_bytes).sum::<usize>();
         self.received.add(batches.len() as u64, datagrams as u64, bytes as u64);
@@ -192,6 +190,8 @@ impl Meter {
 
 #[cfg(test)]
 mod tests {
+    use quic_driver::Datagrams;
+
     use super::*;
 
     #[test]
@@ -248,10 +248,10 @@ mod tests {
             destination_ip: None,
             stride,
             ecn: None,
-            data: ReceivedData::Copied(bytes::BytesMut::zeroed(len)),
+            data: bytes::BytesMut::zeroed(len),
         };
         meter.count_received(&[batch(2500, 1200), batch(50, 50)]);
-        meter.count_received(&[]);
+        meter.count_received::<Datagrams<bytes::BytesMut>>(&[]);
         meter.count_sent(44, 60_000);
         let costs = meter.read();
         assert_eq!(costs.received, Traffic { calls: 2, batches: 2, datagrams: 4, bytes: 2550 });

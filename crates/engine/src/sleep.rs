@@ -1,4 +1,4 @@
-//! [`Sleeper`]: waits in a poll for sockets, a deadline or a waker.
+//! [`Sleeper`]: waits in a poll for devices, a deadline or a waker.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use crate::clock::Clock;
+use crate::device::{Device, Readiness};
 use crate::live::ServedSocket;
-use crate::socket::Readiness;
 use crate::wake::EngineWaker;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token};
@@ -25,10 +25,10 @@ const EVENTS_MAX: usize = 64;
 /// does not tolerate: a burst is due every few hundred microseconds.
 const COARSE_FROM: Duration = Duration::from_millis(100);
 
-/// A readiness event of a socket.
+/// A readiness event of a device.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ready {
-    /// The index of the socket.
+    /// The index of the device.
     pub(crate) socket: usize,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
@@ -67,7 +67,7 @@ impl Sleeper {
     /// Registers a socket for the events that are needed now: readable if this thread receives from
     /// it, writable only while its send buffer is full. A UDP socket becomes writable with every
     /// packet that leaves, so that event would otherwise be continuous.
-    pub(crate) fn watch(&self, index: usize, socket: &mut ServedSocket) {
+    pub(crate) fn watch<D: Device>(&self, index: usize, socket: &mut ServedSocket<D>) {
         if socket.receives {
             socket.socket.receive_here();
         }

@@ -164,6 +164,7 @@ mod endpoint;
 pub mod identity;
 pub mod paths;
 mod stream;
+pub mod tcp;
 
 pub use config::EndpointConfig;
 pub use connection::Connection;

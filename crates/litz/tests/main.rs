@@ -9,4 +9,5 @@ mod library_async;
 mod library_early;
 mod library_links;
 mod library_sockets;
+mod tcp_stack;
 mod world;

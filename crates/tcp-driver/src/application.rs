@@ -62,7 +62,6 @@ impl std::fmt::Display for Closed {
             Self::Tcp(reason) => reason.fmt(f),
             Self::Driver(EndReason::EndpointClosed) => f.write_str("the stack is closed"),
             Self::Driver(EndReason::ProcessorGone) => f.write_str("the processor of the connection has failed"),
-            Self::Driver(EndReason::HandshakeTimedOut { .. }) => f.write_str("the peer did not answer"),
             Self::Driver(EndReason::TooMany) => f.write_str("there are too many connections"),
             Self::Driver(EndReason::NoSocket) => {
                 f.write_str("no device has an address of the peer's family, or no port is free")

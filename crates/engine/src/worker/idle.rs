@@ -10,6 +10,7 @@ use driver::worker::{IoRole, IoWorker, WorkerLoop, WorkerSocket};
 
 use super::thread_park::ThreadPark;
 use crate::clock::Clock;
+use crate::device::Device;
 use crate::live::LiveEnv;
 use crate::sleep::Sleeper;
 
@@ -24,12 +25,17 @@ pub(crate) trait Idle<W> {
 
 /// A worker with sockets.
 pub(crate) trait ServesSockets {
+    /// The type of the sockets.
+    type Device: Device;
+
     /// Its sockets. The poll identifies them by their position.
-    fn sockets_mut(&mut self) -> &mut [WorkerSocket<LiveEnv>];
+    fn sockets_mut(&mut self) -> &mut [WorkerSocket<LiveEnv<Self::Device>>];
 }
 
-impl<R: IoRole<LiveEnv>> ServesSockets for IoWorker<LiveEnv, R> {
-    fn sockets_mut(&mut self) -> &mut [WorkerSocket<LiveEnv>] {
+impl<D: Device, R: IoRole<LiveEnv<D>>> ServesSockets for IoWorker<LiveEnv<D>, R> {
+    type Device = D;
+
+    fn sockets_mut(&mut self) -> &mut [WorkerSocket<LiveEnv<D>>] {
         Self::sockets_mut(self)
     }
 }

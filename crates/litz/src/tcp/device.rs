@@ -8,7 +8,7 @@ use std::task::Waker;
 use driver::SendError;
 use driver::socket::Received as ReceiveOutcome;
 use engine::{Device, Readiness};
-use net::{MemoryTun, OFFLOAD_HEADER_BYTES, ReadOffload, Tun, TunDevice, tcp_offload};
+use net::tun::{MemoryTun, OFFLOAD_HEADER_BYTES, ReadOffload, Tun, TunDevice, tcp_offload};
 use tcp_driver::{Received, Tcp};
 
 use super::memory::ReceiveMemory;
@@ -102,7 +102,10 @@ impl Device for IpDevice {
 
     fn send(&mut self, packet: &tcp::SuperPacket) -> Result<(), SendError> {
         if !packet.is_checksum_partial {
-            return self.tun().write_parts(&[0; OFFLOAD_HEADER_BYTES], &packet.bytes).map_err(|error| send_error(&error));
+            return self
+                .tun()
+                .write_parts(&[0; OFFLOAD_HEADER_BYTES], &packet.bytes)
+                .map_err(|error| send_error(&error));
         }
         let segment = (!packet.is_single()).then_some(packet.segment as u16);
         let (ip_len, header_len) = (packet.ip_len as u16, packet.header_len as u16);
@@ -119,4 +122,3 @@ impl Device for IpDevice {
         (data.div_ceil(packet.segment.max(1)).max(1), packet.bytes.len())
     }
 }
-

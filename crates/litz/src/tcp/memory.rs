@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use driver::sync::lock;
-use net::TUN_BUFFER_BYTES;
+use net::tun::TUN_BUFFER_BYTES;
 
 /// Free buffers, at most (16 MiB). Further ones are deallocated.
 const FREE_MAX: usize = 256;
@@ -50,9 +50,8 @@ impl ReceiveMemory {
     /// Reads a packet by `read`, which returns its length, and returns it.
     pub(super) fn fill(&mut self, read: impl FnOnce(&mut [u8]) -> std::io::Result<usize>) -> std::io::Result<Bytes> {
         let ready = self.ready.take();
-        let mut memory = ready
-            .or_else(|| lock(&self.free.0).pop())
-            .unwrap_or_else(|| vec![0; TUN_BUFFER_BYTES].into_boxed_slice());
+        let mut memory =
+            ready.or_else(|| lock(&self.free.0).pop()).unwrap_or_else(|| vec![0; TUN_BUFFER_BYTES].into_boxed_slice());
         match read(&mut memory) {
             Ok(len) if len < COPY_BELOW => {
                 let packet = Bytes::copy_from_slice(&memory[..len]);

@@ -17,6 +17,6 @@ pub use self::device::IpDevice;
 pub use self::memory::ReceiveMemory;
 pub use self::stack::{TcpStack, TcpStackConfig};
 pub use self::stream::TcpStream;
-pub use net::{MemoryTun, OpenTunError, Tun};
+pub use net::tun::{MemoryTun, OpenTunError, Tun};
 pub use tcp::{AckPolicy, AckThreshold, CloseReason, KeepAlive, TcpConfig};
 pub use tcp_driver::{Closed, WriteError};

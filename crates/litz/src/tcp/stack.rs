@@ -104,8 +104,9 @@ impl TcpStack {
         let mut key = [0; 32];
         net::os_random(&mut key).map_err(|error| StartError::System("get random bytes", error))?;
         let secret = HostSecret::new(key);
-        let protocol = |_: usize| Tcp::new(tcp.clone(), secret.clone(), addresses.clone(), listening.iter().copied());
-        let drivers = Drivers::start(&settings, devices, tcp_driver::Limits::default(), protocol)?;
+        let protocol = || Tcp::new(tcp.clone(), secret.clone(), addresses.clone(), listening.iter().copied());
+        let make = |count, _| Ok((0..count).map(|_| protocol()).collect());
+        let drivers = Drivers::start(settings, tcp_driver::Limits::default(), devices, make)?;
         Ok(Self { drivers, addresses })
     }
 
@@ -132,8 +133,7 @@ impl TcpStack {
     pub fn accept(&self) -> Result<TcpStream, Closed> {
         let runtime = TcpRuntime(self.drivers.clone());
         let shared = self.drivers.shared(0);
-        let accepted =
-            self.drivers.block_on(None, |waker| StreamHandle::poll_accept(&runtime, shared, waker));
+        let accepted = self.drivers.block_on(None, |waker| StreamHandle::poll_accept(&runtime, shared, waker));
         let closed = Closed::Driver(driver::EndReason::EndpointClosed);
         accepted.flatten().map(TcpStream::new).ok_or(closed)
     }

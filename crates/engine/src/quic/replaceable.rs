@@ -13,7 +13,8 @@ use std::task::Waker;
 use driver::sync::lock;
 use net::{DatagramSocket, RecvMeta, SendError, SocketCounters, Transmit, UdpSocket};
 
-use crate::socket::{LiveSocket, Readiness};
+use super::socket::LiveSocket;
+use crate::device::Readiness;
 
 /// A UDP socket, or the place for one, which a [`SocketSwitch`] exchanges and switches off and on.
 #[derive(Debug)]

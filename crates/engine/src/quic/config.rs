@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use driver::DriverLimits;
 use driver::placement::Placement;
 use quic::session::SessionFactory;
 use quic::{AddressValidation, TransportConfig};
 use units::Duration;
+
+use crate::settings::DriverSettings;
 
 /// The limits and settings of one engine.
 #[derive(Clone)]
@@ -66,10 +69,12 @@ pub struct EngineConfig {
 
 impl Default for EngineConfig {
     fn default() -> Self {
+        let DriverSettings { placement, cores, seal_cost, busy_poll, measure, limits } = DriverSettings::default();
+        let DriverLimits { half_open_max, connections_max } = limits;
         Self {
-            placement: Placement::default(),
-            cores: Vec::new(),
-            seal_cost: None,
+            placement,
+            cores,
+            seal_cost,
             transport: TransportConfig::default(),
             server: None,
             reset_key: None,
@@ -77,13 +82,13 @@ impl Default for EngineConfig {
             address_validation: AddressValidation::default(),
             incoming_max: 0,
             accepts_early: false,
-            connections_max: 1024,
-            half_open_max: 128,
+            connections_max,
+            half_open_max,
             outbox_bytes_max: 1 << 20,
             inbox_bytes_max: 1 << 20,
             message_len_max: 1 << 20,
-            busy_poll: Duration::ZERO,
-            measure: false,
+            busy_poll,
+            measure,
         }
     }
 }

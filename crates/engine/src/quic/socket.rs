@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
@@ -11,16 +11,7 @@ use net::{DatagramSocket, MemorySocket, RecvMeta, SendError, SocketCounters, Tra
 
 use driver::sync::lock;
 
-/// How a socket announces that a datagram has arrived.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Readiness {
-    /// By a file descriptor that can be polled. It must stay open as long as the socket exists.
-    Descriptor(RawFd),
-    /// By the waker passed to [`LiveSocket::readiness`]. Such a socket does not announce that it is
-    /// writable: after `WouldBlock`, the send is retried after a short time.
-    Waker,
-}
+use crate::device::Readiness;
 
 /// A [`DatagramSocket`] that announces arrivals.
 pub trait LiveSocket: DatagramSocket {

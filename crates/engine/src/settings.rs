@@ -1,0 +1,38 @@
+//! [`DriverSettings`]: the settings of drivers and their threads, whatever their protocol.
+
+use driver::DriverLimits;
+use driver::placement::Placement;
+use units::Duration;
+
+/// The settings of the drivers of one endpoint, and of their threads.
+#[derive(Debug, Clone)]
+pub struct DriverSettings {
+    /// The processors that run the drivers.
+    pub placement: Placement,
+    /// The cores that the threads are pinned to, by the system's numbers: first the driver, then
+    /// the workers. Threads without an entry are not pinned. Empty by default.
+    pub cores: Vec<usize>,
+    /// The time to encrypt a packet of 1440 bytes, for [`Placement::Auto`]. `None` if it is not
+    /// known.
+    pub seal_cost: Option<Duration>,
+    /// How long an idle processor polls before it sleeps. Zero by default: sleep at once.
+    pub busy_poll: Duration,
+    /// Whether to measure for [`Drivers::costs`](crate::Drivers::costs). Reads the clock a dozen
+    /// times for each batch.
+    pub measure: bool,
+    /// The limits of each driver.
+    pub limits: DriverLimits,
+}
+
+impl Default for DriverSettings {
+    fn default() -> Self {
+        Self {
+            placement: Placement::default(),
+            cores: Vec::new(),
+            seal_cost: None,
+            busy_poll: Duration::ZERO,
+            measure: false,
+            limits: DriverLimits { half_open_max: 128, connections_max: 1024 },
+        }
+    }
+}

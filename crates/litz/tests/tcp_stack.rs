@@ -1,0 +1,174 @@
+//! TCP/IP in this process: two stacks over a device in memory, and a stack against the kernel.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use emulate::Namespace;
+use litz::Placement;
+use litz::tcp::{CloseReason, Closed, IpDevice, MemoryTun, TcpStack, TcpStackConfig, TcpStream, Tun};
+
+use crate::world::pattern;
+
+const PLACEMENTS: [Placement; 4] = [Placement::Inline, Placement::Thread, Placement::Split, Placement::Packet(2)];
+
+/// The kernel's addresses and the stack's, for each family.
+const KERNEL: [IpAddr; 2] = [IpAddr::V4(std::net::Ipv4Addr::new(10, 77, 0, 1)), v6(1)];
+const STACK: [IpAddr; 2] = [IpAddr::V4(std::net::Ipv4Addr::new(10, 77, 0, 2)), v6(2)];
+
+const fn v6(last: u16) -> IpAddr {
+    IpAddr::V6(std::net::Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, last))
+}
+
+/// Sends `bytes` on one thread, and reads to the end on this one.
+fn exchange(stream: &TcpStream, bytes: &[u8]) -> Vec<u8> {
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            (&*stream).write_all(bytes).expect("the peer reads");
+            stream.finish();
+        });
+        let mut received = Vec::new();
+        (&*stream).read_to_end(&mut received).expect("the peer finishes");
+        received
+    })
+}
+
+/// The same for a socket of the kernel.
+fn exchange_with_kernel(stream: &std::net::TcpStream, bytes: &[u8]) -> Vec<u8> {
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut stream = stream;
+            stream.write_all(bytes).expect("the peer reads");
+            stream.shutdown(std::net::Shutdown::Write).expect("connected");
+        });
+        let (mut received, mut stream) = (Vec::new(), stream);
+        stream.read_to_end(&mut received).expect("the peer finishes");
+        received
+    })
+}
+
+#[test]
+fn two_stacks_exchange_megabytes_under_every_placement() {
+    for placement in PLACEMENTS {
+        let [one, other] = MemoryTun::pair();
+        let stack = |tun, ip: IpAddr| {
+            let config = TcpStackConfig::new(IpDevice::memory(tun, ip), &[ip]).with_listening([80]);
+            TcpStack::start(config.with_placement(placement)).expect("a stack")
+        };
+        let (client, server) = (stack(one, KERNEL[0]), stack(other, STACK[0]));
+        let (there, back) = (pattern(3 << 20, 1), pattern(2 << 20, 2));
+        std::thread::scope(|scope| {
+            let serving = scope.spawn(|| {
+                let stream = server.accept().expect("a client");
+                assert_eq!(stream.peer_addr().ip(), KERNEL[0]);
+                exchange(&stream, &back)
+            });
+            let stream = client.connect((STACK[0], 80).into()).expect("connected");
+            assert!(exchange(&stream, &there) == back, "{placement}");
+            assert!(serving.join().expect("served") == there, "{placement}");
+            assert_eq!(stream.closed(), Closed::Tcp(CloseReason::Finished));
+        });
+    }
+}
+
+/// Runs `test` with a stack on a device in a namespace of its own.
+fn beside_kernel(placement: Placement, test: impl FnOnce(TcpStack) + Send + 'static) {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let namespace = Namespace::create(&format!("litz-tcp-{}-{number}", std::process::id())).expect("root and ip");
+    let inside = move || {
+        let networks = [(KERNEL[0], 24), (KERNEL[1], 64)];
+        let tun = Tun::open_up("tcp0", &networks, 1500).expect("a device");
+        let config = TcpStackConfig::new(IpDevice::kernel(tun, STACK[0]), &STACK);
+        let config = config.with_listening([80]).with_placement(placement);
+        test(TcpStack::start(config).expect("a stack"));
+    };
+    namespace.run(inside).expect("a thread").join().expect("the test passes").expect("the namespace exists");
+}
+
+#[test]
+fn the_kernel_and_the_stack_exchange_megabytes_in_either_role() {
+    for placement in PLACEMENTS {
+        beside_kernel(placement, move |stack| {
+            let (ours, theirs) = (pattern(5 << 20, 1), pattern(4 << 20, 2));
+            for family in 0..2 {
+                let listener = TcpListener::bind((KERNEL[family], 0)).expect("an address of this namespace");
+                let address = listener.local_addr().expect("bound");
+                std::thread::scope(|scope| {
+                    let serving =
+                        scope.spawn(|| exchange_with_kernel(&listener.accept().expect("a client").0, &theirs));
+                    let stream = stack.connect(address).expect("connected");
+                    assert!(exchange(&stream, &ours) == theirs, "{placement}");
+                    assert!(serving.join().expect("served") == ours, "{placement}");
+
+                    let serving = scope.spawn(|| exchange(&stack.accept().expect("a client"), &ours));
+                    let stream = std::net::TcpStream::connect((STACK[family], 80)).expect("connected");
+                    assert!(exchange_with_kernel(&stream, &theirs) == ours, "{placement}");
+                    assert!(serving.join().expect("served") == theirs, "{placement}");
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn refused_and_reset_connections_are_told_to_both_sides() {
+    beside_kernel(Placement::Thread, |stack| {
+        for family in 0..2 {
+            let free = TcpListener::bind((KERNEL[family], 0)).expect("bound").local_addr().expect("bound");
+            assert_eq!(stack.connect(free).err(), Some(Closed::Tcp(CloseReason::Refused)));
+            let refused = std::net::TcpStream::connect((STACK[family], 81)).expect_err("nobody listens");
+            assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+            // A datagram for a port that nobody has.
+            let socket = UdpSocket::bind((KERNEL[family], 0)).expect("bound");
+            socket.connect((STACK[family], 9)).expect("a route");
+            socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
+            socket.send(b"anyone?").expect("sent");
+            let refused = socket.recv(&mut [0; 10]).expect_err("nobody has the port");
+            assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+
+            let mut client = std::net::TcpStream::connect((STACK[family], 80)).expect("connected");
+            let stream = stack.accept().expect("a client");
+            stream.reset();
+            assert_eq!(client.read(&mut [0; 10]).expect_err("reset").kind(), ErrorKind::ConnectionReset);
+            assert_eq!(stream.closed(), Closed::Tcp(CloseReason::Aborted));
+            // The kernel resets what nobody reads.
+            let listener = TcpListener::bind((KERNEL[family], 0)).expect("bound");
+            let stream = stack.connect(listener.local_addr().expect("bound")).expect("connected");
+            stream.write_chunk(Bytes::from_static(b"unread")).expect("sent");
+            let (server, _) = listener.accept().expect("a client");
+            server.peek(&mut [0; 6]).expect("it has arrived");
+            drop(server);
+            assert_eq!(stream.closed(), Closed::Tcp(CloseReason::Reset));
+        }
+    });
+}
+
+#[test]
+fn many_connections_are_opened_and_closed() {
+    beside_kernel(Placement::Thread, |stack| {
+        const CONNECTIONS: usize = 1000;
+        std::thread::scope(|scope| {
+            let serving = scope.spawn(|| {
+                for _ in 0..CONNECTIONS {
+                    let stream = stack.accept().expect("a client");
+                    let mut request = Vec::new();
+                    (&stream).read_to_end(&mut request).expect("a request");
+                    (&stream).write_all(&request).expect("an answer");
+                }
+            });
+            for number in 0..CONNECTIONS {
+                let mut stream = std::net::TcpStream::connect(SocketAddr::from((STACK[0], 80))).expect("connected");
+                let request = format!("request {number}");
+                stream.write_all(request.as_bytes()).expect("sent");
+                stream.shutdown(std::net::Shutdown::Write).expect("connected");
+                let mut answer = String::new();
+                stream.read_to_string(&mut answer).expect("an answer");
+                assert_eq!(answer, request);
+            }
+            serving.join().expect("served");
+        });
+    });
+}
