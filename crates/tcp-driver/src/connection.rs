@@ -85,19 +85,22 @@ impl TcpConnection {
         }
     }
 
-    /// Passes received data on as far as the inbox has space.
+    /// Passes received data on as far as the inbox has space; all of them if the connection has ended,
+    /// because it is removed then: not more than its receive buffer.
     fn pass_received(&mut self) {
-        if self.has_passed_end {
+        if self.has_passed_end || self.is_dropped {
             return;
         }
-        let mut space = self.cell.inbox_space();
-        while space > 0 {
-            match self.connection.read(space) {
+        let has_ended = self.connection.close_reason().is_some();
+        let space = |cell: &TcpCell| if has_ended { usize::MAX } else { cell.inbox_space() };
+        let mut left = space(&self.cell);
+        while left > 0 {
+            match self.connection.read(left) {
                 Read::Bytes(bytes) => {
-                    space -= bytes.len();
+                    left -= bytes.len();
                     self.cell.deliver(bytes);
-                    if space == 0 {
-                        space = self.cell.inbox_space();
+                    if left == 0 {
+                        left = space(&self.cell);
                     }
                 }
                 Read::End => {
@@ -154,9 +157,7 @@ impl Connection<Tcp> for TcpConnection {
                 _ => {}
             }
         }
-        if !self.is_dropped {
-            self.pass_received();
-        }
+        self.pass_received();
         if let Some(reason) = self.connection.close_reason()
             && !std::mem::replace(&mut self.is_close_reported, true)
         {
