@@ -167,7 +167,8 @@ impl Engine {
         }
     }
 
-    /// The next attempt of a client to connect, if [`incoming_max`](crate::EngineConfig::incoming_max) is set.
+    /// The next attempt of a client to connect, if
+    /// [`incoming_max`](crate::EngineConfig::incoming_max) is set.
     ///
     /// # Errors
     /// If the engine accepts clients without asking, or none at all, or has stopped.
@@ -200,8 +201,8 @@ impl Engine {
         self.drivers.poll_idle(waker)
     }
 
-    /// Time and traffic of the drivers so far. `None` unless [`measure`](crate::EngineConfig::measure) is
-    /// set.
+    /// Time and traffic of the drivers so far. `None` unless
+    /// [`measure`](crate::EngineConfig::measure) is set.
     pub fn costs(&self) -> Option<Costs> {
         self.drivers.costs()
     }
