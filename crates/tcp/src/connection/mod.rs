@@ -298,6 +298,11 @@ impl Connection {
         (self.send.congestion_window(), self.send.in_flight())
     }
 
+    /// Entries in the log of what was sent and is not acknowledged: a measure of its memory.
+    pub fn sent_runs(&self) -> usize {
+        self.send.run_count()
+    }
+
     /// In [`State::TimeWait`], what is left of the connection: it answers from now on, and the
     /// connection can be dropped.
     pub fn time_wait(&self) -> Option<TimeWait> {

@@ -238,6 +238,10 @@ impl SendHalf {
         self.log.in_flight()
     }
 
+    pub(crate) fn run_count(&self) -> usize {
+        self.log.runs().len()
+    }
+
     const fn is_recovering(&self) -> bool {
         self.recovery_point.is_some()
     }

@@ -1,5 +1,6 @@
 //! Peers, and others on the path, that break the rules.
 
+mod acknowledgements;
 mod data;
 mod resets;
 mod windows;
