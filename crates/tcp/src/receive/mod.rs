@@ -79,7 +79,7 @@ impl ReceiveHalf {
         let buffer = config.receive_buffer as u64;
         let mut half = Self {
             space: SequenceSpace::new(initial),
-            assembler: Assembler::default(),
+            assembler: Assembler::new(config.receive_buffer),
             nxt: FIRST_BYTE,
             edge: FIRST_BYTE,
             acked: FIRST_BYTE,

@@ -2,5 +2,6 @@
 
 mod acknowledgements;
 mod data;
+mod floods;
 mod resets;
 mod windows;

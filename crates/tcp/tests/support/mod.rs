@@ -6,6 +6,7 @@
 //!          ◀── links[1] ◀──
 //! ```
 
+pub(crate) mod heap;
 pub(crate) mod packet;
 pub(crate) mod peer;
 
