@@ -143,6 +143,11 @@ impl ReceiveHalf {
         if is_acceptable { Acceptance::Acceptable { position } } else { Acceptance::Outside }
     }
 
+    /// Whether `seq` is the number of the peer's SYN.
+    pub(crate) fn is_syn(&self, seq: Seq32) -> bool {
+        seq == self.space.wire(0)
+    }
+
     /// Whether `seq` is the next expected sequence number.
     pub(crate) fn is_next(&self, seq: Seq32) -> bool {
         seq == self.nxt_on_wire()

@@ -86,7 +86,7 @@ impl SendHalf {
         if ack > una {
             // The timeout stays long until the round trip was measured again: what was sent twice may be
             // acknowledged late each time (RFC 6298, section 5.7; Karn's algorithm).
-            if has_sample {
+            if has_sample || una == 0 {
                 self.timers.backoff = 0;
             }
             self.timers.unanswered = 0;

@@ -139,6 +139,14 @@ impl Pair {
         self.hosts[0].connection = Some(Connection::connect(config, tuple, initial, offset));
     }
 
+    /// Both sides open at once.
+    pub(crate) fn open_both(&mut self) {
+        self.open();
+        let (initial, offset) = (Seq32::new(self.rng.next_u64() as u32), self.rng.next_u64() as u32);
+        let (tuple, config) = (Tuple { local: SERVER, remote: CLIENT }, self.hosts[1].config.clone());
+        self.hosts[1].connection = Some(Connection::connect(config, tuple, initial, offset));
+    }
+
     /// Opens, and runs until both are connected.
     pub(crate) fn connect(&mut self) {
         self.open();

@@ -1,0 +1,3 @@
+//! Exact behaviour, by the RFC that asks for it.
+
+mod handshake;
