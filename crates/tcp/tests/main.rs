@@ -2,5 +2,6 @@
 
 mod exact;
 mod hostile;
+mod random_operations;
 mod support;
 mod transfer;

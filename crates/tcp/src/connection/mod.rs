@@ -235,6 +235,11 @@ impl Connection {
         self.close_reason.map_or(Read::Blocked, Read::Closed)
     }
 
+    /// Bytes that were written and are not acknowledged.
+    pub const fn buffered(&self) -> usize {
+        self.send.buffered()
+    }
+
     /// Bytes that can be read now.
     pub fn readable(&self) -> usize {
         self.receive.as_ref().map_or(0, ReceiveHalf::readable)
@@ -338,10 +343,16 @@ impl Connection {
                 self.close_reason = Some(CloseReason::Finished);
                 self.events.closed = true;
             }
-            // A peer that never sends its FIN must not hold the connection for ever.
-            State::FinWait2 if self.is_detached => self.timers.start_orphan(now + self.config.time_wait),
             State::Closed => self.close(CloseReason::Finished),
             _ => {}
+        }
+    }
+
+    /// A peer that never sends its FIN must not hold the connection for ever, once the application is
+    /// gone.
+    fn watch_orphan(&mut self, now: Instant) {
+        if self.is_detached && self.state == State::FinWait2 {
+            self.timers.start_orphan(now + self.config.time_wait);
         }
     }
 }

@@ -89,10 +89,13 @@ impl Connection {
         if self.state == State::TimeWait && arrival.has(Flags::FIN) && receive.is_next(seq + len as u32) {
             self.timers.start_time_wait(now + self.config.time_wait);
         }
-        // The window is closed: what the segment acknowledges counts, its data do not.
-        let is_probe = receive.is_next(seq) && arrival.has(Flags::ACK) && !arrival.has(Flags::SYN);
+        // The window is closed: what the segment acknowledges counts, its data do not. The same for a
+        // segment that begins a position too early. Its sender does not know that we have taken the byte
+        // with which it probed our window; if both sides have probed and neither took acknowledgements
+        // from the other, neither would ever know.
+        let is_close = receive.is_next(seq) || receive.is_next(seq + 1);
         self.answer_unacceptable(now, arrival);
-        if is_probe {
+        if is_close && arrival.has(Flags::ACK) && !arrival.has(Flags::SYN) {
             self.on_ack(now, arrival);
         }
     }
