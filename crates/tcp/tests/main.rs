@@ -1,6 +1,8 @@
 //! Connections in pairs over model links.
 
+mod exact;
 mod hostile;
 mod icmp;
+mod random_operations;
 mod support;
 mod transfer;

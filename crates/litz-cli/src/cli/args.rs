@@ -22,6 +22,7 @@ use super::recv::sandbox::SandboxMode;
 use super::replay::ReplayOptions;
 use super::scenario::ScenarioOptions;
 use super::study::StudyOptions;
+use super::tcp::TcpOptions;
 use super::ticket::TicketOptions;
 use super::tickets::TicketsOptions;
 use super::transport_options::TransportOptions;
@@ -89,6 +90,10 @@ pub(crate) enum Command {
     /// Emulate links (rate, delay, loss, outages) between unmodified programs
     #[command(after_help = super::emulate::HELP)]
     Emulate(EmulateOptions),
+    /// Use the TCP/IP stack of this program on a device of its own: connect to programs, accept them,
+    /// measure it against the kernel's
+    #[command(after_help = super::tcp::HELP)]
+    Tcp(TcpOptions),
     /// Print the version of this program and of the protocols that it speaks
     #[command(after_help = super::version::HELP)]
     Version(VersionOptions),

@@ -11,6 +11,7 @@ pub(crate) struct Group {
 pub(crate) const GROUPS: &[Group] = &[
     Group { title: "Transfer", commands: &["send", "recv", "tickets", "id", "paths"] },
     Group { title: "Emulation", commands: &["emulate", "demo"] },
+    Group { title: "TCP/IP", commands: &["tcp"] },
     Group { title: "Measurement", commands: &["bench", "profile", "predict"] },
     Group { title: "Research", commands: &["scenario", "study", "replay"] },
     Group { title: "Other", commands: &["version", "completions", "man", "help"] },

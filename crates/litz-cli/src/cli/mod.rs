@@ -38,6 +38,7 @@ mod status;
 mod study;
 mod tables;
 mod takeover;
+mod tcp;
 mod ticket;
 mod tickets;
 mod transport_options;
@@ -83,6 +84,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Paths(options) => paths::run(&options),
         Command::Replay(options) => replay::run(&options),
         Command::Emulate(options) => emulate::run(&options),
+        Command::Tcp(options) => tcp::run(&options),
         Command::Version(options) => version::run(&options),
         Command::Completions(options) => packaging::run_completions(&options, help::command()),
         Command::Man(options) => packaging::run_man(&options, help::command_for(packaging::UNWRAPPED)),

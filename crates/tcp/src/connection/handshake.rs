@@ -109,7 +109,7 @@ impl Connection {
         let default = DEFAULT_MSS[usize::from(self.tuple.local.is_ipv6())];
         let mss = options.mss.unwrap_or(default).max(MSS_MIN).min(self.announced_mss());
         let taken = if self.negotiated.timestamps { TIMESTAMPS_LEN } else { 0 };
-        let segment = u64::from(mss - taken);
+        let segment = u64::from(mss.saturating_sub(taken)).max(1);
         self.send.negotiated(segment, self.negotiated.sack, self.negotiated.ecn);
         let Negotiated { scale, sack, .. } = self.negotiated;
         self.receive = Some(ReceiveHalf::new(&self.config, header.seq, scale, segment, sack));

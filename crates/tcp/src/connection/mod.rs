@@ -237,6 +237,11 @@ impl Connection {
         self.close_reason.map_or(Read::Blocked, Read::Closed)
     }
 
+    /// Bytes that were written and are not acknowledged.
+    pub const fn buffered(&self) -> usize {
+        self.send.buffered()
+    }
+
     /// Bytes that can be read now.
     pub fn readable(&self) -> usize {
         self.receive.as_ref().map_or(0, ReceiveHalf::readable)
@@ -325,6 +330,11 @@ impl Connection {
         (self.send.congestion_window(), self.send.in_flight())
     }
 
+    /// Entries in the log of what was sent and is not acknowledged: a measure of its memory.
+    pub fn sent_runs(&self) -> usize {
+        self.send.run_count()
+    }
+
     /// In [`State::TimeWait`], what is left of the connection: it answers from now on, and the
     /// connection can be dropped.
     pub fn time_wait(&self) -> Option<TimeWait> {
@@ -360,10 +370,16 @@ impl Connection {
                 self.close_reason = Some(CloseReason::Finished);
                 self.events.closed = true;
             }
-            // A peer that never sends its FIN must not hold the connection for ever.
-            State::FinWait2 if self.is_detached => self.timers.start_orphan(now + self.config.time_wait),
             State::Closed => self.close(CloseReason::Finished),
             _ => {}
+        }
+    }
+
+    /// A peer that never sends its FIN must not hold the connection for ever, once the application is
+    /// gone.
+    fn watch_orphan(&mut self, now: Instant) {
+        if self.is_detached && self.state == State::FinWait2 {
+            self.timers.start_orphan(now + self.config.time_wait);
         }
     }
 }

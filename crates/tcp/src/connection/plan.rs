@@ -24,6 +24,7 @@ impl Connection {
         if self.state == State::Closed {
             return false;
         }
+        self.watch_orphan(now);
         // Blocks leave on their own: in a full segment there is no room for them.
         let has_blocks = self.receive.as_ref().is_some_and(|receive| receive.is_ack_due() && receive.has_blocks());
         if has_blocks && self.send.is_syn_acked() {

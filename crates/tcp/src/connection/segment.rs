@@ -27,7 +27,7 @@ impl Connection {
             return self.on_reset(now, &arrival);
         }
         if arrival.has(Flags::SYN) {
-            return self.on_syn_again(now, &arrival);
+            return self.on_syn_again(now);
         }
         // Without an acknowledgement a segment is dropped.
         if !arrival.has(Flags::ACK) || !self.on_ack(now, &arrival) {
@@ -76,6 +76,12 @@ impl Connection {
     fn on_outside(&mut self, now: Instant, arrival: &Arrival) {
         let (seq, len) = (arrival.header.seq, arrival.sequence_len());
         let Some(receive) = &mut self.receive else { return };
+        if self.state == State::SynReceived && arrival.has(Flags::SYN | Flags::ACK) && receive.is_syn(seq) {
+            // Both sides have opened at once, and the peer answers our SYN (RFC 9293, section 3.5, figure 7).
+            receive.set_ack_due();
+            self.on_ack(now, arrival);
+            return;
+        }
         if !arrival.has(Flags::SYN) {
             receive.note_repeated(seq, len);
         }
@@ -83,10 +89,13 @@ impl Connection {
         if self.state == State::TimeWait && arrival.has(Flags::FIN) && receive.is_next(seq + len as u32) {
             self.timers.start_time_wait(now + self.config.time_wait);
         }
-        // The window is closed: what the segment acknowledges counts, its data do not.
-        let is_probe = receive.is_next(seq) && arrival.has(Flags::ACK) && !arrival.has(Flags::SYN);
+        // The window is closed: what the segment acknowledges counts, its data do not. The same for a
+        // segment that begins a position too early. Its sender does not know that we have taken the byte
+        // with which it probed our window; if both sides have probed and neither took acknowledgements
+        // from the other, neither would ever know.
+        let is_close = receive.is_next(seq) || receive.is_next(seq + 1);
         self.answer_unacceptable(now, arrival);
-        if is_probe {
+        if is_close && arrival.has(Flags::ACK) && !arrival.has(Flags::SYN) {
             self.on_ack(now, arrival);
         }
     }
@@ -119,13 +128,8 @@ impl Connection {
         }
     }
 
-    /// RFC 5961, section 4.2: answered, never believed. In SYN-RECEIVED it may be the repeated SYN of
-    /// a peer that opens at the same time.
-    fn on_syn_again(&mut self, now: Instant, arrival: &Arrival) {
-        if self.state == State::SynReceived && arrival.has(Flags::ACK) {
-            self.on_ack(now, arrival);
-            return;
-        }
+    /// RFC 5961, section 4.2: answered, never believed.
+    fn on_syn_again(&mut self, now: Instant) {
         if self.challenges.take(now)
             && let Some(receive) = &mut self.receive
         {

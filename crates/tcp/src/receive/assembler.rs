@@ -3,26 +3,55 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 
-/// Pieces beyond holes, at most. A window of small segments with a hole before each would take more
-/// memory for their places than for their bytes; further pieces are dropped and sent again.
-const PIECES_MAX: usize = 4096;
+/// Bytes of the buffer for each piece beyond holes, at least. Without a limit, a window of small
+/// segments with a hole before each would take more memory for their places than for their bytes;
+/// further pieces are dropped and sent again. Above the size of a common segment it would drop honest
+/// data.
+const BYTES_PER_PIECE: usize = 512;
+
+/// Pieces beyond holes that the smallest buffer may hold.
+const PIECES_MIN: usize = 64;
 
 /// Below this length a piece is copied, so that it does not keep a receive buffer of 64 KiB alive.
 const COPY_BELOW: usize = 4096;
 
+/// Pieces that wait to be read as they came. An application that reads at once gets them without a
+/// copy; small ones behind them are joined.
+const READY_AS_IS_MAX: usize = 16;
+
+/// The size of the buffers into which small pieces are joined.
+const JOINED_LEN: usize = 16 << 10;
+
 /// Data by position.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Assembler {
     /// In order, not read yet.
     ready: VecDeque<Bytes>,
+    /// What follows `ready`: small pieces that were joined.
+    joined: BytesMut,
     ready_len: usize,
     /// Beyond `nxt`, without overlaps.
     beyond: BTreeMap<u64, Bytes>,
+    /// The ranges that the pieces beyond `nxt` cover, by their beginnings: neighbours are one.
+    blocks: BTreeMap<u64, u64>,
+    pieces_max: usize,
 }
 
 impl Assembler {
+    /// For a buffer of so many bytes.
+    pub(crate) fn new(buffer: usize) -> Self {
+        Self {
+            ready: VecDeque::new(),
+            joined: BytesMut::new(),
+            ready_len: 0,
+            beyond: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+            pieces_max: (buffer / BYTES_PER_PIECE).max(PIECES_MIN),
+        }
+    }
+
     /// Bytes that can be read.
     pub(crate) const fn ready_len(&self) -> usize {
         self.ready_len
@@ -50,20 +79,42 @@ impl Assembler {
             data.advance(known as usize);
             self.append(&mut nxt, data);
         }
+        while self.blocks.first_key_value().is_some_and(|(start, _)| *start <= nxt) {
+            self.blocks.pop_first();
+        }
         nxt
     }
 
     fn append(&mut self, nxt: &mut u64, data: Bytes) {
-        if !data.is_empty() {
-            *nxt += data.len() as u64;
-            self.ready_len += data.len();
+        if data.is_empty() {
+            return;
+        }
+        *nxt += data.len() as u64;
+        self.ready_len += data.len();
+        let is_small = data.len() < COPY_BELOW;
+        if !is_small || self.joined.len() + data.len() > JOINED_LEN {
+            self.finish_joined();
+        }
+        if is_small && self.ready.len() >= READY_AS_IS_MAX {
+            if self.joined.capacity() < self.joined.len() + data.len() {
+                self.joined.reserve(JOINED_LEN);
+            }
+            self.joined.extend_from_slice(&data);
+        } else {
+            self.finish_joined();
             self.ready.push_back(data);
+        }
+    }
+
+    fn finish_joined(&mut self) {
+        if !self.joined.is_empty() {
+            self.ready.push_back(self.joined.split().freeze());
         }
     }
 
     /// Keeps the parts of `data` that are not there yet.
     fn keep(&mut self, mut position: u64, mut data: Bytes) {
-        while !data.is_empty() && self.beyond.len() < PIECES_MAX {
+        while !data.is_empty() && self.beyond.len() < self.pieces_max {
             // What begins at or before it may cover its beginning.
             if let Some((start, before)) = self.beyond.range(..=position).next_back() {
                 let covered = (start + before.len() as u64).saturating_sub(position).min(data.len() as u64);
@@ -79,34 +130,33 @@ impl Assembler {
             let piece = data.split_to(len as usize);
             let piece = if piece.len() < COPY_BELOW { Bytes::copy_from_slice(&piece) } else { piece };
             self.beyond.insert(position, piece);
+            self.extend_blocks(position..position + len);
             position += len;
+        }
+    }
+
+    /// The positions of `range`, none of which was there, are.
+    fn extend_blocks(&mut self, mut range: Range<u64>) {
+        if let Some(end) = self.blocks.remove(&range.end) {
+            range.end = end;
+        }
+        match self.blocks.range_mut(..range.start).next_back() {
+            Some((_, end)) if *end == range.start => *end = range.end,
+            _ => drop(self.blocks.insert(range.start, range.end)),
         }
     }
 
     /// The range of positions without a hole that contains `position`, beyond `nxt`.
     pub(crate) fn block_around(&self, position: u64) -> Option<Range<u64>> {
-        let (start, data) = self.beyond.range(..=position).next_back()?;
-        let mut block = *start..start + data.len() as u64;
-        if block.end <= position {
-            return None;
-        }
-        for (start, data) in self.beyond.range(..block.start).rev() {
-            if start + data.len() as u64 != block.start {
-                break;
-            }
-            block.start = *start;
-        }
-        for (start, data) in self.beyond.range(block.end..) {
-            if *start != block.end {
-                break;
-            }
-            block.end += data.len() as u64;
-        }
-        Some(block)
+        let (start, end) = self.blocks.range(..=position).next_back()?;
+        (position < *end).then_some(*start..*end)
     }
 
     /// The next bytes to be read, at most `len_max`.
     pub(crate) fn read(&mut self, len_max: usize) -> Option<Bytes> {
+        if self.ready.is_empty() {
+            self.finish_joined();
+        }
         let first = self.ready.front_mut()?;
         let bytes = if first.len() <= len_max {
             self.ready.pop_front().expect("there is a first")
@@ -119,11 +169,14 @@ impl Assembler {
 
     /// Drops what lies beyond `end`: the stream ends there.
     pub(crate) fn cut(&mut self, end: u64) {
-        let beyond = self.beyond.split_off(&end);
-        drop(beyond);
+        drop(self.beyond.split_off(&end));
         if let Some(mut last) = self.beyond.last_entry() {
             let start = *last.key();
             last.get_mut().truncate((end - start) as usize);
+        }
+        drop(self.blocks.split_off(&end));
+        if let Some(mut last) = self.blocks.last_entry() {
+            *last.get_mut() = end.min(*last.get());
         }
     }
 }
@@ -140,7 +193,7 @@ mod tests {
             segments in prop::collection::vec((0u64..120, 1u64..30), 1..60),
         ) {
             let bytes: Bytes = (0..200u8).collect::<Vec<u8>>().into();
-            let (mut assembler, mut nxt, mut known) = (Assembler::default(), 0, vec![false; 200]);
+            let (mut assembler, mut nxt, mut known) = (Assembler::new(1 << 20), 0, vec![false; 200]);
             let mut out = Vec::new();
             for (at, len) in segments {
                 known[at as usize..(at + len) as usize].fill(true);
@@ -170,10 +223,39 @@ mod tests {
 
     #[test]
     fn the_number_of_pieces_is_limited() {
-        let mut assembler = Assembler::default();
-        for piece in 0..2 * PIECES_MAX as u64 {
+        let mut assembler = Assembler::new(1 << 20);
+        for piece in 0..(1 << 20) / 2 {
             assembler.insert(0, 1 + 2 * piece, Bytes::from_static(b"x"));
         }
-        assert_eq!(assembler.beyond.len(), PIECES_MAX);
+        assert_eq!(assembler.beyond.len(), (1 << 20) / BYTES_PER_PIECE);
+    }
+
+    #[test]
+    fn small_pieces_are_joined_and_read_in_order() {
+        let (mut assembler, mut nxt) = (Assembler::new(1 << 20), 0);
+        let bytes: Bytes = (0..200_000u32).map(|at| (at % 251) as u8).collect::<Vec<u8>>().into();
+        let mut out = Vec::new();
+        for round in 0..100_u64 {
+            let len = [1, 700, 5000, 3, 1448, 0][round as usize % 6];
+            nxt = assembler.insert(nxt, nxt, bytes.slice(nxt as usize..nxt as usize + len));
+            if round % 31 == 30 {
+                out.extend_from_slice(&assembler.read(2000).expect("there is more"));
+            }
+        }
+        while let Some(read) = assembler.read(2000) {
+            out.extend_from_slice(&read);
+        }
+        assert_eq!((&out[..], assembler.ready_len()), (&bytes[..nxt as usize], 0));
+        (0..10_000).for_each(|at| nxt = assembler.insert(nxt, nxt, bytes.slice(at..=at)));
+        assert!(assembler.ready.len() < 2 * READY_AS_IS_MAX, "{}", assembler.ready.len());
+    }
+
+    #[test]
+    fn nothing_beyond_the_end_is_reported() {
+        let mut assembler = Assembler::new(1 << 20);
+        assembler.insert(0, 10, Bytes::from_static(b"0123456789"));
+        assembler.insert(0, 30, Bytes::from_static(b"0123456789"));
+        assembler.cut(15);
+        assert_eq!((assembler.block_around(12), assembler.block_around(30)), (Some(10..15), None));
     }
 }

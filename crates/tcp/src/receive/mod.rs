@@ -79,7 +79,7 @@ impl ReceiveHalf {
         let buffer = config.receive_buffer as u64;
         let mut half = Self {
             space: SequenceSpace::new(initial),
-            assembler: Assembler::default(),
+            assembler: Assembler::new(config.receive_buffer),
             nxt: FIRST_BYTE,
             edge: FIRST_BYTE,
             acked: FIRST_BYTE,
@@ -141,6 +141,11 @@ impl ReceiveHalf {
             _ => is_in_window(position) || is_in_window(position + len - 1),
         };
         if is_acceptable { Acceptance::Acceptable { position } } else { Acceptance::Outside }
+    }
+
+    /// Whether `seq` is the number of the peer's SYN.
+    pub(crate) fn is_syn(&self, seq: Seq32) -> bool {
+        seq == self.space.wire(0)
     }
 
     /// Whether `seq` is the next expected sequence number.

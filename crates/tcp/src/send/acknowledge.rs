@@ -9,6 +9,7 @@ use super::ack_info::AckInfo;
 use super::log::{Run, RunState};
 use super::lost::Lost;
 use super::timers::Purpose;
+use crate::position::FIRST_BYTE;
 
 /// Acknowledgements without news after which a segment is lost, if the peer has no selective ones (RFC
 /// 5681, section 3.2).
@@ -85,7 +86,7 @@ impl SendHalf {
         if ack > una {
             // The timeout stays long until the round trip was measured again: what was sent twice may be
             // acknowledged late each time (RFC 6298, section 5.7; Karn's algorithm).
-            if has_sample {
+            if has_sample || una == 0 {
                 self.timers.backoff = 0;
             }
             self.timers.unanswered = 0;
@@ -108,7 +109,7 @@ impl SendHalf {
                 delivered.add(run, echo.filter(|_| run.start == una));
             }
         });
-        self.stats.bytes_acked += ack - self.una;
+        self.stats.bytes_acked += ack.min(self.buffer.end()).saturating_sub(self.una.max(FIRST_BYTE));
         self.una = ack;
         self.buffer.release(ack);
     }
@@ -136,7 +137,7 @@ impl SendHalf {
                 continue;
             }
             let (rack, delivery, min_rtt) = (&mut self.rack, &mut self.delivery, self.rtt.min());
-            self.log.sack(start..end, |run| {
+            self.log.sack(start..end, self.segment, |run| {
                 rack.on_delivered(now, run, min_rtt, info.echo.is_some_and(|echo| echo < run.sent_at));
                 if run.state == RunState::Outstanding {
                     delivery.on_acked(now, &run.stamp, run.sent_at, run.transmission, run.len());

@@ -79,7 +79,7 @@ impl SentLog {
         self.runs.is_empty()
     }
 
-    pub(crate) fn runs(&self) -> impl DoubleEndedIterator<Item = &Run> {
+    pub(crate) fn runs(&self) -> impl DoubleEndedIterator<Item = &Run> + ExactSizeIterator {
         self.runs.iter()
     }
 
@@ -106,16 +106,19 @@ impl SentLog {
     }
 
     /// Marks `range` as held by the peer, and calls `each` with every run or part of one that was not
-    /// yet.
-    pub(crate) fn sack(&mut self, range: Range<u64>, mut each: impl FnMut(&Run)) {
+    /// yet. Only whole segments of `segment` bytes count, as they were sent: a peer that reports bytes
+    /// here and there must not cut the runs into a million pieces.
+    pub(crate) fn sack(&mut self, range: Range<u64>, segment: u64, mut each: impl FnMut(&Run)) {
         let mut index = self.index_of(range.start);
         let first = index;
         while index < self.runs.len() && self.runs[index].start < range.end {
-            if self.runs[index].state == RunState::Sacked {
+            let run = &self.runs[index];
+            let part = whole_segments(run, &range, segment);
+            if run.state == RunState::Sacked || part.is_empty() {
                 index += 1;
                 continue;
             }
-            index = self.isolate(index, &range);
+            index = self.isolate(index, &part);
             let run = self.runs[index];
             self.set_state(index, RunState::Sacked);
             each(&run);
@@ -238,6 +241,13 @@ impl SentLog {
             RunState::Lost => &mut self.lost,
         }
     }
+}
+
+/// The segments of `run` that lie in `range` completely; the last one may be shorter.
+const fn whole_segments(run: &Run, range: &Range<u64>, segment: u64) -> Range<u64> {
+    let before = range.start.saturating_sub(run.start).next_multiple_of(segment);
+    let end = if range.end >= run.end { run.end } else { run.start + (range.end - run.start) / segment * segment };
+    run.start + before..end
 }
 
 #[cfg(test)]

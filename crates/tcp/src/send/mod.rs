@@ -38,7 +38,11 @@ use crate::position::SequenceSpace;
 
 /// The round trip that is assumed before it is measured: it gives the first retransmission timeout of
 /// one second (RFC 6298, section 2.1).
-const INITIAL_RTT: Duration = Duration::from_nanos(333_333_333);
+const INITIAL_RTT: Duration = Duration::from_nanos(333_333_334);
+
+/// The first retransmission timeout for data if the SYN had to be sent again and no round trip was
+/// measured (RFC 6298, section 5.7).
+const RTO_AFTER_SYN: Duration = Duration::from_secs(3);
 
 /// The resolution of the timers of the driver that runs connections.
 const GRANULARITY: Duration = Duration::from_millis(1);
@@ -73,6 +77,8 @@ pub(crate) struct SendHalf {
     /// Acknowledgements without news, from a peer without selective ones.
     duplicate_acks: u32,
     has_sack: bool,
+    /// The SYN was not acknowledged in time.
+    is_syn_repeated: bool,
     nagle: bool,
     rto_min: Duration,
     ecn: EcnState,
@@ -137,6 +143,7 @@ impl SendHalf {
             transmission: 0,
             duplicate_acks: 0,
             has_sack: false,
+            is_syn_repeated: false,
             nagle: config.nagle,
             rto_min: config.rto_min,
             ecn: EcnState::default(),
@@ -243,12 +250,18 @@ impl SendHalf {
         self.log.in_flight()
     }
 
+    pub(crate) fn run_count(&self) -> usize {
+        self.log.runs().len()
+    }
+
     const fn is_recovering(&self) -> bool {
         self.recovery_point.is_some()
     }
 
     /// The retransmission timeout without backoff (RFC 6298, section 2).
     fn rto(&self) -> Duration {
-        self.rtt.pto_base().max(self.rto_min)
+        let is_unmeasured = self.is_syn_repeated && self.is_syn_acked() && !self.rtt.has_sample();
+        let least = if is_unmeasured { RTO_AFTER_SYN } else { self.rto_min };
+        self.rtt.pto_base().max(least)
     }
 }

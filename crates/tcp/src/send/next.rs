@@ -189,10 +189,12 @@ impl SendHalf {
             return Some(range);
         }
         let last = self.log.runs().next_back()?;
-        let range = last.start.max(last.end.saturating_sub(self.segment))..last.end;
         if last.state == RunState::Sacked {
             return None;
         }
+        // The last segment of the run, as it was sent; a FIN adds no byte to it.
+        let data_len = last.end.min(self.buffer.end()).saturating_sub(last.start);
+        let range = last.start + data_len.saturating_sub(1) / self.segment * self.segment..last.end;
         // It is taken out of what is in flight, without a loss, and sent again.
         self.log.lose_range(range.clone(), |_| {});
         Some(range)

@@ -46,6 +46,7 @@ impl SendHalf {
     /// smallest window.
     fn on_retransmission_timeout(&mut self, now: Instant) {
         self.stats.timeouts += 1;
+        self.is_syn_repeated |= !self.is_syn_acked();
         self.timers.back_off();
         self.timers.probe = None;
         // A peer that has the first run would have acknowledged it: it has dropped what it had

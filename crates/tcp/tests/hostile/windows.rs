@@ -214,3 +214,20 @@ fn a_wider_window_is_announced_once_it_is_wider_by_a_segment() {
     }
     panic!("a window of two segments is announced");
 }
+
+#[test]
+fn sides_that_have_taken_each_others_probe_go_on() {
+    let mut peer = peer();
+    peer.write(1000);
+    peer.send(peer.segment().window(0));
+    let probe = peer.pass_until_sent(MINUTE).expect("a probe");
+    assert_eq!((probe[0].seq, probe[0].data.len()), (1, 1));
+    // The peer's own probe, which is taken, and the acknowledgement of which the peer drops.
+    peer.send(peer.segment().ack(1).window(0).len(1));
+    peer.pass(Duration::from_millis(100));
+    assert_eq!(peer.read().len(), 1);
+    // The peer has taken the probe, and opens its window. Its own byte is not acknowledged for it.
+    peer.send(peer.segment().ack(2));
+    let rest = peer.sent();
+    assert!(rest.iter().any(|sent| sent.seq == 2 && sent.data.len() == 999), "{rest:?}");
+}

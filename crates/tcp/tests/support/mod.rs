@@ -6,6 +6,7 @@
 //!          ◀── links[1] ◀──
 //! ```
 
+pub(crate) mod heap;
 pub(crate) mod packet;
 pub(crate) mod peer;
 
@@ -80,6 +81,15 @@ impl Host {
         (self.unwritten, self.finishes) = (all.into(), finishes);
     }
 
+    /// The application is gone.
+    pub(crate) fn leave(&mut self) {
+        (self.unwritten, self.finishes, self.reads) = (Bytes::new(), false, false);
+    }
+
+    pub(crate) fn has_connected(&self) -> bool {
+        self.events.contains(&Event::Connected)
+    }
+
     /// The application's turn.
     fn serve(&mut self) {
         let Some(connection) = &mut self.connection else { return };
@@ -138,6 +148,14 @@ impl Pair {
         self.hosts[0].connection = Some(Connection::connect(config, tuple, initial, offset));
     }
 
+    /// Both sides open at once.
+    pub(crate) fn open_both(&mut self) {
+        self.open();
+        let (initial, offset) = (Seq32::new(self.rng.next_u64() as u32), self.rng.next_u64() as u32);
+        let (tuple, config) = (Tuple { local: SERVER, remote: CLIENT }, self.hosts[1].config.clone());
+        self.hosts[1].connection = Some(Connection::connect(config, tuple, initial, offset));
+    }
+
     /// Opens, and runs until both are connected.
     pub(crate) fn connect(&mut self) {
         self.open();
@@ -170,12 +188,22 @@ impl Pair {
         }
     }
 
-    fn receive(&mut self, host: usize, packet: &IpPacket) {
+    /// A segment of a connection that has ended is reset.
+    fn answer_closed(&mut self, host: usize, arrival: &Arrival) {
+        let (mut plan, mut packet) = (Plan::default(), SuperPacket::default());
+        if tcp::reply::reset(arrival, &mut plan) {
+            plan.seal(&mut packet);
+            packet.packets(|packet| self.links[host].send(self.now, IpPacket::new(packet.to_vec())));
+        }
+    }
+
+    fn receive(&mut self, index: usize, packet: &IpPacket) {
         let bytes = Bytes::copy_from_slice(&packet.bytes);
         // Corrupted packets are dropped here.
         let Ok(arrival) = Arrival::open(&bytes, None, false) else { return };
-        let host = &mut self.hosts[host];
+        let host = &mut self.hosts[index];
         match &mut host.connection {
+            Some(connection) if connection.state() == State::Closed => self.answer_closed(index, &arrival),
             Some(connection) => connection.handle_segment(self.now, arrival),
             None if arrival.header.flags.contains(Flags::SYN) => {
                 let (initial, offset) = (Seq32::new(self.rng.next_u64() as u32), self.rng.next_u64() as u32);

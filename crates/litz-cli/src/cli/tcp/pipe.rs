@@ -89,9 +89,8 @@ fn send(stream: &TcpStream) -> Result<(), Failure> {
     let mut memory = BytesMut::new();
     loop {
         memory.resize(CHUNK, 0);
-        let count = input
-            .read(&mut memory)
-            .map_err(|error| Failure::Local(format!("cannot read standard input: {error}")))?;
+        let count =
+            input.read(&mut memory).map_err(|error| Failure::Local(format!("cannot read standard input: {error}")))?;
         if count == 0 {
             stream.finish();
             return Ok(());

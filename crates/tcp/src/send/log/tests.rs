@@ -85,7 +85,7 @@ fn step(log: &mut SentLog, model: &mut Model, transmission: u64, call: Call) {
         Call::Sack(at, len) => {
             let range = model.una + at..(model.una + at + len).min(nxt);
             if !range.is_empty() {
-                log.sack(range.clone(), |run| reported += run.len());
+                log.sack(range.clone(), 1, |run| reported += run.len());
                 assert_eq!(reported, model.change(range, &[Outstanding, Lost], Sacked));
             }
         }
@@ -134,4 +134,14 @@ proptest! {
             prop_assert!(log.runs().zip(log.runs().skip(1)).all(is_merged), "neighbours that the peer has are one run");
         }
     }
+}
+
+#[test]
+fn only_whole_segments_are_held() {
+    let mut log = SentLog::default();
+    log.push(run(0, 950, 0));
+    log.sack(50..250, 100, |run| assert_eq!((run.start, run.end), (100, 200)));
+    log.sack(310..390, 100, |_| unreachable!());
+    log.sack(850..950, 100, |run| assert_eq!((run.start, run.end), (900, 950)));
+    assert_eq!((log.sacked(), log.runs().len()), (150, 4));
 }

@@ -1,0 +1,266 @@
+//! The handshake and what it negotiates (RFC 9293, section 3.5; RFC 7323, section 2; RFC 3168, section
+//! 6.1.1).
+
+use bytes::Bytes;
+use tcp::{CloseReason, Connection, Event, Plan, State, SuperPacket, TcpConfig, Tuple};
+use units::{Duration, Ecn, Instant, Seq32};
+use wire::tcp::{Flags, Options, Timestamps};
+
+use crate::support::peer::{INITIAL, PEER_INITIAL, Peer, Sent, offer};
+use crate::support::{CLIENT, Pair, SERVER, link};
+
+const SYN_ACK: Flags = Flags(Flags::SYN.0 | Flags::ACK.0);
+
+#[test]
+fn both_sides_may_open_at_once() {
+    let mut peer = Peer::awaits(&TcpConfig::default());
+    let syn = peer.receive();
+    assert!(syn.len() == 1 && !syn[0].has(Flags::ACK));
+    peer.send(peer.segment().flags(Flags::SYN).ack(0));
+    assert_eq!(peer.connection.state(), State::SynReceived);
+    let answer = peer.receive();
+    assert!(answer.len() == 1 && answer[0].has(SYN_ACK) && (answer[0].seq, answer[0].ack) == (0, 1), "{answer:?}");
+    // The peer answers our SYN in the same way: a segment that begins before the window.
+    peer.send(peer.segment().flags(SYN_ACK));
+    assert_eq!(peer.connection.state(), State::Established);
+    assert_eq!(peer.events, [Event::Connected, Event::Writable]);
+    peer.nxt = 1;
+    peer.assert_works();
+}
+
+#[test]
+fn connections_that_open_at_once_connect_whatever_is_lost() {
+    // Each bit drops one of the first segments.
+    for lost in 0..64_u32 {
+        let mut pair = Pair::new(lost.into(), &link(100, 10));
+        pair.open_both();
+        let mut count = 0;
+        pair.tamper = Some(Box::new(move |_, packet| {
+            count += 1;
+            if count <= 6 && lost & 1 << (count - 1) != 0 { Vec::new() } else { vec![packet.clone()] }
+        }));
+        let bytes = crate::support::pattern(50_000, 1);
+        pair.hosts.iter_mut().for_each(|host| host.send(bytes.clone(), true));
+        let is_done = pair.run_until(Duration::from_secs(30), |pair| pair.hosts.iter().all(|host| host.has_ended));
+        assert!(is_done, "{lost:b}: {:?}", pair.hosts.each_ref().map(crate::support::Host::state));
+        assert!(pair.hosts.iter().all(|host| host.received == bytes));
+    }
+}
+
+#[test]
+fn a_connection_to_itself_works() {
+    let tuple = Tuple { local: CLIENT, remote: CLIENT };
+    let mut connection = Connection::connect(TcpConfig::default(), tuple, Seq32::new(1), 2);
+    let (mut plan, mut packet, now) = (Plan::default(), SuperPacket::default(), Instant::ZERO);
+    connection.write(&mut Bytes::from_static(b"to me")).expect("there is space");
+    for _ in 0..20 {
+        while connection.poll_plan(now, 1, &mut plan) {
+            plan.seal(&mut packet);
+            let mut all = Vec::new();
+            packet.packets(|packet| all.push(Bytes::copy_from_slice(packet)));
+            for packet in all {
+                connection.handle_segment(now, tcp::Arrival::open(&packet, None, false).expect("valid"));
+            }
+        }
+    }
+    assert_eq!(connection.state(), State::Established);
+    assert_eq!(connection.read(10), tcp::Read::Bytes(Bytes::from_static(b"to me")));
+}
+
+#[test]
+fn a_syn_is_sent_again_and_given_up() {
+    let mut peer = Peer::awaits(&TcpConfig::default());
+    let start = peer.now;
+    let all = peer.pass(Duration::from_secs(600));
+    let times: Vec<_> = all.iter().map(|sent| sent.at.saturating_since(start).as_millis()).collect();
+    assert_eq!(times, [0, 1000, 3000, 7000, 15_000, 31_000], "RFC 6298, sections 2.1 and 5.5");
+    assert!(all.iter().all(|sent| sent.has(Flags::SYN) && sent.seq == 0));
+    // Some paths drop a SYN that asks for ECN.
+    assert!(all[0].has(Flags::ECE | Flags::CWR) && all[1..].iter().all(|sent| sent.flags == Flags::SYN));
+    assert_eq!(peer.events, [Event::Closed(CloseReason::TimedOut)]);
+}
+
+#[test]
+fn an_answer_to_a_syn_is_sent_again_and_given_up() {
+    let mut peer = Peer::sends_syn(&TcpConfig::default(), offer(), Flags::SYN, (INITIAL, PEER_INITIAL));
+    let all = peer.pass(Duration::from_secs(600));
+    assert_eq!(all.len(), 6);
+    assert!(all.iter().all(|sent| sent.flags == SYN_ACK && sent.ack == 1));
+    assert_eq!(peer.connection.close_reason(), Some(CloseReason::TimedOut));
+}
+
+#[test]
+fn data_complete_a_handshake_whose_last_acknowledgement_was_lost() {
+    let mut peer = Peer::sends_syn(&TcpConfig::default(), offer(), Flags::SYN, (INITIAL, PEER_INITIAL));
+    peer.receive();
+    peer.send(peer.segment().data("first"));
+    assert_eq!((peer.connection.state(), peer.read()), (State::Established, b"first".to_vec()));
+}
+
+#[test]
+fn the_first_timeout_for_data_is_three_seconds_if_the_syn_was_sent_again() {
+    let mut peer = Peer::awaits(&TcpConfig::default());
+    peer.sent();
+    peer.pass(Duration::from_secs(2));
+    peer.expected = 1;
+    peer.send(peer.segment().flags(SYN_ACK));
+    peer.nxt = 1;
+    peer.write(100);
+    let start = peer.now;
+    let data: Vec<_> = peer.pass(Duration::from_secs(4)).into_iter().filter(|sent| !sent.data.is_empty()).collect();
+    let times: Vec<_> = data.iter().map(|sent| sent.at.saturating_since(start).as_millis()).collect();
+    assert_eq!(times, [0, 3000], "RFC 6298, section 5.7");
+}
+
+/// What the connection negotiates with a peer that offers `options`, whichever opens.
+fn both(config: &TcpConfig, options: Options) -> [(Peer, Sent); 2] {
+    let mut opened = Peer::sends_syn(config, options, Flags::SYN, (INITIAL, PEER_INITIAL));
+    let answer = opened.receive().remove(0);
+    opened.send_ack();
+    let mut opens = Peer::awaits(config);
+    let syn = opens.receive().remove(0);
+    let stamps = options.timestamps.and(syn.options.timestamps);
+    opens.echo = stamps.map(|stamps| stamps.value);
+    let answered = Peer::answers(config, options, SYN_ACK);
+    drop(opens);
+    [(opened, answer), (answered, syn)]
+}
+
+#[test]
+fn what_only_one_side_wants_is_not_used() {
+    for bits in 0..64_u32 {
+        let is_set = |bit: u32| bits & 1 << bit != 0;
+        let config = TcpConfig {
+            timestamps: is_set(0),
+            sack: is_set(1),
+            window_scaling: is_set(2),
+            receive_buffer: 1 << 20,
+            ..TcpConfig::default()
+        };
+        let options = Options {
+            mss: Some(1000),
+            timestamps: is_set(3).then(Timestamps::default),
+            sack_permitted: is_set(4),
+            window_scale: is_set(5).then_some(3),
+            ..Options::default()
+        };
+        let (stamps, sack, scale) = (is_set(0) && is_set(3), is_set(1) && is_set(4), is_set(2) && is_set(5));
+        for (number, (mut peer, first)) in both(&config, options).into_iter().enumerate() {
+            let is_answer = number == 0;
+            let text = format!("{bits:06b} {is_answer}");
+            // An answer has what both want, a first SYN what this side wants.
+            assert_eq!(first.options.timestamps.is_some(), if is_answer { stamps } else { is_set(0) }, "{text}");
+            assert_eq!(first.options.sack_permitted, if is_answer { sack } else { is_set(1) }, "{text}");
+            assert_eq!(first.options.window_scale.is_some(), if is_answer { scale } else { is_set(2) }, "{text}");
+            if !stamps {
+                peer.echo = None;
+            }
+            // Segments are as long as the peer takes them, less the timestamps (RFC 9293, section 3.7.1).
+            peer.window = 20_000;
+            peer.send_ack();
+            peer.write(3000);
+            let sent = peer.receive();
+            assert_eq!(sent[0].data.len(), if stamps { 988 } else { 1000 }, "{text}");
+            assert_eq!(sent[0].options.timestamps.is_some(), stamps, "{text}");
+            // A window of 20,000 in units of 1 or 8 bytes.
+            peer.send_ack();
+            peer.write(100_000);
+            let mut bytes = 0;
+            for _ in 0..50 {
+                let before = bytes;
+                bytes += peer.pass(Duration::from_millis(2)).iter().map(|sent| sent.data.len()).sum::<usize>();
+                if before == bytes {
+                    break;
+                }
+            }
+            assert!(bytes <= if scale { 160_000 } else { 20_000 }, "{text}: {bytes}");
+            // A hole is reported, if both want that.
+            peer.send(peer.segment().seq(peer.nxt + 100).len(10));
+            let ack = peer.sent().into_iter().find(|sent| sent.data.is_empty()).expect("an acknowledgement");
+            assert_eq!(ack.options.sack.len(), usize::from(sack), "{text}");
+            let announced = u64::from(ack.window) << if scale { first.options.window_scale.unwrap_or(0) } else { 0 };
+            assert!(announced <= 1 << 20 && announced > if scale { 1_000_000 } else { 60_000 }, "{text}: {announced}");
+        }
+    }
+}
+
+#[test]
+fn ecn_is_used_if_both_ask_for_it_as_the_rfc_says() {
+    let ask = Flags::SYN | Flags::ECE | Flags::CWR;
+    let cases =
+        [(ask, true, true), (ask, false, false), (Flags::SYN | Flags::ECE, true, false), (Flags::SYN, true, false)];
+    for (flags, ecn, is_used) in cases {
+        let config = TcpConfig { ecn, ..TcpConfig::default() };
+        let mut peer = Peer::sends_syn(&config, offer(), flags, (INITIAL, PEER_INITIAL));
+        let answer = peer.receive();
+        assert_eq!(answer[0].has(Flags::ECE), is_used, "{flags}");
+        assert!(!answer[0].has(Flags::CWR) && answer[0].ecn.is_none());
+        peer.send_ack();
+        peer.write(10);
+        assert_eq!(peer.receive()[0].ecn, is_used.then_some(Ecn::Ect0));
+    }
+    let cases = [
+        (SYN_ACK | Flags::ECE, true, true),
+        (SYN_ACK | Flags::ECE | Flags::CWR, true, false),
+        (SYN_ACK, true, false),
+        (SYN_ACK | Flags::ECE, false, false),
+    ];
+    for (flags, ecn, is_used) in cases {
+        let mut peer = Peer::answers(&TcpConfig { ecn, ..TcpConfig::default() }, offer(), flags);
+        peer.write(10);
+        let sent = peer.receive();
+        assert_eq!(sent[0].ecn, is_used.then_some(Ecn::Ect0), "{flags}");
+        assert_eq!(peer.connection.stats().send.marks, 0, "the flag of a SYN is no mark");
+    }
+}
+
+#[test]
+fn segments_have_the_announced_size_whatever_the_peer_says() {
+    // The peer's size, ours by the MTU, and the data of a segment without timestamps.
+    let cases = [(Some(1460), 1500, 1460), (Some(9000), 1500, 1460), (None, 1500, 536), (Some(0), 1500, 88)];
+    for (mss, mtu, len) in cases {
+        let config = TcpConfig { mtu, timestamps: false, ..TcpConfig::default() };
+        for (mut peer, first) in both(&config, Options { mss, ..Options::default() }) {
+            assert_eq!(first.options.mss, Some(1460));
+            peer.write(3000);
+            assert_eq!(peer.receive()[0].data.len(), len, "{mss:?}");
+        }
+    }
+    // A device whose packets hold nothing does not make anything panic.
+    for mtu in [0, 40, 52, 60, 68] {
+        let config = TcpConfig { mtu, ..TcpConfig::default() };
+        let options = Options { timestamps: Some(Timestamps::default()), ..offer() };
+        for (mut peer, _) in both(&config, options) {
+            peer.write(3);
+            assert!(!peer.receive().is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_syn_may_have_data_or_an_end_which_come_again() {
+    for (flags, len) in [(Flags::SYN, 100), (Flags::SYN | Flags::FIN, 0), (Flags::SYN | Flags::FIN, 5)] {
+        let mut peer = Peer::awaits(&TcpConfig::default());
+        peer.receive();
+        peer.send(peer.segment().flags(flags | Flags::ACK).len(len));
+        assert_eq!(peer.connection.state(), State::Established);
+        assert_eq!(peer.connection.readable(), 0);
+        peer.nxt = 1;
+        let answer = peer.sent();
+        assert!(answer.len() == 1 && answer[0].ack == 1, "{answer:?}");
+        peer.assert_works();
+    }
+}
+
+#[test]
+fn a_segment_to_the_port_of_its_sender_is_a_syn_like_any_other() {
+    // The land attack: source and destination are the same.
+    let tuple = Tuple { local: SERVER, remote: SERVER };
+    let mut peer = Peer::sends_syn(&TcpConfig::default(), offer(), Flags::SYN, (INITIAL, PEER_INITIAL));
+    peer.tuple = tuple;
+    let all = peer.segment().flags(Flags::SYN).seq(0);
+    for _ in 0..100 {
+        peer.send(all.clone());
+    }
+    assert_eq!(peer.connection.state(), State::SynReceived);
+}

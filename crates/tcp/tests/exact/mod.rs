@@ -1,0 +1,4 @@
+//! Exact behaviour, by the RFC that asks for it.
+
+mod detach;
+mod handshake;
