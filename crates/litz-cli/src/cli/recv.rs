@@ -45,14 +45,11 @@ use directory::check;
 use places::places;
 use sandbox::Sandbox;
 use sockets::{ListenSockets, listen};
-use visits::Visits;
+use visits::{Closing, Visits};
 
 /// How often the waiting receiver checks for an interrupt, for late visitors, and for changes of its
 /// ticket or its list of keys.
 const WAKE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(200);
-
-/// Told to visitors without a proof when the receiver ends.
-const ENDING: &str = "the receiver ends";
 
 pub(crate) fn run(options: &RecvOptions) -> ExitCode {
     let json = options.transport.json;
@@ -232,7 +229,7 @@ impl<'a> Receiver<'a> {
                 // The handshake has authenticated a key of the only kind that TLS accepts.
                 let Ok(key) = peer_key(&connection) else { continue };
                 if self.cancel.is_cancelled() {
-                    connection.close(CLOSE_CODE, ENDING);
+                    connection.close(CLOSE_CODE, Closing::Ending.reason());
                     continue;
                 }
                 self.refresh_keys();
@@ -246,7 +243,7 @@ impl<'a> Receiver<'a> {
             };
             // The scope waits for all visitors.
             self.cancel.cancel();
-            self.visits.close_unproven(ENDING);
+            self.visits.close_unproven();
             outcome
         });
         // What ends now has no effect on the outcome. Refused visitors are still reported.
@@ -264,7 +261,7 @@ impl<'a> Receiver<'a> {
         self.print_refusal_count(false);
         self.refresh_keys();
         if self.cancel.is_cancelled() {
-            self.visits.close_unproven(ENDING);
+            self.visits.close_unproven();
             return is_empty.then_some(Ok(exit::INTERRUPTED));
         }
         match &self.admission {
@@ -286,7 +283,7 @@ impl<'a> Receiver<'a> {
             self.warn(Warning::AllowedKeys, &warning);
         }
         if refreshed.is_changed {
-            self.visits.close_unless(|key| keys.allows(key), "the receiver no longer allows this key");
+            self.visits.close_unless(|key| keys.allows(key));
         }
     }
 
@@ -311,23 +308,26 @@ impl<'a> Receiver<'a> {
             }
             // With --allow the receiver continues.
             Ok(_) => None,
+            // Reported when it ended.
+            Err(_) if attempt.closing == Some(Closing::Superseded) => None,
             Err(error) if error.exit_code() == exit::INTERRUPTED => Some(Ok(exit::INTERRUPTED)),
             // The next attempt would fail the same way. Only the ticket's own sender gets this far,
             // so an unauthorised host cannot end the command.
             Err(error) if is_ticket && attempt.authorised && !error.is_resumable() => {
-                Some(Err(format!("{}: {error}", attempt.peer)))
+                Some(Err(format!("{}: {}", attempt.peer, reports::ending(error))))
             }
             // A sender tries all our addresses and keeps the first that answers. It closes the
             // other connections without sending anything.
             Err(error @ (TransferError::Connection(_) | TransferError::Silence)) if !attempt.authorised => {
-                tracing::info!(peer = %attempt.peer, %error, "a connection ended without a message");
+                let reason = attempt.closing.map_or_else(|| error.to_string(), |closing| closing.note().to_owned());
+                tracing::info!(peer = %attempt.peer, reason, "a connection ended without a message");
                 None
             }
             // A sender that waits for the running transfer tries several times.
             Err(TransferError::Refused(Refusal::Running)) if !self.current.is_refusal_news() => None,
-            Err(error) => {
+            Err(_) => {
                 if attempt.authorised || self.visits.prints_refusal() {
-                    self.print_end(attempt, error);
+                    self.print_end(attempt);
                 }
                 None
             }

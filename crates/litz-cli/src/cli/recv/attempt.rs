@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use litz::Connection;
 use litz::identity::PublicKey;
 use serde_json::json;
 use transfer::{
-    Authoriser, CLOSE_CODE, ConnectionLink, ReceiveOptions, Summary, TicketAuthoriser, TransferError, control,
+    Authoriser, CLOSE_CODE, ConnectionLink, ReceiveOptions, Refusal, Summary, TicketAuthoriser, TransferError, control,
     proof_context, receive,
 };
 
@@ -19,19 +20,24 @@ use super::arrivals::TimedLink;
 use super::authorisation::Admission;
 use super::directory::current_umask;
 use super::sender_folder;
-use super::visits::PlacingAuthoriser;
+use super::visits::{Closing, PlacingAuthoriser};
 use crate::cli::connection_log::{log_connected, log_ended};
 use crate::cli::host;
 use crate::cli::path_report::{self, watch_paths};
-use crate::cli::progress::{Direction, Progress};
+use crate::cli::progress::{Direction, Progress, Sender};
 use crate::cli::takeover::TakeoverAuthoriser;
 
 /// How the connection of one sender ended.
 pub(super) struct Attempt {
     pub(super) peer: SocketAddr,
+    /// The sender as the user knows it: by the name in the list of --allow or its key, else by its
+    /// address.
+    pub(super) name: String,
     /// The peer's key, as the handshake has authenticated it.
     pub(super) key: PublicKey,
     pub(super) authorised: bool,
+    /// Why this receiver closed the connection, if that ended the transfer.
+    pub(super) closing: Option<Closing>,
     pub(super) result: Result<Summary, TransferError>,
 }
 
@@ -39,7 +45,13 @@ impl Receiver<'_> {
     pub(super) fn receive_from(&self, connection: &Connection, key: PublicKey, id: VisitorId) -> Attempt {
         let peer = connection.remote_addr();
         log_connected(connection);
-        let progress = Progress::new(Direction::Receiving, &self.options.transport);
+        let sender = match &self.admission {
+            Admission::Ticket(_) => None,
+            Admission::Keys(keys) => Some(keys.name(&key)),
+        };
+        let name = sender.clone().unwrap_or_else(|| peer.to_string());
+        let sender = sender.map(|name| Sender { name, peer: peer.to_string(), key: key.to_string() });
+        let progress = Progress::new(Direction::Receiving, &self.options.transport).of_sender(sender);
         let mut authoriser = self.authoriser(connection, id);
         let link = TimedLink::new(ConnectionLink::new(connection));
         let started = progress.now();
@@ -61,11 +73,19 @@ impl Receiver<'_> {
         if result.is_err() {
             connection.close(CLOSE_CODE, "the transfer ended");
         }
+        let is_superseded = authoriser.is_superseded.load(Ordering::Relaxed);
+        let closing = if is_superseded { Some(Closing::Superseded) } else { self.visits.closing(id) };
+        let closing = closing.filter(|_| result.as_ref().is_err_and(is_loss));
+        let attempt = Attempt { peer, name, key, authorised: authoriser.let_in, closing, result };
+        if attempt.closing == Some(Closing::Superseded) {
+            // Before the later connection reports its own end.
+            self.print_end(&attempt);
+        }
         if let Some(number) = authoriser.attempt {
             self.current.release(number);
         }
         log_ended(connection);
-        Attempt { peer, key, authorised: authoriser.let_in, result }
+        attempt
     }
 
     fn transfer(
@@ -119,7 +139,18 @@ impl Receiver<'_> {
         };
         let (connection, json) = (connection.clone(), self.options.transport.json);
         let visits = Arc::clone(&self.visits);
-        let inner = Box::new(PlacingAuthoriser { inner, visits, id, connection: connection.clone() });
-        TakeoverAuthoriser { inner, connection, current, json, let_in: false, run: None, attempt: None }
+        let inner = Box::new(PlacingAuthoriser { inner, visits, id });
+        let (run, attempt, is_superseded) = (None, None, Arc::default());
+        TakeoverAuthoriser { inner, connection, current, json, let_in: false, run, attempt, is_superseded }
+    }
+}
+
+/// Whether the transfer ends with this error when its connection is closed, or when its sender gets no
+/// place.
+fn is_loss(error: &TransferError) -> bool {
+    match error {
+        TransferError::Connection(_) | TransferError::Refused(Refusal::Unavailable) => true,
+        TransferError::StreamBroken(reason) => is_loss(reason),
+        _ => false,
     }
 }
