@@ -27,6 +27,9 @@ pub(super) fn print(error: &Error, arguments: &[OsString]) -> ExitCode {
     }
     let text = error.render();
     if is_json(arguments) {
+        if is_data_on_output(arguments) {
+            out::redirect();
+        }
         return exit::fail(true, exit::FAILED, &message(&in_plain_words(&text.to_string())));
     }
     let text = if colour::is_wanted() { text.ansi().to_string() } else { text.to_string() };
@@ -41,6 +44,12 @@ fn is_json(arguments: &[OsString]) -> bool {
     let is_scenario =
         arguments.iter().skip(1).find(|argument| !is_option(argument)).is_some_and(|name| name == "scenario");
     !is_scenario && options.any(|argument| argument == "--json")
+}
+
+/// Whether received data would go to standard output, as with `litz recv -o -`.
+fn is_data_on_output(arguments: &[OsString]) -> bool {
+    let is_output = |argument: &str| ["-o", "-o-", "--output", "--output=-"].contains(&argument);
+    arguments.iter().filter_map(|argument| argument.to_str()).any(is_output)
 }
 
 fn is_option(argument: &OsStr) -> bool {
