@@ -577,3 +577,28 @@ fn all_addresses_of_a_ticket_are_tried_and_the_first_to_answer_is_enough() {
     let ended: Vec<_> = receiver.seen.iter().filter(|event| event["event"] == "visit_ended").collect();
     assert!(ended.is_empty(), "connections that were not needed are no event: {ended:?}");
 }
+
+#[test]
+fn wrong_arguments_are_an_event_if_the_arguments_ask_for_json() {
+    for arguments in [&["send", "--json", "--nonsense"][..], &["recv", "--expires", "soon", "--json"]] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_litz")).args(arguments).output().unwrap();
+        let event: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one event");
+        assert_eq!((output.status.code(), &event["event"], &event["status"]), (Some(2), &"error".into(), &2.into()));
+        let message = event["message"].as_str().unwrap();
+        assert!(message.contains(arguments[1]) || message.contains("--nonsense"), "{message}");
+        assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn what_is_not_there_is_named_with_advice() {
+    let place = Place::new();
+    let (_receiver, ticket) = place.recv(&[]);
+    place.send(&[&place.path("nofile")], &ticket, &[]).fail(2, "there is no such file or directory; check the name");
+    place.send(&["/dev/null".as_ref()], &ticket, &[]).fail(2, "cannot send /dev/null: neither a regular file");
+    let missing = place.path("nodir").display().to_string();
+    Litz::start(&["recv", "--json", &missing]).fail(2, &format!("make it first, as with `mkdir {missing}`"));
+    std::fs::write(place.path("plain"), "").unwrap();
+    let state = format!("--state-dir={}", place.path("plain/litz").display());
+    Litz::start(&["recv", "--json", &state]).fail(2, "cannot use the state folder");
+}

@@ -33,8 +33,7 @@ fn a_ticket_need_not_be_an_argument_and_options_may_stand_anywhere() {
         std::fs::remove_file(place.inbox().join("file")).unwrap();
     }
     let mut twice = Litz::of(script("SEND \"$FILE\" --to a --ticket-file b").env("TICKET", ""));
-    assert_eq!(twice.finish("").0, 2);
-    assert!(twice.errors().contains("cannot be used with"), "{}", twice.errors());
+    twice.fail(2, "cannot be used with");
 }
 
 #[test]

@@ -19,8 +19,13 @@ fn every_command_has_a_manual_page() {
     }
     let page = std::fs::read_to_string(folder.path().join("litz-send.1")).unwrap();
     assert!(page.contains(".SH NAME\nlitz\\-send \\- Send files") && page.contains("Exit status:"), "{page}");
+    let synopsis =
+        ".SH SYNOPSIS\n.nf\nlitz send [OPTIONS] <PATH>... <TICKET>\nlitz send [OPTIONS] <PATH>... \\-\\-to <TICKET>\n";
+    assert!(page.contains(synopsis), "{page}");
     let (output, text) = run(litz().arg("man"));
     assert!(output.status.success() && text.contains(".TH litz 1"), "{text}");
+    let title = text.lines().find(|line| line.starts_with(".TH")).unwrap();
+    assert!(title.contains(env!("CARGO_PKG_VERSION")) && !title.contains("commit"), "{title}");
     let (output, text) = run(litz().args(["man", "--out", "/nowhere/at/all"]));
     assert!(output.status.code() == Some(2) && text.contains("cannot write /nowhere/at/all"), "{text}");
 }

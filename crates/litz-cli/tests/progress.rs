@@ -56,4 +56,6 @@ fn what_had_been_received_before_is_one_line() {
 fn verbose_names_each_file_that_had_been_received_before() {
     let text = resumed(&["-v"]);
     assert!(text.lines().filter(|line| line.contains("already received (100.0 kB)")).count() >= 5, "{text}");
+    // The log beside it is plain text.
+    assert!(text.contains("cipher=\"TLS13_") && !text.contains('\u{1b}') && !text.contains("Some("), "{text}");
 }

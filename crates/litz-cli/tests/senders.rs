@@ -57,7 +57,28 @@ fn a_second_sender_takes_over_from_one_that_answers_nothing() {
     second.succeed();
     receiver.succeed();
     assert_eq!(count(&receiver, "sender_replaced"), 1, "{:#?}", receiver.seen);
+    let place_of = |name: &str| receiver.seen.iter().position(|event| event["event"] == name).expect(name);
+    let ended = &receiver.seen[place_of("visit_ended")];
+    assert_eq!(ended["message"], "a later connection of the same sender has taken over", "{ended}");
+    assert!(place_of("visit_ended") < place_of("finished"), "the first ends before the second does");
     assert_same(&file, &place.inbox().join("file"));
+}
+
+#[test]
+fn a_second_sender_is_told_that_the_ticket_is_used_once_the_first_has_finished() {
+    let place = Place::new();
+    let file = place.file("file", 2_000_000, 1);
+    let (mut receiver, ticket) = place.recv(&[]);
+    let mut first = place.send(&[&file], &ticket, &["--rate=8Mb/s"]);
+    receiver.wait_for("file_started");
+    let mut second = place.send(&[&file], &ticket, &[]);
+    second.wait_for("retrying");
+    first.succeed();
+    receiver.succeed();
+    let clock = net::MonotonicClock::start();
+    second.fail(2, "ask for a new ticket to send more");
+    // Before the handshake's own timeout of 10 s.
+    assert!(clock.now().since_start() < units::Duration::from_secs(8), "{:#?}", second.seen);
 }
 
 #[test]
@@ -153,13 +174,51 @@ fn a_sender_stores_no_more_than_its_quota() {
     let id = String::from_utf8(output.stdout).unwrap();
     std::fs::write(place.path("senders.txt"), format!("{} host-b\n", id.trim())).unwrap();
     let allow = format!("--allow={}", place.path("senders.txt").display());
-    let (_receiver, ticket) = place.recv(&[&allow, "--folder-per-sender", "--quota=50kB"]);
+    let (mut receiver, ticket) = place.recv(&[&allow, "--folder-per-sender", "--quota=50kB"]);
     let [first, second, third] =
         [("a", 30_000), ("b", 20_001), ("c", 20_000)].map(|(name, len)| place.file(name, len, 1));
     place.send(&[&first], &ticket, &["--by-key", &state]).succeed();
+    let finished = receiver.wait_for("finished");
+    assert!(id.starts_with(finished["key"].as_str().unwrap()), "{finished}");
     place.send(&[&second], &ticket, &["--by-key", &state]).fail(2, "left for this sender");
+    let ended = receiver.wait_for("visit_ended");
+    assert_eq!(
+        ended["message"], "refused: its folder would grow by 20.0 kB, and --quota leaves 20.0 kB to it",
+        "{ended}"
+    );
     place.send(&[&third], &ticket, &["--by-key", &state]).succeed();
     // What is there already takes no more.
     place.send(&[&first], &ticket, &["--by-key", &state]).succeed();
     assert_eq!(crate::support::run::names(&place.inbox().join("host-b")), ["a", "c"]);
+}
+
+#[test]
+fn the_log_of_a_standing_receiver_names_the_senders() {
+    let place = Place::new();
+    let state = format!("--state-dir={}", place.path("state-of-sender").display());
+    let output = Command::new(env!("CARGO_BIN_EXE_litz")).args(["id", &state]).output().unwrap();
+    let id = String::from_utf8(output.stdout).unwrap();
+    std::fs::write(place.path("senders.txt"), format!("{} host-b\n", id.trim())).unwrap();
+    let (small, large) = (place.file("small", 1000, 1), place.file("large", 3000, 2));
+    let log = std::fs::File::create(place.path("log")).unwrap();
+    let mut receiver = Command::new(env!("CARGO_BIN_EXE_litz"))
+        .args(["recv", "--listen=127.0.0.1:0", "--max-size=2kB"])
+        .arg(format!("--state-dir={}", place.path("state-in").display()))
+        .arg(format!("--allow={}", place.path("senders.txt").display()))
+        .arg(place.inbox())
+        .stdout(std::process::Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut stdout = std::io::BufReader::new(receiver.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut stdout, &mut line).unwrap();
+    let ticket = line.split_whitespace().last().unwrap();
+    place.send(&[&small], ticket, &["--by-key", &state]).succeed();
+    place.send(&[&large], ticket, &["--by-key", &state]).fail(2, "more than the 2.0 kB");
+    assert!(Command::new("kill").args(["-INT", &receiver.id().to_string()]).status().unwrap().success());
+    assert_eq!(receiver.wait().unwrap().code(), Some(130));
+    let log = std::fs::read_to_string(place.path("log")).unwrap();
+    assert!(log.contains("host-b: received and verified 1 file"), "{log}");
+    assert!(log.contains("host-b: refused: its 3.0 kB are more than the 2.0 kB that --max-size permits"), "{log}");
 }

@@ -152,6 +152,8 @@ fn a_key_that_is_taken_off_the_list_ends_its_transfer_and_starts_no_other() {
     assert!(sender.seen.iter().any(|event| event["event"] == "retrying"), "{:#?}", sender.seen);
     let ended = receiver.wait_for("visit_ended");
     assert_eq!(ended["authorised"], true, "{ended}");
+    let message = ended["message"].as_str().unwrap();
+    assert!(message.contains("its key was taken off the list"), "{message}");
     let second = format!("--state-dir={}", place.path("state-second").display());
     place.send(&[&small], &ticket, &["--by-key", &second]).succeed();
     write_list(&place, &["state-out", "state-second"]);

@@ -150,11 +150,48 @@ fn the_receiver_says_to_which_key_a_ticket_is_bound() {
     let mut first = place.send(&[&file], &ticket, &["--rate=8Mb/s"]);
     first.wait_for("file_started");
     let other = format!("--state-dir={}", place.path("state-second").display());
-    place.send(&[&file], &ticket, &[&other]).fail(2, "another sender");
+    let mut refused = place.send(&[&file], &ticket, &[&other]);
+    refused.fail(2, "bound to another sender");
+    let advice = refused.seen.last().unwrap()["message"].to_string();
+    assert!(advice.contains("--new-ticket") && !advice.contains("tell them"), "{advice}");
     let ended = receiver.wait_for("visit_ended");
     let key = |state: &str| KeyPair::load_or_create(&place.path(state).join("host.key")).unwrap().public();
     assert_eq!(member(&ended, "key"), key("state-second").to_string());
-    assert_eq!(member(&ended, "bound_to"), key("state-out").fingerprint().to_string());
+    let bound = key("state-out").fingerprint().to_string();
+    assert_eq!(member(&ended, "bound_to"), bound);
+    let message = member(&ended, "message");
+    assert!(message.contains(&bound) && message.contains("--new-ticket"), "{message}");
     first.succeed();
     receiver.succeed();
+}
+
+#[test]
+fn a_restarted_receiver_says_that_its_ticket_is_bound() {
+    let place = Place::new();
+    let file = place.file("file", 1000, 1);
+    std::fs::write(place.inbox().join("file"), "mine").unwrap();
+    let (mut receiver, ticket) = place.recv(&[]);
+    assert!(receiver.seen.iter().all(|event| event["bound_to"].is_null()), "{:?}", receiver.seen);
+    assert_eq!(place.send(&[&file], &ticket, &[]).finish("finished").0, 1, "a name clash");
+    receiver.wait_for("visit_ended");
+    receiver.kill();
+    let key = KeyPair::load_or_create(&place.path("state-out").join("host.key")).unwrap().public();
+    let bound = key.fingerprint().to_string();
+    let (mut receiver, again) = place.recv(&[]);
+    let listening = receiver.seen.iter().find(|event| event["event"] == "listening").unwrap();
+    assert_eq!((again, member(listening, "bound_to")), (ticket, bound.clone()));
+    receiver.kill();
+    // As text.
+    let mut receiver = std::process::Command::new(env!("CARGO_BIN_EXE_litz"))
+        .args(["recv", "--listen=127.0.0.1:0", &state(&place)])
+        .arg(place.inbox())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(receiver.stderr.take().unwrap()));
+    let told = lines.map_while(Result::ok).find(|line| line.contains("--new-ticket"));
+    receiver.kill().unwrap();
+    receiver.wait().unwrap();
+    assert!(told.as_ref().is_some_and(|line| line.contains(&bound)), "{told:?}");
 }

@@ -57,6 +57,8 @@ pub struct Panel {
     pub equal_scales: bool,
     /// Whether x counts things, so that only whole numbers are on its axis.
     pub counts: bool,
+    /// Whether y cannot be negative, so that intervals are drawn from zero at the lowest.
+    pub is_never_negative: bool,
 }
 
 /// A curve of a plot.
@@ -187,6 +189,8 @@ struct Layout {
     frame: Frame,
     x: Axis,
     y: Axis,
+    /// As in the panel.
+    is_never_negative: bool,
 }
 
 impl Layout {
@@ -196,12 +200,13 @@ impl Layout {
         };
         let points = || panel.curves.iter().flat_map(|curve| curve.points.iter().filter(|point| is_finite(point)));
         let x = axis(&mut points().map(|(x, _)| *x));
-        let y = Axis::over(points().flat_map(|(_, estimate)| <[f64; 2]>::from(estimate.range())));
+        let is_never_negative = panel.is_never_negative;
+        let y = Axis::over(points().flat_map(|(_, estimate)| <[f64; 2]>::from(range(estimate, is_never_negative))));
         if !panel.equal_scales {
-            return Self { frame, x, y };
+            return Self { frame, x, y, is_never_negative };
         }
         let both = axis(&mut [x.low, x.high, y.low, y.high].into_iter());
-        Self { frame, x: both, y: both }
+        Self { frame, x: both, y: both, is_never_negative }
     }
 
     fn x(&self, value: f64) -> f64 {
@@ -211,6 +216,13 @@ impl Layout {
     fn y(&self, value: f64) -> f64 {
         self.frame.height() - BOTTOM - self.y.share(value) * AREA_HEIGHT
     }
+}
+
+/// The ends of an interval as they are drawn. The interval of few runs may include values that the
+/// quantity cannot have.
+fn range(estimate: &Estimate, is_never_negative: bool) -> (f64, f64) {
+    let (low, high) = estimate.range();
+    if is_never_negative && estimate.mean >= 0.0 { (low.max(0.0), high) } else { (low, high) }
 }
 
 fn is_finite((x, estimate): &(f64, Estimate)) -> bool {
@@ -290,7 +302,7 @@ fn write_curve(out: &mut String, layout: &Layout, curve: &Curve, colour: &str) -
 fn write_mark(out: &mut String, layout: &Layout, at: f64, estimate: &Estimate, colour: &str) -> std::fmt::Result {
     let (x, y) = (layout.x(at), layout.y(estimate.mean));
     if estimate.plus_minus.is_some() {
-        let (low, high) = estimate.range();
+        let (low, high) = range(estimate, layout.is_never_negative);
         let (low, high) = (layout.y(low), layout.y(high));
         let (before, after) = (x - WHISKER, x + WHISKER);
         writeln!(
@@ -393,6 +405,18 @@ mod tests {
         let ends = (format!("{:.1}V", layout.y(0.5)), format!("V{:.1}M", layout.y(1.5)));
         let text = svg(&[wide]);
         assert!(text.contains(&ends.0) && text.contains(&ends.1), "{text}");
+    }
+
+    #[test]
+    fn intervals_of_what_cannot_be_negative_end_at_zero() {
+        let mut panel = panel(vec![(1.0, exact(1.0)), (2.0, Estimate { mean: 2.0, plus_minus: Some(4.0) })]);
+        assert!(layout(&panel).y.low < 0.0);
+        panel.is_never_negative = true;
+        assert_eq!((layout(&panel).y.low, layout(&panel).y.high), (0.0, 6.0));
+        let bottom = format!("{:.1}V{:.1}M", layout(&panel).y(0.0), layout(&panel).y(6.0));
+        assert!(svg(std::slice::from_ref(&panel)).contains(&bottom), "the interval is drawn from the axis");
+        panel.equal_scales = true;
+        assert_eq!((layout(&panel).x.low, layout(&panel).y.low), (0.0, 0.0));
     }
 
     #[test]

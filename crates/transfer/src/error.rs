@@ -219,8 +219,8 @@ impl fmt::Display for FileErrorKind {
             Self::Busy => "another transfer is writing the same file: wait for it to end",
             Self::Target => "the receiver could not store the file",
             Self::Source => "the sender could not read the file",
-            Self::Special => "skipped: neither a regular file nor a directory",
-            Self::Link => "skipped: a symbolic link",
+            Self::Special => "neither a regular file nor a directory",
+            Self::Link => "a symbolic link",
         })
     }
 }
@@ -235,17 +235,9 @@ impl std::error::Error for FileError {}
 
 impl fmt::Display for TransferError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = ByteSize::from_bytes;
         match self {
             Self::Refused(refusal) => write!(f, "{refusal}"),
-            Self::ReceiverUnproven => write!(
-                f,
-                "the receiver did not prove that it issued the ticket; nothing was sent: ask for a new ticket"
-            ),
-            Self::KeysOnly => write!(
-                f,
-                "the receiver runs with --allow: it accepts this host by its key and not by a ticket; nothing was \
-                 sent: run the same command again with --by-key"
-            ),
             Self::Connection(error) => {
                 write!(f, "the connection was lost ({error}): run the same command again to go on from here")
             }
@@ -257,13 +249,10 @@ impl fmt::Display for TransferError {
                 "the peer speaks version {version} of the file protocol, we speak {}: use the same version of litz",
                 VERSION
             ),
-            Self::Silence => write!(f, "the peer connected but sent nothing"),
-            Self::Cancelled => write!(f, "cancelled: run the same command again to go on from here"),
-            Self::CancelledByPeer => {
-                write!(f, "cancelled on the other host: run the same command again to go on from here")
+            Self::Peer(reason) => write!(f, "the other host ended the transfer: {reason}"),
+            Self::Path(path, error) if error.kind() == io::ErrorKind::NotFound => {
+                write!(f, "cannot send {}: there is no such file or directory; check the name", path.display())
             }
-            Self::Peer(reason) => write!(f, "the other host gave up: {reason}"),
-            Self::NothingToSend => write!(f, "there is nothing to send: name a file or a directory"),
             Self::Path(path, error) => write!(f, "cannot send {}: {error}", path.display()),
             Self::Name(path, error) => write!(f, "cannot send {}: {error}", path.display()),
             Self::Duplicate(name) => {
@@ -277,35 +266,18 @@ impl fmt::Display for TransferError {
             Self::TooLarge(bytes, bytes_max) => write!(
                 f,
                 "{} are to be sent, which is more than the {} that the receiver takes in one transfer",
-                ByteSize::from_bytes(*bytes),
-                ByteSize::from_bytes(*bytes_max)
+                size(*bytes),
+                size(*bytes_max)
             ),
             Self::NoRoom(growth, room) => write!(
                 f,
                 "{} more are to be stored, and the receiver has {} left for this sender: send less, or ask for more",
-                ByteSize::from_bytes(*growth),
-                ByteSize::from_bytes(*room)
+                size(*growth),
+                size(*room)
             ),
-            Self::StreamTooLong(bytes_max) => write!(
-                f,
-                "the stream is longer than the {} that the receiver takes in one transfer",
-                ByteSize::from_bytes(*bytes_max)
-            ),
-            Self::StreamUnsupported => write!(
-                f,
-                "the receiver is too old for a stream of unknown length: use the same version of litz on both hosts, \
-                 or send a file"
-            ),
-            Self::KeepUnsupported => write!(
-                f,
-                "the receiver is too old for links and files with holes: use the same version of litz on both hosts, \
-                 or send without --keep"
-            ),
-            Self::StreamOnly => write!(
-                f,
-                "the receiver writes to standard output, so it takes one stream and no files: send `-`, as in \
-                 `tar c DIR | litz send - TICKET`, with the same version of litz"
-            ),
+            Self::StreamTooLong(bytes_max) => {
+                write!(f, "the stream is longer than the {} that the receiver takes in one transfer", size(*bytes_max))
+            }
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 write!(f, "the program that read the receiver's standard output ended before the transfer")
             }
@@ -323,7 +295,49 @@ impl fmt::Display for TransferError {
             Self::State(what) => {
                 write!(f, "the files are in place, but the ticket could not be marked as used: {what}")
             }
-            Self::Option(what) => write!(f, "{what}"),
+            Self::ReceiverUnproven
+            | Self::KeysOnly
+            | Self::Silence
+            | Self::Cancelled
+            | Self::CancelledByPeer
+            | Self::NothingToSend
+            | Self::StreamUnsupported
+            | Self::KeepUnsupported
+            | Self::StreamOnly
+            | Self::Option(_) => f.write_str(self.fixed_text()),
+        }
+    }
+}
+
+impl TransferError {
+    /// The message of an error into which no values are put; empty for the others.
+    const fn fixed_text(&self) -> &'static str {
+        match self {
+            Self::ReceiverUnproven => {
+                "the receiver did not prove that it issued the ticket; nothing was sent: ask for a new ticket"
+            }
+            Self::KeysOnly => {
+                "the receiver runs with --allow: it accepts this host by its key and not by a ticket; nothing was \
+                 sent: run the same command again with --by-key"
+            }
+            Self::Silence => "the peer connected but sent nothing",
+            Self::Cancelled => "cancelled: run the same command again to go on from here",
+            Self::CancelledByPeer => "cancelled on the other host: run the same command again to go on from here",
+            Self::NothingToSend => "there is nothing to send: name a file or a directory",
+            Self::StreamUnsupported => {
+                "the receiver is too old for a stream of unknown length: use the same version of litz on both hosts, \
+                 or send a file"
+            }
+            Self::KeepUnsupported => {
+                "the receiver is too old for links and files with holes: use the same version of litz on both hosts, \
+                 or send without --keep"
+            }
+            Self::StreamOnly => {
+                "the receiver writes to standard output, so it takes one stream and no files: send `-`, as in \
+                 `tar c DIR | litz send - TICKET`, with the same version of litz"
+            }
+            Self::Option(what) => what,
+            _ => "",
         }
     }
 }

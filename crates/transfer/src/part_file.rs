@@ -334,7 +334,12 @@ fn open_regular(directory: &OwnedFd, name: &OsStr) -> io::Result<File> {
         // Its process was killed when it was about to move a read-only file into place.
         Err(Errno::ACCESS) => {
             let read_only = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            let file = File::from(rustix::fs::openat(directory, name, read_only, PART_MODE)?);
+            let existing = match rustix::fs::openat(directory, name, read_only, PART_MODE) {
+                // There is none: the folder itself denies a new one.
+                Err(Errno::NOENT) => return Err(Errno::ACCESS.into()),
+                existing => existing?,
+            };
+            let file = File::from(existing);
             check_regular(&file, name)?;
             rustix::fs::fchmod(&file, PART_MODE)?;
             rustix::fs::openat(directory, name, flags, PART_MODE)

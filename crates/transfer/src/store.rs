@@ -103,6 +103,8 @@ pub enum Refusal {
 pub enum StoreError {
     /// The file could not be read or written.
     Io(PathBuf, io::Error),
+    /// The folder of the file could not be made or used.
+    Folder(PathBuf, io::Error),
     /// The file is damaged or is not a ticket store.
     Content(PathBuf, String),
     /// Others than the owner may write to the folder of the file, and so replace it.
@@ -125,9 +127,9 @@ impl TicketStore {
     /// The store in `state_dir`, which is created (for the owner only) if it is missing.
     ///
     /// # Errors
-    /// [`StoreError::Io`] if it cannot be made, [`StoreError::FolderOpenToOthers`].
+    /// [`StoreError::Folder`] if it cannot be made, [`StoreError::FolderOpenToOthers`].
     pub fn open(state_dir: &Path) -> Result<Self, StoreError> {
-        let error = |error| StoreError::Io(state_dir.to_owned(), error);
+        let error = |error| StoreError::Folder(state_dir.to_owned(), error);
         private_file::create_directory(state_dir).map_err(error)?;
         if private_file::is_writable_by_others(state_dir).map_err(error)? {
             return Err(StoreError::FolderOpenToOthers(state_dir.to_owned()));
@@ -482,8 +484,8 @@ impl fmt::Display for Refusal {
             }
             Self::Expired => "the ticket has expired: ask the receiver for a new one",
             Self::BoundToAnotherKey => {
-                "another sender has used the ticket first: ask the receiver for a new one, and if nobody else should \
-                 have had it, tell them"
+                "the ticket is bound to another sender, the first that used it: ask the receiver for a new one \
+                 (`litz recv --new-ticket`), or send from the same host and user as before"
             }
             Self::Completed => "the ticket's transfer is complete already: ask for a new ticket to send more",
             Self::KeyNotAllowed => "the sender's key is not on the receiver's list of keys: have it added there",
@@ -502,6 +504,11 @@ impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(path, error) => write!(f, "cannot use the state file {}: {error}", path.display()),
+            Self::Folder(path, error) => write!(
+                f,
+                "cannot use the state folder {}: {error}; make it usable, or choose another one with --state-dir",
+                path.display()
+            ),
             Self::Content(path, what) => {
                 write!(f, "the state file {} is damaged ({what}): move it away; open tickets are lost", path.display())
             }
@@ -543,7 +550,7 @@ impl fmt::Display for StoreError {
 impl std::error::Error for StoreError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Io(_, error) => Some(error),
+            Self::Io(_, error) | Self::Folder(_, error) => Some(error),
             _ => None,
         }
     }

@@ -60,7 +60,7 @@ pub(crate) enum Command {
     Tickets(TicketsOptions),
     /// Watch a transfer on this machine: four different links, first each alone, then all together
     /// while one is cut and restored
-    #[command(after_help = exit::HELP)]
+    #[command(after_help = super::demo::HELP)]
     Demo(DemoOptions),
     /// Measure where a packet's time goes on this machine: nanoseconds per stage, and how much more
     /// processors could gain
@@ -217,12 +217,22 @@ fn parse_listen(text: &str) -> Result<ListenAt, String> {
     if let Some(port) = text.strip_prefix(':').and_then(|port| port.parse().ok()) {
         return Ok(ListenAt { ip: None, port });
     }
+    if text.rsplit_once(':').is_some_and(|(address, port)| is_large_port(address, port)) {
+        return Err(format!("a port is at most {}", u16::MAX));
+    }
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let socket = text.parse().map(|socket: SocketAddr| ListenAt { ip: Some(socket.ip()), port: socket.port() });
     let listen = socket.or_else(|_| bare.parse().map(|ip| ListenAt { ip: Some(ip), port: 0 }));
     listen.map_err(|_| {
         "expected ADDRESS:PORT, ADDRESS or :PORT, such as 192.0.2.7:4433, [2001:db8::1]:4433 or :4433".to_owned()
     })
+}
+
+/// Whether a number after an address is too large for a port. The end of an IPv6 address without
+/// brackets is no port.
+fn is_large_port(address: &str, port: &str) -> bool {
+    let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    is_number && port.parse::<u16>().is_err() && (!address.contains(':') || address.ends_with(']'))
 }
 
 /// An address to put into the ticket.
@@ -363,7 +373,10 @@ mod tests {
         assert_eq!(parse_listen(":4433"), at(None, 4433));
         assert_eq!(parse_listen("[2001:db8::1]:4433"), at(Some("2001:db8::1"), 4433));
         assert_eq!(parse_listen("2001:db8::1"), parse_listen("[2001:db8::1]"));
-        for bad in ["", "host:1", "4433", ":", ":99999", "192.0.2.7:"] {
+        for text in [":99999", "192.0.2.7:65536", "[2001:db8::1]:99999"] {
+            assert!(parse_listen(text).is_err_and(|error| error.contains("at most 65535")), "{text}");
+        }
+        for bad in ["", "host:1", "4433", ":", "192.0.2.7:", "192.0.2.7:22x", "2001:db8::99999"] {
             assert!(parse_listen(bad).is_err_and(|error| error.contains("ADDRESS or :PORT")), "{bad}");
         }
     }

@@ -19,12 +19,12 @@ pub(crate) fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
     if !std::fs::metadata(path)?.is_file() {
         return refuse("it is not a regular file".to_owned());
     }
-    let mut text = String::new();
-    File::open(path)?.take(bytes_max + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > bytes_max {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
         return refuse(format!("it is longer than {bytes_max} bytes"));
     }
-    Ok(text)
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text"))
 }
 
 /// Reads the text of a link trace.

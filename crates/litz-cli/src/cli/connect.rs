@@ -41,6 +41,10 @@ const LOOK_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 /// Number of these intervals without an answer after which the user is told: 2 s.
 const LOOKS_UNANSWERED: u32 = 40;
 
+/// Number of these intervals after which a brief attempt ends: 3 s. Within it, an Initial packet that
+/// was lost is sent again once or twice.
+const LOOKS_BRIEF: u32 = 60;
+
 /// Delay between the attempts on successive candidates. Most receivers answer within it, so that
 /// usually only one handshake is made (as in Happy Eyeballs, RFC 8305).
 const HEAD_START: std::time::Duration = std::time::Duration::from_millis(250);
@@ -115,6 +119,8 @@ pub(crate) struct Connector<'a> {
     pub(crate) cancel: &'a CancelToken,
     /// Called once if no host has answered for a while, with the addresses.
     pub(crate) on_unanswered: &'a dyn Fn(&[SocketAddr]),
+    /// Whether to end the attempt after 3 s without an answer, and not only when the handshakes do.
+    pub(crate) is_brief: bool,
     /// Whether no attempt has succeeded before. Then a path that the user requested and that cannot
     /// be used is an error; later it is left out.
     pub(crate) is_first: bool,
@@ -249,7 +255,8 @@ impl Connector<'_> {
         resolved.map_err(ConnectFailure::Silent)
     }
 
-    /// Waits for the next result, from these addresses; none if there are no more.
+    /// Waits for the next result, from these addresses; none if there are no more, or if none comes
+    /// during a brief attempt.
     fn wait<T>(&self, results: &mpsc::Receiver<T>, remotes: &[SocketAddr]) -> Result<Option<T>, ConnectFailure> {
         let mut looks = 0;
         loop {
@@ -262,6 +269,9 @@ impl Connector<'_> {
                     looks += 1;
                     if looks == LOOKS_UNANSWERED && !remotes.is_empty() {
                         (self.on_unanswered)(remotes);
+                    }
+                    if looks == LOOKS_BRIEF && self.is_brief {
+                        return Ok(None);
                     }
                 }
                 Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(None),

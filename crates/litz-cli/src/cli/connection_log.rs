@@ -9,8 +9,8 @@ pub(crate) fn log_connected(connection: &Connection) {
         local = %connection.local_addr(),
         remote = %connection.remote_addr(),
         handshake = %stats.handshake_time.unwrap_or_default(),
-        cipher = ?stats.session.cipher_suite,
-        key_exchange = ?stats.session.key_exchange,
+        cipher = stats.session.cipher_suite,
+        key_exchange = stats.session.key_exchange,
         "connected"
     );
 }

@@ -1,6 +1,7 @@
 //! The command line: arguments in, exit status out.
 
 mod args;
+mod argument_errors;
 mod bench;
 mod bounded;
 mod colour;
@@ -46,6 +47,7 @@ mod version;
 mod warning;
 mod wrap;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
@@ -54,14 +56,12 @@ use args::{Arguments, Command};
 
 /// Runs the command given by the process arguments.
 pub(crate) fn run() -> ExitCode {
-    let parsed = help::command().try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let given: Vec<OsString> = std::env::args_os().collect();
+    let parsed = help::command().try_get_matches_from(&given);
+    let parsed = parsed.and_then(|matches| Arguments::from_arg_matches(&matches));
     let arguments = match parsed {
         Ok(arguments) => arguments,
-        Err(error) => {
-            let status = if error.use_stderr() { exit::FAILED } else { exit::DONE };
-            out::note_failure(error.print());
-            return out::conclude(ExitCode::from(status));
-        }
+        Err(error) => return out::conclude(argument_errors::print(&error, &given)),
     };
     start_logging(arguments.verbose);
     let status = match arguments.command {
@@ -103,5 +103,6 @@ fn start_logging(verbose: u8) {
     };
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    log.with_ansi(colour::is_wanted()).init();
 }

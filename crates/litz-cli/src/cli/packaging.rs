@@ -86,8 +86,35 @@ fn write_page(folder: &Path, command: &Command) -> Result<(), String> {
     command.get_subcommands().try_for_each(|below| write_page(folder, below))
 }
 
-fn page(command: Command) -> io::Result<Vec<u8>> {
+/// The page of a command. Its synopsis is the usage in the help, with the values: that of the library
+/// has only the names of the options.
+fn page(mut command: Command) -> io::Result<Vec<u8>> {
+    let usage = command.render_usage().to_string();
+    let (has_subcommands, has_after_help) = (command.has_subcommands(), command.get_after_help().is_some());
+    let has_version = command.get_version().is_some();
+    // The version in the help has the commit, which is too long for the title.
+    let man = Man::new(command).source(concat!("litz ", env!("CARGO_PKG_VERSION")));
     let mut page = Vec::new();
-    Man::new(command).render(&mut page)?;
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    page.extend_from_slice(synopsis(&usage).as_bytes());
+    man.render_description_section(&mut page)?;
+    man.render_options_section(&mut page)?;
+    if has_subcommands {
+        man.render_subcommands_section(&mut page)?;
+    }
+    if has_after_help {
+        man.render_extra_section(&mut page)?;
+    }
+    if has_version {
+        man.render_version_section(&mut page)?;
+    }
     Ok(page)
+}
+
+/// The section with the usage, one line for each form of the command.
+fn synopsis(usage: &str) -> String {
+    let forms = usage.trim_start_matches("Usage:").lines().map(str::trim).filter(|line| !line.is_empty());
+    let forms = forms.map(|line| format!("{}\n", line.replace('\\', "\\\\").replace('-', "\\-")));
+    format!(".SH SYNOPSIS\n.nf\n{}.fi\n", forms.collect::<String>())
 }

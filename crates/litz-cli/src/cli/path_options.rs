@@ -7,7 +7,8 @@ use super::heading;
 
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct PathOptions {
-    /// Use this path; repeat for several paths [default: the paths that `litz paths` shows]
+    /// Use this path; repeat for several paths [default: over each link of this host that reaches
+    /// the receiver, at most 8]
     ///
     /// PATH is LOCAL or LOCAL-REMOTE, each with an optional :PORT. LOCAL is a network interface or
     /// an address of this host. REMOTE is an address of the receiver; by default one of the

@@ -21,8 +21,13 @@ use super::warning::Warning;
 /// The terminal's width if it is not known.
 const WIDTH_DEFAULT: usize = 80;
 
-/// Width of the bar itself.
+/// Width of the bar itself, if the terminal is wide enough, and the least useful one.
 const BAR_WIDTH: usize = 20;
+const BAR_WIDTH_MIN: usize = 6;
+
+/// Columns that the figures may take before the bar becomes shorter: sizes, a rate and the time left,
+/// as in `999.9 MB of 2.00 TB  999.9 MB/s  59 min 59 s left`.
+const FIGURES_WIDTH: usize = 50;
 
 /// Interval of plain lines.
 const LINE_INTERVAL: units::Duration = units::Duration::from_secs(2);
@@ -41,9 +46,11 @@ pub(crate) enum Direction {
 /// The bar of the transfer, and below it one line per path.
 struct Bars {
     all: MultiProgress,
-    /// Columns before the status.
-    prefix_width: usize,
+    verb: &'static str,
+    is_coloured: bool,
     main: ProgressBar,
+    /// What `main` looks like now.
+    look: Mutex<Look>,
     paths: Mutex<Lines>,
 }
 
@@ -51,9 +58,11 @@ impl Bars {
     fn new(direction: Direction, is_coloured: bool) -> Self {
         let all = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
         let verb = if direction == Direction::Sending { "sending" } else { "receiving" };
-        let main = all.add(bar(verb, is_coloured));
-        let prefix_width = verb.len() + BAR_WIDTH + " [] 100 %  ".len();
-        let bars = Self { paths: Mutex::new(Lines::new(all.clone(), 2)), all, prefix_width, main };
+        let main = all.add(ProgressBar::new(0));
+        let (look, paths) = (Look::Text, Mutex::new(Lines::new(all.clone(), 2)));
+        main.set_style(look.style(verb, is_coloured));
+        main.set_message("connecting");
+        let bars = Self { paths, all, verb, is_coloured, main, look: Mutex::new(look) };
         // A receiver shows the bar of a transfer that starts: any host can connect.
         if direction == Direction::Sending {
             bars.draw();
@@ -75,19 +84,20 @@ impl Bars {
         }
     }
 
-    fn show_status(&self, status: &Status, is_coloured: bool) {
+    fn show_status(&self, now: Instant, status: &Status) {
         let columns = terminal_size::terminal_size_of(std::io::stderr()).map(|(width, _)| usize::from(width.0));
-        let text = status.line(columns.unwrap_or(WIDTH_DEFAULT).saturating_sub(self.prefix_width));
+        let columns = columns.unwrap_or(WIDTH_DEFAULT);
+        let look = Look::of(status, columns, self.verb);
+        let text = status.line(now, columns.saturating_sub(look.prefix_width(self.verb)));
         let (done, total) = status.sizes();
-        if total == 0 && done > 0 {
-            // A stream, whose length is not known.
-            self.main.set_style(
-                ProgressStyle::with_template("{prefix} {wide_msg}").unwrap_or_else(|_| ProgressStyle::default_bar()),
-            );
-        }
         self.main.set_length(total);
         self.main.set_position(done);
-        self.main.set_message(paint(Colour::Warning, &text, is_coloured && status.silence().is_some()));
+        self.main.set_message(paint(Colour::Warning, &text, self.is_coloured && status.silence().is_some()));
+        if let Ok(mut shown) = self.look.lock()
+            && std::mem::replace(&mut *shown, look) != look
+        {
+            self.main.set_style(look.style(self.verb, self.is_coloured));
+        }
     }
 
     fn clear(&self) {
@@ -96,6 +106,58 @@ impl Bars {
             lines.clear();
         }
     }
+}
+
+/// What stands before the figures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Look {
+    /// Only the verb: the share is not known, before the transfer starts and for streams.
+    Text,
+    /// The percentage, in a narrow terminal.
+    Percent,
+    /// A bar of this width, and the percentage.
+    Bar(usize),
+}
+
+impl Look {
+    /// What fits beside the figures into so many columns.
+    fn of(status: &Status, columns: usize, verb: &str) -> Self {
+        if !status.has_length() {
+            return Self::Text;
+        }
+        match columns.saturating_sub(Self::Bar(0).prefix_width(verb) + FIGURES_WIDTH).min(BAR_WIDTH) {
+            ..BAR_WIDTH_MIN => Self::Percent,
+            width => Self::Bar(width),
+        }
+    }
+
+    /// Columns before the figures.
+    fn prefix_width(self, verb: &str) -> usize {
+        verb.len()
+            + match self {
+                Self::Text => "  ".len(),
+                Self::Percent => " 100 %  ".len(),
+                Self::Bar(width) => width + " [] 100 %  ".len(),
+            }
+    }
+
+    fn style(self, verb: &str, is_coloured: bool) -> ProgressStyle {
+        let colour = if is_coloured { ".cyan" } else { "" };
+        let template = match self {
+            Self::Text => format!("{verb}  {{wide_msg}}"),
+            Self::Percent => format!("{verb} {{percent:>3}} %  {{wide_msg}}"),
+            Self::Bar(width) => format!("{verb} [{{bar:{width}{colour}}}] {{percent:>3}} %  {{wide_msg}}"),
+        };
+        let style = ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        style.progress_chars("━╸─")
+    }
+}
+
+/// The sender of a transfer that is one of several, for the user of a standing receiver.
+pub(crate) struct Sender {
+    pub(crate) name: String,
+    pub(crate) peer: String,
+    pub(crate) key: String,
 }
 
 enum Mode {
@@ -108,6 +170,7 @@ enum Mode {
 /// Shows the events of a transfer.
 pub(crate) struct Progress {
     direction: Direction,
+    sender: Option<Sender>,
     mode: Mode,
     /// Whether single files are reported.
     is_verbose: bool,
@@ -136,7 +199,29 @@ impl Progress {
             _ => Mode::Lines,
         };
         let (clock, state) = (MonotonicClock::start(), Mutex::default());
-        Self { direction, mode, is_verbose: options.verbose, is_coloured, clock, state }
+        Self { direction, sender: None, mode, is_verbose: options.verbose, is_coloured, clock, state }
+    }
+
+    /// The same for one of several senders: lines and events say which.
+    pub(crate) fn of_sender(self, sender: Option<Sender>) -> Self {
+        Self { sender, ..self }
+    }
+
+    /// The text, with the name of the sender if there are several.
+    fn named(&self, text: String) -> String {
+        match &self.sender {
+            Some(sender) => format!("{}: {text}", sender.name),
+            None => text,
+        }
+    }
+
+    /// Prints a JSON line, with the sender if there are several.
+    fn print_json(&self, mut value: serde_json::Value) {
+        if let Some(sender) = &self.sender {
+            value["peer"] = sender.peer.as_str().into();
+            value["key"] = sender.key.as_str().into();
+        }
+        out::json(&value);
     }
 
     /// Prints a line that is not an event of the transfer.
@@ -150,8 +235,11 @@ impl Progress {
 
     /// Says that the files to send are being listed.
     pub(crate) fn scanning(&self) {
+        let now = self.clock.now();
+        let Ok(mut state) = self.state.lock() else { return };
+        state.status.on_listing();
         match &self.mode {
-            Mode::Bar(bars) => bars.main.set_message("listing the files"),
+            Mode::Bar(bars) => bars.show_status(now, &state.status),
             Mode::Lines => out::note("connected; listing the files"),
             Mode::Json => out::json(&serde_json::json!({ "event": "scanning" })),
             Mode::Quiet => {}
@@ -170,7 +258,7 @@ impl Progress {
     /// Prints an event of the command as a JSON line; does nothing in the other modes.
     pub(crate) fn json(&self, value: &serde_json::Value) {
         if matches!(self.mode, Mode::Json) {
-            out::json(value);
+            self.print_json(value.clone());
         }
     }
 
@@ -193,7 +281,7 @@ impl Progress {
             }
             Mode::Json => {
                 let paths: Vec<_> = paths.iter().map(PathLine::json).collect();
-                out::json(&serde_json::json!({ "event": "paths", "paths": paths }));
+                self.print_json(serde_json::json!({ "event": "paths", "paths": paths }));
             }
             Mode::Lines | Mode::Quiet => {}
         }
@@ -203,9 +291,10 @@ impl Progress {
     fn sample(&self, paths: &[PathLine]) {
         let change = {
             let Ok(mut state) = self.state.lock() else { return };
-            let change = state.status.on_sample(self.clock.now(), paths);
+            let now = self.clock.now();
+            let change = state.status.on_sample(now, paths);
             if let Mode::Bar(bars) = &self.mode {
-                bars.show_status(&state.status, self.is_coloured);
+                bars.show_status(now, &state.status);
             }
             change
         };
@@ -259,7 +348,7 @@ impl Progress {
             return;
         }
         let Ok(state) = self.state.lock() else { return };
-        let line = state.status.conclusion(self.direction, summary, span);
+        let line = self.named(state.status.conclusion(self.direction, summary, span));
         let colour = if summary.exit_code() == 0 { Colour::Good } else { Colour::Warning };
         out::note(&paint(colour, &line, self.is_coloured));
     }
@@ -267,7 +356,9 @@ impl Progress {
     fn show(&self, event: &TransferEvent<'_>) {
         match event {
             TransferEvent::FileFailed { path, error } => self.problem(Colour::Bad, &format!("{path}: {error}")),
-            TransferEvent::Skipped { path, error } => self.problem(Colour::Warning, &format!("{path}: {error}")),
+            TransferEvent::Skipped { path, error } => {
+                self.problem(Colour::Warning, &format!("{path}: skipped: {error}"));
+            }
             TransferEvent::NotSent { skipped } => self.problem(Colour::Warning, &not_sent(skipped)),
             TransferEvent::FileStarted { path, bytes_resumed, .. } if *bytes_resumed > 0 && self.is_verbose => {
                 self.note(&format!("{path}: already received ({})", ByteSize::from_bytes(*bytes_resumed)));
@@ -281,19 +372,19 @@ impl Progress {
             if self.is_time(BAR_INTERVAL)
                 && let Ok(state) = self.state.lock()
             {
-                bars.show_status(&state.status, self.is_coloured);
+                bars.show_status(self.clock.now(), &state.status);
             }
         } else if let (Mode::Lines, TransferEvent::Progress { .. }) = (&self.mode, event)
             && self.is_time(LINE_INTERVAL)
             && let Ok(state) = self.state.lock()
         {
-            out::note(&state.status.plain_line());
+            out::note(&self.named(state.status.plain_line(self.clock.now())));
         }
     }
 
     /// Prints a problem, even with `--quiet`.
     fn problem(&self, colour: Colour, text: &str) {
-        let text = paint(colour, text, self.is_coloured);
+        let text = paint(colour, &self.named(text.to_owned()), self.is_coloured);
         match &self.mode {
             Mode::Bar(bars) if !bars.main.is_hidden() => bars.main.println(text),
             Mode::Bar(_) | Mode::Lines | Mode::Quiet => out::note(&text),
@@ -324,15 +415,18 @@ fn not_sent(skipped: &SkippedCounts) -> String {
     let kinds: Vec<_> = kinds
         .map(|(count, one, many)| format!("{} {}", grouped(count.into()), if count == 1 { one } else { many }))
         .collect();
-    let advice =
-        if skipped.links > 0 { " (`litz send --keep links` keeps those that stay inside what is sent)" } else { "" };
+    let advice = if skipped.links > 0 {
+        " (`litz send --keep links` keeps links, except those that lead out of what is sent)"
+    } else {
+        ""
+    };
     format!("the sender has skipped {}{advice}", kinds.join(", "))
 }
 
 impl Events for Progress {
     fn event(&self, event: TransferEvent<'_>) {
         if let Ok(mut state) = self.state.lock() {
-            state.status.on_event(&event);
+            state.status.on_event(self.clock.now(), &event);
             match &event {
                 TransferEvent::Started { .. } => state.is_started = true,
                 TransferEvent::Progress { bytes_done, .. } if *bytes_done > state.done => {
@@ -353,19 +447,9 @@ impl Events for Progress {
         if (!is_frequent || self.is_time(JSON_INTERVAL))
             && let Ok(value) = serde_json::to_value(&event)
         {
-            out::json(&value);
+            self.print_json(value);
         }
     }
-}
-
-fn bar(verb: &str, is_coloured: bool) -> ProgressBar {
-    let colour = if is_coloured { ".cyan" } else { "" };
-    let template = format!("{verb} [{{bar:{BAR_WIDTH}{colour}}}] {{percent:>3}} %  {{wide_msg}}");
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template(&template) {
-        bar.set_style(style.progress_chars("━╸─"));
-    }
-    bar
 }
 
 #[cfg(test)]

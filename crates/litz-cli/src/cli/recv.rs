@@ -2,62 +2,54 @@
 
 mod admission;
 mod allowed;
+mod announcement;
 mod arrivals;
+mod attempt;
 mod authorisation;
 mod descriptors;
 mod directory;
 mod file_watch;
+mod places;
 mod quota;
 mod refusals;
+mod reports;
 pub(crate) mod sandbox;
 mod sender_folder;
 mod served_ticket;
 mod sockets;
 mod visits;
 
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 
 use litz::identity::{PublicKey, server_config};
-use litz::{Connection, Endpoint, EndpointConfig};
-use serde_json::json;
-use transfer::{
-    Authoriser, CLOSE_CODE, CancelToken, ConnectionLink, OpenFiles, ReceiveOptions, Refusal, Secret, StreamOutput,
-    Summary, Ticket, TicketAddress, TicketAuthoriser, TransferError, control, peer_key, proof_context, receive,
-};
+use litz::{Endpoint, EndpointConfig};
+use transfer::{CLOSE_CODE, CancelToken, OpenFiles, Refusal, StreamOutput, TicketAddress, TransferError, peer_key};
 
-use super::args::{Advertised, RecvOptions};
+use super::args::RecvOptions;
 use super::connect::transport;
-use super::connection_log::{log_connected, log_ended};
 use super::exit;
 use super::host::{self, HostState};
 use super::journals::Journals;
 use super::links::{LinkBaseline, Links};
 use super::out;
-use super::path_report::{self, watch_paths};
-use super::progress::{Direction, Progress};
 use super::scheduler_trace::Trace;
 use super::signals;
-use super::takeover::{ActiveAttempt, SILENCE_MAX, TAKEOVER_TIMEOUT, TakeoverAuthoriser};
+use super::takeover::{ActiveAttempt, SILENCE_MAX, TAKEOVER_TIMEOUT};
 use super::warning::Warning;
-use admission::VisitorId;
-use allowed::ListedAuthoriser;
-use arrivals::TimedLink;
+use attempt::Attempt;
 use authorisation::{Admission, unfinished_ticket};
-use directory::{check, current_umask};
-use sandbox::{Places, Sandbox};
+use directory::check;
+use places::places;
+use sandbox::Sandbox;
 use sockets::{ListenSockets, listen};
-use visits::{PlacingAuthoriser, Visits};
+use visits::{Closing, Visits};
 
 /// How often the waiting receiver checks for an interrupt, for late visitors, and for changes of its
 /// ticket or its list of keys.
 const WAKE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(200);
-
-/// Told to visitors without a proof when the receiver ends.
-const ENDING: &str = "the receiver ends";
 
 pub(crate) fn run(options: &RecvOptions) -> ExitCode {
     let json = options.transport.json;
@@ -100,36 +92,6 @@ struct Receiver<'a> {
     output: Option<StreamOutput>,
     cancel: CancelToken,
     current: ActiveAttempt,
-}
-
-/// The files that the receiver uses from now on.
-fn places(options: &RecvOptions, directory: &Path) -> Result<Places, String> {
-    let mut places = Places::default();
-    if options.output.is_none() {
-        places.writable.push(directory.to_owned());
-    }
-    places.writable.push(host::state_directory(options.transport.state_dir.as_deref())?);
-    // What does not exist yet is created in its parent.
-    let recorded = [&options.transport.journal, &options.transport.qlog].into_iter().flatten();
-    let recorded = recorded.map(|folder| if folder.is_dir() { folder.clone() } else { Places::folder_of(folder) });
-    let key_log = std::env::var_os("SSLKEYLOGFILE").map(PathBuf::from);
-    let files = [options.transport.trace_scheduler.as_ref(), key_log.as_ref()].into_iter().flatten();
-    let written = recorded.chain(files.map(|file| Places::folder_of(file)));
-    places.writable.extend(written.filter(|folder| folder.is_dir()));
-    // An editor replaces the list by another file of its name. It may be a link to one elsewhere.
-    let list = options.allow.as_deref();
-    let named = list.into_iter().map(Path::to_owned).chain(list.and_then(|list| list.canonicalize().ok()));
-    places.readable.extend(named.map(|list| Places::folder_of(&list)).filter(|folder| folder.is_dir()));
-    Ok(places)
-}
-
-/// How the connection of one sender ended.
-struct Attempt {
-    peer: SocketAddr,
-    /// The peer's key, as the handshake has authenticated it.
-    key: PublicKey,
-    authorised: bool,
-    result: Result<Summary, TransferError>,
 }
 
 impl<'a> Receiver<'a> {
@@ -198,66 +160,6 @@ impl<'a> Receiver<'a> {
         Ok(receiver)
     }
 
-    /// Prints the ticket. A failure is an error, because no sender can connect without the ticket.
-    fn announce(&self) -> Result<(), String> {
-        let fingerprint = self.state.key.public().fingerprint();
-        let (secret, expires_unix, resumed) = match &self.admission {
-            Admission::Ticket(ticket) => {
-                let issued = &ticket.issued;
-                (issued.secret.clone(), issued.expires_unix, issued.bound.is_some())
-            }
-            // With --allow the ticket is no credential: it only contains the server's addresses and
-            // its key.
-            Admission::Keys(_) => (Secret::generate().map_err(|error| error.to_string())?, (1 << 40) - 1, false),
-        };
-        let addresses = self.addresses();
-        let ticket = Ticket::new(addresses.clone(), fingerprint, secret, expires_unix);
-        let text = ticket.to_text().map_err(|error| error.to_string())?;
-        let directory = match &self.output {
-            Some(_) => "standard output".to_owned(),
-            None => self.directory.display().to_string(),
-        };
-        if self.options.transport.json {
-            let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-            out::json(&json!({
-                "event": "listening", "ticket": text, "directory": directory.to_string(),
-                "port": self.endpoint.local_addr().port(), "addresses": addresses,
-                "expires_unix": expires_unix, "fingerprint": fingerprint.to_string(), "resumed": resumed,
-                "advice": self.advice, "sandbox": self.sandbox.0,
-            }));
-            return out::check();
-        }
-        for advice in &self.advice {
-            exit::advise(self.options.transport.quiet, advice);
-        }
-        let by_key = if matches!(self.admission, Admission::Keys(_)) { " --by-key" } else { "" };
-        let paths = if self.output.is_some() { "-" } else { "PATH..." };
-        let what = if resumed { "Resuming" } else { "Receiving" };
-        out::note(&format!("{what} into {directory}. On the sending host run:\n"));
-        out::line(&format!("litz send{by_key} {paths} {text}"));
-        out::check()?;
-        out::note(&match &self.admission {
-            Admission::Ticket(_) => format!(
-                "\nThe ticket is a secret. It is valid for one sender, until it is used or expires on {}.",
-                host::utc(expires_unix)
-            ),
-            Admission::Keys(_) => "\nAccepting transfers from the listed keys. Press Ctrl-C to stop.".to_owned(),
-        });
-        Ok(())
-    }
-
-    fn addresses(&self) -> Vec<TicketAddress> {
-        if self.options.advertise.is_empty() {
-            return self.addresses.clone();
-        }
-        let port = self.endpoint.local_addr().port();
-        let chosen = self.options.advertise.iter().map(|address| match *address {
-            Advertised::Ip(ip) => SocketAddr::new(ip, port),
-            Advertised::Socket(address) => address,
-        });
-        chosen.map(TicketAddress::Socket).collect()
-    }
-
     /// Serves senders, then completes the trace and the journals.
     fn run(&self) -> Result<u8, String> {
         let result = self.serve();
@@ -283,24 +185,6 @@ impl<'a> Receiver<'a> {
             && let Err(error) = self.state.store.revoke(&ticket.issued.id)
         {
             tracing::warn!(%error, "cannot revoke the ticket");
-        }
-    }
-
-    /// What an interrupt leaves, and how to continue.
-    fn interrupt_message(&self) -> String {
-        match &self.admission {
-            Admission::Ticket(_) if self.output.is_some() => {
-                "interrupted; the data is incomplete and the ticket is revoked: run the command again for a new one"
-                    .to_owned()
-            }
-            Admission::Ticket(ticket) => format!(
-                "interrupted; the ticket remains valid: run the same command again to serve it, or `litz tickets \
-                 revoke {}` to revoke it",
-                ticket.issued.id
-            ),
-            Admission::Keys(_) => {
-                "interrupted; no transfers are accepted now: run the same command again to accept them".to_owned()
-            }
         }
     }
 
@@ -345,7 +229,7 @@ impl<'a> Receiver<'a> {
                 // The handshake has authenticated a key of the only kind that TLS accepts.
                 let Ok(key) = peer_key(&connection) else { continue };
                 if self.cancel.is_cancelled() {
-                    connection.close(CLOSE_CODE, ENDING);
+                    connection.close(CLOSE_CODE, Closing::Ending.reason());
                     continue;
                 }
                 self.refresh_keys();
@@ -359,7 +243,7 @@ impl<'a> Receiver<'a> {
             };
             // The scope waits for all visitors.
             self.cancel.cancel();
-            self.visits.close_unproven(ENDING);
+            self.visits.close_unproven();
             outcome
         });
         // What ends now has no effect on the outcome. Refused visitors are still reported.
@@ -377,7 +261,7 @@ impl<'a> Receiver<'a> {
         self.print_refusal_count(false);
         self.refresh_keys();
         if self.cancel.is_cancelled() {
-            self.visits.close_unproven(ENDING);
+            self.visits.close_unproven();
             return is_empty.then_some(Ok(exit::INTERRUPTED));
         }
         match &self.admission {
@@ -399,7 +283,7 @@ impl<'a> Receiver<'a> {
             self.warn(Warning::AllowedKeys, &warning);
         }
         if refreshed.is_changed {
-            self.visits.close_unless(|key| keys.allows(key), "the receiver no longer allows this key");
+            self.visits.close_unless(|key| keys.allows(key));
         }
     }
 
@@ -424,176 +308,30 @@ impl<'a> Receiver<'a> {
             }
             // With --allow the receiver continues.
             Ok(_) => None,
+            // Reported when it ended.
+            Err(_) if attempt.closing == Some(Closing::Superseded) => None,
             Err(error) if error.exit_code() == exit::INTERRUPTED => Some(Ok(exit::INTERRUPTED)),
             // The next attempt would fail the same way. Only the ticket's own sender gets this far,
             // so an unauthorised host cannot end the command.
             Err(error) if is_ticket && attempt.authorised && !error.is_resumable() => {
-                Some(Err(format!("{}: {error}", attempt.peer)))
+                Some(Err(format!("{}: {}", attempt.peer, reports::ending(error))))
             }
             // A sender tries all our addresses and keeps the first that answers. It closes the
             // other connections without sending anything.
             Err(error @ (TransferError::Connection(_) | TransferError::Silence)) if !attempt.authorised => {
-                tracing::info!(peer = %attempt.peer, %error, "a connection ended without a message");
+                let reason = attempt.closing.map_or_else(|| error.to_string(), |closing| closing.note().to_owned());
+                tracing::info!(peer = %attempt.peer, reason, "a connection ended without a message");
                 None
             }
             // A sender that waits for the running transfer tries several times.
             Err(TransferError::Refused(Refusal::Running)) if !self.current.is_refusal_news() => None,
-            Err(error) => {
+            Err(_) => {
                 if attempt.authorised || self.visits.prints_refusal() {
-                    self.print_end(attempt, error);
+                    self.print_end(attempt);
                 }
                 None
             }
         }
-    }
-
-    /// Prints that files of a transfer have failed.
-    fn print_incomplete(&self, attempt: &Attempt, summary: &Summary) {
-        let failed = summary.failed;
-        let files = if failed == 1 { "1 file was".to_owned() } else { format!("{failed} files were") };
-        let message = format!(
-            "{files} not received; the ticket stays valid: once the cause is removed, send again with the same command. \
-             Waiting for the sender; Ctrl-C ends this"
-        );
-        if self.options.transport.json {
-            out::json(&json!({
-                "event": "visit_ended", "peer": attempt.peer.to_string(), "key": attempt.key.to_string(),
-                "authorised": true, "message": message,
-            }));
-        } else {
-            exit::report(false, exit::FAILED, &format!("{}: {message}", attempt.peer));
-        }
-    }
-
-    /// Prints that a sender left before the end, or was refused.
-    fn print_end(&self, attempt: &Attempt, error: &TransferError) {
-        let key = attempt.key.fingerprint();
-        let bound = match (&self.admission, error) {
-            (Admission::Ticket(ticket), TransferError::Refused(Refusal::BoundToAnotherKey)) => ticket.bound(),
-            _ => None,
-        };
-        let bound = bound.map(|key| key.fingerprint().to_string());
-        if self.options.transport.json {
-            let message = match error {
-                TransferError::Refused(refusal) => refusals::message(*refusal, &attempt.key),
-                _ => error.to_string(),
-            };
-            let mut event = json!({
-                "event": "visit_ended", "peer": attempt.peer.to_string(), "key": attempt.key.to_string(),
-                "authorised": attempt.authorised, "message": message,
-            });
-            if let Some(bound) = bound {
-                event["bound_to"] = bound.into();
-            }
-            out::json(&event);
-            return;
-        }
-        let text = match (error, bound) {
-            (TransferError::Refused(refusal), None) => refusals::message(*refusal, &attempt.key),
-            (_, Some(bound)) => format!("refused {key}: the ticket is bound to {bound}"),
-            _ if attempt.authorised && matches!(self.admission, Admission::Ticket(_)) => {
-                format!("{error}; waiting for the sender to reconnect")
-            }
-            _ => error.to_string(),
-        };
-        exit::report(false, exit::FAILED, &format!("{}: {text}", attempt.peer));
-    }
-
-    /// Prints the number of refused senders that were not printed, when it is time.
-    fn print_refusal_count(&self, is_end: bool) {
-        let Some(count) = self.visits.unprinted_refusals(is_end) else { return };
-        if self.options.transport.json {
-            out::json(&json!({ "event": "visits_refused", "count": count }));
-        } else {
-            out::note(&format!("litz: {count} more senders were refused"));
-        }
-    }
-
-    fn receive_from(&self, connection: &Connection, key: PublicKey, id: VisitorId) -> Attempt {
-        let peer = connection.remote_addr();
-        log_connected(connection);
-        let progress = Progress::new(Direction::Receiving, &self.options.transport);
-        let mut authoriser = self.authoriser(connection, id);
-        let link = TimedLink::new(ConnectionLink::new(connection));
-        let started = progress.now();
-        let result = self.transfer(&link, connection, key, &mut authoriser, &progress);
-        match &result {
-            Ok(summary) => progress.finish(summary, progress.now() - started),
-            Err(_) => progress.clear(),
-        }
-        if authoriser.let_in {
-            let (arrivals, paths) = (link.arrivals(), connection.stats().paths);
-            progress.json(&json!({
-                "event": "stats",
-                "first_byte_us": arrivals.first.as_micros(),
-                "last_byte_us": arrivals.last.as_micros(),
-                "longest_gap_us": arrivals.longest_gap.as_micros(),
-                "paths": paths.iter().map(path_report::as_json).collect::<Vec<_>>(),
-            }));
-        }
-        if result.is_err() {
-            connection.close(CLOSE_CODE, "the transfer ended");
-        }
-        if let Some(number) = authoriser.attempt {
-            self.current.release(number);
-        }
-        log_ended(connection);
-        Attempt { peer, key, authorised: authoriser.let_in, result }
-    }
-
-    fn transfer(
-        &self,
-        link: &TimedLink,
-        connection: &Connection,
-        key: PublicKey,
-        authoriser: &mut TakeoverAuthoriser<'_>,
-        progress: &Progress,
-    ) -> Result<Summary, TransferError> {
-        let broken = |error: String| TransferError::Connection(std::io::Error::other(error));
-        let context = proof_context(connection, key, self.state.key.public().fingerprint())
-            .map_err(|error| broken(error.to_string()))?;
-        // A visitor that opens no stream is closed when its Hello is late, which ends this wait.
-        let streams = connection.accept_bi().map_err(|error| TransferError::Connection(error.into()))?;
-        let directory = self.directory_of(&key).map_err(broken)?;
-        let quota = self.options.quota.filter(|_| directory != self.directory);
-        let room = quota.map(|quota| self.rooms.take(&directory, quota.as_bytes())).transpose().map_err(broken)?;
-        let options = ReceiveOptions::default()
-            .with_overwrite(self.options.overwrite)
-            .with_bytes_max(self.options.max_size.map(|size| size.as_bytes()))
-            .with_room(room)
-            .with_umask(current_umask())
-            .with_open_files(self.open_files.clone())
-            .with_output(self.output.clone())
-            .with_cancel(self.cancel.clone());
-        watch_paths(connection, Direction::Receiving, progress, None, || {
-            receive::run(link, control(streams), &context, &directory, &options, authoriser, progress)
-        })
-    }
-
-    /// Where the files of this sender go. Only a listed key gets a folder; another one is refused
-    /// later.
-    fn directory_of(&self, key: &PublicKey) -> Result<PathBuf, String> {
-        match &self.admission {
-            Admission::Keys(keys) if self.options.folder_per_sender && keys.allows(key) => {
-                sender_folder::open(&self.directory, keys.label(key).as_deref(), key)
-            }
-            Admission::Keys(_) | Admission::Ticket(_) => Ok(self.directory.clone()),
-        }
-    }
-
-    fn authoriser(&self, connection: &Connection, id: VisitorId) -> TakeoverAuthoriser<'_> {
-        let (inner, current): (Box<dyn Authoriser>, _) = match &self.admission {
-            Admission::Ticket(_) => {
-                let (store, directory) = (self.state.store.clone(), self.directory.clone());
-                (Box::new(TicketAuthoriser::new(store, directory, host::now_unix())), Some(&self.current))
-            }
-            // A listed key may run several transfers at a time.
-            Admission::Keys(keys) => (Box::new(ListedAuthoriser(Arc::clone(keys))), None),
-        };
-        let (connection, json) = (connection.clone(), self.options.transport.json);
-        let visits = Arc::clone(&self.visits);
-        let inner = Box::new(PlacingAuthoriser { inner, visits, id, connection: connection.clone() });
-        TakeoverAuthoriser { inner, connection, current, json, let_in: false, run: None, attempt: None }
     }
 }
 

@@ -45,6 +45,11 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// the other run's answer, which may just have been killed, and a pause.
 const RUNNING_WAIT: Duration = Duration::from_secs(6);
 
+/// Why a receiver that refused this sender for another run, with the same ticket, answers no more: it
+/// ends when a transfer is complete.
+const ENDED: &str = "the receiver answers no more. It served another `litz send` with this ticket: that transfer has \
+                     ended, most likely, and the ticket is used; ask for a new ticket to send more";
+
 const _: () = assert!(RUNNING_WAIT.as_nanos() > SILENCE_MAX.as_nanos() + RETRY_INTERVAL.as_nanos());
 
 /// How often that pause checks for an interrupt.
@@ -62,32 +67,43 @@ pub(crate) fn run(options: &SendOptions) -> ExitCode {
 struct Failure {
     status: u8,
     message: String,
-    /// Whether another attempt may succeed.
-    is_passing: bool,
+    kind: FailureKind,
+}
+
+/// Whether another attempt may succeed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FailureKind {
+    /// None can.
+    Final,
+    Passing,
     /// The receiver serves another run with the same ticket.
-    is_running: bool,
+    Running,
+    /// No host answered.
+    Unanswered,
 }
 
 impl From<String> for Failure {
     fn from(message: String) -> Self {
-        Self { status: exit::FAILED, message, is_passing: false, is_running: false }
+        Self { status: exit::FAILED, message, kind: FailureKind::Final }
     }
 }
 
 impl From<TransferError> for Failure {
     fn from(error: TransferError) -> Self {
-        let is_running = matches!(error, TransferError::Refused(Refusal::Running));
-        let is_passing = is_running || error.is_resumable();
-        Self { status: error.exit_code(), message: error.to_string(), is_passing, is_running }
+        let kind = match error {
+            TransferError::Refused(Refusal::Running) => FailureKind::Running,
+            _ if error.is_resumable() => FailureKind::Passing,
+            _ => FailureKind::Final,
+        };
+        Self { status: error.exit_code(), message: error.to_string(), kind }
     }
 }
 
 impl From<ConnectFailure> for Failure {
     fn from(failure: ConnectFailure) -> Self {
         match failure {
-            ConnectFailure::Silent(message) | ConnectFailure::NoSuchPath(message) => {
-                Self { is_passing: true, ..message.into() }
-            }
+            ConnectFailure::Silent(message) => Self { kind: FailureKind::Unanswered, ..message.into() },
+            ConnectFailure::NoSuchPath(message) => Self { kind: FailureKind::Passing, ..message.into() },
             ConnectFailure::WrongHost(message) => message.into(),
             ConnectFailure::Interrupted => TransferError::Cancelled.into(),
         }
@@ -213,7 +229,7 @@ impl Job<'_> {
         let mut reached_before = false;
         let mut refused_at = None;
         loop {
-            let failure = match self.reach(!reached_before) {
+            let failure = match self.reach(!reached_before, refused_at.is_some()) {
                 Ok(connected) => {
                     self.warn(&connected, !reached_before);
                     reached_before = true;
@@ -228,6 +244,9 @@ impl Job<'_> {
                 // If the receiver never answered, a wrong address is more likely than a temporary
                 // fault.
                 Err(failure) if !reached_before => return Err(self.give_up(failure)),
+                Err(failure) if refused_at.is_some() && failure.kind == FailureKind::Unanswered => {
+                    return Err(self.give_up(ENDED.to_owned().into()));
+                }
                 Err(failure) => failure,
             };
             self.check_retry(failure, &mut refused_at).map_err(|failure| self.give_up(failure))?;
@@ -238,7 +257,7 @@ impl Job<'_> {
     /// Whether to try again after `failure`, which the user is told. `refused_at` is when the
     /// receiver first said that it serves another run.
     fn check_retry(&self, failure: Failure, refused_at: &mut Option<Instant>) -> Result<(), Failure> {
-        if !failure.is_passing {
+        if failure.kind == FailureKind::Final {
             return Err(failure);
         }
         if self.cancel.is_cancelled() {
@@ -247,7 +266,7 @@ impl Job<'_> {
         if self.is_accepted.take() {
             *refused_at = None;
         }
-        let is_first_refusal = failure.is_running && refused_at.is_none();
+        let is_first_refusal = failure.kind == FailureKind::Running && refused_at.is_none();
         if is_first_refusal {
             *refused_at = Some(self.progress.now());
         }
@@ -313,7 +332,8 @@ impl Job<'_> {
         self.progress.json(&json!({ "event": "unanswered", "addresses": addresses }));
     }
 
-    fn reach(&self, is_first: bool) -> Result<Connected, Failure> {
+    /// Connects to the receiver; `is_refused` says that it served another run a moment ago.
+    fn reach(&self, is_first: bool, is_refused: bool) -> Result<Connected, Failure> {
         let tls = client_config(&self.state.key, &[self.ticket.receiver]).map_err(|error| error.to_string())?;
         let reach = Connector {
             transport: self.transport.clone(),
@@ -324,6 +344,7 @@ impl Job<'_> {
             tls: &tls,
             cancel: &self.cancel,
             on_unanswered: &|addresses| self.tell_unanswered(addresses, is_first),
+            is_brief: is_refused,
             is_first,
         };
         Ok(reach.connect(&self.ticket)?)
@@ -365,7 +386,7 @@ impl Job<'_> {
             }
             TransferError::Connection(_) if is_busy(connection) => {
                 let message = "the receiver is busy: it serves as many senders as it can".to_owned();
-                Failure { is_passing: true, ..message.into() }
+                Failure { kind: FailureKind::Passing, ..message.into() }
             }
             error => error.into(),
         }

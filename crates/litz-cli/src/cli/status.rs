@@ -18,12 +18,16 @@ const SILENCE_MIN: Duration = Duration::from_secs(3);
 /// Interval of further reports of the same silence.
 const SILENCE_INTERVAL: Duration = Duration::from_secs(10);
 
+/// A shorter time gives no rate: results come in steps of a megabyte.
+const RATE_SPAN_MIN: Duration = Duration::from_millis(500);
+
 /// A name is not cut to fewer characters.
 const NAME_MIN: usize = 12;
 
 /// The state of one transfer.
 #[derive(Default)]
 pub(crate) struct Status {
+    stage: Stage,
     total: u64,
     done: u64,
     /// Bytes received before this attempt, and in how many files. They do not count as speed.
@@ -38,6 +42,24 @@ pub(crate) struct Status {
     wire_of_paths: Vec<(u32, u64)>,
     quiet_for: Duration,
     silence: Silence,
+}
+
+/// How far the transfer is.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Connecting,
+    Listing,
+    Moving,
+}
+
+/// Which rates are shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rates {
+    Both,
+    Verified,
+    /// That of verified bytes, without a word.
+    Bare,
 }
 
 /// Names in the order in which they were added. There may be thousands, of small files.
@@ -91,12 +113,19 @@ impl OpenNames {
 }
 
 impl Status {
-    pub(crate) fn on_event(&mut self, event: &TransferEvent<'_>) {
+    /// The sender lists its files.
+    pub(crate) fn on_listing(&mut self) {
+        self.stage = Stage::Listing;
+    }
+
+    pub(crate) fn on_event(&mut self, now: Instant, event: &TransferEvent<'_>) {
         match event {
             TransferEvent::Started { bytes, .. } => {
                 // Another attempt starts its files again.
                 let silence = std::mem::take(&mut self.silence);
-                *self = Self { total: *bytes, done: self.done, wire: self.wire, silence, ..Self::default() };
+                let (stage, samples) = (Stage::Moving, VecDeque::from([Sample { at: now, moved: 0, wire: self.wire }]));
+                let (total, done, wire) = (*bytes, self.done, self.wire);
+                *self = Self { stage, total, done, wire, samples, silence, ..Self::default() };
             }
             TransferEvent::FileStarted { path, bytes_resumed, .. } => {
                 self.resumed += bytes_resumed;
@@ -122,7 +151,7 @@ impl Status {
             self.wire += path.bytes.saturating_sub(before);
         }
         self.wire_of_paths = paths.iter().map(|path| (path.id.0, path.bytes)).collect();
-        self.samples.push_back(Sample { at: now, moved: self.done.saturating_sub(self.resumed), wire: self.wire });
+        self.samples.push_back(Sample { at: now, moved: self.moved(), wire: self.wire });
         while self.samples.len() > 2 && now.saturating_since(self.samples[1].at) >= RATE_SPAN {
             self.samples.pop_front();
         }
@@ -130,20 +159,21 @@ impl Status {
         self.silence.change(self.quiet_for)
     }
 
-    /// Verified bytes per second.
-    fn goodput(&self) -> Rate {
-        self.rate(|sample| sample.moved)
+    /// Bytes that this attempt has transferred.
+    fn moved(&self) -> u64 {
+        self.done.saturating_sub(self.resumed)
     }
 
-    /// Bytes per second on all paths, with headers and repeated data.
-    fn wire_rate(&self) -> Rate {
-        self.rate(|sample| sample.wire)
+    /// Verified bytes per second; none before it is known.
+    fn goodput(&self, now: Instant) -> Option<Rate> {
+        let first = self.samples.front().filter(|_| self.stage == Stage::Moving)?;
+        rate(self.moved().saturating_sub(first.moved), now.saturating_since(first.at))
     }
 
-    fn rate(&self, bytes: impl Fn(&Sample) -> u64) -> Rate {
-        let (Some(first), Some(last)) = (self.samples.front(), self.samples.back()) else { return Rate::ZERO };
-        let span = last.at.saturating_since(first.at);
-        Rate::from_transfer(bytes(last).saturating_sub(bytes(first)), span).unwrap_or_default()
+    /// Bytes per second on all paths, with headers and repeated data; none before it is known.
+    fn wire_rate(&self) -> Option<Rate> {
+        let (first, last) = (self.samples.front()?, self.samples.back()?);
+        rate(last.wire.saturating_sub(first.wire), last.at.saturating_since(first.at))
     }
 
     /// How long no packet has arrived, if that is long enough to be reported.
@@ -152,33 +182,61 @@ impl Status {
     }
 
     /// Sizes and rates in words, without the file.
-    pub(crate) fn figures(&self) -> String {
+    pub(crate) fn figures(&self, now: Instant) -> String {
+        self.figures_with(now, Rates::Both)
+    }
+
+    fn figures_with(&self, now: Instant, rates: Rates) -> String {
+        let stage = match self.stage {
+            Stage::Connecting => "connecting",
+            Stage::Listing => "listing the files",
+            Stage::Moving => "",
+        };
         let done = ByteSize::from_bytes(self.done);
-        // The length of a stream is known at its end.
-        let is_open = self.total == 0;
-        let sizes = if is_open { done.to_string() } else { format!("{done} of {}", ByteSize::from_bytes(self.total)) };
+        let sizes = match self.total {
+            _ if self.stage != Stage::Moving => stage.to_owned(),
+            // The length of a stream is known at its end.
+            0 => done.to_string(),
+            total => format!("{done} of {}", ByteSize::from_bytes(total)),
+        };
         if let Some(silence) = self.silence() {
             return format!("{sizes}  no packets for {}", seconds(silence));
         }
-        let (goodput, wire) = (per_second(self.goodput()), per_second(self.wire_rate()));
+        let Some(goodput) = self.goodput(now) else { return sizes };
+        let wire = self.wire_rate().filter(|_| rates == Rates::Both);
+        // No bytes on the wire: the samples are older than the progress.
+        let wire = wire.filter(|rate| !rate.is_zero() || goodput.is_zero());
+        let wire = wire.map_or_else(String::new, |rate| format!(", {} on the wire", per_second(rate)));
+        let word = if rates == Rates::Bare { "" } else { " verified" };
         let left = self.total.saturating_sub(self.done);
-        let left = if self.goodput().is_zero() || left == 0 {
+        let left = if goodput.is_zero() || left == 0 {
             String::new()
         } else {
-            format!("  {} left", clock(self.goodput().time_for(left)))
+            format!("  {} left", clock(goodput.time_for(left)))
         };
-        format!("{sizes}  {goodput} verified, {wire} on the wire{left}")
+        format!("{sizes}  {}{word}{wire}{left}", per_second(goodput))
     }
 
-    /// The figures and the current file, in `width` columns: what does not fit is cut from the
-    /// file's name, in its middle.
-    pub(crate) fn line(&self, width: usize) -> String {
-        let figures = self.figures();
-        let space = width.saturating_sub(figures.chars().count() + 2);
-        match self.file() {
-            Some(file) if space >= NAME_MIN => format!("{figures}  {}", shorten(&file, space)),
-            _ => figures.chars().take(width).collect(),
+    /// The figures and the current file, in `width` columns. What does not fit is left out: first the
+    /// middle of the file's name, then the rate on the wire, then the file.
+    pub(crate) fn line(&self, now: Instant, width: usize) -> String {
+        if let Some(file) = self.file() {
+            for rates in [Rates::Both, Rates::Verified] {
+                let figures = self.figures_with(now, rates);
+                let space = width.saturating_sub(figures.chars().count() + 2);
+                if space >= NAME_MIN.min(file.chars().count()) {
+                    return format!("{figures}  {}", shorten(&file, space));
+                }
+            }
         }
+        let all = [Rates::Both, Rates::Verified, Rates::Bare].map(|rates| self.figures_with(now, rates));
+        let fitting = all.iter().find(|figures| figures.chars().count() <= width);
+        fitting.unwrap_or(&all[2]).chars().take(width).collect()
+    }
+
+    /// Whether the number of all bytes is known, so that their share can be shown.
+    pub(crate) fn has_length(&self) -> bool {
+        self.total > 0
     }
 
     /// The file that began last of those under way.
@@ -191,11 +249,11 @@ impl Status {
     }
 
     /// The progress in one line: without a percentage for a stream, whose length is not known.
-    pub(crate) fn plain_line(&self) -> String {
-        if self.total == 0 {
-            return format!("received: {}", self.figures());
+    pub(crate) fn plain_line(&self, now: Instant) -> String {
+        if !self.has_length() {
+            return format!("received: {}", self.figures(now));
         }
-        format!("{} % received: {}", self.percent(), self.figures())
+        format!("{} % received: {}", self.percent(), self.figures(now))
     }
 
     /// Percentage of the bytes that are done.
@@ -249,6 +307,11 @@ impl Silence {
 /// Whether a time without a packet is long enough to be reported.
 pub(crate) fn is_silence(quiet_for: Duration) -> bool {
     quiet_for >= SILENCE_MIN
+}
+
+/// The rate of these bytes, unless the time is too short for one.
+fn rate(bytes: u64, span: Duration) -> Option<Rate> {
+    if span < RATE_SPAN_MIN { None } else { Rate::from_transfer(bytes, span) }
 }
 
 /// A rate of data in bytes, as sizes are.

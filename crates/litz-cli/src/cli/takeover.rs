@@ -3,6 +3,7 @@
 //! recognised by its run id. Another run with the same ticket is refused while the first one
 //! answers, and takes over once it is silent.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -22,6 +23,9 @@ pub(crate) const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(5);
 /// over. Several probe timeouts of a path with a round trip of 500 ms. Longer delays the user who
 /// starts a killed sender again; shorter ends transfers during short outages.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(4);
+
+/// Told to a sender whose later connection has taken over.
+pub(crate) const SUPERSEDED: &str = "a later connection of the sender has taken over";
 
 /// How often a sender whose ticket another run presents is probed.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
@@ -194,23 +198,30 @@ impl ActiveAttempt {
     }
 }
 
-impl Visit for Connection {
+/// The connection of a sender that may be replaced by a later one.
+struct Replaceable {
+    connection: Connection,
+    is_superseded: Arc<AtomicBool>,
+}
+
+impl Visit for Replaceable {
     fn close(&self) {
-        self.close(CLOSE_CODE, "a later connection of the sender has taken over");
+        self.is_superseded.store(true, Ordering::Relaxed);
+        self.connection.close(CLOSE_CODE, SUPERSEDED);
     }
 
     fn probe(&self) {
         // The sender's application does not read datagrams. Not empty, because its queue of unread
         // ones is bounded by their bytes. If the connection has ended, nothing is left to probe.
-        let _over = self.send_datagram(Bytes::from_static(&[0]));
+        let _over = self.connection.send_datagram(Bytes::from_static(&[0]));
     }
 
     fn packets_received(&self) -> u64 {
-        self.stats().receive.packets_received
+        self.connection.stats().receive.packets_received
     }
 
     fn has_ended(&self) -> bool {
-        self.close_reason().is_some()
+        self.connection.close_reason().is_some()
     }
 }
 
@@ -226,6 +237,8 @@ pub(crate) struct TakeoverAuthoriser<'a> {
     pub(crate) run: Option<RunId>,
     /// The number of this attempt in `current`.
     pub(crate) attempt: Option<u64>,
+    /// A later connection of the sender has taken over, so this one was closed.
+    pub(crate) is_superseded: Arc<AtomicBool>,
 }
 
 impl Authoriser for TakeoverAuthoriser<'_> {
@@ -236,8 +249,10 @@ impl Authoriser for TakeoverAuthoriser<'_> {
     fn authorise(&mut self, context: &ProofContext, proof: Option<&Proof>) -> Result<Option<Proof>, Refusal> {
         let answer = self.inner.authorise(context, proof)?;
         if let Some(current) = self.current {
+            let (connection, is_superseded) = (self.connection.clone(), Arc::clone(&self.is_superseded));
+            let visit = Arc::new(Replaceable { connection, is_superseded });
             // If it is superseded, this connection is closed, so its next operation fails.
-            if let Turn::Holder { number, is_news } = current.take_over(self.run, Arc::new(self.connection.clone()))? {
+            if let Turn::Holder { number, is_news } = current.take_over(self.run, visit)? {
                 self.attempt = Some(number);
                 if is_news {
                     self.tell_replacement();
@@ -272,7 +287,7 @@ impl TakeoverAuthoriser<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::AtomicU64;
     use std::sync::mpsc::{self, Receiver, Sender};
 
     use super::*;

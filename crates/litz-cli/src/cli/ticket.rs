@@ -120,12 +120,12 @@ fn is_like_ticket(argument: &Path) -> bool {
 fn read_file(file: &Path) -> io::Result<String> {
     let source: Box<dyn Read> =
         if file == Path::new("-") { Box::new(io::stdin().lock()) } else { Box::new(std::fs::File::open(file)?) };
-    let mut text = String::new();
-    source.take(FILE_LEN_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > FILE_LEN_MAX {
+    let mut bytes = Vec::new();
+    source.take(FILE_LEN_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_LEN_MAX {
         return Err(io::Error::other(format!("it is longer than {FILE_LEN_MAX} bytes")));
     }
-    Ok(text)
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text"))
 }
 
 /// Refuses an expired ticket before connecting.
@@ -189,7 +189,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("empty");
         std::fs::write(&file, "").unwrap();
-        for (file, words) in [(file, "must be the ticket"), (folder.path().join("missing"), "cannot read the ticket")] {
+        let binary = folder.path().join("binary");
+        std::fs::write(&binary, [0xff, 0xfe]).unwrap();
+        for (file, words) in [
+            (file, "must be the ticket"),
+            (folder.path().join("missing"), "cannot read the ticket"),
+            (binary, "it is not text"),
+        ] {
             let name = file.display().to_string();
             let options = TicketOptions { to: None, ticket_file: Some(file) };
             let error = split(&options, &["a"], None).unwrap_err();

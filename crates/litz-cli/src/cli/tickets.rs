@@ -34,7 +34,7 @@ pub(crate) struct TicketsOptions {
     #[arg(long, global = true)]
     json: bool,
 
-    /// Folder of the keys and tickets [default: $XDG_STATE_HOME/litz]
+    /// Folder for keys and tickets [default: litz in XDG_STATE_HOME]
     #[arg(long, global = true, value_name = "DIR")]
     state_dir: Option<PathBuf>,
 }

@@ -11,6 +11,8 @@ pub(crate) enum Warning {
     PathLeftOut,
     /// The receiver does not listen on an address of this host.
     NotListening,
+    /// The ticket has only loopback addresses.
+    LoopbackOnly,
     /// The system's socket buffers are too small for a fast link.
     SmallBuffers,
     /// The scheduler trace is incomplete.
@@ -31,6 +33,7 @@ impl Warning {
         match self {
             Self::PathLeftOut => "path_left_out",
             Self::NotListening => "not_listening",
+            Self::LoopbackOnly => "loopback_only",
             Self::SmallBuffers => "small_buffers",
             Self::Trace => "trace",
             Self::Journal => "journal",

@@ -81,10 +81,10 @@ impl Shares {
     pub(crate) fn new(side: Side, kind: Kind, app_core: AppCore, outcome: &Outcome, absorb_ns: f64) -> Self {
         let spent = |activity| {
             let spent = outcome.costs.iter().map(|costs| costs.spent(activity).as_nanos() as f64);
-            spent.sum::<f64>() / outcome.packets
+            sum(spent) / outcome.packets
         };
         let application_ns = outcome.application.as_nanos() as f64 / outcome.packets;
-        let busy_ns: f64 = outcome.busy.iter().map(|busy| busy.as_nanos() as f64).sum();
+        let busy_ns = sum(outcome.busy.iter().map(|busy| busy.as_nanos() as f64));
         let others_busy_ns = busy_ns / outcome.busy.len().max(1) as f64 / outcome.packets;
         // Costs are per packet of either direction.
         let received_share = outcome.directions.map_or(1.0, |directions| directions.received_packets / outcome.packets);
@@ -156,6 +156,11 @@ impl Shares {
         let slowest_ns = indivisible_ns.max(total_ns / processors.max(1) as f64);
         (slowest_ns > 0.0).then(|| total_ns / slowest_ns)
     }
+}
+
+/// The sum, which is zero without values: that of the standard library would be printed as `-0`.
+fn sum(values: impl Iterator<Item = f64>) -> f64 {
+    0.0 + values.sum::<f64>()
 }
 
 /// The median: for an even number of values, the mean of the middle two; zero without values.
@@ -240,6 +245,11 @@ mod tests {
         assert_eq!(halves(AppCore::Last), (30.0, 103.0));
         assert_eq!(halves(AppCore::Separate), (31.0, 102.0));
         assert_eq!(halves(AppCore::Free), (30.0, 100.0));
+    }
+
+    #[test]
+    fn a_sum_of_nothing_is_printed_without_a_sign() {
+        assert_eq!(format!("{:.0} {:.0}", sum(std::iter::empty()), sum([1.0, 2.0].into_iter())), "0 3");
     }
 
     #[test]

@@ -28,5 +28,6 @@ fn panel(side: &SideReport, what: &str) -> Panel {
         ],
         equal_scales: true,
         counts: true,
+        is_never_negative: true,
     }
 }

@@ -71,7 +71,7 @@ impl Study for Central {
                 Check::new(
                     "a slow device is a ceiling: one packet per service time (within 2 %)",
                     !bound.is_empty() && bound.iter().all(|(ours, ceiling)| (ours / ceiling - 1.0).abs() < 0.02),
-                    format!("{bound:.0?} Mb/s"),
+                    rates_of_ceilings(&bound),
                 ),
                 Check::new(
                     "a device of 1 us is idle, one of 200 us always busy",
@@ -85,6 +85,12 @@ impl Study for Central {
             ..Outcome::default()
         }
     }
+}
+
+/// Rates beside their ceilings.
+fn rates_of_ceilings(pairs: &[(f64, f64)]) -> String {
+    let pairs: Vec<_> = pairs.iter().map(|(ours, ceiling)| format!("{ours:.0} of {ceiling:.0} Mb/s")).collect();
+    pairs.join(", ")
 }
 
 /// The machine whose device takes `micros` per packet, with windows that are never the limit.

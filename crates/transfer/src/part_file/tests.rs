@@ -260,3 +260,25 @@ fn a_hole_takes_no_space_whatever_was_there() {
     assert!(content[50_000..950_000].iter().all(|byte| *byte == 0));
     assert!(fs::metadata(fixture.path("file.litz-part")).unwrap().blocks() * 512 < 200_000);
 }
+
+#[test]
+fn a_folder_that_denies_new_files_is_reported_as_such() {
+    let fixture = Fixture::new();
+    let mode = |mode| fs::set_permissions(fixture.directory.path(), fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o555);
+    let opened = unprivileged(|| fixture.open(&entry("file", 3), 1).map(|_| ()));
+    mode(0o755);
+    let error = opened.unwrap_err();
+    assert_eq!(error.kind, FileErrorKind::Permission, "{error}");
+}
+
+/// Runs `act` without root's right to write anywhere, on a thread of its own.
+fn unprivileged<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+    let act = || {
+        if rustix::process::geteuid().is_root() {
+            rustix::thread::set_thread_res_uid(None, rustix::process::Uid::from_raw(65_534), None).unwrap();
+        }
+        act()
+    };
+    std::thread::scope(|scope| scope.spawn(act).join()).unwrap()
+}

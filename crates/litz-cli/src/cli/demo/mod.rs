@@ -47,6 +47,14 @@ const ALONE_SPAN: Duration = Duration::from_millis(1500);
 /// The default file for all links together takes this long.
 const TOGETHER_SPAN: Duration = Duration::from_millis(4500);
 
+/// The end of the help text.
+pub(crate) const HELP: &str = "\
+Exit status:
+  0    the files have arrived as they were sent
+  1    a received file differs from the one that was sent
+  2    an error: bad arguments, a link that cannot be emulated, a transfer that failed
+  130  interrupted";
+
 pub(crate) fn run(options: &DemoOptions) -> ExitCode {
     match demonstrate(options) {
         Ok(report) => {

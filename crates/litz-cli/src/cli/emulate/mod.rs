@@ -23,6 +23,10 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// Interval of progress lines.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Where `ip netns` keeps the named network namespaces.
+#[cfg(target_os = "linux")]
+const NAMESPACES: &str = "/var/run/netns";
+
 pub(crate) fn run(options: &EmulateOptions) -> ExitCode {
     match &options.form {
         Form::Relay(options) => relay(options).unwrap_or_else(|message| fail(&options.run, &message)),
@@ -53,6 +57,7 @@ fn relay(options: &RelayOptions) -> Result<ExitCode, String> {
 
 #[cfg(target_os = "linux")]
 fn tun(options: &TunOptions) -> Result<ExitCode, String> {
+    options.check_namespaces(std::path::Path::new(NAMESPACES))?;
     let links = options.links()?;
     let lines: Vec<_> = links.iter().map(show::tun_link).collect();
     let running = emulate::Tunnels::start(links, options.run.seed).map_err(|error| error.to_string())?;

@@ -182,6 +182,20 @@ impl RelayOptions {
 
 #[cfg(target_os = "linux")]
 impl TunOptions {
+    /// Checks that the namespaces exist; `folder` is where `ip netns` keeps them.
+    pub(super) fn check_namespaces(&self, folder: &std::path::Path) -> Result<(), String> {
+        let given = [("--left-netns", &self.left_netns), ("--right-netns", &self.right_netns)];
+        for (option, name) in given.into_iter().filter_map(|(option, name)| Some((option, name.as_ref()?))) {
+            if !folder.join(name).exists() {
+                return Err(format!(
+                    "{option}: there is no network namespace {name}; `ip netns list` lists them, `ip netns add {name}` \
+                     makes one"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// The links, or a message for the user.
     pub(super) fn links(&self) -> Result<Vec<emulate::TunLink>, String> {
         one_for_each("--back", self.back.len(), "--link", self.link.len())?;
@@ -307,6 +321,12 @@ mod tests {
         );
         assert_eq!(links[0].left.addresses, ["10.1.0.1/24".parse().unwrap()]);
         assert_eq!(links[0].right.namespace.as_deref(), Some("b"));
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a"), "").unwrap();
+        let error = options.check_namespaces(folder.path()).unwrap_err();
+        assert!(error.contains("--right-netns: there is no network namespace b"), "{error}");
+        std::fs::write(folder.path().join("b"), "").unwrap();
+        assert_eq!(options.check_namespaces(folder.path()), Ok(()));
         assert!(links[1].forward.loss.is_zero() && !links[1].backward.loss.is_zero());
         assert!(form("tun|--link|name=x").unwrap_err().contains("--left-netns"));
         assert!(form("tun|--left-netns|a").unwrap_err().contains("--link"));

@@ -88,6 +88,12 @@ impl AllowedKeys {
         self.lock().list.label(key).map(str::to_owned)
     }
 
+    /// The label of a key, or else its fingerprint, for the user's terminal.
+    pub(super) fn name(&self, key: &PublicKey) -> String {
+        let label = self.label(key).map(|label| label.replace(char::is_control, "\u{fffd}"));
+        label.unwrap_or_else(|| key.fingerprint().to_string())
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -34,8 +34,12 @@ fn check_output(options: &RecvOptions) -> Result<PathBuf, String> {
 
 fn check_directory(options: &RecvOptions) -> Result<PathBuf, String> {
     let shown = options.directory.display();
-    let directory =
-        std::fs::canonicalize(&options.directory).map_err(|error| format!("cannot receive into {shown}: {error}"))?;
+    let directory = std::fs::canonicalize(&options.directory).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            format!("cannot receive into {shown}: there is no such directory; make it first, as with `mkdir {shown}`")
+        }
+        _ => format!("cannot receive into {shown}: {error}"),
+    })?;
     if !directory.is_dir() {
         return Err(format!("cannot receive into {shown}: it is not a directory"));
     }

@@ -66,6 +66,14 @@ pub(super) fn message(refusal: Refusal, key: &PublicKey) -> String {
     format!("refused {}: {reason}", key.fingerprint())
 }
 
+/// Why a ticket does not serve another sender than the one with this fingerprint.
+pub(super) fn bound_to(fingerprint: &str) -> String {
+    format!(
+        "the ticket is bound to {fingerprint} (the sender that used it first); `litz recv --new-ticket` gives out \
+         another one, for another sender"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

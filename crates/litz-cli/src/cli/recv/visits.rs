@@ -10,15 +10,50 @@ use transfer::{Authoriser, CLOSE_CODE, Proof, ProofContext, Refusal};
 
 use super::admission::{NoPlace, VisitorId, Visitors};
 use super::refusals::RefusalLimit;
+use crate::cli::takeover::SUPERSEDED;
 
-/// Told to a visitor that lost its place to a newer one.
-const DISPLACED: &str = "the receiver is busy: too many connections without a proof";
+/// Why the receiver closes a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Closing {
+    /// The visitor lost its place to a newer one.
+    Displaced,
+    /// The visitor gave no proof in time.
+    Overdue,
+    /// The sender got no place.
+    Busy,
+    /// The sender's key is not on the list any more.
+    KeyRemoved,
+    /// The sender has a later connection.
+    Superseded,
+    /// The receiver ends.
+    Ending,
+}
 
-/// Told to a visitor that gave no proof in time.
-const OVERDUE: &str = "no complete Hello in time";
+impl Closing {
+    /// What the other host is told.
+    pub(super) const fn reason(self) -> &'static str {
+        match self {
+            Self::Displaced => "the receiver is busy: too many connections without a proof",
+            Self::Overdue => "no complete Hello in time",
+            Self::Busy => "the receiver is busy: all its places for this sender are taken",
+            Self::KeyRemoved => "the receiver no longer allows this key",
+            Self::Superseded => SUPERSEDED,
+            Self::Ending => "the receiver ends",
+        }
+    }
 
-/// Told to a sender that got no place.
-const BUSY: &str = "the receiver is busy: all its places for this sender are taken";
+    /// What the receiver's user is told.
+    pub(super) const fn note(self) -> &'static str {
+        match self {
+            Self::Displaced => "closed for newer connections: it gave no proof yet",
+            Self::Overdue => "closed: it gave no proof in time",
+            Self::Busy => "all places for this sender are taken by its other transfers, or by other senders",
+            Self::KeyRemoved => "ended its transfer, because its key was taken off the list",
+            Self::Superseded => "a later connection of the same sender has taken over",
+            Self::Ending => "closed, because this receiver ends",
+        }
+    }
+}
 
 /// All visitors. Shared by the threads that serve them.
 pub(super) struct Visits {
@@ -30,12 +65,15 @@ struct State {
     visitors: Visitors,
     /// The connections of the visitors.
     connections: BTreeMap<VisitorId, Connection>,
+    /// Of these, those that the receiver has closed.
+    closings: BTreeMap<VisitorId, Closing>,
     refusals: RefusalLimit,
 }
 
 impl Visits {
     pub(super) fn new(visitors: Visitors) -> Self {
-        let state = State { visitors, connections: BTreeMap::new(), refusals: RefusalLimit::default() };
+        let (connections, closings) = (BTreeMap::new(), BTreeMap::new());
+        let state = State { visitors, connections, closings, refusals: RefusalLimit::default() };
         Self { state: Mutex::new(state), clock: MonotonicClock::start() }
     }
 
@@ -51,7 +89,7 @@ impl Visits {
         let address = connection.remote_addr().ip();
         let (id, displaced) = state.visitors.on_accepted(self.clock.now(), address, key, is_known);
         state.connections.insert(id, connection.clone());
-        state.close(displaced, DISPLACED);
+        state.close(displaced, Closing::Displaced);
         id
     }
 
@@ -60,27 +98,33 @@ impl Visits {
         let mut state = self.lock();
         state.visitors.on_ended(id);
         state.connections.remove(&id);
+        state.closings.remove(&id);
+    }
+
+    /// Why the receiver has closed the visitor, if it has and the visitor's thread has not ended.
+    pub(super) fn closing(&self, id: VisitorId) -> Option<Closing> {
+        self.lock().closings.get(&id).copied()
     }
 
     /// Closes the visitors whose Hello is late.
     pub(super) fn close_overdue(&self) {
         let mut state = self.lock();
         let overdue = state.visitors.poll_overdue(self.clock.now());
-        state.close(overdue, OVERDUE);
+        state.close(overdue, Closing::Overdue);
     }
 
     /// Closes the visitors whose key lost the right to send.
-    pub(super) fn close_unless(&self, is_allowed: impl Fn(&PublicKey) -> bool, reason: &str) {
+    pub(super) fn close_unless(&self, is_allowed: impl Fn(&PublicKey) -> bool) {
         let mut state = self.lock();
         let removed = state.visitors.on_keys_changed(is_allowed);
-        state.close(removed, reason);
+        state.close(removed, Closing::KeyRemoved);
     }
 
-    /// Closes all visitors but senders.
-    pub(super) fn close_unproven(&self, reason: &str) {
+    /// Closes all visitors but senders, because the receiver ends.
+    pub(super) fn close_unproven(&self) {
         let mut state = self.lock();
         let unproven = state.visitors.on_end();
-        state.close(unproven, reason);
+        state.close(unproven, Closing::Ending);
     }
 
     /// The number of senders that are served.
@@ -113,10 +157,12 @@ impl Visits {
 }
 
 impl State {
-    fn close(&self, ids: impl IntoIterator<Item = VisitorId>, reason: &str) {
-        for connection in ids.into_iter().filter_map(|id| self.connections.get(&id)) {
-            tracing::info!(peer = %connection.remote_addr(), reason, "a visitor is closed");
-            connection.close(CLOSE_CODE, reason);
+    fn close(&mut self, ids: impl IntoIterator<Item = VisitorId>, closing: Closing) {
+        for id in ids {
+            let Some(connection) = self.connections.get(&id) else { continue };
+            tracing::info!(peer = %connection.remote_addr(), reason = closing.reason(), "a visitor is closed");
+            self.closings.insert(id, closing);
+            connection.close(CLOSE_CODE, closing.reason());
         }
     }
 }
@@ -126,16 +172,15 @@ pub(super) struct PlacingAuthoriser {
     pub(super) inner: Box<dyn Authoriser>,
     pub(super) visits: Arc<Visits>,
     pub(super) id: VisitorId,
-    pub(super) connection: Connection,
 }
 
 impl Authoriser for PlacingAuthoriser {
     fn authorise(&mut self, context: &ProofContext, proof: Option<&Proof>) -> Result<Option<Proof>, Refusal> {
         let answer = self.inner.authorise(context, proof)?;
-        let placed = self.visits.lock().visitors.on_proven(self.id);
-        if let Err(reason) = placed {
+        let mut state = self.visits.lock();
+        if let Err(reason) = state.visitors.on_proven(self.id) {
             if reason == NoPlace::Busy {
-                self.connection.close(CLOSE_CODE, BUSY);
+                state.close([self.id], Closing::Busy);
             }
             // The connection is closed, so this answer is not sent, and the sender tries again.
             return Err(Refusal::Unavailable);

@@ -1,4 +1,4 @@
-//! `litz replay LOG...`: replays recorded connections and shows what they did.
+//! `litz replay JOURNAL...`: replays recorded connections and shows what they did.
 //! | module | contents |
 //! |---|---|
 //! | [`show`] | the output, as text and as JSON |
@@ -30,9 +30,9 @@ same inputs on one thread, without a network, and compares every plan of datagra
 deadline. Times are relative to the start of the connection.
 
 Exit status:
-  0    each log is complete, or was replayed as far as requested, without differences
-  1    a log is truncated; there are no differences up to its end
-  2    an error: bad arguments, a missing or damaged log, a difference, or a connection that panicked";
+  0    each journal is complete, or was replayed as far as requested, without differences
+  1    a journal is truncated; there are no differences up to its end
+  2    an error: bad arguments, a missing or damaged journal, a difference, or a connection that panicked";
 
 /// Number of entries shown before a difference.
 const CONTEXT: u64 = 8;
@@ -40,7 +40,7 @@ const CONTEXT: u64 = 8;
 #[derive(Args, Debug)]
 pub(crate) struct ReplayOptions {
     /// Journals, or folders of journals
-    #[arg(required = true, value_name = "LOG")]
+    #[arg(required = true, value_name = "JOURNAL")]
     pub(crate) logs: Vec<PathBuf>,
 
     /// Show the events and calls of the application, without its data

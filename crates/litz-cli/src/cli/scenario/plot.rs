@@ -22,6 +22,7 @@ pub(super) fn panel(scenario: &Scenario, outcome: &Outcome) -> Panel {
         x_label: "time, s".to_owned(),
         y_label: "goodput, MB/s".to_owned(),
         curves: curves.collect(),
+        is_never_negative: true,
         ..Panel::default()
     }
 }

@@ -31,10 +31,10 @@ fn name(text: &str) -> RelativePath {
 /// A transfer of 100 MB of which 20 MB had been received before.
 fn status() -> Status {
     let mut status = Status::default();
-    status.on_event(&TransferEvent::Started { files: 2, bytes: 100 * MB });
+    status.on_event(at(0), &TransferEvent::Started { files: 2, bytes: 100 * MB });
     let old = name("photos/old.raw");
-    status.on_event(&TransferEvent::FileStarted { path: &old, bytes: 20 * MB, bytes_resumed: 20 * MB });
-    status.on_event(&TransferEvent::Progress { bytes_done: 20 * MB, bytes_total: 100 * MB });
+    status.on_event(at(0), &TransferEvent::FileStarted { path: &old, bytes: 20 * MB, bytes_resumed: 20 * MB });
+    status.on_event(at(0), &TransferEvent::Progress { bytes_done: 20 * MB, bytes_total: 100 * MB });
     status
 }
 
@@ -42,9 +42,9 @@ fn status() -> Status {
 fn rates_are_those_of_verified_bytes_and_of_the_wire() {
     let mut status = status();
     status.on_sample(at(0), &[path(0, 0, 0), path(1, 0, 0)]);
-    status.on_event(&TransferEvent::Progress { bytes_done: 40 * MB, bytes_total: 100 * MB });
+    status.on_event(at(0), &TransferEvent::Progress { bytes_done: 40 * MB, bytes_total: 100 * MB });
     status.on_sample(at(2000), &[path(0, 15 * MB, 0), path(1, 9 * MB, 0)]);
-    assert_eq!(status.figures(), "40.0 MB of 100.0 MB  10.0 MB/s verified, 12.0 MB/s on the wire  6 s left");
+    assert_eq!(status.figures(at(2000)), "40.0 MB of 100.0 MB  10.0 MB/s verified, 12.0 MB/s on the wire  6 s left");
     assert_eq!(status.percent(), 40);
 }
 
@@ -54,11 +54,11 @@ fn the_wire_is_counted_on_when_a_path_ends_or_the_connection_is_new() {
     status.on_sample(at(0), &[path(0, 0, 0)]);
     status.on_sample(at(500), &[path(0, MB, 0), path(1, MB, 0)]);
     status.on_sample(at(1000), &[path(1, 2 * MB, 0)]);
-    assert!(status.figures().contains("3.0 MB/s on the wire"), "{}", status.figures());
-    status.on_event(&TransferEvent::Started { files: 2, bytes: 100 * MB });
+    assert!(status.figures(at(1000)).contains("3.0 MB/s on the wire"), "{}", status.figures(at(1000)));
+    status.on_event(at(1500), &TransferEvent::Started { files: 2, bytes: 100 * MB });
     status.on_sample(at(1500), &[path(0, 0, 0)]);
     status.on_sample(at(2500), &[path(0, MB, 0)]);
-    assert!(status.figures().contains("1.0 MB/s on the wire"), "{}", status.figures());
+    assert!(status.figures(at(2500)).contains("1.0 MB/s on the wire"), "{}", status.figures(at(2500)));
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn silence_is_reported_at_once_then_rarely_and_its_end() {
     let expected = [None, None, silent(3), None, None, silent(13), None, silent(23), Some(SilenceChange::Ended), None];
     assert_eq!(reports, expected);
     status.on_sample(at(9000), &[path(0, 5, 30)]);
-    assert_eq!(status.figures(), "20.0 MB of 100.0 MB  no packets for 30 s");
+    assert_eq!(status.figures(at(9000)), "20.0 MB of 100.0 MB  no packets for 30 s");
 }
 
 #[test]
@@ -81,27 +81,59 @@ fn the_file_is_one_that_is_under_way() {
     let mut status = status();
     let (old, next) = (name("photos/old.raw"), name("photos/next.raw"));
     let changed = FileError::new(FileErrorKind::SourceChanged, "");
-    let line = |status: &Status| status.line(200);
+    let line = |status: &Status| status.line(at(0), 200);
     assert!(line(&status).ends_with("  photos/old.raw"), "{}", line(&status));
-    status.on_event(&TransferEvent::FileStarted { path: &next, bytes: 1, bytes_resumed: 0 });
+    status.on_event(at(0), &TransferEvent::FileStarted { path: &next, bytes: 1, bytes_resumed: 0 });
     assert!(line(&status).ends_with("  photos/next.raw"), "{}", line(&status));
-    status.on_event(&TransferEvent::FileFailed { path: &next, error: &changed });
+    status.on_event(at(0), &TransferEvent::FileFailed { path: &next, error: &changed });
     assert!(line(&status).ends_with("  photos/old.raw"), "{}", line(&status));
-    status.on_event(&TransferEvent::FileFailed { path: &old, error: &changed });
-    assert!(line(&status).ends_with("on the wire"), "{}", line(&status));
+    status.on_event(at(0), &TransferEvent::FileFailed { path: &old, error: &changed });
+    assert!(line(&status).ends_with("of 100.0 MB"), "{}", line(&status));
 }
 
 #[test]
-fn a_line_fits_and_a_long_name_is_cut_in_its_middle() {
+fn the_least_important_parts_of_a_line_are_left_out_first() {
     let mut status = status();
     let long = name("photos/2026/some-very-long-name-of-a-folder/IMG-0231.raw");
-    status.on_event(&TransferEvent::FileStarted { path: &long, bytes: 1, bytes_resumed: 0 });
-    for width in [20, 60, 80, 100] {
-        assert!(status.line(width).chars().count() <= width, "{width}: {}", status.line(width));
+    status.on_event(at(0), &TransferEvent::FileStarted { path: &long, bytes: 1, bytes_resumed: 0 });
+    status.on_sample(at(0), &[path(0, 0, 0)]);
+    status.on_event(at(2000), &TransferEvent::Progress { bytes_done: 40 * MB, bytes_total: 100 * MB });
+    status.on_sample(at(2000), &[path(0, 24 * MB, 0)]);
+    let line = |width| status.line(at(2000), width);
+    for width in 1..200 {
+        assert!(line(width).chars().count() <= width, "{width}: {}", line(width));
     }
-    let line = status.line(90);
-    assert!(line.contains("  photos/") && line.contains('…') && line.ends_with("IMG-0231.raw"), "{line}");
+    let (sizes, wire) = ("40.0 MB of 100.0 MB  10.0 MB/s verified", ", 12.0 MB/s on the wire");
+    assert_eq!(
+        line(200),
+        format!("{sizes}{wire}  6 s left  {}", "photos/2026/some-very-long-name-of-a-folder/IMG-0231.raw")
+    );
+    assert_eq!(line(90), format!("{sizes}{wire}  6 s left  photo…G-0231.raw"));
+    assert_eq!(line(80), format!("{sizes}  6 s left  photos/20…folder/IMG-0231.raw"));
+    assert_eq!(line(60), format!("{sizes}  6 s left"));
+    assert_eq!(line(45), "40.0 MB of 100.0 MB  10.0 MB/s  6 s left");
     assert_eq!(shorten("abcdefghij", 7), "ab…ghij");
+}
+
+#[test]
+fn rates_are_shown_once_they_are_known_and_include_what_came_after_the_last_sample() {
+    let mut status = status();
+    assert_eq!(status.plain_line(at(100)), "20 % received: 20.0 MB of 100.0 MB");
+    status.on_sample(at(500), &[path(0, 0, 0)]);
+    status.on_event(at(1000), &TransferEvent::Progress { bytes_done: 100 * MB, bytes_total: 100 * MB });
+    let line = status.plain_line(at(1000));
+    assert_eq!(line, "100 % received: 100.0 MB of 100.0 MB  80.0 MB/s verified");
+}
+
+#[test]
+fn the_stages_before_the_transfer_have_no_share() {
+    let mut status = Status::default();
+    assert_eq!((status.line(at(0), 80).as_str(), status.has_length()), ("connecting", false));
+    status.on_listing();
+    status.on_sample(at(500), &[path(0, 10, 0)]);
+    assert_eq!((status.line(at(1000), 80).as_str(), status.has_length()), ("listing the files", false));
+    status.on_sample(at(9000), &[path(0, 10, 4)]);
+    assert_eq!(status.line(at(9000), 80), "listing the files  no packets for 4 s");
 }
 
 #[test]
