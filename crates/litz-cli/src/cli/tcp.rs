@@ -2,17 +2,15 @@
 
 mod bench;
 mod device;
+mod options;
 mod pipe;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use emulate::Cidr;
-use litz::Placement;
-use recovery::Algorithm;
 
-use super::{exit, heading};
+use self::options::StackOptions;
 
 /// The end of the help text.
 pub(crate) const HELP: &str = "\
@@ -69,36 +67,6 @@ struct ConnectOptions {
     stack: StackOptions,
 }
 
-/// The device and the stack.
-#[derive(Args, Debug)]
-pub(super) struct StackOptions {
-    /// Name of the TUN device
-    #[arg(long, value_name = "NAME", default_value = "litz-tcp", help_heading = heading::PATHS)]
-    device: String,
-
-    /// Address of the kernel's end with the length of its network; one for each family
-    #[arg(long, value_name = "ADDRESS/BITS", default_values = ["10.66.0.1/24", "fd66::1/64"],
-          help_heading = heading::PATHS)]
-    kernel: Vec<Cidr>,
-
-    /// Address of the stack; one for each family
-    #[arg(long, value_name = "ADDRESS", default_values = ["10.66.0.2", "fd66::2"], help_heading = heading::PATHS)]
-    address: Vec<IpAddr>,
-
-    /// Largest IP packet in bytes
-    #[arg(long, value_name = "BYTES", default_value = "1500", help_heading = heading::PATHS,
-          value_parser = clap::value_parser!(u16).range(1280..))]
-    mtu: u16,
-
-    /// Congestion control: newreno, cubic or bbr
-    #[arg(long, value_name = "NAME", default_value_t, help_heading = heading::PROTOCOL)]
-    congestion: Algorithm,
-
-    /// The processors of the stack: inline, thread, packet(N)
-    #[arg(long, value_name = "PLACEMENT", default_value_t, help_heading = heading::MACHINE)]
-    placement: Placement,
-}
-
 fn parse_remote(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "expected an IP address and a port, such as 10.66.0.1:80 or [fd66::1]:80".to_owned())
 }
@@ -110,6 +78,3 @@ pub(crate) fn run(options: &TcpOptions) -> ExitCode {
         TcpCommand::Bench(options) => bench::run(options),
     }
 }
-
-/// A connection was refused, reset or timed out.
-const NOT_CONNECTED: u8 = exit::INCOMPLETE;

@@ -463,7 +463,7 @@ impl SendHalf {
             if space == Space::Data && !self.handshake_confirmed {
                 continue;
             }
-            let Some(sent_at) = self.spaces[Self::index_of(space, at)].log.last_eliciting_sent_at() else { continue };
+            let Some(sent_at) = self.last_eliciting_or_waiting(space, at) else { continue };
             let delay = if space == Space::Data { self.ack_frequency.max_ack_delay() } else { Duration::ZERO };
             let deadline = sent_at + path.backoff.interval(&path.rtt, delay);
             if first.is_none_or(|first| deadline < first.0) {
@@ -471,6 +471,19 @@ impl SendHalf {
             }
         }
         first.or_else(|| self.client_probe_deadline(at))
+    }
+
+    /// Since when a probe of `space` counts: since the last packet that elicits an acknowledgement. With
+    /// none in flight, handshake data may wait: the system has refused to send them, and 1-RTT data,
+    /// which the peer cannot acknowledge before, may have filled the window since. Only a probe, which
+    /// the window does not block (RFC 9002, section 7.5), can carry them.
+    fn last_eliciting_or_waiting(&self, space: Space, at: usize) -> Option<Instant> {
+        let last = self.spaces[Self::index_of(space, at)].log.last_eliciting_sent_at();
+        let waits = || {
+            let has_keys = space != Space::Data && self.keys[space.index()].is_some();
+            has_keys && self.crypto[space.index()].peek(u64::MAX).is_some()
+        };
+        last.or_else(|| waits().then_some(self.paths[at].probe_anchor))
     }
 
     /// A client probes even with nothing in flight: the server may be blocked by its

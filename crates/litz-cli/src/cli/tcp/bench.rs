@@ -13,7 +13,8 @@ use net::MonotonicClock;
 use serde_json::json;
 use units::Rate;
 
-use super::{StackOptions, device};
+use super::device;
+use super::options::StackOptions;
 use crate::cli::{exit, heading, out};
 
 /// The size of a write of either side.

@@ -2,7 +2,7 @@
 
 use litz::tcp::{IpDevice, TcpConfig, TcpStack, TcpStackConfig, Tun};
 
-use super::StackOptions;
+use super::options::StackOptions;
 
 /// Starts a stack on a new device.
 ///

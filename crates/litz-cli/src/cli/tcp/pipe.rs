@@ -8,8 +8,12 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use litz::tcp::{Closed, TcpStream, WriteError};
 
-use super::{NOT_CONNECTED, StackOptions, device};
+use super::device;
+use super::options::StackOptions;
 use crate::cli::{exit, out};
+
+/// A connection was refused, reset or timed out.
+const NOT_CONNECTED: u8 = exit::INCOMPLETE;
 
 /// Bytes read from standard input at a time.
 const CHUNK: usize = 64 << 10;
