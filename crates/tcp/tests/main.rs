@@ -4,4 +4,5 @@ mod exact;
 mod hostile;
 mod random_operations;
 mod support;
+mod tampering;
 mod transfer;

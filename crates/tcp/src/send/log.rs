@@ -107,13 +107,14 @@ impl SentLog {
 
     /// Marks `range` as held by the peer, and calls `each` with every run or part of one that was not
     /// yet. Only whole segments of `segment` bytes count, as they were sent: a peer that reports bytes
-    /// here and there must not cut the runs into a million pieces.
-    pub(crate) fn sack(&mut self, range: Range<u64>, segment: u64, mut each: impl FnMut(&Run)) {
+    /// here and there must not cut the runs into a million pieces. `data_end` is the end of the data: a FIN
+    /// behind them is held with the last segment, and peers do not report it.
+    pub(crate) fn sack(&mut self, range: Range<u64>, segment: u64, data_end: u64, mut each: impl FnMut(&Run)) {
         let mut index = self.index_of(range.start);
         let first = index;
         while index < self.runs.len() && self.runs[index].start < range.end {
             let run = &self.runs[index];
-            let part = whole_segments(run, &range, segment);
+            let part = whole_segments(run, &range, segment, data_end);
             if run.state == RunState::Sacked || part.is_empty() {
                 index += 1;
                 continue;
@@ -244,9 +245,10 @@ impl SentLog {
 }
 
 /// The segments of `run` that lie in `range` completely; the last one may be shorter.
-const fn whole_segments(run: &Run, range: &Range<u64>, segment: u64) -> Range<u64> {
+fn whole_segments(run: &Run, range: &Range<u64>, segment: u64, data_end: u64) -> Range<u64> {
     let before = range.start.saturating_sub(run.start).next_multiple_of(segment);
-    let end = if range.end >= run.end { run.end } else { run.start + (range.end - run.start) / segment * segment };
+    let is_whole = range.end >= run.end.min(data_end);
+    let end = if is_whole { run.end } else { run.start + (range.end - run.start) / segment * segment };
     run.start + before..end
 }
 

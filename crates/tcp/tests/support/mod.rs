@@ -265,6 +265,17 @@ impl Pair {
         unreachable!()
     }
 
+    /// Sends `len` bytes from host `from`, and waits until the other has them and they are
+    /// acknowledged.
+    pub(crate) fn transfer_part(&mut self, from: usize, len: usize) {
+        let end = self.hosts[1 - from].received.len() + len;
+        self.hosts[from].send(pattern(len, 9), false);
+        let is_done = self.run_until(Duration::from_secs(60), |pair| {
+            pair.hosts[1 - from].received.len() == end && pair.hosts[from].connection().buffered() == 0
+        });
+        assert!(is_done);
+    }
+
     /// Sends `len` bytes from host `from` and its end; returns the time until the other has read them.
     pub(crate) fn transfer(&mut self, from: usize, len: usize, span: Duration) -> Duration {
         let (start, bytes) = (self.now, pattern(len, 9));
