@@ -158,6 +158,7 @@ impl Connection {
         let is_marked = arrival.has(Flags::ECE) && !arrival.has(Flags::SYN);
         let info = AckInfo { window: window << scale, is_marked, ..self.ack_info(now, arrival) };
         self.send.handle_ack(now, &info);
+        self.timers.on_heard(now);
     }
 
     pub(super) fn connected(&mut self) {

@@ -215,6 +215,11 @@ impl SendHalf {
         self.space
     }
 
+    /// Everything that was written is acknowledged.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.log.is_empty() && self.nxt >= self.buffer.end()
+    }
+
     /// Bytes that are written and not acknowledged.
     pub(crate) const fn buffered(&self) -> usize {
         self.buffer.len()
