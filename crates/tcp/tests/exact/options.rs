@@ -12,7 +12,7 @@ fn stamped() -> Peer {
 
 /// Lets the peer's clock go on.
 fn tick(peer: &mut Peer) {
-    peer.now = peer.now + Duration::from_millis(7);
+    peer.now += Duration::from_millis(7);
 }
 
 fn echo_of(sent: &[Sent]) -> u32 {
@@ -73,7 +73,7 @@ fn old_timestamps_are_answered_and_dropped_also_when_the_clock_wraps() {
     peer.nxt += 10;
     assert_eq!(peer.read().len(), 10);
     peer.sent();
-    peer.now = peer.now + Duration::from_secs(25 * 24 * 3600);
+    peer.now += Duration::from_secs(25 * 24 * 3600);
     peer.send(peer.segment().stamp(value.wrapping_sub(1000), 0).len(10));
     assert_eq!(peer.read().len(), 10, "section 5.5");
 }
@@ -93,7 +93,7 @@ fn every_segment_has_a_timestamp_that_grows_each_millisecond() {
     let mut peer = stamped();
     peer.write(1000);
     let first = peer.receive()[0].options.timestamps.expect("a timestamp").value;
-    peer.now = peer.now + Duration::from_millis(123);
+    peer.now += Duration::from_millis(123);
     peer.send_ack();
     peer.connection.finish();
     let end = peer.receive()[0].options.timestamps.expect("a timestamp").value;
@@ -168,7 +168,7 @@ fn marks_reduce_the_window_once_a_round_trip() {
     let first = peer.receive();
     assert!(first.len() == 10 && first.iter().all(|sent| sent.ecn == Some(Ecn::Ect0)));
     let (window, _) = peer.connection.congestion();
-    peer.now = peer.now + Duration::from_millis(20);
+    peer.now += Duration::from_millis(20);
     for segment in 1..=10 {
         peer.send(peer.segment().ack(1 + 1460 * segment).flags(Flags::ACK | Flags::ECE));
     }

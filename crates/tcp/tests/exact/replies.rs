@@ -65,7 +65,7 @@ fn time_wait_answers_what_is_not_the_last_acknowledgement() {
     let until = rest.until();
     assert_eq!(until, peer.now + TcpConfig::default().time_wait);
     assert!(answers(&mut rest, &mut plan, &peer, &peer.segment()).is_none(), "an answer would be answered");
-    peer.now = peer.now + Duration::from_secs(5);
+    peer.now += Duration::from_secs(5);
     for segment in [peer.segment().seq(9000), peer.segment().seq(9000).flags(Flags::SYN), peer.segment().len(5)] {
         let header = answers(&mut rest, &mut plan, &peer, &segment).expect("an answer");
         assert_eq!(
@@ -88,7 +88,7 @@ fn time_wait_answers_what_is_not_the_last_acknowledgement() {
 fn the_connection_itself_behaves_the_same_in_time_wait() {
     let mut peer = time_wait(offer());
     let until = peer.connection.poll_timeout().expect("a timer");
-    peer.now = peer.now + Duration::from_secs(5);
+    peer.now += Duration::from_secs(5);
     for seq in [0, 900, 1 << 31] {
         peer.send(peer.segment().seq(seq).flags(Flags::FIN | Flags::ACK));
         peer.sent();

@@ -15,7 +15,7 @@ const fn ms(millis: u64) -> Duration {
 fn plain(config: &TcpConfig, rtt: Duration) -> Peer {
     let mut peer = Peer::sends_syn(config, Options { mss: Some(1460), ..Options::default() }, Flags::SYN, (1, 2));
     peer.receive();
-    peer.now = peer.now + rtt;
+    peer.now += rtt;
     peer.send_ack();
     peer
 }
@@ -54,10 +54,10 @@ fn the_timer_starts_anew_with_each_acknowledgement_of_something_new() {
     let mut peer = plain(&TcpConfig { rto_min: ms(1000), nagle: false, ..TcpConfig::default() }, ms(10));
     peer.write(100);
     peer.sent();
-    peer.now = peer.now + ms(500);
+    peer.now += ms(500);
     peer.write(100);
     peer.sent();
-    peer.now = peer.now + ms(100);
+    peer.now += ms(100);
     peer.send(peer.segment().ack(101));
     let start = peer.now;
     let again = peer.pass_until_sent(ms(5000)).expect("a timeout");
@@ -99,7 +99,7 @@ fn what_was_sent_twice_is_measured_by_its_timestamp() {
     let again = peer.pass_until_sent(ms(5000)).expect("a timeout");
     assert_eq!(again[0].seq, 1);
     peer.note(&again);
-    peer.now = peer.now + ms(80);
+    peer.now += ms(80);
     peer.send_ack();
     let rtt = peer.connection.rtt().as_millis();
     assert!(rtt < 20, "{rtt}: 80 ms weigh an eighth");
