@@ -212,6 +212,7 @@ impl Run {
 
     /// The links recover, the applications read everything and finish.
     fn heal(mut self) {
+        self.pair.refused = Ratio::ZERO;
         for (link, config) in self.pair.links.iter_mut().zip(&self.links) {
             let none = Ratio::new(0, 1);
             let config = LinkConfig { loss: none, reorder: none, duplicate: none, corrupt: none, ..config.clone() };
