@@ -6,7 +6,7 @@ use wire::tcp::SACK_BLOCKS_MAX;
 
 use super::SendHalf;
 use super::ack_info::AckInfo;
-use super::log::{Run, RunState};
+use super::log::{Judgement, Run, RunState};
 use super::lost::Lost;
 use super::timers::Purpose;
 use crate::position::FIRST_BYTE;
@@ -209,14 +209,17 @@ impl SendHalf {
         let window = self.rack.window(self.rtt.min(), self.rtt.smoothed(), self.is_recovering(), sacked_segments);
         let (mut lost, mut next) = (Lost::default(), None::<Instant>);
         let (rack, delivery) = (&self.rack, &mut self.delivery);
-        let is_lost = |run: &Run| {
-            let at = rack.lost_at(run, window);
-            if let Some(at) = at.filter(|at| *at > now) {
+        let judge = |run: &Run| match rack.lost_at(run, window) {
+            Some(at) if at <= now => Judgement::Lost,
+            Some(at) => {
                 next = Some(next.map_or(at, |next| next.min(at)));
+                Judgement::Kept
             }
-            at.is_some_and(|at| at <= now)
+            // What was sent once was sent in order, and what was sent again was sent later than that.
+            None if !run.is_retransmitted => Judgement::NoneFollows,
+            None => Judgement::Kept,
         };
-        self.log.lose(self.nxt, is_lost, |run| lost.add(run, delivery));
+        self.log.lose(judge, |run| lost.add(run, delivery));
         self.timers.set_reordering(next);
         self.on_lost(now, &lost, false);
     }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use units::Instant;
 
-use super::log::{Run, RunState};
+use super::log::{Judgement, Run, RunState};
 use super::timers::{Probe, WindowProbe};
 use super::{SendHalf, Suspicion};
 use crate::position::FIRST_BYTE;
@@ -121,8 +121,8 @@ impl SendHalf {
         Some(range.start..range.start + full)
     }
 
-    fn first_lost(&self, window: u64, bytes_max: u64) -> Option<Range<u64>> {
-        let run = self.log.first_lost()?;
+    fn first_lost(&mut self, window: u64, bytes_max: u64) -> Option<Range<u64>> {
+        let run = *self.log.first_lost()?;
         // The first segment leaves also if nothing fits: the window of a sender without anything in
         // flight is never closed.
         let is_first = self.log.in_flight() == 0;
@@ -301,6 +301,7 @@ impl SendHalf {
 
     /// The plan was not sent, and will not be: its content is sent again, and counts as no loss.
     pub(crate) fn handle_not_emitted(&mut self, transmission: u64) {
-        self.log.lose(u64::MAX, |run| run.transmission == transmission, |_| {});
+        let judge = |run: &Run| if run.transmission == transmission { Judgement::Lost } else { Judgement::Kept };
+        self.log.lose(judge, |_| {});
     }
 }

@@ -2,7 +2,7 @@
 
 use units::{Duration, Instant};
 
-use super::log::RunState;
+use super::log::{Judgement, RunState};
 use super::lost::Lost;
 use super::timers::{Purpose, Timers};
 use super::{SendHalf, Suspicion};
@@ -82,7 +82,7 @@ impl SendHalf {
         }
         let mut lost = Lost::default();
         let delivery = &mut self.delivery;
-        self.log.lose(self.nxt, |_| true, |run| lost.add(run, delivery));
+        self.log.lose(|_| Judgement::Lost, |run| lost.add(run, delivery));
         self.end_recovery();
         self.recovery_point = Some(self.nxt);
         self.on_lost(now, &lost, true);
