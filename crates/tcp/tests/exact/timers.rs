@@ -6,6 +6,7 @@ use units::Duration;
 use wire::tcp::{Flags, Options, Timestamps};
 
 use crate::support::peer::{Peer, Sent, offer};
+use crate::support::{Pair, link};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -264,5 +265,26 @@ fn a_keep_alive_probe_is_answered() {
         peer.send(peer.segment().seq(100).len(len));
         let answer = peer.sent();
         assert!(answer.len() == 1 && answer[0].ack == 101, "{answer:?}");
+    }
+}
+
+#[test]
+fn nagle_and_a_delayed_acknowledgement_stall_a_request_in_two_writes() {
+    // The classic profile: two small writes, of which the second waits for the acknowledgement of the
+    // first, which the other side delays because it has nothing to answer yet.
+    for (nagle, delay, stalls) in [(true, 200, true), (true, 40, true), (false, 200, false)] {
+        let acks = AckPolicy { delay_max: ms(delay), ..TcpConfig::default().acks };
+        let config = TcpConfig { nagle, acks, ..TcpConfig::default() };
+        let mut pair = Pair::with(1, [link(100, 1), link(100, 1)], [config.clone(), config]);
+        pair.connect();
+        let start = pair.now;
+        for _ in 0..2 {
+            pair.hosts[0].send(vec![1; 100], false);
+            pair.run_for(Duration::ZERO);
+        }
+        assert!(pair.run_until(ms(1000), |pair| pair.hosts[1].received.len() == 200));
+        let spent = pair.now.saturating_since(start).as_millis();
+        assert_eq!(spent >= delay, stalls, "{nagle} {delay}: {spent}");
+        assert!(spent <= delay + 5, "{spent}");
     }
 }
