@@ -62,14 +62,17 @@ impl TimeWait {
     /// number or its timestamp is later than everything of the old one (RFC 9293, section 3.10.7.4,
     /// and RFC 6191, section 2).
     pub fn may_be_replaced(&self, now: Instant, syn: &Arrival) -> bool {
-        if !syn.has(Flags::SYN) || syn.has(Flags::ACK | Flags::RST) {
+        if !syn.has(Flags::SYN) || syn.header.flags.intersects(Flags::ACK | Flags::RST) {
             return false;
         }
-        let is_later_stamp = match (&self.clock, syn.header.options.timestamps) {
-            (Some(clock), Some(timestamps)) => clock.is_new(now, timestamps.value),
-            _ => false,
-        };
-        is_later_stamp || syn.header.seq.is_after(self.ack)
+        let is_later_number = syn.header.seq.is_after(self.ack);
+        match (&self.clock, syn.header.options.timestamps) {
+            (Some(clock), Some(timestamps)) => {
+                let is_old = clock.is_old(now, timestamps.value);
+                clock.is_new(now, timestamps.value) || (is_later_number && !is_old)
+            }
+            _ => is_later_number,
+        }
     }
 
     /// Fills `plan` with the answer to a segment; false if there is none. A repeated FIN begins the
@@ -78,7 +81,7 @@ impl TimeWait {
         if arrival.has(Flags::RST) {
             return false;
         }
-        if arrival.has(Flags::FIN) {
+        if arrival.has(Flags::FIN) && arrival.header.seq + arrival.sequence_len() as u32 == self.ack {
             self.until = now + self.time;
         }
         if arrival.sequence_len() == 0 && arrival.header.seq == self.ack && arrival.header.ack == self.seq {

@@ -5,4 +5,5 @@ mod hostile;
 mod icmp;
 mod random_operations;
 mod support;
+mod tampering;
 mod transfer;

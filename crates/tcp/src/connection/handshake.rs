@@ -110,8 +110,8 @@ impl Connection {
         let mss = options.mss.unwrap_or(default).max(MSS_MIN).min(self.announced_mss());
         let taken = if self.negotiated.timestamps { TIMESTAMPS_LEN } else { 0 };
         let segment = u64::from(mss.saturating_sub(taken)).max(1);
-        self.send.negotiated(segment, self.negotiated.sack, self.negotiated.ecn);
-        let Negotiated { scale, sack, .. } = self.negotiated;
+        let Negotiated { scale, sack, timestamps, ecn, .. } = self.negotiated;
+        self.send.negotiated(segment, sack, timestamps, ecn);
         self.receive = Some(ReceiveHalf::new(&self.config, header.seq, scale, segment, sack));
     }
 
@@ -158,6 +158,7 @@ impl Connection {
         let is_marked = arrival.has(Flags::ECE) && !arrival.has(Flags::SYN);
         let info = AckInfo { window: window << scale, is_marked, ..self.ack_info(now, arrival) };
         self.send.handle_ack(now, &info);
+        self.timers.on_heard(now);
     }
 
     pub(super) fn connected(&mut self) {

@@ -330,6 +330,12 @@ impl Connection {
         (self.send.congestion_window(), self.send.in_flight())
     }
 
+    /// Whether a segment has arrived after one that was sent later (RFC 8985, section 6.2, step 3): from
+    /// then on losses are found a little later.
+    pub const fn has_seen_reordering(&self) -> bool {
+        self.send.has_seen_reordering()
+    }
+
     /// Entries in the log of what was sent and is not acknowledged: a measure of its memory.
     pub fn sent_runs(&self) -> usize {
         self.send.run_count()

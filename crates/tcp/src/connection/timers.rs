@@ -54,14 +54,14 @@ impl Connection {
         if self.state == State::Closed {
             return None;
         }
-        let keep_alive = self.config.keep_alive.as_ref().filter(|_| self.state.is_synchronized());
+        let keep_alive = self.keep_alive();
         let receive = self.receive.as_ref().filter(|receive| !receive.is_ack_due());
         let times = [
             self.send.poll_timeout(),
             receive.and_then(|receive| receive.poll_timeout()),
             self.timers.time_wait,
             self.timers.orphan,
-            keep_alive.and_then(|keep_alive| self.timers.keep_alive_at(keep_alive)),
+            keep_alive.and_then(|keep_alive| self.timers.keep_alive_at(&keep_alive)),
         ];
         times.into_iter().flatten().min()
     }
@@ -96,8 +96,14 @@ impl Connection {
         self.handle_keep_alive(now);
     }
 
+    /// Probes are for idle connections: what is outstanding, or waits for a window, has timers of its own
+    /// (RFC 9293, section 3.8.4, MUST-25).
+    fn keep_alive(&self) -> Option<KeepAlive> {
+        self.config.keep_alive.filter(|_| self.state.is_synchronized() && self.send.is_idle())
+    }
+
     fn handle_keep_alive(&mut self, now: Instant) {
-        let Some(keep_alive) = self.config.keep_alive.filter(|_| self.state.is_synchronized()) else { return };
+        let Some(keep_alive) = self.keep_alive() else { return };
         if self.timers.keep_alive_at(&keep_alive).is_none_or(|at| at > now) {
             return;
         }

@@ -221,7 +221,7 @@ impl ReceiveHalf {
         if received > 0 {
             self.acks.on_in_order(self.nxt);
             self.stats.bytes_received += received - u64::from(self.is_fin_received());
-            self.acks.on_data(now, received, self.segment, self.buffer);
+            self.acks.on_data(now, received, self.segment, self.window_max());
         }
         // A hole, its filling and the end are acknowledged at once (RFC 5681, section 4.2).
         if had_hole || self.assembler.has_hole() || has_fin || (received == 0 && start != self.nxt) {
@@ -244,8 +244,11 @@ impl ReceiveHalf {
     /// The next bytes, at most `len_max`.
     pub(crate) fn read(&mut self, len_max: usize) -> Option<Bytes> {
         let bytes = self.assembler.read(len_max)?;
-        // A wider window is worth a segment once it is wider by two segments or half the buffer.
-        if self.gained() >= (2 * self.segment).min(self.buffer / 2).max(1) && !self.is_fin_received() {
+        // A wider window is worth a segment if the peer may soon need it, and it is wider by two segments or
+        // half the buffer. Otherwise the next acknowledgement of data says it.
+        let is_half_used = 2 * self.edge.saturating_sub(self.nxt) <= self.window_max();
+        let is_worth = self.gained() >= (2 * self.segment).min(self.buffer / 2).max(1);
+        if is_half_used && is_worth && !self.is_fin_received() {
             self.acks.set_due();
         }
         Some(bytes)
@@ -311,6 +314,11 @@ impl ReceiveHalf {
     /// Bytes that may be announced: the free part of the buffer.
     fn announceable(&self) -> u64 {
         let free = self.buffer.saturating_sub(self.assembler.ready_len() as u64);
-        free.min(u64::from(u16::MAX) << self.scale) >> self.scale << self.scale
+        free.min(self.window_max()) >> self.scale << self.scale
+    }
+
+    /// The buffer, as far as a window can announce it.
+    fn window_max(&self) -> u64 {
+        self.buffer.min(u64::from(u16::MAX) << self.scale)
     }
 }

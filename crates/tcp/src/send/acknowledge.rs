@@ -6,7 +6,7 @@ use wire::tcp::SACK_BLOCKS_MAX;
 
 use super::SendHalf;
 use super::ack_info::AckInfo;
-use super::log::{Run, RunState};
+use super::log::{Judgement, Run, RunState};
 use super::lost::Lost;
 use super::timers::Purpose;
 use crate::position::FIRST_BYTE;
@@ -62,21 +62,24 @@ impl SendHalf {
         let (una, sacked) = (self.una, self.log.sacked());
         if ack > self.una {
             self.advance(now, ack, info.echo.filter(|_| !is_window_probe), &mut delivered);
+            self.judge_timeout(now, info.echo);
         }
         let has_duplicate = self.take_sacks(now, ack, info, &mut delivered);
         if has_duplicate {
             self.rack.on_duplicate_report(self.una, self.nxt);
         }
-        let has_sample = self.sample_rtt(now, info, ack > una, &delivered);
+        // What a second copy has caused says when that one was sent, not how long the first one took: the
+        // acknowledgement of the first was lost.
+        let has_sample = !has_duplicate && self.sample_rtt(now, info, ack > una, &delivered);
         if !self.has_sack {
-            self.count_duplicate(now, ack > una, info.is_bare && !window_changed);
+            self.count_duplicate(now, ack.saturating_sub(una), info.is_bare && !window_changed);
         }
-        self.on_probe_answer(now, ack, has_duplicate);
+        self.on_probe_answer(now, info, ack, ack > una, has_duplicate);
         if ack > una || self.log.sacked() > sacked {
             self.detect_losses(now);
         }
         if self.recovery_point.is_some_and(|point| self.una >= point) {
-            self.recovery_point = None;
+            self.end_recovery();
             self.rack.on_recovered();
         }
         if info.is_marked && self.ecn.is_on {
@@ -86,7 +89,7 @@ impl SendHalf {
         if ack > una {
             // The timeout stays long until the round trip was measured again: what was sent twice may be
             // acknowledged late each time (RFC 6298, section 5.7; Karn's algorithm).
-            if has_sample || una == 0 {
+            if has_sample || has_duplicate || una == 0 {
                 self.timers.backoff = 0;
             }
             self.timers.unanswered = 0;
@@ -99,14 +102,17 @@ impl SendHalf {
 
     fn advance(&mut self, now: Instant, ack: u64, echo: Option<Instant>, delivered: &mut Delivered) {
         let (rack, delivery, min_rtt, una) = (&mut self.rack, &mut self.delivery, self.rtt.min(), self.una);
+        let is_suspected = self.suspicion.is_some();
         self.log.acknowledge(ack, |run| {
             if run.state != RunState::Sacked {
+                // The peer echoes the segment that has filled the first hole (RFC 7323, section 4.3).
+                let echo = echo.filter(|_| run.start == una);
                 rack.on_delivered(now, run, min_rtt, echo.is_some_and(|echo| echo < run.sent_at));
+                let echo = echo.filter(|_| !is_suspected);
                 if run.state == RunState::Outstanding {
                     delivery.on_acked(now, &run.stamp, run.sent_at, run.transmission, run.len());
                 }
-                // The peer echoes the segment that has filled the first hole (RFC 7323, section 4.3).
-                delivered.add(run, echo.filter(|_| run.start == una));
+                delivered.add(run, echo);
             }
         });
         self.stats.bytes_acked += ack.min(self.buffer.end()).saturating_sub(self.una.max(FIRST_BYTE));
@@ -125,20 +131,25 @@ impl SendHalf {
         for (block, (start, end)) in blocks.iter_mut().zip(info.sack.iter()) {
             *block = self.space.position(start, self.una).zip(self.space.position(end, self.una));
         }
-        for (at, block) in blocks.iter().enumerate() {
-            let Some((start, end)) = *block else { continue };
-            // The first block may be about what was received twice: it lies below the acknowledgement
-            // or within the second block.
-            let is_duplicate = at == 0
-                && start < end
-                && (end <= ack || blocks[1].is_some_and(|(from, to)| from <= start && end <= to));
-            has_duplicate |= is_duplicate;
-            if is_duplicate || start < self.una || end > self.nxt || start >= end {
+        // The first block may be about what was received twice: it lies below the acknowledgement or within
+        // the second block.
+        if let Some((start, end)) = blocks[0].filter(|(start, end)| start < end)
+            && (end <= ack || blocks[1].is_some_and(|(from, to)| from <= start && end <= to))
+        {
+            (has_duplicate, blocks[0]) = (true, None);
+        }
+        // The latest block comes first. Earlier acknowledgements may be lost, and a lower block that is new
+        // with it is no sign of reordering (RFC 8985, section 6.2, step 3: in ascending order).
+        blocks.sort_unstable();
+        for (start, end) in blocks.into_iter().flatten() {
+            if start < self.una || end > self.nxt || start >= end {
                 continue;
             }
             let (rack, delivery, min_rtt) = (&mut self.rack, &mut self.delivery, self.rtt.min());
-            self.log.sack(start..end, self.segment, |run| {
-                rack.on_delivered(now, run, min_rtt, info.echo.is_some_and(|echo| echo < run.sent_at));
+            let data_end = self.buffer.end();
+            self.log.sack(start..end, self.segment, data_end, |run| {
+                // Beyond a hole the peer echoes what came before it, which says nothing about this run.
+                rack.on_delivered(now, run, min_rtt, false);
                 if run.state == RunState::Outstanding {
                     delivery.on_acked(now, &run.stamp, run.sent_at, run.transmission, run.len());
                 }
@@ -162,15 +173,21 @@ impl SendHalf {
 
     /// RFC 5681, section 3.2, and RFC 6582, section 3.2: three acknowledgements without news mean that
     /// the first segment is lost, and in a recovery each that ends before it does that the next one is.
-    fn count_duplicate(&mut self, now: Instant, has_advanced: bool, may_be_duplicate: bool) {
-        if has_advanced {
+    fn count_duplicate(&mut self, now: Instant, advanced: u64, may_be_duplicate: bool) {
+        if advanced > 0 {
             self.duplicate_acks = 0;
-            if self.is_recovering() && self.recovery_point.is_some_and(|point| self.una < point) {
+            self.left_bytes = self.left_bytes.saturating_sub(advanced.saturating_sub(self.segment));
+            if self.is_fast_recovery && self.recovery_point.is_some_and(|point| self.una < point) {
                 self.lose_first(now);
             }
         } else if may_be_duplicate && !self.log.is_empty() {
             self.duplicate_acks += 1;
+            // Each is for a segment that has left the network (RFC 6582, section 3.2, step 3); no more than
+            // were outstanding, whatever the peer says.
+            let left_max = self.recovery_point.unwrap_or(self.nxt) - self.una;
+            self.left_bytes = (self.left_bytes + self.segment).min(left_max);
             if self.duplicate_acks == DUPLICATE_ACKS_MAX && !self.is_recovering() {
+                self.is_fast_recovery = true;
                 self.lose_first(now);
             }
         }
@@ -181,6 +198,8 @@ impl SendHalf {
         let delivery = &mut self.delivery;
         self.log.lose_range(self.una..self.una + self.segment, |run| lost.add(run, delivery));
         self.on_lost(now, &lost, false);
+        // It leaves whatever the window says (RFC 5681, section 3.2, step 3).
+        self.is_resend_due = true;
     }
 
     /// Finds losses by time, and sets the timer for those that may follow (RFC 8985, section 6.2, step
@@ -190,23 +209,34 @@ impl SendHalf {
         let window = self.rack.window(self.rtt.min(), self.rtt.smoothed(), self.is_recovering(), sacked_segments);
         let (mut lost, mut next) = (Lost::default(), None::<Instant>);
         let (rack, delivery) = (&self.rack, &mut self.delivery);
-        let is_lost = |run: &Run| {
-            let at = rack.lost_at(run, window);
-            if let Some(at) = at.filter(|at| *at > now) {
+        let judge = |run: &Run| match rack.lost_at(run, window) {
+            Some(at) if at <= now => Judgement::Lost,
+            Some(at) => {
                 next = Some(next.map_or(at, |next| next.min(at)));
+                Judgement::Kept
             }
-            at.is_some_and(|at| at <= now)
+            // What was sent once was sent in order, and what was sent again was sent later than that.
+            None if !run.is_retransmitted => Judgement::NoneFollows,
+            None => Judgement::Kept,
         };
-        self.log.lose(self.nxt, is_lost, |run| lost.add(run, delivery));
+        self.log.lose(judge, |run| lost.add(run, delivery));
         self.timers.set_reordering(next);
         self.on_lost(now, &lost, false);
+    }
+
+    pub(super) fn end_recovery(&mut self) {
+        self.recovery_point = None;
+        (self.is_fast_recovery, self.is_resend_due, self.left_bytes) = (false, false, 0);
     }
 
     /// The congestion controller learns of losses; a recovery begins.
     pub(super) fn on_lost(&mut self, now: Instant, lost: &Lost, is_persistent: bool) {
         let Some(newest_lost_sent_at) = lost.newest_sent_at else { return };
         self.stats.bytes_lost += lost.bytes;
-        self.recovery_point.get_or_insert(self.nxt);
+        if self.recovery_point.is_none() {
+            // The first one leaves whatever the window says (RFC 6675, section 5, step 4.3).
+            (self.recovery_point, self.is_resend_due) = (Some(self.nxt), true);
+        }
         self.congestion.on_loss(&LossEvent {
             now,
             newest_lost_sent_at,
@@ -265,12 +295,16 @@ impl SendHalf {
         self.congestion.on_ack(&event, &self.rtt);
     }
 
-    /// A tail loss probe has repaired a loss if the peer has not received anything twice (RFC 8985,
-    /// section 7.4).
-    fn on_probe_answer(&mut self, now: Instant, ack: u64, has_duplicate: bool) {
+    /// Whether a tail loss probe has repaired a loss (RFC 8985, section 7.4.2): it has if the peer takes
+    /// what was sent after it, and does not report before that it has the probe twice.
+    fn on_probe_answer(&mut self, now: Instant, info: &AckInfo, ack: u64, has_advanced: bool, has_duplicate: bool) {
         let Some(probe) = self.timers.probe.filter(|probe| ack >= probe.end) else { return };
-        self.timers.probe = None;
-        if probe.is_repetition && !has_duplicate && self.has_sack {
+        // Without a report of it, an acknowledgement that says nothing else is that of the second copy.
+        let is_repeated = !has_advanced && info.is_bare && info.sack.is_empty();
+        if !probe.is_repetition || has_duplicate || is_repeated {
+            self.timers.probe = None;
+        } else if ack > probe.end {
+            self.timers.probe = None;
             let lost = Lost { bytes: self.segment, newest_sent_at: Some(probe.sent_at), samples: Vec::new() };
             self.on_lost(now, &lost, false);
         }

@@ -3,24 +3,33 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 
 use crate::position::FIRST_BYTE;
+
+/// Below this length written bytes are copied into a common buffer. Otherwise an application that writes
+/// single bytes into a full window would make the places of the bytes take far more memory than the
+/// buffer may hold.
+const JOIN_BELOW: usize = 512;
+
+/// The size of these buffers.
+const JOINED_LEN: usize = 16 << 10;
 
 /// References to written data, by position.
 #[derive(Debug)]
 pub(crate) struct SendBuffer {
-    chunks: VecDeque<Bytes>,
-    /// The position of the first byte of the first chunk.
+    /// Each with the position of its first byte.
+    chunks: VecDeque<(u64, Bytes)>,
+    /// What follows `chunks`, and was never asked for: small writes.
+    joined: BytesMut,
+    /// The first position that is kept.
     start: u64,
     end: u64,
-    /// The chunk of the last lookup and its position: the next one is usually close.
-    last: (usize, u64),
 }
 
 impl SendBuffer {
     pub(crate) fn new() -> Self {
-        Self { chunks: VecDeque::new(), start: FIRST_BYTE, end: FIRST_BYTE, last: (0, FIRST_BYTE) }
+        Self { chunks: VecDeque::new(), joined: BytesMut::new(), start: FIRST_BYTE, end: FIRST_BYTE }
     }
 
     /// The position after the last written byte.
@@ -34,56 +43,67 @@ impl SendBuffer {
     }
 
     pub(crate) fn push(&mut self, bytes: Bytes) {
-        if !bytes.is_empty() {
-            self.end += bytes.len() as u64;
-            self.chunks.push_back(bytes);
+        if bytes.is_empty() {
+            return;
+        }
+        let is_small = bytes.len() < JOIN_BELOW;
+        if !is_small || self.joined.len() + bytes.len() > JOINED_LEN {
+            self.finish_joined();
+        }
+        let len = bytes.len();
+        if is_small {
+            if self.joined.capacity() < self.joined.len() + len {
+                self.joined.reserve(JOINED_LEN);
+            }
+            self.joined.extend_from_slice(&bytes);
+        } else {
+            self.chunks.push_back((self.end, bytes));
+        }
+        self.end += len as u64;
+    }
+
+    fn finish_joined(&mut self) {
+        if !self.joined.is_empty() {
+            let start = self.end - self.joined.len() as u64;
+            self.chunks.push_back((start, self.joined.split().freeze()));
+        }
+    }
+
+    /// Makes all bytes before `position` chunks.
+    fn finish_before(&mut self, position: u64) {
+        if position > self.end - self.joined.len() as u64 {
+            self.finish_joined();
         }
     }
 
     /// Forgets everything before `position`.
     pub(crate) fn release(&mut self, position: u64) {
         let position = position.min(self.end);
-        let mut dropped = 0;
-        while let Some(first) = self.chunks.front_mut() {
-            let left = position.saturating_sub(self.start);
-            if left == 0 {
-                break;
-            }
-            if (first.len() as u64) > left {
+        self.finish_before(position);
+        self.start = self.start.max(position);
+        while let Some((at, first)) = self.chunks.front_mut() {
+            let left = position.saturating_sub(*at);
+            if left < first.len() as u64 {
                 first.advance(left as usize);
-                self.start += left;
+                *at += left;
                 break;
             }
-            self.start += first.len() as u64;
             self.chunks.pop_front();
-            dropped += 1;
         }
-        let (index, at) = self.last;
-        self.last = match index.checked_sub(dropped) {
-            None | Some(0) => (0, self.start),
-            Some(index) => (index, at),
-        };
     }
 
     /// Appends references to the bytes of `range`, all of which must be kept, to `out`.
     pub(crate) fn pieces(&mut self, range: Range<u64>, out: &mut Vec<Bytes>) {
         debug_assert!(self.start <= range.start && range.end <= self.end, "{range:?} is not kept");
-        let (mut index, mut at) = if self.last.1 <= range.start { self.last } else { (0, self.start) };
-        let mut position = range.start;
-        while position < range.end {
-            let chunk = &self.chunks[index];
-            let chunk_end = at + chunk.len() as u64;
-            if position < chunk_end {
-                let from = (position - at) as usize;
-                let to = (range.end.min(chunk_end) - at) as usize;
+        self.finish_before(range.end);
+        let first = self.chunks.partition_point(|(at, chunk)| at + chunk.len() as u64 <= range.start);
+        for (at, chunk) in self.chunks.range(first..).take_while(|(at, _)| *at < range.end) {
+            let from = range.start.saturating_sub(*at) as usize;
+            let to = (range.end - at).min(chunk.len() as u64) as usize;
+            if from < to {
                 out.push(chunk.slice(from..to));
-                position = at + to as u64;
-            }
-            if position < range.end {
-                (index, at) = (index + 1, chunk_end);
             }
         }
-        self.last = (index, at);
     }
 }
 
@@ -103,8 +123,11 @@ mod tests {
         #[test]
         fn the_bytes_of_any_range_are_those_that_were_written(
             chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 1..20),
-            calls in prop::collection::vec((0u64..400, 0u64..60, any::<bool>()), 1..60),
+            long in prop::collection::vec(any::<u8>(), 0..2 * JOIN_BELOW),
+            calls in prop::collection::vec((0u64..1400, 0u64..90, any::<bool>()), 1..60),
         ) {
+            let mut chunks = chunks;
+            chunks.insert(chunks.len() / 2, long);
             let (mut buffer, all) = (SendBuffer::new(), chunks.concat());
             chunks.iter().for_each(|chunk| buffer.push(chunk.clone().into()));
             prop_assert_eq!(buffer.end(), FIRST_BYTE + all.len() as u64);
@@ -122,5 +145,13 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn single_bytes_share_a_buffer() {
+        let mut buffer = SendBuffer::new();
+        (0..100_000).for_each(|_| buffer.push(Bytes::from_static(b"x")));
+        assert!(buffer.chunks.len() < 10, "{}", buffer.chunks.len());
+        assert_eq!(read(&mut buffer, 5..90_000).len(), 89_995);
     }
 }

@@ -49,11 +49,28 @@ impl Run {
     }
 }
 
+/// Whether a run is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    Kept,
+    Lost,
+    /// Neither this one is, nor any that follows.
+    NoneFollows,
+}
+
+/// Plans whose emission may still be reported, at most. A driver that reports none must not make the
+/// log grow.
+const PLANNED_MAX: usize = 256;
+
 /// The log of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct SentLog {
     /// In order of positions, without gaps.
     runs: VecDeque<Run>,
+    /// No lost run begins before this position.
+    first_lost_from: u64,
+    /// The numbers and positions of the latest plans, in order.
+    planned: VecDeque<(u64, Range<u64>)>,
     /// Bytes of outstanding runs.
     in_flight: u64,
     /// Bytes of lost runs.
@@ -87,7 +104,15 @@ impl SentLog {
     pub(crate) fn push(&mut self, run: Run) {
         debug_assert!(self.runs.back().is_none_or(|last| last.end == run.start) && run.start < run.end);
         self.in_flight += run.len();
+        self.note_planned(run.transmission, run.start..run.end);
         self.runs.push_back(run);
+    }
+
+    fn note_planned(&mut self, transmission: u64, range: Range<u64>) {
+        if self.planned.len() == PLANNED_MAX {
+            self.planned.pop_front();
+        }
+        self.planned.push_back((transmission, range));
     }
 
     /// Removes everything before `position`, which the peer has acknowledged, and calls `each` with
@@ -107,15 +132,20 @@ impl SentLog {
 
     /// Marks `range` as held by the peer, and calls `each` with every run or part of one that was not
     /// yet. Only whole segments of `segment` bytes count, as they were sent: a peer that reports bytes
-    /// here and there must not cut the runs into a million pieces.
-    pub(crate) fn sack(&mut self, range: Range<u64>, segment: u64, mut each: impl FnMut(&Run)) {
+    /// here and there must not cut the runs into a million pieces. `data_end` is the end of the data: a FIN
+    /// behind them is held with the last segment, and peers do not report it.
+    pub(crate) fn sack(&mut self, range: Range<u64>, segment: u64, data_end: u64, mut each: impl FnMut(&Run)) {
         let mut index = self.index_of(range.start);
         let first = index;
         while index < self.runs.len() && self.runs[index].start < range.end {
             let run = &self.runs[index];
-            let part = whole_segments(run, &range, segment);
+            let part = whole_segments(run, &range, segment, data_end);
             if run.state == RunState::Sacked || part.is_empty() {
                 index += 1;
+                continue;
+            }
+            if part.start == self.runs[index].start && index > 0 && self.runs[index - 1].state == RunState::Sacked {
+                index = self.extend_sacked(index, part.end, &mut each);
                 continue;
             }
             index = self.isolate(index, &part);
@@ -127,17 +157,36 @@ impl SentLog {
         self.merge_sacked(first.saturating_sub(1), index);
     }
 
-    /// Marks the outstanding runs as lost for which `is_lost` says so, looking at those before `end`.
-    /// Calls `each` with every one.
-    pub(crate) fn lose(&mut self, end: u64, mut is_lost: impl FnMut(&Run) -> bool, mut each: impl FnMut(&Run)) {
+    /// The sacked run before `index` takes the beginning of the one at `index`, up to `end`. Blocks grow at
+    /// their ends, so this saves nearly all insertions. Returns the index of what follows.
+    fn extend_sacked(&mut self, index: usize, end: u64, each: &mut impl FnMut(&Run)) -> usize {
+        let part = Run { end, ..self.runs[index] };
+        self.discount(part.state, part.len());
+        self.sacked += part.len();
+        self.runs[index - 1].end = end;
+        if end == self.runs[index].end {
+            self.runs.remove(index);
+        } else {
+            self.runs[index].start = end;
+        }
+        each(&part);
+        index
+    }
+
+    /// Marks the outstanding runs as lost for which `judge` says so, and calls `each` with every one.
+    pub(crate) fn lose(&mut self, mut judge: impl FnMut(&Run) -> Judgement, mut each: impl FnMut(&Run)) {
         for index in 0..self.runs.len() {
             let run = self.runs[index];
-            if run.start >= end {
-                break;
+            if run.state != RunState::Outstanding {
+                continue;
             }
-            if run.state == RunState::Outstanding && is_lost(&run) {
-                self.set_state(index, RunState::Lost);
-                each(&run);
+            match judge(&run) {
+                Judgement::Kept => {}
+                Judgement::Lost => {
+                    self.set_state(index, RunState::Lost);
+                    each(&run);
+                }
+                Judgement::NoneFollows => break,
             }
         }
     }
@@ -167,8 +216,14 @@ impl SentLog {
     }
 
     /// The first lost run.
-    pub(crate) fn first_lost(&self) -> Option<&Run> {
-        if self.lost == 0 { None } else { self.runs.iter().find(|run| run.state == RunState::Lost) }
+    pub(crate) fn first_lost(&mut self) -> Option<&Run> {
+        if self.lost == 0 {
+            return None;
+        }
+        let from = self.index_of(self.first_lost_from);
+        let run = self.runs.range(from..).find(|run| run.state == RunState::Lost)?;
+        self.first_lost_from = run.start;
+        Some(run)
     }
 
     /// The beginning of the lost run that contains `range` is sent again.
@@ -179,13 +234,20 @@ impl SentLog {
         let run = &mut self.runs[index];
         run.is_retransmitted = true;
         update(run);
+        let transmission = run.transmission;
+        self.note_planned(transmission, range.clone());
     }
 
     /// The plan `transmission` leaves at `now`: later than it was made.
     pub(crate) fn set_sent_at(&mut self, transmission: u64, now: Instant) {
-        // The plan is among the last, or it is a retransmission near the front.
-        for run in self.runs.iter_mut().rev().filter(|run| run.transmission == transmission) {
-            run.sent_at = now;
+        let Ok(at) = self.planned.binary_search_by_key(&transmission, |(number, _)| *number) else { return };
+        // Plans leave in their order.
+        let Some((_, range)) = self.planned.drain(..=at).next_back() else { return };
+        let from = self.index_of(range.start);
+        for run in self.runs.range_mut(from..).take_while(|run| run.start < range.end) {
+            if run.transmission == transmission {
+                run.sent_at = now;
+            }
         }
     }
 
@@ -226,6 +288,9 @@ impl SentLog {
     fn set_state(&mut self, index: usize, state: RunState) {
         let (before, len) = (self.runs[index].state, self.runs[index].len());
         self.runs[index].state = state;
+        if state == RunState::Lost {
+            self.first_lost_from = self.first_lost_from.min(self.runs[index].start);
+        }
         self.discount(before, len);
         *self.sum_of(state) += len;
     }
@@ -244,9 +309,10 @@ impl SentLog {
 }
 
 /// The segments of `run` that lie in `range` completely; the last one may be shorter.
-const fn whole_segments(run: &Run, range: &Range<u64>, segment: u64) -> Range<u64> {
+fn whole_segments(run: &Run, range: &Range<u64>, segment: u64, data_end: u64) -> Range<u64> {
     let before = range.start.saturating_sub(run.start).next_multiple_of(segment);
-    let end = if range.end >= run.end { run.end } else { run.start + (range.end - run.start) / segment * segment };
+    let is_whole = range.end >= run.end.min(data_end);
+    let end = if is_whole { run.end } else { run.start + (range.end - run.start) / segment * segment };
     run.start + before..end
 }
 

@@ -26,7 +26,7 @@ mod window;
 
 use bytes::Bytes;
 use recovery::{CongestionController, DeliveryRate, Pacer, RttEstimator};
-use units::{Duration, Seq32};
+use units::{Duration, Instant, Seq32};
 
 use self::buffer::SendBuffer;
 use self::log::SentLog;
@@ -76,13 +76,33 @@ pub(crate) struct SendHalf {
     transmission: u64,
     /// Acknowledgements without news, from a peer without selective ones.
     duplicate_acks: u32,
+    /// Bytes that have left the network according to these, and still count as in flight.
+    left_bytes: u64,
+    /// These have begun the recovery (RFC 6582), not a timeout.
+    is_fast_recovery: bool,
+    /// The first lost segment leaves next, whatever the window says.
+    is_resend_due: bool,
+    /// A timeout that may be due to a delay.
+    suspicion: Option<Suspicion>,
     has_sack: bool,
+    has_timestamps: bool,
     /// The SYN was not acknowledged in time.
     is_syn_repeated: bool,
     nagle: bool,
     rto_min: Duration,
     ecn: EcnState,
     stats: SendStats,
+}
+
+/// After a timeout only the first segment is sent again. The timestamp of its acknowledgement shows
+/// whether its first transmission was only late (RFC 3522); then nothing else is sent again, and the
+/// congestion window stays. Otherwise everything is lost.
+#[derive(Debug, Clone, Copy)]
+enum Suspicion {
+    /// The segment is to be sent; not for the first time if there is a time.
+    Due(Option<Instant>),
+    /// It was sent first then.
+    Sent(Instant),
 }
 
 /// Explicit congestion notification of this direction (RFC 3168, section 6.1).
@@ -142,7 +162,12 @@ impl SendHalf {
             timers: Timers::default(),
             transmission: 0,
             duplicate_acks: 0,
+            left_bytes: 0,
+            is_fast_recovery: false,
+            is_resend_due: false,
+            suspicion: None,
             has_sack: false,
+            has_timestamps: false,
             is_syn_repeated: false,
             nagle: config.nagle,
             rto_min: config.rto_min,
@@ -152,10 +177,10 @@ impl SendHalf {
     }
 
     /// What the handshake has negotiated: bytes of data in a full segment, selective
-    /// acknowledgements, and marks.
-    pub(crate) fn negotiated(&mut self, segment: u64, has_sack: bool, has_ecn: bool) {
+    /// acknowledgements, timestamps, and marks.
+    pub(crate) fn negotiated(&mut self, segment: u64, has_sack: bool, has_timestamps: bool, has_ecn: bool) {
         self.set_segment(segment);
-        (self.has_sack, self.ecn.is_on) = (has_sack, has_ecn);
+        (self.has_sack, self.has_timestamps, self.ecn.is_on) = (has_sack, has_timestamps, has_ecn);
     }
 
     /// Changes the data in a full segment, because the path carries less.
@@ -188,6 +213,11 @@ impl SendHalf {
 
     pub(crate) const fn space(&self) -> SequenceSpace {
         self.space
+    }
+
+    /// Everything that was written is acknowledged.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.log.is_empty() && self.nxt >= self.buffer.end()
     }
 
     /// Bytes that are written and not acknowledged.
@@ -248,6 +278,10 @@ impl SendHalf {
 
     pub(crate) const fn in_flight(&self) -> u64 {
         self.log.in_flight()
+    }
+
+    pub(crate) const fn has_seen_reordering(&self) -> bool {
+        self.rack.has_seen_reordering()
     }
 
     pub(crate) fn run_count(&self) -> usize {

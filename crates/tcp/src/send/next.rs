@@ -6,9 +6,9 @@ use std::ops::Range;
 use bytes::Bytes;
 use units::Instant;
 
-use super::SendHalf;
-use super::log::{Run, RunState};
+use super::log::{Judgement, Run, RunState};
 use super::timers::{Probe, WindowProbe};
+use super::{SendHalf, Suspicion};
 use crate::position::FIRST_BYTE;
 
 /// Positions to be sent in one plan, and the flags that go with them.
@@ -34,6 +34,7 @@ pub(crate) struct Next {
 enum Cause {
     Window,
     TailLossProbe,
+    Timeout,
     /// A byte that the peer has not permitted.
     WindowProbe,
     /// What a silly window permits.
@@ -80,9 +81,29 @@ impl SendHalf {
         {
             return Some((range, Cause::TailLossProbe));
         }
-        let window = self.congestion.window().saturating_sub(self.log.in_flight());
+        match self.suspicion {
+            Some(Suspicion::Due(first_at)) => {
+                self.suspicion = Some(Suspicion::Sent(first_at.unwrap_or(now)));
+                return self.first_segment().map(|range| (range, Cause::Timeout));
+            }
+            // Nothing else until it is clear what was lost.
+            Some(Suspicion::Sent(_)) => return None,
+            None => {}
+        }
+        let window = (self.congestion.window() + self.left_bytes).saturating_sub(self.log.in_flight());
         let range = self.first_lost(window, bytes_max).or_else(|| self.new_data(window, bytes_max))?;
         self.paced(now, range).map(|range| (range, Cause::Window))
+    }
+
+    /// The first segment, which is sent again after a timeout.
+    fn first_segment(&mut self) -> Option<Range<u64>> {
+        let first = self.log.runs().next()?;
+        let data_end = first.end.min(self.buffer.end());
+        let end = if data_end - first.start <= self.segment { first.end } else { first.start + self.segment };
+        let range = first.start..end;
+        // It is taken out of what is in flight, without a loss, and sent again.
+        self.log.lose_range(range.clone(), |_| {});
+        Some(range)
     }
 
     /// As much of `range` as the pacer permits now.
@@ -100,12 +121,12 @@ impl SendHalf {
         Some(range.start..range.start + full)
     }
 
-    fn first_lost(&self, window: u64, bytes_max: u64) -> Option<Range<u64>> {
-        let run = self.log.first_lost()?;
+    fn first_lost(&mut self, window: u64, bytes_max: u64) -> Option<Range<u64>> {
+        let run = *self.log.first_lost()?;
         // The first segment leaves also if nothing fits: the window of a sender without anything in
         // flight is never closed.
         let is_first = self.log.in_flight() == 0;
-        let room = if is_first { window.max(self.segment) } else { window };
+        let room = if is_first || self.is_resend_due { window.max(self.segment) } else { window };
         let room = room.min(bytes_max.max(self.segment));
         // Beyond a window that has shrunk, one segment at a time asks whether it opens (RFC 9293, section
         // 3.8.6).
@@ -231,6 +252,7 @@ impl SendHalf {
                 (run.sent_at, run.transmission, run.stamp, run.is_limited) = (now, transmission, stamp, is_limited);
             });
             self.stats.bytes_resent += data_len;
+            self.is_resend_due = false;
         }
         if cause == Cause::TailLossProbe {
             self.timers.probe = Some(Probe { end: range.end, sent_at: now, is_repetition: !is_new });
@@ -287,6 +309,7 @@ impl SendHalf {
 
     /// The plan was not sent, and will not be: its content is sent again, and counts as no loss.
     pub(crate) fn handle_not_emitted(&mut self, transmission: u64) {
-        self.log.lose(u64::MAX, |run| run.transmission == transmission, |_| {});
+        let judge = |run: &Run| if run.transmission == transmission { Judgement::Lost } else { Judgement::Kept };
+        self.log.lose(judge, |_| {});
     }
 }

@@ -45,6 +45,10 @@ impl Rack {
         }
     }
 
+    pub(super) const fn has_seen_reordering(&self) -> bool {
+        self.has_seen_reordering
+    }
+
     /// The peer has `run` now. `is_ambiguous`: it was sent more than once, and the acknowledgement may
     /// be for an earlier transmission (RFC 8985, section 6.2, steps 2 and 3).
     pub(super) fn on_delivered(&mut self, now: Instant, run: &Run, min_rtt: Duration, is_ambiguous: bool) {

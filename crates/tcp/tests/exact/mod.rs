@@ -2,3 +2,6 @@
 
 mod detach;
 mod handshake;
+mod options;
+mod replies;
+mod timers;

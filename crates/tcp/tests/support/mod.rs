@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use bytes::Bytes;
 use netem::{Link, LinkConfig};
 use tcp::{Arrival, Connection, Event, Plan, Read, State, SuperPacket, TcpConfig, Tuple};
-use units::{Duration, Instant, Rate, Rng, Seq32};
+use units::{Duration, Instant, Rate, Ratio, Rng, Seq32};
 use wire::tcp::Flags;
 
 use self::packet::IpPacket;
@@ -126,6 +126,10 @@ pub(crate) struct Pair {
     pub(crate) links: [Link<IpPacket>; 2],
     rng: Rng,
     pub(crate) tamper: Option<Tamper>,
+    /// The share of plans that the device refuses, and how many that were.
+    pub(crate) refused: Ratio,
+    pub(crate) refusals: u64,
+    rng_of_refusals: Rng,
 }
 
 impl Pair {
@@ -137,7 +141,9 @@ impl Pair {
         let rng = Rng::from_seed(seed);
         let [one, other] = links;
         let links = [Link::new(one, rng.split("link 0")), Link::new(other, rng.split("link 1"))];
-        Self { now: Instant::ZERO, hosts: configs.map(Host::new), links, rng, tamper: None }
+        let (rng_of_refusals, refused) = (rng.split("refusals"), Ratio::ZERO);
+        let (now, hosts) = (Instant::ZERO, configs.map(Host::new));
+        Self { now, hosts, links, rng, tamper: None, refused, refusals: 0, rng_of_refusals }
     }
 
     /// The client opens; the server answers when the SYN arrives.
@@ -172,6 +178,14 @@ impl Pair {
             let Some(connection) = &mut self.hosts[host].connection else { return };
             if !connection.poll_plan(self.now, BATCH, &mut plan) {
                 return;
+            }
+            if let Some(transmission) = plan.transmission() {
+                if self.rng_of_refusals.chance(self.refused) {
+                    connection.handle_not_emitted(transmission);
+                    self.refusals += 1;
+                    continue;
+                }
+                connection.handle_emitted(self.now, transmission);
             }
             plan.seal(&mut packet);
             let mut packets = Vec::new();
@@ -263,6 +277,17 @@ impl Pair {
             }
         }
         unreachable!()
+    }
+
+    /// Sends `len` bytes from host `from`, and waits until the other has them and they are
+    /// acknowledged.
+    pub(crate) fn transfer_part(&mut self, from: usize, len: usize) {
+        let end = self.hosts[1 - from].received.len() + len;
+        self.hosts[from].send(pattern(len, 9), false);
+        let is_done = self.run_until(Duration::from_secs(60), |pair| {
+            pair.hosts[1 - from].received.len() == end && pair.hosts[from].connection().buffered() == 0
+        });
+        assert!(is_done);
     }
 
     /// Sends `len` bytes from host `from` and its end; returns the time until the other has read them.

@@ -85,7 +85,7 @@ fn step(log: &mut SentLog, model: &mut Model, transmission: u64, call: Call) {
         Call::Sack(at, len) => {
             let range = model.una + at..(model.una + at + len).min(nxt);
             if !range.is_empty() {
-                log.sack(range.clone(), 1, |run| reported += run.len());
+                log.sack(range.clone(), 1, u64::MAX, |run| reported += run.len());
                 assert_eq!(reported, model.change(range, &[Outstanding, Lost], Sacked));
             }
         }
@@ -140,8 +140,11 @@ proptest! {
 fn only_whole_segments_are_held() {
     let mut log = SentLog::default();
     log.push(run(0, 950, 0));
-    log.sack(50..250, 100, |run| assert_eq!((run.start, run.end), (100, 200)));
-    log.sack(310..390, 100, |_| unreachable!());
-    log.sack(850..950, 100, |run| assert_eq!((run.start, run.end), (900, 950)));
+    log.sack(50..250, 100, u64::MAX, |run| assert_eq!((run.start, run.end), (100, 200)));
+    log.sack(310..390, 100, u64::MAX, |_| unreachable!());
+    log.sack(850..950, 100, u64::MAX, |run| assert_eq!((run.start, run.end), (900, 950)));
     assert_eq!((log.sacked(), log.runs().len()), (150, 4));
+    // The position 950 is the FIN.
+    log.push(run(950, 1051, 0));
+    log.sack(950..1050, 100, 1050, |run| assert_eq!((run.start, run.end), (950, 1051)));
 }
