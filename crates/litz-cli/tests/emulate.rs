@@ -84,6 +84,10 @@ fn bad_arguments_end_with_status_2() {
         (vec!["relay", "--listen=127.0.0.1:0", "--to=127.0.0.1:9", "--link=trace=/dev/zero"], "not a regular file"),
         (vec!["relay", &listen, "--to=127.0.0.1:9"], "another socket has this port"),
         (vec!["tun", "--left-netns=litz-no-such", "--link=left=10.0.0.1"], "10.1.0.1/24"),
+        (
+            vec!["tun", "--left-netns=litz-no-such", "--link=left=10.0.0.1/24"],
+            "there is no network namespace litz-no-such",
+        ),
     ] {
         let mut all = vec!["emulate"];
         all.extend(arguments);

@@ -57,8 +57,8 @@ fn relay(options: &RelayOptions) -> Result<ExitCode, String> {
 
 #[cfg(target_os = "linux")]
 fn tun(options: &TunOptions) -> Result<ExitCode, String> {
-    options.check_namespaces(std::path::Path::new(NAMESPACES))?;
     let links = options.links()?;
+    options.check_namespaces(std::path::Path::new(NAMESPACES))?;
     let lines: Vec<_> = links.iter().map(show::tun_link).collect();
     let running = emulate::Tunnels::start(links, options.run.seed).map_err(|error| error.to_string())?;
     emulate_until_the_end(&options.run, running, &lines, " (was its device removed?)")
