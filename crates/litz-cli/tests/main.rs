@@ -28,4 +28,5 @@ mod streams;
 mod study;
 mod support;
 mod suspended;
+mod tcp;
 mod tickets;

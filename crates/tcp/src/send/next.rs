@@ -271,7 +271,7 @@ impl SendHalf {
     /// smaller ones, and counts as no loss.
     pub(crate) fn on_packet_too_big(&mut self, now: Instant, segment: u64) {
         self.set_segment(segment);
-        self.log.lose(self.nxt, |_| true, |_| {});
+        self.log.lose(|_| Judgement::Lost, |_| {});
         self.restart_timer(now);
     }
 

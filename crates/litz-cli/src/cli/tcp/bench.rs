@@ -106,6 +106,8 @@ fn to_kernel(stack: &TcpStack, kernel: IpAddr, time: Duration) -> Result<Rate, S
         stream.write_chunk(chunk.clone()).map_err(|error| error.to_string())?;
     }
     stream.finish();
+    // Inline, the stack sends only while one of its calls waits.
+    stream.closed();
     let bytes = join(reader)?;
     Ok(rate(&clock, start, bytes))
 }

@@ -1,0 +1,130 @@
+//! `litz tcp` as a user runs it, in a network namespace of its own, with programs of the kernel's stack
+//! as peers.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use emulate::Namespace;
+
+const KERNEL: &str = "10.66.0.1";
+const STACK: &str = "10.66.0.2";
+
+fn namespace(name: &str) -> Namespace {
+    Namespace::create(&format!("litz-tcp-{name}-{}", std::process::id())).expect("root and ip")
+}
+
+/// Runs `litz tcp` in the namespace.
+fn litz(namespace: &Namespace, arguments: &[&str]) -> Child {
+    Command::new("ip")
+        .args(["netns", "exec", namespace.name(), env!("CARGO_BIN_EXE_litz"), "tcp"])
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("litz starts")
+}
+
+/// Gives `input` to the command, and returns its status, its output and what it says.
+fn run(mut litz: Child, input: Vec<u8>) -> (i32, Vec<u8>, String) {
+    let mut stdin = litz.stdin.take().expect("a pipe");
+    let writer = std::thread::spawn(move || stdin.write_all(&input));
+    let output = litz.wait_with_output().expect("litz ends");
+    // A command that fails early does not read its input.
+    let _written = writer.join().expect("no panic");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code().expect("an exit status"), output.stdout, said)
+}
+
+fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    units::Rng::from_seed(seed).fill(&mut bytes);
+    bytes
+}
+
+/// Sends `bytes` and its end, and reads to the end of the peer.
+fn exchange(mut stream: TcpStream, bytes: Vec<u8>) -> Vec<u8> {
+    let mut reader = stream.try_clone().expect("a descriptor");
+    let writer = std::thread::spawn(move || {
+        stream.write_all(&bytes).expect("the peer reads");
+        stream.shutdown(Shutdown::Write).expect("connected");
+    });
+    let mut received = Vec::new();
+    reader.read_to_end(&mut received).expect("the peer finishes");
+    writer.join().expect("written");
+    received
+}
+
+#[test]
+fn a_program_of_the_kernel_connects_to_the_stack() {
+    let namespace = namespace("listen");
+    let (ours, theirs) = (pattern(3_000_000, 1), pattern(2_000_000, 2));
+    let mut litz = litz(&namespace, &["listen", "8080", "--device", "t0"]);
+    let mut stderr = BufReader::new(litz.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    while !line.contains(&format!("{STACK}:8080")) {
+        line.clear();
+        assert!(stderr.read_line(&mut line).expect("text") > 0, "it ended early");
+    }
+    let bytes = theirs.clone();
+    let peer = move || exchange(TcpStream::connect((STACK, 8080)).expect("connected"), bytes);
+    let peer = namespace.run(peer).expect("a thread");
+    let (status, output, _) = run(litz, ours.clone());
+    assert_eq!(status, 0);
+    assert!(output == theirs, "what the program sent goes to standard output");
+    assert!(peer.join().expect("no panic").expect("in the namespace") == ours, "standard input goes to the program");
+}
+
+#[test]
+fn the_stack_connects_to_a_program_of_the_kernel() {
+    let namespace = namespace("connect");
+    let (ours, theirs) = (pattern(3_000_000, 1), pattern(2_000_000, 2));
+    for placement in ["thread", "inline"] {
+        // Any address of the namespace, since the device is not there yet.
+        let bind = || TcpListener::bind("0.0.0.0:0").expect("bound");
+        let listener = namespace.run(bind).expect("a thread").join().expect("no panic").expect("in the namespace");
+        let port = listener.local_addr().expect("bound").port();
+        let bytes = theirs.clone();
+        let peer = std::thread::spawn(move || exchange(listener.accept().expect("a client").0, bytes));
+        let remote = format!("{KERNEL}:{port}");
+        let litz = litz(&namespace, &["connect", &remote, "--device", "t0", "--placement", placement]);
+        let (status, output, said) = run(litz, ours.clone());
+        assert_eq!((status, said.as_str()), (0, ""), "{placement}");
+        assert!(output == theirs && peer.join().expect("no panic") == ours, "{placement}");
+    }
+}
+
+#[test]
+fn failures_say_what_to_do_and_have_their_status() {
+    let namespace = namespace("fails");
+    let fails = |arguments: &[&str]| {
+        let (status, _, said) = run(litz(&namespace, arguments), Vec::new());
+        (status, said)
+    };
+    let (status, said) = fails(&["connect", "10.66.0.1:9", "--device", "t0"]);
+    assert_eq!(
+        (status, said.as_str()),
+        (1, "litz: cannot connect to 10.66.0.1:9: the peer has refused the connection\n")
+    );
+    let (status, said) = fails(&["connect", "10.66.0.1:9", "--device", "t0", "--address", "10.67.0.2"]);
+    assert!(status == 2 && said.contains("10.67.0.2") && said.contains("--kernel"), "{said}");
+    let (status, said) = fails(&["connect", "host:9", "--device", "t0"]);
+    assert!(status == 2 && said.contains("10.66.0.1:80"), "{said}");
+    let (status, said) = fails(&["listen", "80", "--device", "a-name-that-is-too-long"]);
+    assert!(status == 2 && said.contains("too long"), "{said}");
+}
+
+#[test]
+fn the_benchmark_measures_both_directions() {
+    let namespace = namespace("bench");
+    for placement in ["thread", "inline", "packet(2)"] {
+        let arguments = ["bench", "--time", "1", "--json", "--device", "t0", "--placement", placement];
+        let (status, output, said) = run(litz(&namespace, &arguments), Vec::new());
+        assert_eq!((status, said.as_str()), (0, ""), "{placement}");
+        let result: serde_json::Value = serde_json::from_slice(&output).expect("a JSON object");
+        for key in ["to_kernel_bps", "from_kernel_bps"] {
+            assert!(result[key].as_u64() > Some(1_000_000), "{placement}: {result}");
+        }
+    }
+}
