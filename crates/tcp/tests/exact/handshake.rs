@@ -2,9 +2,9 @@
 //! 6.1.1).
 
 use bytes::Bytes;
-use tcp::{CloseReason, Connection, Event, Plan, State, SuperPacket, TcpConfig, Tuple};
+use tcp::{Arrival, CloseReason, Connection, Event, Plan, State, SuperPacket, TcpConfig, Tuple};
 use units::{Duration, Ecn, Instant, Seq32};
-use wire::tcp::{Flags, Options, Timestamps};
+use wire::tcp::{Flags, Header, Options, Timestamps};
 
 use crate::support::peer::{INITIAL, PEER_INITIAL, Peer, Sent, offer};
 use crate::support::{CLIENT, Pair, SERVER, link};
@@ -59,7 +59,7 @@ fn a_connection_to_itself_works() {
             let mut all = Vec::new();
             packet.packets(|packet| all.push(Bytes::copy_from_slice(packet)));
             for packet in all {
-                connection.handle_segment(now, tcp::Arrival::open(&packet, None, false).expect("valid"));
+                connection.handle_segment(now, Arrival::open(&packet, None, false).expect("valid"));
             }
         }
     }
@@ -296,4 +296,28 @@ fn the_defaults_are_those_of_the_rfc() {
     // With the shortest timeout, R2 is more than a hundred seconds (section 3.8.3).
     let timeouts = (0..config.timeouts_max).map(|count| (200_u64 << count).min(60_000)).sum::<u64>();
     assert!(timeouts > 100_000, "{timeouts}");
+}
+
+#[test]
+fn without_a_segment_size_of_the_peer_the_least_of_ipv6_holds() {
+    let [local, remote] = [1, 2].map(|host| (std::net::Ipv6Addr::from(host), 80).into());
+    let header = Header { source_port: 80, destination_port: 80, flags: Flags::SYN, window: 9000, ..Header::default() };
+    let syn = Arrival { tuple: Tuple { local, remote }, header, data: Bytes::new(), segment: 0, ecn: None };
+    let now = Instant::ZERO;
+    let mut connection = Connection::accept(now, TcpConfig::default(), &syn, Seq32::new(5), 6);
+    let mut plan = Plan::default();
+    assert!(connection.poll_plan(now, 1, &mut plan));
+    assert_eq!(open(&plan).header.options.mss, Some(1440), "1500 - 60");
+    let header = Header { seq: Seq32::new(1), ack: Seq32::new(6), flags: Flags::ACK, ..header };
+    connection.handle_segment(now, Arrival { header, ..syn });
+    connection.write(&mut Bytes::from(vec![0; 5000])).expect("there is space");
+    assert!(connection.poll_plan(now, 1, &mut plan));
+    assert_eq!(plan.data_len(), 1220, "RFC 9293, section 3.7.1");
+}
+
+fn open(plan: &Plan) -> Arrival {
+    let (mut packet, mut arrival) = (SuperPacket::default(), None);
+    plan.seal(&mut packet);
+    packet.packets(|packet| arrival = Arrival::open(&Bytes::copy_from_slice(packet), None, false).ok());
+    arrival.expect("a valid segment")
 }
