@@ -25,8 +25,8 @@ pub struct TcpConfig {
     pub window_scaling: bool,
     /// Whether explicit congestion notification is offered (RFC 3168, section 6.1). Default: true.
     pub ecn: bool,
-    /// Whether a small segment waits while others are outstanding (Nagle's algorithm; RFC 9293, section
-    /// 3.7.4). Default: true.
+    /// Whether a small segment waits while another small one is outstanding (Nagle's algorithm with
+    /// Minshall's modification; RFC 9293, section 3.7.4 and appendix A.3). Default: true.
     pub nagle: bool,
     /// When received data are acknowledged.
     pub acks: AckPolicy,
@@ -34,7 +34,8 @@ pub struct TcpConfig {
     /// in other systems: today's round trips are measured with each segment, and a second is a long
     /// silence.
     pub rto_min: Duration,
-    /// Transmissions of a SYN before the connection is given up. Default: 6, about two minutes.
+    /// Transmissions of a SYN before the connection is given up. Default: 8, a little more than the three
+    /// minutes of RFC 9293, section 3.8.3; an application can give up sooner.
     pub syn_attempts_max: u32,
     /// Retransmission timeouts in a row before the connection is given up (RFC 9293, section 3.8.3, R2).
     /// Default: 15, a quarter of an hour with the default limits.
@@ -90,7 +91,7 @@ impl Default for TcpConfig {
             nagle: true,
             acks: AckPolicy { threshold: AckThreshold::Segments(2), delay_max: Duration::from_millis(40) },
             rto_min: Duration::from_millis(200),
-            syn_attempts_max: 6,
+            syn_attempts_max: 8,
             timeouts_max: 15,
             time_wait: Duration::from_secs(60),
             keep_alive: None,

@@ -89,6 +89,8 @@ pub(crate) struct SendHalf {
     /// The SYN was not acknowledged in time.
     is_syn_repeated: bool,
     nagle: bool,
+    /// The position after the last segment that was not full.
+    small_end: u64,
     rto_min: Duration,
     ecn: EcnState,
     stats: SendStats,
@@ -170,6 +172,7 @@ impl SendHalf {
             has_timestamps: false,
             is_syn_repeated: false,
             nagle: config.nagle,
+            small_end: 0,
             rto_min: config.rto_min,
             ecn: EcnState::default(),
             stats: SendStats::default(),

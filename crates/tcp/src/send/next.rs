@@ -169,14 +169,15 @@ impl SendHalf {
     }
 
     /// Whether a segment that is not full may end at `end` (RFC 9293, sections 3.7.4 and 3.8.6.2.1):
-    /// it ends the data, or it is a large part of what the peer can take; and with Nagle's algorithm
-    /// nothing else is outstanding.
+    /// it ends the data, or it is a large part of what the peer can take; and with Nagle's algorithm no
+    /// other small one is outstanding. The original algorithm would let the end of each long write wait
+    /// for its acknowledgement, which the peer may delay (appendix A.3).
     fn may_send_small(&self, end: u64, len: u64) -> bool {
         let is_large = self.window.max() > 0 && len >= self.window.max() / 2;
         if end < self.buffer.end() && !is_large {
             return false;
         }
-        is_large || !self.nagle || self.is_finished || self.log.is_empty()
+        is_large || !self.nagle || self.is_finished || self.una >= self.small_end
     }
 
     /// Nothing is sent: if the window has room, because of the application or of the peer's window.
@@ -246,6 +247,9 @@ impl SendHalf {
             };
             self.log.push(run);
             self.nxt = range.end;
+            if !data_len.is_multiple_of(self.segment) {
+                self.small_end = range.end;
+            }
             self.stats.bytes_sent += data_len;
         } else {
             self.log.resend(&range, |run| {

@@ -2,9 +2,9 @@
 //! 6.1.1).
 
 use bytes::Bytes;
-use tcp::{CloseReason, Connection, Event, Plan, State, SuperPacket, TcpConfig, Tuple};
+use tcp::{Arrival, CloseReason, Connection, Event, Plan, State, SuperPacket, TcpConfig, Tuple};
 use units::{Duration, Ecn, Instant, Seq32};
-use wire::tcp::{Flags, Options, Timestamps};
+use wire::tcp::{Flags, Header, Options, Timestamps};
 
 use crate::support::peer::{INITIAL, PEER_INITIAL, Peer, Sent, offer};
 use crate::support::{CLIENT, Pair, SERVER, link};
@@ -59,7 +59,7 @@ fn a_connection_to_itself_works() {
             let mut all = Vec::new();
             packet.packets(|packet| all.push(Bytes::copy_from_slice(packet)));
             for packet in all {
-                connection.handle_segment(now, tcp::Arrival::open(&packet, None, false).expect("valid"));
+                connection.handle_segment(now, Arrival::open(&packet, None, false).expect("valid"));
             }
         }
     }
@@ -71,9 +71,12 @@ fn a_connection_to_itself_works() {
 fn a_syn_is_sent_again_and_given_up() {
     let mut peer = Peer::awaits(&TcpConfig::default());
     let start = peer.now;
-    let all = peer.pass(Duration::from_secs(600));
+    let all = peer.pass(Duration::from_secs(180));
+    assert_eq!(peer.connection.state(), State::SynSent, "RFC 9293, section 3.8.3: at least three minutes");
+    peer.pass(Duration::from_secs(10));
     let times: Vec<_> = all.iter().map(|sent| sent.at.saturating_since(start).as_millis()).collect();
-    assert_eq!(times, [0, 1000, 3000, 7000, 15_000, 31_000], "RFC 6298, sections 2.1 and 5.5");
+    let expected = [0, 1000, 3000, 7000, 15_000, 31_000, 63_000, 123_000];
+    assert_eq!(times, expected, "RFC 6298, sections 2.1 and 5.5");
     assert!(all.iter().all(|sent| sent.has(Flags::SYN) && sent.seq == 0));
     // Some paths drop a SYN that asks for ECN.
     assert!(all[0].has(Flags::ECE | Flags::CWR) && all[1..].iter().all(|sent| sent.flags == Flags::SYN));
@@ -84,7 +87,7 @@ fn a_syn_is_sent_again_and_given_up() {
 fn an_answer_to_a_syn_is_sent_again_and_given_up() {
     let mut peer = Peer::sends_syn(&TcpConfig::default(), offer(), Flags::SYN, (INITIAL, PEER_INITIAL));
     let all = peer.pass(Duration::from_secs(600));
-    assert_eq!(all.len(), 6);
+    assert_eq!(all.len(), 8);
     assert!(all.iter().all(|sent| sent.flags == SYN_ACK && sent.ack == 1));
     assert_eq!(peer.connection.close_reason(), Some(CloseReason::TimedOut));
 }
@@ -263,4 +266,58 @@ fn a_segment_to_the_port_of_its_sender_is_a_syn_like_any_other() {
         peer.send(all.clone());
     }
     assert_eq!(peer.connection.state(), State::SynReceived);
+}
+
+#[test]
+fn the_segment_that_ends_what_was_written_is_pushed() {
+    let mut peer = Peer::opens(&TcpConfig::default(), offer());
+    peer.write(3000);
+    peer.write(1000);
+    let signs: Vec<_> = peer.receive().iter().map(|sent| (sent.data.len(), sent.has(Flags::PSH))).collect();
+    assert_eq!(signs, [(1460, false), (1460, false), (1080, true)], "RFC 9293, section 3.9.1.2");
+}
+
+#[test]
+fn only_a_syn_announces_a_segment_size() {
+    let mut peer = Peer::opens(&TcpConfig::default(), offer());
+    peer.write(3000);
+    peer.send_data(100);
+    peer.connection.finish();
+    let sent = peer.pass(Duration::from_secs(1));
+    assert!(sent.len() > 2 && sent.iter().all(|sent| sent.options.mss.is_none()), "RFC 9293, section 3.2");
+}
+
+#[test]
+fn the_defaults_are_those_of_the_rfc() {
+    let config = TcpConfig::default();
+    assert!(config.keep_alive.is_none(), "RFC 9293, section 3.8.4");
+    assert!(config.nagle && config.ecn && config.timestamps && config.sack && config.window_scaling);
+    assert!(config.acks.delay_max < Duration::from_millis(500), "section 3.8.6.3");
+    // With the shortest timeout, R2 is more than a hundred seconds (section 3.8.3).
+    let timeouts = (0..config.timeouts_max).map(|count| (200_u64 << count).min(60_000)).sum::<u64>();
+    assert!(timeouts > 100_000, "{timeouts}");
+}
+
+#[test]
+fn without_a_segment_size_of_the_peer_the_least_of_ipv6_holds() {
+    let [local, remote] = [1, 2].map(|host| (std::net::Ipv6Addr::from(host), 80).into());
+    let header = Header { source_port: 80, destination_port: 80, flags: Flags::SYN, window: 9000, ..Header::default() };
+    let syn = Arrival { tuple: Tuple { local, remote }, header, data: Bytes::new(), segment: 0, ecn: None };
+    let now = Instant::ZERO;
+    let mut connection = Connection::accept(now, TcpConfig::default(), &syn, Seq32::new(5), 6);
+    let mut plan = Plan::default();
+    assert!(connection.poll_plan(now, 1, &mut plan));
+    assert_eq!(open(&plan).header.options.mss, Some(1440), "1500 - 60");
+    let header = Header { seq: Seq32::new(1), ack: Seq32::new(6), flags: Flags::ACK, ..header };
+    connection.handle_segment(now, Arrival { header, ..syn });
+    connection.write(&mut Bytes::from(vec![0; 5000])).expect("there is space");
+    assert!(connection.poll_plan(now, 1, &mut plan));
+    assert_eq!(plan.data_len(), 1220, "RFC 9293, section 3.7.1");
+}
+
+fn open(plan: &Plan) -> Arrival {
+    let (mut packet, mut arrival) = (SuperPacket::default(), None);
+    plan.seal(&mut packet);
+    packet.packets(|packet| arrival = Arrival::open(&Bytes::copy_from_slice(packet), None, false).ok());
+    arrival.expect("a valid segment")
 }

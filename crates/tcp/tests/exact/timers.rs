@@ -214,6 +214,27 @@ fn a_small_segment_waits_for_the_acknowledgement_of_what_is_outstanding() {
 }
 
 #[test]
+fn the_end_of_a_long_write_does_not_wait() {
+    // Longer than a plan, so that its end leaves while the rest is outstanding.
+    let mut peer = plain(&TcpConfig::default(), ms(50));
+    // A window for all of it.
+    peer.write(300_000);
+    while peer.connection.buffered() > 0 {
+        let sent = peer.pass(ms(50));
+        peer.note(&sent);
+        sent.iter().for_each(|sent| peer.send(peer.segment().ack(sent.end())));
+    }
+    for segments in 14..24 {
+        let len = 1460 * segments + 100;
+        peer.write(len);
+        let sent = peer.pass(ms(50));
+        peer.note(&sent);
+        assert_eq!(sent.iter().map(|sent| sent.data.len()).sum::<usize>(), len);
+        sent.iter().for_each(|sent| peer.send(peer.segment().ack(sent.end())));
+    }
+}
+
+#[test]
 fn a_silent_peer_is_probed_and_given_up_whichever_side_has_opened() {
     let keep_alive = KeepAlive { after: ms(60_000), interval: ms(5000), probes_max: 3 };
     let config = TcpConfig { keep_alive: Some(keep_alive), ..TcpConfig::default() };

@@ -3,5 +3,6 @@
 mod acknowledgements;
 mod data;
 mod floods;
+mod random;
 mod resets;
 mod windows;

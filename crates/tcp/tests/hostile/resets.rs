@@ -22,6 +22,18 @@ fn a_reset_with_the_expected_number_ends_the_connection() {
 }
 
 #[test]
+fn a_reset_with_data_and_one_into_a_closed_window_end_the_connection() {
+    let mut with_data = peer();
+    with_data.send(with_data.segment().flags(Flags::RST).len(30));
+    assert_eq!(with_data.connection.close_reason(), Some(CloseReason::Reset), "RFC 9293, section 3.5.3");
+    let mut closed = Peer::opens(&TcpConfig { receive_buffer: 1000, ..TcpConfig::default() }, offer());
+    closed.send_data(1000);
+    assert_eq!(closed.pass(Duration::from_secs(1)).last().map(|sent| sent.window), Some(0));
+    closed.send(closed.segment().flags(Flags::RST));
+    assert_eq!(closed.connection.close_reason(), Some(CloseReason::Reset), "section 3.4");
+}
+
+#[test]
 fn nothing_is_sent_after_a_reset() {
     let mut peer = peer();
     peer.write(100_000);
