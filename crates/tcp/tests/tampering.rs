@@ -367,3 +367,21 @@ fn the_states_after_the_end_are_those_of_the_rfc() {
     pair.run_for(RTT);
     assert!(pair.hosts.iter().all(|host| host.state() == Some(State::TimeWait)));
 }
+
+#[test]
+fn only_what_is_lost_is_sent_again() {
+    for config in configs() {
+        let mut pair = pair(&config);
+        pair.connect();
+        let dropped = drop_if(&mut pair, 0, numbers(|number| number % 50 == 9));
+        pair.transfer(0, 2_000_000, MINUTE);
+        let (stats, dropped) = (send_stats(&pair, 0), u64::from(*dropped.borrow()));
+        assert!(dropped > 20);
+        // Without selective acknowledgements a lost retransmission takes a timeout, and without timestamps
+        // everything is sent again then.
+        assert!(stats.timeouts == 0 || !config.sack, "{stats:?}");
+        if stats.timeouts == 0 || config.timestamps {
+            assert!(stats.bytes_resent <= dropped * 1460, "{dropped} {config:?}: {stats:?}");
+        }
+    }
+}
