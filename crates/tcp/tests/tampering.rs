@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use netem::{LineState, LinkConfig};
 use tcp::{CloseReason, SendStats, State, TcpConfig};
-use units::{Duration, Ratio, Rng};
+use units::{Duration, Ratio, Rng, Seq32};
 use wire::tcp::Flags;
 
 use crate::support::packet::IpPacket;
@@ -366,4 +366,31 @@ fn the_states_after_the_end_are_those_of_the_rfc() {
     assert!(pair.run_until(RTT, |pair| pair.hosts.iter().all(|host| host.state() == Some(State::Closing))));
     pair.run_for(RTT);
     assert!(pair.hosts.iter().all(|host| host.state() == Some(State::TimeWait)));
+}
+
+/// The same for the first transmissions of data alone.
+fn new_numbers(lost: impl Fn(u32) -> bool + 'static) -> impl FnMut(&IpPacket) -> bool + 'static {
+    let (mut count, mut newest) = (0, None::<Seq32>);
+    move |packet| {
+        let (seq, len) = (packet.header().seq, packet.data_len());
+        let is_new = len > 0 && newest.is_none_or(|newest| seq.is_after(newest));
+        if is_new {
+            (newest, count) = (Some(seq), count + 1);
+        }
+        is_new && lost(count)
+    }
+}
+
+#[test]
+fn only_what_is_lost_is_sent_again() {
+    for config in configs() {
+        let mut pair = pair(&config);
+        pair.connect();
+        // Many in one window.
+        let dropped = drop_if(&mut pair, 0, new_numbers(|number| (100..300).contains(&number) && number % 8 == 0));
+        pair.transfer(0, 2_000_000, MINUTE);
+        let (stats, dropped) = (send_stats(&pair, 0), u64::from(*dropped.borrow()));
+        assert_eq!((dropped, stats.timeouts, stats.bytes_lost_spuriously), (25, 0, 0), "{config:?}: {stats:?}");
+        assert!(stats.bytes_resent <= dropped * 1460, "{config:?}: {stats:?}");
+    }
 }

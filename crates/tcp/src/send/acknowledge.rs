@@ -75,7 +75,9 @@ impl SendHalf {
             self.count_duplicate(now, ack.saturating_sub(una), info.is_bare && !window_changed);
         }
         self.on_probe_answer(now, info, ack, ack > una, has_duplicate);
-        if ack > una || self.log.sacked() > sacked {
+        // Without selective acknowledgements, what has overtaken the others would show nothing: they may
+        // have arrived all the same (RFC 8985, section 3, requirement 1).
+        if self.has_sack && (ack > una || self.log.sacked() > sacked) {
             self.detect_losses(now);
         }
         if self.recovery_point.is_some_and(|point| self.una >= point) {

@@ -3,5 +3,6 @@
 mod detach;
 mod handshake;
 mod options;
+mod recovery;
 mod replies;
 mod timers;
