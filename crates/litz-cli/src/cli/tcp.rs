@@ -14,14 +14,14 @@ use self::options::StackOptions;
 
 /// The end of the help text.
 pub(crate) const HELP: &str = "\
-The device has two ends. The kernel has the first address of each network (--kernel), the stack has
-another one (--address). Programs on this host reach the stack at its address. The device is removed
+The device has two ends. The kernel has the first address of each network (--kernel), the stack has \
+another one (--address). Programs on this host reach the stack at its address. The device is removed \
 when the command ends. It needs root, or CAP_NET_ADMIN.
 
 Examples:
-  litz tcp listen 8080 > file         then, elsewhere: nc 10.66.0.2 8080 < file
-  litz tcp connect 10.66.0.1:22       to the ssh server of this host
-  litz tcp bench                      bytes to and from the kernel, each way
+  litz tcp listen 8080 > file    then, elsewhere: nc -N 10.66.0.2 8080 < file
+  litz tcp connect 10.66.0.1:22  to the ssh server of this host
+  litz tcp bench                 bytes to and from the kernel, each way
 
 Exit status:
   0  both directions have ended in order

@@ -254,7 +254,8 @@ mod tests {
         for end in [End::Sending, End::Receiving] {
             let (small, large) = (measured(end, 1200), measured(end, 8972));
             assert!(small.copy > 0.0 && small.cipher > 0.0 && small.header_cipher > 0.0, "{small:?}");
-            assert!(large.cipher > 2.0 * small.cipher && large.copy > small.copy, "{small:?} {large:?}");
+            // By how much depends on the machine: a fast cipher is mostly its fixed cost.
+            assert!(large.cipher > small.cipher && large.copy > small.copy, "{small:?} {large:?}");
         }
     }
 
