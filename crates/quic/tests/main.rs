@@ -9,6 +9,7 @@ mod multipath;
 mod pair;
 mod random_operations;
 mod replay;
+mod spins;
 mod support;
 mod tls;
 mod tls_rules;

@@ -153,4 +153,18 @@ mod tests {
             let _nothing = ip::Packet::parse(&bytes[..len]).ok().and_then(|packet| error_of(&packet));
         }
     }
+
+    #[test]
+    fn a_source_quench_says_nothing() {
+        let ours = packet(Protocol::TCP, |out| out.extend_from_slice(&[0x13, 0x88, 0, 80, 1, 2, 3, 4]), 8);
+        // Type 4 (RFC 792), four unused bytes, and our packet.
+        let mut message = vec![4, 0, 0, 0, 0, 0, 0, 0];
+        message.extend_from_slice(&ours);
+        let sum = !wire::checksum::sum(&message, 0);
+        message[2..4].copy_from_slice(&sum.to_be_bytes());
+        let bytes = packet(Protocol::ICMP, |out| out.extend_from_slice(&message), message.len());
+        let parsed = ip::Packet::parse(&bytes).unwrap();
+        assert!(message_of(&parsed).is_some(), "it is valid");
+        assert_eq!(error_of(&parsed), None);
+    }
 }

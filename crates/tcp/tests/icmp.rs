@@ -54,6 +54,10 @@ fn a_refusal_ends_an_attempt_to_connect_but_no_connection() {
     let initial = pair.hosts[0].connection().initial_sequence();
     let report = IcmpError { tuple: TUPLE, seq: initial, kind: IcmpErrorKind::Refused };
     let now = pair.now;
+    // A soft error: the peer may be reached later.
+    let soft = IcmpError { kind: IcmpErrorKind::Unreachable, ..report };
+    pair.hosts[0].connection().handle_icmp(now, &soft);
+    assert_eq!(pair.hosts[0].state(), Some(State::SynSent));
     pair.hosts[0].connection().handle_icmp(now, &report);
     assert_eq!(pair.hosts[0].state(), Some(State::Closed));
 
