@@ -1,5 +1,6 @@
 //! `litz tcp` as a user runs it, in a network namespace of its own, with programs of the kernel's stack
 //! as peers.
+#![expect(clippy::disallowed_methods, reason = "stands for programs of the kernel's stack")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -1,4 +1,5 @@
 //! TCP/IP in this process: two stacks over a device in memory, and a stack against the kernel.
+#![expect(clippy::disallowed_methods, reason = "stands for programs of the kernel's stack")]
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};

@@ -66,7 +66,7 @@ impl Endpoint {
     }
 
     /// Which of `count` endpoints behind one address has made the connection ID of a datagram
-    /// ([`SecretSource::split_for`]). None for the first datagrams of a client, whose ID is random:
+    /// ([`SecretSource::split_for`](crate::SecretSource::split_for)). None for the first datagrams of a client, whose ID is random:
     /// they begin a connection at the endpoint where they arrive.
     pub fn shard_of(datagram: &[u8], count: usize) -> Option<usize> {
         let destination = destination(datagram, LOCAL_ID_LEN)?;
