@@ -1,4 +1,5 @@
-//! TCP/IP in this process: two stacks over a device in memory, and a stack against the kernel.
+//! TCP/IP in this process: two stacks over a device in memory, and a stack against the kernel, which is
+//! skipped without root.
 #![expect(clippy::disallowed_methods, reason = "stands for programs of the kernel's stack")]
 
 use std::io::{ErrorKind, Read, Write};
@@ -24,7 +25,7 @@ const fn v6(last: u16) -> IpAddr {
 }
 
 /// Sends `bytes` on one thread, and reads to the end on this one. Waits until the connection has ended:
-/// inline, nobody else would send the rest.
+/// inline, only its calls send the rest.
 fn exchange(stream: &TcpStream, bytes: &[u8]) -> Vec<u8> {
     std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -78,8 +79,11 @@ fn two_stacks_exchange_megabytes_under_every_placement() {
 /// Runs `test` with a stack on a device in a namespace of its own.
 fn beside_kernel(placement: Placement, test: impl FnOnce(TcpStack) + Send + 'static) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let namespace = Namespace::create(&format!("litz-tcp-{}-{number}", std::process::id())).expect("root and ip");
+    let namespace = Namespace::create(&format!("litz-tcp-{}-{number}", std::process::id())).expect("a namespace");
     let inside = move || {
         let networks = [(KERNEL[0], 24), (KERNEL[1], 64)];
         let tun = Tun::open_up("tcp0", &networks, 1500).expect("a device");
@@ -121,14 +125,14 @@ fn refused_and_reset_connections_are_told_to_both_sides() {
         for family in 0..2 {
             let free = TcpListener::bind((KERNEL[family], 0)).expect("bound").local_addr().expect("bound");
             assert_eq!(stack.connect(free).err(), Some(Closed::Tcp(CloseReason::Refused)));
-            let refused = std::net::TcpStream::connect((STACK[family], 81)).expect_err("nobody listens");
+            let refused = std::net::TcpStream::connect((STACK[family], 81)).expect_err("the port is closed");
             assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-            // A datagram for a port that nobody has.
+            // A datagram for a port without a program.
             let socket = UdpSocket::bind((KERNEL[family], 0)).expect("bound");
             socket.connect((STACK[family], 9)).expect("a route");
             socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
             socket.send(b"anyone?").expect("sent");
-            let refused = socket.recv(&mut [0; 10]).expect_err("nobody has the port");
+            let refused = socket.recv(&mut [0; 10]).expect_err("the port is closed");
             assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
 
             let mut client = std::net::TcpStream::connect((STACK[family], 80)).expect("connected");
@@ -136,7 +140,7 @@ fn refused_and_reset_connections_are_told_to_both_sides() {
             stream.reset();
             assert_eq!(client.read(&mut [0; 10]).expect_err("reset").kind(), ErrorKind::ConnectionReset);
             assert_eq!(stream.closed(), Closed::Tcp(CloseReason::Aborted));
-            // The kernel resets what nobody reads.
+            // The kernel resets a connection that is closed with unread data.
             let listener = TcpListener::bind((KERNEL[family], 0)).expect("bound");
             let stream = stack.connect(listener.local_addr().expect("bound")).expect("connected");
             stream.write_chunk(Bytes::from_static(b"unread")).expect("sent");
@@ -172,5 +176,42 @@ fn many_connections_are_opened_and_closed() {
             }
             serving.join().expect("served");
         });
+    });
+}
+
+#[test]
+fn what_was_written_before_a_stream_is_dropped_arrives() {
+    let [one, other] = MemoryTun::pair();
+    let stack = |tun, ip: IpAddr| {
+        let config = TcpStackConfig::new(IpDevice::memory(tun, ip), &[ip]).with_listening([80]);
+        TcpStack::start(config).expect("a stack")
+    };
+    let (client, server) = (stack(one, KERNEL[0]), stack(other, STACK[0]));
+    // Both sides together hold 10 MiB: buffers of 4 MiB and queues of 1 MiB. So half a mebibyte waits in
+    // the queue of the sender until something is read.
+    let bytes = pattern(19 << 19, 1);
+    let sending = client.connect((STACK[0], 80).into()).expect("connected");
+    (&sending).write_all(&bytes).expect("there is space");
+    drop(sending);
+    let mut received = Vec::new();
+    (&server.accept().expect("a client")).read_to_end(&mut received).expect("the end");
+    assert!(received == bytes, "{} of {} bytes", received.len(), bytes.len());
+}
+
+#[test]
+fn dropping_a_stream_with_unread_data_resets_it() {
+    beside_kernel(Placement::Thread, |stack| {
+        for read in [0, 10] {
+            let mut client = std::net::TcpStream::connect((STACK[0], 80)).expect("connected");
+            client.write_all(&[7; 100]).expect("sent");
+            let stream = stack.accept().expect("a client");
+            // A chunk has arrived, of which a part is read.
+            let mut part = vec![0; 10];
+            (&stream).read_exact(&mut part[..read]).expect("data");
+            client.write_all(&[8; 100]).expect("sent");
+            drop(stream);
+            let error = client.read(&mut [0; 10]).expect_err("a reset");
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        }
     });
 }

@@ -220,7 +220,12 @@ impl TcpCell {
     pub(crate) fn take_requests(&self) -> Requests {
         let mut state = self.state();
         state.is_dirty = false;
-        Requests { is_aborted: state.is_aborted, is_dropped: state.is_dropped, nagle: state.nagle.take() }
+        Requests {
+            is_aborted: state.is_aborted,
+            is_dropped: state.is_dropped,
+            is_dropped_unread: state.is_dropped && state.inbox_len > 0,
+            nagle: state.nagle.take(),
+        }
     }
 
     /// Takes written data of about `len_max` bytes. True if everything was taken and the application has
@@ -297,6 +302,8 @@ impl TcpCell {
 pub(crate) struct Requests {
     pub(crate) is_aborted: bool,
     pub(crate) is_dropped: bool,
+    /// Received data were not read before.
+    pub(crate) is_dropped_unread: bool,
     pub(crate) nagle: Option<bool>,
 }
 

@@ -27,7 +27,10 @@ pub struct TcpConnection {
     has_passed_end: bool,
     /// The handles know of the end.
     is_close_reported: bool,
+    /// The last handle was dropped.
     is_dropped: bool,
+    /// And the connection has everything that was written.
+    is_detached: bool,
     /// Its route was removed.
     has_left: bool,
 }
@@ -55,6 +58,7 @@ impl TcpConnection {
             has_passed_end: false,
             is_close_reported: false,
             is_dropped: false,
+            is_detached: false,
             has_left: false,
         }
     }
@@ -82,6 +86,10 @@ impl TcpConnection {
         });
         if is_finished {
             connection.finish();
+        }
+        // Not before, because what is left in the outbox must still be sent.
+        if is_finished && self.is_dropped && !std::mem::replace(&mut self.is_detached, true) {
+            connection.detach();
         }
     }
 
@@ -134,11 +142,11 @@ impl Connection<Tcp> for TcpConnection {
         if let Some(nagle) = requests.nagle {
             self.connection.set_nagle(nagle);
         }
+        self.is_dropped |= requests.is_dropped;
         self.take_written();
-        if requests.is_aborted {
+        // A peer must not believe that unread data were read (RFC 1122, section 4.2.2.13).
+        if requests.is_aborted || requests.is_dropped_unread {
             self.connection.abort();
-        } else if requests.is_dropped && !std::mem::replace(&mut self.is_dropped, true) {
-            self.connection.detach();
         }
         self.pass_received();
         let unsent = self.connection.unsent();

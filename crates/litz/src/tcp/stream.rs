@@ -16,7 +16,8 @@ use super::stack::TcpRuntime;
 const WRITE_MAX: usize = 256 << 10;
 
 /// A connection. Reading and writing may happen on two threads at a time. When the last reference is
-/// dropped, what was written is still sent.
+/// dropped, what was written is still sent; if received data are unread, the connection is reset, as
+/// by the kernel.
 pub struct TcpStream {
     handle: StreamHandle<TcpRuntime>,
     /// What was received and not given to a reader.
@@ -102,6 +103,15 @@ impl TcpStream {
             finished => io::Error::new(io::ErrorKind::BrokenPipe, finished),
         })?;
         Ok(count)
+    }
+}
+
+impl Drop for TcpStream {
+    fn drop(&mut self) {
+        // The rest of a chunk counts as unread, too.
+        if !lock(&self.rest).is_empty() {
+            self.handle.abort();
+        }
     }
 }
 
