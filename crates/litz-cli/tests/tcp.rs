@@ -1,5 +1,5 @@
 //! `litz tcp` as a user runs it, in a network namespace of its own, with programs of the kernel's stack
-//! as peers.
+//! as peers. Skipped without root.
 #![expect(clippy::disallowed_methods, reason = "stands for programs of the kernel's stack")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,8 +11,10 @@ use emulate::Namespace;
 const KERNEL: &str = "10.66.0.1";
 const STACK: &str = "10.66.0.2";
 
-fn namespace(name: &str) -> Namespace {
-    Namespace::create(&format!("litz-tcp-{name}-{}", std::process::id())).expect("root and ip")
+/// `None` without root: the test is skipped.
+fn namespace(name: &str) -> Option<Namespace> {
+    let is_root = rustix::process::geteuid().is_root();
+    is_root.then(|| Namespace::create(&format!("litz-tcp-{name}-{}", std::process::id())).expect("a namespace"))
 }
 
 /// Runs `litz tcp` in the namespace.
@@ -59,7 +61,7 @@ fn exchange(mut stream: TcpStream, bytes: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn a_program_of_the_kernel_connects_to_the_stack() {
-    let namespace = namespace("listen");
+    let Some(namespace) = namespace("listen") else { return };
     let (ours, theirs) = (pattern(3_000_000, 1), pattern(2_000_000, 2));
     let mut litz = litz(&namespace, &["listen", "8080", "--device", "t0"]);
     let mut stderr = BufReader::new(litz.stderr.take().expect("a pipe"));
@@ -79,7 +81,7 @@ fn a_program_of_the_kernel_connects_to_the_stack() {
 
 #[test]
 fn the_stack_connects_to_a_program_of_the_kernel() {
-    let namespace = namespace("connect");
+    let Some(namespace) = namespace("connect") else { return };
     let (ours, theirs) = (pattern(3_000_000, 1), pattern(2_000_000, 2));
     for placement in ["thread", "inline"] {
         // Any address of the namespace, since the device is not there yet.
@@ -96,9 +98,29 @@ fn the_stack_connects_to_a_program_of_the_kernel() {
     }
 }
 
+/// Standard input stays open, as on a terminal.
+#[test]
+fn a_reset_ends_the_command_although_standard_input_stays_open() {
+    let Some(namespace) = namespace("reset") else { return };
+    let bind = || TcpListener::bind("0.0.0.0:0").expect("bound");
+    let listener = namespace.run(bind).expect("a thread").join().expect("no panic").expect("in the namespace");
+    let remote = format!("{KERNEL}:{}", listener.local_addr().expect("bound").port());
+    let mut litz = litz(&namespace, &["connect", &remote, "--device", "t0"]);
+    let mut stdin = litz.stdin.take().expect("a pipe");
+    stdin.write_all(b"unread").expect("litz runs");
+    let (peer, _) = listener.accept().expect("a client");
+    peer.peek(&mut [0; 6]).expect("it has arrived");
+    // The kernel resets a connection that is closed with unread data.
+    drop(peer);
+    let output = litz.wait_with_output().expect("litz ends");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "litz: the peer has reset the connection\n");
+    drop(stdin);
+}
+
 #[test]
 fn failures_say_what_to_do_and_have_their_status() {
-    let namespace = namespace("fails");
+    let Some(namespace) = namespace("fails") else { return };
     let fails = |arguments: &[&str]| {
         let (status, _, said) = run(litz(&namespace, arguments), Vec::new());
         (status, said)
@@ -118,7 +140,7 @@ fn failures_say_what_to_do_and_have_their_status() {
 
 #[test]
 fn the_benchmark_measures_both_directions() {
-    let namespace = namespace("bench");
+    let Some(namespace) = namespace("bench") else { return };
     for placement in ["thread", "inline", "packet(2)"] {
         let arguments = ["bench", "--time", "1", "--json", "--device", "t0", "--placement", placement];
         let (status, output, said) = run(litz(&namespace, &arguments), Vec::new());

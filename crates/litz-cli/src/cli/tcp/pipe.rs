@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::{Bytes, BytesMut};
 use litz::tcp::{Closed, TcpStream, WriteError};
@@ -47,44 +47,43 @@ pub(super) fn connect(options: &StackOptions, remote: SocketAddr) -> ExitCode {
 }
 
 /// Why carrying has ended early.
+#[derive(Debug, Clone)]
 enum Failure {
     Connection(Closed),
     Local(String),
 }
 
 /// Carries data both ways until both have ended.
+#[expect(clippy::disallowed_methods, reason = "standard input is read by a thread that may never return")]
 fn carry(stream: TcpStream) -> ExitCode {
     let stream = Arc::new(stream);
+    let failure = Arc::new(OnceLock::new());
     let sender = {
-        let stream = Arc::clone(&stream);
-        std::thread::scope(|scope| {
-            let sending = scope.spawn(|| send(&stream));
-            let received = receive(&stream);
-            if received.is_err() {
-                // The other direction may wait for standard input for ever.
-                return (received, None);
+        let (stream, failure) = (Arc::clone(&stream), Arc::clone(&failure));
+        std::thread::spawn(move || {
+            if let Err(error) = send(&stream) {
+                // The first failure counts. The reset ends the other direction.
+                let _later = failure.set(error);
+                stream.reset();
             }
-            (received, sending.join().ok())
         })
     };
-    conclude(&stream, sender)
-}
-
-fn conclude(stream: &TcpStream, outcome: (Result<(), Failure>, Option<Result<(), Failure>>)) -> ExitCode {
-    let first = match outcome {
-        (Err(failure), _) | (Ok(()), Some(Err(failure))) => Some(failure),
-        _ => None,
-    };
-    match first {
+    match receive(&stream) {
+        // A sender that has panicked has printed why.
+        Ok(()) => drop(sender.join()),
+        Err(error) => {
+            let _later = failure.set(error);
+            stream.reset();
+            // The sender may wait for standard input for ever.
+        }
+    }
+    match failure.get() {
         None => {
             stream.closed();
             ExitCode::from(exit::DONE)
         }
         Some(Failure::Connection(closed)) => exit::fail(false, NOT_CONNECTED, &closed.to_string()),
-        Some(Failure::Local(message)) => {
-            stream.reset();
-            exit::fail(false, exit::FAILED, &message)
-        }
+        Some(Failure::Local(message)) => exit::fail(false, exit::FAILED, message),
     }
 }
 
