@@ -9,6 +9,7 @@
 //! | [`tun`] | TUN devices with offloads, segmentation and coalescing, and an in-memory device |
 //! | [`mod@interfaces`] | the host's interfaces and addresses, and reachability checks |
 //! | [`link_watch`] | notices changes of interfaces, addresses and routes |
+//! | [`buffer_pool`] | receive buffers that are used again |
 //! | [`counters`] | counters of a socket |
 //! | [`clock`] | the monotonic clock, the only place that reads it |
 //! | [`timer`] | a timer with nanosecond resolution |
@@ -38,6 +39,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod buffer_pool;
 pub mod clock;
 pub mod counters;
 pub mod datagram;
@@ -52,6 +54,7 @@ pub mod timer;
 pub mod tun;
 pub mod udp;
 
+pub use buffer_pool::{BufferPool, FilledBuffer};
 pub use clock::{MonotonicClock, since_epoch};
 pub use counters::SocketCounters;
 pub use datagram::{BATCH_BYTES_MAX, DatagramSocket, RECV_BUFFER_BYTES, RecvMeta, SendError, Transmit};

@@ -67,7 +67,7 @@ fn message_of<'a>(packet: &ip::Packet<'a>) -> Option<Message<'a>> {
 }
 
 /// Writes the answer of this host to a packet that no connection takes: the echo of a request (RFC
-/// 1122, section 3.2.2.6), or that nobody takes its protocol or port. False if there is none. The
+/// 1122, section 3.2.2.6), or that its protocol or port is not in use. False if there is none. The
 /// caller limits how many leave (RFC 4443, section 2.4).
 pub fn answer(bytes: &[u8], out: &mut SuperPacket) -> bool {
     let Ok(packet) = ip::Packet::parse(bytes) else { return false };

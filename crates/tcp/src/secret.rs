@@ -1,4 +1,4 @@
-//! [`HostSecret`]: numbers that nobody outside can guess, and that differ from connection to
+//! [`HostSecret`]: numbers that other hosts cannot guess, and that differ from connection to
 //! connection.
 
 use std::net::IpAddr;

@@ -13,7 +13,7 @@ const RECENT_MAX: Duration = Duration::from_secs(24 * 24 * 3600);
 /// Our clock and the peer's latest timestamp.
 #[derive(Debug, Clone)]
 pub(crate) struct TimestampClock {
-    /// Differs from connection to connection, so that nobody learns the host's uptime (RFC 7323,
+    /// Differs from connection to connection, so that they do not reveal the host's uptime (RFC 7323,
     /// section 7.1).
     offset: u32,
     /// The timestamp to be echoed, and when it came: TS.Recent.

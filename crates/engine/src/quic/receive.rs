@@ -22,11 +22,8 @@
 //!    a slice does not know the size of its memory.
 //! 3. Into the slice of a reader (`Read`, `AsyncRead`). Reading chunks avoids this copy.
 
-use std::sync::{Arc, Mutex};
-
 use bytes::{Bytes, BytesMut};
-use driver::sync::lock;
-use net::{RECV_BUFFER_BYTES, RecvMeta};
+use net::{BufferPool, FilledBuffer, RECV_BUFFER_BYTES, RecvMeta};
 use quic::ReceiveBuffer;
 use quic_driver::{COMPACT_BELOW, DatagramBuffer, Datagrams};
 
@@ -41,35 +38,14 @@ pub(crate) const COPY_BELOW: usize = COMPACT_BELOW;
 /// value keeps less memory alive if an application holds a few bytes.
 const ARENA_BYTES: usize = 16 << 10;
 
-/// Limit of free buffers (16 MiB). Further ones are deallocated.
-const FREE_MAX: usize = 256;
-
 /// The receive buffers of one driver or worker.
 pub(crate) struct Buffers {
     /// Buffers for the next system call, filled from the front, so that the most recently used
     /// buffer, which is in the cache, is used first.
     ready: [Option<Box<[u8]>>; RECV_BUFFERS],
-    free: Arc<Free>,
+    pool: BufferPool,
     arena: BytesMut,
     pub(crate) metas: [RecvMeta; RECV_BUFFERS],
-}
-
-/// Free buffers. Any thread that drops the last reference to a buffer returns it here.
-#[derive(Default)]
-struct Free(Mutex<Vec<Box<[u8]>>>);
-
-impl Free {
-    fn take(&self) -> Box<[u8]> {
-        let last = lock(&self.0).pop();
-        last.unwrap_or_else(|| vec![0; RECV_BUFFER_BYTES].into())
-    }
-
-    fn give_back(&self, memory: Box<[u8]>) {
-        let mut free = lock(&self.0);
-        if free.len() < FREE_MAX {
-            free.push(memory);
-        }
-    }
 }
 
 /// The memory of a received batch.
@@ -78,13 +54,6 @@ pub(crate) enum ReceivedData {
     Copied(BytesMut),
     /// In its receive buffer.
     FilledBuffer(FilledBuffer),
-}
-
-/// A receive buffer with a batch. The buffer is returned when the last reference is dropped.
-pub(crate) struct FilledBuffer {
-    memory: Box<[u8]>,
-    len: usize,
-    free: Arc<Free>,
 }
 
 impl From<BytesMut> for ReceivedData {
@@ -119,7 +88,7 @@ impl ReceiveBuffer for ReceivedData {
     fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Copied(bytes) => bytes,
-            Self::FilledBuffer(buffer) => &mut buffer.memory[..buffer.len],
+            Self::FilledBuffer(buffer) => buffer.as_mut(),
         }
     }
 
@@ -131,23 +100,11 @@ impl ReceiveBuffer for ReceivedData {
     }
 }
 
-impl AsRef<[u8]> for FilledBuffer {
-    fn as_ref(&self) -> &[u8] {
-        &self.memory[..self.len]
-    }
-}
-
-impl Drop for FilledBuffer {
-    fn drop(&mut self) {
-        self.free.give_back(std::mem::take(&mut self.memory));
-    }
-}
-
 impl Buffers {
     pub(crate) fn new() -> Self {
         Self {
             ready: [const { None }; RECV_BUFFERS],
-            free: Arc::default(),
+            pool: BufferPool::new(RECV_BUFFER_BYTES),
             arena: BytesMut::new(),
             metas: [RecvMeta::default(); RECV_BUFFERS],
         }
@@ -155,8 +112,8 @@ impl Buffers {
 
     /// Calls `recv` with the buffers; see [`net::DatagramSocket::recv`].
     pub(crate) fn fill<T>(&mut self, recv: impl FnOnce(&mut [&mut [u8]], &mut [RecvMeta]) -> T) -> T {
-        let free = &self.free;
-        let mut slices = self.ready.each_mut().map(|ready| &mut ready.get_or_insert_with(|| free.take())[..]);
+        let pool = &self.pool;
+        let mut slices = self.ready.each_mut().map(|ready| &mut ready.get_or_insert_with(|| pool.take())[..]);
         recv(&mut slices, &mut self.metas)
     }
 
@@ -174,7 +131,7 @@ impl Buffers {
         let ready = &mut self.ready[index];
         if len >= COPY_BELOW {
             let memory = ready.take().expect("a filled buffer is taken once");
-            return ReceivedData::FilledBuffer(FilledBuffer { memory, len, free: self.free.clone() });
+            return ReceivedData::FilledBuffer(self.pool.filled(memory, len));
         }
         let memory = ready.as_ref().expect("a filled buffer is taken once");
         if self.arena.capacity() < len {
@@ -187,6 +144,8 @@ impl Buffers {
 
 #[cfg(test)]
 mod tests {
+    use net::buffer_pool::FREE_MAX;
+
     use super::*;
 
     fn arrive(buffers: &mut Buffers, lens: &[usize]) {
@@ -240,6 +199,6 @@ mod tests {
             held.push(buffers.take(0).data.freeze());
         }
         drop(held);
-        assert_eq!(lock(&buffers.free.0).len(), FREE_MAX);
+        assert_eq!(buffers.pool.free_count(), FREE_MAX);
     }
 }

@@ -61,7 +61,8 @@ impl TcpStackConfig {
         self
     }
 
-    /// Sets the processors. Default: [`Placement::Thread`].
+    /// Sets the processors. Default: [`Placement::Thread`]. A stack has one driver:
+    /// [`Placement::Connection`] is an error.
     #[must_use]
     pub fn with_placement(mut self, placement: Placement) -> Self {
         self.settings.placement = placement;
@@ -101,6 +102,10 @@ impl TcpStack {
     /// If the configuration is invalid, or the system refuses a poll, a thread or random bytes.
     pub fn start(config: TcpStackConfig) -> Result<Self, StartError> {
         let TcpStackConfig { devices, addresses, listening, tcp, settings } = config;
+        if settings.placement.driver_count() > 1 {
+            let reason = format!("a stack has one driver, and {} several", settings.placement);
+            return Err(StartError::Configuration(reason));
+        }
         let mut key = [0; 32];
         net::os_random(&mut key).map_err(|error| StartError::System("get random bytes", error))?;
         let secret = HostSecret::new(key);

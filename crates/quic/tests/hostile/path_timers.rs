@@ -183,7 +183,7 @@ fn a_client_at_the_preferred_address_is_validated_from_there() {
     assert_eq!(asked.len(), 1, "it is validated there");
     pair.wait(ms(200));
     let sent = pair.victim_bytes[&hostile_on(1)];
-    assert!(sent <= 3 * packet.len() as u64, "{sent} bytes for {}, whoever has sent them", packet.len());
+    assert!(sent <= 3 * packet.len() as u64, "{sent} bytes for {} from any sender", packet.len());
     let response = pair.hostile.packet(Space::Data, &payload(&[Frame::PathResponse(asked[0]), Frame::Ping]));
     pair.deliver_on(1, &response);
     pair.wait(ms(200));

@@ -56,7 +56,7 @@ pub struct Connection {
     reset_due: Option<Seq32>,
     events: Events,
     close_reason: Option<CloseReason>,
-    /// The application is gone: nobody reads what still comes.
+    /// The application is gone and reads nothing that still comes.
     is_detached: bool,
 }
 
@@ -259,7 +259,7 @@ impl Connection {
     }
 
     /// The application is gone: what was written is still sent, then the FIN. If there are received
-    /// data that nobody has read, or more come, the peer gets a reset, so that it does not believe that
+    /// unread data, or more come, the peer gets a reset, so that it does not believe that
     /// they were read (RFC 1122, section 4.2.2.13).
     pub fn detach(&mut self) {
         self.is_detached = true;

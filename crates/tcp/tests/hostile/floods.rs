@@ -5,13 +5,13 @@ use tcp::TcpConfig;
 use units::Duration;
 use wire::tcp::{Flags, Options, Timestamps};
 
-use crate::support::heap::held;
+use crate::support::heap_meter::Meter;
 use crate::support::peer::{Peer, Segment, offer};
 
 const BUFFER: usize = 1 << 18;
 
 /// What a connection may hold beyond its buffers.
-const BOUND: isize = 300_000;
+const BOUND: usize = 300_000;
 
 /// The size of the buffer into which a device writes a packet.
 const PACKET: usize = 2048;
@@ -32,8 +32,8 @@ fn in_packet(segment: Segment, len: usize) -> Segment {
 }
 
 /// Bytes that the connection holds after `count` segments.
-fn held_after(peer: &mut Peer, count: u32, mut make: impl FnMut(&Peer, u32) -> Segment) -> isize {
-    let before = held();
+fn held_after(peer: &mut Peer, count: u32, mut make: impl FnMut(&Peer, u32) -> Segment) -> usize {
+    let mut meter = Meter::start();
     for index in 0..count {
         let segment = make(peer, index);
         peer.send(segment);
@@ -41,7 +41,7 @@ fn held_after(peer: &mut Peer, count: u32, mut make: impl FnMut(&Peer, u32) -> S
         peer.events.clear();
     }
     peer.events.shrink_to_fit();
-    held() - before
+    meter.look()
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn single_bytes_in_order_that_nobody_reads() {
     let start = peer.nxt;
     let held = held_after(&mut peer, BUFFER as u32, |peer, index| in_packet(peer.segment().seq(start + index), 1));
     assert!(peer.connection.readable() > BUFFER - 1000);
-    assert!(held < BUFFER as isize + BOUND, "{held}");
+    assert!(held < BUFFER + BOUND, "{held}");
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn segments_beyond_a_hole_that_is_never_filled() {
     let count = BUFFER as u32 / 1000;
     let held =
         held_after(&mut peer, count, |peer, index| in_packet(peer.segment().seq(start + 1 + 1000 * index), 1000));
-    assert!(held < BUFFER as isize + BOUND, "{held}");
+    assert!(held < BUFFER + BOUND, "{held}");
     assert_eq!(peer.connection.stats().receive.out_of_order, count.into());
 }
 

@@ -6,7 +6,8 @@
 //!          ◀── links[1] ◀──
 //! ```
 
-pub(crate) mod heap;
+#[path = "../../../quic/tests/adverse/heap_meter.rs"]
+pub(crate) mod heap_meter;
 pub(crate) mod packet;
 pub(crate) mod peer;
 
