@@ -206,7 +206,7 @@ fn dropping_a_stream_with_unread_data_resets_it() {
             client.write_all(&[7; 100]).expect("sent");
             let stream = stack.accept().expect("a client");
             // A chunk has arrived, of which a part is read.
-            let mut part = vec![0; 10];
+            let mut part = [0; 10];
             (&stream).read_exact(&mut part[..read]).expect("data");
             client.write_all(&[8; 100]).expect("sent");
             drop(stream);
