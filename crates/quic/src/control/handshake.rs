@@ -223,7 +223,6 @@ impl Control {
             return Err(TransportError::new(ErrorCode::crypto(109), "the peer sent no transport parameters"));
         }
         self.state = ConnectionState::Established;
-        self.handshake_until = None;
         self.handshake_time = Some(now.saturating_since(self.started_at));
         self.summary = Arc::new(self.session.summary());
         self.peer_identity = self.session.get().peer_identity().into();

@@ -151,8 +151,6 @@ pub(crate) struct Control {
     peer_id_limit: u64,
     idle_timeout: Duration,
     idle_at: Option<Instant>,
-    /// When the handshake must be complete; none once it is.
-    handshake_until: Option<Instant>,
     /// The interval in force: the configured one, or less if the idle timeout is short.
     keep_alive: Option<Duration>,
     keep_alive_at: Option<Instant>,
@@ -224,7 +222,6 @@ impl Control {
             peer_id_limit: TransportParameters::default().active_connection_id_limit,
             idle_timeout: config.idle_timeout,
             idle_at: None,
-            handshake_until: (!config.handshake_timeout.is_zero()).then(|| now + config.handshake_timeout),
             keep_alive: config.keep_alive,
             keep_alive_at: None,
             secrets,
@@ -352,13 +349,19 @@ impl Control {
             _ => {
                 let mut earliest = Earliest::default();
                 earliest.note(self.idle_at);
-                earliest.note(self.handshake_until);
+                earliest.note(self.handshake_until());
                 earliest.note(self.keep_alive_at);
                 earliest.note(self.old_keys_until);
                 earliest.note(self.paths.as_ref().and_then(|paths| paths.timeout()));
                 earliest.get()
             }
         }
+    }
+
+    /// When the handshake must be complete; none once it is.
+    fn handshake_until(&self) -> Option<Instant> {
+        let timeout = self.config.handshake_timeout;
+        (self.handshake_time.is_none() && !timeout.is_zero()).then(|| self.started_at + timeout)
     }
 
     /// True if the idle timeout has passed, even if its timer was not handled yet.
@@ -383,7 +386,7 @@ impl Control {
             self.become_closed();
             return;
         }
-        if self.handshake_until.is_some_and(|at| at <= now) {
+        if self.handshake_until().is_some_and(|at| at <= now) {
             // Silently, as after the idle timeout: the peer may not receive at its address.
             self.abandon(ConnectionError::HandshakeTimedOut, events);
             return;
