@@ -76,6 +76,13 @@ pub trait CongestionController: Send + fmt::Debug {
         None
     }
 
+    /// Whether the window and the pace follow a model of the path. The controller then spreads its
+    /// reductions itself; those of others are spread by proportional rate reduction (RFC 9937) in a
+    /// transport that has it. No by default.
+    fn is_model_based(&self) -> bool {
+        false
+    }
+
     /// Whether the reduction is in proportion to the share of marks, so that packets carry ECT(1) (RFC
     /// 9331, section 4.1). No by default: they carry ECT(0).
     fn is_scalable(&self) -> bool {

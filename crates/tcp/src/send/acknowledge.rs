@@ -8,6 +8,7 @@ use super::SendHalf;
 use super::ack_info::AckInfo;
 use super::log::{Judgement, Run, RunState};
 use super::lost::Lost;
+use super::prr::Prr;
 use super::timers::Purpose;
 use crate::position::FIRST_BYTE;
 
@@ -59,7 +60,7 @@ impl SendHalf {
         let is_window_probe = self.adopt_probe(ack);
         let window_changed = self.window.update(info.seq, ack, info.window);
         let mut delivered = Delivered::default();
-        let (una, sacked) = (self.una, self.log.sacked());
+        let (una, sacked, left, lost) = (self.una, self.log.sacked(), self.left_bytes, self.stats.bytes_lost);
         if ack > self.una {
             self.advance(now, ack, info.echo.filter(|_| !is_window_probe), &mut delivered);
             self.judge_timeout(now, info.echo);
@@ -80,6 +81,7 @@ impl SendHalf {
         if self.has_sack && (ack > una || self.log.sacked() > sacked) {
             self.detect_losses(now);
         }
+        let has_left = (self.una - una + self.log.sacked() + self.left_bytes).saturating_sub(sacked + left);
         if self.recovery_point.is_some_and(|point| self.una >= point) {
             self.end_recovery();
             self.rack.on_recovered();
@@ -88,6 +90,7 @@ impl SendHalf {
             self.on_marked(now, &delivered);
         }
         self.update_congestion(now, &delivered);
+        self.advance_reduction(has_left, ack > una && self.stats.bytes_lost == lost);
         if ack > una {
             // The timeout stays long until the round trip was measured again: what was sent twice may be
             // acknowledged late each time (RFC 6298, section 5.7; Karn's algorithm).
@@ -239,7 +242,7 @@ impl SendHalf {
             // The first one leaves whatever the window says (RFC 6675, section 5, step 4.3).
             (self.recovery_point, self.is_resend_due) = (Some(self.nxt), true);
         }
-        self.congestion.on_loss(&LossEvent {
+        self.reduce(&LossEvent {
             now,
             newest_lost_sent_at,
             bytes: lost.bytes,
@@ -263,7 +266,7 @@ impl SendHalf {
         self.ecn.answered_until = self.nxt;
         self.ecn.is_cwr_due = true;
         self.stats.marks += 1;
-        self.congestion.on_loss(&LossEvent {
+        self.reduce(&LossEvent {
             now,
             newest_lost_sent_at: sent_at,
             bytes: 0,
@@ -273,10 +276,36 @@ impl SendHalf {
         });
     }
 
+    /// The controller learns of a loss or a mark. If it reduces its window, what is in flight shrinks
+    /// with the acknowledgements (RFC 9937, section 6).
+    fn reduce(&mut self, event: &LossEvent) {
+        let before = self.congestion.window();
+        self.congestion.on_loss(event);
+        let target = self.congestion.window();
+        if target < before && !self.congestion.is_model_based() {
+            let flight = (self.nxt - self.una).saturating_sub(self.log.sacked() + self.left_bytes);
+            self.reduction = Some(Prr::new(flight, target, self.nxt));
+        }
+    }
+
+    /// `bytes` have left the network. `is_safe`: in order, and without a sign of further losses.
+    pub(super) fn advance_reduction(&mut self, bytes: u64, is_safe: bool) {
+        let (in_flight, segment) = (self.flight(), self.segment);
+        self.reduction = self.reduction.filter(|reduction| self.una < reduction.until());
+        if let Some(reduction) = &mut self.reduction {
+            reduction.on_delivered(bytes, in_flight, is_safe, segment);
+        }
+    }
+
     fn update_congestion(&mut self, now: Instant, delivered: &Delivered) {
         if let Some((bytes, newest_sent_at)) = delivered.spurious {
             self.stats.bytes_lost_spuriously += bytes;
+            let before = self.congestion.window();
             self.congestion.on_spurious_loss(&SpuriousLossEvent { now, newest_sent_at, bytes });
+            if self.congestion.window() > before {
+                // The reduction is undone.
+                self.reduction = None;
+            }
         }
         let rate = self.delivery.take_sample(&self.rtt);
         let Some((_, newest_sent_at, is_limited)) = delivered.newest else { return };

@@ -10,6 +10,7 @@
 //! | [`ack_info`], `lost` | values that are passed |
 //! | [`log`] | runs of positions that were sent |
 //! | `rack` | losses by time |
+//! | `prr` | how much leaves while the window shrinks |
 //! | `window` | the window that the peer grants |
 //! | [`buffer`] | written data |
 
@@ -19,6 +20,7 @@ mod buffer;
 mod log;
 mod lost;
 pub(crate) mod next;
+mod prr;
 mod rack;
 mod timeouts;
 mod timers;
@@ -30,6 +32,7 @@ use units::{Duration, Instant, Seq32};
 
 use self::buffer::SendBuffer;
 use self::log::SentLog;
+use self::prr::Prr;
 use self::rack::Rack;
 use self::timers::Timers;
 use self::window::PeerWindow;
@@ -69,6 +72,8 @@ pub(crate) struct SendHalf {
     rack: Rack,
     /// The recovery ends when everything that had been sent at its beginning is acknowledged.
     recovery_point: Option<u64>,
+    /// The window shrinks.
+    reduction: Option<Prr>,
     /// A round of the congestion controller ends when this position is acknowledged.
     round_end: u64,
     timers: Timers,
@@ -160,6 +165,7 @@ impl SendHalf {
             pacer,
             rack: Rack::new(),
             recovery_point: None,
+            reduction: None,
             round_end: 0,
             timers: Timers::default(),
             transmission: 0,
@@ -281,6 +287,12 @@ impl SendHalf {
 
     pub(crate) const fn in_flight(&self) -> u64 {
         self.log.in_flight()
+    }
+
+    /// Bytes in flight, without those that have left the network according to a peer that does not say
+    /// which.
+    const fn flight(&self) -> u64 {
+        self.log.in_flight().saturating_sub(self.left_bytes)
     }
 
     pub(crate) const fn has_seen_reordering(&self) -> bool {

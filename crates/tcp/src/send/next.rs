@@ -90,7 +90,10 @@ impl SendHalf {
             Some(Suspicion::Sent(_)) => return None,
             None => {}
         }
-        let window = (self.congestion.window() + self.left_bytes).saturating_sub(self.log.in_flight());
+        let window = match &self.reduction {
+            Some(reduction) => reduction.allowance(),
+            None => self.congestion.window().saturating_sub(self.flight()),
+        };
         let range = self.first_lost(window, bytes_max).or_else(|| self.new_data(window, bytes_max))?;
         self.paced(now, range).map(|range| (range, Cause::Window))
     }
@@ -260,6 +263,9 @@ impl SendHalf {
         }
         if cause == Cause::TailLossProbe {
             self.timers.probe = Some(Probe { end: range.end, sent_at: now, is_repetition: !is_new });
+        }
+        if let Some(reduction) = &mut self.reduction {
+            reduction.on_sent(len);
         }
         self.congestion.on_sent(now, len, self.log.in_flight());
         self.pacer.on_sent(now, data_len);

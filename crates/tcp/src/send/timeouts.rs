@@ -25,6 +25,7 @@ impl SendHalf {
         if self.timers.reordering.is_some_and(|at| at <= now) {
             self.timers.reordering = None;
             self.detect_losses(now);
+            self.advance_reduction(0, false);
         }
         match self.timers.take_expired(now) {
             Some(Purpose::Retransmit) => self.on_retransmission_timeout(now),
@@ -86,6 +87,8 @@ impl SendHalf {
         self.end_recovery();
         self.recovery_point = Some(self.nxt);
         self.on_lost(now, &lost, true);
+        // The window is the smallest, and grows again by slow start.
+        self.reduction = None;
         self.timers.set_reordering(None);
     }
 

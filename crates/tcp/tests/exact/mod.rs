@@ -4,5 +4,6 @@ mod detach;
 mod handshake;
 mod options;
 mod recovery;
+mod reduction;
 mod replies;
 mod timers;

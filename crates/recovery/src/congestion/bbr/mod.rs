@@ -202,6 +202,10 @@ impl Bbr {
 }
 
 impl CongestionController for Bbr {
+    fn is_model_based(&self) -> bool {
+        true
+    }
+
     fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64) {
         self.start(now);
         if std::mem::take(&mut self.idle) && in_flight <= bytes {
