@@ -8,6 +8,7 @@
 //! | [`handle`] | [`StreamHandle`] |
 //! | [`application`] | the cell that handles and driver share, and its limits |
 //! | [`packets`] | received packets, plans and jobs |
+//! | `table` | values by addresses and ports |
 //! | [`undetached`] | the receive half stays with its connection |
 #![forbid(unsafe_code)]
 
@@ -16,6 +17,7 @@ pub mod connection;
 pub mod handle;
 pub mod packets;
 pub mod protocol;
+mod table;
 pub mod undetached;
 
 pub use application::{Closed, Connect, Limits, TcpApplication, TcpCell, TcpShared, WriteError};

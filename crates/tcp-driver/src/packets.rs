@@ -1,33 +1,82 @@
 //! Packets of a device: received ones, plans, and jobs that open.
 
+use std::net::IpAddr;
+
 use bytes::Bytes;
 use driver::protocol::{Batch, OpenJob, Plan};
-use tcp::{Arrival, IcmpError, OpenError, SuperPacket, icmp};
-use wire::ip::{self, Protocol};
+use tcp::{Arrival, IcmpError, SegmentHead, SuperPacket, icmp};
+use wire::ip;
 
 /// An IP packet from a device, or a super-packet that stands for several.
 #[derive(Debug, Clone, Default)]
 pub struct Received {
-    /// The packet.
-    pub packet: Bytes,
+    packet: Bytes,
     /// For a super-packet, bytes of data in each of its packets.
-    pub segment: Option<usize>,
-    /// The device vouches for the checksum of the transport, or it is not computed yet.
-    pub is_verified: bool,
+    segment: Option<usize>,
+    /// See [`Received::new`].
+    is_verified: bool,
+    content: Content,
+}
+
+/// What a packet holds, as far as its route depends on it.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Content {
+    /// A segment, whose checksum is not verified yet.
+    Segment(SegmentHead),
+    /// A report about a segment of ours.
+    Error(IcmpError),
+    /// Another packet for this address.
+    Other(IpAddr),
+    /// Nothing valid.
+    #[default]
+    Nothing,
 }
 
 impl Received {
+    /// Takes a packet and parses its IP headers. `segment`: for a super-packet, bytes of data in each of
+    /// its packets. `is_verified`: the device vouches for the checksum of the transport, or it is not
+    /// computed yet.
+    pub fn new(packet: Bytes, segment: Option<usize>, is_verified: bool) -> Self {
+        let content = Content::of(&packet);
+        Self { packet, segment, is_verified, content }
+    }
+
+    /// The packet.
+    pub const fn packet(&self) -> &Bytes {
+        &self.packet
+    }
+
+    pub(crate) const fn content(&self) -> &Content {
+        &self.content
+    }
+
     pub(crate) fn open(&self) -> Opened {
-        match Arrival::open(&self.packet, self.segment, self.is_verified) {
-            Ok(arrival) => Opened::Segment(arrival),
-            Err(OpenError::NotTcp(Protocol::ICMP | Protocol::ICMPV6)) => {
-                let error = ip::Packet::parse(&self.packet).ok().and_then(|packet| icmp::error_of(&packet));
-                error.map_or(Opened::Nothing, Opened::Error)
-            }
+        match &self.content {
+            Content::Segment(head) => match Arrival::open_at(head, &self.packet, self.segment, self.is_verified) {
+                Ok(arrival) => Opened::Segment(arrival),
+                Err(error) => {
+                    tracing::debug!(%error, "a segment is dropped");
+                    Opened::Nothing
+                }
+            },
+            Content::Error(error) => Opened::Error(*error),
+            Content::Other(_) | Content::Nothing => Opened::Nothing,
+        }
+    }
+}
+
+impl Content {
+    fn of(packet: &[u8]) -> Self {
+        let ip = match ip::Packet::parse(packet) {
+            Ok(ip) => ip,
             Err(error) => {
                 tracing::debug!(%error, "a packet is dropped");
-                Opened::Nothing
+                return Self::Nothing;
             }
+        };
+        match SegmentHead::of(&ip) {
+            Ok(head) => Self::Segment(head),
+            Err(_) => icmp::error_of(&ip).map_or(Self::Other(ip.destination), Self::Error),
         }
     }
 }

@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use driver::protocol::{Begun, Cell, NoJobs, NoLeases};
+use driver::protocol::{Batch, Begun, Cell, NoJobs, NoLeases};
 use driver::{ConnectionKey, EndReason, Protocol, Route};
 use tcp::{Arrival, HostSecret, Plan, SuperPacket, TcpConfig, TimeWait, Tuple, icmp};
 use units::{Duration, Instant};
-use wire::ip;
 use wire::tcp::Flags;
 
 use crate::application::{Connect, TcpApplication, TcpCell, TcpShared};
 use crate::connection::{RouteChange, TcpConnection};
-use crate::packets::{OpenSegment, Opened, Received, SegmentPlan};
+use crate::packets::{Content, OpenSegment, Opened, Received, SegmentPlan};
+use crate::table::Table;
 use crate::undetached::{NoReport, NoUpdate, Undetached};
 
 /// Connections in TIME-WAIT, at most; beyond it the oldest is forgotten. Each takes about 200 bytes.
@@ -40,11 +40,11 @@ pub struct Tcp {
     secret: HostSecret,
     addresses: Vec<LocalAddress>,
     listening: BTreeSet<u16>,
-    by_tuple: BTreeMap<Tuple, ConnectionKey>,
+    by_tuple: Table<ConnectionKey>,
     by_key: BTreeMap<ConnectionKey, Tuple>,
     /// One more for each outgoing connection.
     connect_counter: u32,
-    time_wait: BTreeMap<Tuple, TimeWait>,
+    time_wait: Table<TimeWait>,
     /// The connections in TIME-WAIT by their end. An entry whose end was moved is skipped.
     time_wait_ends: BTreeSet<(Instant, Tuple)>,
     answers_left: u32,
@@ -60,15 +60,16 @@ impl Tcp {
         addresses: Vec<LocalAddress>,
         listening: impl IntoIterator<Item = u16>,
     ) -> Self {
+        let key = secret.table_key();
         Self {
             config,
             secret,
             addresses,
             listening: listening.into_iter().collect(),
-            by_tuple: BTreeMap::new(),
+            by_tuple: Table::new(key),
             by_key: BTreeMap::new(),
             connect_counter: 0,
-            time_wait: BTreeMap::new(),
+            time_wait: Table::new(key),
             time_wait_ends: BTreeSet::new(),
             answers_left: ANSWERS_MAX,
             answers_until: None,
@@ -81,7 +82,7 @@ impl Tcp {
     }
 
     fn is_taken(&self, tuple: &Tuple) -> bool {
-        self.by_tuple.contains_key(tuple) || self.time_wait.contains_key(tuple)
+        self.by_tuple.contains(tuple) || self.time_wait.contains(tuple)
     }
 
     /// The local address and port of a connection to `remote` from `device`.
@@ -158,22 +159,6 @@ impl Tcp {
     }
 }
 
-/// The connection that a packet is for, or that an ICMP error is about, and whether it is a SYN. `None`
-/// if it is for none.
-fn peek(packet: &[u8]) -> Option<(Tuple, bool)> {
-    let ip = ip::Packet::parse(packet).ok()?;
-    if ip.protocol != ip::Protocol::TCP {
-        return icmp::error_of(&ip).map(|error| (error.tuple, false));
-    }
-    if ip.fragment.is_some() || ip.payload.len() < wire::tcp::HEADER_LEN {
-        return None;
-    }
-    let port = |at: usize| u16::from_be_bytes([ip.payload[at], ip.payload[at + 1]]);
-    let tuple = Tuple { local: (ip.destination, port(2)).into(), remote: (ip.source, port(0)).into() };
-    let flags = Flags(u16::from(ip.payload[13]));
-    Some((tuple, flags.contains(Flags::SYN) && !flags.intersects(Flags::ACK | Flags::RST)))
-}
-
 impl Protocol for Tcp {
     type Connection = TcpConnection;
     type Application = TcpApplication;
@@ -189,23 +174,28 @@ impl Protocol for Tcp {
     type RouteId = Tuple;
 
     fn route(&self, batch: &Received) -> (usize, Route) {
-        let len = batch.packet.len();
-        let Some((tuple, is_syn)) = peek(&batch.packet) else {
-            let is_for_us = ip::Packet::parse(&batch.packet).is_ok_and(|packet| self.is_local(packet.destination));
-            return (len, if is_for_us { Route::Reply } else { Route::Unknown });
+        let (tuple, may_begin) = match batch.content() {
+            Content::Segment(head) => (&head.tuple, head.is_opening()),
+            Content::Error(error) => (&error.tuple, false),
+            Content::Other(ip) if self.is_local(*ip) => return (batch.len_bytes(), Route::Reply),
+            Content::Other(_) | Content::Nothing => return (batch.len_bytes(), Route::Unknown),
         };
-        if let Some(key) = self.by_tuple.get(&tuple) {
-            return (len, Route::Known(*key));
-        }
-        if !self.is_local(tuple.local.ip()) {
-            return (len, Route::Unknown);
-        }
-        let begins = is_syn && self.listening.contains(&tuple.local.port());
-        (len, if begins { Route::Begins } else { Route::Reply })
+        let route = match self.by_tuple.get(tuple) {
+            Some(key) => Route::Known(*key),
+            None if !self.is_local(tuple.local.ip()) => Route::Unknown,
+            None if may_begin && self.listening.contains(&tuple.local.port()) => Route::Begins,
+            None => Route::Reply,
+        };
+        (batch.len_bytes(), route)
     }
 
     fn route_id(batch: &Received) -> Option<(usize, Tuple)> {
-        peek(&batch.packet).map(|(tuple, _)| (batch.packet.len(), tuple))
+        let tuple = match batch.content() {
+            Content::Segment(head) => head.tuple,
+            Content::Error(error) => error.tuple,
+            Content::Other(_) | Content::Nothing => return None,
+        };
+        Some((batch.len_bytes(), tuple))
     }
 
     /// Each driver has devices of its own.
@@ -261,7 +251,7 @@ impl Protocol for Tcp {
                 has_answer
             }
             Opened::Error(_) => false,
-            Opened::Nothing => self.may_answer(now) && icmp::answer(&batch.packet, out),
+            Opened::Nothing => self.may_answer(now) && icmp::answer(batch.packet(), out),
         }
     }
 

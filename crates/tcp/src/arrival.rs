@@ -1,6 +1,7 @@
 //! [`Arrival`]: a received segment, as the serial step sees it.
 
 use std::fmt;
+use std::ops::Range;
 
 use bytes::Bytes;
 use units::Ecn;
@@ -23,6 +24,20 @@ pub struct Arrival {
     pub segment: usize,
     /// A congestion mark of the IP header.
     pub ecn: Option<Ecn>,
+}
+
+/// Where the segment of an IP packet is, and whose it is: what a route needs. So the packet is parsed
+/// once, and its segment where it is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentHead {
+    /// Addresses and ports; the local ones are the destination.
+    pub tuple: Tuple,
+    /// The flags.
+    pub flags: Flags,
+    ecn: Option<Ecn>,
+    /// Where the TCP header begins, and where the data end.
+    start: u32,
+    end: u32,
 }
 
 /// The reason why a packet is dropped.
@@ -55,6 +70,48 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
+impl SegmentHead {
+    /// Of a parsed packet.
+    ///
+    /// # Errors
+    /// If the packet holds no whole segment.
+    #[inline]
+    pub fn of(ip: &ip::Packet<'_>) -> Result<Self, OpenError> {
+        if ip.fragment.is_some() {
+            return Err(OpenError::Fragment);
+        }
+        if ip.protocol != Protocol::TCP {
+            return Err(OpenError::NotTcp(ip.protocol));
+        }
+        let Some(header) = ip.payload.first_chunk::<{ tcp::HEADER_LEN }>() else {
+            return Err(OpenError::Tcp(tcp::ParseError::Truncated));
+        };
+        let port = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        Ok(Self {
+            tuple: Tuple { local: (ip.destination, port(2)).into(), remote: (ip.source, port(0)).into() },
+            flags: Flags(u16::from(header[13])),
+            ecn: ip.ecn,
+            start: ip.header_len as u32,
+            end: (ip.header_len + ip.payload.len()) as u32,
+        })
+    }
+
+    /// Whether it is a SYN that may begin a connection.
+    pub fn is_opening(&self) -> bool {
+        self.flags.contains(Flags::SYN) && !self.flags.intersects(Flags::ACK | Flags::RST | Flags::FIN)
+    }
+
+    /// Whether it may be the last segment of a handshake: it acknowledges something, and is neither SYN
+    /// nor reset.
+    pub fn is_acknowledging(&self) -> bool {
+        self.flags.contains(Flags::ACK) && !self.flags.intersects(Flags::SYN | Flags::RST)
+    }
+
+    const fn range(&self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
 impl Arrival {
     /// Parses an IP packet with a segment. `segment`: bytes of data in each joined segment, if the
     /// device has joined several. `is_verified`: the device, or a sender on this host, vouches for the
@@ -64,25 +121,33 @@ impl Arrival {
     /// If it holds no valid segment.
     pub fn open(packet: &Bytes, segment: Option<usize>, is_verified: bool) -> Result<Self, OpenError> {
         let ip = ip::Packet::parse(packet).map_err(OpenError::Ip)?;
-        if ip.fragment.is_some() {
-            return Err(OpenError::Fragment);
-        }
-        if ip.protocol != Protocol::TCP {
-            return Err(OpenError::NotTcp(ip.protocol));
-        }
-        let (header, header_len) = Header::parse(ip.payload).map_err(OpenError::Tcp)?;
+        Self::open_at(&SegmentHead::of(&ip)?, packet, segment, is_verified)
+    }
+
+    /// As [`open`](Self::open), for a packet whose `head` is known.
+    ///
+    /// # Errors
+    /// If it holds no valid segment.
+    ///
+    /// # Panics
+    /// If `head` is of a longer packet.
+    pub fn open_at(
+        head: &SegmentHead,
+        packet: &Bytes,
+        segment: Option<usize>,
+        is_verified: bool,
+    ) -> Result<Self, OpenError> {
+        let bytes = &packet[head.range()];
+        let (header, header_len) = Header::parse(bytes).map_err(OpenError::Tcp)?;
         if !is_verified {
-            let pseudo = checksum::pseudo_header(ip.source, ip.destination, ip.protocol, ip.payload.len() as u32);
-            if !tcp::is_checksum_valid(ip.payload, pseudo) {
+            let Tuple { local, remote } = head.tuple;
+            let pseudo = checksum::pseudo_header(remote.ip(), local.ip(), Protocol::TCP, bytes.len() as u32);
+            if !tcp::is_checksum_valid(bytes, pseudo) {
                 return Err(OpenError::Checksum);
             }
         }
-        let data = packet.slice_ref(&ip.payload[header_len..]);
-        let tuple = Tuple {
-            local: (ip.destination, header.destination_port).into(),
-            remote: (ip.source, header.source_port).into(),
-        };
-        Ok(Self { tuple, header, segment: segment.unwrap_or(data.len()), data, ecn: ip.ecn })
+        let data = packet.slice(head.start as usize + header_len..head.end as usize);
+        Ok(Self { tuple: head.tuple, header, segment: segment.unwrap_or(data.len()), data, ecn: head.ecn })
     }
 
     /// The number of sequence numbers that it takes (RFC 9293, section 3.4, SEG.LEN).

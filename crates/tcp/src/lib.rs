@@ -30,7 +30,7 @@ pub mod state;
 mod timestamps;
 mod tuple;
 
-pub use arrival::{Arrival, OpenError};
+pub use arrival::{Arrival, OpenError, SegmentHead};
 pub use config::{AckPolicy, AckThreshold, KeepAlive, TcpConfig};
 pub use connection::{CloseReason, Connection, Event, Read, Stats, WriteError};
 pub use icmp::{IcmpError, IcmpErrorKind};

@@ -52,6 +52,12 @@ impl HostSecret {
         (0..count).map(move |step| low + (first.wrapping_add(step) % count) as u16)
     }
 
+    /// A key for the hashes of tables, so that other hosts cannot choose addresses and ports that collide.
+    pub fn table_key(&self) -> [u8; 16] {
+        let hash = blake3::keyed_hash(&self.key, b"table");
+        *hash.as_bytes().first_chunk().expect("a hash has 32 bytes")
+    }
+
     fn hash(&self, purpose: &[u8], tuple: &Tuple, with_local_port: bool) -> u32 {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher.update(purpose);

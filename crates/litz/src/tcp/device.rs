@@ -94,7 +94,7 @@ impl Device for IpDevice {
             let Ok(offload) = ReadOffload::parse(&packet) else { continue };
             let packet = packet.split_off(OFFLOAD_HEADER_BYTES);
             if !packet.is_empty() {
-                batches.push(Received { packet, segment: offload.segment, is_verified: offload.is_verified });
+                batches.push(Received::new(packet, offload.segment, offload.is_verified));
             }
         }
         ReceiveOutcome::MayHaveMore
