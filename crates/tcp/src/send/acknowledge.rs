@@ -18,9 +18,12 @@ const DUPLICATE_ACKS_MAX: u32 = 3;
 
 /// What one acknowledgement has delivered.
 #[derive(Debug, Default)]
-struct Delivered {
+pub(super) struct Delivered {
     /// Bytes that were in flight.
     bytes: u64,
+    /// The first position of something that was sent once, and the last of anything.
+    pub(super) first_original: Option<u64>,
+    pub(super) end: u64,
     /// Bytes that were declared lost and have arrived, and when the last of them was sent.
     spurious: Option<(u64, Instant)>,
     /// The newest transmission: its number, its time, and whether sending was limited.
@@ -41,6 +44,10 @@ impl Delivered {
             return;
         }
         self.bytes += run.len();
+        self.end = self.end.max(run.end);
+        if !run.is_retransmitted {
+            self.first_original = Some(self.first_original.map_or(run.start, |first| first.min(run.start)));
+        }
         if self.newest.is_none_or(|(number, ..)| run.transmission >= number) {
             self.newest = Some((run.transmission, run.sent_at, run.is_limited));
         }
@@ -63,9 +70,9 @@ impl SendHalf {
         let (una, sacked, left, lost) = (self.una, self.log.sacked(), self.left_bytes, self.stats.bytes_lost);
         if ack > self.una {
             self.advance(now, ack, info.echo.filter(|_| !is_window_probe), &mut delivered);
-            self.judge_timeout(now, info.echo);
         }
         let has_duplicate = self.take_sacks(now, ack, info, &mut delivered);
+        self.judge_timeout(now, ack > una, info.echo, &delivered);
         if has_duplicate {
             self.rack.on_duplicate_report(self.una, self.nxt);
         }
@@ -112,7 +119,9 @@ impl SendHalf {
             if run.state != RunState::Sacked {
                 // The peer echoes the segment that has filled the first hole (RFC 7323, section 4.3).
                 let echo = echo.filter(|_| run.start == una);
-                rack.on_delivered(now, run, min_rtt, echo.is_some_and(|echo| echo < run.sent_at));
+                // While it is open whether a timeout was due to a delay, so is which copy has arrived.
+                let is_ambiguous = is_suspected || echo.is_some_and(|echo| echo < run.sent_at);
+                rack.on_delivered(now, run, min_rtt, is_ambiguous);
                 let echo = echo.filter(|_| !is_suspected);
                 if run.state == RunState::Outstanding {
                     delivery.on_acked(now, &run.stamp, run.sent_at, run.transmission, run.len());

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `acknowledge` | acknowledgements: what was delivered, what is lost |
 //! | [`next`] | what is sent next |
+//! | `suspicion` | timeouts that may be due to a delay |
 //! | `timers`, `timeouts` | retransmission timeout, tail loss probe, reordering, zero window |
 //! | [`ack_info`], `lost` | values that are passed |
 //! | [`log`] | runs of positions that were sent |
@@ -22,18 +23,20 @@ mod lost;
 pub(crate) mod next;
 mod prr;
 mod rack;
+mod suspicion;
 mod timeouts;
 mod timers;
 mod window;
 
 use bytes::Bytes;
 use recovery::{CongestionController, DeliveryRate, Pacer, RttEstimator};
-use units::{Duration, Instant, Seq32};
+use units::{Duration, Seq32};
 
 use self::buffer::SendBuffer;
 use self::log::SentLog;
 use self::prr::Prr;
 use self::rack::Rack;
+use self::suspicion::Suspicion;
 use self::timers::Timers;
 use self::window::PeerWindow;
 use crate::config::TcpConfig;
@@ -88,7 +91,7 @@ pub(crate) struct SendHalf {
     /// The first lost segment leaves next, whatever the window says.
     is_resend_due: bool,
     /// A timeout that may be due to a delay.
-    suspicion: Option<Suspicion>,
+    suspicion: Option<Box<Suspicion>>,
     has_sack: bool,
     has_timestamps: bool,
     /// The SYN was not acknowledged in time.
@@ -99,17 +102,6 @@ pub(crate) struct SendHalf {
     rto_min: Duration,
     ecn: EcnState,
     stats: SendStats,
-}
-
-/// After a timeout only the first segment is sent again. The timestamp of its acknowledgement shows
-/// whether its first transmission was only late (RFC 3522); then nothing else is sent again, and the
-/// congestion window stays. Otherwise everything is lost.
-#[derive(Debug, Clone, Copy)]
-enum Suspicion {
-    /// The segment is to be sent; not for the first time if there is a time.
-    Due(Option<Instant>),
-    /// It was sent first then.
-    Sent(Instant),
 }
 
 /// Explicit congestion notification of this direction (RFC 3168, section 6.1).

@@ -6,9 +6,9 @@ use std::ops::Range;
 use bytes::Bytes;
 use units::Instant;
 
+use super::SendHalf;
 use super::log::{Judgement, Run, RunState};
 use super::timers::{Probe, WindowProbe};
-use super::{SendHalf, Suspicion};
 use crate::position::FIRST_BYTE;
 
 /// Positions to be sent in one plan, and the flags that go with them.
@@ -81,14 +81,8 @@ impl SendHalf {
         {
             return Some((range, Cause::TailLossProbe));
         }
-        match self.suspicion {
-            Some(Suspicion::Due(first_at)) => {
-                self.suspicion = Some(Suspicion::Sent(first_at.unwrap_or(now)));
-                return self.first_segment().map(|range| (range, Cause::Timeout));
-            }
-            // Nothing else until it is clear what was lost.
-            Some(Suspicion::Sent(_)) => return None,
-            None => {}
+        if self.suspicion.is_some() {
+            return self.next_of_suspicion(now).map(|range| (range, Cause::Timeout));
         }
         let window = match &self.reduction {
             Some(reduction) => reduction.allowance(),
@@ -96,17 +90,6 @@ impl SendHalf {
         };
         let range = self.first_lost(window, bytes_max).or_else(|| self.new_data(window, bytes_max))?;
         self.paced(now, range).map(|range| (range, Cause::Window))
-    }
-
-    /// The first segment, which is sent again after a timeout.
-    fn first_segment(&mut self) -> Option<Range<u64>> {
-        let first = self.log.runs().next()?;
-        let data_end = first.end.min(self.buffer.end());
-        let end = if data_end - first.start <= self.segment { first.end } else { first.start + self.segment };
-        let range = first.start..end;
-        // It is taken out of what is in flight, without a loss, and sent again.
-        self.log.lose_range(range.clone(), |_| {});
-        Some(range)
     }
 
     /// As much of `range` as the pacer permits now.
@@ -144,7 +127,7 @@ impl SendHalf {
         (len > 0).then(|| run.start..run.start + len)
     }
 
-    fn new_data(&mut self, window: u64, bytes_max: u64) -> Option<Range<u64>> {
+    pub(super) fn new_data(&mut self, window: u64, bytes_max: u64) -> Option<Range<u64>> {
         if self.nxt == 0 {
             return Some(0..1);
         }

@@ -2,10 +2,10 @@
 
 use units::{Duration, Instant};
 
-use super::log::{Judgement, RunState};
+use super::SendHalf;
+use super::log::{Judgement, Run, RunState};
 use super::lost::Lost;
 use super::timers::{Purpose, Timers};
-use super::{SendHalf, Suspicion};
 
 /// The peer's delay of an acknowledgement for a lone segment (RFC 8985, section 7.2,
 /// TLP.max_ack_delay).
@@ -50,40 +50,28 @@ impl SendHalf {
         self.is_syn_repeated |= !self.is_syn_acked();
         self.timers.back_off();
         self.timers.probe = None;
-        match self.suspicion {
-            Some(Suspicion::Sent(at) | Suspicion::Due(Some(at))) => self.suspicion = Some(Suspicion::Due(Some(at))),
-            _ if self.may_be_late() => self.suspicion = Some(Suspicion::Due(None)),
-            _ => self.lose_all(now),
+        if !self.suspect() {
+            self.lose_all(now);
         }
         self.timers.start(Purpose::Retransmit, now + self.timers.backed_off(self.rto()));
     }
 
-    /// Whether the acknowledgement of the first segment will show if the timeout was due to a delay.
-    fn may_be_late(&self) -> bool {
-        let is_outstanding = self.log.runs().next().is_some_and(|run| run.state == RunState::Outstanding);
-        self.has_timestamps && self.is_syn_acked() && self.timers.backoff == 1 && is_outstanding
-    }
-
-    /// The first segment that was sent again after a timeout is acknowledged.
-    pub(super) fn judge_timeout(&mut self, now: Instant, echo: Option<Instant>) {
-        match self.suspicion.take() {
-            Some(Suspicion::Sent(at)) if echo.is_none_or(|echo| echo >= at) => self.lose_all(now),
-            // Its first transmission has arrived, or it was acknowledged before it was sent again.
-            _ => {}
-        }
-    }
-
     /// Everything that is outstanding is lost.
     fn lose_all(&mut self, now: Instant) {
-        self.suspicion = None;
         // A peer that has the first run would have acknowledged it: it has dropped what it had
         // acknowledged selectively (RFC 2018, section 8).
         if self.log.runs().next().is_some_and(|run| run.state == RunState::Sacked) {
             self.log.forget_sacks();
         }
-        let mut lost = Lost::default();
+        self.lose_until(now, self.nxt, Lost::default());
+    }
+
+    /// Everything that is outstanding before `end` is lost, and so is what `lost` counts.
+    pub(super) fn lose_until(&mut self, now: Instant, end: u64, mut lost: Lost) {
+        self.suspicion = None;
         let delivery = &mut self.delivery;
-        self.log.lose(|_| Judgement::Lost, |run| lost.add(run, delivery));
+        let judge = |run: &Run| if run.start < end { Judgement::Lost } else { Judgement::NoneFollows };
+        self.log.lose(judge, |run| lost.add(run, delivery));
         self.end_recovery();
         self.recovery_point = Some(self.nxt);
         self.on_lost(now, &lost, true);

@@ -2,6 +2,7 @@
 
 mod detach;
 mod handshake;
+mod late;
 mod options;
 mod recovery;
 mod reduction;

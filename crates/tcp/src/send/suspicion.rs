@@ -1,0 +1,133 @@
+//! Timeouts that may be due to a delay.
+//!
+//! After a timeout only the first segment is sent again, and the congestion controller learns nothing
+//! yet. What is acknowledged next shows whether anything was lost. If not, nothing else is sent again,
+//! and the window stays: there is no reduction to be undone.
+//!
+//! With timestamps the first acknowledgement tells which transmission it is for (Eifel, RFC 3522).
+//! Without them, but with selective acknowledgements, new data leave after it, and the second one tells
+//! whether the data arrive that were sent before the timeout or only the new ones (F-RTO, RFC 5682,
+//! section 3).
+
+use std::ops::Range;
+
+use units::Instant;
+
+use super::SendHalf;
+use super::acknowledge::Delivered;
+use super::log::{Run, RunState};
+use super::lost::Lost;
+
+/// Segments of new data that leave to find out (RFC 5682, section 3.1, step 2b).
+const PROBE_SEGMENTS: u64 = 2;
+
+/// A timeout that may be due to a delay.
+#[derive(Debug)]
+pub(super) struct Suspicion {
+    /// The first segment, as it was before the timeout.
+    first: Run,
+    /// Everything that had been sent at the timeout lies before this position (RFC 5682, RecoveryPoint).
+    point: u64,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Stage {
+    /// The first segment is to be sent; not for the first time if there is a time.
+    Due(Option<Instant>),
+    /// It was sent first then.
+    Sent(Instant),
+    /// It has arrived. So many bytes of new data may leave.
+    Arrived(u64),
+}
+
+impl SendHalf {
+    /// A retransmission timeout. Whether it may be due to a delay, and the acknowledgement of the first
+    /// segment will help to tell.
+    pub(super) fn suspect(&mut self) -> bool {
+        if let Some(suspicion) = &mut self.suspicion {
+            let Stage::Sent(at) = suspicion.stage else { return matches!(suspicion.stage, Stage::Due(_)) };
+            suspicion.stage = Stage::Due(Some(at));
+            return true;
+        }
+        // In a recovery, what was sent again may be what is late (RFC 5682, section 3.1, step 1).
+        let can_tell = self.has_timestamps || (self.has_sack && !self.is_recovering());
+        let Some(first) = self.first_segment().filter(|run| run.state == RunState::Outstanding) else { return false };
+        if !can_tell || !self.is_syn_acked() || self.timers.backoff != 1 {
+            return false;
+        }
+        self.suspicion = Some(Box::new(Suspicion { first, point: self.nxt, stage: Stage::Due(None) }));
+        true
+    }
+
+    /// The first segment that is not acknowledged; a FIN adds no byte to it.
+    fn first_segment(&self) -> Option<Run> {
+        let run = self.log.runs().next()?;
+        let data_end = run.end.min(self.buffer.end());
+        let is_whole = data_end.saturating_sub(run.start) <= self.segment;
+        Some(Run { end: if is_whole { run.end } else { run.start + self.segment }, ..*run })
+    }
+
+    /// What leaves while it is not clear whether anything was lost: the first segment, or new data.
+    pub(super) fn next_of_suspicion(&mut self, now: Instant) -> Option<Range<u64>> {
+        let suspicion = self.suspicion.as_mut()?;
+        match suspicion.stage {
+            Stage::Due(first_at) => {
+                suspicion.stage = Stage::Sent(first_at.unwrap_or(now));
+                let first = self.first_segment()?;
+                let range = first.start..first.end;
+                // It is taken out of what is in flight, without a loss, and sent again.
+                self.log.lose_range(range.clone(), |_| {});
+                Some(range)
+            }
+            Stage::Sent(_) => None,
+            Stage::Arrived(left) => {
+                let range = self.new_data(left, left)?;
+                if let Some(Suspicion { stage: Stage::Arrived(left), .. }) = self.suspicion.as_deref_mut() {
+                    *left = left.saturating_sub(range.end - range.start);
+                }
+                Some(range)
+            }
+        }
+    }
+
+    /// Decides, if it can, whether the timeout was due to a delay.
+    pub(super) fn judge_timeout(
+        &mut self,
+        now: Instant,
+        has_advanced: bool,
+        echo: Option<Instant>,
+        delivered: &Delivered,
+    ) {
+        let Some(suspicion) = &mut self.suspicion else { return };
+        let point = suspicion.point;
+        match suspicion.stage {
+            // It was acknowledged before it was sent again.
+            Stage::Due(None) if has_advanced => self.suspicion = None,
+            Stage::Due(Some(at)) | Stage::Sent(at) if has_advanced => {
+                if self.has_timestamps {
+                    if echo.is_none_or(|echo| echo >= at) { self.confirm_timeout(now) } else { self.suspicion = None }
+                } else if self.una >= point || !self.is_granted() {
+                    // There is nothing else to wait for, or nothing to find out with (step 2a).
+                    self.confirm_timeout(now);
+                } else if let Some(suspicion) = &mut self.suspicion {
+                    suspicion.stage = Stage::Arrived(PROBE_SEGMENTS * self.segment);
+                }
+            }
+            // Step 3a: only what was sent after the timeout arrives.
+            Stage::Arrived(_) if delivered.end > point => self.confirm_timeout(now),
+            // Step 3b: something arrives that was not sent again.
+            Stage::Arrived(_) if delivered.first_original.is_some() => self.suspicion = None,
+            _ => {}
+        }
+    }
+
+    /// The first segment was lost, and with it everything that was sent before the timeout and is not
+    /// acknowledged.
+    fn confirm_timeout(&mut self, now: Instant) {
+        let Some(suspicion) = self.suspicion.take() else { return };
+        let mut lost = Lost::default();
+        lost.add(&suspicion.first, &mut self.delivery);
+        self.lose_until(now, suspicion.point, lost);
+    }
+}
