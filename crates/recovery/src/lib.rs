@@ -49,8 +49,8 @@ pub mod rate_limiter;
 pub mod rtt;
 
 pub use congestion::{
-    AckEvent, Algorithm, CongestionController, CongestionSnapshot, LossEvent, SpuriousLossEvent, initial_window,
-    minimum_window,
+    AckEvent, Algorithm, CongestionController, CongestionSnapshot, LossEvent, SpuriousLossEvent, Unlimited,
+    initial_window, minimum_window,
 };
 pub use delivery_rate::{DeliveryRate, LossSample, RateSample, SendStamp};
 pub use loss::{LossDetector, PACKET_THRESHOLD, Verdict};

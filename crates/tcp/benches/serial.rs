@@ -36,7 +36,7 @@ fn carry(plan: &Plan, packet: &mut SuperPacket) -> Arrival {
 impl Pair {
     fn connected() -> Self {
         let tuple = Tuple { local: ([10, 0, 0, 1], 1000).into(), remote: ([10, 0, 0, 2], 80).into() };
-        let config = TcpConfig { nagle: false, ..TcpConfig::default() };
+        let config = TcpConfig { nagle: tcp::Nagle::Off, ..TcpConfig::default() };
         let (mut now, mut plan, mut packet) = (Instant::ZERO, Plan::default(), SuperPacket::default());
         let mut sender = Connection::connect(config.clone(), tuple, Seq32::new(1), 1);
         assert!(sender.poll_plan(now, 1, &mut plan));

@@ -6,8 +6,9 @@ use units::Duration;
 /// What a connection may use, and its timers.
 #[derive(Debug, Clone)]
 pub struct TcpConfig {
-    /// The congestion controller. Default: CUBIC.
-    pub congestion: Algorithm,
+    /// The congestion controller. Default: CUBIC. Without one only the peer's window limits what is in
+    /// flight, as in RFC 793: for closed networks and models.
+    pub congestion: Option<Algorithm>,
     /// The largest IP packet that the device carries, bytes. It gives the maximum segment size that is
     /// announced (RFC 9293, section 3.7.1). Default: 1500.
     pub mtu: usize,
@@ -25,11 +26,14 @@ pub struct TcpConfig {
     pub window_scaling: bool,
     /// Whether explicit congestion notification is offered (RFC 3168, section 6.1). Default: true.
     pub ecn: bool,
-    /// Whether a small segment waits while another small one is outstanding (Nagle's algorithm with
-    /// Minshall's modification; RFC 9293, section 3.7.4 and appendix A.3). Default: true.
-    pub nagle: bool,
+    /// Which small segments wait. Default: [`Nagle::Minshall`].
+    pub nagle: Nagle,
     /// When received data are acknowledged.
     pub acks: AckPolicy,
+    /// What is sent again after a loss, and when. Default: [`LossRecovery::Selective`].
+    pub recovery: LossRecovery,
+    /// How the retransmission timeout follows the round trip. Default: [`RtoFormula::Rfc6298`].
+    pub rto_formula: RtoFormula,
     /// The shortest retransmission timeout. RFC 6298, section 2.4, says one second. Default: 200 ms, as
     /// in other systems: today's round trips are measured with each segment, and a second is a long
     /// silence.
@@ -54,6 +58,57 @@ pub struct AckPolicy {
     pub threshold: AckThreshold,
     /// At the latest after this time (RFC 9293, section 3.8.6.3: at most half a second).
     pub delay_max: Duration,
+    /// From when that time counts.
+    pub timer: AckTimer,
+}
+
+/// From when the delay of an acknowledgement counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AckTimer {
+    /// From the first segment that is not acknowledged.
+    FromSegment,
+    /// The host has one timer that expires periodically, as in BSD (`tcp_fasttimo`): the delay is between
+    /// nothing and the period. Its phase is that of the clock.
+    Periodic,
+}
+
+/// Which segments wait that are not full, while something is outstanding (RFC 9293, section 3.7.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nagle {
+    /// None does.
+    Off,
+    /// The original rule: while anything is outstanding (RFC 896). The end of each long write waits for an
+    /// acknowledgement, which the peer may delay.
+    Rfc896,
+    /// While another segment is outstanding that was not full either: Minshall's modification (RFC 9293,
+    /// appendix A.3).
+    Minshall,
+}
+
+/// What is sent again after a loss, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LossRecovery {
+    /// What is lost: by time and selective acknowledgements (RFC 8985), or after three duplicate
+    /// acknowledgements (RFC 6582); after a timeout (RFC 6298, RFC 3522).
+    Selective,
+    /// Everything that is not acknowledged, and only after a timeout, as in RFC 793, section 3.7.
+    GoBackN,
+}
+
+/// How the retransmission timeout follows the round trip. In either case what was sent twice is not
+/// measured (Karn), and the timeout doubles: RFC 1122, section 4.2.3.1, asks for both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RtoFormula {
+    /// The smoothed round trip and four times its mean deviation (RFC 6298, section 2).
+    Rfc6298,
+    /// `beta` times the smoothed round trip, of which each measurement keeps the share `alpha` (RFC 793,
+    /// section 3.7). In percent.
+    Rfc793 {
+        /// Between 80 and 90 in the RFC's example.
+        alpha_percent: u32,
+        /// Between 130 and 200 in the RFC's example.
+        beta_percent: u32,
+    },
 }
 
 /// How much is not acknowledged when an acknowledgement is due.
@@ -64,6 +119,9 @@ pub enum AckThreshold {
     /// This share of the receive buffer in percent, as the Parallel Protocol Engine does: in a bulk
     /// transfer the timer never expires.
     BufferPercent(u32),
+    /// No number of bytes: an acknowledgement leaves when the application has read so much that the window
+    /// grows by two full segments or half of the buffer, as in 4.4BSD.
+    Read,
 }
 
 /// When a silent peer is probed.
@@ -80,7 +138,7 @@ pub struct KeepAlive {
 impl Default for TcpConfig {
     fn default() -> Self {
         Self {
-            congestion: Algorithm::default(),
+            congestion: Some(Algorithm::default()),
             mtu: 1500,
             send_buffer: 4 << 20,
             receive_buffer: 4 << 20,
@@ -88,12 +146,51 @@ impl Default for TcpConfig {
             sack: true,
             window_scaling: true,
             ecn: true,
-            nagle: true,
-            acks: AckPolicy { threshold: AckThreshold::Segments(2), delay_max: Duration::from_millis(40) },
+            nagle: Nagle::Minshall,
+            acks: AckPolicy {
+                threshold: AckThreshold::Segments(2),
+                delay_max: Duration::from_millis(40),
+                timer: AckTimer::FromSegment,
+            },
+            recovery: LossRecovery::Selective,
+            rto_formula: RtoFormula::Rfc6298,
             rto_min: Duration::from_millis(200),
             syn_attempts_max: 8,
             timeouts_max: 15,
             time_wait: Duration::from_secs(60),
+            keep_alive: None,
+        }
+    }
+}
+
+impl TcpConfig {
+    /// TCP as around 1990, for models of that time: RFC 793 with Nagle's algorithm (RFC 896), without
+    /// options, congestion window and fast retransmission, and the timers of BSD. On a network it is
+    /// unfair to others.
+    pub const fn classic() -> Self {
+        Self {
+            congestion: None,
+            mtu: 1500,
+            send_buffer: u16::MAX as usize,
+            receive_buffer: u16::MAX as usize,
+            timestamps: false,
+            sack: false,
+            window_scaling: false,
+            ecn: false,
+            nagle: Nagle::Rfc896,
+            acks: AckPolicy {
+                threshold: AckThreshold::Segments(2),
+                delay_max: Duration::from_millis(200),
+                timer: AckTimer::Periodic,
+            },
+            recovery: LossRecovery::GoBackN,
+            rto_formula: RtoFormula::Rfc793 { alpha_percent: 90, beta_percent: 200 },
+            // The lower bound of the example in RFC 793, section 3.7.
+            rto_min: Duration::from_secs(1),
+            syn_attempts_max: 8,
+            timeouts_max: 15,
+            // Twice the two minutes of RFC 793, section 3.3.
+            time_wait: Duration::from_secs(240),
             keep_alive: None,
         }
     }

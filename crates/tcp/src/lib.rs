@@ -31,7 +31,7 @@ mod timestamps;
 mod tuple;
 
 pub use arrival::{Arrival, OpenError, SegmentHead};
-pub use config::{AckPolicy, AckThreshold, KeepAlive, TcpConfig};
+pub use config::{AckPolicy, AckThreshold, AckTimer, KeepAlive, LossRecovery, Nagle, RtoFormula, TcpConfig};
 pub use connection::{CloseReason, Connection, Event, Read, Stats, WriteError};
 pub use icmp::{IcmpError, IcmpErrorKind};
 pub use plan::{PLAN_BYTES_MAX, Plan, SuperPacket};

@@ -8,7 +8,9 @@
 
 use netem::{LineState, LinkConfig};
 use recovery::Algorithm;
-use tcp::{AckPolicy, AckThreshold, CloseReason, KeepAlive, State, TcpConfig};
+use tcp::{
+    AckPolicy, AckThreshold, AckTimer, CloseReason, KeepAlive, LossRecovery, Nagle, RtoFormula, State, TcpConfig,
+};
 use units::{Duration, Ratio, Rng};
 
 use crate::support::{Host, Pair, link};
@@ -50,12 +52,14 @@ fn links(rng: &mut Rng) -> [LinkConfig; 2] {
 }
 
 fn config(rng: &mut Rng) -> TcpConfig {
-    let threshold = match rng.below(4) {
+    let threshold = match rng.below(5) {
+        1 => AckThreshold::Read,
         0 => AckThreshold::BufferPercent(rng.below(101) as u32),
         _ => AckThreshold::Segments(rng.below(9) as u32),
     };
     TcpConfig {
-        congestion: [Algorithm::NewReno, Algorithm::Cubic, Algorithm::Bbr][rng.below(3) as usize],
+        congestion: [Some(Algorithm::NewReno), Some(Algorithm::Cubic), Some(Algorithm::Bbr), None]
+            [rng.below(4) as usize],
         mtu: [68, 576, 1280, 1500, 9000][rng.below(5) as usize],
         send_buffer: 1000 + magnitude(rng, 19) as usize,
         receive_buffer: 500 + magnitude(rng, 19) as usize,
@@ -63,8 +67,20 @@ fn config(rng: &mut Rng) -> TcpConfig {
         sack: rng.below(3) > 0,
         window_scaling: rng.below(3) > 0,
         ecn: rng.below(2) > 0,
-        nagle: rng.below(2) > 0,
-        acks: AckPolicy { threshold, delay_max: Duration::from_millis(magnitude(rng, 9)) },
+        nagle: [Nagle::Off, Nagle::Rfc896, Nagle::Minshall][rng.below(3) as usize],
+        recovery: [LossRecovery::Selective, LossRecovery::Selective, LossRecovery::GoBackN][rng.below(3) as usize],
+        rto_formula: match rng.below(3) {
+            0 => RtoFormula::Rfc793 {
+                alpha_percent: rng.between(50, 90) as u32,
+                beta_percent: rng.between(130, 300) as u32,
+            },
+            _ => RtoFormula::Rfc6298,
+        },
+        acks: AckPolicy {
+            threshold,
+            delay_max: Duration::from_millis(magnitude(rng, 9)),
+            timer: [AckTimer::FromSegment, AckTimer::Periodic][rng.below(2) as usize],
+        },
         // Longer than a timeout that was doubled: the last FIN may come that late.
         time_wait: Duration::from_secs(rng.between(130, 200)),
         keep_alive: (rng.below(3) == 0).then(|| KeepAlive {

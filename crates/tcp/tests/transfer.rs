@@ -2,7 +2,7 @@
 
 use netem::LinkConfig;
 use recovery::Algorithm;
-use tcp::{CloseReason, Event, State, TcpConfig};
+use tcp::{CloseReason, Event, Nagle, State, TcpConfig};
 use units::{Duration, Ratio, Rng};
 
 use crate::support::{Pair, link};
@@ -19,7 +19,7 @@ fn a_transfer_fills_the_link_in_either_direction() {
     for from in 0..2 {
         for congestion in [Algorithm::NewReno, Algorithm::Cubic, Algorithm::Bbr] {
             let config = TcpConfig::default();
-            let configs = [(); 2].map(|()| TcpConfig { congestion, ..config.clone() });
+            let configs = [(); 2].map(|()| TcpConfig { congestion: Some(congestion), ..config.clone() });
             let mut pair = Pair::with(1, [link(100, 10), link(100, 10)], configs);
             pair.connect();
             let spent = pair.transfer(from, 20_000_000, MINUTE);
@@ -70,10 +70,10 @@ fn data_cross_links_that_lose_reorder_duplicate_and_corrupt() {
             timestamps: rng.below(3) > 0,
             window_scaling: rng.below(3) > 0,
             ecn: rng.below(2) > 0,
-            nagle: rng.below(2) > 0,
+            nagle: if rng.below(2) > 0 { Nagle::Minshall } else { Nagle::Off },
             receive_buffer: rng.between(4_000, 400_000) as usize,
             send_buffer: rng.between(1_000, 400_000) as usize,
-            congestion: [Algorithm::NewReno, Algorithm::Cubic, Algorithm::Bbr][rng.below(3) as usize],
+            congestion: Some([Algorithm::NewReno, Algorithm::Cubic, Algorithm::Bbr][rng.below(3) as usize]),
             ..TcpConfig::default()
         });
         let text = format!("seed {seed}: {links:?} {configs:?}");

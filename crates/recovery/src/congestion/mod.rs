@@ -16,6 +16,7 @@ pub mod new_reno;
 pub mod prague;
 #[cfg(test)]
 mod tests;
+mod unlimited;
 mod window;
 
 use units::Rng;
@@ -27,6 +28,7 @@ pub use cubic::Cubic;
 pub use event::{AckEvent, LossEvent, SpuriousLossEvent};
 pub use new_reno::NewReno;
 pub use prague::Prague;
+pub use unlimited::Unlimited;
 pub use window::{WINDOW_MAX, initial_window, minimum_window};
 
 impl Algorithm {

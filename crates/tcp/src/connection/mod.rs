@@ -25,7 +25,7 @@ mod timers;
 use bytes::Bytes;
 use units::{Instant, Seq32};
 
-use crate::config::TcpConfig;
+use crate::config::{Nagle, TcpConfig};
 use crate::receive::{ReceiveHalf, ReceiveStats};
 use crate::reply::TimeWait;
 use crate::send::{SendHalf, SendStats};
@@ -266,9 +266,14 @@ impl Connection {
         if self.readable() > 0 { self.abort() } else { self.finish() }
     }
 
-    /// Sets whether a small segment waits while others are outstanding.
+    /// Sets whether a small segment waits while others are outstanding: by the rule of the configuration,
+    /// or Minshall's if that has none.
     pub fn set_nagle(&mut self, nagle: bool) {
-        self.send.set_nagle(nagle);
+        self.send.set_nagle(match (nagle, self.config.nagle) {
+            (false, _) => Nagle::Off,
+            (true, Nagle::Off) => Nagle::Minshall,
+            (true, rule) => rule,
+        });
     }
 
     /// The next event.

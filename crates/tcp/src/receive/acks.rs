@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use units::{Duration, Instant};
 
-use crate::config::{AckPolicy, AckThreshold};
+use crate::config::{AckPolicy, AckThreshold, AckTimer};
 
 /// Blocks that are remembered: what fits into the options of a segment without timestamps.
 const BLOCKS_MAX: usize = 4;
@@ -36,12 +36,27 @@ impl Acks {
         let threshold = match self.policy.threshold {
             AckThreshold::Segments(count) => segment.saturating_mul(count.into()),
             AckThreshold::BufferPercent(percent) => buffer.saturating_mul(percent.into()) / 100,
+            AckThreshold::Read => u64::MAX,
         };
         if self.unacked >= threshold || self.policy.delay_max == Duration::ZERO {
             self.is_due = true;
         } else {
-            self.due_at.get_or_insert(now + self.policy.delay_max);
+            self.due_at.get_or_insert(self.latest(now));
         }
+    }
+
+    /// When data that arrive now must be acknowledged.
+    fn latest(&self, now: Instant) -> Instant {
+        let (delay, now_ns) = (self.policy.delay_max, now.as_nanos());
+        match self.policy.timer {
+            AckTimer::FromSegment => now + delay,
+            AckTimer::Periodic => now + (delay - Duration::from_nanos(now_ns % delay.as_nanos())),
+        }
+    }
+
+    /// Whether data are acknowledged by what the application has read of them.
+    pub(super) fn is_by_reading(&self) -> bool {
+        self.policy.threshold == AckThreshold::Read
     }
 
     /// An acknowledgement is due now.
@@ -99,7 +114,18 @@ mod tests {
     const DELAY: Duration = Duration::from_millis(40);
 
     fn acks(threshold: AckThreshold) -> Acks {
-        Acks::new(AckPolicy { threshold, delay_max: DELAY })
+        Acks::new(AckPolicy { threshold, delay_max: DELAY, timer: AckTimer::FromSegment })
+    }
+
+    #[test]
+    fn a_periodic_timer_expires_at_multiples_of_its_period() {
+        for (ms, due) in [(0, 40), (1, 40), (39, 40), (40, 80), (121, 160)] {
+            let policy =
+                AckPolicy { threshold: AckThreshold::Segments(2), delay_max: DELAY, timer: AckTimer::Periodic };
+            let mut acks = Acks::new(policy);
+            acks.on_data(Instant::ZERO + Duration::from_millis(ms), 1, 1000, 100_000);
+            assert_eq!(acks.due_at(), Some(Instant::ZERO + Duration::from_millis(due)), "{ms}");
+        }
     }
 
     #[test]

@@ -246,7 +246,7 @@ impl ReceiveHalf {
         let bytes = self.assembler.read(len_max)?;
         // A wider window is worth a segment if the peer may soon need it, and it is wider by two segments or
         // half the buffer. Otherwise the next acknowledgement of data says it.
-        let is_half_used = 2 * self.edge.saturating_sub(self.nxt) <= self.window_max();
+        let is_half_used = self.acks.is_by_reading() || 2 * self.edge.saturating_sub(self.nxt) <= self.window_max();
         let is_worth = self.gained() >= (2 * self.segment).min(self.buffer / 2).max(1);
         if is_half_used && is_worth && !self.is_fin_received() {
             self.acks.set_due();

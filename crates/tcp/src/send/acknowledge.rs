@@ -10,6 +10,7 @@ use super::log::{Judgement, Run, RunState};
 use super::lost::Lost;
 use super::prr::Prr;
 use super::timers::Purpose;
+use crate::config::LossRecovery;
 use crate::position::FIRST_BYTE;
 
 /// Acknowledgements without news after which a segment is lost, if the peer has no selective ones (RFC
@@ -79,7 +80,7 @@ impl SendHalf {
         // What a second copy has caused says when that one was sent, not how long the first one took: the
         // acknowledgement of the first was lost.
         let has_sample = !has_duplicate && self.sample_rtt(now, info, ack > una, &delivered);
-        if !self.has_sack {
+        if !self.has_sack && self.recovery == LossRecovery::Selective {
             self.count_duplicate(now, ack.saturating_sub(una), info.is_bare && !window_changed);
         }
         self.on_probe_answer(now, info, ack, ack > una, has_duplicate);
@@ -182,6 +183,7 @@ impl SendHalf {
             _ => return false,
         };
         self.rtt.update(sample, Duration::ZERO);
+        self.rto.on_sample(sample);
         true
     }
 

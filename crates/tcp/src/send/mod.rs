@@ -12,6 +12,7 @@
 //! | [`log`] | runs of positions that were sent |
 //! | `rack` | losses by time |
 //! | `prr` | how much leaves while the window shrinks |
+//! | `rto` | the retransmission timeout |
 //! | `window` | the window that the peer grants |
 //! | [`buffer`] | written data |
 
@@ -23,23 +24,25 @@ mod lost;
 pub(crate) mod next;
 mod prr;
 mod rack;
+mod rto;
 mod suspicion;
 mod timeouts;
 mod timers;
 mod window;
 
 use bytes::Bytes;
-use recovery::{CongestionController, DeliveryRate, Pacer, RttEstimator};
+use recovery::{CongestionController, DeliveryRate, Pacer, RttEstimator, Unlimited};
 use units::{Duration, Seq32};
 
 use self::buffer::SendBuffer;
 use self::log::SentLog;
 use self::prr::Prr;
 use self::rack::Rack;
+use self::rto::Rto;
 use self::suspicion::Suspicion;
 use self::timers::Timers;
 use self::window::PeerWindow;
-use crate::config::TcpConfig;
+use crate::config::{LossRecovery, Nagle, TcpConfig};
 use crate::position::SequenceSpace;
 
 /// The round trip that is assumed before it is measured: it gives the first retransmission timeout of
@@ -96,9 +99,11 @@ pub(crate) struct SendHalf {
     has_timestamps: bool,
     /// The SYN was not acknowledged in time.
     is_syn_repeated: bool,
-    nagle: bool,
+    nagle: Nagle,
+    recovery: LossRecovery,
     /// The position after the last segment that was not full.
     small_end: u64,
+    rto: Rto,
     rto_min: Duration,
     ecn: EcnState,
     stats: SendStats,
@@ -139,7 +144,7 @@ pub struct SendStats {
 impl SendHalf {
     /// A half that sends a SYN first.
     pub(crate) fn new(config: &TcpConfig, initial: Seq32, segment: u64) -> Self {
-        let congestion = config.congestion.build(segment);
+        let congestion = config.congestion.map_or_else(|| Box::new(Unlimited) as _, |it| it.build(segment));
         let mut pacer = Pacer::new(None);
         pacer.set_segment_size(segment);
         Self {
@@ -170,7 +175,9 @@ impl SendHalf {
             has_timestamps: false,
             is_syn_repeated: false,
             nagle: config.nagle,
+            recovery: config.recovery,
             small_end: 0,
+            rto: Rto::new(config.rto_formula),
             rto_min: config.rto_min,
             ecn: EcnState::default(),
             stats: SendStats::default(),
@@ -181,7 +188,8 @@ impl SendHalf {
     /// acknowledgements, timestamps, and marks.
     pub(crate) fn negotiated(&mut self, segment: u64, has_sack: bool, has_timestamps: bool, has_ecn: bool) {
         self.set_segment(segment);
-        (self.has_sack, self.has_timestamps, self.ecn.is_on) = (has_sack, has_timestamps, has_ecn);
+        (self.has_timestamps, self.ecn.is_on) = (has_timestamps, has_ecn);
+        self.has_sack = has_sack && self.recovery == LossRecovery::Selective;
     }
 
     /// Changes the data in a full segment, because the path carries less.
@@ -195,7 +203,7 @@ impl SendHalf {
         self.segment
     }
 
-    pub(crate) fn set_nagle(&mut self, nagle: bool) {
+    pub(crate) fn set_nagle(&mut self, nagle: Nagle) {
         self.nagle = nagle;
     }
 
@@ -303,6 +311,6 @@ impl SendHalf {
     fn rto(&self) -> Duration {
         let is_unmeasured = self.is_syn_repeated && self.is_syn_acked() && !self.rtt.has_sample();
         let least = if is_unmeasured { RTO_AFTER_SYN } else { self.rto_min };
-        self.rtt.pto_base().max(least)
+        self.rto.timeout(&self.rtt).max(least)
     }
 }

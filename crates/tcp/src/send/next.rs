@@ -9,6 +9,7 @@ use units::Instant;
 use super::SendHalf;
 use super::log::{Judgement, Run, RunState};
 use super::timers::{Probe, WindowProbe};
+use crate::config::Nagle;
 use crate::position::FIRST_BYTE;
 
 /// Positions to be sent in one plan, and the flags that go with them.
@@ -154,16 +155,20 @@ impl SendHalf {
         Some(start..end)
     }
 
-    /// Whether a segment that is not full may end at `end` (RFC 9293, sections 3.7.4 and 3.8.6.2.1):
-    /// it ends the data, or it is a large part of what the peer can take; and with Nagle's algorithm no
-    /// other small one is outstanding. The original algorithm would let the end of each long write wait
-    /// for its acknowledgement, which the peer may delay (appendix A.3).
+    /// Whether a segment of `len` bytes, which is not full, may end at `end` (RFC 9293, sections 3.7.4 and 3.8.6.2.1):
+    /// it ends the data, or it is a large part of what the peer can take; and Nagle's algorithm does not
+    /// hold it.
     fn may_send_small(&self, end: u64, len: u64) -> bool {
         let is_large = self.window.max() > 0 && len >= self.window.max() / 2;
         if end < self.buffer.end() && !is_large {
             return false;
         }
-        is_large || !self.nagle || self.is_finished || self.una >= self.small_end
+        let is_held = match self.nagle {
+            Nagle::Off => false,
+            Nagle::Rfc896 => self.una < end - len,
+            Nagle::Minshall => self.una < self.small_end && !self.is_finished,
+        };
+        is_large || !is_held
     }
 
     /// Nothing is sent: if the window has room, because of the application or of the peer's window.

@@ -17,6 +17,7 @@ use super::SendHalf;
 use super::acknowledge::Delivered;
 use super::log::{Run, RunState};
 use super::lost::Lost;
+use crate::config::LossRecovery;
 
 /// Segments of new data that leave to find out (RFC 5682, section 3.1, step 2b).
 const PROBE_SEGMENTS: u64 = 2;
@@ -53,7 +54,8 @@ impl SendHalf {
         // In a recovery, what was sent again may be what is late (RFC 5682, section 3.1, step 1).
         let can_tell = self.has_timestamps || (self.has_sack && !self.is_recovering());
         let Some(first) = self.first_segment().filter(|run| run.state == RunState::Outstanding) else { return false };
-        if !can_tell || !self.is_syn_acked() || self.timers.backoff != 1 {
+        let is_selective = self.recovery == LossRecovery::Selective;
+        if !is_selective || !can_tell || !self.is_syn_acked() || self.timers.backoff != 1 {
             return false;
         }
         self.suspicion = Some(Box::new(Suspicion { first, point: self.nxt, stage: Stage::Due(None) }));

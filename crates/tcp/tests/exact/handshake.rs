@@ -2,7 +2,7 @@
 //! 6.1.1).
 
 use bytes::Bytes;
-use tcp::{Arrival, CloseReason, Connection, Event, Plan, State, SuperPacket, TcpConfig, Tuple};
+use tcp::{Arrival, CloseReason, Connection, Event, Nagle, Plan, State, SuperPacket, TcpConfig, Tuple};
 use units::{Duration, Ecn, Instant, Seq32};
 use wire::tcp::{Flags, Header, Options, Timestamps};
 
@@ -291,7 +291,7 @@ fn only_a_syn_announces_a_segment_size() {
 fn the_defaults_are_those_of_the_rfc() {
     let config = TcpConfig::default();
     assert!(config.keep_alive.is_none(), "RFC 9293, section 3.8.4");
-    assert!(config.nagle && config.ecn && config.timestamps && config.sack && config.window_scaling);
+    assert!(config.nagle != Nagle::Off && config.ecn && config.timestamps && config.sack && config.window_scaling);
     assert!(config.acks.delay_max < Duration::from_millis(500), "section 3.8.6.3");
     // With the shortest timeout, R2 is more than a hundred seconds (section 3.8.3).
     let timeouts = (0..config.timeouts_max).map(|count| (200_u64 << count).min(60_000)).sum::<u64>();

@@ -15,7 +15,7 @@ const WINDOW: u64 = 10_001;
 /// A peer to which ten segments of 1000 bytes were sent and one more to probe for the tail, and which is
 /// silent until the timeout sends the first one again. `written` bytes were written in all.
 fn timed_out(written: usize) -> Peer {
-    let config = TcpConfig { congestion: Algorithm::NewReno, ..TcpConfig::default() };
+    let config = TcpConfig { congestion: Some(Algorithm::NewReno), ..TcpConfig::default() };
     let options = Options { mss: Some(1000), ..offer() };
     let mut peer = Peer::sends_syn(&config, options, Flags::SYN, (INITIAL, PEER_INITIAL));
     peer.receive();
@@ -115,7 +115,7 @@ fn a_second_timeout_ends_the_doubt() {
 
 #[test]
 fn in_a_recovery_a_timeout_is_a_loss() {
-    let config = TcpConfig { congestion: Algorithm::NewReno, ..TcpConfig::default() };
+    let config = TcpConfig { congestion: Some(Algorithm::NewReno), ..TcpConfig::default() };
     let options = Options { mss: Some(1000), ..offer() };
     let mut peer = Peer::sends_syn(&config, options, Flags::SYN, (INITIAL, PEER_INITIAL));
     peer.receive();

@@ -1,5 +1,6 @@
 //! Exact behaviour, by the RFC that asks for it.
 
+mod classic;
 mod detach;
 mod handshake;
 mod late;

@@ -13,7 +13,7 @@ const SEGMENT: u32 = 1000;
 /// A peer to which twenty segments were sent, and which has acknowledged everything before them.
 /// Returns the position of the first of the twenty.
 fn flight(congestion: Algorithm, options: Options, is_marked: bool) -> (Peer, u32) {
-    let config = TcpConfig { congestion, ..TcpConfig::default() };
+    let config = TcpConfig { congestion: Some(congestion), ..TcpConfig::default() };
     let flags = if is_marked { Flags::SYN | Flags::ECE | Flags::CWR } else { Flags::SYN };
     let mut peer = Peer::sends_syn(&config, Options { mss: Some(1000), ..options }, flags, (INITIAL, PEER_INITIAL));
     peer.receive();

@@ -1,12 +1,11 @@
 //! Retransmission timeouts (RFC 6298), delayed acknowledgements (RFC 9293, section 3.8.6.3), keep-alive
 //! (section 3.8.4).
 
-use tcp::{AckPolicy, AckThreshold, CloseReason, KeepAlive, State, TcpConfig};
+use tcp::{AckPolicy, AckThreshold, AckTimer, CloseReason, KeepAlive, Nagle, State, TcpConfig};
 use units::Duration;
 use wire::tcp::{Flags, Options, Timestamps};
 
 use crate::support::peer::{Peer, Sent, offer};
-use crate::support::{Pair, link};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -52,7 +51,7 @@ fn the_timeout_grows_to_a_minute_and_the_connection_ends() {
 
 #[test]
 fn the_timer_starts_anew_with_each_acknowledgement_of_something_new() {
-    let mut peer = plain(&TcpConfig { rto_min: ms(1000), nagle: false, ..TcpConfig::default() }, ms(10));
+    let mut peer = plain(&TcpConfig { rto_min: ms(1000), nagle: Nagle::Off, ..TcpConfig::default() }, ms(10));
     peer.write(100);
     peer.sent();
     peer.now += ms(500);
@@ -109,7 +108,7 @@ fn what_was_sent_twice_is_measured_by_its_timestamp() {
 #[test]
 fn an_acknowledgement_waits_for_a_second_segment_or_the_delay() {
     for delay in [10, 40, 200, 500] {
-        let acks = AckPolicy { threshold: AckThreshold::Segments(2), delay_max: ms(delay) };
+        let acks = AckPolicy { delay_max: ms(delay), ..TcpConfig::default().acks };
         let mut peer = Peer::opens(&TcpConfig { acks, ..TcpConfig::default() }, offer());
         peer.send_data(1460);
         let start = peer.now;
@@ -132,7 +131,7 @@ fn the_threshold_may_be_any_number_of_segments_or_a_share_of_the_buffer() {
         (AckThreshold::BufferPercent(0), 1),
     ];
     for (threshold, segments) in cases {
-        let acks = AckPolicy { threshold, delay_max: ms(200) };
+        let acks = AckPolicy { threshold, delay_max: ms(200), timer: AckTimer::FromSegment };
         let mut peer = Peer::opens(&TcpConfig { acks, receive_buffer: 50_000, ..TcpConfig::default() }, offer());
         for round in 0..3 {
             for count in 1..=segments {
@@ -141,7 +140,7 @@ fn the_threshold_may_be_any_number_of_segments_or_a_share_of_the_buffer() {
                 // What counts are full segments, as the peer may send them.
                 let is_due = match threshold {
                     AckThreshold::BufferPercent(_) => count == segments,
-                    AckThreshold::Segments(_) => false,
+                    AckThreshold::Segments(_) | AckThreshold::Read => false,
                 };
                 if matches!(threshold, AckThreshold::BufferPercent(_)) {
                     assert_eq!(peer.sent().len(), usize::from(is_due), "{threshold:?} {round} {count}");
@@ -149,7 +148,7 @@ fn the_threshold_may_be_any_number_of_segments_or_a_share_of_the_buffer() {
             }
         }
     }
-    let acks = AckPolicy { threshold: AckThreshold::Segments(4), delay_max: ms(200) };
+    let acks = AckPolicy { threshold: AckThreshold::Segments(4), ..TcpConfig::default().acks };
     let mut peer = Peer::opens(&TcpConfig { acks, ..TcpConfig::default() }, offer());
     let counts: Vec<_> = (0..8)
         .map(|_| {
@@ -286,26 +285,5 @@ fn a_keep_alive_probe_is_answered() {
         peer.send(peer.segment().seq(100).len(len));
         let answer = peer.sent();
         assert!(answer.len() == 1 && answer[0].ack == 101, "{answer:?}");
-    }
-}
-
-#[test]
-fn nagle_and_a_delayed_acknowledgement_stall_a_request_in_two_writes() {
-    // The classic profile: two small writes, of which the second waits for the acknowledgement of the
-    // first, which the other side delays because it has nothing to answer yet.
-    for (nagle, delay, stalls) in [(true, 200, true), (true, 40, true), (false, 200, false)] {
-        let acks = AckPolicy { delay_max: ms(delay), ..TcpConfig::default().acks };
-        let config = TcpConfig { nagle, acks, ..TcpConfig::default() };
-        let mut pair = Pair::with(1, [link(100, 1), link(100, 1)], [config.clone(), config]);
-        pair.connect();
-        let start = pair.now;
-        for _ in 0..2 {
-            pair.hosts[0].send(vec![1; 100], false);
-            pair.run_for(Duration::ZERO);
-        }
-        assert!(pair.run_until(ms(1000), |pair| pair.hosts[1].received.len() == 200));
-        let spent = pair.now.saturating_since(start).as_millis();
-        assert_eq!(spent >= delay, stalls, "{nagle} {delay}: {spent}");
-        assert!(spent <= delay + 5, "{spent}");
     }
 }

@@ -2,7 +2,7 @@
 //! nothing panics, nothing is sent without end, and what is held stays within the buffers.
 
 use bytes::Bytes;
-use tcp::{State, TcpConfig};
+use tcp::{Nagle, State, TcpConfig};
 use units::{Duration, Ecn, Rng};
 use wire::tcp::{Flags, Options, Timestamps};
 
@@ -62,7 +62,7 @@ fn peer(rng: &mut Rng) -> Peer {
         send_buffer: BUFFER,
         sack: rng.below(3) > 0,
         timestamps: rng.below(2) > 0,
-        nagle: rng.below(2) > 0,
+        nagle: if rng.below(2) > 0 { Nagle::Minshall } else { Nagle::Off },
         ..TcpConfig::default()
     };
     let timestamps = (rng.below(2) == 0).then(Timestamps::default);

@@ -20,7 +20,7 @@ pub(super) fn start(options: &StackOptions, listening: &[u16]) -> Result<TcpStac
     }
     let tun = Tun::open_up(&options.device, &kernel, options.mtu).map_err(|error| error.to_string())?;
     let first = *options.address.first().ok_or("the stack needs an address (--address)")?;
-    let tcp = TcpConfig { mtu: options.mtu.into(), congestion: options.congestion, ..TcpConfig::default() };
+    let tcp = TcpConfig { mtu: options.mtu.into(), congestion: Some(options.congestion), ..TcpConfig::default() };
     let config = TcpStackConfig::new(IpDevice::kernel(tun, first), &options.address)
         .with_listening(listening.iter().copied())
         .with_placement(options.placement)
