@@ -1,7 +1,11 @@
 //! The configuration of a connection.
 
+use std::sync::Arc;
+
 use recovery::Algorithm;
 use units::Duration;
+
+use crate::budget::BufferBudget;
 
 /// What a connection may use, and its timers.
 #[derive(Debug, Clone)]
@@ -12,11 +16,20 @@ pub struct TcpConfig {
     /// The largest IP packet that the device carries, bytes. It gives the maximum segment size that is
     /// announced (RFC 9293, section 3.7.1). Default: 1500.
     pub mtu: usize,
-    /// Bytes that wait for acknowledgement or for the first transmission, at most. Default: 4 MiB.
+    /// Bytes that wait for acknowledgement or for the first transmission, at most. The buffer grows to
+    /// twice the congestion window, and has its initial size again when everything is acknowledged.
+    /// Default: 4 MiB.
     pub send_buffer: usize,
-    /// Bytes that were received and not read, at most: the largest window that is announced. Default:
-    /// 4 MiB.
+    /// Bytes that were received and not read, at most: the largest window that is announced. The buffer
+    /// grows with what the application reads in a round trip, to between two and four times that.
+    /// Default: 4 MiB.
     pub receive_buffer: usize,
+    /// The size of both buffers at the beginning. With the size of the larger one or more, none ever
+    /// changes. Default: 64 KiB, which a window without scaling can announce.
+    pub buffers_initial: usize,
+    /// Limits the growth of all buffers of all connections that share it. Default: one of 512 MiB for
+    /// this value and its clones.
+    pub budget: Arc<BufferBudget>,
     /// Whether timestamps are offered (RFC 7323, section 3). Default: true.
     pub timestamps: bool,
     /// Whether selective acknowledgements are offered (RFC 2018). Default: true.
@@ -142,6 +155,8 @@ impl Default for TcpConfig {
             mtu: 1500,
             send_buffer: 4 << 20,
             receive_buffer: 4 << 20,
+            buffers_initial: 64 << 10,
+            budget: Arc::new(BufferBudget::new(512 << 20)),
             timestamps: true,
             sack: true,
             window_scaling: true,
@@ -167,12 +182,14 @@ impl TcpConfig {
     /// TCP as around 1990, for models of that time: RFC 793 with Nagle's algorithm (RFC 896), without
     /// options, congestion window and fast retransmission, and the timers of BSD. On a network it is
     /// unfair to others.
-    pub const fn classic() -> Self {
+    pub fn classic() -> Self {
         Self {
             congestion: None,
             mtu: 1500,
             send_buffer: u16::MAX as usize,
             receive_buffer: u16::MAX as usize,
+            buffers_initial: usize::MAX,
+            budget: Arc::new(BufferBudget::new(0)),
             timestamps: false,
             sack: false,
             window_scaling: false,
@@ -193,5 +210,10 @@ impl TcpConfig {
             time_wait: Duration::from_secs(240),
             keep_alive: None,
         }
+    }
+
+    /// The window of a SYN, which is not scaled (RFC 7323, section 2.2).
+    pub(crate) fn initial_window(&self) -> u16 {
+        self.receive_buffer.min(self.buffers_initial).min(u16::MAX.into()) as u16
     }
 }

@@ -7,6 +7,7 @@
 //! | [`arrival`] | [`Arrival`]: a received segment. Parsing it needs no connection |
 //! | [`plan`] | [`Plan`]: segments to be sent. Writing them needs no connection |
 //! | [`config`] | [`TcpConfig`] |
+//! | [`budget`] | [`BufferBudget`]: the memory of the buffers of all connections |
 //! | [`state`] | the states of RFC 9293 |
 //! | [`icmp`] | what ICMP errors say about a connection, and the answers of a host |
 //! | [`reply`] | answers without a connection: resets, TIME-WAIT |
@@ -17,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arrival;
+pub mod budget;
 pub mod config;
 pub mod connection;
 pub mod icmp;
@@ -31,6 +33,7 @@ mod timestamps;
 mod tuple;
 
 pub use arrival::{Arrival, OpenError, SegmentHead};
+pub use budget::BufferBudget;
 pub use config::{AckPolicy, AckThreshold, AckTimer, KeepAlive, LossRecovery, Nagle, RtoFormula, TcpConfig};
 pub use connection::{CloseReason, Connection, Event, Read, Stats, WriteError};
 pub use icmp::{IcmpError, IcmpErrorKind};

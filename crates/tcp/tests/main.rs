@@ -1,5 +1,6 @@
 //! Connections in pairs over model links.
 
+mod buffers;
 mod exact;
 mod hostile;
 mod icmp;

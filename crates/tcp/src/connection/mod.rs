@@ -296,7 +296,12 @@ impl Connection {
 
     /// Bytes that [`write`](Self::write) takes now.
     pub const fn send_space(&self) -> usize {
-        self.config.send_buffer.saturating_sub(self.send.buffered())
+        self.send.space_left()
+    }
+
+    /// The sizes of the send buffer and of the receive buffer, bytes. Both grow with use.
+    pub fn buffer_sizes(&self) -> (u64, u64) {
+        (self.send.buffer_size(), self.receive.as_ref().map_or(0, ReceiveHalf::buffer))
     }
 
     /// Bytes that were written and not sent.

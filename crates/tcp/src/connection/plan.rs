@@ -65,7 +65,7 @@ impl Connection {
             let (options, flags) = self.syn(now);
             let (ack, window) = match &mut self.receive {
                 Some(receive) => (receive.snapshot_of_syn(), receive.unscaled_window()),
-                None => (Seq32::new(0), self.config.receive_buffer.min(u16::MAX.into()) as u16),
+                None => (Seq32::new(0), self.config.initial_window()),
             };
             plan.header = self.header(seq, ack, flags, window, options);
             return;

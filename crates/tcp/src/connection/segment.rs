@@ -213,6 +213,7 @@ impl Connection {
         let flags = arrival.header.flags;
         if receive.take(now, position, arrival.data, flags, segment) {
             self.events.readable = true;
+            receive.tune(now, self.send.rtt().smoothed());
         }
         if receive.is_fin_received() {
             self.state.on_fin_received();

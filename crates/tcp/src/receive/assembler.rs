@@ -41,15 +41,20 @@ pub(crate) struct Assembler {
 
 impl Assembler {
     /// For a buffer of so many bytes.
-    pub(crate) fn new(buffer: usize) -> Self {
+    pub(crate) fn new(buffer: u64) -> Self {
         Self {
             ready: VecDeque::new(),
             joined: BytesMut::new(),
             ready_len: 0,
             beyond: BTreeMap::new(),
             blocks: BTreeMap::new(),
-            pieces_max: (buffer / BYTES_PER_PIECE).max(PIECES_MIN),
+            pieces_max: pieces_max(buffer),
         }
+    }
+
+    /// The buffer has this size from now on.
+    pub(crate) fn set_limit(&mut self, buffer: u64) {
+        self.pieces_max = pieces_max(buffer);
     }
 
     /// Bytes that can be read.
@@ -179,6 +184,11 @@ impl Assembler {
             *last.get_mut() = end.min(*last.get());
         }
     }
+}
+
+/// The number of pieces beyond holes that a buffer of so many bytes may hold.
+fn pieces_max(buffer: u64) -> usize {
+    usize::try_from(buffer).unwrap_or(usize::MAX).div_euclid(BYTES_PER_PIECE).max(PIECES_MIN)
 }
 
 #[cfg(test)]

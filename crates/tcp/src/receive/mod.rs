@@ -4,13 +4,16 @@
 
 mod acks;
 mod assembler;
+mod tuner;
 
 use bytes::{Buf, Bytes};
-use units::{Instant, Seq32};
+use units::{Duration, Instant, Seq32};
 use wire::tcp::{Flags, SackBlocks};
 
 use self::acks::Acks;
 use self::assembler::Assembler;
+use self::tuner::Tuner;
+use crate::budget::BufferSize;
 use crate::config::TcpConfig;
 use crate::position::{FIRST_BYTE, SequenceSpace};
 
@@ -28,7 +31,8 @@ pub(crate) struct ReceiveHalf {
     /// The position of the FIN, if it was received in order or beyond a hole.
     fin: Option<u64>,
     /// Bytes that may be received and not read.
-    buffer: u64,
+    buffer: BufferSize,
+    tuner: Tuner,
     /// The window is announced in units of this power of two (RFC 7323, section 2.3).
     scale: u8,
     /// Bytes of data in the largest segment that has arrived.
@@ -76,15 +80,16 @@ pub(crate) struct Snapshot {
 impl ReceiveHalf {
     /// A half that has received the SYN with this sequence number.
     pub(crate) fn new(config: &TcpConfig, initial: Seq32, scale: u8, segment: u64, has_sack: bool) -> Self {
-        let buffer = config.receive_buffer as u64;
+        let buffer = BufferSize::new(config.buffers_initial, config.receive_buffer, &config.budget);
         let mut half = Self {
             space: SequenceSpace::new(initial),
-            assembler: Assembler::new(config.receive_buffer),
+            assembler: Assembler::new(buffer.bytes()),
             nxt: FIRST_BYTE,
             edge: FIRST_BYTE,
             acked: FIRST_BYTE,
             fin: None,
             buffer,
+            tuner: Tuner::default(),
             scale,
             segment,
             acks: Acks::new(config.acks),
@@ -230,6 +235,27 @@ impl ReceiveHalf {
         received > 0
     }
 
+    /// The buffer grows with what the application reads in a round trip, so that the window does not
+    /// limit the peer. `rtt` is the round trip as the send half knows it.
+    pub(crate) fn tune(&mut self, now: Instant, rtt: Duration) {
+        // An acknowledgement without news must not change the window: it would not count as a duplicate
+        // (RFC 5681, section 2).
+        if self.assembler.has_hole() {
+            return;
+        }
+        let read = self.nxt - FIRST_BYTE - self.assembler.ready_len() as u64;
+        if let Some(wanted) = self.tuner.on_data(now, rtt, self.nxt, read, self.edge)
+            && self.buffer.grow_to(wanted)
+        {
+            self.assembler.set_limit(self.buffer.bytes());
+        }
+    }
+
+    /// The size of the buffer.
+    pub(crate) const fn buffer(&self) -> u64 {
+        self.buffer.bytes()
+    }
+
     /// A congestion mark was received, or the peer has reacted to one.
     pub(crate) fn note_marks(&mut self, is_marked: bool, is_cwr: bool) {
         if is_cwr {
@@ -247,7 +273,7 @@ impl ReceiveHalf {
         // A wider window is worth a segment if the peer may soon need it, and it is wider by two segments or
         // half the buffer. Otherwise the next acknowledgement of data says it.
         let is_half_used = self.acks.is_by_reading() || 2 * self.edge.saturating_sub(self.nxt) <= self.window_max();
-        let is_worth = self.gained() >= (2 * self.segment).min(self.buffer / 2).max(1);
+        let is_worth = self.gained() >= (2 * self.segment).min(self.buffer.bytes() / 2).max(1);
         if is_half_used && is_worth && !self.is_fin_received() {
             self.acks.set_due();
         }
@@ -276,7 +302,7 @@ impl ReceiveHalf {
         // The edge never moves back (RFC 9293, section 3.8.6), and forward only by a segment or half the
         // buffer: a peer that fills every small gap would go on with small segments (section 3.8.6.2.2).
         let remaining = self.edge.saturating_sub(self.nxt);
-        let is_worth = self.gained() >= self.segment.min(self.buffer / 2);
+        let is_worth = self.gained() >= self.segment.min(self.buffer.bytes() / 2);
         let announced = if is_worth { self.announceable().max(remaining) } else { remaining };
         let window = (announced >> self.scale).min(u64::from(u16::MAX));
         self.edge = self.edge.max(self.nxt + (window << self.scale));
@@ -303,7 +329,7 @@ impl ReceiveHalf {
 
     /// The window of a segment with a SYN, which is not scaled (RFC 7323, section 2.2).
     pub(crate) fn unscaled_window(&self) -> u16 {
-        self.buffer.min(u64::from(u16::MAX)) as u16
+        self.buffer.bytes().min(u64::from(u16::MAX)) as u16
     }
 
     /// How much further than announced the peer may send.
@@ -313,12 +339,12 @@ impl ReceiveHalf {
 
     /// Bytes that may be announced: the free part of the buffer.
     fn announceable(&self) -> u64 {
-        let free = self.buffer.saturating_sub(self.assembler.ready_len() as u64);
+        let free = self.buffer.bytes().saturating_sub(self.assembler.ready_len() as u64);
         free.min(self.window_max()) >> self.scale << self.scale
     }
 
     /// The buffer, as far as a window can announce it.
     fn window_max(&self) -> u64 {
-        self.buffer.min(u64::from(u16::MAX) << self.scale)
+        self.buffer.bytes().min(u64::from(u16::MAX) << self.scale)
     }
 }

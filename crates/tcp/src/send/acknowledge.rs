@@ -22,15 +22,18 @@ const DUPLICATE_ACKS_MAX: u32 = 3;
 pub(super) struct Delivered {
     /// Bytes that were in flight.
     bytes: u64,
-    /// The first position of something that was sent once, and the last of anything.
-    pub(super) first_original: Option<u64>,
+    /// The position after the last of them.
     pub(super) end: u64,
+    /// Something of it was sent once.
+    pub(super) has_original: bool,
     /// Bytes that were declared lost and have arrived, and when the last of them was sent.
     spurious: Option<(u64, Instant)>,
     /// The newest transmission: its number, its time, and whether sending was limited.
     newest: Option<(u64, Instant, bool)>,
     /// The send time of the newest run that was sent once.
     rtt_from: Option<(u64, Instant)>,
+    /// Something that was sent again. What it has let the peer acknowledge may have arrived long before.
+    has_retransmission: bool,
 }
 
 impl Delivered {
@@ -46,9 +49,8 @@ impl Delivered {
         }
         self.bytes += run.len();
         self.end = self.end.max(run.end);
-        if !run.is_retransmitted {
-            self.first_original = Some(self.first_original.map_or(run.start, |first| first.min(run.start)));
-        }
+        self.has_retransmission |= run.is_retransmitted;
+        self.has_original |= !run.is_retransmitted;
         if self.newest.is_none_or(|(number, ..)| run.transmission >= number) {
             self.newest = Some((run.transmission, run.sent_at, run.is_limited));
         }
@@ -73,7 +75,7 @@ impl SendHalf {
             self.advance(now, ack, info.echo.filter(|_| !is_window_probe), &mut delivered);
         }
         let has_duplicate = self.take_sacks(now, ack, info, &mut delivered);
-        self.judge_timeout(now, ack > una, info.echo, &delivered);
+        let is_loss_confirmed = self.judge_timeout(now, ack > una, info.echo, &delivered);
         if has_duplicate {
             self.rack.on_duplicate_report(self.una, self.nxt);
         }
@@ -97,7 +99,7 @@ impl SendHalf {
         if info.is_marked && self.ecn.is_on {
             self.on_marked(now, &delivered);
         }
-        self.update_congestion(now, &delivered);
+        self.update_congestion(now, &delivered, is_loss_confirmed);
         self.advance_reduction(has_left, ack > una && self.stats.bytes_lost == lost);
         if ack > una {
             // The timeout stays long until the round trip was measured again: what was sent twice may be
@@ -106,6 +108,7 @@ impl SendHalf {
                 self.timers.backoff = 0;
             }
             self.timers.unanswered = 0;
+            self.tune_buffer();
             // RFC 6298, section 5.3.
             self.restart_timer(now);
         }
@@ -176,7 +179,8 @@ impl SendHalf {
 
     /// True if the round trip was measured.
     fn sample_rtt(&mut self, now: Instant, info: &AckInfo, has_advanced: bool, delivered: &Delivered) -> bool {
-        let sample = match (delivered.rtt_from, info.echo) {
+        let rtt_from = delivered.rtt_from.filter(|_| !delivered.has_retransmission);
+        let sample = match (rtt_from, info.echo) {
             (Some((_, sent_at)), _) => now.saturating_since(sent_at),
             // What was sent twice is measured by its timestamp (RFC 7323, section 4.1).
             (None, Some(echo)) if has_advanced => now.saturating_since(echo),
@@ -308,7 +312,9 @@ impl SendHalf {
         }
     }
 
-    fn update_congestion(&mut self, now: Instant, delivered: &Delivered) {
+    /// `is_loss_confirmed`: a timeout turns out to be due to losses. What is delivered now was sent before
+    /// the window is reduced, so it does not let it grow.
+    fn update_congestion(&mut self, now: Instant, delivered: &Delivered, is_loss_confirmed: bool) {
         if let Some((bytes, newest_sent_at)) = delivered.spurious {
             self.stats.bytes_lost_spuriously += bytes;
             let before = self.congestion.window();
@@ -324,12 +330,16 @@ impl SendHalf {
         if round_ended {
             self.round_end = self.nxt;
         }
+        // A window of which half is in use may double (RFC 7661, section 4.3: it is validated). Otherwise a
+        // sender that begins, or goes on after a pause, would lose a round trip.
+        let in_use = self.log.in_flight() + delivered.bytes;
+        let is_validated = self.congestion.in_slow_start() && 2 * in_use >= self.congestion.window();
         let event = AckEvent {
             now,
             bytes: delivered.bytes,
             newest_sent_at,
             in_flight: self.log.in_flight(),
-            app_limited: is_limited,
+            app_limited: is_loss_confirmed || (is_limited && !is_validated),
             round_ended,
             latest_rtt: self.rtt.latest(),
             rate,

@@ -42,6 +42,7 @@ use self::rto::Rto;
 use self::suspicion::Suspicion;
 use self::timers::Timers;
 use self::window::PeerWindow;
+use crate::budget::BufferSize;
 use crate::config::{LossRecovery, Nagle, TcpConfig};
 use crate::position::SequenceSpace;
 
@@ -61,6 +62,8 @@ const GRANULARITY: Duration = Duration::from_millis(1);
 pub(crate) struct SendHalf {
     space: SequenceSpace,
     buffer: SendBuffer,
+    /// Bytes that the buffer may hold.
+    size: BufferSize,
     log: SentLog,
     /// The first position that is not acknowledged.
     una: u64,
@@ -150,6 +153,7 @@ impl SendHalf {
         Self {
             space: SequenceSpace::new(initial),
             buffer: SendBuffer::new(),
+            size: BufferSize::new(config.buffers_initial, config.send_buffer, &config.budget),
             log: SentLog::default(),
             una: 0,
             nxt: 0,
@@ -232,6 +236,25 @@ impl SendHalf {
     /// Bytes that are written and not acknowledged.
     pub(crate) const fn buffered(&self) -> usize {
         self.buffer.len()
+    }
+
+    /// Bytes that [`write`](Self::write) may take now.
+    pub(crate) const fn space_left(&self) -> usize {
+        (self.size.bytes() as usize).saturating_sub(self.buffer.len())
+    }
+
+    pub(crate) const fn buffer_size(&self) -> u64 {
+        self.size.bytes()
+    }
+
+    /// The buffer holds what is in flight, and as much again that may leave as soon as that is
+    /// acknowledged. An idle connection needs none of it.
+    fn tune_buffer(&mut self) {
+        if self.is_idle() {
+            self.size.shrink();
+        } else {
+            self.size.grow_to(self.congestion.window().saturating_mul(2));
+        }
     }
 
     /// Bytes that are written and not sent.

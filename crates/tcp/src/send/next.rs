@@ -166,7 +166,11 @@ impl SendHalf {
         let is_held = match self.nagle {
             Nagle::Off => false,
             Nagle::Rfc896 => self.una < end - len,
-            Nagle::Minshall => self.una < self.small_end && !self.is_finished,
+            // A full buffer ends anywhere, and more is written as soon as it has space again.
+            Nagle::Minshall => {
+                let is_full = self.space_left() == 0 && !self.log.is_empty();
+                !self.is_finished && (is_full || self.una < self.small_end)
+            }
         };
         is_large || !is_held
     }

@@ -93,35 +93,47 @@ impl SendHalf {
         }
     }
 
-    /// Decides, if it can, whether the timeout was due to a delay.
+    /// Decides, if it can, whether the timeout was due to a delay. True if it was due to losses.
     pub(super) fn judge_timeout(
         &mut self,
         now: Instant,
         has_advanced: bool,
         echo: Option<Instant>,
         delivered: &Delivered,
-    ) {
-        let Some(suspicion) = &mut self.suspicion else { return };
+    ) -> bool {
+        let Some(suspicion) = &self.suspicion else { return false };
         let point = suspicion.point;
-        match suspicion.stage {
-            // It was acknowledged before it was sent again.
-            Stage::Due(None) if has_advanced => self.suspicion = None,
-            Stage::Due(Some(at)) | Stage::Sent(at) if has_advanced => {
-                if self.has_timestamps {
-                    if echo.is_none_or(|echo| echo >= at) { self.confirm_timeout(now) } else { self.suspicion = None }
-                } else if self.una >= point || !self.is_granted() {
-                    // There is nothing else to wait for, or nothing to find out with (step 2a).
-                    self.confirm_timeout(now);
-                } else if let Some(suspicion) = &mut self.suspicion {
-                    suspicion.stage = Stage::Arrived(PROBE_SEGMENTS * self.segment);
-                }
+        let is_loss = match suspicion.stage {
+            Stage::Due(Some(at)) | Stage::Sent(at) if has_advanced && self.has_timestamps => {
+                echo.is_none_or(|echo| echo >= at)
             }
+            Stage::Due(Some(_)) | Stage::Sent(_) if has_advanced && self.una < point && self.is_granted() => {
+                return self.await_second();
+            }
+            // There is nothing else to wait for, or nothing to find out with (step 2a).
+            Stage::Due(Some(_)) | Stage::Sent(_) if has_advanced => true,
+            // It was acknowledged before it was sent again.
+            Stage::Due(None) if has_advanced => false,
             // Step 3a: only what was sent after the timeout arrives.
-            Stage::Arrived(_) if delivered.end > point => self.confirm_timeout(now),
+            Stage::Arrived(_) if delivered.end > point => true,
             // Step 3b: something arrives that was not sent again.
-            Stage::Arrived(_) if delivered.first_original.is_some() => self.suspicion = None,
-            _ => {}
+            Stage::Arrived(_) if delivered.has_original => false,
+            _ => return false,
+        };
+        if is_loss {
+            self.confirm_timeout(now)
+        } else {
+            self.suspicion = None
         }
+        is_loss
+    }
+
+    /// The first segment has arrived. New data leave (step 2b).
+    fn await_second(&mut self) -> bool {
+        if let Some(suspicion) = &mut self.suspicion {
+            suspicion.stage = Stage::Arrived(PROBE_SEGMENTS * self.segment);
+        }
+        false
     }
 
     /// The first segment was lost, and with it everything that was sent before the timeout and is not

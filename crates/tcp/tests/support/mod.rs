@@ -270,6 +270,8 @@ impl Pair {
         let end = self.now + span;
         for step in 0_u64.. {
             assert!(step < 100_000_000, "the pair makes no progress");
+            // What has arrived is read now, not at the time of the next event.
+            self.hosts.iter_mut().for_each(Host::serve);
             if is_done(self) {
                 return true;
             }

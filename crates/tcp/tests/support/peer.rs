@@ -117,6 +117,12 @@ pub(crate) fn offer() -> Options {
     Options { mss: Some(1460), sack_permitted: true, window_scale: Some(0), ..Options::default() }
 }
 
+/// The same with buffers that have their largest sizes from the beginning, unless the test wants others.
+fn with_full_buffers(config: &TcpConfig) -> TcpConfig {
+    let is_default = config.buffers_initial == TcpConfig::default().buffers_initial;
+    TcpConfig { buffers_initial: if is_default { usize::MAX } else { config.buffers_initial }, ..config.clone() }
+}
+
 /// One connection, and the peer's view of it.
 pub(crate) struct Peer {
     pub(crate) now: Instant,
@@ -167,7 +173,7 @@ impl Peer {
             ..Header::default()
         };
         let syn = Arrival { tuple, header, data: Bytes::new(), segment: 0, ecn: None };
-        let connection = Connection::accept(now, config.clone(), &syn, Seq32::new(initials.0), 77);
+        let connection = Connection::accept(now, with_full_buffers(config), &syn, Seq32::new(initials.0), 77);
         Self { now, connection, tuple, nxt: 1, window: u16::MAX, expected: 0, echo, initials, events: Vec::new() }
     }
 
@@ -175,7 +181,7 @@ impl Peer {
     pub(crate) fn awaits(config: &TcpConfig) -> Self {
         let tuple = Tuple { local: CLIENT, remote: SERVER };
         let now = Instant::ZERO + Duration::from_secs(100);
-        let connection = Connection::connect(config.clone(), tuple, Seq32::new(INITIAL), 77);
+        let connection = Connection::connect(with_full_buffers(config), tuple, Seq32::new(INITIAL), 77);
         let initials = (INITIAL, PEER_INITIAL);
         Self { now, connection, tuple, nxt: 0, window: u16::MAX, expected: 0, echo: None, initials, events: Vec::new() }
     }
