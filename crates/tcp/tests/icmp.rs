@@ -3,9 +3,10 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use tcp::{IcmpError, IcmpErrorKind, State, Tuple};
+use tcp::{CloseReason, Event, IcmpError, IcmpErrorKind, SoftError, State, TcpConfig, Tuple};
 use units::{Duration, Seq32};
 
+use crate::support::peer::{INITIAL, Peer, offer};
 use crate::support::{CLIENT, Pair, SERVER, link, pattern};
 
 const TUPLE: Tuple = Tuple { local: CLIENT, remote: SERVER };
@@ -68,4 +69,66 @@ fn a_refusal_ends_an_attempt_to_connect_but_no_connection() {
     let (now, seq) = (pair.now, pair.hosts[0].connection().initial_sequence() + 1);
     pair.hosts[0].connection().handle_icmp(now, &IcmpError { seq, ..report });
     assert_eq!(pair.hosts[0].state(), Some(State::Established));
+}
+
+/// A report about the segment of `peer` with this number, counted from the initial one.
+fn report(peer: &Peer, seq: u32, kind: IcmpErrorKind) -> IcmpError {
+    IcmpError { tuple: peer.tuple, seq: Seq32::new(INITIAL) + seq, kind }
+}
+
+#[test]
+fn soft_errors_are_told_once_and_forgotten_when_the_peer_answers() {
+    let mut peer = Peer::opens(&TcpConfig::default(), offer());
+    peer.events.clear();
+    peer.write(1000);
+    peer.receive();
+    for kind in [IcmpErrorKind::Unreachable, IcmpErrorKind::Unreachable, IcmpErrorKind::Refused] {
+        peer.connection.handle_icmp(peer.now, &report(&peer, 1, kind));
+        peer.sent();
+    }
+    // About nothing that is outstanding: forged.
+    peer.connection.handle_icmp(peer.now, &report(&peer, 5000, IcmpErrorKind::Unreachable));
+    peer.sent();
+    let expected = [SoftError::Unreachable, SoftError::Refused].map(Event::SoftError);
+    assert_eq!((&peer.events[..], peer.connection.soft_error()), (&expected[..], Some(SoftError::Refused)));
+    peer.send_ack();
+    assert_eq!((peer.connection.state(), peer.connection.soft_error()), (State::Established, None));
+}
+
+#[test]
+fn a_connection_that_times_out_says_whether_the_peer_could_be_reached() {
+    for (kind, reason) in [
+        (None, CloseReason::TimedOut),
+        (Some(IcmpErrorKind::Unreachable), CloseReason::Unreachable),
+        (Some(IcmpErrorKind::Refused), CloseReason::Unreachable),
+    ] {
+        let config = TcpConfig { timeouts_max: 6, ..TcpConfig::default() };
+        let mut peer = Peer::opens(&config, offer());
+        peer.events.clear();
+        peer.write(1000);
+        peer.sent();
+        if let Some(kind) = kind {
+            peer.connection.handle_icmp(peer.now, &report(&peer, 1, kind));
+        }
+        peer.pass(Duration::from_secs(300));
+        assert_eq!(peer.connection.close_reason(), Some(reason), "{kind:?}");
+        let soft = |error| peer.events.contains(&Event::SoftError(error));
+        // A silent peer is told of, too (RFC 9293, section 3.8.3, R1).
+        assert_eq!(soft(SoftError::Silent), kind.is_none(), "{:?}", peer.events);
+    }
+    // R1: three retransmissions.
+    let mut peer = Peer::opens(&TcpConfig::default(), offer());
+    peer.write(1000);
+    let mut told = Vec::new();
+    for _ in 0..5 {
+        peer.pass_until_sent(Duration::from_secs(10)).expect("a retransmission");
+        told.push(peer.connection.soft_error().is_some());
+    }
+    assert_eq!((peer.connection.stats().send.timeouts, told), (3, vec![false, false, false, false, true]));
+    // An attempt to connect ends in the same way.
+    let mut peer = Peer::awaits(&TcpConfig { syn_attempts_max: 3, ..TcpConfig::default() });
+    peer.sent();
+    peer.connection.handle_icmp(peer.now, &report(&peer, 0, IcmpErrorKind::Unreachable));
+    peer.pass(Duration::from_secs(60));
+    assert_eq!(peer.connection.close_reason(), Some(CloseReason::Unreachable));
 }

@@ -18,5 +18,7 @@ pub use self::memory::ReceiveMemory;
 pub use self::stack::{TcpStack, TcpStackConfig};
 pub use self::stream::TcpStream;
 pub use net::tun::{MemoryTun, OpenTunError, Tun};
-pub use tcp::{AckPolicy, AckThreshold, AckTimer, CloseReason, KeepAlive, LossRecovery, Nagle, RtoFormula, TcpConfig};
+pub use tcp::{
+    AckPolicy, AckThreshold, AckTimer, BufferBudget, CloseReason, KeepAlive, LossRecovery, Nagle, RtoFormula, TcpConfig,
+};
 pub use tcp_driver::{Closed, WriteError};

@@ -121,6 +121,7 @@ fn io_error(closed: Closed) -> io::Error {
         Closed::Tcp(CloseReason::Reset) => io::ErrorKind::ConnectionReset,
         Closed::Tcp(CloseReason::Refused) => io::ErrorKind::ConnectionRefused,
         Closed::Tcp(CloseReason::TimedOut) => io::ErrorKind::TimedOut,
+        Closed::Tcp(CloseReason::Unreachable) => io::ErrorKind::HostUnreachable,
         Closed::Tcp(CloseReason::Aborted | CloseReason::Finished) => io::ErrorKind::NotConnected,
         _ => io::ErrorKind::ConnectionAborted,
     };

@@ -51,6 +51,7 @@ impl Connection {
             reset_due: None,
             events: Events::default(),
             close_reason: None,
+            soft_error: None,
             is_detached: false,
             config,
             tuple,
@@ -159,6 +160,7 @@ impl Connection {
         let info = AckInfo { window: window << scale, is_marked, ..self.ack_info(now, arrival) };
         self.send.handle_ack(now, &info);
         self.timers.on_heard(now);
+        self.soft_error = None;
     }
 
     pub(super) fn connected(&mut self) {

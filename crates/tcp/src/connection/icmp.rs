@@ -3,7 +3,7 @@
 use units::Instant;
 
 use super::handshake::TIMESTAMPS_LEN;
-use super::{CloseReason, Connection};
+use super::{CloseReason, Connection, SoftError};
 use crate::icmp::{IcmpError, IcmpErrorKind};
 use crate::state::State;
 
@@ -27,7 +27,8 @@ impl Connection {
             IcmpErrorKind::PacketTooBig(mtu) => self.on_packet_too_big(now, mtu),
             // A synchronized connection is not ended by an error (RFC 5461).
             IcmpErrorKind::Refused if self.state == State::SynSent => self.close(CloseReason::Refused),
-            IcmpErrorKind::Refused | IcmpErrorKind::Unreachable => {}
+            IcmpErrorKind::Refused => self.note_soft_error(SoftError::Refused),
+            IcmpErrorKind::Unreachable => self.note_soft_error(SoftError::Unreachable),
         }
     }
 

@@ -56,6 +56,8 @@ pub struct Connection {
     reset_due: Option<Seq32>,
     events: Events,
     close_reason: Option<CloseReason>,
+    /// The last soft error, until the peer answers.
+    soft_error: Option<SoftError>,
     /// The application is gone and reads nothing that still comes.
     is_detached: bool,
 }
@@ -84,8 +86,22 @@ pub enum Event {
     Readable,
     /// More can be written.
     Writable,
+    /// Something is wrong, perhaps for a moment only (RFC 9293, section 3.9.1.8). The connection goes on.
+    SoftError(SoftError),
     /// The connection has ended.
     Closed(CloseReason),
+}
+
+/// What may go by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SoftError {
+    /// A router reports that the peer cannot be reached.
+    Unreachable,
+    /// The peer's host, or someone in its name, reports that it takes no segments of the connection.
+    Refused,
+    /// The peer has not answered for several retransmissions (RFC 9293, section 3.8.3, R1).
+    Silent,
 }
 
 /// Why a connection has ended.
@@ -100,6 +116,8 @@ pub enum CloseReason {
     Refused,
     /// The peer did not answer.
     TimedOut,
+    /// The peer did not answer, and a router has reported that it cannot be reached.
+    Unreachable,
     /// This side has reset it.
     Aborted,
 }
@@ -111,6 +129,7 @@ impl std::fmt::Display for CloseReason {
             Self::Reset => "the peer has reset the connection",
             Self::Refused => "the peer has refused the connection",
             Self::TimedOut => "the peer did not answer",
+            Self::Unreachable => "the peer did not answer, and a router has reported that it cannot be reached",
             Self::Aborted => "this side has reset the connection",
         })
     }
@@ -122,6 +141,7 @@ struct Events {
     connected: bool,
     readable: bool,
     writable: bool,
+    soft_error: bool,
     closed: bool,
 }
 
@@ -195,6 +215,11 @@ impl Connection {
     /// Whether the connection has ended, and why. In [`State::TimeWait`] it has not.
     pub const fn close_reason(&self) -> Option<CloseReason> {
         self.close_reason
+    }
+
+    /// The last soft error, unless the peer has answered since.
+    pub const fn soft_error(&self) -> Option<SoftError> {
+        self.soft_error
     }
 
     /// Appends data to be sent: as much of `bytes` as fits into the send buffer, which is taken off.
@@ -288,6 +313,11 @@ impl Connection {
         if take(&mut self.events.writable) {
             return Some(Event::Writable);
         }
+        if take(&mut self.events.soft_error)
+            && let Some(error) = self.soft_error
+        {
+            return Some(Event::SoftError(error));
+        }
         if take(&mut self.events.closed) {
             return self.close_reason.map(Event::Closed);
         }
@@ -373,6 +403,18 @@ impl Connection {
             self.events.closed = true;
         }
         self.timers.stop();
+    }
+
+    /// The peer did not answer.
+    fn time_out(&mut self) {
+        let is_reported = matches!(self.soft_error, Some(SoftError::Unreachable | SoftError::Refused));
+        self.close(if is_reported { CloseReason::Unreachable } else { CloseReason::TimedOut });
+    }
+
+    /// The application learns of it, once until the peer answers.
+    fn note_soft_error(&mut self, error: SoftError) {
+        self.events.soft_error |= self.soft_error != Some(error);
+        self.soft_error = Some(error);
     }
 
     /// The state after a change in one of the halves.

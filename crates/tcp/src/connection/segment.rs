@@ -165,6 +165,9 @@ impl Connection {
         if self.send.handle_ack(now, &info) {
             self.events.writable = true;
         }
+        if self.send.timeouts() == 0 {
+            self.soft_error = None;
+        }
         // Without an application, a peer that never opens its window must not hold memory for ever.
         if !self.is_detached {
             self.send.note_answer();

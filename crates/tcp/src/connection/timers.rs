@@ -3,10 +3,13 @@
 use units::Instant;
 use wire::tcp::Flags;
 
-use super::{CloseReason, Connection};
+use super::{CloseReason, Connection, SoftError};
 use crate::config::KeepAlive;
 use crate::plan::Plan;
 use crate::state::State;
+
+/// Timeouts in a row after which the application learns of them (RFC 9293, section 3.8.3, R1).
+const SILENT_TIMEOUTS: u32 = 3;
 
 #[derive(Debug, Default)]
 pub(super) struct Timers {
@@ -90,8 +93,11 @@ impl Connection {
             self.config.timeouts_max
         };
         if self.send.timeouts() >= limit {
-            self.close(CloseReason::TimedOut);
-            return;
+            return self.time_out();
+        }
+        // A report of a router says more.
+        if self.send.timeouts() >= SILENT_TIMEOUTS && self.soft_error.is_none() {
+            self.note_soft_error(SoftError::Silent);
         }
         self.handle_keep_alive(now);
     }
@@ -108,8 +114,7 @@ impl Connection {
             return;
         }
         if self.timers.keep_alives >= keep_alive.probes_max {
-            self.close(CloseReason::TimedOut);
-            return;
+            return self.time_out();
         }
         self.timers.keep_alives += 1;
         self.timers.next_keep_alive = Some(now + keep_alive.interval);

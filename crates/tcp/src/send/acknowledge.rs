@@ -72,6 +72,9 @@ impl SendHalf {
         let mut delivered = Delivered::default();
         let (una, sacked, left, lost) = (self.una, self.log.sacked(), self.left_bytes, self.stats.bytes_lost);
         if ack > self.una {
+            if self.una == 0 {
+                self.on_syn_acked(info.echo);
+            }
             self.advance(now, ack, info.echo.filter(|_| !is_window_probe), &mut delivered);
         }
         let has_duplicate = self.take_sacks(now, ack, info, &mut delivered);
@@ -334,12 +337,18 @@ impl SendHalf {
         // sender that begins, or goes on after a pause, would lose a round trip.
         let in_use = self.log.in_flight() + delivered.bytes;
         let is_validated = self.congestion.in_slow_start() && 2 * in_use >= self.congestion.window();
+        // The window of the controller is not in use until the first one has reached it.
+        let is_first = self.first_window.is_some() && self.una > FIRST_BYTE;
+        if is_first {
+            let grown = self.first_window.map(|window| window + delivered.bytes);
+            self.first_window = grown.filter(|window| *window < self.congestion.window());
+        }
         let event = AckEvent {
             now,
             bytes: delivered.bytes,
             newest_sent_at,
             in_flight: self.log.in_flight(),
-            app_limited: is_loss_confirmed || (is_limited && !is_validated),
+            app_limited: is_first || is_loss_confirmed || (is_limited && !is_validated),
             round_ended,
             latest_rtt: self.rtt.latest(),
             rate,

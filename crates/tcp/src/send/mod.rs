@@ -100,8 +100,11 @@ pub(crate) struct SendHalf {
     suspicion: Option<Box<Suspicion>>,
     has_sack: bool,
     has_timestamps: bool,
-    /// The SYN was not acknowledged in time.
-    is_syn_repeated: bool,
+    /// How often the SYN was not acknowledged in time.
+    syn_timeouts: u32,
+    /// The first window, if it is smaller than that of the controller. It grows by what is delivered until
+    /// it reaches that one.
+    first_window: Option<u64>,
     nagle: Nagle,
     recovery: LossRecovery,
     /// The position after the last segment that was not full.
@@ -177,7 +180,8 @@ impl SendHalf {
             suspicion: None,
             has_sack: false,
             has_timestamps: false,
-            is_syn_repeated: false,
+            syn_timeouts: 0,
+            first_window: None,
             nagle: config.nagle,
             recovery: config.recovery,
             small_end: 0,
@@ -312,6 +316,14 @@ impl SendHalf {
         self.log.in_flight()
     }
 
+    /// Bytes that the congestion window permits now.
+    fn window_left(&self) -> u64 {
+        match &self.reduction {
+            Some(reduction) => reduction.allowance(),
+            None => self.congestion.window().min(self.first_window.unwrap_or(u64::MAX)).saturating_sub(self.flight()),
+        }
+    }
+
     /// Bytes in flight, without those that have left the network according to a peer that does not say
     /// which.
     const fn flight(&self) -> u64 {
@@ -332,7 +344,7 @@ impl SendHalf {
 
     /// The retransmission timeout without backoff (RFC 6298, section 2).
     fn rto(&self) -> Duration {
-        let is_unmeasured = self.is_syn_repeated && self.is_syn_acked() && !self.rtt.has_sample();
+        let is_unmeasured = self.syn_timeouts > 0 && self.is_syn_acked() && !self.rtt.has_sample();
         let least = if is_unmeasured { RTO_AFTER_SYN } else { self.rto_min };
         self.rto.timeout(&self.rtt).max(least)
     }

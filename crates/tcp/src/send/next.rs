@@ -85,10 +85,7 @@ impl SendHalf {
         if self.suspicion.is_some() {
             return self.next_of_suspicion(now).map(|range| (range, Cause::Timeout));
         }
-        let window = match &self.reduction {
-            Some(reduction) => reduction.allowance(),
-            None => self.congestion.window().saturating_sub(self.flight()),
-        };
+        let window = self.window_left();
         let range = self.first_lost(window, bytes_max).or_else(|| self.new_data(window, bytes_max))?;
         self.paced(now, range).map(|range| (range, Cause::Window))
     }

@@ -1,5 +1,6 @@
 //! What happens when a timer of the send half expires, and when it is set.
 
+use recovery::congestion::WINDOW_MAX;
 use units::{Duration, Instant};
 
 use super::SendHalf;
@@ -47,7 +48,7 @@ impl SendHalf {
     /// beginning with the smallest window, unless the first was only late.
     fn on_retransmission_timeout(&mut self, now: Instant) {
         self.stats.timeouts += 1;
-        self.is_syn_repeated |= !self.is_syn_acked();
+        self.syn_timeouts += u32::from(!self.is_syn_acked());
         self.timers.back_off();
         self.timers.probe = None;
         if !self.suspect() {
@@ -72,12 +73,27 @@ impl SendHalf {
         let delivery = &mut self.delivery;
         let judge = |run: &Run| if run.start < end { Judgement::Lost } else { Judgement::NoneFollows };
         self.log.lose(judge, |run| lost.add(run, delivery));
+        if !self.is_syn_acked() {
+            // The loss of a SYN says little about the path; the first window will (RFC 5681, section 3.1).
+            return;
+        }
         self.end_recovery();
         self.recovery_point = Some(self.nxt);
         self.on_lost(now, &lost, true);
         // The window is the smallest, and grows again by slow start.
         self.reduction = None;
         self.timers.set_reordering(None);
+    }
+
+    /// The SYN is acknowledged. If it was lost, the first window is one segment (RFC 5681, section 3.1). A
+    /// single repetition may be due to a long path, unless a timestamp shows that the first copy was lost
+    /// (RFC 6928, section 2).
+    pub(super) fn on_syn_acked(&mut self, echo: Option<Instant>) {
+        let is_second = |run: &Run| run.is_retransmitted && echo.is_some_and(|echo| echo >= run.sent_at);
+        let is_lost = self.syn_timeouts > 1 || self.log.runs().next().is_some_and(is_second);
+        if is_lost && self.congestion.window() < WINDOW_MAX {
+            self.first_window = Some(self.segment);
+        }
     }
 
     /// Something was sent: the timer runs while anything is outstanding (RFC 6298, section 5.1), and a
