@@ -43,6 +43,8 @@ pub struct TcpConfig {
     pub nagle: Nagle,
     /// When received data are acknowledged.
     pub acks: AckPolicy,
+    /// When a wider window is announced. Default: [`WindowGrowth::Segment`].
+    pub window_growth: WindowGrowth,
     /// What is sent again after a loss, and when. Default: [`LossRecovery::Selective`].
     pub recovery: LossRecovery,
     /// How the retransmission timeout follows the round trip. Default: [`RtoFormula::Rfc6298`].
@@ -96,6 +98,15 @@ pub enum Nagle {
     /// While another segment is outstanding that was not full either: Minshall's modification (RFC 9293,
     /// appendix A.3).
     Minshall,
+}
+
+/// When a segment that leaves announces a wider window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WindowGrowth {
+    /// If it is wider by a full segment or half of the buffer (RFC 9293, section 3.8.6.2.2).
+    Segment,
+    /// Always, unless less than a full segment and a quarter of the buffer are free, as in 4.4BSD.
+    Any,
 }
 
 /// What is sent again after a loss, and when.
@@ -167,6 +178,7 @@ impl Default for TcpConfig {
                 delay_max: Duration::from_millis(40),
                 timer: AckTimer::FromSegment,
             },
+            window_growth: WindowGrowth::Segment,
             recovery: LossRecovery::Selective,
             rto_formula: RtoFormula::Rfc6298,
             rto_min: Duration::from_millis(200),
@@ -200,6 +212,7 @@ impl TcpConfig {
                 delay_max: Duration::from_millis(200),
                 timer: AckTimer::Periodic,
             },
+            window_growth: WindowGrowth::Any,
             recovery: LossRecovery::GoBackN,
             rto_formula: RtoFormula::Rfc793 { alpha_percent: 90, beta_percent: 200 },
             // The lower bound of the example in RFC 793, section 3.7.

@@ -34,7 +34,9 @@ mod tuple;
 
 pub use arrival::{Arrival, OpenError, SegmentHead};
 pub use budget::BufferBudget;
-pub use config::{AckPolicy, AckThreshold, AckTimer, KeepAlive, LossRecovery, Nagle, RtoFormula, TcpConfig};
+pub use config::{
+    AckPolicy, AckThreshold, AckTimer, KeepAlive, LossRecovery, Nagle, RtoFormula, TcpConfig, WindowGrowth,
+};
 pub use connection::{CloseReason, Connection, Event, Read, SoftError, Stats, WriteError};
 pub use icmp::{IcmpError, IcmpErrorKind};
 pub use plan::{PLAN_BYTES_MAX, Plan, SuperPacket};

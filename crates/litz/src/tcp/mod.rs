@@ -19,6 +19,7 @@ pub use self::stack::{TcpStack, TcpStackConfig};
 pub use self::stream::TcpStream;
 pub use net::tun::{MemoryTun, OpenTunError, Tun};
 pub use tcp::{
-    AckPolicy, AckThreshold, AckTimer, BufferBudget, CloseReason, KeepAlive, LossRecovery, Nagle, RtoFormula, TcpConfig,
+    AckPolicy, AckThreshold, AckTimer, BufferBudget, CloseReason, KeepAlive, LossRecovery, Nagle, RtoFormula,
+    TcpConfig, WindowGrowth,
 };
 pub use tcp_driver::{Closed, WriteError};

@@ -14,7 +14,7 @@ use self::acks::Acks;
 use self::assembler::Assembler;
 use self::tuner::Tuner;
 use crate::budget::BufferSize;
-use crate::config::TcpConfig;
+use crate::config::{TcpConfig, WindowGrowth};
 use crate::position::{FIRST_BYTE, SequenceSpace};
 
 /// The receive half of a connection.
@@ -38,6 +38,7 @@ pub(crate) struct ReceiveHalf {
     /// Bytes of data in the largest segment that has arrived.
     segment: u64,
     acks: Acks,
+    growth: WindowGrowth,
     has_sack: bool,
     /// A congestion mark was received that the peer has not reacted to (RFC 3168, section 6.1.3).
     is_marked: bool,
@@ -93,6 +94,7 @@ impl ReceiveHalf {
             scale,
             segment,
             acks: Acks::new(config.acks),
+            growth: config.window_growth,
             has_sack,
             is_marked: false,
             stats: ReceiveStats::default(),
@@ -302,7 +304,10 @@ impl ReceiveHalf {
         // The edge never moves back (RFC 9293, section 3.8.6), and forward only by a segment or half the
         // buffer: a peer that fills every small gap would go on with small segments (section 3.8.6.2.2).
         let remaining = self.edge.saturating_sub(self.nxt);
-        let is_worth = self.gained() >= self.segment.min(self.buffer.bytes() / 2);
+        let is_worth = match self.growth {
+            WindowGrowth::Segment => self.gained() >= self.segment.min(self.buffer.bytes() / 2),
+            WindowGrowth::Any => self.announceable() >= self.segment.min(self.buffer.bytes() / 4),
+        };
         let announced = if is_worth { self.announceable().max(remaining) } else { remaining };
         let window = (announced >> self.scale).min(u64::from(u16::MAX));
         self.edge = self.edge.max(self.nxt + (window << self.scale));

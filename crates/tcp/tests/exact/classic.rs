@@ -1,7 +1,7 @@
 //! The classic profile: what each of its fields changes, and what Nagle's algorithm and delayed
 //! acknowledgements do together.
 
-use tcp::{AckPolicy, AckThreshold, AckTimer, LossRecovery, Nagle, RtoFormula, TcpConfig};
+use tcp::{AckPolicy, AckThreshold, AckTimer, LossRecovery, Nagle, RtoFormula, TcpConfig, WindowGrowth};
 use units::Duration;
 use wire::tcp::{Flags, Options};
 
@@ -126,6 +126,34 @@ fn what_the_application_has_read_is_acknowledged_by_two_segments_or_half_the_buf
         let due = 200 - start.as_nanos() / 1_000_000 % 200;
         assert_eq!((ack.len(), ack[0].at), (1, start + ms(due)), "{buffer}");
     }
+}
+
+#[test]
+fn every_segment_announces_what_is_free_unless_that_is_little() {
+    for (growth, windows) in [(WindowGrowth::Any, [8000, 7600, 8000]), (WindowGrowth::Segment, [8000, 7600, 7599])] {
+        let config = TcpConfig { window_growth: growth, receive_buffer: 8000, ..TcpConfig::classic() };
+        let mut peer = peer(&config, ms(10));
+        let mut window = |len: usize, is_read: bool| {
+            peer.send_data(len);
+            if is_read {
+                peer.read();
+            }
+            peer.pass(ms(200)).last().expect("an acknowledgement").window
+        };
+        // A whole segment is read; half of one is not, and then it is.
+        assert_eq!([window(1000, true), window(400, false), window(1, true)], windows, "{growth:?}");
+    }
+}
+
+#[test]
+fn a_buffer_with_less_than_a_segment_and_a_quarter_free_is_closed() {
+    let mut peer = peer(&TcpConfig { receive_buffer: 3000, ..TcpConfig::classic() }, ms(10));
+    peer.send_data(1000);
+    peer.send_data(1000);
+    assert_eq!(peer.sent().last().map(|ack| ack.window), Some(1000));
+    peer.send_data(800);
+    // What was announced is not taken back.
+    assert_eq!(peer.pass(ms(200)).last().map(|ack| ack.window), Some(200));
 }
 
 #[test]
