@@ -63,6 +63,11 @@ impl TcpConnection {
         }
     }
 
+    /// The connection itself.
+    pub const fn tcp(&self) -> &tcp::Connection {
+        &self.connection
+    }
+
     pub(crate) fn take_route_change(&mut self) -> Option<RouteChange> {
         if self.is_ending() && !self.connection.has_plan() && !std::mem::replace(&mut self.has_left, true) {
             // A connection that ends before its route was added has none.

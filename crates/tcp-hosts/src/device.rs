@@ -1,0 +1,122 @@
+//! The environment of a host's driver: virtual time that passes as segments are sent, and a device
+//! that is a queue in memory.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use driver::socket::Received as ReceiveOutcome;
+use driver::{Clock, Env, NoOffload, SendError, Socket};
+use tcp::SuperPacket;
+use tcp_driver::{Received, Tcp};
+use units::{Duration, Instant};
+
+use crate::costs::Costs;
+
+/// Packets that one receive call takes, at most.
+const RECEIVED_MAX: usize = 16;
+
+/// The bytes of the headers of a packet that are no data: IPv4 and TCP without options. Costs count
+/// the options as data.
+const HEADERS_LEN: usize = 40;
+
+/// The time at a host. In a turn it is ahead of the simulation's: by what the turn has cost so far.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct HostClock(Rc<Cell<Instant>>);
+
+impl HostClock {
+    /// Moves on to `now`, never back.
+    pub(crate) fn advance_to(&self, now: Instant) {
+        self.0.set(self.0.get().max(now));
+    }
+
+    fn spend(&self, time: Duration) {
+        self.0.set(self.0.get() + time);
+    }
+}
+
+impl Clock for HostClock {
+    fn now(&self) -> Instant {
+        self.0.get()
+    }
+}
+
+/// The environment of a host's driver.
+pub(crate) struct HostEnv(pub(crate) HostClock);
+
+impl Env for HostEnv {
+    type Protocol = Tcp;
+    type Socket = Device;
+    type Offload = NoOffload;
+    type Clock = HostClock;
+
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+
+    fn isolates_panics(&self) -> bool {
+        false
+    }
+}
+
+/// The queues of a device.
+#[derive(Debug, Default)]
+pub(crate) struct Queues {
+    /// What the network has delivered and no interrupt has taken.
+    pub(crate) delivered: RefCell<VecDeque<Bytes>>,
+    /// What interrupts have taken and no turn.
+    pub(crate) arrived: RefCell<VecDeque<Bytes>>,
+    /// What leaves, and when.
+    pub(crate) sent: RefCell<VecDeque<(Instant, Bytes)>>,
+}
+
+/// The device of a host.
+pub(crate) struct Device {
+    pub(crate) queues: Rc<Queues>,
+    pub(crate) clock: HostClock,
+    pub(crate) costs: Costs,
+}
+
+pub(crate) const fn data_len(packet: &[u8]) -> usize {
+    packet.len().saturating_sub(HEADERS_LEN)
+}
+
+impl Socket<Tcp> for Device {
+    type Buffers = ();
+
+    fn receive(&mut self, (): &mut (), batches: &mut Vec<Received>) -> ReceiveOutcome {
+        let mut arrived = self.queues.arrived.borrow_mut();
+        for _ in 0..RECEIVED_MAX {
+            let Some(packet) = arrived.pop_front() else { return ReceiveOutcome::NoMore };
+            batches.push(Received::new(packet, None, false));
+        }
+        ReceiveOutcome::MayHaveMore
+    }
+
+    fn send(&mut self, packets: &SuperPacket) -> Result<(), SendError> {
+        let mut sent = self.queues.sent.borrow_mut();
+        packets.packets(|packet| {
+            self.clock.spend(self.costs.sent.of(data_len(packet)));
+            sent.push_back((self.clock.now(), Bytes::copy_from_slice(packet)));
+        });
+        Ok(())
+    }
+
+    /// The host has no segmentation offload: each segment is a plan.
+    fn batch_max(&self) -> usize {
+        1
+    }
+
+    fn announces_space(&self) -> bool {
+        false
+    }
+
+    fn has_arrived(&self) -> bool {
+        !self.queues.arrived.borrow().is_empty()
+    }
+
+    fn take_arrived(&mut self) -> bool {
+        self.has_arrived()
+    }
+}

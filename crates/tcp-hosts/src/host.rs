@@ -1,0 +1,260 @@
+//! [`Host`]: a stack, its processor, and the process that runs it.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use bytes::Bytes;
+use driver::shared::Common;
+use driver::{Clock, Driver, DriverLimits, Flush, LocalSocket, NoOffload, Place};
+use netem::{ConfigError, LinkConfig};
+use sim::hardware::line::Line;
+use sim::kernel::TaskId;
+use sim::{Resource, Sim};
+use tcp::{HostSecret, TcpConfig};
+use tcp_driver::{Closed, Connect, Limits, LocalAddress, Runtime, StreamHandle, Tcp, TcpShared};
+use units::Instant;
+
+use crate::costs::Costs;
+use crate::device::{Device, HostClock, HostEnv, Queues, data_len};
+use crate::stream::Stream;
+
+/// Turns at one virtual time that count as a livelock.
+const STALLED_TURNS_MAX: u32 = 100_000;
+
+/// The connections of a host, at most.
+const LIMITS: DriverLimits = DriverLimits { half_open_max: 1024, connections_max: 4096 };
+
+/// How a host is made.
+#[derive(Debug, Clone)]
+pub struct HostConfig {
+    /// Its address.
+    pub address: IpAddr,
+    /// The ports to which others can connect.
+    pub listening: Vec<u16>,
+    /// Its connections.
+    pub tcp: TcpConfig,
+    /// Its processor.
+    pub costs: Costs,
+}
+
+/// A host. Clones are the same host.
+#[derive(Clone)]
+pub struct Host {
+    pub(crate) inner: Rc<Inner>,
+}
+
+pub(crate) struct Inner {
+    sim: Sim,
+    driver: RefCell<Driver<HostEnv>>,
+    pub(crate) shared: Arc<TcpShared>,
+    clock: HostClock,
+    queues: Rc<Queues>,
+    processor: Resource,
+    costs: Costs,
+    /// The process that runs the driver.
+    process: Cell<Option<TaskId>>,
+    /// Processes of applications that wait for the driver.
+    waiting: RefCell<Vec<TaskId>>,
+    line: RefCell<Option<Line<Bytes>>>,
+    /// The length on the line of a packet of so many bytes.
+    line_len: Cell<fn(usize) -> usize>,
+}
+
+impl Host {
+    /// A host called `name`. Its process runs as long as the simulation.
+    ///
+    /// # Panics
+    /// If the model already has a component of this name.
+    pub fn new(sim: &Sim, name: &str, config: HostConfig) -> Self {
+        let HostConfig { address, listening, tcp, costs } = config;
+        let (clock, queues) = (HostClock::default(), Rc::new(Queues::default()));
+        let mut secret = sim.stream(&format!("{name} secret")).into_rng();
+        let mut key = [0; 32];
+        key.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&secret.next_u64().to_le_bytes()));
+        let protocol = Tcp::new(tcp, HostSecret::new(key), vec![LocalAddress { ip: address, device: 0 }], listening);
+        let local = vec![SocketAddr::new(address, 0)];
+        let common = Arc::new(Common::new(1));
+        let shared = Arc::new(TcpShared::new(Waker::noop().clone(), local, Limits::default(), common, 0));
+        let device = Device { queues: Rc::clone(&queues), clock: clock.clone(), costs };
+        let places = vec![Place::Local(LocalSocket::new(device))];
+        let env = HostEnv(clock.clone());
+        let driver = Driver::new(env, Arc::clone(&shared), Vec::new(), protocol, places, (), NoOffload, LIMITS);
+        let inner = Rc::new(Inner {
+            sim: sim.clone(),
+            driver: RefCell::new(driver),
+            shared,
+            clock,
+            queues,
+            processor: Resource::new(sim, name),
+            costs,
+            process: Cell::new(None),
+            waiting: RefCell::default(),
+            line: RefCell::default(),
+            line_len: Cell::new(|len| len),
+        });
+        sim.spawn(run(Rc::clone(&inner)));
+        Self { inner }
+    }
+
+    /// Connects to `remote`, and waits until the peer has answered.
+    ///
+    /// # Errors
+    /// If the peer refuses or does not answer.
+    pub async fn connect(&self, remote: SocketAddr) -> Result<Stream, Closed> {
+        self.inner.call().await;
+        let runtime = HostRuntime(Rc::clone(&self.inner));
+        let handle = StreamHandle::connect(&runtime, &self.inner.shared, remote, Connect::default(), 0)?;
+        self.inner.wait_until(|waker| handle.poll_connected(waker)).await?;
+        Ok(Stream::new(Rc::clone(&self.inner), handle))
+    }
+
+    /// The next connection of a peer.
+    pub async fn accept(&self) -> Stream {
+        let runtime = HostRuntime(Rc::clone(&self.inner));
+        let poll = |waker: &Waker| StreamHandle::poll_accept(&runtime, &self.inner.shared, waker);
+        let handle = self.inner.wait_until(poll).await.expect("nothing stops a simulated stack");
+        Stream::new(Rc::clone(&self.inner), handle)
+    }
+
+    /// Calls `look` with each connection.
+    pub fn look_at_connections(&self, look: impl FnMut(&tcp::Connection)) {
+        self.inner.driver.borrow().connections().map(tcp_driver::TcpConnection::tcp).for_each(look);
+    }
+}
+
+/// Connects two hosts by a line in each direction. `line_len` is the length on the line of a packet
+/// of so many bytes: with the headers and the padding of its frames or cells.
+///
+/// # Errors
+/// If the configuration of the lines is invalid.
+///
+/// # Panics
+/// If the model already has lines of this name.
+pub fn connect(
+    sim: &Sim,
+    name: &str,
+    hosts: [&Host; 2],
+    config: &LinkConfig,
+    line_len: fn(usize) -> usize,
+) -> Result<(), ConfigError> {
+    config.validate()?;
+    for (from, to, number) in [(hosts[0], hosts[1], 0), (hosts[1], hosts[0], 1)] {
+        let line = Line::new(sim, &format!("{name} {number}"), config.clone()).expect("it was validated");
+        let receiver = Rc::downgrade(&to.inner);
+        line.on_delivery(move |delivered: sim::hardware::line::Delivered<Bytes>| {
+            // A packet that a fault has corrupted fails its checksum: it is dropped here.
+            if let Some(receiver) = receiver.upgrade().filter(|_| !delivered.corrupted) {
+                receiver.queues.delivered.borrow_mut().push_back(delivered.item);
+                receiver.wake();
+            }
+        });
+        from.inner.line.replace(Some(line));
+        from.inner.line_len.set(line_len);
+    }
+    Ok(())
+}
+
+impl Inner {
+    /// Lets the driver run: something is due.
+    fn wake(&self) {
+        if let Some(process) = self.process.get() {
+            self.sim.wake(process);
+        }
+    }
+
+    /// The processor time of a call of an application.
+    pub(crate) async fn call(&self) {
+        let held = self.processor.acquire().await;
+        self.sim.sleep(self.costs.call).await;
+        drop(held);
+    }
+
+    /// Waits until `poll` is ready. It is asked again after each turn of the driver.
+    pub(crate) async fn wait_until<T>(&self, poll: impl Fn(&Waker) -> Poll<T>) -> T {
+        loop {
+            if let Poll::Ready(ready) = poll(Waker::noop()) {
+                return ready;
+            }
+            self.waiting.borrow_mut().push(self.sim.current_task());
+            wait_for_wake().await;
+        }
+    }
+
+    /// Takes what has arrived, and runs a turn of the driver: it decides now, and the time passes that it
+    /// costs.
+    async fn turn(&self) {
+        let held = self.processor.acquire_urgently().await;
+        // Interrupts come first: also those of packets that arrive meanwhile.
+        while let Some(packet) = self.pop_delivered() {
+            self.sim.sleep(self.costs.received.of(data_len(&packet))).await;
+            self.queues.arrived.borrow_mut().push_back(packet);
+        }
+        self.clock.advance_to(self.sim.now());
+        self.driver.borrow_mut().turn(Flush::Now);
+        let end = self.clock.now();
+        while let Some((at, packet)) = self.pop_sent() {
+            self.sim.sleep_until(at).await;
+            let line = self.line.borrow();
+            let line = line.as_ref().expect("a host that sends is connected");
+            line.send(self.line_len.get()(packet.len()), packet);
+        }
+        self.sim.sleep_until(end).await;
+        drop(held);
+        self.waiting.take().into_iter().for_each(|task| self.sim.wake(task));
+    }
+
+    fn pop_delivered(&self) -> Option<Bytes> {
+        self.queues.delivered.borrow_mut().pop_front()
+    }
+
+    fn pop_sent(&self) -> Option<(Instant, Bytes)> {
+        self.queues.sent.borrow_mut().pop_front()
+    }
+}
+
+/// The process of a host.
+async fn run(host: Rc<Inner>) {
+    host.process.set(Some(host.sim.current_task()));
+    let (mut last, mut turns) = (host.sim.now(), 0);
+    loop {
+        let now = host.sim.now();
+        let due = host.driver.borrow().due_at(now);
+        match due {
+            _ if !host.queues.delivered.borrow().is_empty() => host.turn().await,
+            Some(at) if at <= now => {
+                (turns, last) = (if now > last { 0 } else { turns + 1 }, now);
+                assert!(turns < STALLED_TURNS_MAX, "the driver is busy without end at {now:?}");
+                host.turn().await;
+            }
+            Some(at) => {
+                host.sim.wake_at(at, host.sim.current_task());
+                wait_for_wake().await;
+            }
+            None => wait_for_wake().await,
+        }
+    }
+}
+
+/// Waits until the process is woken. Wake-ups may be spurious.
+async fn wait_for_wake() {
+    let mut has_waited = false;
+    poll_fn(|_| if std::mem::replace(&mut has_waited, true) { Poll::Ready(()) } else { Poll::Pending }).await;
+}
+
+/// How handles reach the driver of a host.
+#[derive(Clone)]
+pub(crate) struct HostRuntime(Rc<Inner>);
+
+impl Runtime for HostRuntime {
+    fn kick(&self, _shared: &TcpShared, _flush: Flush) {
+        self.0.wake();
+    }
+
+    fn block_on<T>(&self, _deadline: Option<Instant>, _poll: impl FnMut(&Waker) -> Poll<T>) -> Option<T> {
+        unreachable!("a process of a simulation does not block its thread")
+    }
+}

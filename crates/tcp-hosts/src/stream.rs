@@ -1,0 +1,63 @@
+//! [`Stream`]: a connection, for processes of the model.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use tcp_driver::{Closed, StreamHandle, WriteError};
+
+use crate::host::{HostRuntime, Inner};
+
+/// A connection. When it is dropped, what was written is still sent, and then the connection ends.
+pub struct Stream {
+    host: Rc<Inner>,
+    handle: StreamHandle<HostRuntime>,
+}
+
+impl Stream {
+    pub(crate) const fn new(host: Rc<Inner>, handle: StreamHandle<HostRuntime>) -> Self {
+        Self { host, handle }
+    }
+
+    /// Writes all of `bytes` in one call. What the send buffer has no space for waits in the outbox, from
+    /// which the driver fills it in its turns.
+    ///
+    /// # Errors
+    /// If the connection has ended.
+    pub async fn write(&self, bytes: Bytes) -> Result<(), WriteError> {
+        self.host.call().await;
+        let left = RefCell::new(bytes);
+        while !left.borrow().is_empty() {
+            self.host.wait_until(|waker| self.handle.poll_write(&mut left.borrow_mut(), waker)).await?;
+        }
+        Ok(())
+    }
+
+    /// The next received bytes, at most `len_max`; `None` at the end of the peer's stream.
+    ///
+    /// # Errors
+    /// If the connection has ended before the peer's stream has.
+    pub async fn read(&self, len_max: usize) -> Result<Option<Bytes>, Closed> {
+        let bytes = self.host.wait_until(|waker| self.handle.poll_read(len_max, waker)).await?;
+        self.host.call().await;
+        Ok(bytes)
+    }
+
+    /// Reads exactly `len` bytes and drops them. False if the peer's stream ends before.
+    ///
+    /// # Errors
+    /// If the connection has ended before the peer's stream has.
+    pub async fn read_exact(&self, len: usize) -> Result<bool, Closed> {
+        let mut left = len;
+        while left > 0 {
+            let Some(bytes) = self.read(left).await? else { return Ok(false) };
+            left -= bytes.len();
+        }
+        Ok(true)
+    }
+
+    /// Ends the stream to the peer, after everything that was written.
+    pub fn finish(&self) {
+        self.handle.finish();
+    }
+}

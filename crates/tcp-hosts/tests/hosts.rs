@@ -1,0 +1,122 @@
+//! Two hosts on a line: exact times, batches of a busy host, faults, determinism.
+
+use std::cell::RefCell;
+use std::net::Ipv4Addr;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use netem::LinkConfig;
+use sim::{Sim, Simulation};
+use tcp::{Nagle, TcpConfig};
+use tcp_hosts::{Costs, Host, HostConfig, SegmentCost, Stream, connect};
+use units::{Duration, Instant, Rate, Ratio};
+
+const PORT: u16 = 5000;
+
+const fn us(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}
+
+/// A segment costs 10 us and 10 ns for each byte at the sender, twice as much at the receiver, a call 5
+/// us.
+const COSTS: Costs = Costs {
+    sent: SegmentCost { segment: us(10), byte_ps: 10_000 },
+    received: SegmentCost { segment: us(20), byte_ps: 20_000 },
+    call: us(5),
+};
+
+/// Packets of 1000 bytes take 10 us.
+fn line() -> LinkConfig {
+    LinkConfig { rate: Some(Rate::from_mbps(800)), delay: us(100), queue_bytes: 1 << 20, ..LinkConfig::default() }
+}
+
+fn host(sim: &Sim, number: u8, tcp: &TcpConfig, costs: Costs) -> Host {
+    let address = Ipv4Addr::new(10, 0, 0, number).into();
+    let config = HostConfig { address, listening: vec![PORT], tcp: tcp.clone(), costs };
+    Host::new(sim, &format!("host {number}"), config)
+}
+
+/// Runs `application` at the first host. The second reads, and keeps when it got how much.
+fn run<F: Future<Output = ()> + 'static>(
+    tcp: &TcpConfig,
+    costs: Costs,
+    line: &LinkConfig,
+    application: impl FnOnce(Sim, Stream) -> F + 'static,
+) -> Vec<(Instant, usize)> {
+    let mut simulation = Simulation::new(7, 0);
+    let sim = simulation.sim();
+    let hosts = [1, 2].map(|number| host(&sim, number, tcp, costs));
+    connect(&sim, "line", [&hosts[0], &hosts[1]], line, |len| len).expect("a valid line");
+    let reads = Rc::new(RefCell::new(Vec::new()));
+    let [client, server] = hosts;
+    let (reading, read) = (sim.clone(), Rc::clone(&reads));
+    simulation.spawn(async move {
+        let stream = server.accept().await;
+        while let Some(bytes) = stream.read(usize::MAX).await.expect("the connection lives") {
+            read.borrow_mut().push((reading.now(), bytes.len()));
+        }
+        reading.stop();
+    });
+    let writing = sim.clone();
+    simulation.spawn(async move {
+        let remote = (Ipv4Addr::new(10, 0, 0, 2), PORT).into();
+        let stream = client.connect(remote).await.expect("the server listens");
+        application(writing, stream).await;
+    });
+    simulation.run_until(Instant::ZERO + Duration::from_secs(100));
+    reads.take()
+}
+
+#[test]
+fn a_lone_segment_takes_the_time_of_its_parts() {
+    let reads = run(&TcpConfig::classic(), COSTS, &line(), |sim, stream| async move {
+        sim.sleep_until(Instant::ZERO + Duration::from_millis(10)).await;
+        stream.write(Bytes::from(vec![1; 960])).await.expect("the connection lives");
+        stream.finish();
+    });
+    // The call, the segment, the line, the segment and the acknowledgement of its FIN, the call.
+    let expected = 5_000 + (10_000 + 9_600) + (10_000 + 100_000) + (20_000 + 19_200 + 10_000) + 5_000;
+    assert_eq!(reads, [(Instant::from_nanos(10_000_000 + expected), 960)]);
+}
+
+#[test]
+fn a_busy_receiver_takes_several_segments_at_a_time_and_an_idle_one_each() {
+    for (costs, turns) in [(COSTS, 2), (Costs { received: SegmentCost::default(), ..COSTS }, 21)] {
+        let reads = run(&TcpConfig::classic(), costs, &line(), |_, stream| async move {
+            stream.write(Bytes::from(vec![1; 30_000])).await.expect("the connection lives");
+            stream.finish();
+        });
+        assert_eq!(reads.iter().map(|(_, len)| len).sum::<usize>(), 30_000);
+        // What a turn has passed on is read in calls of 5 us, one after the other.
+        let gaps = reads.windows(2).filter(|pair| pair[1].0.saturating_since(pair[0].0) > us(5)).count();
+        assert_eq!(gaps + 1, turns, "21 segments: {reads:?}");
+    }
+}
+
+#[test]
+fn what_a_line_loses_and_corrupts_is_sent_again() {
+    let faults = LinkConfig { loss: Ratio::new(1, 20), corrupt: Ratio::new(1, 50), ..line() };
+    for tcp in [TcpConfig::default(), TcpConfig::classic()] {
+        let reads = run(&tcp, COSTS, &faults, |_, stream| async move {
+            stream.write(Bytes::from(vec![1; 500_000])).await.expect("the connection lives");
+            stream.finish();
+        });
+        assert_eq!(reads.iter().map(|(_, len)| len).sum::<usize>(), 500_000, "{tcp:?}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_times() {
+    let faults = LinkConfig { loss: Ratio::new(1, 20), ..line() };
+    let once = |tcp: &TcpConfig| {
+        run(tcp, COSTS, &faults, |_, stream| async move {
+            stream.write(Bytes::from(vec![1; 200_000])).await.expect("the connection lives");
+            stream.finish();
+        })
+    };
+    let (config, other) = (TcpConfig::default(), TcpConfig { nagle: Nagle::Off, sack: false, ..TcpConfig::default() });
+    let (first, again) = (once(&config), once(&config));
+    assert!(first.len() > 5);
+    assert_eq!(first, again);
+    assert_ne!(first, once(&other), "another configuration gives other times");
+}
