@@ -11,6 +11,9 @@ use driver::sync::{WakerSet, lock};
 use driver::{Application, EndReason, Shared};
 use tcp::CloseReason;
 
+/// Places for chunks that an empty queue keeps.
+const PLACES_KEPT: usize = 4;
+
 /// The application's side of TCP.
 #[derive(Debug)]
 pub struct TcpApplication;
@@ -183,6 +186,7 @@ impl TcpCell {
             } else {
                 first.split_to(len_max)
             };
+            release_empty(&mut state.inbox);
             state.inbox_len -= bytes.len();
             if state.is_inbox_full && state.inbox_len <= self.shared.limits.inbox_bytes_max / 2 {
                 state.is_inbox_full = false;
@@ -245,6 +249,7 @@ impl TcpCell {
             state.has_changed = true;
             each(taken);
         }
+        release_empty(&mut state.outbox);
         state.is_finished && state.outbox.is_empty()
     }
 
@@ -295,6 +300,13 @@ impl TcpCell {
             (state.closed, state.has_changed) = (Some(closed), true);
         }
         self.wake();
+    }
+}
+
+/// An idle connection needs no memory for what it has moved.
+fn release_empty(queue: &mut VecDeque<Bytes>) {
+    if queue.is_empty() && queue.capacity() > PLACES_KEPT {
+        *queue = VecDeque::new();
     }
 }
 

@@ -36,7 +36,7 @@ pub struct LocalAddress {
 /// TCP/IP as the driver's protocol.
 #[derive(Debug)]
 pub struct Tcp {
-    config: TcpConfig,
+    config: Arc<TcpConfig>,
     secret: HostSecret,
     addresses: Vec<LocalAddress>,
     listening: BTreeSet<u16>,
@@ -62,7 +62,7 @@ impl Tcp {
     ) -> Self {
         let key = secret.table_key();
         Self {
-            config,
+            config: Arc::new(config),
             secret,
             addresses,
             listening: listening.into_iter().collect(),
@@ -210,7 +210,7 @@ impl Protocol for Tcp {
         };
         let initial = self.secret.initial_sequence(now, &tuple);
         let offset = self.secret.timestamp_offset(&tuple);
-        let connection = tcp::Connection::connect(self.config.clone(), tuple, initial, offset);
+        let connection = tcp::Connection::connect(Arc::clone(&self.config), tuple, initial, offset);
         Some(TcpConnection::new(connection, Arc::clone(cell), socket, false))
     }
 
@@ -237,7 +237,7 @@ impl Protocol for Tcp {
         let initial = self.secret.initial_sequence(now, &tuple);
         let offset = self.secret.timestamp_offset(&tuple);
         let cell = TcpCell::new(Arc::clone(shared), tuple.remote);
-        let connection = tcp::Connection::accept(now, self.config.clone(), &arrival, initial, offset);
+        let connection = tcp::Connection::accept(now, Arc::clone(&self.config), &arrival, initial, offset);
         Begun::Connection(TcpConnection::new(connection, Arc::clone(&cell), socket, true), cell)
     }
 

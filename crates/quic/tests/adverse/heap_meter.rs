@@ -55,6 +55,11 @@ impl Meter {
         now as usize
     }
 
+    /// Bytes that this thread has freed since the start, without those that it has allocated since.
+    pub(crate) fn freed(&self) -> usize {
+        (self.before - HELD.get()).max(0) as usize
+    }
+
     /// The maximum that any call of `look` returned.
     pub(crate) fn most(&self) -> usize {
         self.most as usize

@@ -1,5 +1,7 @@
 //! The handshake: SYNs and what they negotiate (RFC 9293, sections 3.5 and 3.10.7.3).
 
+use std::sync::Arc;
+
 use units::{Instant, Seq32};
 use wire::tcp::{Flags, Header, Options};
 
@@ -28,18 +30,24 @@ pub(super) const TIMESTAMPS_LEN: u16 = 12;
 impl Connection {
     /// Opens a connection: the first plan is a SYN. `initial` is the initial sequence number (RFC
     /// 6528), `timestamp_offset` a number that differs from connection to connection.
-    pub fn connect(config: TcpConfig, tuple: Tuple, initial: Seq32, timestamp_offset: u32) -> Self {
-        Self::new(config, tuple, initial, timestamp_offset, State::SynSent)
+    pub fn connect(config: impl Into<Arc<TcpConfig>>, tuple: Tuple, initial: Seq32, timestamp_offset: u32) -> Self {
+        Self::new(config.into(), tuple, initial, timestamp_offset, State::SynSent)
     }
 
     /// Accepts a connection: `syn` is the peer's SYN, and the first plan the answer.
-    pub fn accept(now: Instant, config: TcpConfig, syn: &Arrival, initial: Seq32, timestamp_offset: u32) -> Self {
-        let mut connection = Self::new(config, syn.tuple, initial, timestamp_offset, State::SynReceived);
+    pub fn accept(
+        now: Instant,
+        config: impl Into<Arc<TcpConfig>>,
+        syn: &Arrival,
+        initial: Seq32,
+        timestamp_offset: u32,
+    ) -> Self {
+        let mut connection = Self::new(config.into(), syn.tuple, initial, timestamp_offset, State::SynReceived);
         connection.on_peer_syn(now, &syn.header);
         connection
     }
 
-    fn new(config: TcpConfig, tuple: Tuple, initial: Seq32, timestamp_offset: u32, state: State) -> Self {
+    fn new(config: Arc<TcpConfig>, tuple: Tuple, initial: Seq32, timestamp_offset: u32, state: State) -> Self {
         let segment = u64::from(DEFAULT_MSS[usize::from(tuple.local.is_ipv6())]);
         Self {
             send: SendHalf::new(&config, initial, segment),

@@ -22,6 +22,8 @@ mod plan;
 mod segment;
 mod timers;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use units::{Instant, Seq32};
 
@@ -42,7 +44,7 @@ use crate::tuple::Tuple;
 /// backwards. Every call does a bounded amount of work.
 #[derive(Debug)]
 pub struct Connection {
-    config: TcpConfig,
+    config: Arc<TcpConfig>,
     tuple: Tuple,
     state: State,
     send: SendHalf,

@@ -94,6 +94,10 @@ impl Acks {
     /// Everything before `nxt` is in order.
     pub(super) fn on_in_order(&mut self, nxt: u64) {
         self.blocks.retain(|block| block.start > nxt);
+        if self.blocks.is_empty() {
+            // An idle connection needs no memory for them.
+            self.blocks = Vec::new();
+        }
     }
 
     /// This was received twice.

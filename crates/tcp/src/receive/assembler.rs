@@ -21,6 +21,9 @@ const COPY_BELOW: usize = 4096;
 /// copy; small ones behind them are joined.
 const READY_AS_IS_MAX: usize = 16;
 
+/// Places for pieces that an empty buffer keeps: an application that reads at once needs no more.
+const READY_KEPT: usize = 1;
+
 /// The size of the buffers into which small pieces are joined.
 const JOINED_LEN: usize = 16 << 10;
 
@@ -75,7 +78,7 @@ impl Assembler {
             self.keep(position, data);
             return nxt;
         }
-        let mut nxt = nxt;
+        let (mut nxt, had_hole) = (nxt, self.has_hole());
         self.append(&mut nxt, data);
         // What lies beyond may continue it, or be covered by it.
         while let Some(entry) = self.beyond.first_entry().filter(|entry| *entry.key() <= nxt) {
@@ -86,6 +89,10 @@ impl Assembler {
         }
         while self.blocks.first_key_value().is_some_and(|(start, _)| *start <= nxt) {
             self.blocks.pop_first();
+        }
+        if had_hole && !self.has_hole() {
+            // Empty maps keep a node.
+            (self.beyond, self.blocks) = (BTreeMap::new(), BTreeMap::new());
         }
         nxt
     }
@@ -102,11 +109,14 @@ impl Assembler {
         }
         if is_small && self.ready.len() >= READY_AS_IS_MAX {
             if self.joined.capacity() < self.joined.len() + data.len() {
-                self.joined.reserve(JOINED_LEN);
+                self.joined.reserve(data.len());
             }
             self.joined.extend_from_slice(&data);
         } else {
             self.finish_joined();
+            if self.ready.capacity() < READY_KEPT {
+                self.ready.reserve_exact(READY_KEPT);
+            }
             self.ready.push_back(data);
         }
     }
@@ -169,6 +179,10 @@ impl Assembler {
             first.split_to(len_max)
         };
         self.ready_len -= bytes.len();
+        if self.ready_len == 0 && (self.ready.capacity() > READY_KEPT || self.joined.capacity() > 0) {
+            // An idle connection needs no memory for what was read.
+            (self.ready, self.joined) = (VecDeque::new(), BytesMut::new());
+        }
         Some(bytes)
     }
 

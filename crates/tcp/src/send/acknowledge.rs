@@ -302,15 +302,17 @@ impl SendHalf {
         let target = self.congestion.window();
         if target < before && !self.congestion.is_model_based() {
             let flight = (self.nxt - self.una).saturating_sub(self.log.sacked() + self.left_bytes);
-            self.reduction = Some(Prr::new(flight, target, self.nxt));
+            self.reduction = Some(Box::new(Prr::new(flight, target, self.nxt)));
         }
     }
 
     /// `bytes` have left the network. `is_safe`: in order, and without a sign of further losses.
     pub(super) fn advance_reduction(&mut self, bytes: u64, is_safe: bool) {
         let (in_flight, segment) = (self.flight(), self.segment);
-        self.reduction = self.reduction.filter(|reduction| self.una < reduction.until());
-        if let Some(reduction) = &mut self.reduction {
+        let Some(reduction) = &mut self.reduction else { return };
+        if self.una >= reduction.until() {
+            self.reduction = None;
+        } else {
             reduction.on_delivered(bytes, in_flight, is_safe, segment);
         }
     }
@@ -359,7 +361,7 @@ impl SendHalf {
     /// Whether a tail loss probe has repaired a loss (RFC 8985, section 7.4.2): it has if the peer takes
     /// what was sent after it, and does not report before that it has the probe twice.
     fn on_probe_answer(&mut self, now: Instant, info: &AckInfo, ack: u64, has_advanced: bool, has_duplicate: bool) {
-        let Some(probe) = self.timers.probe.filter(|probe| ack >= probe.end) else { return };
+        let Some(probe) = self.timers.probe.as_deref().copied().filter(|probe| ack >= probe.end) else { return };
         // Without a report of it, an acknowledgement that says nothing else is that of the second copy.
         let is_repeated = !has_advanced && info.is_bare && info.sack.is_empty();
         if !probe.is_repetition || has_duplicate || is_repeated {

@@ -53,7 +53,7 @@ impl SendBuffer {
         let len = bytes.len();
         if is_small {
             if self.joined.capacity() < self.joined.len() + len {
-                self.joined.reserve(JOINED_LEN);
+                self.joined.reserve(len);
             }
             self.joined.extend_from_slice(&bytes);
         } else {
@@ -89,6 +89,10 @@ impl SendBuffer {
                 break;
             }
             self.chunks.pop_front();
+        }
+        if self.chunks.is_empty() && self.joined.is_empty() {
+            // An idle connection needs no memory for what it has sent.
+            (self.chunks, self.joined) = (VecDeque::new(), BytesMut::new());
         }
     }
 

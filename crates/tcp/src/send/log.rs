@@ -128,6 +128,10 @@ impl SentLog {
             self.discount(part.state, part.len());
             each(&part);
         }
+        if self.runs.is_empty() {
+            // An idle connection needs no memory for what it had in flight.
+            (self.runs, self.planned) = (VecDeque::new(), VecDeque::new());
+        }
     }
 
     /// Marks `range` as held by the peer, and calls `each` with every run or part of one that was not
@@ -248,6 +252,23 @@ impl SentLog {
             if run.transmission == transmission {
                 run.sent_at = now;
             }
+        }
+    }
+
+    /// The plan `transmission` will not leave: what it would have sent is lost.
+    pub(crate) fn lose_plan(&mut self, transmission: u64) {
+        let range = match self.planned.binary_search_by_key(&transmission, |(number, _)| *number) {
+            Ok(at) => self.planned.remove(at).map_or(0..u64::MAX, |(_, range)| range),
+            // The plan is so old that its place is not kept.
+            Err(_) => 0..u64::MAX,
+        };
+        let mut index = self.index_of(range.start);
+        while self.runs.get(index).is_some_and(|run| run.start < range.end) {
+            let run = &self.runs[index];
+            if run.transmission == transmission && run.state == RunState::Outstanding {
+                self.set_state(index, RunState::Lost);
+            }
+            index += 1;
         }
     }
 

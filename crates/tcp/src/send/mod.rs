@@ -82,7 +82,7 @@ pub(crate) struct SendHalf {
     /// The recovery ends when everything that had been sent at its beginning is acknowledged.
     recovery_point: Option<u64>,
     /// The window shrinks.
-    reduction: Option<Prr>,
+    reduction: Option<Box<Prr>>,
     /// A round of the congestion controller ends when this position is acknowledged.
     round_end: u64,
     timers: Timers,

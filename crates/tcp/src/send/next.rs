@@ -251,7 +251,8 @@ impl SendHalf {
             self.is_resend_due = false;
         }
         if cause == Cause::TailLossProbe {
-            self.timers.probe = Some(Probe { end: range.end, sent_at: now, is_repetition: !is_new });
+            let probe = Probe { end: range.end, sent_at: now, is_repetition: !is_new };
+            self.timers.probe = Some(Box::new(probe));
         }
         if let Some(reduction) = &mut self.reduction {
             reduction.on_sent(len);
@@ -308,7 +309,6 @@ impl SendHalf {
 
     /// The plan was not sent, and will not be: its content is sent again, and counts as no loss.
     pub(crate) fn handle_not_emitted(&mut self, transmission: u64) {
-        let judge = |run: &Run| if run.transmission == transmission { Judgement::Lost } else { Judgement::Kept };
-        self.log.lose(judge, |_| {});
+        self.log.lose_plan(transmission);
     }
 }

@@ -44,7 +44,7 @@ pub(super) struct Timers {
     /// Timeouts in a row without an answer.
     pub(super) unanswered: u32,
     /// The probe that waits for its answer.
-    pub(super) probe: Option<Probe>,
+    pub(super) probe: Option<Box<Probe>>,
     /// A tail loss probe is to be sent, whatever the congestion window says.
     pub(super) is_probe_due: bool,
     /// A byte beyond the window, or what a silly window permits, is to be sent.

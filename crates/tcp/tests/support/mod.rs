@@ -6,12 +6,15 @@
 //!          ◀── links[1] ◀──
 //! ```
 
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
 #[path = "../../../quic/tests/adverse/heap_meter.rs"]
 pub(crate) mod heap_meter;
 pub(crate) mod packet;
 pub(crate) mod peer;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use netem::{Link, LinkConfig};
@@ -39,7 +42,7 @@ pub(crate) fn link(mbps: u64, delay_ms: u64) -> LinkConfig {
 /// One host: its connection and its application.
 pub(crate) struct Host {
     pub(crate) connection: Option<Connection>,
-    pub(crate) config: TcpConfig,
+    pub(crate) config: Arc<TcpConfig>,
     /// What the application has not written yet, and whether it finishes then.
     unwritten: Bytes,
     finishes: bool,
@@ -56,7 +59,7 @@ impl Host {
     fn new(config: TcpConfig) -> Self {
         Self {
             connection: None,
-            config,
+            config: Arc::new(config),
             unwritten: Bytes::new(),
             finishes: false,
             received: Vec::new(),
@@ -151,7 +154,7 @@ impl Pair {
     pub(crate) fn open(&mut self) {
         let (initial, offset) = (Seq32::new(self.rng.next_u64() as u32), self.rng.next_u64() as u32);
         let tuple = Tuple { local: CLIENT, remote: SERVER };
-        let config = self.hosts[0].config.clone();
+        let config = Arc::clone(&self.hosts[0].config);
         self.hosts[0].connection = Some(Connection::connect(config, tuple, initial, offset));
     }
 
@@ -159,7 +162,7 @@ impl Pair {
     pub(crate) fn open_both(&mut self) {
         self.open();
         let (initial, offset) = (Seq32::new(self.rng.next_u64() as u32), self.rng.next_u64() as u32);
-        let (tuple, config) = (Tuple { local: SERVER, remote: CLIENT }, self.hosts[1].config.clone());
+        let (tuple, config) = (Tuple { local: SERVER, remote: CLIENT }, Arc::clone(&self.hosts[1].config));
         self.hosts[1].connection = Some(Connection::connect(config, tuple, initial, offset));
     }
 
@@ -222,7 +225,7 @@ impl Pair {
             Some(connection) => connection.handle_segment(self.now, arrival),
             None if arrival.header.flags.contains(Flags::SYN) => {
                 let (initial, offset) = (Seq32::new(self.rng.next_u64() as u32), self.rng.next_u64() as u32);
-                let config = host.config.clone();
+                let config = Arc::clone(&host.config);
                 host.connection = Some(Connection::accept(self.now, config, &arrival, initial, offset));
             }
             None => {}

@@ -148,3 +148,27 @@ fn only_whole_segments_are_held() {
     log.push(run(950, 1051, 0));
     log.sack(950..1050, 100, 1050, |run| assert_eq!((run.start, run.end), (950, 1051)));
 }
+
+#[test]
+fn what_does_not_leave_is_lost_and_nothing_else() {
+    let mut log = SentLog::default();
+    (0..400).for_each(|number| log.push(run(number * 10, number * 10 + 10, number)));
+    let lost = |log: &SentLog| -> Vec<u64> {
+        log.runs().filter(|run| run.state == RunState::Lost).map(|run| run.start).collect()
+    };
+    log.lose_plan(399);
+    log.lose_plan(350);
+    // Its place is kept no longer, and it is found all the same.
+    log.lose_plan(2);
+    log.lose_plan(2);
+    assert_eq!((lost(&log), log.lost(), log.in_flight()), (vec![20, 3500, 3990], 30, 3970));
+    // Part of it was sent again since, and part has arrived.
+    log.resend(&(3500..3505), |run| run.transmission = 400);
+    log.lose_plan(350);
+    assert_eq!(lost(&log), [20, 3505, 3990]);
+    log.sack(2000..2010, 10, 4000, |_| {});
+    log.lose_plan(200);
+    assert_eq!((lost(&log), log.sacked()), (vec![20, 3505, 3990], 10));
+    log.lose_plan(400);
+    assert_eq!(lost(&log), [20, 3500, 3505, 3990]);
+}
