@@ -104,12 +104,16 @@ impl SegmentHead {
     /// Whether it may be the last segment of a handshake: it acknowledges something, and is neither SYN
     /// nor reset.
     pub fn is_acknowledging(&self) -> bool {
-        self.flags.contains(Flags::ACK) && !self.flags.intersects(Flags::SYN | Flags::RST)
+        is_acknowledging(self.flags)
     }
 
     const fn range(&self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
+}
+
+fn is_acknowledging(flags: Flags) -> bool {
+    flags.contains(Flags::ACK) && !flags.intersects(Flags::SYN | Flags::RST)
 }
 
 impl Arrival {
@@ -154,6 +158,11 @@ impl Arrival {
     pub(crate) fn sequence_len(&self) -> u64 {
         let flag = |flag| u64::from(self.header.flags.contains(flag));
         self.data.len() as u64 + flag(Flags::SYN) + flag(Flags::FIN)
+    }
+
+    /// See [`SegmentHead::is_acknowledging`].
+    pub fn is_acknowledging(&self) -> bool {
+        is_acknowledging(self.header.flags)
     }
 
     pub(crate) const fn has(&self, flag: Flags) -> bool {

@@ -37,7 +37,7 @@ pub use budget::BufferBudget;
 pub use config::{
     AckPolicy, AckThreshold, AckTimer, KeepAlive, LossRecovery, Nagle, RtoFormula, TcpConfig, WindowGrowth,
 };
-pub use connection::{CloseReason, Connection, Event, Read, SoftError, Stats, WriteError};
+pub use connection::{COOKIE_LIFETIME, CloseReason, Connection, Event, Read, SoftError, Stats, WriteError};
 pub use icmp::{IcmpError, IcmpErrorKind};
 pub use plan::{PLAN_BYTES_MAX, Plan, SuperPacket};
 pub use receive::ReceiveStats;

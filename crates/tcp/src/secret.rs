@@ -58,7 +58,20 @@ impl HostSecret {
         *hash.as_bytes().first_chunk().expect("a hash has 32 bytes")
     }
 
+    /// The code that shows that a SYN cookie was made by this host (RFC 4987, section 3.6).
+    pub(crate) fn cookie_code(&self, tuple: &Tuple, peer_initial: Seq32, period: u64, content: u8) -> u32 {
+        let mut hasher = self.hasher(b"cookie", tuple, true);
+        hasher.update(&peer_initial.get().to_be_bytes());
+        hasher.update(&period.to_be_bytes());
+        hasher.update(&[content]);
+        first_word(&hasher)
+    }
+
     fn hash(&self, purpose: &[u8], tuple: &Tuple, with_local_port: bool) -> u32 {
+        first_word(&self.hasher(purpose, tuple, with_local_port))
+    }
+
+    fn hasher(&self, purpose: &[u8], tuple: &Tuple, with_local_port: bool) -> blake3::Hasher {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher.update(purpose);
         for ip in [tuple.local.ip(), tuple.remote.ip()] {
@@ -71,9 +84,12 @@ impl HostSecret {
         if with_local_port {
             hasher.update(&tuple.local.port().to_be_bytes());
         }
-        let hash = hasher.finalize();
-        u32::from_le_bytes(hash.as_bytes()[..4].try_into().expect("four bytes"))
+        hasher
     }
+}
+
+fn first_word(hasher: &blake3::Hasher) -> u32 {
+    u32::from_le_bytes(*hasher.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes"))
 }
 
 #[cfg(test)]

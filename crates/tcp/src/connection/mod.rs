@@ -10,12 +10,14 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | `cookie` | SYNs that are answered without keeping anything |
 //! | `handshake` | SYNs, and what they negotiate |
 //! | `icmp` | errors that routers report |
 //! | `segment` | segments of a synchronized connection |
 //! | `plan` | what is sent |
 //! | `timers` | timeouts |
 
+mod cookie;
 mod handshake;
 mod icmp;
 mod plan;
@@ -27,6 +29,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use units::{Instant, Seq32};
 
+pub use self::cookie::COOKIE_LIFETIME;
 use crate::config::{Nagle, TcpConfig};
 use crate::receive::{ReceiveHalf, ReceiveStats};
 use crate::reply::TimeWait;

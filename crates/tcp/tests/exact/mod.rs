@@ -1,6 +1,7 @@
 //! Exact behaviour, by the RFC that asks for it.
 
 mod classic;
+mod cookies;
 mod detach;
 mod handshake;
 mod late;

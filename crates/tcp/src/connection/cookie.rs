@@ -1,0 +1,188 @@
+//! SYN cookies (RFC 4987, section 3.6): a SYN is answered and nothing is kept of it. The initial sequence
+//! number of the answer says what the SYN said, with a code that only this host can compute. The
+//! acknowledgement of the answer brings the number back, and begins the connection.
+//!
+//! ```text
+//!            31       30..28        27..0
+//!  number    period   segment size  code of addresses, ports, the peer's number, period and size
+//!
+//!            31..6                5      4      3..0
+//!  timestamp the clock's higher   ECN    SACK   window scale, 15: none
+//! ```
+//!
+//! A guess is right once in 2^28. The options beyond the segment size travel in the timestamp that the
+//! peer echoes. A peer without timestamps gets none of them. What is lost otherwise: the answer is not
+//! sent again, so that a connection in which this side speaks first waits until the peer gives up if the
+//! last segment of its handshake gets lost.
+
+use std::sync::Arc;
+
+use units::{Duration, Instant, Seq32};
+use wire::tcp::{Flags, Header, Options, Timestamps};
+
+use super::Connection;
+use crate::arrival::Arrival;
+use crate::config::TcpConfig;
+use crate::plan::Plan;
+use crate::secret::HostSecret;
+
+/// A cookie is valid in the period in which it was made and in the next one. A longer period gives more
+/// time to guess, and 64 seconds exceed the time for which a peer repeats its acknowledgement.
+const PERIOD: Duration = Duration::from_secs(64);
+
+/// So long after the last cookie was sent, one may come back.
+pub const COOKIE_LIFETIME: Duration = Duration::from_secs(2 * 64);
+
+/// The segment sizes that a cookie can say: the default of IPv4, that of IPv6, those of tunnels, Ethernet
+/// with IPv6 and IPv4, FDDI, and Ethernet with jumbo frames.
+const SEGMENT_SIZES: [u16; 8] = [536, 1220, 1360, 1432, 1440, 1460, 4312, 8940];
+
+/// The bits of a timestamp that say options.
+const OPTIONS: u32 = 0x3f;
+const ECN: u32 = 1 << 5;
+const SACK: u32 = 1 << 4;
+const NO_SCALE: u32 = 15;
+
+/// What a cookie keeps of a SYN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Kept {
+    /// The index of the segment size.
+    size: usize,
+    /// The options in the timestamp, if the SYN has one.
+    options: Option<u32>,
+}
+
+impl Kept {
+    fn of(config: &TcpConfig, syn: &Header) -> Self {
+        let options = &syn.options;
+        let size = options.mss.map_or(0, |mss| SEGMENT_SIZES.iter().rposition(|size| *size <= mss).unwrap_or(0));
+        let has_ecn = syn.flags.contains(Flags::ECE | Flags::CWR);
+        let bits = options.window_scale.map_or(NO_SCALE, u32::from)
+            | if options.sack_permitted { SACK } else { 0 }
+            | if has_ecn { ECN } else { 0 };
+        Self { size, options: options.timestamps.filter(|_| config.timestamps).map(|_| bits) }
+    }
+
+    /// A SYN that says no more than what is kept.
+    fn syn(&self, header: &Header, seq: Seq32, timestamps: Option<Timestamps>) -> Header {
+        let bits = self.options.unwrap_or(NO_SCALE);
+        let scale = bits & NO_SCALE;
+        let ecn = if bits & ECN != 0 { Flags::ECE | Flags::CWR } else { Flags::default() };
+        let options = Options {
+            mss: Some(SEGMENT_SIZES[self.size]),
+            window_scale: (scale != NO_SCALE).then_some(scale as u8),
+            sack_permitted: bits & SACK != 0,
+            timestamps: timestamps.filter(|_| self.options.is_some()),
+            ..Options::default()
+        };
+        Header { seq, ack: Seq32::new(0), flags: Flags::SYN | ecn, options, ..*header }
+    }
+
+    /// The latest timestamp up to `value` that says the options.
+    fn stamp(&self, value: u32) -> u32 {
+        let stamp = value & !OPTIONS | self.options.unwrap_or(0);
+        // A later one than the clock's would make the next segment look old (RFC 7323, section 5.3).
+        if stamp.wrapping_sub(value) as i32 > 0 { stamp.wrapping_sub(OPTIONS + 1) } else { stamp }
+    }
+}
+
+fn period(now: Instant) -> u64 {
+    now.as_nanos() / PERIOD.as_nanos()
+}
+
+fn cookie(secret: &HostSecret, syn: &Arrival, peer_initial: Seq32, period: u64, size: usize) -> Seq32 {
+    let code = secret.cookie_code(&syn.tuple, peer_initial, period, size as u8);
+    Seq32::new((period as u32 & 1) << 31 | (size as u32) << 28 | code & 0x0fff_ffff)
+}
+
+impl Connection {
+    /// Fills `plan` with an answer to a SYN of which nothing is kept: see
+    /// [`accept_cookie`](Self::accept_cookie).
+    pub fn answer_with_cookie(
+        now: Instant,
+        config: &Arc<TcpConfig>,
+        secret: &HostSecret,
+        syn: &Arrival,
+        plan: &mut Plan,
+    ) {
+        let kept = Kept::of(config, &syn.header);
+        let initial = cookie(secret, syn, syn.header.seq, period(now), kept.size);
+        let header = kept.syn(&syn.header, syn.header.seq, syn.header.options.timestamps);
+        let syn = Arrival { header, ..syn.clone() };
+        let mut connection = Self::accept(now, Arc::clone(config), &syn, initial, secret.timestamp_offset(&syn.tuple));
+        let has_answer = connection.poll_plan(now, 1, plan);
+        debug_assert!(has_answer, "a SYN is answered");
+        if let Some(timestamps) = &mut plan.header.options.timestamps {
+            timestamps.value = kept.stamp(timestamps.value);
+        }
+        plan.transmission = None;
+    }
+
+    /// The connection that this segment completes, if it acknowledges a [cookie](Self::answer_with_cookie)
+    /// of this host. The round trip is not measured by it, because the bits of the options make the
+    /// timestamp inexact.
+    pub fn accept_cookie(
+        now: Instant,
+        config: &Arc<TcpConfig>,
+        secret: &HostSecret,
+        mut arrival: Arrival,
+    ) -> Option<Self> {
+        let (initial, peer_initial) = (arrival.header.ack - 1, arrival.header.seq - 1);
+        let size = (initial.get() >> 28 & 7) as usize;
+        let this = period(now);
+        let is_ours = |period| initial == cookie(secret, &arrival, peer_initial, period, size);
+        if !(is_ours(this) || this.checked_sub(1).is_some_and(is_ours)) {
+            return None;
+        }
+        let echoed = arrival.header.options.timestamps.filter(|_| config.timestamps);
+        let kept = Kept { size, options: echoed.map(|timestamps| timestamps.echo & OPTIONS) };
+        let header = kept.syn(&arrival.header, peer_initial, echoed);
+        let syn = Arrival { header, data: bytes::Bytes::new(), ..arrival.clone() };
+        let mut connection =
+            Self::accept(now, Arc::clone(config), &syn, initial, secret.timestamp_offset(&arrival.tuple));
+        connection.pass_over_syn(now);
+        if let Some(timestamps) = &mut arrival.header.options.timestamps {
+            timestamps.echo = 0;
+        }
+        connection.handle_segment(now, arrival);
+        connection.state.is_synchronized().then_some(connection)
+    }
+
+    /// The answer to the SYN was sent at an unknown time. It counts as sent twice, so that no round trip is
+    /// measured by its acknowledgement (RFC 6298, section 3).
+    fn pass_over_syn(&mut self, now: Instant) {
+        let mut plan = Plan::default();
+        for _ in 0..2 {
+            self.send.repeat_syn();
+            let is_sent = self.poll_plan(now, 1, &mut plan);
+            debug_assert!(is_sent, "a SYN may be sent, and again");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timestamp_with_options_is_at_most_the_clocks() {
+        for bits in 0..=OPTIONS {
+            let kept = Kept { size: 0, options: Some(bits) };
+            for value in [0, 1, 62, 63, 64, 1000, u32::MAX] {
+                let stamp = kept.stamp(value);
+                let age = value.wrapping_sub(stamp);
+                assert!(age <= OPTIONS && stamp & OPTIONS == bits, "{bits} {value}: {stamp}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_largest_size_that_is_not_above_the_peers_is_kept() {
+        let size = |mss| {
+            let header = Header { options: Options { mss, ..Options::default() }, ..Header::default() };
+            SEGMENT_SIZES[Kept::of(&TcpConfig::default(), &header).size]
+        };
+        assert_eq!([None, Some(0), Some(535), Some(536), Some(1219)].map(size), [536; 5]);
+        assert_eq!([Some(1439), Some(1460), Some(9000), Some(u16::MAX)].map(size), [1432, 1460, 8940, 8940]);
+    }
+}
