@@ -9,5 +9,6 @@ mod library_async;
 mod library_early;
 mod library_links;
 mod library_sockets;
+mod tcp_flood;
 mod tcp_stack;
 mod world;

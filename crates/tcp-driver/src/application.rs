@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Poll, Waker};
 
@@ -10,6 +11,8 @@ use driver::protocol::{Cell, Place};
 use driver::sync::{WakerSet, lock};
 use driver::{Application, EndReason, Shared};
 use tcp::CloseReason;
+
+use crate::listeners::Waiting;
 
 /// Places for chunks that an empty queue keeps.
 const PLACES_KEPT: usize = 4;
@@ -81,6 +84,8 @@ pub struct TcpCell {
     pub(crate) shared: Arc<TcpShared>,
     remote: SocketAddr,
     place: OnceLock<Place>,
+    /// Of a peer's connection: the connections of its port that wait to be accepted.
+    waiting: Option<Waiting>,
     state: Mutex<CellState>,
 }
 
@@ -123,7 +128,13 @@ impl Cell for TcpCell {
 
 impl TcpCell {
     pub(crate) fn new(shared: Arc<TcpShared>, remote: SocketAddr) -> Arc<Self> {
-        Arc::new(Self { shared, remote, place: OnceLock::new(), state: Mutex::default() })
+        Arc::new(Self { shared, remote, place: OnceLock::new(), waiting: None, state: Mutex::default() })
+    }
+
+    /// Of a peer's connection, which `waiting` counts while it waits to be accepted.
+    pub(crate) fn accepted(shared: Arc<TcpShared>, remote: SocketAddr, waiting: Waiting) -> Arc<Self> {
+        let waiting = Some(waiting);
+        Arc::new(Self { shared, remote, place: OnceLock::new(), waiting, state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, CellState> {
@@ -143,6 +154,13 @@ impl TcpCell {
         }
         state.wakers.add(waker);
         Poll::Pending
+    }
+
+    /// The application has accepted it.
+    pub(crate) fn note_accepted(&self) {
+        if let Some(waiting) = &self.waiting {
+            waiting.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn poll_closed(&self, waker: &Waker) -> Poll<Closed> {
@@ -273,7 +291,11 @@ impl TcpCell {
         (state.has_ended, state.has_changed) = (true, true);
     }
 
+    /// The handshake is complete. A peer's connection waits for the application now.
     pub(crate) fn note_connected(&self) {
+        if let Some(waiting) = &self.waiting {
+            waiting.fetch_add(1, Ordering::Relaxed);
+        }
         let mut state = self.state();
         (state.is_connected, state.has_changed) = (true, true);
     }

@@ -21,6 +21,8 @@ pub struct TcpConnection {
     cell: Arc<TcpCell>,
     socket: usize,
     is_accepted: bool,
+    /// The protocol counts it among the half-open connections.
+    is_half_open: bool,
     /// The change of routes that the protocol has not taken.
     route: Option<RouteChange>,
     /// The end of the peer's data was passed on.
@@ -38,7 +40,13 @@ pub struct TcpConnection {
 /// A change of the protocol's routes.
 #[derive(Debug)]
 pub(crate) enum RouteChange {
-    Add(Tuple),
+    Add {
+        tuple: Tuple,
+        /// The handshake of a peer is not complete.
+        is_half_open: bool,
+    },
+    /// The handshake of a peer is complete.
+    Connected,
     Remove {
         tuple: Tuple,
         /// It answers repeated segments for a while.
@@ -48,12 +56,14 @@ pub(crate) enum RouteChange {
 
 impl TcpConnection {
     pub(crate) fn new(connection: tcp::Connection, cell: Arc<TcpCell>, socket: usize, is_accepted: bool) -> Self {
-        let route = Some(RouteChange::Add(*connection.tuple()));
+        let is_half_open = is_accepted && connection.state() == State::SynReceived;
+        let route = Some(RouteChange::Add { tuple: *connection.tuple(), is_half_open });
         Self {
             connection,
             cell,
             socket,
             is_accepted,
+            is_half_open,
             route,
             has_passed_end: false,
             is_close_reported: false,
@@ -71,13 +81,17 @@ impl TcpConnection {
     pub(crate) fn take_route_change(&mut self) -> Option<RouteChange> {
         if self.is_ending() && !self.connection.has_plan() && !std::mem::replace(&mut self.has_left, true) {
             // A connection that ends before its route was added has none.
-            if let Some(RouteChange::Add(_)) = self.route.take() {
+            if let Some(RouteChange::Add { .. }) = self.route.take() {
                 return None;
             }
             let tuple = *self.connection.tuple();
             return Some(RouteChange::Remove { tuple, time_wait: self.connection.time_wait() });
         }
-        self.route.take()
+        if let Some(route) = self.route.take() {
+            return Some(route);
+        }
+        let is_connected = self.is_half_open && self.connection.state() != State::SynReceived;
+        (is_connected && std::mem::take(&mut self.is_half_open)).then_some(RouteChange::Connected)
     }
 
     /// Takes written data as far as the send buffer has space.

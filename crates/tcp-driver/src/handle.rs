@@ -69,7 +69,10 @@ impl<R: Runtime> StreamHandle<R> {
     /// The next connection of a peer. `None` if the stack is closed.
     pub fn poll_accept(runtime: &R, shared: &TcpShared, waker: &Waker) -> Poll<Option<Self>> {
         match shared.poll_accept(waker) {
-            AcceptOutcome::Connection(cell) => Poll::Ready(Some(Self::new(cell, runtime.clone()))),
+            AcceptOutcome::Connection(cell) => {
+                cell.note_accepted();
+                Poll::Ready(Some(Self::new(cell, runtime.clone())))
+            }
             AcceptOutcome::Stopped => Poll::Ready(None),
             AcceptOutcome::Pending => Poll::Pending,
         }

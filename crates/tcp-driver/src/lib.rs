@@ -7,6 +7,8 @@
 //! | [`connection`] | [`TcpConnection`]: a connection together with the state of its handles |
 //! | [`handle`] | [`StreamHandle`] |
 //! | [`application`] | the cell that handles and driver share, and its limits |
+//! | [`listeners`] | listening ports and their bounds |
+//! | [`counters`] | what a host counts beside its connections |
 //! | [`packets`] | received packets, plans and jobs |
 //! | `table` | values by addresses and ports |
 //! | [`undetached`] | the receive half stays with its connection |
@@ -14,7 +16,9 @@
 
 pub mod application;
 pub mod connection;
+pub mod counters;
 pub mod handle;
+pub mod listeners;
 pub mod packets;
 pub mod protocol;
 mod table;
@@ -22,6 +26,8 @@ pub mod undetached;
 
 pub use application::{Closed, Connect, Limits, TcpApplication, TcpCell, TcpShared, WriteError};
 pub use connection::TcpConnection;
+pub use counters::{Count, HostCounters};
 pub use handle::{Runtime, StreamHandle};
+pub use listeners::Listen;
 pub use packets::{OpenSegment, Received, SegmentPlan};
 pub use protocol::{LocalAddress, Tcp};

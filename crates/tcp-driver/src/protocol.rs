@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use driver::protocol::{Batch, Begun, Cell, NoJobs, NoLeases};
 use driver::{ConnectionKey, EndReason, Protocol, Route};
-use tcp::{Arrival, HostSecret, Plan, SuperPacket, TcpConfig, TimeWait, Tuple, icmp};
+use tcp::{Arrival, HostSecret, Plan, SegmentHead, SuperPacket, TcpConfig, TimeWait, Tuple, icmp};
 use units::{Duration, Instant};
 use wire::tcp::Flags;
 
 use crate::application::{Connect, TcpApplication, TcpCell, TcpShared};
 use crate::connection::{RouteChange, TcpConnection};
+use crate::counters::{Count, HostCounters};
+use crate::listeners::{Admission, Listen, Listeners};
 use crate::packets::{Content, OpenSegment, Opened, Received, SegmentPlan};
 use crate::table::Table;
 use crate::undetached::{NoReport, NoUpdate, Undetached};
@@ -39,9 +41,10 @@ pub struct Tcp {
     config: Arc<TcpConfig>,
     secret: HostSecret,
     addresses: Vec<LocalAddress>,
-    listening: BTreeSet<u16>,
+    listeners: Listeners,
+    counters: Arc<HostCounters>,
     by_tuple: Table<ConnectionKey>,
-    by_key: BTreeMap<ConnectionKey, Tuple>,
+    by_key: BTreeMap<ConnectionKey, Known>,
     /// One more for each outgoing connection.
     connect_counter: u32,
     time_wait: Table<TimeWait>,
@@ -50,6 +53,24 @@ pub struct Tcp {
     answers_left: u32,
     answers_until: Option<Instant>,
     plan: Plan,
+}
+
+/// What was done with a segment that belongs to no connection.
+#[expect(clippy::large_enum_variant, reason = "taken apart at once")]
+enum Taken {
+    /// It begins a connection.
+    Connection(tcp::Connection),
+    /// The answer is in `plan`.
+    Answer,
+    Nothing,
+}
+
+/// A connection, as the protocol knows it.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    tuple: Tuple,
+    /// It counts among the half-open connections of its port.
+    is_half_open: bool,
 }
 
 impl Tcp {
@@ -61,11 +82,12 @@ impl Tcp {
         listening: impl IntoIterator<Item = u16>,
     ) -> Self {
         let key = secret.table_key();
-        Self {
+        let stack = Self {
             config: Arc::new(config),
             secret,
             addresses,
-            listening: listening.into_iter().collect(),
+            listeners: Listeners::default(),
+            counters: Arc::default(),
             by_tuple: Table::new(key),
             by_key: BTreeMap::new(),
             connect_counter: 0,
@@ -74,7 +96,22 @@ impl Tcp {
             answers_left: ANSWERS_MAX,
             answers_until: None,
             plan: Plan::default(),
-        }
+        };
+        listening.into_iter().fold(stack, |stack, port| stack.with_listener(port, Listen::default()))
+    }
+
+    /// Accepts connections to `port`, within these bounds.
+    #[must_use]
+    pub fn with_listener(mut self, port: u16, bounds: Listen) -> Self {
+        self.listeners.add(port, bounds);
+        self
+    }
+
+    /// Counts in `counters`, which drivers of one stack share.
+    #[must_use]
+    pub fn with_counters(mut self, counters: Arc<HostCounters>) -> Self {
+        self.counters = counters;
+        self
     }
 
     fn is_local(&self, ip: IpAddr) -> bool {
@@ -106,7 +143,9 @@ impl Tcp {
         if self.by_tuple.get(tuple) == Some(&key) {
             self.by_tuple.remove(tuple);
         }
-        self.by_key.remove(&key);
+        if self.by_key.remove(&key).is_some_and(|known| known.is_half_open) {
+            self.listeners.on_half_open_left(tuple.local.port());
+        }
     }
 
     fn keep_time_wait(&mut self, time_wait: TimeWait) {
@@ -131,8 +170,60 @@ impl Tcp {
         let is_syn = flags.contains(Flags::SYN) && !flags.intersects(Flags::ACK | Flags::RST | Flags::FIN);
         let gives_way = |time_wait: &TimeWait| time_wait.may_be_replaced(now, arrival);
         is_syn
-            && self.listening.contains(&arrival.tuple.local.port())
+            && self.listeners.contains(arrival.tuple.local.port())
             && self.time_wait.get(&arrival.tuple).is_none_or(gives_way)
+    }
+
+    /// Begins a connection with a SYN, or answers it with a cookie.
+    fn take_syn(&mut self, now: Instant, arrival: &Arrival, is_busy: bool) -> Taken {
+        match self.listeners.admission(arrival.tuple.local.port(), is_busy) {
+            Admission::Full => {
+                self.counters.add(Count::BacklogDrops);
+                Taken::Nothing
+            }
+            Admission::Cookie => {
+                self.end_time_wait(&arrival.tuple);
+                tcp::Connection::answer_with_cookie(now, &self.config, &self.secret, arrival, &mut self.plan);
+                self.listeners.on_cookie_sent(now);
+                self.counters.add(Count::CookiesSent);
+                Taken::Answer
+            }
+            Admission::Connection => {
+                self.end_time_wait(&arrival.tuple);
+                let initial = self.secret.initial_sequence(now, &arrival.tuple);
+                let offset = self.secret.timestamp_offset(&arrival.tuple);
+                Taken::Connection(tcp::Connection::accept(now, Arc::clone(&self.config), arrival, initial, offset))
+            }
+        }
+    }
+
+    /// Begins a connection with the last segment of a handshake with a cookie, or answers a segment of no
+    /// connection.
+    fn take_other(&mut self, now: Instant, arrival: &Arrival) -> Taken {
+        let port = arrival.tuple.local.port();
+        let may_be_cookie = arrival.is_acknowledging()
+            && self.listeners.may_complete(port)
+            && self.listeners.awaits_cookies(now)
+            && !self.time_wait.contains(&arrival.tuple);
+        if may_be_cookie {
+            let connection = tcp::Connection::accept_cookie(now, &self.config, &self.secret, arrival.clone());
+            let has_space = self.listeners.has_space(port);
+            match connection {
+                Some(connection) if has_space => {
+                    self.counters.add(Count::CookiesAccepted);
+                    return Taken::Connection(connection);
+                }
+                Some(_) => {
+                    self.counters.add(Count::BacklogDrops);
+                    return Taken::Nothing;
+                }
+                // The segments before it may be lost, which would have begun the connection. Its sender
+                // repeats them, and a reset would end a connection that it believes complete.
+                None if !arrival.data.is_empty() => return Taken::Nothing,
+                None => {}
+            }
+        }
+        if self.answer(now, arrival) { Taken::Answer } else { Taken::Nothing }
     }
 
     fn may_answer(&mut self, now: Instant) -> bool {
@@ -174,8 +265,13 @@ impl Protocol for Tcp {
     type RouteId = Tuple;
 
     fn route(&self, batch: &Received) -> (usize, Route) {
-        let (tuple, may_begin) = match batch.content() {
-            Content::Segment(head) => (&head.tuple, head.is_opening()),
+        let begins = |head: &SegmentHead| {
+            let port = head.tuple.local.port();
+            head.is_opening() && self.listeners.contains(port)
+                || head.is_acknowledging() && self.listeners.may_complete(port)
+        };
+        let (tuple, begins) = match batch.content() {
+            Content::Segment(head) => (&head.tuple, begins(head)),
             Content::Error(error) => (&error.tuple, false),
             Content::Other(ip) if self.is_local(*ip) => return (batch.len_bytes(), Route::Reply),
             Content::Other(_) | Content::Nothing => return (batch.len_bytes(), Route::Unknown),
@@ -183,7 +279,7 @@ impl Protocol for Tcp {
         let route = match self.by_tuple.get(tuple) {
             Some(key) => Route::Known(*key),
             None if !self.is_local(tuple.local.ip()) => Route::Unknown,
-            None if may_begin && self.listening.contains(&tuple.local.port()) => Route::Begins,
+            None if begins => Route::Begins,
             None => Route::Reply,
         };
         (batch.len_bytes(), route)
@@ -221,24 +317,25 @@ impl Protocol for Tcp {
         socket: usize,
         batch: Received,
         _may_be_foreign: bool,
-        _is_busy: bool,
+        is_busy: bool,
     ) -> Begun<Self> {
         let Opened::Segment(arrival) = batch.open() else { return Begun::Nothing };
-        if !self.begins(now, &arrival) {
-            let mut out = SuperPacket::default();
-            if !self.answer(now, &arrival) {
-                return Begun::Nothing;
-            }
-            self.plan.seal(&mut out);
-            return Begun::Reply(out);
-        }
         let tuple = arrival.tuple;
-        self.end_time_wait(&tuple);
-        let initial = self.secret.initial_sequence(now, &tuple);
-        let offset = self.secret.timestamp_offset(&tuple);
-        let cell = TcpCell::new(Arc::clone(shared), tuple.remote);
-        let connection = tcp::Connection::accept(now, Arc::clone(&self.config), &arrival, initial, offset);
-        Begun::Connection(TcpConnection::new(connection, Arc::clone(&cell), socket, true), cell)
+        let begins = self.begins(now, &arrival);
+        let taken = if begins { self.take_syn(now, &arrival, is_busy) } else { self.take_other(now, &arrival) };
+        match taken {
+            Taken::Connection(connection) => {
+                let waiting = self.listeners.waiting(tuple.local.port());
+                let cell = TcpCell::accepted(Arc::clone(shared), tuple.remote, waiting);
+                Begun::Connection(TcpConnection::new(connection, Arc::clone(&cell), socket, true), cell)
+            }
+            Taken::Answer => {
+                let mut out = SuperPacket::default();
+                self.plan.seal(&mut out);
+                Begun::Reply(out)
+            }
+            Taken::Nothing => Begun::Nothing,
+        }
     }
 
     fn reply(&mut self, now: Instant, _socket: usize, batch: &Received, out: &mut SuperPacket) -> bool {
@@ -257,9 +354,19 @@ impl Protocol for Tcp {
 
     fn update_routes(&mut self, key: ConnectionKey, connection: &mut TcpConnection) {
         match connection.take_route_change() {
-            Some(RouteChange::Add(tuple)) => {
+            Some(RouteChange::Add { tuple, is_half_open }) => {
                 self.by_tuple.insert(tuple, key);
-                self.by_key.insert(key, tuple);
+                self.by_key.insert(key, Known { tuple, is_half_open });
+                if is_half_open {
+                    self.listeners.on_half_open(tuple.local.port());
+                }
+            }
+            Some(RouteChange::Connected) => {
+                if let Some(known) = self.by_key.get_mut(&key)
+                    && std::mem::take(&mut known.is_half_open)
+                {
+                    self.listeners.on_half_open_left(known.tuple.local.port());
+                }
             }
             Some(RouteChange::Remove { tuple, time_wait }) => {
                 self.forget_tuple(&tuple, key);
@@ -272,8 +379,8 @@ impl Protocol for Tcp {
     }
 
     fn forget(&mut self, key: ConnectionKey) {
-        if let Some(tuple) = self.by_key.get(&key).copied() {
-            self.forget_tuple(&tuple, key);
+        if let Some(known) = self.by_key.get(&key).copied() {
+            self.forget_tuple(&known.tuple, key);
         }
     }
 

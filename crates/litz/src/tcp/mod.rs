@@ -22,4 +22,4 @@ pub use tcp::{
     AckPolicy, AckThreshold, AckTimer, BufferBudget, CloseReason, KeepAlive, LossRecovery, Nagle, RtoFormula,
     TcpConfig, WindowGrowth,
 };
-pub use tcp_driver::{Closed, WriteError};
+pub use tcp_driver::{Closed, Count, Listen, WriteError};

@@ -1,11 +1,12 @@
 //! [`TcpStack`]: a TCP/IP stack in this process, on a device.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use driver::placement::Placement;
 use engine::{DriverSettings, Drivers, StartError};
 use tcp::{HostSecret, TcpConfig};
-use tcp_driver::{Closed, Connect, LocalAddress, Runtime, StreamHandle, Tcp, TcpShared};
+use tcp_driver::{Closed, Connect, Count, HostCounters, Listen, LocalAddress, Runtime, StreamHandle, Tcp, TcpShared};
 
 use super::device::IpDevice;
 use super::stream::TcpStream;
@@ -18,7 +19,7 @@ use super::stream::TcpStream;
 pub struct TcpStackConfig {
     devices: Vec<IpDevice>,
     addresses: Vec<LocalAddress>,
-    listening: Vec<u16>,
+    listening: Vec<(u16, Listen)>,
     tcp: TcpConfig,
     settings: DriverSettings,
 }
@@ -49,8 +50,14 @@ impl TcpStackConfig {
 
     /// Accepts connections to these ports.
     #[must_use]
-    pub fn with_listening(mut self, ports: impl IntoIterator<Item = u16>) -> Self {
-        self.listening.extend(ports);
+    pub fn with_listening(self, ports: impl IntoIterator<Item = u16>) -> Self {
+        ports.into_iter().fold(self, |config, port| config.with_listener(port, Listen::default()))
+    }
+
+    /// Accepts connections to `port`, within these bounds.
+    #[must_use]
+    pub fn with_listener(mut self, port: u16, bounds: Listen) -> Self {
+        self.listening.push((port, bounds));
         self
     }
 
@@ -75,6 +82,7 @@ impl TcpStackConfig {
 pub struct TcpStack {
     drivers: Drivers<IpDevice>,
     addresses: Vec<LocalAddress>,
+    counters: Arc<HostCounters>,
 }
 
 /// The engine as the handles see it.
@@ -109,10 +117,15 @@ impl TcpStack {
         let mut key = [0; 32];
         net::os_random(&mut key).map_err(|error| StartError::System("get random bytes", error))?;
         let secret = HostSecret::new(key);
-        let protocol = || Tcp::new(tcp.clone(), secret.clone(), addresses.clone(), listening.iter().copied());
+        let counters = Arc::<HostCounters>::default();
+        let protocol = || {
+            let stack = Tcp::new(tcp.clone(), secret.clone(), addresses.clone(), []);
+            let listen = |stack: Tcp, (port, bounds): &(u16, Listen)| stack.with_listener(*port, *bounds);
+            listening.iter().fold(stack.with_counters(Arc::clone(&counters)), listen)
+        };
         let make = |count, _| Ok((0..count).map(|_| protocol()).collect());
         let drivers = Drivers::start(settings, tcp_driver::Limits::default(), devices, make)?;
-        Ok(Self { drivers, addresses })
+        Ok(Self { drivers, addresses, counters })
     }
 
     /// Connects to `remote`. Waits until the peer has answered.
@@ -141,6 +154,11 @@ impl TcpStack {
         let accepted = self.drivers.block_on(None, |waker| StreamHandle::poll_accept(&runtime, shared, waker));
         let closed = Closed::Driver(driver::EndReason::EndpointClosed);
         accepted.flatten().map(TcpStream::new).ok_or(closed)
+    }
+
+    /// How often something has happened beside the connections.
+    pub fn count_of(&self, count: Count) -> u64 {
+        self.counters.of(count)
     }
 
     /// The number of connections, including those that are closing.

@@ -1,0 +1,37 @@
+//! [`HostCounters`]: what a host counts beside its connections.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counters of a host, shared by its drivers and its application.
+#[derive(Debug, Default)]
+pub struct HostCounters {
+    counts: [AtomicU64; Count::ALL.len()],
+}
+
+/// Something that a host counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Count {
+    /// SYNs that were answered with a cookie.
+    CookiesSent,
+    /// Connections that a cookie has begun.
+    CookiesAccepted,
+    /// SYNs and cookies that were dropped because the backlog of their port was full.
+    BacklogDrops,
+}
+
+impl Count {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::CookiesSent, Self::CookiesAccepted, Self::BacklogDrops];
+}
+
+impl HostCounters {
+    /// How often it has happened.
+    pub fn of(&self, count: Count) -> u64 {
+        self.counts[count as usize].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add(&self, count: Count) {
+        self.counts[count as usize].fetch_add(1, Ordering::Relaxed);
+    }
+}
