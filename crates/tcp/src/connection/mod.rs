@@ -91,6 +91,8 @@ pub enum Event {
     Readable,
     /// More can be written.
     Writable,
+    /// More of the data in the stream are urgent: see [`Connection::urgent_left`].
+    Urgent,
     /// Something is wrong, perhaps for a moment only (RFC 9293, section 3.9.1.8). The connection goes on.
     SoftError(SoftError),
     /// The connection has ended.
@@ -146,6 +148,7 @@ struct Events {
     connected: bool,
     readable: bool,
     writable: bool,
+    urgent: bool,
     soft_error: bool,
     closed: bool,
 }
@@ -277,6 +280,12 @@ impl Connection {
         self.receive.as_ref().map_or(0, ReceiveHalf::readable)
     }
 
+    /// Bytes to be read until the end of the urgent data of the peer; zero if there are none. Urgent data
+    /// are read with the others, in their place (RFC 6093, section 4).
+    pub fn urgent_left(&self) -> u64 {
+        self.receive.as_ref().map_or(0, ReceiveHalf::urgent_left)
+    }
+
     /// Ends the connection at once with a reset to the peer (RFC 9293, section 3.10.5). Data that the
     /// peer has not acknowledged may be lost.
     pub fn abort(&mut self) {
@@ -317,6 +326,9 @@ impl Connection {
         }
         if take(&mut self.events.writable) {
             return Some(Event::Writable);
+        }
+        if take(&mut self.events.urgent) {
+            return Some(Event::Urgent);
         }
         if take(&mut self.events.soft_error)
             && let Some(error) = self.soft_error

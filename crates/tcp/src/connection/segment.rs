@@ -95,8 +95,17 @@ impl Connection {
         // from the other, neither would ever know.
         let is_close = receive.is_next(seq) || receive.is_next(seq + 1);
         self.answer_unacceptable(now, arrival);
-        if is_close && arrival.has(Flags::ACK) && !arrival.has(Flags::SYN) {
-            self.on_ack(now, arrival);
+        if is_close && arrival.has(Flags::ACK) && !arrival.has(Flags::SYN) && self.on_ack(now, arrival) {
+            self.note_urgent_outside(arrival);
+        }
+    }
+
+    /// The window is closed: that urgent data wait behind it is a reason to open it (RFC 9293, section 3.4).
+    fn note_urgent_outside(&mut self, arrival: &Arrival) {
+        if let Some(receive) = self.receive.as_mut().filter(|receive| receive.is_next(arrival.header.seq))
+            && arrival.has(Flags::URG)
+        {
+            self.events.urgent |= receive.note_urgent(receive.nxt(), arrival.header.urgent);
         }
     }
 
@@ -197,6 +206,9 @@ impl Connection {
         let Some(receive) = &mut self.receive else { return };
         if self.negotiated.ecn {
             receive.note_marks(arrival.ecn == Some(Ecn::Ce), arrival.has(Flags::CWR));
+        }
+        if arrival.has(Flags::URG) {
+            self.events.urgent |= receive.note_urgent(position, arrival.header.urgent);
         }
         if arrival.sequence_len() == 0 {
             // A keep-alive probe is answered, because its sequence number is not the next (RFC 9293,

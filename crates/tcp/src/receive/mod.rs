@@ -40,6 +40,8 @@ pub(crate) struct ReceiveHalf {
     acks: Acks,
     growth: WindowGrowth,
     has_sack: bool,
+    /// The position after the urgent data; zero if there were none.
+    urgent_end: u64,
     /// A congestion mark was received that the peer has not reacted to (RFC 3168, section 6.1.3).
     is_marked: bool,
     stats: ReceiveStats,
@@ -96,6 +98,7 @@ impl ReceiveHalf {
             acks: Acks::new(config.acks),
             growth: config.window_growth,
             has_sack,
+            urgent_end: 0,
             is_marked: false,
             stats: ReceiveStats::default(),
         };
@@ -111,13 +114,17 @@ impl ReceiveHalf {
         self.space.wire(self.nxt)
     }
 
+    pub(crate) const fn nxt(&self) -> u64 {
+        self.nxt
+    }
+
     pub(crate) const fn acked(&self) -> u64 {
         self.acked
     }
 
     /// The FIN and everything before it were received.
-    pub(crate) fn is_fin_received(&self) -> bool {
-        self.fin.is_some_and(|fin| self.nxt > fin)
+    pub(crate) const fn is_fin_received(&self) -> bool {
+        matches!(self.fin, Some(fin) if self.nxt > fin)
     }
 
     /// Whether blocks beyond holes, or something received twice, are to be reported.
@@ -245,7 +252,7 @@ impl ReceiveHalf {
         if self.assembler.has_hole() {
             return;
         }
-        let read = self.nxt - FIRST_BYTE - self.assembler.ready_len() as u64;
+        let read = self.read_end() - FIRST_BYTE;
         if let Some(wanted) = self.tuner.on_data(now, rtt, self.nxt, read, self.edge)
             && self.buffer.grow_to(wanted)
         {
@@ -256,6 +263,29 @@ impl ReceiveHalf {
     /// The size of the buffer.
     pub(crate) const fn buffer(&self) -> u64 {
         self.buffer.bytes()
+    }
+
+    /// A segment with this sequence number says that urgent data end `pointer` bytes after it (RFC 9293,
+    /// section 3.8.5). They stay in the stream, where they are (RFC 6093, section 4). True if more of the
+    /// data are urgent than before.
+    pub(crate) fn note_urgent(&mut self, position: u64, pointer: u16) -> bool {
+        let end = position + u64::from(pointer);
+        let has_advanced = end > self.urgent_end.max(self.read_end());
+        if has_advanced {
+            self.urgent_end = end;
+        }
+        has_advanced
+    }
+
+    /// Bytes to be read until the end of the urgent data.
+    pub(crate) const fn urgent_left(&self) -> u64 {
+        self.urgent_end.saturating_sub(self.read_end())
+    }
+
+    /// The position after the last byte that was read.
+    const fn read_end(&self) -> u64 {
+        let fin = if self.is_fin_received() { 1 } else { 0 };
+        self.nxt - fin - self.assembler.ready_len() as u64
     }
 
     /// A congestion mark was received, or the peer has reacted to one.

@@ -1,6 +1,6 @@
 //! Data and ends of the stream where none belong.
 
-use tcp::{State, TcpConfig};
+use tcp::{Event, State, TcpConfig};
 use units::Duration;
 use wire::tcp::{Flags, Options, Timestamps};
 
@@ -109,8 +109,59 @@ fn all_flags_at_once_do_nothing() {
 #[test]
 fn urgent_data_stay_in_the_stream() {
     let mut peer = peer();
-    peer.send(peer.segment().data("abc").flags(Flags::ACK | Flags::URG));
+    peer.send(peer.segment().data("abc").urgent(1));
     assert_eq!(peer.read(), b"abc");
+    peer.nxt += 3;
+    // Whatever the pointer says, no byte is lost, and none is repeated.
+    for pointer in [0, 1, 3, 4, 1000, u16::MAX] {
+        peer.send(peer.segment().data("defg").urgent(pointer));
+        assert_eq!(peer.read(), b"defg", "{pointer}");
+        peer.nxt += 4;
+    }
+    peer.assert_works();
+}
+
+#[test]
+fn the_application_learns_where_urgent_data_end() {
+    let mut peer = peer();
+    let told = |peer: &mut Peer| std::mem::take(&mut peer.events).contains(&Event::Urgent);
+    // The pointer is that of the byte after them, which are longer than what has arrived.
+    peer.send(peer.segment().len(100).urgent(150));
+    assert!(told(&mut peer));
+    assert_eq!(peer.connection.urgent_left(), 150);
+    peer.read();
+    assert_eq!(peer.connection.urgent_left(), 50);
+    peer.nxt += 100;
+    // Less, or the same, is no news; more is, also without data.
+    for (pointer, is_news, left) in [(20, false, 50), (50, false, 50), (51, true, 51), (u16::MAX, true, 65_535)] {
+        peer.send(peer.segment().urgent(pointer));
+        assert_eq!((told(&mut peer), peer.connection.urgent_left()), (is_news, left), "{pointer}");
+    }
+    // Longer than a pointer reaches.
+    peer.send(peer.segment().len(1000).urgent(u16::MAX));
+    peer.nxt += 1000;
+    peer.send(peer.segment().len(1000).urgent(u16::MAX));
+    peer.nxt += 1000;
+    assert_eq!((told(&mut peer), peer.connection.urgent_left()), (true, 67_535 - 1000));
+    assert_eq!(peer.read().len(), 2000);
+    // Of what was read nothing is urgent any more.
+    peer.send(peer.segment().seq(50).len(10).urgent(5));
+    peer.sent();
+    peer.send(peer.segment().flags(Flags::FIN | Flags::ACK).urgent(0));
+    assert_eq!((told(&mut peer), peer.connection.urgent_left()), (false, 65_535 - 1000));
+}
+
+#[test]
+fn urgent_data_behind_a_closed_window_are_told_of() {
+    let mut peer = peer();
+    peer.send_data(BUFFER);
+    peer.sent();
+    peer.events.clear();
+    // A window probe.
+    peer.send(peer.segment().len(1).urgent(7));
+    assert_eq!((&peer.events[..], peer.connection.urgent_left()), (&[Event::Urgent][..], BUFFER as u64 + 7));
+    assert_eq!(peer.read().len(), BUFFER);
+    assert_eq!(peer.connection.urgent_left(), 7);
 }
 
 #[test]

@@ -62,6 +62,7 @@ pub(crate) struct Segment {
     pub(crate) ack: u32,
     pub(crate) flags: Flags,
     pub(crate) window: u16,
+    pub(crate) urgent: u16,
     pub(crate) options: Options,
     pub(crate) data: Bytes,
     pub(crate) ecn: Option<Ecn>,
@@ -105,6 +106,11 @@ impl Segment {
     pub(crate) fn stamp(mut self, value: u32, echo: u32) -> Self {
         self.options.timestamps = Some(Timestamps { value, echo });
         self
+    }
+
+    /// With the urgent flag, and this pointer.
+    pub(crate) fn urgent(self, urgent: u16) -> Self {
+        Self { urgent, flags: self.flags | Flags::URG, ..self }
     }
 
     pub(crate) fn ecn(self, ecn: Ecn) -> Self {
@@ -210,6 +216,7 @@ impl Peer {
             ack: self.expected,
             flags: Flags::ACK,
             window: self.window,
+            urgent: 0,
             options: Options { timestamps, ..Options::default() },
             data: Bytes::new(),
             ecn: None,
@@ -232,7 +239,7 @@ impl Peer {
             ack: Seq32::new(self.initials.0) + segment.ack,
             flags: segment.flags,
             window: segment.window,
-            urgent: 0,
+            urgent: segment.urgent,
             options: segment.options,
         };
         let data = segment.data.clone();
