@@ -10,5 +10,6 @@ mod library_early;
 mod library_links;
 mod library_sockets;
 mod tcp_flood;
+mod tcp_layers;
 mod tcp_stack;
 mod world;

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use driver::protocol::{Cell, Place};
 use driver::sync::{WakerSet, lock};
 use driver::{Application, EndReason, Shared};
+use layers::RecordError;
 use tcp::CloseReason;
 
 use crate::listeners::Waiting;
@@ -58,6 +59,8 @@ impl Application for TcpApplication {
 pub enum Closed {
     /// In TCP.
     Tcp(CloseReason),
+    /// By the cipher above TCP.
+    Records(RecordError),
     /// By the driver.
     Driver(EndReason),
 }
@@ -66,6 +69,7 @@ impl std::fmt::Display for Closed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Tcp(reason) => reason.fmt(f),
+            Self::Records(error) => error.fmt(f),
             Self::Driver(EndReason::EndpointClosed) => f.write_str("the stack is closed"),
             Self::Driver(EndReason::ProcessorGone) => f.write_str("the processor of the connection has failed"),
             Self::Driver(EndReason::TooMany) => f.write_str("there are too many connections"),

@@ -5,12 +5,16 @@ use std::sync::Arc;
 
 use driver::protocol::{EventSummary, Served};
 use driver::{Connection, EndReason, SendError};
+use layers::RecordError;
+use layers::secret::Salt;
 use tcp::{Event, Read, State, TimeWait, Tuple};
 use units::Instant;
 
 use crate::application::{Closed, TcpCell};
+use crate::layers::Layers;
 use crate::packets::{OpenSegment, Opened, Received, SegmentPlan};
 use crate::protocol::Tcp;
+use crate::records::{Finished, RecordJob, RecordOutput, Records};
 
 /// Small writes that the driver sends before it receives.
 const INTERACTIVE_MAX: u64 = 1024;
@@ -18,6 +22,9 @@ const INTERACTIVE_MAX: u64 = 1024;
 /// A TCP connection in a driver.
 pub struct TcpConnection {
     connection: tcp::Connection,
+    layers: Option<Arc<Layers>>,
+    /// The cipher above TCP, if the stack has one.
+    records: Option<Box<Records>>,
     cell: Arc<TcpCell>,
     socket: usize,
     is_accepted: bool,
@@ -60,6 +67,8 @@ impl TcpConnection {
         let route = Some(RouteChange::Add { tuple: *connection.tuple(), is_half_open });
         Self {
             connection,
+            layers: None,
+            records: None,
             cell,
             socket,
             is_accepted,
@@ -78,6 +87,13 @@ impl TcpConnection {
         &self.connection
     }
 
+    /// Adds the security layers of its stack. `salt` must differ from connection to connection.
+    pub(crate) fn with_layers(mut self, layers: Option<&Arc<Layers>>, salt: impl FnOnce() -> Salt) -> Self {
+        self.records = Records::new(layers, salt);
+        self.layers = layers.cloned();
+        self
+    }
+
     pub(crate) fn take_route_change(&mut self) -> Option<RouteChange> {
         if self.is_ending() && !self.connection.has_plan() && !std::mem::replace(&mut self.has_left, true) {
             // A connection that ends before its route was added has none.
@@ -94,8 +110,11 @@ impl TcpConnection {
         (is_connected && std::mem::take(&mut self.is_half_open)).then_some(RouteChange::Connected)
     }
 
-    /// Takes written data as far as the send buffer has space.
+    /// Takes written data as far as the send buffer has space. With a cipher, jobs take them.
     fn take_written(&mut self) {
+        if self.records.is_some() {
+            return;
+        }
         let connection = &mut self.connection;
         let space = connection.send_space();
         let is_finished = self.cell.take_written(space, |mut bytes| {
@@ -105,17 +124,22 @@ impl TcpConnection {
         });
         if is_finished {
             connection.finish();
+            self.detach_if_dropped();
         }
-        // Not before, because what is left in the outbox must still be sent.
-        if is_finished && self.is_dropped && !std::mem::replace(&mut self.is_detached, true) {
-            connection.detach();
+    }
+
+    /// The connection continues without an application. Called when it has everything that was written,
+    /// because what is left in the outbox must still be sent.
+    fn detach_if_dropped(&mut self) {
+        if self.is_dropped && !std::mem::replace(&mut self.is_detached, true) {
+            self.connection.detach();
         }
     }
 
     /// Passes received data on as far as the inbox has space; all of them if the connection has ended,
     /// because it is removed then: not more than its receive buffer.
     fn pass_received(&mut self) {
-        if self.has_passed_end || self.is_dropped {
+        if !self.is_read() || self.records.is_some() {
             return;
         }
         let has_ended = self.connection.close_reason().is_some();
@@ -137,6 +161,24 @@ impl TcpConnection {
                 Read::Blocked | Read::Closed(_) => return,
             }
         }
+    }
+
+    /// Whether the application still reads.
+    fn is_read(&self) -> bool {
+        !self.has_passed_end && !self.is_dropped
+    }
+
+    /// Whether the cipher still passes on what was received.
+    fn is_passing(&self) -> bool {
+        self.is_read() && self.records.as_ref().is_some_and(|records| records.is_passing(&self.connection))
+    }
+
+    /// The peer has sent no valid record.
+    fn fail(&mut self, error: RecordError) {
+        tracing::debug!(%error, "a connection is reset");
+        self.has_passed_end = true;
+        self.connection.abort();
+        self.cell.close(Closed::Records(error));
     }
 
     fn take(&mut self, now: Instant, opened: Opened) {
@@ -163,6 +205,9 @@ impl Connection<Tcp> for TcpConnection {
         }
         self.is_dropped |= requests.is_dropped;
         self.take_written();
+        if self.records.as_ref().is_some_and(|records| records.has_sent_end()) {
+            self.detach_if_dropped();
+        }
         // A peer must not believe that unread data were read (RFC 1122, section 4.2.2.13).
         if requests.is_aborted || requests.is_dropped_unread {
             self.connection.abort();
@@ -185,7 +230,7 @@ impl Connection<Tcp> for TcpConnection {
             }
         }
         self.pass_received();
-        if let Some(reason) = self.connection.close_reason()
+        if let Some(reason) = self.connection.close_reason().filter(|_| !self.is_passing())
             && !std::mem::replace(&mut self.is_close_reported, true)
         {
             summary.is_over = true;
@@ -196,11 +241,37 @@ impl Connection<Tcp> for TcpConnection {
     }
 
     fn absorb(&mut self, now: Instant, _socket: usize, batch: Received) {
-        self.take(now, batch.open());
+        self.take(now, batch.open(self.layers.as_deref()));
     }
 
-    fn begin_open(&mut self, _now: Instant, _socket: usize, _batch: &Received, _job: &mut OpenSegment) -> bool {
+    fn begin_open(&mut self, _now: Instant, _socket: usize, _batch: &Received, job: &mut OpenSegment) -> bool {
+        job.begin(self.layers.as_ref());
         true
+    }
+
+    fn poll_job(&mut self) -> Option<RecordJob> {
+        let is_read = self.is_read();
+        let records = self.records.as_mut()?;
+        match records.poll_job(&mut self.connection, &self.cell, is_read) {
+            Ok(job) => job,
+            Err(error) => {
+                self.fail(error);
+                None
+            }
+        }
+    }
+
+    fn finish_job(&mut self, _now: Instant, job: &RecordJob, output: &mut RecordOutput) {
+        let Some(records) = &mut self.records else { return };
+        match records.finish_job(&mut self.connection, &self.cell, job, output) {
+            Finished::Going => {}
+            Finished::Ended => self.detach_if_dropped(),
+            Finished::PeerEnded => {
+                self.has_passed_end = true;
+                self.cell.note_end();
+            }
+            Finished::Failed(error) => self.fail(error),
+        }
     }
 
     fn absorb_opened(&mut self, now: Instant, job: &mut OpenSegment, _batch: Received) {
@@ -210,6 +281,7 @@ impl Connection<Tcp> for TcpConnection {
     fn poll_plan(&mut self, now: Instant, space: &dyn Fn(usize) -> usize, plan: &mut SegmentPlan) -> bool {
         let segments_max = space(self.socket);
         plan.socket = self.socket;
+        plan.set_layers(self.layers.as_ref());
         segments_max > 0 && self.connection.poll_plan(now, segments_max, &mut plan.plan)
     }
 
@@ -252,7 +324,7 @@ impl Connection<Tcp> for TcpConnection {
     }
 
     fn is_over(&self) -> bool {
-        self.is_ending() && !self.connection.has_plan()
+        self.is_ending() && !self.connection.has_plan() && !self.is_passing()
     }
 
     fn end(&mut self, _now: Instant, reason: EndReason) {

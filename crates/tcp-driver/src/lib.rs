@@ -9,6 +9,7 @@
 //! | [`application`] | the cell that handles and driver share, and its limits |
 //! | [`listeners`] | listening ports and their bounds |
 //! | [`counters`] | what a host counts beside its connections |
+//! | [`layers`], [`records`] | the security layers of a stack, and the cipher above TCP of a connection |
 //! | [`packets`] | received packets, plans and jobs |
 //! | `table` | values by addresses and ports |
 //! | [`undetached`] | the receive half stays with its connection |
@@ -18,9 +19,11 @@ pub mod application;
 pub mod connection;
 pub mod counters;
 pub mod handle;
+pub mod layers;
 pub mod listeners;
 pub mod packets;
 pub mod protocol;
+pub mod records;
 mod table;
 pub mod undetached;
 
@@ -28,6 +31,8 @@ pub use application::{Closed, Connect, Limits, TcpApplication, TcpCell, TcpShare
 pub use connection::TcpConnection;
 pub use counters::{Count, HostCounters};
 pub use handle::{Runtime, StreamHandle};
+pub use layers::Layers;
 pub use listeners::Listen;
 pub use packets::{OpenSegment, Received, SegmentPlan};
 pub use protocol::{LocalAddress, Tcp};
+pub use records::{RecordJob, RecordOutput};

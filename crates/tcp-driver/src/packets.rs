@@ -1,11 +1,15 @@
 //! Packets of a device: received ones, plans, and jobs that open.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use driver::protocol::{Batch, OpenJob, Plan};
+use layers::DigestError;
 use tcp::{Arrival, IcmpError, SegmentHead, SuperPacket, icmp};
 use wire::ip;
+
+use crate::layers::{Layers, seal};
 
 /// An IP packet from a device, or a super-packet that stands for several.
 #[derive(Debug, Clone, Default)]
@@ -50,17 +54,37 @@ impl Received {
         &self.content
     }
 
-    pub(crate) fn open(&self) -> Opened {
+    pub(crate) fn open(&self, layers: Option<&Layers>) -> Opened {
         match &self.content {
-            Content::Segment(head) => match Arrival::open_at(head, &self.packet, self.segment, self.is_verified) {
-                Ok(arrival) => Opened::Segment(arrival),
-                Err(error) => {
-                    tracing::debug!(%error, "a segment is dropped");
-                    Opened::Nothing
+            Content::Segment(head) => {
+                if let Err(error) = self.verify(head, layers) {
+                    tracing::debug!(%error, "a packet is dropped");
+                    return Opened::Nothing;
                 }
-            },
+                match Arrival::open_at(head, &self.packet, self.segment, self.is_verified) {
+                    Ok(arrival) => Opened::Segment(arrival),
+                    Err(error) => {
+                        tracing::debug!(%error, "a segment is dropped");
+                        Opened::Nothing
+                    }
+                }
+            }
             Content::Error(error) => Opened::Error(*error),
             Content::Other(_) | Content::Nothing => Opened::Nothing,
+        }
+    }
+}
+
+impl Received {
+    /// Verifies the digest between TCP and IP, or that there is none if the stack has none.
+    fn verify(&self, head: &SegmentHead, layers: Option<&Layers>) -> Result<(), DigestError> {
+        match layers.and_then(Layers::digest) {
+            None if head.is_authenticated => Err(DigestError::NotOurs),
+            None => Ok(()),
+            Some(key) => {
+                let packet = ip::Packet::parse(&self.packet).map_err(|_| DigestError::Malformed)?;
+                key.verify(&packet, &self.packet).map(|_| ())
+            }
         }
     }
 }
@@ -114,6 +138,17 @@ impl Batch for Received {
 pub struct SegmentPlan {
     pub(crate) plan: tcp::Plan,
     pub(crate) socket: usize,
+    /// Those of the stack.
+    layers: Option<Arc<Layers>>,
+}
+
+impl SegmentPlan {
+    /// All plans of a driver have the layers of its stack, so that a reused one has them.
+    pub(crate) fn set_layers(&mut self, layers: Option<&Arc<Layers>>) {
+        if self.layers.is_none() {
+            self.layers = layers.cloned();
+        }
+    }
 }
 
 impl Plan for SegmentPlan {
@@ -133,7 +168,7 @@ impl Plan for SegmentPlan {
     }
 
     fn seal(&self, out: &mut SuperPacket) {
-        self.plan.seal(out);
+        seal(&self.plan, self.layers.as_ref(), out);
     }
 
     fn release(&mut self) {
@@ -141,17 +176,27 @@ impl Plan for SegmentPlan {
     }
 }
 
-/// Parses a packet and verifies its checksum.
+/// Parses a packet and verifies its digest, if the stack has one, and its checksum.
 #[derive(Debug, Default)]
 pub struct OpenSegment {
     pub(crate) opened: Opened,
+    layers: Option<Arc<Layers>>,
+}
+
+impl OpenSegment {
+    /// All jobs of a driver have the layers of its stack.
+    pub(crate) fn begin(&mut self, layers: Option<&Arc<Layers>>) {
+        if self.layers.is_none() {
+            self.layers = layers.cloned();
+        }
+    }
 }
 
 impl OpenJob for OpenSegment {
     type Batch = Received;
 
     fn open(&mut self, batch: &mut Received) {
-        self.opened = batch.open();
+        self.opened = batch.open(self.layers.as_deref());
     }
 
     fn clear(&mut self) {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use driver::protocol::{Batch, Begun, Cell, NoJobs, NoLeases};
+use driver::protocol::{Batch, Begun, Cell, NoLeases};
 use driver::{ConnectionKey, EndReason, Protocol, Route};
 use tcp::{Arrival, HostSecret, Plan, SegmentHead, SuperPacket, TcpConfig, TimeWait, Tuple, icmp};
 use units::{Duration, Instant};
@@ -14,8 +14,10 @@ use wire::tcp::Flags;
 use crate::application::{Connect, TcpApplication, TcpCell, TcpShared};
 use crate::connection::{RouteChange, TcpConnection};
 use crate::counters::{Count, HostCounters};
+use crate::layers::{Layers, seal};
 use crate::listeners::{Admission, Listen, Listeners};
 use crate::packets::{Content, OpenSegment, Opened, Received, SegmentPlan};
+use crate::records::RecordJob;
 use crate::table::Table;
 use crate::undetached::{NoReport, NoUpdate, Undetached};
 
@@ -40,6 +42,7 @@ pub struct LocalAddress {
 pub struct Tcp {
     config: Arc<TcpConfig>,
     secret: HostSecret,
+    layers: Option<Arc<Layers>>,
     addresses: Vec<LocalAddress>,
     listeners: Listeners,
     counters: Arc<HostCounters>,
@@ -85,6 +88,7 @@ impl Tcp {
         let stack = Self {
             config: Arc::new(config),
             secret,
+            layers: None,
             addresses,
             listeners: Listeners::default(),
             counters: Arc::default(),
@@ -111,6 +115,15 @@ impl Tcp {
     #[must_use]
     pub fn with_counters(mut self, counters: Arc<HostCounters>) -> Self {
         self.counters = counters;
+        self
+    }
+
+    /// Adds security layers.
+    #[must_use]
+    pub fn with_layers(mut self, layers: Layers) -> Self {
+        let config = Arc::make_mut(&mut self.config);
+        config.mtu = config.mtu.saturating_sub(layers.below_len());
+        self.layers = Some(Arc::new(layers));
         self
     }
 
@@ -257,7 +270,7 @@ impl Protocol for Tcp {
     type Plan = SegmentPlan;
     type Sealed = SuperPacket;
     type OpenJob = OpenSegment;
-    type Job = NoJobs;
+    type Job = RecordJob;
     type Leases = NoLeases;
     type ReceiveHalf = Undetached;
     type HalfReport = NoReport;
@@ -307,7 +320,8 @@ impl Protocol for Tcp {
         let initial = self.secret.initial_sequence(now, &tuple);
         let offset = self.secret.timestamp_offset(&tuple);
         let connection = tcp::Connection::connect(Arc::clone(&self.config), tuple, initial, offset);
-        Some(TcpConnection::new(connection, Arc::clone(cell), socket, false))
+        let connection = TcpConnection::new(connection, Arc::clone(cell), socket, false);
+        Some(connection.with_layers(self.layers.as_ref(), || self.secret.salt(now, &tuple)))
     }
 
     fn accept(
@@ -319,7 +333,7 @@ impl Protocol for Tcp {
         _may_be_foreign: bool,
         is_busy: bool,
     ) -> Begun<Self> {
-        let Opened::Segment(arrival) = batch.open() else { return Begun::Nothing };
+        let Opened::Segment(arrival) = batch.open(self.layers.as_deref()) else { return Begun::Nothing };
         let tuple = arrival.tuple;
         let begins = self.begins(now, &arrival);
         let taken = if begins { self.take_syn(now, &arrival, is_busy) } else { self.take_other(now, &arrival) };
@@ -327,11 +341,13 @@ impl Protocol for Tcp {
             Taken::Connection(connection) => {
                 let waiting = self.listeners.waiting(tuple.local.port());
                 let cell = TcpCell::accepted(Arc::clone(shared), tuple.remote, waiting);
-                Begun::Connection(TcpConnection::new(connection, Arc::clone(&cell), socket, true), cell)
+                let connection = TcpConnection::new(connection, Arc::clone(&cell), socket, true)
+                    .with_layers(self.layers.as_ref(), || self.secret.salt(now, &tuple));
+                Begun::Connection(connection, cell)
             }
             Taken::Answer => {
                 let mut out = SuperPacket::default();
-                self.plan.seal(&mut out);
+                seal(&self.plan, self.layers.as_ref(), &mut out);
                 Begun::Reply(out)
             }
             Taken::Nothing => Begun::Nothing,
@@ -339,11 +355,11 @@ impl Protocol for Tcp {
     }
 
     fn reply(&mut self, now: Instant, _socket: usize, batch: &Received, out: &mut SuperPacket) -> bool {
-        match batch.open() {
+        match batch.open(self.layers.as_deref()) {
             Opened::Segment(arrival) => {
                 let has_answer = self.answer(now, &arrival);
                 if has_answer {
-                    self.plan.seal(out);
+                    seal(&self.plan, self.layers.as_ref(), out);
                 }
                 has_answer
             }

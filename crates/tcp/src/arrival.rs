@@ -34,6 +34,8 @@ pub struct SegmentHead {
     pub tuple: Tuple,
     /// The flags.
     pub flags: Flags,
+    /// An Authentication Header is between IP and TCP. It is not verified.
+    pub is_authenticated: bool,
     ecn: Option<Ecn>,
     /// Where the TCP header begins, and where the data end.
     start: u32,
@@ -80,18 +82,22 @@ impl SegmentHead {
         if ip.fragment.is_some() {
             return Err(OpenError::Fragment);
         }
-        if ip.protocol != Protocol::TCP {
+        let is_authenticated = ip.protocol == Protocol::AH;
+        let below_len = if is_authenticated { authentication_len(ip.payload)? } else { 0 };
+        if !is_authenticated && ip.protocol != Protocol::TCP {
             return Err(OpenError::NotTcp(ip.protocol));
         }
-        let Some(header) = ip.payload.first_chunk::<{ tcp::HEADER_LEN }>() else {
+        let payload = &ip.payload[below_len..];
+        let Some(header) = payload.first_chunk::<{ tcp::HEADER_LEN }>() else {
             return Err(OpenError::Tcp(tcp::ParseError::Truncated));
         };
         let port = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
         Ok(Self {
             tuple: Tuple { local: (ip.destination, port(2)).into(), remote: (ip.source, port(0)).into() },
             flags: Flags(u16::from(header[13])),
+            is_authenticated,
             ecn: ip.ecn,
-            start: ip.header_len as u32,
+            start: (ip.header_len + below_len) as u32,
             end: (ip.header_len + ip.payload.len()) as u32,
         })
     }
@@ -114,6 +120,17 @@ impl SegmentHead {
 
 fn is_acknowledging(flags: Flags) -> bool {
     flags.contains(Flags::ACK) && !flags.intersects(Flags::SYN | Flags::RST)
+}
+
+/// The length of the Authentication Header at the start of `payload`, which a segment follows: two words
+/// of 32 bits more than its second byte says (RFC 4302, section 2.2).
+fn authentication_len(payload: &[u8]) -> Result<usize, OpenError> {
+    let [next, words, ..] = payload else { return Err(OpenError::Tcp(tcp::ParseError::Truncated)) };
+    if Protocol(*next) != Protocol::TCP {
+        return Err(OpenError::NotTcp(Protocol::AH));
+    }
+    let len = (usize::from(*words) + 2) * 4;
+    if payload.len() < len { Err(OpenError::Tcp(tcp::ParseError::Truncated)) } else { Ok(len) }
 }
 
 impl Arrival {

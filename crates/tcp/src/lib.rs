@@ -39,7 +39,7 @@ pub use config::{
 };
 pub use connection::{COOKIE_LIFETIME, CloseReason, Connection, Event, Read, SoftError, Stats, WriteError};
 pub use icmp::{IcmpError, IcmpErrorKind};
-pub use plan::{PLAN_BYTES_MAX, Plan, SuperPacket};
+pub use plan::{HeaderBelow, PLAN_BYTES_MAX, Plan, SuperPacket};
 pub use receive::ReceiveStats;
 pub use reply::TimeWait;
 pub use secret::HostSecret;

@@ -75,19 +75,10 @@ impl Plan {
 
     /// Writes the packet. Deterministic: the same plan gives the same bytes on any processor.
     pub fn seal(&self, out: &mut SuperPacket) {
-        let header = ip::Header {
-            source: self.tuple.local.ip(),
-            destination: self.tuple.remote.ip(),
-            protocol: Protocol::TCP,
-            hop_limit: HOP_LIMIT,
-            dscp: 0,
-            ecn: self.ecn,
-            id: 0,
-            // Packets that are too large are reported (RFC 1191, RFC 8201).
-            may_fragment: false,
-        };
+        let header = self.ip_header(Protocol::TCP);
         let tcp_len = self.header.len();
         out.bytes.clear();
+        out.stride = 0;
         header.emit(tcp_len + self.data_len, &mut out.bytes);
         out.ip_len = out.bytes.len();
         self.header.emit(&mut out.bytes);
@@ -99,6 +90,86 @@ impl Plan {
         let segment = &mut out.bytes[out.ip_len..];
         let pseudo = checksum::pseudo_header(header.source, header.destination, header.protocol, segment.len() as u32);
         tcp::fill_partial_checksum(segment, pseudo);
+    }
+
+    /// As [`seal`](Self::seal), but writes the packet of each segment, with its checksum, one behind
+    /// the other. `below` is a header between IP and TCP.
+    pub fn seal_packets(&self, below: Option<&dyn HeaderBelow>, out: &mut SuperPacket) {
+        let ip = self.ip_header(below.map_or(Protocol::TCP, HeaderBelow::protocol));
+        let below_len = below.map_or(0, HeaderBelow::len);
+        let (ip_len, tcp_len, count) = (ip.len(), self.header.len(), self.segment_count());
+        let mut header = self.header;
+        let mut data = Pieces { pieces: &self.pieces, at: 0 };
+        out.bytes.clear();
+        for index in 0..count {
+            let start = index * self.segment;
+            let len = self.segment.min(self.data_len - start);
+            header.seq = self.header.seq + start as u32;
+            header.flags = flags_of_part(self.header.flags, index == 0, index + 1 == count);
+            let from = out.bytes.len();
+            ip.emit(below_len + tcp_len + len, &mut out.bytes);
+            out.bytes.resize(from + ip_len + below_len, 0);
+            header.emit(&mut out.bytes);
+            data.copy(len, &mut out.bytes);
+            let packet = &mut out.bytes[from..];
+            let pseudo = checksum::pseudo_header(ip.source, ip.destination, Protocol::TCP, (tcp_len + len) as u32);
+            tcp::fill_checksum(&mut packet[ip_len + below_len..], pseudo);
+            if let Some(below) = below {
+                below.fill(packet, ip_len);
+            }
+        }
+        (out.ip_len, out.header_len) = (ip_len, ip_len + below_len + tcp_len);
+        (out.segment, out.is_checksum_partial) = (self.segment, false);
+        out.stride = out.header_len + self.segment.min(self.data_len);
+    }
+
+    fn ip_header(&self, protocol: Protocol) -> ip::Header {
+        ip::Header {
+            source: self.tuple.local.ip(),
+            destination: self.tuple.remote.ip(),
+            protocol,
+            hop_limit: HOP_LIMIT,
+            dscp: 0,
+            ecn: self.ecn,
+            id: 0,
+            // Packets that are too large are reported (RFC 1191, RFC 8201).
+            may_fragment: false,
+        }
+    }
+}
+
+/// A header between IP and TCP.
+pub trait HeaderBelow {
+    /// Its protocol number.
+    fn protocol(&self) -> Protocol;
+
+    /// Its length in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "a header is not empty")]
+    fn len(&self) -> usize;
+
+    /// Fills it, at `ip_len`, in a packet that is complete otherwise.
+    fn fill(&self, packet: &mut [u8], ip_len: usize);
+}
+
+/// The data of a plan that were not written yet.
+struct Pieces<'a> {
+    pieces: &'a [Bytes],
+    /// Bytes of the first that were written.
+    at: usize,
+}
+
+impl Pieces<'_> {
+    /// Appends the next `len` bytes.
+    fn copy(&mut self, mut len: usize, out: &mut Vec<u8>) {
+        while len > 0 {
+            let (first, rest) = self.pieces.split_first().expect("a plan has all of its data");
+            let part = &first[self.at..first.len().min(self.at + len)];
+            out.extend_from_slice(part);
+            (self.at, len) = (self.at + part.len(), len - part.len());
+            if self.at == first.len() {
+                (self.pieces, self.at) = (rest, 0);
+            }
+        }
     }
 }
 
@@ -115,14 +186,24 @@ pub struct SuperPacket {
     pub header_len: usize,
     /// Bytes of data in each segment but the last.
     pub segment: usize,
-    /// The checksum must be completed. Otherwise it is complete, and the packet is a single one.
+    /// The checksum must be completed. Otherwise it is complete, and `bytes` are single packets.
     pub is_checksum_partial: bool,
+    /// If `bytes` are several whole packets, their length; the last may be shorter. Zero for one.
+    pub stride: usize,
 }
 
 impl SuperPacket {
     /// Whether it is a single segment.
     pub fn is_single(&self) -> bool {
-        self.bytes.len() - self.header_len <= self.segment
+        self.packet_count() == 1
+    }
+
+    /// The number of packets that it stands for.
+    pub fn packet_count(&self) -> usize {
+        match self.stride {
+            0 => self.bytes.len().saturating_sub(self.header_len).div_ceil(self.segment.max(1)).max(1),
+            stride => self.bytes.len().div_ceil(stride),
+        }
     }
 
     /// Whether it is an IPv6 packet.
@@ -133,7 +214,8 @@ impl SuperPacket {
     /// Calls `each` with the packet of each segment, with its checksum.
     pub fn packets(&self, mut each: impl FnMut(&[u8])) {
         if !self.is_checksum_partial {
-            return each(&self.bytes);
+            let stride = if self.stride == 0 { self.bytes.len().max(1) } else { self.stride };
+            return self.bytes.chunks(stride).for_each(each);
         }
         let (headers, data) = self.bytes.split_at(self.header_len);
         let Ok(whole) = ip::Packet::parse(&self.bytes) else { return };

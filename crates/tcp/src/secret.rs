@@ -58,6 +58,13 @@ impl HostSecret {
         *hash.as_bytes().first_chunk().expect("a hash has 32 bytes")
     }
 
+    /// Bytes that differ from those of every other connection, for the keys of a cipher above TCP.
+    pub fn salt(&self, now: Instant, tuple: &Tuple) -> [u8; 32] {
+        let mut hasher = self.hasher(b"salt", tuple, true);
+        hasher.update(&now.as_nanos().to_be_bytes());
+        *hasher.finalize().as_bytes()
+    }
+
     /// The code that shows that a SYN cookie was made by this host (RFC 4987, section 3.6).
     pub(crate) fn cookie_code(&self, tuple: &Tuple, peer_initial: Seq32, period: u64, content: u8) -> u32 {
         let mut hasher = self.hasher(b"cookie", tuple, true);

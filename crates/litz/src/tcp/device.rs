@@ -44,6 +44,11 @@ impl IpDevice {
         Self { kind: Kind::Memory(tun), address }
     }
 
+    /// Whether its packets stay in this process.
+    pub(super) fn is_in_memory(&self) -> bool {
+        matches!(self.kind, Kind::Memory(_))
+    }
+
     fn tun(&mut self) -> &mut dyn TunDevice {
         match &mut self.kind {
             Kind::Kernel(tun) => tun,
@@ -102,10 +107,13 @@ impl Device for IpDevice {
 
     fn send(&mut self, packet: &tcp::SuperPacket) -> Result<(), SendError> {
         if !packet.is_checksum_partial {
-            return self
-                .tun()
-                .write_parts(&[0; OFFLOAD_HEADER_BYTES], &packet.bytes)
-                .map_err(|error| send_error(&error));
+            let mut sent = Ok(());
+            packet.packets(|bytes| {
+                if sent.is_ok() {
+                    sent = self.tun().write_parts(&[0; OFFLOAD_HEADER_BYTES], bytes);
+                }
+            });
+            return sent.map_err(|error| send_error(&error));
         }
         let segment = (!packet.is_single()).then_some(packet.segment as u16);
         let (ip_len, header_len) = (packet.ip_len as u16, packet.header_len as u16);
@@ -118,7 +126,6 @@ impl Device for IpDevice {
     }
 
     fn size_of(packet: &tcp::SuperPacket) -> (usize, usize) {
-        let data = packet.bytes.len().saturating_sub(packet.header_len);
-        (data.div_ceil(packet.segment.max(1)).max(1), packet.bytes.len())
+        (packet.packet_count(), packet.bytes.len())
     }
 }

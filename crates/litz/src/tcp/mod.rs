@@ -6,6 +6,7 @@
 //! | [`TcpStack`] | connects and accepts |
 //! | [`TcpStream`] | a connection |
 //! | [`IpDevice`] | a TUN device of the kernel, or one in memory |
+//! | [`Layers`], [`Stack`] | security layers above and below TCP |
 //! | [`TcpConfig`] | what connections use, and their timers |
 
 mod device;
@@ -17,9 +18,10 @@ pub use self::device::IpDevice;
 pub use self::memory::ReceiveMemory;
 pub use self::stack::{TcpStack, TcpStackConfig};
 pub use self::stream::TcpStream;
+pub use layers::{CipherLayer, DigestLayer, RecordError, SharedSecret, Stack, StackError};
 pub use net::tun::{MemoryTun, OpenTunError, Tun};
 pub use tcp::{
     AckPolicy, AckThreshold, AckTimer, BufferBudget, CloseReason, KeepAlive, LossRecovery, Nagle, RtoFormula,
     TcpConfig, WindowGrowth,
 };
-pub use tcp_driver::{Closed, Count, Listen, WriteError};
+pub use tcp_driver::{Closed, Count, Layers, Listen, WriteError};

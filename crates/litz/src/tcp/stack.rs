@@ -6,10 +6,15 @@ use std::sync::Arc;
 use driver::placement::Placement;
 use engine::{DriverSettings, Drivers, StartError};
 use tcp::{HostSecret, TcpConfig};
-use tcp_driver::{Closed, Connect, Count, HostCounters, Listen, LocalAddress, Runtime, StreamHandle, Tcp, TcpShared};
+use tcp_driver::{
+    Closed, Connect, Count, HostCounters, Layers, Listen, LocalAddress, Runtime, StreamHandle, Tcp, TcpShared,
+};
 
 use super::device::IpDevice;
 use super::stream::TcpStream;
+
+/// A cipher above TCP needs space for a job, of about 16 KiB, at a time.
+const CIPHER_SEND_BUFFER_MIN: usize = 32 << 10;
 
 /// The configuration of a stack.
 ///
@@ -21,6 +26,7 @@ pub struct TcpStackConfig {
     addresses: Vec<LocalAddress>,
     listening: Vec<(u16, Listen)>,
     tcp: TcpConfig,
+    layers: Option<Layers>,
     settings: DriverSettings,
 }
 
@@ -32,6 +38,7 @@ impl TcpStackConfig {
             addresses: Vec::new(),
             listening: Vec::new(),
             tcp: TcpConfig::default(),
+            layers: None,
             settings: DriverSettings::default(),
         };
         config.settings.limits.connections_max = 65_536;
@@ -66,6 +73,30 @@ impl TcpStackConfig {
     pub fn with_tcp(mut self, tcp: TcpConfig) -> Self {
         self.tcp = tcp;
         self
+    }
+
+    /// Adds security layers above and below TCP. The peer must have the same, with the same secret.
+    /// Historical layers, which protect nothing today, are an error on a device of the kernel.
+    #[must_use]
+    pub fn with_layers(mut self, layers: Layers) -> Self {
+        self.layers = Some(layers);
+        self
+    }
+
+    /// Checks that the layers suit the devices.
+    fn check_layers(&self) -> Result<(), StartError> {
+        let Some(layers) = &self.layers else { return Ok(()) };
+        let stack = layers.stack();
+        if stack.is_historical() && !self.devices.iter().all(IpDevice::is_in_memory) {
+            let reason = format!("{stack} protects nothing today: it runs on devices in memory only");
+            return Err(StartError::Configuration(reason));
+        }
+        let send_buffer = self.tcp.send_buffer.min(self.tcp.buffers_initial);
+        if stack.cipher.is_some() && send_buffer < CIPHER_SEND_BUFFER_MIN {
+            let reason = format!("{stack} needs a send buffer of at least {CIPHER_SEND_BUFFER_MIN} bytes");
+            return Err(StartError::Configuration(reason));
+        }
+        Ok(())
     }
 
     /// Sets the processors. Default: [`Placement::Thread`]. A stack has one driver:
@@ -109,7 +140,8 @@ impl TcpStack {
     /// # Errors
     /// If the configuration is invalid, or the system refuses a poll, a thread or random bytes.
     pub fn start(config: TcpStackConfig) -> Result<Self, StartError> {
-        let TcpStackConfig { devices, addresses, listening, tcp, settings } = config;
+        config.check_layers()?;
+        let TcpStackConfig { devices, addresses, listening, tcp, layers, settings } = config;
         if settings.placement.driver_count() > 1 {
             let reason = format!("a stack has one driver, and {} several", settings.placement);
             return Err(StartError::Configuration(reason));
@@ -121,7 +153,11 @@ impl TcpStack {
         let protocol = || {
             let stack = Tcp::new(tcp.clone(), secret.clone(), addresses.clone(), []);
             let listen = |stack: Tcp, (port, bounds): &(u16, Listen)| stack.with_listener(*port, *bounds);
-            listening.iter().fold(stack.with_counters(Arc::clone(&counters)), listen)
+            let stack = listening.iter().fold(stack.with_counters(Arc::clone(&counters)), listen);
+            match &layers {
+                Some(layers) => stack.with_layers(layers.clone()),
+                None => stack,
+            }
         };
         let make = |count, _| Ok((0..count).map(|_| protocol()).collect());
         let drivers = Drivers::start(settings, tcp_driver::Limits::default(), devices, make)?;

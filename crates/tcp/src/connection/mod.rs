@@ -366,6 +366,11 @@ impl Connection {
         self.send.space().wire(0)
     }
 
+    /// The initial sequence number of the peer, once it is known.
+    pub fn peer_initial_sequence(&self) -> Option<Seq32> {
+        self.receive.as_ref().map(ReceiveHalf::initial)
+    }
+
     /// Whether an answer is due although the connection has ended.
     pub fn has_plan(&self) -> bool {
         self.reset_due.is_some() || self.receive.as_ref().is_some_and(ReceiveHalf::is_ack_due)

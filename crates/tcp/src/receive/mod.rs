@@ -110,6 +110,11 @@ impl ReceiveHalf {
         self.stats
     }
 
+    /// The peer's initial sequence number.
+    pub(crate) fn initial(&self) -> Seq32 {
+        self.space.wire(0)
+    }
+
     pub(crate) fn nxt_on_wire(&self) -> Seq32 {
         self.space.wire(self.nxt)
     }

@@ -1,0 +1,89 @@
+//! [`Layers`]: the security layers of a stack, and how its packets are made.
+
+use std::sync::Arc;
+
+use layers::record::PLAINTEXT_MAX;
+use layers::{DigestKey, SharedSecret, Stack, digest};
+use tcp::{HeaderBelow, Plan, SuperPacket};
+use wire::ip::Protocol;
+
+/// The security layers of a stack. Both ends must have the same.
+#[derive(Debug, Clone)]
+pub struct Layers {
+    stack: Stack,
+    pub(crate) secret: SharedSecret,
+    digest: Option<Digest>,
+    /// Bytes of the application in a record.
+    pub(crate) record_len: usize,
+    cuts: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Digest(DigestKey);
+
+impl HeaderBelow for Digest {
+    fn protocol(&self) -> Protocol {
+        Protocol::AH
+    }
+
+    fn len(&self) -> usize {
+        digest::HEADER_LEN
+    }
+
+    fn fill(&self, packet: &mut [u8], ip_len: usize) {
+        self.0.fill(packet, ip_len);
+    }
+}
+
+impl Layers {
+    /// The layers of `stack`, with keys from `secret`.
+    pub fn new(stack: Stack, secret: SharedSecret) -> Self {
+        let digest = stack.digest.map(|layer| Digest(secret.digest_key(layer)));
+        Self { stack, secret, digest, record_len: PLAINTEXT_MAX, cuts: stack.digest.is_some() }
+    }
+
+    /// Sets how many bytes of the application are in a record of the cipher, if they are there. Default:
+    /// 16 KiB, the most.
+    ///
+    /// # Panics
+    /// If it is not from 64 bytes to 16 KiB.
+    #[must_use]
+    pub fn with_record_len(mut self, len: usize) -> Self {
+        assert!((64..=PLAINTEXT_MAX).contains(&len), "records have from 64 bytes to 16 KiB");
+        self.record_len = len;
+        self
+    }
+
+    /// Lets the stack cut packets and complete their checksums itself, also without a digest, although
+    /// the device could.
+    #[must_use]
+    pub fn with_single_packets(mut self) -> Self {
+        self.cuts = true;
+        self
+    }
+
+    /// The stack.
+    pub const fn stack(&self) -> Stack {
+        self.stack
+    }
+
+    /// The key of the digest between TCP and IP.
+    pub(crate) fn digest(&self) -> Option<&DigestKey> {
+        self.digest.as_ref().map(|digest| &digest.0)
+    }
+
+    /// Bytes that the header between TCP and IP takes in each packet.
+    pub(crate) fn below_len(&self) -> usize {
+        self.digest.as_ref().map_or(0, HeaderBelow::len)
+    }
+}
+
+/// Writes the packets of a plan.
+pub(crate) fn seal(plan: &Plan, layers: Option<&Arc<Layers>>, out: &mut SuperPacket) {
+    match layers {
+        Some(layers) if layers.cuts => {
+            plan.seal_packets(layers.digest.as_ref().map(|digest| digest as &dyn HeaderBelow), out);
+        }
+        _ => plan.seal(out),
+    }
+}

@@ -1,0 +1,348 @@
+//! [`Records`]: the cipher above TCP of one connection. The serial step numbers records and finds them
+//! in the received stream; [`RecordJob`]s seal and open them on any processor.
+//!
+//! ```text
+//!   cell ──▶ Seal ──▶ (any processor) ──▶ in order ──▶ connection.write
+//!   cell ◀── in order ◀── (any processor) ◀── Open ◀── records ◀── connection.read
+//! ```
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use driver::protocol::Job;
+use layers::secret::{Direction, SALT_LEN, Salt};
+use layers::{CipherLayer, Record, RecordError, RecordKey, RecordKind, RecordReader};
+use tcp::{CloseReason, Connection, Read};
+
+use crate::application::TcpCell;
+use crate::layers::Layers;
+
+/// Bytes of the application in a job. Passing a job on costs about a microsecond, and the fastest cipher
+/// takes four for so many. With more, processors would share short transfers less evenly.
+const JOB_BYTES: usize = 16 << 10;
+
+/// The cipher above TCP of a connection.
+pub(crate) struct Records {
+    layers: Arc<Layers>,
+    layer: CipherLayer,
+    /// Begins what this side sends.
+    salt: Salt,
+    sealing: Sealing,
+    opening: Opening,
+    /// The last job was one that opens: those of both directions take turns.
+    has_opened_last: bool,
+}
+
+#[derive(Default)]
+struct Sealing {
+    /// Known once the peer's sequence number is.
+    key: Option<Arc<RecordKey>>,
+    /// The number of the next record.
+    next: u64,
+    /// Bytes of the records in jobs, for which the send buffer has space.
+    in_jobs: usize,
+    /// The end record is in a job or sent.
+    has_ended: bool,
+}
+
+#[derive(Default)]
+struct Opening {
+    reader: RecordReader,
+    /// Known once the peer's salt is.
+    key: Option<Arc<RecordKey>>,
+    /// The number of the next record.
+    next: u64,
+    /// Bytes of the application in jobs, at most.
+    in_jobs: usize,
+    /// The end record was found. It is not opened yet.
+    has_found_end: bool,
+    /// The FIN was read, behind the end record.
+    is_fin_read: bool,
+}
+
+/// Records to seal or to open.
+pub struct RecordJob {
+    key: Arc<RecordKey>,
+    /// The number of the first record.
+    first: u64,
+    content: Content,
+}
+
+enum Content {
+    Seal {
+        pieces: Vec<Bytes>,
+        len: usize,
+        /// Bytes of the application in the first record, and in each other one but the last.
+        first_len: usize,
+        record_len: usize,
+        has_end: bool,
+        sealed_len: usize,
+    },
+    Open {
+        records: Vec<Record>,
+        len: usize,
+    },
+}
+
+/// What a [`RecordJob`] has made.
+#[derive(Debug, Default)]
+pub struct RecordOutput {
+    bytes: Vec<u8>,
+    error: Option<RecordError>,
+}
+
+/// What has become of a finished job.
+pub(crate) enum Finished {
+    Going,
+    /// This side has finished.
+    Ended,
+    /// The peer has.
+    PeerEnded,
+    Failed(RecordError),
+}
+
+impl Job for RecordJob {
+    type Output = RecordOutput;
+
+    fn len_bytes(&self) -> usize {
+        match &self.content {
+            Content::Seal { len, .. } | Content::Open { len, .. } => *len,
+        }
+    }
+
+    fn run(&self, out: &mut RecordOutput) {
+        out.bytes.clear();
+        out.error = None;
+        match &self.content {
+            Content::Seal { pieces, len, first_len, record_len, has_end, sealed_len } => {
+                out.bytes.reserve_exact(*sealed_len);
+                let (mut number, mut at, mut limit) = (self.first, 0, *first_len);
+                while at < *len {
+                    let end = (at + limit).min(*len);
+                    self.key.seal(number, RecordKind::Data, parts(pieces, at, end), &mut out.bytes);
+                    (number, at, limit) = (number + 1, end, *record_len);
+                }
+                if *has_end {
+                    self.key.seal(number, RecordKind::End, [].into_iter(), &mut out.bytes);
+                }
+            }
+            Content::Open { records, len } => {
+                out.bytes.reserve_exact(*len);
+                for (number, record) in (self.first..).zip(records) {
+                    if let Err(error) = self.key.open(number, record, &mut out.bytes) {
+                        out.error = Some(error);
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The bytes from `start` to `end` of all pieces.
+fn parts(pieces: &[Bytes], start: usize, end: usize) -> impl Iterator<Item = &[u8]> + Clone {
+    let mut at = 0;
+    pieces.iter().filter_map(move |piece| {
+        let from = at;
+        at += piece.len();
+        let part = start.max(from)..end.min(at);
+        (part.start < part.end).then(|| &piece[part.start - from..part.end - from])
+    })
+}
+
+impl Records {
+    /// `None` if the stack has no cipher. `salt` must differ from connection to connection.
+    pub(crate) fn new(layers: Option<&Arc<Layers>>, salt: impl FnOnce() -> Salt) -> Option<Box<Self>> {
+        let layers = Arc::clone(layers?);
+        let layer = layers.stack().cipher?;
+        let (sealing, opening) = (Sealing::default(), Opening::default());
+        Some(Box::new(Self { layers, layer, salt: salt(), sealing, opening, has_opened_last: false }))
+    }
+
+    /// The next job.
+    ///
+    /// # Errors
+    /// If the peer has sent no valid record.
+    pub(crate) fn poll_job(
+        &mut self,
+        connection: &mut Connection,
+        cell: &TcpCell,
+        reads: bool,
+    ) -> Result<Option<RecordJob>, RecordError> {
+        self.begin(connection);
+        for _ in 0..2 {
+            self.has_opened_last = !self.has_opened_last;
+            let job = match self.has_opened_last {
+                true if reads => self.opening_job(connection, cell)?,
+                true => None,
+                false => self.sealing_job(connection, cell),
+            };
+            if job.is_some() {
+                return Ok(job);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sends the salt once the key is known.
+    fn begin(&mut self, connection: &mut Connection) {
+        if self.sealing.key.is_some() || !connection.state().is_synchronized() {
+            return;
+        }
+        let Some(peer) = connection.peer_initial_sequence() else { return };
+        let direction = Direction {
+            salt: self.salt,
+            sender_initial: connection.initial_sequence().get(),
+            receiver_initial: peer.get(),
+        };
+        // A connection that has just begun has space; if it has ended, nothing is sent.
+        let _ended = connection.write(&mut Bytes::copy_from_slice(&self.salt));
+        self.sealing.key = Some(Arc::new(self.layers.secret.record_key(self.layer, &direction)));
+    }
+
+    fn sealing_job(&mut self, connection: &Connection, cell: &TcpCell) -> Option<RecordJob> {
+        let sealing = &mut self.sealing;
+        let key = sealing.key.as_ref().filter(|_| !sealing.has_ended && connection.close_reason().is_none())?;
+        let record_len = self.layers.record_len;
+        // The salt and the first record have the length of the other records, so that in segments of that
+        // length each record is in one.
+        let first_len = if sealing.next == 0 { record_len - SALT_LEN } else { record_len };
+        let others = (JOB_BYTES / record_len).saturating_sub(1);
+        let len_max = first_len + others * record_len;
+        let sealed_len = |len: usize| {
+            let first = RecordKey::sealed_len(self.layer, len.min(first_len));
+            let rest = len.saturating_sub(first_len);
+            let last = if rest % record_len > 0 { RecordKey::sealed_len(self.layer, rest % record_len) } else { 0 };
+            first + rest / record_len * RecordKey::sealed_len(self.layer, record_len) + last
+        };
+        let end_len = RecordKey::sealed_len(self.layer, 0);
+        if connection.send_space() < sealing.in_jobs + sealed_len(len_max) + end_len {
+            return None;
+        }
+        let (mut pieces, mut len) = (Vec::new(), 0);
+        let has_end = cell.take_written(len_max, |piece| {
+            len += piece.len();
+            pieces.push(piece);
+        });
+        if len == 0 && !has_end {
+            return None;
+        }
+        let sealed_len = if len > 0 { sealed_len(len) } else { 0 } + if has_end { end_len } else { 0 };
+        let first = sealing.next;
+        let count = usize::from(len > 0) + len.saturating_sub(first_len).div_ceil(record_len);
+        sealing.next += count as u64 + u64::from(has_end);
+        sealing.in_jobs += sealed_len;
+        sealing.has_ended = has_end;
+        let content = Content::Seal { pieces, len, first_len, record_len, has_end, sealed_len };
+        Some(RecordJob { key: Arc::clone(key), first, content })
+    }
+
+    fn opening_job(&mut self, connection: &mut Connection, cell: &TcpCell) -> Result<Option<RecordJob>, RecordError> {
+        let opening = &mut self.opening;
+        // As without a cipher, all of what was received is passed on at the end.
+        let has_ended = connection.close_reason().is_some();
+        let space = if has_ended { usize::MAX } else { cell.inbox_space().saturating_sub(opening.in_jobs) };
+        let (mut records, mut len) = (Vec::new(), 0);
+        while len < space.min(JOB_BYTES) {
+            match opening.next_record(connection, self.layer, &self.layers) {
+                Ok(Some(record)) => {
+                    len += record.len();
+                    records.push(record);
+                }
+                Ok(None) => break,
+                // What was received before is passed on first, under every placement.
+                Err(_) if opening.in_jobs > 0 || !records.is_empty() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        let Some(key) = opening.key.as_ref().filter(|_| !records.is_empty()) else { return Ok(None) };
+        let first = opening.next;
+        opening.next += records.len() as u64;
+        opening.in_jobs += len;
+        Ok(Some(RecordJob { key: Arc::clone(key), first, content: Content::Open { records, len } }))
+    }
+
+    /// Takes the output of a job.
+    pub(crate) fn finish_job(
+        &mut self,
+        connection: &mut Connection,
+        cell: &TcpCell,
+        job: &RecordJob,
+        output: &mut RecordOutput,
+    ) -> Finished {
+        let bytes = Bytes::from(std::mem::take(&mut output.bytes));
+        match &job.content {
+            Content::Seal { has_end, sealed_len, .. } => {
+                debug_assert_eq!(bytes.len(), *sealed_len);
+                self.sealing.in_jobs -= sealed_len;
+                let mut bytes = bytes;
+                // There is space for it. If the connection has ended, the handles learn it.
+                let _ended = connection.write(&mut bytes);
+                if *has_end {
+                    connection.finish();
+                    return Finished::Ended;
+                }
+            }
+            Content::Open { records, len } => {
+                self.opening.in_jobs -= len;
+                if !bytes.is_empty() {
+                    cell.deliver(bytes);
+                }
+                if let Some(error) = output.error {
+                    return Finished::Failed(error);
+                }
+                if records.last().is_some_and(|record| record.kind == RecordKind::End) {
+                    return Finished::PeerEnded;
+                }
+            }
+        }
+        Finished::Going
+    }
+
+    /// Whether everything that was written is in the connection, and the end, too.
+    pub(crate) fn has_sent_end(&self) -> bool {
+        self.sealing.has_ended && self.sealing.in_jobs == 0
+    }
+
+    /// Whether more of what the peer has sent will be passed on.
+    pub(crate) fn is_passing(&self, connection: &Connection) -> bool {
+        let has_unread_end = connection.close_reason() == Some(CloseReason::Finished) && !self.opening.is_fin_read;
+        self.opening.in_jobs > 0 || connection.readable() > 0 || has_unread_end
+    }
+}
+
+impl Opening {
+    /// The next record that has arrived. Errors repeat.
+    fn next_record(
+        &mut self,
+        connection: &mut Connection,
+        layer: CipherLayer,
+        layers: &Layers,
+    ) -> Result<Option<Record>, RecordError> {
+        loop {
+            if self.key.is_none()
+                && let Some(peer) = connection.peer_initial_sequence()
+                && let Some(salt) = self.reader.take_array::<SALT_LEN>()
+            {
+                let receiver_initial = connection.initial_sequence().get();
+                let direction = Direction { salt, sender_initial: peer.get(), receiver_initial };
+                self.key = Some(Arc::new(layers.secret.record_key(layer, &direction)));
+            }
+            if self.key.is_some()
+                && let Some(record) = self.reader.next_record()?
+            {
+                self.has_found_end = record.kind == RecordKind::End;
+                return Ok(Some(record));
+            }
+            // What is read is at most what the peer may send before it is acknowledged.
+            match connection.read(JOB_BYTES) {
+                Read::Bytes(bytes) => self.reader.push(bytes),
+                Read::End => {
+                    self.is_fin_read = self.has_found_end && self.reader.is_empty();
+                    return if self.is_fin_read { Ok(None) } else { Err(RecordError::Truncated) };
+                }
+                Read::Blocked | Read::Closed(_) => return Ok(None),
+            }
+        }
+    }
+}
