@@ -20,6 +20,7 @@
 //! | [`channel`], [`receive_side`] | one path: what its script sends, what it receives, and when that is acknowledged |
 //! | [`socket`] | a channel as the socket of the measured end |
 //! | [`round`], [`pattern`] | data sealed in advance, and the bytes they consist of |
+//! | [`tcp`](mod@tcp) | the same for TCP: a device whose other side is a script |
 //! | [`cipher`] | the available ciphers, and TLS settings that agree on one of them |
 #![forbid(unsafe_code)]
 
@@ -32,6 +33,7 @@ pub mod receive_side;
 pub mod round;
 pub mod script;
 pub mod socket;
+pub mod tcp;
 
 pub use cipher::{Cipher, Tls};
 pub use link::Link;

@@ -205,9 +205,6 @@ impl Connection<Tcp> for TcpConnection {
         }
         self.is_dropped |= requests.is_dropped;
         self.take_written();
-        if self.records.as_ref().is_some_and(|records| records.has_sent_end()) {
-            self.detach_if_dropped();
-        }
         // A peer must not believe that unread data were read (RFC 1122, section 4.2.2.13).
         if requests.is_aborted || requests.is_dropped_unread {
             self.connection.abort();
@@ -230,6 +227,9 @@ impl Connection<Tcp> for TcpConnection {
             }
         }
         self.pass_received();
+        if self.records.as_ref().is_some_and(|records| records.has_sent_end()) {
+            self.detach_if_dropped();
+        }
         if let Some(reason) = self.connection.close_reason().filter(|_| !self.is_passing())
             && !std::mem::replace(&mut self.is_close_reported, true)
         {
@@ -265,7 +265,6 @@ impl Connection<Tcp> for TcpConnection {
         let Some(records) = &mut self.records else { return };
         match records.finish_job(&mut self.connection, &self.cell, job, output) {
             Finished::Going => {}
-            Finished::Ended => self.detach_if_dropped(),
             Finished::PeerEnded => {
                 self.has_passed_end = true;
                 self.cell.note_end();

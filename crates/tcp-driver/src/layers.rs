@@ -11,10 +11,10 @@ use wire::ip::Protocol;
 #[derive(Debug, Clone)]
 pub struct Layers {
     stack: Stack,
-    pub(crate) secret: SharedSecret,
+    secret: SharedSecret,
     digest: Option<Digest>,
     /// Bytes of the application in a record.
-    pub(crate) record_len: usize,
+    record_len: usize,
     cuts: bool,
 }
 
@@ -26,7 +26,7 @@ impl HeaderBelow for Digest {
         Protocol::AH
     }
 
-    fn len(&self) -> usize {
+    fn header_len(&self) -> usize {
         digest::HEADER_LEN
     }
 
@@ -67,14 +67,29 @@ impl Layers {
         self.stack
     }
 
+    /// The secret of both ends.
+    pub const fn secret(&self) -> &SharedSecret {
+        &self.secret
+    }
+
+    /// Bytes of the application in a record.
+    pub const fn record_len(&self) -> usize {
+        self.record_len
+    }
+
     /// The key of the digest between TCP and IP.
-    pub(crate) fn digest(&self) -> Option<&DigestKey> {
+    pub fn digest(&self) -> Option<&DigestKey> {
         self.digest.as_ref().map(|digest| &digest.0)
     }
 
+    /// The header between TCP and IP.
+    pub fn below(&self) -> Option<&dyn HeaderBelow> {
+        self.digest.as_ref().map(|digest| digest as &dyn HeaderBelow)
+    }
+
     /// Bytes that the header between TCP and IP takes in each packet.
-    pub(crate) fn below_len(&self) -> usize {
-        self.digest.as_ref().map_or(0, HeaderBelow::len)
+    pub fn below_len(&self) -> usize {
+        self.digest.as_ref().map_or(0, HeaderBelow::header_len)
     }
 }
 
@@ -82,7 +97,7 @@ impl Layers {
 pub(crate) fn seal(plan: &Plan, layers: Option<&Arc<Layers>>, out: &mut SuperPacket) {
     match layers {
         Some(layers) if layers.cuts => {
-            plan.seal_packets(layers.digest.as_ref().map(|digest| digest as &dyn HeaderBelow), out);
+            plan.seal_packets(layers.below(), out);
         }
         _ => plan.seal(out),
     }

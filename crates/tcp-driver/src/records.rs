@@ -6,13 +6,14 @@
 //!   cell ◀── in order ◀── (any processor) ◀── Open ◀── records ◀── connection.read
 //! ```
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use driver::protocol::Job;
 use layers::secret::{Direction, SALT_LEN, Salt};
 use layers::{CipherLayer, Record, RecordError, RecordKey, RecordKind, RecordReader};
-use tcp::{CloseReason, Connection, Read};
+use tcp::{CloseReason, Connection, Read, WriteError};
 
 use crate::application::TcpCell;
 use crate::layers::Layers;
@@ -39,9 +40,11 @@ struct Sealing {
     key: Option<Arc<RecordKey>>,
     /// The number of the next record.
     next: u64,
-    /// Bytes of the records in jobs, for which the send buffer has space.
+    /// Bytes of the records in jobs, for which the send buffer had space.
     in_jobs: usize,
-    /// The end record is in a job or sent.
+    /// Sealed records that the send buffer, which may have shrunk since, has no space for.
+    waiting: VecDeque<Bytes>,
+    /// The end record is in a job, sealed or sent.
     has_ended: bool,
 }
 
@@ -70,6 +73,8 @@ pub struct RecordJob {
 
 enum Content {
     Seal {
+        /// Before the first record.
+        salt: Option<Salt>,
         pieces: Vec<Bytes>,
         len: usize,
         /// Bytes of the application in the first record, and in each other one but the last.
@@ -94,8 +99,6 @@ pub struct RecordOutput {
 /// What has become of a finished job.
 pub(crate) enum Finished {
     Going,
-    /// This side has finished.
-    Ended,
     /// The peer has.
     PeerEnded,
     Failed(RecordError),
@@ -114,8 +117,9 @@ impl Job for RecordJob {
         out.bytes.clear();
         out.error = None;
         match &self.content {
-            Content::Seal { pieces, len, first_len, record_len, has_end, sealed_len } => {
+            Content::Seal { salt, pieces, len, first_len, record_len, has_end, sealed_len } => {
                 out.bytes.reserve_exact(*sealed_len);
+                out.bytes.extend(salt.iter().flatten());
                 let (mut number, mut at, mut limit) = (self.first, 0, *first_len);
                 while at < *len {
                     let end = (at + limit).min(*len);
@@ -170,6 +174,7 @@ impl Records {
         reads: bool,
     ) -> Result<Option<RecordJob>, RecordError> {
         self.begin(connection);
+        self.sealing.write(connection);
         for _ in 0..2 {
             self.has_opened_last = !self.has_opened_last;
             let job = match self.has_opened_last {
@@ -184,8 +189,8 @@ impl Records {
         Ok(None)
     }
 
-    /// Sends the salt once the key is known.
-    fn begin(&mut self, connection: &mut Connection) {
+    /// Derives the key once the peer's sequence number is known.
+    fn begin(&mut self, connection: &Connection) {
         if self.sealing.key.is_some() || !connection.state().is_synchronized() {
             return;
         }
@@ -195,28 +200,31 @@ impl Records {
             sender_initial: connection.initial_sequence().get(),
             receiver_initial: peer.get(),
         };
-        // A connection that has just begun has space; if it has ended, nothing is sent.
-        let _ended = connection.write(&mut Bytes::copy_from_slice(&self.salt));
-        self.sealing.key = Some(Arc::new(self.layers.secret.record_key(self.layer, &direction)));
+        self.sealing.key = Some(Arc::new(self.layers.secret().record_key(self.layer, &direction)));
     }
 
     fn sealing_job(&mut self, connection: &Connection, cell: &TcpCell) -> Option<RecordJob> {
         let sealing = &mut self.sealing;
         let key = sealing.key.as_ref().filter(|_| !sealing.has_ended && connection.close_reason().is_none())?;
-        let record_len = self.layers.record_len;
-        // The salt and the first record have the length of the other records, so that in segments of that
-        // length each record is in one.
-        let first_len = if sealing.next == 0 { record_len - SALT_LEN } else { record_len };
+        let record_len = self.layers.record_len();
+        // The salt leaves with the first record, and both have the length of another record, so that in
+        // segments of that length each record is in one.
+        let salt = (sealing.next == 0).then_some(self.salt);
+        let salt_len = salt.map_or(0, |salt| salt.len());
+        let first_len = record_len - salt_len;
         let others = (JOB_BYTES / record_len).saturating_sub(1);
         let len_max = first_len + others * record_len;
         let sealed_len = |len: usize| {
             let first = RecordKey::sealed_len(self.layer, len.min(first_len));
             let rest = len.saturating_sub(first_len);
-            let last = if rest % record_len > 0 { RecordKey::sealed_len(self.layer, rest % record_len) } else { 0 };
-            first + rest / record_len * RecordKey::sealed_len(self.layer, record_len) + last
+            let (full, last) = (rest / record_len, rest % record_len);
+            let last_len = if last > 0 { RecordKey::sealed_len(self.layer, last) } else { 0 };
+            first + full * RecordKey::sealed_len(self.layer, record_len) + last_len
         };
         let end_len = RecordKey::sealed_len(self.layer, 0);
-        if connection.send_space() < sealing.in_jobs + sealed_len(len_max) + end_len {
+        if !sealing.waiting.is_empty()
+            || connection.send_space() < sealing.in_jobs + salt_len + sealed_len(len_max) + end_len
+        {
             return None;
         }
         let (mut pieces, mut len) = (Vec::new(), 0);
@@ -227,13 +235,14 @@ impl Records {
         if len == 0 && !has_end {
             return None;
         }
-        let sealed_len = if len > 0 { sealed_len(len) } else { 0 } + if has_end { end_len } else { 0 };
+        let records_len = if len > 0 { sealed_len(len) } else { 0 };
+        let sealed_len = salt_len + records_len + if has_end { end_len } else { 0 };
         let first = sealing.next;
         let count = usize::from(len > 0) + len.saturating_sub(first_len).div_ceil(record_len);
         sealing.next += count as u64 + u64::from(has_end);
         sealing.in_jobs += sealed_len;
         sealing.has_ended = has_end;
-        let content = Content::Seal { pieces, len, first_len, record_len, has_end, sealed_len };
+        let content = Content::Seal { salt, pieces, len, first_len, record_len, has_end, sealed_len };
         Some(RecordJob { key: Arc::clone(key), first, content })
     }
 
@@ -272,16 +281,11 @@ impl Records {
     ) -> Finished {
         let bytes = Bytes::from(std::mem::take(&mut output.bytes));
         match &job.content {
-            Content::Seal { has_end, sealed_len, .. } => {
+            Content::Seal { sealed_len, .. } => {
                 debug_assert_eq!(bytes.len(), *sealed_len);
                 self.sealing.in_jobs -= sealed_len;
-                let mut bytes = bytes;
-                // There is space for it. If the connection has ended, the handles learn it.
-                let _ended = connection.write(&mut bytes);
-                if *has_end {
-                    connection.finish();
-                    return Finished::Ended;
-                }
+                self.sealing.waiting.push_back(bytes);
+                self.sealing.write(connection);
             }
             Content::Open { records, len } => {
                 self.opening.in_jobs -= len;
@@ -301,13 +305,34 @@ impl Records {
 
     /// Whether everything that was written is in the connection, and the end, too.
     pub(crate) fn has_sent_end(&self) -> bool {
-        self.sealing.has_ended && self.sealing.in_jobs == 0
+        self.sealing.has_sent_end()
     }
 
     /// Whether more of what the peer has sent will be passed on.
     pub(crate) fn is_passing(&self, connection: &Connection) -> bool {
         let has_unread_end = connection.close_reason() == Some(CloseReason::Finished) && !self.opening.is_fin_read;
         self.opening.in_jobs > 0 || connection.readable() > 0 || has_unread_end
+    }
+}
+
+impl Sealing {
+    fn has_sent_end(&self) -> bool {
+        self.has_ended && self.in_jobs == 0 && self.waiting.is_empty()
+    }
+
+    /// Passes sealed records to the connection, as far as it has space, and then the end.
+    fn write(&mut self, connection: &mut Connection) {
+        while let Some(first) = self.waiting.front_mut() {
+            match connection.write(first) {
+                Ok(()) if first.is_empty() => drop(self.waiting.pop_front()),
+                Ok(()) | Err(WriteError::Blocked) => return,
+                // The handles learn that the connection has ended.
+                Err(WriteError::Finished | WriteError::Closed(_)) => return self.waiting.clear(),
+            }
+        }
+        if self.has_sent_end() {
+            connection.finish();
+        }
     }
 }
 
@@ -326,7 +351,7 @@ impl Opening {
             {
                 let receiver_initial = connection.initial_sequence().get();
                 let direction = Direction { salt, sender_initial: peer.get(), receiver_initial };
-                self.key = Some(Arc::new(layers.secret.record_key(layer, &direction)));
+                self.key = Some(Arc::new(layers.secret().record_key(layer, &direction)));
             }
             if self.key.is_some()
                 && let Some(record) = self.reader.next_record()?

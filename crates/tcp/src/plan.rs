@@ -96,7 +96,7 @@ impl Plan {
     /// the other. `below` is a header between IP and TCP.
     pub fn seal_packets(&self, below: Option<&dyn HeaderBelow>, out: &mut SuperPacket) {
         let ip = self.ip_header(below.map_or(Protocol::TCP, HeaderBelow::protocol));
-        let below_len = below.map_or(0, HeaderBelow::len);
+        let below_len = below.map_or(0, HeaderBelow::header_len);
         let (ip_len, tcp_len, count) = (ip.len(), self.header.len(), self.segment_count());
         let mut header = self.header;
         let mut data = Pieces { pieces: &self.pieces, at: 0 };
@@ -144,8 +144,7 @@ pub trait HeaderBelow {
     fn protocol(&self) -> Protocol;
 
     /// Its length in bytes.
-    #[expect(clippy::len_without_is_empty, reason = "a header is not empty")]
-    fn len(&self) -> usize;
+    fn header_len(&self) -> usize;
 
     /// Fills it, at `ip_len`, in a packet that is complete otherwise.
     fn fill(&self, packet: &mut [u8], ip_len: usize);

@@ -1,0 +1,109 @@
+//! [`ScriptDevice`]: a script as the device of the measured stack.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Waker;
+
+use driver::SendError;
+use driver::socket::Received as ReceiveOutcome;
+use engine::{Device, Readiness};
+use tcp::SuperPacket;
+use tcp_driver::{Received, Tcp};
+
+use super::end::local_addr;
+use super::script::TcpScript;
+use crate::link::lock;
+
+/// Packets in a receive call, at most.
+const READS_MAX: usize = 16;
+
+/// Segments in a plan: more than fit into 64 KiB with packets of 4 KiB.
+const SEGMENTS_MAX: usize = 64;
+
+/// A device in memory. Clones refer to the same script.
+#[derive(Debug, Clone)]
+pub struct ScriptDevice {
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    script: TcpScript,
+    waker: Option<Waker>,
+}
+
+impl ScriptDevice {
+    /// A device whose other side is `script`.
+    pub fn new(script: TcpScript) -> Self {
+        Self { shared: Arc::new(Mutex::new(Shared { script, waker: None })) }
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        lock(&self.shared)
+    }
+
+    /// Calls `read` with the script.
+    pub fn with_script<T>(&self, read: impl FnOnce(&TcpScript) -> T) -> T {
+        read(&self.shared().script)
+    }
+}
+
+impl Shared {
+    fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+impl Device for ScriptDevice {
+    type Protocol = Tcp;
+    type Buffers = ();
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(local_addr())
+    }
+
+    fn share(self) -> io::Result<[Self; 2]> {
+        Ok([self.clone(), self])
+    }
+
+    fn readiness(&mut self, waker: &Waker) -> Readiness {
+        // Of two handles, the receiving one asks last.
+        self.shared().waker = Some(waker.clone());
+        Readiness::Waker
+    }
+
+    fn receive(&mut self, _buffers: &mut (), batches: &mut Vec<Received>) -> ReceiveOutcome {
+        let mut shared = self.shared();
+        for _ in 0..READS_MAX {
+            match shared.script.next_packet() {
+                (Some(packet), _) => batches.push(Received::new(packet, None, false)),
+                (None, asks_again) => {
+                    if asks_again {
+                        shared.wake();
+                    }
+                    return ReceiveOutcome::NoMore;
+                }
+            }
+        }
+        ReceiveOutcome::MayHaveMore
+    }
+
+    fn send(&mut self, packets: &SuperPacket) -> Result<(), SendError> {
+        let mut shared = self.shared();
+        if shared.script.take(packets)? {
+            shared.wake();
+        }
+        Ok(())
+    }
+
+    fn batch_max(&self) -> usize {
+        SEGMENTS_MAX
+    }
+
+    fn size_of(packets: &SuperPacket) -> (usize, usize) {
+        (packets.packet_count(), packets.bytes.len())
+    }
+}

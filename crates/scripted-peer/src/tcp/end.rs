@@ -1,0 +1,196 @@
+//! [`TcpEnd`]: the measured end of a TCP connection, on threads.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use bytes::Bytes;
+use driver::Flush;
+use engine::{Costs, DriverSettings, Drivers, Placement, WorkerPoolStats};
+use layers::{RecordKey, SharedSecret, Stack};
+use tcp::{HostSecret, TcpConfig};
+use tcp_driver::{Closed, Connect, Layers, Limits, LocalAddress, Runtime, StreamHandle, Tcp, TcpShared};
+use units::{Duration, Instant};
+
+use super::check::StreamCheck;
+use super::device::ScriptDevice;
+use super::script::TcpScript;
+
+/// Time limit of the handshake, which takes microseconds.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+
+/// Bytes in flight, at most: enough that acknowledgements never limit, and few enough for the caches of
+/// two processors.
+const SEND_BUFFER: usize = 4 << 20;
+
+/// Bytes that wait between the application and the connection.
+const BETWEEN_BYTES: usize = 8 << 20;
+
+const IPV4_LEN: usize = 20;
+const TCP_LEN: usize = 20;
+
+const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+
+/// The address of the measured end.
+pub(crate) fn local_addr() -> SocketAddr {
+    (LOCAL, 0).into()
+}
+
+/// The address of the script.
+pub(crate) fn peer_addr() -> SocketAddr {
+    (PEER, 5001).into()
+}
+
+/// The measured stack, and what runs it.
+#[derive(Debug, Clone)]
+pub struct TcpSetup {
+    /// Its layers.
+    pub stack: Stack,
+    /// Bytes of the application in a packet.
+    pub payload: usize,
+    /// What its processors do.
+    pub placement: Placement,
+    /// The processors in use, by their system numbers.
+    pub cores: Vec<usize>,
+    /// Whether to measure the time of each activity.
+    pub metered: bool,
+}
+
+impl TcpSetup {
+    /// The layers, with records that fill a packet. The keys need no secrecy: nothing leaves the process.
+    pub fn layers(&self) -> Layers {
+        let layers = Layers::new(self.stack, SharedSecret::new([3; 32]));
+        layers.with_record_len(self.payload).with_single_packets()
+    }
+
+    /// The length of a packet.
+    pub fn packet_len(&self) -> usize {
+        let record_len = self.stack.cipher.map_or(self.payload, |layer| RecordKey::sealed_len(layer, self.payload));
+        IPV4_LEN + self.layers().below_len() + TCP_LEN + record_len
+    }
+
+    pub(crate) fn protocol(&self) -> Tcp {
+        let config = TcpConfig {
+            mtu: self.packet_len(),
+            send_buffer: SEND_BUFFER,
+            buffers_initial: SEND_BUFFER,
+            timestamps: false,
+            sack: false,
+            ecn: false,
+            ..TcpConfig::default()
+        };
+        let address = LocalAddress { ip: LOCAL, device: 0 };
+        Tcp::new(config, HostSecret::new([4; 32]), vec![address], []).with_layers(self.layers())
+    }
+
+    pub(crate) fn settings(&self) -> DriverSettings {
+        DriverSettings {
+            placement: self.placement,
+            cores: self.cores.clone(),
+            measure: self.metered,
+            ..DriverSettings::default()
+        }
+    }
+
+    pub(crate) fn limits() -> Limits {
+        Limits { outbox_bytes_max: BETWEEN_BYTES, inbox_bytes_max: BETWEEN_BYTES }
+    }
+}
+
+/// The engine as handles see it.
+#[derive(Clone)]
+pub(crate) struct ScriptRuntime(pub(crate) Drivers<ScriptDevice>);
+
+impl Runtime for ScriptRuntime {
+    fn kick(&self, shared: &TcpShared, flush: Flush) {
+        self.0.kick(shared, flush);
+    }
+
+    fn block_on<T>(&self, deadline: Option<Instant>, poll: impl FnMut(&Waker) -> Poll<T>) -> Option<T> {
+        self.0.block_on(deadline, poll)
+    }
+}
+
+impl ScriptRuntime {
+    /// Begins the only connection.
+    pub(crate) fn connect(&self) -> Result<StreamHandle<Self>, Closed> {
+        let shared: &Arc<TcpShared> = self.0.shared(0);
+        StreamHandle::connect(self, shared, peer_addr(), Connect::default(), 0)
+    }
+}
+
+/// A connection of a measured stack to a script.
+pub struct TcpEnd {
+    drivers: Drivers<ScriptDevice>,
+    stream: StreamHandle<ScriptRuntime>,
+    device: ScriptDevice,
+}
+
+impl TcpEnd {
+    /// Starts a stack and connects. `check` sees every packet, which costs time.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub fn start(setup: &TcpSetup, check: Option<StreamCheck>) -> Result<Self, String> {
+        let device = ScriptDevice::new(TcpScript::new(setup.layers(), check));
+        let make = |count, _| Ok((0..count).map(|_| setup.protocol()).collect());
+        let drivers = Drivers::start(setup.settings(), TcpSetup::limits(), vec![device.clone()], make)
+            .map_err(|error| error.to_string())?;
+        let stream = ScriptRuntime(drivers.clone()).connect().map_err(|error| error.to_string())?;
+        let deadline = drivers.now() + CONNECT_MAX;
+        let connected = drivers.block_on(Some(deadline), |waker| stream.poll_connected(waker));
+        connected.ok_or("the handshake in memory does not complete")?.map_err(|error| error.to_string())?;
+        Ok(Self { drivers, stream, device })
+    }
+
+    /// Writes all of `bytes`. Waits for space.
+    ///
+    /// # Errors
+    /// A message for the user, if the connection has ended.
+    pub fn write(&self, mut bytes: Bytes) -> Result<(), String> {
+        while !bytes.is_empty() {
+            let written = self.drivers.block_on(None, |waker| self.stream.poll_write(&mut bytes, waker));
+            written.ok_or("the stack has ended")?.map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Ends the connection: a writer that waits gets an error.
+    pub fn close(&self) {
+        self.drivers.stop();
+    }
+
+    /// Packets with data that were sent.
+    pub fn packets_sent(&self) -> u64 {
+        self.device.with_script(TcpScript::packets)
+    }
+
+    /// Packets that were sent again, although none was lost.
+    pub fn packets_repeated(&self) -> u64 {
+        self.device.with_script(TcpScript::repeated)
+    }
+
+    /// The time of each activity so far, if it is measured.
+    pub fn costs(&self) -> Option<Costs> {
+        self.drivers.costs()
+    }
+
+    /// Counters of the workers, if there are any.
+    pub fn worker_pool_stats(&self) -> Option<WorkerPoolStats> {
+        self.drivers.worker_pool_stats()
+    }
+
+    /// The device and its script.
+    pub const fn device(&self) -> &ScriptDevice {
+        &self.device
+    }
+
+    /// The first failure.
+    ///
+    /// # Errors
+    /// If there is one: a message for the user.
+    pub fn check(&self) -> Result<(), String> {
+        self.device.with_script(|script| script.failure().map_or(Ok(()), |failure| Err(failure.to_owned())))
+    }
+}

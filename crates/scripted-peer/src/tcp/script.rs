@@ -1,0 +1,221 @@
+//! [`TcpScript`]: the scripted end of a TCP connection. It reads headers and touches no data.
+
+use bytes::Bytes;
+use driver::SendError;
+use tcp::{HeaderBelow, SuperPacket, Tuple};
+use tcp_driver::Layers;
+use units::Seq32;
+use wire::checksum;
+use wire::ip::{self, Protocol};
+use wire::tcp::{self as tcp_wire, Flags, Header, Options};
+
+use super::check::StreamCheck;
+
+/// Packets per acknowledgement: a 256 KiB piece of packets of 4 KiB. Acknowledgements are no part of what
+/// is measured; with fewer of them, the window would empty.
+pub const ACK_EVERY: u64 = 64;
+
+/// The window is announced in units of this power of two, and is the largest possible: a gibibyte never
+/// limits a transfer.
+const WINDOW_SCALE: u8 = 14;
+const WINDOW: u16 = u16::MAX;
+
+/// The script's initial sequence number.
+const INITIAL: Seq32 = Seq32::new(1_000_000);
+
+/// The scripted end.
+#[derive(Debug)]
+pub struct TcpScript {
+    layers: Layers,
+    /// Known from the SYN on; its local side is that of the script.
+    tuple: Option<Tuple>,
+    /// The answer to the SYN has not left.
+    is_syn_due: bool,
+    /// The measured end's initial sequence number.
+    peer_initial: Seq32,
+    /// The next sequence number of the measured end.
+    next: Seq32,
+    /// Packets of data that arrived, and those of them that were acknowledged.
+    packets: u64,
+    acked: u64,
+    bytes: u64,
+    /// Packets that were sent again.
+    repeated: u64,
+    /// Something has arrived since the measured end last received.
+    has_arrived: bool,
+    check: Option<StreamCheck>,
+    failure: Option<String>,
+}
+
+impl TcpScript {
+    /// A script that waits for a SYN. `check` sees every packet.
+    pub fn new(layers: Layers, check: Option<StreamCheck>) -> Self {
+        Self {
+            layers,
+            tuple: None,
+            is_syn_due: false,
+            peer_initial: Seq32::new(0),
+            next: Seq32::new(0),
+            packets: 0,
+            acked: 0,
+            bytes: 0,
+            repeated: 0,
+            has_arrived: false,
+            check,
+            failure: None,
+        }
+    }
+
+    /// Packets with data that arrived in order.
+    pub const fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Bytes of their TCP data.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Packets that were sent again, although none is lost.
+    pub const fn repeated(&self) -> u64 {
+        self.repeated
+    }
+
+    /// The first failure.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// The check, to be read.
+    pub const fn check(&self) -> Option<&StreamCheck> {
+        self.check.as_ref()
+    }
+
+    // ── The measured end sends ───────────────────────────────────────────────────────────────────
+
+    /// Takes what the measured end sends. True if the script has something to send.
+    ///
+    /// # Errors
+    /// If the device would have to cut packets or complete checksums.
+    pub fn take(&mut self, packets: &SuperPacket) -> Result<bool, SendError> {
+        if packets.is_checksum_partial {
+            return Err(SendError::Refused("the scripted device has no offloads".to_owned()));
+        }
+        packets.packets(|packet| {
+            if let Err(error) = self.take_packet(packet) {
+                self.failure.get_or_insert(error);
+            }
+        });
+        self.has_arrived = true;
+        Ok(self.is_syn_due || self.waiting() > 0)
+    }
+
+    fn take_packet(&mut self, packet: &[u8]) -> Result<(), String> {
+        let header_len = packet.get(..ip::IPV4_HEADER_LEN).ok_or("a packet without an IPv4 header")?.len();
+        let below_len = if Protocol(packet[9]) == Protocol::AH { self.layers.below_len() } else { 0 };
+        let tcp = packet.get(header_len + below_len..).ok_or("a packet without a TCP header")?;
+        let fixed: &[u8; tcp_wire::HEADER_LEN] = tcp.first_chunk().ok_or("a packet without a TCP header")?;
+        let flags = Flags(u16::from(fixed[13]));
+        if flags.contains(Flags::SYN) {
+            return self.take_syn(packet, tcp);
+        }
+        if flags.contains(Flags::RST) {
+            return Err("the measured end has reset the connection".to_owned());
+        }
+        let seq = Seq32::new(u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]));
+        let data_at = usize::from(fixed[12] >> 4) * 4;
+        let data_len = tcp.len().checked_sub(data_at).ok_or("a TCP header that is cut off")?;
+        if data_len == 0 {
+            return Ok(());
+        }
+        if seq.is_before(self.next) {
+            self.repeated += 1;
+            return Ok(());
+        }
+        if seq != self.next {
+            return Err(format!("segment {seq:?} follows {:?}: one between them is missing", self.next));
+        }
+        if let Some(check) = &mut self.check {
+            check.take(packet, header_len + below_len + data_at, seq)?;
+        }
+        self.next = self.next + data_len as u32;
+        self.packets += 1;
+        self.bytes += data_len as u64;
+        Ok(())
+    }
+
+    fn take_syn(&mut self, packet: &[u8], tcp: &[u8]) -> Result<(), String> {
+        let ip = ip::Packet::parse(packet).map_err(|error| error.to_string())?;
+        let (header, _) = Header::parse(tcp).map_err(|error| error.to_string())?;
+        self.tuple = Some(Tuple {
+            local: (ip.destination, header.destination_port).into(),
+            remote: (ip.source, header.source_port).into(),
+        });
+        (self.peer_initial, self.next) = (header.seq, header.seq + 1);
+        self.is_syn_due = true;
+        if let Some(check) = &mut self.check {
+            check.begin(header.seq, INITIAL);
+        }
+        Ok(())
+    }
+
+    // ── The measured end receives ────────────────────────────────────────────────────────────────
+
+    fn waiting(&self) -> u64 {
+        self.packets - self.acked
+    }
+
+    /// The next packet to the measured end, and whether the script wants to be asked again soon.
+    ///
+    /// An acknowledgement is due when enough packets wait for it, or when the measured end has sent
+    /// nothing since it last asked.
+    pub fn next_packet(&mut self) -> (Option<Bytes>, bool) {
+        if std::mem::take(&mut self.is_syn_due) {
+            let options = Options { mss: Some(u16::MAX), window_scale: Some(WINDOW_SCALE), ..Options::default() };
+            return (Some(self.packet(INITIAL, Flags::SYN | Flags::ACK, options)), false);
+        }
+        let (has_arrived, waiting) = (std::mem::take(&mut self.has_arrived), self.waiting());
+        if waiting < ACK_EVERY && (waiting == 0 || has_arrived) {
+            return (None, waiting > 0);
+        }
+        self.acked = self.packets;
+        (Some(self.packet(INITIAL + 1, Flags::ACK, Options::default())), false)
+    }
+
+    fn packet(&self, seq: Seq32, flags: Flags, options: Options) -> Bytes {
+        let Tuple { local, remote } = self.tuple.expect("a SYN was received");
+        let header = Header {
+            source_port: local.port(),
+            destination_port: remote.port(),
+            seq,
+            ack: self.next,
+            flags,
+            window: WINDOW,
+            urgent: 0,
+            options,
+        };
+        let below = self.layers.below();
+        let ip = ip::Header {
+            source: local.ip(),
+            destination: remote.ip(),
+            protocol: below.map_or(Protocol::TCP, HeaderBelow::protocol),
+            hop_limit: 64,
+            dscp: 0,
+            ecn: None,
+            id: 0,
+            may_fragment: false,
+        };
+        let (below_len, tcp_len) = (self.layers.below_len(), header.len());
+        let mut packet = Vec::with_capacity(ip.len() + below_len + tcp_len);
+        ip.emit(below_len + tcp_len, &mut packet);
+        let ip_len = packet.len();
+        packet.resize(ip_len + below_len, 0);
+        header.emit(&mut packet);
+        let pseudo = checksum::pseudo_header(local.ip(), remote.ip(), Protocol::TCP, tcp_len as u32);
+        tcp_wire::fill_checksum(&mut packet[ip_len + below_len..], pseudo);
+        if let Some(below) = below {
+            below.fill(&mut packet, ip_len);
+        }
+        packet.into()
+    }
+}
