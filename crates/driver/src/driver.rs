@@ -19,6 +19,7 @@ use units::Instant;
 
 use self::interactive::Interactive;
 pub use self::limits::{INTERACTIVE_MAX, PLAN_PACKETS_MAX, RECV_BATCHES_MAX, RECV_CALLS_PER_TURN, SOCKETS_MAX};
+pub(crate) use self::send::PLANS_PER_VISIT;
 use crate::activity::Activity;
 use crate::entry::ConnectionEntry;
 use crate::env::Env;

@@ -73,6 +73,9 @@ fn two_stacks_exchange_megabytes_under_every_placement() {
             assert!(exchange(&stream, &there) == back, "{placement}");
             assert!(serving.join().expect("served") == there, "{placement}");
         });
+        for stats in [&client, &server].into_iter().filter_map(TcpStack::receive_worker_stats) {
+            assert!(stats.detached > 0 && stats.batches > 10 && stats.lost == 0, "{stats:?}");
+        }
     }
 }
 
@@ -87,6 +90,10 @@ fn beside_kernel(placement: Placement, test: impl FnOnce(TcpStack) + Send + 'sta
     let inside = move || {
         let networks = [(KERNEL[0], 24), (KERNEL[1], 64)];
         let tun = Tun::open_up("tcp0", &networks, 1500).expect("a device");
+        // The kernel completes an IPv6 address a little later.
+        while TcpListener::bind((KERNEL[1], 0)).is_err() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let config = TcpStackConfig::new(IpDevice::kernel(tun, STACK[0]), &STACK);
         let config = config.with_listening([80]).with_placement(placement);
         test(TcpStack::start(config).expect("a stack"));

@@ -3,14 +3,16 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use driver::protocol::{EventSummary, Served};
+use driver::protocol::{EventSummary, ReceiveHalf as _, Served};
 use driver::{Connection, EndReason, SendError};
 use layers::RecordError;
 use layers::secret::Salt;
-use tcp::{Event, Read, State, TimeWait, Tuple};
+use tcp::{Event, State, TimeWait, Tuple};
 use units::Instant;
 
 use crate::application::{Closed, TcpCell};
+use crate::delivery::Delivery;
+use crate::detached::{ATTACHED_FOR, DetachedHalf, DetachedState, Report, Update};
 use crate::layers::Layers;
 use crate::packets::{OpenSegment, Opened, Received, SegmentPlan};
 use crate::protocol::Tcp;
@@ -18,6 +20,10 @@ use crate::records::{Finished, RecordJob, RecordOutput, Records};
 
 /// Small writes that the driver sends before it receives.
 const INTERACTIVE_MAX: u64 = 1024;
+
+/// So many bytes received between two visits are a bulk transfer, for which detaching the receive half
+/// is worthwhile.
+const BULK_FROM: usize = 8 << 10;
 
 /// A TCP connection in a driver.
 pub struct TcpConnection {
@@ -32,14 +38,19 @@ pub struct TcpConnection {
     is_half_open: bool,
     /// The change of routes that the protocol has not taken.
     route: Option<RouteChange>,
-    /// The end of the peer's data was passed on.
-    has_passed_end: bool,
+    /// `None` while the receive half is on another processor: it is there.
+    delivery: Option<Delivery>,
+    detached: Option<Box<DetachedState>>,
+    /// Bytes received since the last visit. Many are a reason to detach the receive half.
+    arrived: usize,
+    /// The receive half stays attached until then.
+    attached_until: Instant,
     /// The handles know of the end.
     is_close_reported: bool,
     /// The last handle was dropped.
     is_dropped: bool,
     /// And the connection has everything that was written.
-    is_detached: bool,
+    is_orphan: bool,
     /// Its route was removed.
     has_left: bool,
 }
@@ -65,6 +76,7 @@ impl TcpConnection {
     pub(crate) fn new(connection: tcp::Connection, cell: Arc<TcpCell>, socket: usize, is_accepted: bool) -> Self {
         let is_half_open = is_accepted && connection.state() == State::SynReceived;
         let route = Some(RouteChange::Add { tuple: *connection.tuple(), is_half_open });
+        let delivery = Some(Delivery::new(Arc::clone(&cell)));
         Self {
             connection,
             layers: None,
@@ -74,10 +86,13 @@ impl TcpConnection {
             is_accepted,
             is_half_open,
             route,
-            has_passed_end: false,
+            delivery,
+            detached: None,
+            arrived: 0,
+            attached_until: Instant::ZERO,
             is_close_reported: false,
             is_dropped: false,
-            is_detached: false,
+            is_orphan: false,
             has_left: false,
         }
     }
@@ -95,7 +110,8 @@ impl TcpConnection {
     }
 
     pub(crate) fn take_route_change(&mut self) -> Option<RouteChange> {
-        if self.is_ending() && !self.connection.has_plan() && !std::mem::replace(&mut self.has_left, true) {
+        let has_left = self.is_ending() && !self.connection.has_plan() && self.detached.is_none();
+        if has_left && !std::mem::replace(&mut self.has_left, true) {
             // A connection that ends before its route was added has none.
             if let Some(RouteChange::Add { .. }) = self.route.take() {
                 return None;
@@ -124,48 +140,49 @@ impl TcpConnection {
         });
         if is_finished {
             connection.finish();
-            self.detach_if_dropped();
+            self.orphan_if_dropped();
         }
     }
 
     /// The connection continues without an application. Called when it has everything that was written,
     /// because what is left in the outbox must still be sent.
-    fn detach_if_dropped(&mut self) {
-        if self.is_dropped && !std::mem::replace(&mut self.is_detached, true) {
-            self.connection.detach();
+    fn orphan_if_dropped(&mut self) {
+        if !self.is_dropped || self.is_orphan {
+            return;
+        }
+        match &mut self.detached {
+            // Whether there are unread data is known there.
+            Some(detached) => detached.is_needed = true,
+            None => {
+                self.is_orphan = true;
+                self.connection.orphan();
+            }
         }
     }
 
-    /// Passes received data on as far as the inbox has space; all of them if the connection has ended,
-    /// because it is removed then: not more than its receive buffer.
+    /// Passes received data on to the application.
     fn pass_received(&mut self) {
         if !self.is_read() || self.records.is_some() {
             return;
         }
-        let has_ended = self.connection.close_reason().is_some();
-        let space = |cell: &TcpCell| if has_ended { usize::MAX } else { cell.inbox_space() };
-        let mut left = space(&self.cell);
-        while left > 0 {
-            match self.connection.read(left) {
-                Read::Bytes(bytes) => {
-                    left -= bytes.len();
-                    self.cell.deliver(bytes);
-                    if left == 0 {
-                        left = space(&self.cell);
-                    }
-                }
-                Read::End => {
-                    self.has_passed_end = true;
-                    return self.cell.note_end();
-                }
-                Read::Blocked | Read::Closed(_) => return,
-            }
+        let (has_ended, connection) = (self.connection.close_reason().is_some(), &mut self.connection);
+        match (&mut self.delivery, &mut self.detached) {
+            (Some(delivery), _) => delivery.pass(has_ended, |len_max| connection.read(len_max)),
+            (None, Some(detached)) => detached.wants_delivery = true,
+            (None, None) => {}
         }
     }
 
     /// Whether the application still reads.
     fn is_read(&self) -> bool {
-        !self.has_passed_end && !self.is_dropped
+        !self.is_dropped && self.delivery.as_ref().is_none_or(|delivery| !delivery.has_passed_end)
+    }
+
+    /// The end of the peer's data was passed on.
+    fn note_passed_end(&mut self) {
+        if let Some(delivery) = &mut self.delivery {
+            delivery.has_passed_end = true;
+        }
     }
 
     /// Whether the cipher still passes on what was received.
@@ -176,7 +193,7 @@ impl TcpConnection {
     /// The peer has sent no valid record.
     fn fail(&mut self, error: RecordError) {
         tracing::debug!(%error, "a connection is reset");
-        self.has_passed_end = true;
+        self.note_passed_end();
         self.connection.abort();
         self.cell.close(Closed::Records(error));
     }
@@ -223,18 +240,22 @@ impl Connection<Tcp> for TcpConnection {
                     self.cell.note_connected();
                 }
                 Event::Writable => self.take_written(),
+                Event::Readable => self.pass_received(),
                 _ => {}
             }
         }
-        self.pass_received();
         if self.records.as_ref().is_some_and(|records| records.has_sent_end()) {
-            self.detach_if_dropped();
+            self.orphan_if_dropped();
         }
-        if let Some(reason) = self.connection.close_reason().filter(|_| !self.is_passing())
-            && !std::mem::replace(&mut self.is_close_reported, true)
-        {
-            summary.is_over = true;
-            self.cell.close(Closed::Tcp(reason));
+        if let Some(reason) = self.connection.close_reason() {
+            if let Some(detached) = &mut self.detached {
+                // The application gets what was received before it learns of the end.
+                detached.is_needed = true;
+            } else if !self.is_passing() && !std::mem::replace(&mut self.is_close_reported, true) {
+                summary.is_over = true;
+                self.pass_received();
+                self.cell.close(Closed::Tcp(reason));
+            }
         }
         self.cell.wake();
         summary
@@ -266,7 +287,7 @@ impl Connection<Tcp> for TcpConnection {
         match records.finish_job(&mut self.connection, &self.cell, job, output) {
             Finished::Going => {}
             Finished::PeerEnded => {
-                self.has_passed_end = true;
+                self.note_passed_end();
                 self.cell.note_end();
             }
             Finished::Failed(error) => self.fail(error),
@@ -333,6 +354,83 @@ impl Connection<Tcp> for TcpConnection {
 
     fn abandon(&mut self, reason: EndReason) {
         self.cell.close(Closed::Driver(reason));
+    }
+
+    // ── A receive half on another processor ──────────────────────────────────────────────────────
+
+    fn note_arrived(&mut self, len_bytes: usize) {
+        self.arrived += len_bytes;
+    }
+
+    fn take_detach_request(&mut self, now: Instant) -> bool {
+        let is_bulk = std::mem::take(&mut self.arrived) >= BULK_FROM;
+        // With a cipher above it, what was received goes through jobs of the driver.
+        let may_detach = self.delivery.is_some() && self.records.is_none();
+        is_bulk && may_detach && self.attached_until <= now && self.connection.can_detach()
+    }
+
+    fn detach(&mut self) -> Option<Box<DetachedHalf>> {
+        self.delivery.as_ref()?;
+        let half = self.connection.detach()?;
+        let delivery = self.delivery.take()?;
+        self.detached = Some(Box::default());
+        Some(Box::new(DetachedHalf::new(*self.connection.tuple(), self.layers.clone(), half, delivery)))
+    }
+
+    fn is_detached(&self) -> bool {
+        self.detached.is_some()
+    }
+
+    fn has_detached_half(&self) -> bool {
+        self.detached.as_ref().is_some_and(|detached| !detached.is_recalled)
+    }
+
+    fn owns(&self, half: &Box<DetachedHalf>) -> bool {
+        half.cell().is_some_and(|cell| Arc::ptr_eq(&self.cell, &cell))
+    }
+
+    fn attach(&mut self, now: Instant, half: Box<DetachedHalf>) -> Vec<(usize, Received)> {
+        let Some((half, delivery)) = half.into_parts() else { return Vec::new() };
+        self.connection.attach(now, half);
+        self.delivery = Some(delivery);
+        (self.arrived, self.attached_until) = (0, now + ATTACHED_FOR);
+        let deferred = self.detached.take().map(|detached| detached.deferred).unwrap_or_default();
+        self.take_written();
+        self.pass_received();
+        deferred
+    }
+
+    fn handle_report(&mut self, now: Instant, report: &mut Report) {
+        self.connection.handle_report(now, &mut report.0);
+    }
+
+    fn must_update_half(&self) -> bool {
+        self.connection.has_commands()
+    }
+
+    fn poll_update(&mut self, update: &mut Update) -> (bool, bool) {
+        let Some(detached) = self.detached.as_mut().filter(|detached| !detached.is_recalled) else {
+            return (false, false);
+        };
+        update.commands = self.connection.poll_commands();
+        update.wants_delivery = std::mem::take(&mut detached.wants_delivery);
+        (update.commands.is_some() || update.wants_delivery, detached.takes_recall())
+    }
+
+    fn note_quiet(&mut self) {
+        if let Some(detached) = &mut self.detached {
+            detached.is_quiet = true;
+        }
+    }
+
+    fn defer(&mut self, socket: usize, batch: Received) -> bool {
+        self.detached.as_mut().is_some_and(|detached| detached.defer(socket, batch))
+    }
+
+    fn lose_receive_half(&mut self, now: Instant, reason: EndReason) -> usize {
+        let Some(detached) = self.detached.take() else { return 0 };
+        self.end(now, reason);
+        detached.deferred_packets()
     }
 
     fn local_ip(&self) -> Option<IpAddr> {

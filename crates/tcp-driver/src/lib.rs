@@ -12,12 +12,15 @@
 //! | [`layers`], [`records`] | the security layers of a stack, and the cipher above TCP of a connection |
 //! | [`packets`] | received packets, plans and jobs |
 //! | `table` | values by addresses and ports |
-//! | [`undetached`] | the receive half stays with its connection |
+//! | [`detached`] | the receive half of a connection on another processor |
+//! | `delivery` | received data on their path to the application |
 #![forbid(unsafe_code)]
 
 pub mod application;
 pub mod connection;
 pub mod counters;
+mod delivery;
+pub mod detached;
 pub mod handle;
 pub mod layers;
 pub mod listeners;
@@ -25,7 +28,6 @@ pub mod packets;
 pub mod protocol;
 pub mod records;
 mod table;
-pub mod undetached;
 
 pub use application::{Closed, Connect, Limits, TcpApplication, TcpCell, TcpShared, WriteError};
 pub use connection::TcpConnection;

@@ -14,12 +14,12 @@ use wire::tcp::Flags;
 use crate::application::{Connect, TcpApplication, TcpCell, TcpShared};
 use crate::connection::{RouteChange, TcpConnection};
 use crate::counters::{Count, HostCounters};
+use crate::detached::{DetachedHalf, Report, Update};
 use crate::layers::{Layers, seal};
 use crate::listeners::{Admission, Listen, Listeners};
 use crate::packets::{Content, OpenSegment, Opened, Received, SegmentPlan};
 use crate::records::RecordJob;
 use crate::table::Table;
-use crate::undetached::{NoReport, NoUpdate, Undetached};
 
 /// Connections in TIME-WAIT, at most; beyond it the oldest is forgotten. Each takes about 200 bytes.
 const TIME_WAIT_MAX: usize = 65_536;
@@ -272,9 +272,9 @@ impl Protocol for Tcp {
     type OpenJob = OpenSegment;
     type Job = RecordJob;
     type Leases = NoLeases;
-    type ReceiveHalf = Undetached;
-    type HalfReport = NoReport;
-    type HalfUpdate = NoUpdate;
+    type ReceiveHalf = Box<DetachedHalf>;
+    type HalfReport = Report;
+    type HalfUpdate = Update;
     type RouteId = Tuple;
 
     fn route(&self, batch: &Received) -> (usize, Route) {

@@ -12,8 +12,10 @@
 //! | [`icmp`] | what ICMP errors say about a connection, and the answers of a host |
 //! | [`reply`] | answers without a connection: resets, TIME-WAIT |
 //! | [`secret`] | initial sequence numbers and ports that cannot be guessed |
+//! | [`detached`] | the receive half on another processor |
 //! | `send` | the send half: sent log, losses, congestion, timers |
 //! | `receive` | the receive half: placement, windows, acknowledgements |
+//! | `negotiated`, `results` | what the handshake has agreed on, results of calls |
 //! | `position`, `timestamps`, `tuple` | sequence numbers that do not wrap, RFC 7323, addresses |
 #![forbid(unsafe_code)]
 
@@ -21,11 +23,14 @@ pub mod arrival;
 pub mod budget;
 pub mod config;
 pub mod connection;
+pub mod detached;
 pub mod icmp;
+mod negotiated;
 pub mod plan;
 mod position;
 mod receive;
 pub mod reply;
+mod results;
 pub mod secret;
 mod send;
 pub mod state;
@@ -38,6 +43,7 @@ pub use config::{
     AckPolicy, AckThreshold, AckTimer, KeepAlive, LossRecovery, Nagle, RtoFormula, TcpConfig, WindowGrowth,
 };
 pub use connection::{COOKIE_LIFETIME, CloseReason, Connection, Event, Read, SoftError, Stats, WriteError};
+pub use detached::{DetachedReceiveHalf, ReceiveCommands, ReceiveReport};
 pub use icmp::{IcmpError, IcmpErrorKind};
 pub use plan::{HeaderBelow, PLAN_BYTES_MAX, Plan, SuperPacket};
 pub use receive::ReceiveStats;

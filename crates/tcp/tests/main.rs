@@ -1,6 +1,7 @@
 //! Connections in pairs over model links.
 
 mod buffers;
+mod detached;
 mod exact;
 mod hostile;
 mod icmp;

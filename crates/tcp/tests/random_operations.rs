@@ -123,6 +123,7 @@ impl Run {
         let opens_both = rng.below(3) == 0;
         let text = format!("seed {seed}, both open: {opens_both}, {links:?}, {configs:?}");
         let mut pair = Pair::with(seed, links.clone(), configs);
+        pair.hosts.iter_mut().for_each(|host| host.split.is_wanted = rng.below(2) > 0);
         if opens_both {
             pair.open_both()
         } else {
@@ -192,13 +193,16 @@ impl Run {
                 self.finished[side] = true;
             }
             Operation::Abort | Operation::Detach if !self.left[side] => {
-                if let Some(connection) = &mut self.pair.hosts[side].connection {
+                let now = self.pair.now;
+                let host = &mut self.pair.hosts[side];
+                if let Some(connection) = &mut host.connection {
+                    host.split.release(now, connection);
                     if matches!(operation, Operation::Abort) {
                         connection.abort()
                     } else {
-                        connection.detach()
+                        connection.orphan()
                     }
-                    self.pair.hosts[side].leave();
+                    host.leave();
                     self.left[side] = true;
                 }
             }

@@ -16,7 +16,7 @@ use crate::protocol::{Batch, Connection, ConnectionKey, Plan, Protocol};
 use crate::socket::{SendError, Sent, Socket, SocketPlace};
 
 /// Limit of batches that a connection sends in one visit: at most 256 packets.
-pub(super) const PLANS_PER_VISIT: usize = 4;
+pub(crate) const PLANS_PER_VISIT: usize = 4;
 
 /// The data that a connection still has to send after a visit.
 #[derive(Debug, PartialEq, Eq)]
@@ -184,7 +184,15 @@ impl<E: Env> Driver<E> {
         let is_planned = entry.connection.poll_plan(self.env.now(), &space, &mut self.plan);
         self.env.lap(Activity::Plan);
         match is_planned {
-            true => Ok(()),
+            true => {
+                let now = self.env.now();
+                if entry.connection.has_detached_half() && entry.connection.must_update_half() {
+                    // Space for it is reserved.
+                    self.offload.update_receive_half(now, key, &mut entry.connection);
+                    self.env.lap(Activity::HandOver);
+                }
+                Ok(())
+            }
             false if is_full.get() => Err(Remaining::NoSpace),
             false => Err(Remaining::Nothing),
         }

@@ -184,6 +184,12 @@ pub trait Connection<P: Protocol> {
         let _ = (now, report);
     }
 
+    /// Whether the plan that was just made changes what the detached receive half must know when the
+    /// answer arrives. Then an update precedes the plan.
+    fn must_update_half(&self) -> bool {
+        false
+    }
+
     /// Fills `update` for the detached receive half. Returns whether there is an update, and
     /// whether the half must return; the latter is true once.
     fn poll_update(&mut self, update: &mut P::HalfUpdate) -> (bool, bool) {

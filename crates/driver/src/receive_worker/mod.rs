@@ -34,6 +34,7 @@ pub use self::counters::{ReceiveWorkerCounters, ReceiveWorkerStats};
 pub use self::messages::ReceiveWorkerCommand;
 pub use self::owner::ReceiveWorker;
 pub use self::turn::ReceiveRole;
+use crate::driver::PLANS_PER_VISIT;
 use crate::worker::{HangLimit, RingSizes};
 
 /// Limit of its receive halves: more busy connections than one thread can serve.
@@ -43,8 +44,9 @@ const HALVES_MAX: usize = 64;
 /// of detached halves.
 const COMMANDS_MAX: usize = 1024;
 
-/// Entries of it that updates leave free, for commands that detach and recall halves.
-const COMMANDS_RESERVED: usize = 2 * HALVES_MAX;
+/// Entries of it that updates leave free: for commands that detach and recall halves, and for the
+/// updates of a visit.
+const COMMANDS_RESERVED: usize = 2 * HALVES_MAX + PLANS_PER_VISIT + 1;
 
 /// The size of the ring of events. While it is full, events are collected in the halves, and the
 /// worker does not receive.

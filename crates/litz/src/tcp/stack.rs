@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use driver::placement::Placement;
+use driver::receive_worker::ReceiveWorkerStats;
 use engine::{DriverSettings, Drivers, StartError};
 use tcp::{HostSecret, TcpConfig};
 use tcp_driver::{
@@ -200,6 +201,11 @@ impl TcpStack {
     /// The number of connections, including those that are closing.
     pub fn connection_count(&self) -> usize {
         self.drivers.connection_count()
+    }
+
+    /// Statistics of the receive worker of [`Placement::Split`].
+    pub fn receive_worker_stats(&self) -> Option<ReceiveWorkerStats> {
+        self.drivers.receive_worker_stats()
     }
 
     /// Resets all connections and ends the stack. Repeated calls have no effect.

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use units::{Instant, Seq32};
 use wire::tcp::{Flags, Header, Options};
 
-use super::{Challenges, CloseReason, Connection, Events, Negotiated, timers};
+use super::{CloseReason, Connection, Events, timers};
 use crate::arrival::Arrival;
 use crate::config::TcpConfig;
+use crate::negotiated::Negotiated;
+use crate::position::FIRST_BYTE;
 use crate::receive::ReceiveHalf;
 use crate::send::SendHalf;
 use crate::send::ack_info::AckInfo;
@@ -52,15 +54,15 @@ impl Connection {
         Self {
             send: SendHalf::new(&config, initial, segment),
             receive: None,
+            detached: None,
             clock: TimestampClock::new(timestamp_offset),
             negotiated: Negotiated::default(),
-            challenges: Challenges::default(),
             timers: timers::Timers::default(),
             reset_due: None,
             events: Events::default(),
             close_reason: None,
             soft_error: None,
-            is_detached: false,
+            is_orphan: false,
             config,
             tuple,
             state,
@@ -75,7 +77,7 @@ impl Connection {
             mss: Some(self.announced_mss()),
             window_scale: has(self.config.window_scaling, self.negotiated.has_scaling).then(|| self.wanted_scale()),
             sack_permitted: has(self.config.sack, self.negotiated.sack),
-            timestamps: has(self.config.timestamps, self.negotiated.timestamps).then(|| self.clock.stamp(now)),
+            timestamps: has(self.config.timestamps, self.negotiated.timestamps).then(|| self.clock().stamp(now)),
             ..Options::default()
         };
         let flags = match (is_answer, has(self.config.ecn, self.negotiated.ecn)) {
@@ -112,16 +114,19 @@ impl Connection {
             peer_scale: scaling.unwrap_or(0).min(SCALE_MAX),
             scale: if scaling.is_some() { self.wanted_scale() } else { 0 },
         };
+        let mut clock = self.clock.clone();
         if let Some(timestamps) = options.timestamps.filter(|_| self.negotiated.timestamps) {
-            self.clock.update(now, timestamps.value);
+            clock.update(now, timestamps.value);
         }
         let default = DEFAULT_MSS[usize::from(self.tuple.local.is_ipv6())];
-        let mss = options.mss.unwrap_or(default).max(MSS_MIN).min(self.announced_mss());
+        let announced_mss = self.announced_mss();
+        let mss = options.mss.unwrap_or(default).max(MSS_MIN).min(announced_mss);
         let taken = if self.negotiated.timestamps { TIMESTAMPS_LEN } else { 0 };
         let segment = u64::from(mss.saturating_sub(taken)).max(1);
-        let Negotiated { scale, sack, timestamps, ecn, .. } = self.negotiated;
-        self.send.negotiated(segment, sack, timestamps, ecn);
-        self.receive = Some(ReceiveHalf::new(&self.config, header.seq, scale, segment, sack));
+        let terms = self.negotiated;
+        self.send.negotiated(segment, terms.sack, terms.timestamps, terms.ecn);
+        let (ours, segments) = (self.send.space(), (segment, announced_mss));
+        self.receive = Some(ReceiveHalf::new(&self.config, header, terms, clock, ours, segments));
     }
 
     /// A segment in state SYN-SENT (RFC 9293, section 3.10.7.3).
@@ -160,12 +165,14 @@ impl Connection {
 
     /// Our SYN is acknowledged.
     pub(super) fn on_handshake_ack(&mut self, now: Instant, arrival: &Arrival) {
+        let Some(receive) = &mut self.receive else { return };
         let window = u64::from(arrival.header.window);
         // The window of a segment with a SYN is never scaled (RFC 7323, section 2.2).
         let scale = if arrival.has(Flags::SYN) { 0 } else { self.negotiated.peer_scale };
         // The flags of a SYN negotiate; they report no mark (RFC 3168, section 6.1.1).
         let is_marked = arrival.has(Flags::ECE) && !arrival.has(Flags::SYN);
-        let info = AckInfo { window: window << scale, is_marked, ..self.ack_info(now, arrival) };
+        let info = AckInfo { window: window << scale, is_marked, ..receive.ack_info(now, arrival) };
+        receive.note_acked(FIRST_BYTE, info.window);
         self.send.handle_ack(now, &info);
         self.timers.on_heard(now);
         self.soft_error = None;

@@ -11,6 +11,7 @@
 //! | module | content |
 //! |---|---|
 //! | `cookie` | SYNs that are answered without keeping anything |
+//! | `detached` | the receive half on another processor |
 //! | `handshake` | SYNs, and what they negotiate |
 //! | `icmp` | errors that routers report |
 //! | `segment` | segments of a synchronized connection |
@@ -18,6 +19,7 @@
 //! | `timers` | timeouts |
 
 mod cookie;
+mod detached;
 mod handshake;
 mod icmp;
 mod plan;
@@ -31,8 +33,11 @@ use units::{Instant, Seq32};
 
 pub use self::cookie::COOKIE_LIFETIME;
 use crate::config::{Nagle, TcpConfig};
+use crate::detached::ReceiveCommands;
+use crate::negotiated::Negotiated;
 use crate::receive::{ReceiveHalf, ReceiveStats};
 use crate::reply::TimeWait;
+pub use crate::results::{CloseReason, Read, WriteError};
 use crate::send::{SendHalf, SendStats};
 use crate::state::State;
 use crate::timestamps::TimestampClock;
@@ -53,9 +58,11 @@ pub struct Connection {
     send: SendHalf,
     /// Exists once the peer's SYN was received.
     receive: Option<ReceiveHalf>,
+    /// The receive half is on another processor, which knows this of plans. Then `receive` stands in.
+    detached: Option<ReceiveCommands>,
+    /// Until the peer's SYN is received; then the receive half has it.
     clock: TimestampClock,
     negotiated: Negotiated,
-    challenges: Challenges,
     timers: timers::Timers,
     /// A reset leaves next, with this sequence number.
     reset_due: Option<Seq32>,
@@ -64,21 +71,7 @@ pub struct Connection {
     /// The last soft error, until the peer answers.
     soft_error: Option<SoftError>,
     /// The application is gone and reads nothing that still comes.
-    is_detached: bool,
-}
-
-/// What both sides want (RFC 7323, RFC 2018, RFC 3168).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Negotiated {
-    timestamps: bool,
-    sack: bool,
-    ecn: bool,
-    /// Windows are scaled.
-    has_scaling: bool,
-    /// The peer's window is in units of this power of two.
-    peer_scale: u8,
-    /// Ours is.
-    scale: u8,
+    is_orphan: bool,
 }
 
 /// Something that the application may wait for.
@@ -111,37 +104,6 @@ pub enum SoftError {
     Silent,
 }
 
-/// Why a connection has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CloseReason {
-    /// Both sides have finished.
-    Finished,
-    /// The peer has reset it.
-    Reset,
-    /// The peer has refused it.
-    Refused,
-    /// The peer did not answer.
-    TimedOut,
-    /// The peer did not answer, and a router has reported that it cannot be reached.
-    Unreachable,
-    /// This side has reset it.
-    Aborted,
-}
-
-impl std::fmt::Display for CloseReason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Finished => "both sides have finished",
-            Self::Reset => "the peer has reset the connection",
-            Self::Refused => "the peer has refused the connection",
-            Self::TimedOut => "the peer did not answer",
-            Self::Unreachable => "the peer did not answer, and a router has reported that it cannot be reached",
-            Self::Aborted => "this side has reset the connection",
-        })
-    }
-}
-
 /// Events that were not taken. Each is there at most once.
 #[derive(Debug, Default)]
 struct Events {
@@ -151,52 +113,6 @@ struct Events {
     urgent: bool,
     soft_error: bool,
     closed: bool,
-}
-
-/// Limits the acknowledgements that answer unacceptable segments (RFC 5961, section 7).
-#[derive(Debug, Default)]
-struct Challenges {
-    left: u32,
-    until: Option<Instant>,
-}
-
-impl Challenges {
-    /// RFC 5961, section 7, says 10 in 5 seconds.
-    const MAX: u32 = 10;
-    const PERIOD: units::Duration = units::Duration::from_secs(5);
-
-    fn take(&mut self, now: Instant) -> bool {
-        if self.until.is_none_or(|until| until <= now) {
-            (self.left, self.until) = (Self::MAX, Some(now + Self::PERIOD));
-        }
-        let has_left = self.left > 0;
-        self.left = self.left.saturating_sub(1);
-        has_left
-    }
-}
-
-/// What [`Connection::read`] has found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Read {
-    /// The next bytes.
-    Bytes(Bytes),
-    /// The peer has finished, and all of its data were read.
-    End,
-    /// Nothing yet.
-    Blocked,
-    /// The connection has ended before the peer had finished.
-    Closed(CloseReason),
-}
-
-/// Why [`Connection::write`] has taken nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WriteError {
-    /// The send buffer is full: [`Event::Writable`] follows.
-    Blocked,
-    /// [`Connection::finish`] was called.
-    Finished,
-    /// The connection has ended.
-    Closed(CloseReason),
 }
 
 /// Counters of a connection.
@@ -258,16 +174,10 @@ impl Connection {
 
     /// The next received bytes, at most `len_max`.
     pub fn read(&mut self, len_max: usize) -> Read {
-        let Some(receive) = &mut self.receive else {
-            return self.close_reason.map_or(Read::Blocked, Read::Closed);
-        };
-        if let Some(bytes) = receive.read(len_max) {
-            return Read::Bytes(bytes);
+        match &mut self.receive {
+            Some(receive) => receive.read_or_end(len_max, self.close_reason),
+            None => self.close_reason.map_or(Read::Blocked, Read::Closed),
         }
-        if receive.is_drained() {
-            return Read::End;
-        }
-        self.close_reason.map_or(Read::Blocked, Read::Closed)
     }
 
     /// Bytes that were written and are not acknowledged.
@@ -300,8 +210,8 @@ impl Connection {
     /// The application is gone: what was written is still sent, then the FIN. If there are received
     /// unread data, or more come, the peer gets a reset, so that it does not believe that
     /// they were read (RFC 1122, section 4.2.2.13).
-    pub fn detach(&mut self) {
-        self.is_detached = true;
+    pub fn orphan(&mut self) {
+        self.is_orphan = true;
         if self.readable() > 0 { self.abort() } else { self.finish() }
     }
 
@@ -407,9 +317,14 @@ impl Connection {
     /// connection can be dropped.
     pub fn time_wait(&self) -> Option<TimeWait> {
         let (receive, until) = (self.receive.as_ref()?, self.timers.time_wait()?);
-        let clock = self.negotiated.timestamps.then(|| self.clock.clone());
+        let clock = self.negotiated.timestamps.then(|| receive.clock().clone());
         let (seq, ack) = (self.send.nxt_on_wire(), receive.nxt_on_wire());
         Some(TimeWait::new(self.tuple, seq, ack, clock, self.config.time_wait, until))
+    }
+
+    /// Our timestamps, and the peer's latest.
+    fn clock(&self) -> &TimestampClock {
+        self.receive.as_ref().map_or(&self.clock, ReceiveHalf::clock)
     }
 
     /// The maximum segment size that this side announces (RFC 9293, section 3.7.1, and RFC 6691).
@@ -458,7 +373,7 @@ impl Connection {
     /// A peer that never sends its FIN must not hold the connection for ever, once the application is
     /// gone.
     fn watch_orphan(&mut self, now: Instant) {
-        if self.is_detached && self.state == State::FinWait2 {
+        if self.is_orphan && self.state == State::FinWait2 {
             self.timers.start_orphan(now + self.config.time_wait);
         }
     }

@@ -25,6 +25,9 @@ impl Connection {
             return false;
         }
         self.watch_orphan(now);
+        if let Some(receive) = &mut self.receive {
+            receive.tune(now, self.send.rtt().smoothed());
+        }
         // Blocks leave on their own: in a full segment there is no room for them.
         let has_blocks = self.receive.as_ref().is_some_and(|receive| receive.is_ack_due() && receive.has_blocks());
         if has_blocks && self.send.is_syn_acked() {
@@ -88,7 +91,7 @@ impl Connection {
         let Some(receive) = &mut self.receive else { return };
         let snapshot = receive.snapshot(blocks_max);
         let echo = if snapshot.is_marked { Flags::ECE } else { Flags::default() };
-        let timestamps = self.negotiated.timestamps.then(|| self.clock.stamp(now));
+        let timestamps = self.negotiated.timestamps.then(|| self.clock().stamp(now));
         let options = Options { timestamps, sack: snapshot.sack, ..Options::default() };
         plan.header = self.header(seq, snapshot.ack, flags | Flags::ACK | echo, snapshot.window, options);
     }

@@ -1,86 +1,113 @@
 //! When received data are acknowledged (RFC 9293, section 3.8.6.3; RFC 5681, section 4.2), and which
 //! blocks beyond holes are reported (RFC 2018, section 4).
+//!
+//! ```text
+//!   receive half ── Received ──▶ plans        what has arrived, and since when
+//!                ◀── Announced ──             what the last plan has told the peer
+//! ```
+//!
+//! If the halves are on two processors, each has a copy of the other's value, which may be late.
+//! Demands are numbered, so that a late copy neither repeats an acknowledgement nor loses one.
 
 use std::ops::Range;
 
 use units::{Duration, Instant};
 
 use crate::config::{AckPolicy, AckThreshold, AckTimer};
+use crate::position::FIRST_BYTE;
+use crate::timestamps::TimestampClock;
 
 /// Blocks that are remembered: what fits into the options of a segment without timestamps.
 const BLOCKS_MAX: usize = 4;
 
+/// What has arrived, as far as the peer is told. Changed by the receive half only.
 #[derive(Debug)]
-pub(super) struct Acks {
-    policy: AckPolicy,
-    /// An acknowledgement is due now.
-    is_due: bool,
-    /// At the latest then.
-    due_at: Option<Instant>,
-    /// Bytes received since the last acknowledgement.
-    unacked: u64,
-    /// The block of the latest segment beyond a hole first; a block of what was received twice before
-    /// it (RFC 2883).
+pub(crate) struct Received {
+    /// The next position in order: RCV.NXT.
+    pub(crate) nxt: u64,
+    /// Bytes in order that the application has not read.
+    pub(crate) unread: u64,
+    /// Bytes of data in the largest segment that has arrived.
+    pub(crate) segment: u64,
+    /// There is something beyond a hole.
+    pub(crate) has_hole: bool,
+    /// A congestion mark was received that the peer has not reacted to (RFC 3168, section 6.1.3).
+    pub(crate) is_marked: bool,
+    /// The timestamp to be echoed.
+    pub(crate) clock: TimestampClock,
+    /// An acknowledgement of what is not acknowledged leaves then at the latest.
+    delayed_until: Option<Instant>,
+    /// The number of the latest demand or report of something received twice.
+    latest: u64,
+    /// The number of the latest demand of an acknowledgement at once.
+    demand: u64,
+    /// The block of the latest segment beyond a hole first.
     blocks: Vec<Range<u64>>,
-    duplicate: Option<Range<u64>>,
+    /// What was received twice (RFC 2883), and its number.
+    duplicate: Option<(Range<u64>, u64)>,
 }
 
-impl Acks {
-    pub(super) const fn new(policy: AckPolicy) -> Self {
-        Self { policy, is_due: false, due_at: None, unacked: 0, blocks: Vec::new(), duplicate: None }
-    }
+/// What the peer was told last. Changed by plans only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Announced {
+    /// What was acknowledged (RFC 7323, section 4.3, Last.ACK.sent).
+    pub(crate) acked: u64,
+    /// The position after the last that the peer may send.
+    pub(crate) edge: u64,
+    /// Demands up to this number were answered.
+    answered: u64,
+    /// The size of the receive buffer: bytes that may be received and not read.
+    pub(crate) buffer: u64,
+}
 
-    /// Data in order were received: acknowledged at the threshold, or after the delay.
-    pub(super) fn on_data(&mut self, now: Instant, bytes: u64, segment: u64, buffer: u64) {
-        self.unacked += bytes;
-        let threshold = match self.policy.threshold {
-            AckThreshold::Segments(count) => segment.saturating_mul(count.into()),
-            AckThreshold::BufferPercent(percent) => buffer.saturating_mul(percent.into()) / 100,
-            AckThreshold::Read => u64::MAX,
-        };
-        if self.unacked >= threshold || self.policy.delay_max == Duration::ZERO {
-            self.is_due = true;
-        } else {
-            self.due_at.get_or_insert(self.latest(now));
+impl Announced {
+    /// Before the first plan: the peer may send up to `edge`.
+    pub(crate) const fn new(edge: u64, buffer: u64) -> Self {
+        Self { acked: FIRST_BYTE, edge, answered: 0, buffer }
+    }
+}
+
+impl Received {
+    /// Only the SYN was received.
+    pub(crate) const fn new(segment: u64, clock: TimestampClock) -> Self {
+        Self {
+            nxt: FIRST_BYTE,
+            unread: 0,
+            segment,
+            has_hole: false,
+            is_marked: false,
+            clock,
+            delayed_until: None,
+            latest: 0,
+            demand: 0,
+            blocks: Vec::new(),
+            duplicate: None,
         }
     }
 
-    /// When data that arrive now must be acknowledged.
-    fn latest(&self, now: Instant) -> Instant {
-        let (delay, now_ns) = (self.policy.delay_max, now.as_nanos());
-        match self.policy.timer {
-            AckTimer::FromSegment => now + delay,
-            AckTimer::Periodic => now + (delay - Duration::from_nanos(now_ns % delay.as_nanos())),
+    /// Copies `other` and keeps the memory.
+    pub(crate) fn copy(&mut self, other: &Self) {
+        let mut blocks = std::mem::take(&mut self.blocks);
+        blocks.clone_from(&other.blocks);
+        let (clock, duplicate) = (other.clock.clone(), other.duplicate.clone());
+        *self = Self { blocks, clock, duplicate, ..*other };
+    }
+
+    /// An acknowledgement is demanded at once.
+    pub(super) fn demand(&mut self) {
+        self.latest += 1;
+        self.demand = self.latest;
+    }
+
+    /// Data were received, with which everything before the position `nxt` is in order.
+    pub(super) fn on_data(&mut self, now: Instant, nxt: u64, policy: &AckPolicy) {
+        self.nxt = nxt;
+        self.blocks.retain(|block| block.start > nxt);
+        if self.blocks.is_empty() {
+            // An idle connection needs no memory for them.
+            self.blocks = Vec::new();
         }
-    }
-
-    /// Whether data are acknowledged by what the application has read of them.
-    pub(super) fn is_by_reading(&self) -> bool {
-        self.policy.threshold == AckThreshold::Read
-    }
-
-    /// An acknowledgement is due now.
-    pub(super) fn set_due(&mut self) {
-        self.is_due = true;
-    }
-
-    pub(super) const fn is_due(&self) -> bool {
-        self.is_due
-    }
-
-    pub(super) const fn due_at(&self) -> Option<Instant> {
-        self.due_at
-    }
-
-    pub(super) fn handle_timeout(&mut self, now: Instant) {
-        if self.due_at.is_some_and(|at| at <= now) {
-            self.is_due = true;
-        }
-    }
-
-    /// An acknowledgement leaves.
-    pub(super) fn on_sent(&mut self) {
-        (self.is_due, self.due_at, self.unacked, self.duplicate) = (false, None, 0, None);
+        self.delayed_until.get_or_insert(policy.latest(now));
     }
 
     /// A segment beyond a hole was received, which is in this block.
@@ -91,23 +118,63 @@ impl Acks {
         self.blocks.truncate(BLOCKS_MAX);
     }
 
-    /// Everything before `nxt` is in order.
-    pub(super) fn on_in_order(&mut self, nxt: u64) {
-        self.blocks.retain(|block| block.start > nxt);
-        if self.blocks.is_empty() {
-            // An idle connection needs no memory for them.
-            self.blocks = Vec::new();
+    /// This was received twice.
+    pub(super) fn on_duplicate(&mut self, range: Range<u64>) {
+        self.latest += 1;
+        self.duplicate = Some((range, self.latest));
+    }
+
+    /// The peer was told something. The delay begins with the first byte that it was not told of.
+    pub(super) fn on_announced(&mut self, announced: &Announced) {
+        if announced.acked >= self.nxt {
+            self.delayed_until = None;
         }
     }
 
-    /// This was received twice.
-    pub(super) fn on_duplicate(&mut self, range: Range<u64>) {
-        self.duplicate = Some(range);
+    /// Whether an acknowledgement is due at once. `buffer` is the largest window.
+    pub(super) fn is_due(&self, announced: &Announced, policy: &AckPolicy, buffer: u64) -> bool {
+        let unacked = self.nxt.saturating_sub(announced.acked);
+        let threshold = match policy.threshold {
+            AckThreshold::Segments(count) => self.segment.saturating_mul(count.into()),
+            AckThreshold::BufferPercent(percent) => buffer.saturating_mul(percent.into()) / 100,
+            AckThreshold::Read => u64::MAX,
+        };
+        let is_enough = unacked > 0 && (unacked >= threshold || policy.delay_max == Duration::ZERO);
+        is_enough || self.demand > announced.answered
     }
 
-    /// The blocks in the order in which they are reported.
-    pub(super) fn blocks(&self) -> impl Iterator<Item = &Range<u64>> {
-        self.duplicate.iter().chain(&self.blocks)
+    /// When an acknowledgement is due without a further cause.
+    pub(super) fn due_at(&self, announced: &Announced) -> Option<Instant> {
+        self.delayed_until.filter(|_| self.nxt > announced.acked)
+    }
+
+    /// The blocks in the order in which they are reported: what was received twice first, and once.
+    pub(super) fn blocks(&self, announced: &Announced) -> impl Iterator<Item = &Range<u64>> {
+        let duplicate = self.duplicate.as_ref().filter(|(_, number)| *number > announced.answered);
+        duplicate.map(|(range, _)| range).into_iter().chain(&self.blocks)
+    }
+
+    /// A plan tells the peer everything, and that it may send up to `edge`.
+    pub(super) const fn announce(&self, edge: u64, buffer: u64) -> Announced {
+        Announced { acked: self.nxt, edge, answered: self.latest, buffer }
+    }
+}
+
+impl AckPolicy {
+    /// When data that arrive now must be acknowledged.
+    fn latest(&self, now: Instant) -> Instant {
+        let (delay, now_ns) = (self.delay_max, now.as_nanos());
+        match self.timer {
+            AckTimer::Periodic if delay > Duration::ZERO => {
+                now + (delay - Duration::from_nanos(now_ns % delay.as_nanos()))
+            }
+            AckTimer::FromSegment | AckTimer::Periodic => now + delay,
+        }
+    }
+
+    /// Whether data are acknowledged by what the application has read of them.
+    pub(super) fn is_by_reading(&self) -> bool {
+        self.threshold == AckThreshold::Read
     }
 }
 
@@ -116,58 +183,108 @@ mod tests {
     use super::*;
 
     const DELAY: Duration = Duration::from_millis(40);
+    const BUFFER: u64 = 100_000;
 
-    fn acks(threshold: AckThreshold) -> Acks {
-        Acks::new(AckPolicy { threshold, delay_max: DELAY, timer: AckTimer::FromSegment })
+    /// A receive half and its peer.
+    struct Acks {
+        received: Received,
+        announced: Announced,
+        policy: AckPolicy,
     }
 
-    #[test]
-    fn a_periodic_timer_expires_at_multiples_of_its_period() {
-        for (ms, due) in [(0, 40), (1, 40), (39, 40), (40, 80), (121, 160)] {
-            let policy =
-                AckPolicy { threshold: AckThreshold::Segments(2), delay_max: DELAY, timer: AckTimer::Periodic };
-            let mut acks = Acks::new(policy);
-            acks.on_data(Instant::ZERO + Duration::from_millis(ms), 1, 1000, 100_000);
-            assert_eq!(acks.due_at(), Some(Instant::ZERO + Duration::from_millis(due)), "{ms}");
+    fn acks(threshold: AckThreshold) -> Acks {
+        let received = Received::new(1000, TimestampClock::new(0));
+        let policy = AckPolicy { threshold, delay_max: DELAY, timer: AckTimer::FromSegment };
+        Acks { received, announced: Announced::new(BUFFER, BUFFER), policy }
+    }
+
+    impl Acks {
+        fn on_data(&mut self, at: u64, bytes: u64) {
+            let nxt = self.received.nxt + bytes;
+            self.received.on_data(Instant::from_nanos(at), nxt, &self.policy);
+        }
+
+        fn is_due(&self) -> bool {
+            self.received.is_due(&self.announced, &self.policy, BUFFER)
+        }
+
+        fn due_at(&self) -> Option<Instant> {
+            self.received.due_at(&self.announced)
+        }
+
+        fn send(&mut self) {
+            self.announced = self.received.announce(BUFFER, BUFFER);
+            self.received.on_announced(&self.announced);
+        }
+
+        fn blocks(&self) -> Vec<Range<u64>> {
+            self.received.blocks(&self.announced).cloned().collect()
         }
     }
 
     #[test]
     fn every_second_full_segment_is_acknowledged_and_a_lone_one_after_a_delay() {
         let mut acks = acks(AckThreshold::Segments(2));
-        acks.on_data(Instant::ZERO, 1000, 1000, 100_000);
+        acks.on_data(0, 1000);
         assert_eq!((acks.is_due(), acks.due_at()), (false, Some(Instant::ZERO + DELAY)));
-        acks.on_data(Instant::from_nanos(5), 1000, 1000, 100_000);
+        acks.on_data(5, 1000);
         assert!(acks.is_due());
-        acks.on_sent();
+        acks.send();
         assert_eq!((acks.is_due(), acks.due_at()), (false, None));
-        acks.on_data(Instant::from_nanos(7), 999, 1000, 100_000);
-        acks.handle_timeout(Instant::from_nanos(7) + DELAY);
-        assert!(acks.is_due());
+        acks.on_data(7, 999);
+        assert_eq!((acks.is_due(), acks.due_at()), (false, Some(Instant::from_nanos(7) + DELAY)));
+    }
+
+    #[test]
+    fn a_periodic_timer_expires_at_multiples_of_its_period() {
+        for (ms, due) in [(0, 40), (1, 40), (39, 40), (40, 80), (121, 160)] {
+            let mut acks = acks(AckThreshold::Segments(2));
+            acks.policy.timer = AckTimer::Periodic;
+            acks.on_data(1_000_000 * ms, 1);
+            assert_eq!(acks.due_at(), Some(Instant::ZERO + Duration::from_millis(due)), "{ms}");
+        }
     }
 
     #[test]
     fn a_share_of_the_buffer_is_acknowledged_at_once() {
         let mut acks = acks(AckThreshold::BufferPercent(35));
-        acks.on_data(Instant::ZERO, 34_999, 1000, 100_000);
+        acks.on_data(0, 34_999);
         assert!(!acks.is_due());
-        acks.on_data(Instant::ZERO, 1, 1000, 100_000);
+        acks.on_data(0, 1);
         assert!(acks.is_due());
+    }
+
+    #[test]
+    fn a_late_copy_neither_repeats_an_acknowledgement_nor_loses_one() {
+        let mut acks = acks(AckThreshold::Segments(2));
+        acks.received.demand();
+        let mut late = Received::new(0, TimestampClock::new(0));
+        late.copy(&acks.received);
+        acks.send();
+        assert!(!late.is_due(&acks.announced, &acks.policy, BUFFER), "it was answered");
+        acks.received.demand();
+        acks.on_data(3, 10);
+        late.copy(&acks.received);
+        assert!(late.is_due(&acks.announced, &acks.policy, BUFFER), "it was not");
+        // What is not acknowledged yet keeps its time, also if the half learns late what is.
+        acks.announced = late.announce(BUFFER, BUFFER);
+        acks.on_data(9, 10);
+        acks.received.on_announced(&acks.announced);
+        assert_eq!((acks.is_due(), acks.due_at()), (false, Some(Instant::from_nanos(3) + DELAY)));
     }
 
     #[test]
     fn the_latest_block_is_reported_first_and_contains_those_that_it_has_joined() {
         let mut acks = acks(AckThreshold::Segments(2));
-        [10..20, 30..40, 50..60].into_iter().for_each(|block| acks.on_block(block));
-        acks.on_block(30..50);
-        acks.on_block(30..60);
-        acks.on_duplicate(1..5);
-        assert_eq!(acks.blocks().cloned().collect::<Vec<_>>(), [1..5, 30..60, 10..20]);
-        acks.on_in_order(25);
-        acks.on_sent();
-        assert_eq!(acks.blocks().next(), Some(&(30..60)));
-        assert_eq!(acks.blocks().count(), 1);
-        (0..9).for_each(|at| acks.on_block(100 + 10 * at..105 + 10 * at));
-        assert_eq!(acks.blocks().count(), BLOCKS_MAX);
+        [10..20, 30..40, 50..60].into_iter().for_each(|block| acks.received.on_block(block));
+        acks.received.on_block(30..50);
+        acks.received.on_block(30..60);
+        acks.received.on_duplicate(1..5);
+        assert_eq!(acks.blocks(), [1..5, 30..60, 10..20]);
+        acks.on_data(0, 24);
+        acks.send();
+        assert_eq!(acks.blocks(), std::slice::from_ref(&(30..60)));
+        (0..9).for_each(|at| acks.received.on_block(100 + 10 * at..105 + 10 * at));
+        assert_eq!(acks.blocks().len(), BLOCKS_MAX);
     }
 }

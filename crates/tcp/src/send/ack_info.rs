@@ -18,3 +18,11 @@ pub(crate) struct AckInfo {
     /// The peer has seen a congestion mark.
     pub(crate) is_marked: bool,
 }
+
+impl AckInfo {
+    /// Whether a later segment with data says nothing else: only its place in the stream is news.
+    pub(crate) fn is_repeated_by(&self, later: &Self) -> bool {
+        let said = |info: &Self| (info.ack, info.window, info.is_bare, info.is_marked);
+        !later.is_bare && said(self) == said(later) && self.sack.is_empty() && later.sack.is_empty()
+    }
+}

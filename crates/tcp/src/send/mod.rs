@@ -215,11 +215,6 @@ impl SendHalf {
         self.nagle = nagle;
     }
 
-    /// The largest window that the peer has granted.
-    pub(crate) const fn window_max(&self) -> u64 {
-        self.window.max()
-    }
-
     pub(crate) const fn una(&self) -> u64 {
         self.una
     }

@@ -2,10 +2,10 @@
 
 mod classic;
 mod cookies;
-mod detach;
 mod handshake;
 mod late;
 mod options;
+mod orphan;
 mod recovery;
 mod reduction;
 mod replies;

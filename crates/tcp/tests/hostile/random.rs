@@ -84,7 +84,7 @@ fn run(seed: u64) {
             0 => drop(peer.connection.write(&mut Bytes::from(vec![0; rng.below(6000) as usize]))),
             1 => drop(peer.read()),
             2 if rng.below(20) == 0 => peer.connection.finish(),
-            3 if rng.below(60) == 0 => peer.connection.detach(),
+            3 if rng.below(60) == 0 => peer.connection.orphan(),
             4 if rng.below(60) == 0 => peer.connection.abort(),
             5 => {
                 let bits = 1 + rng.below(24);

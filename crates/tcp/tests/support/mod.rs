@@ -12,6 +12,7 @@
 pub(crate) mod heap_meter;
 pub(crate) mod packet;
 pub(crate) mod peer;
+pub(crate) mod split;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use units::{Duration, Instant, Rate, Ratio, Rng, Seq32};
 use wire::tcp::Flags;
 
 use self::packet::IpPacket;
+use self::split::Split;
 
 pub(crate) const CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 40_000);
 pub(crate) const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 80);
@@ -53,6 +55,10 @@ pub(crate) struct Host {
     pub(crate) events: Vec<Event>,
     /// The flags of every segment that was sent.
     pub(crate) sent: Vec<(Instant, Flags, usize)>,
+    /// A digest of every packet that was sent, with its time.
+    pub(crate) wire: u64,
+    /// The receive half, if it is detached.
+    pub(crate) split: Split,
 }
 
 impl Host {
@@ -67,6 +73,8 @@ impl Host {
             has_ended: false,
             events: Vec::new(),
             sent: Vec::new(),
+            wire: 0,
+            split: Split::default(),
         }
     }
 
@@ -94,9 +102,18 @@ impl Host {
         self.events.contains(&Event::Connected)
     }
 
+    fn note_sent(&mut self, now: Instant, flags: Flags, packet: &IpPacket) {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        self.sent.push((now, flags, packet.data_len()));
+        let mut hasher = DefaultHasher::new();
+        (self.wire, now.as_nanos(), &packet.bytes).hash(&mut hasher);
+        self.wire = hasher.finish();
+    }
+
     /// The application's turn.
-    fn serve(&mut self) {
+    fn serve(&mut self, now: Instant) {
         let Some(connection) = &mut self.connection else { return };
+        self.split.update(now, connection);
         while let Some(event) = connection.poll_event() {
             self.events.push(event);
         }
@@ -109,7 +126,7 @@ impl Host {
             connection.finish();
         }
         while self.reads {
-            match connection.read(usize::MAX) {
+            match self.split.read(connection) {
                 Read::Bytes(bytes) => self.received.extend_from_slice(&bytes),
                 Read::End => {
                     self.has_ended = true;
@@ -179,10 +196,13 @@ impl Pair {
         let (mut plan, mut packet) = (Plan::default(), SuperPacket::default());
         for round in 0.. {
             assert!(round < ROUNDS_MAX, "a host sends without end");
-            let Some(connection) = &mut self.hosts[host].connection else { return };
+            let Host { connection, split, .. } = &mut self.hosts[host];
+            let Some(connection) = connection else { return };
+            split.report(self.now, connection);
             if !connection.poll_plan(self.now, BATCH, &mut plan) {
                 return;
             }
+            split.command(connection);
             if let Some(transmission) = plan.transmission() {
                 if self.rng_of_refusals.chance(self.refused) {
                     connection.handle_not_emitted(transmission);
@@ -196,7 +216,7 @@ impl Pair {
             packet.packets(|packet| packets.push(IpPacket::new(packet.to_vec())));
             for packet in packets {
                 let header = packet.header();
-                self.hosts[host].sent.push((self.now, header.flags, packet.data_len()));
+                self.hosts[host].note_sent(self.now, header.flags, &packet);
                 let all = match &mut self.tamper {
                     Some(tamper) => tamper(host, &packet),
                     None => vec![packet],
@@ -222,7 +242,7 @@ impl Pair {
         let host = &mut self.hosts[index];
         match &mut host.connection {
             Some(connection) if connection.state() == State::Closed => self.answer_closed(index, &arrival),
-            Some(connection) => connection.handle_segment(self.now, arrival),
+            Some(connection) => host.split.handle_segment(self.now, connection, arrival),
             None if arrival.header.flags.contains(Flags::SYN) => {
                 let (initial, offset) = (Seq32::new(self.rng.next_u64() as u32), self.rng.next_u64() as u32);
                 let config = Arc::clone(&host.config);
@@ -236,10 +256,10 @@ impl Pair {
     /// before `end`.
     fn step(&mut self, end: Instant) -> bool {
         for host in 0..2 {
-            self.hosts[host].serve();
+            self.hosts[host].serve(self.now);
             self.flush(host);
             // Reading and sending may have led to something else.
-            self.hosts[host].serve();
+            self.hosts[host].serve(self.now);
         }
         let of_hosts = self.hosts.iter().filter_map(|host| host.connection.as_ref()?.poll_timeout());
         let of_links = self.links.iter().filter_map(Link::poll_timeout);
@@ -256,6 +276,7 @@ impl Pair {
         }
         for host in &mut self.hosts {
             if let Some(connection) = &mut host.connection {
+                host.split.report(self.now, connection);
                 connection.handle_timeout(self.now);
             }
         }
@@ -274,7 +295,7 @@ impl Pair {
         for step in 0_u64.. {
             assert!(step < 100_000_000, "the pair makes no progress");
             // What has arrived is read now, not at the time of the next event.
-            self.hosts.iter_mut().for_each(Host::serve);
+            self.hosts.iter_mut().for_each(|host| host.serve(self.now));
             if is_done(self) {
                 return true;
             }

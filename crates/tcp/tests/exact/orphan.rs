@@ -16,7 +16,7 @@ fn peer() -> Peer {
 fn what_was_written_is_sent_and_then_the_end() {
     let mut peer = peer();
     peer.write(3000);
-    peer.connection.detach();
+    peer.connection.orphan();
     let sent = peer.receive();
     assert_eq!(sent.iter().map(|sent| sent.data.len()).sum::<usize>(), 3000);
     assert!(sent.last().is_some_and(|sent| sent.has(Flags::FIN)));
@@ -31,12 +31,12 @@ fn unread_data_are_answered_with_a_reset() {
     for comes_later in [false, true] {
         let mut peer = peer();
         if comes_later {
-            peer.connection.detach();
+            peer.connection.orphan();
             peer.receive();
         }
         peer.send_data(10);
         if !comes_later {
-            peer.connection.detach();
+            peer.connection.orphan();
         }
         let sent = peer.sent();
         assert!(sent.len() == 1 && sent[0].has(Flags::RST), "{comes_later}: {sent:?}");
@@ -50,7 +50,7 @@ fn a_peer_that_never_ends_is_left_after_a_while_whenever_the_application_went() 
         let mut peer = peer();
         peer.connection.finish();
         if !is_late {
-            peer.connection.detach();
+            peer.connection.orphan();
         }
         peer.receive();
         peer.send_ack();
@@ -58,7 +58,7 @@ fn a_peer_that_never_ends_is_left_after_a_while_whenever_the_application_went() 
         peer.pass(Duration::from_secs(600));
         if is_late {
             assert_eq!(peer.connection.state(), State::FinWait2, "the application may still read");
-            peer.connection.detach();
+            peer.connection.orphan();
         }
         assert_eq!(peer.sent().len(), 0);
         peer.pass(TIME_WAIT);
@@ -71,7 +71,7 @@ fn a_window_that_never_opens_is_probed_for_some_time_only() {
     let mut peer = peer();
     peer.send(peer.segment().window(0));
     peer.write(100);
-    peer.connection.detach();
+    peer.connection.orphan();
     let end = peer.now + Duration::from_secs(3600);
     while peer.pass_until_sent(end.saturating_since(peer.now)).is_some() {
         peer.send(peer.segment().ack(1).window(0));

@@ -1,0 +1,67 @@
+//! A detached receive half and its stand-in: what each learns from the other.
+
+use super::acks::{Announced, Received};
+use super::assembler::Assembler;
+use super::challenges::Challenges;
+use super::{ReceiveHalf, ReceiveStats};
+use crate::detached::ReceiveCommands;
+
+impl ReceiveHalf {
+    /// Takes the place of the half in its connection, without data.
+    pub(crate) fn stand_in(&mut self) -> Self {
+        let mut received = Received::new(self.received.segment, self.received.clock.clone());
+        received.copy(&self.received);
+        Self {
+            space: self.space,
+            terms: self.terms,
+            policy: self.policy,
+            window_growth: self.window_growth,
+            announced_mss: self.announced_mss,
+            received,
+            announced: self.announced,
+            growth: self.growth.take(),
+            assembler: Assembler::new(0),
+            fin: None,
+            urgent_end: self.urgent_end,
+            is_expired: self.is_expired,
+            sent: self.sent,
+            challenges: Challenges::default(),
+            stats: self.stats,
+        }
+    }
+
+    // ── The half, which has the data ─────────────────────────────────────────────────────────────
+
+    /// The peer was told this.
+    pub(crate) fn set_announced(&mut self, announced: Announced) {
+        if announced.buffer != self.announced.buffer {
+            self.assembler.set_limit(announced.buffer);
+        }
+        self.announced = announced;
+        self.received.on_announced(&announced);
+    }
+
+    /// Copies what has arrived into a report.
+    pub(crate) fn copy_received(&self, into: &mut Option<Received>) {
+        into.get_or_insert_with(|| Received::new(0, self.received.clock.clone())).copy(&self.received);
+    }
+
+    // ── The stand-in, which makes plans ──────────────────────────────────────────────────────────
+
+    /// What the half must know of what was sent and announced.
+    pub(crate) const fn commands(&self, sent_end: u64) -> ReceiveCommands {
+        ReceiveCommands { announced: Some(self.announced), sent_end }
+    }
+
+    /// The half reports what has arrived.
+    pub(crate) fn refresh(&mut self, received: &Received, stats: ReceiveStats) {
+        self.received.copy(received);
+        self.stats = stats;
+    }
+
+    /// The half has returned. It learns what the stand-in has announced.
+    pub(crate) fn take_announced(&mut self, stand_in: Self) {
+        self.set_announced(stand_in.announced);
+        (self.is_expired, self.growth) = (stand_in.is_expired, stand_in.growth);
+    }
+}

@@ -1,0 +1,51 @@
+//! The receive buffer grows with use.
+
+use units::{Duration, Instant};
+
+use super::ReceiveHalf;
+use super::tuner::Tuner;
+use crate::budget::BufferSize;
+use crate::config::TcpConfig;
+use crate::position::FIRST_BYTE;
+
+/// The size of the buffer, and how it grows.
+#[derive(Debug)]
+pub(super) struct Growth {
+    size: BufferSize,
+    tuner: Tuner,
+    /// What was received in order when it was last considered.
+    considered: u64,
+}
+
+impl Growth {
+    pub(super) fn new(config: &TcpConfig) -> Self {
+        let size = BufferSize::new(config.buffers_initial, config.receive_buffer, &config.budget);
+        Self { size, tuner: Tuner::default(), considered: FIRST_BYTE }
+    }
+
+    pub(super) const fn bytes(&self) -> u64 {
+        self.size.bytes()
+    }
+}
+
+impl ReceiveHalf {
+    /// The buffer grows with what the application reads in a round trip, so that the window does not
+    /// limit the peer. `rtt` is the round trip as the send half knows it. To be called before a plan is
+    /// made: the plan announces the window.
+    pub(crate) fn tune(&mut self, now: Instant, rtt: Duration) {
+        let read = self.read_end() - FIRST_BYTE;
+        let (received, Some(growth)) = (&self.received, &mut self.growth) else { return };
+        // An acknowledgement without news must not change the window: it would not count as a duplicate
+        // (RFC 5681, section 2).
+        if received.has_hole || growth.considered == received.nxt {
+            return;
+        }
+        growth.considered = received.nxt;
+        if let Some(wanted) = growth.tuner.on_data(now, rtt, received.nxt, read, self.announced.edge)
+            && growth.size.grow_to(wanted)
+        {
+            self.announced.buffer = growth.bytes();
+            self.assembler.set_limit(self.announced.buffer);
+        }
+    }
+}
