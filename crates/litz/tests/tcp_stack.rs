@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use emulate::Namespace;
 use litz::Placement;
-use litz::tcp::{CloseReason, Closed, IpDevice, MemoryTun, TcpStack, TcpStackConfig, TcpStream, Tun};
+use litz::tcp::{CloseReason, Closed, IpDevice, MemoryTun, TcpConfig, TcpStack, TcpStackConfig, TcpStream, Tun};
 
 use crate::world::pattern;
 
@@ -190,8 +190,9 @@ fn many_connections_are_opened_and_closed() {
 fn what_was_written_before_a_stream_is_dropped_arrives() {
     let [one, other] = MemoryTun::pair();
     let stack = |tun, ip: IpAddr| {
+        let tcp = TcpConfig { buffers_initial: usize::MAX, ..TcpConfig::default() };
         let config = TcpStackConfig::new(IpDevice::memory(tun, ip), &[ip]).with_listening([80]);
-        TcpStack::start(config).expect("a stack")
+        TcpStack::start(config.with_tcp(tcp)).expect("a stack")
     };
     let (client, server) = (stack(one, KERNEL[0]), stack(other, STACK[0]));
     // Both sides together hold 10 MiB: buffers of 4 MiB and queues of 1 MiB. So half a mebibyte waits in
