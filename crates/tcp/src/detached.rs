@@ -43,9 +43,9 @@ pub struct ReceiveReport {
 }
 
 /// What a connection tells its detached receive half. The latest replaces earlier ones.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiveCommands {
-    pub(crate) announced: Option<Announced>,
+    pub(crate) announced: Announced,
     /// The position after the last that the peer may have.
     pub(crate) sent_end: u64,
 }
@@ -130,9 +130,7 @@ impl DetachedReceiveHalf {
     /// Takes what the connection has sent and announced.
     pub fn handle_commands(&mut self, commands: &ReceiveCommands) {
         self.half.set_sent_end(commands.sent_end);
-        if let Some(announced) = commands.announced {
-            self.half.set_announced(announced);
-        }
+        self.half.set_announced(commands.announced);
         self.is_due_reported = false;
     }
 

@@ -19,7 +19,7 @@ impl Connection {
         let receive = self.receive.as_mut()?;
         receive.set_sent_end(self.send.sent_end());
         let stand_in = receive.stand_in();
-        self.detached = Some(receive.commands(self.send.sent_end()));
+        self.detached = Some(Box::new(receive.commands(self.send.sent_end())));
         Some(DetachedReceiveHalf::new(std::mem::replace(receive, stand_in)))
     }
 
@@ -38,16 +38,16 @@ impl Connection {
     /// Whether the detached half must learn something before what was planned leaves.
     pub fn has_commands(&self) -> bool {
         let end = self.send.sent_end();
-        let receive = self.receive.as_ref().zip(self.detached);
-        receive.is_some_and(|(receive, given)| receive.commands(end) != given)
+        let receive = self.receive.as_ref().zip(self.detached.as_ref());
+        receive.is_some_and(|(receive, given)| receive.commands(end) != **given)
     }
 
     /// What the detached half must learn; `None` if it knows everything.
     #[must_use]
     pub fn poll_commands(&mut self) -> Option<ReceiveCommands> {
         let commands = self.receive.as_ref()?.commands(self.send.sent_end());
-        let given = self.detached.as_mut().filter(|given| **given != commands)?;
-        *given = commands;
+        let given = self.detached.as_mut().filter(|given| ***given != commands)?;
+        **given = commands;
         Some(commands)
     }
 

@@ -55,7 +55,7 @@ impl Connection {
             send: SendHalf::new(&config, initial, segment),
             receive: None,
             detached: None,
-            clock: TimestampClock::new(timestamp_offset),
+            timestamp_offset,
             negotiated: Negotiated::default(),
             timers: timers::Timers::default(),
             reset_due: None,
@@ -77,7 +77,7 @@ impl Connection {
             mss: Some(self.announced_mss()),
             window_scale: has(self.config.window_scaling, self.negotiated.has_scaling).then(|| self.wanted_scale()),
             sack_permitted: has(self.config.sack, self.negotiated.sack),
-            timestamps: has(self.config.timestamps, self.negotiated.timestamps).then(|| self.clock().stamp(now)),
+            timestamps: has(self.config.timestamps, self.negotiated.timestamps).then(|| self.stamp(now)),
             ..Options::default()
         };
         let flags = match (is_answer, has(self.config.ecn, self.negotiated.ecn)) {
@@ -114,7 +114,7 @@ impl Connection {
             peer_scale: scaling.unwrap_or(0).min(SCALE_MAX),
             scale: if scaling.is_some() { self.wanted_scale() } else { 0 },
         };
-        let mut clock = self.clock.clone();
+        let mut clock = TimestampClock::new(self.timestamp_offset);
         if let Some(timestamps) = options.timestamps.filter(|_| self.negotiated.timestamps) {
             clock.update(now, timestamps.value);
         }

@@ -30,6 +30,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use units::{Instant, Seq32};
+use wire::tcp::Timestamps;
 
 pub use self::cookie::COOKIE_LIFETIME;
 use crate::config::{Nagle, TcpConfig};
@@ -59,9 +60,8 @@ pub struct Connection {
     /// Exists once the peer's SYN was received.
     receive: Option<ReceiveHalf>,
     /// The receive half is on another processor, which knows this of plans. Then `receive` stands in.
-    detached: Option<ReceiveCommands>,
-    /// Until the peer's SYN is received; then the receive half has it.
-    clock: TimestampClock,
+    detached: Option<Box<ReceiveCommands>>,
+    timestamp_offset: u32,
     negotiated: Negotiated,
     timers: timers::Timers,
     /// A reset leaves next, with this sequence number.
@@ -322,9 +322,12 @@ impl Connection {
         Some(TimeWait::new(self.tuple, seq, ack, clock, self.config.time_wait, until))
     }
 
-    /// Our timestamps, and the peer's latest.
-    fn clock(&self) -> &TimestampClock {
-        self.receive.as_ref().map_or(&self.clock, ReceiveHalf::clock)
+    /// The timestamps of a segment that leaves now.
+    fn stamp(&self, now: Instant) -> Timestamps {
+        match &self.receive {
+            Some(receive) => receive.clock().stamp(now),
+            None => TimestampClock::new(self.timestamp_offset).stamp(now),
+        }
     }
 
     /// The maximum segment size that this side announces (RFC 9293, section 3.7.1, and RFC 6691).

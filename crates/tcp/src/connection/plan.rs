@@ -91,7 +91,7 @@ impl Connection {
         let Some(receive) = &mut self.receive else { return };
         let snapshot = receive.snapshot(blocks_max);
         let echo = if snapshot.is_marked { Flags::ECE } else { Flags::default() };
-        let timestamps = self.negotiated.timestamps.then(|| self.clock().stamp(now));
+        let timestamps = self.negotiated.timestamps.then(|| self.stamp(now));
         let options = Options { timestamps, sack: snapshot.sack, ..Options::default() };
         plan.header = self.header(seq, snapshot.ack, flags | Flags::ACK | echo, snapshot.window, options);
     }

@@ -25,10 +25,10 @@ const BLOCKS_MAX: usize = 4;
 pub(crate) struct Received {
     /// The next position in order: RCV.NXT.
     pub(crate) nxt: u64,
-    /// Bytes in order that the application has not read.
-    pub(crate) unread: u64,
+    /// Bytes in order that the application has not read: at most a window.
+    pub(crate) unread: u32,
     /// Bytes of data in the largest segment that has arrived.
-    pub(crate) segment: u64,
+    pub(crate) segment: u16,
     /// There is something beyond a hole.
     pub(crate) has_hole: bool,
     /// A congestion mark was received that the peer has not reacted to (RFC 3168, section 6.1.3).
@@ -43,8 +43,8 @@ pub(crate) struct Received {
     demand: u64,
     /// The block of the latest segment beyond a hole first.
     blocks: Vec<Range<u64>>,
-    /// What was received twice (RFC 2883), and its number.
-    duplicate: Option<(Range<u64>, u64)>,
+    /// What was received twice (RFC 2883), and its number; zero if nothing was.
+    duplicate: (Range<u64>, u64),
 }
 
 /// What the peer was told last. Changed by plans only.
@@ -69,7 +69,7 @@ impl Announced {
 
 impl Received {
     /// Only the SYN was received.
-    pub(crate) const fn new(segment: u64, clock: TimestampClock) -> Self {
+    pub(crate) const fn new(segment: u16, clock: TimestampClock) -> Self {
         Self {
             nxt: FIRST_BYTE,
             unread: 0,
@@ -81,7 +81,7 @@ impl Received {
             latest: 0,
             demand: 0,
             blocks: Vec::new(),
-            duplicate: None,
+            duplicate: (0..0, 0),
         }
     }
 
@@ -121,7 +121,7 @@ impl Received {
     /// This was received twice.
     pub(super) fn on_duplicate(&mut self, range: Range<u64>) {
         self.latest += 1;
-        self.duplicate = Some((range, self.latest));
+        self.duplicate = (range, self.latest);
     }
 
     /// The peer was told something. The delay begins with the first byte that it was not told of.
@@ -135,7 +135,7 @@ impl Received {
     pub(super) fn is_due(&self, announced: &Announced, policy: &AckPolicy, buffer: u64) -> bool {
         let unacked = self.nxt.saturating_sub(announced.acked);
         let threshold = match policy.threshold {
-            AckThreshold::Segments(count) => self.segment.saturating_mul(count.into()),
+            AckThreshold::Segments(count) => u64::from(self.segment) * u64::from(count),
             AckThreshold::BufferPercent(percent) => buffer.saturating_mul(percent.into()) / 100,
             AckThreshold::Read => u64::MAX,
         };
@@ -150,8 +150,8 @@ impl Received {
 
     /// The blocks in the order in which they are reported: what was received twice first, and once.
     pub(super) fn blocks(&self, announced: &Announced) -> impl Iterator<Item = &Range<u64>> {
-        let duplicate = self.duplicate.as_ref().filter(|(_, number)| *number > announced.answered);
-        duplicate.map(|(range, _)| range).into_iter().chain(&self.blocks)
+        let (duplicate, number) = &self.duplicate;
+        (*number > announced.answered).then_some(duplicate).into_iter().chain(&self.blocks)
     }
 
     /// A plan tells the peer everything, and that it may send up to `edge`.

@@ -50,7 +50,7 @@ impl ReceiveHalf {
 
     /// What the half must know of what was sent and announced.
     pub(crate) const fn commands(&self, sent_end: u64) -> ReceiveCommands {
-        ReceiveCommands { announced: Some(self.announced), sent_end }
+        ReceiveCommands { announced: self.announced, sent_end }
     }
 
     /// The half reports what has arrived.

@@ -19,7 +19,9 @@ pub(super) struct Growth {
 
 impl Growth {
     pub(super) fn new(config: &TcpConfig) -> Self {
-        let size = BufferSize::new(config.buffers_initial, config.receive_buffer, &config.budget);
+        // What was not read is counted in 32 bits.
+        let max = config.receive_buffer.min(u32::MAX as usize);
+        let size = BufferSize::new(config.buffers_initial, max, &config.budget);
         Self { size, tuner: Tuner::default(), considered: FIRST_BYTE }
     }
 

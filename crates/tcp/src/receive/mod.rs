@@ -106,7 +106,7 @@ impl ReceiveHalf {
             policy: config.acks,
             window_growth: config.window_growth,
             announced_mss,
-            received: Received::new(segment, clock),
+            received: Received::new(segment.min(u16::MAX.into()) as u16, clock),
             announced: Announced::new(FIRST_BYTE + buffer.min(u16::MAX.into()), buffer),
             growth: Some(growth),
             assembler: Assembler::new(buffer),
@@ -188,7 +188,7 @@ impl ReceiveHalf {
             start += known;
         }
         // No segment is larger than we said; if it is, others have joined it without a note.
-        self.received.segment = self.received.segment.max(segment.min(self.announced_mss.into()));
+        self.received.segment = self.received.segment.max(segment.min(self.announced_mss.into()) as u16);
         if has_fin && self.fin.is_none() && end >= nxt {
             self.fin = Some(end);
             self.assembler.cut(end);
@@ -222,7 +222,7 @@ impl ReceiveHalf {
         if self.fin == Some(nxt) {
             nxt += 1;
         }
-        (self.received.unread, self.received.has_hole) = (self.assembler.ready_len() as u64, self.assembler.has_hole());
+        (self.received.unread, self.received.has_hole) = (self.assembler.ready_len() as u32, self.assembler.has_hole());
         let received = nxt - before;
         if received > 0 {
             self.received.on_data(now, nxt, &self.policy);
@@ -256,11 +256,11 @@ impl ReceiveHalf {
 
     fn read(&mut self, len_max: usize) -> Option<Bytes> {
         let bytes = self.assembler.read(len_max)?;
-        self.received.unread = self.assembler.ready_len() as u64;
+        self.received.unread = self.assembler.ready_len() as u32;
         // A wider window is worth a segment if the peer may soon need it, and it is wider by two segments or
         // half the buffer. Otherwise the next acknowledgement of data says it.
         let is_half_used = self.policy.is_by_reading() || 2 * self.remaining() <= self.window_max();
-        let is_worth = self.gained() >= (2 * self.received.segment).min(self.buffer() / 2).max(1);
+        let is_worth = self.gained() >= (2 * self.segment()).min(self.buffer() / 2).max(1);
         if is_half_used && is_worth && !self.is_fin_received() {
             self.received.demand();
         }
@@ -290,8 +290,8 @@ impl ReceiveHalf {
         // buffer: a peer that fills every small gap would go on with small segments (section 3.8.6.2.2).
         let remaining = self.remaining();
         let is_worth = match self.window_growth {
-            WindowGrowth::Segment => self.gained() >= self.received.segment.min(self.buffer() / 2),
-            WindowGrowth::Any => self.announceable() >= self.received.segment.min(self.buffer() / 4),
+            WindowGrowth::Segment => self.gained() >= self.segment().min(self.buffer() / 2),
+            WindowGrowth::Any => self.announceable() >= self.segment().min(self.buffer() / 4),
         };
         let announced = if is_worth { self.announceable().max(remaining) } else { remaining };
         let window = (announced >> self.terms.scale).min(u64::from(u16::MAX));
@@ -327,6 +327,10 @@ impl ReceiveHalf {
         self.announced.buffer
     }
 
+    fn segment(&self) -> u64 {
+        self.received.segment.into()
+    }
+
     /// How much the peer may still send, as announced.
     const fn remaining(&self) -> u64 {
         self.announced.edge.saturating_sub(self.received.nxt)
@@ -339,7 +343,7 @@ impl ReceiveHalf {
 
     /// Bytes that may be announced: the free part of the buffer.
     fn announceable(&self) -> u64 {
-        let free = self.buffer().saturating_sub(self.received.unread);
+        let free = self.buffer().saturating_sub(self.received.unread.into());
         free.min(self.window_max()) >> self.terms.scale << self.terms.scale
     }
 

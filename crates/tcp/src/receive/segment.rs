@@ -15,8 +15,8 @@ pub(super) struct SentBounds {
     space: SequenceSpace,
     /// The highest position that was acknowledged.
     una: u64,
-    /// The largest window that the peer has granted, bytes.
-    window_max: u64,
+    /// The largest window that the peer has granted, bytes: at most 2^30 (RFC 7323, section 2.3).
+    window_max: u32,
     /// The position after the last that the peer may have.
     end: u64,
 }
@@ -145,7 +145,7 @@ impl ReceiveHalf {
         let SentBounds { space, una, window_max, end } = self.sent;
         // RFC 5961, section 5.2: an acknowledgement for what was never sent, or far older than the
         // window, is answered and not believed.
-        let oldest = una.saturating_sub(window_max);
+        let oldest = una.saturating_sub(window_max.into());
         let position = space.position(arrival.header.ack, una);
         let Some(position) = position.filter(|position| oldest <= *position && *position <= end) else {
             self.challenge(now);
@@ -159,7 +159,7 @@ impl ReceiveHalf {
     /// The peer has acknowledged everything before `position`, and grants a window.
     pub(crate) fn note_acked(&mut self, position: u64, window: u64) {
         self.sent.una = self.sent.una.max(position);
-        self.sent.window_max = self.sent.window_max.max(window);
+        self.sent.window_max = self.sent.window_max.max(window as u32);
     }
 
     /// What the segment says to the send half.

@@ -22,6 +22,6 @@ impl ReceiveHalf {
 
     /// The position after the last byte that was read.
     pub(super) fn read_end(&self) -> u64 {
-        self.received.nxt - u64::from(self.is_fin_received()) - self.received.unread
+        self.received.nxt - u64::from(self.is_fin_received()) - u64::from(self.received.unread)
     }
 }
