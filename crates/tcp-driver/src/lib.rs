@@ -10,6 +10,7 @@
 //! | [`listeners`] | listening ports and their bounds |
 //! | [`counters`] | what a host counts beside its connections |
 //! | [`layers`], [`records`] | the security layers of a stack, and the cipher above TCP of a connection |
+//! | [`fragments`] | fragments of IP packets |
 //! | [`packets`] | received packets, plans and jobs |
 //! | `table` | values by addresses and ports |
 //! | [`detached`] | the receive half of a connection on another processor |
@@ -21,6 +22,7 @@ pub mod connection;
 pub mod counters;
 mod delivery;
 pub mod detached;
+pub mod fragments;
 pub mod handle;
 pub mod layers;
 pub mod listeners;

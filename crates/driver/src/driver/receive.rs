@@ -91,6 +91,12 @@ impl<E: Env> Driver<E> {
                 self.note_unrouted(batch.packet_count());
                 self.reply(socket, &batch);
             }
+            Route::Fragment => {
+                let now = self.env.now();
+                if let Some(whole) = self.protocol.reassemble(now, socket, batch) {
+                    self.deliver(socket, whole);
+                }
+            }
             Route::Unknown => self.pass_on(socket, batch),
         }
     }

@@ -79,6 +79,13 @@ pub trait Protocol: Sized {
     /// [unknown](Route::Unknown) to this one.
     fn shard_of(&self, batch: &Self::Batch, count: usize) -> Option<usize>;
 
+    /// Takes a batch routed as [`Route::Fragment`] that was received from socket `socket`. Returns the
+    /// whole batch if it was the last part that was missing; its route is no fragment.
+    fn reassemble(&mut self, now: Instant, socket: usize, batch: Self::Batch) -> Option<Self::Batch> {
+        let _ = (now, socket, batch);
+        None
+    }
+
     /// Begins a connection for the application, from socket `socket`. `None` if the protocol
     /// refuses; it has then closed the cell.
     fn connect(
@@ -173,6 +180,8 @@ pub enum Route {
     Begins,
     /// The packets belong to no connection and are answered: see [`Protocol::reply`].
     Reply,
+    /// The packets are parts of larger ones: see [`Protocol::reassemble`].
+    Fragment,
     /// No connection of this driver. Another driver of the endpoint may have it: see
     /// [`Protocol::shard_of`].
     Unknown,
