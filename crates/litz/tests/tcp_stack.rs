@@ -17,8 +17,8 @@ use crate::world::pattern;
 const PLACEMENTS: [Placement; 4] = [Placement::Inline, Placement::Thread, Placement::Split, Placement::Packet(2)];
 
 /// The kernel's addresses and the stack's, for each family.
-const KERNEL: [IpAddr; 2] = [IpAddr::V4(std::net::Ipv4Addr::new(10, 77, 0, 1)), v6(1)];
-const STACK: [IpAddr; 2] = [IpAddr::V4(std::net::Ipv4Addr::new(10, 77, 0, 2)), v6(2)];
+pub(crate) const KERNEL: [IpAddr; 2] = [IpAddr::V4(std::net::Ipv4Addr::new(10, 77, 0, 1)), v6(1)];
+pub(crate) const STACK: [IpAddr; 2] = [IpAddr::V4(std::net::Ipv4Addr::new(10, 77, 0, 2)), v6(2)];
 
 const fn v6(last: u16) -> IpAddr {
     IpAddr::V6(std::net::Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, last))
@@ -80,7 +80,7 @@ fn two_stacks_exchange_megabytes_under_every_placement() {
 }
 
 /// Runs `test` with a stack on a device in a namespace of its own.
-fn beside_kernel(placement: Placement, test: impl FnOnce(TcpStack) + Send + 'static) {
+pub(crate) fn beside_kernel(placement: Placement, test: impl FnOnce(TcpStack) + Send + 'static) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     if !rustix::process::geteuid().is_root() {
         return;

@@ -18,11 +18,13 @@ pub enum Count {
     CookiesAccepted,
     /// SYNs and cookies that were dropped because the backlog of their port was full.
     BacklogDrops,
+    /// IP packets that were put together from fragments.
+    Reassembled,
 }
 
 impl Count {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::CookiesSent, Self::CookiesAccepted, Self::BacklogDrops];
+    pub const ALL: [Self; 4] = [Self::CookiesSent, Self::CookiesAccepted, Self::BacklogDrops, Self::Reassembled];
 }
 
 impl HostCounters {

@@ -29,6 +29,8 @@ pub(crate) enum Content {
     Segment(SegmentHead),
     /// A report about a segment of ours.
     Error(IcmpError),
+    /// A part of a packet for this address.
+    Fragment(IpAddr),
     /// Another packet for this address.
     Other(IpAddr),
     /// Nothing valid.
@@ -70,7 +72,7 @@ impl Received {
                 }
             }
             Content::Error(error) => Opened::Error(*error),
-            Content::Other(_) | Content::Nothing => Opened::Nothing,
+            Content::Fragment(_) | Content::Other(_) | Content::Nothing => Opened::Nothing,
         }
     }
 }
@@ -100,6 +102,7 @@ impl Content {
         };
         match SegmentHead::of(&ip) {
             Ok(head) => Self::Segment(head),
+            Err(_) if ip.fragment.is_some() => Self::Fragment(ip.destination),
             Err(_) => icmp::error_of(&ip).map_or(Self::Other(ip.destination), Self::Error),
         }
     }

@@ -15,6 +15,7 @@ use crate::application::{Connect, TcpApplication, TcpCell, TcpShared};
 use crate::connection::{RouteChange, TcpConnection};
 use crate::counters::{Count, HostCounters};
 use crate::detached::{DetachedHalf, Report, Update};
+use crate::fragments::host::Fragments;
 use crate::layers::{Layers, seal};
 use crate::listeners::{Admission, Listen, Listeners};
 use crate::packets::{Content, OpenSegment, Opened, Received, SegmentPlan};
@@ -53,6 +54,7 @@ pub struct Tcp {
     time_wait: Table<TimeWait>,
     /// The connections in TIME-WAIT by their end. An entry whose end was moved is skipped.
     time_wait_ends: BTreeSet<(Instant, Tuple)>,
+    fragments: Fragments,
     answers_left: u32,
     answers_until: Option<Instant>,
     plan: Plan,
@@ -97,6 +99,7 @@ impl Tcp {
             connect_counter: 0,
             time_wait: Table::new(key),
             time_wait_ends: BTreeSet::new(),
+            fragments: Fragments::new(u32::from_le_bytes([key[0], key[1], key[2], key[3]])),
             answers_left: ANSWERS_MAX,
             answers_until: None,
             plan: Plan::default(),
@@ -129,6 +132,13 @@ impl Tcp {
 
     fn is_local(&self, ip: IpAddr) -> bool {
         self.addresses.iter().any(|address| address.ip == ip)
+    }
+
+    /// The device of the address that a packet was sent to; the first one if there is none any more.
+    fn device_of(&self, packet: &[u8]) -> usize {
+        let destination = wire::ip::Packet::parse(packet).map(|packet| packet.destination).ok();
+        let address = self.addresses.iter().find(|address| Some(address.ip) == destination);
+        address.map_or(0, |address| address.device)
     }
 
     fn is_taken(&self, tuple: &Tuple) -> bool {
@@ -287,7 +297,8 @@ impl Protocol for Tcp {
             Content::Segment(head) => (&head.tuple, begins(head)),
             Content::Error(error) => (&error.tuple, false),
             Content::Other(ip) if self.is_local(*ip) => return (batch.len_bytes(), Route::Reply),
-            Content::Other(_) | Content::Nothing => return (batch.len_bytes(), Route::Unknown),
+            Content::Fragment(ip) if self.is_local(*ip) => return (batch.len_bytes(), Route::Fragment),
+            Content::Fragment(_) | Content::Other(_) | Content::Nothing => return (batch.len_bytes(), Route::Unknown),
         };
         let route = match self.by_tuple.get(tuple) {
             Some(key) => Route::Known(*key),
@@ -302,7 +313,7 @@ impl Protocol for Tcp {
         let tuple = match batch.content() {
             Content::Segment(head) => head.tuple,
             Content::Error(error) => error.tuple,
-            Content::Other(_) | Content::Nothing => return None,
+            Content::Fragment(_) | Content::Other(_) | Content::Nothing => return None,
         };
         Some((batch.len_bytes(), tuple))
     }
@@ -364,7 +375,10 @@ impl Protocol for Tcp {
                 has_answer
             }
             Opened::Error(_) => false,
-            Opened::Nothing => self.may_answer(now) && icmp::answer(batch.packet(), out),
+            Opened::Nothing => {
+                let has_answer = self.may_answer(now) && icmp::answer(batch.packet(), out);
+                has_answer && self.fragments.divide(self.config.mtu, out)
+            }
         }
     }
 
@@ -400,11 +414,26 @@ impl Protocol for Tcp {
         }
     }
 
+    fn reassemble(&mut self, now: Instant, _socket: usize, batch: Received) -> Option<Received> {
+        self.fragments.take(now, &batch).inspect(|_| self.counters.add(Count::Reassembled))
+    }
+
+    fn poll_reply(&mut self, _now: Instant, out: &mut SuperPacket) -> Option<usize> {
+        self.fragments.poll_reply(out)
+    }
+
     fn poll_timeout(&self) -> Option<Instant> {
-        self.time_wait_ends.first().map(|(until, _)| *until)
+        let time_wait = self.time_wait_ends.first().map(|(until, _)| *until);
+        time_wait.into_iter().chain(self.fragments.poll_timeout()).min()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        for first in self.fragments.take_expired(now) {
+            let mut out = SuperPacket::default();
+            if self.may_answer(now) && icmp::reassembly_timed_out(&first, &mut out) {
+                self.fragments.queue(self.device_of(&first), &out);
+            }
+        }
         while let Some((_, tuple)) = self.time_wait_ends.first().copied().filter(|(until, _)| *until <= now) {
             self.time_wait_ends.pop_first();
             self.time_wait.remove(&tuple);

@@ -83,6 +83,33 @@ pub fn answer(bytes: &[u8], out: &mut SuperPacket) -> bool {
             Message::Unreachable { code, mtu: None, quoted: quotable(bytes, packet.source.is_ipv6()) }
         }
     };
+    emit(&packet, &message, out);
+    true
+}
+
+/// Writes the report that a packet, whose first fragment is `first`, did not arrive in time (RFC 1122,
+/// section 3.3.2; RFC 8200, section 4.5). False if it must not be reported. The caller limits how many
+/// leave.
+pub fn reassembly_timed_out(first: &[u8], out: &mut SuperPacket) -> bool {
+    let Ok(packet) = ip::Packet::parse(first) else { return false };
+    let is_group = packet.source.is_multicast() || packet.destination.is_multicast();
+    // Errors are not answered with errors (RFC 1122, section 3.2.2). Of ICMP, only requests for an echo are
+    // none for certain.
+    let is_reported = match packet.protocol {
+        Protocol::ICMP => packet.payload.first() == Some(&8),
+        Protocol::ICMPV6 => packet.payload.first() == Some(&128),
+        _ => true,
+    };
+    if is_group || !is_reported || packet.source.is_unspecified() {
+        return false;
+    }
+    let quoted = quotable(first, packet.source.is_ipv6());
+    emit(&packet, &Message::TimeExceeded { code: 1, quoted }, out);
+    true
+}
+
+/// Writes a message that answers `packet`.
+fn emit(packet: &ip::Packet<'_>, message: &Message<'_>, out: &mut SuperPacket) {
     let (source, destination) = (packet.destination, packet.source);
     let header = ip::Header {
         source,
@@ -98,8 +125,7 @@ pub fn answer(bytes: &[u8], out: &mut SuperPacket) -> bool {
     header.emit(message.len(source.is_ipv6()), &mut out.bytes);
     out.ip_len = out.bytes.len();
     message.emit(source, destination, &mut out.bytes);
-    (out.header_len, out.segment, out.is_checksum_partial) = (out.bytes.len(), HEADER_LEN, false);
-    true
+    (out.header_len, out.segment, out.is_checksum_partial, out.stride) = (out.bytes.len(), HEADER_LEN, false, 0);
 }
 
 #[cfg(test)]

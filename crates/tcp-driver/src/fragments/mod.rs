@@ -5,6 +5,7 @@
 //! When a bound is reached, the oldest packet is given up: those who send whole packets are served
 //! although others send halves.
 
+pub(crate) mod host;
 mod split;
 #[cfg(test)]
 mod tests;

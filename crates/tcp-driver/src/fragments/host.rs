@@ -1,0 +1,85 @@
+//! [`Fragments`]: those that a host receives, and those that it sends.
+
+use std::collections::VecDeque;
+
+use tcp::SuperPacket;
+use units::Instant;
+use wire::ip;
+
+use super::{Reassembler, split};
+use crate::packets::{Content, Received};
+
+/// Reports that wait to be sent, at most: one for each incomplete packet.
+const WAITING_MAX: usize = super::PACKETS_MAX;
+
+/// The fragments of a host.
+#[derive(Debug)]
+pub(crate) struct Fragments {
+    reassembler: Reassembler,
+    /// The identification of the next packet that is divided.
+    next_id: u32,
+    /// Reports that leave next, each with its device.
+    waiting: VecDeque<(usize, Vec<u8>)>,
+}
+
+impl Fragments {
+    /// `first_id` should not be known to others.
+    pub(crate) fn new(first_id: u32) -> Self {
+        Self { reassembler: Reassembler::default(), next_id: first_id, waiting: VecDeque::new() }
+    }
+
+    /// Takes a fragment. Returns the whole packet if it was the last that was missing.
+    pub(crate) fn take(&mut self, now: Instant, batch: &Received) -> Option<Received> {
+        let packet = ip::Packet::parse(batch.packet()).ok()?;
+        let whole = Received::new(self.reassembler.take(now, &packet, batch.packet())?, None, false);
+        // A fragment in fragments is no fragment of a host that follows the rules.
+        (!matches!(whole.content(), Content::Fragment(_))).then_some(whole)
+    }
+
+    /// The first fragments of packets that did not arrive in time.
+    pub(crate) fn take_expired(&mut self, now: Instant) -> Vec<Vec<u8>> {
+        let mut expired = Vec::new();
+        self.reassembler.handle_timeout(now, |first| expired.push(first.to_vec()));
+        expired
+    }
+
+    /// Divides `packet` if it is larger than `mtu`: into several whole packets, of which only the last is
+    /// shorter. False if it cannot be sent.
+    pub(crate) fn divide(&mut self, mtu: usize, packet: &mut SuperPacket) -> bool {
+        if packet.bytes.len() <= mtu {
+            return true;
+        }
+        let (mut bytes, mut stride) = (Vec::with_capacity(2 * packet.bytes.len()), 0);
+        split(&packet.bytes, mtu, self.next_id, |fragment| {
+            stride = stride.max(fragment.len());
+            bytes.extend_from_slice(&fragment);
+        });
+        self.next_id = self.next_id.wrapping_add(1);
+        fill(packet, bytes, stride);
+        stride > 0
+    }
+
+    /// Sends a report later, unless too many wait.
+    pub(crate) fn queue(&mut self, device: usize, packet: &SuperPacket) {
+        if self.waiting.len() < WAITING_MAX {
+            self.waiting.push_back((device, packet.bytes.clone()));
+        }
+    }
+
+    /// The next report, and its device.
+    pub(crate) fn poll_reply(&mut self, out: &mut SuperPacket) -> Option<usize> {
+        let (device, packet) = self.waiting.pop_front()?;
+        fill(out, packet, 0);
+        Some(device)
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        if self.waiting.is_empty() { self.reassembler.poll_timeout() } else { Some(Instant::ZERO) }
+    }
+}
+
+/// Makes `out` a single packet with its checksum, or several of `stride` bytes.
+fn fill(out: &mut SuperPacket, bytes: Vec<u8>, stride: usize) {
+    let len = bytes.len();
+    *out = SuperPacket { bytes, ip_len: len, header_len: len, segment: len, is_checksum_partial: false, stride };
+}
