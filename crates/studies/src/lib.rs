@@ -1,5 +1,5 @@
-//! Experiments of four papers on parallel protocol processing, reproduced in the simulator, and
-//! claims of five papers.
+//! Experiments of five papers on parallel protocol processing, reproduced in the simulator, and
+//! their claims.
 //!
 //! Each study reproduces a table, a figure or a statement of a paper and compares its results with
 //! the printed ones cell by cell. Each claim is a statement of a paper that is decided by a model
@@ -15,6 +15,7 @@
 //! | [`document`] | the papers |
 //! | [`render`] | outcomes as text, CSV, JSON and SVG |
 //! | `packet_level` | 000: Nahum et al. 1996 |
+//! | `gigabit_kits` | 001: the Gigabit Kits report 2000 |
 //! | `process_network` | 002: Ruetsche and Kaiserswerth 1992 |
 //! | `safenet` | 003: the SAFENET evaluation, University of Virginia |
 //! | `workstation`, `touchstone` | 004: the Old Dominion University report |
@@ -29,6 +30,7 @@ pub mod choices;
 pub mod claims;
 mod conserved;
 pub mod document;
+mod gigabit_kits;
 pub mod outcome;
 mod packet_level;
 mod process_network;
@@ -49,6 +51,7 @@ pub use study::{Effort, Options, Study};
 pub fn all() -> Vec<Box<dyn Study>> {
     [
         packet_level::studies(),
+        gigabit_kits::studies(),
         process_network::studies(),
         safenet::studies(),
         workstation::studies(),

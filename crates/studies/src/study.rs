@@ -73,7 +73,7 @@ mod tests {
     use std::path::Path;
 
     /// Used only by claims.
-    const OF_CLAIMS: [&str; 2] = ["001-rates.toml", "claims.toml"];
+    const OF_CLAIMS: [&str; 1] = ["claims.toml"];
 
     #[test]
     fn studies_list_the_data_files_that_they_read() {

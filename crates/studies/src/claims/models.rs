@@ -4,8 +4,6 @@
 //! |---|---|
 //! | [`node`] | processors in front of channels, a closed queueing network |
 //! | [`pacing`] | bursts and paced cells at a small buffer |
-//! | [`small_writes`] | Nagle's algorithm and delayed acknowledgements over a large MTU |
 
 pub(super) mod node;
 pub(super) mod pacing;
-pub(super) mod small_writes;
