@@ -12,5 +12,6 @@ mod library_sockets;
 mod tcp_flood;
 mod tcp_host;
 mod tcp_layers;
+mod tcp_lock_step;
 mod tcp_stack;
 mod world;
