@@ -56,12 +56,6 @@ pub(crate) enum ToSend {
         id: StreamId,
         code: u64,
     },
-    /// Packets of a path come from another address: `bytes` so far.
-    Moved {
-        path: PathId,
-        addresses: Addresses,
-        bytes: u64,
-    },
     /// The peer opened a bidirectional stream.
     PeerOpened(StreamId),
     GrantData(u64),
@@ -83,25 +77,12 @@ pub(crate) enum ToSend {
         bytes: u64,
     },
 
-    /// A challenge that came on `path`, or to a connection ID of `path` from another address.
-    Challenge {
-        path: PathId,
-        data: [u8; 8],
-        from: Option<Box<Elsewhere>>,
-    },
-    /// A PATH_RESPONSE.
-    Response([u8; 8]),
-
     // From control.
     Control(ControlFrame),
     Crypto {
         space: Space,
         bytes: Bytes,
     },
-    /// A Retry packet of the server.
-    Retry(Box<Retry>),
-    /// The version changes during the handshake.
-    Version(Box<NegotiatedVersion>),
     InstallKeys {
         space: Space,
         keys: DirectionKeys,
@@ -114,6 +95,31 @@ pub(crate) enum ToSend {
     },
     DiscardSpace(Space),
     PeerParameters(Box<TransportParameters>),
+    /// The first path's address is the peer's.
+    Validated,
+    /// Multipath was negotiated.
+    Multipath,
+    Path(ToPath),
+    Handshake(HandshakeStep),
+}
+
+/// For the send half: a change of a path or of its addresses.
+pub(crate) enum ToPath {
+    /// Packets of a path come from another address: `bytes` so far.
+    Moved {
+        path: PathId,
+        addresses: Addresses,
+        bytes: u64,
+    },
+    /// A challenge that came on `path`, or to a connection ID of `path` from another address.
+    Challenge {
+        path: PathId,
+        data: [u8; 8],
+        from: Option<Box<Elsewhere>>,
+    },
+    /// A PATH_RESPONSE.
+    Response([u8; 8]),
+    /// A new connection ID to send to.
     RemoteId {
         path: PathId,
         id: ConnectionId,
@@ -128,11 +134,7 @@ pub(crate) enum ToSend {
         addresses: PreferredAddresses,
         remote_id: ConnectionId,
     },
-    /// The first path's address is the peer's.
-    Validated,
-    /// Multipath was negotiated.
-    Multipath,
-    OpenPath {
+    Open {
         path: PathId,
         addresses: Addresses,
         remote_id: ConnectionId,
@@ -146,8 +148,16 @@ pub(crate) enum ToSend {
         available: bool,
     },
     /// Nothing more may be sent on the path.
-    AbandonPath(PathId),
-    ForgetPath(PathId),
+    Abandon(PathId),
+    Forget(PathId),
+}
+
+/// For the send half: a step of the handshake, at most once in a connection.
+pub(crate) enum HandshakeStep {
+    /// A Retry packet of the server.
+    Retry(Box<Retry>),
+    /// The version changes during the handshake.
+    Version(Box<NegotiatedVersion>),
     /// The client may send 0-RTT.
     Early(Box<Early>),
     /// The client sends no more 0-RTT: a server that asks for another first message takes none.
@@ -158,9 +168,9 @@ pub(crate) enum ToSend {
     EarlyAccepted(Box<TransportParameters>),
     /// Our side of the handshake is complete, or we have taken 0-RTT from the client: streams may be
     /// sent in 1-RTT packets.
-    HandshakeComplete,
+    Complete,
     /// Both sides know that the handshake is complete (RFC 9001, section 4.1.2).
-    HandshakeConfirmed,
+    Confirmed,
 }
 
 /// An arrival from an address that is not the one of its path.

@@ -16,7 +16,7 @@ use crate::addresses::Addresses;
 use crate::batch_meta::BatchMeta;
 use crate::control::ids::{LOCAL_ID_LEN, ResetToken};
 use crate::error::ConnectionError;
-use crate::exchange::{Elsewhere, ToControl, ToSend};
+use crate::exchange::{Elsewhere, ToControl, ToPath, ToSend};
 use crate::open::Batch;
 use crate::open::opened::Opened;
 use crate::open::{OpenContext, OpenJob, Outcome, open_packet, path_of_datagram, trailer_of};
@@ -195,7 +195,7 @@ impl Connection {
         let Some(origin) = self.origin_of(path, addresses) else { return false };
         if origin == Origin::Elsewhere && self.is_migration(path, self.receive.half.largest(Space::Data, path), opened)
         {
-            self.receive.exchange.to_send.push_back(ToSend::Moved { path, addresses: *addresses, bytes });
+            self.receive.exchange.to_send.push_back(ToSend::Path(ToPath::Moved { path, addresses: *addresses, bytes }));
             self.settle(now);
         } else if origin == Origin::Elsewhere {
             // Challenges are responded to where they came from; the path stays (RFC 9000, sections

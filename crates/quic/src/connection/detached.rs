@@ -7,7 +7,7 @@ use wire::quic::PathId;
 use super::Connection;
 use crate::addresses::Addresses;
 use crate::detached::{DetachedReceiveHalf, OpenConfig, OpenConfigPath, ReceiveCommands, ReceiveReport};
-use crate::exchange::{Exchange, ToControl, ToReceive, ToSend};
+use crate::exchange::{Exchange, ToControl, ToPath, ToReceive, ToSend};
 use crate::journal::format::tag;
 use crate::receive::ReceiveHalf;
 use crate::send::frames::ControlFrame;
@@ -63,7 +63,9 @@ impl Detached {
         use ControlFrame::{MaxPathId, NewConnectionId};
         self.is_config_stale |= matches!(
             value,
-            ToSend::OpenPath { .. } | ToSend::ForgetPath(_) | ToSend::Control(MaxPathId(_) | NewConnectionId { .. })
+            ToSend::Path(ToPath::Open { .. })
+                | ToSend::Path(ToPath::Forget(_))
+                | ToSend::Control(MaxPathId(_) | NewConnectionId { .. })
         );
     }
 }

@@ -7,7 +7,7 @@ use super::Connection;
 use crate::addresses::Addresses;
 use crate::control::paths::migrate::MigrateError;
 use crate::control::paths::open::OpenPathError;
-use crate::exchange::{ToControl, ToSend};
+use crate::exchange::{ToControl, ToPath, ToSend};
 use crate::journal::format::tag;
 use crate::journal::outcome::Answer;
 use crate::open::opened::Opened;
@@ -90,7 +90,7 @@ impl Connection {
             self.settle(now);
         }
         let remote_id = self.spare_remote_id(path).ok_or(MigrateError::NoConnectionId)?;
-        self.receive.exchange.to_send.push_back(ToSend::Migrate { addresses, remote_id });
+        self.receive.exchange.to_send.push_back(ToSend::Path(ToPath::Migrate { addresses, remote_id }));
         self.settle(now);
         Ok(())
     }

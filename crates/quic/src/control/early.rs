@@ -14,7 +14,7 @@ use wire::quic::{ErrorCode, Side, StreamId, TransportParameters};
 use super::{ConnectionState, Control};
 use crate::error::TransportError;
 use crate::event::{Event, Events};
-use crate::exchange::{self, Exchange, ToReceive, ToSend};
+use crate::exchange::{self, Exchange, HandshakeStep, ToReceive, ToSend};
 use crate::session::DirectionKeys;
 
 /// The state of 0-RTT.
@@ -83,7 +83,10 @@ impl Control {
                 // They were valid when they came. An application may have a store that alters them.
                 let Ok(parameters) = TransportParameters::parse(&parameters, Side::Server) else { return };
                 let limits = remembered(&parameters);
-                exchange.to_send.push_back(ToSend::Early(Box::new(exchange::Early { keys, limits: limits.clone() })));
+                exchange.to_send.push_back(ToSend::Handshake(HandshakeStep::Early(Box::new(exchange::Early {
+                    keys,
+                    limits: limits.clone(),
+                }))));
                 Early::Offered(Box::new(limits))
             }
         }));
@@ -93,7 +96,7 @@ impl Control {
     /// (HelloRetryRequest) and takes no 0-RTT (RFC 8446, section 4.2.10).
     pub(super) fn note_hello(&self, exchange: &mut Exchange) {
         if self.write_space == wire::quic::Space::Initial && matches!(self.early.as_deref(), Some(Early::Offered(_))) {
-            exchange.to_send.push_back(ToSend::EarlyOver);
+            exchange.to_send.push_back(ToSend::Handshake(HandshakeStep::EarlyOver));
         }
     }
 
@@ -102,7 +105,7 @@ impl Control {
     /// read the answer.
     pub(super) fn answer_early(&self, exchange: &mut Exchange) {
         if matches!(self.early.as_deref(), Some(Early::Taken { .. })) {
-            exchange.to_send.push_back(ToSend::HandshakeComplete);
+            exchange.to_send.push_back(ToSend::Handshake(HandshakeStep::Complete));
         }
     }
 
@@ -118,7 +121,7 @@ impl Control {
         let Early::Offered(limits) = &**early else { return Ok(false) };
         if !self.session.is_early_accepted() {
             **early = Early::Rejected;
-            exchange.to_send.push_back(ToSend::EarlyRejected);
+            exchange.to_send.push_back(ToSend::Handshake(HandshakeStep::EarlyRejected));
             exchange.to_receive.push_back(ToReceive::EarlyRejected);
             events.push(Event::EarlyRejected);
             return Ok(false);

@@ -9,7 +9,7 @@ use wire::quic::{ConnectionId, ErrorCode, Side, Space, TransportParameters, Vers
 use super::{CRYPTO_BUFFER_MAX, ConnectionState, Control, KEEP_ALIVES_PER_IDLE_TIMEOUT};
 use crate::error::TransportError;
 use crate::event::{Event, Events};
-use crate::exchange::{Exchange, Retry, ToControl, ToReceive, ToSend};
+use crate::exchange::{Exchange, HandshakeStep, Retry, ToControl, ToPath, ToReceive, ToSend};
 use crate::send::frames::ControlFrame;
 use crate::session::NewKeys;
 
@@ -148,7 +148,7 @@ impl Control {
         let accepted = self.decide_early(&parameters, exchange, events)?.then(|| Box::new(parameters.clone()));
         exchange.to_receive.push_back(ToReceive::PeerParameters(Box::new(parameters.clone())));
         exchange.to_send.push_back(ToSend::PeerParameters(Box::new(parameters)));
-        exchange.to_send.extend(accepted.map(ToSend::EarlyAccepted));
+        exchange.to_send.extend(accepted.map(|parameters| ToSend::Handshake(HandshakeStep::EarlyAccepted(parameters))));
         if self.side == Side::Server {
             self.begin_early(exchange);
         } else {
@@ -199,7 +199,7 @@ impl Control {
         self.remote_ids.replace_first(source);
         self.levels[0] = Some(keys.open);
         let retry = Retry { remote_id: source, token: token.to_vec(), keys: keys.seal };
-        exchange.to_send.push_back(ToSend::Retry(Box::new(retry)));
+        exchange.to_send.push_back(ToSend::Handshake(HandshakeStep::Retry(Box::new(retry))));
     }
 
     /// The server's first packet names the ID to use from now on (RFC 9000, section 7.2).
@@ -207,7 +207,7 @@ impl Control {
         if self.peer_first_id.is_none() {
             self.peer_first_id = Some(id);
             self.remote_ids.replace_first(id);
-            exchange.to_send.push_back(ToSend::RemoteId { path: wire::quic::PathId::ZERO, id });
+            exchange.to_send.push_back(ToSend::Path(ToPath::RemoteId { path: wire::quic::PathId::ZERO, id }));
         }
     }
 
@@ -227,7 +227,7 @@ impl Control {
         self.summary = Arc::new(self.session.summary());
         self.peer_identity = self.session.get().peer_identity().into();
         self.close_early();
-        exchange.to_send.push_back(ToSend::HandshakeComplete);
+        exchange.to_send.push_back(ToSend::Handshake(HandshakeStep::Complete));
         events.push(Event::Connected);
         self.begin_multipath(exchange);
         if self.side == Side::Server {
@@ -248,7 +248,7 @@ impl Control {
         self.state = ConnectionState::Confirmed;
         self.discard(Space::Initial, exchange);
         self.discard(Space::Handshake, exchange);
-        exchange.to_send.push_back(ToSend::HandshakeConfirmed);
+        exchange.to_send.push_back(ToSend::Handshake(HandshakeStep::Confirmed));
         events.push(Event::Confirmed);
         self.move_to_preferred_address(exchange);
     }

@@ -24,7 +24,7 @@ use super::ids::{LocalIds, RemoteIds};
 use crate::addresses::Addresses;
 use crate::error::TransportError;
 use crate::event::Events;
-use crate::exchange::{Exchange, MultipathFrame, ToSend};
+use crate::exchange::{Exchange, MultipathFrame, ToPath, ToSend};
 
 /// Control's state of all paths.
 #[derive(Debug)]
@@ -191,7 +191,7 @@ impl Control {
                 // One with a lower sequence number is outdated (section 4.3).
                 if latest.is_none_or(|(latest, _)| sequence > latest) {
                     *latest = Some((sequence, available));
-                    exchange.to_send.push_back(ToSend::PeersStatus { path, available });
+                    exchange.to_send.push_back(ToSend::Path(ToPath::PeersStatus { path, available }));
                 }
             }
             MultipathFrame::MaxPathId(max) => {

@@ -8,7 +8,7 @@ use wire::quic::{ErrorCode, Side, TransportParameters, Version};
 
 use super::Control;
 use crate::error::TransportError;
-use crate::exchange::{Exchange, NegotiatedVersion, ToSend};
+use crate::exchange::{Exchange, HandshakeStep, NegotiatedVersion, ToSend};
 
 impl Control {
     /// The version in use.
@@ -40,7 +40,10 @@ impl Control {
         let Some(keys) = self.session.get().initial_keys(&destination, version) else { return };
         self.version = version;
         self.other_initial = self.levels[0].replace(keys.open).map(Box::new);
-        exchange.to_send.push_back(ToSend::Version(Box::new(NegotiatedVersion { version, keys: keys.seal })));
+        exchange.to_send.push_back(ToSend::Handshake(HandshakeStep::Version(Box::new(NegotiatedVersion {
+            version,
+            keys: keys.seal,
+        }))));
     }
 
     /// The version information of the peer, which TLS has authenticated, must fit what was seen (RFC

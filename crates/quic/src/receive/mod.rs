@@ -26,7 +26,7 @@ pub(crate) use acks::snapshot::Snapshot;
 use crate::config::TransportConfig;
 use crate::error::TransportError;
 use crate::event::{Event, Events};
-use crate::exchange::{Elsewhere, Exchange, ToControl, ToReceive, ToSend};
+use crate::exchange::{Elsewhere, Exchange, ToControl, ToPath, ToReceive, ToSend};
 use crate::open::opened::{Opened, OpenedPacket, Record};
 use crate::plan::Receipt;
 use crate::queue::Queue;
@@ -246,9 +246,9 @@ impl ReceiveHalf {
                     // Credited once.
                     elsewhere.bytes = 0;
                 }
-                exchange.to_send.push_back(ToSend::Challenge { path: packet.path, data, from });
+                exchange.to_send.push_back(ToSend::Path(ToPath::Challenge { path: packet.path, data, from }));
             }
-            &Record::PathResponse(data) => exchange.to_send.push_back(ToSend::Response(data)),
+            &Record::PathResponse(data) => exchange.to_send.push_back(ToSend::Path(ToPath::Response(data))),
             &Record::NewConnectionId { path, sequence, retire_prior_to, id, reset_token } => {
                 let value = ToControl::NewConnectionId { path, sequence, retire_prior_to, id, reset_token };
                 exchange.to_control.push_back(value);

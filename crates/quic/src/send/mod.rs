@@ -16,6 +16,8 @@
 //! | `flow_blocked` | repetition of BLOCKED frames while the peer's credit is exhausted |
 //! | `early` | 0-RTT packets of a client |
 //! | `ack_frequency` | the ACK frequency requested from the peer |
+//! | `keys`, `emission` | keys installed, updated, discarded; plans that leave or are refused |
+//! | `datagrams` | DATAGRAM frames that wait |
 //! | `resends` | lost data bound to the path that lost them |
 //! | `paths`, `validation` | opening, failure and closing of paths; path validation |
 //! | `migration`, `off_path` | paths whose addresses change, and addresses that are only probed |
@@ -24,13 +26,16 @@
 pub(crate) mod ack_frequency;
 pub(crate) mod acknowledge;
 pub(crate) mod buffer;
+mod datagrams;
 pub(crate) mod draft;
 mod early;
 mod ecn;
 mod ecn_reports;
+mod emission;
 mod flow_blocked;
 pub(crate) mod frames;
 pub(crate) mod grants;
+mod keys;
 mod migration;
 mod mtu;
 mod mtu_probes;
@@ -59,16 +64,16 @@ use crate::class::PathSet;
 use crate::config::TransportConfig;
 use crate::error::TransportError;
 use crate::event::Events;
-use crate::exchange::{Exchange, Retry, ToControl, ToReceive, ToSend};
+use crate::exchange::{Exchange, HandshakeStep, Retry, ToControl, ToPath, ToReceive, ToSend};
 use crate::observed::ObservedLosses;
-use crate::plan::Receipt;
 use crate::queue::Queue;
 use crate::session::DirectionKeys;
-use crate::spaces::{DATA, Spaces};
+use crate::spaces::Spaces;
 use crate::stats::SendStats;
 use ack_frequency::AckFrequency;
 use acknowledge::Acknowledgement;
 use buffer::SendBuffer;
+pub use datagrams::SendDatagramError;
 use frames::{ControlFrame, SentFrame};
 use grants::Grants;
 use off_path::OffPath;
@@ -82,10 +87,6 @@ use views::Views;
 /// Control frames waiting to be sent, at most. The peer causes most of them (challenges to respond
 /// to, connection IDs to retire), so a peer that causes more without reading any is refused.
 pub(crate) const CONTROL_QUEUE_MAX: usize = 1024;
-
-/// DATAGRAM frames waiting to be sent, at most. The limit in bytes alone would not bound empty
-/// ones.
-const DATAGRAMS_WAITING_MAX: usize = 8192;
 
 /// The lower bound of the send buffers' limit, bytes, whatever the congestion window.
 const HELD_BYTES_MIN: u64 = 1 << 20;
@@ -174,35 +175,6 @@ struct PeerLimits {
     udp_payload_size_max: usize,
 }
 
-/// Why a datagram was not accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SendDatagramError {
-    /// The peer accepts no datagrams, or the handshake is not complete.
-    Unsupported,
-    /// Larger than fits into a packet on every path; holds the limit in bytes.
-    TooLarge(usize),
-    /// The queue is full. No event follows when there is space again: datagrams are not worth
-    /// waiting for.
-    QueueFull,
-}
-
-impl std::fmt::Display for SendDatagramError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unsupported => {
-                f.write_str("the peer takes no datagrams, or the handshake is not complete: use streams")
-            }
-            Self::TooLarge(max) => write!(f, "the datagram does not fit into a packet: send at most {max} bytes"),
-            Self::QueueFull => {
-                f.write_str("this side has too many datagrams waiting to be sent: send them more slowly")
-            }
-        }
-    }
-}
-
-impl std::error::Error for SendDatagramError {}
-
 impl SendHalf {
     pub(crate) fn new(
         side: Side,
@@ -256,13 +228,6 @@ impl SendHalf {
         }
     }
 
-    /// Keys to seal packets of `space` with.
-    pub(crate) fn install_keys(&mut self, space: Space, keys: DirectionKeys) {
-        // A client discards its 0-RTT keys as soon as it has 1-RTT keys (RFC 9001, section 4.9.3).
-        self.is_early &= space != Space::Data;
-        self.keys[space.index()] = Some(keys);
-    }
-
     /// Processes one value of the exchange.
     pub(crate) fn handle(
         &mut self,
@@ -293,53 +258,68 @@ impl SendHalf {
             ToSend::ForgetGrant(id) => self.grants.forget_stream(id),
             ToSend::AuthenticReceived => self.on_heard(),
             ToSend::Received { path, bytes } => self.on_received(now, path, bytes),
-            ToSend::Moved { path, addresses, bytes } => self.on_moved(now, path, addresses, bytes, exchange),
-            ToSend::Challenge { path, data, from: None } => self.on_challenge(now, path, data),
-            ToSend::Challenge { path, data, from: Some(from) } => {
-                self.on_challenge_elsewhere(path, data, &from, exchange)
-            }
-            ToSend::Response(data) => self.on_response(now, data, exchange),
             ToSend::Control(frame) => return self.queue_control(frame),
             ToSend::Crypto { space, bytes } => {
                 self.crypto[space.index()].write(bytes);
                 self.paths[0].probe_anchor = now;
             }
-            ToSend::Retry(retry) => self.on_retry(now, *retry),
-            ToSend::Version(negotiated) => {
+            ToSend::InstallKeys { space, keys } => self.install_keys(space, keys),
+            ToSend::UpdateKeys { packet, phase } => self.update_keys(packet, phase),
+            ToSend::DiscardSpace(space) => self.discard_space(now, space),
+            ToSend::PeerParameters(parameters) => self.set_peer_parameters(&parameters, events),
+            ToSend::Validated => self.paths[0].set_validated(),
+            ToSend::Multipath => self.is_multipath = true,
+            ToSend::Path(value) => self.handle_path(now, value, exchange),
+            ToSend::Handshake(step) => self.handle_handshake(now, step, exchange, events),
+        }
+        Ok(())
+    }
+
+    /// Processes a change of a path.
+    fn handle_path(&mut self, now: Instant, value: ToPath, exchange: &mut Exchange) {
+        match value {
+            ToPath::Moved { path, addresses, bytes } => self.on_moved(now, path, addresses, bytes, exchange),
+            ToPath::Challenge { path, data, from: None } => self.on_challenge(now, path, data),
+            ToPath::Challenge { path, data, from: Some(from) } => {
+                self.on_challenge_elsewhere(path, data, &from, exchange)
+            }
+            ToPath::Response(data) => self.on_response(now, data, exchange),
+            ToPath::RemoteId { path, id } => self.on_id_replaced(path, id, exchange),
+            ToPath::Migrate { addresses, remote_id } => self.begin_migration(now, addresses, remote_id, exchange),
+            ToPath::MoveToPreferred { addresses, remote_id } => {
+                self.move_to_preferred(now, &addresses, remote_id, exchange);
+            }
+            ToPath::Open { path, addresses, remote_id, is_backup, is_peers_backup } => {
+                let path = self.open_path(now, path, addresses, remote_id);
+                (path.is_backup, path.is_peers_backup) = (is_backup, is_peers_backup);
+                exchange.to_control.push_back(ToControl::RemoteIdsChanged);
+            }
+            ToPath::PeersStatus { path, available } => {
+                if let Some(at) = self.path_index(path) {
+                    self.paths[at].is_peers_backup = !available;
+                }
+            }
+            ToPath::Abandon(path) => self.abandon_path(path, exchange),
+            ToPath::Forget(path) => self.forget_path(path, exchange),
+        }
+    }
+
+    /// Processes a step of the handshake.
+    fn handle_handshake(&mut self, now: Instant, step: HandshakeStep, exchange: &mut Exchange, events: &mut Events) {
+        match step {
+            HandshakeStep::Retry(retry) => self.on_retry(now, *retry),
+            HandshakeStep::Version(negotiated) => {
                 // 0-RTT packets have the original version (RFC 9369, section 4.1).
                 self.end_early();
                 self.version = negotiated.version;
                 self.install_keys(Space::Initial, negotiated.keys);
             }
-            ToSend::InstallKeys { space, keys } => self.install_keys(space, keys),
-            ToSend::UpdateKeys { packet, phase } => self.update_keys(packet, phase),
-            ToSend::DiscardSpace(space) => self.discard_space(now, space),
-            ToSend::PeerParameters(parameters) => self.set_peer_parameters(&parameters, events),
-            ToSend::RemoteId { path, id } => self.on_id_replaced(path, id, exchange),
-            ToSend::Migrate { addresses, remote_id } => self.begin_migration(now, addresses, remote_id, exchange),
-            ToSend::MoveToPreferred { addresses, remote_id } => {
-                self.move_to_preferred(now, &addresses, remote_id, exchange);
-            }
-            ToSend::Validated => self.paths[0].set_validated(),
-            ToSend::Multipath => self.is_multipath = true,
-            ToSend::OpenPath { path, addresses, remote_id, is_backup, is_peers_backup } => {
-                let path = self.open_path(now, path, addresses, remote_id);
-                (path.is_backup, path.is_peers_backup) = (is_backup, is_peers_backup);
-                exchange.to_control.push_back(ToControl::RemoteIdsChanged);
-            }
-            ToSend::PeersStatus { path, available } => {
-                if let Some(at) = self.path_index(path) {
-                    self.paths[at].is_peers_backup = !available;
-                }
-            }
-            ToSend::AbandonPath(path) => self.abandon_path(path, exchange),
-            ToSend::ForgetPath(path) => self.forget_path(path, exchange),
-            ToSend::Early(early) => self.begin_early(*early),
-            ToSend::EarlyOver => self.end_early(),
-            ToSend::EarlyRejected => self.reject_early(),
-            ToSend::EarlyAccepted(parameters) => self.streams.raise_initial_credit(&parameters, events),
-            ToSend::HandshakeComplete => self.handshake_complete = true,
-            ToSend::HandshakeConfirmed => {
+            HandshakeStep::Early(early) => self.begin_early(*early),
+            HandshakeStep::EarlyOver => self.end_early(),
+            HandshakeStep::EarlyRejected => self.reject_early(),
+            HandshakeStep::EarlyAccepted(parameters) => self.streams.raise_initial_credit(&parameters, events),
+            HandshakeStep::Complete => self.handshake_complete = true,
+            HandshakeStep::Confirmed => {
                 self.handshake_confirmed = true;
                 self.peer_validated_us = true;
                 self.report_validated(0, exchange);
@@ -348,7 +328,6 @@ impl SendHalf {
                 }
             }
         }
-        Ok(())
     }
 
     /// Initial packets carry this token, until a Retry packet gives another.
@@ -406,32 +385,6 @@ impl SendHalf {
         Ok(())
     }
 
-    fn update_keys(&mut self, packet: Arc<dyn crate::session::PacketKey>, phase: u64) {
-        let keys = self.keys[Space::Data.index()].as_mut().expect("key updates come after 1-RTT keys");
-        keys.packet = packet;
-        self.key_phase = phase;
-        self.sealed_in_phase = 0;
-        self.phase_acked = false;
-        for (at, path) in self.paths.iter_mut().enumerate() {
-            path.phase_from = self.spaces[DATA + at].next_number;
-        }
-        self.stats.key_updates += 1;
-    }
-
-    /// The keys of `space` are discarded, and with them everything in flight there (RFC 9002,
-    /// section 6.4).
-    fn discard_space(&mut self, now: Instant, space: Space) {
-        self.keys.discard(space);
-        self.crypto.discard(space);
-        let path = &mut self.paths[0];
-        let mut gone = 0;
-        self.spaces[space.index()].log.drain(|run| gone += run.in_flight_bytes());
-        self.spaces.discard(space);
-        path.in_flight -= gone;
-        path.backoff.reset();
-        path.probe_anchor = now;
-    }
-
     /// The server has answered the client's first flight with a Retry packet: the flight leaves
     /// again, with the token. Congestion and loss recovery begin anew (RFC 9002, section 6.3);
     /// packet numbers do not (RFC 9000, section 17.2.5.3).
@@ -472,35 +425,6 @@ impl SendHalf {
         self.streams.set_peer_limits(parameters, events);
     }
 
-    /// Queues a datagram (RFC 9221).
-    pub(crate) fn send_datagram(&mut self, data: Bytes) -> Result<(), SendDatagramError> {
-        let max = self.datagram_len_max().ok_or(SendDatagramError::Unsupported)?;
-        if data.len() > max {
-            return Err(SendDatagramError::TooLarge(max));
-        }
-        let bytes = self.datagram_bytes + data.len() as u64;
-        if bytes > self.config.datagram_send_buffer || self.datagrams.len() >= DATAGRAMS_WAITING_MAX {
-            return Err(SendDatagramError::QueueFull);
-        }
-        self.datagram_bytes += data.len() as u64;
-        self.datagrams.push_back(data);
-        Ok(())
-    }
-
-    /// The largest datagram that can be sent, bytes; `None` if the peer accepts none.
-    pub(crate) fn datagram_len_max(&self) -> Option<usize> {
-        if !self.handshake_complete || self.peer.max_datagram_frame_size == 0 {
-            return None;
-        }
-        // Short header with a packet number of four bytes, frame type, no length field.
-        let len_max =
-            |path: &SendPath| path.datagram_size - (1 + path.remote_id.len() + 4) - crate::session::TAG_LEN - 1;
-        // The smallest over all paths, since the datagram may leave on any of them.
-        let len_max = self.paths.iter().filter(|path| path.is_open()).map(len_max).min()?;
-        let limit = usize::try_from(self.peer.max_datagram_frame_size).unwrap_or(usize::MAX);
-        Some(len_max.min(limit.saturating_sub(3)))
-    }
-
     /// Closes the connection: from now on plans carry a CONNECTION_CLOSE and nothing else, one on
     /// each open path.
     pub(crate) fn set_close(&mut self, close: CloseValue) {
@@ -509,43 +433,6 @@ impl SendHalf {
         // mask are skipped: there are never that many open at a time.
         let active = (0..self.paths.len().min(64)).filter(|at| self.paths[*at].is_active());
         self.close_due = active.fold(1 << self.best_path_index().min(63), |due, at| due | 1 << at);
-    }
-
-    /// The plan for the path at `at` is about to be sent. The caller reports this before the system
-    /// call, so that no acknowledgement can overtake it.
-    pub(crate) fn on_emitted(&mut self, receipt: &Receipt, at: Instant) {
-        let Some(index) = self.path_index(receipt.path) else { return };
-        for space in Space::ALL {
-            if let Some((first, last)) = receipt.numbers[space.index()] {
-                self.spaces[Self::index_of(space, index)].log.mark_emitted(first, last, at);
-            }
-        }
-    }
-
-    /// The plan was not sent: its content is due again, and nothing counts as lost.
-    pub(crate) fn on_not_emitted(&mut self, receipt: &Receipt) {
-        for space in Space::ALL {
-            let Some(at) = self.path_index(receipt.path) else { break };
-            let Some((first, last)) = receipt.numbers[space.index()] else { continue };
-            let mut runs = std::mem::take(&mut self.acked_runs);
-            runs.clear();
-            let index = Self::index_of(space, at);
-            self.spaces[index].log.take_unsent(first, last, |run| runs.push(run));
-            if let Some(mtu) = &mut self.paths[at].mtu {
-                mtu.on_unsent(first);
-            }
-            for run in runs.drain(..) {
-                self.paths[at].in_flight -= run.in_flight_bytes();
-                self.requeue(space, index, run);
-            }
-            self.acked_runs = runs;
-            self.end_suspicion_without_evidence(at);
-        }
-        // A CONNECTION_CLOSE is in no log.
-        if self.close.is_some() && self.close_due == 0 {
-            self.close_due = 1 << self.best_path_index().min(63);
-        }
-        self.stats.plans_not_sent += 1;
     }
 
     /// True if anything is due that every path can carry. Streams are checked first because that

@@ -8,7 +8,7 @@ use crate::control::ids::RouteChange;
 use crate::control::{CLOSE_PTOS, Control};
 use crate::error::TransportError;
 use crate::event::{Event, Events};
-use crate::exchange::{Exchange, ToReceive, ToSend};
+use crate::exchange::{Exchange, ToPath, ToReceive, ToSend};
 use crate::send::frames::ControlFrame;
 use crate::stats::PathState;
 
@@ -90,7 +90,7 @@ impl Control {
         if std::mem::replace(&mut end.abandon_sent, true) {
             return false;
         }
-        exchange.to_send.push_back(ToSend::AbandonPath(path));
+        exchange.to_send.push_back(ToSend::Path(ToPath::Abandon(path)));
         exchange.to_send.push_back(ToSend::Control(ControlFrame::PathAbandon { path, code }));
         events.push(Event::PathState(path, PathState::Abandoned));
         true
@@ -112,7 +112,7 @@ impl Control {
         }
         for over in paths.others.extract_if(.., |path| is_over(path.end) && path.id.0 < next_issued) {
             self.routes.extend(over.local.iter().map(RouteChange::Remove));
-            exchange.to_send.push_back(ToSend::ForgetPath(over.id));
+            exchange.to_send.push_back(ToSend::Path(ToPath::Forget(over.id)));
             exchange.to_receive.push_back(ToReceive::ForgetPath(over.id));
             forgotten += 1;
         }

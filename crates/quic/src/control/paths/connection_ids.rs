@@ -7,7 +7,7 @@ use crate::control::ids::RouteChange;
 use crate::control::ids::{LocalIds, REMOTE_IDS_MAX};
 use crate::error::TransportError;
 use crate::event::Events;
-use crate::exchange::{Exchange, ToSend};
+use crate::exchange::{Exchange, ToPath, ToSend};
 use crate::send::frames::ControlFrame;
 
 use super::End;
@@ -102,7 +102,7 @@ impl Control {
             exchange.to_send.push_back(ToSend::Control(frame));
         }
         if let Some(id) = change.current {
-            exchange.to_send.push_back(ToSend::RemoteId { path, id });
+            exchange.to_send.push_back(ToSend::Path(ToPath::RemoteId { path, id }));
         }
         self.open_requested(exchange, events);
         Ok(())

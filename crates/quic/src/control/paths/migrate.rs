@@ -7,7 +7,7 @@ use crate::config::PreferredAddresses;
 use crate::control::Control;
 use crate::control::ids::RemoteIds;
 use crate::error::TransportError;
-use crate::exchange::{Exchange, ToSend};
+use crate::exchange::{Exchange, ToPath, ToSend};
 use crate::send::frames::ControlFrame;
 
 /// Why a connection does not migrate.
@@ -96,7 +96,7 @@ impl Control {
         let (addresses, remote_id) = *preferred;
         // The server may have retired the ID meanwhile.
         if self.remote_ids.contains(remote_id) {
-            exchange.to_send.push_back(ToSend::MoveToPreferred { addresses, remote_id });
+            exchange.to_send.push_back(ToSend::Path(ToPath::MoveToPreferred { addresses, remote_id }));
         }
     }
 

@@ -6,7 +6,7 @@ use super::{End, OtherPath, Paths};
 use crate::addresses::Addresses;
 use crate::control::Control;
 use crate::event::{Event, Events};
-use crate::exchange::{Exchange, ToSend};
+use crate::exchange::{Exchange, ToPath, ToSend};
 use crate::send::frames::ControlFrame;
 
 /// Why a path was not opened, and whose decision that was.
@@ -133,7 +133,13 @@ impl Control {
         let Some(remote_id) = known.remote.current() else { return };
         known.is_open = true;
         let is_peers_backup = known.is_peers_backup();
-        exchange.to_send.push_back(ToSend::OpenPath { path, addresses, remote_id, is_backup: false, is_peers_backup });
+        exchange.to_send.push_back(ToSend::Path(ToPath::Open {
+            path,
+            addresses,
+            remote_id,
+            is_backup: false,
+            is_peers_backup,
+        }));
         events.push(Event::PathOpened(path));
         self.issue_path_ids(exchange);
     }
@@ -194,13 +200,13 @@ impl Control {
             paths.next_opened += 1;
             paths.requested.pop_front();
             let is_peers_backup = path.is_peers_backup();
-            exchange.to_send.push_back(ToSend::OpenPath {
+            exchange.to_send.push_back(ToSend::Path(ToPath::Open {
                 path: next,
                 addresses,
                 remote_id,
                 is_backup,
                 is_peers_backup,
-            });
+            }));
             if is_backup {
                 // The first PATH_STATUS of the path; later ones have higher sequence numbers.
                 let frame = ControlFrame::PathStatus { path: next, sequence: 0, available: false };

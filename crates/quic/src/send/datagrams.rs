@@ -1,0 +1,70 @@
+//! DATAGRAM frames that wait to be sent (RFC 9221).
+
+use bytes::Bytes;
+
+use super::SendHalf;
+use super::path::SendPath;
+
+/// DATAGRAM frames waiting to be sent, at most. The limit in bytes alone would not bound empty
+/// ones.
+const DATAGRAMS_WAITING_MAX: usize = 8192;
+
+/// Why a datagram was not accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SendDatagramError {
+    /// The peer accepts no datagrams, or the handshake is not complete.
+    Unsupported,
+    /// Larger than fits into a packet on every path; holds the limit in bytes.
+    TooLarge(usize),
+    /// The queue is full. No event follows when there is space again: datagrams are not worth
+    /// waiting for.
+    QueueFull,
+}
+
+impl std::fmt::Display for SendDatagramError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unsupported => {
+                f.write_str("the peer takes no datagrams, or the handshake is not complete: use streams")
+            }
+            Self::TooLarge(max) => write!(f, "the datagram does not fit into a packet: send at most {max} bytes"),
+            Self::QueueFull => {
+                f.write_str("this side has too many datagrams waiting to be sent: send them more slowly")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SendDatagramError {}
+
+impl SendHalf {
+    /// Queues a datagram (RFC 9221).
+    pub(crate) fn send_datagram(&mut self, data: Bytes) -> Result<(), SendDatagramError> {
+        let max = self.datagram_len_max().ok_or(SendDatagramError::Unsupported)?;
+        if data.len() > max {
+            return Err(SendDatagramError::TooLarge(max));
+        }
+        let bytes = self.datagram_bytes + data.len() as u64;
+        if bytes > self.config.datagram_send_buffer || self.datagrams.len() >= DATAGRAMS_WAITING_MAX {
+            return Err(SendDatagramError::QueueFull);
+        }
+        self.datagram_bytes += data.len() as u64;
+        self.datagrams.push_back(data);
+        Ok(())
+    }
+
+    /// The largest datagram that can be sent, bytes; `None` if the peer accepts none.
+    pub(crate) fn datagram_len_max(&self) -> Option<usize> {
+        if !self.handshake_complete || self.peer.max_datagram_frame_size == 0 {
+            return None;
+        }
+        // Short header with a packet number of four bytes, frame type, no length field.
+        let len_max =
+            |path: &SendPath| path.datagram_size - (1 + path.remote_id.len() + 4) - crate::session::TAG_LEN - 1;
+        // The smallest over all paths, since the datagram may leave on any of them.
+        let len_max = self.paths.iter().filter(|path| path.is_open()).map(len_max).min()?;
+        let limit = usize::try_from(self.peer.max_datagram_frame_size).unwrap_or(usize::MAX);
+        Some(len_max.min(limit.saturating_sub(3)))
+    }
+}
