@@ -9,14 +9,20 @@
 use core::fmt;
 use std::error::Error;
 use std::io::{self, IoSlice};
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use tun_rs::{DeviceBuilder, SyncDevice};
 
 use super::{OFFLOAD_HEADER_BYTES, TunDevice};
+
+/// How often to look whether a new address can be used, at most, and the time between. The kernel takes
+/// milliseconds, or longer when it is busy.
+const USABLE_LOOKS_MAX: u32 = 10_000;
+const USABLE_LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A TUN device. Clones refer to the same device. The kernel removes the device, with its addresses
 /// and routes, when the last clone is dropped or the process ends.
@@ -56,7 +62,11 @@ impl Tun {
             IpAddr::V4(ip) => builder.ipv4(*ip, *prefix, None),
             IpAddr::V6(ip) => builder.ipv6(*ip, *prefix),
         });
-        Self::build(name, builder.enable(true))
+        let tun = Self::build(name, builder.enable(true))?;
+        for (ip, _) in addresses {
+            await_usable(*ip).map_err(|source| OpenTunError { name: name.to_owned(), source })?;
+        }
+        Ok(tun)
     }
 
     fn build(name: &str, builder: DeviceBuilder) -> Result<Self, OpenTunError> {
@@ -85,6 +95,19 @@ impl Tun {
     pub const fn has_udp_gso(&self) -> bool {
         self.has_udp_gso
     }
+}
+
+/// Waits until programs can bind to `ip`. A new IPv6 address is tentative (RFC 4862, section 5.4) until
+/// a kernel thread has seen that the device needs no duplicate address detection.
+#[expect(clippy::disallowed_methods, reason = "waits for the kernel, and asks it with a socket")]
+fn await_usable(ip: IpAddr) -> io::Result<()> {
+    for _ in 0..USABLE_LOOKS_MAX {
+        match UdpSocket::bind((ip, 0)) {
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => std::thread::sleep(USABLE_LOOK_INTERVAL),
+            bound => return bound.map(drop),
+        }
+    }
+    Err(io::ErrorKind::AddrNotAvailable.into())
 }
 
 impl TunDevice for Tun {
