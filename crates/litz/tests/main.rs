@@ -9,6 +9,7 @@ mod library_async;
 mod library_early;
 mod library_links;
 mod library_sockets;
+mod tcp_calls;
 mod tcp_flood;
 mod tcp_host;
 mod tcp_layers;

@@ -11,7 +11,9 @@ use driver::protocol::{Cell, Place};
 use driver::sync::{WakerSet, lock};
 use driver::{Application, EndReason, Shared};
 use layers::RecordError;
-use tcp::CloseReason;
+use tcp::{CloseReason, KeepAlive};
+
+use crate::info::TcpInfo;
 
 use crate::listeners::Waiting;
 
@@ -63,6 +65,10 @@ pub enum Closed {
     Records(RecordError),
     /// By the driver.
     Driver(EndReason),
+    /// The peer has not answered within the time that the caller allows.
+    ConnectTimedOut,
+    /// The call is impossible in this configuration. Holds the reason and the remedy.
+    Configuration(String),
 }
 
 impl std::fmt::Display for Closed {
@@ -77,6 +83,8 @@ impl std::fmt::Display for Closed {
                 f.write_str("no device has an address of the peer's family, or no port is free")
             }
             Self::Driver(_) => f.write_str("the driver has ended the connection"),
+            Self::ConnectTimedOut => f.write_str("the peer has not answered in the time allowed"),
+            Self::Configuration(reason) => f.write_str(reason),
         }
     }
 }
@@ -90,6 +98,8 @@ pub struct TcpCell {
     place: OnceLock<Place>,
     /// Of a peer's connection: the connections of its port that wait to be accepted.
     waiting: Option<Waiting>,
+    /// This side's address, once the driver has chosen it.
+    local: OnceLock<SocketAddr>,
     state: Mutex<CellState>,
 }
 
@@ -105,6 +115,11 @@ pub(crate) struct CellState {
     /// The last handle was dropped.
     pub(crate) is_dropped: bool,
     pub(crate) nagle: Option<bool>,
+    pub(crate) keep_alive: Option<Option<KeepAlive>>,
+    /// Questions for the state of the connection, and those that the driver has answered.
+    info_asked: u64,
+    info_answered: u64,
+    info: Option<Box<TcpInfo>>,
     inbox: VecDeque<Bytes>,
     inbox_len: usize,
     /// The inbox was full: the driver waits until it is read.
@@ -132,13 +147,17 @@ impl Cell for TcpCell {
 
 impl TcpCell {
     pub(crate) fn new(shared: Arc<TcpShared>, remote: SocketAddr) -> Arc<Self> {
-        Arc::new(Self { shared, remote, place: OnceLock::new(), waiting: None, state: Mutex::default() })
+        Self::build(shared, remote, None)
     }
 
     /// Of a peer's connection, which `waiting` counts while it waits to be accepted.
     pub(crate) fn accepted(shared: Arc<TcpShared>, remote: SocketAddr, waiting: Waiting) -> Arc<Self> {
-        let waiting = Some(waiting);
-        Arc::new(Self { shared, remote, place: OnceLock::new(), waiting, state: Mutex::default() })
+        Self::build(shared, remote, Some(waiting))
+    }
+
+    fn build(shared: Arc<TcpShared>, remote: SocketAddr, waiting: Option<Waiting>) -> Arc<Self> {
+        let (place, local) = (OnceLock::new(), OnceLock::new());
+        Arc::new(Self { shared, remote, place, waiting, local, state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, CellState> {
@@ -165,6 +184,29 @@ impl TcpCell {
         if let Some(waiting) = &self.waiting {
             waiting.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+
+    /// This side's address; `None` before the driver has seen the connection.
+    pub(crate) fn local(&self) -> Option<SocketAddr> {
+        self.local.get().copied()
+    }
+
+    /// Asks the driver for the state of the connection. The result is the number of the question.
+    pub(crate) fn ask_info(self: &Arc<Self>) -> u64 {
+        let mut state = self.state();
+        state.info_asked += 1;
+        self.publish(&mut state);
+        state.info_asked
+    }
+
+    /// Ready when the driver has answered `question`; with the last state if the connection has ended.
+    pub(crate) fn poll_info(&self, question: u64, waker: &Waker) -> Poll<Option<TcpInfo>> {
+        let mut state = self.state();
+        if state.info_answered >= question || state.closed.is_some() {
+            return Poll::Ready(state.info.as_deref().copied());
+        }
+        state.wakers.add(waker);
+        Poll::Pending
     }
 
     pub(crate) fn poll_closed(&self, waker: &Waker) -> Poll<Closed> {
@@ -251,6 +293,8 @@ impl TcpCell {
             is_dropped: state.is_dropped,
             is_dropped_unread: state.is_dropped && state.inbox_len > 0,
             nagle: state.nagle.take(),
+            keep_alive: state.keep_alive.take(),
+            wants_info: state.info_asked > state.info_answered,
         }
     }
 
@@ -288,6 +332,19 @@ impl TcpCell {
         state.inbox_len += bytes.len();
         state.inbox.push_back(bytes);
         state.has_changed = true;
+    }
+
+    /// Answers all questions for the state of the connection.
+    pub(crate) fn answer_info(&self, info: TcpInfo) {
+        let mut state = self.state();
+        state.info = Some(Box::new(info));
+        (state.info_answered, state.has_changed) = (state.info_asked, true);
+    }
+
+    /// The driver has chosen this side's address.
+    pub(crate) fn note_local(&self, local: SocketAddr) {
+        // A connection keeps its first address.
+        self.local.get_or_init(|| local);
     }
 
     pub(crate) fn note_end(&self) {
@@ -343,6 +400,8 @@ pub(crate) struct Requests {
     /// Received data were not read before.
     pub(crate) is_dropped_unread: bool,
     pub(crate) nagle: Option<bool>,
+    pub(crate) keep_alive: Option<Option<KeepAlive>>,
+    pub(crate) wants_info: bool,
 }
 
 /// Why nothing was written.

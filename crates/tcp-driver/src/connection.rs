@@ -13,6 +13,7 @@ use units::Instant;
 use crate::application::{Closed, TcpCell};
 use crate::delivery::Delivery;
 use crate::detached::{ATTACHED_FOR, DetachedHalf, DetachedState, Report, Update};
+use crate::info::TcpInfo;
 use crate::layers::Layers;
 use crate::packets::{OpenSegment, Opened, Received, SegmentPlan};
 use crate::protocol::Tcp;
@@ -41,6 +42,8 @@ pub struct TcpConnection {
     /// `None` while the receive half is on another processor: it is there.
     delivery: Option<Delivery>,
     detached: Option<Box<DetachedState>>,
+    /// The application asks for the state of the connection.
+    wants_info: bool,
     /// Bytes received since the last visit. Many are a reason to detach the receive half.
     arrived: usize,
     /// The receive half stays attached until then.
@@ -76,6 +79,7 @@ impl TcpConnection {
     pub(crate) fn new(connection: tcp::Connection, cell: Arc<TcpCell>, socket: usize, is_accepted: bool) -> Self {
         let is_half_open = is_accepted && connection.state() == State::SynReceived;
         let route = Some(RouteChange::Add { tuple: *connection.tuple(), is_half_open });
+        cell.note_local(connection.tuple().local);
         let delivery = Some(Delivery::new(Arc::clone(&cell)));
         Self {
             connection,
@@ -88,6 +92,7 @@ impl TcpConnection {
             route,
             delivery,
             detached: None,
+            wants_info: false,
             arrived: 0,
             attached_until: Instant::ZERO,
             is_close_reported: false,
@@ -198,6 +203,18 @@ impl TcpConnection {
         self.cell.close(Closed::Records(error));
     }
 
+    /// Tells the application the state of the connection, if it asks: of both halves.
+    fn answer_info(&mut self) {
+        match &mut self.detached {
+            Some(detached) => detached.is_needed |= self.wants_info,
+            None if std::mem::take(&mut self.wants_info) => {
+                self.cell.answer_info(TcpInfo::of(&self.connection));
+                self.cell.wake();
+            }
+            None => {}
+        }
+    }
+
     fn take(&mut self, now: Instant, opened: Opened) {
         match opened {
             Opened::Segment(arrival) => self.connection.handle_segment(now, arrival),
@@ -220,6 +237,11 @@ impl Connection<Tcp> for TcpConnection {
         if let Some(nagle) = requests.nagle {
             self.connection.set_nagle(nagle);
         }
+        if let Some(keep_alive) = requests.keep_alive {
+            self.connection.set_keep_alive(keep_alive);
+        }
+        self.wants_info |= requests.wants_info;
+        self.answer_info();
         self.is_dropped |= requests.is_dropped;
         self.take_written();
         // A peer must not believe that unread data were read (RFC 1122, section 4.2.2.13).
@@ -254,6 +276,7 @@ impl Connection<Tcp> for TcpConnection {
             } else if !self.is_passing() && !std::mem::replace(&mut self.is_close_reported, true) {
                 summary.is_over = true;
                 self.pass_received();
+                self.cell.answer_info(TcpInfo::of(&self.connection));
                 self.cell.close(Closed::Tcp(reason));
             }
         }
@@ -397,6 +420,7 @@ impl Connection<Tcp> for TcpConnection {
         let deferred = self.detached.take().map(|detached| detached.deferred).unwrap_or_default();
         self.take_written();
         self.pass_received();
+        self.answer_info();
         deferred
     }
 

@@ -7,9 +7,11 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 use driver::shared::{AcceptOutcome, ConnectRequest};
 use driver::{Flush, protocol::Cell};
+use tcp::KeepAlive;
 use units::Instant;
 
 use crate::application::{Closed, Connect, TcpCell, TcpShared, WriteError};
+use crate::info::TcpInfo;
 
 /// Runs the drivers of the handles' connections.
 pub trait Runtime: Clone {
@@ -100,6 +102,24 @@ impl<R: Runtime> StreamHandle<R> {
         self.cell().remote()
     }
 
+    /// This side's address; `None` before the driver has seen the connection.
+    pub fn local(&self) -> Option<SocketAddr> {
+        self.cell().local()
+    }
+
+    /// Asks for the state of the connection. Pass the result to [`poll_info`](Self::poll_info).
+    pub fn ask_info(&self) -> u64 {
+        let question = self.cell().ask_info();
+        self.kick(Flush::Now);
+        question
+    }
+
+    /// Ready with the answer to `question`, or with the last state of a connection that has ended;
+    /// `None` if it never began.
+    pub fn poll_info(&self, question: u64, waker: &Waker) -> Poll<Option<TcpInfo>> {
+        self.cell().poll_info(question, waker)
+    }
+
     /// Ready when the handshake is complete, even if the connection has ended since.
     pub fn poll_connected(&self, waker: &Waker) -> Poll<Result<(), Closed>> {
         self.cell().poll_connected(waker)
@@ -150,6 +170,11 @@ impl<R: Runtime> StreamHandle<R> {
     /// Sets whether a small segment waits while others are outstanding (Nagle's algorithm).
     pub fn set_nagle(&self, nagle: bool) {
         self.cell().request(|state| state.nagle = Some(nagle));
+        self.kick(Flush::Now);
+    }
+    /// Sets when a silent peer is probed; `None`: never.
+    pub fn set_keep_alive(&self, keep_alive: Option<KeepAlive>) {
+        self.cell().request(|state| state.keep_alive = Some(keep_alive));
         self.kick(Flush::Now);
     }
 }

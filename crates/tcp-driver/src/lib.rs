@@ -11,6 +11,7 @@
 //! | [`counters`] | what a host counts beside its connections |
 //! | [`layers`], [`records`] | the security layers of a stack, and the cipher above TCP of a connection |
 //! | [`fragments`] | fragments of IP packets |
+//! | `info` | [`TcpInfo`], the state of a connection as an application sees it |
 //! | [`packets`] | received packets, plans and jobs |
 //! | `table` | values by addresses and ports |
 //! | [`detached`] | the receive half of a connection on another processor |
@@ -24,6 +25,7 @@ mod delivery;
 pub mod detached;
 pub mod fragments;
 pub mod handle;
+mod info;
 pub mod layers;
 pub mod listeners;
 pub mod packets;
@@ -35,6 +37,7 @@ pub use application::{Closed, Connect, Limits, TcpApplication, TcpCell, TcpShare
 pub use connection::TcpConnection;
 pub use counters::{Count, HostCounters};
 pub use handle::{Runtime, StreamHandle};
+pub use info::TcpInfo;
 pub use layers::Layers;
 pub use listeners::Listen;
 pub use packets::{OpenSegment, Received, SegmentPlan};

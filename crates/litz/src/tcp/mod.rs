@@ -4,7 +4,8 @@
 //! | item | content |
 //! |---|---|
 //! | [`TcpStack`] | connects and accepts |
-//! | [`TcpStream`] | a connection |
+//! | [`TcpStream`] | a connection, with blocking and asynchronous calls |
+//! | [`TcpInfo`] | the state of a connection and its counters |
 //! | [`IpDevice`] | a TUN device of the kernel, or one in memory |
 //! | [`Layers`], [`Stack`] | security layers above and below TCP |
 //! | [`TcpConfig`] | what connections use, and their timers |
@@ -13,6 +14,7 @@ mod device;
 mod memory;
 mod stack;
 mod stream;
+mod stream_async;
 
 pub use self::device::IpDevice;
 pub use self::memory::ReceiveMemory;
@@ -21,7 +23,7 @@ pub use self::stream::TcpStream;
 pub use layers::{CipherLayer, DigestLayer, RecordError, SharedSecret, Stack, StackError};
 pub use net::tun::{MemoryTun, OpenTunError, Tun};
 pub use tcp::{
-    AckPolicy, AckThreshold, AckTimer, BufferBudget, CloseReason, KeepAlive, LossRecovery, Nagle, RtoFormula,
-    TcpConfig, WindowGrowth,
+    AckPolicy, AckThreshold, AckTimer, BufferBudget, CloseReason, KeepAlive, LossRecovery, Nagle, ReceiveStats,
+    RtoFormula, SendStats, State, TcpConfig, WindowGrowth,
 };
-pub use tcp_driver::{Closed, Count, Layers, Listen, WriteError};
+pub use tcp_driver::{Closed, Count, Layers, Listen, TcpInfo, WriteError};

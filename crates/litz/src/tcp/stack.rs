@@ -1,7 +1,10 @@
 //! [`TcpStack`]: a TCP/IP stack in this process, on a device.
 
+use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use driver::placement::Placement;
 use driver::receive_worker::ReceiveWorkerStats;
@@ -12,7 +15,7 @@ use tcp_driver::{
 };
 
 use super::device::IpDevice;
-use super::stream::TcpStream;
+use super::stream::{GONE, TcpStream};
 
 /// A cipher above TCP needs space for a job, of about 16 KiB, at a time.
 const CIPHER_SEND_BUFFER_MIN: usize = 32 << 10;
@@ -126,12 +129,27 @@ impl Runtime for TcpRuntime {
         self.0.kick(shared, flush);
     }
 
-    fn block_on<T>(
-        &self,
-        deadline: Option<units::Instant>,
-        poll: impl FnMut(&std::task::Waker) -> std::task::Poll<T>,
-    ) -> Option<T> {
+    fn block_on<T>(&self, deadline: Option<units::Instant>, poll: impl FnMut(&Waker) -> Poll<T>) -> Option<T> {
         self.0.block_on(deadline, poll)
+    }
+}
+
+impl TcpRuntime {
+    /// The time on the drivers' clock after `wait`.
+    pub(super) fn deadline_after(&self, wait: Duration) -> units::Instant {
+        self.0.now() + wait.into()
+    }
+
+    /// Asynchronous calls need a driver with a thread.
+    pub(super) fn can_async(&self) -> Result<(), Closed> {
+        match self.0.placement() {
+            Placement::Inline => Err(Closed::Configuration(
+                "asynchronous calls need a stack with a thread, but the placement is Inline: use the blocking \
+                 calls or another placement"
+                    .to_owned(),
+            )),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -170,14 +188,64 @@ impl TcpStack {
     /// # Errors
     /// If the peer refuses or does not answer, or no device has an address of its family.
     pub fn connect(&self, remote: SocketAddr) -> Result<TcpStream, Closed> {
-        let family = |address: &&LocalAddress| address.ip.is_ipv4() == remote.is_ipv4();
-        let device = self.addresses.iter().find(family).map(|address| address.device);
+        self.finish_connect(self.begin_connect(remote, None)?, None)
+    }
+
+    /// As [`connect`](Self::connect), for at most `timeout`.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect), and [`Closed::ConnectTimedOut`].
+    pub fn connect_timeout(&self, remote: SocketAddr, timeout: Duration) -> Result<TcpStream, Closed> {
+        let deadline = TcpRuntime(self.drivers.clone()).deadline_after(timeout);
+        self.finish_connect(self.begin_connect(remote, None)?, Some(deadline))
+    }
+
+    /// As [`connect`](Self::connect), from `local`, an address of the stack. Port zero lets the stack
+    /// choose.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect), and if the stack has no such address or the port is taken.
+    pub fn connect_from(&self, local: SocketAddr, remote: SocketAddr) -> Result<TcpStream, Closed> {
+        self.finish_connect(self.begin_connect(remote, Some(local))?, None)
+    }
+
+    /// As [`connect`](Self::connect), for asynchronous callers, whatever their executor.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect), and if the placement is inline.
+    pub async fn connect_async(&self, remote: SocketAddr) -> Result<TcpStream, Closed> {
+        TcpRuntime(self.drivers.clone()).can_async()?;
+        let handle = self.begin_connect(remote, None)?;
+        poll_fn(|context| handle.poll_connected(context.waker())).await?;
+        Ok(TcpStream::new(handle))
+    }
+
+    fn begin_connect(&self, remote: SocketAddr, local: Option<SocketAddr>) -> Result<StreamHandle<TcpRuntime>, Closed> {
+        let fits = |address: &&LocalAddress| match local {
+            Some(local) => address.ip == local.ip(),
+            None => address.ip.is_ipv4() == remote.is_ipv4(),
+        };
+        let device = self.addresses.iter().find(fits).map(|address| address.device);
         let device = device.ok_or(Closed::Driver(driver::EndReason::NoSocket))?;
         let runtime = TcpRuntime(self.drivers.clone());
-        let connect = |shared: &_| StreamHandle::connect(&runtime, shared, remote, Connect::default(), device);
-        let handle = self.drivers.begin(None, connect)?;
-        let connected = self.drivers.block_on(None, |waker| handle.poll_connected(waker));
-        connected.unwrap_or(Err(Closed::Driver(driver::EndReason::EndpointClosed)))?;
+        let begin = |shared: &_| StreamHandle::connect(&runtime, shared, remote, Connect { local }, device);
+        self.drivers.begin(None, begin)
+    }
+
+    fn finish_connect(
+        &self,
+        handle: StreamHandle<TcpRuntime>,
+        deadline: Option<units::Instant>,
+    ) -> Result<TcpStream, Closed> {
+        match self.drivers.block_on(deadline, |waker| handle.poll_connected(waker)) {
+            Some(result) => result?,
+            None if deadline.is_some() => {
+                // No SYN is sent any more.
+                handle.abort();
+                return Err(Closed::ConnectTimedOut);
+            }
+            None => return Err(GONE),
+        }
         Ok(TcpStream::new(handle))
     }
 
@@ -186,11 +254,23 @@ impl TcpStack {
     /// # Errors
     /// If the stack is closed.
     pub fn accept(&self) -> Result<TcpStream, Closed> {
+        let accepted = self.drivers.block_on(None, |waker| self.poll_accept(waker));
+        accepted.flatten().ok_or(GONE)
+    }
+
+    /// As [`accept`](Self::accept), for asynchronous callers, whatever their executor.
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept), and if the placement is inline.
+    pub async fn accept_async(&self) -> Result<TcpStream, Closed> {
+        TcpRuntime(self.drivers.clone()).can_async()?;
+        poll_fn(|context| self.poll_accept(context.waker())).await.ok_or(GONE)
+    }
+
+    fn poll_accept(&self, waker: &Waker) -> Poll<Option<TcpStream>> {
         let runtime = TcpRuntime(self.drivers.clone());
-        let shared = self.drivers.shared(0);
-        let accepted = self.drivers.block_on(None, |waker| StreamHandle::poll_accept(&runtime, shared, waker));
-        let closed = Closed::Driver(driver::EndReason::EndpointClosed);
-        accepted.flatten().map(TcpStream::new).ok_or(closed)
+        let accepted = StreamHandle::poll_accept(&runtime, self.drivers.shared(0), waker);
+        accepted.map(|handle| handle.map(TcpStream::new))
     }
 
     /// How often something has happened beside the connections.

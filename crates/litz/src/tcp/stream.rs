@@ -3,34 +3,71 @@
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use driver::sync::lock;
-use tcp::CloseReason;
-use tcp_driver::{Closed, Runtime, StreamHandle, WriteError};
+use tcp::{CloseReason, KeepAlive};
+use tcp_driver::{Closed, Runtime, StreamHandle, TcpInfo, WriteError};
 
 use super::stack::TcpRuntime;
 
 /// The largest piece that one call of `write` copies.
-const WRITE_MAX: usize = 256 << 10;
+pub(super) const WRITE_MAX: usize = 256 << 10;
+
+/// The result of a wait that ends without an outcome: the stack has ended.
+pub(super) const GONE: Closed = Closed::Driver(driver::EndReason::EndpointClosed);
 
 /// A connection. Reading and writing may happen on two threads at a time. When the last reference is
 /// dropped, what was written is still sent; if received data are unread, the connection is reset, as
 /// by the kernel.
 pub struct TcpStream {
-    handle: StreamHandle<TcpRuntime>,
+    pub(super) handle: StreamHandle<TcpRuntime>,
     /// What was received and not given to a reader.
-    rest: Mutex<Bytes>,
+    pub(super) rest: Mutex<Bytes>,
+    read_timeout: Timeout,
+    write_timeout: Timeout,
+}
+
+/// How long a call waits, nanoseconds; zero: without end.
+#[derive(Default)]
+struct Timeout(AtomicU64);
+
+impl Timeout {
+    fn set(&self, timeout: Option<Duration>) {
+        let nanoseconds = timeout.map_or(0, |timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX).max(1));
+        self.0.store(nanoseconds, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Option<Duration> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|nanoseconds| *nanoseconds > 0).map(Duration::from_nanos)
+    }
 }
 
 impl TcpStream {
     pub(super) fn new(handle: StreamHandle<TcpRuntime>) -> Self {
-        Self { handle, rest: Mutex::default() }
+        Self { handle, rest: Mutex::default(), read_timeout: Timeout::default(), write_timeout: Timeout::default() }
     }
 
     fn wait<T>(&self, poll: impl FnMut(&Waker) -> Poll<T>) -> Option<T> {
         self.handle.runtime().block_on(None, poll)
+    }
+
+    /// As `poll` gets ready, at most for the time of `timeout`.
+    fn wait_for<T>(&self, timeout: &Timeout, poll: impl FnMut(&Waker) -> Poll<T>) -> io::Result<Option<T>> {
+        let runtime = self.handle.runtime();
+        let deadline = timeout.get().map(|timeout| runtime.deadline_after(timeout));
+        match runtime.block_on(deadline, poll) {
+            None if deadline.is_some() => Err(io::ErrorKind::WouldBlock.into()),
+            done => Ok(done),
+        }
+    }
+
+    /// This side's address.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.handle.local().expect("a connected stream has been seen by its driver")
     }
 
     /// The peer's address.
@@ -43,12 +80,16 @@ impl TcpStream {
     /// # Errors
     /// If the connection ends before.
     pub fn read_chunk(&self) -> Result<Option<Bytes>, Closed> {
-        let rest = std::mem::take(&mut *lock(&self.rest));
-        if !rest.is_empty() {
+        if let Some(rest) = self.take_rest() {
             return Ok(Some(rest));
         }
         let read = self.wait(|waker| self.handle.poll_read(usize::MAX, waker));
-        read.unwrap_or(Err(Closed::Driver(driver::EndReason::EndpointClosed)))
+        read.unwrap_or(Err(GONE))
+    }
+
+    /// What a reader has left of a chunk.
+    pub(super) fn take_rest(&self) -> Option<Bytes> {
+        Some(std::mem::take(&mut *lock(&self.rest))).filter(|rest| !rest.is_empty())
     }
 
     /// Writes all of `bytes`, without a copy. Waits while the peer does not take more.
@@ -58,7 +99,7 @@ impl TcpStream {
     pub fn write_chunk(&self, mut bytes: Bytes) -> Result<(), WriteError> {
         while !bytes.is_empty() {
             let written = self.wait(|waker| self.handle.poll_write(&mut bytes, waker));
-            written.unwrap_or(Err(WriteError::Closed(Closed::Driver(driver::EndReason::EndpointClosed))))?;
+            written.unwrap_or(Err(WriteError::Closed(GONE)))?;
         }
         Ok(())
     }
@@ -71,7 +112,7 @@ impl TcpStream {
     /// Waits until the connection has ended, and returns the reason.
     pub fn closed(&self) -> Closed {
         let closed = self.wait(|waker| self.handle.poll_closed(waker));
-        closed.unwrap_or(Closed::Driver(driver::EndReason::EndpointClosed))
+        closed.unwrap_or(GONE)
     }
 
     /// Resets the connection: what the peer has not acknowledged may be lost.
@@ -84,25 +125,55 @@ impl TcpStream {
         self.handle.set_nagle(!nodelay);
     }
 
+    /// Sets when a silent peer is probed; `None`: never.
+    pub fn set_keep_alive(&self, keep_alive: Option<KeepAlive>) {
+        self.handle.set_keep_alive(keep_alive);
+    }
+
+    /// Sets how long [`Read`] waits at most; `None`: without end. The error is then
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock), as with the sockets of the kernel.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) {
+        self.read_timeout.set(timeout);
+    }
+
+    /// Sets how long [`Write`] waits at most, as [`set_read_timeout`](Self::set_read_timeout) does.
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) {
+        self.write_timeout.set(timeout);
+    }
+
+    /// The state of the connection and its counters; after its end, the last. `None` if the stack ended
+    /// first.
+    pub fn info(&self) -> Option<TcpInfo> {
+        let question = self.handle.ask_info();
+        self.wait(|waker| self.handle.poll_info(question, waker)).flatten()
+    }
+
+    /// Copies the beginning of `chunk`, and keeps the rest for the next call.
+    pub(super) fn keep_rest(&self, mut chunk: Bytes, buffer: &mut [u8]) -> usize {
+        let count = chunk.len().min(buffer.len());
+        chunk.copy_to_slice(&mut buffer[..count]);
+        *lock(&self.rest) = chunk;
+        count
+    }
+
     fn read_into(&self, buffer: &mut [u8]) -> io::Result<usize> {
         if buffer.is_empty() {
             return Ok(0);
         }
-        let Some(mut chunk) = self.read_chunk().map_err(io_error)? else { return Ok(0) };
-        let count = chunk.len().min(buffer.len());
-        chunk.copy_to_slice(&mut buffer[..count]);
-        *lock(&self.rest) = chunk;
-        Ok(count)
+        if let Some(rest) = self.take_rest() {
+            return Ok(self.keep_rest(rest, buffer));
+        }
+        let read = self.wait_for(&self.read_timeout, |waker| self.handle.poll_read(usize::MAX, waker))?;
+        let chunk = read.unwrap_or(Err(GONE)).map_err(io_error)?;
+        Ok(chunk.map_or(0, |chunk| self.keep_rest(chunk, buffer)))
     }
 
     fn write_from(&self, buffer: &[u8]) -> io::Result<usize> {
         let count = buffer.len().min(WRITE_MAX);
-        let bytes = Bytes::copy_from_slice(&buffer[..count]);
-        self.write_chunk(bytes).map_err(|error| match error {
-            WriteError::Closed(closed) => io_error(closed),
-            finished => io::Error::new(io::ErrorKind::BrokenPipe, finished),
-        })?;
-        Ok(count)
+        let mut bytes = Bytes::copy_from_slice(&buffer[..count]);
+        let written = self.wait_for(&self.write_timeout, |waker| self.handle.poll_write(&mut bytes, waker))?;
+        written.unwrap_or(Err(WriteError::Closed(GONE))).map_err(write_error)?;
+        Ok(count - bytes.len())
     }
 }
 
@@ -115,13 +186,22 @@ impl Drop for TcpStream {
     }
 }
 
+/// As [`io_error`], for writing.
+pub(super) fn write_error(error: WriteError) -> io::Error {
+    match error {
+        WriteError::Closed(closed) => io_error(closed),
+        finished => io::Error::new(io::ErrorKind::BrokenPipe, finished),
+    }
+}
+
 /// The error of a socket of the kernel for the same reason.
-fn io_error(closed: Closed) -> io::Error {
+pub(super) fn io_error(closed: Closed) -> io::Error {
     let kind = match &closed {
         Closed::Tcp(CloseReason::Reset) => io::ErrorKind::ConnectionReset,
         Closed::Tcp(CloseReason::Refused) => io::ErrorKind::ConnectionRefused,
-        Closed::Tcp(CloseReason::TimedOut) => io::ErrorKind::TimedOut,
+        Closed::Tcp(CloseReason::TimedOut) | Closed::ConnectTimedOut => io::ErrorKind::TimedOut,
         Closed::Tcp(CloseReason::Unreachable) => io::ErrorKind::HostUnreachable,
+        Closed::Configuration(_) => io::ErrorKind::Unsupported,
         Closed::Tcp(CloseReason::Aborted | CloseReason::Finished) => io::ErrorKind::NotConnected,
         _ => io::ErrorKind::ConnectionAborted,
     };

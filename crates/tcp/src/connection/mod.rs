@@ -33,7 +33,7 @@ use units::{Instant, Seq32};
 use wire::tcp::Timestamps;
 
 pub use self::cookie::COOKIE_LIFETIME;
-use crate::config::{Nagle, TcpConfig};
+use crate::config::{KeepAlive, Nagle, TcpConfig};
 use crate::detached::ReceiveCommands;
 use crate::negotiated::Negotiated;
 use crate::receive::{ReceiveHalf, ReceiveStats};
@@ -223,6 +223,11 @@ impl Connection {
             (true, Nagle::Off) => Nagle::Minshall,
             (true, rule) => rule,
         });
+    }
+
+    /// Sets when a silent peer is probed; `None`: never.
+    pub fn set_keep_alive(&mut self, keep_alive: Option<KeepAlive>) {
+        Arc::make_mut(&mut self.config).keep_alive = keep_alive;
     }
 
     /// The next event.
