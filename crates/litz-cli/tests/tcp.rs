@@ -98,6 +98,27 @@ fn the_stack_connects_to_a_program_of_the_kernel() {
     }
 }
 
+/// As for ssh, whose connection it may be.
+#[test]
+fn bytes_without_an_end_of_line_and_the_end_are_passed_on_at_once() {
+    let Some(namespace) = namespace("at-once") else { return };
+    let bind = || TcpListener::bind("0.0.0.0:0").expect("bound");
+    let listener = namespace.run(bind).expect("a thread").join().expect("no panic").expect("in the namespace");
+    let remote = format!("{KERNEL}:{}", listener.local_addr().expect("bound").port());
+    let mut litz = litz(&namespace, &["connect", &remote, "--device", "t0"]);
+    let (mut peer, _) = listener.accept().expect("a client");
+    let mut bytes = [0; 9];
+    peer.write_all(b"one\ntwo: ").expect("connected");
+    litz.stdout.as_mut().expect("a pipe").read_exact(&mut bytes).expect("it writes");
+    assert_eq!(&bytes, b"one\ntwo: ");
+    litz.stdin.as_mut().expect("a pipe").write_all(b"no").expect("it reads");
+    peer.read_exact(&mut bytes[..2]).expect("it sends");
+    // The end, too, while standard input is open.
+    drop(peer);
+    assert_eq!(litz.stdout.as_mut().expect("a pipe").read(&mut bytes).expect("a pipe"), 0);
+    assert_eq!(run(litz, Vec::new()).0, 0);
+}
+
 /// Standard input stays open, as on a terminal.
 #[test]
 fn a_reset_ends_the_command_although_standard_input_stays_open() {

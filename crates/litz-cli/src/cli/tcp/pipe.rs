@@ -1,7 +1,9 @@
 //! `litz tcp listen` and `litz tcp connect`: a connection between standard input and output.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
@@ -108,9 +110,14 @@ fn send(stream: &TcpStream) -> Result<(), Failure> {
 }
 
 fn receive(stream: &TcpStream) -> Result<(), Failure> {
-    let mut output = io::stdout().lock();
+    let fails = |error| Failure::Local(format!("cannot write standard output: {error}"));
+    // Not through the standard library's buffer, which would keep what follows the last line: the program
+    // behind the pipe may have to answer it.
+    let mut output = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(fails)?);
     while let Some(chunk) = stream.read_chunk().map_err(Failure::Connection)? {
-        output.write_all(&chunk).map_err(|error| Failure::Local(format!("cannot write standard output: {error}")))?;
+        output.write_all(&chunk).map_err(fails)?;
     }
-    output.flush().map_err(|error| Failure::Local(format!("cannot write standard output: {error}")))
+    // The program behind the pipe reads the end now, while standard input may still be open.
+    let nothing = File::options().write(true).open("/dev/null").map_err(fails)?;
+    rustix::stdio::dup2_stdout(nothing).map_err(|error| fails(error.into()))
 }
