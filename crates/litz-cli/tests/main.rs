@@ -29,4 +29,5 @@ mod study;
 mod support;
 mod suspended;
 mod tcp;
+mod tcp_programs;
 mod tickets;
