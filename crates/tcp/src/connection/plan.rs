@@ -1,7 +1,7 @@
 //! What is sent next.
 
 use units::{Ecn, Instant, Seq32};
-use wire::tcp::{Flags, Header, Options, SackBlocks};
+use wire::tcp::{Flags, Header, Options};
 
 use super::Connection;
 use crate::plan::{PLAN_BYTES_MAX, Plan};
@@ -18,7 +18,7 @@ impl Connection {
         plan.ecn = None;
         plan.segment = self.send.segment() as usize;
         if let Some(seq) = self.reset_due.take() {
-            self.fill_reset(seq, plan);
+            self.fill_reset(now, seq, plan);
             return true;
         }
         if self.state == State::Closed {
@@ -96,12 +96,14 @@ impl Connection {
         plan.header = self.header(seq, snapshot.ack, flags | Flags::ACK | echo, snapshot.window, options);
     }
 
-    fn fill_reset(&mut self, seq: Seq32, plan: &mut Plan) {
+    fn fill_reset(&mut self, now: Instant, seq: Seq32, plan: &mut Plan) {
         let (ack, flags) = match &self.receive {
             Some(receive) => (receive.nxt_on_wire(), Flags::RST | Flags::ACK),
             None => (Seq32::new(0), Flags::RST),
         };
-        plan.header = self.header(seq, ack, flags, 0, Options { sack: SackBlocks::default(), ..Options::default() });
+        // A peer that checks timestamps may check that of a reset, too (RFC 7323, section 3.2).
+        let timestamps = self.negotiated.timestamps.then(|| self.stamp(now));
+        plan.header = self.header(seq, ack, flags, 0, Options { timestamps, ..Options::default() });
     }
 
     fn header(&self, seq: Seq32, ack: Seq32, flags: Flags, window: u16, options: Options) -> Header {

@@ -19,6 +19,20 @@ fn echo_of(sent: &[Sent]) -> u32 {
     sent.last().and_then(|sent| sent.options.timestamps).expect("a timestamp").echo
 }
 
+#[test]
+fn a_reset_has_the_timestamp_of_its_time() {
+    let mut peer = stamped();
+    peer.send_data(100);
+    let before = peer.pass(Duration::from_millis(100)).last().and_then(|sent| sent.options.timestamps);
+    peer.pass(Duration::from_secs(1));
+    peer.connection.abort();
+    let sent = peer.sent();
+    assert!(sent.len() == 1 && sent[0].has(Flags::RST | Flags::ACK), "{sent:?}");
+    let (before, stamps) = (before.expect("a timestamp"), sent[0].options.timestamps.expect("RFC 7323, section 3.2"));
+    assert_eq!(stamps.echo, before.echo);
+    assert!((1000..1200).contains(&stamps.value.wrapping_sub(before.value)), "{before:?} {stamps:?}");
+}
+
 /// The blocks of a segment, counted from the peer's initial number.
 fn blocks_of(sent: &[Sent]) -> Vec<(u32, u32)> {
     let from = |number: units::Seq32| number.get().wrapping_sub(PEER_INITIAL);
