@@ -2,6 +2,7 @@
 
 mod buffers;
 mod detached;
+mod differential;
 mod exact;
 mod hostile;
 mod icmp;

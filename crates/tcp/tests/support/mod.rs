@@ -62,7 +62,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    fn new(config: TcpConfig) -> Self {
+    pub(crate) fn new(config: TcpConfig) -> Self {
         Self {
             connection: None,
             config: Arc::new(config),
@@ -111,7 +111,7 @@ impl Host {
     }
 
     /// The application's turn.
-    fn serve(&mut self, now: Instant) {
+    pub(crate) fn serve(&mut self, now: Instant) {
         let Some(connection) = &mut self.connection else { return };
         self.split.update(now, connection);
         while let Some(event) = connection.poll_event() {
