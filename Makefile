@@ -9,7 +9,7 @@ DENY_CHECKS ?=
 INTEROP_RESULTS ?= target/interop.json
 
 .PHONY: demo test test-long models miri bench instructions lint deny api api-update book interop \
-	interop-full fuzz-smoke
+	interop-full packetdrill fuzz-smoke
 
 ## A file crosses four unlike emulated links in one connection; the fastest is cut and restored; the
 ## file is verified.
@@ -64,7 +64,7 @@ lint:
 	scripts/check-cycles
 # The separate workspaces are only format-checked here: linting would build every peer that they
 # compare with.
-	for folder in interop bench fuzz; do (cd $$folder && $(CARGO) fmt --all --check) || exit 1; done
+	for folder in interop interop/packetdrill bench fuzz; do (cd $$folder && $(CARGO) fmt --all --check) || exit 1; done
 	$(CARGO) clippy --workspace --all-targets --quiet -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --quiet
 
@@ -105,6 +105,12 @@ interop-full:
 	@scripts/need cc c++ cmake venv go libclang ngtcp2
 	cd interop && $(CARGO) run --release --bin matrix -- --page ../docs/interop.md \
 		--results $(INTEROP_RESULTS)
+
+## The scripts of packetdrill about TCP against ours; fetches packetdrill into target/packetdrill, and
+## compares with the list of what passes (interop/packetdrill/scripts.toml).
+packetdrill:
+	@scripts/need cc make git bison flex python3
+	interop/packetdrill/run
 
 ## Each fuzz target for a few seconds (FUZZ_SECONDS).
 fuzz-smoke:
