@@ -6,6 +6,7 @@ mod differential;
 mod exact;
 mod hostile;
 mod icmp;
+mod middleboxes;
 mod random_operations;
 mod support;
 mod tampering;
