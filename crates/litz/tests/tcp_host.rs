@@ -1,16 +1,17 @@
 //! What a stack does beside its connections, with the kernel as its peer. Skipped without root.
 #![expect(clippy::disallowed_methods, reason = "stands for programs of the kernel's stack")]
 
-use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use litz::Placement;
-use litz::tcp::Count;
+use litz::tcp::{Connect, Count, Listen, Md5Key};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, ipproto, recv, sendto, socket, sockopt};
 use wire::icmp::Message;
 
-use crate::tcp_stack::{KERNEL, STACK, beside_kernel};
+use crate::tcp_stack::{KERNEL, STACK, beside_kernel, beside_kernel_with, exchange};
 use crate::world::pattern;
 
 /// Sends an echo request from a raw socket of the kernel and returns the answer's data.
@@ -54,6 +55,75 @@ fn the_kernel_and_the_stack_put_each_others_fragments_together() {
             assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
             // Three echo requests and the datagram.
             assert_eq!(stack.count_of(Count::Reassembled), 4 * (family as u64 + 1));
+        }
+    });
+}
+
+/// A program of the kernel's stack whose connections have digests, which sends back what it gets. Options
+/// of sockets that the standard library does not know need no unsafe code there.
+const SIGNED_ECHO: &str = r#"
+import socket, struct, sys
+role, address, port, peer, key = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5].encode()
+TCP_MD5SIG = 14
+family = socket.AF_INET6 if ":" in address else socket.AF_INET
+def sockaddr(ip):
+    if family == socket.AF_INET:
+        return struct.pack("=HH4s120x", family, 0, socket.inet_pton(family, ip))
+    return struct.pack("=HHI16sI100x", family, 0, 0, socket.inet_pton(family, ip), 0)
+s = socket.socket(family)
+s.setsockopt(socket.IPPROTO_TCP, TCP_MD5SIG, sockaddr(peer) + struct.pack("=BBHi80s", 0, 0, len(key), 0, key))
+if role == "listen":
+    s.bind((address, 0)); s.listen(); print(s.getsockname()[1], flush=True)
+    s, _ = s.accept()
+else:
+    s.connect((peer, port))
+while data := s.recv(65536):
+    s.sendall(data)
+"#;
+
+/// Starts it, in the namespace of this thread.
+fn signed_echo(arguments: [&str; 5]) -> Child {
+    let mut command = Command::new("python3");
+    command.args(["-c", SIGNED_ECHO]).args(arguments).stdout(Stdio::piped());
+    command.spawn().expect("python3 is installed")
+}
+
+#[test]
+fn connections_with_md5_digests_reach_the_kernel_and_come_from_it() {
+    let key = Md5Key::new(b"a shared secret").expect("a valid length");
+    let listen = Listen::default().with_md5(key.clone());
+    let configure = move |config: litz::tcp::TcpStackConfig| config.with_listener(80, listen);
+    beside_kernel_with(configure, move |stack| {
+        let bytes = pattern(1 << 20, 1);
+        for family in 0..2 {
+            let wrong = || stack.count_of(Count::WrongDigests);
+            let before = wrong();
+            let [kernel, ours] = [KERNEL[family], STACK[family]].map(|ip| ip.to_string());
+            let mut program = signed_echo(["listen", &kernel, "0", &ours, "a shared secret"]);
+            let mut line = String::new();
+            BufReader::new(program.stdout.as_mut().expect("piped")).read_line(&mut line).expect("its port");
+            let remote = SocketAddr::new(KERNEL[family], line.trim().parse().expect("a port"));
+            let stream = stack.connect_with(remote, Connect::default().with_md5(key.clone())).expect("connected");
+            assert!(exchange(&stream, &bytes) == bytes, "to the kernel, {family}");
+            assert!(program.wait().expect("it ends").success());
+
+            let mut program = signed_echo(["connect", &kernel, "80", &ours, "a shared secret"]);
+            let stream = stack.accept().expect("a client");
+            assert!(exchange(&stream, &bytes) == bytes, "from the kernel, {family}");
+            assert!(program.wait().expect("it ends").success());
+            assert_eq!(wrong(), before);
+
+            // Neither a wrong key nor none gets an answer.
+            let mut program = signed_echo(["connect", &kernel, "80", &ours, "another secret"]);
+            while wrong() == before {
+                std::thread::yield_now();
+            }
+            program.kill().expect("it waits");
+            program.wait().expect("killed");
+            let (before, address) = (wrong(), SocketAddr::new(STACK[family], 80));
+            let refused = TcpStream::connect_timeout(&address, Duration::from_millis(500)).expect_err("no answer");
+            assert_eq!(refused.kind(), ErrorKind::TimedOut);
+            assert!(wrong() > before);
         }
     });
 }

@@ -26,7 +26,7 @@ const fn v6(last: u16) -> IpAddr {
 
 /// Sends `bytes` on one thread, and reads to the end on this one. Waits until the connection has ended:
 /// inline, only its calls send the rest.
-fn exchange(stream: &TcpStream, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn exchange(stream: &TcpStream, bytes: &[u8]) -> Vec<u8> {
     std::thread::scope(|scope| {
         scope.spawn(move || {
             (&*stream).write_all(bytes).expect("the peer reads");
@@ -81,6 +81,14 @@ fn two_stacks_exchange_megabytes_under_every_placement() {
 
 /// Runs `test` with a stack on a device in a namespace of its own.
 pub(crate) fn beside_kernel(placement: Placement, test: impl FnOnce(TcpStack) + Send + 'static) {
+    beside_kernel_with(move |config| config.with_listening([80]).with_placement(placement), test);
+}
+
+/// As [`beside_kernel`], with a configuration of the test.
+pub(crate) fn beside_kernel_with(
+    configure: impl FnOnce(TcpStackConfig) -> TcpStackConfig + Send + 'static,
+    test: impl FnOnce(TcpStack) + Send + 'static,
+) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     if !rustix::process::geteuid().is_root() {
         return;
@@ -95,8 +103,7 @@ pub(crate) fn beside_kernel(placement: Placement, test: impl FnOnce(TcpStack) + 
             std::thread::sleep(Duration::from_millis(1));
         }
         let config = TcpStackConfig::new(IpDevice::kernel(tun, STACK[0]), &STACK);
-        let config = config.with_listening([80]).with_placement(placement);
-        test(TcpStack::start(config).expect("a stack"));
+        test(TcpStack::start(configure(config)).expect("a stack"));
     };
     namespace.run(inside).expect("a thread").join().expect("the test passes").expect("the namespace exists");
 }

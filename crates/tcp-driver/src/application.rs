@@ -11,7 +11,7 @@ use driver::protocol::{Cell, Place};
 use driver::sync::{WakerSet, lock};
 use driver::{Application, EndReason, Shared};
 use layers::RecordError;
-use tcp::{CloseReason, KeepAlive};
+use tcp::{CloseReason, KeepAlive, Md5Key};
 
 use crate::info::TcpInfo;
 
@@ -28,10 +28,29 @@ pub struct TcpApplication;
 pub type TcpShared = Shared<TcpApplication>;
 
 /// The parameters of an outgoing connection.
-#[derive(Debug, Clone, Copy, Default)]
+///
+/// Begin with the default, and set others with the `with_` methods.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct Connect {
     /// The local address, if it matters. Port zero lets the stack choose.
     pub local: Option<SocketAddr>,
+    /// The key of digests that each segment carries, in both directions (RFC 2385).
+    pub md5: Option<Md5Key>,
+}
+
+impl Connect {
+    /// Sets [`local`](Self::local).
+    #[must_use]
+    pub fn with_local(self, local: SocketAddr) -> Self {
+        Self { local: Some(local), ..self }
+    }
+
+    /// Sets [`md5`](Self::md5).
+    #[must_use]
+    pub fn with_md5(self, key: Md5Key) -> Self {
+        Self { md5: Some(key), ..self }
+    }
 }
 
 /// The limits that handles enforce.

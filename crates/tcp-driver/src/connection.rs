@@ -18,6 +18,7 @@ use crate::layers::Layers;
 use crate::packets::{OpenSegment, Opened, Received, SegmentPlan};
 use crate::protocol::Tcp;
 use crate::records::{Finished, RecordJob, RecordOutput, Records};
+use crate::signature::Signature;
 
 /// Small writes that the driver sends before it receives.
 const INTERACTIVE_MAX: u64 = 1024;
@@ -30,6 +31,8 @@ const BULK_FROM: usize = 8 << 10;
 pub struct TcpConnection {
     connection: tcp::Connection,
     layers: Option<Arc<Layers>>,
+    /// Verifies the digests of its segments, if they have any.
+    signature: Option<Arc<Signature>>,
     /// The cipher above TCP, if the stack has one.
     records: Option<Box<Records>>,
     cell: Arc<TcpCell>,
@@ -84,6 +87,7 @@ impl TcpConnection {
         Self {
             connection,
             layers: None,
+            signature: None,
             records: None,
             cell,
             socket,
@@ -112,6 +116,11 @@ impl TcpConnection {
         self.records = Records::new(layers, salt);
         self.layers = layers.cloned();
         self
+    }
+
+    /// Adds what verifies its segments.
+    pub(crate) fn with_signature(self, signature: Option<Signature>) -> Self {
+        Self { signature: signature.map(Arc::new), ..self }
     }
 
     pub(crate) fn take_route_change(&mut self) -> Option<RouteChange> {
@@ -285,11 +294,11 @@ impl Connection<Tcp> for TcpConnection {
     }
 
     fn absorb(&mut self, now: Instant, _socket: usize, batch: Received) {
-        self.take(now, batch.open(self.layers.as_deref()));
+        self.take(now, batch.open(self.layers.as_deref(), self.signature.as_deref()));
     }
 
     fn begin_open(&mut self, _now: Instant, _socket: usize, _batch: &Received, job: &mut OpenSegment) -> bool {
-        job.begin(self.layers.as_ref());
+        job.begin(self.layers.as_ref(), self.signature.as_ref());
         true
     }
 
@@ -397,7 +406,8 @@ impl Connection<Tcp> for TcpConnection {
         let half = self.connection.detach()?;
         let delivery = self.delivery.take()?;
         self.detached = Some(Box::default());
-        Some(Box::new(DetachedHalf::new(*self.connection.tuple(), self.layers.clone(), half, delivery)))
+        let terms = (self.layers.clone(), self.signature.clone());
+        Some(Box::new(DetachedHalf::new(*self.connection.tuple(), terms, half, delivery)))
     }
 
     fn is_detached(&self) -> bool {

@@ -20,11 +20,14 @@ pub enum Count {
     BacklogDrops,
     /// IP packets that were put together from fragments.
     Reassembled,
+    /// Segments that were dropped because their MD5 digest was missing or wrong.
+    WrongDigests,
 }
 
 impl Count {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::CookiesSent, Self::CookiesAccepted, Self::BacklogDrops, Self::Reassembled];
+    pub const ALL: [Self; 5] =
+        [Self::CookiesSent, Self::CookiesAccepted, Self::BacklogDrops, Self::Reassembled, Self::WrongDigests];
 }
 
 impl HostCounters {

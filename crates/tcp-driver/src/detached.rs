@@ -13,6 +13,7 @@ use crate::delivery::Delivery;
 use crate::layers::Layers;
 use crate::packets::{Opened, Received};
 use crate::protocol::Tcp;
+use crate::signature::Signature;
 
 /// This many unreported values are reported even if none is urgent.
 const UNREPORTED_MAX: usize = 256;
@@ -29,6 +30,7 @@ pub(crate) const ATTACHED_FOR: Duration = Duration::from_millis(20);
 pub struct DetachedHalf {
     tuple: Tuple,
     layers: Option<Arc<Layers>>,
+    signature: Option<Arc<Signature>>,
     /// `None` once it was attached again.
     parts: Option<(DetachedReceiveHalf, Delivery)>,
     /// A report to be reused.
@@ -36,13 +38,13 @@ pub struct DetachedHalf {
 }
 
 impl DetachedHalf {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         tuple: Tuple,
-        layers: Option<Arc<Layers>>,
+        (layers, signature): (Option<Arc<Layers>>, Option<Arc<Signature>>),
         half: DetachedReceiveHalf,
         delivery: Delivery,
     ) -> Self {
-        Self { tuple, layers, parts: Some((half, delivery)), spare: None }
+        Self { tuple, layers, signature, parts: Some((half, delivery)), spare: None }
     }
 
     /// Takes both to attach them again.
@@ -77,7 +79,7 @@ impl ReceiveHalf<Tcp> for Box<DetachedHalf> {
 
     fn absorb(&mut self, now: Instant, _socket: usize, batch: Received) -> Result<(), Received> {
         let Some((half, _)) = &mut self.parts else { return Err(batch) };
-        match batch.open(self.layers.as_deref()) {
+        match batch.open(self.layers.as_deref(), self.signature.as_deref()) {
             Opened::Segment(mut arrival) => {
                 if half.handle_segment(now, &mut arrival) {
                     return Err(batch);

@@ -13,6 +13,7 @@
 //! | [`fragments`] | fragments of IP packets |
 //! | `info` | [`TcpInfo`], the state of a connection as an application sees it |
 //! | [`packets`] | received packets, plans and jobs |
+//! | `signature` | verifies the MD5 digests of segments |
 //! | `table` | values by addresses and ports |
 //! | [`detached`] | the receive half of a connection on another processor |
 //! | `delivery` | received data on their path to the application |
@@ -31,6 +32,7 @@ pub mod listeners;
 pub mod packets;
 pub mod protocol;
 pub mod records;
+mod signature;
 mod table;
 
 pub use application::{Closed, Connect, Limits, TcpApplication, TcpCell, TcpShared, WriteError};

@@ -11,12 +11,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tcp::Md5Key;
 use units::Instant;
 
 /// What a listening port bounds.
 ///
 /// Begin with the default, and set others with the `with_` methods.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Listen {
     /// Connections whose handshake is not complete, at most. Beyond it SYNs are answered with cookies,
@@ -26,25 +27,34 @@ pub struct Listen {
     /// handshakes with cookies are dropped, so that peers try again. Connections that are half-open then
     /// are still completed. Default: 1024.
     pub backlog: usize,
+    /// The key of digests that each segment of all peers carries (RFC 2385). Segments without a right one
+    /// are dropped. Default: none, and segments with one are dropped.
+    pub md5: Option<Md5Key>,
 }
 
 impl Default for Listen {
     fn default() -> Self {
-        Self { half_open_max: 256, backlog: 1024 }
+        Self { half_open_max: 256, backlog: 1024, md5: None }
     }
 }
 
 impl Listen {
     /// Sets [`half_open_max`](Self::half_open_max).
     #[must_use]
-    pub const fn with_half_open_max(self, half_open_max: usize) -> Self {
+    pub fn with_half_open_max(self, half_open_max: usize) -> Self {
         Self { half_open_max, ..self }
     }
 
     /// Sets [`backlog`](Self::backlog).
     #[must_use]
-    pub const fn with_backlog(self, backlog: usize) -> Self {
+    pub fn with_backlog(self, backlog: usize) -> Self {
         Self { backlog, ..self }
+    }
+
+    /// Sets [`md5`](Self::md5).
+    #[must_use]
+    pub fn with_md5(self, key: Md5Key) -> Self {
+        Self { md5: Some(key), ..self }
     }
 }
 
@@ -110,6 +120,11 @@ impl Listeners {
         self.by_port.get(&port).is_some_and(has_space)
     }
 
+    /// The key of the digests of a port's segments.
+    pub(crate) fn md5(&self, port: u16) -> Option<&Md5Key> {
+        self.by_port.get(&port)?.bounds.md5.as_ref()
+    }
+
     /// Counts the connected peers of a port.
     pub(crate) fn waiting(&self, port: u16) -> Waiting {
         self.by_port.get(&port).map(|listener| Arc::clone(&listener.waiting)).unwrap_or_default()
@@ -146,7 +161,7 @@ mod tests {
     #[test]
     fn beyond_the_half_open_ones_come_cookies_and_beyond_the_backlog_nothing() {
         let mut listeners = Listeners::default();
-        listeners.add(80, Listen { half_open_max: 2, backlog: 1 });
+        listeners.add(80, Listen::default().with_half_open_max(2).with_backlog(1));
         listeners.add(81, Listen::default());
         assert_eq!(listeners.admission(80, true), Admission::Cookie, "the driver is busy");
         for _ in 0..2 {

@@ -10,6 +10,7 @@ use tcp::{Arrival, IcmpError, SegmentHead, SuperPacket, icmp};
 use wire::ip;
 
 use crate::layers::{Layers, seal};
+use crate::signature::Signature;
 
 /// An IP packet from a device, or a super-packet that stands for several.
 #[derive(Debug, Clone, Default)]
@@ -56,7 +57,7 @@ impl Received {
         &self.content
     }
 
-    pub(crate) fn open(&self, layers: Option<&Layers>) -> Opened {
+    pub(crate) fn open(&self, layers: Option<&Layers>, signature: Option<&Signature>) -> Opened {
         match &self.content {
             Content::Segment(head) => {
                 if let Err(error) = self.verify(head, layers) {
@@ -64,7 +65,11 @@ impl Received {
                     return Opened::Nothing;
                 }
                 match Arrival::open_at(head, &self.packet, self.segment, self.is_verified) {
-                    Ok(arrival) => Opened::Segment(arrival),
+                    Ok(arrival) if self.is_authentic(head, &arrival, signature) => Opened::Segment(arrival),
+                    Ok(_) => {
+                        tracing::debug!(tuple = %head.tuple, "a segment with a wrong, missing or unwanted digest is dropped");
+                        Opened::Nothing
+                    }
                     Err(error) => {
                         tracing::debug!(%error, "a segment is dropped");
                         Opened::Nothing
@@ -78,6 +83,14 @@ impl Received {
 }
 
 impl Received {
+    /// Whether the segment has the right digest of RFC 2385, or has and needs none.
+    fn is_authentic(&self, head: &SegmentHead, arrival: &Arrival, signature: Option<&Signature>) -> bool {
+        match signature {
+            None => arrival.header.options.md5.is_none(),
+            Some(signature) => signature.verifies(&head.tuple, head.segment(&self.packet)),
+        }
+    }
+
     /// Verifies the digest between TCP and IP, or that there is none if the stack has none.
     fn verify(&self, head: &SegmentHead, layers: Option<&Layers>) -> Result<(), DigestError> {
         match layers.and_then(Layers::digest) {
@@ -184,11 +197,13 @@ impl Plan for SegmentPlan {
 pub struct OpenSegment {
     pub(crate) opened: Opened,
     layers: Option<Arc<Layers>>,
+    signature: Option<Arc<Signature>>,
 }
 
 impl OpenSegment {
-    /// All jobs of a driver have the layers of its stack.
-    pub(crate) fn begin(&mut self, layers: Option<&Arc<Layers>>) {
+    /// All jobs of a driver have the layers of its stack. The signature is that of a connection.
+    pub(crate) fn begin(&mut self, layers: Option<&Arc<Layers>>, signature: Option<&Arc<Signature>>) {
+        self.signature = signature.cloned();
         if self.layers.is_none() {
             self.layers = layers.cloned();
         }
@@ -199,7 +214,7 @@ impl OpenJob for OpenSegment {
     type Batch = Received;
 
     fn open(&mut self, batch: &mut Received) {
-        self.opened = batch.open(self.layers.as_deref());
+        self.opened = batch.open(self.layers.as_deref(), self.signature.as_deref());
     }
 
     fn clear(&mut self) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use driver::protocol::{Batch, Begun, Cell, NoLeases};
 use driver::{ConnectionKey, EndReason, Protocol, Route};
-use tcp::{Arrival, HostSecret, Plan, SegmentHead, SuperPacket, TcpConfig, TimeWait, Tuple, icmp};
+use tcp::{Arrival, HostSecret, Md5Key, Plan, SegmentHead, SuperPacket, TcpConfig, TimeWait, Tuple, icmp};
 use units::{Duration, Instant};
 use wire::tcp::Flags;
 
@@ -20,6 +20,7 @@ use crate::layers::{Layers, seal};
 use crate::listeners::{Admission, Listen, Listeners};
 use crate::packets::{Content, OpenSegment, Opened, Received, SegmentPlan};
 use crate::records::RecordJob;
+use crate::signature::Signature;
 use crate::table::Table;
 
 /// Connections in TIME-WAIT, at most; beyond it the oldest is forgotten. Each takes about 200 bytes.
@@ -187,6 +188,29 @@ impl Tcp {
         }
     }
 
+    /// The configuration of connections whose segments carry digests with this key.
+    fn config_with(&self, md5: Option<&Md5Key>) -> Arc<TcpConfig> {
+        match md5 {
+            None => Arc::clone(&self.config),
+            Some(key) => Arc::new(TcpConfig { md5: Some(key.clone()), ..TcpConfig::clone(&self.config) }),
+        }
+    }
+
+    /// That of connections to the port that a segment is for.
+    fn config_of(&self, arrival: &Arrival) -> Arc<TcpConfig> {
+        self.config_with(self.listeners.md5(arrival.tuple.local.port()))
+    }
+
+    /// What verifies a segment of no connection.
+    fn signature_of(&self, batch: &Received) -> Option<Signature> {
+        let Content::Segment(head) = batch.content() else { return None };
+        let key = match self.time_wait.get(&head.tuple) {
+            Some(time_wait) => time_wait.md5(),
+            None => self.listeners.md5(head.tuple.local.port()),
+        };
+        key.map(|key| Signature::new(key, &self.counters))
+    }
+
     /// Whether this SYN begins a connection: its port listens, and a connection in TIME-WAIT gives way.
     fn begins(&self, now: Instant, arrival: &Arrival) -> bool {
         let flags = arrival.header.flags;
@@ -206,7 +230,8 @@ impl Tcp {
             }
             Admission::Cookie => {
                 self.end_time_wait(&arrival.tuple);
-                tcp::Connection::answer_with_cookie(now, &self.config, &self.secret, arrival, &mut self.plan);
+                let config = self.config_of(arrival);
+                tcp::Connection::answer_with_cookie(now, &config, &self.secret, arrival, &mut self.plan);
                 self.listeners.on_cookie_sent(now);
                 self.counters.add(Count::CookiesSent);
                 Taken::Answer
@@ -215,7 +240,7 @@ impl Tcp {
                 self.end_time_wait(&arrival.tuple);
                 let initial = self.secret.initial_sequence(now, &arrival.tuple);
                 let offset = self.secret.timestamp_offset(&arrival.tuple);
-                Taken::Connection(tcp::Connection::accept(now, Arc::clone(&self.config), arrival, initial, offset))
+                Taken::Connection(tcp::Connection::accept(now, self.config_of(arrival), arrival, initial, offset))
             }
         }
     }
@@ -229,7 +254,8 @@ impl Tcp {
             && self.listeners.awaits_cookies(now)
             && !self.time_wait.contains(&arrival.tuple);
         if may_be_cookie {
-            let connection = tcp::Connection::accept_cookie(now, &self.config, &self.secret, arrival.clone());
+            let connection =
+                tcp::Connection::accept_cookie(now, &self.config_of(arrival), &self.secret, arrival.clone());
             let has_space = self.listeners.has_space(port);
             match connection {
                 Some(connection) if has_space => {
@@ -269,7 +295,10 @@ impl Tcp {
             }
             return has_answer;
         }
-        self.may_answer(now) && tcp::reply::reset(arrival, &mut self.plan)
+        let has_answer = self.may_answer(now) && tcp::reply::reset(arrival, &mut self.plan);
+        // Without a digest, the peer would not believe it.
+        self.plan.sign(self.listeners.md5(arrival.tuple.local.port()));
+        has_answer
     }
 }
 
@@ -330,8 +359,9 @@ impl Protocol for Tcp {
         };
         let initial = self.secret.initial_sequence(now, &tuple);
         let offset = self.secret.timestamp_offset(&tuple);
-        let connection = tcp::Connection::connect(Arc::clone(&self.config), tuple, initial, offset);
-        let connection = TcpConnection::new(connection, Arc::clone(cell), socket, false);
+        let connection = tcp::Connection::connect(self.config_with(request.md5.as_ref()), tuple, initial, offset);
+        let signature = request.md5.map(|key| Signature::new(&key, &self.counters));
+        let connection = TcpConnection::new(connection, Arc::clone(cell), socket, false).with_signature(signature);
         Some(connection.with_layers(self.layers.as_ref(), || self.secret.salt(now, &tuple)))
     }
 
@@ -344,7 +374,9 @@ impl Protocol for Tcp {
         _may_be_foreign: bool,
         is_busy: bool,
     ) -> Begun<Self> {
-        let Opened::Segment(arrival) = batch.open(self.layers.as_deref()) else { return Begun::Nothing };
+        let signature = self.signature_of(&batch);
+        let opened = batch.open(self.layers.as_deref(), signature.as_ref());
+        let Opened::Segment(arrival) = opened else { return Begun::Nothing };
         let tuple = arrival.tuple;
         let begins = self.begins(now, &arrival);
         let taken = if begins { self.take_syn(now, &arrival, is_busy) } else { self.take_other(now, &arrival) };
@@ -353,7 +385,8 @@ impl Protocol for Tcp {
                 let waiting = self.listeners.waiting(tuple.local.port());
                 let cell = TcpCell::accepted(Arc::clone(shared), tuple.remote, waiting);
                 let connection = TcpConnection::new(connection, Arc::clone(&cell), socket, true)
-                    .with_layers(self.layers.as_ref(), || self.secret.salt(now, &tuple));
+                    .with_layers(self.layers.as_ref(), || self.secret.salt(now, &tuple))
+                    .with_signature(signature);
                 Begun::Connection(connection, cell)
             }
             Taken::Answer => {
@@ -366,7 +399,7 @@ impl Protocol for Tcp {
     }
 
     fn reply(&mut self, now: Instant, _socket: usize, batch: &Received, out: &mut SuperPacket) -> bool {
-        match batch.open(self.layers.as_deref()) {
+        match batch.open(self.layers.as_deref(), self.signature_of(batch).as_ref()) {
             Opened::Segment(arrival) => {
                 let has_answer = self.answer(now, &arrival);
                 if has_answer {

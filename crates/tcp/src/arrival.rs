@@ -113,6 +113,14 @@ impl SegmentHead {
         is_acknowledging(self.flags)
     }
 
+    /// The segment in the packet that this was found in.
+    ///
+    /// # Panics
+    /// If it was found in a longer packet.
+    pub fn segment<'a>(&self, packet: &'a [u8]) -> &'a [u8] {
+        &packet[self.range()]
+    }
+
     const fn range(&self) -> Range<usize> {
         self.start as usize..self.end as usize
     }

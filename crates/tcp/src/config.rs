@@ -5,6 +5,8 @@ use std::sync::Arc;
 use recovery::Algorithm;
 use units::Duration;
 
+use crate::md5::Md5Key;
+
 use crate::budget::BufferBudget;
 
 /// What a connection may use, and its timers.
@@ -62,6 +64,9 @@ pub struct TcpConfig {
     /// How long a connection that closed first keeps its ports: twice the maximum segment lifetime (RFC
     /// 9293, section 3.6.1). Default: 60 seconds.
     pub time_wait: Duration,
+    /// The key of digests that each segment carries, in both directions (RFC 2385). Segments without a right
+    /// one must be dropped before they reach the connection: [`Md5Key::verifies`]. Default: none.
+    pub md5: Option<Md5Key>,
     /// Silence after which probes ask whether the peer is there (RFC 9293, section 3.8.4). Default: none.
     pub keep_alive: Option<KeepAlive>,
 }
@@ -185,6 +190,7 @@ impl Default for TcpConfig {
             syn_attempts_max: 8,
             timeouts_max: 15,
             time_wait: Duration::from_secs(60),
+            md5: None,
             keep_alive: None,
         }
     }
@@ -221,6 +227,7 @@ impl TcpConfig {
             timeouts_max: 15,
             // Twice the two minutes of RFC 793, section 3.3.
             time_wait: Duration::from_secs(240),
+            md5: None,
             keep_alive: None,
         }
     }

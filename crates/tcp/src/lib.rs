@@ -10,6 +10,7 @@
 //! | [`budget`] | [`BufferBudget`]: the memory of the buffers of all connections |
 //! | [`state`] | the states of RFC 9293 |
 //! | [`icmp`] | what ICMP errors say about a connection, and the answers of a host |
+//! | [`md5`] | the MD5 signature option |
 //! | [`reply`] | answers without a connection: resets, TIME-WAIT |
 //! | [`secret`] | initial sequence numbers and ports that cannot be guessed |
 //! | [`detached`] | the receive half on another processor |
@@ -25,6 +26,7 @@ pub mod config;
 pub mod connection;
 pub mod detached;
 pub mod icmp;
+pub mod md5;
 mod negotiated;
 pub mod plan;
 mod position;
@@ -45,6 +47,7 @@ pub use config::{
 pub use connection::{COOKIE_LIFETIME, CloseReason, Connection, Event, Read, SoftError, Stats, WriteError};
 pub use detached::{DetachedReceiveHalf, ReceiveCommands, ReceiveReport};
 pub use icmp::{IcmpError, IcmpErrorKind};
+pub use md5::{Md5Key, Md5KeyError};
 pub use plan::{HeaderBelow, PLAN_BYTES_MAX, Plan, SuperPacket};
 pub use receive::ReceiveStats;
 pub use reply::TimeWait;

@@ -7,6 +7,7 @@ use wire::ip::Protocol;
 use wire::tcp::Flags;
 use wire::{checksum, ip, tcp};
 
+use crate::md5::Md5Key;
 use crate::tuple::Tuple;
 
 /// The time to live of our packets (RFC 1700).
@@ -28,6 +29,8 @@ pub struct Plan {
     pub(crate) ecn: Option<Ecn>,
     /// The number under which the send half has recorded it.
     pub(crate) transmission: Option<u64>,
+    /// Each segment carries a digest with this key (RFC 2385).
+    pub(crate) md5: Option<Md5Key>,
 }
 
 impl Default for Plan {
@@ -40,6 +43,7 @@ impl Default for Plan {
             segment: 1,
             ecn: None,
             transmission: None,
+            md5: None,
         }
     }
 }
@@ -67,6 +71,11 @@ impl Plan {
         self.transmission
     }
 
+    /// Lets each segment carry a digest with this key (RFC 2385).
+    pub fn sign(&mut self, key: Option<&Md5Key>) {
+        self.md5 = key.cloned();
+    }
+
     /// Drops the references to the data.
     pub fn release(&mut self) {
         self.pieces.clear();
@@ -75,6 +84,10 @@ impl Plan {
 
     /// Writes the packet. Deterministic: the same plan gives the same bytes on any processor.
     pub fn seal(&self, out: &mut SuperPacket) {
+        // No device computes digests.
+        if self.md5.is_some() {
+            return self.seal_packets(None, out);
+        }
         let header = self.ip_header(Protocol::TCP);
         let tcp_len = self.header.len();
         out.bytes.clear();
@@ -97,8 +110,9 @@ impl Plan {
     pub fn seal_packets(&self, below: Option<&dyn HeaderBelow>, out: &mut SuperPacket) {
         let ip = self.ip_header(below.map_or(Protocol::TCP, HeaderBelow::protocol));
         let below_len = below.map_or(0, HeaderBelow::header_len);
-        let (ip_len, tcp_len, count) = (ip.len(), self.header.len(), self.segment_count());
         let mut header = self.header;
+        header.options.md5 = self.md5.as_ref().map(|_| [0; 16]);
+        let (ip_len, tcp_len, count) = (ip.len(), header.len(), self.segment_count());
         let mut data = Pieces { pieces: &self.pieces, at: 0 };
         out.bytes.clear();
         for index in 0..count {
@@ -112,6 +126,9 @@ impl Plan {
             header.emit(&mut out.bytes);
             data.copy(len, &mut out.bytes);
             let packet = &mut out.bytes[from..];
+            if let Some(key) = &self.md5 {
+                write_digest(key, &self.tuple, &mut header, &mut packet[ip_len + below_len..]);
+            }
             let pseudo = checksum::pseudo_header(ip.source, ip.destination, Protocol::TCP, (tcp_len + len) as u32);
             tcp::fill_checksum(&mut packet[ip_len + below_len..], pseudo);
             if let Some(below) = below {
@@ -136,6 +153,16 @@ impl Plan {
             may_fragment: false,
         }
     }
+}
+
+/// Writes the digest of a segment whose option of it has any content.
+fn write_digest(key: &Md5Key, tuple: &Tuple, header: &mut tcp::Header, segment: &mut [u8]) {
+    let (head, data) = segment.split_at_mut(header.len());
+    let first = head.first_chunk().expect("a header has 20 bytes");
+    header.options.md5 = Some(key.digest(tuple, first, head.len() - tcp::HEADER_LEN, data));
+    let mut again = Vec::with_capacity(head.len());
+    header.emit(&mut again);
+    head.copy_from_slice(&again);
 }
 
 /// A header between IP and TCP.

@@ -4,6 +4,7 @@ use units::{Duration, Instant, Seq32};
 use wire::tcp::{Flags, Header, Options};
 
 use crate::arrival::Arrival;
+use crate::md5::Md5Key;
 use crate::plan::Plan;
 use crate::timestamps::TimestampClock;
 use crate::tuple::Tuple;
@@ -34,6 +35,7 @@ pub struct TimeWait {
     clock: Option<TimestampClock>,
     time: Duration,
     until: Instant,
+    md5: Option<Md5Key>,
 }
 
 impl TimeWait {
@@ -45,7 +47,16 @@ impl TimeWait {
         time: Duration,
         until: Instant,
     ) -> Self {
-        Self { tuple, seq, ack, clock, time, until }
+        Self { tuple, seq, ack, clock, time, until, md5: None }
+    }
+
+    pub(crate) fn signed(self, md5: Option<Md5Key>) -> Self {
+        Self { md5, ..self }
+    }
+
+    /// The key with which segments are verified.
+    pub const fn md5(&self) -> Option<&Md5Key> {
+        self.md5.as_ref()
     }
 
     /// The addresses and ports.
@@ -89,6 +100,7 @@ impl TimeWait {
         }
         let clock = self.clock.as_ref().map(|clock| (clock, now));
         fill(&self.tuple, self.seq, self.ack, Flags::ACK, 0, clock, plan);
+        plan.sign(self.md5.as_ref());
         true
     }
 }
@@ -103,6 +115,7 @@ fn fill(
     plan: &mut Plan,
 ) {
     plan.release();
+    plan.sign(None);
     (plan.tuple, plan.ecn, plan.segment) = (*tuple, None, 1);
     let timestamps = clock.map(|(clock, now)| clock.stamp(now));
     plan.header = Header {

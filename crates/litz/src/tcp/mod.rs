@@ -23,7 +23,7 @@ pub use self::stream::TcpStream;
 pub use layers::{CipherLayer, DigestLayer, RecordError, SharedSecret, Stack, StackError};
 pub use net::tun::{MemoryTun, OpenTunError, Tun};
 pub use tcp::{
-    AckPolicy, AckThreshold, AckTimer, BufferBudget, CloseReason, KeepAlive, LossRecovery, Nagle, ReceiveStats,
-    RtoFormula, SendStats, State, TcpConfig, WindowGrowth,
+    AckPolicy, AckThreshold, AckTimer, BufferBudget, CloseReason, KeepAlive, LossRecovery, Md5Key, Md5KeyError, Nagle,
+    ReceiveStats, RtoFormula, SendStats, State, TcpConfig, WindowGrowth,
 };
-pub use tcp_driver::{Closed, Count, Layers, Listen, TcpInfo, WriteError};
+pub use tcp_driver::{Closed, Connect, Count, Layers, Listen, TcpInfo, WriteError};

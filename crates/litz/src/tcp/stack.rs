@@ -171,7 +171,7 @@ impl TcpStack {
         let counters = Arc::<HostCounters>::default();
         let protocol = || {
             let stack = Tcp::new(tcp.clone(), secret.clone(), addresses.clone(), []);
-            let listen = |stack: Tcp, (port, bounds): &(u16, Listen)| stack.with_listener(*port, *bounds);
+            let listen = |stack: Tcp, (port, bounds): &(u16, Listen)| stack.with_listener(*port, bounds.clone());
             let stack = listening.iter().fold(stack.with_counters(Arc::clone(&counters)), listen);
             match &layers {
                 Some(layers) => stack.with_layers(layers.clone()),
@@ -188,7 +188,7 @@ impl TcpStack {
     /// # Errors
     /// If the peer refuses or does not answer, or no device has an address of its family.
     pub fn connect(&self, remote: SocketAddr) -> Result<TcpStream, Closed> {
-        self.finish_connect(self.begin_connect(remote, None)?, None)
+        self.finish_connect(self.begin_connect(remote, Connect::default())?, None)
     }
 
     /// As [`connect`](Self::connect), for at most `timeout`.
@@ -197,7 +197,7 @@ impl TcpStack {
     /// As [`connect`](Self::connect), and [`Closed::ConnectTimedOut`].
     pub fn connect_timeout(&self, remote: SocketAddr, timeout: Duration) -> Result<TcpStream, Closed> {
         let deadline = TcpRuntime(self.drivers.clone()).deadline_after(timeout);
-        self.finish_connect(self.begin_connect(remote, None)?, Some(deadline))
+        self.finish_connect(self.begin_connect(remote, Connect::default())?, Some(deadline))
     }
 
     /// As [`connect`](Self::connect), from `local`, an address of the stack. Port zero lets the stack
@@ -206,7 +206,15 @@ impl TcpStack {
     /// # Errors
     /// As [`connect`](Self::connect), and if the stack has no such address or the port is taken.
     pub fn connect_from(&self, local: SocketAddr, remote: SocketAddr) -> Result<TcpStream, Closed> {
-        self.finish_connect(self.begin_connect(remote, Some(local))?, None)
+        self.finish_connect(self.begin_connect(remote, Connect::default().with_local(local))?, None)
+    }
+
+    /// As [`connect`](Self::connect), with other parameters.
+    ///
+    /// # Errors
+    /// As [`connect_from`](Self::connect_from).
+    pub fn connect_with(&self, remote: SocketAddr, parameters: Connect) -> Result<TcpStream, Closed> {
+        self.finish_connect(self.begin_connect(remote, parameters)?, None)
     }
 
     /// As [`connect`](Self::connect), for asynchronous callers, whatever their executor.
@@ -215,20 +223,20 @@ impl TcpStack {
     /// As [`connect`](Self::connect), and if the placement is inline.
     pub async fn connect_async(&self, remote: SocketAddr) -> Result<TcpStream, Closed> {
         TcpRuntime(self.drivers.clone()).can_async()?;
-        let handle = self.begin_connect(remote, None)?;
+        let handle = self.begin_connect(remote, Connect::default())?;
         poll_fn(|context| handle.poll_connected(context.waker())).await?;
         Ok(TcpStream::new(handle))
     }
 
-    fn begin_connect(&self, remote: SocketAddr, local: Option<SocketAddr>) -> Result<StreamHandle<TcpRuntime>, Closed> {
-        let fits = |address: &&LocalAddress| match local {
+    fn begin_connect(&self, remote: SocketAddr, parameters: Connect) -> Result<StreamHandle<TcpRuntime>, Closed> {
+        let fits = |address: &&LocalAddress| match parameters.local {
             Some(local) => address.ip == local.ip(),
             None => address.ip.is_ipv4() == remote.is_ipv4(),
         };
         let device = self.addresses.iter().find(fits).map(|address| address.device);
         let device = device.ok_or(Closed::Driver(driver::EndReason::NoSocket))?;
         let runtime = TcpRuntime(self.drivers.clone());
-        let begin = |shared: &_| StreamHandle::connect(&runtime, shared, remote, Connect { local }, device);
+        let begin = |shared: &_| StreamHandle::connect(&runtime, shared, remote, parameters.clone(), device);
         self.drivers.begin(None, begin)
     }
 

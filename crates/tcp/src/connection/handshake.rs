@@ -8,6 +8,7 @@ use wire::tcp::{Flags, Header, Options};
 use super::{CloseReason, Connection, Events, timers};
 use crate::arrival::Arrival;
 use crate::config::TcpConfig;
+use crate::md5::MD5_LEN;
 use crate::negotiated::Negotiated;
 use crate::position::FIRST_BYTE;
 use crate::receive::ReceiveHalf;
@@ -27,7 +28,7 @@ const MSS_MIN: u16 = 88;
 const SCALE_MAX: u8 = 14;
 
 /// Bytes of the timestamps option with its padding.
-pub(super) const TIMESTAMPS_LEN: u16 = 12;
+const TIMESTAMPS_LEN: u16 = 12;
 
 impl Connection {
     /// Opens a connection: the first plan is a SYN. `initial` is the initial sequence number (RFC
@@ -99,6 +100,12 @@ impl Connection {
         scale
     }
 
+    /// Bytes of the options of a segment with data.
+    pub(super) fn options_len(&self) -> u16 {
+        let timestamps = if self.negotiated.timestamps { TIMESTAMPS_LEN } else { 0 };
+        timestamps + if self.config.md5.is_some() { MD5_LEN } else { 0 }
+    }
+
     /// The peer's SYN: what it offers is used if this side wants it too.
     fn on_peer_syn(&mut self, now: Instant, header: &Header) {
         let options = &header.options;
@@ -121,8 +128,7 @@ impl Connection {
         let default = DEFAULT_MSS[usize::from(self.tuple.local.is_ipv6())];
         let announced_mss = self.announced_mss();
         let mss = options.mss.unwrap_or(default).max(MSS_MIN).min(announced_mss);
-        let taken = if self.negotiated.timestamps { TIMESTAMPS_LEN } else { 0 };
-        let segment = u64::from(mss.saturating_sub(taken)).max(1);
+        let segment = u64::from(mss.saturating_sub(self.options_len())).max(1);
         let terms = self.negotiated;
         self.send.negotiated(segment, terms.sack, terms.timestamps, terms.ecn);
         let (ours, segments) = (self.send.space(), (segment, announced_mss));

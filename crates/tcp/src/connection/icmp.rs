@@ -2,7 +2,6 @@
 
 use units::Instant;
 
-use super::handshake::TIMESTAMPS_LEN;
 use super::{CloseReason, Connection, SoftError};
 use crate::icmp::{IcmpError, IcmpErrorKind};
 use crate::state::State;
@@ -37,8 +36,7 @@ impl Connection {
     fn on_packet_too_big(&mut self, now: Instant, mtu: Option<u32>) {
         let is_ipv6 = self.tuple.local.is_ipv6();
         let mtu = mtu.filter(|mtu| *mtu > 0).unwrap_or(MTU_UNKNOWN).max(MTU_MIN[usize::from(is_ipv6)]);
-        let taken = if self.negotiated.timestamps { u32::from(TIMESTAMPS_LEN) } else { 0 };
-        let headers = if is_ipv6 { 60 } else { 40 } + taken;
+        let headers = if is_ipv6 { 60 } else { 40 } + u32::from(self.options_len());
         let segment = u64::from(mtu - headers);
         if segment < self.send.segment() {
             self.send.on_packet_too_big(now, segment);

@@ -324,7 +324,8 @@ impl Connection {
         let (receive, until) = (self.receive.as_ref()?, self.timers.time_wait()?);
         let clock = self.negotiated.timestamps.then(|| receive.clock().clone());
         let (seq, ack) = (self.send.nxt_on_wire(), receive.nxt_on_wire());
-        Some(TimeWait::new(self.tuple, seq, ack, clock, self.config.time_wait, until))
+        let time_wait = TimeWait::new(self.tuple, seq, ack, clock, self.config.time_wait, until);
+        Some(time_wait.signed(self.config.md5.clone()))
     }
 
     /// The timestamps of a segment that leaves now.

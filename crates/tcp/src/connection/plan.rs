@@ -8,6 +8,9 @@ use crate::plan::{PLAN_BYTES_MAX, Plan};
 use crate::send::next::Next;
 use crate::state::State;
 
+/// The longest options (RFC 9293, section 3.1).
+const OPTIONS_LEN_MAX: u16 = 40;
+
 impl Connection {
     /// Fills `plan` with what may be sent now, at most `segments_max` segments. False if there is
     /// nothing. What it holds counts as sent at `now`; [`handle_emitted`](Self::handle_emitted) says
@@ -16,6 +19,7 @@ impl Connection {
         plan.release();
         plan.tuple = self.tuple;
         plan.ecn = None;
+        plan.sign(self.config.md5.as_ref());
         plan.segment = self.send.segment() as usize;
         if let Some(seq) = self.reset_due.take() {
             self.fill_reset(now, seq, plan);
@@ -81,8 +85,9 @@ impl Connection {
 
     /// A segment without data.
     fn fill_ack(&mut self, now: Instant, plan: &mut Plan) {
-        // Four blocks, or three beside timestamps (RFC 2018, section 3).
-        let blocks_max = if self.negotiated.timestamps { 3 } else { 4 };
+        // What is left of the 40 bytes of options: four blocks, three beside timestamps (RFC 2018, section 3),
+        // two beside a digest, none beside both.
+        let blocks_max = usize::from((OPTIONS_LEN_MAX - self.options_len()).saturating_sub(4) / 8);
         self.fill_header(now, self.send.nxt_on_wire(), Flags::default(), blocks_max, plan);
     }
 

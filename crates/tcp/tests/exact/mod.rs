@@ -4,6 +4,7 @@ mod classic;
 mod cookies;
 mod handshake;
 mod late;
+mod md5;
 mod options;
 mod orphan;
 mod recovery;

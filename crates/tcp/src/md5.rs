@@ -1,0 +1,109 @@
+//! [`Md5Key`]: the TCP MD5 signature option (RFC 2385), which routers protect BGP sessions with. Obsolete
+//! (RFC 5925 replaces it), and still the only protection that many peers have.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use md5::{Digest, Md5};
+use wire::ip::Protocol;
+use wire::tcp::{HEADER_LEN, Header};
+use zeroize::Zeroizing;
+
+use crate::tuple::Tuple;
+
+/// Bytes of the option with its padding.
+pub(crate) const MD5_LEN: u16 = 20;
+
+/// The longest key, as in other systems (RFC 2385, section 4.5, says at least 80).
+pub const MD5_KEY_MAX: usize = 80;
+
+/// A key that both ends of a connection know. Each segment carries a digest of its addresses, its header,
+/// its data and the key.
+#[derive(Clone)]
+pub struct Md5Key {
+    bytes: Arc<Zeroizing<Vec<u8>>>,
+}
+
+impl fmt::Debug for Md5Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Md5Key")
+    }
+}
+
+/// A key that is empty or longer than [`MD5_KEY_MAX`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Md5KeyError;
+
+impl fmt::Display for Md5KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a key of TCP-MD5 has from 1 to {MD5_KEY_MAX} bytes")
+    }
+}
+
+impl std::error::Error for Md5KeyError {}
+
+impl Md5Key {
+    /// A key of these bytes.
+    ///
+    /// # Errors
+    /// If there are none, or more than [`MD5_KEY_MAX`].
+    pub fn new(bytes: &[u8]) -> Result<Self, Md5KeyError> {
+        let is_valid = (1..=MD5_KEY_MAX).contains(&bytes.len());
+        is_valid.then(|| Self { bytes: Arc::new(Zeroizing::new(bytes.to_vec())) }).ok_or(Md5KeyError)
+    }
+
+    /// The digest of a segment that `tuple.local` sends (RFC 2385, section 2.0). `header` has no options,
+    /// and any checksum.
+    pub(crate) fn digest(&self, tuple: &Tuple, header: &[u8; HEADER_LEN], options_len: usize, data: &[u8]) -> [u8; 16] {
+        let len = (HEADER_LEN + options_len + data.len()) as u32;
+        let mut md5 = Md5::new();
+        match (tuple.local.ip(), tuple.remote.ip()) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                md5.update(source.octets());
+                md5.update(destination.octets());
+                md5.update([0, Protocol::TCP.0]);
+                md5.update((len as u16).to_be_bytes());
+            }
+            (source, destination) => {
+                for ip in [source, destination] {
+                    match ip {
+                        IpAddr::V4(ip) => md5.update(ip.to_ipv6_mapped().octets()),
+                        IpAddr::V6(ip) => md5.update(ip.octets()),
+                    }
+                }
+                // The pseudo-header of IPv6 (RFC 8200, section 8.1).
+                md5.update(len.to_be_bytes());
+                md5.update([0, 0, 0, Protocol::TCP.0]);
+            }
+        }
+        let mut header = *header;
+        header[16..18].fill(0);
+        md5.update(header);
+        md5.update(data);
+        md5.update(&**self.bytes);
+        md5.finalize().into()
+    }
+
+    /// Whether `segment`, which has arrived for `tuple`, has the digest that only a peer with this key can
+    /// make.
+    pub fn verifies(&self, tuple: &Tuple, segment: &[u8]) -> bool {
+        let Ok((header, len)) = Header::parse(segment) else { return false };
+        let (Some(found), Some(first)) = (header.options.md5, segment.first_chunk()) else { return false };
+        let sent = Tuple { local: tuple.remote, remote: tuple.local };
+        let expected = self.digest(&sent, first, len - HEADER_LEN, &segment[len..]);
+        // The time does not depend on where they differ.
+        expected.iter().zip(found).fold(0, |differences, (expected, found)| differences | expected ^ found) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_from_one_to_eighty_bytes() {
+        assert!(Md5Key::new(&[]).is_err() && Md5Key::new(&[7; 81]).is_err());
+        assert!(Md5Key::new(&[7]).is_ok() && Md5Key::new(&[7; 80]).is_ok());
+    }
+}
