@@ -41,6 +41,10 @@ pub struct TcpConfig {
     pub window_scaling: bool,
     /// Whether explicit congestion notification is offered (RFC 3168, section 6.1). Default: true.
     pub ecn: bool,
+    /// Whether accurate ECN is offered, too (RFC 9768): the sender learns how many packets were marked.
+    /// Prague needs it. A peer without it is answered with the other one, which stays usual: some paths
+    /// drop a SYN with the flag that asks. Default: false.
+    pub accurate_ecn: bool,
     /// Which small segments wait. Default: [`Nagle::Minshall`].
     pub nagle: Nagle,
     /// When received data are acknowledged.
@@ -177,6 +181,7 @@ impl Default for TcpConfig {
             sack: true,
             window_scaling: true,
             ecn: true,
+            accurate_ecn: false,
             nagle: Nagle::Minshall,
             acks: AckPolicy {
                 threshold: AckThreshold::Segments(2),
@@ -212,6 +217,7 @@ impl TcpConfig {
             sack: false,
             window_scaling: false,
             ecn: false,
+            accurate_ecn: false,
             nagle: Nagle::Rfc896,
             acks: AckPolicy {
                 threshold: AckThreshold::Segments(2),

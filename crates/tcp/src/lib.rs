@@ -17,9 +17,11 @@
 //! | `send` | the send half: sent log, losses, congestion, timers |
 //! | `receive` | the receive half: placement, windows, acknowledgements |
 //! | `negotiated`, `results` | what the handshake has agreed on, results of calls |
+//! | `accurate_ecn` | RFC 9768: counters of marks, their flags and their option |
 //! | `position`, `timestamps`, `tuple` | sequence numbers that do not wrap, RFC 7323, addresses |
 #![forbid(unsafe_code)]
 
+mod accurate_ecn;
 pub mod arrival;
 pub mod budget;
 pub mod config;

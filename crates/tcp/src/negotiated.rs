@@ -6,6 +6,8 @@ pub(crate) struct Negotiated {
     pub(crate) timestamps: bool,
     pub(crate) sack: bool,
     pub(crate) ecn: bool,
+    /// Marks are counted (RFC 9768).
+    pub(crate) accurate_ecn: bool,
     /// Windows are scaled.
     pub(crate) has_scaling: bool,
     /// The peer's window is in units of this power of two.

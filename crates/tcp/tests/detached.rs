@@ -1,6 +1,6 @@
 //! A connection whose receive half is on another processor sends the same packets at the same times.
 
-use netem::LinkConfig;
+use netem::{CoDel, Discipline, LinkConfig};
 use tcp::{AckPolicy, AckThreshold, AckTimer, Nagle, TcpConfig};
 use units::{Duration, Ratio};
 
@@ -71,5 +71,14 @@ fn acknowledgements_at_a_share_of_the_buffer_and_delayed_ones_are_the_same() {
     for threshold in [AckThreshold::BufferPercent(35), AckThreshold::Segments(7), AckThreshold::Read] {
         let acks = AckPolicy { threshold, delay_max: Duration::from_millis(90), timer: AckTimer::FromSegment };
         is_the_same(3, &link(10, 15), &TcpConfig { acks, receive_buffer: 150_000, ..TcpConfig::default() });
+    }
+}
+
+#[test]
+fn marks_are_counted_wherever_the_receive_half_is() {
+    let codel = CoDel { ecn: true, interval: Duration::from_millis(20), target: Duration::from_millis(1) };
+    let links = LinkConfig { discipline: Discipline::CoDel(codel), loss: Ratio::new(1, 200), ..link(20, 10) };
+    for accurate_ecn in [true, false] {
+        is_the_same(5, &links, &TcpConfig { accurate_ecn, ..TcpConfig::default() });
     }
 }

@@ -67,6 +67,7 @@ fn config(rng: &mut Rng) -> TcpConfig {
         sack: rng.below(3) > 0,
         window_scaling: rng.below(3) > 0,
         ecn: rng.below(2) > 0,
+        accurate_ecn: rng.below(2) > 0,
         nagle: [Nagle::Off, Nagle::Rfc896, Nagle::Minshall][rng.below(3) as usize],
         recovery: [LossRecovery::Selective, LossRecovery::Selective, LossRecovery::GoBackN][rng.below(3) as usize],
         rto_formula: match rng.below(3) {

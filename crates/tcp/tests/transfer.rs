@@ -1,6 +1,6 @@
 //! Data cross links of all kinds, whole and once.
 
-use netem::LinkConfig;
+use netem::{CoDel, Discipline, LinkConfig};
 use recovery::Algorithm;
 use tcp::{CloseReason, Event, Nagle, State, TcpConfig};
 use units::{Duration, Ratio, Rng};
@@ -29,6 +29,24 @@ fn a_transfer_fills_the_link_in_either_direction() {
             assert_eq!((stats.timeouts, stats.bytes_lost_spuriously), (0, 0), "{congestion}: {stats:?}");
             assert_eq!(stats.bytes_lost, pair.links[from].stats().overflowed * 1448, "{congestion}: {stats:?}");
         }
+    }
+}
+
+#[test]
+fn both_sides_count_the_same_marks() {
+    for congestion in [Algorithm::Cubic, Algorithm::Prague] {
+        let config = TcpConfig { congestion: Some(congestion), accurate_ecn: true, ..TcpConfig::default() };
+        let codel = CoDel { ecn: true, interval: Duration::from_millis(20), target: Duration::from_millis(1) };
+        let marking = LinkConfig { discipline: Discipline::CoDel(codel), ..link(50, 10) };
+        let mut pair = Pair::with(3, [marking, link(50, 10)], [config.clone(), config]);
+        pair.connect();
+        let spent = pair.transfer(0, 20_000_000, MINUTE);
+        pair.run_for(Duration::from_secs(1));
+        let marked = pair.hosts[1].connection().stats().receive.marked;
+        let stats = pair.hosts[0].connection().stats().send;
+        assert!(marked >= 10, "{marked}");
+        assert_eq!((stats.packets_marked, stats.timeouts), (marked, 0), "{congestion}: {stats:?}");
+        assert!(spent < ideal(20_000_000, 50).mul_ratio(125, 100), "{congestion}: {spent}");
     }
 }
 
@@ -70,6 +88,7 @@ fn data_cross_links_that_lose_reorder_duplicate_and_corrupt() {
             timestamps: rng.below(3) > 0,
             window_scaling: rng.below(3) > 0,
             ecn: rng.below(2) > 0,
+            accurate_ecn: rng.below(2) > 0,
             nagle: if rng.below(2) > 0 { Nagle::Minshall } else { Nagle::Off },
             receive_buffer: rng.between(4_000, 400_000) as usize,
             send_buffer: rng.between(1_000, 400_000) as usize,

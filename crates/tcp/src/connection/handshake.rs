@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use units::{Instant, Seq32};
+use units::{Ecn, Instant, Seq32};
 use wire::tcp::{Flags, Header, Options};
 
 use super::{CloseReason, Connection, Events, timers};
+use crate::accurate_ecn::{self, Feedback, Offer};
 use crate::arrival::Arrival;
 use crate::config::TcpConfig;
 use crate::md5::MD5_LEN;
@@ -46,7 +47,7 @@ impl Connection {
         timestamp_offset: u32,
     ) -> Self {
         let mut connection = Self::new(config.into(), syn.tuple, initial, timestamp_offset, State::SynReceived);
-        connection.on_peer_syn(now, &syn.header);
+        connection.on_peer_syn(now, &syn.header, syn.ecn);
         connection
     }
 
@@ -74,18 +75,25 @@ impl Connection {
     pub(super) fn syn(&self, now: Instant) -> (Options, Flags) {
         let is_answer = self.receive.is_some();
         let has = |offered: bool, negotiated: bool| if is_answer { negotiated } else { offered };
+        let accurate = self.receive.as_ref().and_then(ReceiveHalf::accurate_ecn);
         let options = Options {
             mss: Some(self.announced_mss()),
             window_scale: has(self.config.window_scaling, self.negotiated.has_scaling).then(|| self.wanted_scale()),
             sack_permitted: has(self.config.sack, self.negotiated.sack),
             timestamps: has(self.config.timestamps, self.negotiated.timestamps).then(|| self.stamp(now)),
+            // An answer that is repeated has none: some paths drop unknown options. Beside a digest there is
+            // no space.
+            accecn: accurate.filter(|_| self.send.timeouts() == 0 && self.config.md5.is_none()).map(Feedback::counters),
             ..Options::default()
         };
         let flags = match (is_answer, has(self.config.ecn, self.negotiated.ecn)) {
+            (true, true) if let Some(feedback) = accurate => Flags::SYN | Flags::ACK | feedback.answer(),
             (true, true) => Flags::SYN | Flags::ACK | Flags::ECE,
             (true, false) => Flags::SYN | Flags::ACK,
             // RFC 3168, section 6.1.1. A SYN that is repeated asks no more: some paths drop it.
-            (false, true) if self.send.timeouts() == 0 => Flags::SYN | Flags::ECE | Flags::CWR,
+            (false, true) if self.send.timeouts() > 0 => Flags::SYN,
+            (false, true) if self.config.accurate_ecn => Flags::SYN | accurate_ecn::REQUEST,
+            (false, true) => Flags::SYN | Flags::ECE | Flags::CWR,
             (false, _) => Flags::SYN,
         };
         (options, flags)
@@ -107,15 +115,16 @@ impl Connection {
     }
 
     /// The peer's SYN: what it offers is used if this side wants it too.
-    fn on_peer_syn(&mut self, now: Instant, header: &Header) {
+    fn on_peer_syn(&mut self, now: Instant, header: &Header, ecn: Option<Ecn>) {
         let options = &header.options;
         let is_answer = header.flags.contains(Flags::ACK);
-        let ecn_flags = (header.flags.contains(Flags::ECE), header.flags.contains(Flags::CWR));
+        let offer = self.ecn_offer(header.flags);
         let scaling = options.window_scale.filter(|_| self.config.window_scaling);
         self.negotiated = Negotiated {
             timestamps: options.timestamps.is_some() && self.config.timestamps,
             sack: options.sack_permitted && self.config.sack,
-            ecn: self.config.ecn && ecn_flags == (true, !is_answer),
+            ecn: offer != Offer::None,
+            accurate_ecn: offer == Offer::Accurate,
             has_scaling: scaling.is_some(),
             // A larger shift counts as 14 (RFC 7323, section 2.3).
             peer_scale: scaling.unwrap_or(0).min(SCALE_MAX),
@@ -132,7 +141,26 @@ impl Connection {
         let terms = self.negotiated;
         self.send.negotiated(segment, terms.sack, terms.timestamps, terms.ecn);
         let (ours, segments) = (self.send.space(), (segment, announced_mss));
-        self.receive = Some(ReceiveHalf::new(&self.config, header, terms, clock, ours, segments));
+        let mut receive = ReceiveHalf::new(&self.config, header, terms, clock, ours, segments);
+        if terms.accurate_ecn {
+            receive.count_marks(ecn, is_answer);
+            // A SYN that asked for nothing was sent, too (RFC 9768, section 3.1.5).
+            self.send.set_accurate_ecn(is_answer && self.send.timeouts() > 0);
+        }
+        self.receive = Some(receive);
+    }
+
+    /// What the flags of the peer's SYN, or of its answer to ours, say of ECN.
+    fn ecn_offer(&self, flags: Flags) -> Offer {
+        let is_answer = flags.contains(Flags::ACK);
+        match (self.config.ecn, self.config.accurate_ecn) {
+            (false, _) => Offer::None,
+            (true, true) if is_answer => accurate_ecn::answered(flags),
+            (true, true) => accurate_ecn::requested(flags),
+            // RFC 3168, section 6.1.1.
+            (true, false) if flags.contains(Flags::ECE) && flags.contains(Flags::CWR) != is_answer => Offer::Classic,
+            (true, false) => Offer::None,
+        }
     }
 
     /// A segment in state SYN-SENT (RFC 9293, section 3.10.7.3).
@@ -155,7 +183,7 @@ impl Connection {
         if !arrival.has(Flags::SYN) {
             return;
         }
-        self.on_peer_syn(now, header);
+        self.on_peer_syn(now, header, arrival.ecn);
         if acks_our_syn {
             self.on_handshake_ack(now, arrival);
             self.connected();
@@ -176,9 +204,12 @@ impl Connection {
         // The window of a segment with a SYN is never scaled (RFC 7323, section 2.2).
         let scale = if arrival.has(Flags::SYN) { 0 } else { self.negotiated.peer_scale };
         // The flags of a SYN negotiate; they report no mark (RFC 3168, section 6.1.1).
-        let is_marked = arrival.has(Flags::ECE) && !arrival.has(Flags::SYN);
-        let info = AckInfo { window: window << scale, is_marked, ..receive.ack_info(now, arrival) };
+        let is_marked = arrival.has(Flags::ECE) && !arrival.has(Flags::SYN) && !self.negotiated.accurate_ecn;
+        let info = AckInfo { window: window << scale, is_marked, ace: None, ..receive.ack_info(now, arrival) };
         receive.note_acked(FIRST_BYTE, info.window);
+        // An answer, and a segment without data, tell how our SYN has arrived (RFC 9768, section 3.2.2.1).
+        let has_code = arrival.has(Flags::SYN) || arrival.data.is_empty();
+        self.send.on_accurate_handshake(accurate_ecn::ace(arrival.header.flags), has_code);
         self.send.handle_ack(now, &info);
         self.timers.on_heard(now);
         self.soft_error = None;

@@ -1,10 +1,12 @@
 //! What is sent next.
 
-use units::{Ecn, Instant, Seq32};
-use wire::tcp::{Flags, Header, Options};
+use units::{Instant, Seq32};
+use wire::tcp::{Flags, HEADER_LEN, Header, Options};
 
 use super::Connection;
+use crate::md5::MD5_LEN;
 use crate::plan::{PLAN_BYTES_MAX, Plan};
+use crate::receive::ReceiveHalf;
 use crate::send::next::Next;
 use crate::state::State;
 
@@ -33,11 +35,12 @@ impl Connection {
             receive.tune(now, self.send.rtt().smoothed());
         }
         // Blocks leave on their own: in a full segment there is no room for them.
-        let has_blocks = self.receive.as_ref().is_some_and(|receive| receive.is_ack_due() && receive.has_blocks());
-        if has_blocks && self.send.is_syn_acked() {
+        let needs_own = |receive: &ReceiveHalf| (receive.is_ack_due() && receive.has_blocks()) || receive.is_code_due();
+        if self.send.is_syn_acked() && self.receive.as_ref().is_some_and(needs_own) {
             self.fill_ack(now, plan);
             return true;
         }
+        let segments_max = if self.is_cwr_counter() { 1 } else { segments_max };
         let bytes_max = (segments_max as u64 * self.send.segment()).min(PLAN_BYTES_MAX as u64);
         if let Some(next) = self.send.next(now, bytes_max, &mut plan.pieces) {
             self.fill(now, &next, plan);
@@ -80,7 +83,14 @@ impl Connection {
         let flag = |is_set: bool, flag: Flags| if is_set { flag } else { Flags::default() };
         let flags = flag(next.has_fin, Flags::FIN) | flag(next.is_push, Flags::PSH) | flag(next.is_cwr, Flags::CWR);
         self.fill_header(now, seq, flags, 0, plan);
-        plan.ecn = (self.negotiated.ecn && next.is_markable).then_some(Ecn::Ect0);
+        plan.ecn = next.ecn;
+    }
+
+    /// Whether CWR is a bit of the number of marked packets now. A device that cuts a plan clears it in all
+    /// segments but the first, as RFC 3168 needs it.
+    fn is_cwr_counter(&self) -> bool {
+        self.negotiated.accurate_ecn
+            && self.receive.as_ref().is_some_and(|receive| receive.mark_flags().contains(Flags::CWR))
     }
 
     /// A segment without data.
@@ -88,17 +98,23 @@ impl Connection {
         // What is left of the 40 bytes of options: four blocks, three beside timestamps (RFC 2018, section 3),
         // two beside a digest, none beside both.
         let blocks_max = usize::from((OPTIONS_LEN_MAX - self.options_len()).saturating_sub(4) / 8);
+        let counters = self.receive.as_mut().and_then(ReceiveHalf::mark_counters);
         self.fill_header(now, self.send.nxt_on_wire(), Flags::default(), blocks_max, plan);
+        // Blocks and a digest come first.
+        let digest_len = if self.config.md5.is_some() { MD5_LEN } else { 0 };
+        plan.header.options.accecn = counters;
+        if plan.header.len() + usize::from(digest_len) > HEADER_LEN + usize::from(OPTIONS_LEN_MAX) {
+            plan.header.options.accecn = None;
+        }
     }
 
     /// The header of a segment that acknowledges what has arrived.
     pub(super) fn fill_header(&mut self, now: Instant, seq: Seq32, flags: Flags, blocks_max: usize, plan: &mut Plan) {
         let Some(receive) = &mut self.receive else { return };
         let snapshot = receive.snapshot(blocks_max);
-        let echo = if snapshot.is_marked { Flags::ECE } else { Flags::default() };
         let timestamps = self.negotiated.timestamps.then(|| self.stamp(now));
         let options = Options { timestamps, sack: snapshot.sack, ..Options::default() };
-        plan.header = self.header(seq, snapshot.ack, flags | Flags::ACK | echo, snapshot.window, options);
+        plan.header = self.header(seq, snapshot.ack, flags | Flags::ACK | snapshot.marks, snapshot.window, options);
     }
 
     fn fill_reset(&mut self, now: Instant, seq: Seq32, plan: &mut Plan) {

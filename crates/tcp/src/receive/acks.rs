@@ -13,6 +13,7 @@ use std::ops::Range;
 
 use units::{Duration, Instant};
 
+use crate::accurate_ecn::Feedback;
 use crate::config::{AckPolicy, AckThreshold, AckTimer};
 use crate::position::FIRST_BYTE;
 use crate::timestamps::TimestampClock;
@@ -33,6 +34,8 @@ pub(crate) struct Received {
     pub(crate) has_hole: bool,
     /// A congestion mark was received that the peer has not reacted to (RFC 3168, section 6.1.3).
     pub(crate) is_marked: bool,
+    /// Marks are counted (RFC 9768).
+    pub(super) feedback: Option<Box<Feedback>>,
     /// The timestamp to be echoed.
     pub(crate) clock: TimestampClock,
     /// An acknowledgement of what is not acknowledged leaves then at the latest.
@@ -65,6 +68,11 @@ impl Announced {
     pub(crate) const fn new(edge: u64, buffer: u64) -> Self {
         Self { acked: FIRST_BYTE, edge, answered: 0, buffer }
     }
+
+    /// Whether the demand with this number is not answered.
+    pub(super) const fn is_unanswered(&self, number: u64) -> bool {
+        number > self.answered
+    }
 }
 
 impl Received {
@@ -76,6 +84,7 @@ impl Received {
             segment,
             has_hole: false,
             is_marked: false,
+            feedback: None,
             clock,
             delayed_until: None,
             latest: 0,
@@ -87,16 +96,22 @@ impl Received {
 
     /// Copies `other` and keeps the memory.
     pub(crate) fn copy(&mut self, other: &Self) {
-        let mut blocks = std::mem::take(&mut self.blocks);
+        let (mut blocks, mut feedback) = (std::mem::take(&mut self.blocks), self.feedback.take());
         blocks.clone_from(&other.blocks);
+        feedback.clone_from(&other.feedback);
         let (clock, duplicate) = (other.clock.clone(), other.duplicate.clone());
-        *self = Self { blocks, clock, duplicate, ..*other };
+        *self = Self { blocks, feedback, clock, duplicate, ..*other };
     }
 
     /// An acknowledgement is demanded at once.
     pub(super) fn demand(&mut self) {
         self.latest += 1;
         self.demand = self.latest;
+    }
+
+    /// The number of the latest demand.
+    pub(super) const fn latest(&self) -> u64 {
+        self.latest
     }
 
     /// Data were received, with which everything before the position `nxt` is in order.

@@ -24,6 +24,7 @@ impl ReceiveHalf {
             fin: None,
             urgent_end: self.urgent_end,
             is_expired: self.is_expired,
+            counters_due: self.counters_due,
             sent: self.sent,
             challenges: Challenges::default(),
             stats: self.stats,
@@ -63,5 +64,6 @@ impl ReceiveHalf {
     pub(crate) fn take_announced(&mut self, stand_in: Self) {
         self.set_announced(stand_in.announced);
         (self.is_expired, self.growth) = (stand_in.is_expired, stand_in.growth);
+        self.counters_due = stand_in.counters_due;
     }
 }

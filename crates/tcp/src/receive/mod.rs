@@ -9,6 +9,7 @@
 //! | [`acks`] | when an acknowledgement is due, and what it says |
 //! | `assembler` | the data |
 //! | [`challenges`] | limits answers to unacceptable segments |
+//! | `marks` | congestion marks: echoed or counted |
 //! | `growth`, `tuner` | the buffer grows with use |
 //! | `urgent` | urgent data |
 //! | `detached` | the stand-in, and what the two exchange |
@@ -18,6 +19,7 @@ mod assembler;
 pub(crate) mod challenges;
 mod detached;
 mod growth;
+mod marks;
 mod segment;
 mod tuner;
 mod urgent;
@@ -32,6 +34,7 @@ use self::challenges::Challenges;
 use self::growth::Growth;
 pub(crate) use self::segment::Judgement;
 use self::segment::SentBounds;
+use crate::accurate_ecn::CountersDue;
 use crate::config::{AckPolicy, TcpConfig, WindowGrowth};
 use crate::negotiated::Negotiated;
 use crate::position::{FIRST_BYTE, SequenceSpace};
@@ -58,6 +61,8 @@ pub(crate) struct ReceiveHalf {
     urgent_end: u64,
     /// A delayed acknowledgement is due now.
     is_expired: bool,
+    /// When the counters of marks are due. It is where plans are made.
+    counters_due: CountersDue,
     sent: SentBounds,
     challenges: Challenges,
     stats: ReceiveStats,
@@ -83,8 +88,8 @@ pub(crate) struct Snapshot {
     pub(crate) ack: Seq32,
     pub(crate) window: u16,
     pub(crate) sack: SackBlocks,
-    /// The peer learns of a mark (RFC 3168, section 6.1.3).
-    pub(crate) is_marked: bool,
+    /// The flags that tell the peer of marks (RFC 3168, section 6.1.3; RFC 9768, section 3.2.2).
+    pub(crate) marks: Flags,
 }
 
 impl ReceiveHalf {
@@ -113,6 +118,7 @@ impl ReceiveHalf {
             fin: None,
             urgent_end: 0,
             is_expired: false,
+            counters_due: CountersDue::default(),
             sent: SentBounds::new(ours),
             challenges: Challenges::default(),
             stats: ReceiveStats::default(),
@@ -235,17 +241,6 @@ impl ReceiveHalf {
         received > 0
     }
 
-    /// A congestion mark was received, or the peer has reacted to one.
-    pub(crate) fn note_marks(&mut self, is_marked: bool, is_cwr: bool) {
-        if is_cwr {
-            self.received.is_marked = false;
-        }
-        if is_marked {
-            self.received.is_marked = true;
-            self.stats.marked += 1;
-        }
-    }
-
     /// The next bytes, at most `len_max`, or why there are none: the connection may be closed.
     pub(crate) fn read_or_end(&mut self, len_max: usize, closed: Option<CloseReason>) -> Read {
         if let Some(bytes) = self.read(len_max) {
@@ -301,8 +296,9 @@ impl ReceiveHalf {
                 sack.push(self.space.wire(block.start), self.space.wire(block.end));
             }
         }
+        let marks = self.mark_flags();
         self.announce(self.announced.edge.max(self.received.nxt + (window << self.terms.scale)));
-        Snapshot { ack: self.nxt_on_wire(), window: window as u16, sack, is_marked: self.received.is_marked }
+        Snapshot { ack: self.nxt_on_wire(), window: window as u16, sack, marks }
     }
 
     /// What a segment with a SYN acknowledges; its window is [`unscaled_window`](Self::unscaled_window).

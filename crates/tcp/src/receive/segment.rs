@@ -1,10 +1,11 @@
 //! Which segments of a synchronized connection are acceptable, and which acknowledgements credible (RFC
 //! 9293, section 3.10.7.4). Needs nothing of the send half but how much was sent.
 
-use units::{Ecn, Instant, Seq32};
+use units::{Instant, Seq32};
 use wire::tcp::Flags;
 
 use super::ReceiveHalf;
+use crate::accurate_ecn;
 use crate::arrival::Arrival;
 use crate::position::SequenceSpace;
 use crate::send::ack_info::AckInfo;
@@ -106,6 +107,7 @@ impl ReceiveHalf {
         if !arrival.has(Flags::SYN) {
             self.note_repeated(seq, arrival.sequence_len());
         }
+        self.note_answer_again(arrival);
         let is_close = self.is_next(seq) || self.is_next(seq + 1);
         self.answer_unacceptable(now, arrival);
         is_close && arrival.has(Flags::ACK) && !arrival.has(Flags::SYN)
@@ -173,14 +175,8 @@ impl ReceiveHalf {
             sack: header.options.sack,
             echo: echo.and_then(|timestamps| self.received.clock.echoed(now, timestamps.echo)),
             is_bare: arrival.sequence_len() == 0,
-            is_marked: arrival.has(Flags::ECE),
-        }
-    }
-
-    /// The congestion marks of a segment with a credible acknowledgement.
-    pub(crate) fn note_marks_of(&mut self, arrival: &Arrival) {
-        if self.terms.ecn {
-            self.note_marks(arrival.ecn == Some(Ecn::Ce), arrival.has(Flags::CWR));
+            is_marked: arrival.has(Flags::ECE) && !self.terms.accurate_ecn,
+            ace: self.terms.accurate_ecn.then(|| (accurate_ecn::ace(header.flags), header.options.accecn)),
         }
     }
 }

@@ -7,19 +7,20 @@
 use units::{Duration, Instant};
 
 /// The present round trip, as far as the receiver can tell.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Round {
     began_at: Instant,
     /// Bytes read before it.
     read_before: u64,
-    /// The end of the window at its beginning: what lies beyond it was sent a round trip after it.
+    /// The end of the window at its beginning: what lies beyond it was sent a round trip after it. Zero
+    /// before the first round.
     edge: u64,
 }
 
 /// Measures what the application reads.
 #[derive(Debug, Default)]
 pub(super) struct Tuner {
-    round: Option<Round>,
+    round: Round,
     /// Bytes that were read in the last round.
     last: u64,
 }
@@ -28,10 +29,11 @@ impl Tuner {
     /// Data were received in order up to `nxt`; `read` bytes were read so far, and the peer may send up
     /// to `edge`. The size that the buffer should have at least, at the end of a round.
     pub(super) fn on_data(&mut self, now: Instant, rtt: Duration, nxt: u64, read: u64, edge: u64) -> Option<u64> {
-        let Some(round) = self.round else {
-            self.round = Some(Round { began_at: now, read_before: read, edge });
+        let (round, next) = (self.round, Round { began_at: now, read_before: read, edge });
+        if round.edge == 0 {
+            self.round = next;
             return None;
-        };
+        }
         if now.saturating_since(round.began_at) < rtt && nxt < round.edge {
             return None;
         }
@@ -44,7 +46,7 @@ impl Tuner {
             (u128::from(bytes) * u128::from(growth) / u128::from(self.last)) as u64
         };
         self.last = bytes;
-        self.round = Some(Round { began_at: now, read_before: read, edge });
+        self.round = next;
         Some(2 * bytes + 2 * growth)
     }
 }

@@ -2,7 +2,7 @@
 
 use recovery::{AckEvent, LossEvent, SpuriousLossEvent};
 use units::{Duration, Instant};
-use wire::tcp::SACK_BLOCKS_MAX;
+use wire::tcp::{AccEcn, SACK_BLOCKS_MAX};
 
 use super::SendHalf;
 use super::ack_info::AckInfo;
@@ -101,6 +101,9 @@ impl SendHalf {
         }
         if info.is_marked && self.ecn.is_on {
             self.on_marked(now, &delivered);
+        }
+        if let Some((ace, option)) = &info.ace {
+            self.on_accurate_marks(now, *ace, option.as_ref(), &delivered);
         }
         self.update_congestion(now, &delivered, is_loss_confirmed);
         self.advance_reduction(has_left, ack > una && self.stats.bytes_lost == lost);
@@ -272,7 +275,20 @@ impl SendHalf {
             self.congestion.on_run_lost(now, sample);
         }
         // The peer learns of the reduction also if a loss is its reason (RFC 3168, section 6.1.2).
-        self.ecn.is_cwr_due = self.ecn.is_on;
+        self.ecn.is_cwr_due = self.ecn.is_on && self.ecn.accurate.is_none();
+    }
+
+    /// The number of marked packets has changed, if something new is acknowledged: an acknowledgement
+    /// that was overtaken has an older number (RFC 9768, section 3.2.2.5.2).
+    fn on_accurate_marks(&mut self, now: Instant, ace: u8, option: Option<&AccEcn>, delivered: &Delivered) {
+        let Some(marks) = self.ecn.accurate.as_mut().filter(|_| delivered.bytes > 0) else { return };
+        let packets = delivered.bytes.div_ceil(self.segment);
+        let marked = marks.on_ack(ace, option, packets, self.segment);
+        self.congestion.on_ecn_report(packets, marked);
+        self.stats.packets_marked += marked;
+        if marked > 0 {
+            self.on_marked(now, delivered);
+        }
     }
 
     /// RFC 3168, section 6.1.2: at most one reduction in a round trip.
@@ -282,7 +298,7 @@ impl SendHalf {
         }
         let Some((_, sent_at, _)) = delivered.newest else { return };
         self.ecn.answered_until = self.nxt;
-        self.ecn.is_cwr_due = true;
+        self.ecn.is_cwr_due = self.ecn.accurate.is_none();
         self.stats.marks += 1;
         self.reduce(&LossEvent {
             now,

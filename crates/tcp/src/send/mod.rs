@@ -32,7 +32,7 @@ mod window;
 
 use bytes::Bytes;
 use recovery::{CongestionController, DeliveryRate, Pacer, RttEstimator, Unlimited};
-use units::{Duration, Seq32};
+use units::{Duration, Ecn, Seq32};
 
 use self::buffer::SendBuffer;
 use self::log::SentLog;
@@ -42,6 +42,7 @@ use self::rto::Rto;
 use self::suspicion::Suspicion;
 use self::timers::Timers;
 use self::window::PeerWindow;
+use crate::accurate_ecn::Marks;
 use crate::budget::BufferSize;
 use crate::config::{LossRecovery, Nagle, TcpConfig};
 use crate::position::SequenceSpace;
@@ -119,6 +120,8 @@ pub(crate) struct SendHalf {
 #[derive(Debug, Default)]
 struct EcnState {
     is_on: bool,
+    /// Marks are counted (RFC 9768).
+    accurate: Option<Box<Marks>>,
     /// The peer learns with the next new data that the window was reduced.
     is_cwr_due: bool,
     /// Marks for data below this position have been answered.
@@ -145,6 +148,8 @@ pub struct SendStats {
     pub probes: u64,
     /// Reductions of the window because of congestion marks.
     pub marks: u64,
+    /// Packets that the peer has received with a mark, if it counts them (RFC 9768).
+    pub packets_marked: u64,
 }
 
 impl SendHalf {
@@ -198,6 +203,29 @@ impl SendHalf {
         self.set_segment(segment);
         (self.has_timestamps, self.ecn.is_on) = (has_timestamps, has_ecn);
         self.has_sack = has_sack && self.recovery == LossRecovery::Selective;
+    }
+
+    /// Marks are counted. `is_mute`: segments carry no codepoint all the same.
+    pub(crate) fn set_accurate_ecn(&mut self, is_mute: bool) {
+        self.ecn.accurate = Some(Box::new(Marks::new(is_mute)));
+    }
+
+    /// The peer tells how our SYN has arrived, if `has_code`.
+    pub(crate) fn on_accurate_handshake(&mut self, ace: u8, has_code: bool) {
+        if let Some(marks) = self.ecn.accurate.as_mut().filter(|_| has_code || ace == 0) {
+            marks.on_handshake(ace);
+        }
+    }
+
+    /// The codepoint of new data. ECT(1) says that the answer is in proportion to the marks, which needs
+    /// their number (RFC 9331, section 4.1).
+    fn codepoint(&self) -> Option<Ecn> {
+        match &self.ecn.accurate {
+            _ if !self.ecn.is_on => None,
+            Some(marks) if !marks.may_mark() => None,
+            Some(_) if self.congestion.is_scalable() => Some(Ecn::Ect1),
+            _ => Some(Ecn::Ect0),
+        }
     }
 
     /// Changes the data in a full segment, because the path carries less.

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use units::Instant;
+use units::{Ecn, Instant};
 
 use super::SendHalf;
 use super::log::{Judgement, Run, RunState};
@@ -25,7 +25,7 @@ pub(crate) struct Next {
     /// The window was reduced (RFC 3168, section 6.1.2).
     pub(crate) is_cwr: bool,
     /// The path may mark it: it has new data (RFC 3168, section 6.1.5).
-    pub(crate) is_markable: bool,
+    pub(crate) ecn: Option<Ecn>,
     /// The number of the plan.
     pub(crate) transmission: u64,
 }
@@ -61,7 +61,7 @@ impl SendHalf {
             has_fin: range.end > self.buffer.end() && range.start > 0,
             is_push: range.end >= self.buffer.end() && data.end > data.start,
             is_cwr: is_ecn_capable && std::mem::take(&mut self.ecn.is_cwr_due),
-            is_markable: self.ecn.is_on && is_ecn_capable,
+            ecn: self.codepoint().filter(|_| is_ecn_capable),
             transmission: self.transmission,
         };
         if next.data_len > 0 {
@@ -219,8 +219,9 @@ impl SendHalf {
         self.transmission += 1;
         if cause == Cause::WindowProbe {
             // Most likely the peer drops it, so it counts as sent only once it is acknowledged.
-            let is_repeated = self.timers.window_probe.is_some_and(|probe| probe.position == range.start);
-            self.timers.window_probe = Some(WindowProbe { position: range.start, sent_at: now, is_repeated });
+            let is_repeated = self.timers.window_probe.as_ref().is_some_and(|probe| probe.position == range.start);
+            let probe = WindowProbe { position: range.start, sent_at: now, is_repeated };
+            self.timers.window_probe = Some(Box::new(probe));
             return;
         }
         let in_flight = self.log.in_flight() + len;
@@ -277,14 +278,14 @@ impl SendHalf {
 
     /// The position after the last that the peer may have.
     pub(crate) fn sent_end(&self) -> u64 {
-        let is_probed = self.timers.window_probe.is_some_and(|probe| probe.position == self.nxt);
+        let is_probed = self.timers.window_probe.as_ref().is_some_and(|probe| probe.position == self.nxt);
         self.nxt + u64::from(is_probed)
     }
 
     /// If the peer has taken the byte beyond its window, it was sent. True if so.
     pub(super) fn adopt_probe(&mut self, ack: u64) -> bool {
-        let Some(probe) = self.timers.window_probe.filter(|_| ack > self.nxt) else { return false };
-        let WindowProbe { position, sent_at, is_repeated } = probe;
+        let Some(probe) = self.timers.window_probe.as_deref().filter(|_| ack > self.nxt) else { return false };
+        let WindowProbe { position, sent_at, is_repeated } = *probe;
         let stamp = self.delivery.on_sent(sent_at, 1, self.log.in_flight() + 1);
         self.log.push(Run {
             start: position,

@@ -50,7 +50,7 @@ pub(super) struct Timers {
     /// A byte beyond the window, or what a silly window permits, is to be sent.
     pub(super) is_window_probe_due: bool,
     /// The last bytes that were sent beyond the window.
-    pub(super) window_probe: Option<WindowProbe>,
+    pub(super) window_probe: Option<Box<WindowProbe>>,
 }
 
 /// A byte that was sent beyond a closed window, perhaps several times.

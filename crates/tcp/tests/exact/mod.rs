@@ -1,5 +1,6 @@
 //! Exact behaviour, by the RFC that asks for it.
 
+mod accurate_ecn;
 mod classic;
 mod cookies;
 mod handshake;
