@@ -14,7 +14,8 @@ use litz::tcp::{CloseReason, Closed, IpDevice, MemoryTun, TcpConfig, TcpStack, T
 
 use crate::world::pattern;
 
-const PLACEMENTS: [Placement; 4] = [Placement::Inline, Placement::Thread, Placement::Split, Placement::Packet(2)];
+const PLACEMENTS: [Placement; 5] =
+    [Placement::Inline, Placement::Thread, Placement::Split, Placement::Packet(2), Placement::Connection(2)];
 
 /// The kernel's addresses and the stack's, for each family.
 pub(crate) const KERNEL: [IpAddr; 2] = [IpAddr::V4(std::net::Ipv4Addr::new(10, 77, 0, 1)), v6(1)];
@@ -56,12 +57,14 @@ fn exchange_with_kernel(stream: &std::net::TcpStream, bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn two_stacks_exchange_megabytes_under_every_placement() {
     for placement in PLACEMENTS {
-        let [one, other] = MemoryTun::pair();
-        let stack = |tun, ip: IpAddr| {
-            let config = TcpStackConfig::new(IpDevice::memory(tun, ip), &[ip]).with_listening([80]);
+        let pairs: Vec<_> = (0..placement.driver_count()).map(|_| MemoryTun::pair()).collect();
+        let stack = |side: usize, ip: IpAddr| {
+            let queues = pairs.iter().map(|pair| IpDevice::memory(pair[side].clone(), ip));
+            let device = queues.reduce(IpDevice::with_queue).expect("a queue");
+            let config = TcpStackConfig::new(device, &[ip]).with_listening([80]);
             TcpStack::start(config.with_placement(placement)).expect("a stack")
         };
-        let (client, server) = (stack(one, KERNEL[0]), stack(other, STACK[0]));
+        let (client, server) = (stack(0, KERNEL[0]), stack(1, STACK[0]));
         let (there, back) = (pattern(3 << 20, 1), pattern(2 << 20, 2));
         std::thread::scope(|scope| {
             let serving = scope.spawn(|| {
@@ -81,11 +84,21 @@ fn two_stacks_exchange_megabytes_under_every_placement() {
 
 /// Runs `test` with a stack on a device in a namespace of its own.
 pub(crate) fn beside_kernel(placement: Placement, test: impl FnOnce(TcpStack) + Send + 'static) {
-    beside_kernel_with(move |config| config.with_listening([80]).with_placement(placement), test);
+    let configure = move |config: TcpStackConfig| config.with_listening([80]).with_placement(placement);
+    beside_kernel_over(placement.driver_count(), configure, test);
 }
 
 /// As [`beside_kernel`], with a configuration of the test.
 pub(crate) fn beside_kernel_with(
+    configure: impl FnOnce(TcpStackConfig) -> TcpStackConfig + Send + 'static,
+    test: impl FnOnce(TcpStack) + Send + 'static,
+) {
+    beside_kernel_over(1, configure, test);
+}
+
+/// As [`beside_kernel_with`], over a device with this many queues.
+fn beside_kernel_over(
+    queues: usize,
     configure: impl FnOnce(TcpStackConfig) -> TcpStackConfig + Send + 'static,
     test: impl FnOnce(TcpStack) + Send + 'static,
 ) {
@@ -97,12 +110,13 @@ pub(crate) fn beside_kernel_with(
     let namespace = Namespace::create(&format!("litz-tcp-{}-{number}", std::process::id())).expect("a namespace");
     let inside = move || {
         let networks = [(KERNEL[0], 24), (KERNEL[1], 64)];
-        let tun = Tun::open_up("tcp0", &networks, 1500).expect("a device");
-        // The kernel completes an IPv6 address a little later.
-        while TcpListener::bind((KERNEL[1], 0)).is_err() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let config = TcpStackConfig::new(IpDevice::kernel(tun, STACK[0]), &STACK);
+        let tuns = match queues {
+            1 => vec![Tun::open_up("tcp0", &networks, 1500).expect("a device")],
+            queues => Tun::open_queues("tcp0", &networks, 1500, queues).expect("a device with queues"),
+        };
+        let queues = tuns.into_iter().map(|tun| IpDevice::kernel(tun, STACK[0]));
+        let device = queues.reduce(IpDevice::with_queue).expect("a queue");
+        let config = TcpStackConfig::new(device, &STACK);
         test(TcpStack::start(configure(config)).expect("a stack"));
     };
     namespace.run(inside).expect("a thread").join().expect("the test passes").expect("the namespace exists");
@@ -191,6 +205,40 @@ fn many_connections_are_opened_and_closed() {
             serving.join().expect("served");
         });
     });
+}
+
+#[test]
+fn the_drivers_of_a_stack_share_its_connections() {
+    const CONNECTIONS: usize = 24;
+    beside_kernel(Placement::Connection(3), |stack| {
+        let listener = TcpListener::bind((KERNEL[0], 0)).expect("an address of this namespace");
+        let address = listener.local_addr().expect("bound");
+        // All are open at once, opened by both sides.
+        let ours: Vec<TcpStream> = (0..CONNECTIONS).map(|_| stack.connect(address).expect("connected")).collect();
+        let theirs: Vec<_> = (0..CONNECTIONS).map(|_| listener.accept().expect("a client").0).collect();
+        let open = |_| std::net::TcpStream::connect((STACK[0], 80)).expect("connected");
+        let outside: Vec<_> = (0..CONNECTIONS).map(open).collect();
+        let inside: Vec<TcpStream> = (0..CONNECTIONS).map(|_| stack.accept().expect("a client")).collect();
+        let pairs = ours.iter().zip(&theirs).chain(inside.iter().zip(&outside));
+        for (mut stream, _) in pairs.clone() {
+            stream.write_all(stream.peer_addr().to_string().as_bytes()).expect("sent");
+            stream.finish();
+        }
+        for mut kernel in theirs.iter().chain(&outside) {
+            let (mut text, local) = (String::new(), kernel.local_addr().expect("bound"));
+            kernel.read_to_string(&mut text).expect("an address");
+            assert_eq!(text, local.to_string());
+        }
+        assert_eq!(stack.connection_count(), 2 * CONNECTIONS);
+    });
+}
+
+#[test]
+fn several_drivers_need_as_many_queues() {
+    let [tun, _other] = MemoryTun::pair();
+    let config = TcpStackConfig::new(IpDevice::memory(tun, STACK[0]), &[STACK[0]]);
+    let error = TcpStack::start(config.with_placement(Placement::Connection(2))).err().expect("one queue");
+    assert!(error.to_string().contains("2 queues"), "{error}");
 }
 
 #[test]

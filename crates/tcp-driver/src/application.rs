@@ -33,7 +33,8 @@ pub type TcpShared = Shared<TcpApplication>;
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Connect {
-    /// The local address, if it matters. Port zero lets the stack choose.
+    /// The local address, if it matters. Port zero lets the stack choose. Of several drivers, the
+    /// [owner](crate::shard::of) of the address and port must begin the connection.
     pub local: Option<SocketAddr>,
     /// The key of digests that each segment carries, in both directions (RFC 2385).
     pub md5: Option<Md5Key>,

@@ -13,6 +13,7 @@
 //! | [`fragments`] | fragments of IP packets |
 //! | `info` | [`TcpInfo`], the state of a connection as an application sees it |
 //! | [`packets`] | received packets, plans and jobs |
+//! | [`shard`] | which of several drivers has a connection |
 //! | `signature` | verifies the MD5 digests of segments |
 //! | `table` | values by addresses and ports |
 //! | [`detached`] | the receive half of a connection on another processor |
@@ -32,6 +33,7 @@ pub mod listeners;
 pub mod packets;
 pub mod protocol;
 pub mod records;
+pub mod shard;
 mod signature;
 mod table;
 
@@ -45,3 +47,4 @@ pub use listeners::Listen;
 pub use packets::{OpenSegment, Received, SegmentPlan};
 pub use protocol::{LocalAddress, Tcp};
 pub use records::{RecordJob, RecordOutput};
+pub use shard::Shard;

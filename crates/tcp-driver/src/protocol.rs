@@ -20,6 +20,7 @@ use crate::layers::{Layers, seal};
 use crate::listeners::{Admission, Listen, Listeners};
 use crate::packets::{Content, OpenSegment, Opened, Received, SegmentPlan};
 use crate::records::RecordJob;
+use crate::shard::{self, Shard};
 use crate::signature::Signature;
 use crate::table::Table;
 
@@ -46,6 +47,7 @@ pub struct Tcp {
     secret: HostSecret,
     layers: Option<Arc<Layers>>,
     addresses: Vec<LocalAddress>,
+    shard: Shard,
     listeners: Listeners,
     counters: Arc<HostCounters>,
     by_tuple: Table<ConnectionKey>,
@@ -93,6 +95,7 @@ impl Tcp {
             secret,
             layers: None,
             addresses,
+            shard: Shard::default(),
             listeners: Listeners::default(),
             counters: Arc::default(),
             by_tuple: Table::new(key),
@@ -112,6 +115,13 @@ impl Tcp {
     #[must_use]
     pub fn with_listener(mut self, port: u16, bounds: Listen) -> Self {
         self.listeners.add(port, bounds);
+        self
+    }
+
+    /// Only the connections of this shard are its own: the other drivers of the stack have the others.
+    #[must_use]
+    pub const fn with_shard(mut self, shard: Shard) -> Self {
+        self.shard = shard;
         self
     }
 
@@ -155,12 +165,12 @@ impl Tcp {
         };
         let tuple = |port| Tuple { local: (ip, port).into(), remote };
         if let Some(port) = wanted.map(|wanted| wanted.port()).filter(|port| *port != 0) {
-            return Some(tuple(port)).filter(|tuple| !self.is_taken(tuple));
+            return Some(tuple(port)).filter(|tuple| self.shard.owns(tuple) && !self.is_taken(tuple));
         }
         self.connect_counter = self.connect_counter.wrapping_add(1);
         let any_port = tuple(0);
-        let mut ports = self.secret.ports(&any_port, self.connect_counter);
-        ports.find(|port| !self.is_taken(&tuple(*port))).map(tuple)
+        let ports = self.secret.ports(&any_port, self.connect_counter);
+        ports.map(tuple).find(|tuple| self.shard.owns(tuple) && !self.is_taken(tuple))
     }
 
     fn forget_tuple(&mut self, tuple: &Tuple, key: ConnectionKey) {
@@ -331,7 +341,7 @@ impl Protocol for Tcp {
         };
         let route = match self.by_tuple.get(tuple) {
             Some(key) => Route::Known(*key),
-            None if !self.is_local(tuple.local.ip()) => Route::Unknown,
+            None if !self.is_local(tuple.local.ip()) || !self.shard.owns(tuple) => Route::Unknown,
             None if begins => Route::Begins,
             None => Route::Reply,
         };
@@ -347,9 +357,8 @@ impl Protocol for Tcp {
         Some((batch.len_bytes(), tuple))
     }
 
-    /// Each driver has devices of its own.
-    fn shard_of(&self, _batch: &Received, _count: usize) -> Option<usize> {
-        None
+    fn shard_of(&self, batch: &Received, count: usize) -> Option<usize> {
+        Self::route_id(batch).map(|(_, tuple)| shard::of(&tuple, count))
     }
 
     fn connect(&mut self, now: Instant, request: Connect, cell: &Arc<TcpCell>, socket: usize) -> Option<TcpConnection> {

@@ -25,6 +25,8 @@ pub struct IpDevice {
     kind: Kind,
     /// An address of the stack on it.
     address: IpAddr,
+    /// Its other queues.
+    queues: Vec<Self>,
 }
 
 #[derive(Debug, Clone)]
@@ -36,12 +38,29 @@ enum Kind {
 impl IpDevice {
     /// A TUN device of the kernel, on which the stack has `address`.
     pub fn kernel(tun: Tun, address: IpAddr) -> Self {
-        Self { kind: Kind::Kernel(tun), address }
+        Self { kind: Kind::Kernel(tun), address, queues: Vec::new() }
     }
 
     /// A device in memory, on which the stack has `address`.
     pub fn memory(tun: MemoryTun, address: IpAddr) -> Self {
-        Self { kind: Kind::Memory(tun), address }
+        Self { kind: Kind::Memory(tun), address, queues: Vec::new() }
+    }
+
+    /// Adds a queue, for another driver: see [`Placement::Connection`](crate::Placement::Connection).
+    #[must_use]
+    pub fn with_queue(mut self, queue: Self) -> Self {
+        self.queues.push(queue);
+        self
+    }
+
+    pub(super) fn queue_count(&self) -> usize {
+        1 + self.queues.len()
+    }
+
+    /// One of its queues, as a device.
+    pub(super) fn queue(&self, index: usize) -> Self {
+        let queue = if index == 0 { self } else { &self.queues[index - 1] };
+        Self { kind: queue.kind.clone(), address: self.address, queues: Vec::new() }
     }
 
     /// Whether its packets stay in this process.

@@ -11,7 +11,7 @@ use driver::receive_worker::ReceiveWorkerStats;
 use engine::{DriverSettings, Drivers, StartError};
 use tcp::{HostSecret, TcpConfig};
 use tcp_driver::{
-    Closed, Connect, Count, HostCounters, Layers, Listen, LocalAddress, Runtime, StreamHandle, Tcp, TcpShared,
+    Closed, Connect, Count, HostCounters, Layers, Listen, LocalAddress, Runtime, Shard, StreamHandle, Tcp, TcpShared,
 };
 
 use super::device::IpDevice;
@@ -103,8 +103,9 @@ impl TcpStackConfig {
         Ok(())
     }
 
-    /// Sets the processors. Default: [`Placement::Thread`]. A stack has one driver:
-    /// [`Placement::Connection`] is an error.
+    /// Sets the processors. Default: [`Placement::Thread`]. Under [`Placement::Connection`] each driver
+    /// has a [queue](IpDevice::with_queue) of each device, and the connections of which the addresses and
+    /// ports have its hash.
     #[must_use]
     pub fn with_placement(mut self, placement: Placement) -> Self {
         self.settings.placement = placement;
@@ -161,10 +162,14 @@ impl TcpStack {
     pub fn start(config: TcpStackConfig) -> Result<Self, StartError> {
         config.check_layers()?;
         let TcpStackConfig { devices, addresses, listening, tcp, layers, settings } = config;
-        if settings.placement.driver_count() > 1 {
-            let reason = format!("a stack has one driver, and {} several", settings.placement);
+        let count = settings.placement.driver_count();
+        if let Some(device) = devices.iter().find(|device| device.queue_count() != count) {
+            let queues = device.queue_count();
+            let reason = format!("{} needs {count} queues of each device, and one has {queues}", settings.placement);
             return Err(StartError::Configuration(reason));
         }
+        let of_driver = |driver| devices.iter().map(move |device| device.queue(driver));
+        let queues = (0..count).flat_map(of_driver).collect();
         let mut key = [0; 32];
         net::os_random(&mut key).map_err(|error| StartError::System("get random bytes", error))?;
         let secret = HostSecret::new(key);
@@ -178,8 +183,9 @@ impl TcpStack {
                 None => stack,
             }
         };
-        let make = |count, _| Ok((0..count).map(|_| protocol()).collect());
-        let drivers = Drivers::start(settings, tcp_driver::Limits::default(), devices, make)?;
+        let shard = |index| protocol().with_shard(Shard::new(index, count));
+        let make = |_, _| Ok((0..count).map(shard).collect());
+        let drivers = Drivers::start(settings, tcp_driver::Limits::default(), queues, make)?;
         Ok(Self { drivers, addresses, counters })
     }
 

@@ -49,7 +49,7 @@ impl Tun {
     /// # Errors
     /// An [`OpenTunError`], which names the device and says what to do.
     pub fn open(name: &str) -> Result<Self, OpenTunError> {
-        Self::build(name, DeviceBuilder::new().enable(false))
+        Self::build(name, DeviceBuilder::new().enable(false), false)
     }
 
     /// As [`open`](Self::open), with addresses of this host and their prefix lengths, and up. The
@@ -58,23 +58,50 @@ impl Tun {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_up(name: &str, addresses: &[(IpAddr, u8)], mtu: u16) -> Result<Self, OpenTunError> {
+        Self::open_up_with(name, addresses, mtu, false)
+    }
+
+    /// As [`open_up`](Self::open_up), with this many queues, for as many threads. The kernel sends the
+    /// packets of a flow to the queue from which it last received one of the flow, and those of a new
+    /// flow to any.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and if the kernel gives the device less queues.
+    pub fn open_queues(
+        name: &str,
+        addresses: &[(IpAddr, u8)],
+        mtu: u16,
+        queues: usize,
+    ) -> Result<Vec<Self>, OpenTunError> {
+        let first = Self::open_up_with(name, addresses, mtu, true)?;
+        let another = |_| {
+            let fails = |source| OpenTunError { name: name.to_owned(), source };
+            let device = first.device.try_clone().map_err(fails)?;
+            device.set_nonblocking(true).map_err(fails)?;
+            Ok(Self { device: Arc::new(device), ..first.clone() })
+        };
+        let others: Vec<Self> = (1..queues).map(another).collect::<Result<_, _>>()?;
+        Ok([vec![first], others].concat())
+    }
+
+    fn open_up_with(name: &str, addresses: &[(IpAddr, u8)], mtu: u16, has_queues: bool) -> Result<Self, OpenTunError> {
         let builder = addresses.iter().fold(DeviceBuilder::new().mtu(mtu), |builder, (ip, prefix)| match ip {
             IpAddr::V4(ip) => builder.ipv4(*ip, *prefix, None),
             IpAddr::V6(ip) => builder.ipv6(*ip, *prefix),
         });
-        let tun = Self::build(name, builder.enable(true))?;
+        let tun = Self::build(name, builder.enable(true), has_queues)?;
         for (ip, _) in addresses {
             await_usable(*ip).map_err(|source| OpenTunError { name: name.to_owned(), source })?;
         }
         Ok(tun)
     }
 
-    fn build(name: &str, builder: DeviceBuilder) -> Result<Self, OpenTunError> {
+    fn build(name: &str, builder: DeviceBuilder, has_queues: bool) -> Result<Self, OpenTunError> {
         let fails = |source| OpenTunError { name: name.to_owned(), source };
         let device = builder
             .name(name)
             .with(|options| {
-                options.offload(true);
+                options.offload(true).multi_queue(has_queues);
             })
             .build_sync()
             .map_err(fails)?;

@@ -1,5 +1,7 @@
 //! Makes the device and the stack.
 
+use std::net::IpAddr;
+
 use litz::tcp::{IpDevice, TcpConfig, TcpStack, TcpStackConfig, Tun};
 
 use super::options::StackOptions;
@@ -18,12 +20,22 @@ pub(super) fn start(options: &StackOptions, listening: &[u16]) -> Result<TcpStac
             ));
         }
     }
-    let tun = Tun::open_up(&options.device, &kernel, options.mtu).map_err(|error| error.to_string())?;
     let first = *options.address.first().ok_or("the stack needs an address (--address)")?;
+    let device = match options.placement.driver_count() {
+        1 => Tun::open_up(&options.device, &kernel, options.mtu).map(|tun| IpDevice::kernel(tun, first)),
+        queues => Tun::open_queues(&options.device, &kernel, options.mtu, queues).map(|tuns| with_queues(tuns, first)),
+    };
+    let device = device.map_err(|error| error.to_string())?;
     let tcp = TcpConfig { mtu: options.mtu.into(), congestion: Some(options.congestion), ..TcpConfig::default() };
-    let config = TcpStackConfig::new(IpDevice::kernel(tun, first), &options.address)
+    let config = TcpStackConfig::new(device, &options.address)
         .with_listening(listening.iter().copied())
         .with_placement(options.placement)
         .with_tcp(tcp);
     TcpStack::start(config).map_err(|error| format!("cannot start the stack: {error}"))
+}
+
+/// A device with a queue for each driver.
+fn with_queues(tuns: Vec<Tun>, address: IpAddr) -> IpDevice {
+    let queue = |tun| IpDevice::kernel(tun, address);
+    tuns.into_iter().map(queue).reduce(IpDevice::with_queue).expect("a device has a queue")
 }

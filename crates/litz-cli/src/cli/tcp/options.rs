@@ -34,7 +34,7 @@ pub(super) struct StackOptions {
     #[arg(long, value_name = "NAME", default_value_t, help_heading = heading::PROTOCOL)]
     pub(super) congestion: Algorithm,
 
-    /// The processors of the stack: inline, thread, packet(N)
+    /// The processors of the stack: inline, thread, split, packet(N), connection(N)
     #[arg(long, value_name = "PLACEMENT", default_value_t, help_heading = heading::MACHINE)]
     pub(super) placement: Placement,
 }
