@@ -10,6 +10,7 @@
 //! | [`listeners`] | listening ports and their bounds |
 //! | [`counters`] | what a host counts beside its connections |
 //! | [`layers`], [`records`] | the security layers of a stack, and the cipher above TCP of a connection |
+//! | [`link`] | Ethernet: neighbours and routes |
 //! | [`fragments`] | fragments of IP packets |
 //! | `info` | [`TcpInfo`], the state of a connection as an application sees it |
 //! | [`packets`] | received packets, plans and jobs |
@@ -29,6 +30,7 @@ pub mod fragments;
 pub mod handle;
 mod info;
 pub mod layers;
+pub mod link;
 pub mod listeners;
 pub mod packets;
 pub mod protocol;

@@ -1,0 +1,204 @@
+//! [`RoutingTable`]: the longest prefix that matches an address decides where its packets go (RFC 1122,
+//! section 3.3.1; RFC 4632, section 5.1).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Routes of a table, at most. A table of all networks of the Internet is for routers.
+pub const ROUTES_MAX: usize = 4096;
+
+/// The addresses that begin with the same bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Prefix {
+    network: IpAddr,
+    len: u8,
+}
+
+impl Prefix {
+    /// The addresses whose first `len` bits are those of `ip`. `None` if it has not so many.
+    pub fn new(ip: IpAddr, len: u8) -> Option<Self> {
+        let network = match ip {
+            IpAddr::V4(ip) if len <= 32 => Ipv4Addr::from_bits(ip.to_bits() & mask(len, 32) as u32).into(),
+            IpAddr::V6(ip) if len <= 128 => Ipv6Addr::from_bits(ip.to_bits() & mask(len, 128)).into(),
+            _ => return None,
+        };
+        Some(Self { network, len })
+    }
+
+    /// Every address of the family of `ip`.
+    pub const fn all_of(ip: IpAddr) -> Self {
+        let network = match ip {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        Self { network, len: 0 }
+    }
+
+    /// Whether it contains an address.
+    pub fn contains(&self, ip: IpAddr) -> bool {
+        Self::new(ip, self.len) == Some(*self)
+    }
+}
+
+/// The first `len` of `bits` bits.
+const fn mask(len: u8, bits: u32) -> u128 {
+    if len == 0 { 0 } else { u128::MAX << (bits - len as u32) }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.network, self.len)
+    }
+}
+
+/// Where packets go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    /// The index of the device.
+    pub device: usize,
+    /// The router; `None` if the destination is on the link.
+    pub next_hop: Option<IpAddr>,
+}
+
+/// The table has [`ROUTES_MAX`] routes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableFull;
+
+impl fmt::Display for TableFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the routing table has {ROUTES_MAX} routes")
+    }
+}
+
+impl std::error::Error for TableFull {}
+
+/// Routes of IPv4 and IPv6 by prefix.
+#[derive(Debug, Clone, Default)]
+pub struct RoutingTable {
+    routes: BTreeMap<Prefix, Route>,
+    /// The lengths of the prefixes of each family, longest first, and how many prefixes have each.
+    lens: [Vec<(u8, usize)>; 2],
+}
+
+impl RoutingTable {
+    /// Adds a route, or replaces that of the same prefix.
+    ///
+    /// # Errors
+    /// If the table is full.
+    pub fn insert(&mut self, prefix: Prefix, route: Route) -> Result<(), TableFull> {
+        if self.routes.len() >= ROUTES_MAX && !self.routes.contains_key(&prefix) {
+            return Err(TableFull);
+        }
+        if self.routes.insert(prefix, route).is_none() {
+            let lens = &mut self.lens[usize::from(prefix.network.is_ipv6())];
+            match lens.binary_search_by(|(len, _)| prefix.len.cmp(len)) {
+                Ok(index) => lens[index].1 += 1,
+                Err(index) => lens.insert(index, (prefix.len, 1)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the route of a prefix.
+    pub fn remove(&mut self, prefix: &Prefix) -> Option<Route> {
+        let route = self.routes.remove(prefix)?;
+        let lens = &mut self.lens[usize::from(prefix.network.is_ipv6())];
+        if let Ok(index) = lens.binary_search_by(|(len, _)| prefix.len.cmp(len)) {
+            lens[index].1 -= 1;
+            if lens[index].1 == 0 {
+                lens.remove(index);
+            }
+        }
+        Some(route)
+    }
+
+    /// The route to an address: that of the longest prefix which contains it. One lookup for each length
+    /// of prefix that the table has.
+    pub fn route_to(&self, ip: IpAddr) -> Option<Route> {
+        let lens = &self.lens[usize::from(ip.is_ipv6())];
+        lens.iter().find_map(|(len, _)| self.routes.get(&Prefix::new(ip, *len)?).copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn prefix(text: &str) -> Prefix {
+        let (ip, len) = text.split_once('/').unwrap();
+        Prefix::new(ip.parse().unwrap(), len.parse().unwrap()).unwrap()
+    }
+
+    fn route(device: usize) -> Route {
+        Route { device, next_hop: None }
+    }
+
+    #[test]
+    fn the_longest_prefix_decides() {
+        let mut table = RoutingTable::default();
+        let routes = ["0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "10.1.2.3/32", "::/0", "fd00::/8", "fd00::1/128"];
+        for (device, text) in routes.into_iter().enumerate() {
+            table.insert(prefix(text), route(device)).unwrap();
+        }
+        let device = |ip: &str| table.route_to(ip.parse().unwrap()).map(|route| route.device);
+        let cases = [("9.9.9.9", 0), ("10.9.9.9", 1), ("10.1.9.9", 2), ("10.1.2.3", 3), ("2000::", 4), ("fd00::2", 5)];
+        for (ip, expected) in cases {
+            assert_eq!(device(ip), Some(expected), "{ip}");
+        }
+        assert_eq!(device("fd00::1"), Some(6));
+        assert_eq!(table.remove(&prefix("10.1.0.0/16")), Some(route(2)));
+        assert_eq!(table.route_to("10.1.9.9".parse().unwrap()), Some(route(1)));
+        assert_eq!((table.remove(&prefix("10.1.0.0/16")), table.remove(&prefix("0.0.0.0/0"))), (None, Some(route(0))));
+        assert_eq!(table.route_to("9.9.9.9".parse().unwrap()), None, "of the other family is none");
+    }
+
+    #[test]
+    fn a_prefix_has_no_more_bits_than_its_family_and_none_behind_its_length() {
+        assert!(Prefix::new("10.0.0.1".parse().unwrap(), 33).is_none());
+        assert!(Prefix::new("::1".parse().unwrap(), 129).is_none());
+        assert_eq!(prefix("10.1.2.3/8"), prefix("10.0.0.0/8"));
+        assert_eq!(prefix("fd00::77/64").to_string(), "fd00::/64");
+        assert!(prefix("0.0.0.0/0").contains("255.1.1.1".parse().unwrap()));
+        assert!(!prefix("0.0.0.0/0").contains("::".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_full_table_refuses_new_prefixes_only() {
+        let mut table = RoutingTable::default();
+        for number in 0..ROUTES_MAX as u32 {
+            table.insert(Prefix::new(Ipv4Addr::from_bits(number).into(), 32).unwrap(), route(0)).unwrap();
+        }
+        assert_eq!(table.insert(prefix("10.0.0.0/8"), route(1)), Err(TableFull));
+        assert_eq!(table.insert(prefix("0.0.0.7/32"), route(1)), Ok(()));
+        assert_eq!(table.route_to("0.0.0.7".parse().unwrap()), Some(route(1)));
+    }
+
+    proptest! {
+        #[test]
+        fn a_table_finds_what_a_search_of_all_routes_finds(
+            routes in prop::collection::vec((any::<u16>(), 0u8..=32, any::<bool>()), 0..60), ips: [u16; 8],
+        ) {
+            // Few different bits, so that prefixes contain each other.
+            let ip = |bits: u16| IpAddr::from(Ipv4Addr::from_bits(u32::from(bits & 0x0f0f) << 16 | u32::from(bits & 3)));
+            let mut table = RoutingTable::default();
+            let mut all: Vec<(Prefix, Route)> = Vec::new();
+            for (number, (bits, len, removes)) in routes.into_iter().enumerate() {
+                let prefix = Prefix::new(ip(bits), len).unwrap();
+                all.retain(|(other, _)| *other != prefix);
+                if removes {
+                    table.remove(&prefix);
+                } else {
+                    table.insert(prefix, route(number)).unwrap();
+                    all.push((prefix, route(number)));
+                }
+            }
+            for bits in ips {
+                let expected = all.iter().filter(|(prefix, _)| prefix.contains(ip(bits))).max_by_key(|(prefix, _)| prefix.len);
+                prop_assert_eq!(table.route_to(ip(bits)), expected.map(|(_, route)| *route));
+            }
+        }
+    }
+}
