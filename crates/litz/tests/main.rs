@@ -10,6 +10,7 @@ mod library_early;
 mod library_links;
 mod library_sockets;
 mod tcp_calls;
+mod tcp_ethernet;
 mod tcp_flood;
 mod tcp_host;
 mod tcp_layers;

@@ -15,7 +15,7 @@ use crate::tcp_stack::{KERNEL, STACK, beside_kernel, beside_kernel_with, exchang
 use crate::world::pattern;
 
 /// Sends an echo request from a raw socket of the kernel and returns the answer's data.
-fn echo(to: IpAddr, from: IpAddr, data: &[u8]) -> Vec<u8> {
+pub(crate) fn echo(to: IpAddr, from: IpAddr, data: &[u8]) -> Vec<u8> {
     let (family, protocol) = match to {
         IpAddr::V4(_) => (AddressFamily::INET, ipproto::ICMP),
         IpAddr::V6(_) => (AddressFamily::INET6, ipproto::ICMPV6),

@@ -41,7 +41,7 @@ pub(crate) fn exchange(stream: &TcpStream, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// The same for a socket of the kernel.
-fn exchange_with_kernel(stream: &std::net::TcpStream, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn exchange_with_kernel(stream: &std::net::TcpStream, bytes: &[u8]) -> Vec<u8> {
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut stream = stream;

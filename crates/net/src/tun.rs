@@ -20,6 +20,7 @@
 //! |---|---|
 //! | [`TunDevice`] | the trait: read and write |
 //! | [`Tun`] | a device of the kernel (Linux) |
+//! | [`Tap`] | a device of the kernel for Ethernet frames |
 //! | [`MemoryTun`] | an in-memory device |
 //! | [`Segments`] | splits super-packets into segments (GSO) |
 //! | [`Coalescer`] | merges segments into super-packets (GRO) |
@@ -40,15 +41,18 @@ use std::io;
 pub use coalesce::Coalescer;
 pub use header::{OFFLOAD_HEADER_BYTES, ReadOffload, tcp_offload};
 #[cfg(target_os = "linux")]
-pub use kernel::{OpenTunError, Tun};
+pub use kernel::{OpenTunError, Tap, Tun};
 pub use memory::{MemoryTun, PACKETS_WAITING_MAX};
 pub use packet::TunPacket;
 pub use segment::{MalformedPacket, Segments};
 
-/// A buffer of this size holds every packet and every super-packet including its offload header.
-pub const TUN_BUFFER_BYTES: usize = OFFLOAD_HEADER_BYTES + 65_535;
+/// Length of an Ethernet header.
+pub const ETHERNET_HEADER_BYTES: usize = 14;
 
-/// A non-blocking device for IP packets, each with its offload header.
+/// A buffer of this size holds every packet, frame and super-packet including its offload header.
+pub const TUN_BUFFER_BYTES: usize = OFFLOAD_HEADER_BYTES + ETHERNET_HEADER_BYTES + 65_535;
+
+/// A non-blocking device for IP packets, or for Ethernet frames ([`Tap`]), each with its offload header.
 pub trait TunDevice: Send {
     /// Reads the next packet or super-packet that the kernel sends over this device. Returns its
     /// length, including the offload header. Buffers should have [`TUN_BUFFER_BYTES`]; data that
@@ -70,4 +74,18 @@ pub trait TunDevice: Send {
     /// # Errors
     /// As [`write`](Self::write).
     fn write_parts(&mut self, header: &[u8; OFFLOAD_HEADER_BYTES], packet: &[u8]) -> io::Result<()>;
+
+    /// As [`write`](Self::write), for an Ethernet frame whose offload header and Ethernet header lie
+    /// elsewhere.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    fn write_frame(
+        &mut self,
+        header: &[u8; OFFLOAD_HEADER_BYTES],
+        ethernet: &[u8; ETHERNET_HEADER_BYTES],
+        packet: &[u8],
+    ) -> io::Result<()> {
+        self.write_parts(header, &[&ethernet[..], packet].concat())
+    }
 }

@@ -1,16 +1,17 @@
 //! [`IpDevice`]: where the packets of a TCP/IP stack come from and go to.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::task::Waker;
 
 use driver::SendError;
 use driver::socket::Received as ReceiveOutcome;
 use engine::{Device, Readiness};
-use net::tun::{MemoryTun, OFFLOAD_HEADER_BYTES, ReadOffload, Tun, TunDevice, tcp_offload};
+use net::tun::{MemoryTun, OFFLOAD_HEADER_BYTES, ReadOffload, Tap, Tun, TunDevice, tcp_offload};
 use tcp_driver::{Received, Tcp};
 
+use super::ethernet::{Ethernet, EthernetConfig, EthernetError};
 use super::memory::ReceiveMemory;
 
 /// Reads in one receive call: as many super-packets as fit into the caches of one core.
@@ -19,7 +20,7 @@ const READS_MAX: usize = 16;
 /// Segments in a plan: more than fit into a packet of 64 KiB with any but tiny segments.
 const SEGMENTS_MAX: usize = 64;
 
-/// A TUN device, of the kernel or in memory.
+/// A TUN or TAP device, of the kernel or in memory.
 #[derive(Debug, Clone)]
 pub struct IpDevice {
     kind: Kind,
@@ -27,23 +28,30 @@ pub struct IpDevice {
     address: IpAddr,
     /// Its other queues.
     queues: Vec<Self>,
+    /// It carries Ethernet frames.
+    ethernet: Option<Ethernet>,
 }
 
 #[derive(Debug, Clone)]
 enum Kind {
     Kernel(Tun),
+    Tap(Tap),
     Memory(MemoryTun),
 }
 
 impl IpDevice {
     /// A TUN device of the kernel, on which the stack has `address`.
     pub fn kernel(tun: Tun, address: IpAddr) -> Self {
-        Self { kind: Kind::Kernel(tun), address, queues: Vec::new() }
+        Self::new(Kind::Kernel(tun), address, None)
+    }
+
+    fn new(kind: Kind, address: IpAddr, ethernet: Option<Ethernet>) -> Self {
+        Self { kind, address, queues: Vec::new(), ethernet }
     }
 
     /// A device in memory, on which the stack has `address`.
     pub fn memory(tun: MemoryTun, address: IpAddr) -> Self {
-        Self { kind: Kind::Memory(tun), address, queues: Vec::new() }
+        Self::new(Kind::Memory(tun), address, None)
     }
 
     /// Adds a queue, for another driver: see [`Placement::Connection`](crate::Placement::Connection).
@@ -60,7 +68,57 @@ impl IpDevice {
     /// One of its queues, as a device.
     pub(super) fn queue(&self, index: usize) -> Self {
         let queue = if index == 0 { self } else { &self.queues[index - 1] };
-        Self { kind: queue.kind.clone(), address: self.address, queues: Vec::new() }
+        Self::new(queue.kind.clone(), self.address, queue.ethernet.clone())
+    }
+
+    /// A TAP device of the kernel, on whose link the stack is a host.
+    ///
+    /// # Errors
+    /// If `config` has too many routes.
+    pub fn tap(tap: Tap, config: &EthernetConfig) -> Result<Self, EthernetError> {
+        Self::ethernet(Kind::Tap(tap), config)
+    }
+
+    /// A device in memory that carries Ethernet frames, on whose link the stack is a host.
+    ///
+    /// # Errors
+    /// If `config` has too many routes.
+    pub fn memory_ethernet(tun: MemoryTun, config: &EthernetConfig) -> Result<Self, EthernetError> {
+        Self::ethernet(Kind::Memory(tun), config)
+    }
+
+    fn ethernet(kind: Kind, config: &EthernetConfig) -> Result<Self, EthernetError> {
+        let address = config.address().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        Ok(Self::new(kind, address, Some(Ethernet::new(config)?)))
+    }
+
+    /// Reads packets, at most [`READS_MAX`].
+    fn read(&mut self, memory: &mut ReceiveMemory, batches: &mut Vec<Received>) -> ReceiveOutcome {
+        for _ in 0..READS_MAX {
+            let mut packet = match memory.fill(|buffer| self.tun().read(buffer)) {
+                Ok(packet) => packet,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ReceiveOutcome::NoMore,
+                Err(error) => return ReceiveOutcome::Failed(error.to_string()),
+            };
+            let Ok(offload) = ReadOffload::parse(&packet) else { continue };
+            let mut packet = packet.split_off(OFFLOAD_HEADER_BYTES);
+            if let Some(ethernet) = &self.ethernet {
+                let Some(start) = ethernet.receive(&packet) else { continue };
+                packet = packet.split_off(start);
+            }
+            if !packet.is_empty() {
+                batches.push(Received::new(packet, offload.segment, offload.is_verified));
+            }
+        }
+        ReceiveOutcome::MayHaveMore
+    }
+
+    /// Writes a packet with its offload header.
+    fn write(&mut self, offload: &[u8; OFFLOAD_HEADER_BYTES], packet: &[u8]) -> io::Result<()> {
+        match self.ethernet.clone() {
+            None => self.tun().write_parts(offload, packet),
+            Some(ethernet) => ethernet.send(self.tun(), offload, packet),
+        }
     }
 
     /// Whether its packets stay in this process.
@@ -71,6 +129,7 @@ impl IpDevice {
     fn tun(&mut self) -> &mut dyn TunDevice {
         match &mut self.kind {
             Kind::Kernel(tun) => tun,
+            Kind::Tap(tap) => tap,
             Kind::Memory(tun) => tun,
         }
     }
@@ -101,6 +160,7 @@ impl Device for IpDevice {
     fn readiness(&mut self, waker: &Waker) -> Readiness {
         match &self.kind {
             Kind::Kernel(tun) => Readiness::Descriptor(tun.as_raw_fd()),
+            Kind::Tap(tap) => Readiness::Descriptor(tap.as_raw_fd()),
             Kind::Memory(tun) => {
                 tun.set_waker(waker.clone());
                 Readiness::Waker
@@ -109,19 +169,11 @@ impl Device for IpDevice {
     }
 
     fn receive(&mut self, memory: &mut ReceiveMemory, batches: &mut Vec<Received>) -> ReceiveOutcome {
-        for _ in 0..READS_MAX {
-            let mut packet = match memory.fill(|buffer| self.tun().read(buffer)) {
-                Ok(packet) => packet,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ReceiveOutcome::NoMore,
-                Err(error) => return ReceiveOutcome::Failed(error.to_string()),
-            };
-            let Ok(offload) = ReadOffload::parse(&packet) else { continue };
-            let packet = packet.split_off(OFFLOAD_HEADER_BYTES);
-            if !packet.is_empty() {
-                batches.push(Received::new(packet, offload.segment, offload.is_verified));
-            }
+        let outcome = self.read(memory, batches);
+        if let Some(ethernet) = self.ethernet.clone() {
+            ethernet.send_frames(self.tun());
         }
-        ReceiveOutcome::MayHaveMore
+        outcome
     }
 
     fn send(&mut self, packet: &tcp::SuperPacket) -> Result<(), SendError> {
@@ -129,15 +181,16 @@ impl Device for IpDevice {
             let mut sent = Ok(());
             packet.packets(|bytes| {
                 if sent.is_ok() {
-                    sent = self.tun().write_parts(&[0; OFFLOAD_HEADER_BYTES], bytes);
+                    sent = self.write(&[0; OFFLOAD_HEADER_BYTES], bytes);
                 }
             });
             return sent.map_err(|error| send_error(&error));
         }
         let segment = (!packet.is_single()).then_some(packet.segment as u16);
-        let (ip_len, header_len) = (packet.ip_len as u16, packet.header_len as u16);
+        let before = if self.ethernet.is_some() { Ethernet::HEADER_LEN } else { 0 };
+        let (ip_len, header_len) = (before + packet.ip_len as u16, before + packet.header_len as u16);
         let header = tcp_offload(packet.is_ipv6(), ip_len, header_len, segment);
-        self.tun().write_parts(&header, &packet.bytes).map_err(|error| send_error(&error))
+        self.write(&header, &packet.bytes).map_err(|error| send_error(&error))
     }
 
     fn batch_max(&self) -> usize {

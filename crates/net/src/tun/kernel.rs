@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use tun_rs::{DeviceBuilder, SyncDevice};
+use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
-use super::{OFFLOAD_HEADER_BYTES, TunDevice};
+use super::{ETHERNET_HEADER_BYTES, OFFLOAD_HEADER_BYTES, TunDevice};
 
 /// How often to look whether a new address can be used, at most, and the time between. The kernel takes
 /// milliseconds, or longer when it is busy.
@@ -58,7 +58,7 @@ impl Tun {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_up(name: &str, addresses: &[(IpAddr, u8)], mtu: u16) -> Result<Self, OpenTunError> {
-        Self::open_up_with(name, addresses, mtu, false)
+        Self::open_up_with(name, addresses, DeviceBuilder::new().mtu(mtu), false)
     }
 
     /// As [`open_up`](Self::open_up), with this many queues, for as many threads. The kernel sends the
@@ -73,7 +73,7 @@ impl Tun {
         mtu: u16,
         queues: usize,
     ) -> Result<Vec<Self>, OpenTunError> {
-        let first = Self::open_up_with(name, addresses, mtu, true)?;
+        let first = Self::open_up_with(name, addresses, DeviceBuilder::new().mtu(mtu), true)?;
         let another = |_| {
             let fails = |source| OpenTunError { name: name.to_owned(), source };
             let device = first.device.try_clone().map_err(fails)?;
@@ -84,8 +84,13 @@ impl Tun {
         Ok([vec![first], others].concat())
     }
 
-    fn open_up_with(name: &str, addresses: &[(IpAddr, u8)], mtu: u16, has_queues: bool) -> Result<Self, OpenTunError> {
-        let builder = addresses.iter().fold(DeviceBuilder::new().mtu(mtu), |builder, (ip, prefix)| match ip {
+    fn open_up_with(
+        name: &str,
+        addresses: &[(IpAddr, u8)],
+        builder: DeviceBuilder,
+        has_queues: bool,
+    ) -> Result<Self, OpenTunError> {
+        let builder = addresses.iter().fold(builder, |builder, (ip, prefix)| match ip {
             IpAddr::V4(ip) => builder.ipv4(*ip, *prefix, None),
             IpAddr::V6(ip) => builder.ipv6(*ip, *prefix),
         });
@@ -150,6 +155,62 @@ impl TunDevice for Tun {
         let parts = [IoSlice::new(header), IoSlice::new(packet)];
         rustix::io::writev(&self.device, &parts)?;
         Ok(())
+    }
+}
+
+/// A TAP device: it carries Ethernet frames, so that its other end is a host on a link. Otherwise as
+/// [`Tun`].
+#[derive(Clone, Debug)]
+pub struct Tap {
+    tun: Tun,
+}
+
+impl Tap {
+    /// Opens a new device called `name`, with addresses of this host and their prefix lengths, and up. The
+    /// kernel has one end of the link. `mtu` is that of IP packets.
+    ///
+    /// # Errors
+    /// As [`Tun::open`].
+    pub fn open_up(name: &str, addresses: &[(IpAddr, u8)], mtu: u16) -> Result<Self, OpenTunError> {
+        let builder = DeviceBuilder::new().layer(Layer::L2).mtu(mtu);
+        Ok(Self { tun: Tun::open_up_with(name, addresses, builder, false)? })
+    }
+
+    /// The name under which it was opened.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.tun.name()
+    }
+}
+
+impl TunDevice for Tap {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.tun.read(buffer)
+    }
+
+    fn write(&mut self, frame: &[u8]) -> io::Result<()> {
+        self.tun.write(frame)
+    }
+
+    fn write_parts(&mut self, header: &[u8; OFFLOAD_HEADER_BYTES], frame: &[u8]) -> io::Result<()> {
+        self.tun.write_parts(header, frame)
+    }
+
+    fn write_frame(
+        &mut self,
+        header: &[u8; OFFLOAD_HEADER_BYTES],
+        ethernet: &[u8; ETHERNET_HEADER_BYTES],
+        packet: &[u8],
+    ) -> io::Result<()> {
+        let parts = [IoSlice::new(header), IoSlice::new(ethernet), IoSlice::new(packet)];
+        rustix::io::writev(&self.tun.device, &parts)?;
+        Ok(())
+    }
+}
+
+impl AsRawFd for Tap {
+    fn as_raw_fd(&self) -> RawFd {
+        self.tun.as_raw_fd()
     }
 }
 

@@ -1,0 +1,138 @@
+//! [`Ethernet`]: what an Ethernet device adds to a device of IP packets.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use driver::sync::lock;
+use net::MonotonicClock;
+use net::tun::{OFFLOAD_HEADER_BYTES, TunDevice};
+use tcp_driver::link::{Interface, Prefix, TableFull};
+use wire::ethernet::{HEADER_LEN, MacAddress};
+
+/// The offload header of a packet, which is kept with it while it waits.
+type Offload = [u8; OFFLOAD_HEADER_BYTES];
+
+/// A stack's end of an Ethernet link.
+#[derive(Debug, Clone)]
+pub struct EthernetConfig {
+    mac: MacAddress,
+    addresses: Vec<(IpAddr, Prefix)>,
+    routers: Vec<(Prefix, IpAddr)>,
+}
+
+/// Why a stack's end of an Ethernet link cannot be.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum EthernetError {
+    /// An address has fewer bits than the length of its network.
+    PrefixLength(IpAddr, u8),
+    /// The system gives no random bytes for the Ethernet address.
+    Random(io::Error),
+    /// There are too many routes.
+    Routes(TableFull),
+}
+
+impl std::fmt::Display for EthernetError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::PrefixLength(ip, len) => write!(f, "no network of {ip} has {len} bits: 32 at most, or 128 of IPv6"),
+            Self::Random(error) => write!(f, "cannot make an Ethernet address: {error}"),
+            Self::Routes(full) => full.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for EthernetError {}
+
+impl EthernetConfig {
+    /// An end with these addresses and the lengths of their networks, and a random Ethernet address.
+    ///
+    /// # Errors
+    /// If a length is impossible, or the system gives no random bytes.
+    pub fn new(addresses: &[(IpAddr, u8)]) -> Result<Self, EthernetError> {
+        let mut mac = [0; 6];
+        net::os_random(&mut mac).map_err(EthernetError::Random)?;
+        // Of one station, and not assigned by its maker (IEEE 802).
+        mac[0] = mac[0] & 0xfc | 0x02;
+        let prefix = |(ip, len): &(IpAddr, u8)| {
+            let prefix = Prefix::new(*ip, *len).ok_or(EthernetError::PrefixLength(*ip, *len))?;
+            Ok((*ip, prefix))
+        };
+        let addresses = addresses.iter().map(prefix).collect::<Result<_, _>>()?;
+        Ok(Self { mac: MacAddress(mac), addresses, routers: Vec::new() })
+    }
+
+    /// Sends packets beyond the link to this router.
+    #[must_use]
+    pub fn with_router(mut self, router: IpAddr) -> Self {
+        self.routers.push((Prefix::all_of(router), router));
+        self
+    }
+
+    /// Sends packets for a network to this router.
+    ///
+    /// # Errors
+    /// If the length is impossible.
+    pub fn with_route(mut self, network: IpAddr, len: u8, router: IpAddr) -> Result<Self, EthernetError> {
+        let prefix = Prefix::new(network, len).ok_or(EthernetError::PrefixLength(network, len))?;
+        self.routers.push((prefix, router));
+        Ok(self)
+    }
+
+    /// The first address.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        self.addresses.first().map(|(ip, _)| *ip)
+    }
+}
+
+/// The link layer of a device, shared by its handles.
+#[derive(Debug, Clone)]
+pub(super) struct Ethernet {
+    interface: Arc<Mutex<Interface<Offload>>>,
+    clock: MonotonicClock,
+}
+
+impl Ethernet {
+    pub(super) fn new(config: &EthernetConfig) -> Result<Self, EthernetError> {
+        let mut interface = Interface::new(config.mac);
+        for (ip, prefix) in &config.addresses {
+            interface.add_address(*ip, *prefix).map_err(EthernetError::Routes)?;
+        }
+        for (prefix, router) in &config.routers {
+            interface.add_route(*prefix, *router).map_err(EthernetError::Routes)?;
+        }
+        Ok(Self { interface: Arc::new(Mutex::new(interface)), clock: MonotonicClock::start() })
+    }
+
+    fn interface(&self) -> MutexGuard<'_, Interface<Offload>> {
+        lock(&self.interface)
+    }
+
+    /// Where the IP packet in a frame begins, if there is one for this host.
+    pub(super) fn receive(&self, frame: &[u8]) -> Option<usize> {
+        self.interface().handle_frame(self.clock.now(), frame)
+    }
+
+    /// Sends a packet, or lets it wait for its neighbour.
+    pub(super) fn send(&self, device: &mut dyn TunDevice, offload: &Offload, packet: &[u8]) -> io::Result<()> {
+        let header = self.interface().header_for(self.clock.now(), packet, || (packet.to_vec(), *offload));
+        let sent = header.map_or(Ok(()), |header| device.write_frame(offload, &header, packet));
+        self.send_frames(device);
+        sent
+    }
+
+    /// Sends requests, answers and the packets that have waited. One that the system does not take is lost,
+    /// as on any Ethernet.
+    pub(super) fn send_frames(&self, device: &mut dyn TunDevice) {
+        while let Some(frame) = { self.interface().poll_frame() } {
+            let offload = frame.note.unwrap_or_default();
+            if let Err(error) = device.write_frame(&offload, &frame.header, &frame.payload) {
+                tracing::debug!(%error, "a frame is lost");
+            }
+        }
+    }
+
+    /// What headers of packets are longer by.
+    pub(super) const HEADER_LEN: u16 = HEADER_LEN as u16;
+}

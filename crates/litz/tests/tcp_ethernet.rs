@@ -1,0 +1,94 @@
+//! Stacks as hosts on an Ethernet link: with each other in memory, and with the kernel over a TAP device,
+//! which is skipped without root.
+#![expect(clippy::disallowed_methods, reason = "stands for programs of the kernel's stack")]
+
+use std::net::{IpAddr, SocketAddr, TcpListener};
+
+use emulate::Namespace;
+use litz::Placement;
+use litz::tcp::{Count, EthernetConfig, IpDevice, MemoryTun, Tap, TcpConfig, TcpStack, TcpStackConfig};
+
+use crate::tcp_host::echo;
+use crate::tcp_stack::{KERNEL, STACK, exchange, exchange_with_kernel};
+use crate::world::pattern;
+
+/// The networks of both ends.
+fn networks(ends: [IpAddr; 2]) -> [(IpAddr, u8); 2] {
+    ends.map(|ip| (ip, if ip.is_ipv4() { 24 } else { 64 }))
+}
+
+#[test]
+fn two_stacks_find_each_other_on_a_link() {
+    let [one, other] = MemoryTun::pair();
+    let stack = |tun, ends: [IpAddr; 2]| {
+        let config = EthernetConfig::new(&networks(ends)).expect("random bytes");
+        let device = IpDevice::memory_ethernet(tun, &config).expect("few routes");
+        TcpStack::start(TcpStackConfig::new(device, &ends).with_listening([80])).expect("a stack")
+    };
+    let (client, server) = (stack(one, KERNEL), stack(other, STACK));
+    for family in 0..2 {
+        let (there, back) = (pattern(1 << 20, 1), pattern(1 << 19, 2));
+        std::thread::scope(|scope| {
+            let serving = scope.spawn(|| exchange(&server.accept().expect("a client"), &back));
+            let stream = client.connect((STACK[family], 80).into()).expect("connected");
+            assert!(exchange(&stream, &there) == back, "{family}");
+            assert!(serving.join().expect("served") == there, "{family}");
+        });
+    }
+}
+
+/// Runs `test` with a stack and the kernel on a link in a namespace of its own.
+fn on_a_link(name: &str, mtu: u16, placement: Placement, test: impl FnOnce(TcpStack) + Send + 'static) {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let namespace = Namespace::create(&format!("litz-eth-{}-{name}", std::process::id())).expect("a namespace");
+    let inside = move || {
+        let tap = Tap::open_up("tap0", &networks(KERNEL), mtu).expect("a device");
+        let config = EthernetConfig::new(&networks(STACK)).expect("random bytes");
+        let device = IpDevice::tap(tap, &config).expect("few routes");
+        let tcp = TcpConfig { mtu: mtu.into(), ..TcpConfig::default() };
+        let config = TcpStackConfig::new(device, &STACK).with_listening([80]).with_placement(placement);
+        test(TcpStack::start(config.with_tcp(tcp)).expect("a stack"));
+    };
+    namespace.run(inside).expect("a thread").join().expect("the test passes").expect("the namespace exists");
+}
+
+#[test]
+fn the_kernel_and_a_stack_on_its_link_exchange_megabytes_in_either_role() {
+    // Ethernet, FDDI and ATM.
+    let cases =
+        [(1500, Placement::Thread), (4352, Placement::Inline), (9180, Placement::Packet(2)), (1500, Placement::Split)];
+    for (number, (mtu, placement)) in cases.into_iter().enumerate() {
+        on_a_link(&number.to_string(), mtu, placement, move |stack| {
+            let (ours, theirs) = (pattern(5 << 20, 1), pattern(4 << 20, 2));
+            for family in 0..2 {
+                let listener = TcpListener::bind((KERNEL[family], 0)).expect("an address of this namespace");
+                let address = listener.local_addr().expect("bound");
+                std::thread::scope(|scope| {
+                    let serving =
+                        scope.spawn(|| exchange_with_kernel(&listener.accept().expect("a client").0, &theirs));
+                    let stream = stack.connect(address).expect("connected");
+                    assert!(exchange(&stream, &ours) == theirs, "{placement}");
+                    assert!(serving.join().expect("served") == ours, "{placement}");
+
+                    let serving = scope.spawn(|| exchange(&stack.accept().expect("a client"), &ours));
+                    let stream = std::net::TcpStream::connect(SocketAddr::new(STACK[family], 80)).expect("connected");
+                    assert!(exchange_with_kernel(&stream, &theirs) == ours, "{placement}");
+                    assert!(serving.join().expect("served") == theirs, "{placement}");
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn fragments_cross_a_link() {
+    on_a_link("fragments", 1500, Placement::Thread, |stack| {
+        for family in 0..2 {
+            let data = pattern(20_000, 1);
+            assert!(echo(STACK[family], KERNEL[family], &data) == data, "{family}");
+        }
+        assert_eq!(stack.count_of(Count::Reassembled), 2);
+    });
+}
