@@ -61,9 +61,18 @@ fn exchange(mut stream: TcpStream, bytes: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn a_program_of_the_kernel_connects_to_the_stack() {
-    let Some(namespace) = namespace("listen") else { return };
+    connects_to_the_stack("listen", &[]);
+}
+
+#[test]
+fn the_stack_is_a_host_on_an_ethernet_link() {
+    connects_to_the_stack("tap", &["--tap", "--mtu", "atm"]);
+}
+
+fn connects_to_the_stack(name: &str, options: &[&str]) {
+    let Some(namespace) = namespace(name) else { return };
     let (ours, theirs) = (pattern(3_000_000, 1), pattern(2_000_000, 2));
-    let mut litz = litz(&namespace, &["listen", "8080", "--device", "t0"]);
+    let mut litz = litz(&namespace, &[&["listen", "8080", "--device", "t0"], options].concat());
     let mut stderr = BufReader::new(litz.stderr.take().expect("a pipe"));
     let mut line = String::new();
     while !line.contains(&format!("{STACK}:8080")) {

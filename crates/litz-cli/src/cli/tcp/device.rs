@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use litz::tcp::{IpDevice, TcpConfig, TcpStack, TcpStackConfig, Tun};
+use litz::tcp::{EthernetConfig, IpDevice, Tap, TcpConfig, TcpStack, TcpStackConfig, Tun};
 
 use super::options::StackOptions;
 
@@ -21,17 +21,34 @@ pub(super) fn start(options: &StackOptions, listening: &[u16]) -> Result<TcpStac
         }
     }
     let first = *options.address.first().ok_or("the stack needs an address (--address)")?;
-    let device = match options.placement.driver_count() {
-        1 => Tun::open_up(&options.device, &kernel, options.mtu).map(|tun| IpDevice::kernel(tun, first)),
-        queues => Tun::open_queues(&options.device, &kernel, options.mtu, queues).map(|tuns| with_queues(tuns, first)),
+    let device = match (options.tap, options.placement.driver_count()) {
+        (true, 1) => return start_on(on_a_link(options, &kernel)?, options, listening),
+        (true, _) => return Err(format!("a TAP device has one queue, and {} needs several", options.placement)),
+        (false, 1) => Tun::open_up(&options.device, &kernel, options.mtu).map(|tun| IpDevice::kernel(tun, first)),
+        (false, queues) => {
+            Tun::open_queues(&options.device, &kernel, options.mtu, queues).map(|tuns| with_queues(tuns, first))
+        }
     };
-    let device = device.map_err(|error| error.to_string())?;
+    start_on(device.map_err(|error| error.to_string())?, options, listening)
+}
+
+fn start_on(device: IpDevice, options: &StackOptions, listening: &[u16]) -> Result<TcpStack, String> {
     let tcp = TcpConfig { mtu: options.mtu.into(), congestion: Some(options.congestion), ..TcpConfig::default() };
     let config = TcpStackConfig::new(device, &options.address)
         .with_listening(listening.iter().copied())
         .with_placement(options.placement)
         .with_tcp(tcp);
     TcpStack::start(config).map_err(|error| format!("cannot start the stack: {error}"))
+}
+
+/// A TAP device. The kernel is the router of the stack.
+fn on_a_link(options: &StackOptions, kernel: &[(IpAddr, u8)]) -> Result<IpDevice, String> {
+    let network = |address: &IpAddr| options.kernel.iter().find(|cidr| cidr.contains(*address));
+    let addresses: Vec<_> = options.address.iter().filter_map(|ip| Some((*ip, network(ip)?.prefix_bits))).collect();
+    let config = EthernetConfig::new(&addresses).map_err(|error| error.to_string())?;
+    let config = kernel.iter().fold(config, |config, (ip, _)| config.with_router(*ip));
+    let tap = Tap::open_up(&options.device, kernel, options.mtu).map_err(|error| error.to_string())?;
+    IpDevice::tap(tap, &config).map_err(|error| error.to_string())
 }
 
 /// A device with a queue for each driver.
