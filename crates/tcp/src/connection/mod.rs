@@ -288,7 +288,9 @@ impl Connection {
 
     /// Whether an answer is due although the connection has ended.
     pub fn has_plan(&self) -> bool {
-        self.reset_due.is_some() || self.receive.as_ref().is_some_and(ReceiveHalf::is_ack_due)
+        // What is closed acknowledges nothing.
+        let may_acknowledge = self.state != State::Closed;
+        self.reset_due.is_some() || (may_acknowledge && self.receive.as_ref().is_some_and(ReceiveHalf::is_ack_due))
     }
 
     /// Counters.

@@ -125,3 +125,26 @@ fn an_answer_that_acknowledges_another_syn_is_reset() {
         assert_eq!(peer.connection.state(), State::SynSent);
     }
 }
+
+/// A driver forgets it then. One that waited for a plan that never comes would keep the connection for
+/// ever, and its addresses and ports with it: SYNs of a later one would not be answered.
+#[test]
+fn a_connection_that_has_ended_has_nothing_to_acknowledge() {
+    let mut reset = peer();
+    // They are acknowledged at once, but the reset arrives before the acknowledgement leaves.
+    reset.send_data(1460);
+    reset.send_data(1460);
+    assert!(reset.connection.has_plan());
+    reset.send(reset.segment().flags(Flags::RST));
+    assert_eq!((reset.connection.has_plan(), reset.sent().len()), (false, 0));
+
+    let mut finished = peer();
+    finished.send(finished.segment().flags(Flags::FIN | Flags::ACK));
+    finished.nxt += 1;
+    finished.connection.finish();
+    assert!(finished.receive().iter().any(|sent| sent.has(Flags::FIN)));
+    // The peer repeats its end, and acknowledges ours.
+    finished.send(finished.segment().seq(finished.nxt - 1).flags(Flags::FIN | Flags::ACK));
+    assert_eq!(finished.connection.close_reason(), Some(CloseReason::Finished));
+    assert_eq!((finished.connection.has_plan(), finished.sent().len()), (false, 0));
+}
