@@ -8,6 +8,7 @@
 //! | `run` | two adapters back to back, and the counters |
 //! | `assumptions` | parameters that the paper does not give, and their effect |
 //! | `scenarios`, `times`, `duplex`, `placement`, `checksum`, `interface`, `memories`, `t9000`, `shared_state` | the studies |
+//! | `stack` | the study of our own TCP |
 
 mod assumptions;
 mod checksum;
@@ -21,6 +22,7 @@ mod run;
 mod scenarios;
 mod setup;
 mod shared_state;
+mod stack;
 mod t9000;
 mod times;
 
@@ -41,5 +43,6 @@ pub(crate) fn studies() -> Vec<Box<dyn Study>> {
         Box::new(memories::Memories),
         Box::new(t9000::T9000),
         Box::new(shared_state::SharedState),
+        Box::new(stack::Stack),
     ]
 }

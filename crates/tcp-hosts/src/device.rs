@@ -7,7 +7,8 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use driver::socket::Received as ReceiveOutcome;
-use driver::{Clock, Env, NoOffload, SendError, Socket};
+use driver::workers::Workers;
+use driver::{Clock, Env, SendError, Socket};
 use tcp::SuperPacket;
 use tcp_driver::{Received, Tcp};
 use units::{Duration, Instant};
@@ -48,7 +49,7 @@ pub(crate) struct HostEnv(pub(crate) HostClock);
 impl Env for HostEnv {
     type Protocol = Tcp;
     type Socket = Device;
-    type Offload = NoOffload;
+    type Offload = Workers<Tcp>;
     type Clock = HostClock;
 
     fn now(&self) -> Instant {
@@ -71,7 +72,7 @@ pub(crate) struct Queues {
     pub(crate) sent: RefCell<VecDeque<(Instant, Bytes)>>,
 }
 
-/// The device of a host.
+/// The device of a host, as one of its processors has it.
 pub(crate) struct Device {
     pub(crate) queues: Rc<Queues>,
     pub(crate) clock: HostClock,

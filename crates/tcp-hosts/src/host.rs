@@ -8,18 +8,22 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use bytes::Bytes;
+use driver::receive_worker::ReceiveWorker;
 use driver::shared::Common;
-use driver::{Clock, Driver, DriverLimits, Flush, LocalSocket, NoOffload, Place};
+use driver::worker::{WorkerLoop, WorkerSocket};
+use driver::workers::Workers;
+use driver::{Clock, Driver, DriverLimits, Flush, LocalSocket, Place};
 use netem::{ConfigError, LinkConfig};
+use sim::Sim;
 use sim::hardware::line::Line;
 use sim::kernel::TaskId;
-use sim::{Resource, Sim};
 use tcp::{HostSecret, TcpConfig};
 use tcp_driver::{Closed, Connect, Limits, LocalAddress, Runtime, StreamHandle, Tcp, TcpShared};
 use units::Instant;
 
 use crate::costs::Costs;
 use crate::device::{Device, HostClock, HostEnv, Queues, data_len};
+use crate::processor::{Processor, Processors, Receiving};
 use crate::stream::Stream;
 
 /// Turns at one virtual time that count as a livelock.
@@ -37,8 +41,13 @@ pub struct HostConfig {
     pub listening: Vec<u16>,
     /// Its connections.
     pub tcp: TcpConfig,
-    /// Its processor.
+    /// The processor time that it spends.
     pub costs: Costs,
+    /// Its processors.
+    pub processors: Processors,
+    /// Interrupts that precede a turn, at most. Without a limit a host that receives faster than it can
+    /// process makes no turn, as a kernel; with one a host shares its time fairly.
+    pub interrupts_max: usize,
 }
 
 /// A host. Clones are the same host.
@@ -51,12 +60,12 @@ pub(crate) struct Inner {
     sim: Sim,
     driver: RefCell<Driver<HostEnv>>,
     pub(crate) shared: Arc<TcpShared>,
-    clock: HostClock,
     queues: Rc<Queues>,
-    processor: Resource,
     costs: Costs,
-    /// The process that runs the driver.
-    process: Cell<Option<TaskId>>,
+    interrupts_max: usize,
+    /// The processor of the driver.
+    sending: Processor,
+    receiving: Option<Receiving>,
     /// Processes of applications that wait for the driver.
     waiting: RefCell<Vec<TaskId>>,
     line: RefCell<Option<Line<Bytes>>>,
@@ -65,13 +74,13 @@ pub(crate) struct Inner {
 }
 
 impl Host {
-    /// A host called `name`. Its process runs as long as the simulation.
+    /// A host called `name`. Its processes run as long as the simulation.
     ///
     /// # Panics
     /// If the model already has a component of this name.
     pub fn new(sim: &Sim, name: &str, config: HostConfig) -> Self {
-        let HostConfig { address, listening, tcp, costs } = config;
-        let (clock, queues) = (HostClock::default(), Rc::new(Queues::default()));
+        let HostConfig { address, listening, tcp, costs, processors, interrupts_max } = config;
+        let queues = Rc::new(Queues::default());
         let mut secret = sim.stream(&format!("{name} secret")).into_rng();
         let mut key = [0; 32];
         key.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&secret.next_u64().to_le_bytes()));
@@ -79,24 +88,40 @@ impl Host {
         let local = vec![SocketAddr::new(address, 0)];
         let common = Arc::new(Common::new(1));
         let shared = Arc::new(TcpShared::new(Waker::noop().clone(), local, Limits::default(), common, 0));
-        let device = Device { queues: Rc::clone(&queues), clock: clock.clone(), costs };
-        let places = vec![Place::Local(LocalSocket::new(device))];
-        let env = HostEnv(clock.clone());
-        let driver = Driver::new(env, Arc::clone(&shared), Vec::new(), protocol, places, (), NoOffload, LIMITS);
+        let sending = Processor::new(sim, name);
+        let device = |clock: &HostClock| Device { queues: Rc::clone(&queues), clock: clock.clone(), costs };
+        let (place, offload, receiving) = match processors {
+            Processors::One => (LocalSocket::new(device(&sending.clock)), Workers::default(), None),
+            Processors::ReceiveAndSend => {
+                let processor = Processor::new(sim, &format!("{name}, receiving"));
+                let socket = WorkerSocket { index: 0, socket: LocalSocket::new(device(&processor.clock)) };
+                let (clock, waker) = (processor.clock.clone(), Waker::noop());
+                let (receiver, worker) =
+                    ReceiveWorker::new::<HostEnv>(clock, waker.clone(), waker.clone(), vec![socket]);
+                let worker = RefCell::new(Box::new(worker) as Box<dyn WorkerLoop>);
+                let only_sending = LocalSocket::only_sending(device(&sending.clock));
+                (only_sending, Workers::of_receiver(receiver), Some(Receiving { processor, worker }))
+            }
+        };
+        let (env, places) = (HostEnv(sending.clock.clone()), vec![Place::Local(place)]);
+        let driver = Driver::new(env, Arc::clone(&shared), Vec::new(), protocol, places, (), offload, LIMITS);
         let inner = Rc::new(Inner {
             sim: sim.clone(),
             driver: RefCell::new(driver),
             shared,
-            clock,
             queues,
-            processor: Resource::new(sim, name),
             costs,
-            process: Cell::new(None),
+            interrupts_max,
+            sending,
+            receiving,
             waiting: RefCell::default(),
             line: RefCell::default(),
             line_len: Cell::new(|len| len),
         });
-        sim.spawn(run(Rc::clone(&inner)));
+        sim.spawn(run(Rc::clone(&inner), Side::Sending));
+        if inner.receiving.is_some() {
+            sim.spawn(run(Rc::clone(&inner), Side::Receiving));
+        }
         Self { inner }
     }
 
@@ -105,7 +130,7 @@ impl Host {
     /// # Errors
     /// If the peer refuses or does not answer.
     pub async fn connect(&self, remote: SocketAddr) -> Result<Stream, Closed> {
-        self.inner.call().await;
+        self.inner.call_to_write().await;
         let runtime = HostRuntime(Rc::clone(&self.inner));
         let handle = StreamHandle::connect(&runtime, &self.inner.shared, remote, Connect::default(), 0)?;
         self.inner.wait_until(|waker| handle.poll_connected(waker)).await?;
@@ -149,7 +174,7 @@ pub fn connect(
             // A packet that a fault has corrupted fails its checksum: it is dropped here.
             if let Some(receiver) = receiver.upgrade().filter(|_| !delivered.corrupted) {
                 receiver.queues.delivered.borrow_mut().push_back(delivered.item);
-                receiver.wake();
+                receiver.receiving().wake();
             }
         });
         from.inner.line.replace(Some(line));
@@ -158,22 +183,47 @@ pub fn connect(
     Ok(())
 }
 
+/// The work of a processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    /// The driver's, with the interrupts if no other processor has them.
+    Sending,
+    /// Interrupts and the receive worker's.
+    Receiving,
+}
+
 impl Inner {
     /// Lets the driver run: something is due.
     fn wake(&self) {
-        if let Some(process) = self.process.get() {
-            self.sim.wake(process);
-        }
+        self.sending.wake();
     }
 
-    /// The processor time of a call of an application.
-    pub(crate) async fn call(&self) {
-        let held = self.processor.acquire().await;
+    /// The processor that takes interrupts, and whose applications read.
+    fn receiving(&self) -> &Processor {
+        self.receiving.as_ref().map_or(&self.sending, |receiving| &receiving.processor)
+    }
+
+    fn processor(&self, side: Side) -> &Processor {
+        if side == Side::Receiving { self.receiving() } else { &self.sending }
+    }
+
+    /// The time of a call of an application that writes.
+    pub(crate) async fn call_to_write(&self) {
+        self.call(&self.sending).await;
+    }
+
+    /// The time of a call of an application that reads.
+    pub(crate) async fn call_to_read(&self) {
+        self.call(self.receiving()).await;
+    }
+
+    async fn call(&self, processor: &Processor) {
+        let held = processor.unit.acquire().await;
         self.sim.sleep(self.costs.call).await;
         drop(held);
     }
 
-    /// Waits until `poll` is ready. It is asked again after each turn of the driver.
+    /// Waits until `poll` is ready. It is asked again after each turn.
     pub(crate) async fn wait_until<T>(&self, poll: impl Fn(&Waker) -> Poll<T>) -> T {
         loop {
             if let Poll::Ready(ready) = poll(Waker::noop()) {
@@ -184,57 +234,81 @@ impl Inner {
         }
     }
 
-    /// Takes what has arrived, and runs a turn of the driver: it decides now, and the time passes that it
-    /// costs.
-    async fn turn(&self) {
-        let held = self.processor.acquire_urgently().await;
+    /// Whether this side takes interrupts, and one is due.
+    fn is_interrupted(&self, side: Side) -> bool {
+        let takes = side == Side::Receiving || self.receiving.is_none();
+        takes && !self.queues.delivered.borrow().is_empty()
+    }
+
+    fn due_at(&self, side: Side, now: Instant) -> Option<Instant> {
+        if self.is_interrupted(side) {
+            return Some(now);
+        }
+        match (side, &self.receiving) {
+            (Side::Receiving, Some(receiving)) => receiving.worker.borrow().due_at(now),
+            _ => self.driver.borrow().due_at(now),
+        }
+    }
+
+    /// Takes what has arrived, and runs a turn: it decides now, and the time passes that it costs.
+    async fn turn(&self, side: Side) {
+        let processor = self.processor(side);
+        let held = processor.unit.acquire_urgently().await;
         // Interrupts come first: also those of packets that arrive meanwhile.
-        while let Some(packet) = self.pop_delivered() {
+        for _ in 0..self.interrupts_max {
+            if !self.is_interrupted(side) {
+                break;
+            }
+            let packet = self.queues.delivered.borrow_mut().pop_front().expect("there is a packet");
             self.sim.sleep(self.costs.received.of(data_len(&packet))).await;
             self.queues.arrived.borrow_mut().push_back(packet);
         }
-        self.clock.advance_to(self.sim.now());
-        self.driver.borrow_mut().turn(Flush::Now);
-        let end = self.clock.now();
-        while let Some((at, packet)) = self.pop_sent() {
+        processor.clock.advance_to(self.sim.now());
+        match (side, &self.receiving) {
+            (Side::Receiving, Some(receiving)) => receiving.worker.borrow_mut().counted_turn(),
+            _ => {
+                self.driver.borrow_mut().turn(Flush::Now);
+                self.emit().await;
+            }
+        }
+        self.sim.sleep_until(processor.clock.now()).await;
+        drop(held);
+        self.waiting.take().into_iter().for_each(|task| self.sim.wake(task));
+        // Each side may have left work to the other.
+        self.sending.wake();
+        self.receiving().wake();
+    }
+
+    /// Passes what a turn has sent to the line, each packet at its time.
+    async fn emit(&self) {
+        let pop = || self.queues.sent.borrow_mut().pop_front();
+        while let Some((at, packet)) = pop() {
             self.sim.sleep_until(at).await;
             let line = self.line.borrow();
             let line = line.as_ref().expect("a host that sends is connected");
             line.send(self.line_len.get()(packet.len()), packet);
         }
-        self.sim.sleep_until(end).await;
-        drop(held);
-        self.waiting.take().into_iter().for_each(|task| self.sim.wake(task));
-    }
-
-    fn pop_delivered(&self) -> Option<Bytes> {
-        self.queues.delivered.borrow_mut().pop_front()
-    }
-
-    fn pop_sent(&self) -> Option<(Instant, Bytes)> {
-        self.queues.sent.borrow_mut().pop_front()
     }
 }
 
-/// The process of a host.
-async fn run(host: Rc<Inner>) {
-    host.process.set(Some(host.sim.current_task()));
+/// The process of a processor.
+async fn run(host: Rc<Inner>, side: Side) {
+    host.processor(side).register();
     let (mut last, mut turns) = (host.sim.now(), 0);
     loop {
         let now = host.sim.now();
-        let due = host.driver.borrow().due_at(now);
-        match due {
-            _ if !host.queues.delivered.borrow().is_empty() => host.turn().await,
+        match host.due_at(side, now) {
             Some(at) if at <= now => {
                 (turns, last) = (if now > last { 0 } else { turns + 1 }, now);
-                assert!(turns < STALLED_TURNS_MAX, "the driver is busy without end at {now:?}");
-                host.turn().await;
+                assert!(turns < STALLED_TURNS_MAX, "a processor is busy without end at {now:?}");
+                host.turn(side).await;
             }
-            Some(at) => {
-                host.sim.wake_at(at, host.sim.current_task());
+            due => {
+                if let Some(at) = due {
+                    host.processor(side).wake_at(at);
+                }
                 wait_for_wake().await;
             }
-            None => wait_for_wake().await,
         }
     }
 }

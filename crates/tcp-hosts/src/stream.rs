@@ -25,7 +25,7 @@ impl Stream {
     /// # Errors
     /// If the connection has ended.
     pub async fn write(&self, bytes: Bytes) -> Result<(), WriteError> {
-        self.host.call().await;
+        self.host.call_to_write().await;
         let left = RefCell::new(bytes);
         while !left.borrow().is_empty() {
             self.host.wait_until(|waker| self.handle.poll_write(&mut left.borrow_mut(), waker)).await?;
@@ -39,7 +39,7 @@ impl Stream {
     /// If the connection has ended before the peer's stream has.
     pub async fn read(&self, len_max: usize) -> Result<Option<Bytes>, Closed> {
         let bytes = self.host.wait_until(|waker| self.handle.poll_read(len_max, waker)).await?;
-        self.host.call().await;
+        self.host.call_to_read().await;
         Ok(bytes)
     }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use netem::LinkConfig;
 use sim::{Sim, Simulation};
 use tcp::{Nagle, TcpConfig};
-use tcp_hosts::{Costs, Host, HostConfig, SegmentCost, Stream, connect};
+use tcp_hosts::{Costs, Host, HostConfig, Processors, SegmentCost, Stream, connect};
 use units::{Duration, Instant, Rate, Ratio};
 
 const PORT: u16 = 5000;
@@ -31,8 +31,19 @@ fn line() -> LinkConfig {
 }
 
 fn host(sim: &Sim, number: u8, tcp: &TcpConfig, costs: Costs) -> Host {
-    let address = Ipv4Addr::new(10, 0, 0, number).into();
-    let config = HostConfig { address, listening: vec![PORT], tcp: tcp.clone(), costs };
+    host_with(sim, number, tcp, costs, Processors::One, usize::MAX)
+}
+
+fn host_with(
+    sim: &Sim,
+    number: u8,
+    tcp: &TcpConfig,
+    costs: Costs,
+    processors: Processors,
+    interrupts_max: usize,
+) -> Host {
+    let (address, tcp) = (Ipv4Addr::new(10, 0, 0, number).into(), tcp.clone());
+    let config = HostConfig { address, listening: vec![PORT], tcp, costs, processors, interrupts_max };
     Host::new(sim, &format!("host {number}"), config)
 }
 
@@ -103,6 +114,50 @@ fn what_a_line_loses_and_corrupts_is_sent_again() {
         });
         assert_eq!(reads.iter().map(|(_, len)| len).sum::<usize>(), 500_000, "{tcp:?}");
     }
+}
+
+/// The time in which both hosts send and receive `BYTES`.
+fn both_ways(processors: Processors) -> Duration {
+    const BYTES: usize = 3_000_000;
+    let mut simulation = Simulation::new(7, 0);
+    let sim = simulation.sim();
+    let costs = Costs { received: COSTS.sent, ..COSTS };
+    let tcp = TcpConfig { congestion: None, ..TcpConfig::default() };
+    let hosts = [1, 2].map(|number| host_with(&sim, number, &tcp, costs, processors, 1));
+    let fast = LinkConfig { rate: None, ..line() };
+    connect(&sim, "line", [&hosts[0], &hosts[1]], &fast, |len| len).expect("a valid line");
+    let finished = Rc::new(RefCell::new(Vec::new()));
+    let [client, server] = hosts;
+    let exchange = move |sim: &Sim, stream: Stream, finished: &Rc<RefCell<Vec<Instant>>>| {
+        let stream = Rc::new(stream);
+        let (writing, sim_of_reader, finished) = (Rc::clone(&stream), sim.clone(), Rc::clone(finished));
+        sim.spawn(async move {
+            for _ in 0..BYTES / 30_000 {
+                writing.write(Bytes::from(vec![1; 30_000])).await.expect("the connection lives");
+            }
+        });
+        sim.spawn(async move {
+            assert!(stream.read_exact(BYTES).await.expect("the connection lives"));
+            finished.borrow_mut().push(sim_of_reader.now());
+        });
+    };
+    let (of_client, of_server) = ((sim.clone(), Rc::clone(&finished)), (sim, Rc::clone(&finished)));
+    simulation.spawn(async move { exchange(&of_server.0, server.accept().await, &of_server.1) });
+    simulation.spawn(async move {
+        let stream = client.connect((Ipv4Addr::new(10, 0, 0, 2), PORT).into()).await.expect("the server listens");
+        exchange(&of_client.0, stream, &of_client.1);
+    });
+    simulation.run_until(Instant::ZERO + Duration::from_secs(100));
+    let finished = finished.take();
+    assert_eq!(finished.len(), 2);
+    finished.into_iter().max().expect("two").saturating_since(Instant::ZERO)
+}
+
+#[test]
+fn a_processor_for_each_direction_nearly_halves_the_time_of_traffic_in_both() {
+    let [one, two] = [Processors::One, Processors::ReceiveAndSend].map(both_ways);
+    let gain = one.as_secs_f64() / two.as_secs_f64();
+    assert!((1.5..=2.0).contains(&gain), "{gain}: {one} and {two}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use netem::LinkConfig;
 use sim::{Sim, Simulation};
 use tcp::{AckPolicy, Nagle, TcpConfig};
-use tcp_hosts::{Costs, Host, HostConfig, SegmentCost, Stream, connect};
+use tcp_hosts::{Costs, Host, HostConfig, Processors, SegmentCost, Stream, connect};
 use units::{Duration, Rate};
 
 use super::paper::{Action, Setup};
@@ -173,7 +173,10 @@ impl Exchange {
     fn hosts(&self, sim: &Sim, setup: &Setup) -> [Host; 2] {
         let host = |name: &str, last: u8, listening: Vec<u16>| {
             let address = Ipv4Addr::new(10, 0, 0, last).into();
-            Host::new(sim, name, HostConfig { address, listening, tcp: self.tcp(setup), costs: self.costs() })
+            let (tcp, costs) = (self.tcp(setup), self.costs());
+            // Kernels of that time take interrupts before all else.
+            let (processors, interrupts_max) = (Processors::One, usize::MAX);
+            Host::new(sim, name, HostConfig { address, listening, tcp, costs, processors, interrupts_max })
         };
         let hosts = [host("client", 1, Vec::new()), host("server", 2, vec![SERVER.port()])];
         connect(sim, "atm", [&hosts[0], &hosts[1]], &self.line(setup), cells).expect("the line is valid");
