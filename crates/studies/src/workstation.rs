@@ -9,6 +9,7 @@
 //! | `table_1` ... `table_4`, `readings` | the tables; other interpretations of Table 3 |
 //! | `sweeps`, `minimum` | windows, segments, processors, buses; the smallest configuration and failures |
 //! | `rtt` | round trips and hypothetical timeouts |
+//! | `stacks` | whole stacks of our own TCP, one for each ring |
 //! | `schedulers`, `schemes`, `coding` | beyond the report's tables: central and outdated scheduling, acknowledgement schemes, classes of service, coding |
 
 mod assumptions;
@@ -33,6 +34,7 @@ mod runs;
 mod schedulers;
 mod schemes;
 mod sender;
+mod stacks;
 mod sweeps;
 mod table_1;
 mod table_2;
@@ -58,6 +60,7 @@ pub(crate) fn studies() -> Vec<Box<dyn Study>> {
         Box::new(rtt::RoundTrips),
         Box::new(minimum::Minimum),
         Box::new(minimum::Failures),
+        Box::new(stacks::Stacks),
         Box::new(coding::Coding),
         Box::new(schedulers::Central),
         Box::new(schedulers::Stale),

@@ -1,6 +1,6 @@
 //! [`Host`]: a stack, its processor, and the process that runs it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -32,6 +32,9 @@ const STALLED_TURNS_MAX: u32 = 100_000;
 /// The connections of a host, at most.
 const LIMITS: DriverLimits = DriverLimits { half_open_max: 1024, connections_max: 4096 };
 
+/// Takes a packet that leaves.
+type Output = Box<dyn Fn(Bytes)>;
+
 /// How a host is made.
 #[derive(Debug, Clone)]
 pub struct HostConfig {
@@ -48,6 +51,8 @@ pub struct HostConfig {
     /// Interrupts that precede a turn, at most. Without a limit a host that receives faster than it can
     /// process makes no turn, as a kernel; with one a host shares its time fairly.
     pub interrupts_max: usize,
+    /// What may wait between applications and connections.
+    pub limits: Limits,
 }
 
 /// A host. Clones are the same host.
@@ -68,9 +73,8 @@ pub(crate) struct Inner {
     receiving: Option<Receiving>,
     /// Processes of applications that wait for the driver.
     waiting: RefCell<Vec<TaskId>>,
-    line: RefCell<Option<Line<Bytes>>>,
-    /// The length on the line of a packet of so many bytes.
-    line_len: Cell<fn(usize) -> usize>,
+    /// Where packets go.
+    output: RefCell<Option<Output>>,
 }
 
 impl Host {
@@ -79,7 +83,7 @@ impl Host {
     /// # Panics
     /// If the model already has a component of this name.
     pub fn new(sim: &Sim, name: &str, config: HostConfig) -> Self {
-        let HostConfig { address, listening, tcp, costs, processors, interrupts_max } = config;
+        let HostConfig { address, listening, tcp, costs, processors, interrupts_max, limits } = config;
         let queues = Rc::new(Queues::default());
         let mut secret = sim.stream(&format!("{name} secret")).into_rng();
         let mut key = [0; 32];
@@ -87,7 +91,7 @@ impl Host {
         let protocol = Tcp::new(tcp, HostSecret::new(key), vec![LocalAddress { ip: address, device: 0 }], listening);
         let local = vec![SocketAddr::new(address, 0)];
         let common = Arc::new(Common::new(1));
-        let shared = Arc::new(TcpShared::new(Waker::noop().clone(), local, Limits::default(), common, 0));
+        let shared = Arc::new(TcpShared::new(Waker::noop().clone(), local, limits, common, 0));
         let sending = Processor::new(sim, name);
         let device = |clock: &HostClock| Device { queues: Rc::clone(&queues), clock: clock.clone(), costs };
         let (place, offload, receiving) = match processors {
@@ -115,8 +119,7 @@ impl Host {
             sending,
             receiving,
             waiting: RefCell::default(),
-            line: RefCell::default(),
-            line_len: Cell::new(|len| len),
+            output: RefCell::default(),
         });
         sim.spawn(run(Rc::clone(&inner), Side::Sending));
         if inner.receiving.is_some() {
@@ -143,6 +146,17 @@ impl Host {
         let poll = |waker: &Waker| StreamHandle::poll_accept(&runtime, &self.inner.shared, waker);
         let handle = self.inner.wait_until(poll).await.expect("nothing stops a simulated stack");
         Stream::new(Rc::clone(&self.inner), handle)
+    }
+
+    /// Passes each packet that leaves to `output`, instead of where they went before.
+    pub fn set_output(&self, output: impl Fn(Bytes) + 'static) {
+        self.inner.output.replace(Some(Box::new(output)));
+    }
+
+    /// A packet arrives.
+    pub fn arrive(&self, packet: Bytes) {
+        self.inner.queues.delivered.borrow_mut().push_back(packet);
+        self.inner.receiving().wake();
     }
 
     /// Calls `look` with each connection.
@@ -172,13 +186,11 @@ pub fn connect(
         let receiver = Rc::downgrade(&to.inner);
         line.on_delivery(move |delivered: sim::hardware::line::Delivered<Bytes>| {
             // A packet that a fault has corrupted fails its checksum: it is dropped here.
-            if let Some(receiver) = receiver.upgrade().filter(|_| !delivered.corrupted) {
-                receiver.queues.delivered.borrow_mut().push_back(delivered.item);
-                receiver.receiving().wake();
+            if let Some(inner) = receiver.upgrade().filter(|_| !delivered.corrupted) {
+                Host { inner }.arrive(delivered.item);
             }
         });
-        from.inner.line.replace(Some(line));
-        from.inner.line_len.set(line_len);
+        from.set_output(move |packet| line.send(line_len(packet.len()), packet));
     }
     Ok(())
 }
@@ -284,9 +296,8 @@ impl Inner {
         let pop = || self.queues.sent.borrow_mut().pop_front();
         while let Some((at, packet)) = pop() {
             self.sim.sleep_until(at).await;
-            let line = self.line.borrow();
-            let line = line.as_ref().expect("a host that sends is connected");
-            line.send(self.line_len.get()(packet.len()), packet);
+            let output = self.output.borrow();
+            output.as_ref().expect("a host that sends is connected")(packet);
         }
     }
 }

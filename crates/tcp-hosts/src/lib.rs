@@ -39,3 +39,4 @@ pub use costs::{Costs, SegmentCost};
 pub use host::{Host, HostConfig, connect};
 pub use processor::Processors;
 pub use stream::Stream;
+pub use tcp_driver::Limits;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use netem::LinkConfig;
 use sim::{Sim, Simulation};
 use tcp::{Nagle, TcpConfig};
-use tcp_hosts::{Costs, Host, HostConfig, Processors, SegmentCost, Stream, connect};
+use tcp_hosts::{Costs, Host, HostConfig, Limits, Processors, SegmentCost, Stream, connect};
 use units::{Duration, Instant, Rate, Ratio};
 
 const PORT: u16 = 5000;
@@ -43,7 +43,8 @@ fn host_with(
     interrupts_max: usize,
 ) -> Host {
     let (address, tcp) = (Ipv4Addr::new(10, 0, 0, number).into(), tcp.clone());
-    let config = HostConfig { address, listening: vec![PORT], tcp, costs, processors, interrupts_max };
+    let limits = Limits::default();
+    let config = HostConfig { address, listening: vec![PORT], tcp, costs, processors, interrupts_max, limits };
     Host::new(sim, &format!("host {number}"), config)
 }
 

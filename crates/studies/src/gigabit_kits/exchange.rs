@@ -9,7 +9,7 @@ use bytes::Bytes;
 use netem::LinkConfig;
 use sim::{Sim, Simulation};
 use tcp::{AckPolicy, Nagle, TcpConfig};
-use tcp_hosts::{Costs, Host, HostConfig, Processors, SegmentCost, Stream, connect};
+use tcp_hosts::{Costs, Host, HostConfig, Limits, Processors, SegmentCost, Stream, connect};
 use units::{Duration, Rate};
 
 use super::paper::{Action, Setup};
@@ -176,7 +176,11 @@ impl Exchange {
             let (tcp, costs) = (self.tcp(setup), self.costs());
             // Kernels of that time take interrupts before all else.
             let (processors, interrupts_max) = (Processors::One, usize::MAX);
-            Host::new(sim, name, HostConfig { address, listening, tcp, costs, processors, interrupts_max })
+            Host::new(
+                sim,
+                name,
+                HostConfig { address, listening, tcp, costs, processors, interrupts_max, limits: Limits::default() },
+            )
         };
         let hosts = [host("client", 1, Vec::new()), host("server", 2, vec![SERVER.port()])];
         connect(sim, "atm", [&hosts[0], &hosts[1]], &self.line(setup), cells).expect("the line is valid");

@@ -16,6 +16,16 @@ const BACKGROUND_FRAMES: u64 = 10_000;
 
 /// The ring of interface `index`.
 pub(super) fn ring(sim: &Sim, config: &Config, stations: usize, index: usize) -> Result<Ring<Packet>, ConfigError> {
+    ring_of(sim, config, stations, index)
+}
+
+/// The same, of other packets.
+pub(super) fn ring_of<T: 'static>(
+    sim: &Sim,
+    config: &Config,
+    stations: usize,
+    index: usize,
+) -> Result<Ring<T>, ConfigError> {
     let choices = &config.choices;
     let share = match &config.load {
         Load::Uniform(share) => *share,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use netem::LinkConfig;
 use sim::{Sim, Simulation};
 use tcp::{AckPolicy, AckThreshold, AckTimer, TcpConfig};
-use tcp_hosts::{Costs, Host, HostConfig, Processors, SegmentCost, Stream, connect};
+use tcp_hosts::{Costs, Host, HostConfig, Limits, Processors, SegmentCost, Stream, connect};
 use units::{Duration, Instant, Rate};
 
 use super::super::paper::Table1;
@@ -83,7 +83,8 @@ pub(super) fn segments_per_second(table: &Table1, setup: &Setup, options: &Optio
         let (tcp, costs) = (tcp(setup, bytes), costs(setup, table.segment_bytes));
         let address = Ipv4Addr::new(10, 0, 0, last).into();
         // Processes of equal priority share a transputer.
-        let config = HostConfig { address, listening, tcp, costs, processors, interrupts_max: 1 };
+        let config =
+            HostConfig { address, listening, tcp, costs, processors, interrupts_max: 1, limits: Limits::default() };
         Host::new(&sim, name, config)
     };
     let (client, server) = (host("first", 1, Vec::new()), host("second", 2, vec![SERVER.port()]));
