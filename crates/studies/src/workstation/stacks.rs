@@ -157,7 +157,6 @@ impl Study for Stacks {
                  frame, and one is sent for two segments."
                     .to_owned(),
             ],
-            ..Outcome::default()
         }
     }
 }
