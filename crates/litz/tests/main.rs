@@ -15,5 +15,6 @@ mod tcp_flood;
 mod tcp_host;
 mod tcp_layers;
 mod tcp_lock_step;
+mod tcp_soak;
 mod tcp_stack;
 mod world;
