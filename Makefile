@@ -98,6 +98,8 @@ interop:
 	@scripts/need cc cmake venv go
 	cd interop && $(CARGO) test --profile quick --quiet
 	cd interop && $(CARGO) run --profile quick --quiet --bin matrix -- --quick
+# It must build. Its scripts are fetched from the network: `make packetdrill` runs them.
+	cd interop/packetdrill && $(CARGO) build --quiet
 
 ## All cases with all of them, 100 MB each; writes docs/interop.md. INTEROP_RESULTS is the file of the
 ## raw results.

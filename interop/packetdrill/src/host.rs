@@ -256,7 +256,7 @@ impl Host {
                 let is_open = !matches!(entry.connection.state(), State::SynSent);
                 match socket.options.linger {
                     Some(0) => entry.connection.abort(),
-                    _ if is_open => entry.connection.detach(),
+                    _ if is_open => entry.connection.orphan(),
                     _ => entry.connection.abort(),
                 }
             }
