@@ -13,6 +13,7 @@
 //! | [`delivery_rate`] | delivery rate of the path | draft-ietf-ccwg-bbr-06, section 4.1 |
 //! | [`congestion`] | how much may be in flight | RFC 9002, section 7; RFC 9438; RFC 9406; draft-ietf-ccwg-bbr-06 |
 //! | [`pacer`] | when packets may be sent | RFC 9002, section 7.7 |
+//! | [`mtu_search`] | the largest packet that the path carries | RFC 4821; RFC 8899 |
 //! | [`rate_limiter`] | when bytes of a class of traffic may be sent | rate and burst of XTP |
 //!
 //! For one acknowledgement a sender calls, in this order: [`RttEstimator::update`];
@@ -42,6 +43,7 @@ pub mod congestion;
 mod cube_root;
 pub mod delivery_rate;
 pub mod loss;
+pub mod mtu_search;
 pub mod pacer;
 pub mod persistent;
 pub mod pto;
@@ -54,6 +56,7 @@ pub use congestion::{
 };
 pub use delivery_rate::{DeliveryRate, LossSample, RateSample, SendStamp};
 pub use loss::{LossDetector, PACKET_THRESHOLD, Verdict};
+pub use mtu_search::MtuSearch;
 pub use pacer::{Pacer, RateCap};
 pub use persistent::PersistentCongestion;
 pub use pto::PtoBackoff;

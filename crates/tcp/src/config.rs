@@ -45,6 +45,9 @@ pub struct TcpConfig {
     /// Prague needs it. A peer without it is answered with the other one, which stays usual: some paths
     /// drop a SYN with the flag that asks. Default: false.
     pub accurate_ecn: bool,
+    /// Whether segments become smaller if large ones are not acknowledged, and probes find the largest that
+    /// the path carries (RFC 4821). Default: true.
+    pub path_probing: bool,
     /// Which small segments wait. Default: [`Nagle::Minshall`].
     pub nagle: Nagle,
     /// When received data are acknowledged.
@@ -181,6 +184,7 @@ impl Default for TcpConfig {
             sack: true,
             window_scaling: true,
             ecn: true,
+            path_probing: true,
             accurate_ecn: false,
             nagle: Nagle::Minshall,
             acks: AckPolicy {
@@ -217,6 +221,7 @@ impl TcpConfig {
             sack: false,
             window_scaling: false,
             ecn: false,
+            path_probing: false,
             accurate_ecn: false,
             nagle: Nagle::Rfc896,
             acks: AckPolicy {

@@ -7,6 +7,7 @@ mod exact;
 mod hostile;
 mod icmp;
 mod middleboxes;
+mod path_mtu;
 mod random_operations;
 mod support;
 mod tampering;

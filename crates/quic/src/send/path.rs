@@ -1,11 +1,11 @@
 //! The send half's view of a path: addresses, packet numbers, recovery, datagram size.
 
-use recovery::{CongestionController, DeliveryRate, Pacer, PtoBackoff, RttEstimator};
+use recovery::{CongestionController, DeliveryRate, MtuSearch, Pacer, PtoBackoff, RttEstimator};
 use units::{Duration, Instant, Rate, Rng};
 use wire::quic::{ConnectionId, PathId, StreamId};
 
 use super::ecn::PathEcn;
-use super::mtu::MtuSearch;
+use super::mtu;
 use super::reordering::Reordering;
 use super::scavenger::ScavengerWindow;
 use super::validation::Validation;
@@ -150,7 +150,7 @@ impl SendPath {
             addresses,
             remote_id,
             datagram_size: config.datagram_size,
-            mtu: MtuSearch::begin(config.datagram_size, config.datagram_size_max),
+            mtu: mtu::search(config.datagram_size, config.datagram_size_max),
             carries_large: false,
             large_losses: 0,
             rtt: RttEstimator::new(config.initial_rtt),

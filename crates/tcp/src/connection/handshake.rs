@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use units::{Ecn, Instant, Seq32};
-use wire::tcp::{Flags, Header, Options};
+use wire::tcp::{Flags, HEADER_LEN, Header, Options};
 
 use super::{CloseReason, Connection, Events, timers};
 use crate::accurate_ecn::{self, Feedback, Offer};
@@ -140,6 +140,10 @@ impl Connection {
         let segment = u64::from(mss.saturating_sub(self.options_len())).max(1);
         let terms = self.negotiated;
         self.send.negotiated(segment, terms.sack, terms.timestamps, terms.ecn);
+        if self.config.path_probing {
+            let ip_len = if self.tuple.local.is_ipv6() { 40 } else { 20 };
+            self.send.probe_path(ip_len + HEADER_LEN as u16 + self.options_len());
+        }
         let (ours, segments) = (self.send.space(), (segment, announced_mss));
         let mut receive = ReceiveHalf::new(&self.config, header, terms, clock, ours, segments);
         if terms.accurate_ecn {

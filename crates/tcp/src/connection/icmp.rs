@@ -39,7 +39,7 @@ impl Connection {
         let headers = if is_ipv6 { 60 } else { 40 } + u32::from(self.options_len());
         let segment = u64::from(mtu - headers);
         if segment < self.send.segment() {
-            self.send.on_packet_too_big(now, segment);
+            self.send.on_packet_too_big(now, segment, mtu.into());
         }
     }
 }

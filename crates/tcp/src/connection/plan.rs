@@ -70,6 +70,9 @@ impl Connection {
     fn fill(&mut self, now: Instant, next: &Next, plan: &mut Plan) {
         plan.transmission = Some(next.transmission);
         plan.data_len = next.data_len as usize;
+        if next.is_probe {
+            plan.segment = plan.data_len;
+        }
         let seq = self.send.space().wire(next.start);
         if next.has_syn {
             let (options, flags) = self.syn(now);

@@ -115,6 +115,7 @@ impl SendHalf {
             }
             self.timers.unanswered = 0;
             self.tune_buffer();
+            self.note_probe_acked();
             // RFC 6298, section 5.3.
             self.restart_timer(now);
         }
@@ -169,9 +170,9 @@ impl SendHalf {
             if start < self.una || end > self.nxt || start >= end {
                 continue;
             }
+            let (unit, data_end) = (self.segment_in_flight(), self.buffer.end());
             let (rack, delivery, min_rtt) = (&mut self.rack, &mut self.delivery, self.rtt.min());
-            let data_end = self.buffer.end();
-            self.log.sack(start..end, self.segment, data_end, |run| {
+            self.log.sack(start..end, unit, data_end, |run| {
                 // Beyond a hole the peer echoes what came before it, which says nothing about this run.
                 rack.on_delivered(now, run, min_rtt, false);
                 if run.state == RunState::Outstanding {
@@ -220,9 +221,9 @@ impl SendHalf {
     }
 
     fn lose_first(&mut self, now: Instant) {
-        let mut lost = Lost::default();
-        let delivery = &mut self.delivery;
-        self.log.lose_range(self.una..self.una + self.segment, |run| lost.add(run, delivery));
+        let (mut lost, probe) = (Lost::default(), self.probe_number());
+        let (delivery, probe) = (&mut self.delivery, probe);
+        self.log.lose_range(self.una..self.una + self.segment, |run| Self::count_lost(run, probe, &mut lost, delivery));
         self.on_lost(now, &lost, false);
         // It leaves whatever the window says (RFC 5681, section 3.2, step 3).
         self.is_resend_due = true;
@@ -234,6 +235,7 @@ impl SendHalf {
         let sacked_segments = self.log.sacked() / self.segment;
         let window = self.rack.window(self.rtt.min(), self.rtt.smoothed(), self.is_recovering(), sacked_segments);
         let (mut lost, mut next) = (Lost::default(), None::<Instant>);
+        let probe = self.probe_number();
         let (rack, delivery) = (&self.rack, &mut self.delivery);
         let judge = |run: &Run| match rack.lost_at(run, window) {
             Some(at) if at <= now => Judgement::Lost,
@@ -245,7 +247,7 @@ impl SendHalf {
             None if !run.is_retransmitted => Judgement::NoneFollows,
             None => Judgement::Kept,
         };
-        self.log.lose(judge, |run| lost.add(run, delivery));
+        self.log.lose(judge, |run| Self::count_lost(run, probe, &mut lost, delivery));
         self.timers.set_reordering(next);
         self.on_lost(now, &lost, false);
     }
@@ -257,6 +259,9 @@ impl SendHalf {
 
     /// The congestion controller learns of losses; a recovery begins.
     pub(super) fn on_lost(&mut self, now: Instant, lost: &Lost, is_persistent: bool) {
+        if lost.has_probe {
+            self.on_probe_lost();
+        }
         let Some(newest_lost_sent_at) = lost.newest_sent_at else { return };
         self.stats.bytes_lost += lost.bytes;
         if self.recovery_point.is_none() {
@@ -356,10 +361,10 @@ impl SendHalf {
         let in_use = self.log.in_flight() + delivered.bytes;
         let is_validated = self.congestion.in_slow_start() && 2 * in_use >= self.congestion.window();
         // The window of the controller is not in use until the first one has reached it.
-        let is_first = self.first_window.is_some() && self.una > FIRST_BYTE;
+        let is_first = self.first_window < u64::MAX && self.una > FIRST_BYTE;
         if is_first {
-            let grown = self.first_window.map(|window| window + delivered.bytes);
-            self.first_window = grown.filter(|window| *window < self.congestion.window());
+            let grown = self.first_window + delivered.bytes;
+            self.first_window = if grown < self.congestion.window() { grown } else { u64::MAX };
         }
         let event = AckEvent {
             now,
@@ -384,7 +389,7 @@ impl SendHalf {
             self.timers.probe = None;
         } else if ack > probe.end {
             self.timers.probe = None;
-            let lost = Lost { bytes: self.segment, newest_sent_at: Some(probe.sent_at), samples: Vec::new() };
+            let lost = Lost { bytes: self.segment, newest_sent_at: Some(probe.sent_at), ..Lost::default() };
             self.on_lost(now, &lost, false);
         }
     }

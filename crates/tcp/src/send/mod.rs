@@ -11,6 +11,7 @@
 //! | [`ack_info`], `lost` | values that are passed |
 //! | [`log`] | runs of positions that were sent |
 //! | `rack` | losses by time |
+//! | `path_mtu`, `path_probes` | the largest packet that the path carries |
 //! | `prr` | how much leaves while the window shrinks |
 //! | `rto` | the retransmission timeout |
 //! | `window` | the window that the peer grants |
@@ -22,6 +23,8 @@ mod buffer;
 mod log;
 mod lost;
 pub(crate) mod next;
+mod path_mtu;
+mod path_probes;
 mod prr;
 mod rack;
 mod rto;
@@ -36,6 +39,7 @@ use units::{Duration, Ecn, Seq32};
 
 use self::buffer::SendBuffer;
 use self::log::SentLog;
+use self::path_mtu::PathMtu;
 use self::prr::Prr;
 use self::rack::Rack;
 use self::rto::Rto;
@@ -75,6 +79,12 @@ pub(crate) struct SendHalf {
     window: PeerWindow,
     /// Bytes of data in a full segment.
     segment: u64,
+    /// What both sides take.
+    segment_max: u16,
+    /// Bytes of headers in a packet with data; zero if the path is not probed.
+    path_headers: u16,
+    /// Exists once the path has carried less than a full segment.
+    path_mtu: Option<Box<PathMtu>>,
     congestion: Box<dyn CongestionController>,
     rtt: RttEstimator,
     delivery: DeliveryRate,
@@ -103,9 +113,9 @@ pub(crate) struct SendHalf {
     has_timestamps: bool,
     /// How often the SYN was not acknowledged in time.
     syn_timeouts: u32,
-    /// The first window, if it is smaller than that of the controller. It grows by what is delivered until
-    /// it reaches that one.
-    first_window: Option<u64>,
+    /// The first window, if it is smaller than that of the controller; otherwise the largest number. It
+    /// grows by what is delivered until it reaches that one.
+    first_window: u64,
     nagle: Nagle,
     recovery: LossRecovery,
     /// The position after the last segment that was not full.
@@ -168,6 +178,9 @@ impl SendHalf {
             is_finished: false,
             window: PeerWindow::new(),
             segment,
+            segment_max: 0,
+            path_headers: 0,
+            path_mtu: None,
             congestion,
             rtt: RttEstimator::with_granularity(INITIAL_RTT, GRANULARITY),
             delivery: DeliveryRate::new(),
@@ -186,7 +199,7 @@ impl SendHalf {
             has_sack: false,
             has_timestamps: false,
             syn_timeouts: 0,
-            first_window: None,
+            first_window: u64::MAX,
             nagle: config.nagle,
             recovery: config.recovery,
             small_end: 0,
@@ -201,6 +214,7 @@ impl SendHalf {
     /// acknowledgements, timestamps, and marks.
     pub(crate) fn negotiated(&mut self, segment: u64, has_sack: bool, has_timestamps: bool, has_ecn: bool) {
         self.set_segment(segment);
+        self.segment_max = segment.min(u16::MAX.into()) as u16;
         (self.has_timestamps, self.ecn.is_on) = (has_timestamps, has_ecn);
         self.has_sack = has_sack && self.recovery == LossRecovery::Selective;
     }
@@ -226,6 +240,12 @@ impl SendHalf {
             Some(_) if self.congestion.is_scalable() => Some(Ecn::Ect1),
             _ => Some(Ecn::Ect0),
         }
+    }
+
+    /// Packets that are too large for the path are found without reports. They have `headers` bytes of
+    /// headers.
+    pub(crate) const fn probe_path(&mut self, headers: u16) {
+        self.path_headers = headers;
     }
 
     /// Changes the data in a full segment, because the path carries less.
@@ -343,7 +363,7 @@ impl SendHalf {
     fn window_left(&self) -> u64 {
         match &self.reduction {
             Some(reduction) => reduction.allowance(),
-            None => self.congestion.window().min(self.first_window.unwrap_or(u64::MAX)).saturating_sub(self.flight()),
+            None => self.congestion.window().min(self.first_window).saturating_sub(self.flight()),
         }
     }
 

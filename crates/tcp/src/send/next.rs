@@ -28,6 +28,8 @@ pub(crate) struct Next {
     pub(crate) ecn: Option<Ecn>,
     /// The number of the plan.
     pub(crate) transmission: u64,
+    /// All data are in one segment, which is larger than others: a probe.
+    pub(crate) is_probe: bool,
 }
 
 /// Why a range may be sent although the window is full.
@@ -40,6 +42,8 @@ enum Cause {
     WindowProbe,
     /// What a silly window permits.
     SillyWindow,
+    /// A segment that is larger than the path is known to carry.
+    PathProbe,
 }
 
 impl SendHalf {
@@ -63,6 +67,7 @@ impl SendHalf {
             is_cwr: is_ecn_capable && std::mem::take(&mut self.ecn.is_cwr_due),
             ecn: self.codepoint().filter(|_| is_ecn_capable),
             transmission: self.transmission,
+            is_probe: cause == Cause::PathProbe,
         };
         if next.data_len > 0 {
             self.buffer.pieces(data, pieces);
@@ -86,8 +91,25 @@ impl SendHalf {
             return self.next_of_suspicion(now).map(|range| (range, Cause::Timeout));
         }
         let window = self.window_left();
-        let range = self.first_lost(window, bytes_max).or_else(|| self.new_data(window, bytes_max))?;
+        let lost = self.first_lost(window, bytes_max);
+        if lost.is_none()
+            && self.path_mtu.is_some()
+            && let Some(range) = self.path_probe(now, window)
+        {
+            return Some((range, Cause::PathProbe));
+        }
+        let range = lost.or_else(|| self.new_data(window, bytes_max))?;
         self.paced(now, range).map(|range| (range, Cause::Window))
+    }
+
+    /// A probe with new data.
+    fn path_probe(&mut self, now: Instant, window: u64) -> Option<Range<u64>> {
+        if !self.is_syn_acked() {
+            return None;
+        }
+        let granted = self.buffer.end().min(self.window.edge()).saturating_sub(self.nxt);
+        let len = self.probe_due(now, window, granted)?;
+        Some(self.nxt..self.nxt + len)
     }
 
     /// As much of `range` as the pacer permits now.
@@ -226,7 +248,7 @@ impl SendHalf {
         }
         let in_flight = self.log.in_flight() + len;
         let stamp = self.delivery.on_sent(now, len, in_flight);
-        let is_limited = cause != Cause::Window || self.delivery.is_app_limited();
+        let is_limited = !matches!(cause, Cause::Window | Cause::PathProbe) || self.delivery.is_app_limited();
         if is_new {
             let run = Run {
                 start: range.start,
@@ -240,7 +262,9 @@ impl SendHalf {
             };
             self.log.push(run);
             self.nxt = range.end;
-            if !data_len.is_multiple_of(self.segment) {
+            if cause == Cause::PathProbe {
+                self.on_probe_sent(transmission, data_len, range.end);
+            } else if !data_len.is_multiple_of(self.segment) {
                 self.small_end = range.end;
             }
             self.stats.bytes_sent += data_len;
@@ -270,8 +294,9 @@ impl SendHalf {
 
     /// Packets of more than `segment` bytes of data do not arrive: what is outstanding is sent again in
     /// smaller ones, and counts as no loss.
-    pub(crate) fn on_packet_too_big(&mut self, now: Instant, segment: u64) {
+    pub(crate) fn on_packet_too_big(&mut self, now: Instant, segment: u64, size: u64) {
         self.set_segment(segment);
+        self.begin_search(size, Some(now));
         self.log.lose(|_| Judgement::Lost, |_| {});
         self.restart_timer(now);
     }

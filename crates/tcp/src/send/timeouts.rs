@@ -51,6 +51,7 @@ impl SendHalf {
         self.syn_timeouts += u32::from(!self.is_syn_acked());
         self.timers.back_off();
         self.timers.probe = None;
+        self.suspect_black_hole();
         if !self.suspect() {
             self.lose_all(now);
         }
@@ -70,9 +71,10 @@ impl SendHalf {
     /// Everything that is outstanding before `end` is lost, and so is what `lost` counts.
     pub(super) fn lose_until(&mut self, now: Instant, end: u64, mut lost: Lost) {
         self.suspicion = None;
-        let delivery = &mut self.delivery;
+        let probe = self.probe_number();
+        let (delivery, probe) = (&mut self.delivery, probe);
         let judge = |run: &Run| if run.start < end { Judgement::Lost } else { Judgement::NoneFollows };
-        self.log.lose(judge, |run| lost.add(run, delivery));
+        self.log.lose(judge, |run| Self::count_lost(run, probe, &mut lost, delivery));
         if !self.is_syn_acked() {
             // The loss of a SYN says little about the path; the first window will (RFC 5681, section 3.1).
             return;
@@ -92,7 +94,7 @@ impl SendHalf {
         let is_second = |run: &Run| run.is_retransmitted && echo.is_some_and(|echo| echo >= run.sent_at);
         let is_lost = self.syn_timeouts > 1 || self.log.runs().next().is_some_and(is_second);
         if is_lost && self.congestion.window() < WINDOW_MAX {
-            self.first_window = Some(self.segment);
+            self.first_window = self.segment;
         }
     }
 
