@@ -17,6 +17,7 @@
 //! | [`shard`] | which of several drivers has a connection |
 //! | `signature` | verifies the MD5 digests of segments |
 //! | `table` | values by addresses and ports |
+//! | `time_wait` | connections in TIME-WAIT |
 //! | [`detached`] | the receive half of a connection on another processor |
 //! | `delivery` | received data on their path to the application |
 #![forbid(unsafe_code)]
@@ -38,6 +39,7 @@ pub mod records;
 pub mod shard;
 mod signature;
 mod table;
+mod time_wait;
 
 pub use application::{Closed, Connect, Limits, TcpApplication, TcpCell, TcpShared, WriteError};
 pub use connection::TcpConnection;

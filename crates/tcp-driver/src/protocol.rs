@@ -1,7 +1,7 @@
 //! [`Tcp`]: the state of a stack that belongs to no connection: routes, listening ports, connections
 //! in TIME-WAIT, and answers to packets that belong to no connection.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -23,6 +23,7 @@ use crate::records::RecordJob;
 use crate::shard::{self, Shard};
 use crate::signature::Signature;
 use crate::table::Table;
+use crate::time_wait::TimeWaits;
 
 /// Connections in TIME-WAIT, at most; beyond it the oldest is forgotten. Each takes about 200 bytes.
 const TIME_WAIT_MAX: usize = 65_536;
@@ -54,9 +55,7 @@ pub struct Tcp {
     by_key: BTreeMap<ConnectionKey, Known>,
     /// One more for each outgoing connection.
     connect_counter: u32,
-    time_wait: Table<TimeWait>,
-    /// The connections in TIME-WAIT by their end. An entry whose end was moved is skipped.
-    time_wait_ends: BTreeSet<(Instant, Tuple)>,
+    time_waits: TimeWaits,
     fragments: Fragments,
     answers_left: u32,
     answers_until: Option<Instant>,
@@ -101,8 +100,7 @@ impl Tcp {
             by_tuple: Table::new(key),
             by_key: BTreeMap::new(),
             connect_counter: 0,
-            time_wait: Table::new(key),
-            time_wait_ends: BTreeSet::new(),
+            time_waits: TimeWaits::new(key, TIME_WAIT_MAX),
             fragments: Fragments::new(u32::from_le_bytes([key[0], key[1], key[2], key[3]])),
             answers_left: ANSWERS_MAX,
             answers_until: None,
@@ -153,7 +151,7 @@ impl Tcp {
     }
 
     fn is_taken(&self, tuple: &Tuple) -> bool {
-        self.by_tuple.contains(tuple) || self.time_wait.contains(tuple)
+        self.by_tuple.contains(tuple) || self.time_waits.contains(tuple)
     }
 
     /// The local address and port of a connection to `remote` from `device`.
@@ -182,22 +180,6 @@ impl Tcp {
         }
     }
 
-    fn keep_time_wait(&mut self, time_wait: TimeWait) {
-        if self.time_wait.len() >= TIME_WAIT_MAX
-            && let Some((_, oldest)) = self.time_wait_ends.pop_first()
-        {
-            self.time_wait.remove(&oldest);
-        }
-        self.time_wait_ends.insert((time_wait.until(), *time_wait.tuple()));
-        self.time_wait.insert(*time_wait.tuple(), time_wait);
-    }
-
-    fn end_time_wait(&mut self, tuple: &Tuple) {
-        if let Some(time_wait) = self.time_wait.remove(tuple) {
-            self.time_wait_ends.remove(&(time_wait.until(), *tuple));
-        }
-    }
-
     /// The configuration of connections whose segments carry digests with this key.
     fn config_with(&self, md5: Option<&Md5Key>) -> Arc<TcpConfig> {
         match md5 {
@@ -214,7 +196,7 @@ impl Tcp {
     /// What verifies a segment of no connection.
     fn signature_of(&self, batch: &Received) -> Option<Signature> {
         let Content::Segment(head) = batch.content() else { return None };
-        let key = match self.time_wait.get(&head.tuple) {
+        let key = match self.time_waits.get(&head.tuple) {
             Some(time_wait) => time_wait.md5(),
             None => self.listeners.md5(head.tuple.local.port()),
         };
@@ -228,7 +210,7 @@ impl Tcp {
         let gives_way = |time_wait: &TimeWait| time_wait.may_be_replaced(now, arrival);
         is_syn
             && self.listeners.contains(arrival.tuple.local.port())
-            && self.time_wait.get(&arrival.tuple).is_none_or(gives_way)
+            && self.time_waits.get(&arrival.tuple).is_none_or(gives_way)
     }
 
     /// Begins a connection with a SYN, or answers it with a cookie.
@@ -239,7 +221,7 @@ impl Tcp {
                 Taken::Nothing
             }
             Admission::Cookie => {
-                self.end_time_wait(&arrival.tuple);
+                self.time_waits.end(&arrival.tuple);
                 let config = self.config_of(arrival);
                 tcp::Connection::answer_with_cookie(now, &config, &self.secret, arrival, &mut self.plan);
                 self.listeners.on_cookie_sent(now);
@@ -247,7 +229,7 @@ impl Tcp {
                 Taken::Answer
             }
             Admission::Connection => {
-                self.end_time_wait(&arrival.tuple);
+                self.time_waits.end(&arrival.tuple);
                 let initial = self.secret.initial_sequence(now, &arrival.tuple);
                 let offset = self.secret.timestamp_offset(&arrival.tuple);
                 Taken::Connection(tcp::Connection::accept(now, self.config_of(arrival), arrival, initial, offset))
@@ -262,7 +244,7 @@ impl Tcp {
         let may_be_cookie = arrival.is_acknowledging()
             && self.listeners.may_complete(port)
             && self.listeners.awaits_cookies(now)
-            && !self.time_wait.contains(&arrival.tuple);
+            && !self.time_waits.contains(&arrival.tuple);
         if may_be_cookie {
             let connection =
                 tcp::Connection::accept_cookie(now, &self.config_of(arrival), &self.secret, arrival.clone());
@@ -295,14 +277,7 @@ impl Tcp {
     }
 
     fn answer(&mut self, now: Instant, arrival: &Arrival) -> bool {
-        if let Some(time_wait) = self.time_wait.get_mut(&arrival.tuple) {
-            let before = time_wait.until();
-            let has_answer = time_wait.handle_segment(now, arrival, &mut self.plan);
-            let until = time_wait.until();
-            if until != before {
-                self.time_wait_ends.remove(&(before, arrival.tuple));
-                self.time_wait_ends.insert((until, arrival.tuple));
-            }
+        if let Some(has_answer) = self.time_waits.handle_segment(now, arrival, &mut self.plan) {
             return has_answer;
         }
         let has_answer = self.may_answer(now) && tcp::reply::reset(arrival, &mut self.plan);
@@ -443,7 +418,7 @@ impl Protocol for Tcp {
             Some(RouteChange::Remove { tuple, time_wait }) => {
                 self.forget_tuple(&tuple, key);
                 if let Some(time_wait) = time_wait {
-                    self.keep_time_wait(time_wait);
+                    self.time_waits.keep(time_wait);
                 }
             }
             None => {}
@@ -465,8 +440,7 @@ impl Protocol for Tcp {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let time_wait = self.time_wait_ends.first().map(|(until, _)| *until);
-        time_wait.into_iter().chain(self.fragments.poll_timeout()).min()
+        self.time_waits.poll_timeout().into_iter().chain(self.fragments.poll_timeout()).min()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -476,9 +450,6 @@ impl Protocol for Tcp {
                 self.fragments.queue(self.device_of(&first), &out);
             }
         }
-        while let Some((_, tuple)) = self.time_wait_ends.first().copied().filter(|(until, _)| *until <= now) {
-            self.time_wait_ends.pop_first();
-            self.time_wait.remove(&tuple);
-        }
+        self.time_waits.handle_timeout(now);
     }
 }
