@@ -45,8 +45,9 @@ use crate::quiet_timer::{Due, QuietTimer};
 use crate::receive::ReceiveHalf;
 use crate::receive_core::ReceiveCore;
 use crate::seed::ConnectionSeed;
+use crate::send::SendHalf;
+use crate::send::datagrams::SendDatagramError;
 use crate::send::path::SendPath;
-use crate::send::{SendDatagramError, SendHalf};
 
 pub use self::lease::{LeaseTerms, OpenLease};
 

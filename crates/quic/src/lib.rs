@@ -106,7 +106,7 @@ pub use receive_buffer::ReceiveBuffer;
 pub use scheduler::Strategy;
 pub use seal::seal;
 pub use secret::{SHARDS_MAX, SecretSource};
-pub use send::SendDatagramError;
+pub use send::datagrams::SendDatagramError;
 pub use send::streams::{WRITE_LEN_MAX, WriteError};
 pub use session::Versions;
 pub use stats::{EcnState, PathState, PathStats, ReceiveStats, SendStats, Stats};

@@ -13,7 +13,7 @@ use crate::control::paths::open::OpenPathError;
 use crate::event::Event;
 use crate::plan::Plan;
 use crate::receive::streams::{Chunk, ReadError};
-use crate::send::SendDatagramError;
+use crate::send::datagrams::SendDatagramError;
 use crate::send::streams::WriteError;
 use crate::stats::PathState;
 

@@ -26,7 +26,7 @@
 pub(crate) mod ack_frequency;
 pub(crate) mod acknowledge;
 pub(crate) mod buffer;
-mod datagrams;
+pub(crate) mod datagrams;
 pub(crate) mod draft;
 mod early;
 mod ecn;
@@ -73,7 +73,6 @@ use crate::stats::SendStats;
 use ack_frequency::AckFrequency;
 use acknowledge::Acknowledgement;
 use buffer::SendBuffer;
-pub use datagrams::SendDatagramError;
 use frames::{ControlFrame, SentFrame};
 use grants::Grants;
 use off_path::OffPath;
