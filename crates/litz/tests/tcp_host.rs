@@ -127,3 +127,42 @@ fn connections_with_md5_digests_reach_the_kernel_and_come_from_it() {
         }
     });
 }
+
+#[test]
+fn datagrams_cross_between_the_kernel_and_a_bound_port() {
+    for placement in [Placement::Thread, Placement::Inline] {
+        beside_kernel(placement, move |stack| {
+            let port = stack.bind_udp(7).expect("it is free");
+            for family in 0..2 {
+                let socket = UdpSocket::bind((KERNEL[family], 0)).expect("bound");
+                socket.connect((STACK[family], 7)).expect("a route");
+                socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
+                // The last one in fragments.
+                for len in [0, 1, 1400, 30_000] {
+                    let data = pattern(len, 1);
+                    socket.send(&data).expect("sent");
+                    let datagram = port.receive(Some(Duration::from_secs(60))).expect("it has arrived");
+                    assert_eq!(datagram.remote, socket.local_addr().expect("bound"));
+                    assert!(datagram.local == STACK[family] && datagram.data == data, "{family} {len}");
+                    port.answer(&datagram, &data).expect("there is space");
+                    let mut answer = vec![0; 65_536];
+                    let received = socket.recv(&mut answer).expect("an answer");
+                    assert!(answer[..received] == data, "{family} {len}");
+                }
+                port.send_to(b"first", socket.local_addr().expect("bound")).expect("there is space");
+                assert_eq!(socket.recv(&mut [0; 10]).expect("a datagram"), 5);
+            }
+            drop(port);
+            if placement == Placement::Inline {
+                // Only calls of the stack run its driver, and none follows.
+                return;
+            }
+            let socket = UdpSocket::bind((KERNEL[0], 0)).expect("bound");
+            socket.connect((STACK[0], 7)).expect("a route");
+            socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
+            socket.send(b"late").expect("sent");
+            let refused = socket.recv(&mut [0; 10]).expect_err("the port is free again");
+            assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+        });
+    }
+}

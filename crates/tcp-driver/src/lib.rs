@@ -16,6 +16,7 @@
 //! | [`packets`] | received packets, plans and jobs |
 //! | [`shard`] | which of several drivers has a connection |
 //! | `signature` | verifies the MD5 digests of segments |
+//! | [`udp`] | UDP ports |
 //! | `table` | values by addresses and ports |
 //! | `time_wait` | connections in TIME-WAIT |
 //! | [`detached`] | the receive half of a connection on another processor |
@@ -40,6 +41,7 @@ pub mod shard;
 mod signature;
 mod table;
 mod time_wait;
+pub mod udp;
 
 pub use application::{Closed, Connect, Limits, TcpApplication, TcpCell, TcpShared, WriteError};
 pub use connection::TcpConnection;

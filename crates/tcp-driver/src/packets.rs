@@ -53,6 +53,16 @@ impl Received {
         &self.packet
     }
 
+    /// For a super-packet, bytes of data in each of its packets.
+    pub(crate) const fn segment(&self) -> Option<usize> {
+        self.segment
+    }
+
+    /// See [`Received::new`].
+    pub(crate) const fn is_verified(&self) -> bool {
+        self.is_verified
+    }
+
     pub(crate) const fn content(&self) -> &Content {
         &self.content
     }

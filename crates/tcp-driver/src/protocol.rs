@@ -15,7 +15,7 @@ use crate::application::{Connect, TcpApplication, TcpCell, TcpShared};
 use crate::connection::{RouteChange, TcpConnection};
 use crate::counters::{Count, HostCounters};
 use crate::detached::{DetachedHalf, Report, Update};
-use crate::fragments::host::Fragments;
+use crate::fragments::host::{Fragments, fill};
 use crate::layers::{Layers, seal};
 use crate::listeners::{Admission, Listen, Listeners};
 use crate::packets::{Content, OpenSegment, Opened, Received, SegmentPlan};
@@ -24,6 +24,7 @@ use crate::shard::{self, Shard};
 use crate::signature::Signature;
 use crate::table::Table;
 use crate::time_wait::TimeWaits;
+use crate::udp::UdpHost;
 
 /// Connections in TIME-WAIT, at most; beyond it the oldest is forgotten. Each takes about 200 bytes.
 const TIME_WAIT_MAX: usize = 65_536;
@@ -57,6 +58,7 @@ pub struct Tcp {
     connect_counter: u32,
     time_waits: TimeWaits,
     fragments: Fragments,
+    udp: Arc<UdpHost>,
     answers_left: u32,
     answers_until: Option<Instant>,
     plan: Plan,
@@ -101,6 +103,7 @@ impl Tcp {
             by_key: BTreeMap::new(),
             connect_counter: 0,
             time_waits: TimeWaits::new(key, TIME_WAIT_MAX),
+            udp: Arc::default(),
             fragments: Fragments::new(u32::from_le_bytes([key[0], key[1], key[2], key[3]])),
             answers_left: ANSWERS_MAX,
             answers_until: None,
@@ -120,6 +123,13 @@ impl Tcp {
     #[must_use]
     pub const fn with_shard(mut self, shard: Shard) -> Self {
         self.shard = shard;
+        self
+    }
+
+    /// Gives the stack these UDP ports, which drivers of one stack share.
+    #[must_use]
+    pub fn with_udp(mut self, udp: Arc<UdpHost>) -> Self {
+        self.udp = udp;
         self
     }
 
@@ -143,11 +153,21 @@ impl Tcp {
         self.addresses.iter().any(|address| address.ip == ip)
     }
 
-    /// The device of the address that a packet was sent to; the first one if there is none any more.
-    fn device_of(&self, packet: &[u8]) -> usize {
-        let destination = wire::ip::Packet::parse(packet).map(|packet| packet.destination).ok();
-        let address = self.addresses.iter().find(|address| Some(address.ip) == destination);
-        address.map_or(0, |address| address.device)
+    /// The device of an address of the stack; the first one if it is none.
+    fn device_of(&self, ip: Option<IpAddr>) -> usize {
+        self.addresses.iter().find(|address| Some(address.ip) == ip).map_or(0, |address| address.device)
+    }
+
+    /// The next datagram that leaves, and its device.
+    fn poll_datagram(&mut self, out: &mut SuperPacket) -> Option<usize> {
+        loop {
+            let packet = self.udp.pop_outgoing()?;
+            let device = self.device_of(wire::ip::Packet::parse(&packet).ok().map(|packet| packet.source));
+            fill(out, packet, 0);
+            if self.fragments.divide(self.config.mtu, out) {
+                return Some(device);
+            }
+        }
     }
 
     fn is_taken(&self, tuple: &Tuple) -> bool {
@@ -392,6 +412,7 @@ impl Protocol for Tcp {
                 has_answer
             }
             Opened::Error(_) => false,
+            Opened::Nothing if self.udp.take(batch) => false,
             Opened::Nothing => {
                 let has_answer = self.may_answer(now) && icmp::answer(batch.packet(), out);
                 has_answer && self.fragments.divide(self.config.mtu, out)
@@ -436,18 +457,21 @@ impl Protocol for Tcp {
     }
 
     fn poll_reply(&mut self, _now: Instant, out: &mut SuperPacket) -> Option<usize> {
-        self.fragments.poll_reply(out)
+        self.fragments.poll_reply(out).or_else(|| self.poll_datagram(out))
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.time_waits.poll_timeout().into_iter().chain(self.fragments.poll_timeout()).min()
+        let datagram = self.udp.has_outgoing().then_some(Instant::ZERO);
+        let timeouts = [self.time_waits.poll_timeout(), self.fragments.poll_timeout(), datagram];
+        timeouts.into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         for first in self.fragments.take_expired(now) {
             let mut out = SuperPacket::default();
             if self.may_answer(now) && icmp::reassembly_timed_out(&first, &mut out) {
-                self.fragments.queue(self.device_of(&first), &out);
+                let destination = wire::ip::Packet::parse(&first).ok().map(|packet| packet.destination);
+                self.fragments.queue(self.device_of(destination), &out);
             }
         }
         self.time_waits.handle_timeout(now);

@@ -6,6 +6,7 @@
 //! | [`TcpStack`] | connects and accepts |
 //! | [`TcpStream`] | a connection, with blocking and asynchronous calls |
 //! | [`TcpInfo`] | the state of a connection and its counters |
+//! | [`UdpPort`] | a UDP port |
 //! | [`IpDevice`] | a TUN or TAP device of the kernel, or one in memory |
 //! | [`Layers`], [`Stack`] | security layers above and below TCP |
 //! | [`TcpConfig`] | what connections use, and their timers |
@@ -16,16 +17,19 @@ mod memory;
 mod stack;
 mod stream;
 mod stream_async;
+mod udp;
 
 pub use self::device::IpDevice;
 pub use self::ethernet::{EthernetConfig, EthernetError};
 pub use self::memory::ReceiveMemory;
 pub use self::stack::{TcpStack, TcpStackConfig};
 pub use self::stream::TcpStream;
+pub use self::udp::UdpPort;
 pub use layers::{CipherLayer, DigestLayer, RecordError, SharedSecret, Stack, StackError};
 pub use net::tun::{MemoryTun, OpenTunError, Tap, Tun};
 pub use tcp::{
     AckPolicy, AckThreshold, AckTimer, BufferBudget, CloseReason, KeepAlive, LossRecovery, Md5Key, Md5KeyError, Nagle,
     ReceiveStats, RtoFormula, SendStats, State, TcpConfig, WindowGrowth,
 };
+pub use tcp_driver::udp::{Datagram, UdpError};
 pub use tcp_driver::{Closed, Connect, Count, Layers, Listen, TcpInfo, WriteError};

@@ -10,12 +10,14 @@ use driver::placement::Placement;
 use driver::receive_worker::ReceiveWorkerStats;
 use engine::{DriverSettings, Drivers, StartError};
 use tcp::{HostSecret, TcpConfig};
+use tcp_driver::udp::{UdpError, UdpHost};
 use tcp_driver::{
     Closed, Connect, Count, HostCounters, Layers, Listen, LocalAddress, Runtime, Shard, StreamHandle, Tcp, TcpShared,
 };
 
 use super::device::IpDevice;
 use super::stream::{GONE, TcpStream};
+use super::udp::UdpPort;
 
 /// A cipher above TCP needs space for a job, of about 16 KiB, at a time.
 const CIPHER_SEND_BUFFER_MIN: usize = 32 << 10;
@@ -119,6 +121,7 @@ pub struct TcpStack {
     drivers: Drivers<IpDevice>,
     addresses: Vec<LocalAddress>,
     counters: Arc<HostCounters>,
+    udp: Arc<UdpHost>,
 }
 
 /// The engine as the handles see it.
@@ -173,11 +176,12 @@ impl TcpStack {
         let mut key = [0; 32];
         net::os_random(&mut key).map_err(|error| StartError::System("get random bytes", error))?;
         let secret = HostSecret::new(key);
-        let counters = Arc::<HostCounters>::default();
+        let (counters, udp) = (Arc::<HostCounters>::default(), Arc::<UdpHost>::default());
         let protocol = || {
             let stack = Tcp::new(tcp.clone(), secret.clone(), addresses.clone(), []);
             let listen = |stack: Tcp, (port, bounds): &(u16, Listen)| stack.with_listener(*port, bounds.clone());
-            let stack = listening.iter().fold(stack.with_counters(Arc::clone(&counters)), listen);
+            let stack =
+                listening.iter().fold(stack.with_counters(Arc::clone(&counters)).with_udp(Arc::clone(&udp)), listen);
             match &layers {
                 Some(layers) => stack.with_layers(layers.clone()),
                 None => stack,
@@ -186,7 +190,7 @@ impl TcpStack {
         let shard = |index| protocol().with_shard(Shard::new(index, count));
         let make = |_, _| Ok((0..count).map(shard).collect());
         let drivers = Drivers::start(settings, tcp_driver::Limits::default(), queues, make)?;
-        Ok(Self { drivers, addresses, counters })
+        Ok(Self { drivers, addresses, counters, udp })
     }
 
     /// Connects to `remote`. Waits until the peer has answered.
@@ -285,6 +289,19 @@ impl TcpStack {
         let runtime = TcpRuntime(self.drivers.clone());
         let accepted = StreamHandle::poll_accept(&runtime, self.drivers.shared(0), waker);
         accepted.map(|handle| handle.map(TcpStream::new))
+    }
+
+    /// Binds a UDP port on all addresses of the stack; zero lets the stack choose.
+    ///
+    /// # Errors
+    /// If it is bound, or none is free.
+    pub fn bind_udp(&self, port: u16) -> Result<UdpPort, UdpError> {
+        Ok(UdpPort {
+            port: self.udp.bind(port)?,
+            runtime: TcpRuntime(self.drivers.clone()),
+            shared: Arc::clone(self.drivers.shared(0)),
+            addresses: self.addresses.iter().map(|address| address.ip).collect(),
+        })
     }
 
     /// How often something has happened beside the connections.

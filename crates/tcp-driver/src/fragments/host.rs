@@ -79,7 +79,7 @@ impl Fragments {
 }
 
 /// Makes `out` a single packet with its checksum, or several of `stride` bytes.
-fn fill(out: &mut SuperPacket, bytes: Vec<u8>, stride: usize) {
+pub(crate) fn fill(out: &mut SuperPacket, bytes: Vec<u8>, stride: usize) {
     let len = bytes.len();
     *out = SuperPacket { bytes, ip_len: len, header_len: len, segment: len, is_checksum_partial: false, stride };
 }
