@@ -1,6 +1,6 @@
 //! Packets of a device: received ones, plans, and jobs that open.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -123,12 +123,21 @@ impl Content {
                 return Self::Nothing;
             }
         };
+        // From no host (RFC 1122, section 3.2.1.3; RFC 9293, MUST-63).
+        if is_group(ip.source) || ip.source.is_unspecified() {
+            return Self::Nothing;
+        }
         match SegmentHead::of(&ip) {
             Ok(head) => Self::Segment(head),
             Err(_) if ip.fragment.is_some() => Self::Fragment(ip.destination),
             Err(_) => icmp::error_of(&ip).map_or(Self::Other(ip.destination), Self::Error),
         }
     }
+}
+
+/// Whether an address is of several hosts.
+fn is_group(ip: IpAddr) -> bool {
+    ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST)
 }
 
 /// What a packet holds for a connection.
