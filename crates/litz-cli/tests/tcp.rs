@@ -181,3 +181,38 @@ fn the_benchmark_measures_both_directions() {
         }
     }
 }
+
+/// The options of two channels, whose networks begin with `10.NET`.
+fn two_channels(net: u8, device: &str) -> Vec<String> {
+    let of_channel = |channel: u8| {
+        let (kernel, stack) = (format!("10.{net}.{channel}.1/24"), format!("10.{net}.{channel}.2"));
+        ["--kernel".to_owned(), kernel, "--address".to_owned(), stack]
+    };
+    let device = ["--device".to_owned(), device.to_owned()];
+    (0..2).flat_map(of_channel).chain(device).collect()
+}
+
+#[test]
+fn a_stream_over_two_channels_is_whole() {
+    let Some(namespace) = namespace("channels") else { return };
+    // The kernel forwards between the devices of sender and receiver.
+    let forward = || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1");
+    namespace.run(forward).expect("a thread").join().expect("no panic").expect("in the namespace").expect("root");
+    let options = two_channels(67, "r");
+    let arguments = ["receive", "8080"].into_iter().chain(options.iter().map(String::as_str)).collect::<Vec<_>>();
+    let mut receiver = litz(&namespace, &arguments);
+    let mut stderr = BufReader::new(receiver.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    while !line.contains("10.67.1.2:8080") {
+        line.clear();
+        assert!(stderr.read_line(&mut line).expect("text") > 0, "it ended early");
+    }
+    let reading = std::thread::spawn(move || run(receiver, Vec::new()));
+    let (bytes, options) = (pattern(5_000_000, 3), two_channels(66, "s"));
+    let command = ["send", "10.67.0.2:8080", "10.67.1.2:8080", "--scheduling", "adaptive"];
+    let arguments = command.into_iter().chain(options.iter().map(String::as_str)).collect::<Vec<_>>();
+    let (status, _, said) = run(litz(&namespace, &arguments), bytes.clone());
+    assert_eq!(status, 0, "{said}");
+    let (status, received, _) = reading.join().expect("no panic");
+    assert!(status == 0 && received == bytes, "{} bytes", received.len());
+}

@@ -4,6 +4,7 @@ mod bench;
 mod device;
 mod options;
 mod pipe;
+mod replicated;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -21,6 +22,8 @@ when the command ends. It needs root, or CAP_NET_ADMIN.
 Examples:
   litz tcp listen 8080 > file    then, elsewhere: nc -N 10.66.0.2 8080 < file
   litz tcp connect 10.66.0.1:22  to the ssh server of this host
+  litz tcp send 10.67.0.2:80 10.67.1.2:80 < file
+                                 over two channels, to a litz tcp receive
   litz tcp bench                 bytes to and from the kernel, each way
 
 Exit status:
@@ -42,6 +45,12 @@ enum TcpCommand {
     /// Connect to a program: standard input goes to the peer, received data to standard output
     #[command(after_help = HELP)]
     Connect(ConnectOptions),
+    /// Send standard input over several channels at a time, each with a stack and a device of its own
+    #[command(after_help = HELP)]
+    Send(replicated::SendOptions),
+    /// Receive what `send` sends, and write it to standard output
+    #[command(after_help = HELP)]
+    Receive(replicated::ReceiveOptions),
     /// Measure the stack against the kernel's: one connection, each way
     #[command(after_help = HELP)]
     Bench(bench::BenchOptions),
@@ -75,6 +84,8 @@ pub(crate) fn run(options: &TcpOptions) -> ExitCode {
     match &options.command {
         TcpCommand::Listen(options) => pipe::listen(&options.stack, options.port),
         TcpCommand::Connect(options) => pipe::connect(&options.stack, options.remote),
+        TcpCommand::Send(options) => replicated::send(options),
+        TcpCommand::Receive(options) => replicated::receive(options),
         TcpCommand::Bench(options) => bench::run(options),
     }
 }

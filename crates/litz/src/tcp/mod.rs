@@ -8,12 +8,14 @@
 //! | [`TcpInfo`] | the state of a connection and its counters |
 //! | [`UdpPort`] | a UDP port |
 //! | [`IpDevice`] | a TUN or TAP device of the kernel, or one in memory |
+//! | [`replicated`] | one stream over several connections with a stack each |
 //! | [`Layers`], [`Stack`] | security layers above and below TCP |
 //! | [`TcpConfig`] | what connections use, and their timers |
 
 mod device;
 mod ethernet;
 mod memory;
+pub mod replicated;
 mod stack;
 mod stream;
 mod stream_async;

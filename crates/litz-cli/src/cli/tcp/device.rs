@@ -11,6 +11,29 @@ use super::options::StackOptions;
 /// # Errors
 /// A message for the user.
 pub(super) fn start(options: &StackOptions, listening: &[u16]) -> Result<TcpStack, String> {
+    start_with(options, listening, TcpConfig::default())
+}
+
+/// Starts a stack for each address, on a device of its own, whose connections end after so many
+/// retransmission timeouts in a row.
+///
+/// # Errors
+/// A message for the user.
+pub(super) fn start_each(
+    options: &StackOptions,
+    listening: &[u16],
+    timeouts_max: u32,
+) -> Result<Vec<TcpStack>, String> {
+    let stack = |(index, address): (usize, &IpAddr)| {
+        let mut one = options.clone();
+        (one.device, one.address) = (format!("{}{index}", options.device), vec![*address]);
+        one.kernel.retain(|cidr| cidr.contains(*address));
+        start_with(&one, listening, TcpConfig { timeouts_max, ..TcpConfig::default() })
+    };
+    options.address.iter().enumerate().map(stack).collect()
+}
+
+fn start_with(options: &StackOptions, listening: &[u16], tcp: TcpConfig) -> Result<TcpStack, String> {
     let kernel: Vec<_> = options.kernel.iter().map(|cidr| (cidr.address, cidr.prefix_bits)).collect();
     for address in &options.address {
         if !options.kernel.iter().any(|cidr| cidr.contains(*address) && cidr.address != *address) {
@@ -22,18 +45,18 @@ pub(super) fn start(options: &StackOptions, listening: &[u16]) -> Result<TcpStac
     }
     let first = *options.address.first().ok_or("the stack needs an address (--address)")?;
     let device = match (options.tap, options.placement.driver_count()) {
-        (true, 1) => return start_on(on_a_link(options, &kernel)?, options, listening),
+        (true, 1) => return start_on(on_a_link(options, &kernel)?, options, listening, tcp),
         (true, _) => return Err(format!("a TAP device has one queue, and {} needs several", options.placement)),
         (false, 1) => Tun::open_up(&options.device, &kernel, options.mtu).map(|tun| IpDevice::kernel(tun, first)),
         (false, queues) => {
             Tun::open_queues(&options.device, &kernel, options.mtu, queues).map(|tuns| with_queues(tuns, first))
         }
     };
-    start_on(device.map_err(|error| error.to_string())?, options, listening)
+    start_on(device.map_err(|error| error.to_string())?, options, listening, tcp)
 }
 
-fn start_on(device: IpDevice, options: &StackOptions, listening: &[u16]) -> Result<TcpStack, String> {
-    let tcp = TcpConfig { mtu: options.mtu.into(), congestion: Some(options.congestion), ..TcpConfig::default() };
+fn start_on(device: IpDevice, options: &StackOptions, listening: &[u16], tcp: TcpConfig) -> Result<TcpStack, String> {
+    let tcp = TcpConfig { mtu: options.mtu.into(), congestion: Some(options.congestion), ..tcp };
     let config = TcpStackConfig::new(device, &options.address)
         .with_listening(listening.iter().copied())
         .with_placement(options.placement)

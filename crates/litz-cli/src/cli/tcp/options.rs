@@ -10,7 +10,7 @@ use recovery::Algorithm;
 use crate::cli::heading;
 
 /// The device and the stack.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Clone)]
 pub(super) struct StackOptions {
     /// Name of the device
     #[arg(long, value_name = "NAME", default_value = "litz-tcp", help_heading = heading::PATHS)]

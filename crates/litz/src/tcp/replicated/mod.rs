@@ -1,0 +1,34 @@
+//! One stream over several whole TCP connections, each with a stack, a device and a processor of its
+//! own: replicated stacks, as in the workstation of the studies.
+//!
+//! The sender cuts the stream into numbered chunks, and each channel carries some of them. The receiver
+//! puts them in order and tells what its application has taken. The chunks of a channel that dies are
+//! carried by the others: it costs its share of the rate. A channel dies when its connection ends, so
+//! [`TcpConfig::timeouts_max`](super::TcpConfig::timeouts_max) decides when a silent one does; with the
+//! default that takes a quarter of an hour.
+//!
+//! | module | content |
+//! |---|---|
+//! | `sender` | [`ReplicatedSender`]: the channels of a sender |
+//! | `receiver` | [`ReplicatedReceiver`]: those of a receiver |
+//! | `dispatcher` | which chunks leave on which channels, and which of them again |
+//! | `schedule` | [`Scheduling`] |
+//! | `resequencer` | puts chunks in order |
+//! | `frame`, `limits` | the format on a channel, and its limits |
+//! | `ends` | the end of the channels |
+//! | `error` | [`ReplicatedError`] |
+
+mod dispatcher;
+mod ends;
+mod error;
+mod frame;
+mod limits;
+mod receiver;
+mod resequencer;
+mod schedule;
+mod sender;
+
+pub use self::error::ReplicatedError;
+pub use self::receiver::ReplicatedReceiver;
+pub use self::schedule::Scheduling;
+pub use self::sender::ReplicatedSender;
