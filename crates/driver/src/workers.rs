@@ -10,11 +10,11 @@ use crate::driver::{RECV_BATCHES_MAX, RECV_CALLS_PER_TURN};
 use crate::in_flight::{ConnectionRef, InFlightBatch};
 use crate::offload::{Arrival, Finished, JobOutput, Offload, PathFlow, ReceiveHalfEvent, SendReport};
 use crate::path_worker::{ARRIVALS_MAX as PATH_ARRIVALS_MAX, PathWorker, PathWorkerEvent, StateChange};
-use crate::protocol::{Batch, Connection, ConnectionKey, Job, Plan, Protocol};
+use crate::protocol::{Batch, Connection, ConnectionKey, Job, OpenJob, Plan, Protocol};
 use crate::receive_worker::{ARRIVALS_MAX as RECEIVE_ARRIVALS_MAX, ReceiveWorker, ReceiveWorkerCounters};
 
-/// Received batches smaller than this are opened by the driver: opening them takes no longer than
-/// passing them on, about a microsecond. The same limit applies to jobs.
+/// Received batches with less [work](OpenJob::work_bytes) are opened by the driver: opening them takes
+/// no longer than passing them on, about a microsecond. The same limit applies to jobs.
 const OPEN_OFFLOAD_BYTES_MIN: usize = 8 << 10;
 
 /// Plans with fewer packets are sealed by the driver, for the same reason.
@@ -306,7 +306,8 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         job: Box<P::OpenJob>,
         batch: P::Batch,
     ) -> Result<(), (Box<P::OpenJob>, P::Batch)> {
-        match self.pool.as_mut().filter(|pool| batch.len_bytes() >= OPEN_OFFLOAD_BYTES_MIN && pool.has_space()) {
+        let is_worthwhile = job.work_bytes(&batch) >= OPEN_OFFLOAD_BYTES_MIN;
+        match self.pool.as_mut().filter(|pool| is_worthwhile && pool.has_space()) {
             Some(pool) => {
                 pool.open_by_worker(now, flow, connection.clone(), job, batch);
                 Ok(())

@@ -122,6 +122,31 @@ fn both_directions_are_reported_separately_and_together() {
 }
 
 #[test]
+fn a_stack_is_measured_beside_its_layers_and_the_paper() {
+    let output = small(&["--json", "--stack=des/tcp/md5/ip", "--papers"]);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!((&report["cipher"], &report["payload_bytes"]), (&Value::Null, &4096.into()));
+    let stack = &report["stack"];
+    assert_eq!(stack["layers"], "des/tcp/md5/ip");
+    assert_eq!((&stack["paper"]["throughput_bps"], &stack["paper"]["processors"]), (&4.6e6.into(), &12.into()));
+    let layers: Vec<_> = list(&stack["primitives"]).iter().map(|primitive| &primitive["layer"]).collect();
+    assert_eq!(layers, ["des", "md5"]);
+    assert_eq!(stack["wire_digest"].as_str().map(str::len), Some(64), "{stack:#}");
+    let sides = list(&report["sides"]);
+    assert_eq!(sides.iter().map(|side| &side["side"]).collect::<Vec<_>>(), ["send", "receive"]);
+    sides.iter().for_each(|side| check_side(side, "packet(1)"));
+
+    let output = small(&["--side=send", "--stack=aes128/tcp/blake3/ip", "--packet=1024"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    for words in
+        ["aes128/tcp/blake3/ip", "aes128 alone: ", "blake3 alone: ", "the same stream in lock-step", "packet(1)"]
+    {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(!text.contains("document 000: "), "{text}");
+}
+
+#[test]
 fn the_table_names_each_placement_and_the_bound() {
     let output = small(&["--side=receive", "--cipher=chacha20", "--mtu=9000"]);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -133,7 +158,7 @@ fn the_table_names_each_placement_and_the_bound() {
 
 #[test]
 fn impossible_measurements_are_refused_with_status_2_and_advice() {
-    let cases: [(&str, &str); 19] = [
+    let cases: [(&str, &str); 28] = [
         ("--paths=2", "--paths is for --placement path"),
         ("--placement=path --paths=0", "paths"),
         ("--placement=path --paths=2 --beside=inline", "--beside inline has one path"),
@@ -151,6 +176,15 @@ fn impossible_measurements_are_refused_with_status_2_and_advice() {
         ("--warmup=-1", "warmup"),
         ("--confidence=100", "--confidence must be from"),
         ("--beside=packet(2)", "--beside takes placements on one processor"),
+        ("--stack=des/tcp/md5/ip", "add --papers"),
+        ("--stack=tcp/md5/ip", "add --papers"),
+        ("--stack=rot13/tcp/ip", "there is no layer \"rot13\""),
+        ("--stack=md5/tcp/ip", "md5 is a digest: it goes between tcp and ip"),
+        ("--stack=tcp/ip --side=duplex", "--stack measures one side at a time"),
+        ("--stack=tcp/ip --placement=path", "--stack is measured with --placement packet"),
+        ("--stack=tcp/ip --cipher=aes128", "--cipher"),
+        ("--stack=tcp/ip --packet=100", "100 is not in"),
+        ("--packet=4096", "--stack"),
         ("--out=/no/such/folder", "--out: there is no folder"),
         ("--plot=/no/such/folder/plot.svg", "--plot: there is no folder"),
     ];

@@ -29,6 +29,17 @@ impl Pattern {
         &self.0
     }
 
+    /// The `len` bytes that belong at `offset`, in pieces.
+    pub fn at(&self, offset: u64, mut len: usize) -> Vec<&[u8]> {
+        let (mut at, mut pieces) = ((offset % PATTERN_LEN as u64) as usize, Vec::new());
+        while len > 0 {
+            let piece = &self.0[at..PATTERN_LEN.min(at + len)];
+            pieces.push(piece);
+            (at, len) = (0, len - piece.len());
+        }
+        pieces
+    }
+
     /// Whether these bytes belong at `offset`.
     pub fn matches(&self, offset: u64, mut bytes: &[u8]) -> bool {
         let mut at = (offset % PATTERN_LEN as u64) as usize;

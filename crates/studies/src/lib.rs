@@ -45,6 +45,7 @@ mod workstation;
 pub use choices::Choice;
 pub use document::Document;
 pub use outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
+pub use packet_level::{PrintedStack, printed_stack};
 pub use study::{Effort, Options, Study};
 
 /// All studies, in the order of the papers.

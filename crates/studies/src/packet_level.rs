@@ -20,6 +20,8 @@ mod speedup;
 #[cfg(test)]
 mod tests;
 
+pub use self::paper::{PrintedStack, printed_stack};
+
 use crate::study::Study;
 
 /// The studies of this paper.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use layers::record::PLAINTEXT_MAX;
-use layers::{DigestKey, SharedSecret, Stack, digest};
+use layers::{DigestKey, DigestLayer, SharedSecret, Stack, digest};
 use tcp::{HeaderBelow, Plan, SuperPacket};
 use wire::ip::Protocol;
 
@@ -80,6 +80,16 @@ impl Layers {
     /// The key of the digest between TCP and IP.
     pub fn digest(&self) -> Option<&DigestKey> {
         self.digest.as_ref().map(|digest| &digest.0)
+    }
+
+    /// The work of opening a packet, in bytes that a fast cipher decrypts in the same time: keyed MD5
+    /// takes six times as long as AES-128-GCM with the instructions of a processor, BLAKE3 twice.
+    pub(crate) fn open_work(&self, len_bytes: usize) -> usize {
+        match self.stack.digest {
+            None => len_bytes,
+            Some(DigestLayer::Blake3) => 2 * len_bytes,
+            Some(DigestLayer::Md5) => 6 * len_bytes,
+        }
     }
 
     /// The header between TCP and IP.

@@ -232,6 +232,11 @@ impl OpenSegment {
 impl OpenJob for OpenSegment {
     type Batch = Received;
 
+    fn work_bytes(&self, batch: &Received) -> usize {
+        let len_bytes = batch.len_bytes();
+        self.layers.as_ref().map_or(len_bytes, |layers| layers.open_work(len_bytes))
+    }
+
     fn open(&mut self, batch: &mut Received) {
         self.opened = batch.open(self.layers.as_deref(), self.signature.as_deref());
     }

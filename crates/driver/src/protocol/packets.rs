@@ -17,11 +17,17 @@ pub trait Batch: Sized {
 /// A job that opens a batch. Shares no state with the connection.
 pub trait OpenJob: Default {
     /// Packets received together.
-    type Batch;
+    type Batch: Batch;
 
     /// The ID of the batch's path; zero if the protocol has single-path connections.
     fn path(&self) -> u64 {
         0
+    }
+
+    /// The work of opening `batch`, in bytes that a fast cipher decrypts in the same time. It decides
+    /// whether another processor is worthwhile.
+    fn work_bytes(&self, batch: &Self::Batch) -> usize {
+        batch.len_bytes()
     }
 
     /// Opens `batch` in place. Deterministic: the same job gives the same result on any processor.

@@ -6,7 +6,7 @@ use litz::{Activity, ActivityKind};
 use serde::Serialize;
 
 use super::run::Outcome;
-use super::settings::{AppCore, Kind, Side};
+use super::settings::{AppCore, Kind, Settings, Side};
 
 /// The cost of a packet at one side, in nanoseconds, with one processor for everything.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -23,6 +23,9 @@ pub(crate) struct Shares {
     /// Mean busy time of the processors other than the driver's. In no sum.
     #[serde(skip)]
     pub(crate) others_busy_ns: f64,
+    /// The share of time in which each processor was busy: the driver's, then the others'.
+    #[serde(skip)]
+    pub(crate) busy_shares: Vec<f64>,
     /// The same by halves of the connection; none unless the halves are what is shared.
     pub(crate) halves: Option<Halves>,
     /// Active time of the receiving processor, if it is not the driver's. In no sum.
@@ -78,7 +81,8 @@ impl Halves {
 impl Shares {
     /// Divides the time of a metered run. `absorb_ns` is the serial part of opening, per received
     /// packet.
-    pub(crate) fn new(side: Side, kind: Kind, app_core: AppCore, outcome: &Outcome, absorb_ns: f64) -> Self {
+    pub(crate) fn new(side: Side, settings: &Settings, outcome: &Outcome, absorb_ns: f64) -> Self {
+        let (kind, app_core) = (settings.kind, settings.app_core);
         let spent = |activity| {
             let spent = outcome.costs.iter().map(|costs| costs.spent(activity).as_nanos() as f64);
             sum(spent) / outcome.packets
@@ -98,6 +102,8 @@ impl Shares {
                 (_, Kind::Split, _) => 0.0,
                 (Side::Send | Side::Duplex, _, Activity::Seal) => ns,
                 (Side::Receive | Side::Duplex, _, Activity::OpenAbsorb) => (ns - absorb_ns).max(0.0),
+                // Jobs of a cipher; acknowledgements are a thousandth of that.
+                (Side::Send, _, Activity::OpenAbsorb) if settings.has_jobs() => ns,
                 // Work on a path is done by the processor that owns the path.
                 (_, Kind::Path, Activity::Seal | Activity::SendCall | Activity::RecvCall) => ns,
                 // Acknowledgements are too short to use another processor.
@@ -113,6 +119,10 @@ impl Shares {
         // Not the metered waiting time, which may have begun before the measured time.
         let booked_ns = shares.stages_ns.values().sum::<f64>() + taken_ns;
         shares.waiting_ns = (outcome.time.as_nanos() as f64 / outcome.packets - booked_ns).max(0.0);
+        let time_ns = outcome.time.as_nanos() as f64;
+        let driver = booked_ns * outcome.packets;
+        let busy = std::iter::once(driver).chain(outcome.busy.iter().map(|busy| busy.as_nanos() as f64));
+        shares.busy_shares = busy.map(|busy_ns| if time_ns > 0.0 { busy_ns / time_ns } else { 0.0 }).collect();
         let all_ns = taken_ns + shares.total_ns();
         shares.taken_away_share = if all_ns > 0.0 { taken_ns / all_ns } else { 0.0 };
         shares
@@ -128,6 +138,9 @@ impl Shares {
             application_ns: of(&|shares| shares.application_ns),
             waiting_ns: of(&|shares| shares.waiting_ns),
             others_busy_ns: of(&|shares| shares.others_busy_ns),
+            busy_shares: (0..all.iter().map(|shares| shares.busy_shares.len()).min().unwrap_or(0))
+                .map(|at| of(&|shares| shares.busy_shares[at]))
+                .collect(),
             receiver_ns: of(&|shares| shares.receiver_ns),
             halves: all.iter().all(|shares| shares.halves.is_some()).then(|| {
                 let half = |pick: &dyn Fn(Halves) -> f64| of(&|shares| shares.halves.map_or(0.0, pick));
@@ -229,6 +242,7 @@ mod tests {
             packets: 1e9,
             bytes: 1.0,
             time: second,
+            process: Duration::ZERO,
             application: second * 3,
             costs: Vec::new(),
             stage: None,

@@ -19,9 +19,10 @@ use transfer::CancelToken;
 use units::{Duration, Instant};
 
 use super::failure::Failure;
+use super::pins::{Work, thread_time};
 use super::run::{Directions, Outcome, Span};
 use super::streams::Streams;
-use super::test_bed::{Setup, TestBed, Work, thread_time};
+use super::test_bed::{Setup, TestBed};
 
 /// Number of chunks written in a round.
 const CHUNKS: u64 = ROUND_BYTES / PATTERN_LEN as u64;

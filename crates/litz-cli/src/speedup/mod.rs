@@ -12,21 +12,30 @@
 //! |---|---|
 //! | `settings`, `failure` | what to measure, and why there is no result |
 //! | `test_bed` | a real endpoint whose sockets connect to a scripted peer (crate `scripted-peer`) |
+//! | `stack_bed`, `primitives` | the same for a stack of TCP/IP, and its layers alone |
+//! | `pins` | the processors of the application's threads |
+//! | `end`, `quic_source` | a measured end, whatever its protocol, and what it receives |
 //! | `run`, `send`, `receive`, `duplex` | one run of one side, or of both sides |
 //! | `streams` | reading several streams on one thread |
-//! | `absorb`, `bound` | the serial part of the work, and the bound |
+//! | `absorb`, `absorb_segment`, `bound` | the serial part of the work, and the bound |
 //! | `report`, `plot` | the result, in the format of `docs/spec/speedup.md` and as a plot |
 
 mod absorb;
+mod absorb_segment;
 mod bound;
 mod duplex;
+mod end;
 mod failure;
+mod pins;
 mod plot;
+mod primitives;
+mod quic_source;
 mod receive;
 mod report;
 mod run;
 mod send;
 mod settings;
+mod stack_bed;
 mod streams;
 mod test_bed;
 
@@ -36,13 +45,15 @@ use transfer::CancelToken;
 pub(crate) use failure::Failure;
 pub(crate) use measure::Estimate;
 pub(crate) use plot::render as plot;
-pub(crate) use report::{SideReport, SpeedupReport};
+pub(crate) use primitives::{Paper, Primitive};
+pub(crate) use report::{SideReport, SpeedupReport, StackReport};
 pub(crate) use scripted_peer::Cipher;
-pub(crate) use settings::{AppCore, Kind, Settings, Side};
+pub(crate) use settings::{AppCore, Kind, MeasuredStack, Settings, Side};
 
 use bound::Shares;
 use run::{Outcome, Span};
-use test_bed::Setup;
+use stack_bed::StackBed;
+use test_bed::{Setup, TestBed};
 
 /// The runs of one side.
 struct Measured {
@@ -60,9 +71,44 @@ pub(crate) fn measure(
     cancel: &CancelToken,
     progress: &dyn Fn(&str),
 ) -> Result<SpeedupReport, Failure> {
+    let stack = settings.stack.map(|stack| Checked::new(settings, stack, cancel, progress)).transpose()?;
     let sides = settings.sides.iter().map(|side| measure_side(settings, *side, cancel, progress));
     let sides = sides.collect::<Result<Vec<_>, _>>()?;
-    Ok(SpeedupReport::new(settings, sides))
+    Ok(SpeedupReport::new(settings, stack, sides))
+}
+
+/// What was found of a stack before the runs.
+struct Checked {
+    primitives: Vec<Primitive>,
+    /// The digest of what each placement sends in lock-step.
+    wire_digests: Vec<(Placement, String)>,
+}
+
+impl Checked {
+    /// Measures the layers, and lets every placement send in lock-step.
+    fn new(
+        settings: &Settings,
+        measured: MeasuredStack,
+        cancel: &CancelToken,
+        progress: &dyn Fn(&str),
+    ) -> Result<Self, Failure> {
+        progress("layers alone");
+        let primitives = primitives::measure(measured.stack, measured.payload);
+        let inline = measured.wire_digest(Placement::Inline)?;
+        let mut wire_digests = Vec::new();
+        for placement in settings.placements() {
+            if cancel.is_cancelled() {
+                return Err(Failure::Interrupted);
+            }
+            let digest = measured.wire_digest(placement)?;
+            if digest != inline {
+                let message = format!("{placement} sends another stream than inline: {digest}, {inline}");
+                return Err(Failure::Error(message));
+            }
+            wire_digests.push((placement, digest));
+        }
+        Ok(Self { primitives, wire_digests })
+    }
 }
 
 fn measure_side(
@@ -78,20 +124,21 @@ fn measure_side(
     // All placements in turn, so that speed drift affects all equally.
     for number in 1..=settings.runs {
         let step = |what: &str| progress(&format!("{}, run {number}: {what}", side.id()));
-        let absorb_ns = match side {
-            Side::Send => 0.0,
+        let absorb_ns = match (side, settings.stack) {
+            (Side::Send, _) => 0.0,
+            (_, Some(measured)) => absorb_segment::segment_ns(measured.payload).map_err(Failure::Error)?,
             // A split connection opens and absorbs on the same processor, so these need not be
             // separated.
-            Side::Duplex if settings.kind == Kind::Split => 0.0,
-            Side::Receive | Side::Duplex => {
+            (Side::Duplex, None) if settings.kind == Kind::Split => 0.0,
+            (Side::Receive | Side::Duplex, None) => {
                 absorb::packet_ns(settings.cipher, settings.datagram_size).map_err(Failure::Error)?
             }
         };
         let metered = |count: usize| {
             let placement = settings.kind.placement(count);
             step(&format!("costs of {placement}"));
-            let outcome = run_once(side, &settings.setup(placement, true), span, cancel)?;
-            Ok(Shares::new(side, settings.kind, settings.app_core, &outcome, absorb_ns))
+            let outcome = run_once(side, settings, placement, true, span, cancel)?;
+            Ok(Shares::new(side, settings, &outcome, absorb_ns))
         };
         measured.shares.push(metered(1)?);
         if let Some(most) = settings.most_processors() {
@@ -99,7 +146,7 @@ fn measure_side(
         }
         for (placement, outcomes) in &mut measured.outcomes {
             step(&placement.to_string());
-            outcomes.push(run_once(side, &settings.setup(*placement, false), span, cancel)?);
+            outcomes.push(run_once(side, settings, *placement, false, span, cancel)?);
         }
     }
     Ok(measured)
@@ -116,11 +163,29 @@ impl Settings {
 }
 
 /// Makes one run.
-fn run_once(side: Side, setup: &Setup, span: Span, cancel: &CancelToken) -> Result<Outcome, Failure> {
+fn run_once(
+    side: Side,
+    settings: &Settings,
+    placement: Placement,
+    metered: bool,
+    span: Span,
+    cancel: &CancelToken,
+) -> Result<Outcome, Failure> {
+    let setup = settings.setup(placement, metered);
+    let payload = settings.payload_len();
+    if let Some(measured) = settings.stack {
+        let setup = measured.setup(placement, setup.cores, metered);
+        let bed = StackBed::new(&setup, settings.app_core)?;
+        return match side {
+            Side::Send => send::run(&bed, payload, span, cancel),
+            Side::Receive => receive::run(&bed, span, cancel),
+            Side::Duplex => unreachable!("the arguments were checked"),
+        };
+    }
     match side {
-        Side::Send => send::run(setup, span, cancel),
-        Side::Receive => receive::run(setup, span, cancel),
-        Side::Duplex => duplex::run(setup, span, cancel),
+        Side::Send => send::run(&TestBed::new(&setup, cancel)?, payload, span, cancel),
+        Side::Receive => receive::run(&TestBed::new(&setup, cancel)?, span, cancel),
+        Side::Duplex => duplex::run(&setup, span, cancel),
     }
 }
 

@@ -7,7 +7,7 @@ use super::report::{SideReport, SpeedupReport};
 
 /// The plot, as the text of an SVG file.
 pub(crate) fn render(report: &SpeedupReport) -> String {
-    let what = format!("{}, {} bytes, {:.0} %", report.cipher, report.datagram_bytes, report.confidence * 100.0);
+    let what = format!("{}, {} bytes, {:.0} %", report.subject(), report.datagram_bytes, report.confidence * 100.0);
     svg(&report.sides.iter().map(|side| panel(side, &what)).collect::<Vec<_>>())
 }
 

@@ -7,10 +7,11 @@ use litz::{Placement, WorkerPoolStats};
 use measure::{Estimate, Program};
 use serde::Serialize;
 
-use super::Measured;
-use super::bound::Shares;
-use super::run::{Outcome, payload_len};
+use super::bound::{Shares, median};
+use super::primitives::{Paper, Primitive};
+use super::run::Outcome;
 use super::settings::{Settings, Side};
+use super::{Checked, Measured};
 use crate::provenance::{Machine, PROGRAM};
 
 /// The version of the JSON format.
@@ -30,7 +31,10 @@ pub(crate) struct SpeedupReport {
     /// Seconds since 1970; none without a file.
     pub(crate) date_unix: Option<u64>,
     pub(crate) machine: Machine,
-    pub(crate) cipher: &'static str,
+    /// The cipher of QUIC; none for a stack of TCP/IP.
+    pub(crate) cipher: Option<&'static str>,
+    /// The stack of TCP/IP; none for QUIC.
+    pub(crate) stack: Option<StackReport>,
     /// The processor of the application's threads: `first`, `last`, `apart` or `free`.
     #[serde(rename = "seat")]
     app_core: &'static str,
@@ -46,6 +50,19 @@ pub(crate) struct SpeedupReport {
     pub(crate) sides: Vec<SideReport>,
     /// Reasons to doubt the figures.
     pub(crate) warnings: Vec<String>,
+}
+
+/// What was found of a stack of TCP/IP before the runs.
+#[derive(Debug, Serialize)]
+pub(crate) struct StackReport {
+    /// Its layers, such as `des/tcp/md5/ip`.
+    pub(crate) layers: String,
+    /// What the paper prints of it; none if it has other layers.
+    pub(crate) paper: Option<Paper>,
+    /// Its layers alone, from above.
+    pub(crate) primitives: Vec<Primitive>,
+    /// The digest of what every placement sends in lock-step.
+    pub(crate) wire_digest: String,
 }
 
 /// The result of one side.
@@ -82,6 +99,8 @@ pub(crate) struct Busiest {
     pub(crate) application_ns: f64,
     /// Active time of the receiving processor; zero if that is the driver's.
     pub(crate) receiver_ns: f64,
+    /// The share of time in which each processor was busy: the driver's first.
+    pub(crate) busy_shares: Vec<f64>,
     pub(crate) stages_ns: BTreeMap<&'static str, f64>,
 }
 
@@ -101,6 +120,9 @@ pub(crate) struct Point {
     pub(crate) bound: Option<f64>,
     /// The speedup divided by the bound.
     pub(crate) reached: Option<f64>,
+    /// CPU time of all threads, in nanoseconds per packet: unlike the throughput, it hardly depends on
+    /// other programs. None on the receive side, where it has the sealing in advance.
+    pub(crate) cpu_ns: Option<f64>,
     runs_bps: Vec<f64>,
     runs_speedup: Vec<f64>,
     /// Counters of the processors other than the driver's, in the last run; none if there were
@@ -148,7 +170,7 @@ struct Workers {
 }
 
 impl SpeedupReport {
-    pub(super) fn new(settings: &Settings, sides: Vec<Measured>) -> Self {
+    pub(super) fn new(settings: &Settings, checked: Option<Checked>, sides: Vec<Measured>) -> Self {
         let machine = Machine::here(settings.cores.len());
         let mut warnings = Vec::new();
         if !machine.optimised {
@@ -167,11 +189,18 @@ impl SpeedupReport {
             program: PROGRAM,
             date_unix: None,
             machine,
-            cipher: settings.cipher.id(),
+            cipher: settings.stack.is_none().then(|| settings.cipher.id()),
+            stack: settings.stack.zip(checked).map(|(measured, checked)| StackReport {
+                layers: measured.stack.to_string(),
+                paper: Paper::of(measured.stack),
+                primitives: checked.primitives,
+                // All are equal, or there would be no result.
+                wire_digest: checked.wire_digests.into_iter().map(|(_, digest)| digest).next().unwrap_or_default(),
+            }),
             app_core: settings.app_core.id(),
             paths: settings.paths,
-            datagram_bytes: settings.datagram_size,
-            payload_bytes: payload_len(settings.datagram_size),
+            datagram_bytes: settings.stack.map_or(settings.datagram_size, |measured| measured.packet_len()),
+            payload_bytes: settings.payload_len(),
             runs: settings.runs,
             warm_up_ns: settings.warm_up.as_nanos(),
             time_ns: settings.time.as_nanos(),
@@ -179,6 +208,13 @@ impl SpeedupReport {
             sides,
             warnings,
         }
+    }
+}
+
+impl SpeedupReport {
+    /// What was measured: a cipher of QUIC, or a stack.
+    pub(crate) fn subject(&self) -> &str {
+        self.stack.as_ref().map_or_else(|| self.cipher.unwrap_or_default(), |stack| &stack.layers)
     }
 }
 
@@ -229,15 +265,15 @@ impl SideReport {
         let points: Vec<_> = settings.processors.iter().map(|count| point(settings.kind.placement(*count))).collect();
         let beside = settings.beside.iter().map(|placement| point(*placement)).collect();
         let mean_bps = Estimate::of(&base, settings.confidence).mean;
-        let payload_bits = payload_len(settings.datagram_size) as f64 * 8.0;
+        let payload_bits = settings.payload_len() as f64 * 8.0;
         let measured_ns = if mean_bps > 0.0 { payload_bits / mean_bps * 1e9 } else { 0.0 };
         let total_ns = shares.total_ns();
         let accounted_share = if measured_ns > 0.0 { total_ns / measured_ns } else { 0.0 };
         let busiest = settings.most_processors().map(|most| {
-            let Shares { waiting_ns, others_busy_ns, application_ns, receiver_ns, stages_ns, .. } =
+            let Shares { waiting_ns, others_busy_ns, busy_shares, application_ns, receiver_ns, stages_ns, .. } =
                 Shares::median(&measured.busiest);
             let placement = settings.kind.placement(most).to_string();
-            Busiest { placement, waiting_ns, others_busy_ns, application_ns, receiver_ns, stages_ns }
+            Busiest { placement, waiting_ns, others_busy_ns, application_ns, receiver_ns, busy_shares, stages_ns }
         });
         let (side, gain_printed) = (measured.side.id(), settings.kind.gain_printed());
         Self { side, shares, total_ns, gain_printed, measured_ns, accounted_share, points, beside, busiest }
@@ -259,6 +295,9 @@ impl Point {
             speedup,
             bound,
             reached: bound.map(|bound| speedup.mean / bound),
+            cpu_ns: outcomes.iter().all(|outcome| !outcome.process.is_zero()).then(|| {
+                median(outcomes.iter().map(|outcome| outcome.process.as_nanos() as f64 / outcome.packets).collect())
+            }),
             runs_bps,
             runs_speedup,
             workers: outcomes.last().and_then(|outcome| outcome.stage.as_ref()).map(Workers::new),

@@ -1,6 +1,6 @@
 //! The result of one run of one side, the number of packets and the time, and what all runs share.
 
-use litz::{Costs, Endpoint, WorkerPoolStats};
+use litz::{Costs, WorkerPoolStats};
 use units::Duration;
 
 /// How often to check for an interrupt.
@@ -38,6 +38,9 @@ pub(crate) struct Outcome {
     pub(crate) time: Duration,
     /// CPU time of the application's thread.
     pub(crate) application: Duration,
+    /// CPU time of all threads of the process, the scripted peer's work included; zero if it was not
+    /// measured.
+    pub(crate) process: Duration,
     /// Metered costs of the driver, by interval; none without the meter.
     pub(crate) costs: Vec<Costs>,
     /// Counters of the other processors since the endpoint was created; none if there are none.
@@ -74,8 +77,8 @@ impl Outcome {
 }
 
 /// Busy time so far of the processors other than the driver's.
-pub(crate) fn busy(endpoint: &Endpoint) -> Vec<Duration> {
-    let workers = endpoint.worker_pool_stats().map(|stats| stats.workers).unwrap_or_default();
+pub(crate) fn busy(stats: Option<WorkerPoolStats>) -> Vec<Duration> {
+    let workers = stats.map(|stats| stats.workers).unwrap_or_default();
     workers.into_iter().map(|worker| worker.busy).collect()
 }
 

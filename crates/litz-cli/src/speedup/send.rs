@@ -8,9 +8,10 @@ use net::MonotonicClock;
 use transfer::CancelToken;
 use units::{Duration, Instant};
 
+use super::end::SendEnd;
 use super::failure::Failure;
-use super::run::{CHUNK_LEN, LOOK_INTERVAL, Outcome, Span, add_busy, busy, payload_len};
-use super::test_bed::{Setup, TestBed, Work, thread_time};
+use super::pins::{Work, process_time, thread_time};
+use super::run::{CHUNK_LEN, LOOK_INTERVAL, Outcome, Span, add_busy, busy};
 
 /// The phase of a run: `conduct` sets it, the application reads it.
 #[derive(Default)]
@@ -33,38 +34,39 @@ impl Phase {
 struct Sample {
     at: Instant,
     packets: u64,
+    process: Duration,
     costs: Option<Costs>,
     busy: Vec<Duration>,
 }
 
-pub(super) fn run(setup: &Setup, span: Span, cancel: &CancelToken) -> Result<Outcome, Failure> {
-    let test_bed = TestBed::new(setup, cancel)?;
+/// Measures one run of `end`, with `payload_len` bytes of the application in a packet.
+pub(super) fn run(end: &dyn SendEnd, payload_len: usize, span: Span, cancel: &CancelToken) -> Result<Outcome, Failure> {
     let phase = Phase::default();
     let (measured, application) = std::thread::scope(|scope| {
-        let writer = scope.spawn(|| write(&test_bed, &phase));
-        let measured = conduct(&test_bed, span, &phase, cancel, || writer.is_finished());
+        let writer = scope.spawn(|| write(end, &phase));
+        let measured = conduct(end, span, &phase, cancel, || writer.is_finished());
         phase.set(Phase::OVER);
-        let packets_lost = test_bed.connection.stats().send.packets_lost;
-        // A writer that waits for buffer space gets an error.
-        test_bed.endpoint.close();
+        let packets_lost = end.packets_lost();
+        end.close();
         (measured.map(|measured| (measured, packets_lost)), writer.join())
     });
     let application = application.map_err(|_| Failure::Error("the writing thread panicked".to_owned()))?;
-    let ((begin, end), packets_lost) = measured?;
+    let ((begin, late), packets_lost) = measured?;
     let application = application.map_err(Failure::Error)?;
-    let packets = (end.packets - begin.packets) as f64;
+    let packets = (late.packets - begin.packets) as f64;
     if packets < 1.0 {
         return Err(Failure::Error("a run was too short to send data: use a longer --time".to_owned()));
     }
     let mut spent = Vec::new();
-    add_busy(&mut spent, &begin.busy, &end.busy);
+    add_busy(&mut spent, &begin.busy, &late.busy);
     Ok(Outcome {
         packets,
-        bytes: packets * payload_len(setup.datagram_size) as f64,
-        time: end.at.saturating_since(begin.at),
+        bytes: packets * payload_len as f64,
+        time: late.at.saturating_since(begin.at),
         application,
-        costs: end.costs.zip(begin.costs).map(|(end, begin)| end.since(&begin)).into_iter().collect(),
-        stage: test_bed.endpoint.worker_pool_stats(),
+        process: late.process.saturating_sub(begin.process),
+        costs: late.costs.zip(begin.costs).map(|(late, begin)| late.since(&begin)).into_iter().collect(),
+        stage: end.workers(),
         busy: spent,
         packets_lost,
         directions: None,
@@ -73,16 +75,16 @@ pub(super) fn run(setup: &Setup, span: Span, cancel: &CancelToken) -> Result<Out
 
 /// Writes the same chunk by reference until the run is over; returns the CPU time of the measured
 /// part.
-fn write(test_bed: &TestBed, phase: &Phase) -> Result<Duration, String> {
-    test_bed.pin_thread(Work::Writing)?;
-    let mut stream = test_bed.connection.open_uni().map_err(|error| error.to_string())?;
+fn write(end: &dyn SendEnd, phase: &Phase) -> Result<Duration, String> {
+    end.pins().pin_thread(Work::Writing)?;
+    let mut write = end.writer()?;
     let chunk = Bytes::from(vec![7; CHUNK_LEN]);
     let mut began_at = None;
     while phase.get() != Phase::OVER {
         if began_at.is_none() && phase.get() == Phase::MEASURE {
             began_at = Some(thread_time());
         }
-        if let Err(error) = stream.write_chunk(chunk.clone()) {
+        if let Err(error) = write(chunk.clone()) {
             if phase.get() == Phase::OVER {
                 break;
             }
@@ -94,7 +96,7 @@ fn write(test_bed: &TestBed, phase: &Phase) -> Result<Duration, String> {
 
 /// Advances the phases by the clock, and takes samples between them.
 fn conduct(
-    test_bed: &TestBed,
+    end: &dyn SendEnd,
     span: Span,
     phase: &Phase,
     cancel: &CancelToken,
@@ -103,9 +105,10 @@ fn conduct(
     let clock = MonotonicClock::start();
     let sample = || Sample {
         at: clock.now(),
-        packets: test_bed.packets_sent(),
-        costs: test_bed.endpoint.costs(),
-        busy: busy(&test_bed.endpoint),
+        packets: end.packets_sent(),
+        process: process_time(),
+        costs: end.costs(),
+        busy: busy(end.workers()),
     };
     let wait = |time: Duration| {
         let until = clock.now() + time;
@@ -114,7 +117,7 @@ fn conduct(
             if cancel.is_cancelled() {
                 return Err(Failure::Interrupted);
             }
-            test_bed.check()?;
+            end.check()?;
             if left.is_zero() || is_over() {
                 return Ok(());
             }

@@ -1,8 +1,11 @@
 //! The measurements to make.
 
 use litz::Placement;
+use litz::tcp::Stack;
 use scripted_peer::Cipher;
 use units::Duration;
+
+use super::run::payload_len;
 
 /// The measured side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,10 +84,20 @@ impl AppCore {
     }
 }
 
+/// A stack of TCP/IP to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MeasuredStack {
+    pub(crate) stack: Stack,
+    /// Bytes of the application in a packet.
+    pub(crate) payload: usize,
+}
+
 /// The measurements to make.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) sides: Vec<Side>,
+    /// The stack of TCP/IP to measure; none for QUIC.
+    pub(crate) stack: Option<MeasuredStack>,
     pub(crate) kind: Kind,
     /// Number of paths of the connection; one unless paths are what is shared.
     pub(crate) paths: u16,
@@ -107,6 +120,16 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// Bytes of the application in a full packet.
+    pub(crate) fn payload_len(&self) -> usize {
+        self.stack.map_or_else(|| payload_len(self.datagram_size), |measured| measured.payload)
+    }
+
+    /// Whether a cipher works above the serial step, in jobs of their own.
+    pub(super) fn has_jobs(&self) -> bool {
+        self.stack.is_some_and(|measured| measured.stack.cipher.is_some())
+    }
+
     /// The placements that each run measures, without the metered run.
     pub(crate) fn placements(&self) -> Vec<Placement> {
         let packets = self.processors.iter().map(|count| self.kind.placement(*count));

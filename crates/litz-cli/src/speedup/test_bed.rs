@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration as StdDuration;
 
-use litz::{Connection, Endpoint, EndpointConfig, LiveSocket, Placement};
+use litz::{Connection, Costs, Endpoint, EndpointConfig, LiveSocket, Placement, WorkerPoolStats};
 use net::MonotonicClock;
-use rustix::time::{ClockId, clock_gettime};
 use scripted_peer::cipher::{Cipher, Tls};
 use scripted_peer::link::Link;
 use scripted_peer::peer::{Peer, peer_addr, transport};
@@ -13,7 +12,9 @@ use scripted_peer::socket::ScriptSocket;
 use transfer::CancelToken;
 use units::Duration;
 
+use super::end::{End, SendEnd, Writer};
 use super::failure::Failure;
+use super::pins::{Pins, Work};
 use super::settings::AppCore;
 
 /// Bytes buffered between the application and the driver: enough that an application thread on the
@@ -49,16 +50,9 @@ pub(crate) struct TestBed {
     pub(crate) endpoint: Endpoint,
     pub(crate) connection: Connection,
     pub(crate) link: Link,
-    app_core: AppCore,
-    /// The first and the last of the processors in use, if their numbers are known.
-    cores: Option<(usize, usize)>,
-}
-
-/// The work of a thread of the application.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Work {
-    Writing,
-    Reading,
+    /// In bytes of UDP payload.
+    pub(super) datagram_size: usize,
+    pins: Pins,
 }
 
 impl TestBed {
@@ -91,8 +85,8 @@ impl TestBed {
             let opened = connection.open_path(path.into(), peer_addr(path), false);
             opened.map_err(|error| Failure::Error(format!("path {path} cannot be opened: {error}")))?;
         }
-        let cores = setup.cores.first().copied().zip(setup.cores.last().copied());
-        let test_bed = Self { endpoint, connection, link, app_core: setup.app_core, cores };
+        let pins = Pins::new(setup.app_core, &setup.cores);
+        let test_bed = Self { endpoint, connection, link, datagram_size: setup.datagram_size, pins };
         test_bed.settle(cancel)?;
         Ok(test_bed)
     }
@@ -116,18 +110,7 @@ impl TestBed {
 
     /// Pins the calling thread of the application to its processor.
     pub(crate) fn pin_thread(&self, work: Work) -> Result<(), String> {
-        let Some((first, last)) = self.cores else { return Ok(()) };
-        let core = match (self.app_core, work) {
-            (AppCore::First, _) | (AppCore::Separate, Work::Writing) => first,
-            (AppCore::Last, _) | (AppCore::Separate, Work::Reading) => last,
-            (AppCore::Free, _) => return Ok(()),
-        };
-        net::processors::pin_to(core).map_err(|error| format!("cannot pin a thread to processor {core}: {error}"))
-    }
-
-    /// Number of data packets sent so far.
-    pub(crate) fn packets_sent(&self) -> u64 {
-        self.link.packets_sent()
+        self.pins.pin_thread(work)
     }
 
     /// Returns the reason if the connection has ended.
@@ -142,8 +125,39 @@ impl TestBed {
     }
 }
 
-/// CPU time of the calling thread.
-pub(crate) fn thread_time() -> Duration {
-    let spent = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::from_secs(spent.tv_sec as u64) + Duration::from_nanos(spent.tv_nsec as u64)
+impl End for TestBed {
+    fn pins(&self) -> &Pins {
+        &self.pins
+    }
+
+    fn costs(&self) -> Option<Costs> {
+        self.endpoint.costs()
+    }
+
+    fn workers(&self) -> Option<WorkerPoolStats> {
+        self.endpoint.worker_pool_stats()
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        Self::check(self)
+    }
+
+    fn close(&self) {
+        self.endpoint.close();
+    }
+}
+
+impl SendEnd for TestBed {
+    fn writer(&self) -> Result<Writer<'_>, String> {
+        let mut stream = self.connection.open_uni().map_err(|error| error.to_string())?;
+        Ok(Box::new(move |chunk| stream.write_chunk(chunk).map_err(|error| error.to_string())))
+    }
+
+    fn packets_sent(&self) -> u64 {
+        self.link.packets_sent()
+    }
+
+    fn packets_lost(&self) -> u64 {
+        self.connection.stats().send.packets_lost
+    }
 }

@@ -7,18 +7,20 @@ use super::*;
 const SHORT: Span = Span { warm_up: Duration::from_millis(20), time: Duration::from_millis(60) };
 
 /// A run that is long enough to measure something, even on a busy machine.
-fn run_with_retries(side: Side, setup: &Setup) -> Outcome {
+fn run_with_retries(side: Side, settings: &Settings, placement: Placement, metered: bool) -> Outcome {
     let cancel = CancelToken::new();
     let span = |times: u64| Span { warm_up: SHORT.warm_up * times, time: SHORT.time * times };
     let sees_enough = |outcome: &Outcome| outcome.packets > 500.0;
-    let short =
-        [1, 4, 16].into_iter().find_map(|times| run_once(side, setup, span(times), &cancel).ok().filter(sees_enough));
-    short.unwrap_or_else(|| run_once(side, setup, span(64), &cancel).unwrap())
+    let short = [1, 4, 16]
+        .into_iter()
+        .find_map(|times| run_once(side, settings, placement, metered, span(times), &cancel).ok().filter(sees_enough));
+    short.unwrap_or_else(|| run_once(side, settings, placement, metered, span(64), &cancel).unwrap())
 }
 
 fn settings() -> Settings {
     Settings {
         sides: vec![Side::Send, Side::Receive],
+        stack: None,
         kind: Kind::Packet,
         paths: 1,
         processors: vec![1, 2],
@@ -42,10 +44,9 @@ fn both_sides_work_under_every_placement_and_cipher() {
         for side in [Side::Send, Side::Receive] {
             let mut settings = settings();
             settings.cipher = ciphers[index % ciphers.len()];
-            let setup = settings.setup(placement, true);
             // Missing or unauthentic bytes, and acknowledgements of skipped packet numbers, are
             // errors.
-            let outcome = run_with_retries(side, &setup);
+            let outcome = run_with_retries(side, &settings, placement, true);
             assert!(outcome.packets > 500.0, "{placement} {side:?}: {outcome:?}");
             assert!(outcome.time >= SHORT.time && outcome.throughput_bps() > 0.0, "{placement} {side:?}");
             assert!(!outcome.costs.is_empty(), "{placement} {side:?}");
@@ -64,7 +65,7 @@ fn both_sides_work_with_the_paths_of_a_connection_shared() {
             let cipher = if paths == 2 { Cipher::Aes128Gcm } else { Cipher::ChaCha20Poly1305 };
             let settings = Settings { kind: Kind::Path, paths, cipher, ..settings() };
             let placement = Placement::Path(processors);
-            let outcome = run_with_retries(side, &settings.setup(placement, true));
+            let outcome = run_with_retries(side, &settings, placement, true);
             assert!(outcome.packets > 500.0, "{placement} of {paths} {side:?}: {outcome:?}");
             assert!(outcome.time >= SHORT.time && !outcome.costs.is_empty(), "{placement} of {paths} {side:?}");
         }
@@ -98,8 +99,7 @@ fn every_path_carries_its_share() {
 fn large_datagrams_work_too() {
     let settings = Settings { datagram_size: 8972, ..settings() };
     for side in [Side::Send, Side::Receive] {
-        let setup = settings.setup(Placement::Packet(2), false);
-        let outcome = run_with_retries(side, &setup);
+        let outcome = run_with_retries(side, &settings, Placement::Packet(2), false);
         assert!(outcome.packets > 100.0 && outcome.costs.is_empty());
     }
 }
@@ -117,7 +117,7 @@ fn both_directions_deliver_every_byte_under_every_placement() {
         for (app_core, datagram_size) in [(AppCore::Separate, 1472), (AppCore::Last, 8972)] {
             let settings = Settings { kind, cipher, app_core, datagram_size, ..settings() };
             // The first round compares every byte with the pattern; a wrong byte is an error.
-            let outcome = run_with_retries(Side::Duplex, &settings.setup(placement, true));
+            let outcome = run_with_retries(Side::Duplex, &settings, placement, true);
             let case = format!("{placement} {cipher} {datagram_size}: {outcome:?}");
             let directions = outcome.directions.expect("data was sent in both directions");
             assert!((directions.sent_bytes / directions.received_bytes - 1.0).abs() < 0.01, "{case}");
@@ -165,8 +165,8 @@ fn an_interrupted_measurement_returns_the_interrupt() {
     let cancel = CancelToken::new();
     cancel.cancel();
     for side in [Side::Send, Side::Receive, Side::Duplex] {
-        let setup = settings().setup(Placement::Thread, false);
-        assert!(matches!(run_once(side, &setup, SHORT, &cancel), Err(Failure::Interrupted)));
+        let run = run_once(side, &settings(), Placement::Thread, false, SHORT, &cancel);
+        assert!(matches!(run, Err(Failure::Interrupted)));
     }
 }
 
@@ -205,4 +205,53 @@ fn a_split_connection_is_relative_to_one_thread_and_bounded_by_its_longer_half()
     let sum = directions.sent_bps + directions.received_bps;
     assert!((sum / split.throughput_bps.mean - 1.0).abs() < 1e-6 && directions.one_way_share < 1.0, "{split:?}");
     assert!(plot(&report).contains("both sides: speedup by processors"));
+}
+
+fn stack_settings(stack: &str) -> Settings {
+    let measured = MeasuredStack { stack: stack.parse().unwrap(), payload: 4096 };
+    Settings { stack: Some(measured), ..settings() }
+}
+
+#[test]
+fn both_sides_of_every_stack_work_under_every_placement() {
+    for stack in ["tcp/ip", "tcp/md5/ip", "des/tcp/md5/ip", "3des/tcp/md5/ip", "chacha20/tcp/blake3/ip"] {
+        for placement in [Placement::Packet(1), Placement::Packet(2), Placement::Thread, Placement::Inline] {
+            for side in [Side::Send, Side::Receive] {
+                // Sending, every segment is the next one, or the script has failed. Receiving, every byte
+                // arrives, or the run does not end.
+                let outcome = run_with_retries(side, &stack_settings(stack), placement, true);
+                assert!(outcome.packets > 500.0, "{stack} {placement} {side:?}: {outcome:?}");
+                assert!(outcome.time >= SHORT.time && !outcome.costs.is_empty(), "{stack} {placement} {side:?}");
+                let expected = if let Placement::Packet(count) = placement { Some(count - 1) } else { None };
+                assert_eq!(outcome.stage.map(|stage| stage.workers.len()), expected, "{stack} {placement} {side:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stack_is_reported_with_its_layers_and_the_paper() {
+    let report_of = |times: u64| {
+        let (warm_up, time) = (SHORT.warm_up * times, SHORT.time * times);
+        let settings = Settings { runs: 1, warm_up, time, ..stack_settings("des/tcp/md5/ip") };
+        measure(&settings, &CancelToken::new(), &|_| {}).ok()
+    };
+    // On a busy machine a short run may see no packet.
+    let report = [1, 16, 64].into_iter().find_map(report_of).expect("a run of seconds sees packets");
+    let stack = report.stack.as_ref().expect("a stack was measured");
+    assert_eq!((report.cipher, report.payload_bytes), (None, 4096));
+    // IPv4, the digest, TCP, and a record of 4096 bytes with its padding.
+    assert_eq!(report.datagram_bytes, 20 + 24 + 20 + 4 + 8 + 4104);
+    assert_eq!(stack.layers, "des/tcp/md5/ip");
+    assert_eq!(stack.primitives.iter().map(|primitive| primitive.layer).collect::<Vec<_>>(), ["des", "md5"]);
+    let paper = stack.paper.as_ref().expect("the paper has this stack");
+    assert_eq!((paper.throughput_bps, paper.speedup, paper.processors), (4.6e6, Some([11.0, 12.0]), 12));
+    assert_eq!(report.sides.iter().map(|side| side.side).collect::<Vec<_>>(), ["send", "receive"]);
+    for side in &report.sides {
+        assert!(side.shares.parallel_ns > side.shares.serial_ns, "a cipher is most of the work: {side:?}");
+        let busiest = side.busiest.as_ref().expect("two processors");
+        assert_eq!(busiest.busy_shares.len(), 2);
+        assert!(busiest.busy_shares.iter().all(|share| *share > 0.0), "{busiest:?}");
+    }
+    assert!(plot(&report).contains("des/tcp/md5/ip"));
 }

@@ -12,6 +12,7 @@ use tcp::SuperPacket;
 use tcp_driver::{Received, Tcp};
 
 use super::end::local_addr;
+use super::feed::Fed;
 use super::script::TcpScript;
 use crate::link::lock;
 
@@ -46,6 +47,15 @@ impl ScriptDevice {
     /// Calls `read` with the script.
     pub fn with_script<T>(&self, read: impl FnOnce(&TcpScript) -> T) -> T {
         read(&self.shared().script)
+    }
+}
+
+impl ScriptDevice {
+    /// Lets the script send packets that were made in advance.
+    pub fn feed(&self, packets: Vec<Fed>) {
+        let mut shared = self.shared();
+        shared.script.feed(packets);
+        shared.wake();
     }
 }
 

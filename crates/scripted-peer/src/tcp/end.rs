@@ -14,6 +14,7 @@ use units::{Duration, Instant};
 
 use super::check::StreamCheck;
 use super::device::ScriptDevice;
+use super::feed::Feeder;
 use super::script::TcpScript;
 
 /// Time limit of the handshake, which takes microseconds.
@@ -156,6 +157,25 @@ impl TcpEnd {
         Ok(())
     }
 
+    /// The next received bytes. Waits for them.
+    ///
+    /// # Errors
+    /// A message for the user, if the connection has ended.
+    pub fn read(&self) -> Result<Bytes, String> {
+        let read = self.drivers.block_on(None, |waker| self.stream.poll_read(usize::MAX, waker));
+        let read = read.ok_or("the stack has ended")?.map_err(|error| error.to_string())?;
+        read.ok_or_else(|| "the script has ended the stream".to_owned())
+    }
+
+    /// Makes the script's data for this connection.
+    ///
+    /// # Errors
+    /// A message for the user, if there is none.
+    pub fn feeder(&self, payload: usize) -> Result<Feeder, String> {
+        let feeder = self.device.with_script(|script| script.feeder(payload));
+        feeder.ok_or_else(|| "the script has no connection".to_owned())
+    }
+
     /// Ends the connection: a writer that waits gets an error.
     pub fn close(&self) {
         self.drivers.stop();
@@ -192,5 +212,38 @@ impl TcpEnd {
     /// If there is one: a message for the user.
     pub fn check(&self) -> Result<(), String> {
         self.device.with_script(|script| script.failure().map_or(Ok(()), |failure| Err(failure.to_owned())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use layers::{CipherLayer, DigestLayer};
+
+    use super::*;
+    use crate::pattern::Pattern;
+
+    #[test]
+    fn every_stack_receives_what_the_script_has_sealed() {
+        for cipher in CipherLayer::ALL.into_iter().map(Some).chain([None]) {
+            for digest in DigestLayer::ALL.into_iter().map(Some).chain([None]) {
+                for placement in [Placement::Thread, Placement::Packet(3)] {
+                    let stack = Stack { cipher, digest };
+                    let setup = TcpSetup { stack, payload: 4096, placement, cores: Vec::new(), metered: false };
+                    let end = TcpEnd::start(&setup, None).expect("connected");
+                    let mut feeder = end.feeder(setup.payload).expect("connected");
+                    let (pattern, mut read) = (Pattern::new(), 0);
+                    for _ in 0..2 {
+                        end.device().feed(feeder.make(300_000));
+                        while read < feeder.bytes() {
+                            let bytes = end.read().unwrap_or_else(|error| panic!("{stack} {placement}: {error}"));
+                            assert!(pattern.matches(read, &bytes), "{stack} {placement} at {read}");
+                            read += bytes.len() as u64;
+                        }
+                        assert_eq!(read, feeder.bytes(), "{stack} {placement}");
+                    }
+                    end.close();
+                }
+            }
+        }
     }
 }

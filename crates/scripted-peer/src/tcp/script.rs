@@ -1,24 +1,24 @@
 //! [`TcpScript`]: the scripted end of a TCP connection. It reads headers and touches no data.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use driver::SendError;
-use tcp::{HeaderBelow, SuperPacket, Tuple};
+use tcp::{SuperPacket, Tuple};
 use tcp_driver::Layers;
 use units::Seq32;
-use wire::checksum;
 use wire::ip::{self, Protocol};
 use wire::tcp::{self as tcp_wire, Flags, Header, Options};
 
 use super::check::StreamCheck;
+use super::feed::{Fed, Feeder, Outgoing};
 
 /// Packets per acknowledgement: a 256 KiB piece of packets of 4 KiB. Acknowledgements are no part of what
 /// is measured; with fewer of them, the window would empty.
 pub const ACK_EVERY: u64 = 64;
 
-/// The window is announced in units of this power of two, and is the largest possible: a gibibyte never
-/// limits a transfer.
+/// The window is announced in units of this power of two.
 const WINDOW_SCALE: u8 = 14;
-const WINDOW: u16 = u16::MAX;
 
 /// The script's initial sequence number.
 const INITIAL: Seq32 = Seq32::new(1_000_000);
@@ -41,6 +41,11 @@ pub struct TcpScript {
     bytes: u64,
     /// Packets that were sent again.
     repeated: u64,
+    /// Packets that were made in advance.
+    feed: VecDeque<Fed>,
+    /// The sequence number after the last that the measured end permits, and the unit of its windows.
+    edge: Seq32,
+    peer_scale: u8,
     /// Something has arrived since the measured end last received.
     has_arrived: bool,
     check: Option<StreamCheck>,
@@ -60,6 +65,9 @@ impl TcpScript {
             acked: 0,
             bytes: 0,
             repeated: 0,
+            feed: VecDeque::new(),
+            edge: INITIAL + 1,
+            peer_scale: 0,
             has_arrived: false,
             check,
             failure: None,
@@ -107,7 +115,7 @@ impl TcpScript {
             }
         });
         self.has_arrived = true;
-        Ok(self.is_syn_due || self.waiting() > 0)
+        Ok(self.is_syn_due || self.waiting() > 0 || self.may_feed())
     }
 
     fn take_packet(&mut self, packet: &[u8]) -> Result<(), String> {
@@ -123,6 +131,7 @@ impl TcpScript {
             return Err("the measured end has reset the connection".to_owned());
         }
         let seq = Seq32::new(u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]));
+        self.note_window(fixed);
         let data_at = usize::from(fixed[12] >> 4) * 4;
         let data_len = tcp.len().checked_sub(data_at).ok_or("a TCP header that is cut off")?;
         if data_len == 0 {
@@ -144,6 +153,19 @@ impl TcpScript {
         Ok(())
     }
 
+    /// What the measured end permits.
+    fn note_window(&mut self, header: &[u8; tcp_wire::HEADER_LEN]) {
+        let ack = Seq32::new(u32::from_be_bytes([header[8], header[9], header[10], header[11]]));
+        let window = u32::from(u16::from_be_bytes([header[14], header[15]])) << self.peer_scale;
+        if (ack + window).is_after(self.edge) {
+            self.edge = ack + window;
+        }
+    }
+
+    fn may_feed(&self) -> bool {
+        self.feed.front().is_some_and(|fed| !fed.end.is_after(self.edge))
+    }
+
     fn take_syn(&mut self, packet: &[u8], tcp: &[u8]) -> Result<(), String> {
         let ip = ip::Packet::parse(packet).map_err(|error| error.to_string())?;
         let (header, _) = Header::parse(tcp).map_err(|error| error.to_string())?;
@@ -152,6 +174,7 @@ impl TcpScript {
             remote: (ip.source, header.source_port).into(),
         });
         (self.peer_initial, self.next) = (header.seq, header.seq + 1);
+        self.peer_scale = header.options.window_scale.unwrap_or(0);
         self.is_syn_due = true;
         if let Some(check) = &mut self.check {
             check.begin(header.seq, INITIAL);
@@ -174,6 +197,11 @@ impl TcpScript {
             let options = Options { mss: Some(u16::MAX), window_scale: Some(WINDOW_SCALE), ..Options::default() };
             return (Some(self.packet(INITIAL, Flags::SYN | Flags::ACK, options)), false);
         }
+        if self.may_feed()
+            && let Some(fed) = self.feed.pop_front()
+        {
+            return (Some(fed.packet), false);
+        }
         let (has_arrived, waiting) = (std::mem::take(&mut self.has_arrived), self.waiting());
         if waiting < ACK_EVERY && (waiting == 0 || has_arrived) {
             return (None, waiting > 0);
@@ -183,39 +211,26 @@ impl TcpScript {
     }
 
     fn packet(&self, seq: Seq32, flags: Flags, options: Options) -> Bytes {
-        let Tuple { local, remote } = self.tuple.expect("a SYN was received");
-        let header = Header {
-            source_port: local.port(),
-            destination_port: remote.port(),
-            seq,
-            ack: self.next,
-            flags,
-            window: WINDOW,
-            urgent: 0,
-            options,
-        };
-        let below = self.layers.below();
-        let ip = ip::Header {
-            source: local.ip(),
-            destination: remote.ip(),
-            protocol: below.map_or(Protocol::TCP, HeaderBelow::protocol),
-            hop_limit: 64,
-            dscp: 0,
-            ecn: None,
-            id: 0,
-            may_fragment: false,
-        };
-        let (below_len, tcp_len) = (self.layers.below_len(), header.len());
-        let mut packet = Vec::with_capacity(ip.len() + below_len + tcp_len);
-        ip.emit(below_len + tcp_len, &mut packet);
-        let ip_len = packet.len();
-        packet.resize(ip_len + below_len, 0);
-        header.emit(&mut packet);
-        let pseudo = checksum::pseudo_header(local.ip(), remote.ip(), Protocol::TCP, tcp_len as u32);
-        tcp_wire::fill_checksum(&mut packet[ip_len + below_len..], pseudo);
-        if let Some(below) = below {
-            below.fill(&mut packet, ip_len);
-        }
-        packet.into()
+        let mut out = Vec::new();
+        self.outgoing(seq, flags, options).write(&self.layers, &mut out, |_| {});
+        out.into()
+    }
+
+    fn outgoing(&self, seq: Seq32, flags: Flags, options: Options) -> Outgoing {
+        Outgoing { tuple: self.tuple.expect("a SYN was received"), seq, ack: self.next, flags, options }
+    }
+
+    // ── Data made in advance ─────────────────────────────────────────────────────────────────────
+
+    /// Makes data for this connection. `None` before the handshake.
+    pub fn feeder(&self, payload: usize) -> Option<Feeder> {
+        self.tuple?;
+        let first = self.outgoing(INITIAL + 1, Flags::ACK, Options::default());
+        Some(Feeder::new(self.layers.clone(), first, payload, INITIAL, self.peer_initial))
+    }
+
+    /// Sends packets as fast as they are received and the window permits.
+    pub fn feed(&mut self, packets: Vec<Fed>) {
+        self.feed.extend(packets);
     }
 }

@@ -28,6 +28,33 @@ pub(super) struct Stack {
     pub(super) accepted: Option<[f64; 2]>,
 }
 
+/// What the paper prints of one stack.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PrintedStack {
+    /// Throughput on one processor.
+    pub throughput_mbps: f64,
+    /// Speedup with all processors, as the text is read: minimum and maximum. `None` if no number can be
+    /// read.
+    pub speedup: Option<[f64; 2]>,
+    /// The number of processors of its machine.
+    pub processors: usize,
+}
+
+/// What Nahum et al. 1996 print of a stack, whose layers are written from the top without the network
+/// card, as `des/tcp/md5/ip`. `None` if the paper does not have it.
+pub fn printed_stack(layers: &str) -> Option<PrintedStack> {
+    let paper = Throughput::load();
+    let is_it = |stack: &&Stack| {
+        let names = stack.name.to_lowercase().replace(", ", "/");
+        names.strip_suffix("/fddi") == Some(layers)
+    };
+    paper.stack.iter().find(is_it).map(|stack| PrintedStack {
+        throughput_mbps: stack.throughput_mbps,
+        speedup: stack.accepted.or(stack.speedup.map(|printed| [printed, printed])),
+        processors: paper.processors_max,
+    })
+}
+
 /// One side of one of our connections.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct OurSide {

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
+use litz::tcp::Stack;
 use litz::{PATHS_MAX, PROCESSORS_MAX, Placement};
 use quic::config::DATAGRAM_SIZE_MAX;
 use units::Duration;
 
 use crate::cli::heading;
-use crate::speedup::{self, AppCore, Cipher, Settings, Side};
+use crate::speedup::{self, AppCore, Cipher, MeasuredStack, Settings, Side};
 
 /// Size of the IPv4 and UDP headers.
 const HEADERS_LEN: usize = 28;
@@ -32,6 +33,12 @@ const FULL: (u8, Duration, Duration) = (10, Duration::from_secs(30), Duration::f
 /// The same with `--quick`.
 const QUICK: (u8, Duration, Duration) = (5, Duration::from_millis(300), Duration::from_secs(1));
 
+/// Document 000: packets of 4 KB.
+const STACK_PAYLOAD: u16 = 4096;
+
+/// Bytes of the application in a packet of a stack: with all headers, up to an MTU of ATM.
+const STACK_PAYLOADS: std::ops::RangeInclusive<i64> = 512..=8960;
+
 /// The end of the help text.
 pub(crate) const HELP: &str = "\
 All processors work for one end of one connection. The other end is a scripted peer inside the socket, in \
@@ -40,6 +47,10 @@ memory: it uses real keys and real packets and needs almost no CPU time. Stop ot
 Speedup is throughput relative to packet(1), or path(1), in the same run. The bound follows from the cost of \
 a packet with one processor: the driver and the application each use at most one processor. `thread`, \
 measured for comparison, is the engine without worker threads; it should agree with packet(1) and path(1).
+
+--stack measures one connection of TCP/IP with security layers, as in document 000. First every placement sends \
+a mebibyte in lock-step, of which every digest and record is verified: the stream must be the same. The scripted \
+peer then reads headers only, or sends packets that were sealed in advance.
 
 --side duplex sends and receives the same amount of bulk data at once and counts both directions. It is the \
 only side for --placement split: speedup is then relative to `thread`, and the bound is the time of both \
@@ -94,6 +105,21 @@ pub(crate) struct SpeedupOptions {
     /// Processor of the application [default: last; apart with --side duplex]
     #[arg(long, value_enum, value_name = "WHERE", help_heading = heading::MACHINE)]
     application: Option<Application>,
+
+    /// Measure a stack of TCP/IP instead of QUIC: CIPHER/tcp/DIGEST/ip, such as des/tcp/md5/ip
+    ///
+    /// CIPHER is des, 3des, aes128 or chacha20, DIGEST md5 or blake3; either may be left out. The packets
+    /// stay in memory.
+    #[arg(long, value_name = "STACK", conflicts_with_all = ["cipher", "mtu", "paths"])]
+    stack: Option<Stack>,
+
+    /// Bytes of the application in a packet of --stack [default: 4096]
+    #[arg(long, value_name = "BYTES", requires = "stack", value_parser = clap::value_parser!(u16).range(STACK_PAYLOADS))]
+    packet: Option<u16>,
+
+    /// Allow des, 3des and md5, which protect nothing today
+    #[arg(long)]
+    papers: bool,
 
     /// Cipher: aes128, aes256 or chacha20
     #[arg(long, value_name = "NAME", default_value = "aes128")]
@@ -236,6 +262,7 @@ impl SpeedupOptions {
             return Err(format!("--beside takes placements on one processor, not {placement}"));
         }
         let (kind, paths) = self.kind(&processors)?;
+        let stack = self.stack(kind)?;
         let sides = self.sides()?;
         let is_duplex = sides == [Side::Duplex];
         let size = self.mtu.saturating_sub(HEADERS_LEN);
@@ -253,6 +280,7 @@ impl SpeedupOptions {
         }
         Ok(Settings {
             sides,
+            stack,
             kind,
             paths,
             processors,
@@ -273,6 +301,26 @@ impl SpeedupOptions {
             time,
             confidence: self.confidence / 100.0,
         })
+    }
+
+    /// The stack to measure, if it is not QUIC.
+    ///
+    /// # Errors
+    /// A message for the user.
+    fn stack(&self, kind: speedup::Kind) -> Result<Option<MeasuredStack>, String> {
+        let Some(stack) = self.stack else { return Ok(None) };
+        if stack.is_historical() && !self.papers {
+            return Err(format!(
+                "{stack} protects nothing today and exists for comparisons with papers: add --papers to measure it"
+            ));
+        }
+        if kind != speedup::Kind::Packet {
+            return Err("--stack is measured with --placement packet".to_owned());
+        }
+        if self.side == Some(Sides::Duplex) {
+            return Err("--stack measures one side at a time: use --side send, receive or both".to_owned());
+        }
+        Ok(Some(MeasuredStack { stack, payload: self.packet.unwrap_or(STACK_PAYLOAD).into() }))
     }
 
     /// The sides to measure, in order.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::super::tables::with_warnings;
-use crate::speedup::{Estimate, SideReport, SpeedupReport};
+use crate::speedup::{Estimate, Paper, Primitive, SideReport, SpeedupReport, StackReport};
 
 pub(super) fn render(report: &SpeedupReport) -> String {
     with_warnings(&report.warnings, |out| write_report(out, report))
@@ -14,17 +14,41 @@ fn write_report(out: &mut String, report: &SpeedupReport) -> std::fmt::Result {
     let processor = report.machine.processor.as_deref().unwrap_or("processors");
     writeln!(
         out,
-        "{} on {} x {processor}: datagrams of {} bytes, {} runs, intervals of {:.0} %",
-        report.cipher,
+        "{} on {} x {processor}: {} of {} bytes, {} runs, intervals of {:.0} %",
+        report.subject(),
         report.machine.processors,
+        if report.stack.is_some() { "packets" } else { "datagrams" },
         report.datagram_bytes,
         report.runs,
         report.confidence * 100.0
     )?;
+    if let Some(stack) = &report.stack {
+        write_stack(out, stack)?;
+    }
     for side in &report.sides {
         write_side(out, side)?;
     }
     Ok(())
+}
+
+/// The layers alone, beside the paper, and the digest of the stream.
+fn write_stack(out: &mut String, stack: &StackReport) -> std::fmt::Result {
+    for Primitive { layer, throughput_bps, paper_stack_bps } in &stack.primitives {
+        write!(out, "  {layer} alone: {:.3} Gb/s on one processor", throughput_bps / 1e9)?;
+        match paper_stack_bps {
+            Some(bps) => writeln!(out, "; with all below it in document 000: {:.1} Mb/s", bps / 1e6)?,
+            None => writeln!(out)?,
+        }
+    }
+    if let Some(Paper { throughput_bps, speedup, processors }) = &stack.paper {
+        let speedup = match speedup {
+            Some([least, most]) => format!("{least:.1} to {most:.1}"),
+            None => "minimal".to_owned(),
+        };
+        let mbps = throughput_bps / 1e6;
+        writeln!(out, "  document 000: {mbps:.1} Mb/s on one processor; speedup with {processors}: {speedup}")?;
+    }
+    writeln!(out, "  every placement sends the same stream in lock-step: {}", stack.wire_digest)
 }
 
 fn write_side(out: &mut String, side: &SideReport) -> std::fmt::Result {
@@ -50,6 +74,11 @@ fn write_side(out: &mut String, side: &SideReport) -> std::fmt::Result {
             interval(&point.speedup, 1.0, 3),
         )?;
     }
+    let cpu: Vec<_> = side.points.iter().filter_map(|point| Some((&point.placement, point.cpu_ns?))).collect();
+    if !cpu.is_empty() {
+        let cpu: Vec<_> = cpu.into_iter().map(|(placement, ns)| format!("{placement} {ns:.0}")).collect();
+        writeln!(out, "  CPU time of all threads per packet, ns: {}", cpu.join(", "))?;
+    }
     let shares = &side.shares;
     writeln!(
         out,
@@ -71,6 +100,8 @@ fn write_side(out: &mut String, side: &SideReport) -> std::fmt::Result {
             busiest.waiting_ns,
             busiest.others_busy_ns
         )?;
+        let busy: Vec<_> = busiest.busy_shares.iter().map(|share| format!("{:.0} %", share * 100.0)).collect();
+        writeln!(out, "  processors busy with {}: {}", busiest.placement, busy.join(", "))?;
         if busiest.receiver_ns > 0.0 {
             writeln!(out, "  receiving processor awake for {:.0} ns per packet", busiest.receiver_ns)?;
         }
