@@ -1,4 +1,4 @@
-//! [`Listeners`]: the ports that accept connections, with their bounds.
+//! `Listeners`: the ports that accept connections, with their bounds.
 //!
 //! ```text
 //!            half-open ≤ half_open_max          waiting ≤ backlog + half_open_max

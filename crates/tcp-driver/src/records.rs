@@ -1,4 +1,4 @@
-//! [`Records`]: the cipher above TCP of one connection. The serial step numbers records and finds them
+//! `Records`: the cipher above TCP of one connection. The serial step numbers records and finds them
 //! in the received stream; [`RecordJob`]s seal and open them on any processor.
 //!
 //! ```text
