@@ -1,15 +1,14 @@
 //! Stacks as hosts on an Ethernet link: with each other in memory, and with the kernel over a TAP device,
 //! which is skipped without root.
-#![expect(clippy::disallowed_methods, reason = "stands for programs of the kernel's stack")]
 
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::IpAddr;
 
 use emulate::Namespace;
 use litz::Placement;
 use litz::tcp::{Count, EthernetConfig, IpDevice, MemoryTun, Tap, TcpConfig, TcpStack, TcpStackConfig};
 
 use crate::tcp_host::echo;
-use crate::tcp_stack::{KERNEL, STACK, exchange, exchange_with_kernel};
+use crate::tcp_stack::{KERNEL, STACK, exchange, exchange_in_either_role};
 use crate::world::pattern;
 
 /// The networks of both ends.
@@ -61,23 +60,7 @@ fn the_kernel_and_a_stack_on_its_link_exchange_megabytes_in_either_role() {
         [(1500, Placement::Thread), (4352, Placement::Inline), (9180, Placement::Packet(2)), (1500, Placement::Split)];
     for (number, (mtu, placement)) in cases.into_iter().enumerate() {
         on_a_link(&number.to_string(), mtu, placement, move |stack| {
-            let (ours, theirs) = (pattern(5 << 20, 1), pattern(4 << 20, 2));
-            for family in 0..2 {
-                let listener = TcpListener::bind((KERNEL[family], 0)).expect("an address of this namespace");
-                let address = listener.local_addr().expect("bound");
-                std::thread::scope(|scope| {
-                    let serving =
-                        scope.spawn(|| exchange_with_kernel(&listener.accept().expect("a client").0, &theirs));
-                    let stream = stack.connect(address).expect("connected");
-                    assert!(exchange(&stream, &ours) == theirs, "{placement}");
-                    assert!(serving.join().expect("served") == ours, "{placement}");
-
-                    let serving = scope.spawn(|| exchange(&stack.accept().expect("a client"), &ours));
-                    let stream = std::net::TcpStream::connect(SocketAddr::new(STACK[family], 80)).expect("connected");
-                    assert!(exchange_with_kernel(&stream, &theirs) == ours, "{placement}");
-                    assert!(serving.join().expect("served") == theirs, "{placement}");
-                });
-            }
+            exchange_in_either_role(&stack, &format!("{placement}, {mtu}"));
         });
     }
 }

@@ -10,9 +10,10 @@ use bytes::Bytes;
 use litz::Placement;
 use litz::tcp::{
     CipherLayer, CloseReason, Closed, DigestLayer, IpDevice, Layers, MemoryTun, RecordError, SharedSecret, Stack,
-    TcpStack, TcpStackConfig, TcpStream, Tun,
+    TcpStack, TcpStackConfig, Tun,
 };
 
+use crate::tcp_stack::exchange;
 use crate::world::pattern;
 
 const PLACEMENTS: [Placement; 4] = [Placement::Inline, Placement::Thread, Placement::Split, Placement::Packet(3)];
@@ -40,20 +41,6 @@ fn start(tun: MemoryTun, ip: IpAddr, layers: Option<Layers>, placement: Placemen
 
 fn layers(stack: Stack, secret: u8) -> Layers {
     Layers::new(stack, SharedSecret::new([secret; 32])).with_record_len(4096)
-}
-
-/// Sends `bytes` on one thread, and reads to the end on this one.
-fn exchange(stream: &TcpStream, bytes: &[u8]) -> Vec<u8> {
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            (&*stream).write_all(bytes).expect("the peer reads");
-            stream.finish();
-        });
-        let mut received = Vec::new();
-        (&*stream).read_to_end(&mut received).expect("the peer finishes");
-        assert_eq!(stream.closed(), Closed::Tcp(CloseReason::Finished));
-        received
-    })
 }
 
 /// Both stacks send and receive over one connection; everything arrives.

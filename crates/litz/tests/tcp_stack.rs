@@ -122,27 +122,32 @@ fn beside_kernel_over(
     namespace.run(inside).expect("a thread").join().expect("the test passes").expect("the namespace exists");
 }
 
+/// Megabytes in both directions, with a program of the kernel's stack as server and as client, over
+/// each family.
+pub(crate) fn exchange_in_either_role(stack: &TcpStack, case: &str) {
+    let (ours, theirs) = (pattern(5 << 20, 1), pattern(4 << 20, 2));
+    for family in 0..2 {
+        let listener = TcpListener::bind((KERNEL[family], 0)).expect("an address of this namespace");
+        let address = listener.local_addr().expect("bound");
+        std::thread::scope(|scope| {
+            let serving = scope.spawn(|| exchange_with_kernel(&listener.accept().expect("a client").0, &theirs));
+            let stream = stack.connect(address).expect("connected");
+            assert!(exchange(&stream, &ours) == theirs, "{case}");
+            assert!(serving.join().expect("served") == ours, "{case}");
+
+            let serving = scope.spawn(|| exchange(&stack.accept().expect("a client"), &ours));
+            let stream = std::net::TcpStream::connect((STACK[family], 80)).expect("connected");
+            assert!(exchange_with_kernel(&stream, &theirs) == ours, "{case}");
+            assert!(serving.join().expect("served") == theirs, "{case}");
+        });
+    }
+}
+
 #[test]
 fn the_kernel_and_the_stack_exchange_megabytes_in_either_role() {
     for placement in PLACEMENTS {
         beside_kernel(placement, move |stack| {
-            let (ours, theirs) = (pattern(5 << 20, 1), pattern(4 << 20, 2));
-            for family in 0..2 {
-                let listener = TcpListener::bind((KERNEL[family], 0)).expect("an address of this namespace");
-                let address = listener.local_addr().expect("bound");
-                std::thread::scope(|scope| {
-                    let serving =
-                        scope.spawn(|| exchange_with_kernel(&listener.accept().expect("a client").0, &theirs));
-                    let stream = stack.connect(address).expect("connected");
-                    assert!(exchange(&stream, &ours) == theirs, "{placement}");
-                    assert!(serving.join().expect("served") == ours, "{placement}");
-
-                    let serving = scope.spawn(|| exchange(&stack.accept().expect("a client"), &ours));
-                    let stream = std::net::TcpStream::connect((STACK[family], 80)).expect("connected");
-                    assert!(exchange_with_kernel(&stream, &theirs) == ours, "{placement}");
-                    assert!(serving.join().expect("served") == theirs, "{placement}");
-                });
-            }
+            exchange_in_either_role(&stack, &placement.to_string());
         });
     }
 }

@@ -65,7 +65,7 @@ fn an_outage_of_the_whole_path_leaves_full_segments() {
     pair.run_for(Duration::from_millis(200));
     path.borrow_mut().0 = 0;
     pair.run_for(Duration::from_secs(3));
-    assert!(pair.hosts[0].connection().segment() < 1300, "nobody can tell what it is");
+    assert!(pair.hosts[0].connection().segment() < 1300, "an outage looks like a black hole");
     path.borrow_mut().0 = 1500;
     assert!(pair.run_until(MINUTE, |pair| pair.hosts[1].received.len() == 6_000_000));
     assert_eq!(pair.hosts[0].connection().segment(), 1448, "the first probe has arrived");

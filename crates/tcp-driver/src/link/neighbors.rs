@@ -176,7 +176,7 @@ impl<P: Waiting> NeighborCache<P> {
         let Some(neighbor) = self.neighbors.get_mut(&ip) else { return VecDeque::new() };
         let known = neighbor.state.mac();
         if known.is_some_and(|known| known != mac) && !answer.is_override {
-            // Not believed, but the known address is doubted.
+            // The message changes no address, but the known one must be confirmed again.
             if let (State::Reachable { .. }, Some(mac)) = (neighbor.state, known) {
                 neighbor.state = State::Stale { mac };
             }
