@@ -234,9 +234,13 @@ fn a_stack_is_reported_with_its_layers_and_the_paper() {
     let report_of = |times: u64| {
         let (warm_up, time) = (SHORT.warm_up * times, SHORT.time * times);
         let settings = Settings { runs: 1, warm_up, time, ..stack_settings("des/tcp/md5/ip") };
-        measure(&settings, &CancelToken::new(), &|_| {}).ok()
+        let is_busy = |reason: &str| reason.contains("too short") || reason.contains("stop other programs");
+        match measure(&settings, &CancelToken::new(), &|_| {}) {
+            Err(Failure::Error(reason)) if is_busy(&reason) => None,
+            result => Some(result.expect("nothing else fails")),
+        }
     };
-    // On a busy machine a short run may see no packet.
+    // On a busy machine a short run may see no packet, or lose its worker; it says so.
     let report = [1, 16, 64].into_iter().find_map(report_of).expect("a run of seconds sees packets");
     let stack = report.stack.as_ref().expect("a stack was measured");
     assert_eq!((report.cipher, report.payload_bytes), (None, 4096));
