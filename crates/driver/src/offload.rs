@@ -377,7 +377,8 @@ pub trait Offload<P: Protocol> {
         Err((plan, packets))
     }
 
-    /// Lets another processor run a job, if that is worthwhile and one has space.
+    /// Lets another processor run a job, if that is worthwhile and one has space. `is_last`: the
+    /// connection has no other job now.
     ///
     /// Returns the job otherwise.
     fn run(
@@ -386,8 +387,9 @@ pub trait Offload<P: Protocol> {
         flow: PathFlow,
         connection: &ConnectionRef<P>,
         job: Arc<P::Job>,
+        is_last: bool,
     ) -> Result<(), Arc<P::Job>> {
-        let _ = (now, flow, connection);
+        let _ = (now, flow, connection, is_last);
         Err(job)
     }
 

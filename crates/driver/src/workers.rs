@@ -375,8 +375,10 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         flow: PathFlow,
         connection: &ConnectionRef<P>,
         job: Arc<P::Job>,
+        is_last: bool,
     ) -> Result<(), Arc<P::Job>> {
-        match self.pool.as_mut().filter(|pool| job.len_bytes() >= OPEN_OFFLOAD_BYTES_MIN && pool.has_space()) {
+        let work = job.work_bytes();
+        match self.pool.as_mut().filter(|pool| work >= OPEN_OFFLOAD_BYTES_MIN && pool.has_space_for(work, is_last)) {
             Some(pool) => {
                 pool.run_by_worker(now, flow, connection.clone(), job);
                 Ok(())

@@ -18,9 +18,28 @@ use tcp::{CloseReason, Connection, Read, WriteError};
 use crate::application::TcpCell;
 use crate::layers::Layers;
 
-/// Bytes of the application in a job. Passing a job on costs about a microsecond, and the fastest cipher
-/// takes four for so many. With more, processors would share short transfers less evenly.
-const JOB_BYTES: usize = 16 << 10;
+/// The work of a job. Passing a job on costs about a microsecond, and the fastest cipher takes four for
+/// so many bytes. With more, processors would share short transfers less evenly.
+const JOB_WORK: usize = 16 << 10;
+
+/// Bytes of the application in a job, unless a single record is longer.
+const fn job_len(layer: CipherLayer) -> usize {
+    JOB_WORK / work_factor(layer)
+}
+
+/// Limit of the bytes that are read from the connection at a time.
+const READ_MAX: usize = 16 << 10;
+
+/// Bytes that AES-128-GCM encrypts, with the instructions of a processor, in the time in which this
+/// cipher encrypts one.
+const fn work_factor(layer: CipherLayer) -> usize {
+    match layer {
+        CipherLayer::Aes128Gcm => 1,
+        CipherLayer::ChaCha20Poly1305 => 2,
+        CipherLayer::Des => 80,
+        CipherLayer::TripleDes => 240,
+    }
+}
 
 /// The cipher above TCP of a connection.
 pub(crate) struct Records {
@@ -68,6 +87,8 @@ pub struct RecordJob {
     key: Arc<RecordKey>,
     /// The number of the first record.
     first: u64,
+    /// See [`work_factor`].
+    work_factor: usize,
     content: Content,
 }
 
@@ -107,9 +128,9 @@ pub(crate) enum Finished {
 impl Job for RecordJob {
     type Output = RecordOutput;
 
-    fn len_bytes(&self) -> usize {
+    fn work_bytes(&self) -> usize {
         match &self.content {
-            Content::Seal { len, .. } | Content::Open { len, .. } => *len,
+            Content::Seal { len, .. } | Content::Open { len, .. } => self.work_factor * len,
         }
     }
 
@@ -212,7 +233,7 @@ impl Records {
         let salt = (sealing.next == 0).then_some(self.salt);
         let salt_len = salt.map_or(0, |salt| salt.len());
         let first_len = record_len - salt_len;
-        let others = (JOB_BYTES / record_len).saturating_sub(1);
+        let others = (job_len(self.layer) / record_len).saturating_sub(1);
         let len_max = first_len + others * record_len;
         let sealed_len = |len: usize| {
             let first = RecordKey::sealed_len(self.layer, len.min(first_len));
@@ -243,7 +264,7 @@ impl Records {
         sealing.in_jobs += sealed_len;
         sealing.has_ended = has_end;
         let content = Content::Seal { salt, pieces, len, first_len, record_len, has_end, sealed_len };
-        Some(RecordJob { key: Arc::clone(key), first, content })
+        Some(RecordJob { key: Arc::clone(key), first, work_factor: work_factor(self.layer), content })
     }
 
     fn opening_job(&mut self, connection: &mut Connection, cell: &TcpCell) -> Result<Option<RecordJob>, RecordError> {
@@ -252,7 +273,7 @@ impl Records {
         let has_ended = connection.close_reason().is_some();
         let space = if has_ended { usize::MAX } else { cell.inbox_space().saturating_sub(opening.in_jobs) };
         let (mut records, mut len) = (Vec::new(), 0);
-        while len < space.min(JOB_BYTES) {
+        while len < space.min(job_len(self.layer)) {
             match opening.next_record(connection, self.layer, &self.layers) {
                 Ok(Some(record)) => {
                     len += record.len();
@@ -268,7 +289,8 @@ impl Records {
         let first = opening.next;
         opening.next += records.len() as u64;
         opening.in_jobs += len;
-        Ok(Some(RecordJob { key: Arc::clone(key), first, content: Content::Open { records, len } }))
+        let content = Content::Open { records, len };
+        Ok(Some(RecordJob { key: Arc::clone(key), first, work_factor: work_factor(self.layer), content }))
     }
 
     /// Takes the output of a job.
@@ -360,7 +382,7 @@ impl Opening {
                 return Ok(Some(record));
             }
             // What is read is at most what the peer may send before it is acknowledged.
-            match connection.read(JOB_BYTES) {
+            match connection.read(READ_MAX) {
                 Read::Bytes(bytes) => self.reader.push(bytes),
                 Read::End => {
                     self.is_fin_read = self.has_found_end && self.reader.is_empty();

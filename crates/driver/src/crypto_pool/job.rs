@@ -24,7 +24,19 @@ pub(crate) enum PoolJob<P: Protocol> {
     },
 }
 
+/// The length of most packets of a plan.
+const PACKET_BYTES: usize = 1_500;
+
 impl<P: Protocol> PoolJob<P> {
+    /// Its work, in bytes that a fast cipher decrypts in the same time.
+    pub(crate) fn work_bytes(&self) -> usize {
+        match self {
+            Self::Seal { plan, .. } => PACKET_BYTES * plan.packet_count(),
+            Self::Open { job, batch } => job.work_bytes(batch),
+            Self::Run { job, .. } => job.work_bytes(),
+        }
+    }
+
     pub(crate) fn run(&mut self) {
         match self {
             Self::Seal { plan, packets } => plan.seal(packets),

@@ -3,6 +3,7 @@
 //! A worker that panics ends, and returns the jobs that it has not begun. A worker that hangs keeps
 //! its jobs. The owner continues without it, and uses it again after it has returned all of them.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
@@ -22,6 +23,10 @@ use crate::worker::Progress;
 /// third of the time. A job takes some tens of microseconds, so none waits as long as a
 /// millisecond.
 pub(crate) const JOBS_MAX: usize = 8;
+
+/// A job with at least this work, in bytes that a fast cipher decrypts in the same time, is long: it
+/// takes about 60 µs, ten times as long as it takes to wake a thread.
+pub(super) const LONG_JOB_BYTES_MIN: usize = 256 << 10;
 
 /// A path worker gets plans to seal for the driver only while it has fewer jobs of any kind than
 /// this: enough for the time until the owner queues more. Its own paths have priority.
@@ -88,8 +93,10 @@ pub struct CryptoWorker<P: Protocol> {
     jobs_max: usize,
     /// The amount of its other work.
     pub(super) load: usize,
-    /// The number of its jobs, including results that were not taken yet.
-    in_flight: usize,
+    /// The work of each of its jobs, including those whose results were not taken yet, in order.
+    in_flight: VecDeque<usize>,
+    /// The sum.
+    work_in_flight: usize,
     /// It takes too long for a job, and gets no others until it has returned all.
     pub(super) is_late: bool,
     /// Its thread has ended.
@@ -146,7 +153,8 @@ impl<P: Protocol> CryptoWorker<P> {
             progress: Arc::default(),
             jobs_max,
             load: 0,
-            in_flight: 0,
+            in_flight: VecDeque::with_capacity(jobs_max),
+            work_in_flight: 0,
             is_late: false,
             is_gone: false,
         };
@@ -160,7 +168,7 @@ impl<P: Protocol> CryptoWorker<P> {
 
     /// Whether it takes another job.
     pub(super) fn has_space(&self) -> bool {
-        !self.is_gone && !self.is_late && self.in_flight + self.load < self.jobs_max
+        !self.is_gone && !self.is_late && self.in_flight.len() + self.load < self.jobs_max
     }
 
     /// Checks whether its thread has ended without returning its jobs.
@@ -168,16 +176,25 @@ impl<P: Protocol> CryptoWorker<P> {
         self.is_gone |= self.returned.is_abandoned() && self.returned.is_empty();
     }
 
-    pub(super) fn in_flight(&self) -> usize {
-        self.in_flight
+    /// The work of its jobs, in bytes that a fast cipher decrypts in the same time.
+    pub(super) fn work_in_flight(&self) -> usize {
+        self.work_in_flight
+    }
+
+    /// Whether it has a long job, behind which another would wait.
+    pub(super) fn has_long_job(&self) -> bool {
+        self.in_flight.iter().any(|work| *work >= LONG_JOB_BYTES_MIN)
     }
 
     /// Queues a job.
     ///
+    /// # Panics
     /// If it has no space.
     pub(super) fn push_job(&mut self, ticket: Ticket, job: PoolJob<P>) {
         assert!(self.has_space(), "the caller has checked for space");
-        self.in_flight += 1;
+        let work = job.work_bytes();
+        self.in_flight.push_back(work);
+        self.work_in_flight += work;
         // Fewer jobs are in flight than the ring holds.
         assert!(self.jobs.push(QueuedJob { ticket, job }).is_ok(), "a ring has space for what may be in flight");
         self.worker.wake_by_ref();
@@ -191,9 +208,10 @@ impl<P: Protocol> CryptoWorker<P> {
     /// The next returned job.
     pub(super) fn take_back(&mut self) -> Option<ReturnedJob<P>> {
         let returned = self.returned.pop().ok()?;
-        self.in_flight -= 1;
+        // Jobs return in order.
+        self.work_in_flight -= self.in_flight.pop_front().expect("only what is in flight returns");
         self.is_gone |= !matches!(returned.outcome, JobOutcome::Done(_));
-        self.is_late &= self.in_flight > 0;
+        self.is_late &= !self.in_flight.is_empty();
         Some(returned)
     }
 }

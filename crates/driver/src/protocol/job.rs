@@ -9,8 +9,9 @@ pub trait Job {
     /// The result.
     type Output: Default;
 
-    /// The number of bytes that it processes.
-    fn len_bytes(&self) -> usize;
+    /// The work of running it, in bytes that a fast cipher decrypts in the same time. It decides
+    /// whether another processor is worthwhile.
+    fn work_bytes(&self) -> usize;
 
     /// Runs it. Deterministic: the same job gives the same output on any processor, whatever `out`
     /// holds before.
@@ -24,7 +25,7 @@ pub enum NoJobs {}
 impl Job for NoJobs {
     type Output = ();
 
-    fn len_bytes(&self) -> usize {
+    fn work_bytes(&self) -> usize {
         match *self {}
     }
 

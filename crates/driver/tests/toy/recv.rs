@@ -35,7 +35,7 @@ impl Decrypt {
 impl Job for Decrypt {
     type Output = Vec<u8>;
 
-    fn len_bytes(&self) -> usize {
+    fn work_bytes(&self) -> usize {
         self.len
     }
 

@@ -22,6 +22,7 @@ use crate::wire::{ACK, HEADER_LEN, Header};
 
 const NOW: Instant = Instant::ZERO;
 const LARGE: usize = 8 << 10;
+const LONG: usize = 256 << 10;
 
 /// A pool of one worker, its loop, and a connection.
 struct Bench {
@@ -76,8 +77,16 @@ impl Bench {
     }
 
     fn run(&mut self, len: usize) -> bool {
+        self.run_one(len, false)
+    }
+
+    fn run_last(&mut self, len: usize) -> bool {
+        self.run_one(len, true)
+    }
+
+    fn run_one(&mut self, len: usize, is_last: bool) -> bool {
         let job = Arc::new(Decrypt::new(7, 0, vec![vec![0; len]]));
-        self.workers.run(NOW, flow(Direction::Up), &self.connection, job).is_ok()
+        self.workers.run(NOW, flow(Direction::Up), &self.connection, job, is_last).is_ok()
     }
 
     fn turn(&mut self) {
@@ -117,6 +126,20 @@ fn small_work_stays_with_the_driver_and_large_work_is_offloaded_while_there_is_s
     assert!(all.iter().all(|(_, _, is_done)| *is_done), "{all:?}");
     assert!(bench.workers.is_drained(NOW) && bench.workers.deadline().is_none());
     assert_eq!(bench.counters.read().workers[0].batches, 8);
+}
+
+#[test]
+fn the_last_job_is_offloaded_only_if_it_is_long_and_no_batch_waits_behind_a_long_job() {
+    let mut bench = Bench::new();
+    assert!(!bench.run_last(LONG - 1), "handing it over takes as long as running it");
+    assert!(bench.run_last(LONG), "the driver is free in the meantime");
+    assert!(!bench.open(LARGE) && !bench.seal(6), "the driver has time for batches");
+    assert!(!bench.run(LARGE), "and for a short job");
+    assert!(bench.run_last(LONG), "one waits, so that the worker need not");
+    assert!(!bench.run(LONG) && bench.run(2 * LONG), "less would wait longer than the driver takes to run it");
+    bench.turn();
+    assert_eq!(bench.finished(NOW, true), [("run", LONG, true), ("run", LONG, true), ("run", 2 * LONG, true)]);
+    assert!(bench.open(LARGE) && bench.run(LONG), "a long job may wait behind a short batch");
 }
 
 #[test]
@@ -197,7 +220,7 @@ fn without_workers_everything_is_refused() {
     assert!(workers.seal(NOW, flow(Direction::Out), &connection, plan(64)).is_err());
     assert!(workers.open(NOW, flow(Direction::In), &connection, Box::default(), batch(LARGE)).is_err());
     let job = Arc::new(Decrypt::new(7, 0, vec![vec![0; LARGE]]));
-    assert!(workers.run(NOW, flow(Direction::Up), &connection, job).is_err());
+    assert!(workers.run(NOW, flow(Direction::Up), &connection, job, false).is_err());
     assert!(!workers.has_work() && workers.deadline().is_none() && workers.is_drained(NOW) && !workers.make_space());
     assert!(!workers.takes_receive_halves() && workers.has_space_for_updates());
 }
