@@ -1,7 +1,8 @@
 //! RACK: losses found by time (RFC 8985).
 //!
 //! Of two segments the one that was sent later should arrive later. If it has arrived and the other
-//! one has not within a reordering window, the other one is lost.
+//! one has not within a reordering window, the other one is lost. Plans leave in their order, so their
+//! numbers say which was sent later, also of those that another processor still seals.
 
 use units::{Duration, Instant};
 
@@ -18,8 +19,8 @@ const PERSIST_RECOVERIES: u32 = 16;
 /// What was delivered last, and how long reordered segments may take.
 #[derive(Debug)]
 pub(super) struct Rack {
-    /// The time and the end of the most recently sent run that was delivered.
-    newest: Option<(Instant, u64)>,
+    /// The plan and the end of the most recently sent run that was delivered.
+    newest: Option<(u64, u64)>,
     /// Its round trip.
     rtt: Duration,
     /// The highest position that was delivered.
@@ -61,8 +62,8 @@ impl Rack {
         if run.is_retransmitted && (is_ambiguous || rtt < min_rtt) {
             return;
         }
-        if self.newest.is_none_or(|newest| (run.sent_at, run.end) >= newest) {
-            (self.newest, self.rtt) = (Some((run.sent_at, run.end)), rtt);
+        if self.newest.is_none_or(|newest| (run.transmission, run.end) >= newest) {
+            (self.newest, self.rtt) = (Some((run.transmission, run.end)), rtt);
         }
     }
 
@@ -100,7 +101,7 @@ impl Rack {
     /// When `run` is lost if it is not delivered; `None` if nothing that was sent later was (RFC 8985,
     /// section 6.2, step 5).
     pub(super) fn lost_at(&self, run: &Run, window: Duration) -> Option<Instant> {
-        let is_overtaken = self.newest.is_some_and(|newest| (run.sent_at, run.end) < newest);
+        let is_overtaken = self.newest.is_some_and(|newest| (run.transmission, run.end) < newest);
         is_overtaken.then(|| run.sent_at + self.rtt + window)
     }
 }
@@ -118,13 +119,15 @@ mod tests {
         Instant::ZERO + Duration::from_millis(millis)
     }
 
-    fn run(start: u64, sent_at: Instant, is_retransmitted: bool) -> Run {
+    /// A run whose plan has the number of the millisecond in which it was made.
+    fn run(start: u64, planned_at: Instant, is_retransmitted: bool) -> Run {
+        let sent_at = planned_at;
         Run {
             start,
             end: start + 1000,
             state: RunState::Outstanding,
             sent_at,
-            transmission: 0,
+            transmission: planned_at.saturating_since(Instant::ZERO).as_millis(),
             is_retransmitted,
             is_limited: false,
             stamp: SendStamp::default(),
@@ -146,6 +149,16 @@ mod tests {
         assert_eq!(rack.window(RTT, RTT, true, 0), Duration::ZERO);
         rack.on_delivered(at(46), &first, RTT, false);
         assert_eq!(rack.window(RTT, RTT, true, 3), Duration::from_millis(10));
+    }
+
+    #[test]
+    fn a_segment_that_waits_for_its_cipher_is_not_lost_when_an_earlier_one_has_arrived() {
+        let mut rack = Rack::new();
+        // Both were planned before the first one left.
+        let first = Run { sent_at: at(10), ..run(0, at(0), false) };
+        let second = run(1000, at(1), false);
+        rack.on_delivered(at(50), &first, RTT, false);
+        assert_eq!(rack.lost_at(&second, Duration::ZERO), None, "it has not left");
     }
 
     #[test]
