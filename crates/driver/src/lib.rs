@@ -20,6 +20,7 @@
 //! | [`socket`] | sockets, and the state of their send buffers |
 //! | [`offload`] | the interface to other processors, and the points of a turn at which it is used |
 //! | [`workers`] | the workers of a driver, as its offload |
+//! | [`pipeline`] | a model of other processors, as the offload of a simulated driver |
 //! | [`worker`], [`crypto_pool`], [`path_worker`], [`receive_worker`] | the turns of workers: common parts, and the three kinds |
 //! | [`placement`] | which processors run which parts |
 //! | [`in_flight`] | batches that a worker processes |
@@ -39,6 +40,7 @@ pub mod in_flight;
 pub mod inlet;
 pub mod offload;
 pub mod path_worker;
+pub mod pipeline;
 pub mod placement;
 pub mod protocol;
 pub mod receive_worker;
@@ -60,6 +62,7 @@ pub use driver::{
 pub use env::{Clock, Env};
 pub use inlet::Inlet;
 pub use offload::{NoOffload, Offload};
+pub use pipeline::Pipeline;
 pub use placement::Placement;
 pub use protocol::{Connection, ConnectionKey, EndReason, Protocol, Route};
 pub use shared::{Application, Shared};

@@ -18,6 +18,7 @@
 //! | [`observe`] | statistics of components: utilisation, queue length, waiting time, with an exact check of Little's law |
 //! | [`stopwatch`] | timing of operations that involve several components |
 //! | [`replicate`] | independent runs on many threads, confidence intervals, warm-up detection |
+//! | [`waker`] | how processes wait for each other |
 //! | [`trace`] | traces for Perfetto |
 //! | [`capture`] | packet captures in pcapng format |
 //!
@@ -36,6 +37,7 @@ pub mod stopwatch;
 pub mod store;
 pub mod stream;
 pub mod trace;
+pub mod waker;
 
 pub use calendar::Calendar;
 pub use facility::Facility;
@@ -48,3 +50,4 @@ pub use stopwatch::Stopwatch;
 pub use store::Store;
 pub use stream::Stream;
 pub use trace::Trace;
+pub use waker::{ProcessWaker, Sequencer, wait_for_wake};

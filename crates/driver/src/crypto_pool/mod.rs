@@ -26,7 +26,7 @@
 
 mod counters;
 mod job;
-mod order;
+pub(crate) mod order;
 mod turn;
 mod worker;
 

@@ -94,6 +94,15 @@ impl<L: Copy + PartialEq, T> Ordered<L, T> {
         None
     }
 
+    /// Whether the first slot of a flow is done.
+    pub(crate) fn has_ready(&self) -> bool {
+        self.done > 0 && self.flows.iter().any(|(_, tickets)| tickets.front().is_some_and(|head| self.is_done(*head)))
+    }
+
+    fn is_done(&self, ticket: Ticket) -> bool {
+        self.index(ticket).and_then(|index| self.slots[index].as_ref()).is_some_and(|slot| slot.is_done)
+    }
+
     /// The first slot of each flow, if it is not done. The later slots of the flow wait for it.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = (Ticket, &T)> {
         self.flows.iter().filter_map(|(_, tickets)| {
@@ -153,7 +162,9 @@ mod tests {
         let tickets = ["a1", "b1", "a2"].map(|item| order.reserve(item.as_bytes()[0], item));
         assert_eq!(order.finish(tickets[2]).copied(), Some("a2"));
         assert_eq!(order.take(|_, _| true), None, "a1 is not done");
+        assert!(!order.has_ready());
         order.finish(tickets[1]);
+        assert!(order.has_ready());
         assert_eq!(order.take(|_, _| true), Some((b'b', "b1")));
         assert_eq!(order.awaited().collect::<Vec<_>>(), [(tickets[0], &"a1")]);
         order.finish(tickets[0]);

@@ -17,14 +17,12 @@ use std::rc::Rc;
 
 use driver::{Driver, Flush, Place, Placement};
 use quic::{PLAN_DATAGRAMS_MAX, Unsealed};
-use sim::kernel::TaskId;
-use sim::{Sim, Store};
+use sim::{ProcessWaker, Sequencer, Sim, Store, wait_for_wake};
 use units::{Duration, Instant};
 
 use super::costs::{End, Task};
 use super::machine::{Machine, threads_of};
-use super::pipeline::{Pipeline, PlannedBatch};
-use super::process_waker::{ProcessWaker, wait_for_wake};
+use super::pipeline::{PlannedBatch, QuicPipeline, UnsealedPlans};
 use super::processors::{Step, Threads};
 use super::socket::{ReceivedBatch, Socket};
 use crate::components::Component;
@@ -52,7 +50,7 @@ const ACKS_MAX: usize = 4;
 const STALLED_VISITS_MAX: u32 = 100_000;
 
 /// The driver of a simulated host.
-type HostDriver = Driver<VirtualEnv<Lengths, Pipeline>>;
+type HostDriver = Driver<VirtualEnv<Lengths, QuicPipeline>>;
 
 /// One host.
 pub(crate) struct Host {
@@ -61,7 +59,7 @@ pub(crate) struct Host {
     batches_max: usize,
     setup: HostSetup,
     driver: RefCell<HostDriver>,
-    pipeline: Pipeline,
+    pipeline: QuicPipeline,
     /// One for each path.
     pub(crate) sockets: Vec<Socket>,
     /// Datagrams between socket and driver, and those passed to the driver.
@@ -75,14 +73,6 @@ pub(crate) struct Host {
     /// Keep batches in order per path regardless of their thread, in each direction.
     order_out: Vec<Sequencer>,
     order_in: Vec<Sequencer>,
-}
-
-/// A queue whose members leave in the order in which they joined.
-#[derive(Default)]
-struct Sequencer {
-    joined: Cell<u64>,
-    left: Cell<u64>,
-    waiting: RefCell<Vec<TaskId>>,
 }
 
 /// The shared state of a run's processes.
@@ -117,27 +107,6 @@ fn add(count: &Cell<u64>, more: usize) {
     count.set(count.get() + more as u64);
 }
 
-impl Sequencer {
-    fn join(&self) -> u64 {
-        let place = self.joined.get();
-        self.joined.set(place + 1);
-        place
-    }
-
-    /// Waits until all earlier members have left.
-    async fn wait(&self, sim: &Sim, place: u64) {
-        while self.left.get() < place {
-            self.waiting.borrow_mut().push(sim.current_task());
-            wait_for_wake().await;
-        }
-    }
-
-    fn leave(&self, sim: &Sim) {
-        self.left.set(self.left.get() + 1);
-        self.waiting.borrow_mut().drain(..).for_each(|task| sim.wake(task));
-    }
-}
-
 impl Host {
     /// A host with this setup.
     ///
@@ -152,7 +121,7 @@ impl Host {
         coalesce: Duration,
     ) -> Result<Self, WorldError> {
         let (paths, batches_max) = (setup.path_count, BATCHES_MAX * placement.stage_count());
-        let pipeline = Pipeline::new(paths, batches_max);
+        let pipeline = QuicPipeline::new(paths, batches_max, UnsealedPlans::default());
         let workers = (0..paths).map(|worker| Place::Offloaded { worker, batch_max: PLAN_DATAGRAMS_MAX });
         let driver = Driver::new(
             VirtualEnv::new(setup.clock.clone()),
@@ -293,18 +262,19 @@ impl Shared {
         loop {
             self.do_what_is_due(number);
             while let Some(planned) = host.pipeline.take_planned() {
-                let (in_flight, all) = (&planned.in_flight, 0..planned.in_flight.unsealed().datagram_count());
+                let (in_flight, all) = (&planned.packets, 0..planned.packets.unsealed().datagram_count());
                 let path = in_flight.path();
                 let step = self.step(host, End::Sending, Task::Serial, path, in_flight.unsealed(), all);
                 let thread = host.threads.run(step, None).await;
                 let place = host.order_out[path].join();
-                let emission = Rc::clone(&self).emit(number, planned, place, thread);
+                let planned = Rc::new(planned);
+                let emission = Rc::clone(&self).emit(number, Rc::clone(&planned), place, thread);
                 if host.is_inline() {
                     emission.await;
                 } else {
                     self.sim.spawn(emission);
                 }
-                host.pipeline.finish_serial_step();
+                host.pipeline.finish_serial_step(&planned);
                 self.do_what_is_due(number);
             }
             let next_deadline = host.driver.borrow().next_deadline();
@@ -334,9 +304,9 @@ impl Shared {
     }
 
     /// Carries a planned batch to its link.
-    async fn emit(self: Rc<Self>, number: usize, planned: PlannedBatch, place: u64, planned_by: usize) {
+    async fn emit(self: Rc<Self>, number: usize, planned: Rc<PlannedBatch>, place: u64, planned_by: usize) {
         let host = &self.hosts[number];
-        let in_flight = &planned.in_flight;
+        let in_flight = &planned.packets;
         let all = 0..in_flight.unsealed().datagram_count();
         let step = |task| self.step(host, End::Sending, task, in_flight.path(), in_flight.unsealed(), all.clone());
         // The application wrote the data before it was planned. On its own thread, the order makes
@@ -357,7 +327,7 @@ impl Shared {
         // The driver is notified now, so that its timers run from now.
         host.sender.wake(&self.sim);
         host.acks_to_process.put(()).await;
-        host.pipeline.finish_sending();
+        host.pipeline.finish_sending(&planned);
         host.sender.wake(&self.sim);
         host.threads.run(step(Task::Answer), None).await;
         host.acks_to_process.try_take().expect("this batch has a slot");

@@ -14,13 +14,12 @@
 //! | `costs` | the cost of each task, read from `litz profile --json` |
 //! | `machine` | processors, threads, and the threads of each task under a placement |
 //! | `pipeline` | the steps of batches, as the other processors of a driver |
-//! | `processors`, `socket`, `host`, `run`, `process_waker` | a run on simulated machines, as processes of the crate `sim` |
+//! | `processors`, `socket`, `host`, `run` | a run on simulated machines, as processes of the crate `sim` |
 
 mod costs;
 mod host;
 mod machine;
 mod pipeline;
-mod process_waker;
 mod processors;
 mod run;
 mod socket;

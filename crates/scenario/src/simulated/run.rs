@@ -4,12 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use quic::JournalSource;
-use sim::{Facility, Simulation};
+use sim::{Facility, ProcessWaker, Simulation};
 use units::{Duration, Instant};
 
 use super::host::{Host, Shared};
 use super::machine::Machine;
-use super::process_waker::ProcessWaker;
 use super::processors::Threads;
 use crate::components::Component;
 use crate::memory::env::VirtualClock;

@@ -7,10 +7,9 @@ use std::rc::Rc;
 
 use netem::Packet;
 use quic::{PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX};
-use sim::{Level, Sim};
+use sim::{Level, ProcessWaker, Sim};
 use units::{Duration, Instant};
 
-use super::process_waker::ProcessWaker;
 use crate::components::{Component, ServiceStats};
 use crate::memory::datagram::{Body, Datagram, InFlightBatch};
 use crate::memory::turns::COALESCED_MAX;
