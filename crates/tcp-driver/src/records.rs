@@ -125,13 +125,20 @@ pub(crate) enum Finished {
     Failed(RecordError),
 }
 
+impl RecordJob {
+    /// Bytes of the application, at most.
+    pub fn data_len(&self) -> usize {
+        match &self.content {
+            Content::Seal { len, .. } | Content::Open { len, .. } => *len,
+        }
+    }
+}
+
 impl Job for RecordJob {
     type Output = RecordOutput;
 
     fn work_bytes(&self) -> usize {
-        match &self.content {
-            Content::Seal { len, .. } | Content::Open { len, .. } => self.work_factor * len,
-        }
+        self.work_factor * self.data_len()
     }
 
     fn run(&self, out: &mut RecordOutput) {

@@ -5,10 +5,21 @@ use units::Duration;
 /// The processor time of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Costs {
-    /// Of a segment that leaves.
+    /// Of a segment that leaves, in its connection.
     pub sent: SegmentCost,
-    /// Of a segment that arrives.
+    /// Of a segment that arrives, in its connection.
     pub received: SegmentCost,
+    /// Of a segment that leaves, at the interface: after its connection has planned it.
+    pub link_out: SegmentCost,
+    /// Of a segment that arrives, at the interface: before its connection sees it.
+    pub link_in: SegmentCost,
+    /// Of the work on a segment that needs no connection, in both directions, such as its digest.
+    pub stage: SegmentCost,
+    /// Of sealing or opening a byte of the application in a record, in picoseconds.
+    pub record_byte_ps: u64,
+    /// Work that needs no connection takes its cost plus or minus at most this much, uniformly
+    /// distributed: caches and memory vary.
+    pub spread_percent: u8,
     /// Of a call of the application, including the switch to it.
     pub call: Duration,
 }
@@ -25,8 +36,18 @@ pub struct SegmentCost {
 impl SegmentCost {
     /// Of a segment with so many bytes of data.
     pub fn of(&self, data_len: usize) -> Duration {
-        self.segment + Duration::from_nanos(self.byte_ps.saturating_mul(data_len as u64) / 1000)
+        self.segment + bytes(self.byte_ps, data_len)
     }
+
+    /// Of segments with so many bytes of data each.
+    pub(crate) fn of_all(&self, lens: impl Iterator<Item = usize>) -> Duration {
+        lens.fold(Duration::ZERO, |sum, len| sum + self.of(len))
+    }
+}
+
+/// The time of so many bytes.
+pub(crate) fn bytes(byte_ps: u64, len: usize) -> Duration {
+    Duration::from_nanos(byte_ps.saturating_mul(len as u64) / 1000)
 }
 
 #[cfg(test)]

@@ -3,17 +3,17 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::marker::PhantomData;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use driver::socket::Received as ReceiveOutcome;
-use driver::workers::Workers;
-use driver::{Clock, Env, SendError, Socket};
+use driver::{Clock, Env, Offload, SendError, Socket};
 use tcp::SuperPacket;
 use tcp_driver::{Received, Tcp};
 use units::{Duration, Instant};
 
-use crate::costs::Costs;
+use crate::costs::SegmentCost;
 
 /// Packets that one receive call takes, at most.
 const RECEIVED_MAX: usize = 16;
@@ -43,17 +43,26 @@ impl Clock for HostClock {
     }
 }
 
-/// The environment of a host's driver.
-pub(crate) struct HostEnv(pub(crate) HostClock);
+/// The environment of a host's driver with the other processors `O`.
+pub(crate) struct HostEnv<O> {
+    clock: HostClock,
+    kind: PhantomData<fn() -> O>,
+}
 
-impl Env for HostEnv {
+impl<O> HostEnv<O> {
+    pub(crate) const fn new(clock: HostClock) -> Self {
+        Self { clock, kind: PhantomData }
+    }
+}
+
+impl<O: Offload<Tcp>> Env for HostEnv<O> {
     type Protocol = Tcp;
     type Socket = Device;
-    type Offload = Workers<Tcp>;
+    type Offload = O;
     type Clock = HostClock;
 
     fn now(&self) -> Instant {
-        self.0.now()
+        self.clock.now()
     }
 
     fn isolates_panics(&self) -> bool {
@@ -76,7 +85,8 @@ pub(crate) struct Queues {
 pub(crate) struct Device {
     pub(crate) queues: Rc<Queues>,
     pub(crate) clock: HostClock,
-    pub(crate) costs: Costs,
+    /// Costs of a packet that is sent, each of which applies.
+    pub(crate) costs: [SegmentCost; 2],
 }
 
 pub(crate) const fn data_len(packet: &[u8]) -> usize {
@@ -98,7 +108,7 @@ impl Socket<Tcp> for Device {
     fn send(&mut self, packets: &SuperPacket) -> Result<(), SendError> {
         let mut sent = self.queues.sent.borrow_mut();
         packets.packets(|packet| {
-            self.clock.spend(self.costs.sent.of(data_len(packet)));
+            self.costs.iter().for_each(|cost| self.clock.spend(cost.of(data_len(packet))));
             sent.push_back((self.clock.now(), Bytes::copy_from_slice(packet)));
         });
         Ok(())

@@ -1,60 +1,164 @@
 //! The processors of a host, and which of its work each does.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 
-use driver::worker::WorkerLoop;
 use sim::kernel::TaskId;
-use sim::{Resource, Sim};
-use units::Instant;
+use sim::resource::Held;
+use sim::{ProcessWaker, Resource, Sim, wait_for_wake};
+use units::{Duration, Instant};
 
 use crate::device::HostClock;
 
 /// The processors of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Processors {
-    /// One does all work.
+    /// One does all work, in turns.
     One,
     /// One receives, from the interrupt to the application that reads, and one sends: the placement
     /// `split`, as on the Parallel Protocol Engine.
     ReceiveAndSend,
+    /// The first has the connections and the interface. All do the work that needs no connection: the
+    /// placement `packet(n)`, after Nahum et al. 1996.
+    Packet(usize),
+    /// Four: the interface and the connections apart, in each direction, as on the Parallel Protocol
+    /// Engine.
+    Pipeline,
 }
 
-/// A processor, and the process that takes turns on it.
+/// A processor that takes turns, and the process that takes them.
 pub(crate) struct Processor {
-    sim: Sim,
     pub(crate) unit: Resource,
     /// The time on it. In a turn it is ahead of the simulation's.
     pub(crate) clock: HostClock,
-    process: Cell<Option<TaskId>>,
-}
-
-/// The processor that receives, if it is another one than the driver's.
-pub(crate) struct Receiving {
-    pub(crate) processor: Processor,
-    pub(crate) worker: RefCell<Box<dyn WorkerLoop>>,
+    pub(crate) process: ProcessWaker,
 }
 
 impl Processor {
     pub(crate) fn new(sim: &Sim, name: &str) -> Self {
-        Self { sim: sim.clone(), unit: Resource::new(sim, name), clock: HostClock::default(), process: Cell::new(None) }
+        Self { unit: Resource::new(sim, name), clock: HostClock::default(), process: ProcessWaker::default() }
+    }
+}
+
+/// Processors that do single steps.
+pub(crate) struct Pool {
+    sim: Sim,
+    units: Vec<Resource>,
+    /// Processes with a step for any processor, those with the first kind of step before the others.
+    waiting: [RefCell<VecDeque<TaskId>>; 2],
+}
+
+/// Where a step is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum On {
+    /// By this processor, before what any could do.
+    This(usize),
+    /// By any.
+    Any(Kind),
+}
+
+/// The kinds of steps for any processor. The first precedes the second: what has begun to leave or to
+/// arrive goes on before more is begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Packet,
+    Record,
+}
+
+impl Pool {
+    pub(crate) fn new(sim: &Sim, name: &str, count: usize) -> Self {
+        let unit = |number| Resource::new(sim, &format!("{name}, processor {number}"));
+        Self { sim: sim.clone(), units: (0..count).map(unit).collect(), waiting: Default::default() }
     }
 
-    /// The current process takes the turns.
-    pub(crate) fn register(&self) {
-        self.process.set(Some(self.sim.current_task()));
+    pub(crate) fn len(&self) -> usize {
+        self.units.len()
     }
 
-    /// There may be something to do.
-    pub(crate) fn wake(&self) {
-        if let Some(process) = self.process.get() {
-            self.sim.wake(process);
+    /// Does a step. One that takes no time is done at once.
+    pub(crate) async fn run(&self, on: On, time: Duration) {
+        if time.is_zero() {
+            return;
+        }
+        let held = match on {
+            On::This(number) => self.units[number].acquire_urgently().await,
+            On::Any(kind) => self.acquire_any(kind).await,
+        };
+        self.sim.sleep(time).await;
+        drop(held);
+        self.wake_next();
+    }
+
+    /// Does a step of an application on this processor, after what its host has to do there.
+    pub(crate) async fn run_last(&self, number: usize, time: Duration) {
+        if time.is_zero() {
+            return;
+        }
+        let held = self.units[number].acquire().await;
+        self.sim.sleep(time).await;
+        drop(held);
+        self.wake_next();
+    }
+
+    async fn acquire_any(&self, kind: Kind) -> Held {
+        let own = self.sim.current_task();
+        let line = &self.waiting[kind as usize];
+        line.borrow_mut().push_back(own);
+        loop {
+            if self.next() == Some(own) {
+                if self.idle().is_none() && self.units[0].present() == 0 {
+                    // What the first processor alone can do, and what is due now, too, precedes.
+                    self.sim.yield_now().await;
+                }
+                let first = self.units.first().filter(|unit| unit.present() == 0);
+                if self.next() == Some(own)
+                    && let Some(unit) = self.idle().or(first)
+                {
+                    line.borrow_mut().pop_front();
+                    let held = unit.acquire().await;
+                    // Another processor may be idle, too.
+                    self.wake_next();
+                    return held;
+                }
+            }
+            wait_for_wake().await;
         }
     }
 
-    /// There is something to do at this time.
-    pub(crate) fn wake_at(&self, at: Instant) {
-        if let Some(process) = self.process.get() {
-            self.sim.wake_at(at, process);
+    /// An idle processor that has no other work.
+    fn idle(&self) -> Option<&Resource> {
+        self.units[1..].iter().find(|unit| unit.present() == 0)
+    }
+
+    fn next(&self) -> Option<TaskId> {
+        self.waiting.iter().find_map(|line| line.borrow().front().copied())
+    }
+
+    fn wake_next(&self) {
+        if let Some(next) = self.next() {
+            self.sim.wake(next);
         }
+    }
+}
+
+/// Counts turns at one time, which would never end.
+#[derive(Default)]
+pub(crate) struct Stall {
+    last: Cell<Instant>,
+    turns: Cell<u32>,
+}
+
+/// Turns at one virtual time that count as a livelock.
+const STALLED_TURNS_MAX: u32 = 100_000;
+
+impl Stall {
+    /// Counts a turn.
+    ///
+    /// # Panics
+    /// If there were too many at this time.
+    pub(crate) fn count(&self, now: Instant) {
+        let turns = if now > self.last.replace(now) { 0 } else { self.turns.get() + 1 };
+        self.turns.set(turns);
+        assert!(turns < STALLED_TURNS_MAX, "a processor is busy without end at {now:?}");
     }
 }

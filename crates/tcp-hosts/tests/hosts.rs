@@ -8,7 +8,7 @@ use bytes::Bytes;
 use netem::LinkConfig;
 use sim::{Sim, Simulation};
 use tcp::{Nagle, TcpConfig};
-use tcp_hosts::{Costs, Host, HostConfig, Limits, Processors, SegmentCost, Stream, connect};
+use tcp_hosts::{Costs, Host, HostConfig, Processors, SegmentCost, Stream, connect};
 use units::{Duration, Instant, Rate, Ratio};
 
 const PORT: u16 = 5000;
@@ -19,11 +19,14 @@ const fn us(micros: u64) -> Duration {
 
 /// A segment costs 10 us and 10 ns for each byte at the sender, twice as much at the receiver, a call 5
 /// us.
-const COSTS: Costs = Costs {
-    sent: SegmentCost { segment: us(10), byte_ps: 10_000 },
-    received: SegmentCost { segment: us(20), byte_ps: 20_000 },
-    call: us(5),
-};
+fn costs() -> Costs {
+    Costs {
+        sent: SegmentCost { segment: us(10), byte_ps: 10_000 },
+        received: SegmentCost { segment: us(20), byte_ps: 20_000 },
+        call: us(5),
+        ..Costs::default()
+    }
+}
 
 /// Packets of 1000 bytes take 10 us.
 fn line() -> LinkConfig {
@@ -42,9 +45,8 @@ fn host_with(
     processors: Processors,
     interrupts_max: usize,
 ) -> Host {
-    let (address, tcp) = (Ipv4Addr::new(10, 0, 0, number).into(), tcp.clone());
-    let limits = Limits::default();
-    let config = HostConfig { address, listening: vec![PORT], tcp, costs, processors, interrupts_max, limits };
+    let config = HostConfig::new(Ipv4Addr::new(10, 0, 0, number).into(), tcp.clone());
+    let config = HostConfig { listening: vec![PORT], costs, processors, interrupts_max, ..config };
     Host::new(sim, &format!("host {number}"), config)
 }
 
@@ -81,7 +83,7 @@ fn run<F: Future<Output = ()> + 'static>(
 
 #[test]
 fn a_lone_segment_takes_the_time_of_its_parts() {
-    let reads = run(&TcpConfig::classic(), COSTS, &line(), |sim, stream| async move {
+    let reads = run(&TcpConfig::classic(), costs(), &line(), |sim, stream| async move {
         sim.sleep_until(Instant::ZERO + Duration::from_millis(10)).await;
         stream.write(Bytes::from(vec![1; 960])).await.expect("the connection lives");
         stream.finish();
@@ -93,7 +95,7 @@ fn a_lone_segment_takes_the_time_of_its_parts() {
 
 #[test]
 fn a_busy_receiver_takes_several_segments_at_a_time_and_an_idle_one_each() {
-    for (costs, turns) in [(COSTS, 2), (Costs { received: SegmentCost::default(), ..COSTS }, 21)] {
+    for (costs, turns) in [(costs(), 2), (Costs { received: SegmentCost::default(), ..costs() }, 21)] {
         let reads = run(&TcpConfig::classic(), costs, &line(), |_, stream| async move {
             stream.write(Bytes::from(vec![1; 30_000])).await.expect("the connection lives");
             stream.finish();
@@ -109,7 +111,7 @@ fn a_busy_receiver_takes_several_segments_at_a_time_and_an_idle_one_each() {
 fn what_a_line_loses_and_corrupts_is_sent_again() {
     let faults = LinkConfig { loss: Ratio::new(1, 20), corrupt: Ratio::new(1, 50), ..line() };
     for tcp in [TcpConfig::default(), TcpConfig::classic()] {
-        let reads = run(&tcp, COSTS, &faults, |_, stream| async move {
+        let reads = run(&tcp, costs(), &faults, |_, stream| async move {
             stream.write(Bytes::from(vec![1; 500_000])).await.expect("the connection lives");
             stream.finish();
         });
@@ -122,7 +124,7 @@ fn both_ways(processors: Processors) -> Duration {
     const BYTES: usize = 3_000_000;
     let mut simulation = Simulation::new(7, 0);
     let sim = simulation.sim();
-    let costs = Costs { received: COSTS.sent, ..COSTS };
+    let costs = Costs { received: costs().sent, ..costs() };
     let tcp = TcpConfig { congestion: None, ..TcpConfig::default() };
     let hosts = [1, 2].map(|number| host_with(&sim, number, &tcp, costs, processors, 1));
     let fast = LinkConfig { rate: None, ..line() };
@@ -165,7 +167,7 @@ fn a_processor_for_each_direction_nearly_halves_the_time_of_traffic_in_both() {
 fn the_same_seed_gives_the_same_times() {
     let faults = LinkConfig { loss: Ratio::new(1, 20), ..line() };
     let once = |tcp: &TcpConfig| {
-        run(tcp, COSTS, &faults, |_, stream| async move {
+        run(tcp, costs(), &faults, |_, stream| async move {
             stream.write(Bytes::from(vec![1; 200_000])).await.expect("the connection lives");
             stream.finish();
         })

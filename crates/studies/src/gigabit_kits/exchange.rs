@@ -9,7 +9,7 @@ use bytes::Bytes;
 use netem::LinkConfig;
 use sim::{Sim, Simulation};
 use tcp::{AckPolicy, Nagle, TcpConfig};
-use tcp_hosts::{Costs, Host, HostConfig, Limits, Processors, SegmentCost, Stream, connect};
+use tcp_hosts::{Costs, Host, HostConfig, SegmentCost, Stream, connect};
 use units::{Duration, Rate};
 
 use super::paper::{Action, Setup};
@@ -154,7 +154,7 @@ impl Exchange {
         let (segment, call) = (Duration::from_micros(segment_us), Duration::from_micros(call_us));
         let received = SegmentCost { segment, byte_ps: self.byte_ps };
         let sent = SegmentCost { segment, byte_ps: (self.byte_ps as f64 * sender_share).round() as u64 };
-        Costs { sent, received, call }
+        Costs { sent, received, call, ..Costs::default() }
     }
 
     /// The line: cells at the rate of the link, or of the card if that is slower.
@@ -174,13 +174,8 @@ impl Exchange {
         let host = |name: &str, last: u8, listening: Vec<u16>| {
             let address = Ipv4Addr::new(10, 0, 0, last).into();
             let (tcp, costs) = (self.tcp(setup), self.costs());
-            // Kernels of that time take interrupts before all else.
-            let (processors, interrupts_max) = (Processors::One, usize::MAX);
-            Host::new(
-                sim,
-                name,
-                HostConfig { address, listening, tcp, costs, processors, interrupts_max, limits: Limits::default() },
-            )
+            // Kernels of that time take interrupts before all else: it is the default.
+            Host::new(sim, name, HostConfig { listening, costs, ..HostConfig::new(address, tcp) })
         };
         let hosts = [host("client", 1, Vec::new()), host("server", 2, vec![SERVER.port()])];
         connect(sim, "atm", [&hosts[0], &hosts[1]], &self.line(setup), cells).expect("the line is valid");

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use netem::LinkConfig;
 use sim::{Sim, Simulation};
 use tcp::{AckPolicy, AckThreshold, AckTimer, TcpConfig};
-use tcp_hosts::{Costs, Host, HostConfig, Limits, Processors, SegmentCost, Stream, connect};
+use tcp_hosts::{Costs, Host, HostConfig, Processors, SegmentCost, Stream, connect};
 use units::{Duration, Instant, Rate};
 
 use super::super::paper::Table1;
@@ -47,7 +47,7 @@ fn costs(setup: &Setup, bytes: u64) -> Costs {
     Costs {
         received: cost(costs.receive_us() + pokes(setup.pokes), read_us),
         sent: cost(costs.transmit_us() + pokes(setup.pokes_back), written_us),
-        call: Duration::ZERO,
+        ..Costs::default()
     }
 }
 
@@ -83,8 +83,7 @@ pub(super) fn segments_per_second(table: &Table1, setup: &Setup, options: &Optio
         let (tcp, costs) = (tcp(setup, bytes), costs(setup, table.segment_bytes));
         let address = Ipv4Addr::new(10, 0, 0, last).into();
         // Processes of equal priority share a transputer.
-        let config =
-            HostConfig { address, listening, tcp, costs, processors, interrupts_max: 1, limits: Limits::default() };
+        let config = HostConfig { listening, costs, processors, interrupts_max: 1, ..HostConfig::new(address, tcp) };
         Host::new(&sim, name, config)
     };
     let (client, server) = (host("first", 1, Vec::new()), host("second", 2, vec![SERVER.port()]));

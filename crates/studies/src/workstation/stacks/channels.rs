@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use sim::hardware::fddi::Ring;
 use sim::{Sim, Simulation, Store};
 use tcp::{RtoFormula, TcpConfig};
-use tcp_hosts::{Costs, Host, HostConfig, Limits, Processors, SegmentCost, Stream};
+use tcp_hosts::{Costs, Host, HostConfig, Limits, SegmentCost, Stream};
 use units::{Duration, Instant};
 
 use super::super::config::Config;
@@ -103,19 +103,12 @@ impl Channels {
         let costs = Costs {
             sent: self.cost(&[costs.send]),
             received: self.cost(&[costs.receive, costs.deliver]),
-            call: Duration::ZERO,
+            ..Costs::default()
         };
-        let config = HostConfig {
-            address: Ipv4Addr::from(address).into(),
-            listening,
-            tcp: self.tcp(),
-            costs,
-            processors: Processors::One,
-            interrupts_max: 1,
-            // The application decides late which stack gets a chunk.
-            limits: Limits { outbox_bytes_max: self.chunk_bytes(), ..Limits::default() },
-        };
-        Host::new(sim, name, config)
+        // The application decides late which stack gets a chunk.
+        let limits = Limits { outbox_bytes_max: self.chunk_bytes(), ..Limits::default() };
+        let config = HostConfig::new(Ipv4Addr::from(address).into(), self.tcp());
+        Host::new(sim, name, HostConfig { listening, costs, interrupts_max: 1, limits, ..config })
     }
 
     /// The ring between two stacks.
