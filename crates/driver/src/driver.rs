@@ -248,6 +248,7 @@ impl<E: Env> Driver<E> {
         self.env.lap(Activity::Serve);
         let sent = self.send_interactive(flush);
         let received = self.receive();
+        self.end_arrivals();
         self.env.lap(Activity::Route);
         let fired = self.fire_timers();
         self.env.lap(Activity::Timers);

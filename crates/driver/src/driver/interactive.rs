@@ -5,7 +5,8 @@
 //! end. So the driver
 //!
 //! - sends interactive data before it receives,
-//! - passes received interactive data to the application before it opens later batches.
+//! - passes received interactive data to the application before it opens a large batch, or one of
+//!   another connection.
 //!
 //! While interactive data is expected, background data is sent one batch at a time: between two
 //! batches the driver serves other connections and yields to other threads that wait for its
@@ -30,6 +31,8 @@ pub(super) struct Interactive {
     /// time that the connection was in the list of requests, so the length is bounded by that list.
     at_once: Vec<ConnectionKey>,
     last_at: Option<Instant>,
+    /// Small batches of this connection were received since its events were last processed.
+    received: Option<ConnectionKey>,
     /// Background data was sent since the thread last yielded.
     owes_yield: bool,
 }
@@ -52,6 +55,21 @@ impl Interactive {
     pub(super) fn take_yield_due(&mut self) -> bool {
         std::mem::take(&mut self.owes_yield)
     }
+
+    /// Notes that a batch of `len_bytes` was absorbed and that others follow.
+    fn note_received(&mut self, key: ConnectionKey, len_bytes: usize) {
+        if len_bytes < INTERACTIVE_MAX {
+            self.received = Some(key);
+        }
+    }
+
+    /// The connection whose application gets what it has received before a batch of `len_bytes` of
+    /// `next` is opened. None if this is another small batch of the same connection: a device
+    /// without receive offload returns bulk data packet by packet, and a wake-up takes longer than
+    /// opening a packet.
+    fn take_received_before(&mut self, next: ConnectionKey, len_bytes: usize) -> Option<ConnectionKey> {
+        self.received.take_if(|received| *received != next || len_bytes >= INTERACTIVE_MAX)
+    }
 }
 
 impl<E: Env> Driver<E> {
@@ -70,20 +88,45 @@ impl<E: Env> Driver<E> {
         sent
     }
 
-    /// Called after a batch of `len_bytes` was absorbed. The application gets the data of a small
-    /// batch before later batches are opened.
-    pub(super) fn report_interactive(&mut self, key: ConnectionKey, len_bytes: usize) {
-        if len_bytes < INTERACTIVE_MAX && self.has_more_arrivals {
-            self.visited = Some(key);
-            self.process_events(key);
+    /// Called before a batch of `len_bytes` is opened.
+    pub(super) fn begin_arrival(&mut self, key: ConnectionKey, len_bytes: usize) {
+        if let Some(received) = self.interactive.take_received_before(key, len_bytes) {
+            self.visited = Some(received);
+            self.process_events(received);
             self.visited = None;
         }
+    }
+
+    /// Called after a batch of `len_bytes` was absorbed.
+    pub(super) fn end_arrival(&mut self, key: ConnectionKey, len_bytes: usize) {
+        if self.has_more_arrivals {
+            self.interactive.note_received(key, len_bytes);
+        }
+    }
+
+    /// All batches of the turn were received. Visits follow.
+    pub(super) fn end_arrivals(&mut self) {
+        self.interactive.received = None;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_batches_of_a_connection_are_passed_on_together_and_before_others() {
+        let (mut interactive, [one, other]) = (Interactive::default(), [1, 2].map(ConnectionKey));
+        interactive.note_received(one, INTERACTIVE_MAX);
+        assert_eq!(interactive.take_received_before(other, 1), None, "it was a large one");
+        interactive.note_received(one, INTERACTIVE_MAX - 1);
+        assert_eq!(interactive.take_received_before(one, INTERACTIVE_MAX - 1), None, "more of the same");
+        interactive.note_received(one, 1);
+        assert_eq!(interactive.take_received_before(one, INTERACTIVE_MAX), Some(one), "a large one takes long");
+        assert_eq!(interactive.take_received_before(other, 1), None, "it was passed on");
+        interactive.note_received(one, 1);
+        assert_eq!(interactive.take_received_before(other, 1), Some(one), "another connection");
+    }
 
     #[test]
     fn the_background_pauses_while_interactive_data_is_expected_and_not_otherwise() {

@@ -85,9 +85,10 @@ impl<E: Env> Driver<E> {
     ) {
         let InFlightBatch { connection, contents: mut job } = opened;
         let key = connection.key;
+        let len_bytes = batch.len_bytes();
+        self.begin_arrival(key, len_bytes);
         let now = self.env.now();
         self.env.lap(Activity::Route);
-        let len_bytes = batch.len_bytes();
         // The route, and with it the connection, may have been removed since.
         let is_routed = self.protocol.leads_to(&batch, key);
         if is_routed && self.entry_of(&connection).is_some() {
@@ -97,7 +98,7 @@ impl<E: Env> Driver<E> {
             }
             self.visited = None;
             self.schedule(key);
-            self.report_interactive(key, len_bytes);
+            self.end_arrival(key, len_bytes);
         } else {
             self.note_unrouted(batch.packet_count());
         }

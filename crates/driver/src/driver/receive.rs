@@ -134,8 +134,9 @@ impl<E: Env> Driver<E> {
             self.offload.lease(worker, key, &mut entry.connection, &batch);
             self.visited = None;
         }
-        let now = self.env.now();
         let len_bytes = batch.len_bytes();
+        self.begin_arrival(key, len_bytes);
+        let now = self.env.now();
         let Some(entry) = self.entries.get_mut(key.0) else { return self.note_unrouted(batch.packet_count()) };
         entry.connection.note_arrived(len_bytes);
         if entry.connection.is_detached() {
@@ -151,7 +152,7 @@ impl<E: Env> Driver<E> {
         self.visited = None;
         self.env.lap(Activity::OpenAbsorb);
         self.schedule(key);
-        self.report_interactive(key, len_bytes);
+        self.end_arrival(key, len_bytes);
     }
 
     /// Opens a batch: on another processor if one has space and more batches follow, otherwise
@@ -160,9 +161,10 @@ impl<E: Env> Driver<E> {
         // Finished work makes space: one receive call returns more batches than the pool may have
         // in flight.
         self.take_finished(None);
+        let len_bytes = batch.len_bytes();
+        self.begin_arrival(key, len_bytes);
         let Some(entry) = self.entries.get_mut(key.0) else { return };
         let now = self.env.now();
-        let len_bytes = batch.len_bytes();
         self.env.lap(Activity::Route);
         let mut job = self.offload.spare_job();
         self.visited = Some(key);
@@ -189,6 +191,6 @@ impl<E: Env> Driver<E> {
         }
         self.visited = None;
         self.env.lap(Activity::OpenAbsorb);
-        self.report_interactive(key, len_bytes);
+        self.end_arrival(key, len_bytes);
     }
 }
