@@ -4,12 +4,12 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
 
+use journal::JournalSource;
 use recovery::{Algorithm, RateCap};
 use scheduler::{Scheduler, Strategy, Traced};
 use units::Duration;
 use wire::quic::MIN_INITIAL_SIZE;
 
-use crate::journal::sink::JournalSource;
 use crate::plan::PLAN_BYTES_MAX;
 use crate::policy::Policy;
 use crate::session::Versions;

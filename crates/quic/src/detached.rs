@@ -25,6 +25,7 @@
 //! - The connection takes reports in the order in which they were made.
 
 use bytes::Bytes;
+use journal::format::tag;
 use units::Instant;
 use wire::quic::{ConnectionId, Dir, PathId, Space, StreamId, Version};
 
@@ -34,7 +35,6 @@ use crate::control::ids::{LOCAL_ID_LEN, ResetToken};
 use crate::error::TransportError;
 use crate::event::Event;
 use crate::exchange::{Exchange, ToControl, ToReceive, ToSend};
-use crate::journal::format::tag;
 use crate::journal::recording::Journal;
 use crate::open::keys::OneRttKeys;
 use crate::open::opened::Opened;
@@ -234,7 +234,7 @@ impl DetachedReceiveHalf {
         if commands.is_empty() {
             return false;
         }
-        self.core.record(|journal| journal.took(tag::TOOK_COMMANDS, now, commands.number));
+        self.core.record(|journal| journal.writer.took(tag::TOOK_COMMANDS, now, commands.number));
         for value in commands.values.drain(..) {
             self.core.half.handle(value, &mut self.core.exchange);
         }
@@ -266,7 +266,7 @@ impl DetachedReceiveHalf {
         report.failure = self.failure.clone();
         self.reports_given += 1;
         report.number = self.reports_given;
-        self.core.record_and_flush(|journal| journal.gave(tag::GAVE_REPORT, report.number));
+        self.core.record_and_flush(|journal| journal.writer.gave(tag::GAVE_REPORT, report.number));
         true
     }
 

@@ -81,6 +81,7 @@ pub(crate) mod stream_map;
 pub mod strided_bytes;
 pub mod unsealed;
 
+pub use crate::journal::{JournalSink, JournalSource, Replay};
 pub use address_tokens::TokenMemory;
 pub use addresses::Addresses;
 pub use batch_meta::BatchMeta;
@@ -97,7 +98,6 @@ pub use endpoint::{
 };
 pub use error::{ConnectionError, TransportError};
 pub use event::Event;
-pub use journal::{JournalSink, JournalSource, Replay};
 pub use open::OpenJob;
 pub use plan::{PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX, Plan, Receipt};
 pub use policy::{AckPolicy, ParsePolicyError, Policy, RetransmissionPolicy};

@@ -126,7 +126,7 @@ impl ReceiveCore {
     /// was done before, ahead of anything that the other half does because of it.
     pub(crate) fn record_and_flush(&mut self, write: impl FnOnce(&mut Journal)) {
         self.record(write);
-        if self.journal.as_mut().is_some_and(|journal| !journal.flush()) {
+        if self.journal.as_mut().is_some_and(|journal| !journal.writer.flush()) {
             self.journal = None;
         }
     }

@@ -5,6 +5,7 @@
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use journal::memory::{entries, sealed};
 use proptest::prelude::*;
 use quic::journal::{JournalErrorKind, LogEnd, Stopped, VERSION};
 use quic::{Class, Dir, JournalSink, JournalSource, PathId, PathSet, Policy, RateLimit, Replay, Side};
@@ -65,50 +66,6 @@ fn journals_staged(seed: u64, staging: Staging) -> [Vec<u8>; 2] {
 
 fn replayed(log: &[u8]) -> Result<LogEnd, Stopped> {
     replay(log, &mut Replayed::default())
-}
-
-/// The digest of `journal/digest.rs`, so that changed blocks can get a matching checksum.
-fn check_of(chain: u64, block: &[u8]) -> u64 {
-    let mut state = 0x6a09_e667_f3bc_c909_u64 ^ chain;
-    let mut word = |word: u64| {
-        state = (state ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ (word >> 32);
-    };
-    word(block.len() as u64);
-    for chunk in block.chunks(8) {
-        let mut bytes = [0; 8];
-        bytes[..chunk.len()].copy_from_slice(chunk);
-        word(u64::from_le_bytes(bytes));
-    }
-    let mixed = (state ^ (state >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed ^ (mixed >> 29)
-}
-
-/// The head of a log and its entries, without blocks.
-fn entries(log: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    let head = log[..9].to_vec();
-    let mut rest = &log[9..];
-    let mut entries = Vec::new();
-    while !rest.is_empty() {
-        let mut reader = wire::quic::Reader::new(rest);
-        let len = reader.varint().expect("a block has a length") as usize;
-        let at = reader.position() + 8;
-        entries.extend_from_slice(&rest[at..at + len]);
-        rest = &rest[at + len..];
-    }
-    (head, entries)
-}
-
-/// A log of these entries with matching checksums.
-fn sealed(head: &[u8], entries: &[u8]) -> Vec<u8> {
-    let (mut log, mut chain) = (head.to_vec(), 0);
-    // No entry spans two blocks.
-    for block in entries.chunks(1 << 20) {
-        chain = check_of(chain, block);
-        wire::quic::put_varint(&mut log, block.len() as u64);
-        log.extend_from_slice(&chain.to_le_bytes());
-        log.extend_from_slice(block);
-    }
-    log
 }
 
 #[test]
@@ -340,7 +297,7 @@ fn files_that_are_no_journal_or_of_another_version_are_rejected() {
     let [mut log, _] = journals(4);
     assert!(matches!(kind(&log[..9]), JournalErrorKind::Empty));
     log[8] = VERSION as u8 + 1;
-    assert!(matches!(kind(&log), JournalErrorKind::OtherVersion(version) if version == VERSION + 1));
+    assert!(matches!(kind(&log), JournalErrorKind::OtherVersion { found, .. } if found == VERSION + 1));
     log.truncate(8);
     log.extend_from_slice(&[VERSION as u8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
     assert!(matches!(kind(&log), JournalErrorKind::TooLong));

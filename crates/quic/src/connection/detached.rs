@@ -1,6 +1,7 @@
 //! The rest of a connection while its receive half is detached: see the module
 //! [`detached`](crate::detached).
 
+use ::journal::format::tag;
 use units::Instant;
 use wire::quic::PathId;
 
@@ -8,7 +9,6 @@ use super::Connection;
 use crate::addresses::Addresses;
 use crate::detached::{DetachedReceiveHalf, OpenConfig, OpenConfigPath, ReceiveCommands, ReceiveReport};
 use crate::exchange::{Exchange, ToControl, ToPath, ToReceive, ToSend};
-use crate::journal::format::tag;
 use crate::receive::ReceiveHalf;
 use crate::send::frames::ControlFrame;
 use crate::stats::ReceiveStats;
@@ -83,7 +83,7 @@ impl Connection {
             return None;
         }
         debug_assert!(self.receive.exchange.is_empty(), "values are delivered before a call returns");
-        self.record(|journal| journal.detached());
+        self.record(|journal| journal.writer.detached());
         let journal = self.receive.journal.as_mut().map(|journal| journal.detach());
         let config = self.open_config();
         let stand_in = self.receive.half.stand_in(self.side, self.control.config());
@@ -129,7 +129,7 @@ impl Connection {
         }
         self.detached = Some(detached);
         if has_some {
-            self.record_and_flush(|journal| journal.gave(tag::GAVE_COMMANDS, commands.number));
+            self.record_and_flush(|journal| journal.writer.gave(tag::GAVE_COMMANDS, commands.number));
         }
         has_some
     }
@@ -141,7 +141,7 @@ impl Connection {
             // Its other fields may be left from an earlier report, even of another connection.
             return;
         }
-        self.record(|journal| journal.took(tag::TOOK_REPORT, now, report.number));
+        self.record(|journal| journal.writer.took(tag::TOOK_REPORT, now, report.number));
         self.take_report(now, report);
     }
 
@@ -175,9 +175,9 @@ impl Connection {
     pub fn attach(&mut self, now: Instant, mut other: DetachedReceiveHalf) {
         // Its entries come before all that the connection writes from now on.
         other.core.journal = None;
-        self.record(|journal| journal.attached(now));
+        self.record(|journal| journal.writer.attached(now));
         if let Some(journal) = &mut self.receive.journal {
-            journal.attach();
+            journal.writer.attach();
         }
         let mut report = ReceiveReport::default();
         if other.poll_report(&mut report) {

@@ -122,7 +122,7 @@ impl Connection {
     /// Discards the journal: its first packet was not authentic, so there is no connection.
     pub(crate) fn forget_journal(&mut self) {
         if let Some(journal) = &mut self.receive.journal {
-            journal.forget();
+            journal.writer.forget();
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use ::journal::transit::Mismatch;
 use bytes::Bytes;
 use units::Instant;
 use wire::quic::StreamId;
@@ -42,8 +43,8 @@ pub(crate) enum Output {
     Event(Event),
 }
 
-/// The result, or the recorded result and the different one of the replay, as text.
-pub(crate) type Compared = Result<Output, (String, String)>;
+/// The result, or the recorded result and the different one of the replay.
+pub(crate) type Compared = Result<Output, Mismatch>;
 
 impl Replayer {
     /// Bytes of any value. No send buffer takes more than there are.

@@ -2,14 +2,15 @@
 
 use std::net::SocketAddr;
 
+use ::journal::format::{
+    Malformed, NANOS_MAX, Parsed, bytes, flag, ip_of, port, put, put_bytes, put_ip, put_span, put_word, short, span,
+    text, word,
+};
 use recovery::RateCap;
 use units::{Duration, Instant, Rate};
 use wire::quic::{ConnectionId, Reader, Side, TransportParameters};
 
-use super::format::{
-    Malformed, Parsed, addresses, bytes, flag, id, ip_of, port, put, put_addresses, put_bytes, put_id, put_ip,
-    put_version, put_word, short, text, version, word,
-};
+use super::format::{addresses, id, put_addresses, put_id, put_version, version};
 use super::session::{AnySession, ReplayedSession, no_level_keys};
 use crate::addresses::Addresses;
 use crate::config::{PreferredAddresses, TransportConfig};
@@ -69,7 +70,7 @@ pub(crate) fn put_begin(out: &mut Vec<u8>, now: Instant, seed: &ConnectionSeed) 
 
 /// Reads the entry that [`put_begin`] has written, and makes a seed to begin the connection again.
 pub(crate) fn begin(reader: &mut Reader<'_>) -> Parsed<(JournalHead, ConnectionSeed)> {
-    let began_at = Instant::from_nanos(word(reader)?.min(super::format::NANOS_MAX));
+    let began_at = Instant::from_nanos(word(reader)?.min(NANOS_MAX));
     let side = if flag(reader)? { Side::Server } else { Side::Client };
     let config = config(reader)?;
     let addresses = addresses(reader)?;
@@ -97,16 +98,6 @@ pub(crate) fn begin(reader: &mut Reader<'_>) -> Parsed<(JournalHead, ConnectionS
     let head = JournalHead { side, began_at, addresses, local_id, original_destination, config: config.clone() };
     let seed = ConnectionSeed { config: config.into(), addresses, is_validated, control, seal: keys.seal, seed };
     Ok((head, seed))
-}
-
-fn put_span(out: &mut Vec<u8>, span: Option<Duration>) {
-    out.push(u8::from(span.is_some()));
-    put_word(out, span.unwrap_or_default().as_nanos());
-}
-
-fn span(reader: &mut Reader<'_>) -> Parsed<Option<Duration>> {
-    let is_there = flag(reader)?;
-    Ok(Some(Duration::from_nanos(word(reader)?)).filter(|_| is_there))
 }
 
 fn put_config(out: &mut Vec<u8>, config: &TransportConfig) {

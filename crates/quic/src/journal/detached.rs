@@ -1,8 +1,7 @@
 //! Replays a connection with a detached receive half: both on one thread, with the reports and
 //! commands they exchanged.
 
-use std::collections::VecDeque;
-
+use ::journal::transit::InTransit;
 use units::Instant;
 
 use super::apply::{Compared, Expected, Output, Replayer, compare_event};
@@ -12,9 +11,6 @@ use crate::connection::Connection;
 use crate::detached::{DetachedReceiveHalf, ReceiveCommands, ReceiveReport};
 use crate::exchange::Exchange;
 
-/// Reports, or commands, in transit at most: more than the rings of any engine hold.
-const IN_TRANSIT_MAX: usize = 4096;
-
 /// Values and acknowledged ranges in transit at most: some 100 MB. An engine stops receiving long
 /// before.
 const VALUES_MAX: usize = 1 << 20;
@@ -23,41 +19,18 @@ const VALUES_MAX: usize = 1 << 20;
 #[derive(Default)]
 pub(crate) struct DetachedReplay {
     half: Option<(DetachedReceiveHalf, ReadState)>,
-    commands: VecDeque<ReceiveCommands>,
-    reports: VecDeque<ReceiveReport>,
-}
-
-/// Takes the item of this number; those before it were lost.
-fn take_numbered<T>(
-    items: &mut VecDeque<T>,
-    number: u64,
-    number_of: impl Fn(&T) -> u64,
-) -> Result<T, (String, String)> {
-    while let Some(taken) = items.pop_front() {
-        if number_of(&taken) == number {
-            return Ok(taken);
-        }
-    }
-    Err((format!("number {number}"), "none of this number was given".to_owned()))
-}
-
-/// Puts an item in transit, after a check of its number.
-fn give_numbered<T>(items: &mut VecDeque<T>, given: Option<T>, number: u64, number_of: impl Fn(&T) -> u64) -> Compared {
-    let expected = || format!("number {number}");
-    let given = given.ok_or_else(|| (expected(), "nothing to give".to_owned()))?;
-    if number_of(&given) != number {
-        return Err((expected(), format!("number {}", number_of(&given))));
-    }
-    if items.len() >= IN_TRANSIT_MAX {
-        return Err((format!("at most {IN_TRANSIT_MAX} in transit"), "more".to_owned()));
-    }
-    items.push_back(given);
-    Ok(Output::Nothing)
+    commands: InTransit<ReceiveCommands>,
+    reports: InTransit<ReceiveReport>,
 }
 
 impl DetachedReplay {
     /// The state for reading entries of the receive half; none if it is not detached.
-    pub(crate) fn state(&mut self) -> Option<&mut ReadState> {
+    pub(crate) fn state(&self) -> Option<&ReadState> {
+        self.half.as_ref().map(|(_, state)| state)
+    }
+
+    /// As [`state`](Self::state).
+    pub(crate) fn state_mut(&mut self) -> Option<&mut ReadState> {
         self.half.as_mut().map(|(_, state)| state)
     }
 
@@ -88,10 +61,12 @@ impl DetachedReplay {
             },
             Input::GaveCommands(number) => {
                 let mut commands = ReceiveCommands::default();
-                let given = connection.poll_commands(&mut commands).then_some(commands);
-                give_numbered(&mut self.commands, given, *number, |commands| commands.number)
+                let given = connection.poll_commands(&mut commands).then_some((commands.number, commands));
+                self.commands.give(given, *number).map(|()| Output::Nothing)
             }
-            Input::TookReport(number) => take_numbered(&mut self.reports, *number, |report| report.number)
+            Input::TookReport(number) => self
+                .reports
+                .take(*number)
                 .map(|mut report| connection.handle_report(now, &mut report))
                 .map(|()| Output::Nothing),
             Input::Attached => match self.half.take() {
@@ -131,14 +106,14 @@ impl DetachedReplay {
                 return Ok(Output::Nothing);
             }
             Input::TookCommands(number) => {
-                let mut commands = take_numbered(&mut self.commands, *number, |commands| commands.number)?;
+                let mut commands = self.commands.take(*number)?;
                 half.handle_commands(now, &mut commands);
                 return Ok(Output::Nothing);
             }
             Input::GaveReport(number) => {
                 let mut report = ReceiveReport::default();
-                let given = half.poll_report(&mut report).then_some(report);
-                return give_numbered(&mut self.reports, given, *number, |report| report.number);
+                let given = half.poll_report(&mut report).then_some((report.number, report));
+                return self.reports.give(given, *number).map(|()| Output::Nothing);
             }
             Input::Event(event) => return compare_event(*event, half.poll_event()),
             _ => {}

@@ -2,14 +2,12 @@
 
 use std::fmt;
 
+use ::journal::format::{Malformed, Parsed, bytes, flag, short, tag as common, text, time, unzigzag};
+use ::journal::out::Half;
 use units::Instant;
 use wire::quic::{ConnectionId, Dir, PathId, Reader, Space, StreamId, VARINT_MAX, Version};
 
-use super::format::{
-    ADDRESSES_NUMBERED_MAX, Malformed, Parsed, addresses, bytes, flag, id, limit, path_set, short, tag, text, time,
-    unzigzag, version,
-};
-use super::out::Half;
+use super::format::{ADDRESSES_NUMBERED_MAX, addresses, id, limit, path_set, tag, version};
 use super::outcome::{EventEntry, route};
 use super::records::{ReadRecords, dir, stream};
 use crate::addresses::Addresses;
@@ -155,12 +153,12 @@ impl ReadState {
             tag::MIGRATE => Input::Migrate(self.addresses(reader)?),
             tag::EVENT => Input::Event(EventEntry::parse(reader)?),
             tag::ROUTE => Input::Route(route(reader)?),
-            tag::DETACHED => Input::Detached,
-            tag::ATTACHED => Input::Attached,
-            tag::GAVE_COMMANDS => Input::GaveCommands(reader.varint()?),
-            tag::TOOK_COMMANDS => Input::TookCommands(reader.varint()?),
-            tag::GAVE_REPORT => Input::GaveReport(reader.varint()?),
-            tag::TOOK_REPORT => Input::TookReport(reader.varint()?),
+            common::DETACHED => Input::Detached,
+            common::ATTACHED => Input::Attached,
+            common::GAVE_COMMANDS => Input::GaveCommands(reader.varint()?),
+            common::TOOK_COMMANDS => Input::TookCommands(reader.varint()?),
+            common::GAVE_REPORT => Input::GaveReport(reader.varint()?),
+            common::TOOK_REPORT => Input::TookReport(reader.varint()?),
             _ => call(tag, reader)?,
         })
     }
@@ -168,7 +166,7 @@ impl ReadState {
 
 /// Whether a half writes entries of this tag.
 fn is_of(half: Half, tag: u8) -> bool {
-    let is_of_receive_half_alone = matches!(tag, tag::TOOK_COMMANDS | tag::GAVE_REPORT);
+    let is_of_receive_half_alone = matches!(tag, common::TOOK_COMMANDS | common::GAVE_REPORT);
     let is_of_either = matches!(
         tag,
         tag::ARRIVAL
@@ -204,9 +202,9 @@ fn is_timed(tag: u8) -> bool {
             | tag::SET_BACKUP
             | tag::TOO_LARGE
             | tag::REFUSED
-            | tag::ATTACHED
-            | tag::TOOK_COMMANDS
-            | tag::TOOK_REPORT
+            | common::ATTACHED
+            | common::TOOK_COMMANDS
+            | common::TOOK_REPORT
     )
 }
 
@@ -295,7 +293,42 @@ fn receipt(reader: &mut Reader<'_>) -> Parsed<Receipt> {
 impl Entry {
     /// The name of its kind.
     pub const fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    /// Whether it is an event for the application or a call of the application that is not about
+    /// data: the entries that a reader of a log looks for first.
+    pub const fn is_milestone(&self) -> bool {
         match &self.0 {
+            Input::Event(event) => !event.is_about_data(),
+            Input::OtherVersion
+            | Input::Reset(..)
+            | Input::Stop(..)
+            | Input::Close { .. }
+            | Input::OpenPath { .. }
+            | Input::Migrate(_)
+            | Input::AbandonPath(..)
+            | Input::SetBackup(..)
+            | Input::TooLarge(_)
+            | Input::Refused(_)
+            | Input::SetRate(_)
+            | Input::Detached
+            | Input::Attached => true,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Text(&self.0, self.1).fmt(f)
+    }
+}
+
+impl Input {
+    /// The name of its kind.
+    const fn name(&self) -> &'static str {
+        match self {
             Input::Timeout => "timeout",
             Input::Emitted(_) => "emitted",
             Input::NotEmitted(_) => "not_emitted",
@@ -342,37 +375,18 @@ impl Entry {
             Input::TookReport(_) => "took_report",
         }
     }
-
-    /// Whether it is an event for the application or a call of the application that is not about
-    /// data: the entries that a reader of a log looks for first.
-    pub const fn is_milestone(&self) -> bool {
-        match &self.0 {
-            Input::Event(event) => !event.is_about_data(),
-            Input::OtherVersion
-            | Input::Reset(..)
-            | Input::Stop(..)
-            | Input::Close { .. }
-            | Input::OpenPath { .. }
-            | Input::Migrate(_)
-            | Input::AbandonPath(..)
-            | Input::SetBackup(..)
-            | Input::TooLarge(_)
-            | Input::Refused(_)
-            | Input::SetRate(_)
-            | Input::Detached
-            | Input::Attached => true,
-            _ => false,
-        }
-    }
 }
 
-impl fmt::Display for Entry {
+/// An input of this half, as a line for people.
+pub(crate) struct Text<'a>(pub(crate) &'a Input, pub(crate) Half);
+
+impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.1 == Half::Receive {
             f.write_str("receive half: ")?;
         }
-        f.write_str(self.name())?;
-        match &self.0 {
+        f.write_str(self.0.name())?;
+        match self.0 {
             Input::Timeout | Input::PlanAsked | Input::Settle | Input::OtherVersion | Input::RecvDatagram => Ok(()),
             Input::Token(token) => write!(f, " of {} bytes", token.len()),
             Input::Retry(source, token) => write!(f, " to {source} with a token of {} bytes", token.len()),

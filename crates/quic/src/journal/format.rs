@@ -1,21 +1,16 @@
-//! Constants and basic elements of the format, which `docs/spec/replay.md` describes.
+//! Constants and basic elements of the format, which `docs/spec/replay.md` describes. What does not
+//! depend on the protocol is in [`::journal::format`].
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 
-use units::{Instant, Rate};
-use wire::quic::{ConnectionId, PathId, Reader, UnexpectedEnd, VARINT_MAX, Version, put_varint};
+use ::journal::format::{
+    Format, Malformed, Parsed, bytes, flag, ip_of, port, put, put_bytes, put_ip, put_word, short, word,
+};
+use units::Rate;
+use wire::quic::{ConnectionId, PathId, Reader, Version};
 
 use crate::addresses::Addresses;
 use crate::class::{PATH_SET_MAX, PathSet, RateLimit};
-
-/// Why a journal ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// The connection was dropped.
-    Dropped = 0,
-    /// An entry would have exceeded the longest length.
-    TooLong = 1,
-}
 
 /// The first bytes of a log.
 pub const MAGIC: [u8; 8] = *b"LITZJRNL";
@@ -23,16 +18,8 @@ pub const MAGIC: [u8; 8] = *b"LITZJRNL";
 /// The version that is written, and the only one that is read.
 pub const VERSION: u64 = 6;
 
-/// The sink gets blocks of about this many bytes: large enough that the check of each costs
-/// nothing, small enough that little is lost when the process is killed.
-pub(crate) const BLOCK_LEN_WANTED: usize = 16 << 10;
-
-/// The longest entry, in bytes. A batch of datagrams full of the smallest frames takes a quarter of
-/// this. A log that would need a longer entry ends there.
-pub(crate) const ENTRY_LEN_MAX: usize = 1 << 20;
-
-/// The longest block, in bytes: one that was almost full when the longest entry came.
-pub(crate) const BLOCK_LEN_MAX: usize = BLOCK_LEN_WANTED + ENTRY_LEN_MAX;
+/// The head of a log.
+pub(crate) const FORMAT: Format = Format { magic: MAGIC, version: VERSION };
 
 /// Addresses that a log numbers. Each belongs to a path, so few logs need more than a handful.
 /// Further ones are written in full each time.
@@ -41,11 +28,8 @@ pub(crate) const ADDRESSES_NUMBERED_MAX: usize = 64;
 /// The longest form of [`put_addresses`], bytes: two of IPv6, ports, socket, scope and flow label.
 pub(crate) const ADDRESSES_LEN_MAX: usize = 64;
 
-/// The tag of an entry, its first byte.
+/// The tag of an entry, its first byte: those of [`::journal::format::tag`] and these.
 pub(crate) mod tag {
-    pub(crate) const BEGIN: u8 = 1;
-    pub(crate) const END: u8 = 2;
-
     pub(crate) const TIMEOUT: u8 = 8;
     pub(crate) const EMITTED: u8 = 9;
     pub(crate) const NOT_EMITTED: u8 = 10;
@@ -97,100 +81,6 @@ pub(crate) mod tag {
     pub(crate) const PLANNED: u8 = 57;
     pub(crate) const EVENT: u8 = 58;
     pub(crate) const ROUTE: u8 = 59;
-
-    pub(crate) const OF_CONNECTION: u8 = 64;
-    pub(crate) const OF_RECEIVE_HALF: u8 = 65;
-    pub(crate) const DETACHED: u8 = 66;
-    pub(crate) const ATTACHED: u8 = 67;
-    pub(crate) const GAVE_COMMANDS: u8 = 68;
-    pub(crate) const TOOK_COMMANDS: u8 = 69;
-    pub(crate) const GAVE_REPORT: u8 = 70;
-    pub(crate) const TOOK_REPORT: u8 = 71;
-}
-
-/// A description of an invalid entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Malformed(pub(crate) &'static str);
-
-impl From<UnexpectedEnd> for Malformed {
-    fn from(_: UnexpectedEnd) -> Self {
-        Self("it ends too early")
-    }
-}
-
-pub(crate) type Parsed<T> = Result<T, Malformed>;
-
-/// A number. One that is too large for a varint is written as the largest, which has the same
-/// effect in every call.
-#[inline]
-pub(crate) fn put(out: &mut Vec<u8>, value: u64) {
-    put_varint(out, value.min(VARINT_MAX));
-}
-
-/// Any 64 bits, eight bytes.
-pub(crate) fn put_word(out: &mut Vec<u8>, value: u64) {
-    out.extend_from_slice(&value.to_le_bytes());
-}
-
-pub(crate) fn word(reader: &mut Reader<'_>) -> Parsed<u64> {
-    Ok(u64::from_le_bytes(reader.array()?))
-}
-
-/// Bytes, after their number.
-pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
-}
-
-pub(crate) fn bytes<'a>(reader: &mut Reader<'a>) -> Parsed<&'a [u8]> {
-    let len = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
-    Ok(reader.bytes(len)?)
-}
-
-pub(crate) fn text(reader: &mut Reader<'_>) -> Parsed<String> {
-    Ok(String::from_utf8_lossy(bytes(reader)?).into_owned())
-}
-
-/// A number of at most 32 bits.
-pub(crate) fn short(reader: &mut Reader<'_>) -> Parsed<u32> {
-    u32::try_from(reader.varint()?).map_err(|_| Malformed("a number is too large"))
-}
-
-pub(crate) fn flag(reader: &mut Reader<'_>) -> Parsed<bool> {
-    match reader.u8()? {
-        0 => Ok(false),
-        1 => Ok(true),
-        _ => Err(Malformed("a flag is neither 0 nor 1")),
-    }
-}
-
-/// A signed number as an unsigned one, small if it is near zero.
-pub(crate) const fn zigzag(value: i64) -> u64 {
-    (value << 1 ^ value >> 63).cast_unsigned()
-}
-
-pub(crate) const fn unzigzag(value: u64) -> i64 {
-    (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
-}
-
-/// The latest time in a log, nanoseconds: 36 years, so that differences fit varints with their
-/// sign.
-pub(crate) const NANOS_MAX: u64 = 1 << 60;
-
-/// A time as its difference from the one before. It may be a little earlier, because reports come
-/// from other processors.
-#[inline]
-pub(crate) fn put_time(out: &mut Vec<u8>, last: &mut u64, now: Instant) {
-    let now = now.as_nanos().min(NANOS_MAX);
-    put(out, zigzag(now.cast_signed() - last.cast_signed()));
-    *last = now;
-}
-
-pub(crate) fn time(reader: &mut Reader<'_>, last: &mut u64) -> Parsed<Instant> {
-    let now = last.cast_signed().checked_add(unzigzag(reader.varint()?));
-    let now = now.filter(|now| (0..=NANOS_MAX.cast_signed()).contains(now)).ok_or(Malformed("an impossible time"))?;
-    *last = now.cast_unsigned();
-    Ok(Instant::from_nanos(*last))
 }
 
 /// A limit of rate and burst, or none.
@@ -244,31 +134,6 @@ pub(crate) fn version(reader: &mut Reader<'_>) -> Parsed<Version> {
     Version::from_number(short(reader)?).ok_or(Malformed("an unknown version of QUIC"))
 }
 
-pub(crate) fn put_ip(out: &mut Vec<u8>, ip: &IpAddr) {
-    match ip {
-        IpAddr::V4(ip) => {
-            out.push(4);
-            out.extend_from_slice(&ip.octets());
-        }
-        IpAddr::V6(ip) => {
-            out.push(6);
-            out.extend_from_slice(&ip.octets());
-        }
-    }
-}
-
-pub(crate) fn ip_of(family: u8, reader: &mut Reader<'_>) -> Parsed<IpAddr> {
-    match family {
-        4 => Ok(Ipv4Addr::from(reader.array::<4>()?).into()),
-        6 => Ok(Ipv6Addr::from(reader.array::<16>()?).into()),
-        _ => Err(Malformed("an address of an unknown family")),
-    }
-}
-
-pub(crate) fn port(reader: &mut Reader<'_>) -> Parsed<u16> {
-    u16::try_from(reader.varint()?).map_err(|_| Malformed("a port or socket above 65535"))
-}
-
 /// Both ends of a path, written out.
 pub(crate) fn put_addresses(out: &mut Vec<u8>, addresses: &Addresses) {
     put_ip(out, &addresses.remote.ip());
@@ -301,22 +166,12 @@ pub(crate) fn addresses(reader: &mut Reader<'_>) -> Parsed<Addresses> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
     use proptest::prelude::*;
 
     proptest! {
-        #[test]
-        fn signed_numbers_and_times_come_back(values in proptest::collection::vec(0..NANOS_MAX, 1..20), any: i64) {
-            prop_assert_eq!(unzigzag(zigzag(any)), any);
-            let (mut out, mut last) = (Vec::new(), 0);
-            values.iter().for_each(|value| put_time(&mut out, &mut last, Instant::from_nanos(*value)));
-            let (mut reader, mut last) = (Reader::new(&out), 0);
-            for value in values {
-                prop_assert_eq!(time(&mut reader, &mut last), Ok(Instant::from_nanos(value)));
-            }
-            prop_assert!(reader.is_empty());
-        }
-
         #[test]
         fn addresses_come_back(remote: SocketAddr, local_ip: Option<IpAddr>, socket: u16) {
             let wanted = Addresses { remote, local_ip, socket };

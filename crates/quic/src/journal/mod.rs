@@ -22,35 +22,31 @@
 //! | `begin`, `records`, `session`, `outcome` | parts of entries: the first entry, opened packets, output of TLS, output of the connection |
 //! | `recording` | a journal that is being written |
 //! | `write`, `entry` | writing and reading entries |
-//! | `out` | the log of a connection, to which both its halves may write |
-//! | `blocks` | the blocks of a log, checked |
 //! | `replay`, `apply`, `detached` | the replay |
 //! | `observe` | the packets of a replayed connection |
-//! | `digest` | of plans and blocks |
-//! | `sink` | where journals go |
+//! | `digest` | of plans |
+//!
+//! What does not depend on the protocol is in the crate [`journal`](::journal).
 
 mod apply;
 mod begin;
-mod blocks;
 mod detached;
 mod digest;
 mod entry;
 pub(crate) mod format;
 mod observe;
-mod out;
 pub(crate) mod outcome;
 pub(crate) mod recording;
 mod records;
 mod replay;
 pub(crate) mod session;
-pub(crate) mod sink;
 pub(crate) mod write;
 
 pub use crate::observed::{LossTrigger, LostPackets, PathMetrics};
 pub use begin::{JournalHead, UNREAD_MAX};
-pub use blocks::{JournalError, JournalErrorKind};
 pub use entry::Entry;
 pub use format::{MAGIC, VERSION};
 pub use observe::{FrameSummary, Observation, PacketSummary};
-pub use replay::{Difference, LogEnd, Replay, Step, Stopped};
-pub use sink::{JournalSink, JournalSource};
+pub use replay::{Replay, Step};
+
+pub use ::journal::{Difference, JournalError, JournalErrorKind, JournalSink, JournalSource, LogEnd, Stopped};

@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use ::journal::digest::Digest;
+use ::journal::format::{Malformed, Parsed, bytes, flag, put, put_bytes, put_word, short, word};
 use units::Instant;
 use wire::quic::{Dir, PathId, Reader, Space, StreamId};
 
-use super::digest::{Digest, plan_digest};
-use super::format::{Malformed, Parsed, put, put_word, short, word};
+use super::digest::plan_digest;
+use super::format::id;
 use crate::control::ids::RouteChange;
 use crate::control::paths::migrate::MigrateError;
 use crate::control::paths::open::OpenPathError;
@@ -161,7 +163,7 @@ impl PlanEntry {
     pub(crate) fn parse(reader: &mut Reader<'_>) -> Parsed<Self> {
         let path = PathId(short(reader)?);
         let (datagrams, bytes) = (reader.varint()?, reader.varint()?);
-        let numbers = if super::format::flag(reader)? {
+        let numbers = if flag(reader)? {
             let (first, count) = (reader.varint()?, reader.varint()?);
             Some((first, first + count))
         } else {
@@ -307,16 +309,16 @@ pub(crate) fn put_route(out: &mut Vec<u8>, change: &RouteChange) {
         RouteChange::AddReset(token) => (3, &token[..]),
     };
     out.push(kind);
-    super::format::put_bytes(out, id);
+    put_bytes(out, id);
 }
 
 pub(crate) fn route(reader: &mut Reader<'_>) -> Parsed<RouteChange> {
     let kind = reader.u8()?;
     if let 2 | 3 = kind {
-        let token = super::format::bytes(reader)?.try_into().map_err(|_| Malformed("a token of another length"))?;
+        let token = bytes(reader)?.try_into().map_err(|_| Malformed("a token of another length"))?;
         return Ok(if kind == 3 { RouteChange::AddReset(token) } else { RouteChange::RemoveReset(token) });
     }
-    let id = super::format::id(reader)?;
+    let id = id(reader)?;
     match kind {
         0 => Ok(RouteChange::Remove(id)),
         1 => Ok(RouteChange::Add(id)),

@@ -1,11 +1,12 @@
 //! Opened packets in a log: their records, with the length of payload only.
 
+use ::journal::format::{Malformed, Parsed, bytes, flag, put, put_bytes, put_word, short, text, word};
 use bytes::Bytes;
 use units::{Duration, Ecn};
 use wire::quic::frame::EcnCounts;
 use wire::quic::{Dir, ErrorCode, PathId, Reader, Space, StreamId, VARINT_MAX};
 
-use super::format::{Malformed, Parsed, bytes, flag, id, put, put_bytes, put_id, put_word, short, text, word};
+use super::format::{id, put_id};
 use crate::error::TransportError;
 use crate::exchange::MultipathFrame;
 use crate::open::opened::{Opened, OpenedPacket, Record};

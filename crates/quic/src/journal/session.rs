@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use ::journal::format::{Malformed, Parsed, bytes, flag, put_bytes, put_word, text, word};
 use units::Instant;
 use wire::quic::{ConnectionId, PathId, Reader, Space, Version};
 
-use super::format::{Malformed, Parsed, bytes, put_bytes, put_version, put_word, tag, text, version, word};
+use super::format::{put_version, tag, version};
 use super::records::{error, put_error};
 use crate::address_tokens::TOKEN_LEN_MAX;
 use crate::control::ids::ResetToken;
@@ -249,10 +250,10 @@ fn put_summary(out: &mut Vec<u8>, summary: &SessionSummary) {
 
 fn summary(reader: &mut Reader<'_>) -> Parsed<SessionSummary> {
     Ok(SessionSummary {
-        cipher_suite: if super::format::flag(reader)? { Some(text(reader)?) } else { None },
-        key_exchange: if super::format::flag(reader)? { Some(text(reader)?) } else { None },
-        protocol: if super::format::flag(reader)? { Some(bytes(reader)?.to_vec()) } else { None },
-        is_resumed: super::format::flag(reader)?,
+        cipher_suite: if flag(reader)? { Some(text(reader)?) } else { None },
+        key_exchange: if flag(reader)? { Some(text(reader)?) } else { None },
+        protocol: if flag(reader)? { Some(bytes(reader)?.to_vec()) } else { None },
+        is_resumed: flag(reader)?,
         version: version(reader)?,
     })
 }
@@ -334,7 +335,7 @@ impl SessionEntry {
         let call = match tag {
             tag::SESSION_INPUT => {
                 let len = word(reader)?;
-                let failed = super::format::flag(reader)?;
+                let failed = flag(reader)?;
                 SessionCall::Heard(len, if failed { Err(error(reader)?) } else { Ok(()) })
             }
             tag::SESSION_OUTPUT => {
@@ -368,7 +369,7 @@ impl SessionEntry {
                 return Ok(Self { call, state: None });
             }
             tag::SESSION_VERDICT => {
-                return Ok(Self { call: SessionCall::Verdict(super::format::flag(reader)?), state: None });
+                return Ok(Self { call: SessionCall::Verdict(flag(reader)?), state: None });
             }
             _ => return Ok(Self { call: SessionCall::Summary(summary(reader)?), state: None }),
         };

@@ -1,12 +1,10 @@
 //! Writing entries. The answer to a call is a separate entry.
 
+use ::journal::format::{put, put_bytes, zigzag};
 use units::Instant;
 use wire::quic::{ConnectionId, Dir, PathId, Space, StreamId, Version};
 
-use super::format::{
-    ADDRESSES_NUMBERED_MAX, put, put_addresses, put_bytes, put_id, put_limit, put_path_set, put_time, put_version, tag,
-    zigzag,
-};
+use super::format::{ADDRESSES_NUMBERED_MAX, put_addresses, put_id, put_limit, put_path_set, put_version, tag};
 use super::outcome::{Answer, EventEntry, Planned, put_route};
 use super::records::put_opened;
 use crate::addresses::Addresses;
@@ -20,23 +18,20 @@ use crate::plan::Receipt;
 
 impl Journal {
     fn entry(&mut self, tag: u8) -> &mut Vec<u8> {
-        self.block.push(tag);
-        &mut self.block
+        self.writer.entry(tag)
     }
 
     fn timed(&mut self, tag: u8, now: Instant) -> &mut Vec<u8> {
-        self.block.push(tag);
-        put_time(&mut self.block, &mut self.last, now);
-        &mut self.block
+        self.writer.timed(tag, now)
     }
 
     /// Addresses by their number, or written out the first time.
     fn put_addresses(&mut self, addresses: &Addresses) {
         match self.addresses.iter().position(|known| known == addresses) {
-            Some(at) => put(&mut self.block, at as u64 + 1),
+            Some(at) => put(self.writer.entries(), at as u64 + 1),
             None => {
-                put(&mut self.block, 0);
-                put_addresses(&mut self.block, addresses);
+                put(self.writer.entries(), 0);
+                put_addresses(self.writer.entries(), addresses);
                 if self.addresses.len() < ADDRESSES_NUMBERED_MAX {
                     self.addresses.push(*addresses);
                 }
@@ -62,15 +57,15 @@ impl Journal {
     pub(crate) fn arrival(&mut self, now: Instant, path: PathId, addresses: &Addresses, count: u64, len: u64) {
         put(self.timed(tag::ARRIVAL, now), u64::from(path.0));
         self.put_addresses(addresses);
-        put(&mut self.block, count);
-        put(&mut self.block, len);
+        put(self.writer.entries(), count);
+        put(self.writer.entries(), len);
     }
 
     pub(crate) fn opened(&mut self, now: Instant, batch: &Batch, opened: &Opened, buffer: &[u8]) {
         put(self.timed(tag::OPENED, now), u64::from(batch.path.0));
         self.put_addresses(&batch.addresses);
-        put(&mut self.block, batch.len);
-        put_opened(&mut self.block, opened, buffer, batch.integrity_limit);
+        put(self.writer.entries(), batch.len);
+        put_opened(self.writer.entries(), opened, buffer, batch.integrity_limit);
     }
 
     /// One packet of the handshake; `source` is the Source Connection ID and the version of its header,
@@ -202,28 +197,6 @@ impl Journal {
         put_path_set(out, paths);
     }
 
-    // ── Halves ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    pub(crate) fn detached(&mut self) {
-        self.entry(tag::DETACHED);
-    }
-
-    pub(crate) fn attached(&mut self, now: Instant) {
-        self.timed(tag::ATTACHED, now);
-    }
-
-    /// Commands or a report of this number pass to the other half: [`tag::GAVE_COMMANDS`] and
-    /// [`tag::GAVE_REPORT`].
-    pub(crate) fn gave(&mut self, tag: u8, number: u64) {
-        put(self.entry(tag), number);
-    }
-
-    /// Commands or a report of this number were taken: [`tag::TOOK_COMMANDS`] and
-    /// [`tag::TOOK_REPORT`].
-    pub(crate) fn took(&mut self, tag: u8, now: Instant, number: u64) {
-        put(self.timed(tag, now), number);
-    }
-
     // ── The driver's queries ─────────────────────────────────────────────────────────────────────────────────────────
 
     pub(crate) fn tail_asked(&mut self, datagrams: usize) {
@@ -265,17 +238,17 @@ impl Journal {
 
     /// The buffer for the entries about TLS, which come before the next entry.
     pub(crate) fn session_entries(&mut self) -> &mut Vec<u8> {
-        &mut self.block
+        self.writer.entries()
     }
 
     /// Writes one entry, which `begins` unless it is the answer to the one before. False if it was
     /// the last.
     pub(crate) fn write<T>(&mut self, begins: bool, write: impl FnOnce(&mut Self) -> T) -> (T, bool) {
-        if begins && self.is_shared && self.is_due() {
-            self.flush();
+        if begins {
+            self.writer.begin_call();
         }
         let written = write(self);
-        (written, self.complete())
+        (written, self.writer.complete())
     }
 }
 

@@ -1,24 +1,12 @@
 //! Journals kept in memory, and their replay.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
-use quic::journal::{JournalSink, LogEnd, Stopped};
+use journal::memory::MemoryJournals;
+use quic::journal::{LogEnd, Stopped};
 use quic::{JournalSource, Replay, Side};
 
 /// The journals of all connections of a run, one after the other.
 #[derive(Clone, Default)]
-pub struct Journals(Arc<Mutex<Vec<(Side, Log)>>>);
-
-type Log = Arc<Mutex<Vec<u8>>>;
-
-struct MemorySink(Log);
-
-impl JournalSink for MemorySink {
-    fn take(&mut self, bytes: &[u8]) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
-        true
-    }
-}
+pub struct Journals(MemoryJournals);
 
 /// The result of a replay.
 #[derive(Debug, Default, Clone, Copy)]
@@ -34,19 +22,12 @@ pub struct Replayed {
 impl Journals {
     /// A journal source for a configuration.
     pub fn source(&self) -> JournalSource {
-        let logs = Arc::clone(&self.0);
-        JournalSource(Arc::new(move |side| {
-            let log = Log::default();
-            logs.lock().unwrap_or_else(PoisonError::into_inner).push((side, Arc::clone(&log)));
-            Some(Box::new(MemorySink(log)))
-        }))
+        self.0.source()
     }
 
     /// The journals so far, one per connection.
     pub fn logs(&self) -> Vec<(Side, Vec<u8>)> {
-        let logs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let logs = logs.iter().map(|(side, log)| (*side, log.lock().unwrap_or_else(PoisonError::into_inner).clone()));
-        logs.filter(|(_, log)| !log.is_empty()).collect()
+        self.0.logs()
     }
 
     /// Replays all journals, which must be complete and equal.

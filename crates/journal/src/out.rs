@@ -6,17 +6,17 @@
 use units::{Duration, Instant};
 use wire::quic::put_varint;
 
-use super::digest::check_of;
-use super::format::{BLOCK_LEN_MAX, BLOCK_LEN_WANTED, Ending, MAGIC, VERSION, tag};
-use super::sink::JournalSink;
+use crate::digest::check_of;
+use crate::format::{BLOCK_LEN_MAX, BLOCK_LEN_WANTED, Ending, Format, tag};
+use crate::sink::JournalSink;
 
 /// Entries are passed to the sink after this time at the latest, if another entry follows: little
 /// is lost when the process is killed. A busy connection fills its blocks earlier.
-pub(super) const FLUSH_AFTER: Duration = Duration::from_millis(100);
+pub(crate) const FLUSH_AFTER: Duration = Duration::from_millis(100);
 
 /// The writer of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Half {
+pub enum Half {
     /// The connection: as a whole, or the rest of it while its receive half is detached.
     Connection,
     /// The detached receive half.
@@ -33,7 +33,7 @@ impl Half {
     }
 
     /// The writer that an entry of this tag names, if it is such an entry.
-    pub(crate) const fn of_tag(tag: u8) -> Option<Self> {
+    pub const fn of_tag(tag: u8) -> Option<Self> {
         match tag {
             tag::OF_CONNECTION => Some(Self::Connection),
             tag::OF_RECEIVE_HALF => Some(Self::Receive),
@@ -66,9 +66,9 @@ pub(crate) struct Out {
 }
 
 impl Out {
-    pub(crate) fn new(now: Instant, sink: Box<dyn JournalSink>) -> Self {
-        let mut framed = MAGIC.to_vec();
-        put_varint(&mut framed, VERSION);
+    pub(crate) fn new(now: Instant, format: Format, sink: Box<dyn JournalSink>) -> Self {
+        let mut framed = format.magic.to_vec();
+        put_varint(&mut framed, format.version);
         Self {
             sink,
             block: Vec::new(),

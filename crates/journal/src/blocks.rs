@@ -5,8 +5,8 @@ use std::io::{self, Read};
 
 use wire::quic::{Reader, VARINT_MAX};
 
-use super::digest::check_of;
-use super::format::{BLOCK_LEN_MAX, MAGIC, Malformed, VERSION};
+use crate::digest::check_of;
+use crate::format::{BLOCK_LEN_MAX, Format, Malformed, Parsed};
 
 /// Why a log cannot be read, or not any further.
 #[derive(Debug)]
@@ -25,10 +25,15 @@ pub struct JournalError {
 pub enum JournalErrorKind {
     /// It cannot be read.
     Io(io::Error),
-    /// It does not begin with [`MAGIC`].
+    /// It does not begin as a log of this protocol does.
     NotAJournal,
-    /// Its version of the format is not [`VERSION`].
-    OtherVersion(u64),
+    /// Its version of the format is another one.
+    OtherVersion {
+        /// Its version.
+        found: u64,
+        /// The version that is read.
+        known: u64,
+    },
     /// The check of a block does not match.
     Damaged,
     /// A block exceeds the longest length.
@@ -44,8 +49,8 @@ impl fmt::Display for JournalErrorKind {
         match self {
             Self::Io(error) => write!(f, "cannot be read: {error}"),
             Self::NotAJournal => f.write_str("not a journal of a connection"),
-            Self::OtherVersion(version) => {
-                write!(f, "version {version} of the format; this program reads version {VERSION}")
+            Self::OtherVersion { found, known } => {
+                write!(f, "version {found} of the format; this program reads version {known}")
             }
             Self::Damaged => f.write_str("damaged: a block is not what was written"),
             Self::TooLong => write!(f, "damaged: a block of more than {BLOCK_LEN_MAX} bytes"),
@@ -58,10 +63,19 @@ impl fmt::Display for JournalErrorKind {
 impl fmt::Display for JournalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.kind, self.entry) {
-            (JournalErrorKind::NotAJournal | JournalErrorKind::OtherVersion(_), _) => self.kind.fmt(f),
+            (JournalErrorKind::NotAJournal | JournalErrorKind::OtherVersion { .. }, _) => self.kind.fmt(f),
             (kind, Some(entry)) => write!(f, "entry {entry}, in the block at byte {}: {kind}", self.offset),
             (kind, None) => write!(f, "at byte {}: {kind}", self.offset),
         }
+    }
+}
+
+impl JournalError {
+    /// Adds the number of the entry, unless a whole block is wrong.
+    #[must_use]
+    pub fn at(self, entry: u64) -> Self {
+        let is_of_entry = matches!(self.kind, JournalErrorKind::Malformed(_));
+        Self { entry: is_of_entry.then_some(entry), ..self }
     }
 }
 
@@ -75,23 +89,26 @@ impl std::error::Error for JournalError {
 }
 
 /// Reads a log block by block.
-pub(crate) struct Blocks<R> {
+pub struct Blocks<R> {
     input: R,
     block: Vec<u8>,
     /// The position in the block.
     read: usize,
     /// The offset of the block in the log, and that of the next one.
-    pub(crate) offset: u64,
+    offset: u64,
     next_offset: u64,
     chain: u64,
     /// The log has ended, with this many bytes of an incomplete block.
     is_over: bool,
-    pub(crate) cut_bytes: u64,
+    cut_bytes: u64,
 }
 
 impl<R: Read> Blocks<R> {
-    /// Reads the magic bytes and the version.
-    pub(crate) fn begin(input: R) -> Result<Self, JournalError> {
+    /// Reads the head, which must be that of `format`.
+    ///
+    /// # Errors
+    /// If it is another one, or cannot be read.
+    pub fn begin(input: R, format: Format) -> Result<Self, JournalError> {
         let mut blocks = Self {
             input,
             block: Vec::new(),
@@ -102,18 +119,24 @@ impl<R: Read> Blocks<R> {
             is_over: false,
             cut_bytes: 0,
         };
-        let mut magic = [0; MAGIC.len()];
-        if blocks.fill(&mut magic)? < magic.len() || magic != MAGIC {
+        let mut magic = [0; 8];
+        if blocks.fill(&mut magic)? < magic.len() || magic != format.magic {
             return Err(blocks.error(JournalErrorKind::NotAJournal));
         }
         match blocks.varint()? {
-            Some(VERSION) => Ok(blocks),
-            Some(version) => Err(blocks.error(JournalErrorKind::OtherVersion(version))),
+            Some(found) if found == format.version => Ok(blocks),
+            Some(found) => Err(blocks.error(JournalErrorKind::OtherVersion { found, known: format.version })),
             None => Err(blocks.error(JournalErrorKind::NotAJournal)),
         }
     }
 
-    pub(crate) fn error(&self, kind: JournalErrorKind) -> JournalError {
+    /// At the end of the log: the bytes of an incomplete block there.
+    pub const fn cut_bytes(&self) -> u64 {
+        self.cut_bytes
+    }
+
+    /// An error of this block.
+    pub fn error(&self, kind: JournalErrorKind) -> JournalError {
         JournalError { offset: self.offset, entry: None, kind }
     }
 
@@ -184,7 +207,10 @@ impl<R: Read> Blocks<R> {
     }
 
     /// The first byte of the next entry, which is its tag; none at the end of the log.
-    pub(crate) fn peek(&mut self) -> Result<Option<u8>, JournalError> {
+    ///
+    /// # Errors
+    /// If the next block cannot be read.
+    pub fn peek(&mut self) -> Result<Option<u8>, JournalError> {
         while self.read == self.block.len() {
             if !self.advance()? {
                 return Ok(None);
@@ -194,18 +220,27 @@ impl<R: Read> Blocks<R> {
     }
 
     /// The rest of the block after the first byte of the entry that [`peek`](Self::peek) has shown.
-    pub(crate) fn ahead(&self) -> &[u8] {
+    pub fn ahead(&self) -> &[u8] {
         self.block.get(self.read + 1..).unwrap_or_default()
     }
 
     /// Reads the rest of the entry that [`peek`](Self::peek) has shown.
-    pub(crate) fn read<T>(
-        &mut self,
-        parse: impl FnOnce(&mut Reader<'_>) -> Result<T, Malformed>,
-    ) -> Result<T, Malformed> {
+    ///
+    /// # Errors
+    /// If it is not valid.
+    pub fn read<T>(&mut self, parse: impl FnOnce(&mut Reader<'_>) -> Parsed<T>) -> Result<T, JournalError> {
         let mut reader = Reader::new(self.ahead());
-        let parsed = parse(&mut reader)?;
-        self.read += 1 + reader.position();
-        Ok(parsed)
+        match parse(&mut reader) {
+            Ok(parsed) => {
+                self.read += 1 + reader.position();
+                Ok(parsed)
+            }
+            Err(error) => Err(self.malformed(error)),
+        }
+    }
+
+    /// The error of an entry that is not valid where it is.
+    pub fn malformed(&self, Malformed(what): Malformed) -> JournalError {
+        self.error(JournalErrorKind::Malformed(what))
     }
 }

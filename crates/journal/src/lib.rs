@@ -1,0 +1,44 @@
+//! Journals of connections, whatever their protocol: all inputs of a connection, recorded for a replay.
+//! Sans-IO: a [`JournalSink`] takes blocks, and a replay reads them.
+//!
+//! ```text
+//!   live     Connection ── entries ──▶ Writer ──▶ Out ── blocks ──▶ JournalSink ──▶ file
+//!                                        ▲
+//!            its detached half ── Writer ┘
+//!   replay   file ──▶ Blocks ── entries ──▶ Replay ──▶ a type that implements Replayed
+//! ```
+//!
+//! A protocol defines its entries, and how a connection repeats them.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`format`](mod@format) | constants, and the smallest parts of the format (`docs/spec/replay.md`) |
+//! | [`digest`] | of plans and blocks |
+//! | [`sink`] | where journals go |
+//! | [`out`] | the log of a connection, to which both its halves may write |
+//! | [`writer`] | the entries of a connection, or of its detached receive half |
+//! | [`blocks`] | the blocks of a log, checked |
+//! | [`memory`] | journals kept in memory, for tests |
+//! | [`replay`] | the replay of a log, entry by entry |
+//! | [`stopped`] | how a replay ends |
+//! | [`transit`] | what passes between a connection and its detached receive half |
+//! | [`zeros`] | bytes in the place of payload |
+#![forbid(unsafe_code)]
+
+pub mod blocks;
+pub mod digest;
+pub mod format;
+pub mod memory;
+pub mod out;
+pub mod replay;
+pub mod sink;
+pub mod stopped;
+pub mod transit;
+pub mod writer;
+pub mod zeros;
+
+pub use blocks::{JournalError, JournalErrorKind};
+pub use sink::{JournalSink, JournalSource};
+pub use stopped::{Difference, LogEnd, Stopped};
+/// The role of a connection: a client has opened it, a server has accepted it.
+pub use wire::quic::Side;
