@@ -31,7 +31,7 @@ fn syns() -> Vec<Vec<u8>> {
     let mut syn = |number: u32| {
         let source = Ipv4Addr::from_bits(Ipv4Addr::new(172, 16, 0, 0).to_bits() + number);
         let tuple = Tuple { local: (source, 10_000).into(), remote: (FLOODED, 80).into() };
-        let mut connection = Connection::connect(TcpConfig::default(), tuple, Seq32::new(number), 0);
+        let mut connection = Connection::connect(Instant::ZERO, TcpConfig::default(), tuple, Seq32::new(number), 0);
         assert!(connection.poll_plan(Instant::ZERO, 1, &mut plan));
         plan.seal(&mut packet);
         let mut bytes = vec![0; 10];

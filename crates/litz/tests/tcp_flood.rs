@@ -23,7 +23,7 @@ const FLOODED: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 9, 0, 2));
 fn syn(number: u64) -> Vec<u8> {
     let source = Ipv4Addr::from_bits(Ipv4Addr::new(172, 16, 0, 0).to_bits() + (number / 50_000) as u32);
     let tuple = Tuple { local: (source, 10_000 + (number % 50_000) as u16).into(), remote: (FLOODED, 80).into() };
-    let mut connection = Connection::connect(TcpConfig::default(), tuple, Seq32::new(number as u32), 0);
+    let mut connection = Connection::connect(Instant::ZERO, TcpConfig::default(), tuple, Seq32::new(number as u32), 0);
     let (mut plan, mut packet) = (Plan::default(), SuperPacket::default());
     assert!(connection.poll_plan(Instant::ZERO, 1, &mut plan));
     plan.seal(&mut packet);

@@ -363,7 +363,7 @@ impl Protocol for Tcp {
         };
         let initial = self.secret.initial_sequence(now, &tuple);
         let offset = self.secret.timestamp_offset(&tuple);
-        let connection = tcp::Connection::connect(self.config_with(request.md5.as_ref()), tuple, initial, offset);
+        let connection = tcp::Connection::connect(now, self.config_with(request.md5.as_ref()), tuple, initial, offset);
         let signature = request.md5.map(|key| Signature::new(&key, &self.counters));
         let connection = TcpConnection::new(connection, Arc::clone(cell), socket, false).with_signature(signature);
         Some(connection.with_layers(self.layers.as_ref(), || self.secret.salt(now, &tuple)))

@@ -106,7 +106,7 @@ mod tests {
         let local = SocketAddr::new(std::net::Ipv4Addr::new(10, 0, 0, 1).into(), port);
         let tuple = Tuple { local, remote: REMOTE };
         let config = std::sync::Arc::new(TcpConfig::default());
-        let mut one = Connection::connect(config.clone(), tuple, Seq32::new(7), 0);
+        let mut one = Connection::connect(now, config.clone(), tuple, Seq32::new(7), 0);
         let syn = sent(now, &mut one).remove(0);
         let mut other = Connection::accept(now, config, &syn, Seq32::new(9), 0);
         one.finish();

@@ -14,7 +14,7 @@ fn route(source: &str, destination: &str) -> Route {
     let protocol = Tcp::new(TcpConfig::default(), HostSecret::new([7; 32]), local.to_vec(), [80]);
     let [source, destination] = [source, destination].map(|ip| ip.parse::<IpAddr>().unwrap());
     let tuple = Tuple { local: SocketAddr::new(source, 1000), remote: SocketAddr::new(destination, 80) };
-    let mut connection = Connection::connect(TcpConfig::default(), tuple, Seq32::new(5), 5);
+    let mut connection = Connection::connect(Instant::ZERO, TcpConfig::default(), tuple, Seq32::new(5), 5);
     let (mut plan, mut packet, mut route) = (Plan::default(), SuperPacket::default(), None);
     assert!(connection.poll_plan(Instant::ZERO, 1, &mut plan));
     plan.seal(&mut packet);

@@ -40,7 +40,7 @@ fn connection(
 ) -> (TcpConnection, Arc<TcpCell>) {
     let now = Instant::ZERO;
     let tuple = Tuple { local: (Ipv4Addr::new(10, 0, 0, 1), 10_000 + number).into(), remote: (LOCAL, 80).into() };
-    let mut client = Connection::connect(TcpConfig::default(), tuple, Seq32::new(5), 5);
+    let mut client = Connection::connect(now, TcpConfig::default(), tuple, Seq32::new(5), 5);
     let syn = packets(&mut client).remove(0);
     let Begun::Connection(mut connection, cell) = protocol.accept(now, shared, 0, syn, false, false) else {
         panic!("a SYN begins a connection");

@@ -38,7 +38,7 @@ impl Pair {
         let tuple = Tuple { local: ([10, 0, 0, 1], 1000).into(), remote: ([10, 0, 0, 2], 80).into() };
         let config = TcpConfig { nagle: tcp::Nagle::Off, ..TcpConfig::default() };
         let (mut now, mut plan, mut packet) = (Instant::ZERO, Plan::default(), SuperPacket::default());
-        let mut sender = Connection::connect(config.clone(), tuple, Seq32::new(1), 1);
+        let mut sender = Connection::connect(now, config.clone(), tuple, Seq32::new(1), 1);
         assert!(sender.poll_plan(now, 1, &mut plan));
         let syn = carry(&plan, &mut packet);
         let mut receiver = Connection::accept(now, config, &syn, Seq32::new(2), 2);

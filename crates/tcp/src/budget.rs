@@ -1,30 +1,108 @@
 //! The sizes of buffers, which grow with use, and the budget that limits all of them.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes by which the buffers of all connections together may exceed their initial sizes. Connections
 /// share it through their configuration. Without budget left, a buffer keeps its size, so a connection
 /// becomes no faster, and works.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct BufferBudget {
     limit: u64,
     taken: AtomicU64,
+    /// It is that of one connection, whose grants are recorded or replayed.
+    grants: Option<Box<Grants>>,
+}
+
+/// What a budget was asked for, and what it has granted. It depends on other connections, so it is an
+/// input of this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Grant {
+    pub(crate) wanted: u64,
+    pub(crate) granted: u64,
+}
+
+/// The grants to the buffers of a connection.
+#[derive(Debug)]
+enum Grants {
+    /// By a budget that others share; those that the journal has not taken, until it has ended.
+    Recorded(Arc<BufferBudget>, Mutex<Option<VecDeque<Grant>>>),
+    /// By a log.
+    Replayed(Mutex<Replayed>),
+}
+
+#[derive(Debug, Default)]
+struct Replayed {
+    /// They were not asked for yet.
+    next: VecDeque<Grant>,
+    /// Something else was asked for.
+    is_other: bool,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl BufferBudget {
     /// A budget of `limit` bytes.
     pub const fn new(limit: u64) -> Self {
-        Self { limit, taken: AtomicU64::new(0) }
+        Self { limit, taken: AtomicU64::new(0), grants: None }
+    }
+
+    /// That of a connection with a journal, which gets what `shared` grants.
+    pub(crate) fn recorded(shared: &Arc<Self>) -> Self {
+        let grants = Grants::Recorded(Arc::clone(shared), Mutex::new(Some(VecDeque::new())));
+        Self { grants: Some(Box::new(grants)), ..Self::default() }
+    }
+
+    /// That of a replayed connection, which gets what the log says.
+    pub(crate) fn replayed() -> Self {
+        Self { grants: Some(Box::new(Grants::Replayed(Mutex::default()))), ..Self::default() }
+    }
+
+    /// The next grant for the journal.
+    pub(crate) fn pop_grant(&self) -> Option<Grant> {
+        match self.grants.as_deref() {
+            Some(Grants::Recorded(_, grants)) => locked(grants).as_mut()?.pop_front(),
+            _ => None,
+        }
+    }
+
+    /// Nothing is recorded any more.
+    pub(crate) fn forget_grants(&self) {
+        if let Some(Grants::Recorded(_, grants)) = self.grants.as_deref() {
+            *locked(grants) = None;
+        }
+    }
+
+    /// The next grant of the log.
+    pub(crate) fn push_grant(&self, grant: Grant) {
+        if let Some(Grants::Replayed(grants)) = self.grants.as_deref() {
+            locked(grants).next.push_back(grant);
+        }
+    }
+
+    /// Whether since the last call all grants of the log were asked for, and no other one.
+    pub(crate) fn take_grants_match(&self) -> bool {
+        let Some(Grants::Replayed(grants)) = self.grants.as_deref() else { return true };
+        let Replayed { next, is_other } = std::mem::take(&mut *locked(grants));
+        next.is_empty() && !is_other
     }
 
     /// Bytes that buffers have taken.
     pub fn taken(&self) -> u64 {
+        if let Some(Grants::Recorded(shared, _)) = self.grants.as_deref() {
+            return shared.taken();
+        }
         self.taken.load(Ordering::Relaxed)
     }
 
     /// Takes `wanted` bytes, or what is left.
     fn take(&self, wanted: u64) -> u64 {
+        if let Some(grants) = self.grants.as_deref() {
+            return grants.take(wanted);
+        }
         let granted = |taken: u64| wanted.min(self.limit.saturating_sub(taken));
         let add = |taken: u64| Some(taken + granted(taken));
         // It counts and orders nothing else.
@@ -34,34 +112,65 @@ impl BufferBudget {
     }
 
     fn give_back(&self, bytes: u64) {
-        self.taken.fetch_sub(bytes, Ordering::Relaxed);
+        match self.grants.as_deref() {
+            None => drop(self.taken.fetch_sub(bytes, Ordering::Relaxed)),
+            Some(Grants::Recorded(shared, _)) => shared.give_back(bytes),
+            Some(Grants::Replayed(_)) => {}
+        }
     }
 }
 
-/// The size of one buffer: between its initial and its largest size, and within the budget.
+impl Grants {
+    #[cold]
+    fn take(&self, wanted: u64) -> u64 {
+        match self {
+            Self::Recorded(shared, grants) => {
+                let granted = shared.take(wanted);
+                if let Some(grants) = locked(grants).as_mut() {
+                    grants.push_back(Grant { wanted, granted });
+                }
+                granted
+            }
+            Self::Replayed(grants) => {
+                let mut grants = locked(grants);
+                match grants.next.pop_front() {
+                    Some(grant) if grant.wanted == wanted => grant.granted,
+                    _ => {
+                        grants.is_other = true;
+                        0
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The size of one buffer: between its initial and its largest size, at most 4 GiB, and within the budget.
 #[derive(Debug)]
 pub(crate) struct BufferSize {
-    bytes: u64,
-    initial: u64,
-    max: u64,
+    bytes: u32,
+    initial: u32,
+    max: u32,
     budget: Arc<BufferBudget>,
 }
 
 impl BufferSize {
     pub(crate) fn new(initial: usize, max: usize, budget: &Arc<BufferBudget>) -> Self {
-        let initial = initial.min(max) as u64;
-        Self { bytes: initial, initial, max: max as u64, budget: Arc::clone(budget) }
+        let max = u32::try_from(max).unwrap_or(u32::MAX);
+        let initial = u32::try_from(initial).unwrap_or(u32::MAX).min(max);
+        Self { bytes: initial, initial, max, budget: Arc::clone(budget) }
     }
 
     pub(crate) const fn bytes(&self) -> u64 {
-        self.bytes
+        self.bytes as u64
     }
 
     /// Grows to `wanted` bytes, as far as it may. True if it has grown.
     pub(crate) fn grow_to(&mut self, wanted: u64) -> bool {
-        let more = wanted.min(self.max).saturating_sub(self.bytes);
+        let more = wanted.min(self.max.into()).saturating_sub(self.bytes());
         let granted = if more > 0 { self.budget.take(more) } else { 0 };
-        self.bytes += granted;
+        // A part of what was wanted, which is within the largest size.
+        self.bytes += granted as u32;
         granted > 0
     }
 
@@ -70,7 +179,7 @@ impl BufferSize {
         let grown = self.bytes - self.initial;
         if grown > 0 {
             self.bytes = self.initial;
-            self.budget.give_back(grown);
+            self.budget.give_back(grown.into());
         }
     }
 }
@@ -102,5 +211,33 @@ mod tests {
         assert_eq!((one.bytes(), budget.taken()), (100, 300));
         drop(third);
         assert_eq!(budget.taken(), 0);
+    }
+
+    #[test]
+    fn replayed_grants_are_those_of_the_log_whatever_the_budget_is() {
+        let shared = Arc::new(BufferBudget::new(300));
+        let budget = Arc::new(BufferBudget::recorded(&shared));
+        let [mut one, mut other] = [(); 2].map(|()| BufferSize::new(100, 5000, &budget));
+        assert!(one.grow_to(250) && other.grow_to(900) && !one.grow_to(1000));
+        assert_eq!((one.bytes(), other.bytes(), shared.taken(), budget.taken()), (250, 250, 300, 300));
+        let grants: Vec<Grant> = std::iter::from_fn(|| budget.pop_grant()).collect();
+        let numbers: Vec<_> = grants.iter().map(|grant| (grant.wanted, grant.granted)).collect();
+        assert_eq!(numbers, [(150, 150), (800, 150), (750, 0)]);
+        budget.forget_grants();
+        assert!(!one.grow_to(1000) && budget.pop_grant().is_none());
+        drop((one, other));
+        assert_eq!(shared.taken(), 0);
+
+        let budget = Arc::new(BufferBudget::replayed());
+        let [mut one, mut other] = [(); 2].map(|()| BufferSize::new(100, 5000, &budget));
+        grants.iter().for_each(|grant| budget.push_grant(*grant));
+        assert!(one.grow_to(250) && other.grow_to(900) && !one.grow_to(1000) && budget.take_grants_match());
+        assert_eq!((one.bytes(), other.bytes()), (250, 250));
+        // Another size is wanted, nothing is recorded, or nothing is wanted.
+        budget.push_grant(Grant { wanted: 749, granted: 749 });
+        assert!(!one.grow_to(1000) && !budget.take_grants_match());
+        assert!(!one.grow_to(1000) && !budget.take_grants_match() && budget.take_grants_match());
+        budget.push_grant(Grant { wanted: 750, granted: 750 });
+        assert!(!budget.take_grants_match() && budget.take_grants_match());
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use journal::JournalSource;
 use recovery::Algorithm;
 use units::Duration;
 
-use crate::md5::Md5Key;
-
 use crate::budget::BufferBudget;
+use crate::md5::Md5Key;
 
 /// What a connection may use, and its timers.
 #[derive(Debug, Clone)]
@@ -76,6 +76,9 @@ pub struct TcpConfig {
     pub md5: Option<Md5Key>,
     /// Silence after which probes ask whether the peer is there (RFC 9293, section 3.8.4). Default: none.
     pub keep_alive: Option<KeepAlive>,
+    /// Records all inputs of a connection, for [`Replay`](crate::journal::Replay). It contains no data and
+    /// no key, but addresses, ports, sequence numbers, sizes and times. Default: none.
+    pub journal: Option<JournalSource>,
 }
 
 /// When received data are acknowledged, if they are in order.
@@ -201,6 +204,7 @@ impl Default for TcpConfig {
             time_wait: Duration::from_secs(60),
             md5: None,
             keep_alive: None,
+            journal: None,
         }
     }
 }
@@ -240,6 +244,7 @@ impl TcpConfig {
             time_wait: Duration::from_secs(240),
             md5: None,
             keep_alive: None,
+            journal: None,
         }
     }
 

@@ -20,10 +20,13 @@
 //!   fires, so that it acknowledges the latest data.
 //! - Reports and commands are taken in the order in which they were made.
 
+use journal::format::tag;
 use units::{Instant, Seq32};
 use wire::tcp::Flags;
 
 use crate::arrival::Arrival;
+use crate::journal::outcome::Answer;
+use crate::journal::recording::Journal;
 use crate::receive::acks::{Announced, Received};
 use crate::receive::{Judgement, ReceiveHalf, ReceiveStats};
 use crate::results::Read;
@@ -33,6 +36,8 @@ use crate::send::ack_info::AckInfo;
 /// and again.
 #[derive(Debug, Default)]
 pub struct ReceiveReport {
+    /// Counted from one since the half was detached.
+    pub(crate) number: u64,
     /// When the peer was last heard of.
     pub(crate) heard_at: Option<Instant>,
     /// What segments say to the send half, in their order.
@@ -45,6 +50,8 @@ pub struct ReceiveReport {
 /// What a connection tells its detached receive half. The latest replaces earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiveCommands {
+    /// Counted from one since the half was detached.
+    pub(crate) number: u64,
     pub(crate) announced: Announced,
     /// The position after the last that the peer may have.
     pub(crate) sent_end: u64,
@@ -63,10 +70,14 @@ pub struct DetachedReceiveHalf {
     has_urgent: bool,
     /// The connection knows that an acknowledgement is due. It answers with commands.
     is_due_reported: bool,
+    /// How many reports were given.
+    reports: u64,
+    /// Records all inputs, if a journal is wanted.
+    pub(crate) journal: Option<Box<Journal>>,
 }
 
 impl DetachedReceiveHalf {
-    pub(crate) const fn new(half: ReceiveHalf) -> Self {
+    pub(crate) const fn new(half: ReceiveHalf, journal: Option<Box<Journal>>) -> Self {
         Self {
             half,
             heard_at: None,
@@ -75,6 +86,8 @@ impl DetachedReceiveHalf {
             has_news: false,
             has_urgent: false,
             is_due_reported: false,
+            reports: 0,
+            journal,
         }
     }
 
@@ -83,6 +96,7 @@ impl DetachedReceiveHalf {
     /// when it has the half again.
     #[must_use]
     pub fn handle_segment(&mut self, now: Instant, arrival: &mut Arrival) -> bool {
+        self.record(|journal| journal.segment(now, arrival));
         self.has_news = true;
         let position = match self.half.judge(now, arrival) {
             Judgement::Acceptable { position } => position,
@@ -129,6 +143,7 @@ impl DetachedReceiveHalf {
 
     /// Takes what the connection has sent and announced.
     pub fn handle_commands(&mut self, commands: &ReceiveCommands) {
+        self.record(|journal| journal.took_commands(commands.number));
         self.half.set_sent_end(commands.sent_end);
         self.half.set_announced(commands.announced);
         self.is_due_reported = false;
@@ -136,8 +151,22 @@ impl DetachedReceiveHalf {
 
     /// The next received bytes, at most `len_max`.
     pub fn read(&mut self, len_max: usize) -> Read {
+        if self.journal.is_some() {
+            return self.read_recorded(len_max);
+        }
         let read = self.half.read_or_end(len_max, None);
         self.has_news |= matches!(read, Read::Bytes(_));
+        read
+    }
+
+    /// [`read`](Self::read) with a journal.
+    #[cold]
+    fn read_recorded(&mut self, len_max: usize) -> Read {
+        self.write_entry(true, |journal| journal.read(len_max));
+        let journal = self.journal.take();
+        let read = self.read(len_max);
+        self.journal = journal;
+        self.write_entry(false, |journal| journal.answer(Answer::read(&read)));
         read
     }
 
@@ -165,11 +194,44 @@ impl DetachedReceiveHalf {
             return false;
         }
         (self.has_urgent, self.is_due_reported) = (false, self.half.is_ack_due());
+        self.reports += 1;
+        report.number = self.reports;
         report.heard_at = self.heard_at.take();
         debug_assert!(report.acks.is_empty(), "a report is taken before it is filled again");
         std::mem::swap(&mut report.acks, &mut self.acks);
         self.half.copy_received(&mut report.received);
         report.stats = self.half.stats();
+        if self.journal.is_some() {
+            self.record_and_flush(|journal| journal.writer.gave(tag::GAVE_REPORT, report.number));
+        }
         true
+    }
+
+    // ── The journal ──────────────────────────────────────────────────────────────────────────────
+
+    /// Records an input, before it takes effect.
+    #[inline]
+    fn record(&mut self, write: impl FnOnce(&mut Journal)) {
+        if self.journal.is_some() {
+            self.write_entry(true, write);
+        }
+    }
+
+    /// Records that a report passes to the connection. The log then has everything that was done before.
+    #[cold]
+    fn record_and_flush(&mut self, write: impl FnOnce(&mut Journal)) {
+        self.write_entry(true, write);
+        if self.journal.as_mut().is_some_and(|journal| !journal.writer.flush()) {
+            self.journal = None;
+        }
+    }
+
+    /// Writes an entry, which `begins` unless it is the answer to the one before. The journal is gone
+    /// afterwards if that was the last entry that it takes.
+    #[cold]
+    fn write_entry(&mut self, begins: bool, write: impl FnOnce(&mut Journal)) {
+        if self.journal.as_mut().is_some_and(|journal| !journal.write(begins, write)) {
+            self.journal = None;
+        }
     }
 }

@@ -14,8 +14,10 @@
 //! | [`reply`] | answers without a connection: resets, TIME-WAIT |
 //! | [`secret`] | initial sequence numbers and ports that cannot be guessed |
 //! | [`detached`] | the receive half on another processor |
+//! | [`journal`](mod@journal) | all inputs of a connection, recorded for a replay |
 //! | `send` | the send half: sent log, losses, congestion, timers |
 //! | `receive` | the receive half: placement, windows, acknowledgements |
+//! | `event` | what the application may wait for |
 //! | `negotiated`, `results` | what the handshake has agreed on, results of calls |
 //! | `accurate_ecn` | RFC 9768: counters of marks, their flags and their option |
 //! | `position`, `timestamps`, `tuple` | sequence numbers that do not wrap, RFC 7323, addresses |
@@ -27,7 +29,9 @@ pub mod budget;
 pub mod config;
 pub mod connection;
 pub mod detached;
+mod event;
 pub mod icmp;
+pub mod journal;
 pub mod md5;
 mod negotiated;
 pub mod plan;
@@ -41,13 +45,15 @@ pub mod state;
 mod timestamps;
 mod tuple;
 
+pub use crate::journal::{JournalSink, JournalSource, Replay};
 pub use arrival::{Arrival, OpenError, SegmentHead};
 pub use budget::BufferBudget;
 pub use config::{
     AckPolicy, AckThreshold, AckTimer, KeepAlive, LossRecovery, Nagle, RtoFormula, TcpConfig, WindowGrowth,
 };
-pub use connection::{COOKIE_LIFETIME, CloseReason, Connection, Event, Read, SoftError, Stats, WriteError};
+pub use connection::{COOKIE_LIFETIME, CloseReason, Connection, Read, Stats, WriteError};
 pub use detached::{DetachedReceiveHalf, ReceiveCommands, ReceiveReport};
+pub use event::{Event, SoftError};
 pub use icmp::{IcmpError, IcmpErrorKind};
 pub use md5::{Md5Key, Md5KeyError};
 pub use plan::{HeaderBelow, PLAN_BYTES_MAX, Plan, SuperPacket};

@@ -217,7 +217,7 @@ fn run(seed: u64, smol_is_client: bool) {
     } else {
         smol.socket().listen(smol_address.port()).expect("it is closed");
         let tuple = Tuple { local: our_address, remote: smol_address };
-        ours.connection = Some(Connection::connect(case.ours.clone(), tuple, initial, offset));
+        ours.connection = Some(Connection::connect(Instant::ZERO, case.ours.clone(), tuple, initial, offset));
     }
     let [one, other] = case.links.clone();
     let mut links: [Link<IpPacket>; 2] = [Link::new(one, rng.split("there")), Link::new(other, rng.split("back"))];

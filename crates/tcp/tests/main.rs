@@ -6,6 +6,7 @@ mod differential;
 mod exact;
 mod hostile;
 mod icmp;
+mod journal;
 mod middleboxes;
 mod path_mtu;
 mod random_operations;

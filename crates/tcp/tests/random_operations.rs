@@ -1,11 +1,13 @@
 //! Random operations on a pair, by seed: each seed turns some faults and operations off and others far
 //! up. After every operation the bytes read so far must be correct, and a connection with something to
-//! send must have a timer; at the end the links recover, and everything must arrive.
+//! send must have a timer; at the end the links recover, and everything must arrive. Every fourth pair is
+//! recorded, and its journals must replay.
 //!
 //! `LITZ_TEST_SHARE=100` runs all seeds, as `make test-long` does. `LITZ_SEEDS=5000 cargo test
 //! --release -p litz-tcp --test all random_operations` runs that many; `LITZ_SEED_FROM` sets the
 //! first. A failure prints the seed and its whole configuration.
 
+use journal::memory::MemoryJournals;
 use netem::{LineState, LinkConfig};
 use recovery::Algorithm;
 use tcp::{
@@ -13,6 +15,7 @@ use tcp::{
 };
 use units::{Duration, Ratio, Rng};
 
+use crate::support::journals::replay_all;
 use crate::support::{Host, Pair, link};
 
 /// Seeds in all.
@@ -115,12 +118,15 @@ struct Run {
     /// The application has gone, or has reset the connection.
     left: [bool; 2],
     text: String,
+    journals: Option<MemoryJournals>,
 }
 
 impl Run {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::from_seed(seed);
-        let (links, configs) = (links(&mut rng), [config(&mut rng), config(&mut rng)]);
+        let (links, mut configs) = (links(&mut rng), [config(&mut rng), config(&mut rng)]);
+        let journals = seed.is_multiple_of(4).then(MemoryJournals::default);
+        configs.iter_mut().for_each(|config| config.journal = journals.as_ref().map(MemoryJournals::source));
         let opens_both = rng.below(3) == 0;
         let text = format!("seed {seed}, both open: {opens_both}, {links:?}, {configs:?}");
         let mut pair = Pair::with(seed, links.clone(), configs);
@@ -130,7 +136,7 @@ impl Run {
         } else {
             pair.open()
         }
-        Self { pair, links, rng, written: Default::default(), finished: [false; 2], left: [false; 2], text }
+        Self { pair, links, rng, written: Default::default(), finished: [false; 2], left: [false; 2], text, journals }
     }
 
     fn go(mut self) {
@@ -283,8 +289,14 @@ fn every_byte_arrives_in_order_and_once_or_the_connection_reports_why_not() {
     let count = number_from("LITZ_SEEDS", SEEDS * number_from("LITZ_TEST_SHARE", SHARE) / 100);
     for seed in from..from + count {
         let run = Run::new(seed);
-        let text = run.text.clone();
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run.go()));
+        let (text, journals) = (run.text.clone(), run.journals.clone());
+        let go = || {
+            run.go();
+            if let Some(journals) = journals {
+                replay_all(&journals);
+            }
+        };
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(go));
         assert!(result.is_ok(), "{text}");
     }
 }

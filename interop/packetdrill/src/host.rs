@@ -136,7 +136,7 @@ impl Host {
                 let port = FIRST_PORT + self.next as u16;
                 let tuple = Tuple { local: bound.unwrap_or(SocketAddr::new(self.settings.local, port)), remote };
                 let (initial, offset) = self.numbers(&tuple);
-                let connection = Connection::connect(self.config(&options, false), tuple, initial, offset);
+                let connection = Connection::connect(self.now, self.config(&options, false), tuple, initial, offset);
                 let id = self.insert(connection, None);
                 self.get(fd).expect("it is there").kind = Kind::Stream(id);
                 Outcome::Waits

@@ -73,7 +73,7 @@ impl Pair {
             ..TcpConfig::default()
         };
         let (now, mut plan, packet) = (Instant::ZERO, Plan::default(), SuperPacket::default());
-        let mut sender = Connection::connect(config.clone(), tuple, Seq32::new(1), 1);
+        let mut sender = Connection::connect(now, config.clone(), tuple, Seq32::new(1), 1);
         let mut pair_packet = packet;
         sender.poll_plan(now, 1, &mut plan);
         plan.seal(&mut pair_packet);

@@ -110,6 +110,8 @@ impl Connection {
         let header = kept.syn(&syn.header, syn.header.seq, syn.header.options.timestamps);
         let syn = Arrival { header, ..syn.clone() };
         let mut connection = Self::accept(now, Arc::clone(config), &syn, initial, secret.timestamp_offset(&syn.tuple));
+        // Nothing is kept of it.
+        connection.forget_journal();
         let has_answer = connection.poll_plan(now, 1, plan);
         debug_assert!(has_answer, "a SYN is answered");
         if let Some(timestamps) = &mut plan.header.options.timestamps {
@@ -145,18 +147,25 @@ impl Connection {
             timestamps.echo = 0;
         }
         connection.handle_segment(now, arrival);
-        connection.state.is_synchronized().then_some(connection)
+        if !connection.state.is_synchronized() {
+            connection.forget_journal();
+            return None;
+        }
+        Some(connection)
     }
 
     /// The answer to the SYN was sent at an unknown time. It counts as sent twice, so that no round trip is
     /// measured by its acknowledgement (RFC 6298, section 3).
-    fn pass_over_syn(&mut self, now: Instant) {
-        let mut plan = Plan::default();
-        for _ in 0..2 {
-            self.send.repeat_syn();
-            let is_sent = self.poll_plan(now, 1, &mut plan);
-            debug_assert!(is_sent, "a SYN may be sent, and again");
-        }
+    pub(crate) fn pass_over_syn(&mut self, now: Instant) {
+        self.record(|journal| journal.pass_over_syn(now));
+        self.without_journal(|connection| {
+            let mut plan = Plan::default();
+            for _ in 0..2 {
+                connection.send.repeat_syn();
+                let is_sent = connection.poll_plan(now, 1, &mut plan);
+                debug_assert!(is_sent, "a SYN may be sent, and again");
+            }
+        });
     }
 }
 

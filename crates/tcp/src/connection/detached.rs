@@ -1,5 +1,6 @@
 //! The rest of a connection while its receive half is [detached](crate::detached).
 
+use ::journal::format::tag;
 use units::Instant;
 
 use super::Connection;
@@ -16,11 +17,13 @@ impl Connection {
         if !self.can_detach() {
             return None;
         }
+        self.record(|journal| journal.writer.detached());
+        let journal = self.journal.as_mut().map(|journal| journal.detach());
         let receive = self.receive.as_mut()?;
         receive.set_sent_end(self.send.sent_end());
         let stand_in = receive.stand_in();
-        self.detached = Some(Box::new(receive.commands(self.send.sent_end())));
-        Some(DetachedReceiveHalf::new(std::mem::replace(receive, stand_in)))
+        self.detached = Some(Box::new(receive.commands(0, self.send.sent_end())));
+        Some(DetachedReceiveHalf::new(std::mem::replace(receive, stand_in), journal))
     }
 
     /// Whether [`detach`](Self::detach) would detach the receive half: the peer may send more, and its
@@ -39,21 +42,33 @@ impl Connection {
     pub fn has_commands(&self) -> bool {
         let end = self.send.sent_end();
         let receive = self.receive.as_ref().zip(self.detached.as_ref());
-        receive.is_some_and(|(receive, given)| receive.commands(end) != **given)
+        receive.is_some_and(|(receive, given)| receive.commands(given.number, end) != **given)
     }
 
     /// What the detached half must learn; `None` if it knows everything.
     #[must_use]
     pub fn poll_commands(&mut self) -> Option<ReceiveCommands> {
-        let commands = self.receive.as_ref()?.commands(self.send.sent_end());
-        let given = self.detached.as_mut().filter(|given| ***given != commands)?;
+        let given = self.detached.as_mut()?;
+        let mut commands = self.receive.as_ref()?.commands(given.number, self.send.sent_end());
+        if commands == **given {
+            return None;
+        }
+        commands.number += 1;
         **given = commands;
+        if self.journal.is_some() {
+            self.record_and_flush(|journal| journal.writer.gave(tag::GAVE_COMMANDS, commands.number));
+        }
         Some(commands)
     }
 
     /// Takes a report of the detached half. To be called before a plan is asked for and before timers
     /// fire, in the order in which the reports were made.
     pub fn handle_report(&mut self, now: Instant, report: &mut ReceiveReport) {
+        self.record(|journal| journal.writer.took(tag::TOOK_REPORT, now, report.number));
+        self.take_report(now, report);
+    }
+
+    fn take_report(&mut self, now: Instant, report: &mut ReceiveReport) {
         if let Some(receive) = &mut self.receive
             && let Some(received) = &report.received
         {
@@ -72,9 +87,15 @@ impl Connection {
 
     /// Takes the receive half back, with what it has not reported.
     pub fn attach(&mut self, now: Instant, mut other: DetachedReceiveHalf) {
+        // Its entries come before all that the connection writes from now on.
+        other.journal = None;
+        self.record(|journal| journal.writer.attached(now));
+        if let Some(journal) = &mut self.journal {
+            journal.writer.attach();
+        }
         let mut report = ReceiveReport::default();
         if other.poll_report(&mut report) {
-            self.handle_report(now, &mut report);
+            self.take_report(now, &mut report);
         }
         self.detached = None;
         if let Some(receive) = &mut self.receive {

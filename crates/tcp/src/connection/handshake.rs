@@ -5,10 +5,12 @@ use std::sync::Arc;
 use units::{Ecn, Instant, Seq32};
 use wire::tcp::{Flags, HEADER_LEN, Header, Options};
 
-use super::{CloseReason, Connection, Events, timers};
+use super::{CloseReason, Connection, timers};
 use crate::accurate_ecn::{self, Feedback, Offer};
 use crate::arrival::Arrival;
 use crate::config::TcpConfig;
+use crate::event::Events;
+use crate::journal::begin::Seed;
 use crate::md5::MD5_LEN;
 use crate::negotiated::Negotiated;
 use crate::position::FIRST_BYTE;
@@ -34,8 +36,14 @@ const TIMESTAMPS_LEN: u16 = 12;
 impl Connection {
     /// Opens a connection: the first plan is a SYN. `initial` is the initial sequence number (RFC
     /// 6528), `timestamp_offset` a number that differs from connection to connection.
-    pub fn connect(config: impl Into<Arc<TcpConfig>>, tuple: Tuple, initial: Seq32, timestamp_offset: u32) -> Self {
-        Self::new(config.into(), tuple, initial, timestamp_offset, State::SynSent)
+    pub fn connect(
+        now: Instant,
+        config: impl Into<Arc<TcpConfig>>,
+        tuple: Tuple,
+        initial: Seq32,
+        timestamp_offset: u32,
+    ) -> Self {
+        Self::begin(now, Seed { config: config.into(), tuple, initial, timestamp_offset }, None)
     }
 
     /// Accepts a connection: `syn` is the peer's SYN, and the first plan the answer.
@@ -46,12 +54,22 @@ impl Connection {
         initial: Seq32,
         timestamp_offset: u32,
     ) -> Self {
-        let mut connection = Self::new(config.into(), syn.tuple, initial, timestamp_offset, State::SynReceived);
-        connection.on_peer_syn(now, &syn.header, syn.ecn);
+        Self::begin(now, Seed { config: config.into(), tuple: syn.tuple, initial, timestamp_offset }, Some(syn))
+    }
+
+    /// Begins with the values of `seed`, and answers the peer's SYN, if there is one.
+    pub(crate) fn begin(now: Instant, mut seed: Seed, syn: Option<&Arrival>) -> Self {
+        let journal = seed.begin_journal(now, syn);
+        let mut connection = Self::new(seed, if syn.is_some() { State::SynReceived } else { State::SynSent });
+        connection.journal = journal;
+        if let Some(syn) = syn {
+            connection.on_peer_syn(now, &syn.header, syn.ecn);
+        }
         connection
     }
 
-    fn new(config: Arc<TcpConfig>, tuple: Tuple, initial: Seq32, timestamp_offset: u32, state: State) -> Self {
+    fn new(seed: Seed, state: State) -> Self {
+        let Seed { config, tuple, initial, timestamp_offset } = seed;
         let segment = u64::from(DEFAULT_MSS[usize::from(tuple.local.is_ipv6())]);
         Self {
             send: SendHalf::new(&config, initial, segment),
@@ -65,6 +83,7 @@ impl Connection {
             close_reason: None,
             soft_error: None,
             is_orphan: false,
+            journal: None,
             config,
             tuple,
             state,

@@ -2,7 +2,8 @@
 
 use units::Instant;
 
-use super::{CloseReason, Connection, SoftError};
+use super::{CloseReason, Connection};
+use crate::event::SoftError;
 use crate::icmp::{IcmpError, IcmpErrorKind};
 use crate::state::State;
 
@@ -17,6 +18,7 @@ impl Connection {
     /// Processes an error about a segment of this connection. An error about something that is not
     /// outstanding is ignored: it is late, or forged.
     pub fn handle_icmp(&mut self, now: Instant, error: &IcmpError) {
+        self.record(|journal| journal.icmp(now, error));
         let (una, end) = (self.send.una(), self.send.sent_end());
         let position = self.send.space().position(error.seq, una);
         if !position.is_some_and(|position| una <= position && position < end) {

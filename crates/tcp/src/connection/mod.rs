@@ -14,6 +14,7 @@
 //! | `detached` | the receive half on another processor |
 //! | `handshake` | SYNs, and what they negotiate |
 //! | `icmp` | errors that routers report |
+//! | `journal` | the entries of the connection's journal |
 //! | `segment` | segments of a synchronized connection |
 //! | `plan` | what is sent |
 //! | `timers` | timeouts |
@@ -22,6 +23,7 @@ mod cookie;
 mod detached;
 mod handshake;
 mod icmp;
+mod journal;
 mod plan;
 mod segment;
 mod timers;
@@ -35,6 +37,9 @@ use wire::tcp::Timestamps;
 pub use self::cookie::COOKIE_LIFETIME;
 use crate::config::{KeepAlive, Nagle, TcpConfig};
 use crate::detached::ReceiveCommands;
+use crate::event::{Event, Events, SoftError};
+use crate::journal::outcome::Answer;
+use crate::journal::recording::Journal;
 use crate::negotiated::Negotiated;
 use crate::receive::{ReceiveHalf, ReceiveStats};
 use crate::reply::TimeWait;
@@ -72,47 +77,8 @@ pub struct Connection {
     soft_error: Option<SoftError>,
     /// The application is gone and reads nothing that still comes.
     is_orphan: bool,
-}
-
-/// Something that the application may wait for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Event {
-    /// The handshake is complete.
-    Connected,
-    /// There is something to read, or the peer has finished.
-    Readable,
-    /// More can be written.
-    Writable,
-    /// More of the data in the stream are urgent: see [`Connection::urgent_left`].
-    Urgent,
-    /// Something is wrong, perhaps for a moment only (RFC 9293, section 3.9.1.8). The connection goes on.
-    SoftError(SoftError),
-    /// The connection has ended.
-    Closed(CloseReason),
-}
-
-/// What may go by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SoftError {
-    /// A router reports that the peer cannot be reached.
-    Unreachable,
-    /// The peer's host, or someone in its name, reports that it takes no segments of the connection.
-    Refused,
-    /// The peer has not answered for several retransmissions (RFC 9293, section 3.8.3, R1).
-    Silent,
-}
-
-/// Events that were not taken. Each is there at most once.
-#[derive(Debug, Default)]
-struct Events {
-    connected: bool,
-    readable: bool,
-    writable: bool,
-    urgent: bool,
-    soft_error: bool,
-    closed: bool,
+    /// Records all inputs, if a journal is wanted.
+    journal: Option<Box<Journal>>,
 }
 
 /// Counters of a connection.
@@ -151,6 +117,9 @@ impl Connection {
     /// # Errors
     /// If nothing is taken.
     pub fn write(&mut self, bytes: &mut Bytes) -> Result<(), WriteError> {
+        if self.journal.is_some() {
+            return self.write_recorded(bytes);
+        }
         if let Some(reason) = self.close_reason {
             return Err(WriteError::Closed(reason));
         }
@@ -167,6 +136,11 @@ impl Connection {
 
     /// Ends the stream to the peer: a FIN follows the data. Repeated calls have no effect.
     pub fn finish(&mut self) {
+        self.record(Journal::finish);
+        self.end_stream();
+    }
+
+    fn end_stream(&mut self) {
         if self.close_reason.is_none() {
             self.send.finish();
         }
@@ -174,10 +148,17 @@ impl Connection {
 
     /// The next received bytes, at most `len_max`.
     pub fn read(&mut self, len_max: usize) -> Read {
-        match &mut self.receive {
+        self.record(|journal| journal.read(len_max));
+        let read = match &mut self.receive {
             Some(receive) => receive.read_or_end(len_max, self.close_reason),
             None => self.close_reason.map_or(Read::Blocked, Read::Closed),
+        };
+        if self.journal.is_some() {
+            // Nothing refers to the result, which would otherwise be put together in memory and copied.
+            let answer = Answer::read(&read);
+            self.record_answer(answer);
         }
+        read
     }
 
     /// Bytes that were written and are not acknowledged.
@@ -199,6 +180,11 @@ impl Connection {
     /// Ends the connection at once with a reset to the peer (RFC 9293, section 3.10.5). Data that the
     /// peer has not acknowledged may be lost.
     pub fn abort(&mut self) {
+        self.record(Journal::abort);
+        self.reset();
+    }
+
+    fn reset(&mut self) {
         if self.close_reason.is_none() {
             if self.state != State::SynSent {
                 self.reset_due = Some(self.send.nxt_on_wire());
@@ -211,13 +197,15 @@ impl Connection {
     /// unread data, or more come, the peer gets a reset, so that it does not believe that
     /// they were read (RFC 1122, section 4.2.2.13).
     pub fn orphan(&mut self) {
+        self.record(Journal::orphan);
         self.is_orphan = true;
-        if self.readable() > 0 { self.abort() } else { self.finish() }
+        if self.readable() > 0 { self.reset() } else { self.end_stream() }
     }
 
     /// Sets whether a small segment waits while others are outstanding: by the rule of the configuration,
     /// or Minshall's if that has none.
     pub fn set_nagle(&mut self, nagle: bool) {
+        self.record(|journal| journal.set_nagle(nagle));
         self.send.set_nagle(match (nagle, self.config.nagle) {
             (false, _) => Nagle::Off,
             (true, Nagle::Off) => Nagle::Minshall,
@@ -227,11 +215,18 @@ impl Connection {
 
     /// Sets when a silent peer is probed; `None`: never.
     pub fn set_keep_alive(&mut self, keep_alive: Option<KeepAlive>) {
+        self.record(|journal| journal.set_keep_alive(keep_alive.as_ref()));
         Arc::make_mut(&mut self.config).keep_alive = keep_alive;
     }
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
+        if self.journal.is_some() {
+            return self.event_recorded();
+        }
+        if !self.events.has_any() {
+            return None;
+        }
         let take = std::mem::take::<bool>;
         if take(&mut self.events.connected) {
             return Some(Event::Connected);

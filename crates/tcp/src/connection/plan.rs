@@ -18,6 +18,9 @@ impl Connection {
     /// nothing. What it holds counts as sent at `now`; [`handle_emitted`](Self::handle_emitted) says
     /// when it really is.
     pub fn poll_plan(&mut self, now: Instant, segments_max: usize, plan: &mut Plan) -> bool {
+        if self.journal.is_some() {
+            return self.plan_recorded(now, segments_max, plan);
+        }
         plan.release();
         plan.tuple = self.tuple;
         plan.ecn = None;
@@ -59,11 +62,13 @@ impl Connection {
     /// The plan `transmission` leaves now. To be called before the system call, so that no answer
     /// overtakes it.
     pub fn handle_emitted(&mut self, now: Instant, transmission: u64) {
+        self.record(|journal| journal.emitted(now, transmission));
         self.send.handle_emitted(now, transmission);
     }
 
     /// The plan `transmission` was not sent and will not be: its content is planned again.
     pub fn handle_not_emitted(&mut self, transmission: u64) {
+        self.record(|journal| journal.not_emitted(transmission));
         self.send.handle_not_emitted(transmission);
     }
 

@@ -12,6 +12,7 @@ use crate::state::State;
 impl Connection {
     /// Processes a segment of this connection.
     pub fn handle_segment(&mut self, now: Instant, arrival: Arrival) {
+        self.record(|journal| journal.segment(now, &arrival));
         match self.state {
             State::Closed => {}
             State::SynSent => self.on_segment_syn_sent(now, &arrival),
@@ -142,7 +143,7 @@ impl Connection {
             return;
         }
         if self.is_orphan && !arrival.data.is_empty() {
-            return self.abort();
+            return self.reset();
         }
         let flags = arrival.header.flags;
         if receive.take(now, position, arrival.data, flags, arrival.segment as u64) {

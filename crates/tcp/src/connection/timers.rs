@@ -3,8 +3,9 @@
 use units::Instant;
 use wire::tcp::Flags;
 
-use super::{CloseReason, Connection, SoftError};
+use super::{CloseReason, Connection};
 use crate::config::KeepAlive;
+use crate::event::SoftError;
 use crate::plan::Plan;
 use crate::state::State;
 
@@ -71,6 +72,7 @@ impl Connection {
 
     /// Handles timeouts. Early calls have no effect.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.record(|journal| journal.timeout(now));
         if self.state == State::Closed {
             return;
         }

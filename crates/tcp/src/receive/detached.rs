@@ -50,8 +50,8 @@ impl ReceiveHalf {
     // ── The stand-in, which makes plans ──────────────────────────────────────────────────────────
 
     /// What the half must know of what was sent and announced.
-    pub(crate) const fn commands(&self, sent_end: u64) -> ReceiveCommands {
-        ReceiveCommands { announced: self.announced, sent_end }
+    pub(crate) const fn commands(&self, number: u64, sent_end: u64) -> ReceiveCommands {
+        ReceiveCommands { number, announced: self.announced, sent_end }
     }
 
     /// The half reports what has arrived.

@@ -36,11 +36,12 @@ fn segments(plan: &Plan) -> Vec<Arrival> {
 impl Cookies {
     fn between(client: TcpConfig, server: TcpConfig) -> Self {
         let tuple = Tuple { local: CLIENT, remote: SERVER };
+        let now = Instant::ZERO + Duration::from_secs(1000);
         Self {
-            now: Instant::ZERO + Duration::from_secs(1000),
+            now,
             secret: HostSecret::new([7; 32]),
             config: Arc::new(server),
-            client: Connection::connect(client, tuple, Seq32::new(u32::MAX - 5), 3),
+            client: Connection::connect(now, client, tuple, Seq32::new(u32::MAX - 5), 3),
         }
     }
 
@@ -135,7 +136,7 @@ fn the_round_trip_is_measured_by_data_and_not_by_the_cookie() {
         let mut cookies = Cookies::between(client.clone(), TcpConfig::default());
         let acknowledgement = cookies.acknowledgement();
         let mut server = cookies.accept(acknowledgement).expect("its cookie is valid");
-        let unmeasured = Connection::connect(client, *server.tuple(), Seq32::new(0), 0).rtt();
+        let unmeasured = Connection::connect(cookies.now, client, *server.tuple(), Seq32::new(0), 0).rtt();
         assert_eq!(server.rtt(), unmeasured);
         // Two full segments, which are acknowledged at once.
         cookies.exchange(&mut server, &[7; 2920]);

@@ -50,8 +50,8 @@ fn connections_that_open_at_once_connect_whatever_is_lost() {
 #[test]
 fn a_connection_to_itself_works() {
     let tuple = Tuple { local: CLIENT, remote: CLIENT };
-    let mut connection = Connection::connect(TcpConfig::default(), tuple, Seq32::new(1), 2);
     let (mut plan, mut packet, now) = (Plan::default(), SuperPacket::default(), Instant::ZERO);
+    let mut connection = Connection::connect(now, TcpConfig::default(), tuple, Seq32::new(1), 2);
     connection.write(&mut Bytes::from_static(b"to me")).expect("there is space");
     for _ in 0..20 {
         while connection.poll_plan(now, 1, &mut plan) {

@@ -40,7 +40,7 @@ fn arrival(packet: &Bytes) -> Arrival {
 /// A connected pair, whose server has written `len` bytes.
 fn pair(tuple: Tuple, key: &Md5Key, len: usize) -> (Instant, Connection, Connection) {
     let mut now = Instant::ZERO;
-    let mut client = Connection::connect(config(key), tuple, Seq32::new(5), 1);
+    let mut client = Connection::connect(now, config(key), tuple, Seq32::new(5), 1);
     let syn = arrival(&packets(now, &mut client)[0]);
     let mut server = Connection::accept(now, config(key), &syn, Seq32::new(9), 2);
     for _ in 0..3 {
@@ -105,7 +105,7 @@ fn options_never_exceed_their_space() {
             TcpConfig { timestamps: has(0), sack: has(1), window_scaling: has(2), ecn: has(3), ..config(&key) };
         let tuple = Tuple { local: CLIENT, remote: SERVER };
         let mut now = Instant::ZERO;
-        let mut client = Connection::connect(config.clone(), tuple, Seq32::new(5), 1);
+        let mut client = Connection::connect(now, config.clone(), tuple, Seq32::new(5), 1);
         let syn = arrival(&packets(now, &mut client)[0]);
         let mut server = Connection::accept(now, config, &syn, Seq32::new(9), 2);
         for _ in 0..3 {

@@ -10,6 +10,7 @@
 
 #[path = "../../../quic/tests/adverse/heap_meter.rs"]
 pub(crate) mod heap_meter;
+pub(crate) mod journals;
 pub(crate) mod packet;
 pub(crate) mod peer;
 pub(crate) mod split;
@@ -23,6 +24,7 @@ use tcp::{Arrival, Connection, Event, Plan, Read, State, SuperPacket, TcpConfig,
 use units::{Duration, Instant, Rate, Ratio, Rng, Seq32};
 use wire::tcp::Flags;
 
+use self::journals::Checked;
 use self::packet::IpPacket;
 use self::split::Split;
 
@@ -59,11 +61,16 @@ pub(crate) struct Host {
     pub(crate) wire: u64,
     /// The receive half, if it is detached.
     pub(crate) split: Split,
+    /// Behind the connection and its half, whose journal is complete when they are dropped.
+    checked: Checked,
 }
 
 impl Host {
     pub(crate) fn new(config: TcpConfig) -> Self {
+        let checked = Checked::by_environment();
+        let config = checked.config(&config);
         Self {
+            checked,
             connection: None,
             config: Arc::new(config),
             unwritten: Bytes::new(),
@@ -172,7 +179,7 @@ impl Pair {
         let (initial, offset) = (Seq32::new(self.rng.next_u64() as u32), self.rng.next_u64() as u32);
         let tuple = Tuple { local: CLIENT, remote: SERVER };
         let config = Arc::clone(&self.hosts[0].config);
-        self.hosts[0].connection = Some(Connection::connect(config, tuple, initial, offset));
+        self.hosts[0].connection = Some(Connection::connect(self.now, config, tuple, initial, offset));
     }
 
     /// Both sides open at once.
@@ -180,7 +187,7 @@ impl Pair {
         self.open();
         let (initial, offset) = (Seq32::new(self.rng.next_u64() as u32), self.rng.next_u64() as u32);
         let (tuple, config) = (Tuple { local: SERVER, remote: CLIENT }, Arc::clone(&self.hosts[1].config));
-        self.hosts[1].connection = Some(Connection::connect(config, tuple, initial, offset));
+        self.hosts[1].connection = Some(Connection::connect(self.now, config, tuple, initial, offset));
     }
 
     /// Opens, and runs until both are connected.

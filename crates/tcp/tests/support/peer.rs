@@ -5,6 +5,7 @@ use tcp::{Arrival, Connection, Event, Plan, Read, SuperPacket, TcpConfig, Tuple}
 use units::{Duration, Ecn, Instant, Seq32};
 use wire::tcp::{Flags, Header, Options, SackBlocks, Timestamps};
 
+use super::journals::Checked;
 use super::{CLIENT, SERVER};
 
 /// The initial sequence number of the peer, and of the connection.
@@ -144,6 +145,8 @@ pub(crate) struct Peer {
     /// The initial numbers.
     initials: (u32, u32),
     pub(crate) events: Vec<Event>,
+    /// Behind the connection, whose journal is complete when it is dropped.
+    _checked: Checked,
 }
 
 impl Peer {
@@ -179,17 +182,32 @@ impl Peer {
             ..Header::default()
         };
         let syn = Arrival { tuple, header, data: Bytes::new(), segment: 0, ecn: None };
-        let connection = Connection::accept(now, with_full_buffers(config), &syn, Seq32::new(initials.0), 77);
-        Self { now, connection, tuple, nxt: 1, window: u16::MAX, expected: 0, echo, initials, events: Vec::new() }
+        let checked = Checked::by_environment();
+        let config = checked.config(&with_full_buffers(config));
+        let connection = Connection::accept(now, config, &syn, Seq32::new(initials.0), 77);
+        Self::new(now, connection, (tuple, initials), 1, echo, checked)
     }
 
     /// A peer to which `config` opens a connection; it has not answered.
     pub(crate) fn awaits(config: &TcpConfig) -> Self {
         let tuple = Tuple { local: CLIENT, remote: SERVER };
         let now = Instant::ZERO + Duration::from_secs(100);
-        let connection = Connection::connect(with_full_buffers(config), tuple, Seq32::new(INITIAL), 77);
-        let initials = (INITIAL, PEER_INITIAL);
-        Self { now, connection, tuple, nxt: 0, window: u16::MAX, expected: 0, echo: None, initials, events: Vec::new() }
+        let checked = Checked::by_environment();
+        let config = checked.config(&with_full_buffers(config));
+        let connection = Connection::connect(now, config, tuple, Seq32::new(INITIAL), 77);
+        Self::new(now, connection, (tuple, (INITIAL, PEER_INITIAL)), 0, None, checked)
+    }
+
+    fn new(
+        now: Instant,
+        connection: Connection,
+        (tuple, initials): (Tuple, (u32, u32)),
+        nxt: u32,
+        echo: Option<u32>,
+        checked: Checked,
+    ) -> Self {
+        let (window, expected, events) = (u16::MAX, 0, Vec::new());
+        Self { now, connection, tuple, nxt, window, expected, echo, initials, events, _checked: checked }
     }
 
     /// A peer to which `config` has opened a connection, and which has answered with these options.
