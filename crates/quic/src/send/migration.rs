@@ -50,7 +50,7 @@ impl SendHalf {
         self.restart_ecn(at);
         let path = &mut self.paths[at];
         path.backoff.reset();
-        let (known_received, known_sent) = self.replace_off_path(now, at, &addresses, exchange);
+        let (known_received, known_sent, challenges) = self.replace_off_path(now, at, &addresses, exchange);
         let path = &mut self.paths[at];
         if path.former.as_ref().is_some_and(|former| former.is_same_route(&addresses)) {
             // The path returned to its former address, which is already validated.
@@ -69,8 +69,10 @@ impl SendHalf {
         path.addresses = addresses;
         path.set_unvalidated(known_received.saturating_add(bytes), known_sent);
         // A response to a challenge that was sent to the former address does not validate the new
-        // one.
+        // one. One to a challenge that was sent to the new address does, however late it comes: the
+        // packet that moves the path may carry it (RFC 9000, section 8.2.3).
         path.validation.stop();
+        path.validation.adopt_challenges(challenges);
         // A NAT that changed the port has not changed the round trip.
         path.validation.start(now, (path.rtt.pto_base() * 3).clamp(INTERVAL_MIN, FIRST_INTERVAL));
         if others && path.state != PathState::Validating {
@@ -89,10 +91,10 @@ impl SendHalf {
         }
         let Some(former) = path.former.take() else { return };
         tracing::debug!(path = %path.id, to = %former.remote, "a path moves back");
-        path.addresses = *former;
+        self.return_off_path(at, &former, exchange);
+        let path = &mut self.paths[at];
         path.set_validated();
         path.validation.start(now, FIRST_INTERVAL);
         self.restart_ecn(at);
-        self.return_off_path(at, &former, exchange);
     }
 }

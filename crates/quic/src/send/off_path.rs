@@ -51,6 +51,9 @@ enum Purpose {
     Respond,
     /// The path has left it.
     Former,
+    /// The path has moved back from it, because no response came in time. One may still come: the
+    /// peer's congestion control may hold it back (RFC 9000, section 8.2.2).
+    Unanswered,
     /// This side wants to move the path there.
     Migrate,
     /// The server wants the path there.
@@ -164,7 +167,7 @@ impl SendHalf {
             purpose,
             remote_id,
             validation: Validation::default(),
-            is_limited: purpose == Purpose::Respond && self.side == Side::Server,
+            is_limited: matches!(purpose, Purpose::Respond | Purpose::Unanswered) && self.side == Side::Server,
             received_bytes: 0,
             sent_bytes: 0,
         });
@@ -207,24 +210,24 @@ impl SendHalf {
 
     // ── The path moves ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    /// The peer has moved path `at` to `addresses`. Returns the bytes received from and sent to
-    /// them before, and uses the connection ID that they have already. The former address is
-    /// probed: if it is still the peer's, the peer's response moves the path back (RFC 9000,
-    /// section 9.3.3).
+    /// The peer has moved path `at` to `addresses`. Returns what is known of them: the bytes received
+    /// from and sent to them before, and the challenges. Uses the connection ID that they have
+    /// already. The former address is probed: if it is still the peer's, the peer's response moves the
+    /// path back (RFC 9000, section 9.3.3).
     pub(super) fn replace_off_path(
         &mut self,
         now: Instant,
         at: usize,
         addresses: &Addresses,
         exchange: &mut Exchange,
-    ) -> (u64, u64) {
+    ) -> (u64, u64, Validation) {
         let (id, left, left_id) = (self.paths[at].id, self.paths[at].addresses, self.paths[at].remote_id);
         let is_validated = self.paths[at].amplification_budget() == u64::MAX;
-        let mut volume = (0, 0);
+        let mut before = (0, 0, Validation::default());
         if let Some(known) = self.off_path_index(id, addresses) {
             let known = self.off_paths.remove(known);
-            volume = (known.received_bytes, known.sent_bytes);
             self.paths[at].remote_id = known.remote_id;
+            before = (known.received_bytes, known.sent_bytes, known.validation);
         }
         // An address that was never validated may be anyone's.
         if is_validated {
@@ -233,16 +236,23 @@ impl SendHalf {
         } else {
             self.retire_unused(id, left_id, exchange);
         }
-        volume
+        before
     }
 
-    /// Path `at` moves back to `former`, to which the connection ID from before belongs.
+    /// Path `at` moves back to `former`, to which the connection ID from before belongs. The address
+    /// that it leaves has not responded to the challenges that were sent there, and may still.
     pub(super) fn return_off_path(&mut self, at: usize, former: &Addresses, exchange: &mut Exchange) {
-        let (id, left_id) = (self.paths[at].id, self.paths[at].remote_id);
+        let path = &mut self.paths[at];
+        let (id, left, left_id) = (path.id, path.addresses, path.remote_id);
+        let ((received_bytes, sent_bytes), validation) = (path.volume(), path.validation.leave_address());
+        path.addresses = *former;
         if let Some(known) = self.off_path_index(id, former) {
             self.paths[at].remote_id = self.off_paths.remove(known).remote_id;
-            self.retire_unused(id, left_id, exchange);
         }
+        let unanswered = self.add_off_path(id, left, Purpose::Unanswered, left_id, exchange);
+        let unanswered = &mut self.off_paths[unanswered];
+        (unanswered.received_bytes, unanswered.sent_bytes) = (received_bytes, sent_bytes);
+        unanswered.validation = validation;
     }
 
     /// Probes `addresses`, and moves the only path there once they respond (RFC 9000, sections 9.1
@@ -284,11 +294,13 @@ impl SendHalf {
     /// A PATH_RESPONSE that no path expects.
     pub(super) fn on_response_elsewhere(&mut self, now: Instant, data: [u8; 8], exchange: &mut Exchange) {
         let Some(index) = self.off_paths.iter().position(|known| known.validation.is_response(&data)) else { return };
-        if !matches!(self.off_paths[index].purpose, Purpose::Migrate | Purpose::Preferred) {
+        match self.off_paths[index].purpose {
+            Purpose::Migrate | Purpose::Preferred => {}
             // The address that the path has left still works. The peer moves the path back by a
             // non-probing packet if it wants to (section 9.3.3).
-            self.off_paths[index].validation.stop();
-            return;
+            Purpose::Respond | Purpose::Former => return self.off_paths[index].validation.stop(),
+            // The response counts when the peer's newest packets come from there.
+            Purpose::Unanswered => return,
         }
         let OffPath { path: id, addresses, remote_id, purpose, .. } = self.off_paths.remove(index);
         let Some(at) = self.path_index(id).filter(|at| self.paths[*at].is_open()) else { return };
@@ -329,7 +341,7 @@ impl SendHalf {
             let challenges_max = match known.purpose {
                 Purpose::Former => CHALLENGES_TO_FORMER_MAX,
                 Purpose::Preferred => CHALLENGES_TO_PREFERRED_MAX,
-                Purpose::Respond | Purpose::Migrate => u8::MAX,
+                Purpose::Respond | Purpose::Unanswered | Purpose::Migrate => u8::MAX,
             };
             let is_over =
                 known.validation.on_timeout(now, self.side) && known.validation.unanswered() >= challenges_max;

@@ -93,6 +93,17 @@ impl Validation {
         self.outstanding = Queue::new();
     }
 
+    /// The path leaves the address that was challenged. Returns the challenges that were sent there: a
+    /// response to one of them validates that address and no other (RFC 9000, section 8.2.3).
+    pub(crate) fn leave_address(&mut self) -> Self {
+        Self { outstanding: std::mem::take(&mut self.outstanding), ..Self::default() }
+    }
+
+    /// The path is at an address to which challenges were sent before: their responses count.
+    pub(crate) fn adopt_challenges(&mut self, earlier: Self) {
+        self.outstanding = earlier.outstanding;
+    }
+
     /// The path works as far as this side knows. The peer may still wait for our response. If that
     /// is lost, its anti-amplification limit may keep it from sending another challenge, so our
     /// challenges continue for a while, unless the peer has acknowledged the response.

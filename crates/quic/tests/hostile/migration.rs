@@ -8,7 +8,7 @@ use quic::Dir;
 use units::Duration;
 use wire::quic::{Frame, Space};
 
-use crate::support::hostile::{HOSTILE, HostilePair, payload};
+use crate::support::hostile::{HOSTILE, HostilePair, SealOverrides, payload};
 
 /// The new address: another port, as after a NAT rebinding.
 const MOVED: SocketAddr = SocketAddr::new(HOSTILE.ip(), 7777);
@@ -192,4 +192,60 @@ fn a_challenge_to_a_new_address_can_be_repeated_although_there_is_little_credit_
     pair.wait(Duration::from_millis(100));
     assert!(sent_to_new_address(&pair) > before + 5_000, "{} bytes", sent_to_new_address(&pair) - before);
     pair.assert_alive("a client behind a NAT that rebinds");
+}
+
+/// The client's packets come from the new address, the server challenges it, and the path moves back
+/// because the client does not respond. Returns the challenges.
+fn moved_back_without_response(pair: &mut HostilePair) -> Vec<[u8; 8]> {
+    pair.send_and_ack(&payload(&[Frame::Ping]));
+    let body = [pair.hostile.ack(Space::Data), payload(&[Frame::Ping, Frame::Padding { len: 1100 }])].concat();
+    send_from_new_address(pair, &body);
+    assert_eq!(pair.victim.connection(0).path_stats()[0].addresses.remote, MOVED);
+    pair.wait(Duration::from_secs(3));
+    assert_eq!(pair.victim.connection(0).path_stats()[0].addresses.remote, HOSTILE, "no response (section 9.3.2)");
+    challenges(pair).into_iter().map(|(data, _)| data).collect()
+}
+
+#[test]
+fn a_response_that_congestion_control_has_held_back_validates_the_address_of_its_challenge() {
+    // Section 8.2.2 permits the delay. By section 8.2.3 any earlier challenge may be responded to.
+    for at in 0..2 {
+        let mut pair = HostilePair::against_server();
+        let asked = moved_back_without_response(&mut pair);
+        pair.wait(Duration::from_secs(20));
+        let body = [pair.hostile.ack(Space::Data), payload(&[Frame::PathResponse(asked[at]), Frame::Ping])].concat();
+        let received = send_from_new_address(&mut pair, &body);
+        assert_eq!(pair.victim.connection(0).path_stats()[0].addresses.remote, MOVED);
+        assert_eq!(challenges(&pair).len(), asked.len(), "challenge {at} of {asked:?}: the address is validated");
+        let before = sent_to_new_address(&pair);
+        give_data_to_send(&mut pair, 6_000);
+        pair.wait(Duration::from_millis(100));
+        let sent = sent_to_new_address(&pair) - before;
+        assert!(sent >= 6_000, "challenge {at} of {asked:?}: {sent} bytes for {received}");
+        pair.wait(Duration::from_secs(5));
+        assert_eq!(pair.victim.connection(0).path_stats()[0].addresses.remote, MOVED, "it stays");
+        pair.assert_alive("a client with a full window that moved");
+    }
+}
+
+#[test]
+fn a_late_response_validates_no_other_address_than_that_of_its_challenge() {
+    let mut pair = HostilePair::against_server();
+    let older = pair.hostile.next_number[Space::Data.index()];
+    pair.hostile.next_number[Space::Data.index()] += 1;
+    let asked = moved_back_without_response(&mut pair);
+    // An older packet moves nothing, whatever it contains.
+    let overrides = SealOverrides { number: Some(older), ..SealOverrides::default() };
+    let late =
+        pair.hostile.packet_with(Space::Data, &payload(&[Frame::PathResponse(asked[0]), Frame::Ping]), overrides);
+    pair.deliver_unpadded(&late, MOVED);
+    assert_eq!(pair.victim.connection(0).path_stats()[0].addresses.remote, HOSTILE);
+    let to_former = |pair: &HostilePair| {
+        let sent = pair.hostile.opened.iter().filter(|packet| packet.to == Some(HOSTILE));
+        sent.flat_map(|packet| packet.frames()).filter(|frame| matches!(frame, Frame::PathChallenge(_))).count()
+    };
+    let before = to_former(&pair);
+    pair.wait(Duration::from_secs(3));
+    assert!(to_former(&pair) > before, "the server still asks whether the client is at its former address");
+    pair.assert_alive("a client whose packets overtake each other");
 }
