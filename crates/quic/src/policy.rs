@@ -11,9 +11,10 @@
 //! | `CRDA` (default) | on the path that the scheduler chooses | of each path by itself, on that path |
 //! | `CRCA` | on the path that the scheduler chooses | of all paths at once, on the best one |
 //!
-//! With one path all of them are the same. Each side chooses for itself: the sender of data decides
-//! on retransmissions, its receiver on acknowledgements. A side that acknowledges centrally assumes
-//! that its peer does so, too, when it requests an acknowledgement frequency
+//! Packets of a path whose address is being validated are acknowledged on that path under each of
+//! them. With one path all are the same. Each side chooses for itself: the sender of data decides on
+//! retransmissions, its receiver on acknowledgements. A side that acknowledges centrally assumes that
+//! its peer does so, too, when it requests an acknowledgement frequency
 //! (draft-ietf-quic-ack-frequency-14) and when it measures round trips.
 
 use std::fmt;

@@ -1,10 +1,12 @@
 //! Frames and packets of the multipath extension (draft-ietf-quic-multipath-21) in invalid use.
 
-use quic::{ConnectionId, Dir, ErrorCode, PathId, PathState};
+use std::net::SocketAddr;
+
+use quic::{ConnectionId, Dir, ErrorCode, PathId, PathState, Policy, TransportConfig};
 use units::Duration;
 use wire::quic::{Frame, Space, emit_ack};
 
-use crate::support::hostile::{HostilePair, hostile_on, payload};
+use crate::support::hostile::{HOSTILE, Hostile, HostilePair, hostile_on, payload};
 
 /// The highest path ID that the victims here accept.
 const MAX: u32 = 3;
@@ -42,7 +44,13 @@ fn victims() -> [HostilePair; 2] {
 
 /// A server with `count` paths besides the first, all of them validated.
 fn server_with_paths(count: u32) -> HostilePair {
-    let mut pair = HostilePair::against_multipath_server(count + 1, count);
+    server_with_paths_as(TransportConfig::default(), count)
+}
+
+/// As [`server_with_paths`], with another configuration.
+fn server_with_paths_as(config: TransportConfig, count: u32) -> HostilePair {
+    let config = config.with_max_paths(count + 1);
+    let mut pair = HostilePair::established(HostilePair::with_server(config, Hostile::multipath_client(7, count)));
     for path in 1..=count {
         let issued = [pair.hostile.issue(path, 0)];
         pair.send_and_ack(&payload(&issued));
@@ -406,5 +414,33 @@ fn the_latest_of_many_status_frames_counts() {
             "all are backups, so one is used"
         );
         pair.assert_alive("many status frames");
+    }
+}
+
+#[test]
+fn a_path_is_acknowledged_at_its_new_address_whatever_the_policy() {
+    // The client may have left the former address on every path, also where it sends nothing that
+    // would show that.
+    const MOVED: SocketAddr = SocketAddr::new(HOSTILE.ip(), 7777);
+    for policy in Policy::ALL {
+        let mut config = TransportConfig::default();
+        config.policy = policy;
+        let mut pair = server_with_paths_as(config, 1);
+        let before = pair.hostile.opened.len();
+        let number = pair.hostile.next_number[Space::Data.index()];
+        for _ in 0..2 {
+            let packet = pair.hostile.packet(Space::Data, &payload(&[Frame::Ping, Frame::Padding { len: 1100 }]));
+            pair.deliver_unpadded(&packet, MOVED);
+        }
+        pair.wait(Duration::from_millis(100));
+        let [moved, other] = &pair.victim.connection(0).path_stats()[..] else { panic!("two paths") };
+        assert_eq!((moved.addresses.remote, moved.state), (MOVED, PathState::Validating), "{policy}");
+        assert_eq!(other.state, PathState::Active, "{policy}");
+        let acknowledges = |frame: &Frame<'_>| matches!(frame, Frame::Ack(ack) if ack.path.unwrap_or(PathId(0)) == PathId(0) && ack.largest >= number);
+        let sent = pair.hostile.opened[before..].iter();
+        let to: Vec<_> =
+            sent.filter(|packet| packet.frames().iter().any(acknowledges)).map(|packet| packet.to).collect();
+        assert!(!to.is_empty() && to.iter().all(|to| *to == Some(MOVED)), "{policy}: {to:?}");
+        pair.assert_alive("a client that moved");
     }
 }

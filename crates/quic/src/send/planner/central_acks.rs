@@ -1,7 +1,7 @@
 //! Central acknowledgements: one path carries the acknowledgements of all paths.
 
 use units::Instant;
-use wire::quic::Space;
+use wire::quic::{PathId, Space};
 
 use super::put_ack;
 use crate::exchange::Exchange;
@@ -52,6 +52,17 @@ impl SendHalf {
         Some(is_kept.unwrap_or(at))
     }
 
+    /// Whether packets on the path at `at` carry the acknowledgements of `path`: on the chosen path those
+    /// of all, except of a path whose address is being validated, which are sent there. Its peer may have
+    /// left the former address on all paths at once and send on this one alone: then the others lead
+    /// nowhere, and nothing shows that. The peer may hold back its PATH_RESPONSE until acknowledgements
+    /// open its window (RFC 9000, section 8.2.2), so the validation must not be waited for.
+    pub(super) fn carries_centrally(&self, at: usize, path: PathId) -> bool {
+        let is_own = self.paths[at].id == path;
+        let is_apart = |path: &SendPath| path.state == PathState::Validating && path.refused_until.is_none();
+        if self.path_of(path).is_some_and(is_apart) { is_own } else { self.ack_path == Some(at) }
+    }
+
     /// Puts the pending acknowledgements of all paths into the packet, those that are due first. An
     /// acknowledgement that does not fit stays due and leaves in the next packet.
     #[expect(clippy::too_many_arguments, reason = "one packet's context; a struct would only rename them")]
@@ -65,12 +76,11 @@ impl SendHalf {
         frames: &mut Vec<SentFrame>,
         exchange: &mut Exchange,
     ) {
-        if self.ack_path != Some(at) {
-            return;
-        }
         for is_due in [true, false] {
             for (path, ack) in snapshot.data_paths().filter(|(_, ack)| ack.is_pending() && ack.is_due() == is_due) {
-                put_ack(now, Space::Data, path, true, ack, draft, plan, frames, exchange);
+                if self.carries_centrally(at, path) {
+                    put_ack(now, Space::Data, path, true, ack, draft, plan, frames, exchange);
+                }
             }
         }
     }

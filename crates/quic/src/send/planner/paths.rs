@@ -10,7 +10,7 @@ use super::{PlanScope, put_ack};
 use crate::class::PathSet;
 use crate::exchange::Exchange;
 use crate::plan::{PLAN_BYTES_MAX, Plan};
-use crate::receive::acks::snapshot::{AckSnapshot, Snapshot};
+use crate::receive::acks::snapshot::Snapshot;
 use crate::send::SendHalf;
 use crate::send::draft::Draft;
 use crate::send::frames::SentFrame;
@@ -218,10 +218,10 @@ impl SendHalf {
             return (own.is_pending(), own.is_due());
         }
         if self.config.policy.acknowledges_centrally() {
-            let is_here = self.ack_path == Some(at);
-            let any =
-                |predicate: fn(&AckSnapshot) -> bool| is_here && snapshot.data_paths().any(|(_, ack)| predicate(ack));
-            return (any(AckSnapshot::is_pending), any(AckSnapshot::is_due));
+            let carried = snapshot.data_paths().filter(|(path, _)| self.carries_centrally(at, *path));
+            return carried.fold((false, false), |(is_pending, is_due), (_, ack)| {
+                (is_pending || ack.is_pending(), is_due || ack.is_due())
+            });
         }
         let is_relay = self.paths[at].is_active() && at == self.best_path_index();
         let foreign = is_relay
