@@ -13,7 +13,7 @@ use crate::study::{Options, Study};
 pub(super) struct Placements;
 
 /// "Very little improvement": our limit for it.
-const LITTLE: f64 = 1.15;
+pub(super) const LITTLE: f64 = 1.15;
 
 const ALL: [(Placement, f64, &str); 4] = [
     (Placement::One, 1.0, "one"),

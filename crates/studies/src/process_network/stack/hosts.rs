@@ -27,7 +27,8 @@ const WARM_UP: Duration = Duration::from_secs(1);
 /// Segments that an application writes in one call.
 const SEGMENTS_PER_WRITE: usize = 8;
 
-/// How the parts of a segment's time lie on the processors of our host.
+/// How the parts of a segment's time lie on the processors of our host: IP at the interface, TCP with the
+/// socket layer in the connection.
 fn costs(setup: &Setup, bytes: u64) -> Costs {
     let costs = setup.costs;
     let (read_us, written_us) = match setup.application {
@@ -45,8 +46,10 @@ fn costs(setup: &Setup, bytes: u64) -> Costs {
         byte_ps: (data_us * 1e6 / bytes as f64).round() as u64,
     };
     Costs {
-        received: cost(costs.receive_us() + pokes(setup.pokes), read_us),
-        sent: cost(costs.transmit_us() + pokes(setup.pokes_back), written_us),
+        received: cost(costs.tcp_recv_us + pokes(setup.pokes), read_us),
+        sent: cost(costs.tcp_snd_data_us + pokes(setup.pokes_back), written_us),
+        link_in: cost(costs.ip_intrsvc_us + costs.ip_demux_us, 0.0),
+        link_out: cost(costs.ip_send_us + costs.driver_send_us, 0.0),
         ..Costs::default()
     }
 }
@@ -74,7 +77,8 @@ pub(super) fn segments_per_second(table: &Table1, setup: &Setup, options: &Optio
     let processors = match setup.placement {
         Placement::One => Processors::One,
         Placement::Two => Processors::ReceiveAndSend,
-        Placement::Four | Placement::Seven => unreachable!("our hosts have one processor or two"),
+        Placement::Four => Processors::Pipeline,
+        Placement::Seven => unreachable!("our hosts have four processors at most"),
     };
     let bytes = table.segment_bytes as usize;
     let mut simulation = Simulation::new(options.seed, 0);
