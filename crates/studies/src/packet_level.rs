@@ -6,7 +6,8 @@
 //! | `model` | processors that take packets through the steps of a stack |
 //! | `assumptions` | parameters that the paper does not give, and their effect |
 //! | `curves` | a table and a plot of the same numbers |
-//! | `speedup`, `connections`, `order`, `own_costs` | the studies |
+//! | `speedup`, `connections`, `order`, `own_costs` | the studies on the model |
+//! | `stacks` | the study on our own TCP |
 
 mod assumptions;
 mod connections;
@@ -16,6 +17,7 @@ mod order;
 mod own_costs;
 mod paper;
 mod speedup;
+mod stacks;
 
 #[cfg(test)]
 mod tests;
@@ -31,5 +33,6 @@ pub(crate) fn studies() -> Vec<Box<dyn Study>> {
         Box::new(connections::Connections),
         Box::new(order::Reordering),
         Box::new(own_costs::OwnCosts),
+        Box::new(stacks::Stacks),
     ]
 }

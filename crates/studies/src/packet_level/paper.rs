@@ -28,6 +28,14 @@ pub(super) struct Stack {
     pub(super) accepted: Option<[f64; 2]>,
 }
 
+impl Stack {
+    /// Its layers from the top, without the network card, as `des/tcp/md5/ip`.
+    pub(super) fn layers(&self) -> String {
+        let all = self.name.to_lowercase().replace(", ", "/");
+        all.strip_suffix("/fddi").map_or_else(|| all.clone(), str::to_owned)
+    }
+}
+
 /// What the paper prints of one stack.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrintedStack {
@@ -44,11 +52,7 @@ pub struct PrintedStack {
 /// card, as `des/tcp/md5/ip`. `None` if the paper does not have it.
 pub fn printed_stack(layers: &str) -> Option<PrintedStack> {
     let paper = Throughput::load();
-    let is_it = |stack: &&Stack| {
-        let names = stack.name.to_lowercase().replace(", ", "/");
-        names.strip_suffix("/fddi") == Some(layers)
-    };
-    paper.stack.iter().find(is_it).map(|stack| PrintedStack {
+    paper.stack.iter().find(|stack| stack.layers() == layers).map(|stack| PrintedStack {
         throughput_mbps: stack.throughput_mbps,
         speedup: stack.accepted.or(stack.speedup.map(|printed| [printed, printed])),
         processors: paper.processors_max,

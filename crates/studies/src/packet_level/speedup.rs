@@ -20,7 +20,7 @@ const SERIAL_SHARE: f64 = 1.0;
 const SPREAD: f64 = 0.1;
 
 /// "Minimal": upper limit for the speedup of the stack without security.
-const MINIMAL: f64 = 2.0;
+pub(super) const MINIMAL: f64 = 2.0;
 
 /// The steps of a stack for outgoing packets, with `serial_share` of the stack without security
 /// under the lock.

@@ -1,0 +1,136 @@
+//! The costs of the stages of each stack, fitted to its printed rate on one processor.
+
+use layers::Stack as Layers;
+use tcp_hosts::{Costs, SegmentCost};
+use units::Duration;
+
+use super::super::paper::{Stack, Throughput};
+use super::transfer::{Side, Transfer};
+use crate::study::Effort;
+
+/// Repetitions of a fit. The time of a packet is linear in its costs, so few are needed.
+const FIT_STEPS: usize = 2;
+
+/// Packets that a fit measures.
+const FIT_PACKETS: usize = 100;
+
+/// What the paper does not give.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Assumed {
+    /// The part of the stack without security that is the serial step of the connection, or the
+    /// interface. The rest is work on the bytes of a packet, which needs no connection.
+    pub(super) serial_share: f64,
+    /// The serial step of a segment without data, as a share of that of a full one.
+    pub(super) empty_share: f64,
+    /// Variation of work that needs no connection.
+    pub(super) spread_percent: u8,
+    /// Packets in the send buffer and in the receive buffer.
+    pub(super) window: usize,
+}
+
+impl Default for Assumed {
+    fn default() -> Self {
+        Self { serial_share: 1.0, empty_share: 0.25, spread_percent: 10, window: 64 }
+    }
+}
+
+/// The processor time of a full packet in each part of a stack, in microseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(super) struct Parts {
+    /// The stack without security.
+    pub(super) bare_us: f64,
+    pub(super) digest_us: f64,
+    pub(super) cipher_us: f64,
+}
+
+/// The security layers of a stack of the paper.
+pub(super) fn layers(stack: &Stack) -> Layers {
+    stack.layers().parse().expect("we have the layers of the paper")
+}
+
+impl Parts {
+    /// As costs of a host.
+    pub(super) fn costs(&self, paper: &Throughput, assumed: &Assumed) -> Costs {
+        let byte_ps = |us: f64| (us * 1e6 / paper.packet_bytes as f64).round() as u64;
+        let serial_us = self.bare_us * assumed.serial_share;
+        let serial = SegmentCost {
+            segment: Duration::from_nanos((serial_us * assumed.empty_share * 1e3).round() as u64),
+            byte_ps: byte_ps(serial_us * (1.0 - assumed.empty_share)),
+        };
+        let stage_us = self.bare_us - serial_us + self.digest_us;
+        Costs {
+            sent: serial,
+            received: serial,
+            stage: SegmentCost { segment: Duration::ZERO, byte_ps: byte_ps(stage_us) },
+            record_byte_ps: byte_ps(self.cipher_us),
+            spread_percent: assumed.spread_percent,
+            ..Costs::default()
+        }
+    }
+
+    /// The parts with which our stack has the printed rates on one processor when it sends, for these
+    /// stacks of the paper. What two stacks have in common is fitted once: the stack without security,
+    /// then the digest, then each cipher.
+    pub(super) fn fit<'a>(
+        paper: &Throughput,
+        stacks: impl IntoIterator<Item = &'a Stack>,
+        assumed: &Assumed,
+    ) -> Vec<Self> {
+        let mut bare = Self::default();
+        bare.fit_part(paper, paper.bare(), assumed, |parts| &mut parts.bare_us);
+        let mut with_digest = None;
+        let fit = |stack: &Stack| {
+            if !stack.below_tcp {
+                return bare;
+            }
+            let mut parts = *with_digest.get_or_insert_with(|| {
+                let mut parts = bare;
+                parts.fit_part(paper, paper.digest(), assumed, |parts| &mut parts.digest_us);
+                parts
+            });
+            if stack.above_tcp {
+                parts.fit_part(paper, stack, assumed, |parts| &mut parts.cipher_us);
+            }
+            parts
+        };
+        stacks.into_iter().map(fit).collect()
+    }
+
+    /// Fits one part so that `stack` has its rate.
+    fn fit_part(&mut self, paper: &Throughput, stack: &Stack, assumed: &Assumed, part: impl Fn(&mut Self) -> &mut f64) {
+        let printed_us = paper.packet_us(stack);
+        let so_far = self.bare_us + self.digest_us + self.cipher_us;
+        *part(self) = printed_us - so_far;
+        for _ in 0..FIT_STEPS {
+            // Without variation, few packets are enough.
+            let costs = Costs { spread_percent: 0, ..self.costs(paper, assumed) };
+            let transfer = transfer(paper, stack, Side::Sends, 1, costs, assumed, Effort::Quick);
+            let mbps = Transfer { measured: FIT_PACKETS, ..transfer }.run(0, 0).mbps;
+            *part(self) += printed_us - paper.packet_bytes as f64 * 8.0 / mbps;
+        }
+    }
+}
+
+/// A transfer with these costs.
+pub(super) fn transfer(
+    paper: &Throughput,
+    stack: &Stack,
+    side: Side,
+    processors: usize,
+    costs: Costs,
+    assumed: &Assumed,
+    effort: Effort,
+) -> Transfer {
+    Transfer {
+        stack: layers(stack),
+        side,
+        processors,
+        costs,
+        packet_bytes: paper.packet_bytes as usize,
+        window: assumed.window,
+        // Until the buffers of both sides are in steady state.
+        warm_up: 3 * assumed.window,
+        // What many processors have finished leaves in groups, because it leaves in order.
+        measured: if effort == Effort::Quick { 400 } else { 1000 },
+    }
+}
