@@ -8,9 +8,6 @@ use super::super::paper::{Stack, Throughput};
 use super::transfer::{Side, Transfer};
 use crate::study::Effort;
 
-/// Repetitions of a fit. The time of a packet is linear in its costs, so few are needed.
-const FIT_STEPS: usize = 2;
-
 /// Packets that a fit measures.
 const FIT_PACKETS: usize = 100;
 
@@ -98,16 +95,23 @@ impl Parts {
 
     /// Fits one part so that `stack` has its rate.
     fn fit_part(&mut self, paper: &Throughput, stack: &Stack, assumed: &Assumed, part: impl Fn(&mut Self) -> &mut f64) {
+        let so_far_us = self.bare_us + self.digest_us + self.cipher_us;
         let printed_us = paper.packet_us(stack);
-        let so_far = self.bare_us + self.digest_us + self.cipher_us;
-        *part(self) = printed_us - so_far;
-        for _ in 0..FIT_STEPS {
-            // Without variation, few packets are enough.
+        // The time of a packet is linear in its costs, so two runs determine the line. Without variation,
+        // few packets are enough.
+        let mut missing_us = |part_us: f64| {
+            *part(self) = part_us;
             let costs = Costs { spread_percent: 0, ..self.costs(paper, assumed) };
             let transfer = transfer(paper, stack, Side::Sends, 1, costs, assumed, Effort::Quick);
             let mbps = Transfer { measured: FIT_PACKETS, ..transfer }.run(0, 0).mbps;
-            *part(self) += printed_us - paper.packet_bytes as f64 * 8.0 / mbps;
-        }
+            printed_us - paper.packet_bytes as f64 * 8.0 / mbps
+        };
+        let first_us = printed_us - so_far_us;
+        let first = missing_us(first_us);
+        let second_us = first_us + first;
+        let second = missing_us(second_us);
+        let is_met = (first - second).abs() < f64::EPSILON;
+        *part(self) = if is_met { second_us } else { second_us + second * first / (first - second) };
     }
 }
 
@@ -121,6 +125,12 @@ pub(super) fn transfer(
     assumed: &Assumed,
     effort: Effort,
 ) -> Transfer {
+    // What many processors have finished leaves in groups, because it leaves in order: few packets give
+    // another rate in each run.
+    let (windows, measured) = match effort {
+        Effort::Quick => (2, 200),
+        Effort::Full => (3, 600),
+    };
     Transfer {
         stack: layers(stack),
         side,
@@ -129,8 +139,7 @@ pub(super) fn transfer(
         packet_bytes: paper.packet_bytes as usize,
         window: assumed.window,
         // Until the buffers of both sides are in steady state.
-        warm_up: 3 * assumed.window,
-        // What many processors have finished leaves in groups, because it leaves in order.
-        measured: if effort == Effort::Quick { 400 } else { 1000 },
+        warm_up: windows * assumed.window,
+        measured,
     }
 }

@@ -44,3 +44,15 @@ fn a_wrong_cost_fails_the_checks() {
         curve(Parts { bare_us: right.bare_us + serial_us, digest_us: right.digest_us - serial_us, ..right });
     assert!(!check_of_model(slow_serial.iter()).holds);
 }
+
+#[test]
+fn the_fit_meets_the_printed_rate_whatever_an_acknowledgement_costs() {
+    let paper = Throughput::load();
+    for empty_share in [0.0, 0.25, 1.0] {
+        let assumed = Assumed { empty_share, ..Assumed::default() };
+        let costs = Parts::fit(&paper, [paper.bare()], &assumed)[0].costs(&paper, &assumed);
+        let found = transfer(&paper, paper.bare(), Side::Sends, 1, costs, &assumed, Effort::Full).run(1, 0);
+        let off = found.mbps / paper.bare().throughput_mbps - 1.0;
+        assert!(off.abs() < 0.002, "{empty_share}: {off}");
+    }
+}
