@@ -20,6 +20,7 @@
 //! | `worker` | the threads of workers |
 //! | `sleep`, `wake`, `sleep_flag`, `primitives`, `parker` | sleeping and waking |
 //! | `clock` | the system's clock, or one set by the owner: [`Drivers::start_stepped`] |
+//! | `journals` | [`JournalFolder`]: writes the journals of connections to a folder |
 //! | `meter` | time spent by activity, if measuring is enabled |
 //!
 //! Only `quic` knows QUIC. Another protocol implements [`Device`] for its devices, starts
@@ -36,6 +37,7 @@ mod driver_thread;
 mod drivers;
 mod error;
 mod inline;
+mod journals;
 mod live;
 mod meter;
 mod parker;
@@ -52,7 +54,6 @@ pub use crate::quic::engine::{
     ConnectOptions, ConnectionHandle, Engine, Incoming, PendingOpen, RecvHandle, RetryError, SendHandle, SteppedEngine,
     SteppedEnv,
 };
-pub use crate::quic::journals::JournalFolder;
 pub use crate::quic::replaceable::{ReplaceableSocket, SocketSwitch};
 pub use crate::quic::socket::LiveSocket;
 pub use clock::ManualClock;
@@ -63,6 +64,7 @@ pub use driver::receive_worker::ReceiveWorkerStats;
 pub use driver::{Activity, ActivityKind, DriverLimits, SOCKETS_MAX};
 pub use drivers::{Drivers, SteppedDrivers};
 pub use error::StartError;
+pub use journals::JournalFolder;
 pub use meter::{Costs, LAP_MAX, Traffic};
 pub use quic_driver::PathEvent;
 pub use quic_driver::error::{

@@ -1,5 +1,5 @@
 //! Two TCP stacks in lock-step over a model link: the same packets at the same times, whatever the
-//! placements of both.
+//! placements of both; and the same again from their journals.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::task::{Poll, Waker};
@@ -7,6 +7,7 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 use driver::Flush;
 use engine::{DriverSettings, Drivers, ManualClock, SteppedDrivers};
+use journal::memory::MemoryJournals;
 use litz::Placement;
 use litz::tcp::{IpDevice, MemoryTun, TcpConfig};
 use netem::{Link, LinkConfig};
@@ -14,6 +15,7 @@ use tcp::HostSecret;
 use tcp_driver::{Connect, Limits, LocalAddress, Runtime, StreamHandle, Tcp, TcpShared};
 use units::{Duration, Instant, Rate, Ratio, Rng};
 
+use crate::tcp_stack::replay_all;
 use crate::world::pattern;
 
 const ADDRESSES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 9, 0, 2))];
@@ -50,10 +52,10 @@ struct Host {
 }
 
 impl Host {
-    fn new(index: usize, placement: Placement, clock: &ManualClock) -> Self {
+    fn new(index: usize, placement: Placement, clock: &ManualClock, journals: &MemoryJournals) -> Self {
         let (tun, ip) = (MemoryTun::new(), ADDRESSES[index]);
         let device = IpDevice::memory(tun.clone(), ip);
-        let config = TcpConfig { receive_buffer: 600_000, ..TcpConfig::default() };
+        let config = TcpConfig { receive_buffer: 600_000, journal: Some(journals.source()), ..TcpConfig::default() };
         let addresses = vec![LocalAddress { ip, device: 0 }];
         let stack = Tcp::new(config, HostSecret::new([index as u8; 32]), addresses, [PORT]);
         let settings = DriverSettings { placement, ..DriverSettings::default() };
@@ -112,6 +114,7 @@ struct World {
     links: [Link<Vec<u8>>; 2],
     wire: [blake3::Hasher; 2],
     packets: usize,
+    journals: MemoryJournals,
 }
 
 impl World {
@@ -129,8 +132,9 @@ impl World {
         let rng = Rng::from_seed(seed);
         let links = ["there", "back"].map(|name| Link::new(link.clone(), rng.split(name)));
         let [one, other] = placements;
-        let hosts = [Host::new(0, one, &clock), Host::new(1, other, &clock)];
-        Self { clock, hosts, links, wire: [blake3::Hasher::new(), blake3::Hasher::new()], packets: 0 }
+        let journals = MemoryJournals::default();
+        let hosts = [Host::new(0, one, &clock, &journals), Host::new(1, other, &clock, &journals)];
+        Self { clock, hosts, links, wire: [blake3::Hasher::new(), blake3::Hasher::new()], packets: 0, journals }
     }
 
     /// Runs a host until it rests, its application too, and sends what it has written.
@@ -176,6 +180,8 @@ impl World {
             assert!(worker.is_none_or(|worker| worker.detached > 0 && worker.batches > 20), "{worker:?}");
         }
         assert!(self.links.iter().all(|link| link.stats().lost > 0), "nothing was lost");
+        drop(self.hosts);
+        replay_all(&self.journals, 2 * LEN as u64);
         (self.wire.map(|hasher| hasher.finalize().to_hex().to_string()), self.packets)
     }
 }

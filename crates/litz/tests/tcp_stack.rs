@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use emulate::Namespace;
+use journal::LogEnd;
+use journal::memory::MemoryJournals;
 use litz::Placement;
 use litz::tcp::{CloseReason, Closed, IpDevice, MemoryTun, TcpConfig, TcpStack, TcpStackConfig, TcpStream, Tun};
 
@@ -54,14 +56,33 @@ pub(crate) fn exchange_with_kernel(stream: &std::net::TcpStream, bytes: &[u8]) -
     })
 }
 
+/// Replays all journals, which must be complete, and hold as many plans as a transfer needs.
+pub(crate) fn replay_all(journals: &MemoryJournals, bytes_min: u64) {
+    let logs = journals.logs();
+    assert_eq!(logs.len(), 2, "both sides are recorded");
+    let mut planned = 0;
+    for (side, log) in logs {
+        let mut replay = tcp::Replay::begin(&log[..]).expect("the replay begins");
+        while let Some(step) = replay.step().unwrap_or_else(|stopped| panic!("{side}: {stopped}")) {
+            planned += step.planned().map_or(0, |(_, bytes)| bytes);
+        }
+        assert_eq!(replay.end(), Some(LogEnd::Complete), "{side}");
+    }
+    assert!(planned >= bytes_min, "{planned} bytes were planned");
+}
+
+/// Their journals show that a placement changes only the order and the times of inputs: replayed on one
+/// thread, each connection makes the same plans.
 #[test]
 fn two_stacks_exchange_megabytes_under_every_placement() {
     for placement in PLACEMENTS {
+        let journals = MemoryJournals::default();
         let pairs: Vec<_> = (0..placement.driver_count()).map(|_| MemoryTun::pair()).collect();
         let stack = |side: usize, ip: IpAddr| {
             let queues = pairs.iter().map(|pair| IpDevice::memory(pair[side].clone(), ip));
             let device = queues.reduce(IpDevice::with_queue).expect("a queue");
-            let config = TcpStackConfig::new(device, &[ip]).with_listening([80]);
+            let tcp = TcpConfig { journal: Some(journals.source()), ..TcpConfig::default() };
+            let config = TcpStackConfig::new(device, &[ip]).with_listening([80]).with_tcp(tcp);
             TcpStack::start(config.with_placement(placement)).expect("a stack")
         };
         let (client, server) = (stack(0, KERNEL[0]), stack(1, STACK[0]));
@@ -79,6 +100,8 @@ fn two_stacks_exchange_megabytes_under_every_placement() {
         for stats in [&client, &server].into_iter().filter_map(TcpStack::receive_worker_stats) {
             assert!(stats.detached > 0 && stats.batches > 10 && stats.lost == 0, "{stats:?}");
         }
+        [client, server].iter().for_each(TcpStack::close);
+        replay_all(&journals, 5 << 20);
     }
 }
 

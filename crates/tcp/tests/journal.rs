@@ -10,8 +10,11 @@ use journal::{JournalErrorKind, JournalSink, JournalSource, LogEnd, Side, Stoppe
 use netem::LinkConfig;
 use proptest::prelude::*;
 use tcp::journal::{MAGIC, VERSION};
-use tcp::{BufferBudget, Connection, KeepAlive, Md5Key, Plan, Read, Replay, TcpConfig, Tuple};
+use tcp::{
+    Arrival, BufferBudget, Connection, HostSecret, KeepAlive, Md5Key, Plan, Read, Replay, SuperPacket, TcpConfig, Tuple,
+};
 use units::{Duration, Instant, Ratio, Seq32};
+use wire::tcp::{Flags, Header};
 
 use crate::support::journals::{Replayed, replay, replay_all};
 use crate::support::{CLIENT, Pair, SERVER, link, pattern};
@@ -356,6 +359,50 @@ fn a_log_with_huge_buffers_is_rejected() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// What `connection` sends now.
+fn packets(now: Instant, connection: &mut Connection) -> Vec<Arrival> {
+    let (mut plan, mut packet, mut sent) = (Plan::default(), SuperPacket::default(), Vec::new());
+    while connection.poll_plan(now, 16, &mut plan) {
+        sent.push(arrival(&plan, &mut packet));
+    }
+    sent
+}
+
+fn arrival(plan: &Plan, packet: &mut SuperPacket) -> Arrival {
+    plan.seal(packet);
+    Arrival::open(&Bytes::copy_from_slice(&packet.bytes), None, true).expect("a valid segment")
+}
+
+#[test]
+fn a_connection_that_a_cookie_has_begun_replays_and_a_cookie_alone_leaves_no_log() {
+    let (journals, now) = (MemoryJournals::default(), Instant::ZERO + Duration::from_secs(1000));
+    let config = Arc::new(TcpConfig { journal: Some(journals.source()), ..TcpConfig::default() });
+    let (secret, tuple) = (HostSecret::new([7; 32]), Tuple { local: CLIENT, remote: SERVER });
+    let mut client = Connection::connect(now, TcpConfig::default(), tuple, Seq32::new(1), 2);
+    let syn = packets(now, &mut client).remove(0);
+    let (mut plan, mut packet) = (Plan::default(), SuperPacket::default());
+    Connection::answer_with_cookie(now, &config, &secret, &syn, &mut plan);
+    assert!(journals.logs().is_empty());
+    client.handle_segment(now, arrival(&plan, &mut packet));
+    client.write(&mut Bytes::from_static(b"hello")).expect("there is space");
+    let mut sent = packets(now, &mut client).into_iter();
+    let acknowledgement = sent.next().expect("the handshake is complete");
+    let server = Connection::accept_cookie(now, &config, &secret, acknowledgement);
+    let mut server = server.expect("its cookie is valid");
+    sent.for_each(|arrival| server.handle_segment(now, arrival));
+    assert!(matches!(server.read(usize::MAX), Read::Bytes(bytes) if bytes == b"hello"[..]));
+    let answer = packets(now + Duration::from_secs(1), &mut server);
+    assert!(!answer.is_empty() || server.poll_timeout().is_some());
+    drop(server);
+    assert_eq!(replay_all(&journals).logs, 1);
+    let lines = lines(&journals.logs()[0].1);
+    assert!(lines[0] == "pass_over_syn: a cookie has answered it" && lines[1].starts_with("segment"), "{lines:#?}");
+    // A wrong one leaves none either.
+    let wrong = Arrival { header: Header { ack: syn.header.seq, flags: Flags::ACK, ..syn.header }, ..syn };
+    assert!(Connection::accept_cookie(now, &config, &secret, wrong).is_none());
+    assert_eq!(journals.logs().len(), 1);
 }
 
 #[test]

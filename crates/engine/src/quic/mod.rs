@@ -6,12 +6,10 @@
 //! | `config` | [`EngineConfig`](crate::EngineConfig) |
 //! | `device`, `socket`, `replaceable` | datagram sockets that announce arrivals |
 //! | `receive` | receive buffers |
-//! | `journals` | writes the journals of all connections to a folder |
 
 pub(crate) mod config;
 mod device;
 pub(crate) mod engine;
-pub(crate) mod journals;
 mod receive;
 pub(crate) mod replaceable;
 pub(crate) mod socket;

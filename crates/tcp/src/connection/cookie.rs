@@ -23,6 +23,7 @@ use wire::tcp::{Flags, Header, Options, Timestamps};
 use super::Connection;
 use crate::arrival::Arrival;
 use crate::config::TcpConfig;
+use crate::journal::begin::Seed;
 use crate::plan::Plan;
 use crate::secret::HostSecret;
 
@@ -109,9 +110,10 @@ impl Connection {
         let initial = cookie(secret, syn, syn.header.seq, period(now), kept.size);
         let header = kept.syn(&syn.header, syn.header.seq, syn.header.options.timestamps);
         let syn = Arrival { header, ..syn.clone() };
-        let mut connection = Self::accept(now, Arc::clone(config), &syn, initial, secret.timestamp_offset(&syn.tuple));
-        // Nothing is kept of it.
-        connection.forget_journal();
+        let (config, timestamp_offset) = (Arc::clone(config), secret.timestamp_offset(&syn.tuple));
+        // It is not kept, so a flood begins no journals.
+        let seed = Seed { config, tuple: syn.tuple, initial, timestamp_offset };
+        let mut connection = Self::begin_unrecorded(now, seed, Some(&syn));
         let has_answer = connection.poll_plan(now, 1, plan);
         debug_assert!(has_answer, "a SYN is answered");
         if let Some(timestamps) = &mut plan.header.options.timestamps {

@@ -60,8 +60,12 @@ impl Connection {
     /// Begins with the values of `seed`, and answers the peer's SYN, if there is one.
     pub(crate) fn begin(now: Instant, mut seed: Seed, syn: Option<&Arrival>) -> Self {
         let journal = seed.begin_journal(now, syn);
+        Self { journal, ..Self::begin_unrecorded(now, seed, syn) }
+    }
+
+    /// The same without a journal.
+    pub(super) fn begin_unrecorded(now: Instant, seed: Seed, syn: Option<&Arrival>) -> Self {
         let mut connection = Self::new(seed, if syn.is_some() { State::SynReceived } else { State::SynSent });
-        connection.journal = journal;
         if let Some(syn) = syn {
             connection.on_peer_syn(now, &syn.header, syn.ecn);
         }

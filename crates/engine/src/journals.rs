@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quic::{JournalSink, JournalSource, Side};
+use journal::{JournalSink, JournalSource, Side};
 
 /// Limit of blocks that wait for the disk. Blocks have about 16 KiB, so this is 16 MiB, which a
 /// transfer at 10 Gb/s fills in a few seconds.
@@ -139,8 +139,8 @@ impl JournalFolder {
         Ok(Self { shared, queue })
     }
 
-    /// The value for [`TransportConfig::journal`](quic::TransportConfig::journal). Each connection
-    /// gets a file `NUMBER-SIDE.journal` that only its owner may read.
+    /// The value for the field `journal` of a protocol's configuration. Each connection gets a file
+    /// `NUMBER-SIDE.journal` that only its owner may read.
     pub fn source(&self) -> JournalSource {
         let Self { shared, queue } = self.clone();
         JournalSource(Arc::new(move |side| {
