@@ -1,9 +1,11 @@
 //! `--journal` and `litz replay` as a user runs them: a transfer is recorded on both sides and
 //! replayed.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
+use litz::tcp::{IpDevice, MemoryTun, TcpConfig, TcpStack, TcpStackConfig};
 use serde_json::Value;
 
 use crate::support::{Litz, Place, assert_same};
@@ -166,4 +168,95 @@ fn an_unusable_folder_is_reported_before_anything_happens() {
     let (_receiver, ticket) = place.recv(&[]);
     let taken = format!("--journal={}", file.display());
     place.send(&[&file], &ticket, &[&taken]).fail(2, "cannot write journals into");
+}
+
+/// A folder with the journals of both sides of a TCP connection over a device in memory, and the bytes that
+/// the client has sent: so many that each journal has several blocks.
+fn tcp_transferred(place: &Place) -> (PathBuf, usize) {
+    let folder = place.path("tcp");
+    let journals = litz::JournalFolder::create(&folder).unwrap();
+    let tuns = MemoryTun::pair();
+    let ips = [IpAddr::from([10, 9, 0, 1]), IpAddr::from([10, 9, 0, 2])];
+    let stack = |side: usize| {
+        let device = IpDevice::memory(tuns[side].clone(), ips[side]);
+        let tcp = TcpConfig { journal: Some(journals.source()), ..TcpConfig::default() };
+        TcpStack::start(TcpStackConfig::new(device, &[ips[side]]).with_listening([80]).with_tcp(tcp)).unwrap()
+    };
+    let [client, server] = [stack(0), stack(1)];
+    let sent = std::thread::scope(|scope| {
+        let receiver = scope.spawn(|| {
+            let stream = server.accept().unwrap();
+            let mut bytes = 0;
+            while let Some(chunk) = stream.read_chunk().unwrap() {
+                bytes += chunk.len();
+            }
+            stream.finish();
+            stream.closed();
+            bytes
+        });
+        let stream = client.connect((ips[1], 80).into()).unwrap();
+        let (chunk, mut sent) = (bytes::Bytes::from(vec![7; 1_000_000]), 0);
+        while journals.file_count() < 2 {
+            stream.write_chunk(chunk.clone()).unwrap();
+            sent += chunk.len();
+            assert!(sent < 100_000_000_000, "no block is full");
+        }
+        stream.finish();
+        assert!(stream.read_chunk().unwrap().is_none());
+        stream.closed();
+        assert_eq!(receiver.join().unwrap(), sent);
+        sent
+    });
+    [client, server].iter().for_each(TcpStack::close);
+    journals.wait();
+    assert_eq!(journals.take_errors(), Vec::<String>::new());
+    (folder, sent)
+}
+
+#[test]
+fn journals_of_tcp_are_recognised_and_replayed() {
+    let place = Place::new();
+    let (folder, sent) = tcp_transferred(&place);
+    let logs = journals(&folder);
+    assert_eq!(logs.len(), 2, "{logs:?}");
+    let output = run(&["--json", folder.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let (heads, replayed) = (events(&output, "log"), events(&output, "replayed"));
+    let client = heads.iter().position(|head| head["side"] == "client").expect("one of the client");
+    assert!(heads.iter().all(|head| head["protocol"] == "tcp"), "{heads:#?}");
+    assert_eq!(heads[client]["remote"], "10.9.0.2:80");
+    assert!(replayed.iter().all(|one| one["same"] == true && one["end"] == "complete"), "{replayed:#?}");
+    assert_eq!(replayed[client]["bytes_sent"], sent);
+    assert_eq!(replayed[1 - client]["bytes_received"], sent);
+
+    let output = run(&["--events", logs[client].to_str().unwrap()]);
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+    let lines = text(&output.stdout);
+    for words in [": TCP client 10.9.0.1:", "event: connected", "finish", "segments", "no differences", " sent again, "]
+    {
+        assert!(lines.contains(words), "{words} is not in {lines}");
+    }
+
+    // From a pipe.
+    let file = std::fs::File::open(&logs[client]).unwrap();
+    let mut cat = Command::new("cat").stdin(file).stdout(Stdio::piped()).spawn().unwrap();
+    let pipe = cat.stdout.take().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_litz")).args(["replay", "/dev/stdin"]).stdin(pipe).output().unwrap();
+    assert!(output.status.success() && text(&output.stdout).contains("no differences"), "{output:?}");
+    cat.wait().unwrap();
+
+    // Up to an entry, cut, changed, and with what only QUIC has.
+    let output = run(&["--until-entry", "3", logs[client].to_str().unwrap()]);
+    assert!(text(&output.stdout).contains("as requested"), "{output:?}");
+    let log = std::fs::read(&logs[client]).unwrap();
+    std::fs::write(&logs[client], &log[..log.len() - 5]).unwrap();
+    let output = run(&[logs[client].to_str().unwrap()]);
+    assert!(output.status.code() == Some(1) && text(&output.stdout).contains("truncated"), "{output:?}");
+    let mut changed = log.clone();
+    changed[log.len() / 2] ^= 1;
+    std::fs::write(&logs[client], &changed).unwrap();
+    let output = run(&[logs[client].to_str().unwrap()]);
+    assert!(output.status.code() == Some(2) && text(&output.stderr).contains("damaged"), "{output:?}");
+    let output = run(&["--qlog", folder.to_str().unwrap(), logs[1 - client].to_str().unwrap()]);
+    assert!(output.status.code() == Some(2) && text(&output.stderr).contains("leave out --qlog"), "{output:?}");
 }

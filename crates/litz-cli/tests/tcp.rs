@@ -100,10 +100,15 @@ fn the_stack_connects_to_a_program_of_the_kernel() {
         let bytes = theirs.clone();
         let peer = std::thread::spawn(move || exchange(listener.accept().expect("a client").0, bytes));
         let remote = format!("{KERNEL}:{port}");
-        let litz = litz(&namespace, &["connect", &remote, "--device", "t0", "--placement", placement]);
-        let (status, output, said) = run(litz, ours.clone());
+        let folder = tempfile::tempdir().expect("a folder");
+        let journals = folder.path().to_str().expect("a name");
+        let options = ["connect", &remote, "--device", "t0", "--placement", placement, "--journal", journals];
+        let (status, output, said) = run(litz(&namespace, &options), ours.clone());
         assert_eq!((status, said.as_str()), (0, ""), "{placement}");
         assert!(output == theirs && peer.join().expect("no panic") == ours, "{placement}");
+        let replayed = Command::new(env!("CARGO_BIN_EXE_litz")).args(["replay", journals]).output().expect("it runs");
+        assert!(replayed.status.success(), "{placement}: {replayed:?}");
+        assert!(String::from_utf8_lossy(&replayed.stdout).contains("no differences"), "{placement}: {replayed:?}");
     }
 }
 

@@ -41,6 +41,7 @@ fn as_json() -> Value {
         "event": "version", "version": PROGRAM.litz_version, "commit": commit,
         "quic": [1, 2], "multipath": MULTIPATH, "protocols": protocols(),
         "ticket": ticket::PREFIX, "journal": quic::journal::VERSION,
+        "tcp_journal": tcp::journal::VERSION,
     })
 }
 

@@ -1,32 +1,38 @@
 //! `litz replay JOURNAL...`: replays recorded connections and shows what they did.
 //! | module | contents |
 //! |---|---|
+//! | [`logged`] | what the replays of all protocols have in common |
+//! | [`quic`], [`tcp`] | the protocols |
 //! | [`show`] | the output, as text and as JSON |
 //! | [`quiet`] | captures the message of a connection that panics |
 
+mod logged;
+mod quic;
 mod quiet;
 mod show;
+mod tcp;
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter};
+use std::io::{BufReader, BufWriter, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use ::tcp::journal as tcp_log;
 use clap::Args;
+use journal::{LogEnd, Stopped};
 use observe::QlogWriter;
-use quic::Replay;
-use quic::journal::{LogEnd, Step, Stopped};
 use units::Duration;
 
+use self::logged::{Input, Logged, Stepped};
+use self::quiet::Quiet;
+use self::show::{Counts, Show};
 use super::{exit, out, qlog};
-use quiet::Quiet;
-use show::{Counts, Show};
 
 /// The end of the help text.
 pub(crate) const HELP: &str = "\
-A journal contains all inputs of a connection, but no payload and no keys. `litz send` and `litz recv` write \
-one per connection with --journal DIR. A replay creates a connection in the same initial state, gives it the \
-same inputs on one thread, without a network, and compares every plan of datagrams, every event and every \
+A journal contains all inputs of a connection, but no payload and no keys. `litz send`, `litz recv` and `litz \
+tcp` write one per connection with --journal DIR. A replay creates a connection in the same initial state, gives it the \
+same inputs on one thread, without a network, and compares every plan of datagrams or segments, every event and every \
 deadline. Times are relative to the start of the connection.
 
 Exit status:
@@ -150,22 +156,57 @@ fn logs_of(named: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     Ok(logs)
 }
 
-fn open(path: &Path) -> Result<BufReader<File>, String> {
+/// A log, and its first bytes, which tell the protocol. They are read apart because a pipe cannot go back.
+fn open(path: &Path) -> Result<(Input, Vec<u8>), String> {
     let fail = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
-    Ok(BufReader::with_capacity(64 << 10, File::open(path).map_err(fail)?))
+    let (mut file, mut magic) = (File::open(path).map_err(fail)?, Vec::new());
+    file.by_ref().take(tcp_log::MAGIC.len() as u64).read_to_end(&mut magic).map_err(fail)?;
+    Ok((BufReader::with_capacity(64 << 10, Cursor::new(magic.clone()).chain(file)), magic))
 }
 
 /// Replays one log.
 fn replay(path: &Path, options: &ReplayOptions, quiet: &Quiet) -> Result<Ended, String> {
+    let (input, magic) = open(path)?;
+    // Everything else is replayed as a journal of QUIC, which says what is wrong.
+    if magic == tcp_log::MAGIC {
+        if options.qlog.is_some() {
+            return Err(format!(
+                "{}: a journal of TCP, and qlog files are about QUIC: leave out --qlog",
+                path.display()
+            ));
+        }
+        return replay_as(::tcp::Replay::begin(input), path, options, quiet, |_, _| Ok(()));
+    }
+    if options.qlog.is_none() {
+        return replay_as(::quic::Replay::begin(input), path, options, quiet, |_, _| Ok(()));
+    }
+    let mut replay = match ::quic::Replay::observed(input) {
+        Ok(replay) => replay,
+        Err(stopped) => return Ok(Ended::Stopped(stopped)),
+    };
+    let mut qlog = QlogFile::begin(path, options.qlog.as_deref(), &mut replay)?;
+    let ended = replay_as(Ok(replay), path, options, quiet, |replay, step| qlog.step(replay, step))?;
+    if let Some(file) = qlog.finish()? {
+        Show { path, json: options.json }.qlog(&file);
+    }
+    Ok(ended)
+}
+
+/// Replays a log of some protocol. `on_step` sees each step.
+fn replay_as<L: Logged>(
+    begun: Result<L, Stopped>,
+    path: &Path,
+    options: &ReplayOptions,
+    quiet: &Quiet,
+    mut on_step: impl FnMut(&mut L, &L::Step) -> Result<(), String>,
+) -> Result<Ended, String> {
     let show = Show { path, json: options.json };
-    let begun = if options.qlog.is_some() { Replay::observed(open(path)?) } else { Replay::begin(open(path)?) };
     let mut replay = match begun {
         Ok(replay) => replay,
         Err(stopped) => return Ok(Ended::Stopped(stopped)),
     };
-    show.head(replay.head());
-    let mut qlog = QlogFile::begin(path, options.qlog.as_deref(), &mut replay)?;
-    let began_at = replay.head().began_at;
+    replay.show_head(&show);
+    let began_at = replay.began_at();
     let mut counts = Counts::default();
     let ended = loop {
         if options.until_entry.is_some_and(|last| replay.entry_count() > last) || out::has_failed() {
@@ -183,23 +224,19 @@ fn replay(path: &Path, options: &ReplayOptions, quiet: &Quiet) -> Result<Ended, 
             Ok(None) => break Ended::Same(replay.end()),
             Err(stopped) => break Ended::Stopped(stopped),
         };
-        qlog.step(&mut replay, &step)?;
-        let at = step.at.saturating_since(began_at);
+        on_step(&mut replay, &step)?;
+        let at = step.at().saturating_since(began_at);
         counts.add(&step, at);
         if at >= options.from && is_wanted(&step, options) {
             show.step(&step, at);
         }
     };
-    let qlog = qlog.finish()?;
     match &ended {
-        Ended::Same(end) => show.end(&replay, &counts, *end),
+        Ended::Same(end) => replay.show_end(&show, &counts, *end),
         Ended::Stopped(stopped) => {
-            let context = if options.all { Vec::new() } else { context(path, stopped) };
+            let context = if options.all { Vec::new() } else { context::<L>(path, stopped) };
             show.stopped(stopped, &counts, began_at, &context, quiet);
         }
-    }
-    if let Some(path) = qlog {
-        show.qlog(&path);
     }
     Ok(ended)
 }
@@ -208,7 +245,7 @@ fn replay(path: &Path, options: &ReplayOptions, quiet: &Quiet) -> Result<Ended, 
 struct QlogFile(Option<(QlogWriter<BufWriter<File>>, PathBuf)>);
 
 impl QlogFile {
-    fn begin(log: &Path, folder: Option<&Path>, replay: &mut Replay<BufReader<File>>) -> Result<Self, String> {
+    fn begin(log: &Path, folder: Option<&Path>, replay: &mut ::quic::Replay<Input>) -> Result<Self, String> {
         let Some(folder) = folder else { return Ok(Self(None)) };
         let (file, path) = qlog::create(log, folder)?;
         match QlogWriter::begin(file, replay, &qlog::about(log)) {
@@ -217,7 +254,7 @@ impl QlogFile {
         }
     }
 
-    fn step(&mut self, replay: &mut Replay<BufReader<File>>, step: &Step) -> Result<(), String> {
+    fn step(&mut self, replay: &mut ::quic::Replay<Input>, step: &::quic::journal::Step) -> Result<(), String> {
         let Some((writer, path)) = &mut self.0 else { return Ok(()) };
         writer.step(replay, step).map_err(|error| cannot_write(path, &error))
     }
@@ -234,18 +271,18 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> String {
     format!("cannot write {}: {error}", path.display())
 }
 
-fn is_wanted(step: &Step, options: &ReplayOptions) -> bool {
-    options.all || (options.events && step.entry.is_milestone())
+fn is_wanted(step: &impl Stepped, options: &ReplayOptions) -> bool {
+    options.all || (options.events && step.is_milestone())
 }
 
 /// The entries before a difference, from a second replay.
-fn context(path: &Path, stopped: &Stopped) -> Vec<Step> {
+fn context<L: Logged>(path: &Path, stopped: &Stopped) -> Vec<L::Step> {
     let (Stopped::Differs(difference) | Stopped::Broke(difference)) = stopped else { return Vec::new() };
     let mut steps = Vec::new();
-    let Ok(input) = open(path) else { return steps };
-    let Ok(mut replay) = Replay::begin(input) else { return steps };
+    let Ok((input, _)) = open(path) else { return steps };
+    let Ok(mut replay) = L::begin(input) else { return steps };
     while let Ok(Some(step)) = replay.step() {
-        if step.number + CONTEXT >= difference.entry {
+        if step.number() + CONTEXT >= difference.entry {
             steps.push(step);
         }
         if replay.entry_count() >= difference.entry {

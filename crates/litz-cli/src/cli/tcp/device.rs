@@ -1,16 +1,43 @@
 //! Makes the device and the stack.
 
 use std::net::IpAddr;
+use std::ops::Deref;
 
+use litz::JournalFolder;
 use litz::tcp::{EthernetConfig, IpDevice, Tap, TcpConfig, TcpStack, TcpStackConfig, Tun};
 
 use super::options::StackOptions;
+use crate::cli::out;
+
+/// A stack, and the folder with the journals of its connections.
+pub(super) struct Recorded {
+    stack: TcpStack,
+    journals: Option<JournalFolder>,
+}
+
+impl Deref for Recorded {
+    type Target = TcpStack;
+
+    fn deref(&self) -> &TcpStack {
+        &self.stack
+    }
+}
+
+/// The journals are complete when the connections have ended.
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        let Some(journals) = &self.journals else { return };
+        self.stack.close();
+        journals.wait();
+        journals.take_errors().iter().for_each(|error| out::note(error));
+    }
+}
 
 /// Starts a stack on a new device.
 ///
 /// # Errors
 /// A message for the user.
-pub(super) fn start(options: &StackOptions, listening: &[u16]) -> Result<TcpStack, String> {
+pub(super) fn start(options: &StackOptions, listening: &[u16]) -> Result<Recorded, String> {
     start_with(options, listening, TcpConfig::default())
 }
 
@@ -23,7 +50,7 @@ pub(super) fn start_each(
     options: &StackOptions,
     listening: &[u16],
     timeouts_max: u32,
-) -> Result<Vec<TcpStack>, String> {
+) -> Result<Vec<Recorded>, String> {
     let stack = |(index, address): (usize, &IpAddr)| {
         let mut one = options.clone();
         (one.device, one.address) = (format!("{}{index}", options.device), vec![*address]);
@@ -33,7 +60,7 @@ pub(super) fn start_each(
     options.address.iter().enumerate().map(stack).collect()
 }
 
-fn start_with(options: &StackOptions, listening: &[u16], tcp: TcpConfig) -> Result<TcpStack, String> {
+fn start_with(options: &StackOptions, listening: &[u16], tcp: TcpConfig) -> Result<Recorded, String> {
     let kernel: Vec<_> = options.kernel.iter().map(|cidr| (cidr.address, cidr.prefix_bits)).collect();
     for address in &options.address {
         if !options.kernel.iter().any(|cidr| cidr.contains(*address) && cidr.address != *address) {
@@ -55,13 +82,20 @@ fn start_with(options: &StackOptions, listening: &[u16], tcp: TcpConfig) -> Resu
     start_on(device.map_err(|error| error.to_string())?, options, listening, tcp)
 }
 
-fn start_on(device: IpDevice, options: &StackOptions, listening: &[u16], tcp: TcpConfig) -> Result<TcpStack, String> {
-    let tcp = TcpConfig { mtu: options.mtu.into(), congestion: Some(options.congestion), ..tcp };
+fn start_on(device: IpDevice, options: &StackOptions, listening: &[u16], tcp: TcpConfig) -> Result<Recorded, String> {
+    let folder = options.journal.as_deref().map(|path| {
+        let cannot = |error| format!("cannot write journals into {}: {error}", path.display());
+        JournalFolder::create(path).map_err(cannot)
+    });
+    let journals = folder.transpose()?;
+    let journal = journals.as_ref().map(JournalFolder::source);
+    let tcp = TcpConfig { mtu: options.mtu.into(), congestion: Some(options.congestion), journal, ..tcp };
     let config = TcpStackConfig::new(device, &options.address)
         .with_listening(listening.iter().copied())
         .with_placement(options.placement)
         .with_tcp(tcp);
-    TcpStack::start(config).map_err(|error| format!("cannot start the stack: {error}"))
+    let stack = TcpStack::start(config).map_err(|error| format!("cannot start the stack: {error}"))?;
+    Ok(Recorded { stack, journals })
 }
 
 /// A TAP device. The kernel is the router of the stack.

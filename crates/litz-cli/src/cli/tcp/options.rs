@@ -1,6 +1,7 @@
 //! The options of the device and of the stack.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use clap::Args;
 use emulate::Cidr;
@@ -40,6 +41,14 @@ pub(super) struct StackOptions {
     /// The processors of the stack: inline, thread, split, packet(N), connection(N)
     #[arg(long, value_name = "PLACEMENT", default_value_t, help_heading = heading::MACHINE)]
     pub(super) placement: Placement,
+
+    /// Record a journal of each connection in this folder: all inputs of the connection, for `litz
+    /// replay`
+    ///
+    /// A journal contains addresses, ports, sequence numbers, sizes and times, but no data and no keys.
+    /// Only its owner can read it.
+    #[arg(long, value_name = "DIR", help_heading = heading::RECORDING)]
+    pub(super) journal: Option<PathBuf>,
 }
 
 /// The least that IPv6 asks of a link (RFC 8200, section 5).

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 
 use bytes::Bytes;
 use clap::Args;
-use litz::tcp::TcpStack;
 use litz::tcp::replicated::{ReplicatedReceiver, ReplicatedSender, Scheduling};
 
+use super::device::Recorded;
 use super::options::StackOptions;
 use super::{device, parse_remote};
 use crate::cli::{exit, heading, out};
@@ -59,7 +59,7 @@ fn exit_code(result: Result<(), Failure>) -> ExitCode {
 }
 
 /// A stack for each address, on a device of its own.
-fn start(options: &StackOptions, listening: &[u16]) -> Result<Vec<TcpStack>, Failure> {
+fn start(options: &StackOptions, listening: &[u16]) -> Result<Vec<Recorded>, Failure> {
     device::start_each(options, listening, TIMEOUTS_MAX).map_err(Failure::Local)
 }
 
