@@ -140,9 +140,10 @@ impl SendHalf {
         if path.ecn.may_retry() {
             path.ecn.restart(self.spaces[DATA + at].next_number);
         }
-        // A new path becomes active only by a PATH_RESPONSE: an acknowledgement may arrive on any
-        // path (RFC 9000, section 8.2.3).
-        if path.state != PathState::Silent {
+        // A new path becomes active only by a PATH_RESPONSE, and so does a silent one whose address has
+        // changed: an acknowledgement validates no address (RFC 9000, section 8.2.3). To end the
+        // validation here would leave the anti-amplification limit in force for ever.
+        if path.state != PathState::Silent || path.amplification_budget() != u64::MAX {
             return;
         }
         path.validation.on_active();

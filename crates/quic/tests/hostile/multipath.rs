@@ -8,6 +8,9 @@ use wire::quic::{Frame, Space, emit_ack};
 
 use crate::support::hostile::{HOSTILE, Hostile, HostilePair, hostile_on, payload};
 
+/// The new address of the first path: another port, as after a NAT rebinding.
+const MOVED: SocketAddr = SocketAddr::new(HOSTILE.ip(), 7777);
+
 /// The highest path ID that the victims here accept.
 const MAX: u32 = 3;
 
@@ -421,7 +424,6 @@ fn the_latest_of_many_status_frames_counts() {
 fn a_path_is_acknowledged_at_its_new_address_whatever_the_policy() {
     // The client may have left the former address on every path, also where it sends nothing that
     // would show that.
-    const MOVED: SocketAddr = SocketAddr::new(HOSTILE.ip(), 7777);
     for policy in Policy::ALL {
         let mut config = TransportConfig::default();
         config.policy = policy;
@@ -443,4 +445,51 @@ fn a_path_is_acknowledged_at_its_new_address_whatever_the_policy() {
         assert!(!to.is_empty() && to.iter().all(|to| *to == Some(MOVED)), "{policy}: {to:?}");
         pair.assert_alive("a client that moved");
     }
+}
+
+#[test]
+fn an_acknowledgement_does_not_end_the_validation_of_a_silent_path_that_moved() {
+    // RFC 9000, section 8.2.3: an acknowledgement is no response to a challenge.
+    let mut pair = server_with_paths(1);
+    let acknowledged = pair.hostile.path_ack(1);
+    pair.send_on(1, &acknowledged);
+    // The server's response is not acknowledged, so the first path becomes silent. Then the other one
+    // ends, and a NAT gives the silent path another address.
+    pair.send(&payload(&[Frame::PathChallenge([5; 8]), Frame::Padding { len: 1100 }]));
+    pair.wait(Duration::from_secs(3));
+    pair.send_on(1, &payload(&[Frame::PathAbandon { path: PathId(1), code: 0 }]));
+    let from_new_address = |pair: &mut HostilePair, body: &[u8]| {
+        let packet = pair.hostile.packet(Space::Data, body);
+        pair.deliver_unpadded(&packet, MOVED);
+    };
+    let first_path = |pair: &mut HostilePair| {
+        let stats = &pair.victim.connection(0).path_stats()[0];
+        (stats.addresses.remote, stats.state, stats.packets_acked)
+    };
+    let before = pair.hostile.path_ack(0);
+    from_new_address(&mut pair, &payload(&[Frame::Ping, Frame::Padding { len: 1100 }]));
+    let (remote, state, acked) = first_path(&mut pair);
+    assert_eq!((remote, state), (MOVED, PathState::Silent));
+    from_new_address(&mut pair, &before);
+    assert!(first_path(&mut pair).2 > acked, "an acknowledgement arrives");
+    let challenges = |pair: &HostilePair| -> Vec<[u8; 8]> {
+        let to_new = pair.hostile.opened.iter().filter(|packet| packet.to == Some(MOVED));
+        let frames = to_new.flat_map(|packet| packet.frames());
+        frames.filter_map(|frame| if let Frame::PathChallenge(data) = frame { Some(data) } else { None }).collect()
+    };
+    let asked = challenges(&pair).len();
+    pair.wait(Duration::from_secs(1));
+    assert!(challenges(&pair).len() > asked, "the server repeats its challenge");
+    let answer = payload(&[Frame::PathResponse(*challenges(&pair).last().expect("a challenge")), Frame::Ping]);
+    from_new_address(&mut pair, &answer);
+    assert_eq!(first_path(&mut pair).1, PathState::Active);
+    let sent = |pair: &HostilePair| pair.victim_bytes[&MOVED];
+    let before = sent(&pair);
+    let connection = pair.victim.connection(0);
+    let id = connection.open(Dir::Uni).expect("a stream is allowed");
+    connection.write(id, bytes::Bytes::from(vec![7; 10_000])).expect("the send buffer has space");
+    pair.settle();
+    pair.wait(Duration::from_millis(100));
+    assert!(sent(&pair) >= before + 10_000, "no limit: {} bytes", sent(&pair) - before);
+    pair.assert_alive("a client behind a NAT that rebinds");
 }
