@@ -6,6 +6,7 @@ use units::{Duration, Instant};
 use wire::quic::PathId;
 
 use super::SendHalf;
+use super::path::Former;
 use super::validation::FIRST_INTERVAL;
 use crate::addresses::Addresses;
 use crate::exchange::{Exchange, ToControl};
@@ -15,9 +16,8 @@ use crate::stats::PathState;
 /// The shortest time before a challenge to a new address is repeated: a delay that long is no loss.
 const INTERVAL_MIN: Duration = Duration::from_millis(50);
 
-/// Unanswered challenges to a new address after which the path returns to its former address, once they
-/// are a second apart: the sender of the packet may have spoofed the new one (RFC 9000, section 9.3.2).
-const UNANSWERED_BEFORE_RETURN: u8 = 3;
+/// Probe timeouts until the validation of a new address fails (RFC 9000, section 8.2.4).
+const PROBE_TIMEOUTS_BEFORE_RETURN: u64 = 3;
 
 impl SendHalf {
     /// Packets of path `id` arrive from another address, `bytes` so far. Until the new address is
@@ -33,6 +33,7 @@ impl SendHalf {
     ) {
         let Some(at) = self.path_index(id).filter(|at| self.paths[*at].is_open()) else { return };
         let others = self.paths.iter().any(|other| other.id != id && other.is_active());
+        let return_at = now + self.validation_timeout(at);
         let path = &mut self.paths[at];
         tracing::debug!(path = %id, from = %path.addresses.remote, to = %addresses.remote, "a path moves");
         if path.addresses.remote.ip() != addresses.remote.ip() {
@@ -52,7 +53,7 @@ impl SendHalf {
         path.backoff.reset();
         let (known_received, known_sent, challenges) = self.replace_off_path(now, at, &addresses, exchange);
         let path = &mut self.paths[at];
-        if path.former.as_ref().is_some_and(|former| former.is_same_route(&addresses)) {
+        if path.former.as_ref().is_some_and(|former| former.addresses.is_same_route(&addresses)) {
             // The path returned to its former address, which is already validated.
             path.addresses = addresses;
             path.former = None;
@@ -64,7 +65,9 @@ impl SendHalf {
             return self.on_path_alive(now, at, exchange);
         }
         if path.amplification_budget() == u64::MAX {
-            path.former = Some(Box::new(path.addresses));
+            path.former = Some(Box::new(Former { addresses: path.addresses, return_at }));
+        } else if let Some(former) = &mut path.former {
+            former.return_at = return_at;
         }
         path.addresses = addresses;
         path.set_unvalidated(known_received.saturating_add(bytes), known_sent);
@@ -82,16 +85,23 @@ impl SendHalf {
         }
     }
 
-    /// The former address has not sent again and the new one does not respond: return to the
-    /// former.
+    /// How long a new address of the path at `at` may take to respond: its route may be longer than
+    /// the present one, so the larger of the probe timeouts of this route and of an unknown one counts
+    /// (RFC 9000, section 8.2.4).
+    fn validation_timeout(&self, at: usize) -> Duration {
+        let unknown = RttEstimator::new(self.config.initial_rtt).pto_base();
+        let larger = self.paths[at].rtt.pto_base().max(unknown) + self.ack_frequency.max_ack_delay();
+        larger * PROBE_TIMEOUTS_BEFORE_RETURN
+    }
+
+    /// A challenge is repeated. If the new address should have responded by now, and the former one
+    /// has not sent again, the path returns to the former: the sender of the packet that moved it may
+    /// have spoofed the new one (RFC 9000, section 9.3.2).
     pub(super) fn maybe_move_back(&mut self, now: Instant, at: usize, exchange: &mut Exchange) {
         let path = &mut self.paths[at];
-        if path.validation.unanswered() < UNANSWERED_BEFORE_RETURN || !path.validation.is_slow() {
-            return;
-        }
-        let Some(former) = path.former.take() else { return };
-        tracing::debug!(path = %path.id, to = %former.remote, "a path moves back");
-        self.return_off_path(at, &former, exchange);
+        let Some(former) = path.former.take_if(|former| former.return_at <= now) else { return };
+        tracing::debug!(path = %path.id, to = %former.addresses.remote, "a path moves back");
+        self.return_off_path(at, &former.addresses, exchange);
         let path = &mut self.paths[at];
         path.set_validated();
         path.validation.start(now, FIRST_INTERVAL);

@@ -36,8 +36,8 @@ use crate::spaces::DATA;
 /// let copies from a spoofed address take the place of the client's.
 const OFF_PATHS_MAX: usize = 4;
 
-/// Challenges to the address that a path has left. One may be lost; the client has most likely left
-/// the address for good.
+/// Challenges to the address that a path has left, unless it may still return there. One may be lost;
+/// the client has most likely left the address for good.
 const CHALLENGES_TO_FORMER_MAX: u8 = 3;
 
 /// Challenges to an address that the server prefers. Without an answer the path stays where it is
@@ -338,7 +338,11 @@ impl SendHalf {
     pub(super) fn on_off_path_timeout(&mut self, now: Instant, exchange: &mut Exchange) {
         let mut index = 0;
         while let Some(known) = self.off_paths.get_mut(index) {
+            let path = self.paths.iter().find(|path| path.id == known.path);
+            let former = path.and_then(|path| path.former.as_deref());
             let challenges_max = match known.purpose {
+                // The path may still return to it, with the connection ID that belongs to it.
+                Purpose::Former if former.is_some_and(|former| former.addresses == known.addresses) => u8::MAX,
                 Purpose::Former => CHALLENGES_TO_FORMER_MAX,
                 Purpose::Preferred => CHALLENGES_TO_PREFERRED_MAX,
                 Purpose::Respond | Purpose::Unanswered | Purpose::Migrate => u8::MAX,

@@ -108,10 +108,18 @@ pub(crate) struct SendPath {
     pub(crate) counts: PathCounts,
     pub(crate) ecn: PathEcn,
     validated: bool,
-    /// The former address while the new one is not yet validated. It had been validated.
-    pub(crate) former: Option<Box<Addresses>>,
+    /// The former address while the new one is not yet validated.
+    pub(crate) former: Option<Box<Former>>,
     received_bytes: u64,
     sent_bytes: u64,
+}
+
+/// The validated address that a path has left for one that is not.
+#[derive(Debug)]
+pub(crate) struct Former {
+    pub(crate) addresses: Addresses,
+    /// When the validation of the new address fails.
+    pub(crate) return_at: Instant,
 }
 
 /// Counters of a path, for statistics.

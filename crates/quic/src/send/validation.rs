@@ -139,11 +139,6 @@ impl Validation {
         self.unanswered
     }
 
-    /// Whether challenges have become as rare as they get for a peer that is alive.
-    pub(crate) fn is_slow(&self) -> bool {
-        self.interval >= INTERVAL_MAX
-    }
-
     /// When [`on_timeout`](Self::on_timeout) must run.
     pub(crate) fn timeout(&self) -> Option<Instant> {
         self.next_at

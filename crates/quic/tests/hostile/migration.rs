@@ -201,7 +201,7 @@ fn moved_back_without_response(pair: &mut HostilePair) -> Vec<[u8; 8]> {
     let body = [pair.hostile.ack(Space::Data), payload(&[Frame::Ping, Frame::Padding { len: 1100 }])].concat();
     send_from_new_address(pair, &body);
     assert_eq!(pair.victim.connection(0).path_stats()[0].addresses.remote, MOVED);
-    pair.wait(Duration::from_secs(3));
+    pair.wait(Duration::from_secs(5));
     assert_eq!(pair.victim.connection(0).path_stats()[0].addresses.remote, HOSTILE, "no response (section 9.3.2)");
     challenges(pair).into_iter().map(|(data, _)| data).collect()
 }
@@ -248,4 +248,24 @@ fn a_late_response_validates_no_other_address_than_that_of_its_challenge() {
     pair.wait(Duration::from_secs(3));
     assert!(to_former(&pair) > before, "the server still asks whether the client is at its former address");
     pair.assert_alive("a client whose packets overtake each other");
+}
+
+#[test]
+fn a_new_address_has_three_probe_timeouts_to_respond() {
+    // Section 8.2.4: of the larger probe timeout, that of the path or that of an unknown route, which is
+    // about a second. The response to the client's challenge is acknowledged after `round_trip` seconds.
+    for (round_trip, at_least, at_most) in [(0, 3, 5), (2, 6, 9)] {
+        let mut pair = HostilePair::against_server();
+        pair.send_and_ack(&payload(&[Frame::Ping]));
+        pair.send(&payload(&[Frame::PathChallenge([5; 8]), Frame::Padding { len: 1100 }]));
+        let acknowledged = pair.hostile.ack(Space::Data);
+        pair.wait(Duration::from_secs(round_trip));
+        pair.send(&acknowledged);
+        send_from_new_address(&mut pair, &payload(&[Frame::Ping, Frame::Padding { len: 1100 }]));
+        pair.wait(Duration::from_secs(at_least));
+        assert_eq!(pair.victim.connection(0).path_stats()[0].addresses.remote, MOVED, "{round_trip} s");
+        pair.wait(Duration::from_secs(at_most - at_least));
+        assert_eq!(pair.victim.connection(0).path_stats()[0].addresses.remote, HOSTILE, "{round_trip} s");
+        pair.assert_alive("a client that does not respond at its new address");
+    }
 }
