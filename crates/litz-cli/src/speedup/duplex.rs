@@ -376,15 +376,3 @@ impl RoundRunner<'_> {
         }
     }
 }
-
-impl Directions {
-    fn add(&mut self, other: &Self) {
-        self.sent_bytes += other.sent_bytes;
-        self.received_bytes += other.received_bytes;
-        self.received_packets += other.received_packets;
-        self.writing += other.writing;
-        self.reading += other.reading;
-        self.receiver += other.receiver;
-        self.one_way += other.one_way;
-    }
-}

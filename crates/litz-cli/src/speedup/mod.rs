@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `settings`, `failure` | what to measure, and why there is no result |
 //! | `test_bed` | a real endpoint whose sockets connect to a scripted peer (crate `scripted-peer`) |
-//! | `stack_bed`, `primitives` | the same for a stack of TCP/IP, and its layers alone |
+//! | `stack_bed`, `stack_duplex`, `primitives` | the same for a stack of TCP/IP, both its sides at once, and its layers alone |
 //! | `pins` | the processors of the application's threads |
 //! | `end`, `quic_source` | a measured end, whatever its protocol, and what it receives |
 //! | `run`, `send`, `receive`, `duplex` | one run of one side, or of both sides |
@@ -36,6 +36,7 @@ mod run;
 mod send;
 mod settings;
 mod stack_bed;
+mod stack_duplex;
 mod streams;
 mod test_bed;
 
@@ -126,10 +127,10 @@ fn measure_side(
         let step = |what: &str| progress(&format!("{}, run {number}: {what}", side.id()));
         let absorb_ns = match (side, settings.stack) {
             (Side::Send, _) => 0.0,
-            (_, Some(measured)) => absorb_segment::segment_ns(measured.payload).map_err(Failure::Error)?,
             // A split connection opens and absorbs on the same processor, so these need not be
             // separated.
-            (Side::Duplex, None) if settings.kind == Kind::Split => 0.0,
+            (Side::Duplex, _) if settings.kind == Kind::Split => 0.0,
+            (_, Some(measured)) => absorb_segment::segment_ns(measured.payload).map_err(Failure::Error)?,
             (Side::Receive | Side::Duplex, None) => {
                 absorb::packet_ns(settings.cipher, settings.datagram_size).map_err(Failure::Error)?
             }
@@ -175,11 +176,11 @@ fn run_once(
     let payload = settings.payload_len();
     if let Some(measured) = settings.stack {
         let setup = measured.setup(placement, setup.cores, metered);
-        let bed = StackBed::new(&setup, settings.app_core)?;
+        let bed = StackBed::new(&setup, settings.app_core, side == Side::Duplex)?;
         return match side {
             Side::Send => send::run(&bed, payload, span, cancel),
             Side::Receive => receive::run(&bed, span, cancel),
-            Side::Duplex => unreachable!("the arguments were checked"),
+            Side::Duplex => stack_duplex::run(&bed, span, cancel),
         };
     }
     match side {

@@ -15,7 +15,7 @@ use units::{Duration, Instant};
 use super::end::{ReceiveEnd, Source};
 use super::failure::Failure;
 use super::pins::{Work, thread_time};
-use super::run::{LOOK_INTERVAL, Outcome, Span, add_busy, busy};
+use super::run::{Directions, LOOK_INTERVAL, Outcome, Span, add_busy, busy};
 
 /// The application has read all data of a round.
 struct Done {
@@ -30,14 +30,52 @@ struct Reading {
     target: AtomicU64,
 }
 
+/// What the measured end sends in the meantime.
+pub(super) trait Opposite: Sync {
+    /// Begins to send. Returns what was sent so far.
+    fn begin_round(&self) -> Sent;
+
+    /// Sends no more. Returns what was sent so far.
+    fn end_round(&self) -> Sent;
+}
+
+/// What was sent, and what that took.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Sent {
+    pub(super) packets: u64,
+    /// Bytes of the application.
+    pub(super) bytes: u64,
+    /// CPU time of the writing thread.
+    pub(super) writing: Duration,
+    /// Active time of the receiving processor, if that is not the driver's.
+    pub(super) receiver: Duration,
+}
+
 /// Measures one run of `end`.
 pub(super) fn run(end: &dyn ReceiveEnd, span: Span, cancel: &CancelToken) -> Result<Outcome, Failure> {
+    run_beside(end, None, span, cancel)
+}
+
+/// Measures one run of `end`, and what it sends in the meantime.
+pub(super) fn run_beside(
+    end: &dyn ReceiveEnd,
+    opposite: Option<&dyn Opposite>,
+    span: Span,
+    cancel: &CancelToken,
+) -> Result<Outcome, Failure> {
     let reading = Reading { clock: MonotonicClock::start(), target: AtomicU64::new(u64::MAX) };
     let (reports, results) = channel();
     let (measured, read) = std::thread::scope(|scope| {
         let reader = scope.spawn(|| read(end, &reading, &reports));
-        let rounds =
-            |source| Rounds { end, source, reading: &reading, results: &results, read: 0, application: Duration::ZERO };
+        let rounds = |source| Rounds {
+            end,
+            opposite,
+            source,
+            reading: &reading,
+            results: &results,
+            read: 0,
+            application: Duration::ZERO,
+        };
         let measured = end.source().map(rounds).and_then(|mut all| all.run(span, cancel));
         let unauthentic = end.unauthentic();
         reading.target.store(0, Ordering::Relaxed);
@@ -83,6 +121,7 @@ fn read(end: &dyn ReceiveEnd, reading: &Reading, reports: &Sender<Done>) -> Resu
 /// The scripted peer's part of a run.
 struct Rounds<'a> {
     end: &'a dyn ReceiveEnd,
+    opposite: Option<&'a dyn Opposite>,
     source: Box<dyn Source<'a> + 'a>,
     reading: &'a Reading,
     results: &'a Receiver<Done>,
@@ -98,6 +137,8 @@ struct Measured {
     time: Duration,
     application: Duration,
     costs: Option<Costs>,
+    /// What was sent in the meantime, if that is measured.
+    sent: Option<Sent>,
 }
 
 impl Rounds<'_> {
@@ -116,6 +157,12 @@ impl Rounds<'_> {
             sum.bytes += round.bytes as f64;
             sum.time += round.time;
             sum.application += round.application;
+            if let Some(sent) = &round.sent {
+                sum.packets += sent.packets as f64;
+                sum.bytes += sent.bytes as f64;
+                sum.application += sent.writing;
+                sum.directions.get_or_insert_default().add(&round.directions(sent));
+            }
             sum.costs.extend(round.costs);
         }
         Ok(sum)
@@ -126,6 +173,7 @@ impl Rounds<'_> {
         let (packets, bytes) = (round.packets, round.bytes);
         self.read += bytes;
         let costs = self.end.costs();
+        let sent_before = self.opposite.map(|opposite| opposite.begin_round());
         self.reading.target.store(self.read, Ordering::Release);
         let began_at = self.reading.clock.now();
         (round.feed)();
@@ -134,7 +182,9 @@ impl Rounds<'_> {
         self.application = done.application;
         let costs = self.end.costs().zip(costs).map(|(late, begin)| late.since(&begin));
         let time = done.at.saturating_since(began_at);
-        Ok(Measured { packets, bytes, time, application, costs })
+        let sent =
+            self.opposite.map(|opposite| opposite.end_round()).zip(sent_before).map(|(late, begin)| late.since(&begin));
+        Ok(Measured { packets, bytes, time, application, costs, sent })
     }
 
     fn wait(&self, began_at: Instant, cancel: &CancelToken) -> Result<Done, Failure> {
@@ -158,6 +208,32 @@ impl Rounds<'_> {
             if self.reading.clock.now().saturating_since(began_at) > ROUND_TIME_MAX {
                 return Err(Failure::Error("some bytes of the scripted peer were not received".to_owned()));
             }
+        }
+    }
+}
+
+impl Sent {
+    fn since(&self, begin: &Self) -> Self {
+        Self {
+            packets: self.packets - begin.packets,
+            bytes: self.bytes - begin.bytes,
+            writing: self.writing.saturating_sub(begin.writing),
+            receiver: self.receiver.saturating_sub(begin.receiver),
+        }
+    }
+}
+
+impl Measured {
+    /// Both directions of the round.
+    fn directions(&self, sent: &Sent) -> Directions {
+        Directions {
+            sent_bytes: sent.bytes as f64,
+            received_bytes: self.bytes as f64,
+            received_packets: self.packets as f64,
+            writing: sent.writing,
+            reading: self.application,
+            receiver: sent.receiver,
+            one_way: Duration::ZERO,
         }
     }
 }

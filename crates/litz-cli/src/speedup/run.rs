@@ -69,6 +69,19 @@ pub(crate) struct Directions {
     pub(crate) one_way: Duration,
 }
 
+impl Directions {
+    /// Adds another round.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.sent_bytes += other.sent_bytes;
+        self.received_bytes += other.received_bytes;
+        self.received_packets += other.received_packets;
+        self.writing += other.writing;
+        self.reading += other.reading;
+        self.receiver += other.receiver;
+        self.one_way += other.one_way;
+    }
+}
+
 impl Outcome {
     /// Throughput of the application, in bits per second.
     pub(crate) fn throughput_bps(&self) -> f64 {

@@ -3,7 +3,9 @@
 use litz::tcp::CipherLayer;
 use litz::{Costs, Placement, WorkerPoolStats};
 use scripted_peer::round::ROUND_BYTES;
-use scripted_peer::tcp::{Feeder, TcpEnd, TcpSetup, lock_step};
+use scripted_peer::tcp::{Feeder, TcpEnd, TcpScript, TcpSetup, lock_step};
+
+use units::Duration;
 
 use super::end::{End, Reader, ReceiveEnd, Round, SendEnd, Source, Writer};
 use super::failure::Failure;
@@ -25,6 +27,8 @@ pub(crate) struct StackBed {
     payload: usize,
     /// It has DES, of which a second is a few megabytes.
     is_slow: bool,
+    /// Both directions transfer the same at the same time.
+    is_duplex: bool,
     pins: Pins,
 }
 
@@ -53,10 +57,10 @@ impl MeasuredStack {
 
 impl StackBed {
     /// Connects.
-    pub(crate) fn new(setup: &TcpSetup, app_core: AppCore) -> Result<Self, Failure> {
+    pub(crate) fn new(setup: &TcpSetup, app_core: AppCore, is_duplex: bool) -> Result<Self, Failure> {
         let end = TcpEnd::start(setup, None).map_err(Failure::Error)?;
         let is_slow = setup.stack.cipher.is_some_and(CipherLayer::is_historical);
-        Ok(Self { end, payload: setup.payload, is_slow, pins: Pins::new(app_core, &setup.cores) })
+        Ok(Self { end, payload: setup.payload, is_slow, is_duplex, pins: Pins::new(app_core, &setup.cores) })
     }
 }
 
@@ -109,7 +113,19 @@ impl ReceiveEnd for StackBed {
     fn source(&self) -> Result<Box<dyn Source<'_> + '_>, Failure> {
         let feeder = self.end.feeder(self.payload).map_err(Failure::Error)?;
         let bytes = if self.is_slow { SLOW_ROUND_BYTES } else { ROUND_BYTES };
-        Ok(Box::new(StackSource { end: &self.end, feeder, bytes }))
+        Ok(Box::new(StackSource { end: &self.end, feeder, bytes, is_duplex: self.is_duplex }))
+    }
+}
+
+impl StackBed {
+    /// Active time of the receive worker, if there is one, and whether it has the receive half.
+    pub(super) fn receive_worker(&self) -> Option<(Duration, bool)> {
+        self.end.receive_worker_stats().map(|stats| (stats.busy, stats.detached > 0))
+    }
+
+    /// Bytes of the application in a packet.
+    pub(super) const fn payload(&self) -> usize {
+        self.payload
     }
 }
 
@@ -118,14 +134,19 @@ struct StackSource<'a> {
     feeder: Feeder,
     /// Bytes of the application in a round.
     bytes: u64,
+    is_duplex: bool,
 }
 
 impl<'a> Source<'a> for StackSource<'a> {
     fn make(&mut self) -> Result<Round<'a>, Failure> {
         let before = self.feeder.bytes();
+        if self.is_duplex {
+            self.feeder.set_ack(self.end.device().with_script(TcpScript::ack));
+        }
         let packets = self.feeder.make(self.bytes);
         let (bytes, count) = (self.feeder.bytes() - before, packets.len() as u64);
-        let device = self.end.device();
-        Ok(Round { packets: count, bytes, feed: Box::new(move || device.feed(packets)) })
+        let (device, is_duplex) = (self.end.device(), self.is_duplex);
+        let feed = move || if is_duplex { device.feed_in_step(packets) } else { device.feed(packets) };
+        Ok(Round { packets: count, bytes, feed: Box::new(feed) })
     }
 }

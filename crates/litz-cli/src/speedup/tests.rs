@@ -230,6 +230,21 @@ fn both_sides_of_every_stack_work_under_every_placement() {
 }
 
 #[test]
+fn both_directions_of_a_stack_transfer_the_same_at_once() {
+    for stack in ["tcp/ip", "tcp/md5/ip"] {
+        for placement in [Placement::Thread, Placement::Split, Placement::Packet(2)] {
+            let outcome = run_with_retries(Side::Duplex, &stack_settings(stack), placement, true);
+            let directions = outcome.directions.expect("both directions were measured");
+            // The lead of a direction and what is in flight are less than a tenth of a round.
+            let ratio = directions.sent_bytes / directions.received_bytes;
+            assert!((0.8..1.25).contains(&ratio), "{stack} {placement}: {directions:?}");
+            assert!(outcome.packets > directions.received_packets, "{stack} {placement}: {outcome:?}");
+            assert_eq!(directions.receiver.is_zero(), placement != Placement::Split, "{stack} {placement}");
+        }
+    }
+}
+
+#[test]
 fn a_stack_is_reported_with_its_layers_and_the_paper() {
     let report_of = |times: u64| {
         let (warm_up, time) = (SHORT.warm_up * times, SHORT.time * times);

@@ -57,6 +57,13 @@ impl ScriptDevice {
         shared.script.feed(packets);
         shared.wake();
     }
+
+    /// Lets the script send packets that were made in advance, at the pace of the other direction.
+    pub fn feed_in_step(&self, packets: Vec<Fed>) {
+        let mut shared = self.shared();
+        shared.script.feed_in_step(packets);
+        shared.wake();
+    }
 }
 
 impl Shared {

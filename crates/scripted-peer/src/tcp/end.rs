@@ -6,7 +6,7 @@ use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 use driver::Flush;
-use engine::{Costs, DriverSettings, Drivers, Placement, WorkerPoolStats};
+use engine::{Costs, DriverSettings, Drivers, Placement, ReceiveWorkerStats, WorkerPoolStats};
 use layers::{RecordKey, SharedSecret, Stack};
 use tcp::{HostSecret, TcpConfig};
 use tcp_driver::{Closed, Connect, Layers, Limits, LocalAddress, Runtime, StreamHandle, Tcp, TcpShared};
@@ -199,6 +199,11 @@ impl TcpEnd {
     /// Counters of the workers, if there are any.
     pub fn worker_pool_stats(&self) -> Option<WorkerPoolStats> {
         self.drivers.worker_pool_stats()
+    }
+
+    /// Counters of the receive worker, if there is one.
+    pub fn receive_worker_stats(&self) -> Option<ReceiveWorkerStats> {
+        self.drivers.receive_worker_stats()
     }
 
     /// The device and its script.

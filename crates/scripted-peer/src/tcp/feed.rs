@@ -112,6 +112,12 @@ impl Feeder {
         self.bytes
     }
 
+    /// Sets what the next packets acknowledge. A receiver drops packets that acknowledge less than the
+    /// largest window before what it has sent (RFC 5961, section 5.2).
+    pub fn set_ack(&mut self, ack: Seq32) {
+        self.next.ack = ack;
+    }
+
     /// Makes packets with at least `bytes` bytes of the application, on all processors.
     pub fn make(&mut self, bytes: u64) -> Vec<Fed> {
         let end = self.bytes + bytes;

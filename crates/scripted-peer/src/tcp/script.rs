@@ -17,6 +17,9 @@ use super::feed::{Fed, Feeder, Outgoing};
 /// is measured; with fewer of them, the window would empty.
 pub const ACK_EVERY: u64 = 64;
 
+/// How many packets one direction may be ahead of the other if they [keep step](TcpScript::feed_in_step).
+const LEAD: u64 = 4 * ACK_EVERY;
+
 /// The window is announced in units of this power of two.
 const WINDOW_SCALE: u8 = 14;
 
@@ -38,11 +41,19 @@ pub struct TcpScript {
     /// Packets of data that arrived, and those of them that were acknowledged.
     packets: u64,
     acked: u64,
+    /// The sequence numbers after packets that were not acknowledged.
+    unacked: VecDeque<Seq32>,
+    /// The sequence number that was acknowledged.
+    ack: Seq32,
     bytes: u64,
     /// Packets that were sent again.
     repeated: u64,
     /// Packets that were made in advance.
     feed: VecDeque<Fed>,
+    /// The sequence number after what was sent.
+    sent: Seq32,
+    /// None unless both directions keep step.
+    step: Option<Step>,
     /// The sequence number after the last that the measured end permits, and the unit of its windows.
     edge: Seq32,
     peer_scale: u8,
@@ -50,6 +61,16 @@ pub struct TcpScript {
     has_arrived: bool,
     check: Option<StreamCheck>,
     failure: Option<String>,
+}
+
+/// Both directions, since they began to keep step.
+#[derive(Debug)]
+struct Step {
+    /// Packets that were sent.
+    fed: u64,
+    /// Packets that had arrived, and were acknowledged, before.
+    arrived_before: u64,
+    acked_before: u64,
 }
 
 impl TcpScript {
@@ -63,9 +84,13 @@ impl TcpScript {
             next: Seq32::new(0),
             packets: 0,
             acked: 0,
+            unacked: VecDeque::new(),
+            ack: Seq32::new(0),
             bytes: 0,
             repeated: 0,
             feed: VecDeque::new(),
+            sent: INITIAL + 1,
+            step: None,
             edge: INITIAL + 1,
             peer_scale: 0,
             has_arrived: false,
@@ -87,6 +112,11 @@ impl TcpScript {
     /// Packets that were sent again, although none is lost.
     pub const fn repeated(&self) -> u64 {
         self.repeated
+    }
+
+    /// The sequence number that was acknowledged.
+    pub const fn ack(&self) -> Seq32 {
+        self.ack
     }
 
     /// The first failure.
@@ -115,7 +145,7 @@ impl TcpScript {
             }
         });
         self.has_arrived = true;
-        Ok(self.is_syn_due || self.waiting() > 0 || self.may_feed())
+        Ok(self.is_syn_due || self.acknowledgeable() > 0 || self.may_feed())
     }
 
     fn take_packet(&mut self, packet: &[u8]) -> Result<(), String> {
@@ -148,6 +178,7 @@ impl TcpScript {
             check.take(packet, header_len + below_len + data_at, seq)?;
         }
         self.next = self.next + data_len as u32;
+        self.unacked.push_back(self.next);
         self.packets += 1;
         self.bytes += data_len as u64;
         Ok(())
@@ -163,7 +194,8 @@ impl TcpScript {
     }
 
     fn may_feed(&self) -> bool {
-        self.feed.front().is_some_and(|fed| !fed.end.is_after(self.edge))
+        let is_in_step = self.step.as_ref().is_none_or(|step| step.fed <= self.packets - step.arrived_before + LEAD);
+        is_in_step && self.feed.front().is_some_and(|fed| !fed.end.is_after(self.edge))
     }
 
     fn take_syn(&mut self, packet: &[u8], tcp: &[u8]) -> Result<(), String> {
@@ -173,7 +205,7 @@ impl TcpScript {
             local: (ip.destination, header.destination_port).into(),
             remote: (ip.source, header.source_port).into(),
         });
-        (self.peer_initial, self.next) = (header.seq, header.seq + 1);
+        (self.peer_initial, self.next, self.ack) = (header.seq, header.seq + 1, header.seq + 1);
         self.peer_scale = header.options.window_scale.unwrap_or(0);
         self.is_syn_due = true;
         if let Some(check) = &mut self.check {
@@ -184,8 +216,14 @@ impl TcpScript {
 
     // ── The measured end receives ────────────────────────────────────────────────────────────────
 
-    fn waiting(&self) -> u64 {
-        self.packets - self.acked
+    /// Packets that may be acknowledged now.
+    fn acknowledgeable(&self) -> u64 {
+        let until = match &self.step {
+            // Acknowledgements that are withheld for long look like loss.
+            Some(step) if !self.feed.is_empty() => self.packets.min(step.acked_before + step.fed + LEAD),
+            _ => self.packets,
+        };
+        until.saturating_sub(self.acked)
     }
 
     /// The next packet to the measured end, and whether the script wants to be asked again soon.
@@ -197,17 +235,22 @@ impl TcpScript {
             let options = Options { mss: Some(u16::MAX), window_scale: Some(WINDOW_SCALE), ..Options::default() };
             return (Some(self.packet(INITIAL, Flags::SYN | Flags::ACK, options)), false);
         }
-        if self.may_feed()
+        let waiting = self.acknowledgeable();
+        if waiting < ACK_EVERY
+            && self.may_feed()
             && let Some(fed) = self.feed.pop_front()
         {
+            self.sent = fed.end;
+            self.step.iter_mut().for_each(|step| step.fed += 1);
             return (Some(fed.packet), false);
         }
-        let (has_arrived, waiting) = (std::mem::take(&mut self.has_arrived), self.waiting());
+        let has_arrived = std::mem::take(&mut self.has_arrived);
         if waiting < ACK_EVERY && (waiting == 0 || has_arrived) {
             return (None, waiting > 0);
         }
-        self.acked = self.packets;
-        (Some(self.packet(INITIAL + 1, Flags::ACK, Options::default())), false)
+        self.acked += waiting;
+        self.ack = self.unacked.drain(..waiting as usize).next_back().unwrap_or(self.ack);
+        (Some(self.packet(self.sent, Flags::ACK, Options::default())), false)
     }
 
     fn packet(&self, seq: Seq32, flags: Flags, options: Options) -> Bytes {
@@ -217,7 +260,7 @@ impl TcpScript {
     }
 
     fn outgoing(&self, seq: Seq32, flags: Flags, options: Options) -> Outgoing {
-        Outgoing { tuple: self.tuple.expect("a SYN was received"), seq, ack: self.next, flags, options }
+        Outgoing { tuple: self.tuple.expect("a SYN was received"), seq, ack: self.ack, flags, options }
     }
 
     // ── Data made in advance ─────────────────────────────────────────────────────────────────────
@@ -232,5 +275,13 @@ impl TcpScript {
     /// Sends packets as fast as they are received and the window permits.
     pub fn feed(&mut self, packets: Vec<Fed>) {
         self.feed.extend(packets);
+    }
+
+    /// As [`feed`](Self::feed), but no faster than the measured end sends, and acknowledges no faster
+    /// than the measured end receives, until all of it was sent: both directions transfer the same, but
+    /// for some hundred packets and what is in flight.
+    pub fn feed_in_step(&mut self, packets: Vec<Fed>) {
+        self.step = Some(Step { fed: 0, arrived_before: self.packets, acked_before: self.acked });
+        self.feed(packets);
     }
 }

@@ -314,11 +314,14 @@ impl SpeedupOptions {
                 "{stack} protects nothing today and exists for comparisons with papers: add --papers to measure it"
             ));
         }
-        if kind != speedup::Kind::Packet {
-            return Err("--stack is measured with --placement packet".to_owned());
+        if kind == speedup::Kind::Path {
+            return Err("--stack has one path: use --placement packet or split".to_owned());
         }
-        if self.side == Some(Sides::Duplex) {
-            return Err("--stack measures one side at a time: use --side send, receive or both".to_owned());
+        if kind == speedup::Kind::Split && stack.cipher.is_some() {
+            return Err(format!(
+                "{stack} cannot be split: records are opened by the driver; use --placement packet, or a stack \
+                 without a cipher"
+            ));
         }
         Ok(Some(MeasuredStack { stack, payload: self.packet.unwrap_or(STACK_PAYLOAD).into() }))
     }
