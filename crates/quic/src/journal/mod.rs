@@ -26,7 +26,7 @@
 //! | `observe` | the packets of a replayed connection |
 //! | `digest` | of plans |
 //!
-//! What does not depend on the protocol is in the crate [`journal`](::journal).
+//! What does not depend on the protocol is in the crate `journal`.
 
 mod apply;
 mod begin;

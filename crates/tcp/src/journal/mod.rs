@@ -19,7 +19,7 @@
 //! | `text` | entries for people |
 //! | `replay`, `apply` | the replay |
 //!
-//! What does not depend on the protocol is in the crate [`journal`](::journal).
+//! What does not depend on the protocol is in the crate `journal`.
 
 mod apply;
 pub(crate) mod begin;
