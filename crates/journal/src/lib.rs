@@ -19,6 +19,7 @@
 //! | [`writer`] | the entries of a connection, or of its detached receive half |
 //! | [`blocks`] | the blocks of a log, checked |
 //! | [`memory`] | journals kept in memory, for tests |
+//! | [`planned`] | the result of asking for a plan |
 //! | [`replay`] | the replay of a log, entry by entry |
 //! | [`stopped`] | how a replay ends |
 //! | [`transit`] | what passes between a connection and its detached receive half |
@@ -30,6 +31,7 @@ pub mod digest;
 pub mod format;
 pub mod memory;
 pub mod out;
+pub mod planned;
 pub mod replay;
 pub mod sink;
 pub mod stopped;

@@ -108,6 +108,19 @@ pub fn begin<T>(began_at: Instant, make: impl FnOnce() -> T) -> Result<T, Stoppe
     })
 }
 
+/// Whether the result of the call whose entry was read last follows, with the tag `wanted`. False if the
+/// connection or a half of it panicked before it could answer, or the log has ended.
+///
+/// # Errors
+/// If something else follows, or the log cannot be read.
+pub fn has_answer<R: Read>(blocks: &mut Blocks<R>, wanted: u8) -> Result<bool, JournalError> {
+    match blocks.peek()? {
+        None | Some(tag::END | tag::OF_CONNECTION | tag::OF_RECEIVE_HALF) => Ok(false),
+        Some(tag) if tag == wanted => Ok(true),
+        Some(_) => Err(blocks.malformed(Malformed("a call without an answer"))),
+    }
+}
+
 impl<P: Replayed, R: Read> Replay<P, R> {
     /// Goes on behind the first entry, with the connection that it has begun.
     pub fn new(blocks: Blocks<R>, protocol: P) -> Self {

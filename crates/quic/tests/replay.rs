@@ -230,7 +230,7 @@ fn a_journal_records_classes_of_service_and_replays_their_effect() {
 
 #[test]
 fn a_journal_holds_no_payload() {
-    let secret = b"what nobody but the two ends may see";
+    let secret = b"a secret of the two ends";
     let journals = Journals::default();
     let mut pair = Setup::new(5).with_config(|config| config.journal = Some(journals.source())).build();
     pair.connect();

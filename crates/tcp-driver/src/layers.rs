@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use layers::record::PLAINTEXT_MAX;
-use layers::{DigestKey, DigestLayer, SharedSecret, Stack, digest};
+use layers::{CipherLayer, DigestKey, DigestLayer, SharedSecret, Stack, digest};
 use tcp::{HeaderBelow, Plan, SuperPacket};
 use wire::ip::Protocol;
 
@@ -82,14 +82,9 @@ impl Layers {
         self.digest.as_ref().map(|digest| &digest.0)
     }
 
-    /// The work of opening a packet, in bytes that a fast cipher decrypts in the same time: keyed MD5
-    /// takes six times as long as AES-128-GCM with the instructions of a processor, BLAKE3 twice.
+    /// The work of opening a packet: see [`digest_work`].
     pub(crate) fn open_work(&self, len_bytes: usize) -> usize {
-        match self.stack.digest {
-            None => len_bytes,
-            Some(DigestLayer::Blake3) => 2 * len_bytes,
-            Some(DigestLayer::Md5) => 6 * len_bytes,
-        }
+        self.stack.digest.map_or(1, digest_work) * len_bytes
     }
 
     /// The header between TCP and IP.
@@ -100,6 +95,25 @@ impl Layers {
     /// Bytes that the header between TCP and IP takes in each packet.
     pub fn below_len(&self) -> usize {
         self.digest.as_ref().map_or(0, HeaderBelow::header_len)
+    }
+}
+
+/// Bytes that AES-128-GCM encrypts, with the instructions of a processor, in the time in which this
+/// cipher encrypts one.
+pub(crate) const fn cipher_work(layer: CipherLayer) -> usize {
+    match layer {
+        CipherLayer::Aes128Gcm => 1,
+        CipherLayer::ChaCha20Poly1305 => 2,
+        CipherLayer::Des => 80,
+        CipherLayer::TripleDes => 240,
+    }
+}
+
+/// Bytes that AES-128-GCM encrypts in the time in which this digest is computed over one.
+const fn digest_work(layer: DigestLayer) -> usize {
+    match layer {
+        DigestLayer::Blake3 => 2,
+        DigestLayer::Md5 => 6,
     }
 }
 

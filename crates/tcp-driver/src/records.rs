@@ -16,7 +16,7 @@ use layers::{CipherLayer, Record, RecordError, RecordKey, RecordKind, RecordRead
 use tcp::{CloseReason, Connection, Read, WriteError};
 
 use crate::application::TcpCell;
-use crate::layers::Layers;
+use crate::layers::{Layers, cipher_work};
 
 /// The work of a job. Passing a job on costs about a microsecond, and the fastest cipher takes four for
 /// so many bytes. With more, processors would share short transfers less evenly.
@@ -24,22 +24,11 @@ const JOB_WORK: usize = 16 << 10;
 
 /// Bytes of the application in a job, unless a single record is longer.
 const fn job_len(layer: CipherLayer) -> usize {
-    JOB_WORK / work_factor(layer)
+    JOB_WORK / cipher_work(layer)
 }
 
 /// Limit of the bytes that are read from the connection at a time.
 const READ_MAX: usize = 16 << 10;
-
-/// Bytes that AES-128-GCM encrypts, with the instructions of a processor, in the time in which this
-/// cipher encrypts one.
-const fn work_factor(layer: CipherLayer) -> usize {
-    match layer {
-        CipherLayer::Aes128Gcm => 1,
-        CipherLayer::ChaCha20Poly1305 => 2,
-        CipherLayer::Des => 80,
-        CipherLayer::TripleDes => 240,
-    }
-}
 
 /// The cipher above TCP of a connection.
 pub(crate) struct Records {
@@ -87,7 +76,7 @@ pub struct RecordJob {
     key: Arc<RecordKey>,
     /// The number of the first record.
     first: u64,
-    /// See [`work_factor`].
+    /// See [`cipher_work`].
     work_factor: usize,
     content: Content,
 }
@@ -271,7 +260,7 @@ impl Records {
         sealing.in_jobs += sealed_len;
         sealing.has_ended = has_end;
         let content = Content::Seal { salt, pieces, len, first_len, record_len, has_end, sealed_len };
-        Some(RecordJob { key: Arc::clone(key), first, work_factor: work_factor(self.layer), content })
+        Some(RecordJob { key: Arc::clone(key), first, work_factor: cipher_work(self.layer), content })
     }
 
     fn opening_job(&mut self, connection: &mut Connection, cell: &TcpCell) -> Result<Option<RecordJob>, RecordError> {
@@ -297,7 +286,7 @@ impl Records {
         opening.next += records.len() as u64;
         opening.in_jobs += len;
         let content = Content::Open { records, len };
-        Ok(Some(RecordJob { key: Arc::clone(key), first, work_factor: work_factor(self.layer), content }))
+        Ok(Some(RecordJob { key: Arc::clone(key), first, work_factor: cipher_work(self.layer), content }))
     }
 
     /// Takes the output of a job.

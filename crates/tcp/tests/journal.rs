@@ -161,7 +161,7 @@ fn a_changed_grant_is_a_difference() {
 
 #[test]
 fn a_journal_holds_neither_data_nor_keys() {
-    let (journals, secret) = (MemoryJournals::default(), b"what nobody but the two ends may see");
+    let (journals, secret) = (MemoryJournals::default(), b"a secret of the two ends");
     let key = Md5Key::new(b"the key of the routers").expect("a valid key");
     let config = TcpConfig { journal: Some(journals.source()), md5: Some(key), ..TcpConfig::default() };
     let mut pair = Pair::with(3, [link(50, 5), link(50, 5)], [config.clone(), config]);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use ::journal::digest::Digest;
 use ::journal::format::{Malformed, Parsed, bytes, flag, put, put_bytes, put_word, short, word};
-use units::Instant;
+use ::journal::planned::PlanRecord;
 use wire::quic::{Dir, PathId, Reader, Space, StreamId};
 
 use super::digest::plan_digest;
@@ -147,8 +147,10 @@ impl PlanEntry {
             digest: plan_digest(plan),
         }
     }
+}
 
-    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+impl PlanRecord for PlanEntry {
+    fn put(&self, out: &mut Vec<u8>) {
         put(out, u64::from(self.path.0));
         put(out, self.datagrams);
         put(out, self.bytes);
@@ -160,7 +162,7 @@ impl PlanEntry {
         put_word(out, self.digest);
     }
 
-    pub(crate) fn parse(reader: &mut Reader<'_>) -> Parsed<Self> {
+    fn parse(reader: &mut Reader<'_>) -> Parsed<Self> {
         let path = PathId(short(reader)?);
         let (datagrams, bytes) = (reader.varint()?, reader.varint()?);
         let numbers = if flag(reader)? {
@@ -183,47 +185,8 @@ impl fmt::Display for PlanEntry {
     }
 }
 
-/// The result of asking for a plan, and the next timeout of the connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Planned {
-    pub(crate) plan: Option<PlanEntry>,
-    pub(crate) timeout: Option<Instant>,
-}
-
-impl Planned {
-    pub(crate) fn put(&self, out: &mut Vec<u8>) {
-        out.push(u8::from(self.plan.is_some()) | u8::from(self.timeout.is_some()) << 1);
-        if let Some(plan) = &self.plan {
-            plan.put(out);
-        }
-        if let Some(timeout) = self.timeout {
-            put_word(out, timeout.as_nanos());
-        }
-    }
-
-    pub(crate) fn parse(reader: &mut Reader<'_>) -> Parsed<Self> {
-        let flags = reader.u8()?;
-        if flags > 3 {
-            return Err(Malformed("unknown flags of a plan"));
-        }
-        let plan = if flags & 1 == 0 { None } else { Some(PlanEntry::parse(reader)?) };
-        let timeout = if flags & 2 == 0 { None } else { Some(Instant::from_nanos(word(reader)?)) };
-        Ok(Self { plan, timeout })
-    }
-}
-
-impl fmt::Display for Planned {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.plan {
-            Some(plan) => plan.fmt(f)?,
-            None => f.write_str("nothing")?,
-        }
-        match self.timeout {
-            Some(timeout) => write!(f, ", next timeout at {}", timeout.since_start()),
-            None => f.write_str(", no timeout"),
-        }
-    }
-}
+/// The result of asking for a plan.
+pub(crate) type Planned = ::journal::planned::Planned<PlanEntry>;
 
 /// An event as a kind and two numbers; a close reason is recorded as a digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

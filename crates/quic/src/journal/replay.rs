@@ -4,9 +4,9 @@ use std::fmt;
 use std::io::Read;
 
 use ::journal::blocks::Blocks;
-use ::journal::format::{Malformed, tag as common};
+use ::journal::format::Malformed;
 use ::journal::out::Half;
-use ::journal::replay::{Replayed, Unrecorded, begin as begin_connection, open};
+use ::journal::replay::{Replayed, Unrecorded, begin as begin_connection, has_answer, open};
 use ::journal::stopped::{Difference, LogEnd, Stopped};
 use ::journal::transit::Mismatch;
 use ::journal::{JournalError, zeros};
@@ -267,28 +267,25 @@ fn read_expected<R: Read>(blocks: &mut Blocks<R>, input: &Input) -> Result<Expec
         input if input.is_answered() => tag::ANSWER,
         _ => return Ok(Expected::Nothing),
     };
-    match blocks.peek()? {
-        None => Ok(Expected::Unknown),
-        // The connection or a half of it panicked before it could answer, or the log ended.
-        Some(common::END | common::OF_CONNECTION | common::OF_RECEIVE_HALF) => Ok(Expected::Unknown),
-        Some(tag::PLANNED) if wanted == tag::PLANNED => {
-            let (socket_budgets, planned) = blocks.read(|reader| {
-                let mut socket_budgets = Vec::new();
-                let count = reader.varint()?;
-                if count > SOCKETS_ASKED_MAX {
-                    return Err(Malformed("the budgets of more sockets than a connection has"));
-                }
-                for _ in 0..count {
-                    let socket = u16::try_from(reader.varint()?).map_err(|_| Malformed("a socket above 65535"))?;
-                    socket_budgets.push((socket, usize::try_from(reader.varint()?).unwrap_or(usize::MAX)));
-                }
-                Ok((socket_budgets, Planned::parse(reader)?))
-            })?;
-            Ok(Expected::Planned(socket_budgets, planned))
-        }
-        Some(tag::ANSWER) if wanted == tag::ANSWER => Ok(Expected::Answer(blocks.read(Answer::parse)?)),
-        Some(_) => Err(blocks.malformed(Malformed("a call without an answer"))),
+    if !has_answer(blocks, wanted)? {
+        return Ok(Expected::Unknown);
     }
+    if wanted == tag::ANSWER {
+        return Ok(Expected::Answer(blocks.read(Answer::parse)?));
+    }
+    let (socket_budgets, planned) = blocks.read(|reader| {
+        let mut socket_budgets = Vec::new();
+        let count = reader.varint()?;
+        if count > SOCKETS_ASKED_MAX {
+            return Err(Malformed("the budgets of more sockets than a connection has"));
+        }
+        for _ in 0..count {
+            let socket = u16::try_from(reader.varint()?).map_err(|_| Malformed("a socket above 65535"))?;
+            socket_budgets.push((socket, usize::try_from(reader.varint()?).unwrap_or(usize::MAX)));
+        }
+        Ok((socket_budgets, Planned::parse(reader)?))
+    })?;
+    Ok(Expected::Planned(socket_budgets, planned))
 }
 
 /// Reads the TLS entries of the call whose entry was read last.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use ::journal::digest::Digest;
 use ::journal::format::{Malformed, Parsed, flag, put, put_word, word};
-use units::Instant;
+use ::journal::planned::PlanRecord;
 use wire::quic::Reader;
 use wire::tcp::{AccEcn, Header, Options};
 
@@ -110,7 +110,9 @@ impl PlanEntry {
             digest: plan_digest(plan),
         }
     }
+}
 
+impl PlanRecord for PlanEntry {
     fn put(&self, out: &mut Vec<u8>) {
         put(out, self.segments);
         put(out, self.bytes);
@@ -163,47 +165,8 @@ impl fmt::Display for PlanEntry {
     }
 }
 
-/// The result of asking for a plan, and the next timeout of the connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Planned {
-    pub(crate) plan: Option<PlanEntry>,
-    pub(crate) timeout: Option<Instant>,
-}
-
-impl Planned {
-    pub(crate) fn put(&self, out: &mut Vec<u8>) {
-        out.push(u8::from(self.plan.is_some()) | u8::from(self.timeout.is_some()) << 1);
-        if let Some(plan) = &self.plan {
-            plan.put(out);
-        }
-        if let Some(timeout) = self.timeout {
-            put_word(out, timeout.as_nanos());
-        }
-    }
-
-    pub(crate) fn parse(reader: &mut Reader<'_>) -> Parsed<Self> {
-        let flags = reader.u8()?;
-        if flags > 3 {
-            return Err(Malformed("unknown flags of a plan"));
-        }
-        let plan = if flags & 1 != 0 { Some(PlanEntry::parse(reader)?) } else { None };
-        let timeout = if flags & 2 != 0 { Some(Instant::from_nanos(word(reader)?)) } else { None };
-        Ok(Self { plan, timeout })
-    }
-}
-
-impl fmt::Display for Planned {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.plan {
-            Some(plan) => plan.fmt(f)?,
-            None => f.write_str("nothing")?,
-        }
-        match self.timeout {
-            Some(timeout) => write!(f, ", timeout at {}", timeout.since_start()),
-            None => f.write_str(", no timeout"),
-        }
-    }
-}
+/// The result of asking for a plan.
+pub(crate) type Planned = ::journal::planned::Planned<PlanEntry>;
 
 /// An event as a kind and a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use std::io::Read;
 
 use ::journal::JournalError;
 use ::journal::blocks::Blocks;
-use ::journal::format::{Malformed, tag as common};
+use ::journal::format::Malformed;
 use ::journal::out::Half;
-use ::journal::replay::{Replayed, Unrecorded, begin as begin_connection, open};
+use ::journal::replay::{Replayed, Unrecorded, begin as begin_connection, has_answer, open};
 use ::journal::stopped::{LogEnd, Stopped};
 use ::journal::transit::Mismatch;
 use units::Instant;
@@ -212,11 +212,11 @@ fn read_expected<R: Read>(blocks: &mut Blocks<R>, input: &Input) -> Result<Expec
         input if input.is_answered() => tag::ANSWER,
         _ => return Ok(Expected::Nothing),
     };
-    match blocks.peek()? {
-        // The connection or a half of it panicked before it could answer, or the log ended.
-        None | Some(common::END | common::OF_CONNECTION | common::OF_RECEIVE_HALF) => Ok(Expected::Unknown),
-        Some(tag::PLANNED) if wanted == tag::PLANNED => Ok(Expected::Planned(blocks.read(Planned::parse)?)),
-        Some(tag::ANSWER) if wanted == tag::ANSWER => Ok(Expected::Answer(blocks.read(Answer::parse)?)),
-        Some(_) => Err(blocks.malformed(Malformed("a call without an answer"))),
+    if !has_answer(blocks, wanted)? {
+        return Ok(Expected::Unknown);
     }
+    if wanted == tag::ANSWER {
+        return Ok(Expected::Answer(blocks.read(Answer::parse)?));
+    }
+    Ok(Expected::Planned(blocks.read(Planned::parse)?))
 }
