@@ -2,6 +2,7 @@
 //! window permits, and knows nothing else. What it reads it does not look at. It relies on a device that
 //! loses nothing.
 
+use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
@@ -147,9 +148,9 @@ fn send(tun: &mut Tun, connection: &Connection, flags: Flags, options: Options, 
     let result = match burst {
         Some(burst) => {
             burst[..header_len].copy_from_slice(&bytes);
-            tun.write_parts(&offload, burst)
+            tun.write(&[IoSlice::new(&offload), IoSlice::new(burst)])
         }
-        None => tun.write_parts(&offload, &bytes),
+        None => tun.write(&[IoSlice::new(&offload), IoSlice::new(&bytes)]),
     };
     result.expect("the device takes everything");
 }

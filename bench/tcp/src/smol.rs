@@ -1,5 +1,6 @@
 //! smoltcp, with the offloads of the device in both directions.
 
+use std::io::IoSlice;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::time::Instant;
@@ -52,7 +53,7 @@ impl TxToken for Write<'_> {
             Err(_) => return result,
         };
         let header = tcp_offload(false, ip_len as u16, header_len as u16, self.segment);
-        self.tun.write_parts(&header, &packet).expect("the device is up");
+        self.tun.write(&[IoSlice::new(&header), IoSlice::new(&packet)]).expect("the device is up");
         result
     }
 

@@ -192,13 +192,19 @@ impl<P: Protocol, S: Socket<P>, T> LocalSocket<P, S, T> {
     /// Sends packets of `owner`. If there is no space they are held, and `packets` is left empty.
     pub fn send(&mut self, now: Instant, packets: &mut P::Sealed, owner: impl FnOnce() -> T) -> Sent {
         match self.socket.send(packets) {
-            Ok(()) => Sent::Taken,
+            Ok(()) => {
+                P::release(packets);
+                Sent::Taken
+            }
             Err(error) if error.is_temporary() => {
                 self.note_full(now, &error);
                 self.held = Some(Held { packets: std::mem::take(packets), owner: owner() });
                 Sent::Taken
             }
-            Err(error) => Sent::Lost(error),
+            Err(error) => {
+                P::release(packets);
+                Sent::Lost(error)
+            }
         }
     }
 

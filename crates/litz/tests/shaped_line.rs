@@ -1,5 +1,6 @@
 //! A line in memory with a rate and a delay, in real time, between the devices of two stacks.
 
+use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
@@ -79,7 +80,7 @@ fn carry(mut ends: [MemoryTun; 2], mut links: [Link<Vec<u8>>; 2], flags: &Flags)
             }
             while let Some(packet) = links[from].poll_deliver(clock.now()) {
                 // A full device drops it, as a queue does.
-                let _dropped = ends[1 - from].write(&packet);
+                let _dropped = ends[1 - from].write(&[IoSlice::new(&packet)]);
             }
         }
         let next = links.iter().filter_map(Link::poll_timeout).min();

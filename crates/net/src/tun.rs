@@ -36,7 +36,7 @@ mod packet;
 mod samples;
 mod segment;
 
-use std::io;
+use std::io::{self, IoSlice};
 
 pub use coalesce::Coalescer;
 pub use header::{OFFLOAD_HEADER_BYTES, ReadOffload, tcp_offload};
@@ -47,7 +47,7 @@ pub use packet::TunPacket;
 pub use segment::{MalformedPacket, Segments};
 
 /// Length of an Ethernet header.
-pub const ETHERNET_HEADER_BYTES: usize = 14;
+const ETHERNET_HEADER_BYTES: usize = 14;
 
 /// A buffer of this size holds every packet, frame and super-packet including its offload header.
 pub const TUN_BUFFER_BYTES: usize = OFFLOAD_HEADER_BYTES + ETHERNET_HEADER_BYTES + 65_535;
@@ -62,30 +62,11 @@ pub trait TunDevice: Send {
     /// `WouldBlock` if there is none; otherwise the system's error.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Passes a packet or super-packet to the kernel as received on this device.
+    /// Passes a packet or super-packet with its offload header to the kernel, as received on this
+    /// device. It may lie in several pieces.
     ///
     /// # Errors
     /// The system's error: the device is down or removed, or memory is short. The packet is
     /// dropped.
-    fn write(&mut self, packet: &[u8]) -> io::Result<()>;
-
-    /// As [`write`](Self::write), for a packet whose offload header lies elsewhere.
-    ///
-    /// # Errors
-    /// As [`write`](Self::write).
-    fn write_parts(&mut self, header: &[u8; OFFLOAD_HEADER_BYTES], packet: &[u8]) -> io::Result<()>;
-
-    /// As [`write`](Self::write), for an Ethernet frame whose offload header and Ethernet header lie
-    /// elsewhere.
-    ///
-    /// # Errors
-    /// As [`write`](Self::write).
-    fn write_frame(
-        &mut self,
-        header: &[u8; OFFLOAD_HEADER_BYTES],
-        ethernet: &[u8; ETHERNET_HEADER_BYTES],
-        packet: &[u8],
-    ) -> io::Result<()> {
-        self.write_parts(header, &[&ethernet[..], packet].concat())
-    }
+    fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<()>;
 }

@@ -117,12 +117,12 @@ const fn digest_work(layer: DigestLayer) -> usize {
     }
 }
 
-/// Writes the packets of a plan.
+/// Writes the packets of a plan, or refers to their data.
 pub(crate) fn seal(plan: &Plan, layers: Option<&Arc<Layers>>, out: &mut SuperPacket) {
     match layers {
         Some(layers) if layers.cuts => {
             plan.seal_packets(layers.below(), out);
         }
-        _ => plan.seal(out),
+        _ => plan.seal_shared(out),
     }
 }

@@ -402,6 +402,10 @@ impl Protocol for Tcp {
         }
     }
 
+    fn release(packets: &mut SuperPacket) {
+        packets.clear();
+    }
+
     fn reply(&mut self, now: Instant, _socket: usize, batch: &Received, out: &mut SuperPacket) -> bool {
         match batch.open(self.layers.as_deref(), self.signature_of(batch).as_ref()) {
             Opened::Segment(arrival) => {

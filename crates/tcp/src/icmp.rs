@@ -121,7 +121,7 @@ fn emit(packet: &ip::Packet<'_>, message: &Message<'_>, out: &mut SuperPacket) {
         id: 0,
         may_fragment: true,
     };
-    out.bytes.clear();
+    out.clear();
     header.emit(message.len(source.is_ipv6()), &mut out.bytes);
     out.ip_len = out.bytes.len();
     message.emit(source, destination, &mut out.bytes);

@@ -16,6 +16,12 @@ pub(crate) const HOP_LIMIT: u8 = 64;
 /// The largest plan in bytes of data: what fits into an IP packet with all headers.
 pub const PLAN_BYTES_MAX: usize = 65_535 - 60 - 60;
 
+/// Data of at most this length are copied: that costs less than to refer to them.
+const COPIED_BYTES_MAX: usize = 2048;
+
+/// Data in more pieces are copied, too: each piece is an entry of the system call.
+const PIECES_MAX: usize = 16;
+
 /// Segments to be sent. It shares no state with its connection, so any processor can
 /// [seal](Self::seal) it.
 #[derive(Debug, Clone)]
@@ -88,21 +94,34 @@ impl Plan {
         if self.md5.is_some() {
             return self.seal_packets(None, out);
         }
+        self.write_headers(out);
+        self.pieces.iter().for_each(|piece| out.bytes.extend_from_slice(piece));
+        debug_assert_eq!(out.bytes.len() - out.header_len, self.data_len);
+    }
+
+    /// As [`seal`](Self::seal), but refers to large data instead of copying them: the packet is
+    /// [`SuperPacket::bytes`] and then [`SuperPacket::data`].
+    pub fn seal_shared(&self, out: &mut SuperPacket) {
+        if self.md5.is_some() || self.data_len <= COPIED_BYTES_MAX || self.pieces.len() > PIECES_MAX {
+            return self.seal(out);
+        }
+        self.write_headers(out);
+        out.data.extend_from_slice(&self.pieces);
+    }
+
+    /// Writes the headers of the packet whose checksum is to be completed.
+    fn write_headers(&self, out: &mut SuperPacket) {
         let header = self.ip_header(Protocol::TCP);
-        let tcp_len = self.header.len();
-        out.bytes.clear();
-        out.stride = 0;
-        header.emit(tcp_len + self.data_len, &mut out.bytes);
+        let segment_len = self.header.len() + self.data_len;
+        out.clear();
+        header.emit(segment_len, &mut out.bytes);
         out.ip_len = out.bytes.len();
         self.header.emit(&mut out.bytes);
         out.header_len = out.bytes.len();
-        debug_assert_eq!(out.header_len - out.ip_len, tcp_len);
-        self.pieces.iter().for_each(|piece| out.bytes.extend_from_slice(piece));
-        debug_assert_eq!(out.bytes.len() - out.header_len, self.data_len);
+        debug_assert_eq!(out.header_len - out.ip_len, self.header.len());
         (out.segment, out.is_checksum_partial) = (self.segment, true);
-        let segment = &mut out.bytes[out.ip_len..];
-        let pseudo = checksum::pseudo_header(header.source, header.destination, header.protocol, segment.len() as u32);
-        tcp::fill_partial_checksum(segment, pseudo);
+        let pseudo = checksum::pseudo_header(header.source, header.destination, header.protocol, segment_len as u32);
+        tcp::fill_partial_checksum(&mut out.bytes[out.ip_len..], pseudo);
     }
 
     /// As [`seal`](Self::seal), but writes the packet of each segment, with its checksum, one behind
@@ -113,8 +132,8 @@ impl Plan {
         let mut header = self.header;
         header.options.md5 = self.md5.as_ref().map(|_| [0; 16]);
         let (ip_len, tcp_len, count) = (ip.len(), header.len(), self.segment_count());
-        let mut data = Pieces { pieces: &self.pieces, at: 0 };
-        out.bytes.clear();
+        let mut data = Pieces { first: &[], rest: self.pieces.iter() };
+        out.clear();
         for index in 0..count {
             let start = index * self.segment;
             let len = self.segment.min(self.data_len - start);
@@ -177,24 +196,22 @@ pub trait HeaderBelow {
     fn fill(&self, packet: &mut [u8], ip_len: usize);
 }
 
-/// The data of a plan that were not written yet.
+/// Data in pieces that were not copied yet.
 struct Pieces<'a> {
-    pieces: &'a [Bytes],
-    /// Bytes of the first that were written.
-    at: usize,
+    first: &'a [u8],
+    rest: std::slice::Iter<'a, Bytes>,
 }
 
 impl Pieces<'_> {
     /// Appends the next `len` bytes.
     fn copy(&mut self, mut len: usize, out: &mut Vec<u8>) {
         while len > 0 {
-            let (first, rest) = self.pieces.split_first().expect("a plan has all of its data");
-            let part = &first[self.at..first.len().min(self.at + len)];
-            out.extend_from_slice(part);
-            (self.at, len) = (self.at + part.len(), len - part.len());
-            if self.at == first.len() {
-                (self.pieces, self.at) = (rest, 0);
+            if self.first.is_empty() {
+                self.first = self.rest.next().expect("a plan has all of its data");
             }
+            let (part, left) = self.first.split_at(self.first.len().min(len));
+            out.extend_from_slice(part);
+            (self.first, len) = (left, len - part.len());
         }
     }
 }
@@ -204,8 +221,10 @@ impl Pieces<'_> {
 /// pseudo-header, as devices that complete it expect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SuperPacket {
-    /// The packet.
+    /// The packet, but for [`data`](Self::data).
     pub bytes: Vec<u8>,
+    /// If data follow by reference: their pieces. `bytes` are the headers then.
+    pub data: Vec<Bytes>,
     /// The length of the IP header: the TCP header follows.
     pub ip_len: usize,
     /// The length of all headers.
@@ -219,6 +238,31 @@ pub struct SuperPacket {
 }
 
 impl SuperPacket {
+    /// [`parts`](Self::parts) of a packet, at most.
+    pub const PARTS_MAX: usize = 1 + PIECES_MAX;
+
+    /// Drops the content and the references to data, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.data.clear();
+        (self.ip_len, self.header_len, self.segment, self.stride) = (0, 0, 0, 0);
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        self.bytes.len() + self.data.iter().map(Bytes::len).sum::<usize>()
+    }
+
+    /// Whether it has no content.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The pieces of the packet, in order.
+    pub fn parts(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        std::iter::once(&self.bytes[..]).chain(self.data.iter().map(|piece| &piece[..]))
+    }
+
     /// Whether it is a single segment.
     pub fn is_single(&self) -> bool {
         self.packet_count() == 1
@@ -227,7 +271,7 @@ impl SuperPacket {
     /// The number of packets that it stands for.
     pub fn packet_count(&self) -> usize {
         match self.stride {
-            0 => self.bytes.len().saturating_sub(self.header_len).div_ceil(self.segment.max(1)).max(1),
+            0 => self.len().saturating_sub(self.header_len).div_ceil(self.segment.max(1)).max(1),
             stride => self.bytes.len().div_ceil(stride),
         }
     }
@@ -243,15 +287,17 @@ impl SuperPacket {
             let stride = if self.stride == 0 { self.bytes.len().max(1) } else { self.stride };
             return self.bytes.chunks(stride).for_each(each);
         }
-        let (headers, data) = self.bytes.split_at(self.header_len);
-        let Ok(whole) = ip::Packet::parse(&self.bytes) else { return };
+        let (headers, first) = self.bytes.split_at(self.header_len);
+        let (data_len, mut data) = (self.len() - self.header_len, Pieces { first, rest: self.data.iter() });
+        // As a quoted one: the data may be elsewhere.
+        let Ok(whole) = ip::Packet::parse_quoted(headers) else { return };
         let Ok((mut header, _)) = tcp::Header::parse(&headers[self.ip_len..]) else { return };
         let (first_seq, flags) = (header.seq, header.flags);
-        let count = data.len().div_ceil(self.segment).max(1);
-        let mut packet = Vec::with_capacity(self.header_len + self.segment.min(data.len()));
+        let count = data_len.div_ceil(self.segment).max(1);
+        let mut packet = Vec::with_capacity(self.header_len + self.segment.min(data_len));
         for index in 0..count {
             let at = index * self.segment;
-            let part = &data[at..data.len().min(at + self.segment)];
+            let part_len = self.segment.min(data_len - at);
             header.seq = first_seq + at as u32;
             header.flags = flags_of_part(flags, index == 0, index + 1 == count);
             let ip = ip::Header {
@@ -265,9 +311,9 @@ impl SuperPacket {
                 may_fragment: whole.may_fragment,
             };
             packet.clear();
-            ip.emit(header.len() + part.len(), &mut packet);
+            ip.emit(header.len() + part_len, &mut packet);
             header.emit(&mut packet);
-            packet.extend_from_slice(part);
+            data.copy(part_len, &mut packet);
             let segment_len = (packet.len() - self.ip_len) as u32;
             let pseudo = checksum::pseudo_header(whole.source, whole.destination, whole.protocol, segment_len);
             tcp::fill_checksum(&mut packet[self.ip_len..], pseudo);
@@ -292,5 +338,79 @@ impl Plan {
     /// The sequence number of the first segment.
     pub const fn seq(&self) -> Seq32 {
         self.header.seq
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+
+    fn plan(local: &str, remote: &str, pieces: &[usize]) -> Plan {
+        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let mut next = 0_u8;
+        let piece = |len: &usize| {
+            (0..*len).map(|_| (next, next = next.wrapping_mul(5).wrapping_add(7)).0).collect::<Vec<u8>>().into()
+        };
+        let pieces: Vec<Bytes> = pieces.iter().map(piece).collect();
+        let flags = Flags::ACK | Flags::PSH | Flags::FIN | Flags::CWR;
+        Plan {
+            tuple: Tuple { local: address(local), remote: address(remote) },
+            header: tcp::Header { flags, seq: Seq32::new(u32::MAX - 1000), ..tcp::Header::default() },
+            data_len: pieces.iter().map(Bytes::len).sum(),
+            pieces,
+            segment: 1448,
+            ..Plan::default()
+        }
+    }
+
+    fn packets_of(packet: &SuperPacket) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        packet.packets(|packet| all.push(packet.to_vec()));
+        all
+    }
+
+    const V4: [&str; 2] = ["10.0.0.1:80", "10.0.0.2:5000"];
+    const V6: [&str; 2] = ["[fd00::1]:80", "[fd00::2]:5000"];
+
+    #[test]
+    fn references_to_data_and_copies_are_the_same_packets() {
+        for [local, remote] in [V4, V6] {
+            for pieces in [&[1][..], &[1448, 1448], &[1000, 1, 2500], &[65_000], &[3000; PIECES_MAX]] {
+                let plan = plan(local, remote, pieces);
+                let (mut copied, mut shared, mut cut) = Default::default();
+                plan.seal(&mut copied);
+                plan.seal_shared(&mut shared);
+                plan.seal_packets(None, &mut cut);
+                assert_eq!(shared.parts().collect::<Vec<_>>().concat(), copied.bytes);
+                assert_eq!((shared.len(), shared.packet_count()), (copied.len(), copied.packet_count()));
+                assert_eq!(packets_of(&shared), packets_of(&copied));
+                assert_eq!(packets_of(&cut), packets_of(&copied));
+                assert_eq!(packets_of(&cut).len(), plan.segment_count());
+            }
+        }
+    }
+
+    #[test]
+    fn only_large_data_in_few_pieces_are_referred_to() {
+        let is_shared = |pieces: &[usize]| {
+            let mut packet = SuperPacket::default();
+            plan(V4[0], V4[1], pieces).seal_shared(&mut packet);
+            assert!(packet.parts().count() <= SuperPacket::PARTS_MAX);
+            !packet.data.is_empty()
+        };
+        assert!(is_shared(&[COPIED_BYTES_MAX + 1]) && is_shared(&[1000; PIECES_MAX]));
+        assert!(!is_shared(&[COPIED_BYTES_MAX]) && !is_shared(&[1000; PIECES_MAX + 1]));
+    }
+
+    #[test]
+    fn a_cleared_packet_has_no_reference_to_data() {
+        let plan = plan(V4[0], V4[1], &[9000]);
+        let mut packet = SuperPacket::default();
+        plan.seal_shared(&mut packet);
+        assert!(!plan.pieces[0].is_unique());
+        packet.clear();
+        assert!(plan.pieces[0].is_unique() && packet.is_empty());
     }
 }

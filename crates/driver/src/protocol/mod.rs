@@ -133,6 +133,11 @@ pub trait Protocol: Sized {
     /// `socket`. False if there is none, or none yet: see [`poll_reply`](Self::poll_reply).
     fn reply(&mut self, now: Instant, socket: usize, batch: &Self::Batch, out: &mut Self::Sealed) -> bool;
 
+    /// Drops the references of packets that a socket has taken, and keeps their memory, to be reused.
+    fn release(packets: &mut Self::Sealed) {
+        let _ = packets;
+    }
+
     /// Applies changes of a connection's routes. Called after each call that may change them.
     fn update_routes(&mut self, key: ConnectionKey, connection: &mut Self::Connection);
 

@@ -1,6 +1,6 @@
 //! One direction of a link between two TUN devices.
 
-use std::io;
+use std::io::{self, IoSlice};
 
 use net::tun::{Coalescer, Segments, TUN_BUFFER_BYTES, TunDevice};
 use netem::Link;
@@ -132,7 +132,7 @@ impl<D: TunDevice> TunDirection<D> {
             return;
         }
         // The receiving kernel drops packets that it cannot accept.
-        if let Err(error) = self.output.write(self.coalescer.take()) {
+        if let Err(error) = self.output.write(&[IoSlice::new(self.coalescer.take())]) {
             self.refused += packets as u64;
             tracing::debug!(%error, packets, "packets were rejected by the output device");
         }

@@ -1,6 +1,7 @@
 //! [`IpDevice`]: where the packets of a TCP/IP stack come from and go to.
 
-use std::io;
+use std::io::{self, IoSlice};
+use std::iter;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::task::Waker;
@@ -113,12 +114,19 @@ impl IpDevice {
         ReceiveOutcome::MayHaveMore
     }
 
-    /// Writes a packet with its offload header.
-    fn write(&mut self, offload: &[u8; OFFLOAD_HEADER_BYTES], packet: &[u8]) -> io::Result<()> {
-        match self.ethernet.clone() {
-            None => self.tun().write_parts(offload, packet),
-            Some(ethernet) => ethernet.send(self.tun(), offload, packet),
-        }
+    /// Writes a packet with its offload header. The first piece has its headers.
+    fn write<'a>(
+        &mut self,
+        offload: &[u8; OFFLOAD_HEADER_BYTES],
+        pieces: impl Iterator<Item = &'a [u8]> + Clone,
+    ) -> io::Result<()> {
+        let Some(ethernet) = self.ethernet.clone() else { return write_pieces(self.tun(), &[offload], pieces) };
+        let sent = match ethernet.header_of(*offload, pieces.clone()) {
+            Some(header) => write_pieces(self.tun(), &[offload, &header], pieces),
+            None => Ok(()),
+        };
+        ethernet.send_frames(self.tun());
+        sent
     }
 
     /// Whether its packets stay in this process.
@@ -133,6 +141,24 @@ impl IpDevice {
             Kind::Memory(tun) => tun,
         }
     }
+}
+
+/// Writes a packet behind headers, at most two: those of offload and Ethernet.
+fn write_pieces<'a>(
+    tun: &mut dyn TunDevice,
+    headers: &[&[u8]],
+    pieces: impl Iterator<Item = &'a [u8]>,
+) -> io::Result<()> {
+    let mut all = [IoSlice::new(&[]); 2 + tcp::SuperPacket::PARTS_MAX];
+    for (slot, header) in all.iter_mut().zip(headers) {
+        *slot = IoSlice::new(header);
+    }
+    let mut count = headers.len();
+    for piece in pieces {
+        all[count] = IoSlice::new(piece);
+        count += 1;
+    }
+    tun.write(&all[..count])
 }
 
 /// The reason for which the kernel does not take a packet.
@@ -181,7 +207,7 @@ impl Device for IpDevice {
             let mut sent = Ok(());
             packet.packets(|bytes| {
                 if sent.is_ok() {
-                    sent = self.write(&[0; OFFLOAD_HEADER_BYTES], bytes);
+                    sent = self.write(&[0; OFFLOAD_HEADER_BYTES], iter::once(bytes));
                 }
             });
             return sent.map_err(|error| send_error(&error));
@@ -190,7 +216,7 @@ impl Device for IpDevice {
         let before = if self.ethernet.is_some() { Ethernet::HEADER_LEN } else { 0 };
         let (ip_len, header_len) = (before + packet.ip_len as u16, before + packet.header_len as u16);
         let header = tcp_offload(packet.is_ipv6(), ip_len, header_len, segment);
-        self.write(&header, &packet.bytes).map_err(|error| send_error(&error))
+        self.write(&header, packet.parts()).map_err(|error| send_error(&error))
     }
 
     fn batch_max(&self) -> usize {
@@ -198,6 +224,6 @@ impl Device for IpDevice {
     }
 
     fn size_of(packet: &tcp::SuperPacket) -> (usize, usize) {
-        (packet.packet_count(), packet.bytes.len())
+        (packet.packet_count(), packet.len())
     }
 }

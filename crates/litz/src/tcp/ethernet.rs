@@ -1,6 +1,6 @@
 //! [`Ethernet`]: what an Ethernet device adds to a device of IP packets.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -114,12 +114,16 @@ impl Ethernet {
         self.interface().handle_frame(self.clock.now(), frame)
     }
 
-    /// Sends a packet, or lets it wait for its neighbour.
-    pub(super) fn send(&self, device: &mut dyn TunDevice, offload: &Offload, packet: &[u8]) -> io::Result<()> {
-        let header = self.interface().header_for(self.clock.now(), packet, || (packet.to_vec(), *offload));
-        let sent = header.map_or(Ok(()), |header| device.write_frame(offload, &header, packet));
-        self.send_frames(device);
-        sent
+    /// The Ethernet header of a packet that is sent now. `None` if it waits for its neighbour. The first
+    /// piece has its IP header.
+    pub(super) fn header_of<'a>(
+        &self,
+        offload: Offload,
+        mut pieces: impl Iterator<Item = &'a [u8]> + Clone,
+    ) -> Option<[u8; HEADER_LEN]> {
+        let all = pieces.clone();
+        let first = pieces.next()?;
+        self.interface().header_for(self.clock.now(), first, || (all.flatten().copied().collect(), offload))
     }
 
     /// Sends requests, answers and the packets that have waited. One that the system does not take is lost,
@@ -127,7 +131,8 @@ impl Ethernet {
     pub(super) fn send_frames(&self, device: &mut dyn TunDevice) {
         while let Some(frame) = { self.interface().poll_frame() } {
             let offload = frame.note.unwrap_or_default();
-            if let Err(error) = device.write_frame(&offload, &frame.header, &frame.payload) {
+            let pieces = [&offload[..], &frame.header, &frame.payload].map(IoSlice::new);
+            if let Err(error) = device.write(&pieces) {
                 tracing::debug!(%error, "a frame is lost");
             }
         }

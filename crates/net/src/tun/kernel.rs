@@ -17,7 +17,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
-use super::{ETHERNET_HEADER_BYTES, OFFLOAD_HEADER_BYTES, TunDevice};
+use super::TunDevice;
 
 /// How often to look whether a new address can be used, at most, and the time between. The kernel takes
 /// milliseconds, or longer when it is busy.
@@ -147,13 +147,8 @@ impl TunDevice for Tun {
         self.device.recv(buffer)
     }
 
-    fn write(&mut self, packet: &[u8]) -> io::Result<()> {
-        self.device.send(packet).map(|_| ())
-    }
-
-    fn write_parts(&mut self, header: &[u8; OFFLOAD_HEADER_BYTES], packet: &[u8]) -> io::Result<()> {
-        let parts = [IoSlice::new(header), IoSlice::new(packet)];
-        rustix::io::writev(&self.device, &parts)?;
+    fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<()> {
+        rustix::io::writev(&self.device, pieces)?;
         Ok(())
     }
 }
@@ -188,23 +183,8 @@ impl TunDevice for Tap {
         self.tun.read(buffer)
     }
 
-    fn write(&mut self, frame: &[u8]) -> io::Result<()> {
-        self.tun.write(frame)
-    }
-
-    fn write_parts(&mut self, header: &[u8; OFFLOAD_HEADER_BYTES], frame: &[u8]) -> io::Result<()> {
-        self.tun.write_parts(header, frame)
-    }
-
-    fn write_frame(
-        &mut self,
-        header: &[u8; OFFLOAD_HEADER_BYTES],
-        ethernet: &[u8; ETHERNET_HEADER_BYTES],
-        packet: &[u8],
-    ) -> io::Result<()> {
-        let parts = [IoSlice::new(header), IoSlice::new(ethernet), IoSlice::new(packet)];
-        rustix::io::writev(&self.tun.device, &parts)?;
-        Ok(())
+    fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<()> {
+        self.tun.write(pieces)
     }
 }
 

@@ -1,11 +1,11 @@
 //! An in-memory TUN device.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use super::{OFFLOAD_HEADER_BYTES, TunDevice};
+use super::TunDevice;
 
 /// Capacity of each direction in packets; further packets are dropped, as by the kernel.
 pub const PACKETS_WAITING_MAX: usize = 1024;
@@ -104,11 +104,9 @@ impl TunDevice for MemoryTun {
         Ok(bytes)
     }
 
-    fn write(&mut self, packet: &[u8]) -> io::Result<()> {
-        if push(&self.written, packet.to_vec()) { Ok(()) } else { Err(io::ErrorKind::OutOfMemory.into()) }
-    }
-
-    fn write_parts(&mut self, header: &[u8; OFFLOAD_HEADER_BYTES], packet: &[u8]) -> io::Result<()> {
-        self.write(&[header, packet].concat())
+    fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<()> {
+        let mut packet = Vec::with_capacity(pieces.iter().map(|piece| piece.len()).sum());
+        pieces.iter().for_each(|piece| packet.extend_from_slice(piece));
+        if push(&self.written, packet) { Ok(()) } else { Err(io::ErrorKind::OutOfMemory.into()) }
     }
 }

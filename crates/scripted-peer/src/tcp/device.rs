@@ -121,6 +121,6 @@ impl Device for ScriptDevice {
     }
 
     fn size_of(packets: &SuperPacket) -> (usize, usize) {
-        (packets.packet_count(), packets.bytes.len())
+        (packets.packet_count(), packets.len())
     }
 }

@@ -81,5 +81,5 @@ impl Fragments {
 /// Makes `out` a single packet with its checksum, or several of `stride` bytes.
 pub(crate) fn fill(out: &mut SuperPacket, bytes: Vec<u8>, stride: usize) {
     let len = bytes.len();
-    *out = SuperPacket { bytes, ip_len: len, header_len: len, segment: len, is_checksum_partial: false, stride };
+    *out = SuperPacket { bytes, ip_len: len, header_len: len, segment: len, stride, ..SuperPacket::default() };
 }
