@@ -142,10 +142,61 @@ fn the_table_ends_with_the_budget_and_the_cost_of_measuring() {
     assert!(output.stderr.is_empty(), "no progress without a terminal: {:?}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Runs `litz profile tcp` with short runs.
+fn small_tcp(arguments: &[&str]) -> Output {
+    run_long_enough(&["40ms", "1s", "10s"], |time| litz(&[&["profile", "tcp", "--runs=1"], arguments, &[time]].concat()))
+}
+
+#[test]
+fn the_profile_of_tcp_adds_up_by_the_processes_of_the_paper() {
+    let output = small_tcp(&["--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!((&report["format"], &report["version"]), (&"litz-profile-tcp".into(), &1.into()));
+    assert_eq!(report["segment_bytes"], 4096);
+    let paper = [("receiving", 856.08), ("sending", 1051.56)];
+    for (side, printed_us) in paper {
+        let jobs = &report[side];
+        let sum_of = |name: &str| -> f64 { list(&jobs["rows"]).iter().filter_map(|row| row[name].as_f64()).sum() };
+        assert!(close(sum_of("ns"), number(&jobs["total_ns"])) && number(&jobs["total_ns"]) > 0.0, "{jobs:#}");
+        assert!(close(1e9 / number(&jobs["total_ns"]), number(&jobs["segments_per_second"])), "{jobs:#}");
+        assert!((sum_of("paper_us") - printed_us).abs() < 0.01, "{jobs:#}");
+    }
+    let ns = |side: &str, id: &str| {
+        let row = list(&report[side]["rows"]).iter().find(|row| row["id"] == id).cloned();
+        number(&row.unwrap_or_else(|| panic!("no row {id}"))["ns"])
+    };
+    // Costs that cannot be zero.
+    for (side, id) in [("receiving", "ip_demux"), ("receiving", "tcp_recv"), ("sending", "ip_send"), ("sending", "write")] {
+        assert!(ns(side, id) > 0.0, "{side} {id}");
+    }
+    let events: Vec<_> = list(&report["events"]).iter().map(|row| row["id"].as_str().expect("an id")).collect();
+    assert_eq!(events, ["icmp_demux", "rtask.expiry"]);
+    assert!((1.0..=2.0).contains(&number(&report["duplex_gain_max"])));
+    assert_eq!(report["serial"]["super_segment"]["segments"], 15);
+    for step in ["lone", "super_segment"] {
+        assert!(number(&report["serial"][step]["plan_ns"]) > 0.0 && number(&report["serial"][step]["arrival_ns"]) > 0.0);
+    }
+}
+
+#[test]
+fn the_table_of_tcp_has_the_paper_beside_it_and_ends_with_the_serial_step() {
+    let output = small_tcp(&["--segment=1448"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    for words in ["of 1448 bytes", "tcp_recv", "235.0", "tcp_snd_data", "147.0", "icmp_demux", "(printed: 1.7)"] {
+        assert!(text.contains(words), "{words:?} is missing:\n{text}");
+    }
+    let last: Vec<_> = text.lines().rev().take(2).collect();
+    assert!(last[0].starts_with("Serial step, a super-segment of 45: ") && last[0].contains("(target 300)"), "{text}");
+    assert!(last[1].starts_with("Serial step, a lone segment: ") && last[1].contains("(target 100)"), "{text}");
+}
+
 #[test]
 fn bad_arguments_end_with_status_2() {
     for (arguments, words) in [
-        (&["--datagram-size=100"][..], "1200 to 16000"),
+        (&["tcp", "--segment=100"][..], "512..=16384"),
+        (&["tcp", "--time=1us"], "--time"),
+        (&["--json", "tcp"], "tcp"),
+        (&["--datagram-size=100"], "1200 to 16000"),
         (&["--sizes=1472"], "second size"),
         (&["--sizes=1200,20000"], "not 20000"),
         (&["--sizes=1200,big"], "big"),

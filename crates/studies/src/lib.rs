@@ -46,6 +46,7 @@ pub use choices::Choice;
 pub use document::Document;
 pub use outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
 pub use packet_level::{PrintedStack, printed_stack};
+pub use process_network::{PrintedProcess, printed_duplex_gain, printed_process};
 pub use study::{Effort, Options, Study};
 
 /// All studies, in the order of the papers.

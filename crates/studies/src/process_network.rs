@@ -29,6 +29,7 @@ mod times;
 #[cfg(test)]
 mod tests;
 
+pub use self::paper::{PrintedProcess, printed_duplex_gain, printed_process};
 use crate::study::Study;
 
 /// The studies of this paper.

@@ -16,6 +16,7 @@
 //! | `row` | the rows: activities, their parts, and whether they can run in parallel |
 //! | `side`, `fit`, `bound` | tables, fitted lines, bounds |
 //! | `report` | the result, in the JSON format of `docs/spec/profile.md` |
+//! | `tcp` | the cost of a segment of TCP |
 
 mod absorb;
 mod bound;
@@ -30,6 +31,7 @@ mod run;
 mod settings;
 mod several;
 mod side;
+mod tcp;
 mod wake;
 
 use litz::Placement;
@@ -46,6 +48,8 @@ pub(crate) use run::{Run, RunPlan, WARM_UP, WINDOW, run};
 pub(crate) use settings::Settings;
 pub(crate) use several::run_several;
 pub(crate) use side::Side;
+pub(crate) use tcp::serial::measure as measure_serial_step;
+pub(crate) use tcp::{Job, Jobs, SerialStep, TcpReport, TcpSettings, measure_tcp};
 
 use cores::Cores;
 use file::FileCosts;

@@ -17,11 +17,10 @@
 //! | `end`, `quic_source` | a measured end, whatever its protocol, and what it receives |
 //! | `run`, `send`, `receive`, `duplex` | one run of one side, or of both sides |
 //! | `streams` | reading several streams on one thread |
-//! | `absorb`, `absorb_segment`, `bound` | the serial part of the work, and the bound |
+//! | `absorb`, `bound` | the serial part of the work, and the bound |
 //! | `report`, `plot` | the result, in the format of `docs/spec/speedup.md` and as a plot |
 
 mod absorb;
-mod absorb_segment;
 mod bound;
 mod duplex;
 mod end;
@@ -51,6 +50,7 @@ pub(crate) use report::{SideReport, SpeedupReport, StackReport};
 pub(crate) use scripted_peer::Cipher;
 pub(crate) use settings::{AppCore, Kind, MeasuredStack, Settings, Side};
 
+use crate::profile::measure_serial_step;
 use bound::Shares;
 use run::{Outcome, Span};
 use stack_bed::StackBed;
@@ -130,7 +130,10 @@ fn measure_side(
             // A split connection opens and absorbs on the same processor, so these need not be
             // separated.
             (Side::Duplex, _) if settings.kind == Kind::Split => 0.0,
-            (_, Some(measured)) => absorb_segment::segment_ns(measured.payload).map_err(Failure::Error)?,
+            (_, Some(measured)) => {
+                let step = measure_serial_step(measured.payload, 1).map_err(Failure::Error)?;
+                step.arrival_ns
+            }
             (Side::Receive | Side::Duplex, None) => {
                 absorb::packet_ns(settings.cipher, settings.datagram_size).map_err(Failure::Error)?
             }

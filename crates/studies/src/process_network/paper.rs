@@ -42,6 +42,28 @@ pub(super) struct Figures {
     pub(super) t9000_link_mbps: f64,
 }
 
+/// The printed time of a process.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PrintedProcess {
+    /// Microseconds per segment of 4096 bytes, without the time of its words.
+    pub us_per_segment: f64,
+    /// Microseconds for all words of a segment; zero for a process that does not touch them.
+    pub us_of_words: f64,
+}
+
+/// The printed time of this process, if Table 1 has it.
+pub fn printed_process(process: &str) -> Option<PrintedProcess> {
+    let table = Table1::load();
+    let row = table.row.iter().find(|row| row.process == process)?;
+    let us_of_words = row.us_per_word * table.words() as f64;
+    Some(PrintedProcess { us_per_segment: row.us_per_segment, us_of_words })
+}
+
+/// The printed gain of a processor for each side over one for both.
+pub fn printed_duplex_gain() -> f64 {
+    Figures::load().duplex_gain
+}
+
 /// A process and its task.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Role {

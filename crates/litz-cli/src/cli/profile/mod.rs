@@ -3,20 +3,44 @@
 
 mod options;
 mod table;
+mod tcp_table;
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use transfer::CancelToken;
 
 use super::{exit, out, signals};
 use crate::profile::{self, Failure};
 
+use options::OtherProfile;
 pub(crate) use options::{HELP, ProfileOptions};
 
 pub(crate) fn run(options: &ProfileOptions) -> ExitCode {
-    let fail = |status, message: &str| exit::fail(options.json, status, message);
-    let settings = match options.settings() {
+    match &options.other {
+        None => {
+            let steps = |settings: &profile::Settings| settings.steps();
+            measure(options.json, options.settings(), steps, profile::measure, table::render)
+        }
+        Some(OtherProfile::Tcp(options)) => {
+            let steps = |settings: &profile::TcpSettings| settings.steps();
+            measure(options.json, options.settings(), steps, profile::measure_tcp, tcp_table::render)
+        }
+    }
+}
+
+/// Measures, and prints the report.
+fn measure<S, R: Serialize>(
+    json: bool,
+    settings: Result<S, String>,
+    steps: impl FnOnce(&S) -> usize,
+    measure: impl FnOnce(&S, &CancelToken, &dyn Fn(&str)) -> Result<R, Failure>,
+    render: impl FnOnce(&R) -> String,
+) -> ExitCode {
+    let fail = |status, message: &str| exit::fail(json, status, message);
+    let settings = match settings {
         Ok(settings) => settings,
         Err(message) => return fail(exit::FAILED, &message),
     };
@@ -24,15 +48,15 @@ pub(crate) fn run(options: &ProfileOptions) -> ExitCode {
         Ok(cancel) => cancel,
         Err(error) => return fail(exit::FAILED, &format!("cannot handle interrupts: {error}")),
     };
-    let bar = bar(settings.steps(), options.json);
-    let measured = profile::measure(&settings, &cancel, &|step| {
+    let bar = bar(steps(&settings), json);
+    let measured = measure(&settings, &cancel, &|step| {
         bar.set_message(step.to_owned());
         bar.inc(1);
     });
     bar.finish_and_clear();
     match measured {
-        Ok(report) if options.json => print_json(&report),
-        Ok(report) => print(&table::render(&report)),
+        Ok(report) if json => print_json(&report),
+        Ok(report) => print(&render(&report)),
         Err(Failure::Interrupted) => fail(exit::INTERRUPTED, "interrupted; no result was written"),
         Err(Failure::Error(message)) => fail(exit::FAILED, &message),
     }
@@ -43,7 +67,7 @@ fn print(text: &str) -> ExitCode {
     ExitCode::from(exit::DONE)
 }
 
-fn print_json(report: &profile::ProfileReport) -> ExitCode {
+fn print_json(report: &impl Serialize) -> ExitCode {
     match serde_json::to_string(report) {
         Ok(line) => print(&format!("{line}\n")),
         Err(error) => exit::fail(true, exit::FAILED, &format!("cannot write the result as JSON: {error}")),

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use quic::config::DATAGRAM_SIZE_MAX;
 use units::Duration;
 
 use crate::cli::heading;
-use crate::profile::Settings;
+use crate::profile::{Settings, TcpSettings};
 
 /// Every path carries datagrams of this size (RFC 9000, section 14).
 const DATAGRAM_SIZE_MIN: usize = 1200;
@@ -30,7 +30,12 @@ Exit status:
   130  interrupted";
 
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ProfileOptions {
+    /// Something else to measure
+    #[command(subcommand)]
+    pub(crate) other: Option<OtherProfile>,
+
     /// Size of the datagrams that the table describes, in bytes of UDP payload
     #[arg(long, value_name = "BYTES", default_value_t = 1472)]
     pub(crate) datagram_size: usize,
@@ -62,6 +67,51 @@ pub(crate) struct ProfileOptions {
     pub(crate) json: bool,
 }
 
+#[derive(Subcommand, Debug)]
+pub(crate) enum OtherProfile {
+    /// Cost of a segment of TCP by the processes of Ruetsche and Kaiserswerth 1992, beside theirs
+    ///
+    /// One processor runs the whole stack over a device in memory whose other side is a script.
+    Tcp(TcpProfileOptions),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TcpProfileOptions {
+    /// Bytes of data in a segment
+    #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = clap::value_parser!(u16).range(512..=16384))]
+    pub(crate) segment: u16,
+
+    /// Duration of each run, without its warm-up
+    #[arg(long, value_name = "TIME", default_value = "300ms")]
+    pub(crate) time: Duration,
+
+    /// Number of runs of each end; the table shows medians
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub(crate) runs: u8,
+
+    /// Print the result as one JSON object, in the format of docs/spec/profile.md
+    #[arg(long, help_heading = heading::OUTPUT)]
+    pub(crate) json: bool,
+}
+
+impl TcpProfileOptions {
+    /// Checks the arguments and returns what to measure.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(super) fn settings(&self) -> Result<TcpSettings, String> {
+        check_time(self.time)?;
+        Ok(TcpSettings { segment: self.segment.into(), time: self.time, runs: self.runs.into() })
+    }
+}
+
+fn check_time(time: Duration) -> Result<(), String> {
+    if (TIME_MIN..=TIME_MAX).contains(&time) {
+        return Ok(());
+    }
+    Err(format!("--time must be from {TIME_MIN} to {TIME_MAX}, not {time}"))
+}
+
 impl ProfileOptions {
     /// Checks the arguments and returns what to measure.
     ///
@@ -84,9 +134,7 @@ impl ProfileOptions {
         if sizes.len() > SIZES_MAX {
             return Err(format!("--sizes takes at most {SIZES_MAX} sizes, including --datagram-size"));
         }
-        if !(TIME_MIN..=TIME_MAX).contains(&self.time) {
-            return Err(format!("--time must be from {TIME_MIN} to {TIME_MAX}, not {}", self.time));
-        }
+        check_time(self.time)?;
         Ok(Settings {
             datagram_size: self.datagram_size,
             sizes,
