@@ -12,10 +12,11 @@ use crate::{DEVICE, KERNEL, MTU, PORT, STACK};
 
 pub(crate) fn serve(placement: Placement) {
     let tun = Tun::open_up(DEVICE, &[(KERNEL, 24)], MTU).expect("a device");
-    let config = TcpStackConfig::new(IpDevice::kernel(tun, STACK), &[STACK]).with_listening([PORT]);
+    let config = TcpStackConfig::new(IpDevice::kernel(tun, STACK), &[STACK]);
     let stack = TcpStack::start(config.with_placement(placement)).expect("a stack");
+    let listener = stack.listen(PORT).expect("the port is free");
     println!("ready");
-    while let Ok(stream) = stack.accept() {
+    for stream in listener.incoming() {
         // The peer ends it as it likes.
         let _ended = serve_stream(&stream);
     }

@@ -4,7 +4,7 @@
 //! A call of a handle changes the cell of its connection, adds the cell to a list here, and wakes
 //! the driver. Each list holds each entry at most once, or has a limit.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,6 +15,9 @@ use crate::sync::{WakerSet, lock};
 
 /// Limit of requests to connect that wait for the driver, which takes them in its next turn.
 const CONNECTS_WAITING_MAX: usize = 1024;
+
+/// The queue of connections from peers that every endpoint has.
+pub const FIRST_QUEUE: u64 = 0;
 
 /// The types of a protocol that handles and drivers exchange.
 pub trait Application: Sized {
@@ -57,13 +60,27 @@ pub struct Common<A: Application> {
 impl<A: Application> Common<A> {
     /// Creates the state for this number of drivers.
     pub fn new(drivers: usize) -> Self {
-        let accepted = Mutex::new(Accepted { queue: VecDeque::new(), wakers: WakerSet::default(), drivers });
+        let accepted = Mutex::new(Accepted { queues: BTreeMap::from([(FIRST_QUEUE, AcceptQueue::new())]), drivers });
         Self { connections: AtomicUsize::new(0), half_open: AtomicUsize::new(0), accepted, idle: Mutex::default() }
     }
 
     /// The number of connections, including those that are closing.
     pub fn connection_count(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Opens a queue of connections from peers. False if all drivers have ended.
+    pub fn open_queue(&self, queue: u64) -> bool {
+        let mut accepted = lock(&self.accepted);
+        accepted.queues.entry(queue).or_insert_with(AcceptQueue::new);
+        accepted.drivers > 0
+    }
+
+    /// Closes a queue, and returns the connections that nobody has accepted.
+    pub fn close_queue(&self, queue: u64) -> impl Iterator<Item = Arc<A::Cell>> + use<A> {
+        let closed = lock(&self.accepted).queues.remove(&queue).unwrap_or_else(AcceptQueue::new);
+        closed.wakers.wake();
+        closed.cells.into_iter()
     }
 
     /// Waits until no connection exists.
@@ -177,10 +194,20 @@ pub(crate) struct DueRequests {
 /// Connections from peers that wait for `accept`. Bounded by `half_open_max`: see
 /// `driver/admit.rs`.
 struct Accepted<A: Application> {
-    queue: VecDeque<Arc<A::Cell>>,
-    wakers: WakerSet,
+    queues: BTreeMap<u64, AcceptQueue<A>>,
     /// The number of running drivers.
     drivers: usize,
+}
+
+struct AcceptQueue<A: Application> {
+    cells: VecDeque<Arc<A::Cell>>,
+    wakers: WakerSet,
+}
+
+impl<A: Application> AcceptQueue<A> {
+    fn new() -> Self {
+        Self { cells: VecDeque::new(), wakers: WakerSet::default() }
+    }
 }
 
 /// The result of [`Shared::poll_accept`].
@@ -189,7 +216,7 @@ pub enum AcceptOutcome<A: Application> {
     Connection(Arc<A::Cell>),
     /// No connection yet. The waker is registered.
     Pending,
-    /// All drivers have ended.
+    /// All drivers have ended, or the queue is closed.
     Stopped,
 }
 
@@ -314,40 +341,51 @@ impl<A: Application> Shared<A> {
             self.is_due.store(true, Ordering::Release);
             rest
         };
-        let wakers = {
+        let wakers: Vec<WakerSet> = {
             let mut accepted = lock(&self.common.accepted);
             accepted.drivers -= 1;
-            if accepted.drivers == 0 { accepted.wakers.take() } else { WakerSet::default() }
+            let is_last = accepted.drivers == 0;
+            accepted.queues.values_mut().filter(|_| is_last).map(|queue| queue.wakers.take()).collect()
         };
-        wakers.wake();
+        wakers.into_iter().for_each(WakerSet::wake);
         rest.connects.into_iter()
     }
 
-    /// Adds a connection from a peer that is ready to be accepted.
-    pub(crate) fn push_accepted(&self, cell: Arc<A::Cell>) {
+    /// Adds a connection from a peer that is ready to be accepted to its queue. False if that is closed.
+    pub(crate) fn push_accepted(&self, cell: Arc<A::Cell>) -> bool {
         let wakers = {
             let mut accepted = lock(&self.common.accepted);
-            accepted.queue.push_back(cell);
-            accepted.wakers.take()
+            let Some(queue) = accepted.queues.get_mut(&cell.accept_queue()) else { return false };
+            queue.cells.push_back(cell);
+            queue.wakers.take()
         };
         wakers.wake();
+        true
     }
 
     pub(crate) fn accepted_len(&self) -> usize {
-        lock(&self.common.accepted).queue.len()
+        lock(&self.common.accepted).queues.values().map(|queue| queue.cells.len()).sum()
     }
 
     /// The next connection from a peer, in the order in which the handshakes completed. Registers
     /// `waker` if there is none.
     pub fn poll_accept(&self, waker: &Waker) -> AcceptOutcome<A> {
+        self.poll_accept_from(FIRST_QUEUE, waker)
+    }
+
+    /// As [`poll_accept`](Self::poll_accept), from a queue that was
+    /// [opened](Common::open_queue).
+    pub fn poll_accept_from(&self, queue: u64, waker: &Waker) -> AcceptOutcome<A> {
         let mut accepted = lock(&self.common.accepted);
-        if let Some(cell) = accepted.queue.pop_front() {
+        let is_over = accepted.drivers == 0;
+        let Some(queue) = accepted.queues.get_mut(&queue) else { return AcceptOutcome::Stopped };
+        if let Some(cell) = queue.cells.pop_front() {
             return AcceptOutcome::Connection(cell);
         }
-        if accepted.drivers == 0 {
+        if is_over {
             return AcceptOutcome::Stopped;
         }
-        accepted.wakers.add(waker);
+        queue.wakers.add(waker);
         AcceptOutcome::Pending
     }
 }

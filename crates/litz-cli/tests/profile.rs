@@ -144,7 +144,9 @@ fn the_table_ends_with_the_budget_and_the_cost_of_measuring() {
 
 /// Runs `litz profile tcp` with short runs.
 fn small_tcp(arguments: &[&str]) -> Output {
-    run_long_enough(&["40ms", "1s", "10s"], |time| litz(&[&["profile", "tcp", "--runs=1"], arguments, &[time]].concat()))
+    run_long_enough(&["40ms", "1s", "10s"], |time| {
+        litz(&[&["profile", "tcp", "--runs=1"], arguments, &[time]].concat())
+    })
 }
 
 #[test]
@@ -166,7 +168,9 @@ fn the_profile_of_tcp_adds_up_by_the_processes_of_the_paper() {
         number(&row.unwrap_or_else(|| panic!("no row {id}"))["ns"])
     };
     // Costs that cannot be zero.
-    for (side, id) in [("receiving", "ip_demux"), ("receiving", "tcp_recv"), ("sending", "ip_send"), ("sending", "write")] {
+    for (side, id) in
+        [("receiving", "ip_demux"), ("receiving", "tcp_recv"), ("sending", "ip_send"), ("sending", "write")]
+    {
         assert!(ns(side, id) > 0.0, "{side} {id}");
     }
     let events: Vec<_> = list(&report["events"]).iter().map(|row| row["id"].as_str().expect("an id")).collect();
@@ -174,7 +178,9 @@ fn the_profile_of_tcp_adds_up_by_the_processes_of_the_paper() {
     assert!((1.0..=2.0).contains(&number(&report["duplex_gain_max"])));
     assert_eq!(report["serial"]["super_segment"]["segments"], 15);
     for step in ["lone", "super_segment"] {
-        assert!(number(&report["serial"][step]["plan_ns"]) > 0.0 && number(&report["serial"][step]["arrival_ns"]) > 0.0);
+        assert!(
+            number(&report["serial"][step]["plan_ns"]) > 0.0 && number(&report["serial"][step]["arrival_ns"]) > 0.0
+        );
     }
 }
 
@@ -195,7 +201,6 @@ fn bad_arguments_end_with_status_2() {
     for (arguments, words) in [
         (&["tcp", "--segment=100"][..], "512..=16384"),
         (&["tcp", "--time=1us"], "--time"),
-        (&["--json", "tcp"], "tcp"),
         (&["--datagram-size=100"], "1200 to 16000"),
         (&["--sizes=1472"], "second size"),
         (&["--sizes=1200,20000"], "not 20000"),

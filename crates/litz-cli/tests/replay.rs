@@ -180,12 +180,13 @@ fn tcp_transferred(place: &Place) -> (PathBuf, usize) {
     let stack = |side: usize| {
         let device = IpDevice::memory(tuns[side].clone(), ips[side]);
         let tcp = TcpConfig { journal: Some(journals.source()), ..TcpConfig::default() };
-        TcpStack::start(TcpStackConfig::new(device, &[ips[side]]).with_listening([80]).with_tcp(tcp)).unwrap()
+        TcpStack::start(TcpStackConfig::new(device, &[ips[side]]).with_tcp(tcp)).unwrap()
     };
     let [client, server] = [stack(0), stack(1)];
+    let listener = server.listen(80).unwrap();
     let sent = std::thread::scope(|scope| {
         let receiver = scope.spawn(|| {
-            let stream = server.accept().unwrap();
+            let stream = listener.accept().unwrap();
             let mut bytes = 0;
             while let Some(chunk) = stream.read_chunk().unwrap() {
                 bytes += chunk.len();

@@ -84,11 +84,11 @@ fn main() {
     let device = MemoryTun::new();
     let client = TcpStack::start(TcpStackConfig::new(IpDevice::memory(one, CLIENT), &[CLIENT])).expect("a stack");
     let config = TcpStackConfig::new(IpDevice::memory(other, SERVER), &[SERVER])
-        .with_device(IpDevice::memory(device.clone(), FLOODED), &[FLOODED])
-        .with_listening([80]);
+        .with_device(IpDevice::memory(device.clone(), FLOODED), &[FLOODED]);
     let server = TcpStack::start(config).expect("a stack");
+    let listener = server.listen(80).expect("the port is free");
     let sending = client.connect((SERVER, 80).into()).expect("connected");
-    let receiving = server.accept().expect("a client");
+    let receiving = listener.accept().expect("a client");
     let (syns, received, is_over) = (syns(), AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| read_all(&receiving, &received));

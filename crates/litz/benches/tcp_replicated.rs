@@ -33,7 +33,7 @@ const BRIEF: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(2
 const CHANNELS_MAX: usize = 4;
 
 fn stack(tun: MemoryTun, ip: IpAddr) -> TcpStack {
-    let config = TcpStackConfig::new(IpDevice::memory(tun, ip), &[ip]).with_listening([PORT]);
+    let config = TcpStackConfig::new(IpDevice::memory(tun, ip), &[ip]);
     TcpStack::start(config).expect("a stack")
 }
 
@@ -45,8 +45,9 @@ fn goodput(channels: usize, scheduling: Scheduling, [warm_up, time]: [Duration; 
     for seed in 0..channels {
         let (line, [one, other]) = ShapedLine::start(&line, seed as u64);
         let [client, server] = [stack(one, ADDRESSES[0]), stack(other, ADDRESSES[1])];
+        let listener = server.listen(PORT).expect("the port is free");
         ours.push(client.connect((ADDRESSES[1], PORT).into()).expect("connected"));
-        theirs.push(server.accept().expect("a peer"));
+        theirs.push(listener.accept().expect("a peer"));
         stacks.extend([client, server]);
         lines.push(line);
     }

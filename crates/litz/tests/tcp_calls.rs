@@ -7,6 +7,7 @@ use std::time::Duration;
 use litz::Placement;
 use litz::tcp::{Closed, IpDevice, KeepAlive, MemoryTun, State, TcpStack, TcpStackConfig};
 
+use crate::listening::Listening;
 use crate::world::pattern;
 
 const IPS: [IpAddr; 2] = [ip(1), ip(2)];
@@ -16,12 +17,12 @@ const fn ip(last: u8) -> IpAddr {
 }
 
 /// Two stacks with a link between them. Both accept connections to port 80.
-fn stacks(placement: Placement) -> [TcpStack; 2] {
+fn stacks(placement: Placement) -> [Listening; 2] {
     let mut ips = IPS.iter();
     MemoryTun::pair().map(|tun| {
         let ip = *ips.next().expect("two addresses");
-        let config = TcpStackConfig::new(IpDevice::memory(tun, ip), &[ip]).with_listening([80]);
-        TcpStack::start(config.with_placement(placement)).expect("a stack")
+        let config = TcpStackConfig::new(IpDevice::memory(tun, ip), &[ip]);
+        Listening::start(config.with_placement(placement))
     })
 }
 
@@ -32,7 +33,7 @@ async fn tasks_echo_over_many_connections() {
     const CONNECTIONS: u64 = 20;
     let [client, server] = stacks(Placement::Thread);
     tokio::spawn(async move {
-        while let Ok(stream) = server.accept_async().await {
+        while let Ok(stream) = server.listener.accept_async().await {
             tokio::spawn(async move {
                 let (mut reader, mut writer) = (&stream, &stream);
                 tokio::io::copy(&mut reader, &mut writer).await.expect("the client reads and writes");

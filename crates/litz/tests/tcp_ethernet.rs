@@ -5,8 +5,9 @@ use std::net::IpAddr;
 
 use emulate::Namespace;
 use litz::Placement;
-use litz::tcp::{Count, EthernetConfig, IpDevice, MemoryTun, Tap, TcpConfig, TcpStack, TcpStackConfig};
+use litz::tcp::{Count, EthernetConfig, IpDevice, MemoryTun, Tap, TcpConfig, TcpStackConfig};
 
+use crate::listening::Listening;
 use crate::tcp_host::echo;
 use crate::tcp_stack::{KERNEL, STACK, exchange, exchange_in_either_role};
 use crate::world::pattern;
@@ -22,7 +23,7 @@ fn two_stacks_find_each_other_on_a_link() {
     let stack = |tun, ends: [IpAddr; 2]| {
         let config = EthernetConfig::new(&networks(ends)).expect("random bytes");
         let device = IpDevice::memory_ethernet(tun, &config).expect("few routes");
-        TcpStack::start(TcpStackConfig::new(device, &ends).with_listening([80])).expect("a stack")
+        Listening::start(TcpStackConfig::new(device, &ends))
     };
     let (client, server) = (stack(one, KERNEL), stack(other, STACK));
     for address in STACK {
@@ -37,7 +38,7 @@ fn two_stacks_find_each_other_on_a_link() {
 }
 
 /// Runs `test` with a stack and the kernel on a link in a namespace of its own.
-fn on_a_link(name: &str, mtu: u16, placement: Placement, test: impl FnOnce(TcpStack) + Send + 'static) {
+fn on_a_link(name: &str, mtu: u16, placement: Placement, test: impl FnOnce(Listening) + Send + 'static) {
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -47,8 +48,8 @@ fn on_a_link(name: &str, mtu: u16, placement: Placement, test: impl FnOnce(TcpSt
         let config = EthernetConfig::new(&networks(STACK)).expect("random bytes");
         let device = IpDevice::tap(tap, &config).expect("few routes");
         let tcp = TcpConfig { mtu: mtu.into(), ..TcpConfig::default() };
-        let config = TcpStackConfig::new(device, &STACK).with_listening([80]).with_placement(placement);
-        test(TcpStack::start(config.with_tcp(tcp)).expect("a stack"));
+        let config = TcpStackConfig::new(device, &STACK).with_placement(placement);
+        test(Listening::start(config.with_tcp(tcp)));
     };
     namespace.run(inside).expect("a thread").join().expect("the test passes").expect("the namespace exists");
 }

@@ -8,6 +8,7 @@ use litz::tcp::{Closed, Count, IpDevice, Listen, MemoryTun, TcpConfig, TcpStack,
 use tcp::{Connection, Plan, SuperPacket, Tuple};
 use units::{Instant, Seq32};
 
+use crate::listening::Listening;
 use crate::world::pattern;
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -33,14 +34,14 @@ fn syn(number: u64) -> Vec<u8> {
 }
 
 /// Two stacks, and a device over which the server is flooded.
-fn world() -> (TcpStack, TcpStack, MemoryTun) {
+fn world() -> (TcpStack, Listening, MemoryTun) {
     let [one, other] = MemoryTun::pair();
     let flooded = MemoryTun::new();
     let client = TcpStack::start(TcpStackConfig::new(IpDevice::memory(one, CLIENT), &[CLIENT])).expect("a stack");
     let config = TcpStackConfig::new(IpDevice::memory(other, SERVER), &[SERVER])
-        .with_device(IpDevice::memory(flooded.clone(), FLOODED), &[FLOODED])
-        .with_listener(80, Listen::default().with_half_open_max(HALF_OPEN_MAX));
-    (client, TcpStack::start(config).expect("a stack"), flooded)
+        .with_device(IpDevice::memory(flooded.clone(), FLOODED), &[FLOODED]);
+    let bounds = Listen::default().with_half_open_max(HALF_OPEN_MAX);
+    (client, Listening::start_with(config, 80, bounds), flooded)
 }
 
 /// Sends SYNs until told to stop, and counts the answers in `answers`.
@@ -111,7 +112,7 @@ fn peers_wait_while_the_backlog_is_full() {
     let [one, other] = MemoryTun::pair();
     let client = TcpStack::start(TcpStackConfig::new(IpDevice::memory(one, CLIENT), &[CLIENT])).expect("a stack");
     let config = TcpStackConfig::new(IpDevice::memory(other, SERVER), &[SERVER]);
-    let server = TcpStack::start(config.with_listener(80, Listen::default().with_backlog(2))).expect("a stack");
+    let server = Listening::start_with(config, 80, Listen::default().with_backlog(2));
     let connect = || client.connect((SERVER, 80).into());
     let two = [connect(), connect()].map(|stream| stream.expect("connected"));
     std::thread::scope(|scope| {

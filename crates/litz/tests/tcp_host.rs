@@ -92,8 +92,7 @@ fn signed_echo(arguments: [&str; 5]) -> Child {
 fn connections_with_md5_digests_reach_the_kernel_and_come_from_it() {
     let key = Md5Key::new(b"a shared secret").expect("a valid length");
     let listen = Listen::default().with_md5(key.clone());
-    let configure = move |config: litz::tcp::TcpStackConfig| config.with_listener(80, listen);
-    beside_kernel_with(configure, move |stack| {
+    beside_kernel_with(listen, move |stack| {
         let bytes = pattern(1 << 20, 1);
         for family in 0..2 {
             let wrong = || stack.count_of(Count::WrongDigests);

@@ -13,6 +13,7 @@ use litz::tcp::{
     TcpStack, TcpStackConfig, Tun,
 };
 
+use crate::listening::Listening;
 use crate::tcp_stack::exchange;
 use crate::world::pattern;
 
@@ -30,13 +31,13 @@ fn all_stacks() -> impl Iterator<Item = Stack> {
     ciphers.flat_map(move |cipher| digests().map(move |digest| Stack { cipher, digest }))
 }
 
-fn start(tun: MemoryTun, ip: IpAddr, layers: Option<Layers>, placement: Placement) -> TcpStack {
-    let config = TcpStackConfig::new(IpDevice::memory(tun, ip), &[ip]).with_listening([80]).with_placement(placement);
+fn start(tun: MemoryTun, ip: IpAddr, layers: Option<Layers>, placement: Placement) -> Listening {
+    let config = TcpStackConfig::new(IpDevice::memory(tun, ip), &[ip]).with_placement(placement);
     let config = match layers {
         Some(layers) => config.with_layers(layers),
         None => config,
     };
-    TcpStack::start(config).expect("a stack")
+    Listening::start(config)
 }
 
 fn layers(stack: Stack, secret: u8) -> Layers {
@@ -44,7 +45,7 @@ fn layers(stack: Stack, secret: u8) -> Layers {
 }
 
 /// Both stacks send and receive over one connection; everything arrives.
-fn exchange_both_ways(client: &TcpStack, server: &TcpStack, len: usize, case: &str) {
+fn exchange_both_ways(client: &TcpStack, server: &Listening, len: usize, case: &str) {
     let (there, back) = (pattern(len, 1), pattern(len * 2 / 3, 2));
     std::thread::scope(|scope| {
         let serving = scope.spawn(|| exchange(&server.accept().expect("a client"), &back));
@@ -115,7 +116,11 @@ fn carry(client: &MemoryTun, server: &MemoryTun, is_over: &AtomicBool, mut chang
 }
 
 /// Lets a connection of the client to the server run, whose packets from the client are changed.
-fn with_changed_packets(stack: Stack, change: impl FnMut(&mut Vec<u8>) + Send, test: impl FnOnce(TcpStack, TcpStack)) {
+fn with_changed_packets(
+    stack: Stack,
+    change: impl FnMut(&mut Vec<u8>) + Send,
+    test: impl FnOnce(Listening, Listening),
+) {
     let devices = [MemoryTun::new(), MemoryTun::new()];
     let client = start(devices[0].clone(), CLIENT, Some(layers(stack, 7)), Placement::Thread);
     let server = start(devices[1].clone(), SERVER, Some(layers(stack, 7)), Placement::Packet(2));

@@ -2,6 +2,7 @@
 //! placements of both; and the same again from their journals.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use bytes::Bytes;
@@ -12,7 +13,9 @@ use litz::Placement;
 use litz::tcp::{IpDevice, MemoryTun, TcpConfig};
 use netem::{Link, LinkConfig};
 use tcp::HostSecret;
-use tcp_driver::{Connect, Limits, LocalAddress, Runtime, StreamHandle, Tcp, TcpShared};
+use tcp_driver::{
+    Connect, Limits, Listen, ListenerHandle, ListeningPorts, LocalAddress, Runtime, StreamHandle, Tcp, TcpShared,
+};
 use units::{Duration, Instant, Rate, Ratio, Rng};
 
 use crate::tcp_stack::replay_all;
@@ -44,6 +47,7 @@ impl Runtime for Steps {
 struct Host {
     tun: MemoryTun,
     drivers: Drivers<IpDevice>,
+    listener: ListenerHandle<Steps>,
     stepped: SteppedDrivers<IpDevice>,
     stream: Option<StreamHandle<Steps>>,
     unwritten: Bytes,
@@ -57,14 +61,18 @@ impl Host {
         let device = IpDevice::memory(tun.clone(), ip);
         let config = TcpConfig { receive_buffer: 600_000, journal: Some(journals.source()), ..TcpConfig::default() };
         let addresses = vec![LocalAddress { ip, device: 0 }];
-        let stack = Tcp::new(config, HostSecret::new([index as u8; 32]), addresses, [PORT]);
+        let ports = Arc::<ListeningPorts>::default();
+        let stack = Tcp::new(config, HostSecret::new([index as u8; 32]), addresses).with_listening(Arc::clone(&ports));
         let settings = DriverSettings { placement, ..DriverSettings::default() };
         let limits = Limits { outbox_bytes_max: 300_000, inbox_bytes_max: 200_000 };
         let (drivers, stepped) =
             Drivers::start_stepped(settings, limits, vec![device], clock.clone(), |_, _| Ok(vec![stack]))
                 .expect("the drivers start");
+        let listener =
+            ListenerHandle::listen(&Steps(drivers.clone()), drivers.shared(0), &ports, PORT, Listen::default())
+                .expect("the port is free");
         let unwritten = pattern(LEN, index as u64).into();
-        Self { tun, drivers, stepped, stream: None, unwritten, received: Vec::new(), has_ended: false }
+        Self { tun, drivers, listener, stepped, stream: None, unwritten, received: Vec::new(), has_ended: false }
     }
 
     /// Runs the processors until none has anything to do at this moment.
@@ -80,8 +88,7 @@ impl Host {
     /// The application's next step: one piece at a time, as a turn follows each. False if it waits.
     fn step(&mut self) -> bool {
         if self.stream.is_none() {
-            let (runtime, shared) = (Steps(self.drivers.clone()), self.drivers.shared(0));
-            let Poll::Ready(Some(stream)) = StreamHandle::poll_accept(&runtime, shared, Waker::noop()) else {
+            let Poll::Ready(Some(stream)) = self.listener.poll_accept(Waker::noop()) else {
                 return false;
             };
             self.stream = Some(stream);

@@ -5,10 +5,11 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use litz::Placement;
 use litz::tcp::replicated::{ReplicatedError, ReplicatedReceiver, ReplicatedSender, Scheduling};
-use litz::tcp::{IpDevice, MemoryTun, TcpConfig, TcpStack, TcpStackConfig, TcpStream};
+use litz::tcp::{IpDevice, Listen, MemoryTun, TcpConfig, TcpStack, TcpStackConfig, TcpStream};
 use netem::LinkConfig;
 use units::{Duration, Rate, Ratio};
 
+use crate::listening::Listening;
 use crate::shaped_line::ShapedLine;
 use crate::world::pattern;
 
@@ -26,16 +27,16 @@ fn line(mbps: u64) -> LinkConfig {
 /// The stacks of both sides, one for each channel, and a connection between the two of a channel.
 struct Channels {
     lines: Vec<ShapedLine>,
-    _stacks: Vec<TcpStack>,
+    _stacks: Vec<Listening>,
     ours: Vec<TcpStream>,
     theirs: Vec<TcpStream>,
 }
 
-fn stack(tun: MemoryTun, ip: IpAddr) -> TcpStack {
+fn stack(tun: MemoryTun, ip: IpAddr) -> Listening {
     // A silent channel dies after some seconds.
     let tcp = TcpConfig { timeouts_max: 3, ..TcpConfig::default() };
-    let config = TcpStackConfig::new(IpDevice::memory(tun, ip), &[ip]).with_listening([PORT]).with_tcp(tcp);
-    TcpStack::start(config).expect("a stack")
+    let config = TcpStackConfig::new(IpDevice::memory(tun, ip), &[ip]).with_tcp(tcp);
+    Listening::start_with(config, PORT, Listen::default())
 }
 
 impl Channels {

@@ -9,10 +9,11 @@ use std::thread;
 use std::time::Duration;
 
 use emulate::Namespace;
-use litz::tcp::{IpDevice, TcpConfig, TcpStack, TcpStackConfig, Tun};
+use litz::tcp::{IpDevice, Listen, TcpConfig, TcpStackConfig, Tun};
 use net::MonotonicClock;
 use units::Rng;
 
+use crate::listening::Listening;
 use crate::world::pattern;
 
 const KERNEL: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 78, 0, 1));
@@ -222,8 +223,8 @@ fn exchange(seed: u64, len_max: usize, is_enough: impl Fn(u64) -> bool + Send + 
         std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "2000 65000").expect("root");
         let tun = Tun::open_up("soak0", &[(KERNEL, 24)], 1500).expect("a device");
         let tcp = TcpConfig { time_wait: units::Duration::from_secs(1), ..TcpConfig::default() };
-        let config = TcpStackConfig::new(IpDevice::kernel(tun, STACK), &[STACK]).with_listening([PORT]).with_tcp(tcp);
-        let stack = TcpStack::start(config).expect("a stack");
+        let config = TcpStackConfig::new(IpDevice::kernel(tun, STACK), &[STACK]).with_tcp(tcp);
+        let stack = Listening::start_with(config, PORT, Listen::default());
         let data = pattern(LEN_MAX, seed);
         let listener = TcpListener::bind((KERNEL, 0)).expect("bound");
         let kernel = listener.local_addr().expect("bound");

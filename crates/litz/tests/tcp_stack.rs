@@ -12,8 +12,11 @@ use emulate::Namespace;
 use journal::LogEnd;
 use journal::memory::MemoryJournals;
 use litz::Placement;
-use litz::tcp::{CloseReason, Closed, IpDevice, MemoryTun, TcpConfig, TcpStack, TcpStackConfig, TcpStream, Tun};
+use litz::tcp::{
+    CloseReason, Closed, IpDevice, Listen, MemoryTun, TcpConfig, TcpStack, TcpStackConfig, TcpStream, Tun,
+};
 
+use crate::listening::Listening;
 use crate::world::pattern;
 
 const PLACEMENTS: [Placement; 5] =
@@ -82,8 +85,8 @@ fn two_stacks_exchange_megabytes_under_every_placement() {
             let queues = pairs.iter().map(|pair| IpDevice::memory(pair[side].clone(), ip));
             let device = queues.reduce(IpDevice::with_queue).expect("a queue");
             let tcp = TcpConfig { journal: Some(journals.source()), ..TcpConfig::default() };
-            let config = TcpStackConfig::new(device, &[ip]).with_listening([80]).with_tcp(tcp);
-            TcpStack::start(config.with_placement(placement)).expect("a stack")
+            let config = TcpStackConfig::new(device, &[ip]).with_tcp(tcp);
+            Listening::start(config.with_placement(placement))
         };
         let (client, server) = (stack(0, KERNEL[0]), stack(1, STACK[0]));
         let (there, back) = (pattern(3 << 20, 1), pattern(2 << 20, 2));
@@ -97,33 +100,31 @@ fn two_stacks_exchange_megabytes_under_every_placement() {
             assert!(exchange(&stream, &there) == back, "{placement}");
             assert!(serving.join().expect("served") == there, "{placement}");
         });
-        for stats in [&client, &server].into_iter().filter_map(TcpStack::receive_worker_stats) {
+        for stats in [&client, &server].into_iter().filter_map(|stack| stack.receive_worker_stats()) {
             assert!(stats.detached > 0 && stats.batches > 10 && stats.lost == 0, "{stats:?}");
         }
-        [client, server].iter().for_each(TcpStack::close);
+        [client, server].iter().for_each(|stack| stack.close());
         replay_all(&journals, 5 << 20);
     }
 }
 
 /// Runs `test` with a stack on a device in a namespace of its own.
-pub(crate) fn beside_kernel(placement: Placement, test: impl FnOnce(TcpStack) + Send + 'static) {
-    let configure = move |config: TcpStackConfig| config.with_listening([80]).with_placement(placement);
-    beside_kernel_over(placement.driver_count(), configure, test);
+pub(crate) fn beside_kernel(placement: Placement, test: impl FnOnce(Listening) + Send + 'static) {
+    let configure = move |config: TcpStackConfig| config.with_placement(placement);
+    beside_kernel_over(placement.driver_count(), configure, Listen::default(), test);
 }
 
-/// As [`beside_kernel`], with a configuration of the test.
-pub(crate) fn beside_kernel_with(
-    configure: impl FnOnce(TcpStackConfig) -> TcpStackConfig + Send + 'static,
-    test: impl FnOnce(TcpStack) + Send + 'static,
-) {
-    beside_kernel_over(1, configure, test);
+/// As [`beside_kernel`], with a listening port of the test.
+pub(crate) fn beside_kernel_with(bounds: Listen, test: impl FnOnce(Listening) + Send + 'static) {
+    beside_kernel_over(1, |config| config, bounds, test);
 }
 
 /// As [`beside_kernel_with`], over a device with this many queues.
 fn beside_kernel_over(
     queues: usize,
     configure: impl FnOnce(TcpStackConfig) -> TcpStackConfig + Send + 'static,
-    test: impl FnOnce(TcpStack) + Send + 'static,
+    bounds: Listen,
+    test: impl FnOnce(Listening) + Send + 'static,
 ) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     if !rustix::process::geteuid().is_root() {
@@ -140,14 +141,14 @@ fn beside_kernel_over(
         let queues = tuns.into_iter().map(|tun| IpDevice::kernel(tun, STACK[0]));
         let device = queues.reduce(IpDevice::with_queue).expect("a queue");
         let config = TcpStackConfig::new(device, &STACK);
-        test(TcpStack::start(configure(config)).expect("a stack"));
+        test(Listening::start_with(configure(config), 80, bounds));
     };
     namespace.run(inside).expect("a thread").join().expect("the test passes").expect("the namespace exists");
 }
 
 /// Megabytes in both directions, with a program of the kernel's stack as server and as client, over
 /// each family.
-pub(crate) fn exchange_in_either_role(stack: &TcpStack, case: &str) {
+pub(crate) fn exchange_in_either_role(stack: &Listening, case: &str) {
     let (ours, theirs) = (pattern(5 << 20, 1), pattern(4 << 20, 2));
     for family in 0..2 {
         let listener = TcpListener::bind((KERNEL[family], 0)).expect("an address of this namespace");
@@ -274,8 +275,8 @@ fn what_was_written_before_a_stream_is_dropped_arrives() {
     let [one, other] = MemoryTun::pair();
     let stack = |tun, ip: IpAddr| {
         let tcp = TcpConfig { buffers_initial: usize::MAX, ..TcpConfig::default() };
-        let config = TcpStackConfig::new(IpDevice::memory(tun, ip), &[ip]).with_listening([80]);
-        TcpStack::start(config.with_tcp(tcp)).expect("a stack")
+        let config = TcpStackConfig::new(IpDevice::memory(tun, ip), &[ip]);
+        Listening::start(config.with_tcp(tcp))
     };
     let (client, server) = (stack(one, KERNEL[0]), stack(other, STACK[0]));
     // Both sides together hold 10 MiB: buffers of 4 MiB and queues of 1 MiB. So half a mebibyte waits in

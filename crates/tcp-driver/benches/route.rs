@@ -15,7 +15,7 @@ use bytes::Bytes;
 use driver::protocol::{Begun, ConnectionKey, OpenJob, Protocol, Route};
 use driver::{Shared, shared::Common};
 use tcp::{HostSecret, TcpConfig};
-use tcp_driver::{Limits, LocalAddress, OpenSegment, Received, Tcp};
+use tcp_driver::{Limits, Listen, ListeningPorts, LocalAddress, OpenSegment, Received, Tcp};
 use units::{Instant, Seq32};
 use wire::tcp::{Flags, Header, Options, Timestamps};
 use wire::{checksum, ip};
@@ -59,10 +59,13 @@ fn segment(client: usize, flags: Flags) -> Bytes {
 fn with_connections(count: usize) -> Tcp {
     let now = Instant::ZERO;
     let address = LocalAddress { ip: LOCAL.into(), device: 0 };
-    let mut protocol = Tcp::new(TcpConfig::default(), HostSecret::new([7; 32]), vec![address], [80]);
+    let protocol = Tcp::new(TcpConfig::default(), HostSecret::new([7; 32]), vec![address]);
     let common = Arc::new(Common::new(1));
     let local = vec![(LOCAL, 0).into()];
     let shared = Arc::new(Shared::new(Waker::noop().clone(), local, Limits::default(), common, 0));
+    let ports = Arc::<ListeningPorts>::default();
+    ports.listen(&shared, 80, Listen::default()).expect("the port is free");
+    let mut protocol = protocol.with_listening(ports);
     for client in 0..count {
         let syn = Received::new(segment(client, Flags::SYN), None, true);
         let Begun::Connection(mut connection, _) = protocol.accept(now, &shared, 0, syn, false, false) else {

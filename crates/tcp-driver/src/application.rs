@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 use driver::protocol::{Cell, Place};
+use driver::shared::FIRST_QUEUE;
 use driver::sync::{WakerSet, lock};
 use driver::{Application, EndReason, Shared};
 use layers::RecordError;
@@ -15,7 +15,7 @@ use tcp::{CloseReason, KeepAlive, Md5Key};
 
 use crate::info::TcpInfo;
 
-use crate::listeners::Waiting;
+use crate::listeners::Port;
 
 /// Places for chunks that an empty queue keeps.
 const PLACES_KEPT: usize = 4;
@@ -87,6 +87,8 @@ pub enum Closed {
     Driver(EndReason),
     /// The peer has not answered within the time that the caller allows.
     ConnectTimedOut,
+    /// The listener was closed.
+    NotListening,
     /// The call is impossible in this configuration. Holds the reason and the remedy.
     Configuration(String),
 }
@@ -104,6 +106,7 @@ impl std::fmt::Display for Closed {
             }
             Self::Driver(_) => f.write_str("the driver has ended the connection"),
             Self::ConnectTimedOut => f.write_str("the peer has not answered in the time allowed"),
+            Self::NotListening => f.write_str("the listener was closed"),
             Self::Configuration(reason) => f.write_str(reason),
         }
     }
@@ -116,8 +119,8 @@ pub struct TcpCell {
     pub(crate) shared: Arc<TcpShared>,
     remote: SocketAddr,
     place: OnceLock<Place>,
-    /// Of a peer's connection: the connections of its port that wait to be accepted.
-    waiting: Option<Waiting>,
+    /// Of a peer's connection: the port that it came to.
+    port: Option<Arc<Port>>,
     /// This side's address, once the driver has chosen it.
     local: OnceLock<SocketAddr>,
     state: Mutex<CellState>,
@@ -163,6 +166,10 @@ impl Cell for TcpCell {
     fn refuse(&self, reason: EndReason) {
         self.close(Closed::Driver(reason));
     }
+
+    fn accept_queue(&self) -> u64 {
+        self.port.as_ref().map_or(FIRST_QUEUE, |port| port.queue)
+    }
 }
 
 impl TcpCell {
@@ -170,14 +177,18 @@ impl TcpCell {
         Self::build(shared, remote, None)
     }
 
-    /// Of a peer's connection, which `waiting` counts while it waits to be accepted.
-    pub(crate) fn accepted(shared: Arc<TcpShared>, remote: SocketAddr, waiting: Waiting) -> Arc<Self> {
-        Self::build(shared, remote, Some(waiting))
+    /// Of a peer's connection to `port`, which counts it while it waits to be accepted.
+    pub(crate) fn accepted(shared: Arc<TcpShared>, remote: SocketAddr, port: Arc<Port>) -> Arc<Self> {
+        Self::build(shared, remote, Some(port))
     }
 
-    fn build(shared: Arc<TcpShared>, remote: SocketAddr, waiting: Option<Waiting>) -> Arc<Self> {
+    fn build(shared: Arc<TcpShared>, remote: SocketAddr, port: Option<Arc<Port>>) -> Arc<Self> {
         let (place, local) = (OnceLock::new(), OnceLock::new());
-        Arc::new(Self { shared, remote, place, waiting, local, state: Mutex::default() })
+        Arc::new(Self { shared, remote, place, port, local, state: Mutex::default() })
+    }
+
+    pub(crate) const fn port(&self) -> Option<&Arc<Port>> {
+        self.port.as_ref()
     }
 
     fn state(&self) -> MutexGuard<'_, CellState> {
@@ -201,8 +212,8 @@ impl TcpCell {
 
     /// The application has accepted it.
     pub(crate) fn note_accepted(&self) {
-        if let Some(waiting) = &self.waiting {
-            waiting.fetch_sub(1, Ordering::Relaxed);
+        if let Some(port) = &self.port {
+            port.on_accepted();
         }
     }
 
@@ -374,8 +385,8 @@ impl TcpCell {
 
     /// The handshake is complete. A peer's connection waits for the application now.
     pub(crate) fn note_connected(&self) {
-        if let Some(waiting) = &self.waiting {
-            waiting.fetch_add(1, Ordering::Relaxed);
+        if let Some(port) = &self.port {
+            port.on_waiting();
         }
         let mut state = self.state();
         (state.is_connected, state.has_changed) = (true, true);

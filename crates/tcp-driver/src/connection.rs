@@ -15,6 +15,7 @@ use crate::delivery::Delivery;
 use crate::detached::{ATTACHED_FOR, DetachedHalf, DetachedState, Report, Update};
 use crate::info::TcpInfo;
 use crate::layers::Layers;
+use crate::listeners::Port;
 use crate::packets::{OpenSegment, Opened, Received, SegmentPlan};
 use crate::protocol::Tcp;
 use crate::records::{Finished, RecordJob, RecordOutput, Records};
@@ -104,6 +105,11 @@ impl TcpConnection {
             is_orphan: false,
             has_left: false,
         }
+    }
+
+    /// The port that the peer has connected to.
+    pub(crate) fn port(&self) -> Option<&Arc<Port>> {
+        self.cell.port()
     }
 
     /// The connection itself.

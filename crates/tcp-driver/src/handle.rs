@@ -12,6 +12,7 @@ use units::Instant;
 
 use crate::application::{Closed, Connect, TcpCell, TcpShared, WriteError};
 use crate::info::TcpInfo;
+use crate::listeners::Port;
 
 /// Runs the drivers of the handles' connections.
 pub trait Runtime: Clone {
@@ -68,9 +69,9 @@ impl<R: Runtime> StreamHandle<R> {
         Ok(handle)
     }
 
-    /// The next connection of a peer. `None` if the stack is closed.
-    pub fn poll_accept(runtime: &R, shared: &TcpShared, waker: &Waker) -> Poll<Option<Self>> {
-        match shared.poll_accept(waker) {
+    /// The next connection of a peer to `port`. `None` if the port or the stack is closed.
+    pub fn poll_accept(runtime: &R, shared: &TcpShared, port: &Port, waker: &Waker) -> Poll<Option<Self>> {
+        match shared.poll_accept_from(port.queue, waker) {
             AcceptOutcome::Connection(cell) => {
                 cell.note_accepted();
                 Poll::Ready(Some(Self::new(cell, runtime.clone())))
@@ -80,7 +81,7 @@ impl<R: Runtime> StreamHandle<R> {
         }
     }
 
-    fn new(cell: Arc<TcpCell>, runtime: R) -> Self {
+    pub(crate) fn new(cell: Arc<TcpCell>, runtime: R) -> Self {
         Self { guard: Arc::new(Guard { cell, runtime }) }
     }
 

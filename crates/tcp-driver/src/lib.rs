@@ -7,7 +7,7 @@
 //! | [`connection`] | [`TcpConnection`]: a connection together with the state of its handles |
 //! | [`handle`] | [`StreamHandle`] |
 //! | [`application`] | the cell that handles and driver share, and its limits |
-//! | [`listeners`] | listening ports and their bounds |
+//! | [`listener`], [`listeners`] | a port that accepts connections, and all of them with their bounds |
 //! | [`counters`] | what a host counts beside its connections |
 //! | [`layers`], [`records`] | the security layers of a stack, and the cipher above TCP of a connection |
 //! | [`link`] | Ethernet: neighbours and routes |
@@ -33,6 +33,7 @@ pub mod handle;
 mod info;
 pub mod layers;
 pub mod link;
+pub mod listener;
 pub mod listeners;
 pub mod packets;
 pub mod protocol;
@@ -49,7 +50,8 @@ pub use counters::{Count, HostCounters};
 pub use handle::{Runtime, StreamHandle};
 pub use info::TcpInfo;
 pub use layers::Layers;
-pub use listeners::Listen;
+pub use listener::ListenerHandle;
+pub use listeners::{Listen, ListenError, ListeningPorts};
 pub use packets::{OpenSegment, Received, SegmentPlan};
 pub use protocol::{LocalAddress, Tcp};
 pub use records::{RecordJob, RecordOutput};

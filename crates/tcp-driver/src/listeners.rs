@@ -1,4 +1,4 @@
-//! `Listeners`: the ports that accept connections, with their bounds.
+//! [`ListeningPorts`]: the ports of a stack that accept connections, with their bounds.
 //!
 //! ```text
 //!            half-open ≤ half_open_max          waiting ≤ backlog + half_open_max
@@ -8,11 +8,18 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
+use driver::sync::lock;
 use tcp::Md5Key;
 use units::Instant;
+
+use crate::application::TcpShared;
+
+/// The first port that a stack chooses itself (RFC 6335, section 6).
+const DYNAMIC_FIRST: u16 = 49_152;
 
 /// What a listening port bounds.
 ///
@@ -58,22 +65,137 @@ impl Listen {
     }
 }
 
-/// How many connected peers of a port wait for the application. Their cells count it.
-pub(crate) type Waiting = Arc<AtomicUsize>;
-
-/// The listening ports of one driver.
-#[derive(Debug, Default)]
-pub(crate) struct Listeners {
-    by_port: BTreeMap<u16, Listener>,
-    /// A cookie that was sent may come back until then.
-    cookies_until: Option<Instant>,
+/// Why a port does not listen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ListenError {
+    /// A listener has this port.
+    InUse(u16),
+    /// All ports that the stack may choose have listeners.
+    NoneFree,
+    /// The stack is closed.
+    Closed,
 }
 
+impl fmt::Display for ListenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InUse(port) => write!(f, "port {port} has a listener: close it, or choose another port"),
+            Self::NoneFree => f.write_str("all ports that the stack may choose have listeners: close some"),
+            Self::Closed => f.write_str("the stack is closed"),
+        }
+    }
+}
+
+impl std::error::Error for ListenError {}
+
+/// A port that accepts connections, as the drivers and the handles of its stack share it.
 #[derive(Debug)]
-struct Listener {
+pub struct Port {
+    /// Of its queue of connections: another one of the same port has another.
+    pub(crate) queue: u64,
+    pub(crate) port: u16,
     bounds: Listen,
-    half_open: usize,
-    waiting: Waiting,
+    /// Connections whose handshake is not complete.
+    half_open: AtomicUsize,
+    /// Connected peers that wait for the application. Their cells count it.
+    waiting: AtomicUsize,
+}
+
+impl Port {
+    /// Whether the application may get one more connected peer.
+    fn has_space(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) < self.bounds.backlog
+    }
+
+    pub(crate) fn on_half_open(&self) {
+        self.half_open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A half-open connection is complete, or was given up.
+    pub(crate) fn on_half_open_left(&self) {
+        let before = self.half_open.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "it was counted");
+    }
+
+    pub(crate) fn on_waiting(&self) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn on_accepted(&self) {
+        let before = self.waiting.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "it was counted");
+    }
+}
+
+/// The ports of a stack that accept connections. Its drivers and handles share them.
+#[derive(Debug, Default)]
+pub struct ListeningPorts {
+    table: Mutex<Ports>,
+    /// One more for each change of the table. Drivers have copies of it, so that a flood takes no lock.
+    version: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Ports {
+    by_port: BTreeMap<u16, Arc<Port>>,
+    /// Queues that were used.
+    queues: u64,
+}
+
+impl ListeningPorts {
+    /// Accepts connections to `port`, within these bounds; zero lets the stack choose. `shared` is that of any
+    /// of its drivers.
+    ///
+    /// # Errors
+    /// If the port has a listener, none is free, or the stack is closed.
+    pub fn listen(&self, shared: &TcpShared, port: u16, bounds: Listen) -> Result<Arc<Port>, ListenError> {
+        let port = self.add(port, bounds)?;
+        if shared.common.open_queue(port.queue) {
+            return Ok(port);
+        }
+        self.remove(&port);
+        Err(ListenError::Closed)
+    }
+
+    /// Accepts connections to `port`, within these bounds; zero lets the stack choose.
+    fn add(&self, port: u16, bounds: Listen) -> Result<Arc<Port>, ListenError> {
+        let mut table = lock(&self.table);
+        let port = match port {
+            0 => {
+                let is_free = |port: &u16| !table.by_port.contains_key(port);
+                (DYNAMIC_FIRST..=u16::MAX).find(is_free).ok_or(ListenError::NoneFree)?
+            }
+            port if table.by_port.contains_key(&port) => return Err(ListenError::InUse(port)),
+            port => port,
+        };
+        table.queues += 1;
+        let (half_open, waiting) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let added = Arc::new(Port { queue: table.queues, port, bounds, half_open, waiting });
+        table.by_port.insert(port, Arc::clone(&added));
+        self.version.fetch_add(1, Ordering::Release);
+        Ok(added)
+    }
+
+    /// Accepts no more connections.
+    pub(crate) fn remove(&self, port: &Arc<Port>) {
+        let mut table = lock(&self.table);
+        if table.by_port.get(&port.port).is_some_and(|known| Arc::ptr_eq(known, port)) {
+            table.by_port.remove(&port.port);
+            self.version.fetch_add(1, Ordering::Release);
+        }
+    }
+}
+
+/// The listening ports as one driver knows them.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners {
+    ports: Arc<ListeningPorts>,
+    /// A copy of the table, of this version.
+    by_port: BTreeMap<u16, Arc<Port>>,
+    version: u64,
+    /// A cookie that was sent may come back until then.
+    cookies_until: Option<Instant>,
 }
 
 /// What happens to a SYN.
@@ -88,26 +210,41 @@ pub(crate) enum Admission {
 }
 
 impl Listeners {
-    pub(crate) fn add(&mut self, port: u16, bounds: Listen) {
-        self.by_port.insert(port, Listener { bounds, half_open: 0, waiting: Waiting::default() });
+    pub(crate) fn new(ports: Arc<ListeningPorts>) -> Self {
+        Self { ports, ..Self::default() }
+    }
+
+    /// Takes changes of the table. Called before each packet that belongs to no connection.
+    pub(crate) fn refresh(&mut self) {
+        let version = self.ports.version.load(Ordering::Acquire);
+        if version != self.version {
+            let table = lock(&self.ports.table);
+            self.by_port.clone_from(&table.by_port);
+            // No change happens while the table is locked.
+            self.version = self.ports.version.load(Ordering::Acquire);
+        }
+    }
+
+    pub(crate) fn get(&self, port: u16) -> Option<&Arc<Port>> {
+        self.by_port.get(&port)
     }
 
     pub(crate) fn contains(&self, port: u16) -> bool {
         self.by_port.contains_key(&port)
     }
 
-    /// Whether an acknowledgement to this port may complete a handshake with a cookie.
-    pub(crate) fn may_complete(&self, port: u16) -> bool {
-        self.cookies_until.is_some() && self.contains(port)
+    /// Whether an acknowledgement of no connection may complete a handshake with a cookie.
+    pub(crate) const fn may_complete(&self) -> bool {
+        self.cookies_until.is_some()
     }
 
     /// What happens to a SYN to `port`, which listens. `is_busy`: the driver has many half-open
     /// connections of all ports.
     pub(crate) fn admission(&self, port: u16, is_busy: bool) -> Admission {
-        let Some(listener) = self.by_port.get(&port) else { return Admission::Full };
-        if !self.has_space(port) {
+        let Some(port) = self.get(port) else { return Admission::Full };
+        if !port.has_space() {
             Admission::Full
-        } else if is_busy || listener.half_open >= listener.bounds.half_open_max {
+        } else if is_busy || port.half_open.load(Ordering::Relaxed) >= port.bounds.half_open_max {
             Admission::Cookie
         } else {
             Admission::Connection
@@ -116,31 +253,12 @@ impl Listeners {
 
     /// Whether the application may get one more connected peer.
     pub(crate) fn has_space(&self, port: u16) -> bool {
-        let has_space = |listener: &Listener| listener.waiting.load(Ordering::Relaxed) < listener.bounds.backlog;
-        self.by_port.get(&port).is_some_and(has_space)
+        self.get(port).is_some_and(|port| port.has_space())
     }
 
     /// The key of the digests of a port's segments.
     pub(crate) fn md5(&self, port: u16) -> Option<&Md5Key> {
-        self.by_port.get(&port)?.bounds.md5.as_ref()
-    }
-
-    /// Counts the connected peers of a port.
-    pub(crate) fn waiting(&self, port: u16) -> Waiting {
-        self.by_port.get(&port).map(|listener| Arc::clone(&listener.waiting)).unwrap_or_default()
-    }
-
-    pub(crate) fn on_half_open(&mut self, port: u16) {
-        if let Some(listener) = self.by_port.get_mut(&port) {
-            listener.half_open += 1;
-        }
-    }
-
-    /// A half-open connection is complete, or was given up.
-    pub(crate) fn on_half_open_left(&mut self, port: u16) {
-        if let Some(listener) = self.by_port.get_mut(&port) {
-            listener.half_open = listener.half_open.checked_sub(1).expect("it was counted");
-        }
+        self.get(port)?.bounds.md5.as_ref()
     }
 
     pub(crate) fn on_cookie_sent(&mut self, now: Instant) {
@@ -158,33 +276,62 @@ impl Listeners {
 mod tests {
     use super::*;
 
+    fn listeners() -> (Arc<ListeningPorts>, Listeners) {
+        let ports = Arc::<ListeningPorts>::default();
+        (Arc::clone(&ports), Listeners::new(ports))
+    }
+
     #[test]
     fn beyond_the_half_open_ones_come_cookies_and_beyond_the_backlog_nothing() {
-        let mut listeners = Listeners::default();
-        listeners.add(80, Listen::default().with_half_open_max(2).with_backlog(1));
-        listeners.add(81, Listen::default());
+        let (ports, mut listeners) = listeners();
+        let port = ports.add(80, Listen::default().with_half_open_max(2).with_backlog(1)).unwrap();
+        ports.add(81, Listen::default()).unwrap();
+        listeners.refresh();
         assert_eq!(listeners.admission(80, true), Admission::Cookie, "the driver is busy");
         for _ in 0..2 {
             assert_eq!(listeners.admission(80, false), Admission::Connection);
-            listeners.on_half_open(80);
+            port.on_half_open();
         }
         assert_eq!(listeners.admission(80, false), Admission::Cookie);
         assert_eq!(listeners.admission(81, false), Admission::Connection, "each port has its own");
-        listeners.on_half_open_left(80);
+        port.on_half_open_left();
         assert_eq!(listeners.admission(80, false), Admission::Connection);
-        listeners.waiting(80).fetch_add(1, Ordering::Relaxed);
+        port.on_waiting();
         assert!(listeners.admission(80, false) == Admission::Full && !listeners.has_space(80));
         assert!(listeners.has_space(81) && !listeners.has_space(82));
+        port.on_accepted();
+        assert!(listeners.has_space(80));
     }
 
     #[test]
     fn acknowledgements_may_be_cookies_only_after_some_were_sent() {
-        let mut listeners = Listeners::default();
-        listeners.add(80, Listen::default());
+        let (_, mut listeners) = listeners();
         let now = Instant::ZERO;
-        assert!(!listeners.may_complete(80) && !listeners.awaits_cookies(now));
+        assert!(!listeners.may_complete() && !listeners.awaits_cookies(now));
         listeners.on_cookie_sent(now);
-        assert!(listeners.may_complete(80) && !listeners.may_complete(81) && listeners.awaits_cookies(now));
-        assert!(!listeners.awaits_cookies(now + tcp::COOKIE_LIFETIME) && !listeners.may_complete(80));
+        assert!(listeners.may_complete() && listeners.awaits_cookies(now));
+        assert!(!listeners.awaits_cookies(now + tcp::COOKIE_LIFETIME) && !listeners.may_complete());
+    }
+
+    #[test]
+    fn a_port_has_one_listener_at_a_time_and_zero_means_any() {
+        let (ports, mut listeners) = listeners();
+        let first = ports.add(80, Listen::default()).unwrap();
+        assert_eq!(ports.add(80, Listen::default()).unwrap_err(), ListenError::InUse(80));
+        let chosen = [0, 0].map(|port| ports.add(port, Listen::default()).unwrap().port);
+        assert_eq!(chosen, [DYNAMIC_FIRST, DYNAMIC_FIRST + 1]);
+        assert!(!listeners.contains(80), "it has not looked");
+        listeners.refresh();
+        assert!(listeners.contains(80) && listeners.contains(DYNAMIC_FIRST));
+        ports.remove(&first);
+        let second = ports.add(80, Listen::default()).unwrap();
+        assert_ne!(first.queue, second.queue);
+        // A listener that was closed before does not close the new one.
+        ports.remove(&first);
+        listeners.refresh();
+        assert!(listeners.contains(80));
+        ports.remove(&second);
+        listeners.refresh();
+        assert!(!listeners.contains(80));
     }
 }

@@ -17,7 +17,7 @@ use crate::counters::{Count, HostCounters};
 use crate::detached::{DetachedHalf, Report, Update};
 use crate::fragments::host::{Fragments, fill};
 use crate::layers::{Layers, seal};
-use crate::listeners::{Admission, Listen, Listeners};
+use crate::listeners::{Admission, Listeners, ListeningPorts, Port};
 use crate::packets::{Content, OpenSegment, Opened, Received, SegmentPlan};
 use crate::records::RecordJob;
 use crate::shard::{self, Shard};
@@ -75,23 +75,18 @@ enum Taken {
 }
 
 /// A connection, as the protocol knows it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Known {
     tuple: Tuple,
-    /// It counts among the half-open connections of its port.
-    is_half_open: bool,
+    /// The port among whose half-open connections it counts.
+    half_open_of: Option<Arc<Port>>,
 }
 
 impl Tcp {
-    /// A stack with these addresses that accepts connections to the ports `listening`.
-    pub fn new(
-        config: TcpConfig,
-        secret: HostSecret,
-        addresses: Vec<LocalAddress>,
-        listening: impl IntoIterator<Item = u16>,
-    ) -> Self {
+    /// A stack with these addresses.
+    pub fn new(config: TcpConfig, secret: HostSecret, addresses: Vec<LocalAddress>) -> Self {
         let key = secret.table_key();
-        let stack = Self {
+        Self {
             config: Arc::new(config),
             secret,
             layers: None,
@@ -108,14 +103,13 @@ impl Tcp {
             answers_left: ANSWERS_MAX,
             answers_until: None,
             plan: Plan::default(),
-        };
-        listening.into_iter().fold(stack, |stack, port| stack.with_listener(port, Listen::default()))
+        }
     }
 
-    /// Accepts connections to `port`, within these bounds.
+    /// Accepts connections to these ports, which drivers of one stack share.
     #[must_use]
-    pub fn with_listener(mut self, port: u16, bounds: Listen) -> Self {
-        self.listeners.add(port, bounds);
+    pub fn with_listening(mut self, ports: Arc<ListeningPorts>) -> Self {
+        self.listeners = Listeners::new(ports);
         self
     }
 
@@ -195,8 +189,8 @@ impl Tcp {
         if self.by_tuple.get(tuple) == Some(&key) {
             self.by_tuple.remove(tuple);
         }
-        if self.by_key.remove(&key).is_some_and(|known| known.is_half_open) {
-            self.listeners.on_half_open_left(tuple.local.port());
+        if let Some(port) = self.by_key.remove(&key).and_then(|known| known.half_open_of) {
+            port.on_half_open_left();
         }
     }
 
@@ -262,8 +256,8 @@ impl Tcp {
     fn take_other(&mut self, now: Instant, arrival: &Arrival) -> Taken {
         let port = arrival.tuple.local.port();
         let may_be_cookie = arrival.is_acknowledging()
-            && self.listeners.may_complete(port)
             && self.listeners.awaits_cookies(now)
+            && self.listeners.contains(port)
             && !self.time_waits.contains(&arrival.tuple);
         if may_be_cookie {
             let connection =
@@ -322,11 +316,8 @@ impl Protocol for Tcp {
     type RouteId = Tuple;
 
     fn route(&self, batch: &Received) -> (usize, Route) {
-        let begins = |head: &SegmentHead| {
-            let port = head.tuple.local.port();
-            head.is_opening() && self.listeners.contains(port)
-                || head.is_acknowledging() && self.listeners.may_complete(port)
-        };
+        // Whether its port listens is seen when it is taken.
+        let begins = |head: &SegmentHead| head.is_opening() || head.is_acknowledging() && self.listeners.may_complete();
         let (tuple, begins) = match batch.content() {
             Content::Segment(head) => (&head.tuple, begins(head)),
             Content::Error(error) => (&error.tuple, false),
@@ -378,6 +369,7 @@ impl Protocol for Tcp {
         _may_be_foreign: bool,
         is_busy: bool,
     ) -> Begun<Self> {
+        self.listeners.refresh();
         let signature = self.signature_of(&batch);
         let opened = batch.open(self.layers.as_deref(), signature.as_ref());
         let Opened::Segment(arrival) = opened else { return Begun::Nothing };
@@ -386,8 +378,8 @@ impl Protocol for Tcp {
         let taken = if begins { self.take_syn(now, &arrival, is_busy) } else { self.take_other(now, &arrival) };
         match taken {
             Taken::Connection(connection) => {
-                let waiting = self.listeners.waiting(tuple.local.port());
-                let cell = TcpCell::accepted(Arc::clone(shared), tuple.remote, waiting);
+                let port = self.listeners.get(tuple.local.port()).map(Arc::clone).expect("the port listens");
+                let cell = TcpCell::accepted(Arc::clone(shared), tuple.remote, port);
                 let connection = TcpConnection::new(connection, Arc::clone(&cell), socket, true)
                     .with_layers(self.layers.as_ref(), || self.secret.salt(now, &tuple))
                     .with_signature(signature);
@@ -407,6 +399,7 @@ impl Protocol for Tcp {
     }
 
     fn reply(&mut self, now: Instant, _socket: usize, batch: &Received, out: &mut SuperPacket) -> bool {
+        self.listeners.refresh();
         match batch.open(self.layers.as_deref(), self.signature_of(batch).as_ref()) {
             Opened::Segment(arrival) => {
                 let has_answer = self.answer(now, &arrival);
@@ -428,16 +421,15 @@ impl Protocol for Tcp {
         match connection.take_route_change() {
             Some(RouteChange::Add { tuple, is_half_open }) => {
                 self.by_tuple.insert(tuple, key);
-                self.by_key.insert(key, Known { tuple, is_half_open });
-                if is_half_open {
-                    self.listeners.on_half_open(tuple.local.port());
+                let half_open_of = connection.port().filter(|_| is_half_open).map(Arc::clone);
+                if let Some(port) = &half_open_of {
+                    port.on_half_open();
                 }
+                self.by_key.insert(key, Known { tuple, half_open_of });
             }
             Some(RouteChange::Connected) => {
-                if let Some(known) = self.by_key.get_mut(&key)
-                    && std::mem::take(&mut known.is_half_open)
-                {
-                    self.listeners.on_half_open_left(known.tuple.local.port());
+                if let Some(port) = self.by_key.get_mut(&key).and_then(|known| known.half_open_of.take()) {
+                    port.on_half_open_left();
                 }
             }
             Some(RouteChange::Remove { tuple, time_wait }) => {
@@ -451,8 +443,8 @@ impl Protocol for Tcp {
     }
 
     fn forget(&mut self, key: ConnectionKey) {
-        if let Some(known) = self.by_key.get(&key).copied() {
-            self.forget_tuple(&known.tuple, key);
+        if let Some(tuple) = self.by_key.get(&key).map(|known| known.tuple) {
+            self.forget_tuple(&tuple, key);
         }
     }
 

@@ -11,7 +11,7 @@ use units::{Instant, Seq32};
 /// The route of a SYN.
 fn route(source: &str, destination: &str) -> Route {
     let local = ["10.0.0.2", "fd00::2"].map(|ip| LocalAddress { ip: ip.parse().unwrap(), device: 0 });
-    let protocol = Tcp::new(TcpConfig::default(), HostSecret::new([7; 32]), local.to_vec(), [80]);
+    let protocol = Tcp::new(TcpConfig::default(), HostSecret::new([7; 32]), local.to_vec());
     let [source, destination] = [source, destination].map(|ip| ip.parse::<IpAddr>().unwrap());
     let tuple = Tuple { local: SocketAddr::new(source, 1000), remote: SocketAddr::new(destination, 80) };
     let mut connection = Connection::connect(Instant::ZERO, TcpConfig::default(), tuple, Seq32::new(5), 5);

@@ -13,7 +13,7 @@ use driver::protocol::{Begun, ConnectionKey, Plan as _, Protocol};
 use driver::{Connection as _, Shared, shared::Common};
 use heap_meter::Meter;
 use tcp::{Arrival, Connection, HostSecret, Plan, State, SuperPacket, TcpConfig, Tuple};
-use tcp_driver::{Limits, LocalAddress, Received, SegmentPlan, Tcp, TcpCell, TcpConnection};
+use tcp_driver::{Limits, Listen, ListeningPorts, LocalAddress, Received, SegmentPlan, Tcp, TcpCell, TcpConnection};
 use units::{Instant, Seq32};
 
 const LOCAL: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
@@ -65,9 +65,12 @@ fn connection(
 #[test]
 fn an_idle_connection_takes_four_kilobytes_with_its_cell_and_routes() {
     let address = LocalAddress { ip: LOCAL.into(), device: 0 };
-    let mut protocol = Tcp::new(TcpConfig::default(), HostSecret::new([7; 32]), vec![address], [80]);
+    let protocol = Tcp::new(TcpConfig::default(), HostSecret::new([7; 32]), vec![address]);
     let common = Arc::new(Common::new(1));
     let shared = Arc::new(Shared::new(Waker::noop().clone(), vec![(LOCAL, 0).into()], Limits::default(), common, 0));
+    let ports = Arc::<ListeningPorts>::default();
+    ports.listen(&shared, 80, Listen::default()).expect("the port is free");
+    let mut protocol = protocol.with_listening(ports);
     let mut connections = Vec::with_capacity(COUNT);
     let mut meter = Meter::start();
     for number in 0..COUNT as u16 {

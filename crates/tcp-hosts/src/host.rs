@@ -12,7 +12,10 @@ use netem::{ConfigError, LinkConfig};
 use sim::Sim;
 use sim::hardware::line::Line;
 use tcp::{HostSecret, TcpConfig};
-use tcp_driver::{Closed, Connect, Layers, Limits, LocalAddress, Runtime, StreamHandle, Tcp, TcpShared};
+use tcp_driver::listeners::Port;
+use tcp_driver::{
+    Closed, Connect, Layers, Limits, Listen, ListeningPorts, LocalAddress, Runtime, StreamHandle, Tcp, TcpShared,
+};
 use units::Instant;
 
 use crate::common::Common;
@@ -27,8 +30,8 @@ use crate::turns::Turns;
 pub struct HostConfig {
     /// Its address.
     pub address: IpAddr,
-    /// The ports to which others can connect.
-    pub listening: Vec<u16>,
+    /// The port to which others can connect.
+    pub listening: Option<u16>,
     /// Its connections.
     pub tcp: TcpConfig,
     /// Its security layers. They need [processors](Processors) that do steps: `Packet` or `Pipeline`.
@@ -50,7 +53,7 @@ impl HostConfig {
     pub fn new(address: IpAddr, tcp: TcpConfig) -> Self {
         Self {
             address,
-            listening: Vec::new(),
+            listening: None,
             tcp,
             layers: None,
             costs: Costs::default(),
@@ -70,6 +73,7 @@ pub struct Host {
 pub(crate) struct Inner {
     common: Rc<Common>,
     machine: Machine,
+    listening: Option<Arc<Port>>,
 }
 
 /// The processors and the driver. Their processes keep them alive.
@@ -120,10 +124,14 @@ impl Host {
         let mut secret = sim.stream(&format!("{name} secret")).into_rng();
         let mut key = [0; 32];
         key.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&secret.next_u64().to_le_bytes()));
-        let protocol = Tcp::new(tcp, HostSecret::new(key), vec![LocalAddress { ip: address, device: 0 }], listening);
+        let protocol = Tcp::new(tcp, HostSecret::new(key), vec![LocalAddress { ip: address, device: 0 }]);
         let local = vec![SocketAddr::new(address, 0)];
         let in_common = Arc::new(DriverCommon::new(1));
         let shared = Arc::new(TcpShared::new(Waker::noop().clone(), local, limits, in_common, 0));
+        let ports = Arc::<ListeningPorts>::default();
+        let listen = |port| ports.listen(&shared, port, Listen::default()).expect("a new stack has a free port");
+        let listening = listening.map(listen);
+        let protocol = protocol.with_listening(ports);
         let common = Rc::new(Common::new(sim, shared, costs));
         let takes_turns = matches!(processors, Processors::One | Processors::ReceiveAndSend);
         assert!(layers.is_none() || !takes_turns, "the cost of security layers is that of steps");
@@ -142,7 +150,7 @@ impl Host {
                 steps(protocol, 4, division)
             }
         };
-        Self { inner: Rc::new(Inner { common, machine }) }
+        Self { inner: Rc::new(Inner { common, machine, listening }) }
     }
 
     /// Connects to `remote`, and waits until the peer has answered.
@@ -158,9 +166,13 @@ impl Host {
     }
 
     /// The next connection of a peer.
+    ///
+    /// # Panics
+    /// If the host does not listen.
     pub async fn accept(&self) -> Stream {
         let runtime = HostRuntime(Rc::clone(&self.inner));
-        let poll = |waker: &Waker| StreamHandle::poll_accept(&runtime, &self.inner.common.shared, waker);
+        let port = self.inner.listening.as_ref().expect("the host listens");
+        let poll = |waker: &Waker| StreamHandle::poll_accept(&runtime, &self.inner.common.shared, port, waker);
         let handle = self.inner.wait_until(poll).await.expect("nothing stops a simulated stack");
         Stream::new(Rc::clone(&self.inner), handle)
     }

@@ -46,7 +46,7 @@ fn host_with(
     interrupts_max: usize,
 ) -> Host {
     let config = HostConfig::new(Ipv4Addr::new(10, 0, 0, number).into(), tcp.clone());
-    let config = HostConfig { listening: vec![PORT], costs, processors, interrupts_max, ..config };
+    let config = HostConfig { listening: Some(PORT), costs, processors, interrupts_max, ..config };
     Host::new(sim, &format!("host {number}"), config)
 }
 

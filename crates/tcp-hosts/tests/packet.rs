@@ -80,7 +80,7 @@ impl Setup {
         let layers = (!self.stack.is_plain()).then(|| Layers::new(self.stack, SharedSecret::new([7; 32])));
         let (costs, processors) =
             if is_measured { (self.costs, self.processors) } else { (Costs::default(), Processors::Packet(1)) };
-        Host::new(sim, name, HostConfig { listening: vec![SERVER.port()], layers, costs, processors, ..plain })
+        Host::new(sim, name, HostConfig { listening: Some(SERVER.port()), layers, costs, processors, ..plain })
     }
 
     fn run(&self, seed: u64) -> Outcome {

@@ -5,7 +5,7 @@ use super::{Driver, Flush};
 use crate::activity::Activity;
 use crate::env::Env;
 use crate::offload::Offload;
-use crate::protocol::{Connection, ConnectionKey};
+use crate::protocol::{Connection, ConnectionKey, EndReason};
 
 /// Limit of visits in one turn.
 const VISITS_PER_TURN: usize = 64;
@@ -113,8 +113,10 @@ impl<E: Env> Driver<E> {
         if summary.is_established || summary.is_over {
             entry.half_open = None;
         }
-        if summary.is_available && entry.connection.is_accepted() {
-            self.shared.push_accepted(entry.cell.clone());
+        if summary.is_available && entry.connection.is_accepted() && !self.shared.push_accepted(entry.cell.clone()) {
+            // Its queue was closed.
+            entry.connection.close(env.now(), EndReason::EndpointClosed);
+            self.schedule(key);
         }
     }
 }

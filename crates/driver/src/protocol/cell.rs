@@ -13,6 +13,13 @@ pub trait Cell {
 
     /// Closes the cell because the connection does not begin.
     fn refuse(&self, reason: EndReason);
+
+    /// The queue in which a connection of a peer waits to be accepted. There is one,
+    /// [`FIRST_QUEUE`](crate::shared::FIRST_QUEUE), unless the protocol
+    /// [opens](crate::shared::Common::open_queue) others.
+    fn accept_queue(&self) -> u64 {
+        crate::shared::FIRST_QUEUE
+    }
 }
 
 /// Where a connection is.

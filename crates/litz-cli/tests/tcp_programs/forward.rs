@@ -39,12 +39,12 @@ fn start(number: u32, port: u16, target: SocketAddr) -> Forwarder {
     let [v4, v6] = kernel_addresses(number);
     let tun = Tun::open_up(&format!("t{number}"), &[(v4, 24), (v6, 64)], 1500).expect("a device");
     let addresses = stack_addresses(number);
-    let config = TcpStackConfig::new(IpDevice::kernel(tun, addresses[0]), &addresses).with_listening([port]);
+    let config = TcpStackConfig::new(IpDevice::kernel(tun, addresses[0]), &addresses);
     let stack = TcpStack::start(config).expect("a stack");
     // Threads are in the namespace of their creator. These end with the test.
-    let accepting = stack.clone();
+    let accepting = stack.listen(port).expect("the port is free");
     thread::spawn(move || {
-        while let Ok(stream) = accepting.accept() {
+        for stream in accepting.incoming() {
             thread::spawn(move || match TcpStream::connect(("127.0.0.1", port)) {
                 Ok(kernel) => carry(&kernel, &stream),
                 Err(_) => stream.reset(),

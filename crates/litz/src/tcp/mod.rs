@@ -3,7 +3,8 @@
 //!
 //! | item | content |
 //! |---|---|
-//! | [`TcpStack`] | connects and accepts |
+//! | [`TcpStack`] | connects and listens |
+//! | [`TcpListener`] | a port that accepts connections |
 //! | [`TcpStream`] | a connection, with blocking and asynchronous calls |
 //! | [`TcpInfo`] | the state of a connection and its counters |
 //! | [`UdpPort`] | a UDP port |
@@ -14,8 +15,10 @@
 
 mod device;
 mod ethernet;
+mod listener;
 mod memory;
 pub mod replicated;
+mod runtime;
 mod stack;
 mod stream;
 mod stream_async;
@@ -23,6 +26,7 @@ mod udp;
 
 pub use self::device::IpDevice;
 pub use self::ethernet::{EthernetConfig, EthernetError};
+pub use self::listener::{Incoming, TcpListener};
 pub use self::memory::ReceiveMemory;
 pub use self::stack::{TcpStack, TcpStackConfig};
 pub use self::stream::TcpStream;
@@ -34,4 +38,4 @@ pub use tcp::{
     ReceiveStats, RtoFormula, SendStats, State, TcpConfig, WindowGrowth,
 };
 pub use tcp_driver::udp::{Datagram, UdpError};
-pub use tcp_driver::{Closed, Connect, Count, Layers, Listen, TcpInfo, WriteError};
+pub use tcp_driver::{Closed, Connect, Count, Layers, Listen, ListenError, TcpInfo, WriteError};

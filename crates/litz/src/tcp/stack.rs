@@ -3,7 +3,6 @@
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use driver::placement::Placement;
@@ -12,10 +11,13 @@ use engine::{DriverSettings, Drivers, StartError};
 use tcp::{HostSecret, TcpConfig};
 use tcp_driver::udp::{UdpError, UdpHost};
 use tcp_driver::{
-    Closed, Connect, Count, HostCounters, Layers, Listen, LocalAddress, Runtime, Shard, StreamHandle, Tcp, TcpShared,
+    Closed, Connect, Count, HostCounters, Layers, Listen, ListenError, ListenerHandle, ListeningPorts, LocalAddress,
+    Shard, StreamHandle, Tcp,
 };
 
 use super::device::IpDevice;
+use super::listener::TcpListener;
+use super::runtime::TcpRuntime;
 use super::stream::{GONE, TcpStream};
 use super::udp::UdpPort;
 
@@ -30,7 +32,6 @@ const CIPHER_SEND_BUFFER_MIN: usize = 32 << 10;
 pub struct TcpStackConfig {
     devices: Vec<IpDevice>,
     addresses: Vec<LocalAddress>,
-    listening: Vec<(u16, Listen)>,
     tcp: TcpConfig,
     layers: Option<Layers>,
     settings: DriverSettings,
@@ -42,7 +43,6 @@ impl TcpStackConfig {
         let mut config = Self {
             devices: Vec::new(),
             addresses: Vec::new(),
-            listening: Vec::new(),
             tcp: TcpConfig::default(),
             layers: None,
             settings: DriverSettings::default(),
@@ -58,19 +58,6 @@ impl TcpStackConfig {
         let index = self.devices.len();
         self.addresses.extend(addresses.iter().map(|ip| LocalAddress { ip: *ip, device: index }));
         self.devices.push(device);
-        self
-    }
-
-    /// Accepts connections to these ports.
-    #[must_use]
-    pub fn with_listening(self, ports: impl IntoIterator<Item = u16>) -> Self {
-        ports.into_iter().fold(self, |config, port| config.with_listener(port, Listen::default()))
-    }
-
-    /// Accepts connections to `port`, within these bounds.
-    #[must_use]
-    pub fn with_listener(mut self, port: u16, bounds: Listen) -> Self {
-        self.listening.push((port, bounds));
         self
     }
 
@@ -120,41 +107,9 @@ impl TcpStackConfig {
 pub struct TcpStack {
     drivers: Drivers<IpDevice>,
     addresses: Vec<LocalAddress>,
+    listening: Arc<ListeningPorts>,
     counters: Arc<HostCounters>,
     udp: Arc<UdpHost>,
-}
-
-/// The engine as the handles see it.
-#[derive(Clone)]
-pub(super) struct TcpRuntime(Drivers<IpDevice>);
-
-impl Runtime for TcpRuntime {
-    fn kick(&self, shared: &TcpShared, flush: driver::Flush) {
-        self.0.kick(shared, flush);
-    }
-
-    fn block_on<T>(&self, deadline: Option<units::Instant>, poll: impl FnMut(&Waker) -> Poll<T>) -> Option<T> {
-        self.0.block_on(deadline, poll)
-    }
-}
-
-impl TcpRuntime {
-    /// The time on the drivers' clock after `wait`.
-    pub(super) fn deadline_after(&self, wait: Duration) -> units::Instant {
-        self.0.now() + wait.into()
-    }
-
-    /// Asynchronous calls need a driver with a thread.
-    pub(super) fn can_async(&self) -> Result<(), Closed> {
-        match self.0.placement() {
-            Placement::Inline => Err(Closed::Configuration(
-                "asynchronous calls need a stack with a thread, but the placement is Inline: use the blocking \
-                 calls or another placement"
-                    .to_owned(),
-            )),
-            _ => Ok(()),
-        }
-    }
 }
 
 impl TcpStack {
@@ -164,7 +119,7 @@ impl TcpStack {
     /// If the configuration is invalid, or the system refuses a poll, a thread or random bytes.
     pub fn start(config: TcpStackConfig) -> Result<Self, StartError> {
         config.check_layers()?;
-        let TcpStackConfig { devices, addresses, listening, tcp, layers, settings } = config;
+        let TcpStackConfig { devices, addresses, tcp, layers, settings } = config;
         let count = settings.placement.driver_count();
         if let Some(device) = devices.iter().find(|device| device.queue_count() != count) {
             let queues = device.queue_count();
@@ -176,12 +131,13 @@ impl TcpStack {
         let mut key = [0; 32];
         net::os_random(&mut key).map_err(|error| StartError::System("get random bytes", error))?;
         let secret = HostSecret::new(key);
+        let listening = Arc::<ListeningPorts>::default();
         let (counters, udp) = (Arc::<HostCounters>::default(), Arc::<UdpHost>::default());
         let protocol = || {
-            let stack = Tcp::new(tcp.clone(), secret.clone(), addresses.clone(), []);
-            let listen = |stack: Tcp, (port, bounds): &(u16, Listen)| stack.with_listener(*port, bounds.clone());
-            let stack =
-                listening.iter().fold(stack.with_counters(Arc::clone(&counters)).with_udp(Arc::clone(&udp)), listen);
+            let stack = Tcp::new(tcp.clone(), secret.clone(), addresses.clone())
+                .with_listening(Arc::clone(&listening))
+                .with_counters(Arc::clone(&counters))
+                .with_udp(Arc::clone(&udp));
             match &layers {
                 Some(layers) => stack.with_layers(layers.clone()),
                 None => stack,
@@ -190,7 +146,7 @@ impl TcpStack {
         let shard = |index| protocol().with_shard(Shard::new(index, count));
         let make = |_, _| Ok((0..count).map(shard).collect());
         let drivers = Drivers::start(settings, tcp_driver::Limits::default(), queues, make)?;
-        Ok(Self { drivers, addresses, counters, udp })
+        Ok(Self { drivers, addresses, listening, counters, udp })
     }
 
     /// Connects to `remote`. Waits until the peer has answered.
@@ -206,7 +162,7 @@ impl TcpStack {
     /// # Errors
     /// As [`connect`](Self::connect), and [`Closed::ConnectTimedOut`].
     pub fn connect_timeout(&self, remote: SocketAddr, timeout: Duration) -> Result<TcpStream, Closed> {
-        let deadline = TcpRuntime(self.drivers.clone()).deadline_after(timeout);
+        let deadline = TcpRuntime::new(&self.drivers).deadline_after(timeout);
         self.finish_connect(self.begin_connect(remote, Connect::default())?, Some(deadline))
     }
 
@@ -232,7 +188,7 @@ impl TcpStack {
     /// # Errors
     /// As [`connect`](Self::connect), and if the placement is inline.
     pub async fn connect_async(&self, remote: SocketAddr) -> Result<TcpStream, Closed> {
-        TcpRuntime(self.drivers.clone()).can_async()?;
+        TcpRuntime::new(&self.drivers).can_async()?;
         let handle = self.begin_connect(remote, Connect::default())?;
         poll_fn(|context| handle.poll_connected(context.waker())).await?;
         Ok(TcpStream::new(handle))
@@ -245,7 +201,7 @@ impl TcpStack {
         };
         let device = self.addresses.iter().find(fits).map(|address| address.device);
         let device = device.ok_or(Closed::Driver(driver::EndReason::NoSocket))?;
-        let runtime = TcpRuntime(self.drivers.clone());
+        let runtime = TcpRuntime::new(&self.drivers);
         let begin = |shared: &_| StreamHandle::connect(&runtime, shared, remote, parameters.clone(), device);
         self.drivers.begin(None, begin)
     }
@@ -267,28 +223,22 @@ impl TcpStack {
         Ok(TcpStream::new(handle))
     }
 
-    /// The next connection of a peer.
+    /// Accepts connections to `port` on all addresses of the stack; zero lets the stack choose.
     ///
     /// # Errors
-    /// If the stack is closed.
-    pub fn accept(&self) -> Result<TcpStream, Closed> {
-        let accepted = self.drivers.block_on(None, |waker| self.poll_accept(waker));
-        accepted.flatten().ok_or(GONE)
+    /// If the port has a listener, none is free, or the stack is closed.
+    pub fn listen(&self, port: u16) -> Result<TcpListener, ListenError> {
+        self.listen_with(port, Listen::default())
     }
 
-    /// As [`accept`](Self::accept), for asynchronous callers, whatever their executor.
+    /// As [`listen`](Self::listen), within these bounds.
     ///
     /// # Errors
-    /// As [`accept`](Self::accept), and if the placement is inline.
-    pub async fn accept_async(&self) -> Result<TcpStream, Closed> {
-        TcpRuntime(self.drivers.clone()).can_async()?;
-        poll_fn(|context| self.poll_accept(context.waker())).await.ok_or(GONE)
-    }
-
-    fn poll_accept(&self, waker: &Waker) -> Poll<Option<TcpStream>> {
-        let runtime = TcpRuntime(self.drivers.clone());
-        let accepted = StreamHandle::poll_accept(&runtime, self.drivers.shared(0), waker);
-        accepted.map(|handle| handle.map(TcpStream::new))
+    /// As [`listen`](Self::listen).
+    pub fn listen_with(&self, port: u16, bounds: Listen) -> Result<TcpListener, ListenError> {
+        let runtime = TcpRuntime::new(&self.drivers);
+        let handle = ListenerHandle::listen(&runtime, self.drivers.shared(0), &self.listening, port, bounds)?;
+        Ok(TcpListener::new(handle))
     }
 
     /// Binds a UDP port on all addresses of the stack; zero lets the stack choose.
@@ -298,7 +248,7 @@ impl TcpStack {
     pub fn bind_udp(&self, port: u16) -> Result<UdpPort, UdpError> {
         Ok(UdpPort {
             port: self.udp.bind(port)?,
-            runtime: TcpRuntime(self.drivers.clone()),
+            runtime: TcpRuntime::new(&self.drivers),
             shared: Arc::clone(self.drivers.shared(0)),
             addresses: self.addresses.iter().map(|address| address.ip).collect(),
         })

@@ -12,7 +12,7 @@ use driver::sync::lock;
 use tcp::{CloseReason, KeepAlive};
 use tcp_driver::{Closed, Runtime, StreamHandle, TcpInfo, WriteError};
 
-use super::stack::TcpRuntime;
+use super::runtime::TcpRuntime;
 
 /// The largest piece that one call of `write` copies.
 pub(super) const WRITE_MAX: usize = 256 << 10;

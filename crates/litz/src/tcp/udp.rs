@@ -8,7 +8,7 @@ use driver::Flush;
 use tcp_driver::udp::{Datagram, UdpError};
 use tcp_driver::{Runtime, TcpShared};
 
-use super::stack::TcpRuntime;
+use super::runtime::TcpRuntime;
 
 /// A UDP port. It is free again when this is dropped.
 pub struct UdpPort {

@@ -82,7 +82,7 @@ impl TcpSetup {
             ..TcpConfig::default()
         };
         let address = LocalAddress { ip: LOCAL, device: 0 };
-        Tcp::new(config, HostSecret::new([4; 32]), vec![address], []).with_layers(self.layers())
+        Tcp::new(config, HostSecret::new([4; 32]), vec![address]).with_layers(self.layers())
     }
 
     pub(crate) fn settings(&self) -> DriverSettings {

@@ -171,13 +171,13 @@ impl Exchange {
     }
 
     fn hosts(&self, sim: &Sim, setup: &Setup) -> [Host; 2] {
-        let host = |name: &str, last: u8, listening: Vec<u16>| {
+        let host = |name: &str, last: u8, listening: Option<u16>| {
             let address = Ipv4Addr::new(10, 0, 0, last).into();
             let (tcp, costs) = (self.tcp(setup), self.costs());
             // Kernels of that time take interrupts before all else: it is the default.
             Host::new(sim, name, HostConfig { listening, costs, ..HostConfig::new(address, tcp) })
         };
-        let hosts = [host("client", 1, Vec::new()), host("server", 2, vec![SERVER.port()])];
+        let hosts = [host("client", 1, None), host("server", 2, Some(SERVER.port()))];
         connect(sim, "atm", [&hosts[0], &hosts[1]], &self.line(setup), cells).expect("the line is valid");
         hosts
     }

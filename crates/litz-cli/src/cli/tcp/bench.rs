@@ -56,7 +56,7 @@ pub(super) fn run(options: &BenchOptions) -> ExitCode {
 }
 
 fn measure(options: &BenchOptions) -> Result<[Rate; 2], String> {
-    let stack = device::start(&options.stack, &[])?;
+    let stack = device::start(&options.stack)?;
     let kernel = options.stack.kernel.first().ok_or("the device needs an address (--kernel)")?.address;
     let time = Duration::from_secs(options.time);
     Ok([to_kernel(&stack, kernel, time)?, from_kernel(&stack, kernel, time)?])

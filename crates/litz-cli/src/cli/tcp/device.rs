@@ -37,8 +37,8 @@ impl Drop for Recorded {
 ///
 /// # Errors
 /// A message for the user.
-pub(super) fn start(options: &StackOptions, listening: &[u16]) -> Result<Recorded, String> {
-    start_with(options, listening, TcpConfig::default())
+pub(super) fn start(options: &StackOptions) -> Result<Recorded, String> {
+    start_with(options, TcpConfig::default())
 }
 
 /// Starts a stack for each address, on a device of its own, whose connections end after so many
@@ -46,21 +46,17 @@ pub(super) fn start(options: &StackOptions, listening: &[u16]) -> Result<Recorde
 ///
 /// # Errors
 /// A message for the user.
-pub(super) fn start_each(
-    options: &StackOptions,
-    listening: &[u16],
-    timeouts_max: u32,
-) -> Result<Vec<Recorded>, String> {
+pub(super) fn start_each(options: &StackOptions, timeouts_max: u32) -> Result<Vec<Recorded>, String> {
     let stack = |(index, address): (usize, &IpAddr)| {
         let mut one = options.clone();
         (one.device, one.address) = (format!("{}{index}", options.device), vec![*address]);
         one.kernel.retain(|cidr| cidr.contains(*address));
-        start_with(&one, listening, TcpConfig { timeouts_max, ..TcpConfig::default() })
+        start_with(&one, TcpConfig { timeouts_max, ..TcpConfig::default() })
     };
     options.address.iter().enumerate().map(stack).collect()
 }
 
-fn start_with(options: &StackOptions, listening: &[u16], tcp: TcpConfig) -> Result<Recorded, String> {
+fn start_with(options: &StackOptions, tcp: TcpConfig) -> Result<Recorded, String> {
     let kernel: Vec<_> = options.kernel.iter().map(|cidr| (cidr.address, cidr.prefix_bits)).collect();
     for address in &options.address {
         if !options.kernel.iter().any(|cidr| cidr.contains(*address) && cidr.address != *address) {
@@ -72,17 +68,17 @@ fn start_with(options: &StackOptions, listening: &[u16], tcp: TcpConfig) -> Resu
     }
     let first = *options.address.first().ok_or("the stack needs an address (--address)")?;
     let device = match (options.tap, options.placement.driver_count()) {
-        (true, 1) => return start_on(on_a_link(options, &kernel)?, options, listening, tcp),
+        (true, 1) => return start_on(on_a_link(options, &kernel)?, options, tcp),
         (true, _) => return Err(format!("a TAP device has one queue, and {} needs several", options.placement)),
         (false, 1) => Tun::open_up(&options.device, &kernel, options.mtu).map(|tun| IpDevice::kernel(tun, first)),
         (false, queues) => {
             Tun::open_queues(&options.device, &kernel, options.mtu, queues).map(|tuns| with_queues(tuns, first))
         }
     };
-    start_on(device.map_err(|error| error.to_string())?, options, listening, tcp)
+    start_on(device.map_err(|error| error.to_string())?, options, tcp)
 }
 
-fn start_on(device: IpDevice, options: &StackOptions, listening: &[u16], tcp: TcpConfig) -> Result<Recorded, String> {
+fn start_on(device: IpDevice, options: &StackOptions, tcp: TcpConfig) -> Result<Recorded, String> {
     let folder = options.journal.as_deref().map(|path| {
         let cannot = |error| format!("cannot write journals into {}: {error}", path.display());
         JournalFolder::create(path).map_err(cannot)
@@ -90,10 +86,7 @@ fn start_on(device: IpDevice, options: &StackOptions, listening: &[u16], tcp: Tc
     let journals = folder.transpose()?;
     let journal = journals.as_ref().map(JournalFolder::source);
     let tcp = TcpConfig { mtu: options.mtu.into(), congestion: Some(options.congestion), journal, ..tcp };
-    let config = TcpStackConfig::new(device, &options.address)
-        .with_listening(listening.iter().copied())
-        .with_placement(options.placement)
-        .with_tcp(tcp);
+    let config = TcpStackConfig::new(device, &options.address).with_placement(options.placement).with_tcp(tcp);
     let stack = TcpStack::start(config).map_err(|error| format!("cannot start the stack: {error}"))?;
     Ok(Recorded { stack, journals })
 }

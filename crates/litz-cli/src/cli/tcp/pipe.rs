@@ -21,14 +21,18 @@ const NOT_CONNECTED: u8 = exit::INCOMPLETE;
 const CHUNK: usize = 64 << 10;
 
 pub(super) fn listen(options: &StackOptions, port: u16) -> ExitCode {
-    let stack = match device::start(options, &[port]) {
-        Ok(stack) => stack,
+    let listening = device::start(options).and_then(|stack| {
+        let listener = stack.listen(port).map_err(|error| error.to_string())?;
+        Ok((stack, listener))
+    });
+    let (_stack, listener) = match listening {
+        Ok(listening) => listening,
         Err(message) => return exit::fail(false, exit::FAILED, &message),
     };
     for address in &options.address {
         out::note(&format!("listening on {}", SocketAddr::new(*address, port)));
     }
-    match stack.accept() {
+    match listener.accept() {
         Ok(stream) => {
             out::note(&format!("a connection from {}", stream.peer_addr()));
             carry(stream)
@@ -38,7 +42,7 @@ pub(super) fn listen(options: &StackOptions, port: u16) -> ExitCode {
 }
 
 pub(super) fn connect(options: &StackOptions, remote: SocketAddr) -> ExitCode {
-    let stack = match device::start(options, &[]) {
+    let stack = match device::start(options) {
         Ok(stack) => stack,
         Err(message) => return exit::fail(false, exit::FAILED, &message),
     };

@@ -59,8 +59,8 @@ fn exit_code(result: Result<(), Failure>) -> ExitCode {
 }
 
 /// A stack for each address, on a device of its own.
-fn start(options: &StackOptions, listening: &[u16]) -> Result<Vec<Recorded>, Failure> {
-    device::start_each(options, listening, TIMEOUTS_MAX).map_err(Failure::Local)
+fn start(options: &StackOptions) -> Result<Vec<Recorded>, Failure> {
+    device::start_each(options, TIMEOUTS_MAX).map_err(Failure::Local)
 }
 
 pub(super) fn send(options: &SendOptions) -> ExitCode {
@@ -74,7 +74,7 @@ fn try_send(options: &SendOptions) -> Result<(), Failure> {
             format!("{channels} channels need as many stacks (--kernel and --address), and there are {stacks}");
         return Err(Failure::Local(message));
     }
-    let stacks = start(&options.stack, &[])?;
+    let stacks = start(&options.stack)?;
     let mut streams = Vec::with_capacity(channels);
     for (stack, remote) in stacks.iter().zip(&options.remotes) {
         let stream = stack.connect(*remote);
@@ -104,13 +104,15 @@ pub(super) fn receive(options: &ReceiveOptions) -> ExitCode {
 }
 
 fn try_receive(options: &ReceiveOptions) -> Result<(), Failure> {
-    let stacks = start(&options.stack, &[options.port])?;
+    let stacks = start(&options.stack)?;
+    let listen = |stack: &Recorded| stack.listen(options.port).map_err(|error| Failure::Local(error.to_string()));
+    let listeners = stacks.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
     for address in &options.stack.address {
         out::note(&format!("listening on {}", SocketAddr::new(*address, options.port)));
     }
     let mut streams = Vec::with_capacity(stacks.len());
-    for stack in &stacks {
-        streams.push(stack.accept().map_err(|closed| Failure::Stream(closed.to_string()))?);
+    for listener in &listeners {
+        streams.push(listener.accept().map_err(|closed| Failure::Stream(closed.to_string()))?);
     }
     let failed = |error: litz::tcp::replicated::ReplicatedError| Failure::Stream(error.to_string());
     let mut receiver = ReplicatedReceiver::begin(streams).map_err(failed)?;

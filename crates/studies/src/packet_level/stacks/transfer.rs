@@ -90,7 +90,7 @@ impl Transfer {
         let (costs, processors) = if name == MEASURED { measured } else { (Costs::default(), Processors::Packet(1)) };
         let waiting = self.window * self.packet_bytes;
         let config = HostConfig {
-            listening: vec![SERVER.port()],
+            listening: Some(SERVER.port()),
             layers: Some(layers),
             costs,
             processors,

@@ -83,14 +83,14 @@ pub(super) fn segments_per_second(table: &Table1, setup: &Setup, options: &Optio
     let bytes = table.segment_bytes as usize;
     let mut simulation = Simulation::new(options.seed, 0);
     let sim = simulation.sim();
-    let host = |name: &str, last: u8, listening: Vec<u16>| {
+    let host = |name: &str, last: u8, listening: Option<u16>| {
         let (tcp, costs) = (tcp(setup, bytes), costs(setup, table.segment_bytes));
         let address = Ipv4Addr::new(10, 0, 0, last).into();
         // Processes of equal priority share a transputer.
         let config = HostConfig { listening, costs, processors, interrupts_max: 1, ..HostConfig::new(address, tcp) };
         Host::new(&sim, name, config)
     };
-    let (client, server) = (host("first", 1, Vec::new()), host("second", 2, vec![SERVER.port()]));
+    let (client, server) = (host("first", 1, None), host("second", 2, Some(SERVER.port())));
     let word_us = setup.costs.network_word_us;
     let bps = table.word_bytes as f64 * 8.0 * 1e6 / word_us;
     let rate = (word_us > 0.0).then(|| Rate::from_bps(bps as u64));

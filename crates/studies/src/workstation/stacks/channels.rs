@@ -98,7 +98,7 @@ impl Channels {
         SegmentCost { segment: Duration::ZERO, byte_ps: (ns * 1000.0 / self.chunk_bytes() as f64).round() as u64 }
     }
 
-    fn host(&self, sim: &Sim, name: &str, address: [u8; 4], listening: Vec<u16>) -> Host {
+    fn host(&self, sim: &Sim, name: &str, address: [u8; 4], listening: Option<u16>) -> Host {
         let costs = &self.machine.choices.costs;
         let costs = Costs {
             sent: self.cost(&[costs.send]),
@@ -142,8 +142,8 @@ impl Channels {
         let (next, order) = (Rc::new(Cell::new(0)), Rc::new(RefCell::new(Order::default())));
         for index in 0..self.machine.protocol_processors {
             let network = index as u8;
-            let sender = self.host(&sim, &format!("sender {index}"), [10, 0, network, 1], Vec::new());
-            let receiver = self.host(&sim, &format!("receiver {index}"), [10, 0, network, 2], vec![PORT]);
+            let sender = self.host(&sim, &format!("sender {index}"), [10, 0, network, 1], None);
+            let receiver = self.host(&sim, &format!("receiver {index}"), [10, 0, network, 2], Some(PORT));
             self.connect(&sim, index, &sender, &receiver);
             sim.spawn(read(receiver, self.chunk_bytes(), Rc::clone(&order)));
             let remote = (Ipv4Addr::new(10, 0, network, 2), PORT).into();

@@ -1,0 +1,48 @@
+//! [`TcpRuntime`]: the engine as the handles of a stack see it.
+
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use driver::Flush;
+use driver::placement::Placement;
+use engine::Drivers;
+use tcp_driver::{Closed, Runtime, TcpShared};
+
+use super::device::IpDevice;
+
+/// The engine as the handles see it.
+#[derive(Clone)]
+pub(super) struct TcpRuntime(Drivers<IpDevice>);
+
+impl Runtime for TcpRuntime {
+    fn kick(&self, shared: &TcpShared, flush: Flush) {
+        self.0.kick(shared, flush);
+    }
+
+    fn block_on<T>(&self, deadline: Option<units::Instant>, poll: impl FnMut(&Waker) -> Poll<T>) -> Option<T> {
+        self.0.block_on(deadline, poll)
+    }
+}
+
+impl TcpRuntime {
+    pub(super) fn new(drivers: &Drivers<IpDevice>) -> Self {
+        Self(drivers.clone())
+    }
+
+    /// The time on the drivers' clock after `wait`.
+    pub(super) fn deadline_after(&self, wait: Duration) -> units::Instant {
+        self.0.now() + wait.into()
+    }
+
+    /// Asynchronous calls need a driver with a thread.
+    pub(super) fn can_async(&self) -> Result<(), Closed> {
+        match self.0.placement() {
+            Placement::Inline => Err(Closed::Configuration(
+                "asynchronous calls need a stack with a thread, but the placement is Inline: use the blocking \
+                 calls or another placement"
+                    .to_owned(),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
