@@ -132,6 +132,8 @@ pub(crate) struct CellState {
     is_dirty: bool,
     outbox: VecDeque<Bytes>,
     outbox_len: usize,
+    /// The outbox was full: the writer waits until half of it is taken, not for a few bytes.
+    is_outbox_full: bool,
     /// The application has finished writing.
     pub(crate) is_finished: bool,
     pub(crate) is_aborted: bool,
@@ -260,6 +262,7 @@ impl TcpCell {
         }
         let space = self.shared.limits.outbox_bytes_max.saturating_sub(state.outbox_len);
         if space == 0 && !bytes.is_empty() {
+            state.is_outbox_full = true;
             state.wakers.add(waker);
             return Poll::Pending;
         }
@@ -343,8 +346,10 @@ impl TcpCell {
             }
             left -= taken.len();
             state.outbox_len -= taken.len();
-            state.has_changed = true;
             each(taken);
+        }
+        if state.is_outbox_full && state.outbox_len <= self.shared.limits.outbox_bytes_max / 2 {
+            (state.is_outbox_full, state.has_changed) = (false, true);
         }
         release_empty(&mut state.outbox);
         state.is_finished && state.outbox.is_empty()
@@ -455,3 +460,44 @@ impl std::fmt::Display for WriteError {
 }
 
 impl std::error::Error for WriteError {}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
+
+    use driver::shared::Common;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_writer_that_waits_is_woken_when_half_of_the_outbox_is_free() {
+        let limits = Limits { outbox_bytes_max: 1000, ..Limits::default() };
+        let shared = TcpShared::new(Waker::noop().clone(), Vec::new(), limits, Arc::new(Common::new(1)), 0);
+        let cell = TcpCell::new(Arc::new(shared), ([10, 0, 0, 1], 80).into());
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        let take = |len| {
+            let mut taken = 0;
+            cell.take_written(len, |bytes| taken += bytes.len());
+            cell.wake();
+            (taken, woken.0.load(Ordering::Relaxed))
+        };
+        let mut bytes = Bytes::from_static(&[1; 1500]);
+        assert!(cell.poll_write(&mut bytes, &waker).is_ready() && bytes.len() == 500, "a part");
+        assert!(cell.poll_write(&mut bytes, &waker).is_pending());
+        assert_eq!(take(499), (499, 0));
+        assert_eq!(take(1), (1, 1));
+        assert!(cell.poll_write(&mut bytes, &waker).is_ready() && bytes.is_empty());
+        assert_eq!(take(2000), (1000, 1), "no writer waits");
+    }
+}
