@@ -34,6 +34,7 @@ mod replay;
 mod scenario;
 mod scheduler_trace;
 mod send;
+mod serving;
 mod signals;
 mod status;
 mod study;

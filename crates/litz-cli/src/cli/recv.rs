@@ -1,23 +1,15 @@
 //! `litz recv [DIR]`.
 
-mod admission;
-mod allowed;
 mod announcement;
 mod arrivals;
 mod attempt;
-mod authorisation;
 mod descriptors;
 mod directory;
-mod file_watch;
 mod places;
 mod quota;
-mod refusals;
 mod reports;
 pub(crate) mod sandbox;
 mod sender_folder;
-mod served_ticket;
-mod sockets;
-mod visits;
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -36,16 +28,16 @@ use super::journals::Journals;
 use super::links::{LinkBaseline, Links};
 use super::out;
 use super::scheduler_trace::Trace;
+use super::serving::authorisation::{Admission, unfinished_ticket};
+use super::serving::sockets::{ListenSockets, listen};
+use super::serving::visits::{Closing, Visits};
 use super::signals;
 use super::takeover::{ActiveAttempt, SILENCE_MAX, TAKEOVER_TIMEOUT};
 use super::warning::Warning;
 use attempt::Attempt;
-use authorisation::{Admission, unfinished_ticket};
 use directory::check;
 use places::places;
 use sandbox::Sandbox;
-use sockets::{ListenSockets, listen};
-use visits::{Closing, Visits};
 
 /// How often the waiting receiver checks for an interrupt, for late visitors, and for changes of its
 /// ticket or its list of keys.

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use serde_json::json;
 use transfer::{Secret, Ticket, TicketAddress};
 
-use super::authorisation::Admission;
-use super::{Receiver, refusals};
+use super::Receiver;
 use crate::cli::args::Advertised;
+use crate::cli::serving::authorisation::Admission;
+use crate::cli::serving::refusals;
 use crate::cli::warning::Warning;
 use crate::cli::{exit, host, out};
 

@@ -14,17 +14,17 @@ use transfer::{
 };
 
 use super::Receiver;
-use super::admission::VisitorId;
-use super::allowed::ListedAuthoriser;
 use super::arrivals::TimedLink;
-use super::authorisation::Admission;
 use super::directory::current_umask;
 use super::sender_folder;
-use super::visits::{Closing, PlacingAuthoriser};
 use crate::cli::connection_log::{log_connected, log_ended};
 use crate::cli::host;
 use crate::cli::path_report::{self, watch_paths};
 use crate::cli::progress::{Direction, Progress, Sender};
+use crate::cli::serving::admission::VisitorId;
+use crate::cli::serving::allowed::ListedAuthoriser;
+use crate::cli::serving::authorisation::Admission;
+use crate::cli::serving::visits::{Closing, PlacingAuthoriser};
 use crate::cli::takeover::TakeoverAuthoriser;
 
 /// How the connection of one sender ended.

@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 use transfer::{Refusal, Summary, TransferError};
 use units::ByteSize;
 
+use super::Receiver;
 use super::attempt::Attempt;
-use super::authorisation::Admission;
-use super::{Receiver, refusals};
+use crate::cli::serving::authorisation::Admission;
+use crate::cli::serving::refusals;
 use crate::cli::{exit, out};
 
 impl Receiver<'_> {

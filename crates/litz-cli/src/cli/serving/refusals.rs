@@ -6,14 +6,14 @@ use units::{Duration, Instant};
 
 /// Messages about refused visitors that are printed in one [`INTERVAL`]; the others are counted. A
 /// user who tries a wrong ticket a few times sees each refusal.
-pub(super) const PRINTED_MAX: u64 = 5;
+pub(crate) const PRINTED_MAX: u64 = 5;
 
 /// The number of the others is printed once in this time.
-pub(super) const INTERVAL: Duration = Duration::from_secs(60);
+pub(crate) const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Decides which refusals are printed, and when the others are counted.
 #[derive(Default)]
-pub(super) struct RefusalLimit {
+pub(crate) struct RefusalLimit {
     /// The current interval. None if there was no refusal since the last one.
     interval: Option<Interval>,
 }
@@ -26,7 +26,7 @@ struct Interval {
 impl RefusalLimit {
     /// A visitor was refused. Returns whether to print the message.
     #[must_use]
-    pub(super) fn on_refusal(&mut self, now: Instant) -> bool {
+    pub(crate) fn on_refusal(&mut self, now: Instant) -> bool {
         let interval = self.interval.get_or_insert(Interval { until: now + INTERVAL, refusals: 0 });
         interval.refusals = interval.refusals.saturating_add(1);
         interval.refusals <= PRINTED_MAX
@@ -35,13 +35,13 @@ impl RefusalLimit {
     /// The number of refusals in the last interval that were not printed. Once for each interval,
     /// at its end, if there were any.
     #[must_use]
-    pub(super) fn poll_count(&mut self, now: Instant) -> Option<u64> {
+    pub(crate) fn poll_count(&mut self, now: Instant) -> Option<u64> {
         if self.interval.as_ref().is_some_and(|interval| now >= interval.until) { self.take_count() } else { None }
     }
 
     /// Ends the interval now; as [`poll_count`](Self::poll_count).
     #[must_use]
-    pub(super) fn take_count(&mut self) -> Option<u64> {
+    pub(crate) fn take_count(&mut self) -> Option<u64> {
         let refusals = self.interval.take()?.refusals;
         refusals.checked_sub(PRINTED_MAX).filter(|count| *count > 0)
     }
@@ -49,7 +49,7 @@ impl RefusalLimit {
 
 /// The message about a refused sender for the receiver's user. The sentences of [`Refusal`] tell the
 /// sender what to do.
-pub(super) fn message(refusal: Refusal, key: &PublicKey) -> String {
+pub(crate) fn message(refusal: Refusal, key: &PublicKey) -> String {
     let reason = match refusal {
         Refusal::UnknownOrWrongProof => "it has no ticket of this receiver",
         Refusal::Expired => "its ticket has expired",
@@ -67,7 +67,7 @@ pub(super) fn message(refusal: Refusal, key: &PublicKey) -> String {
 }
 
 /// Why a ticket does not serve another sender than the one with this fingerprint.
-pub(super) fn bound_to(fingerprint: &str) -> String {
+pub(crate) fn bound_to(fingerprint: &str) -> String {
     format!(
         "the ticket is bound to {fingerprint} (the sender that used it first); `litz recv --new-ticket` gives out \
          another one, for another sender"

@@ -6,13 +6,13 @@ use litz::identity::PublicKey;
 use transfer::TicketStore;
 use transfer::store::{Issued, Serving};
 
-use super::super::host;
 use super::file_watch::FileWatch;
+use crate::cli::host;
 
 /// A ticket that this process serves.
-pub(super) struct ServedTicket {
+pub(crate) struct ServedTicket {
     /// As it was when the receiver started.
-    pub(super) issued: Issued,
+    pub(crate) issued: Issued,
     store: TicketStore,
     state: Mutex<State>,
     /// While it exists, no other receiver serves the ticket.
@@ -26,24 +26,24 @@ struct State {
 }
 
 impl ServedTicket {
-    pub(super) fn new(store: TicketStore, issued: Issued, serving: Serving) -> Self {
+    pub(crate) fn new(store: TicketStore, issued: Issued, serving: Serving) -> Self {
         let watch = FileWatch::new(store.path().to_owned());
         let state = State { watch, bound: issued.bound, is_revoked: false };
         Self { issued, store, state: Mutex::new(state), _serving: serving }
     }
 
     /// The only key that may use the ticket; none before its first use.
-    pub(super) fn bound(&self) -> Option<PublicKey> {
+    pub(crate) fn bound(&self) -> Option<PublicKey> {
         self.refreshed().bound
     }
 
     /// Whether the ticket was removed from the store before it expired. Expired tickets are
     /// removed in any case.
-    pub(super) fn is_revoked(&self) -> bool {
+    pub(crate) fn is_revoked(&self) -> bool {
         self.refreshed().is_revoked && !self.is_expired()
     }
 
-    pub(super) fn is_expired(&self) -> bool {
+    pub(crate) fn is_expired(&self) -> bool {
         host::now_unix() >= self.issued.expires_unix
     }
 

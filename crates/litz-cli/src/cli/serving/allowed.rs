@@ -13,7 +13,7 @@ use super::file_watch::{FileWatch, Stamp};
 const OTHERS_WRITE: u32 = 0o022;
 
 /// The keys that may send now.
-pub(super) struct AllowedKeys {
+pub(crate) struct AllowedKeys {
     state: Mutex<State>,
 }
 
@@ -27,11 +27,11 @@ struct State {
 
 /// What a look at the file found.
 #[derive(Default)]
-pub(super) struct Refreshed {
+pub(crate) struct Refreshed {
     /// The list has other keys than before.
-    pub(super) is_changed: bool,
+    pub(crate) is_changed: bool,
     /// For the user, once for each change of the file.
-    pub(super) warning: Option<String>,
+    pub(crate) warning: Option<String>,
 }
 
 impl AllowedKeys {
@@ -39,7 +39,7 @@ impl AllowedKeys {
     ///
     /// # Errors
     /// A message for the user, also if others may write the file.
-    pub(super) fn load(path: &Path) -> Result<Self, String> {
+    pub(crate) fn load(path: &Path) -> Result<Self, String> {
         let mut watch = FileWatch::new(path.to_owned());
         // The first look comes before the reading, so that a later change is not missed.
         watch.take_change();
@@ -48,14 +48,14 @@ impl AllowedKeys {
     }
 
     /// A warning if the list has no keys.
-    pub(super) fn emptiness_note(&self) -> Option<String> {
+    pub(crate) fn emptiness_note(&self) -> Option<String> {
         let state = self.lock();
         state.list.is_empty().then(|| emptiness_note(state.watch.path()))
     }
 
     /// Reads the list again if the file may have changed. If it cannot be read, is invalid, or
     /// others may write it, the last good list stays.
-    pub(super) fn refresh(&self) -> Refreshed {
+    pub(crate) fn refresh(&self) -> Refreshed {
         let mut state = self.lock();
         if !state.watch.take_change() {
             return Refreshed::default();
@@ -79,17 +79,17 @@ impl AllowedKeys {
         refreshed
     }
 
-    pub(super) fn allows(&self, key: &PublicKey) -> bool {
+    pub(crate) fn allows(&self, key: &PublicKey) -> bool {
         self.lock().list.allows(key)
     }
 
     /// The label of a key that is listed.
-    pub(super) fn label(&self, key: &PublicKey) -> Option<String> {
+    pub(crate) fn label(&self, key: &PublicKey) -> Option<String> {
         self.lock().list.label(key).map(str::to_owned)
     }
 
     /// The label of a key, or else its fingerprint, for the user's terminal.
-    pub(super) fn name(&self, key: &PublicKey) -> String {
+    pub(crate) fn name(&self, key: &PublicKey) -> String {
         let label = self.label(key).map(|label| label.replace(char::is_control, "\u{fffd}"));
         label.unwrap_or_else(|| key.fingerprint().to_string())
     }
@@ -100,7 +100,7 @@ impl AllowedKeys {
 }
 
 /// Decides by the list as it is at the sender's Hello.
-pub(super) struct ListedAuthoriser(pub(super) std::sync::Arc<AllowedKeys>);
+pub(crate) struct ListedAuthoriser(pub(crate) std::sync::Arc<AllowedKeys>);
 
 impl Authoriser for ListedAuthoriser {
     fn authorise(&mut self, context: &ProofContext, _proof: Option<&Proof>) -> Result<Option<Proof>, Refusal> {

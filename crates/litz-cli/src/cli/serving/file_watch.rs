@@ -4,14 +4,14 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::super::host;
+use crate::cli::host;
 
 /// Two changes within the resolution of a file system's time stamps look like one. A file that
 /// changed less than this many seconds ago therefore counts as changed again.
 const RECENT_SECONDS: u64 = 2;
 
 /// A file and its state at the last look.
-pub(super) struct FileWatch {
+pub(crate) struct FileWatch {
     path: PathBuf,
     seen: Option<Seen>,
 }
@@ -25,7 +25,7 @@ struct Seen {
 
 /// Values that change when the file is written, replaced, or given to others.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Stamp {
+pub(crate) struct Stamp {
     device: u64,
     inode: u64,
     bytes: u64,
@@ -35,17 +35,17 @@ pub(super) struct Stamp {
 }
 
 impl FileWatch {
-    pub(super) fn new(path: PathBuf) -> Self {
+    pub(crate) fn new(path: PathBuf) -> Self {
         Self { path, seen: None }
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Whether the file may have changed since the last call: always at the first. The caller then
     /// reads it, so a change between this look and the reading is noticed by the next call.
-    pub(super) fn take_change(&mut self) -> bool {
+    pub(crate) fn take_change(&mut self) -> bool {
         let metadata = std::fs::metadata(&self.path).ok();
         let is_recent = metadata.as_ref().is_some_and(|metadata| {
             let changed = metadata.mtime().max(metadata.ctime());
@@ -58,7 +58,7 @@ impl FileWatch {
     }
 
     /// What the last look found.
-    pub(super) fn stamp(&self) -> Option<Stamp> {
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
         self.seen.as_ref().and_then(|seen| seen.stamp.clone())
     }
 }

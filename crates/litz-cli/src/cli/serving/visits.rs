@@ -14,7 +14,7 @@ use crate::cli::takeover::SUPERSEDED;
 
 /// Why the receiver closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Closing {
+pub(crate) enum Closing {
     /// The visitor lost its place to a newer one.
     Displaced,
     /// The visitor gave no proof in time.
@@ -31,7 +31,7 @@ pub(super) enum Closing {
 
 impl Closing {
     /// What the other host is told.
-    pub(super) const fn reason(self) -> &'static str {
+    pub(crate) const fn reason(self) -> &'static str {
         match self {
             Self::Displaced => "the receiver is busy: too many connections without a proof",
             Self::Overdue => "no complete Hello in time",
@@ -43,7 +43,7 @@ impl Closing {
     }
 
     /// What the receiver's user is told.
-    pub(super) const fn note(self) -> &'static str {
+    pub(crate) const fn note(self) -> &'static str {
         match self {
             Self::Displaced => "closed for newer connections: it gave no proof yet",
             Self::Overdue => "closed: it gave no proof in time",
@@ -56,7 +56,7 @@ impl Closing {
 }
 
 /// All visitors. Shared by the threads that serve them.
-pub(super) struct Visits {
+pub(crate) struct Visits {
     state: Mutex<State>,
     clock: MonotonicClock,
 }
@@ -71,20 +71,20 @@ struct State {
 }
 
 impl Visits {
-    pub(super) fn new(visitors: Visitors) -> Self {
+    pub(crate) fn new(visitors: Visitors) -> Self {
         let (connections, closings) = (BTreeMap::new(), BTreeMap::new());
         let state = State { visitors, connections, closings, refusals: RefusalLimit::default() };
         Self { state: Mutex::new(state), clock: MonotonicClock::start() }
     }
 
     /// Whether another connection may be accepted now.
-    pub(super) fn has_space(&self) -> bool {
+    pub(crate) fn has_space(&self) -> bool {
         self.lock().visitors.has_space()
     }
 
     /// Gives the connection a place, if need be that of another visitor. Needs
     /// [`has_space`](Self::has_space).
-    pub(super) fn admit(&self, connection: &Connection, key: PublicKey, is_known: bool) -> VisitorId {
+    pub(crate) fn admit(&self, connection: &Connection, key: PublicKey, is_known: bool) -> VisitorId {
         let mut state = self.lock();
         let address = connection.remote_addr().ip();
         let (id, displaced) = state.visitors.on_accepted(self.clock.now(), address, key, is_known);
@@ -94,7 +94,7 @@ impl Visits {
     }
 
     /// The visitor's connection has ended.
-    pub(super) fn end(&self, id: VisitorId) {
+    pub(crate) fn end(&self, id: VisitorId) {
         let mut state = self.lock();
         state.visitors.on_ended(id);
         state.connections.remove(&id);
@@ -102,50 +102,50 @@ impl Visits {
     }
 
     /// Why the receiver has closed the visitor, if it has and the visitor's thread has not ended.
-    pub(super) fn closing(&self, id: VisitorId) -> Option<Closing> {
+    pub(crate) fn closing(&self, id: VisitorId) -> Option<Closing> {
         self.lock().closings.get(&id).copied()
     }
 
     /// Closes the visitors whose Hello is late.
-    pub(super) fn close_overdue(&self) {
+    pub(crate) fn close_overdue(&self) {
         let mut state = self.lock();
         let overdue = state.visitors.poll_overdue(self.clock.now());
         state.close(overdue, Closing::Overdue);
     }
 
     /// Closes the visitors whose key lost the right to send.
-    pub(super) fn close_unless(&self, is_allowed: impl Fn(&PublicKey) -> bool) {
+    pub(crate) fn close_unless(&self, is_allowed: impl Fn(&PublicKey) -> bool) {
         let mut state = self.lock();
         let removed = state.visitors.on_keys_changed(is_allowed);
         state.close(removed, Closing::KeyRemoved);
     }
 
     /// Closes all visitors but senders, because the receiver ends.
-    pub(super) fn close_unproven(&self) {
+    pub(crate) fn close_unproven(&self) {
         let mut state = self.lock();
         let unproven = state.visitors.on_end();
         state.close(unproven, Closing::Ending);
     }
 
     /// The number of senders that are served.
-    pub(super) fn senders(&self) -> usize {
+    pub(crate) fn senders(&self) -> usize {
         self.lock().visitors.senders()
     }
 
     /// Whether no connection is served.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.lock().visitors.is_empty()
     }
 
     /// Whether to print the message about a refused visitor.
-    pub(super) fn prints_refusal(&self) -> bool {
+    pub(crate) fn prints_refusal(&self) -> bool {
         let now = self.clock.now();
         self.lock().refusals.on_refusal(now)
     }
 
     /// The number of refusals that were not printed, when it is time to print it. With `is_end`, it
     /// is.
-    pub(super) fn unprinted_refusals(&self, is_end: bool) -> Option<u64> {
+    pub(crate) fn unprinted_refusals(&self, is_end: bool) -> Option<u64> {
         let now = self.clock.now();
         let refusals = &mut self.lock().refusals;
         if is_end { refusals.take_count() } else { refusals.poll_count(now) }
@@ -168,10 +168,10 @@ impl State {
 }
 
 /// An authoriser that gives a sender a place once `inner` has accepted its proof.
-pub(super) struct PlacingAuthoriser {
-    pub(super) inner: Box<dyn Authoriser>,
-    pub(super) visits: Arc<Visits>,
-    pub(super) id: VisitorId,
+pub(crate) struct PlacingAuthoriser {
+    pub(crate) inner: Box<dyn Authoriser>,
+    pub(crate) visits: Arc<Visits>,
+    pub(crate) id: VisitorId,
 }
 
 impl Authoriser for PlacingAuthoriser {

@@ -13,20 +13,20 @@ use crate::cli::links::BoundSocket;
 use crate::cli::warning::Warning;
 
 /// The receiver's endpoint and its addresses.
-pub(super) struct ListenSockets {
-    pub(super) port: u16,
+pub(crate) struct ListenSockets {
+    pub(crate) port: u16,
     /// The addresses for the ticket.
-    pub(super) addresses: Vec<TicketAddress>,
-    pub(super) sockets: Vec<Box<dyn LiveSocket>>,
+    pub(crate) addresses: Vec<TicketAddress>,
+    pub(crate) sockets: Vec<Box<dyn LiveSocket>>,
     /// The same, to be followed.
-    pub(super) bound: Vec<BoundSocket>,
+    pub(crate) bound: Vec<BoundSocket>,
     /// Settings of this host that the user may want to change.
-    pub(super) advice: Vec<String>,
+    pub(crate) advice: Vec<String>,
 }
 
 /// Opens the sockets that the options request: one for all addresses of a family for a wildcard,
 /// one for a given address, and otherwise one for each address of this host.
-pub(super) fn listen(options: &RecvOptions, port: u16) -> Result<ListenSockets, String> {
+pub(crate) fn listen(options: &RecvOptions, port: u16) -> Result<ListenSockets, String> {
     let interfaces = net::interfaces().map_err(|error| format!("cannot list the network interfaces: {error}"))?;
     let mut places = listen::plan(&interfaces, options.listen.and_then(|listen| listen.ip));
     if let Some(device) = &options.device {

@@ -24,42 +24,42 @@ use units::{Duration, Instant};
 
 /// Places of visitors whose key gives no right to send. A visitor keeps its place for this many
 /// arrivals from other sources, which should take longer than the round trip that its Hello needs.
-pub(super) const STRANGERS_MAX: usize = 32;
+pub(crate) const STRANGERS_MAX: usize = 32;
 
 /// Places of strangers from one source address. It is larger than the number of addresses that one
 /// sender usually tries at a time, and hosts behind one NAT share it.
-pub(super) const STRANGERS_PER_SOURCE_MAX: usize = 8;
+pub(crate) const STRANGERS_PER_SOURCE_MAX: usize = 8;
 
 /// Places of visitors that have a key with the right to send, and did not say Hello yet.
-pub(super) const KNOWN_MAX: usize = 32;
+pub(crate) const KNOWN_MAX: usize = 32;
 
 /// Of these, for one key. A sender tries several addresses at a time.
-pub(super) const KNOWN_PER_KEY_MAX: usize = 8;
+pub(crate) const KNOWN_PER_KEY_MAX: usize = 8;
 
 /// Places of senders. Each transfer uses about thirty threads and up to 512 open files.
-pub(super) const SENDERS_MAX: usize = 16;
+pub(crate) const SENDERS_MAX: usize = 16;
 
 /// Of these, for one listed key.
-pub(super) const SENDERS_PER_KEY_MAX: usize = 4;
+pub(crate) const SENDERS_PER_KEY_MAX: usize = 4;
 
 /// Of these, the places that are kept for listed keys without a transfer.
-pub(super) const SENDERS_KEPT_FOR_NEW_KEYS: usize = 4;
+pub(crate) const SENDERS_KEPT_FOR_NEW_KEYS: usize = 4;
 
 /// Closed visitors whose thread has not ended yet. The threads end within milliseconds; at this
 /// number the receiver waits for one before it accepts another visitor.
-pub(super) const CLOSED_MAX: usize = 32;
+pub(crate) const CLOSED_MAX: usize = 32;
 
 /// Bound of all visitors, and so of the threads that serve them.
-pub(super) const VISITORS_MAX: usize = STRANGERS_MAX + KNOWN_MAX + SENDERS_MAX + CLOSED_MAX;
+pub(crate) const VISITORS_MAX: usize = STRANGERS_MAX + KNOWN_MAX + SENDERS_MAX + CLOSED_MAX;
 
 /// The time from the end of the handshake to a complete Hello. A sender sends both in one flight.
 /// On a path with a round trip of 600 ms, two successive losses of this flight take 4.2 s (probe
 /// timeouts, RFC 9002, section 6.2). A longer time helps only visitors that occupy places.
-pub(super) const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A visitor's number, in the order of arrival.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct VisitorId(u64);
+pub(crate) struct VisitorId(u64);
 
 /// The holder of an address: an IPv4 address, or the /64 of an IPv6 address, since one host can use
 /// all addresses of its /64.
@@ -80,7 +80,7 @@ enum Sharing {
 
 /// Why a sender that gave its proof gets no place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum NoPlace {
+pub(crate) enum NoPlace {
     /// The visitor was closed meanwhile.
     Closed,
     /// All places of senders, or all that this key may have, are taken.
@@ -102,7 +102,7 @@ struct Visitor {
 }
 
 /// The visitors of a receiver.
-pub(super) struct Visitors {
+pub(crate) struct Visitors {
     /// In the order of arrival. At most [`VISITORS_MAX`].
     visitors: BTreeMap<VisitorId, Visitor>,
     arrivals: u64,
@@ -111,18 +111,18 @@ pub(super) struct Visitors {
 
 impl Visitors {
     /// For a receiver with a ticket.
-    pub(super) fn of_ticket() -> Self {
+    pub(crate) fn of_ticket() -> Self {
         Self { visitors: BTreeMap::new(), arrivals: 0, sharing: Sharing::One }
     }
 
     /// For a receiver with a list of keys.
-    pub(super) fn of_keys() -> Self {
+    pub(crate) fn of_keys() -> Self {
         Self { sharing: Sharing::Several, ..Self::of_ticket() }
     }
 
     /// Whether another visitor may be accepted now. If not, some thread is about to end.
     #[must_use]
-    pub(super) fn has_space(&self) -> bool {
+    pub(crate) fn has_space(&self) -> bool {
         self.visitors.len() < VISITORS_MAX
     }
 
@@ -133,7 +133,7 @@ impl Visitors {
     /// # Panics
     /// Without [`has_space`](Self::has_space).
     #[must_use]
-    pub(super) fn on_accepted(
+    pub(crate) fn on_accepted(
         &mut self,
         now: Instant,
         address: IpAddr,
@@ -165,7 +165,7 @@ impl Visitors {
     ///
     /// # Errors
     /// [`NoPlace`]: the visitor must be closed.
-    pub(super) fn on_proven(&mut self, id: VisitorId) -> Result<(), NoPlace> {
+    pub(crate) fn on_proven(&mut self, id: VisitorId) -> Result<(), NoPlace> {
         let visitor = self.visitors.get(&id).ok_or(NoPlace::Closed)?;
         match visitor.stage {
             Stage::Sender => return Ok(()),
@@ -185,13 +185,13 @@ impl Visitors {
     }
 
     /// The visitor's connection and thread have ended.
-    pub(super) fn on_ended(&mut self, id: VisitorId) {
+    pub(crate) fn on_ended(&mut self, id: VisitorId) {
         self.visitors.remove(&id);
     }
 
     /// The visitors to close because their Hello is late.
     #[must_use]
-    pub(super) fn poll_overdue(&mut self, now: Instant) -> Vec<VisitorId> {
+    pub(crate) fn poll_overdue(&mut self, now: Instant) -> Vec<VisitorId> {
         self.close_where(|visitor| match visitor.stage {
             Stage::Stranger { until } | Stage::Known { until } => now >= until,
             Stage::Sender | Stage::Closed => false,
@@ -201,7 +201,7 @@ impl Visitors {
     /// The visitors to close because their key lost the right to send: all but strangers, which
     /// never had it.
     #[must_use]
-    pub(super) fn on_keys_changed(&mut self, is_allowed: impl Fn(&PublicKey) -> bool) -> Vec<VisitorId> {
+    pub(crate) fn on_keys_changed(&mut self, is_allowed: impl Fn(&PublicKey) -> bool) -> Vec<VisitorId> {
         self.close_where(|visitor| {
             matches!(visitor.stage, Stage::Known { .. } | Stage::Sender) && !is_allowed(&visitor.key)
         })
@@ -209,19 +209,19 @@ impl Visitors {
 
     /// The visitors to close because the receiver ends: all but senders.
     #[must_use]
-    pub(super) fn on_end(&mut self) -> Vec<VisitorId> {
+    pub(crate) fn on_end(&mut self) -> Vec<VisitorId> {
         self.close_where(|visitor| matches!(visitor.stage, Stage::Stranger { .. } | Stage::Known { .. }))
     }
 
     /// The number of senders with a place.
     #[must_use]
-    pub(super) fn senders(&self) -> usize {
+    pub(crate) fn senders(&self) -> usize {
         self.count(|visitor| visitor.stage == Stage::Sender)
     }
 
     /// Whether no thread serves a visitor.
     #[must_use]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.visitors.is_empty()
     }
 

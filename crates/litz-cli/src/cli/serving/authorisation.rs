@@ -14,14 +14,14 @@ use crate::cli::host::HostState;
 use crate::cli::warning::Warning;
 
 /// How senders are authorised.
-pub(super) enum Admission {
+pub(crate) enum Admission {
     Ticket(Box<ServedTicket>),
     Keys(Arc<AllowedKeys>),
 }
 
 impl Admission {
     /// By the list of keys, the unfinished ticket or a new ticket.
-    pub(super) fn prepare(
+    pub(crate) fn prepare(
         options: &RecvOptions,
         state: &HostState,
         now: u64,
@@ -57,7 +57,7 @@ impl Admission {
         Ok(Self::Ticket(Box::new(ServedTicket::new(store.clone(), issued, serving))))
     }
 
-    pub(super) fn visitors(&self) -> Visitors {
+    pub(crate) fn visitors(&self) -> Visitors {
         match self {
             Self::Ticket(_) => Visitors::of_ticket(),
             Self::Keys(_) => Visitors::of_keys(),
@@ -67,7 +67,7 @@ impl Admission {
 
 /// The unfinished ticket of this directory, which this receiver serves from now on; none with
 /// --allow or --new-ticket.
-pub(super) fn unfinished_ticket(
+pub(crate) fn unfinished_ticket(
     options: &RecvOptions,
     state: &HostState,
     now: u64,

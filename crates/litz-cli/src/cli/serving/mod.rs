@@ -1,0 +1,19 @@
+//! What a command needs that waits for authorised hosts: its sockets, and which hosts it admits.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`sockets`] | the sockets that it listens on |
+//! | [`authorisation`] | by a ticket or by a list of keys |
+//! | [`served_ticket`], [`allowed`], [`file_watch`] | the ticket and the list, as their files change |
+//! | [`admission`] | which visitors keep their place: the policy |
+//! | [`visits`] | their connections |
+//! | [`refusals`] | the messages about those that were refused |
+
+pub(crate) mod admission;
+pub(crate) mod allowed;
+pub(crate) mod authorisation;
+mod file_watch;
+pub(crate) mod refusals;
+pub(crate) mod served_ticket;
+pub(crate) mod sockets;
+pub(crate) mod visits;
