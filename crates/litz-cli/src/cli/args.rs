@@ -1,7 +1,7 @@
 //! The arguments. One definition serves parsing and help. The commands check what the parser
 //! cannot.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -13,6 +13,7 @@ use super::emulate::EmulateOptions;
 use super::exit;
 use super::heading;
 use super::id::IdOptions;
+use super::listen_options::ListenOptions;
 use super::packaging::{CompletionsOptions, ManOptions};
 use super::path_options::PathOptions;
 use super::paths::PathsOptions;
@@ -125,24 +126,8 @@ pub(crate) struct RecvOptions {
     #[arg(long, requires = "output", help_heading = heading::FILES)]
     pub(crate) force: bool,
 
-    /// Address and port to listen on [default: all addresses of this host, on one free port]
-    ///
-    /// By default each address of this host has its own socket, bound to its network device, so
-    /// that replies leave on the path where packets arrived. With 0.0.0.0 or [::], one socket
-    /// serves all addresses of that family. Port 0 means any free port or, when resuming, the port
-    /// of the ticket. Either part may be left out: `192.0.2.7` is that address on any free port, and
-    /// `:4433` is this port of all addresses.
-    #[arg(short, long, value_name = "ADDRESS:PORT", value_parser = parse_listen, help_heading = heading::PATHS)]
-    pub(crate) listen: Option<ListenAt>,
-
-    /// Receive only on this network device
-    #[arg(long, value_name = "NAME", help_heading = heading::PATHS)]
-    pub(crate) device: Option<String>,
-
-    /// Address to put into the ticket instead of this host's addresses: IP, or IP:PORT if a router
-    /// forwards a port; may be repeated
-    #[arg(long, value_name = "ADDRESS", value_parser = parse_advertised, help_heading = heading::PATHS)]
-    pub(crate) advertise: Vec<Advertised>,
+    #[command(flatten)]
+    pub(crate) listening: ListenOptions,
 
     /// Lifetime of the ticket
     #[arg(long, value_name = "TIME", default_value = "24h", help_heading = heading::SECURITY)]
@@ -202,53 +187,6 @@ pub(crate) struct RecvOptions {
 
     #[command(flatten)]
     pub(crate) transport: TransportOptions,
-}
-
-/// Where a receiver listens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ListenAt {
-    /// All addresses of this host, each with its own socket, if not given.
-    pub(crate) ip: Option<IpAddr>,
-    /// 0 for any.
-    pub(crate) port: u16,
-}
-
-fn parse_listen(text: &str) -> Result<ListenAt, String> {
-    if let Some(port) = text.strip_prefix(':').and_then(|port| port.parse().ok()) {
-        return Ok(ListenAt { ip: None, port });
-    }
-    if text.rsplit_once(':').is_some_and(|(address, port)| is_large_port(address, port)) {
-        return Err(format!("a port is at most {}", u16::MAX));
-    }
-    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    let socket = text.parse().map(|socket: SocketAddr| ListenAt { ip: Some(socket.ip()), port: socket.port() });
-    let listen = socket.or_else(|_| bare.parse().map(|ip| ListenAt { ip: Some(ip), port: 0 }));
-    listen.map_err(|_| {
-        "expected ADDRESS:PORT, ADDRESS or :PORT, such as 192.0.2.7:4433, [2001:db8::1]:4433 or :4433".to_owned()
-    })
-}
-
-/// Whether a number after an address is too large for a port. The end of an IPv6 address without
-/// brackets is no port.
-fn is_large_port(address: &str, port: &str) -> bool {
-    let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
-    is_number && port.parse::<u16>().is_err() && (!address.contains(':') || address.ends_with(']'))
-}
-
-/// An address to put into the ticket.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Advertised {
-    /// The port is the one that the receiver listens on.
-    Ip(IpAddr),
-    /// The port differs from the one that the receiver listens on.
-    Socket(SocketAddr),
-}
-
-fn parse_advertised(text: &str) -> Result<Advertised, String> {
-    text.parse()
-        .map(Advertised::Socket)
-        .or_else(|_| text.parse().map(Advertised::Ip))
-        .map_err(|_| "expected an IP address, or one with a port such as 192.0.2.7:4433".to_owned())
 }
 
 #[derive(Args, Debug)]
@@ -363,22 +301,6 @@ mod tests {
             let word = pair[1].trim_end_matches([',', ';', ']']);
             ends && begins && !["Ctrl-C", "Ethernet", "Linux", "Perfetto", "Wireshark"].contains(&word)
         })
-    }
-
-    #[test]
-    fn listen_takes_an_address_a_port_or_both() {
-        let at = |ip: Option<&str>, port| Ok(ListenAt { ip: ip.map(|ip| ip.parse().unwrap()), port });
-        assert_eq!(parse_listen("192.0.2.7:4433"), at(Some("192.0.2.7"), 4433));
-        assert_eq!(parse_listen("192.0.2.7"), at(Some("192.0.2.7"), 0));
-        assert_eq!(parse_listen(":4433"), at(None, 4433));
-        assert_eq!(parse_listen("[2001:db8::1]:4433"), at(Some("2001:db8::1"), 4433));
-        assert_eq!(parse_listen("2001:db8::1"), parse_listen("[2001:db8::1]"));
-        for text in [":99999", "192.0.2.7:65536", "[2001:db8::1]:99999"] {
-            assert!(parse_listen(text).is_err_and(|error| error.contains("at most 65535")), "{text}");
-        }
-        for bad in ["", "host:1", "4433", ":", "192.0.2.7:", "192.0.2.7:22x", "2001:db8::99999"] {
-            assert!(parse_listen(bad).is_err_and(|error| error.contains("ADDRESS or :PORT")), "{bad}");
-        }
     }
 
     #[test]

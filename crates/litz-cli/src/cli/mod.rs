@@ -20,6 +20,7 @@ mod journals;
 mod keep;
 mod lines;
 mod links;
+mod listen_options;
 mod out;
 mod packaging;
 mod path_options;

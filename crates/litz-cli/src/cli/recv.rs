@@ -16,8 +16,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 
+use litz::Endpoint;
 use litz::identity::{PublicKey, server_config};
-use litz::{Endpoint, EndpointConfig};
 use transfer::{CLOSE_CODE, CancelToken, OpenFiles, Refusal, StreamOutput, TicketAddress, TransferError, peer_key};
 
 use super::args::RecvOptions;
@@ -25,11 +25,12 @@ use super::connect::transport;
 use super::exit;
 use super::host::{self, HostState};
 use super::journals::Journals;
-use super::links::{LinkBaseline, Links};
+use super::links::Links;
 use super::out;
 use super::scheduler_trace::Trace;
-use super::serving::authorisation::{Admission, unfinished_ticket};
-use super::serving::sockets::{ListenSockets, listen};
+use super::serving::admission::Places;
+use super::serving::authorisation::Admission;
+use super::serving::start::{AdmissionRequest, Request, Serving, start};
 use super::serving::visits::{Closing, Visits};
 use super::signals;
 use super::takeover::{ActiveAttempt, SILENCE_MAX, TAKEOVER_TIMEOUT};
@@ -89,7 +90,7 @@ struct Receiver<'a> {
 impl<'a> Receiver<'a> {
     fn prepare(options: &'a RecvOptions) -> Result<Self, String> {
         let directory = check(options)?;
-        let output = options.output.as_ref().map(|_| stdout()).transpose()?;
+        let stream = options.output.as_ref().map(|_| stdout()).transpose()?;
         let state = host::open_state(options.transport.state_dir.as_deref())?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
         let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
@@ -97,33 +98,18 @@ impl<'a> Receiver<'a> {
         let sandbox = sandbox::enter(options.sandbox, &places(options, &directory)?)?;
         let journals = Journals::of(&options.transport)?;
         let transport = transport(&options.transport, None, trace.as_ref(), journals.as_ref())?;
-        let now = host::now_unix();
-        let unfinished = unfinished_ticket(options, &state, now, &directory)?;
-        let port = options.listen.map_or(0, |listen| listen.port);
-        let port = if port == 0 { unfinished.as_ref().map_or(0, |(issued, _)| issued.port) } else { port };
+        let admission = AdmissionRequest {
+            allow: options.allow.as_deref(),
+            purpose: &directory,
+            expires: options.expires,
+            new_ticket: options.new_ticket,
+            is_for_one_run: options.output.is_some(),
+        };
         let tls = server_config(&state.key).map_err(|error| error.to_string())?;
-        let baseline = LinkBaseline::take();
-        let listening = listen(options, port).map_err(|error| match &unfinished {
-            Some((issued, _)) => format!(
-                "{error}. An unfinished ticket for this directory needs port {}: if another program uses it, stop \
-                     that program, or use --new-ticket for a new ticket",
-                issued.port
-            ),
-            None => error,
-        })?;
-        let ListenSockets { port, addresses, sockets, bound, advice } = listening;
-        let placement = options.transport.placement;
-        let config = EndpointConfig::default().with_transport(transport).with_placement(placement).with_server_tls(tls);
-        // A receiver that is started again for the same ticket has the same port, and tells senders
-        // that their connections are gone. Another receiver of this host has another key: it must
-        // not end the connections of this one (RFC 9000, section 21.11).
-        let listen_ip = options.listen.and_then(|listen| listen.ip);
-        let purpose = format!("stateless resets of port {port}, address {listen_ip:?}");
-        let config = config.with_reset_key(state.key.derive_secret(&purpose));
-        let endpoint = Endpoint::with_sockets(config, sockets).map_err(|error| error.to_string())?;
-        let links = Links::follow(baseline, bound, |_| Vec::new());
-        let admission = Admission::prepare(options, &state, now, &directory, port, unfinished)?;
-        let visits = Arc::new(Visits::new(admission.visitors()));
+        let (listening, output) = (&options.listening, &options.transport);
+        let request = Request { listening, options: output, transport, tls, admission };
+        let Serving { endpoint, links, admission, addresses, advice } = start(request, &state)?;
+        let visits = Arc::new(Visits::new(admission.visitors(Places::RECEIVER), "receiver"));
         let current = ActiveAttempt::new(TAKEOVER_TIMEOUT, SILENCE_MAX);
         let receiver = Self {
             options,
@@ -140,7 +126,7 @@ impl<'a> Receiver<'a> {
             visits,
             open_files: descriptors::open_files(),
             rooms: quota::Rooms::default(),
-            output,
+            output: stream,
             cancel,
             current,
         };
@@ -221,7 +207,7 @@ impl<'a> Receiver<'a> {
                 // The handshake has authenticated a key of the only kind that TLS accepts.
                 let Ok(key) = peer_key(&connection) else { continue };
                 if self.cancel.is_cancelled() {
-                    connection.close(CLOSE_CODE, Closing::Ending.reason());
+                    connection.close(CLOSE_CODE, &Closing::Ending.reason("receiver"));
                     continue;
                 }
                 self.refresh_keys();

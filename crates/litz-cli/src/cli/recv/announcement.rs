@@ -1,12 +1,9 @@
 //! What a receiver tells its user when it starts, and when an interrupt ends it.
 
-use std::net::SocketAddr;
-
 use serde_json::json;
-use transfer::{Secret, Ticket, TicketAddress};
+use transfer::{Secret, Ticket};
 
 use super::Receiver;
-use crate::cli::args::Advertised;
 use crate::cli::serving::authorisation::Admission;
 use crate::cli::serving::refusals;
 use crate::cli::warning::Warning;
@@ -26,10 +23,8 @@ impl Receiver<'_> {
             // its key.
             Admission::Keys(_) => (Secret::generate().map_err(|error| error.to_string())?, (1 << 40) - 1, None),
         };
-        let addresses = self.addresses();
-        if !self.has_chosen_address()
-            && let Some(warning) = loopback_warning(&addresses)
-        {
+        let addresses = self.options.listening.ticket_addresses(&self.addresses, self.endpoint.local_addr().port());
+        if let Some(warning) = self.options.listening.loopback_warning(&addresses) {
             self.warn(Warning::LoopbackOnly, &warning);
         }
         let ticket = Ticket::new(addresses.clone(), fingerprint, secret, expires_unix);
@@ -76,24 +71,6 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Whether the user has named an address.
-    fn has_chosen_address(&self) -> bool {
-        let listen = self.options.listen.and_then(|listen| listen.ip);
-        !self.options.advertise.is_empty() || listen.is_some_and(|ip| !ip.is_unspecified())
-    }
-
-    fn addresses(&self) -> Vec<TicketAddress> {
-        if self.options.advertise.is_empty() {
-            return self.addresses.clone();
-        }
-        let port = self.endpoint.local_addr().port();
-        let chosen = self.options.advertise.iter().map(|address| match *address {
-            Advertised::Ip(ip) => SocketAddr::new(ip, port),
-            Advertised::Socket(address) => address,
-        });
-        chosen.map(TicketAddress::Socket).collect()
-    }
-
     /// What an interrupt leaves, and how to continue.
     pub(super) fn interrupt_message(&self) -> String {
         match &self.admission {
@@ -110,28 +87,5 @@ impl Receiver<'_> {
                 "interrupted; no transfers are accepted now: run the same command again to accept them".to_owned()
             }
         }
-    }
-}
-
-/// A warning if a ticket with these addresses serves only senders on this host.
-fn loopback_warning(addresses: &[TicketAddress]) -> Option<String> {
-    let is_loopback =
-        |address: &TicketAddress| matches!(address, TicketAddress::Socket(address) if address.ip().is_loopback());
-    addresses.iter().all(is_loopback).then(|| {
-        "no network device of this host has an address now, so that only senders on this host can use the ticket: run \
-         the command again once the network is up (`ip address` shows it), or name an address with --listen"
-            .to_owned()
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_ticket_for_this_host_alone_is_warned_of() {
-        let [loopback, other] = ["127.0.0.1:1", "192.0.2.1:1"].map(|text| TicketAddress::Socket(text.parse().unwrap()));
-        assert!(loopback_warning(std::slice::from_ref(&loopback)).is_some_and(|text| text.contains("--listen")));
-        assert!(loopback_warning(&[loopback, other]).is_none());
     }
 }

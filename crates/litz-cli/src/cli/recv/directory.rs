@@ -3,8 +3,6 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-use transfer::ticket::ADDRESSES_MAX;
-
 use crate::cli::args::RecvOptions;
 
 /// Checks what can be checked before anything is opened; returns the directory.
@@ -13,12 +11,7 @@ pub(super) fn check(options: &RecvOptions) -> Result<PathBuf, String> {
     if options.expires.is_zero() {
         return Err("--expires must be more than 0: a sender needs time to use the ticket".to_owned());
     }
-    if options.advertise.len() > ADDRESSES_MAX {
-        let given = options.advertise.len();
-        return Err(format!(
-            "--advertise is given {given} times, but a ticket contains at most {ADDRESSES_MAX} addresses"
-        ));
-    }
+    options.listening.check()?;
     Ok(directory)
 }
 

@@ -36,21 +36,24 @@ pub(crate) const KNOWN_MAX: usize = 32;
 /// Of these, for one key. A sender tries several addresses at a time.
 pub(crate) const KNOWN_PER_KEY_MAX: usize = 8;
 
-/// Places of senders. Each transfer uses about thirty threads and up to 512 open files.
-pub(crate) const SENDERS_MAX: usize = 16;
+/// The places of visitors that have proven their right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Places {
+    pub(crate) count: usize,
+    /// Of these, for one listed key. A ticket has only one key, which may use all places.
+    pub(crate) per_key: usize,
+    /// Of these, the places that are kept for listed keys that have none.
+    pub(crate) kept_for_new_keys: usize,
+}
 
-/// Of these, for one listed key.
-pub(crate) const SENDERS_PER_KEY_MAX: usize = 4;
-
-/// Of these, the places that are kept for listed keys without a transfer.
-pub(crate) const SENDERS_KEPT_FOR_NEW_KEYS: usize = 4;
+impl Places {
+    /// Of a receiver: each transfer uses about thirty threads and up to 512 open files.
+    pub(crate) const RECEIVER: Self = Self { count: 16, per_key: 4, kept_for_new_keys: 4 };
+}
 
 /// Closed visitors whose thread has not ended yet. The threads end within milliseconds; at this
 /// number the receiver waits for one before it accepts another visitor.
 pub(crate) const CLOSED_MAX: usize = 32;
-
-/// Bound of all visitors, and so of the threads that serve them.
-pub(crate) const VISITORS_MAX: usize = STRANGERS_MAX + KNOWN_MAX + SENDERS_MAX + CLOSED_MAX;
 
 /// The time from the end of the handshake to a complete Hello. A sender sends both in one flight.
 /// On a path with a round trip of 600 ms, two successive losses of this flight take 4.2 s (probe
@@ -103,27 +106,33 @@ struct Visitor {
 
 /// The visitors of a receiver.
 pub(crate) struct Visitors {
-    /// In the order of arrival. At most [`VISITORS_MAX`].
+    /// In the order of arrival. At most [`Self::count_max`].
     visitors: BTreeMap<VisitorId, Visitor>,
     arrivals: u64,
     sharing: Sharing,
+    places: Places,
 }
 
 impl Visitors {
     /// For a receiver with a ticket.
-    pub(crate) fn of_ticket() -> Self {
-        Self { visitors: BTreeMap::new(), arrivals: 0, sharing: Sharing::One }
+    pub(crate) fn of_ticket(places: Places) -> Self {
+        Self { visitors: BTreeMap::new(), arrivals: 0, sharing: Sharing::One, places }
     }
 
     /// For a receiver with a list of keys.
-    pub(crate) fn of_keys() -> Self {
-        Self { sharing: Sharing::Several, ..Self::of_ticket() }
+    pub(crate) fn of_keys(places: Places) -> Self {
+        Self { sharing: Sharing::Several, ..Self::of_ticket(places) }
+    }
+
+    /// Bound of all visitors, and so of the threads that serve them.
+    pub(crate) const fn count_max(&self) -> usize {
+        STRANGERS_MAX + KNOWN_MAX + self.places.count + CLOSED_MAX
     }
 
     /// Whether another visitor may be accepted now. If not, some thread is about to end.
     #[must_use]
     pub(crate) fn has_space(&self) -> bool {
-        self.visitors.len() < VISITORS_MAX
+        self.visitors.len() < self.count_max()
     }
 
     /// A connection from `address` was accepted, and `key` is authenticated. `is_known` says that
@@ -140,7 +149,7 @@ impl Visitors {
         key: PublicKey,
         is_known: bool,
     ) -> (VisitorId, Option<VisitorId>) {
-        assert!(self.has_space(), "{VISITORS_MAX} visitors");
+        assert!(self.has_space(), "{} visitors", self.visitors.len());
         let (source, until) = (Source::of(address), now + HELLO_TIMEOUT);
         let displaced = if is_known {
             let is_known = |visitor: &Visitor| matches!(visitor.stage, Stage::Known { .. });
@@ -174,9 +183,9 @@ impl Visitors {
         }
         let of_key = self.count(|other| other.stage == Stage::Sender && other.key == visitor.key);
         let limit = match (self.sharing, of_key) {
-            (Sharing::One, _) | (Sharing::Several, 0) => SENDERS_MAX,
-            (Sharing::Several, SENDERS_PER_KEY_MAX..) => 0,
-            (Sharing::Several, _) => SENDERS_MAX - SENDERS_KEPT_FOR_NEW_KEYS,
+            (Sharing::One, _) | (Sharing::Several, 0) => self.places.count,
+            (Sharing::Several, of_key) if of_key >= self.places.per_key => 0,
+            (Sharing::Several, _) => self.places.count - self.places.kept_for_new_keys,
         };
         let has_place = self.senders() < limit;
         let stage = if has_place { Stage::Sender } else { Stage::Closed };

@@ -1,19 +1,19 @@
-//! How a receiver authorises senders: by a ticket that it serves, or by a list of keys.
+//! How other hosts are authorised: by a ticket that this command serves, or by a list of keys.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use transfer::StoreError;
 use transfer::store::{Issued, Serving};
 
-use super::admission::Visitors;
+use super::admission::{Places, Visitors};
 use super::allowed::AllowedKeys;
 use super::served_ticket::ServedTicket;
-use crate::cli::args::RecvOptions;
+use super::start::AdmissionRequest;
 use crate::cli::host::HostState;
+use crate::cli::transport_options::TransportOptions;
 use crate::cli::warning::Warning;
 
-/// How senders are authorised.
+/// How other hosts are authorised.
 pub(crate) enum Admission {
     Ticket(Box<ServedTicket>),
     Keys(Arc<AllowedKeys>),
@@ -22,17 +22,17 @@ pub(crate) enum Admission {
 impl Admission {
     /// By the list of keys, the unfinished ticket or a new ticket.
     pub(crate) fn prepare(
-        options: &RecvOptions,
+        request: &AdmissionRequest<'_>,
+        output: &TransportOptions,
         state: &HostState,
         now: u64,
-        directory: &Path,
         port: u16,
         unfinished: Option<(Issued, Serving)>,
     ) -> Result<Self, String> {
-        if let Some(path) = &options.allow {
+        if let Some(path) = request.allow {
             let keys = AllowedKeys::load(path)?;
             if let Some(note) = keys.emptiness_note() {
-                Warning::AllowedKeys.print(options.transport.json, options.transport.quiet, &note);
+                Warning::AllowedKeys.print(output.json, output.quiet, &note);
             }
             return Ok(Self::Keys(Arc::new(keys)));
         }
@@ -44,12 +44,12 @@ impl Admission {
                 (issued, serving)
             }
             None => {
-                // Otherwise a sender with an old ticket could still send into this directory.
-                if options.output.is_none() {
-                    store.revoke_unfinished(now, directory).map_err(failed)?;
+                // Otherwise a host with an old ticket could still use it.
+                if !request.is_for_one_run {
+                    store.revoke_unfinished(now, request.purpose).map_err(failed)?;
                 }
-                let expires = now.saturating_add(options.expires.as_millis().div_ceil(1000));
-                let issued = store.issue(now, directory, port, expires).map_err(failed)?;
+                let expires = now.saturating_add(request.expires.as_millis().div_ceil(1000));
+                let issued = store.issue(now, request.purpose, port, expires).map_err(failed)?;
                 let serving = store.serve(&issued.id).map_err(failed)?;
                 (issued, serving)
             }
@@ -57,26 +57,25 @@ impl Admission {
         Ok(Self::Ticket(Box::new(ServedTicket::new(store.clone(), issued, serving))))
     }
 
-    pub(crate) fn visitors(&self) -> Visitors {
+    pub(crate) fn visitors(&self, places: Places) -> Visitors {
         match self {
-            Self::Ticket(_) => Visitors::of_ticket(),
-            Self::Keys(_) => Visitors::of_keys(),
+            Self::Ticket(_) => Visitors::of_ticket(places),
+            Self::Keys(_) => Visitors::of_keys(places),
         }
     }
 }
 
-/// The unfinished ticket of this directory, which this receiver serves from now on; none with
+/// The unfinished ticket for the same purpose, which this command serves from now on; none with
 /// --allow or --new-ticket.
 pub(crate) fn unfinished_ticket(
-    options: &RecvOptions,
+    request: &AdmissionRequest<'_>,
     state: &HostState,
     now: u64,
-    directory: &Path,
 ) -> Result<Option<(Issued, Serving)>, String> {
-    if options.allow.is_some() || options.new_ticket || options.output.is_some() {
+    if request.allow.is_some() || request.new_ticket || request.is_for_one_run {
         return Ok(None);
     }
-    let newest = state.store.usable(now, directory).map_err(|error| error.to_string())?.pop();
+    let newest = state.store.usable(now, request.purpose).map_err(|error| error.to_string())?.pop();
     let serve = |issued: Issued| state.store.serve(&issued.id).map(|serving| (issued, serving));
     newest.map(serve).transpose().map_err(|error| error.to_string())
 }

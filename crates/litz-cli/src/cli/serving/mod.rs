@@ -2,6 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`start`] | the start: begin here |
 //! | [`sockets`] | the sockets that it listens on |
 //! | [`authorisation`] | by a ticket or by a list of keys |
 //! | [`served_ticket`], [`allowed`], [`file_watch`] | the ticket and the list, as their files change |
@@ -14,6 +15,7 @@ pub(crate) mod allowed;
 pub(crate) mod authorisation;
 mod file_watch;
 pub(crate) mod refusals;
-pub(crate) mod served_ticket;
-pub(crate) mod sockets;
+mod served_ticket;
+mod sockets;
+pub(crate) mod start;
 pub(crate) mod visits;

@@ -1,4 +1,4 @@
-//! The sockets on which the receiver listens.
+//! The sockets on which a command listens.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -7,12 +7,13 @@ use litz::{LiveSocket, ReplaceableSocket, UdpSocket};
 use net::DatagramSocket;
 use transfer::TicketAddress;
 
-use crate::cli::args::RecvOptions;
 use crate::cli::connect::{small_buffers, socket};
 use crate::cli::links::BoundSocket;
+use crate::cli::listen_options::ListenOptions;
+use crate::cli::transport_options::TransportOptions;
 use crate::cli::warning::Warning;
 
-/// The receiver's endpoint and its addresses.
+/// The sockets and their addresses.
 pub(crate) struct ListenSockets {
     pub(crate) port: u16,
     /// The addresses for the ticket.
@@ -26,7 +27,7 @@ pub(crate) struct ListenSockets {
 
 /// Opens the sockets that the options request: one for all addresses of a family for a wildcard,
 /// one for a given address, and otherwise one for each address of this host.
-pub(crate) fn listen(options: &RecvOptions, port: u16) -> Result<ListenSockets, String> {
+pub(crate) fn listen(options: &ListenOptions, output: &TransportOptions, port: u16) -> Result<ListenSockets, String> {
     let interfaces = net::interfaces().map_err(|error| format!("cannot list the network interfaces: {error}"))?;
     let mut places = listen::plan(&interfaces, options.listen.and_then(|listen| listen.ip));
     if let Some(device) = &options.device {
@@ -47,18 +48,18 @@ pub(crate) fn listen(options: &RecvOptions, port: u16) -> Result<ListenSockets, 
         let port = opened.local_addr().map_err(|error| error.to_string())?.port();
         let addresses = places.iter().map(|place| TicketAddress::Socket(SocketAddr::new(place.address.ip, port)));
         let (addresses, sockets) = (addresses.collect(), vec![Box::new(opened) as Box<dyn LiveSocket>]);
-        warn_of_buffers(options, buffers);
+        warn_of_buffers(output, buffers);
         return Ok(ListenSockets { port, addresses, sockets, bound: Vec::new(), advice: Vec::new() });
     }
     let listening = listen::open(&places, port).map_err(|error| error.to_string())?;
     for (place, why) in &listening.skipped {
         let note = format!("not listening on {}: {why}", place.address.ip);
-        Warning::NotListening.print(options.transport.json, options.transport.quiet, &note);
+        Warning::NotListening.print(output.json, output.quiet, &note);
     }
     let used = listening.sockets.iter().filter_map(|(place, _)| Some((place.device.as_deref()?, place.address.ip)));
     let advice = advice::advise_here(&interfaces, &used.collect::<Vec<_>>());
     let asked = socket(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port), None);
-    warn_of_buffers(options, listening.sockets.iter().find_map(|(_, socket)| small_buffers(socket, &asked)));
+    warn_of_buffers(output, listening.sockets.iter().find_map(|(_, socket)| small_buffers(socket, &asked)));
     let (port, addresses) = (listening.port, listening.addresses().into_iter().map(TicketAddress::Socket).collect());
     let (mut sockets, mut bound) = (Vec::<Box<dyn LiveSocket>>::new(), Vec::new());
     for (place, opened) in listening.sockets {
@@ -70,8 +71,8 @@ pub(crate) fn listen(options: &RecvOptions, port: u16) -> Result<ListenSockets, 
     Ok(ListenSockets { port, addresses, sockets, bound, advice })
 }
 
-fn warn_of_buffers(options: &RecvOptions, advice: Option<String>) {
+fn warn_of_buffers(output: &TransportOptions, advice: Option<String>) {
     if let Some(advice) = advice {
-        Warning::SmallBuffers.print(options.transport.json, options.transport.quiet, &advice);
+        Warning::SmallBuffers.print(output.json, output.quiet, &advice);
     }
 }

@@ -30,15 +30,15 @@ pub(crate) enum Closing {
 }
 
 impl Closing {
-    /// What the other host is told.
-    pub(crate) const fn reason(self) -> &'static str {
+    /// What the other host is told by `host`: a receiver, for instance.
+    pub(crate) fn reason(self, host: &str) -> String {
         match self {
-            Self::Displaced => "the receiver is busy: too many connections without a proof",
-            Self::Overdue => "no complete Hello in time",
-            Self::Busy => "the receiver is busy: all its places for this sender are taken",
-            Self::KeyRemoved => "the receiver no longer allows this key",
-            Self::Superseded => SUPERSEDED,
-            Self::Ending => "the receiver ends",
+            Self::Displaced => format!("the {host} is busy: too many connections without a proof"),
+            Self::Overdue => "no complete Hello in time".to_owned(),
+            Self::Busy => format!("the {host} is busy: all its places for this sender are taken"),
+            Self::KeyRemoved => format!("the {host} no longer allows this key"),
+            Self::Superseded => SUPERSEDED.to_owned(),
+            Self::Ending => format!("the {host} ends"),
         }
     }
 
@@ -68,12 +68,14 @@ struct State {
     /// Of these, those that the receiver has closed.
     closings: BTreeMap<VisitorId, Closing>,
     refusals: RefusalLimit,
+    /// What this host is called: see [`Closing::reason`].
+    host: &'static str,
 }
 
 impl Visits {
-    pub(crate) fn new(visitors: Visitors) -> Self {
+    pub(crate) fn new(visitors: Visitors, host: &'static str) -> Self {
         let (connections, closings) = (BTreeMap::new(), BTreeMap::new());
-        let state = State { visitors, connections, closings, refusals: RefusalLimit::default() };
+        let state = State { visitors, connections, closings, refusals: RefusalLimit::default(), host };
         Self { state: Mutex::new(state), clock: MonotonicClock::start() }
     }
 
@@ -160,9 +162,10 @@ impl State {
     fn close(&mut self, ids: impl IntoIterator<Item = VisitorId>, closing: Closing) {
         for id in ids {
             let Some(connection) = self.connections.get(&id) else { continue };
-            tracing::info!(peer = %connection.remote_addr(), reason = closing.reason(), "a visitor is closed");
+            let reason = closing.reason(self.host);
+            tracing::info!(peer = %connection.remote_addr(), reason, "a visitor is closed");
             self.closings.insert(id, closing);
-            connection.close(CLOSE_CODE, closing.reason());
+            connection.close(CLOSE_CODE, &reason);
         }
     }
 }

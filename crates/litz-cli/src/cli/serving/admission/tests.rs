@@ -35,7 +35,7 @@ fn source(number: usize) -> String {
 
 #[test]
 fn a_newcomer_displaces_the_oldest_stranger_when_their_places_are_full() {
-    let mut fixture = Fixture::new(Visitors::of_ticket());
+    let mut fixture = Fixture::new(Visitors::of_ticket(Places::RECEIVER));
     let ids: Vec<_> = (0..STRANGERS_MAX).map(|number| fixture.stranger(&source(number)).0).collect();
     let (_, displaced) = fixture.stranger("203.0.113.1");
     assert_eq!(displaced, Some(ids[0]));
@@ -51,7 +51,7 @@ fn a_source_at_its_limit_displaces_only_its_own_visitors() {
         ["2001:db8:0:1::1", "2001:db8:0:1:ffff::2", "2001:db8:0:2::1"],
         ["::ffff:192.0.2.1", "192.0.2.1", "::ffff:192.0.2.2"],
     ] {
-        let mut fixture = Fixture::new(Visitors::of_ticket());
+        let mut fixture = Fixture::new(Visitors::of_ticket(Places::RECEIVER));
         assert_eq!(fixture.stranger(other).1, None);
         let oldest = fixture.stranger(first).0;
         for _ in 1..STRANGERS_PER_SOURCE_MAX {
@@ -64,7 +64,7 @@ fn a_source_at_its_limit_displaces_only_its_own_visitors() {
 
 #[test]
 fn strangers_take_no_place_of_a_known_key() {
-    let mut fixture = Fixture::new(Visitors::of_ticket());
+    let mut fixture = Fixture::new(Visitors::of_ticket(Places::RECEIVER));
     let (known, _) = fixture.accept("192.0.2.1", 1, true);
     let mut closed = 0;
     for number in 0..1000 {
@@ -82,7 +82,7 @@ fn strangers_take_no_place_of_a_known_key() {
 
 #[test]
 fn a_known_key_at_its_limit_displaces_its_own_oldest_visitor() {
-    let mut fixture = Fixture::new(Visitors::of_keys());
+    let mut fixture = Fixture::new(Visitors::of_keys(Places::RECEIVER));
     let (other, _) = fixture.accept("192.0.2.1", 9, true);
     let oldest = fixture.accept("192.0.2.1", 1, true).0;
     for _ in 1..KNOWN_PER_KEY_MAX {
@@ -99,7 +99,7 @@ fn a_known_key_at_its_limit_displaces_its_own_oldest_visitor() {
 
 #[test]
 fn a_visitor_without_a_hello_is_closed_at_its_deadline() {
-    let mut fixture = Fixture::new(Visitors::of_ticket());
+    let mut fixture = Fixture::new(Visitors::of_ticket(Places::RECEIVER));
     let (silent, _) = fixture.stranger("192.0.2.1");
     let (known, _) = fixture.accept("192.0.2.1", 1, true);
     let (proven, _) = fixture.stranger("192.0.2.2");
@@ -117,19 +117,19 @@ fn a_visitor_without_a_hello_is_closed_at_its_deadline() {
 
 #[test]
 fn a_listed_key_leaves_places_to_other_keys() {
-    let mut fixture = Fixture::new(Visitors::of_keys());
-    for _ in 0..SENDERS_PER_KEY_MAX {
+    let mut fixture = Fixture::new(Visitors::of_keys(Places::RECEIVER));
+    for _ in 0..Places::RECEIVER.per_key {
         assert_eq!(fixture.sender(1).1, Ok(()));
     }
     assert_eq!(fixture.sender(1).1, Err(NoPlace::Busy), "its fair share");
-    let shared = SENDERS_MAX - SENDERS_KEPT_FOR_NEW_KEYS;
-    for key in (2..).take((shared - SENDERS_PER_KEY_MAX) / 2) {
+    let shared = Places::RECEIVER.count - Places::RECEIVER.kept_for_new_keys;
+    for key in (2..).take((shared - Places::RECEIVER.per_key) / 2) {
         assert_eq!([fixture.sender(key).1, fixture.sender(key).1], [Ok(()); 2]);
     }
     assert_eq!(fixture.visitors.senders(), shared);
     assert_eq!(fixture.sender(2).1, Err(NoPlace::Busy), "the other places are for keys without a transfer");
     let mut last = None;
-    for key in (100..).take(SENDERS_KEPT_FOR_NEW_KEYS) {
+    for key in (100..).take(Places::RECEIVER.kept_for_new_keys) {
         let (id, result) = fixture.sender(key);
         assert_eq!(result, Ok(()));
         last = Some(id);
@@ -141,8 +141,8 @@ fn a_listed_key_leaves_places_to_other_keys() {
 
 #[test]
 fn the_sender_of_a_ticket_may_reconnect_before_its_earlier_connections_end() {
-    let mut fixture = Fixture::new(Visitors::of_ticket());
-    for _ in 0..SENDERS_MAX {
+    let mut fixture = Fixture::new(Visitors::of_ticket(Places::RECEIVER));
+    for _ in 0..Places::RECEIVER.count {
         assert_eq!(fixture.sender(1).1, Ok(()));
     }
     assert_eq!(fixture.sender(1).1, Err(NoPlace::Busy));
@@ -150,7 +150,7 @@ fn the_sender_of_a_ticket_may_reconnect_before_its_earlier_connections_end() {
 
 #[test]
 fn a_key_that_lost_its_right_is_closed_and_others_stay() {
-    let mut fixture = Fixture::new(Visitors::of_keys());
+    let mut fixture = Fixture::new(Visitors::of_keys(Places::RECEIVER));
     let (sender, _) = fixture.sender(1);
     let (known, _) = fixture.accept("192.0.2.1", 1, true);
     let (other, _) = fixture.sender(2);
@@ -164,12 +164,12 @@ fn a_key_that_lost_its_right_is_closed_and_others_stay() {
 
 #[test]
 fn visitors_are_bounded_until_their_threads_end() {
-    let mut fixture = Fixture::new(Visitors::of_ticket());
+    let mut fixture = Fixture::new(Visitors::of_ticket(Places::RECEIVER));
     let mut displaced = Vec::new();
     while fixture.visitors.has_space() {
         displaced.extend(fixture.stranger(&source(displaced.len())).1);
     }
-    assert_eq!(displaced.len(), VISITORS_MAX - STRANGERS_MAX);
+    assert_eq!(displaced.len(), fixture.visitors.count_max() - STRANGERS_MAX);
     fixture.visitors.on_ended(displaced[0]);
     assert!(fixture.visitors.has_space());
     assert!(!fixture.visitors.is_empty());

@@ -1,0 +1,83 @@
+//! Starts to serve: the sockets, the endpoint, and the ticket or the list of keys.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use litz::{Endpoint, EndpointConfig, TransportConfig};
+use transfer::TicketAddress;
+use units::Duration;
+
+use super::authorisation::{Admission, unfinished_ticket};
+use super::sockets::{ListenSockets, listen};
+use crate::cli::host::{self, HostState};
+use crate::cli::links::{LinkBaseline, Links};
+use crate::cli::listen_options::ListenOptions;
+use crate::cli::transport_options::TransportOptions;
+
+/// What is served, to whom, and where.
+pub(crate) struct Request<'a> {
+    pub(crate) listening: &'a ListenOptions,
+    pub(crate) options: &'a TransportOptions,
+    pub(crate) transport: TransportConfig,
+    pub(crate) tls: Arc<rustls::ServerConfig>,
+    pub(crate) admission: AdmissionRequest<'a>,
+}
+
+/// Who is admitted.
+pub(crate) struct AdmissionRequest<'a> {
+    /// The list of keys; without it, a ticket is served.
+    pub(crate) allow: Option<&'a Path>,
+    /// What the ticket is for, as the store of tickets names it.
+    pub(crate) purpose: &'a Path,
+    /// The lifetime of a new ticket.
+    pub(crate) expires: Duration,
+    /// Not to serve an unfinished ticket again.
+    pub(crate) new_ticket: bool,
+    /// The ticket serves this run alone, and leaves others for the same purpose as they are.
+    pub(crate) is_for_one_run: bool,
+}
+
+/// A command that serves.
+pub(crate) struct Serving {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) links: Links,
+    pub(crate) admission: Admission,
+    /// The addresses it listens on, best first.
+    pub(crate) addresses: Vec<TicketAddress>,
+    /// Settings of this host that the user may want to change.
+    pub(crate) advice: Vec<String>,
+}
+
+/// Listens, and takes the unfinished ticket or issues another one.
+///
+/// # Errors
+/// A message for the user.
+pub(crate) fn start(request: Request<'_>, state: &HostState) -> Result<Serving, String> {
+    let Request { listening, options, transport, tls, admission } = request;
+    let now = host::now_unix();
+    let unfinished = unfinished_ticket(&admission, state, now)?;
+    let port = listening.listen.map_or(0, |listen| listen.port);
+    let port = if port == 0 { unfinished.as_ref().map_or(0, |(issued, _)| issued.port) } else { port };
+    let baseline = LinkBaseline::take();
+    let opened = listen(listening, options, port).map_err(|error| match &unfinished {
+        Some((issued, _)) => format!(
+            "{error}. An unfinished ticket for this needs port {}: if another program uses it, stop that program, or \
+             use --new-ticket for a new ticket",
+            issued.port
+        ),
+        None => error,
+    })?;
+    let ListenSockets { port, addresses, sockets, bound, advice } = opened;
+    let config =
+        EndpointConfig::default().with_transport(transport).with_placement(options.placement).with_server_tls(tls);
+    // A command that is started again for the same ticket has the same port, and tells its peers that
+    // their connections are gone. Another one of this host has another key: it must not end the
+    // connections of this one (RFC 9000, section 21.11).
+    let listen_ip = listening.listen.and_then(|listen| listen.ip);
+    let purpose = format!("stateless resets of port {port}, address {listen_ip:?}");
+    let config = config.with_reset_key(state.key.derive_secret(&purpose));
+    let endpoint = Endpoint::with_sockets(config, sockets).map_err(|error| error.to_string())?;
+    let links = Links::follow(baseline, bound, |_| Vec::new());
+    let admission = Admission::prepare(&admission, options, state, now, port, unfinished)?;
+    Ok(Serving { endpoint, links, admission, addresses, advice })
+}
