@@ -47,8 +47,8 @@ fn the_ticket_of_a_running_receiver_is_not_revoked_by_another_receiver() {
     let (mut receiver, ticket) = place.recv(&[]);
     let inbox = place.inbox().display().to_string();
     let arguments = ["recv", &inbox, &state(&place), "--json", "--listen=127.0.0.1:0"];
-    Litz::start(&arguments).fail(2, "a running `litz recv` serves the ticket");
-    Litz::start(&[&arguments[..], &["--new-ticket"]].concat()).fail(2, "a running `litz recv` serves the ticket");
+    Litz::start(&arguments).fail(2, "another running command serves the ticket");
+    Litz::start(&[&arguments[..], &["--new-ticket"]].concat()).fail(2, "another running command serves the ticket");
     place.send(&[&file], &ticket, &[]).succeed();
     receiver.succeed();
 }

@@ -537,7 +537,11 @@ impl fmt::Display for StoreError {
                 write!(f, "{TICKETS_MAX} tickets are open: wait for one to be used or to expire, or revoke one")
             }
             Self::Served(id) => {
-                write!(f, "a running `litz recv` serves the ticket {id}: stop it first, or use another directory")
+                write!(
+                    f,
+                    "another running command serves the ticket {id}: stop it first, or serve another directory or \
+                     other targets"
+                )
             }
             Self::Random => write!(f, "cannot create a ticket: the system provided no randomness"),
             Self::NoHome => {

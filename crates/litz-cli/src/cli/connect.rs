@@ -70,24 +70,31 @@ pub(crate) fn transport(
     trace: Option<&Trace>,
     journals: Option<&Journals>,
 ) -> Result<TransportConfig, String> {
-    warn_of_key_log(options);
-    let config = transfer::transport(
-        TransportConfig::default()
-            .with_idle_timeout(options.idle_timeout)
-            .with_keep_alive(KEEP_ALIVE)
-            .with_datagram_size(options.datagram_size)
-            .with_datagram_size_max(options.datagram_size_max)
-            .with_ecn(!options.no_ecn)
-            .with_congestion(options.congestion)
-            .with_max_paths(litz::PATHS_MAX)
-            .with_scheduler(options.scheduler)
-            .with_policy(options.policy)
-            .with_scheduler_trace(trace.map(Trace::sink))
-            .with_journal(journals.map(Journals::source))
-            .with_rate_cap(cap),
-    );
+    let config = transfer::transport(base_transport(options, trace, journals).with_rate_cap(cap));
     config.validate()?;
     Ok(config)
+}
+
+/// The transport configuration that the options request, before what one protocol needs is added. It
+/// is not validated.
+pub(crate) fn base_transport(
+    options: &TransportOptions,
+    trace: Option<&Trace>,
+    journals: Option<&Journals>,
+) -> TransportConfig {
+    warn_of_key_log(options);
+    TransportConfig::default()
+        .with_idle_timeout(options.idle_timeout)
+        .with_keep_alive(KEEP_ALIVE)
+        .with_datagram_size(options.datagram_size)
+        .with_datagram_size_max(options.datagram_size_max)
+        .with_ecn(!options.no_ecn)
+        .with_congestion(options.congestion)
+        .with_max_paths(litz::PATHS_MAX)
+        .with_scheduler(options.scheduler)
+        .with_policy(options.policy)
+        .with_scheduler_trace(trace.map(Trace::sink))
+        .with_journal(journals.map(Journals::source))
 }
 
 /// The options of a socket.
@@ -107,8 +114,10 @@ pub(crate) fn small_buffers(socket: &UdpSocket, asked: &UdpSocketOptions) -> Opt
     })
 }
 
-/// Connects a sender to its receiver.
+/// Connects a sender to its receiver, or another client to its server.
 pub(crate) struct Connector<'a> {
+    /// What the other host is called in messages: the receiver, for instance.
+    pub(crate) peer: &'static str,
     pub(crate) transport: TransportConfig,
     pub(crate) placement: Placement,
     pub(crate) bind: Option<SocketAddr>,
@@ -235,7 +244,7 @@ impl Connector<'_> {
                 wrong.presented
             )));
         }
-        Err(ConnectFailure::Silent(format!("cannot reach the receiver: {}", failures.join("; "))))
+        Err(ConnectFailure::Silent(format!("cannot reach the {}: {}", self.peer, failures.join("; "))))
     }
 
     /// Resolves the addresses of a ticket, in its order and without duplicates.

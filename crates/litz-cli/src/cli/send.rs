@@ -336,6 +336,7 @@ impl Job<'_> {
     fn reach(&self, is_first: bool, is_refused: bool) -> Result<Connected, Failure> {
         let tls = client_config(&self.state.key, &[self.ticket.receiver]).map_err(|error| error.to_string())?;
         let reach = Connector {
+            peer: "receiver",
             transport: self.transport.clone(),
             placement: self.options.transport.placement,
             bind: self.options.bind,
