@@ -1,5 +1,6 @@
 //! Connections: streams, datagrams, messages, and how they end.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::task::{Poll, Waker};
@@ -11,7 +12,7 @@ use engine::{
     RecvHandle, SendHandle,
 };
 use quic::session::ExportError;
-use quic::{Class, Dir, PathId, RateLimit, Side, Stats};
+use quic::{Class, Dir, PathId, RateLimit, ReceivedDatagram, Side, Stats};
 use rustls::pki_types::CertificateDer;
 
 use crate::stream::{RecvStream, SendStream};
@@ -323,6 +324,47 @@ impl Connection {
     /// connection is closed.
     pub fn send_datagram(&self, data: Bytes) -> Result<(), DatagramError> {
         self.handle.send_datagram(data)
+    }
+
+    /// Sends datagrams from the front of `batch` and takes them out, as many as the queue takes; waits
+    /// while it is full. The driver is notified once. Returns the number sent, which is zero only if
+    /// `batch` is empty.
+    ///
+    /// # Errors
+    /// As [`send_datagram`](Self::send_datagram), for the datagram in front. A full queue is no error.
+    pub fn send_datagrams(&self, batch: &mut VecDeque<Bytes>) -> Result<usize, DatagramError> {
+        let sent = self.wait(|waker| self.handle.poll_send_datagrams(batch, waker));
+        sent.unwrap_or(Err(DatagramError::ConnectionClosed(GONE)))
+    }
+
+    /// As [`send_datagrams`](Self::send_datagrams), without waiting: if the queue is full, `waker` is
+    /// called when half of it is free. Not for the placement `inline`.
+    ///
+    /// # Errors
+    /// As [`send_datagrams`](Self::send_datagrams).
+    pub fn poll_send_datagrams(
+        &self,
+        batch: &mut VecDeque<Bytes>,
+        waker: &Waker,
+    ) -> Poll<Result<usize, DatagramError>> {
+        self.handle.poll_send_datagrams(batch, waker)
+    }
+
+    /// Appends the datagrams that were received to `out`, the oldest first; waits for one. Returns
+    /// their number, at least one.
+    ///
+    /// # Errors
+    /// As [`recv_datagram`](Self::recv_datagram).
+    pub fn recv_datagrams(&self, out: &mut Vec<ReceivedDatagram>) -> Result<usize, Closed> {
+        self.wait(|waker| self.handle.poll_recv_datagrams(out, waker)).unwrap_or(Err(GONE))
+    }
+
+    /// As [`recv_datagrams`](Self::recv_datagrams); zero if no datagram arrives within `timeout`.
+    ///
+    /// # Errors
+    /// As [`recv_datagram`](Self::recv_datagram).
+    pub fn recv_datagrams_timeout(&self, out: &mut Vec<ReceivedDatagram>, timeout: Duration) -> Result<usize, Closed> {
+        self.wait_for(timeout, |waker| self.handle.poll_recv_datagrams(out, waker)).unwrap_or(Ok(0))
     }
 
     /// The oldest datagram received. If the application does not read them, newer datagrams replace

@@ -11,13 +11,14 @@ mod paths;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use driver::INTERACTIVE_MAX;
 use driver::protocol::Served;
 use quic::session::ExportError;
 use quic::{Dir, Event, StreamId, WriteError as QuicWriteError};
 use units::Instant;
 
-use crate::cells::connection::{ConnectionCell, Interest, OpenReplySender, PathRequest, Query};
+use crate::cells::connection::{ConnectionCell, DATAGRAM_OVERHEAD, Interest, OpenReplySender, PathRequest, Query};
 use crate::cells::recv::RecvCell;
 use crate::cells::send::{ClassChange, SendCell, SendEnd};
 use crate::cells::stream::{StreamCells, StreamRequest};
@@ -59,6 +60,8 @@ pub struct Connection<K: Packets> {
     /// Path requests that wait until the handshake is confirmed. At most
     /// [`PATH_REQUESTS_MAX`](crate::cells::connection::PATH_REQUESTS_MAX).
     paths: Vec<PathRequest>,
+    /// Datagrams that the connection has no space for. Bounded with those in the cell.
+    datagrams: VecDeque<Bytes>,
 }
 
 impl<K: Packets> Connection<K> {
@@ -81,6 +84,7 @@ impl<K: Packets> Connection<K> {
             is_available: false,
             messages: OutgoingMessages::default(),
             paths: Vec::new(),
+            datagrams: VecDeque::new(),
         }
     }
 
@@ -111,13 +115,8 @@ impl<K: Packets> Connection<K> {
                 StreamRequest::Recv(cell) => self.serve_recv(now, cell),
             }
         }
-        for datagram in requests.datagrams {
-            // The handle has checked the length. If the path MTU has shrunk since, the datagram is
-            // lost.
-            if let Err(error) = self.quic.send_datagram(datagram) {
-                tracing::debug!(%error, "dropped a datagram");
-            }
-        }
+        self.datagrams.extend(requests.datagrams);
+        self.serve_datagrams();
         self.add_path_requests(requests.paths);
         self.serve_paths(now);
         for query in requests.queries {
@@ -135,6 +134,28 @@ impl<K: Packets> Connection<K> {
             self.quic.close(now, code, &reason);
         }
         Served { priority, is_interactive: self.quic.has_interactive_next(INTERACTIVE_MAX as u64) }
+    }
+
+    /// Moves datagrams into the connection, as far as it takes them. Called before each plan, so that
+    /// the connection's own queue need not be long.
+    fn serve_datagrams(&mut self) {
+        let mut taken = 0;
+        while let Some(datagram) = self.datagrams.pop_front() {
+            if !self.quic.has_datagram_space(datagram.len()) {
+                self.datagrams.push_front(datagram);
+                break;
+            }
+            taken += datagram.len() + DATAGRAM_OVERHEAD;
+            // The handle has checked the length. If the path MTU has shrunk since, the datagram is
+            // lost.
+            if let Err(error) = self.quic.send_datagram(datagram) {
+                tracing::debug!(%error, "dropped a datagram");
+            }
+        }
+        if taken > 0 {
+            let wakers = self.cell.lock().on_datagrams_taken(taken);
+            wakers.wake();
+        }
     }
 
     /// Passes an event of the protocol to the handles.
@@ -184,6 +205,7 @@ impl<K: Packets> Connection<K> {
             state.connected = true;
             state.identity = self.quic.peer_identity();
             state.datagram_len_max = self.quic.datagram_len_max();
+            state.datagrams_out_max = usize::try_from(self.quic.datagram_send_buffer()).ok();
             state.take_wakers(Interest::Connected)
         };
         wakers.wake();

@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Waker;
 
-use bytes::Bytes;
-use quic::{Chunk, Connection, DetachedReceiveHalf, Dir, ReadError, StreamId};
+use quic::{Chunk, Connection, DetachedReceiveHalf, Dir, ReadError, ReceivedDatagram, StreamId};
 use units::Instant;
 
 use crate::cells::connection::{ACCEPTED_MAX, ConnectionCell, DATAGRAMS_IN_BYTES_MAX, Interest, MessageMode};
@@ -26,7 +25,7 @@ pub(crate) trait DataSource {
     fn accept(&mut self, dir: Dir) -> Option<StreamId>;
     fn read(&mut self, now: Instant, id: StreamId, len: usize) -> Result<Chunk, ReadError>;
     fn stop(&mut self, now: Instant, id: StreamId, code: u64) -> Result<(), ReadError>;
-    fn recv_datagram(&mut self) -> Option<Bytes>;
+    fn recv_datagram(&mut self) -> Option<ReceivedDatagram>;
 }
 
 macro_rules! source {
@@ -44,8 +43,8 @@ macro_rules! source {
                 <$kind>::stop(self, now, id, code)
             }
 
-            fn recv_datagram(&mut self) -> Option<Bytes> {
-                <$kind>::recv_datagram(self)
+            fn recv_datagram(&mut self) -> Option<ReceivedDatagram> {
+                <$kind>::recv_datagram_with_path(self)
             }
         }
     };

@@ -8,6 +8,7 @@ mod incoming;
 mod paths;
 mod stream;
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -15,13 +16,12 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 use driver::Flush;
 use quic::session::ExportError;
-use quic::{Class, Dir, RateLimit, Side, Stats, StreamId, StridedBytes};
+use quic::{Class, Dir, RateLimit, ReceivedDatagram, Side, Stats, StreamId, StridedBytes};
 use units::Instant;
 
 use crate::application::{Connect, QuicShared};
 use crate::cells::connection::{
-    ConnectionCell, DATAGRAM_OVERHEAD, DATAGRAMS_OUT_BYTES_MAX, Interest, MessageMode, OPENS_WAITING_MAX,
-    OpenReplyReceiver, OpenRequest, Query,
+    ConnectionCell, Interest, MessageMode, OPENS_WAITING_MAX, OpenReplyReceiver, OpenRequest, Query,
 };
 use crate::cells::message_queue::OutgoingMessage;
 use crate::cells::reply::reply_channel;
@@ -301,21 +301,65 @@ impl<R: Runtime> ConnectionHandle<R> {
     /// is closed.
     pub fn send_datagram(&self, data: Bytes) -> Result<(), DatagramError> {
         let mut result = Ok(());
-        let submitted = self.submit(|state| {
-            let cost = data.len() + DATAGRAM_OVERHEAD;
-            result = match state.datagram_len_max {
-                None => Err(DatagramError::Unsupported),
-                Some(len_max) if data.len() > len_max => Err(DatagramError::TooLarge { len_max }),
-                Some(_) if state.datagrams_out_bytes + cost > DATAGRAMS_OUT_BYTES_MAX => Err(DatagramError::QueueFull),
-                Some(_) => {
-                    state.datagrams_out_bytes += cost;
-                    state.requests.datagrams.push_back(data);
-                    Ok(())
-                }
-            };
-        });
+        let submitted = self.submit(|state| result = state.offer_datagram(data).map_err(|(_, error)| error));
         submitted.map_err(DatagramError::ConnectionClosed)?;
         result
+    }
+
+    /// Sends datagrams from the front of `batch`, as many as the queue takes, and notifies the driver
+    /// once. Ready with their number, at least one, unless `batch` is empty. Pending if the queue is
+    /// full; the caller is woken when half of it is free.
+    ///
+    /// # Errors
+    /// As [`send_datagram`](Self::send_datagram), for the datagram in front, but for a full queue.
+    pub fn poll_send_datagrams(
+        &self,
+        batch: &mut VecDeque<Bytes>,
+        waker: &Waker,
+    ) -> Poll<Result<usize, DatagramError>> {
+        let mut sent = 0;
+        let mut refusal = None;
+        let submitted = self.submit(|state| {
+            while let Some(data) = batch.pop_front() {
+                if let Err((data, error)) = state.offer_datagram(data) {
+                    batch.push_front(data);
+                    if sent == 0 && matches!(error, DatagramError::QueueFull) {
+                        state.add_waker(Interest::DatagramSpace, waker);
+                    }
+                    refusal = Some(error);
+                    return;
+                }
+                sent += 1;
+            }
+        });
+        match (submitted, refusal) {
+            (Err(closed), _) => Poll::Ready(Err(DatagramError::ConnectionClosed(closed))),
+            (Ok(()), Some(DatagramError::QueueFull)) if sent == 0 => Poll::Pending,
+            (Ok(()), Some(error)) if sent == 0 => Poll::Ready(Err(error)),
+            (Ok(()), _) => Poll::Ready(Ok(sent)),
+        }
+    }
+
+    /// Appends the received datagrams to `out`, the oldest first, and returns their number, at least
+    /// one.
+    pub fn poll_recv_datagrams(&self, out: &mut Vec<ReceivedDatagram>, waker: &Waker) -> Poll<Result<usize, Closed>> {
+        let (before, mut refill) = (out.len(), false);
+        {
+            let mut state = self.cell().lock();
+            while let Some((datagram, needed)) = state.take_datagram() {
+                out.push(datagram);
+                refill |= needed;
+            }
+            if out.len() == before {
+                if let Some(closed) = &state.closed {
+                    return Poll::Ready(Err(closed.clone()));
+                }
+                state.add_waker(Interest::Datagram, waker);
+                return Poll::Pending;
+            }
+        }
+        self.refill(refill);
+        Poll::Ready(Ok(out.len() - before))
     }
 
     /// The next received datagram.
@@ -332,7 +376,7 @@ impl<R: Runtime> ConnectionHandle<R> {
             }
         };
         self.refill(refill);
-        Poll::Ready(Ok(datagram))
+        Poll::Ready(Ok(datagram.data))
     }
 
     /// The current maximum length of a datagram. `None` if the peer does not accept datagrams.

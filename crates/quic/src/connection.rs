@@ -44,6 +44,7 @@ use crate::plan::{Plan, Receipt};
 use crate::quiet_timer::{Due, QuietTimer};
 use crate::receive::ReceiveHalf;
 use crate::receive_core::ReceiveCore;
+use crate::received_datagram::ReceivedDatagram;
 use crate::seed::ConnectionSeed;
 use crate::send::SendHalf;
 use crate::send::datagrams::SendDatagramError;
@@ -310,8 +311,23 @@ impl Connection {
         result
     }
 
+    /// Whether the queue has space for a datagram of `len` bytes. An empty queue says so of any length.
+    pub fn has_datagram_space(&self, len: usize) -> bool {
+        self.send.has_datagram_space(len)
+    }
+
+    /// The limit of the queue, in bytes.
+    pub fn datagram_send_buffer(&self) -> u64 {
+        self.send.datagram_send_buffer()
+    }
+
     /// The oldest datagram received.
     pub fn recv_datagram(&mut self) -> Option<Bytes> {
+        self.recv_datagram_with_path().map(|datagram| datagram.data)
+    }
+
+    /// As [`recv_datagram`](Self::recv_datagram), with the path on which it arrived.
+    pub fn recv_datagram_with_path(&mut self) -> Option<ReceivedDatagram> {
         match self.receive.journal {
             None => self.receive.recv_datagram(),
             Some(_) => self.with_journal(ReceiveCore::recv_datagram),

@@ -44,6 +44,7 @@ use crate::receive::acks::snapshot::Snapshot;
 use crate::receive::streams::{Chunk, ReadError};
 use crate::receive_buffer::ReceiveBuffer;
 use crate::receive_core::ReceiveCore;
+use crate::received_datagram::ReceivedDatagram;
 use crate::stats::ReceiveStats;
 
 /// News of a detached receive half for the rest of its connection. The caller keeps it and has it
@@ -299,6 +300,11 @@ impl DetachedReceiveHalf {
 
     /// As [`Connection::recv_datagram`](crate::Connection::recv_datagram).
     pub fn recv_datagram(&mut self) -> Option<Bytes> {
+        self.recv_datagram_with_path().map(|datagram| datagram.data)
+    }
+
+    /// As [`Connection::recv_datagram_with_path`](crate::Connection::recv_datagram_with_path).
+    pub fn recv_datagram_with_path(&mut self) -> Option<ReceivedDatagram> {
         self.core.recv_datagram()
     }
 

@@ -22,7 +22,7 @@ use crate::control::ids::LOCAL_ID_LEN;
 use crate::open::keys::OneRttKeys;
 use crate::open::opened::Record;
 use crate::open::{OpenContext, OpenJob};
-use crate::plan::{PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX, PacketRun, Plan, Planned, PlannedPacket};
+use crate::plan::{PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX, PacketRun, Plan, Planned, PlannedPacket, RunFrame};
 use crate::session::{DirectionKeys, HeaderKey, Session, TAG_LEN};
 
 /// Packet numbers always have four bytes, so they decode however far the peer is behind.
@@ -198,8 +198,7 @@ impl PacketSettings<'_> {
             key_phase: self.key_phase,
             fixed_bit: true,
             dcid: self.remote_id,
-            id,
-            offset,
+            frame: RunFrame::Stream { id, offset },
             stride: stride as u32,
             pieces_from: 0,
             pieces_to: plan.pieces.len() as u32,

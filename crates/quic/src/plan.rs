@@ -9,15 +9,16 @@
 //! plan     ── datagrams: all of `segment_size` bytes but the last
 //!   packet ── keys, number ── pieces ── head bytes (header, frame headers, control frames): in `head`
 //!                                    └─ payload: a range of an application chunk, untouched so far
-//!   run    ── full packets of one stream that differ in number and offset only: one entry, whose headers the seal
-//!             stage writes; its pieces are the payload of all of them
+//!   run    ── full packets of one stream that differ in number and offset only, or with a datagram each: one entry,
+//!             whose headers the seal stage writes; its pieces are the payload of all of them
 //! ```
 //!
-//! Bulk data is handled as packet runs: forty full packets of one stream cost the connection as
-//! much as one.
+//! Bulk data is handled as packet runs: forty full packets of one stream, or forty datagrams of one
+//! length, cost the connection as much as one.
 
 use bytes::Bytes;
 use units::{Ecn, Instant};
+use wire::quic::frame::{datagram_header_len, emit_datagram_header, emit_stream_header, stream_header_len};
 use wire::quic::{ConnectionId, PathId, Space, StreamId};
 
 use crate::addresses::Addresses;
@@ -69,7 +70,7 @@ pub(crate) enum Planned {
     Run(PacketRun),
 }
 
-/// A packet run: consecutive 1-RTT packets, each with one STREAM frame that fills it.
+/// A packet run: consecutive 1-RTT packets of one size, each with one frame that fills it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PacketRun {
     /// The first packet's number.
@@ -79,14 +80,41 @@ pub(crate) struct PacketRun {
     pub(crate) key_phase: bool,
     pub(crate) fixed_bit: bool,
     pub(crate) dcid: ConnectionId,
-    pub(crate) id: StreamId,
-    /// Stream offset of the first packet's payload.
-    pub(crate) offset: u64,
+    pub(crate) frame: RunFrame,
     /// Payload of each packet, in bytes.
     pub(crate) stride: u32,
     /// The payload of all packets.
     pub(crate) pieces_from: u32,
     pub(crate) pieces_to: u32,
+}
+
+/// The frames of a packet run. None has a length field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RunFrame {
+    /// Bytes of one stream; the first packet's begin at `offset`.
+    Stream { id: StreamId, offset: u64 },
+    /// A datagram each (RFC 9221).
+    Datagram,
+}
+
+impl RunFrame {
+    /// The length of the frame header, which is the same in all packets of the run.
+    pub(crate) fn header_len(self) -> usize {
+        match self {
+            Self::Stream { id, offset } => stream_header_len(id, offset, 0, true),
+            Self::Datagram => datagram_header_len(0, true),
+        }
+    }
+
+    /// Appends the frame header of packet `index`, with `stride` bytes of payload.
+    pub(crate) fn emit_header(self, index: u64, stride: u32, out: &mut Vec<u8>) {
+        match self {
+            Self::Stream { id, offset } => {
+                emit_stream_header(id, offset + index * u64::from(stride), stride as usize, false, true, out);
+            }
+            Self::Datagram => emit_datagram_header(stride as usize, true, out),
+        }
+    }
 }
 
 /// One packet of a plan.

@@ -17,6 +17,7 @@ use crate::journal::recording::Journal;
 use crate::open::opened::Opened;
 use crate::receive::ReceiveHalf;
 use crate::receive::streams::{Chunk, ReadError};
+use crate::received_datagram::ReceivedDatagram;
 
 /// A receive half, its output and its journal.
 pub(crate) struct ReceiveCore {
@@ -97,10 +98,10 @@ impl ReceiveCore {
     }
 
     /// The oldest datagram received.
-    pub(crate) fn recv_datagram(&mut self) -> Option<Bytes> {
+    pub(crate) fn recv_datagram(&mut self) -> Option<ReceivedDatagram> {
         self.record(|journal| journal.recv_datagram());
         let data = self.half.recv_datagram();
-        self.record_answer(|| Answer::optional(data.as_ref().map(|data| data.len() as u64)));
+        self.record_answer(|| Answer::optional(data.as_ref().map(|data| data.data.len() as u64)));
         data
     }
 

@@ -3,7 +3,6 @@
 //!
 //! It has no state: any number of processors may seal plans of one connection at the same time.
 
-use wire::quic::frame::emit_stream_header;
 use wire::quic::{PathId, SAMPLE_LEN, Space, emit_short, sample_offset};
 
 use crate::plan::{PacketRun, Piece, Plan, Planned, PlannedPacket};
@@ -61,7 +60,7 @@ fn seal_run(plan: &Plan, run: &PacketRun, out: &mut Vec<u8>) {
         let number_len = usize::from(run.number_len);
         let number_at = emit_short(&run.dcid, number, number_len, run.key_phase, false, run.fixed_bit, out);
         let stride = run.stride as usize;
-        emit_stream_header(run.id, run.offset + index * u64::from(run.stride), stride, false, true, out);
+        run.frame.emit_header(index, run.stride, out);
         let mut missing = stride;
         while missing > 0 {
             if rest.is_empty() {

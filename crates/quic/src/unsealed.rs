@@ -20,11 +20,10 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
-use wire::quic::frame::{emit_stream_header, stream_header_len};
 use wire::quic::{ConnectionId, PathId, Space, emit_short};
 
 use crate::open::opened::{Opened, OpenedPacket, Record};
-use crate::plan::{PacketRun, Piece, Plan, Planned};
+use crate::plan::{PacketRun, Piece, Plan, Planned, RunFrame};
 use crate::seal::{protect, seal_item};
 use crate::session::TAG_LEN;
 use crate::strided_bytes::Layout;
@@ -66,7 +65,7 @@ impl Unsealed {
         self.place_datagrams();
     }
 
-    /// Finds the datagrams in the plan, and seals those that are not packets of a run.
+    /// Finds the datagrams in the plan, and seals those that are not packets of a run of stream data.
     fn place_datagrams(&mut self) {
         self.places.clear();
         self.sealed.clear();
@@ -75,6 +74,7 @@ impl Unsealed {
         let (mut filled, mut start, mut has_data) = (0, 0, false);
         for (number, item) in (0_u32..).zip(&self.plan.items) {
             if let Planned::Run(run) = item
+                && matches!(run.frame, RunFrame::Stream { .. })
                 && filled == 0
                 && run_packet_len(run) == size
             {
@@ -220,8 +220,9 @@ impl Unsealed {
             error: None,
         });
         let data = Layout { start, step: stride, len: stride, count };
-        let offset = run.offset + u64::from(index) * u64::from(run.stride);
-        opened.records.push(Record::Stream { id: run.id, offset, fin: false, data });
+        let RunFrame::Stream { id, offset } = run.frame else { unreachable!("other runs are sealed") };
+        let offset = offset + u64::from(index) * u64::from(run.stride);
+        opened.records.push(Record::Stream { id, offset, fin: false, data });
         (buffer, count)
     }
 
@@ -263,8 +264,7 @@ impl Unsealed {
         let number = run.number + u64::from(index);
         let number_len = usize::from(run.number_len);
         let number_at = emit_short(&run.dcid, number, number_len, run.key_phase, false, run.fixed_bit, out);
-        let offset = run.offset + u64::from(index) * u64::from(run.stride);
-        emit_stream_header(run.id, offset, run.stride as usize, false, true, out);
+        run.frame.emit_header(u64::from(index), run.stride, out);
         number_at
     }
 
@@ -292,6 +292,5 @@ impl Plan {
 
 /// The length of each packet of a run, in bytes.
 fn run_packet_len(run: &PacketRun) -> usize {
-    let header_len = stream_header_len(run.id, run.offset, 0, true);
-    1 + run.dcid.len() + usize::from(run.number_len) + header_len + run.stride as usize + TAG_LEN
+    1 + run.dcid.len() + usize::from(run.number_len) + run.frame.header_len() + run.stride as usize + TAG_LEN
 }

@@ -10,13 +10,13 @@ use bytes::Bytes;
 use driver::protocol::Place;
 use driver::sync::{WakerSet, lock};
 use quic::session::ExportError;
-use quic::{Addresses, Dir, PathId, RateLimit, Stats, StreamId};
+use quic::{Addresses, Dir, PathId, RateLimit, ReceivedDatagram, Stats, StreamId};
 
 use super::message_queue::{MESSAGE_OVERHEAD, MessageQueues};
 use super::reply::{ReplyReceiver, ReplySender};
 use super::stream::{StreamCells, StreamRequest};
 use crate::application::QuicShared;
-use crate::error::{Closed, OpenError};
+use crate::error::{Closed, DatagramError, OpenError};
 use crate::path_events::PathEvents;
 
 /// Limit of the peer's streams of one direction that wait for `accept`. Others stay in the
@@ -30,8 +30,8 @@ pub(crate) const OPENS_WAITING_MAX: usize = 4096;
 /// connection, which drops the oldest.
 pub(crate) const DATAGRAMS_IN_BYTES_MAX: usize = 1 << 20;
 
-/// Limit in bytes of datagrams that wait for the driver. The driver takes all of them in its next
-/// turn, so this bounds a burst. Further datagrams are refused.
+/// Limit in bytes of datagrams that wait until the connection takes them, besides
+/// `datagram_send_buffer` if that is less. Further datagrams wait or are refused, as the caller wishes.
 pub(crate) const DATAGRAMS_OUT_BYTES_MAX: usize = 1 << 20;
 
 /// Limit in bytes of received messages that wait for the application. Beyond it, flow control stops
@@ -62,6 +62,7 @@ pub(crate) enum Interest {
     AcceptBi,
     AcceptUni,
     Datagram,
+    DatagramSpace,
     Message,
     MessageSpace,
     MessagesFlushed,
@@ -148,9 +149,12 @@ pub(crate) struct ConnectionState {
     /// Requests for streams that are not answered yet.
     pub(crate) opens_waiting: usize,
     pub(crate) mode: MessageMode,
-    pub(crate) datagrams: VecDeque<Bytes>,
+    pub(crate) datagrams: VecDeque<ReceivedDatagram>,
     pub(crate) datagrams_bytes: usize,
+    /// Those that the driver has taken from the requests and the connection has not, included.
     pub(crate) datagrams_out_bytes: usize,
+    /// The limit of these, if it is not [`DATAGRAMS_OUT_BYTES_MAX`].
+    pub(crate) datagrams_out_max: Option<usize>,
     pub(crate) datagram_len_max: Option<usize>,
     pub(crate) messages: VecDeque<Bytes>,
     pub(crate) messages_bytes: usize,
@@ -280,20 +284,51 @@ impl ConnectionState {
     /// Takes the requests. Later changes must wake the driver again.
     pub(crate) fn begin_service(&mut self) -> Requests {
         self.queued = false;
-        self.datagrams_out_bytes = 0;
         std::mem::take(&mut self.requests)
     }
 
+    /// Queues a datagram, or returns it if the queue is full.
+    pub(crate) fn offer_datagram(&mut self, data: Bytes) -> Result<(), (Bytes, DatagramError)> {
+        let cost = data.len() + DATAGRAM_OVERHEAD;
+        let bytes_max = self.datagrams_out_max.unwrap_or(DATAGRAMS_OUT_BYTES_MAX);
+        match self.datagram_len_max {
+            None => Err((data, DatagramError::Unsupported)),
+            Some(len_max) if data.len() > len_max => Err((data, DatagramError::TooLarge { len_max })),
+            // One is taken always, however small the limit.
+            Some(_) if self.datagrams_out_bytes > 0 && self.datagrams_out_bytes + cost > bytes_max => {
+                Err((data, DatagramError::QueueFull))
+            }
+            Some(_) => {
+                self.datagrams_out_bytes += cost;
+                self.requests.datagrams.push_back(data);
+                Ok(())
+            }
+        }
+    }
+
+    /// The connection has taken datagrams of `bytes`, overhead included. Returns the callers that wait
+    /// for space, if half of it is free.
+    #[must_use]
+    pub(crate) fn on_datagrams_taken(&mut self, bytes: usize) -> WakerSet {
+        self.datagrams_out_bytes -= bytes;
+        let bytes_max = self.datagrams_out_max.unwrap_or(DATAGRAMS_OUT_BYTES_MAX);
+        if self.datagrams_out_bytes <= bytes_max / 2 {
+            self.take_wakers(Interest::DatagramSpace)
+        } else {
+            WakerSet::default()
+        }
+    }
+
     /// The oldest datagram, and whether the driver should deliver more.
-    pub(crate) fn take_datagram(&mut self) -> Option<(Bytes, bool)> {
+    pub(crate) fn take_datagram(&mut self) -> Option<(ReceivedDatagram, bool)> {
         let datagram = self.datagrams.pop_front()?;
         let before = self.datagrams_bytes;
-        self.datagrams_bytes -= datagram.len() + DATAGRAM_OVERHEAD;
+        self.datagrams_bytes -= datagram.data.len() + DATAGRAM_OVERHEAD;
         Some((datagram, falls_to_half(before, self.datagrams_bytes, DATAGRAMS_IN_BYTES_MAX)))
     }
 
-    pub(crate) fn put_datagram(&mut self, datagram: Bytes) {
-        self.datagrams_bytes += datagram.len() + DATAGRAM_OVERHEAD;
+    pub(crate) fn put_datagram(&mut self, datagram: ReceivedDatagram) {
+        self.datagrams_bytes += datagram.data.len() + DATAGRAM_OVERHEAD;
         self.datagrams.push_back(datagram);
     }
 

@@ -62,6 +62,9 @@ impl<K: Packets> driver::Connection<Quic<K>> for Connection<K> {
     }
 
     fn poll_plan(&mut self, now: Instant, socket_budget: &dyn Fn(usize) -> usize, plan: &mut Plan<K>) -> bool {
+        if !self.datagrams.is_empty() {
+            self.serve_datagrams();
+        }
         let is_planned = self.quic.poll_plan_where(now, &|socket| socket_budget(usize::from(socket)), &mut plan.plan);
         // Before the plan leaves: the peer may answer it at once, see the module `leases`.
         self.leases.update(&self.quic);

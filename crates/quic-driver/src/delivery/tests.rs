@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, Wake, Waker};
 
-use quic::Side;
+use quic::{ReceivedDatagram, Side};
 
 use super::*;
 use driver::shared::Common;
@@ -26,7 +26,7 @@ impl DataSource for Arrived {
         Ok(())
     }
 
-    fn recv_datagram(&mut self) -> Option<Bytes> {
+    fn recv_datagram(&mut self) -> Option<ReceivedDatagram> {
         None
     }
 }

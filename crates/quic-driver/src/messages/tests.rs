@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 
-use quic::Side;
+use quic::{ReceivedDatagram, Side};
 
 use super::*;
 use driver::shared::Common;
@@ -47,7 +47,7 @@ impl DataSource for Peer {
         Ok(())
     }
 
-    fn recv_datagram(&mut self) -> Option<Bytes> {
+    fn recv_datagram(&mut self) -> Option<ReceivedDatagram> {
         None
     }
 }

@@ -3,7 +3,7 @@
 use ::journal::digest::Digest;
 
 use super::format::{ADDRESSES_LEN_MAX, put_addresses};
-use crate::plan::{Piece, Plan, Planned};
+use crate::plan::{Piece, Plan, Planned, RunFrame};
 
 /// A digest of the datagrams of a plan: headers, frames, and the length of payload. The frames say
 /// which bytes of a stream or of the handshake the payload is.
@@ -39,8 +39,14 @@ pub(crate) fn plan_digest(plan: &Plan) -> u64 {
                 digest.word(u64::from(run.count) << 32 | u64::from(run.stride));
                 digest.word(u64::from(run.number_len) | u64::from(run.key_phase) << 8 | u64::from(run.fixed_bit) << 9);
                 digest.bytes(run.dcid.as_slice());
-                digest.word(run.id.raw());
-                digest.word(run.offset);
+                match run.frame {
+                    RunFrame::Stream { id, offset } => {
+                        digest.word(id.raw());
+                        digest.word(offset);
+                    }
+                    // No stream has this ID (RFC 9000, section 2.1).
+                    RunFrame::Datagram => digest.word(u64::MAX),
+                }
                 digest_pieces(plan, run.pieces_from, run.pieces_to, &mut digest);
             }
         }

@@ -11,7 +11,7 @@ mod frames;
 use std::collections::VecDeque;
 
 use units::Ecn;
-use wire::quic::frame::{Frame, stream_header_len};
+use wire::quic::frame::Frame;
 use wire::quic::{PathId, Reader, Side, Space, TransportParameters};
 
 use super::entry::Input;
@@ -19,7 +19,7 @@ use super::records::ReadRecords;
 use super::session::SessionEntry;
 use crate::observed::LostPackets;
 use crate::open::opened::OpenedPacket;
-use crate::plan::{PacketRun, Plan, Planned, PlannedPacket, Receipt};
+use crate::plan::{PacketRun, Plan, Planned, PlannedPacket, Receipt, RunFrame};
 use crate::session::{SessionSummary, TAG_LEN};
 
 pub use frames::FrameSummary;
@@ -139,17 +139,22 @@ impl Observer {
     fn plan_run(&mut self, plan: &Plan, run: &PacketRun) {
         let header = 1 + run.dcid.len() + usize::from(run.number_len);
         for index in 0..u64::from(run.count) {
-            let (offset, len) = (run.offset + index * u64::from(run.stride), u64::from(run.stride));
-            let frame = stream_header_len(run.id, offset, run.stride as usize, true);
+            let len = u64::from(run.stride);
+            let frame = match run.frame {
+                RunFrame::Stream { id, offset } => {
+                    FrameSummary::Stream { id, offset: offset + index * len, len_bytes: len, fin: false }
+                }
+                RunFrame::Datagram => FrameSummary::Datagram { len_bytes: len },
+            };
             let begins_key_phase = self.note_phase(run.key_phase);
             self.planned.push_back(PacketSummary {
                 path: plan.path,
                 space: Space::Data,
                 number: run.number + index,
-                size_bytes: Some((header + frame + TAG_LEN) as u64 + len),
+                size_bytes: Some((header + run.frame.header_len() + TAG_LEN) as u64 + len),
                 ecn: plan.ecn,
                 begins_key_phase,
-                frames: vec![FrameSummary::Stream { id: run.id, offset, len_bytes: len, fin: false }],
+                frames: vec![frame],
             });
         }
     }

@@ -30,6 +30,7 @@ use crate::exchange::{Elsewhere, Exchange, ToControl, ToPath, ToReceive, ToSend}
 use crate::open::opened::{Opened, OpenedPacket, Record};
 use crate::plan::Receipt;
 use crate::queue::Queue;
+use crate::received_datagram::ReceivedDatagram;
 use crate::stats::ReceiveStats;
 use crate::strided_bytes::StridedBytes;
 use acks::Acks;
@@ -43,7 +44,7 @@ const DATAGRAMS_HELD_MAX: usize = 8192;
 pub(crate) struct ReceiveHalf {
     acks: Acks,
     pub(crate) streams: RecvStreams,
-    datagrams: Queue<Bytes>,
+    datagrams: Queue<ReceivedDatagram>,
     datagram_bytes: u64,
     datagram_bytes_max: u64,
     datagrams_reported: bool,
@@ -198,7 +199,7 @@ impl ReceiveHalf {
                 let bytes = buffer.slice(data.clone());
                 exchange.to_control.push_back(ToControl::Crypto { space: packet.space, offset: *offset, bytes });
             }
-            Record::Datagram { data } => self.on_datagram(buffer, data.clone(), events)?,
+            Record::Datagram { data } => self.on_datagram(packet.path, buffer, data.clone(), events)?,
             control => self.absorb_control(now, packet, control, buffer, exchange, events)?,
         }
         Ok(())
@@ -273,7 +274,13 @@ impl ReceiveHalf {
         Ok(())
     }
 
-    fn on_datagram(&mut self, buffer: &Bytes, data: Range<usize>, events: &mut Events) -> Result<(), TransportError> {
+    fn on_datagram(
+        &mut self,
+        path: PathId,
+        buffer: &Bytes,
+        data: Range<usize>,
+        events: &mut Events,
+    ) -> Result<(), TransportError> {
         if self.datagram_bytes_max == 0 {
             return Err(TransportError::violation("a datagram though we take none"));
         }
@@ -284,12 +291,12 @@ impl ReceiveHalf {
         }
         while self.datagram_bytes + len > self.datagram_bytes_max || self.datagrams.len() >= DATAGRAMS_HELD_MAX {
             let oldest = self.datagrams.pop_front().expect("something is held, so a datagram is");
-            self.datagram_bytes -= oldest.len() as u64;
+            self.datagram_bytes -= oldest.data.len() as u64;
             self.stats.datagrams_dropped += 1;
         }
         self.datagram_bytes += len;
         // A copy, so that a datagram that waits long does not keep a receive buffer alive.
-        self.datagrams.push_back(Bytes::copy_from_slice(&buffer[data]));
+        self.datagrams.push_back(ReceivedDatagram::new(path, Bytes::copy_from_slice(&buffer[data])));
         if !std::mem::replace(&mut self.datagrams_reported, true) {
             events.push(Event::DatagramReceived);
         }
@@ -297,11 +304,11 @@ impl ReceiveHalf {
     }
 
     /// The oldest datagram received.
-    pub(crate) fn recv_datagram(&mut self) -> Option<Bytes> {
+    pub(crate) fn recv_datagram(&mut self) -> Option<ReceivedDatagram> {
         match self.datagrams.pop_front() {
-            Some(data) => {
-                self.datagram_bytes -= data.len() as u64;
-                Some(data)
+            Some(datagram) => {
+                self.datagram_bytes -= datagram.data.len() as u64;
+                Some(datagram)
             }
             None => {
                 self.datagrams_reported = false;

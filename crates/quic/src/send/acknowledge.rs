@@ -359,6 +359,9 @@ impl SendHalf {
             }
             return;
         }
+        if run.content == Content::Datagram {
+            self.stats.datagrams_lost += u64::from(run.count);
+        }
         let Content::Side(slot) = run.content else { return };
         let mut frames = std::mem::take(&mut self.frame_scratch);
         self.spaces[index].log.take_frames(slot, &mut frames);
@@ -563,7 +566,7 @@ impl SendHalf {
                         self.requeue_frame(space, frame);
                     }
                 }
-                Content::Nothing => {}
+                Content::Nothing | Content::Datagram => {}
             }
         }
     }

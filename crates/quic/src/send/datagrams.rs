@@ -54,6 +54,23 @@ impl SendHalf {
         Ok(())
     }
 
+    /// Whether the queue has space for a datagram of `len` bytes, or will not have more.
+    pub(crate) fn has_datagram_space(&self, len: usize) -> bool {
+        let bytes = self.datagram_bytes + len as u64;
+        let fits = bytes <= self.config.datagram_send_buffer && self.datagrams.len() < DATAGRAMS_WAITING_MAX;
+        fits || self.datagrams.is_empty()
+    }
+
+    /// The limit of the queue, in bytes.
+    pub(crate) fn datagram_send_buffer(&self) -> u64 {
+        self.config.datagram_send_buffer
+    }
+
+    /// Whether so many datagrams wait that more will follow when these have left, most likely.
+    pub(super) fn are_datagrams_waiting(&self) -> bool {
+        self.datagram_bytes > 0 && self.datagram_bytes >= self.config.datagram_send_buffer / 2
+    }
+
     /// The largest datagram that can be sent, bytes; `None` if the peer accepts none.
     pub(crate) fn datagram_len_max(&self) -> Option<usize> {
         if !self.handshake_complete || self.peer.max_datagram_frame_size == 0 {

@@ -447,11 +447,15 @@ impl SendHalf {
 
     /// True if frames are due that are neither acknowledgements nor stream data.
     fn has_control_due(&self) -> bool {
+        !self.datagrams.is_empty() || self.has_frames_due()
+    }
+
+    /// True if frames are due that are neither acknowledgements nor the application's data.
+    fn has_frames_due(&self) -> bool {
         !self.control.is_empty()
             || self.grants.is_due()
             || self.ack_frequency.is_due()
             || self.streams.has_control_due()
-            || !self.datagrams.is_empty()
             || self.crypto[Space::Data.index()].peek(u64::MAX).is_some()
     }
 

@@ -9,6 +9,7 @@ mod central_acks;
 mod close;
 mod confined;
 mod data;
+mod datagram_run;
 mod handshake;
 mod packet_run;
 mod paths;
@@ -182,6 +183,10 @@ impl SendHalf {
             Some((id, range)) => {
                 frames.clear();
                 Content::Stream { id, offset: range.start, stride: (range.end - range.start) as u32 }
+            }
+            None if frames[..] == [SentFrame::Datagram] => {
+                frames.clear();
+                Content::Datagram
             }
             None => log.store_frames(frames),
         };

@@ -1,8 +1,8 @@
 //! The packets in flight in one packet number space, as runs.
 //!
 //! A run is a sequence of packets that differ only in packet number and stream offset: full packets
-//! of one stream, sent in one batch. A batch is one run, and its acknowledgement is one step. A
-//! packet of another kind (control frames, several streams) is a run of one whose frames are kept
+//! of one stream, or packets with a datagram each, sent in one batch. A batch is one run, and its
+//! acknowledgement is one step. A packet of another kind (control frames, several streams) is a run of one whose frames are kept
 //! in a side table. Losses split runs.
 
 use std::collections::VecDeque;
@@ -29,8 +29,17 @@ pub(crate) enum Content {
     /// One STREAM frame each, without FIN: packet `i` holds `stride` bytes from `offset + i *
     /// stride`.
     Stream { id: StreamId, offset: u64, stride: u32 },
+    /// One DATAGRAM frame each, which is never sent again (RFC 9221, section 5.2).
+    Datagram,
     /// A run of one packet; its frames are in the side table.
     Side(u32),
+}
+
+impl Content {
+    /// Whether there is something to send again if the packet is lost.
+    fn is_repeated(self) -> bool {
+        !matches!(self, Self::Nothing | Self::Datagram)
+    }
 }
 
 /// A sequence of consecutive packets.
@@ -70,6 +79,17 @@ impl Run {
             other => other,
         };
         Self { first: range.start, count: (range.end - range.start) as u32, content, ..*self }
+    }
+
+    /// Whether `content` is the content of the packet after this run, if it belongs to the run.
+    fn continues_with(&self, content: Content) -> bool {
+        match (self.content, content) {
+            (Content::Stream { id, offset, stride }, Content::Stream { id: next_id, offset: next, stride: step }) => {
+                id == next_id && stride == step && offset + u64::from(stride) * u64::from(self.count) == next
+            }
+            (Content::Datagram, Content::Datagram) => true,
+            _ => false,
+        }
     }
 
     /// Bytes that count against the congestion window.
@@ -116,11 +136,8 @@ impl SentLog {
     pub(crate) fn push(&mut self, run: Run) {
         debug_assert!(self.runs.back().is_none_or(|last| last.end() <= run.first), "numbers ascend");
         self.eliciting_count += if run.eliciting { u64::from(run.count) } else { 0 };
-        if let (Some(last), Content::Stream { id, offset, stride }) = (self.runs.back_mut(), run.content)
-            && let Content::Stream { id: last_id, offset: last_offset, stride: last_stride } = last.content
-            && id == last_id
-            && stride == last_stride
-            && last_offset + u64::from(last_stride) * u64::from(last.count) == offset
+        if let Some(last) = self.runs.back_mut()
+            && last.continues_with(run.content)
             && last.end() == run.first
             && last.size == run.size
             && last.sent_at == run.sent_at
@@ -290,7 +307,7 @@ impl SentLog {
 
     /// The oldest outstanding packets whose content was not requeued for another path.
     pub(crate) fn first_not_moved(&self) -> Option<&Run> {
-        self.runs.iter().find(|run| !run.moved && run.content != Content::Nothing)
+        self.runs.iter().find(|run| !run.moved && run.content.is_repeated())
     }
 
     /// Marks runs as moved to another path, from the oldest on, until they hold `bytes`, and passes
@@ -304,7 +321,7 @@ impl SentLog {
         mut sink: impl FnMut(&Run),
     ) {
         let mut moved = 0;
-        for run in self.runs.iter_mut().filter(|run| !run.moved && run.content != Content::Nothing) {
+        for run in self.runs.iter_mut().filter(|run| !run.moved && run.content.is_repeated()) {
             if moved >= bytes {
                 return;
             }

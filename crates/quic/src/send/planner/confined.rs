@@ -67,7 +67,8 @@ impl SendHalf {
             (true, _) => self.streams.ready_bytes_on(among),
         };
         let others = if among.is_all() { self.datagram_bytes + u64::from(self.has_control_due()) } else { 0 };
-        Demand { ready_bytes: ready_bytes + others, is_last: !self.streams.has_waiting_writers() }
+        let is_last = !self.streams.has_waiting_writers() && !self.are_datagrams_waiting();
+        Demand { ready_bytes: ready_bytes + others, is_last }
     }
 
     /// Whether another working path may carry the content of `run`, sent on the path at `at`.

@@ -51,7 +51,7 @@ impl SendHalf {
             return;
         }
         let (scope, budget) = self.limit_of_validation(at, scope);
-        let size = self.segment_size(at, budget);
+        let mut size = self.segment_size(at, budget);
         plan.segment_size = size;
         let mut bytes_left = self.data_budget(now, at, size, has_data);
         let number_len = self.number_len(at, Space::Data, datagrams_max as u64);
@@ -76,6 +76,18 @@ impl SendHalf {
                 let planned = self.plan_packet_run(now, at, packets as u32, number_len, fixed_bit, plan, exchange);
                 bytes_left -= u64::from(planned) * size as u64;
                 if planned > 0 {
+                    continue;
+                }
+            }
+            if scope == PlanScope::All && has_window && self.is_datagram_run_due(at) {
+                // An acknowledgement that is due leaves in the last packet.
+                let reserved = usize::from(ack_due && acks.is_some());
+                let packets = (limit - plan.datagram_count).saturating_sub(reserved);
+                let packets = packets.min((bytes_left.min(budget - sent) / size as u64) as usize);
+                let planned = self.plan_datagram_run(now, at, packets, number_len, fixed_bit, plan, exchange);
+                if planned > 0 {
+                    size = plan.segment_size;
+                    bytes_left -= (planned * size) as u64;
                     continue;
                 }
             }

@@ -6,11 +6,22 @@ use wire::quic::Space;
 use wire::quic::frame::stream_header_len;
 
 use crate::exchange::Exchange;
-use crate::plan::{PLAN_BYTES_MAX, PacketRun, Plan, Planned};
+use crate::plan::{PLAN_BYTES_MAX, PacketRun, Plan, Planned, RunFrame};
 use crate::send::SendHalf;
 use crate::send::sent_log::{Content, Run};
 use crate::session::TAG_LEN;
 use crate::spaces::DATA;
+
+/// The packets of a run that is planned.
+#[derive(Clone, Copy)]
+pub(super) struct LoggedRun {
+    pub(super) count: u32,
+    /// Payload of each packet, in bytes.
+    pub(super) stride: u32,
+    pub(super) frame: RunFrame,
+    /// The first piece of the payload.
+    pub(super) pieces_from: u32,
+}
 
 impl SendHalf {
     /// True if the next packets may hold stream data only: no acknowledgement, control frame or
@@ -73,17 +84,37 @@ impl SendHalf {
         let range = self.streams.take_bulk(id, limit, count * stride);
         let pieces_from = plan.pieces.len() as u32;
         self.streams.get(id).expect("a ready stream exists").buffer.add_to_plan(range.clone(), plan);
-        let (number, count) = (self.spaces[DATA + at].next_number, count as u32);
+        let frame = RunFrame::Stream { id, offset: range.start };
+        let content = Content::Stream { id, offset: range.start, stride: stride as u32 };
+        let run = LoggedRun { count: count as u32, stride: stride as u32, frame, pieces_from };
+        self.finish_run(now, at, run, content, number_len, fixed_bit, plan, exchange);
+        count as u32
+    }
+
+    /// Adds a run, whose payload is in the last pieces of the plan, to the plan and to the log.
+    #[expect(clippy::too_many_arguments, reason = "one run's context; a struct would only rename them")]
+    pub(super) fn finish_run(
+        &mut self,
+        now: Instant,
+        at: usize,
+        run: LoggedRun,
+        content: Content,
+        number_len: usize,
+        fixed_bit: bool,
+        plan: &mut Plan,
+        exchange: &mut Exchange,
+    ) {
+        let LoggedRun { count, stride, frame, pieces_from } = run;
+        let (number, size) = (self.spaces[DATA + at].next_number, plan.segment_size);
         plan.items.push(Planned::Run(PacketRun {
             number,
             count,
             number_len: number_len as u8,
             key_phase: self.key_phase % 2 == 1,
             fixed_bit,
-            dcid,
-            id,
-            offset: range.start,
-            stride: stride as u32,
+            dcid: self.paths[at].remote_id,
+            frame,
+            stride,
             pieces_from,
             pieces_to: plan.pieces.len() as u32,
         }));
@@ -93,7 +124,6 @@ impl SendHalf {
         plan.note_numbers(Space::Data, number, number + u64::from(count) - 1);
         self.spaces[DATA + at].next_number += u64::from(count);
         self.paths[at].ack_only_count = 0;
-        let content = Content::Stream { id, offset: range.start, stride: stride as u32 };
         let size = size as u16;
         self.log_run(
             at,
@@ -110,6 +140,5 @@ impl SendHalf {
             },
             exchange,
         );
-        count
     }
 }
