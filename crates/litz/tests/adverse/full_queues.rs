@@ -1,6 +1,7 @@
 //! Queues that fill because an application does not read: queues are bounded, excess data is
 //! dropped or held back by flow control, and all other traffic continues.
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -54,6 +55,44 @@ fn unread_datagrams_are_replaced_by_newer_ones() {
     }
     assert!(taken.len() as u64 * LEN as u64 <= WAITING_MAX, "{} datagrams waited", taken.len());
     assert!(taken.is_sorted() && taken.last() > Some(&(number - 2_000)), "{:?} of {number} was the last", taken.last());
+}
+
+#[test]
+fn a_sender_of_many_datagrams_waits_for_space_and_loses_none_in_its_own_queues() {
+    const LEN: usize = 1_000;
+    const COUNT: u64 = 50_000;
+    let world = World::new(VARIANT);
+    let mut config = world.config();
+    config.transport.datagram_send_buffer = 64 << 10;
+    let (server, client) = (world.server(config.clone()), world.client(config));
+    let ours = world.connect(&client, server.local_addr());
+    let theirs = server.accept().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let datagram = |number: u64| {
+                let mut data = vec![0; LEN];
+                data[..8].copy_from_slice(&number.to_be_bytes());
+                Bytes::from(data)
+            };
+            let mut batch: VecDeque<Bytes> = (0..COUNT).map(datagram).collect();
+            while !batch.is_empty() {
+                let taken = ours.send_datagrams(&mut batch).unwrap();
+                assert!(taken > 0 && taken <= (64 << 10) / LEN, "{taken} at a time");
+            }
+        });
+        let (mut taken, mut numbers) = (Vec::new(), Vec::new());
+        while numbers.last() != Some(&(COUNT - 1)) {
+            let count = theirs.recv_datagrams_timeout(&mut taken, TEST_TIMEOUT).unwrap();
+            assert_eq!(count, taken.len());
+            assert!(count > 0, "the last datagram is missing");
+            numbers.extend(taken.drain(..).map(|datagram| u64::from_be_bytes(datagram.data[..8].try_into().unwrap())));
+        }
+        assert!(numbers.is_sorted());
+        // A receiver that is slow for a moment loses the oldest; the sender's queues lose nothing.
+        let missing = COUNT - numbers.len() as u64;
+        let lost = ours.stats().send.datagrams_lost;
+        assert!(missing <= theirs.stats().receive.datagrams_dropped + lost, "{missing} are missing, {lost} were lost");
+    });
 }
 
 #[test]

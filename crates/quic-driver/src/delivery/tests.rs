@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, Wake, Waker};
 
+use bytes::Bytes;
 use quic::{ReceivedDatagram, Side};
 
 use super::*;

@@ -129,3 +129,68 @@ fn a_peer_that_accepts_no_datagrams_gets_none() {
     assert_eq!(pair.client.connection(0).send_datagram(Bytes::new()), Err(SendDatagramError::Unsupported));
     assert!(pair.server.connection(0).datagram_len_max().is_some(), "the directions are independent");
 }
+
+/// Sends `count` datagrams of `len` bytes at once; returns how many plans they took.
+fn send_at_once(pair: &mut Pair, count: usize, len: usize) -> u64 {
+    let before = pair.client.connection(0).stats().send.plans;
+    for number in 0..count {
+        let data = Bytes::from(vec![number as u8; len]);
+        pair.client.connection(0).send_datagram(data).expect("the queue has space");
+    }
+    pair.run_for(Duration::from_secs(1));
+    pair.client.connection(0).stats().send.plans - before
+}
+
+#[test]
+fn datagrams_of_one_length_leave_in_batches_whatever_the_length() {
+    let mut pair = connected(Setup::new(6));
+    let max = pair.client.connection(0).datagram_len_max().expect("the peer accepts datagrams");
+    // Grows the window.
+    send_at_once(&mut pair, 400, max);
+    received(&mut pair);
+    for len in [max, max - 1, 900, max / 2 + 20] {
+        let plans = send_at_once(&mut pair, 400, len);
+        let got = received(&mut pair);
+        assert_eq!(got.len(), 400);
+        assert!(got.iter().enumerate().all(|(number, data)| data[..] == vec![number as u8; len]), "in order, whole");
+        assert!(plans < 100, "{plans} plans for datagrams of {len} bytes");
+    }
+}
+
+#[test]
+fn runs_of_datagrams_end_where_the_length_changes_and_the_peer_is_acknowledged_meanwhile() {
+    let mut pair = connected(Setup::new(7));
+    let max = pair.client.connection(0).datagram_len_max().expect("the peer accepts datagrams");
+    let lens: Vec<usize> = (0..600).map(|n| [max, max, max, 700, 700, 40, max - 9][n % 7]).collect();
+    for (number, len) in lens.iter().enumerate() {
+        let data = Bytes::from(vec![number as u8; *len]);
+        pair.client.connection(0).send_datagram(data).expect("the queue has space");
+        // The other direction is acknowledged in the last packets of the plans.
+        pair.server.connection(0).send_datagram(Bytes::from(vec![1; 900])).expect("the queue has space");
+        if number % 50 == 0 {
+            pair.run_for(Duration::from_millis(4));
+        }
+    }
+    pair.run_for(Duration::from_secs(2));
+    let got = received(&mut pair);
+    assert_eq!(got.iter().map(Bytes::len).collect::<Vec<_>>(), lens);
+    let stats = pair.server.connection(0).stats();
+    assert_eq!((stats.send.datagrams_lost, stats.send.packets_lost), (0, 0), "acknowledgements were not held back");
+}
+
+#[test]
+fn lost_packets_of_a_run_count_one_datagram_each() {
+    let mut pair = connected(Setup::new(8));
+    pair.set_links(|link| link.loss = Ratio::new(10, 100));
+    let mut got = 0;
+    for _ in 0..20 {
+        send_at_once(&mut pair, 50, 1000);
+        got += received(&mut pair).len();
+    }
+    pair.set_links(|link| link.loss = Ratio::ZERO);
+    pair.run_for(Duration::from_secs(10));
+    got += received(&mut pair).len();
+    let lost = pair.client.connection(0).stats().send.datagrams_lost;
+    assert!(lost > 30, "{lost}");
+    assert_eq!(lost as usize + got, 1000, "each arrives or counts as lost");
+}
