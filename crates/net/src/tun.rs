@@ -39,7 +39,7 @@ mod segment;
 use std::io::{self, IoSlice};
 
 pub use coalesce::Coalescer;
-pub use header::{OFFLOAD_HEADER_BYTES, ReadOffload, tcp_offload};
+pub use header::{OFFLOAD_HEADER_BYTES, ReadOffload, tcp_offload, udp_offload};
 #[cfg(target_os = "linux")]
 pub use kernel::{OpenTunError, Tap, Tun};
 pub use memory::{MemoryTun, PACKETS_WAITING_MAX};

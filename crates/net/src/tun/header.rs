@@ -100,6 +100,9 @@ pub struct ReadOffload {
     pub segment: Option<usize>,
     /// The checksum of the transport was verified, or it is partial: the packet was made on this host.
     pub is_verified: bool,
+    /// For a partial checksum, where the bytes begin that it covers, and where it is: offsets in the
+    /// packet. They may lie outside.
+    pub partial_checksum: Option<(usize, usize)>,
 }
 
 impl ReadOffload {
@@ -111,7 +114,11 @@ impl ReadOffload {
     pub fn parse(bytes: &[u8]) -> Result<Self, MalformedPacket> {
         let header = OffloadHeader::parse(bytes)?;
         let is_verified = header.checksum.is_some() || bytes[0] & DATA_VALID != 0;
-        Ok(Self { segment: header.gso.map(|(_, size)| size.into()), is_verified })
+        let place = |checksum: PartialChecksum| {
+            (usize::from(checksum.start), usize::from(checksum.start) + usize::from(checksum.offset))
+        };
+        let segment = header.gso.map(|(_, size)| size.into());
+        Ok(Self { segment, is_verified, partial_checksum: header.checksum.map(place) })
     }
 }
 
@@ -120,10 +127,30 @@ impl ReadOffload {
 /// `segment` for a super-packet the bytes of payload in each packet.
 #[must_use]
 pub fn tcp_offload(is_ipv6: bool, ip_len: u16, header_len: u16, segment: Option<u16>) -> [u8; OFFLOAD_HEADER_BYTES] {
+    offload(Transport::Tcp, is_ipv6, ip_len, header_len, segment)
+}
+
+/// As [`tcp_offload`], for UDP.
+#[must_use]
+pub fn udp_offload(is_ipv6: bool, ip_len: u16, header_len: u16, segment: Option<u16>) -> [u8; OFFLOAD_HEADER_BYTES] {
+    offload(Transport::Udp, is_ipv6, ip_len, header_len, segment)
+}
+
+fn offload(
+    transport: Transport,
+    is_ipv6: bool,
+    ip_len: u16,
+    header_len: u16,
+    segment: Option<u16>,
+) -> [u8; OFFLOAD_HEADER_BYTES] {
     let mut bytes = [0; OFFLOAD_HEADER_BYTES];
+    let offset = match transport {
+        Transport::Tcp => TCP_CHECKSUM_OFFSET,
+        Transport::Udp => UDP_CHECKSUM_OFFSET,
+    };
     let header = OffloadHeader {
-        checksum: Some(PartialChecksum { start: ip_len, offset: TCP_CHECKSUM_OFFSET }),
-        gso: segment.map(|segment| (Transport::Tcp, segment)),
+        checksum: Some(PartialChecksum { start: ip_len, offset }),
+        gso: segment.map(|segment| (transport, segment)),
     };
     header.emit(&mut bytes, is_ipv6, header_len);
     bytes
