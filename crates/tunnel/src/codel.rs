@@ -1,0 +1,146 @@
+//! CoDel: decides from the time that packets spend in a queue when to signal congestion (RFC 8289).
+
+use units::{Duration, Instant};
+
+/// The delay that a standing queue may have (RFC 8289, section 4.3).
+pub(crate) const TARGET: Duration = Duration::from_millis(5);
+
+/// How long a delay above the target may last; about a long round trip (RFC 8289, section 4.3).
+pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
+
+/// A queue of this length leaves within one batch, whatever its delay: no signal (RFC 8289, section 5.3,
+/// has the MTU for it).
+const BATCH_BYTES: usize = 1514;
+
+/// The state of one queue.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Codel {
+    /// When the delay will have been above the target for an interval; none while it is below.
+    first_above_at: Option<Instant>,
+    /// When to signal next.
+    signal_next: Instant,
+    /// Signals since the state began.
+    count: u32,
+    /// The count when it began.
+    last_count: u32,
+    is_signalling: bool,
+}
+
+impl Codel {
+    /// Whether the delay has been above the target for an interval. `backlog` counts the bytes in the
+    /// queue after the packet was taken out that had waited since `entered`.
+    fn is_above(&mut self, now: Instant, entered: Instant, backlog: usize) -> bool {
+        if now.saturating_since(entered) < TARGET || backlog <= BATCH_BYTES {
+            self.first_above_at = None;
+            return false;
+        }
+        match self.first_above_at {
+            None => {
+                self.first_above_at = Some(now + INTERVAL);
+                false
+            }
+            Some(at) => now >= at,
+        }
+    }
+
+    /// The queue is empty.
+    pub(crate) fn on_empty(&mut self) {
+        (self.is_signalling, self.first_above_at) = (false, None);
+    }
+
+    /// Decides about the packet that leaves the queue: whether to signal congestion with it. Called again
+    /// for the next packet if it is dropped (RFC 8289, section 5.5).
+    pub(crate) fn signals(&mut self, now: Instant, entered: Instant, backlog: usize) -> bool {
+        let is_above = self.is_above(now, entered, backlog);
+        if self.is_signalling {
+            if !is_above {
+                self.is_signalling = false;
+                return false;
+            }
+            if now < self.signal_next {
+                return false;
+            }
+            self.count = self.count.saturating_add(1);
+            self.signal_next = after_interval(self.signal_next, self.count);
+            return true;
+        }
+        if !is_above {
+            return false;
+        }
+        self.is_signalling = true;
+        // A queue that builds up again soon continues near the rate of signals that controlled it.
+        let delta = self.count.saturating_sub(self.last_count);
+        let is_soon = now.saturating_since(self.signal_next) < INTERVAL * 16;
+        self.count = if delta > 1 && is_soon { delta } else { 1 };
+        self.last_count = self.count;
+        self.signal_next = after_interval(now, self.count);
+        true
+    }
+}
+
+/// The control law: an interval divided by the square root of the number of signals.
+fn after_interval(at: Instant, count: u32) -> Instant {
+    // With 16 more bits, so that the root of a small number is exact enough.
+    let root = (u64::from(count) << 32).isqrt();
+    at + Duration::from_nanos((INTERVAL.as_nanos() << 16) / root.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FULL: usize = 100_000;
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    /// The times in ms at which packets with this delay are signalled, one packet each ms.
+    fn signals(codel: &mut Codel, from: u64, to: u64, delay: u64) -> Vec<u64> {
+        (from..to).filter(|now| codel.signals(at(*now), at(now.saturating_sub(delay)), FULL)).collect()
+    }
+
+    #[test]
+    fn a_delay_below_the_target_or_a_short_burst_is_not_signalled() {
+        let mut codel = Codel::default();
+        assert_eq!(signals(&mut codel, 1000, 3000, 4), []);
+        assert_eq!(signals(&mut codel, 3000, 3099, 50), []);
+        assert_eq!(signals(&mut codel, 3099, 3100, 4), [], "the burst is over");
+        assert_eq!(signals(&mut codel, 3100, 3199, 50), []);
+        let mut small = Codel::default();
+        assert!((1000..2000).all(|now| !small.signals(at(now), at(now - 500), BATCH_BYTES)), "one packet waits");
+    }
+
+    #[test]
+    fn signals_follow_the_control_law_of_rfc_8289() {
+        let mut codel = Codel::default();
+        let times = signals(&mut codel, 1000, 1500, 50);
+        // After an interval, then at 100 ms / sqrt(n).
+        let mut expected = vec![1100];
+        let mut next = 1100.0;
+        for count in 1_u32.. {
+            next += 100.0 / f64::from(count).sqrt();
+            if next >= 1499.0 {
+                break;
+            }
+            expected.push(f64::ceil(next) as u64);
+        }
+        assert_eq!(times.len(), expected.len(), "{times:?} {expected:?}");
+        assert!(times.iter().zip(&expected).all(|(is, should)| is.abs_diff(*should) <= 1), "{times:?} {expected:?}");
+    }
+
+    #[test]
+    fn a_queue_that_builds_up_again_soon_is_signalled_more_often_at_once() {
+        let mut codel = Codel::default();
+        let first = signals(&mut codel, 1000, 1600, 50);
+        assert_eq!(signals(&mut codel, 1600, 1650, 1), []);
+        let again = signals(&mut codel, 1650, 1950, 50);
+        assert_eq!(again[0], 1750, "after an interval");
+        let gap = again[1] - again[0];
+        assert!(first.len() > 6 && gap < 60, "{first:?} {again:?}");
+        // Long after, it begins anew.
+        codel.on_empty();
+        let late = signals(&mut codel, 10_000, 10_300, 50);
+        assert!(late[1] - late[0] >= 99, "{late:?}");
+    }
+}

@@ -1,0 +1,39 @@
+//! A tunnel for IP packets over a multipath QUIC connection: the formats and the decisions, without IO.
+//!
+//! ```text
+//!  TUN ─▶ packet ─▶ [FlowQueues] ─▶ [Packer] ─▶ datagrams ═══ paths ═══▶ [Unpacker] ─▶ packet ─▶ TUN
+//!                    order, drop     items                                order, join
+//! ```
+//!
+//! | module | content |
+//! |---|---|
+//! | [`control`] | the messages of the control stream |
+//! | [`item`] | the payload of a datagram |
+//! | [`inner`] | the headers of inner packets |
+//! | [`queue`], `codel` | the packets that wait for a connection: flow queues with CoDel |
+//! | [`packer`] | packets to datagrams |
+//! | [`unpacker`] | datagrams to packets |
+//! | [`resequencer`] | the order of a flow that several paths carry |
+//! | [`prefix`] | networks, and which peer has which address |
+//!
+//! The formats are specified in `docs/spec/tunnel.md`.
+#![forbid(unsafe_code)]
+
+mod codel;
+pub mod control;
+pub mod inner;
+pub mod item;
+pub mod packer;
+pub mod prefix;
+pub mod queue;
+pub mod resequencer;
+#[cfg(test)]
+mod samples;
+pub mod unpacker;
+
+pub use control::{Message, PROTOCOL};
+pub use inner::Inner;
+pub use packer::{Packer, Packet};
+pub use prefix::{Prefix, PrefixMap};
+pub use queue::{FlowQueues, Queued};
+pub use unpacker::{Arrived, Sink, Unpacker};

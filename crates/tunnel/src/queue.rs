@@ -1,0 +1,264 @@
+//! The packets that wait for a connection: a queue for each flow, served in turn, each with CoDel (RFC
+//! 8290). A flow that sends little is served first, so that it does not wait for others.
+
+use std::collections::VecDeque;
+
+use units::Instant;
+
+use crate::codel::Codel;
+use crate::inner::{Inner, Part, fit_headers};
+use crate::item::FLOWS_MAX;
+use crate::packer::Packet;
+
+/// Bytes that wait, at most: 64 ms at 1 Gb/s. Beyond it the longest queue loses packets.
+pub const QUEUED_BYTES_MAX: usize = 8 << 20;
+
+/// Packets that wait, at most.
+pub const QUEUED_PACKETS_MAX: usize = 10_240;
+
+/// Bytes that a flow may send in its turn (RFC 8290, section 4.1): a packet of the usual size.
+const QUANTUM_BYTES: i64 = 1514;
+
+/// Buffers that are kept for later packets, at most: the memory of this many super-packets.
+const SPARE_MAX: usize = 64;
+
+/// A packet that waits.
+#[derive(Debug)]
+pub struct Queued {
+    flow: u16,
+    entered: Instant,
+    buffer: Vec<u8>,
+    /// Where the packet begins in the buffer.
+    start: usize,
+    inner: Inner,
+    is_partial: bool,
+    segment: Option<u16>,
+}
+
+impl Queued {
+    /// The number of the flow.
+    #[must_use]
+    pub const fn flow(&self) -> u16 {
+        self.flow
+    }
+
+    /// The packet.
+    #[must_use]
+    pub fn packet(&self) -> Packet<'_> {
+        Packet { ip: &self.buffer[self.start..], inner: self.inner, is_partial: self.is_partial, segment: self.segment }
+    }
+
+    fn len(&self) -> usize {
+        self.buffer.len() - self.start
+    }
+
+    /// Removes the first segment of a super-packet; false if nothing else is left.
+    fn drop_segment(&mut self) -> bool {
+        let (Some(segment), Some((_, header_bytes))) = (self.segment, self.inner.transport) else { return false };
+        let (segment, total) = (usize::from(segment), self.len() - header_bytes);
+        if total <= segment {
+            return false;
+        }
+        let start = self.start;
+        let part = Part { from: segment, to: total, total, segment };
+        fit_headers(&mut self.buffer[start..start + header_bytes], &self.inner, part);
+        // The headers move to where the rest of the payload begins.
+        self.buffer.copy_within(start..start + header_bytes, start + segment);
+        self.start += segment;
+        true
+    }
+
+    /// Marks congestion if the flow understands it (RFC 3168, section 5).
+    fn mark(&mut self) -> bool {
+        self.inner.mark_congestion(&mut self.buffer[self.start..])
+    }
+}
+
+/// The queues.
+#[derive(Debug)]
+pub struct FlowQueues {
+    flows: Box<[Flow]>,
+    /// Flows that became active, and those that have had a turn (RFC 8290, section 4.2).
+    new: VecDeque<u16>,
+    old: VecDeque<u16>,
+    bytes: usize,
+    packets: usize,
+    spare: Vec<Vec<u8>>,
+    stats: QueueStats,
+}
+
+/// Counters.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct QueueStats {
+    /// Packets, or segments of super-packets, that CoDel dropped.
+    pub dropped: u64,
+    /// Packets that CoDel marked.
+    pub marked: u64,
+    /// Packets dropped because too much waited.
+    pub overflowed: u64,
+}
+
+#[derive(Debug, Default)]
+struct Flow {
+    packets: VecDeque<Queued>,
+    bytes: usize,
+    deficit: i64,
+    codel: Codel,
+    is_listed: bool,
+}
+
+impl Default for FlowQueues {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl FlowQueues {
+    /// Empty queues.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            flows: (0..FLOWS_MAX).map(|_| Flow::default()).collect(),
+            new: VecDeque::new(),
+            old: VecDeque::new(),
+            bytes: 0,
+            packets: 0,
+            spare: Vec::new(),
+            stats: QueueStats::default(),
+        }
+    }
+
+    /// Whether nothing waits.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.packets == 0
+    }
+
+    /// Bytes that wait.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Counters.
+    #[must_use]
+    pub const fn stats(&self) -> QueueStats {
+        self.stats
+    }
+
+    /// Adds a copy of a packet.
+    ///
+    /// # Panics
+    /// If there is no such flow.
+    pub fn push(&mut self, now: Instant, flow: u16, packet: &Packet<'_>) {
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(packet.ip);
+        let (inner, is_partial, segment) = (packet.inner, packet.is_partial, packet.segment);
+        let queued = Queued { flow, entered: now, buffer, start: 0, inner, is_partial, segment };
+        let len = queued.len();
+        let queue = &mut self.flows[usize::from(flow)];
+        queue.packets.push_back(queued);
+        queue.bytes += len;
+        (self.bytes, self.packets) = (self.bytes + len, self.packets + 1);
+        if !queue.is_listed {
+            queue.is_listed = true;
+            queue.deficit = QUANTUM_BYTES;
+            self.new.push_back(flow);
+        }
+        while self.bytes > QUEUED_BYTES_MAX || self.packets > QUEUED_PACKETS_MAX {
+            self.drop_from_longest();
+        }
+    }
+
+    /// Takes the next packet.
+    pub fn pop(&mut self, now: Instant) -> Option<Queued> {
+        loop {
+            let is_new = !self.new.is_empty();
+            let list = if is_new { &mut self.new } else { &mut self.old };
+            let number = *list.front()?;
+            let flow = &mut self.flows[usize::from(number)];
+            if flow.deficit <= 0 {
+                flow.deficit += QUANTUM_BYTES;
+                list.pop_front();
+                self.old.push_back(number);
+                continue;
+            }
+            match self.take(now, number) {
+                Some(queued) => {
+                    self.flows[usize::from(number)].deficit -= queued.len() as i64;
+                    return Some(queued);
+                }
+                // A new flow that is empty gets a turn as an old one, so that it cannot be new again at
+                // once (RFC 8290, section 4.2).
+                None if is_new && !self.old.is_empty() => {
+                    self.new.pop_front();
+                    self.old.push_back(number);
+                }
+                None => {
+                    if is_new {
+                        self.new.pop_front()
+                    } else {
+                        self.old.pop_front()
+                    };
+                    self.flows[usize::from(number)].is_listed = false;
+                }
+            }
+        }
+    }
+
+    /// Keeps the memory of a packet that was taken.
+    pub fn recycle(&mut self, queued: Queued) {
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(queued.buffer);
+        }
+    }
+
+    /// Takes the first packet of a flow that CoDel does not drop.
+    fn take(&mut self, now: Instant, number: u16) -> Option<Queued> {
+        loop {
+            let flow = &mut self.flows[usize::from(number)];
+            let Some(mut queued) = flow.packets.pop_front() else {
+                flow.codel.on_empty();
+                return None;
+            };
+            let mut len = queued.len();
+            flow.bytes -= len;
+            self.bytes -= len;
+            self.packets -= 1;
+            while flow.codel.signals(now, queued.entered, flow.bytes) {
+                if queued.mark() {
+                    self.stats.marked += 1;
+                    break;
+                }
+                self.stats.dropped += 1;
+                if !queued.drop_segment() {
+                    len = 0;
+                    break;
+                }
+            }
+            if len > 0 {
+                return Some(queued);
+            }
+            self.recycle(queued);
+        }
+    }
+
+    /// Drops the first packet of the flow with the most bytes (RFC 8290, section 4.1).
+    fn drop_from_longest(&mut self) {
+        let listed = self.new.iter().chain(&self.old);
+        let Some(longest) = listed.copied().max_by_key(|flow| self.flows[usize::from(*flow)].bytes) else { return };
+        let flow = &mut self.flows[usize::from(longest)];
+        if let Some(queued) = flow.packets.pop_front() {
+            let len = queued.len();
+            flow.bytes -= len;
+            (self.bytes, self.packets) = (self.bytes - len, self.packets - 1);
+            self.stats.overflowed += 1;
+            self.recycle(queued);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,297 @@
+//! Turns received datagrams into packets: parses items, puts them in order, joins segments of one
+//! super-packet and pieces of one packet, and refuses packets from addresses that their sender does not
+//! have.
+
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+use units::Instant;
+
+use crate::inner::{HEADERS_BYTES_MAX, Inner, Part, fit_headers};
+use crate::item::{Body, Item, take_item};
+use crate::resequencer::{Resequencer, ResequencerStats};
+
+/// Parts of a super-packet that are joined, at most: of the smallest datagrams more do not fit.
+const PARTS_MAX: usize = 64;
+
+/// Packets of which some pieces have arrived, at most: a packet of each of so many flows, 4 MiB.
+const PIECES_MAX: usize = 64;
+
+/// A packet that leaves the tunnel.
+#[derive(Debug)]
+pub struct Arrived<'a> {
+    /// Its headers.
+    pub inner: Inner,
+    /// All headers of a super-packet; none of other packets.
+    pub headers: &'a [u8],
+    /// The packet, or the payload of a super-packet, in order.
+    pub parts: &'a [Bytes],
+    /// Whether its transport checksum is partial.
+    pub is_partial: bool,
+    /// For a super-packet, the payload of each segment in bytes.
+    pub segment: Option<u16>,
+}
+
+/// Takes packets that leave the tunnel.
+pub trait Sink {
+    /// Whether the peer may send from this address.
+    fn allows(&self, inner: &Inner) -> bool;
+
+    /// Takes a packet.
+    fn deliver(&mut self, packet: &Arrived<'_>);
+}
+
+/// Counters.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct UnpackerStats {
+    /// Packets and super-packets delivered.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Datagrams with bytes that are no items.
+    pub malformed: u64,
+    /// Packets with an address that their sender does not have.
+    pub spoofed: u64,
+    /// Pieces of packets of which another piece is missing.
+    pub incomplete: u64,
+}
+
+/// The receiving end of one peer's packets.
+#[derive(Debug, Default)]
+pub struct Unpacker {
+    order: Resequencer,
+    joiner: Joiner,
+}
+
+impl Unpacker {
+    /// Expects the first item of each flow.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes a datagram that arrived on `path`. What is delivered may wait for the datagrams that arrived
+    /// together with it, until [`flush`](Self::flush).
+    pub fn push(&mut self, now: Instant, path: usize, mut datagram: Bytes, sink: &mut impl Sink) {
+        let Self { order, joiner } = self;
+        loop {
+            match take_item(&mut datagram) {
+                Ok(None) => return,
+                Ok(Some(item)) => order.push(now, path, item, &mut |item| joiner.push(item, sink)),
+                Err(_) => {
+                    joiner.stats.malformed += 1;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Delivers what waits for more segments. Called after the datagrams that arrived together.
+    pub fn flush(&mut self, sink: &mut impl Sink) {
+        self.joiner.flush_segments(sink);
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout).
+    #[must_use]
+    pub fn timeout(&self) -> Option<Instant> {
+        self.order.timeout()
+    }
+
+    /// Delivers what has waited too long for earlier items.
+    pub fn handle_timeout(&mut self, now: Instant, sink: &mut impl Sink) {
+        let Self { order, joiner } = self;
+        order.handle_timeout(now, &mut |item| joiner.push(item, sink));
+        joiner.flush_segments(sink);
+    }
+
+    /// Counters.
+    #[must_use]
+    pub const fn stats(&self) -> UnpackerStats {
+        self.joiner.stats
+    }
+
+    /// Counters of the order.
+    #[must_use]
+    pub const fn order(&self) -> &Resequencer {
+        &self.order
+    }
+
+    /// Counters of the order.
+    #[must_use]
+    pub const fn order_stats(&self) -> ResequencerStats {
+        self.order.stats()
+    }
+}
+
+/// Joins segments and pieces that are in order.
+#[derive(Debug, Default)]
+struct Joiner {
+    segments: Option<Segments>,
+    parts: Vec<Bytes>,
+    /// The first pieces of packets, by flow.
+    pieces: BTreeMap<u16, Pieces>,
+    stats: UnpackerStats,
+}
+
+/// Consecutive segments of one super-packet.
+#[derive(Debug)]
+struct Segments {
+    flow: u16,
+    headers: Bytes,
+    inner: Inner,
+    segment: u16,
+    from: usize,
+    to: usize,
+    total: usize,
+}
+
+/// The first pieces of a packet.
+#[derive(Debug)]
+struct Pieces {
+    is_partial: bool,
+    total: usize,
+    bytes: BytesMut,
+}
+
+impl Joiner {
+    fn push(&mut self, item: Item, sink: &mut impl Sink) {
+        let Item { flow, body, .. } = item;
+        if !self.pieces.is_empty() && !matches!(body, Body::Fragment { .. }) && self.pieces.remove(&flow).is_some() {
+            // The pieces of a packet follow each other.
+            self.stats.incomplete += 1;
+        }
+        match body {
+            Body::Segments { segment, offset, bytes } => self.push_segments(flow, segment, offset, bytes, sink),
+            Body::Packet { is_partial, packet } => {
+                self.flush_segments(sink);
+                self.deliver_packet(is_partial, packet, sink);
+            }
+            Body::Fragment { is_partial, total, offset, bytes } => {
+                self.flush_segments(sink);
+                self.push_piece(flow, is_partial, usize::from(total), usize::from(offset), &bytes, sink);
+            }
+        }
+    }
+
+    fn push_segments(&mut self, flow: u16, segment: u16, offset: u16, bytes: Bytes, sink: &mut impl Sink) {
+        let from = usize::from(offset);
+        if let Some(open) = &mut self.segments {
+            let header_bytes = open.headers.len();
+            if open.flow == flow
+                && open.segment == segment
+                && open.to == from
+                && self.parts.len() < PARTS_MAX
+                && bytes.len() > header_bytes
+                && bytes[..header_bytes] == open.headers[..]
+                && from + bytes.len() - header_bytes <= open.total
+            {
+                open.to += bytes.len() - header_bytes;
+                self.parts.push(bytes.slice(header_bytes..));
+                // A part that is no whole number of segments is the last.
+                if open.to == open.total || !(open.to - from).is_multiple_of(usize::from(segment)) {
+                    self.flush_segments(sink);
+                }
+                return;
+            }
+            self.flush_segments(sink);
+        }
+        let Some((inner, total)) = super_packet(&bytes) else {
+            self.stats.malformed += 1;
+            return;
+        };
+        let header_bytes = inner.transport.map_or(0, |(_, bytes)| bytes);
+        let len = bytes.len() - header_bytes;
+        if len == 0 || from + len > total {
+            self.stats.malformed += 1;
+            return;
+        }
+        let (headers, part) = (bytes.slice(..header_bytes), bytes.slice(header_bytes..));
+        let to = from + len;
+        self.parts.push(part);
+        self.segments = Some(Segments { flow, headers, inner, segment, from, to, total });
+        if to == total || !len.is_multiple_of(usize::from(segment)) {
+            self.flush_segments(sink);
+        }
+    }
+
+    fn flush_segments(&mut self, sink: &mut impl Sink) {
+        let Some(Segments { headers, inner, segment, from, to, total, .. }) = self.segments.take() else { return };
+        if sink.allows(&inner) {
+            let mut fitted = [0; HEADERS_BYTES_MAX];
+            let fitted = &mut fitted[..headers.len()];
+            fitted.copy_from_slice(&headers);
+            if (from, to) != (0, total) {
+                let part = Part { from, to, total, segment: segment.into() };
+                fit_headers(fitted, &inner, part);
+            }
+            self.stats.packets += 1;
+            self.stats.bytes += (headers.len() + to - from) as u64;
+            let segment = (to - from > usize::from(segment)).then_some(segment);
+            sink.deliver(&Arrived { inner, headers: fitted, parts: &self.parts, is_partial: true, segment });
+        } else {
+            self.stats.spoofed += 1;
+        }
+        self.parts.clear();
+    }
+
+    fn deliver_packet(&mut self, is_partial: bool, packet: Bytes, sink: &mut impl Sink) {
+        let Ok(inner) = Inner::parse(&packet) else {
+            self.stats.malformed += 1;
+            return;
+        };
+        if is_partial && inner.transport.is_none() {
+            self.stats.malformed += 1;
+            return;
+        }
+        if !sink.allows(&inner) {
+            self.stats.spoofed += 1;
+            return;
+        }
+        self.stats.packets += 1;
+        self.stats.bytes += packet.len() as u64;
+        sink.deliver(&Arrived { inner, headers: &[], parts: &[packet], is_partial, segment: None });
+    }
+
+    fn push_piece(
+        &mut self,
+        flow: u16,
+        is_partial: bool,
+        total: usize,
+        offset: usize,
+        bytes: &[u8],
+        sink: &mut impl Sink,
+    ) {
+        if let Some(mut open) = self.pieces.remove(&flow) {
+            if open.is_partial == is_partial && open.total == total && open.bytes.len() == offset {
+                open.bytes.extend_from_slice(bytes);
+                if open.bytes.len() == total {
+                    self.deliver_packet(is_partial, open.bytes.freeze(), sink);
+                } else {
+                    self.pieces.insert(flow, open);
+                }
+                return;
+            }
+            self.stats.incomplete += 1;
+        }
+        if offset == 0 && bytes.len() < total && self.pieces.len() < PIECES_MAX {
+            let mut whole = BytesMut::with_capacity(total);
+            whole.extend_from_slice(bytes);
+            self.pieces.insert(flow, Pieces { is_partial, total, bytes: whole });
+        } else {
+            self.stats.incomplete += 1;
+        }
+    }
+}
+
+/// The headers of a super-packet of which `bytes` has the headers and a part of the payload, and the
+/// bytes of the whole payload. None if they are not that.
+fn super_packet(bytes: &Bytes) -> Option<(Inner, usize)> {
+    let inner = Inner::parse_super_packet(bytes).ok()?;
+    let (_, header_bytes) = inner.transport?;
+    let whole = Inner::whole_bytes(bytes)?;
+    Some((inner, whole.checked_sub(header_bytes).filter(|total| *total > 0)?))
+}
+
+#[cfg(test)]
+mod tests;
