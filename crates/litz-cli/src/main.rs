@@ -12,6 +12,7 @@ mod cli;
 mod profile;
 mod provenance;
 mod speedup;
+mod tunnel;
 
 use std::process::ExitCode;
 

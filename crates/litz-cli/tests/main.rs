@@ -31,3 +31,4 @@ mod suspended;
 mod tcp;
 mod tcp_programs;
 mod tickets;
+mod tunnel;

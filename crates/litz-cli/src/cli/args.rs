@@ -27,6 +27,7 @@ use super::tcp::TcpOptions;
 use super::ticket::TicketOptions;
 use super::tickets::TicketsOptions;
 use super::transport_options::TransportOptions;
+use super::tunnel::TunnelOptions;
 use super::version::VersionOptions;
 
 /// Multipath QUIC transport: file transfer, measurements, link emulation and simulation.
@@ -95,6 +96,9 @@ pub(crate) enum Command {
     /// measure it against the kernel's
     #[command(after_help = super::tcp::HELP)]
     Tcp(TcpOptions),
+    /// Carry IP packets of this host over all its links to another host: a network device leads there
+    #[command(after_help = super::tunnel::HELP)]
+    Tunnel(TunnelOptions),
     /// Print the version of this program and of the protocols that it speaks
     #[command(after_help = super::version::HELP)]
     Version(VersionOptions),

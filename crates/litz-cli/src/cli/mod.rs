@@ -45,6 +45,7 @@ mod tcp;
 mod ticket;
 mod tickets;
 mod transport_options;
+mod tunnel;
 mod version;
 mod warning;
 mod wrap;
@@ -87,6 +88,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Replay(options) => replay::run(&options),
         Command::Emulate(options) => emulate::run(&options),
         Command::Tcp(options) => tcp::run(&options),
+        Command::Tunnel(options) => tunnel::run(&options),
         Command::Version(options) => version::run(&options),
         Command::Completions(options) => packaging::run_completions(&options, help::command()),
         Command::Man(options) => packaging::run_man(&options, help::command_for(packaging::UNWRAPPED)),

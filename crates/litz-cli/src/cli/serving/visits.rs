@@ -95,6 +95,16 @@ impl Visits {
         id
     }
 
+    /// The visitor has proven its right and gets a place, unless none is left.
+    pub(crate) fn prove(&self, id: VisitorId) -> Result<(), NoPlace> {
+        let mut state = self.lock();
+        let proven = state.visitors.on_proven(id);
+        if proven == Err(NoPlace::Busy) {
+            state.close([id], Closing::Busy);
+        }
+        proven
+    }
+
     /// The visitor's connection has ended.
     pub(crate) fn end(&self, id: VisitorId) {
         let mut state = self.lock();
@@ -180,14 +190,9 @@ pub(crate) struct PlacingAuthoriser {
 impl Authoriser for PlacingAuthoriser {
     fn authorise(&mut self, context: &ProofContext, proof: Option<&Proof>) -> Result<Option<Proof>, Refusal> {
         let answer = self.inner.authorise(context, proof)?;
-        let mut state = self.visits.lock();
-        if let Err(reason) = state.visitors.on_proven(self.id) {
-            if reason == NoPlace::Busy {
-                state.close([self.id], Closing::Busy);
-            }
-            // The connection is closed, so this answer is not sent, and the sender tries again.
-            return Err(Refusal::Unavailable);
-        }
+        // The connection is closed if it has no place, so this answer is not sent, and the sender tries
+        // again.
+        self.visits.prove(self.id).map_err(|_| Refusal::Unavailable)?;
         Ok(answer)
     }
 

@@ -1,0 +1,338 @@
+//! `litz tunnel serve`: exchanges IP packets with other hosts.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clap::Args;
+use litz::Connection;
+use litz::identity::{PublicKey, server_config};
+use net::tun::Tun;
+use serde_json::json;
+use transfer::{CancelToken, Proof, Secret, Ticket, peer_key, proof_context};
+use tunnel::control::{Accepted, Refusal, VERSION};
+use tunnel::{Message, PROTOCOL, Prefix};
+use units::Duration;
+
+use super::addresses::{InterfaceAddress, Pool};
+use super::control::Control;
+use super::status::peer_json;
+use super::{DEVICE_DEFAULT, MTU_DEFAULT, MTU_MIN, transport};
+use crate::cli::host::{self, HostState};
+use crate::cli::listen_options::ListenOptions;
+use crate::cli::serving::admission::{Places, VisitorId};
+use crate::cli::serving::authorisation::Admission;
+use crate::cli::serving::start::{AdmissionRequest, Request, Serving, start};
+use crate::cli::serving::visits::Visits;
+use crate::cli::transport_options::TransportOptions;
+use crate::cli::warning::Warning;
+use crate::cli::{exit, heading, out, signals};
+use crate::tunnel::device::{DeviceCounters, Writer};
+use crate::tunnel::entry::Entry;
+use crate::tunnel::peers::{Peer, Peers};
+use crate::tunnel::wake::WakeEvent;
+
+/// How often the waiting server checks for an interrupt and for changes of its ticket or list of keys.
+const WAKE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(200);
+
+/// Clients at a time: each has a thread and an address.
+const PLACES: Places = Places { count: 1024, per_key: 4, kept_for_new_keys: 64 };
+
+#[derive(Args, Debug)]
+pub(crate) struct ServeOptions {
+    /// Address of this host in the tunnel, with its network; clients get the others of the network; may
+    /// be repeated [default: 10.76.0.1/24 and fd76:6c69:747a::1/64]
+    #[arg(long, value_name = "ADDRESS/BITS", help_heading = heading::PATHS)]
+    address: Vec<InterfaceAddress>,
+
+    /// Network that clients reach through this host, besides the tunnel's own, such as 192.168.7.0/24; may
+    /// be repeated
+    ///
+    /// This host must forward packets (`sysctl net.ipv4.ip_forward=1`), and the network must know the way
+    /// back, or this host must translate addresses.
+    #[arg(long, value_name = "NETWORK", help_heading = heading::PATHS)]
+    route: Vec<Prefix>,
+
+    /// Name of the network device that is made
+    #[arg(long, value_name = "NAME", default_value = DEVICE_DEFAULT, help_heading = heading::PATHS)]
+    tun: String,
+
+    /// Largest packet in the tunnel, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = MTU_DEFAULT,
+          value_parser = clap::value_parser!(u16).range(i64::from(MTU_MIN)..), help_heading = heading::PATHS)]
+    mtu: u16,
+
+    /// Serve the keys listed in this file, without a ticket secret
+    ///
+    /// A line of the file begins with a public key, as `litz id` prints it on the client, or with its
+    /// fingerprint. A change of the file takes effect at once.
+    #[arg(long, value_name = "FILE", help_heading = heading::SECURITY)]
+    allow: Option<PathBuf>,
+
+    /// Lifetime of the ticket
+    #[arg(long, value_name = "TIME", default_value = "24h", help_heading = heading::SECURITY)]
+    expires: Duration,
+
+    /// Issue a new ticket, and revoke the earlier one
+    #[arg(long, help_heading = heading::SECURITY)]
+    new_ticket: bool,
+
+    #[command(flatten)]
+    listening: ListenOptions,
+
+    #[command(flatten)]
+    transport: TransportOptions,
+}
+
+pub(super) fn run(options: &ServeOptions) -> ExitCode {
+    let json = options.transport.json;
+    match Server::prepare(options).and_then(|server| server.run()) {
+        Ok(status) => ExitCode::from(status),
+        Err(message) => exit::fail(json, exit::FAILED, &message),
+    }
+}
+
+/// A server that runs.
+struct Server<'a> {
+    options: &'a ServeOptions,
+    addresses: Vec<InterfaceAddress>,
+    state: HostState,
+    serving: Serving,
+    purpose: PathBuf,
+    visits: Arc<Visits>,
+    pool: Mutex<Pool>,
+    tun: Tun,
+    peers: Arc<Peers>,
+    entry: Entry,
+    device: Arc<DeviceCounters>,
+    cancel: CancelToken,
+}
+
+impl<'a> Server<'a> {
+    fn prepare(options: &'a ServeOptions) -> Result<Self, String> {
+        options.listening.check()?;
+        let addresses = if options.address.is_empty() {
+            let default = ["10.76.0.1/24", "fd76:6c69:747a::1/64"];
+            default.iter().map(|text| text.parse()).collect::<Result<_, _>>()?
+        } else {
+            options.address.clone()
+        };
+        let state = host::open_state(options.transport.state_dir.as_deref())?;
+        let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
+        let mut tls = (*server_config(&state.key).map_err(|error| error.to_string())?).clone();
+        tls.alpn_protocols = vec![PROTOCOL.to_vec()];
+        // What the ticket is for: another device is another tunnel.
+        let purpose = PathBuf::from(format!("litz tunnel {}", options.tun));
+        let request = Request {
+            listening: &options.listening,
+            options: &options.transport,
+            transport: transport(&options.transport)?,
+            tls: Arc::new(tls),
+            admission: AdmissionRequest {
+                allow: options.allow.as_deref(),
+                purpose: &purpose,
+                expires: options.expires,
+                new_ticket: options.new_ticket,
+                is_for_one_run: false,
+            },
+        };
+        let serving = start(request, &state)?;
+        let visits = Arc::new(Visits::new(serving.admission.visitors(PLACES), "server"));
+        let own: Vec<(IpAddr, u8)> = addresses.iter().map(|own| (own.address, own.network.bits())).collect();
+        let tun = Tun::open_up(&options.tun, &own, options.mtu).map_err(|error| error.to_string())?;
+        let wake = WakeEvent::new().map_err(|error| error.to_string())?;
+        let peers = Arc::new(Peers::new(wake.clone()));
+        let device = Arc::new(DeviceCounters::default());
+        let seed =
+            u64::from_be_bytes(state.key.derive_secret("flows of a tunnel")[..8].try_into().map_err(|_| "no seed")?);
+        let entry = Entry::start(tun.clone(), Arc::clone(&peers), wake, Arc::clone(&device), seed);
+        let pool = Mutex::new(Pool::new(addresses.clone()));
+        let server =
+            Self { options, addresses, state, serving, purpose, visits, pool, tun, peers, entry, device, cancel };
+        server.announce()?;
+        Ok(server)
+    }
+
+    /// Prints the ticket.
+    fn announce(&self) -> Result<(), String> {
+        let (secret, expires_unix) = match &self.serving.admission {
+            Admission::Ticket(ticket) => (ticket.issued.secret.clone(), ticket.issued.expires_unix),
+            // The ticket is no credential: it only has the server's addresses and its key.
+            Admission::Keys(_) => (Secret::generate().map_err(|error| error.to_string())?, (1 << 40) - 1),
+        };
+        let port = self.serving.endpoint.local_addr().port();
+        let addresses = self.options.listening.ticket_addresses(&self.serving.addresses, port);
+        let ticket = Ticket::new(addresses.clone(), self.state.key.public().fingerprint(), secret, expires_unix);
+        let text = ticket.to_text().map_err(|error| error.to_string())?;
+        let own: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
+        if self.options.transport.json {
+            let listening: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+            out::json(&json!({
+                "event": "listening", "ticket": text, "port": port, "addresses": listening, "device": self.tun.name(),
+                "tunnel_addresses": own, "advice": self.serving.advice,
+            }));
+            return out::check();
+        }
+        for advice in &self.serving.advice {
+            exit::advise(self.options.transport.quiet, advice);
+        }
+        let by_key = if matches!(self.serving.admission, Admission::Keys(_)) { " --by-key" } else { "" };
+        out::note(&format!("{} has {}. On the other host run:\n", self.tun.name(), own.join(" and ")));
+        out::line(&format!("litz tunnel up{by_key} {text}"));
+        out::check()?;
+        if let Admission::Ticket(_) = &self.serving.admission {
+            let expiry = host::utc(expires_unix);
+            out::note(&format!("\nThe ticket is a secret. It is valid for one host, until {expiry}."));
+        }
+        Ok(())
+    }
+
+    /// Serves clients until an interrupt.
+    fn run(&self) -> Result<u8, String> {
+        std::thread::scope(|scope| {
+            let outcome = loop {
+                if let Some(outcome) = self.check() {
+                    break outcome;
+                }
+                let connection = match self.serving.endpoint.accept_timeout(WAKE_INTERVAL) {
+                    Ok(Some(connection)) => connection,
+                    Ok(None) => continue,
+                    Err(error) => break Err(error.to_string()),
+                };
+                // The handshake has authenticated a key of the only kind that TLS accepts.
+                let Ok(key) = peer_key(&connection) else { continue };
+                if !self.visits.has_space() {
+                    connection.close(0, "the server is busy");
+                    continue;
+                }
+                let id = self.visits.admit(&connection, key, self.is_known(&key));
+                scope.spawn(move || {
+                    let name = connection.remote_addr().to_string();
+                    if let Err(error) = self.serve(&connection, key, id) {
+                        self.note(&json!({ "event": "ended", "remote": name, "message": error }), || {
+                            format!("{name}: {error}")
+                        });
+                    }
+                    self.visits.end(id);
+                });
+            };
+            self.serving.endpoint.close();
+            outcome
+        })
+    }
+
+    fn note(&self, event: &serde_json::Value, text: impl FnOnce() -> String) {
+        if self.options.transport.json {
+            out::json(event);
+        } else if !self.options.transport.quiet {
+            out::note(&text());
+        }
+    }
+
+    /// The regular checks. Returns the status or the error if one ends the command.
+    fn check(&self) -> Option<Result<u8, String>> {
+        self.visits.close_overdue();
+        self.serving.links.tell(self.options.transport.json, self.options.transport.quiet);
+        if let Admission::Keys(keys) = &self.serving.admission {
+            let refreshed = keys.refresh();
+            if let Some(warning) = refreshed.warning {
+                Warning::AllowedKeys.print(self.options.transport.json, self.options.transport.quiet, &warning);
+            }
+            if refreshed.is_changed {
+                self.visits.close_unless(|key| keys.allows(key));
+            }
+        }
+        if self.cancel.is_cancelled() {
+            return Some(Ok(exit::INTERRUPTED));
+        }
+        if self.entry.has_ended() {
+            return Some(Err(format!("the device {} is gone", self.tun.name())));
+        }
+        None
+    }
+
+    fn is_known(&self, key: &PublicKey) -> bool {
+        match &self.serving.admission {
+            Admission::Ticket(ticket) => ticket.bound().as_ref() == Some(key),
+            Admission::Keys(keys) => keys.allows(key),
+        }
+    }
+
+    /// Serves one client until its connection ends.
+    fn serve(&self, connection: &Connection, key: PublicKey, id: VisitorId) -> Result<(), String> {
+        let streams = connection.accept_bi().map_err(|error| error.to_string())?;
+        let mut control = Control::new(streams);
+        let Message::Hello { version, proof } = control.receive()? else {
+            return Err("the client did not begin with a Hello".to_owned());
+        };
+        if version < VERSION {
+            return Self::refuse(&mut control, Refusal::Version, format!("this server speaks version {VERSION}"));
+        }
+        let proof = match self.authorise(connection, key, id, proof) {
+            Ok(proof) => proof,
+            Err(why) => return Self::refuse(&mut control, Refusal::NotAllowed, why),
+        };
+        let assigned = self.pool.lock().unwrap_or_else(PoisonError::into_inner).assign(key);
+        let Some(addresses) = assigned else {
+            return Self::refuse(&mut control, Refusal::PoolExhausted, "all addresses are taken".to_owned());
+        };
+        let own = self.addresses.iter();
+        let accepted = Accepted {
+            version: VERSION,
+            proof,
+            mtu: self.options.mtu,
+            addresses: addresses.clone(),
+            server: own.map(|own| own.address).collect(),
+            routes: self.options.route.clone(),
+            name_servers: Vec::new(),
+        };
+        control.send(&Message::Accepted(Box::new(accepted)))?;
+        let networks: Vec<Prefix> = addresses.iter().map(|(address, _)| Prefix::host(*address)).collect();
+        let name = key.fingerprint().to_string();
+        let shown: Vec<String> = networks.iter().map(|network| network.address().to_string()).collect();
+        let remote = connection.remote_addr().to_string();
+        self.note(&json!({ "event": "client", "remote": remote, "key": name, "addresses": shown }), || {
+            format!("{remote} is here, with {}", shown.join(" and "))
+        });
+        let peer = Arc::new(Peer::new(connection.clone(), networks));
+        let number = self.peers.add(Arc::clone(&peer));
+        let mut writer = Writer::new(self.tun.clone(), Arc::clone(&self.device));
+        let closed = crate::tunnel::exit::run(&peer, &mut writer);
+        self.peers.remove(number);
+        self.note(
+            &json!({ "event": "gone", "remote": remote, "key": name, "reason": closed.to_string(), "peer": peer_json(&peer) }),
+            || format!("{remote} is gone: {closed}"),
+        );
+        Ok(())
+    }
+
+    /// Whether the client may use the tunnel; the proof to send back.
+    fn authorise(
+        &self,
+        connection: &Connection,
+        key: PublicKey,
+        id: VisitorId,
+        proof: Option<[u8; 32]>,
+    ) -> Result<Option<[u8; 32]>, String> {
+        let own = self.state.key.public().fingerprint();
+        let context = proof_context(connection, key, own).map_err(|error| error.to_string())?;
+        let answer = match &self.serving.admission {
+            Admission::Keys(keys) if keys.allows(&key) => None,
+            Admission::Keys(_) => return Err("the server does not know the key of this host".to_owned()),
+            Admission::Ticket(_) => {
+                let proof = proof.map(Proof::from_bytes).ok_or("the server wants a ticket's proof")?;
+                let decided = self.state.store.decide(host::now_unix(), &self.purpose, &context, &proof);
+                Some(*decided.map_err(|refusal| refusal.to_string())?.proof.as_bytes())
+            }
+        };
+        self.visits.prove(id).map_err(|_| "the server is busy".to_owned())?;
+        Ok(answer)
+    }
+
+    fn refuse(control: &mut Control, reason: Refusal, text: String) -> Result<(), String> {
+        control.send(&Message::Refused { reason, text: text.clone() })?;
+        control.finish();
+        Err(format!("refused: {text}"))
+    }
+}

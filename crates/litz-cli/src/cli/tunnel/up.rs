@@ -1,0 +1,293 @@
+//! `litz tunnel up`: a network device that leads to a host that serves.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration as StdDuration;
+
+use clap::Args;
+use litz::Connection;
+use litz::identity::client_config;
+use net::tun::Tun;
+use serde_json::{Value, json};
+use transfer::{CancelToken, Proof, Role, Ticket, proof_context};
+use tunnel::control::{Accepted, Refusal, VERSION};
+use tunnel::{Message, PROTOCOL, Prefix};
+
+use super::control::Control;
+use super::host_network::add_route;
+use super::status::peer_json;
+use super::{DEVICE_DEFAULT, transport};
+use crate::cli::connect::{ConnectFailure, Connected, Connector};
+use crate::cli::host::{self, HostState};
+use crate::cli::path_options::PathOptions;
+use crate::cli::ticket::{self, TicketOptions};
+use crate::cli::transport_options::TransportOptions;
+use crate::cli::warning::Warning;
+use crate::cli::{exit, heading, out, signals};
+use crate::tunnel::device::{DeviceCounters, Writer};
+use crate::tunnel::entry::Entry;
+use crate::tunnel::peers::{Peer, Peers};
+use crate::tunnel::wake::WakeEvent;
+
+/// Pause between attempts to connect again.
+const RETRY_INTERVAL: StdDuration = StdDuration::from_millis(500);
+
+/// How often a waiting command looks for an interrupt.
+const LOOK_INTERVAL: StdDuration = StdDuration::from_millis(50);
+
+#[derive(Args, Debug)]
+pub(crate) struct UpOptions {
+    /// The ticket that `litz tunnel serve` printed, unless it is given otherwise
+    ticket_argument: Option<OsString>,
+
+    #[command(flatten)]
+    ticket: TicketOptions,
+
+    /// Name of the network device that is made
+    #[arg(long, value_name = "NAME", default_value = DEVICE_DEFAULT, help_heading = heading::PATHS)]
+    tun: String,
+
+    /// Authenticate with this host's key, which `litz id` prints, instead of with a ticket secret; for
+    /// a server that runs with --allow
+    #[arg(long, help_heading = heading::SECURITY)]
+    by_key: bool,
+
+    #[command(flatten)]
+    paths: PathOptions,
+
+    #[command(flatten)]
+    transport: TransportOptions,
+}
+
+pub(super) fn run(options: &UpOptions) -> ExitCode {
+    let json = options.transport.json;
+    match Client::prepare(options).and_then(|client| client.run()) {
+        Ok(()) => ExitCode::from(exit::INTERRUPTED),
+        Err(message) => exit::fail(json, exit::FAILED, &message),
+    }
+}
+
+struct Client<'a> {
+    options: &'a UpOptions,
+    ticket: Ticket,
+    state: HostState,
+    cancel: CancelToken,
+}
+
+/// The device, once the server has assigned addresses.
+struct Device {
+    tun: Tun,
+    entry: Entry,
+    peers: Arc<Peers>,
+    counters: Arc<DeviceCounters>,
+    /// What it was made for. Another assignment needs another device.
+    addresses: Vec<(std::net::IpAddr, u8)>,
+}
+
+/// Why an attempt ended.
+enum Ending {
+    /// Another attempt may succeed.
+    Passing(String),
+    /// None can.
+    Final(String),
+}
+
+impl<'a> Client<'a> {
+    fn prepare(options: &'a UpOptions) -> Result<Self, String> {
+        let ticket = options.ticket.only(options.ticket_argument.as_deref())?;
+        if !options.by_key {
+            ticket::refuse_expired(&ticket)?;
+        }
+        let state = host::open_state(options.transport.state_dir.as_deref())?;
+        let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
+        Ok(Self { options, ticket, state, cancel })
+    }
+
+    /// Keeps the tunnel up until an interrupt.
+    fn run(&self) -> Result<(), String> {
+        let mut device = None;
+        loop {
+            let ending = self.attempt(&mut device);
+            if self.cancel.is_cancelled() {
+                return Ok(());
+            }
+            match ending {
+                Ok(()) => {}
+                Err(Ending::Final(why)) => return Err(why),
+                // A wrong address is more likely than a fault that passes.
+                Err(Ending::Passing(why)) if device.is_none() => return Err(why),
+                Err(Ending::Passing(why)) => {
+                    self.note(&json!({ "event": "retrying", "message": why }), || format!("{why}; connecting again"));
+                }
+            }
+            self.pause();
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the command is above the engine: it waits before it reconnects")]
+    fn pause(&self) {
+        let mut waited = StdDuration::ZERO;
+        while waited < RETRY_INTERVAL && !self.cancel.is_cancelled() {
+            std::thread::sleep(LOOK_INTERVAL);
+            waited += LOOK_INTERVAL;
+        }
+    }
+
+    fn note(&self, event: &Value, text: impl FnOnce() -> String) {
+        if self.options.transport.json {
+            out::json(event);
+        } else if !self.options.transport.quiet {
+            out::note(&text());
+        }
+    }
+
+    /// Connects and carries packets until the connection ends.
+    fn attempt(&self, device: &mut Option<Device>) -> Result<(), Ending> {
+        let connected = self.connect(device.is_none())?;
+        let connection = &connected.connection;
+        // The control stream stays open as long as the tunnel.
+        let (accepted, _control) = self.greet(connection)?;
+        let is_new = device.as_ref().is_none_or(|device| device.addresses != accepted.addresses);
+        if is_new {
+            *device = None;
+            *device = Some(self.open(&accepted).map_err(Ending::Final)?);
+        }
+        let device = device.as_ref().expect("it was just opened");
+        // What the server may send from: its own addresses, other clients', and the networks behind it.
+        let tunnels = accepted.addresses.iter().filter_map(|(address, bits)| Prefix::new(*address, *bits).ok());
+        let networks = tunnels.chain(accepted.routes.iter().copied()).collect();
+        let peer = Arc::new(Peer::new(connection.clone(), networks));
+        let id = device.peers.add(Arc::clone(&peer));
+        let shown: Vec<String> = accepted.addresses.iter().map(|(address, bits)| format!("{address}/{bits}")).collect();
+        let routes: Vec<String> = accepted.routes.iter().map(ToString::to_string).collect();
+        self.note(
+            &json!({
+                "event": "up", "device": device.tun.name(), "addresses": shown, "routes": routes,
+                "remote": connection.remote_addr().to_string(), "paths_wanted": connected.paths_wanted,
+            }),
+            || format!("{} is up, with {}", device.tun.name(), shown.join(" and ")),
+        );
+        let closed = self.carry(&connected, &peer, device);
+        device.peers.remove(id);
+        self.note(&json!({ "event": "down", "reason": closed, "peer": peer_json(&peer) }), || {
+            format!("the connection has ended: {closed}")
+        });
+        Err(Ending::Passing(closed))
+    }
+
+    /// Carries packets until the connection ends or the user interrupts.
+    fn carry(&self, connected: &Connected, peer: &Arc<Peer>, device: &Device) -> String {
+        let connection = &connected.connection;
+        std::thread::scope(|scope| {
+            let mut writer = Writer::new(device.tun.clone(), Arc::clone(&device.counters));
+            let exit = scope.spawn(move || crate::tunnel::exit::run(peer, &mut writer));
+            while !exit.is_finished() {
+                if self.cancel.is_cancelled() {
+                    connection.close(0, "the client ends");
+                    break;
+                }
+                if device.entry.has_ended() {
+                    connection.close(0, "the client's device is gone");
+                    break;
+                }
+                connected
+                    .links
+                    .iter()
+                    .for_each(|links| links.tell(self.options.transport.json, self.options.transport.quiet));
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "the command is above the engine: it looks for an interrupt"
+                )]
+                std::thread::sleep(LOOK_INTERVAL);
+            }
+            match exit.join() {
+                Ok(closed) => closed.to_string(),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
+    }
+
+    fn connect(&self, is_first: bool) -> Result<Connected, Ending> {
+        let mut tls = client_config(&self.state.key, &[self.ticket.receiver])
+            .map_err(|error| Ending::Final(error.to_string()))?;
+        let mut config = (*tls.config).clone();
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        tls.config = Arc::new(config);
+        let connector = Connector {
+            peer: "server",
+            transport: transport(&self.options.transport).map_err(Ending::Final)?,
+            placement: self.options.transport.placement,
+            bind: None,
+            device: None,
+            paths: &self.options.paths,
+            tls: &tls,
+            cancel: &self.cancel,
+            on_unanswered: &|addresses| {
+                let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+                self.note(&json!({ "event": "unanswered", "addresses": addresses }), || {
+                    format!("trying {}; no answer yet", addresses.join(", "))
+                });
+            },
+            is_brief: !is_first,
+            is_first,
+        };
+        let connected = connector.connect(&self.ticket).map_err(|failure| match failure {
+            ConnectFailure::WrongHost(why) => Ending::Final(why),
+            ConnectFailure::NoSuchPath(why) | ConnectFailure::Silent(why) => Ending::Passing(why),
+            ConnectFailure::Interrupted => Ending::Final("interrupted".to_owned()),
+        })?;
+        if let Some(advice) = connected.advice.as_ref().filter(|_| is_first) {
+            Warning::SmallBuffers.print(self.options.transport.json, self.options.transport.quiet, advice);
+        }
+        for path in &connected.left_out {
+            let message = format!("a path is left out: {path}");
+            Warning::PathLeftOut.print(self.options.transport.json, self.options.transport.quiet, &message);
+        }
+        Ok(connected)
+    }
+
+    /// Exchanges the first messages.
+    fn greet(&self, connection: &Connection) -> Result<(Accepted, Control), Ending> {
+        let passing = |why: String| Ending::Passing(why);
+        let context = proof_context(connection, self.state.key.public(), self.ticket.receiver)
+            .map_err(|error| passing(error.to_string()))?;
+        let mut control = Control::new(connection.open_bi().map_err(|error| passing(error.to_string()))?);
+        let proof = (!self.options.by_key).then(|| *context.prove(&self.ticket.secret, Role::Sender).as_bytes());
+        control.send(&Message::Hello { version: VERSION, proof }).map_err(passing)?;
+        match control.receive().map_err(passing)? {
+            Message::Accepted(accepted) => {
+                let is_proven = |proof| context.verify(&self.ticket.secret, Role::Receiver, &Proof::from_bytes(proof));
+                if !self.options.by_key && !accepted.proof.is_some_and(is_proven) {
+                    return Err(Ending::Final("the server did not prove that it issued the ticket".to_owned()));
+                }
+                Ok((*accepted, control))
+            }
+            Message::Refused { reason: Refusal::NotAllowed, text } => {
+                let key = self.state.key.public();
+                Err(Ending::Final(format!(
+                    "the server refused this host: {text}. With --by-key, this line, which `litz id` prints, must be in \
+                     the server's list of keys: {key}"
+                )))
+            }
+            Message::Refused { text, .. } => Err(Ending::Final(format!("the server refused this host: {text}"))),
+            _ => Err(passing("the server answered with another message".to_owned())),
+        }
+    }
+
+    /// Makes the device and its routes.
+    fn open(&self, accepted: &Accepted) -> Result<Device, String> {
+        let name = &self.options.tun;
+        let tun = Tun::open_up(name, &accepted.addresses, accepted.mtu).map_err(|error| error.to_string())?;
+        for network in &accepted.routes {
+            add_route(network, name)?;
+        }
+        let wake = WakeEvent::new().map_err(|error| error.to_string())?;
+        let peers = Arc::new(Peers::new(wake.clone()));
+        let counters = Arc::new(DeviceCounters::default());
+        let seed = self.state.key.derive_secret("flows of a tunnel");
+        let seed = u64::from_be_bytes(seed[..8].try_into().map_err(|_| "no seed")?);
+        let entry = Entry::start(tun.clone(), Arc::clone(&peers), wake, Arc::clone(&counters), seed);
+        Ok(Device { tun, entry, peers, counters, addresses: accepted.addresses.clone() })
+    }
+}

@@ -1,0 +1,73 @@
+//! The loop that takes packets out of a connection and writes them to the TUN device.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use litz::Closed;
+use net::MonotonicClock;
+use tunnel::inner::Inner;
+use tunnel::{Arrived, Sink, Unpacker};
+
+use super::device::Writer;
+use super::peers::Peer;
+
+/// Writes the packets of a peer until its connection ends; returns why.
+pub(crate) fn run(peer: &Arc<Peer>, writer: &mut Writer) -> Closed {
+    let clock = MonotonicClock::start();
+    let mut unpacker = Unpacker::new();
+    let mut received = Vec::new();
+    let mut sink = PeerSink { peer, writer };
+    loop {
+        let taken = match unpacker.timeout() {
+            None => peer.connection.recv_datagrams(&mut received),
+            Some(at) => {
+                let wait = at.saturating_since(clock.now());
+                peer.connection.recv_datagrams_timeout(&mut received, wait.into())
+            }
+        };
+        if let Err(closed) = taken {
+            return closed;
+        }
+        let now = clock.now();
+        for datagram in received.drain(..) {
+            unpacker.push(now, datagram.path.0 as usize, datagram.data, &mut sink);
+        }
+        unpacker.handle_timeout(now, &mut sink);
+        unpacker.flush(&mut sink);
+        publish(peer, &unpacker);
+    }
+}
+
+fn publish(peer: &Peer, unpacker: &Unpacker) {
+    let (counters, stats, order) = (&peer.counters, unpacker.stats(), unpacker.order_stats());
+    for (counter, value) in [
+        (&counters.packets_out, stats.packets),
+        (&counters.bytes_out, stats.bytes),
+        (&counters.spoofed, stats.spoofed),
+        (&counters.malformed, stats.malformed),
+        (&counters.incomplete, stats.incomplete),
+        (&counters.held, order.held),
+        (&counters.lost, order.lost),
+        (&counters.expired, order.expired),
+        (&counters.late, order.late),
+        (&counters.duplicates, order.dropped),
+        (&counters.wait_us, unpacker.order().wait().as_micros()),
+    ] {
+        counter.store(value, Ordering::Relaxed);
+    }
+}
+
+struct PeerSink<'a> {
+    peer: &'a Peer,
+    writer: &'a mut Writer,
+}
+
+impl Sink for PeerSink<'_> {
+    fn allows(&self, inner: &Inner) -> bool {
+        self.peer.allows(inner)
+    }
+
+    fn deliver(&mut self, packet: &Arrived<'_>) {
+        self.writer.write(packet);
+    }
+}

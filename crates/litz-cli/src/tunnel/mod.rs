@@ -1,0 +1,21 @@
+//! The threads of a tunnel: one takes packets from the TUN device and puts them into the connections of
+//! the peers, one for each peer takes them out and writes them to the device.
+//!
+//! ```text
+//!  TUN ─ read ─▶ [entry] ─ route by destination ─▶ queue ─▶ datagrams ─▶ connection of the peer
+//!  TUN ◀ write ─ [exit], one for each peer: order, join, check the source ◀─ connection
+//! ```
+//!
+//! | module | content |
+//! |---|---|
+//! | [`entry`] | the thread that reads the device |
+//! | [`exit`] | the loop that writes it |
+//! | [`peers`] | the peers and which addresses they have |
+//! | [`device`] | packets as the device has them |
+//! | [`wake`] | wakes a thread that waits for the device |
+
+pub(crate) mod device;
+pub(crate) mod entry;
+pub(crate) mod exit;
+pub(crate) mod peers;
+pub(crate) mod wake;

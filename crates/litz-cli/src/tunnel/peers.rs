@@ -1,0 +1,133 @@
+//! The peers of a tunnel, and which addresses they have.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use litz::Connection;
+use tunnel::inner::Inner;
+use tunnel::{Prefix, PrefixMap};
+
+use super::wake::WakeEvent;
+
+/// The number of a peer, which is never used again.
+pub(crate) type PeerId = u64;
+
+/// A peer.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) connection: Connection,
+    /// The networks that are behind it: packets to these go to it, and it may send from these only.
+    pub(crate) networks: Vec<Prefix>,
+    pub(crate) counters: PeerCounters,
+}
+
+/// Counters of a peer.
+#[derive(Debug, Default)]
+pub(crate) struct PeerCounters {
+    /// Packets and super-packets into the tunnel, and their bytes.
+    pub(crate) packets_in: AtomicU64,
+    pub(crate) bytes_in: AtomicU64,
+    /// Of these, dropped by the queue.
+    pub(crate) dropped: AtomicU64,
+    /// Of these, marked by the queue.
+    pub(crate) marked: AtomicU64,
+    /// Bytes that wait in the queue now.
+    pub(crate) queued_bytes: AtomicU64,
+    /// Packets and super-packets out of the tunnel, and their bytes.
+    pub(crate) packets_out: AtomicU64,
+    pub(crate) bytes_out: AtomicU64,
+    /// Packets from addresses that the peer does not have.
+    pub(crate) spoofed: AtomicU64,
+    /// Datagrams that are malformed.
+    pub(crate) malformed: AtomicU64,
+    /// Packets of which a piece is missing.
+    pub(crate) incomplete: AtomicU64,
+    /// What the order of flows has counted: waited, lost, expired, late, dropped.
+    pub(crate) held: AtomicU64,
+    pub(crate) lost: AtomicU64,
+    pub(crate) expired: AtomicU64,
+    pub(crate) late: AtomicU64,
+    pub(crate) duplicates: AtomicU64,
+    /// How long a missing packet is waited for, in microseconds.
+    pub(crate) wait_us: AtomicU64,
+}
+
+impl Peer {
+    pub(crate) fn new(connection: Connection, networks: Vec<Prefix>) -> Self {
+        Self { connection, networks, counters: PeerCounters::default() }
+    }
+
+    /// Whether the peer may send from this address.
+    pub(crate) fn allows(&self, inner: &Inner) -> bool {
+        self.networks.iter().any(|network| network.contains(inner.source))
+    }
+}
+
+/// All peers. Shared by the threads of the tunnel.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    table: Mutex<Table>,
+    /// Changes with the table.
+    version: AtomicU64,
+    wake: WakeEvent,
+}
+
+/// The peers, and the peer of each network.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    pub(crate) routes: PrefixMap<PeerId>,
+    pub(crate) peers: BTreeMap<PeerId, Arc<Peer>>,
+    next: PeerId,
+}
+
+impl Peers {
+    /// No peers. `wake` wakes the thread that sends to them.
+    pub(crate) fn new(wake: WakeEvent) -> Self {
+        Self { table: Mutex::default(), version: AtomicU64::new(1), wake }
+    }
+
+    /// Adds a peer. It takes its networks from a peer that has them.
+    pub(crate) fn add(&self, peer: Arc<Peer>) -> PeerId {
+        let id = {
+            let mut table = self.lock();
+            let id = table.next;
+            table.next += 1;
+            for network in &peer.networks {
+                table.routes.insert(*network, id);
+            }
+            table.peers.insert(id, peer);
+            id
+        };
+        self.changed();
+        id
+    }
+
+    /// Removes a peer, and its networks unless another one has them now.
+    pub(crate) fn remove(&self, id: PeerId) {
+        {
+            let mut table = self.lock();
+            table.peers.remove(&id);
+            table.routes.retain(|_, peer| *peer != id);
+        }
+        self.changed();
+    }
+
+    /// The version of the table.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn table(&self) -> Table {
+        self.lock().clone()
+    }
+
+    fn changed(&self) {
+        self.version.fetch_add(1, Ordering::Release);
+        self.wake.wake();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

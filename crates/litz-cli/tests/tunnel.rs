@@ -1,0 +1,269 @@
+//! `litz tunnel` between network namespaces (root), used by programs that know nothing of it.
+//!
+//! ```text
+//!   client: litz0 ═ c0 ── s0 ═ litz0: server
+//!                   c1 ── s1
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{Litz, Place};
+
+/// A program that has not ended after so many seconds hangs.
+const PROGRAM_SECONDS_MAX: &str = "60";
+
+/// The server's addresses in the tunnel, as in its default.
+const SERVER: [&str; 2] = ["10.76.0.1", "fd76:6c69:747a::1"];
+
+#[expect(clippy::print_stderr, reason = "a test that cannot run says so")]
+fn skipped(why: &str) {
+    eprintln!("SKIPPED: {why}");
+}
+
+fn ip(arguments: &str) {
+    let output = Command::new("ip").args(arguments.split(' ')).output().expect("the command ip");
+    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A client, a server, and the links between them.
+struct World {
+    client: String,
+    server: String,
+    place: Place,
+}
+
+impl World {
+    /// None without root or one of `programs`.
+    fn new(test: &str, links: usize, programs: &[&str]) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            skipped("network namespaces need root");
+            return None;
+        }
+        let folders = ["/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/bin"];
+        let is_missing = |program: &&&str| !folders.iter().any(|folder| Path::new(folder).join(program).exists());
+        if let Some(missing) = programs.iter().find(is_missing) {
+            skipped(&format!("the program {missing} is missing (scripts/need installs it)"));
+            return None;
+        }
+        let [client, server] = ["c", "s"].map(|side| format!("litz-tunnel-{test}-{}-{side}", std::process::id()));
+        let world = Self { client, server, place: Place::new() };
+        for name in [&world.client, &world.server] {
+            ip(&format!("netns add {name}"));
+            ip(&format!("-n {name} link set lo up"));
+        }
+        for link in 0..links {
+            let (client, server) = (&world.client, &world.server);
+            ip(&format!("link add c{link} netns {client} type veth peer name s{link} netns {server}"));
+            for (name, device, host) in [(client, 'c', 1), (server, 's', 2)] {
+                ip(&format!("-n {name} link set {device}{link} up"));
+                ip(&format!("-n {name} addr add 10.9.{link}.{host}/24 dev {device}{link}"));
+            }
+        }
+        Some(world)
+    }
+
+    fn in_namespace(name: &str, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", name, "timeout", PROGRAM_SECONDS_MAX, program]).args(arguments);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a program at the client to its end, and expects success.
+    fn succeed(&self, program: &str, arguments: &[&str]) -> Output {
+        let output = Self::in_namespace(&self.client, program, arguments).output().expect("the program starts");
+        assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
+        output
+    }
+
+    /// Starts a program at the server.
+    fn start(&self, program: &str, arguments: &[&str]) -> Running {
+        let mut command = Self::in_namespace(&self.server, program, arguments);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        Running(command.spawn().expect("the program starts"))
+    }
+
+    fn litz(&self, name: &str, arguments: &[&str]) -> Litz {
+        let state = format!("--state-dir={}", self.place.path(&format!("state-{}", name == self.client)).display());
+        let litz = env!("CARGO_BIN_EXE_litz");
+        Litz::of(
+            Command::new("ip").args(["netns", "exec", name, litz, "tunnel"]).args(arguments).args([&state, "--json"]),
+        )
+    }
+
+    fn serve(&self, arguments: &[&str]) -> (Litz, String) {
+        let mut server = self.litz(&self.server, &[&["serve"], arguments].concat());
+        let ticket = server.wait_for("listening")["ticket"].as_str().expect("a ticket").to_owned();
+        (server, ticket)
+    }
+
+    /// A tunnel that is up.
+    fn tunnel(&self) -> (Litz, Litz) {
+        let (mut server, ticket) = self.serve(&[]);
+        let mut client = self.litz(&self.client, &["up", &ticket]);
+        client.wait_for("up");
+        server.wait_for("client");
+        (client, server)
+    }
+
+    /// Waits until a program at the server listens on this port of both IP versions.
+    fn await_port(&self, port: u16) {
+        let wanted = format!("sport = :{port}");
+        for _ in 0..10_000 {
+            let output = Self::in_namespace(&self.server, "ss", &["-Hltn", &wanted]).output().expect("ss");
+            if !output.stdout.is_empty() {
+                return;
+            }
+        }
+        panic!("nobody listens on port {port}");
+    }
+
+    /// Ends the client and then the server; returns what each counted.
+    fn end(mut client: Litz, mut server: Litz) -> (Value, Value) {
+        client.signal("TERM");
+        let (status, down) = client.finish("down");
+        assert_eq!(status, 130);
+        let gone = server.wait_for("gone");
+        server.signal("TERM");
+        assert_eq!(server.finish("gone").0, 130);
+        (down.expect("a down event")["peer"].clone(), gone["peer"].clone())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.path(name)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for name in [&self.client, &self.server] {
+            // A test that failed early may not have created it.
+            let _gone = Command::new("ip").args(["netns", "delete", name]).output();
+        }
+    }
+}
+
+/// A program that runs until this is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _killed = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+/// Sends a UDP datagram from an address and returns whether the answer came.
+const SEND_FROM: &str = "
+import socket, sys
+own, to, text = sys.argv[1:4]
+s = socket.socket(socket.AF_INET6 if ':' in to else socket.AF_INET, socket.SOCK_DGRAM)
+s.bind((own, 0))
+s.sendto(text.encode(), (to, 5005))
+";
+
+/// Writes the UDP datagrams that arrive to a file, one a line, until one says `end`.
+const LISTEN: &str = "
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(('0.0.0.0', 5005))
+open(sys.argv[1] + '.ready', 'w').close()
+lines = []
+while not lines or not lines[-1].startswith('end'):
+    data, source = s.recvfrom(2000)
+    lines.append(data.decode() + ' ' + source[0])
+open(sys.argv[1], 'w').write('\\n'.join(lines))
+";
+
+#[test]
+fn a_file_of_a_web_server_arrives_whole_over_both_ip_versions() {
+    let Some(world) = World::new("web", 1, &["curl", "python3", "ss"]) else { return };
+    let (client, server) = world.tunnel();
+    let file = world.place.file("file", 20_000_000, 1);
+    let folder = file.parent().expect("below the folder").display().to_string();
+    let _web = world.start("python3", &["-m", "http.server", "8000", "--bind", "::", "--directory", &folder]);
+    world.await_port(8000);
+    for (address, name) in [(SERVER[0].to_owned(), "v4"), (format!("[{}]", SERVER[1]), "v6")] {
+        let to = world.path(name);
+        world.succeed("curl", &["-sSf", "-o", &to.display().to_string(), &format!("http://{address}:8000/file")]);
+        assert!(std::fs::read(&to).expect("a file") == std::fs::read(&file).expect("a file"), "{address}");
+    }
+    let (sent, received) = World::end(client, server);
+    assert!(received["in"]["bytes"].as_u64() > Some(40_000_000), "it went through the tunnel: {received}");
+    assert_eq!((&sent["out"]["malformed"], &sent["out"]["spoofed"]), (&0.into(), &0.into()), "{sent}");
+}
+
+#[test]
+fn iperf3_measures_tcp_and_udp_in_both_directions() {
+    let Some(world) = World::new("iperf", 2, &["iperf3", "ss"]) else { return };
+    let (client, server) = world.tunnel();
+    let _iperf = world.start("iperf3", &["-s"]);
+    world.await_port(5201);
+    for address in SERVER {
+        for more in [&["-n", "20M"][..], &["-n", "20M", "-R"], &["-u", "-b", "20M", "-n", "2M", "-l", "1200"]] {
+            let arguments = [&["-J", "-c", address], more].concat();
+            let output = world.succeed("iperf3", &arguments);
+            let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            let end = &report["end"];
+            let sum = if end["sum_received"].is_null() { &end["sum"] } else { &end["sum_received"] };
+            assert!(sum["bytes"].as_u64() > Some(1_000_000), "{arguments:?}: {end}");
+        }
+    }
+    let (sent, received) = World::end(client, server);
+    assert_eq!(sent["paths"].as_array().map(Vec::len), Some(2), "{sent}");
+    assert_eq!(received["out"]["malformed"], 0, "{received}");
+}
+
+#[test]
+fn packets_from_addresses_that_the_client_does_not_have_are_dropped_and_counted() {
+    let Some(world) = World::new("spoof", 1, &["python3"]) else { return };
+    let (client, server) = world.tunnel();
+    let seen = world.path("seen").display().to_string();
+    let mut listener = world.start("python3", &["-c", LISTEN, &seen]);
+    while !Path::new(&format!("{seen}.ready")).exists() {
+        assert!(listener.0.try_wait().expect("it was started").is_none(), "the listener ended");
+        std::thread::yield_now();
+    }
+    ip(&format!("-n {} addr add 10.76.0.77/32 dev litz0", world.client));
+    world.succeed("python3", &["-c", SEND_FROM, "10.76.0.77", SERVER[0], "foreign"]);
+    world.succeed("python3", &["-c", SEND_FROM, "10.76.0.2", SERVER[0], "own"]);
+    world.succeed("python3", &["-c", SEND_FROM, "10.76.0.2", SERVER[0], "end"]);
+    assert!(listener.0.wait().expect("it was started").success());
+    assert_eq!(std::fs::read_to_string(&seen).expect("a file"), "own 10.76.0.2\nend 10.76.0.2");
+    let (_, received) = World::end(client, server);
+    assert_eq!(received["out"]["spoofed"], 1, "{received}");
+}
+
+#[test]
+fn inner_connections_survive_a_server_that_is_started_again() {
+    let Some(world) = World::new("again", 1, &["python3"]) else { return };
+    let (mut client, mut server) = world.tunnel();
+    let seen = world.path("seen").display().to_string();
+    server.kill();
+    client.wait_for("retrying");
+    // The same ticket, and therefore the same port and addresses.
+    let (mut server, _) = world.serve(&[]);
+    client.wait_for("up");
+    server.wait_for("client");
+    let mut listener = world.start("python3", &["-c", LISTEN, &seen]);
+    while !Path::new(&format!("{seen}.ready")).exists() {
+        std::thread::yield_now();
+    }
+    world.succeed("python3", &["-c", SEND_FROM, "10.76.0.2", SERVER[0], "end"]);
+    assert!(listener.0.wait().expect("it was started").success());
+    World::end(client, server);
+}
+
+#[test]
+fn a_host_without_the_ticket_is_refused() {
+    let Some(world) = World::new("refuse", 1, &[]) else { return };
+    let (mut server, ticket) = world.serve(&[]);
+    let mut stranger = world.litz(&world.client, &["up", "--by-key", &ticket]);
+    stranger.fail(2, "refused");
+    let ended = server.wait_for("ended");
+    assert!(ended["message"].as_str().expect("text").contains("proof"), "{ended}");
+}
