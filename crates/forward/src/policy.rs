@@ -27,6 +27,7 @@ pub struct TargetRule {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListenRule {
     kind: RuleKind<Bind>,
+    text: String,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -262,7 +263,13 @@ impl FromStr for ListenRule {
             [bind, ports] => RuleKind::Ports { protocol, hosts: bind.parse()?, ports: ports.parse()? },
             _ => return Err(format!("{text} is neither [BIND:]PORTS, such as 8080 or *:8000-8099, nor a path")),
         };
-        Ok(Self { kind })
+        Ok(Self { kind, text: text.to_owned() })
+    }
+}
+
+impl fmt::Display for ListenRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
     }
 }
 

@@ -264,7 +264,7 @@ mod tests {
             ("80:host", "too few"),
             ("/path", "too few"),
             ("1:2:3:host:5", "too many"),
-            ("/a:b:c:1", "too many"),
+            ("/a:1:c:1", "neither"),
             ("x:host:1", "not a port"),
             ("80:host:65536", "not a port"),
             ("80:host:0", "port 0"),

@@ -6,6 +6,7 @@ mod credentials;
 mod demo;
 mod ecn;
 mod emulate;
+mod forward;
 mod links;
 #[path = "../../net/tests/support/namespaces.rs"]
 mod namespaces;

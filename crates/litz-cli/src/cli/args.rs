@@ -11,6 +11,7 @@ use super::bench::BenchOptions;
 use super::demo::DemoOptions;
 use super::emulate::EmulateOptions;
 use super::exit;
+use super::forward::ForwardOptions;
 use super::heading;
 use super::id::IdOptions;
 use super::listen_options::ListenOptions;
@@ -53,6 +54,9 @@ pub(crate) enum Command {
     /// Send files and directories to the receiver that printed the ticket
     #[command(after_help = exit::HELP, override_usage = super::send::USAGE)]
     Send(SendOptions),
+    /// Forward TCP, UDP and UNIX connections over all links, as ssh -L, -R, -D and -W do over one
+    #[command(after_help = super::forward::HELP, override_usage = super::forward::USAGE)]
+    Forward(Box<ForwardOptions>),
     /// Print this host's public key, as a line for the list of `litz recv --allow`; the first call
     /// creates the key
     #[command(after_help = super::id::HELP)]

@@ -60,6 +60,9 @@ const SERVER_NAME: &str = "litz.invalid";
 /// How the reason begins with which a receiver closes a connection that it has no place for.
 pub(crate) const BUSY: &str = "the receiver is busy";
 
+/// The same reason of a server that forwards.
+pub(crate) const BUSY_SERVER: &str = "the server is busy";
+
 /// The transport configuration of a transfer.
 ///
 /// # Errors

@@ -11,6 +11,7 @@ mod costs;
 mod demo;
 mod emulate;
 mod exit;
+mod forward;
 mod groups;
 mod heading;
 mod help;
@@ -76,6 +77,7 @@ pub(crate) fn run() -> ExitCode {
             options.transport.verbose = arguments.verbose > 0;
             send::run(&options)
         }
+        Command::Forward(options) => forward::run(&options),
         Command::Id(options) => id::run(&options),
         Command::Tickets(options) => tickets::run(&options),
         Command::Demo(options) => demo::run(&options),

@@ -85,7 +85,7 @@ fn warn_of_refused_paths(connection: &Connection, progress: &Progress) {
 }
 
 /// The requested paths that were refused since the last call, each with the reason.
-fn refused_paths(connection: &Connection) -> Vec<String> {
+pub(crate) fn refused_paths(connection: &Connection) -> Vec<String> {
     let events = std::iter::from_fn(|| connection.next_path_event_timeout(StdDuration::ZERO).ok().flatten());
     let refused = events.filter_map(|event| match event {
         PathEvent::Refused { remote, error, .. } => Some(format!("to {remote}: {error}")),

@@ -1,0 +1,468 @@
+//! `litz forward`: the client, which connects to a server and keeps listeners open for its user.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forward::address::{Protocol, Target};
+use forward::message::Message;
+use forward::spec::Listen;
+use litz::{Closed, TransportConfig};
+use net::MonotonicClock;
+use serde_json::json;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+use transfer::{CLOSE_CODE, CancelToken, Proof, Refusal, Role, RunId, Ticket, proof_context};
+
+use super::listener::{Bound, Sessions, Way, places};
+use super::options::ClientOptions;
+use super::report::Report;
+use super::session::{Desk, Session, Streams, transport};
+use super::socks::Proxy;
+use super::{frames, runtime, stdio, tls};
+use crate::cli::connect::{BUSY_SERVER, ConnectFailure, Connected, Connector, base_transport};
+use crate::cli::connection_log::{log_connected, log_ended};
+use crate::cli::host::{self, HostState};
+use crate::cli::journals::Journals;
+use crate::cli::path_report::refused_paths;
+use crate::cli::scheduler_trace::Trace;
+use crate::cli::ticket;
+use crate::cli::warning::Warning;
+use crate::cli::{exit, out, signals};
+
+/// Pause between attempts to reconnect.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often the client looks for an interrupt and for changes of its links.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The time that reset connections have to reach their peers at the end.
+const CLOSE_TIME: Duration = Duration::from_secs(1);
+
+/// What the other host is called in messages.
+const PEER: &str = "server";
+
+/// Why a connection ended, or was not made.
+struct Lost {
+    message: String,
+    /// No other attempt can succeed.
+    is_final: bool,
+    /// By the user.
+    is_interrupt: bool,
+}
+
+impl Lost {
+    fn passing(message: String) -> Self {
+        Self { message, is_final: false, is_interrupt: false }
+    }
+
+    fn last(message: String) -> Self {
+        Self { message, is_final: true, is_interrupt: false }
+    }
+
+    fn interrupt() -> Self {
+        Self { message: "interrupted".to_owned(), is_final: true, is_interrupt: true }
+    }
+}
+
+impl From<ConnectFailure> for Lost {
+    fn from(failure: ConnectFailure) -> Self {
+        match failure {
+            ConnectFailure::Silent(message) | ConnectFailure::NoSuchPath(message) => Self::passing(message),
+            ConnectFailure::WrongHost(message) => Self::last(message),
+            ConnectFailure::Interrupted => Self::interrupt(),
+        }
+    }
+}
+
+pub(super) fn run(options: &ClientOptions) -> Result<u8, String> {
+    if options.stdio.is_some() {
+        // Standard output is the data's.
+        out::redirect();
+    }
+    let client = Client::prepare(options)?;
+    let status = client.run();
+    for error in client.trace.iter().flat_map(Trace::take_errors) {
+        client.report.warn(Warning::Trace, &error);
+    }
+    for error in client.journals.iter().flat_map(Journals::take_errors) {
+        client.report.warn(Warning::Journal, &error);
+    }
+    match status {
+        Ok(status) => Ok(status),
+        Err(lost) if lost.is_interrupt => {
+            exit::report(options.transport.json, exit::INTERRUPTED, &lost.message);
+            Ok(exit::INTERRUPTED)
+        }
+        Err(lost) => Err(lost.message),
+    }
+}
+
+struct Client<'a> {
+    options: &'a ClientOptions,
+    ticket: Ticket,
+    state: HostState,
+    cancel: CancelToken,
+    transport: TransportConfig,
+    trace: Option<Trace>,
+    journals: Option<Journals>,
+    run_id: RunId,
+    report: Arc<Report>,
+    clock: MonotonicClock,
+    /// For the tasks of listeners and sockets.
+    places: Arc<Semaphore>,
+}
+
+impl<'a> Client<'a> {
+    fn prepare(options: &'a ClientOptions) -> Result<Self, String> {
+        let has_forwards = !(options.local.is_empty() && options.remote.is_empty() && options.dynamic.is_empty());
+        if !has_forwards && options.stdio.is_none() {
+            return Err("name what to forward: -L, -R, -D or --stdio (`litz forward --help` has examples), or run \
+                        `litz forward serve` on the far host"
+                .to_owned());
+        }
+        if let Some(open) = options.dynamic.iter().find(|dynamic| !dynamic.bind.is_loopback() && !options.gateway) {
+            return Err(format!(
+                "-D {}:{} would let other hosts use the proxy, which asks for no password: add --gateway if you want \
+                 that",
+                open.bind, open.port
+            ));
+        }
+        let ticket = options.ticket_options.only(options.ticket.as_deref())?;
+        if !options.by_key {
+            ticket::refuse_expired(&ticket)?;
+        }
+        let state = host::open_state(options.transport.state_dir.as_deref())?;
+        let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
+        let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
+        let journals = Journals::of(&options.transport)?;
+        let transport = transport(base_transport(&options.transport, trace.as_ref(), journals.as_ref()));
+        transport.validate()?;
+        let run_id = RunId::generate().map_err(|error| error.to_string())?;
+        let report = Arc::new(Report::new(&options.transport));
+        let (clock, places) = (MonotonicClock::start(), places());
+        Ok(Self { options, ticket, state, cancel, transport, trace, journals, run_id, report, clock, places })
+    }
+
+    fn run(&self) -> Result<u8, Lost> {
+        let runtime = runtime().map_err(Lost::last)?;
+        let (publish, current) = watch::channel(None);
+        let mut listeners = JoinSet::new();
+        {
+            let _context = runtime.enter();
+            self.listen(&current, &mut listeners).map_err(Lost::last)?;
+        }
+        let result = self.keep_connected(&runtime, &publish);
+        listeners.abort_all();
+        // Connections that are still there are reset.
+        drop(publish);
+        runtime.shutdown_timeout(CLOSE_TIME);
+        result
+    }
+
+    /// Opens all listeners of this host.
+    fn listen(&self, current: &watch::Receiver<Option<Arc<Session>>>, tasks: &mut JoinSet<()>) -> Result<(), String> {
+        for forward in &self.options.local {
+            let listen = &forward.listen;
+            let bound = Bound::open(listen).map_err(|error| format!("cannot listen on {listen}: {error}"))?;
+            self.tell_listening("local", &bound, &forward.target);
+            let target = forward.target.clone();
+            let way = Way {
+                sessions: Sessions::Current(current.clone()),
+                request: Box::new(move |_| Message::Open { target: target.clone() }),
+                shown: forward.target.to_string(),
+                report: Arc::clone(&self.report),
+                places: Arc::clone(&self.places),
+            };
+            bound.serve(&Arc::new(way), tasks);
+        }
+        for dynamic in &self.options.dynamic {
+            let listen = Listen::Port { protocol: Protocol::Tcp, bind: dynamic.bind, port: dynamic.port };
+            let bound = Bound::open(&listen).map_err(|error| format!("cannot listen on {listen}: {error}"))?;
+            self.tell_listening("dynamic", &bound, &"SOCKS5");
+            let sessions = Sessions::Current(current.clone());
+            let proxy = Arc::new(Proxy { sessions, report: Arc::clone(&self.report) });
+            let act = move |socket, permit, origin| {
+                let proxy = Arc::clone(&proxy);
+                tokio::spawn(async move {
+                    proxy.serve(socket, origin).await;
+                    drop(permit);
+                });
+            };
+            bound.serve_with(&self.places, act, tasks);
+        }
+        Ok(())
+    }
+
+    fn tell_listening(&self, kind: &str, bound: &Bound, target: &dyn std::fmt::Display) {
+        let (listen, target) = (&bound.listen, target.to_string());
+        let event = json!({
+            "event": "forwarding", "kind": kind, "listen": listen.to_string(), "target": target,
+            "address": bound.address().map(|address| address.to_string()),
+        });
+        self.report.tell(&event, &format!("{listen} leads to {target}"));
+    }
+
+    /// Connects, and reconnects, until the user interrupts or no attempt can succeed.
+    fn keep_connected(
+        &self,
+        runtime: &tokio::runtime::Runtime,
+        publish: &watch::Sender<Option<Arc<Session>>>,
+    ) -> Result<u8, Lost> {
+        let mut is_first = true;
+        let mut lost_at = self.clock.now();
+        let mut last_message = String::new();
+        loop {
+            let lost = match self.connect(is_first) {
+                Ok(connected) => match runtime.block_on(self.begin(&connected, is_first)) {
+                    Ok((session, control)) => {
+                        if let Some(target) = &self.options.stdio {
+                            return self.carry_stdio(runtime, &session, target);
+                        }
+                        last_message.clear();
+                        let lost = runtime.block_on(self.serve(&connected, &session, control, publish));
+                        lost_at = self.clock.now();
+                        is_first = false;
+                        lost
+                    }
+                    Err(lost) => lost,
+                },
+                Err(lost) => lost,
+            };
+            if lost.is_final || is_first {
+                return Err(lost);
+            }
+            let limit = self.options.retry_for;
+            if limit.is_some_and(|limit| self.clock.now().saturating_since(lost_at) >= limit) {
+                return Err(lost);
+            }
+            // An outage may last for hundreds of attempts.
+            if lost.message != last_message {
+                let event = json!({ "event": "retrying", "message": lost.message });
+                self.report.tell(&event, &format!("{}; reconnecting", lost.message));
+                last_message = lost.message;
+            }
+            self.pause()?;
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the command is above the engine: it waits before it reconnects")]
+    fn pause(&self) -> Result<(), Lost> {
+        let end = self.clock.now() + RETRY_INTERVAL.into();
+        while self.clock.now() < end {
+            if self.cancel.is_cancelled() {
+                return Err(Lost::interrupt());
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        Ok(())
+    }
+
+    fn connect(&self, is_first: bool) -> Result<Connected, Lost> {
+        let tls = tls::client(&self.state.key, self.ticket.receiver).map_err(Lost::last)?;
+        let connector = Connector {
+            peer: PEER,
+            transport: self.transport.clone(),
+            placement: self.options.transport.placement,
+            bind: self.options.bind,
+            device: self.options.device.as_deref(),
+            paths: &self.options.paths,
+            tls: &tls,
+            cancel: &self.cancel,
+            on_unanswered: &|addresses| self.tell_unanswered(addresses, is_first),
+            is_brief: false,
+            is_first,
+        };
+        let connected = connector.connect(&self.ticket)?;
+        if let Some(advice) = connected.advice.as_ref().filter(|_| is_first) {
+            self.report.warn(Warning::SmallBuffers, advice);
+        }
+        for path in &connected.left_out {
+            self.report.warn(Warning::PathLeftOut, &format!("a path is left out: {path}"));
+        }
+        Ok(connected)
+    }
+
+    fn tell_unanswered(&self, addresses: &[SocketAddr], is_first: bool) {
+        if is_first {
+            let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+            let event = json!({ "event": "unanswered", "addresses": addresses });
+            self.report.tell(&event, &format!("trying {}; no answer yet", addresses.join(", ")));
+        }
+    }
+
+    /// Proves the right to forward, and asks for the listeners of the server.
+    async fn begin(&self, connected: &Connected, is_first: bool) -> Result<(Arc<Session>, Streams), Lost> {
+        let connection = &connected.connection;
+        log_connected(connection);
+        let lost = |error: String| match connection.close_reason() {
+            Some(closed) => self.explain(&closed),
+            None => Lost::passing(error),
+        };
+        let mut control = connection.open_bi_async().await.map_err(|error| lost(error.to_string()))?;
+        self.prove(connected, &mut control).await.map_err(|error| error.unwrap_or_else(&lost))?;
+        let stats = connection.stats();
+        let remote = connection.remote_addr().to_string();
+        let event = json!({
+            "event": "connected", "remote": remote, "multipath": connected.is_multipath,
+            "paths_wanted": connected.paths_wanted, "cipher": stats.session.cipher_suite,
+            "handshake_us": stats.handshake_time.map(units::Duration::as_micros),
+        });
+        self.report.tell(&event, &format!("connected to {remote}"));
+        if connected.paths_wanted > 1 && !connected.is_multipath {
+            let note = "the server supports one path only: the other links are not used";
+            self.report.warn(Warning::PathLeftOut, note);
+        }
+        for (id, forward) in self.options.remote.iter().enumerate() {
+            let id = u32::try_from(id).unwrap_or(u32::MAX);
+            let request = Message::Listen { id, listen: forward.listen.clone() };
+            frames::send(&mut control.0, &request).await.map_err(lost)?;
+            match frames::receive(&mut control.1, frames::PROMPT).await.map_err(lost)? {
+                Message::Listening { id: answered, listen } if answered == id => {
+                    let event = json!({
+                        "event": "forwarding", "kind": "remote", "listen": listen.to_string(),
+                        "target": forward.target.to_string(),
+                        "port": if let Listen::Port { port, .. } = listen { Some(port) } else { None },
+                    });
+                    self.report.tell(&event, &format!("{listen} of the server leads to {}", forward.target));
+                }
+                Message::NotListening { id: answered, failure } if answered == id && is_first => {
+                    return Err(Lost::last(failure.to_string()));
+                }
+                Message::NotListening { id: answered, failure } if answered == id => {
+                    return Err(Lost::passing(failure.to_string()));
+                }
+                _ => return Err(Lost::last("the server answered with a message that is not expected".to_owned())),
+            }
+        }
+        let report = Arc::clone(&self.report);
+        let session = Session::new(connection.clone(), remote, self.options.udp_idle, report);
+        Ok((Arc::new(session), control))
+    }
+
+    /// Says Hello. The error is a message if the connection may have ended.
+    async fn prove(&self, connected: &Connected, control: &mut Streams) -> Result<(), Result<Lost, String>> {
+        let connection = &connected.connection;
+        let context = proof_context(connection, self.state.key.public(), self.ticket.receiver)
+            .map_err(|error| Err(error.to_string()))?;
+        let proof = (!self.options.by_key).then(|| *context.prove(&self.ticket.secret, Role::Sender).as_bytes());
+        let hello = Message::Hello { run: *self.run_id.as_bytes(), proof };
+        frames::send(&mut control.0, &hello).await.map_err(Err)?;
+        match frames::receive(&mut control.1, frames::PROMPT).await.map_err(Err)? {
+            Message::Accepted { proof } => {
+                let proof = proof.map(Proof::from_bytes);
+                let is_proven = |proof: &Proof| context.verify(&self.ticket.secret, Role::Receiver, proof);
+                if !self.options.by_key && !proof.as_ref().is_some_and(is_proven) {
+                    return Err(Ok(Lost::last("the server does not know the ticket's secret".to_owned())));
+                }
+                Ok(())
+            }
+            Message::Refused { code } => Err(Ok(self.refusal(Refusal::from_code(code)))),
+            _ => Err(Ok(Lost::last("the server answered with a message that is not expected".to_owned()))),
+        }
+    }
+
+    fn refusal(&self, refusal: Refusal) -> Lost {
+        let message = match refusal {
+            Refusal::Expired => "the ticket has expired: ask for a new one".to_owned(),
+            Refusal::BoundToAnotherKey => {
+                "the ticket belongs to another client, the first that used it: ask for a new one, or run this command \
+                 on the same host and as the same user as before"
+                    .to_owned()
+            }
+            Refusal::KeyNotAllowed => {
+                let by_key = if self.options.by_key { "" } else { ", and use --by-key" };
+                format!(
+                    "the server does not know this host's key: have this line, which `litz id` prints, added to its \
+                     list of keys{by_key}: {}",
+                    self.state.key.public()
+                )
+            }
+            Refusal::Unavailable => {
+                let message = "the server cannot read or write its own state: see its messages".to_owned();
+                return Lost::passing(message);
+            }
+            _ => "the server knows no such ticket: it may be revoked, or issued for other targets; ask for a new one"
+                .to_owned(),
+        };
+        Lost::last(message)
+    }
+
+    fn explain(&self, closed: &Closed) -> Lost {
+        match closed {
+            Closed::ByPeer { reason, .. } if reason.starts_with(BUSY_SERVER) => {
+                Lost::passing("the server is busy: it serves as many clients as it can".to_owned())
+            }
+            Closed::Local if self.cancel.is_cancelled() => Lost::interrupt(),
+            closed => Lost::passing(format!("the connection was lost: {closed}")),
+        }
+    }
+
+    /// Serves the connection until it ends.
+    async fn serve(
+        &self,
+        connected: &Connected,
+        session: &Arc<Session>,
+        mut control: Streams,
+        publish: &watch::Sender<Option<Arc<Session>>>,
+    ) -> Lost {
+        let targets = self.options.remote.iter().map(|forward| forward.target.clone()).collect();
+        let desk = Arc::new(Desk::Client(targets));
+        publish.send_replace(Some(Arc::clone(session)));
+        let connection = &connected.connection;
+        let mut look = interval(LOOK_INTERVAL);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut run = std::pin::pin!(session.run(&desk));
+        let mut control_end = std::pin::pin!(frames::read(&mut control.1));
+        let lost = loop {
+            tokio::select! {
+                closed = &mut run => break self.explain(&closed),
+                ended = &mut control_end => {
+                    // The end of the control stream is the end of the connection, whose reason is
+                    // better.
+                    if ended.is_ok() {
+                        connection.close(CLOSE_CODE, "a message that is not expected");
+                        break Lost::last("the server sent a message that is not expected".to_owned());
+                    }
+                    break self.explain(&connection.closed_async().await);
+                }
+                _ = look.tick() => {
+                    for link in connected.links.iter().flat_map(|links| links.take_events()) {
+                        self.report.tell(&link.json(), &link.text());
+                    }
+                    for path in refused_paths(connection) {
+                        self.report.warn(Warning::PathLeftOut, &format!("a path is left out: {path}"));
+                    }
+                    if self.cancel.is_cancelled() {
+                        connection.close(CLOSE_CODE, "the client ends");
+                        break Lost::interrupt();
+                    }
+                }
+            }
+        };
+        publish.send_replace(None);
+        log_ended(connection);
+        lost
+    }
+
+    fn carry_stdio(&self, runtime: &tokio::runtime::Runtime, session: &Session, target: &Target) -> Result<u8, Lost> {
+        let opened = runtime.block_on(async {
+            let request = Message::Open { target: target.clone() };
+            let (send, mut recv) = session.open(&request).await?;
+            frames::answer(&mut recv).await.map_err(|failure| failure.to_string())?;
+            Ok((send, recv))
+        });
+        match opened {
+            Ok(streams) => stdio::carry(&session.connection, streams, &self.cancel),
+            Err(message) => Err(message),
+        }
+        .map_or_else(
+            |message: String| {
+                exit::report(self.options.transport.json, exit::INCOMPLETE, &message);
+                Ok(exit::INCOMPLETE)
+            },
+            |is_interrupted| if is_interrupted { Err(Lost::interrupt()) } else { Ok(exit::DONE) },
+        )
+    }
+}

@@ -1,0 +1,316 @@
+//! Listeners of this host, whose connections and packets go to the other end: those of `-L` on the
+//! client's host, and those of `-R` on the server's.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use forward::address::{Protocol, UnixPath};
+use forward::message::Message;
+use forward::spec::{Bind, Listen};
+use rustix::fs::Mode;
+use socket2::{Domain, SockAddr, Socket as RawSocket, Type};
+use tokio::net::{TcpListener, UdpSocket, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::carry::{Answer, Broken, Carried, carry};
+use super::datagrams::forward_packets;
+use super::report::Report;
+use super::session::{CONNECTIONS_MAX, Session};
+use super::socket::Socket;
+
+/// The time that a new connection waits for the client to reconnect.
+const SESSION_TIME: Duration = Duration::from_secs(10);
+
+/// The pause of a listener that cannot accept, because the process has no more descriptors, for
+/// instance.
+const ERROR_PAUSE: Duration = Duration::from_millis(100);
+
+/// Connections that the kernel keeps while this program does not accept.
+const BACKLOG: i32 = 1024;
+
+/// How often another port is tried if the chosen one is free for one address family only.
+const PORTS_TRIED: u32 = 16;
+
+/// Where connections go.
+pub(super) enum Sessions {
+    /// Over the connection that the client has now.
+    Current(watch::Receiver<Option<Arc<Session>>>),
+    /// Over this one.
+    One(Arc<Session>),
+}
+
+/// What is done with the connections of a listener.
+pub(super) struct Way {
+    pub(super) sessions: Sessions,
+    pub(super) request: RequestOf,
+    /// The target, for the user.
+    pub(super) shown: String,
+    pub(super) report: Arc<Report>,
+    /// A permit for each connection, shared by all listeners.
+    pub(super) places: Arc<Semaphore>,
+}
+
+/// Makes the request for what came from an address.
+pub(super) type RequestOf = Box<dyn Fn(Option<SocketAddr>) -> Message + Send + Sync>;
+
+/// As many places as connections may be open.
+pub(super) fn places() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(CONNECTIONS_MAX))
+}
+
+impl Sessions {
+    /// The connection to the other end, if there is one.
+    pub(super) fn now(&self) -> Option<Arc<Session>> {
+        match self {
+            Self::One(session) => Some(Arc::clone(session)),
+            Self::Current(current) => current.borrow().clone(),
+        }
+    }
+
+    /// The connection to the other end, as soon as there is one; `None` if there is none for too long.
+    pub(super) async fn get(&self) -> Option<Arc<Session>> {
+        match self {
+            Self::One(session) => Some(Arc::clone(session)),
+            Self::Current(current) => {
+                let mut current = current.clone();
+                let found = timeout(SESSION_TIME, current.wait_for(Option::is_some)).await.ok()?.ok()?;
+                found.clone()
+            }
+        }
+    }
+}
+
+/// Open sockets of a listener.
+pub(super) struct Bound {
+    sockets: Vec<BoundSocket>,
+    /// Where it listens, with the port that the system chose.
+    pub(super) listen: Listen,
+}
+
+enum BoundSocket {
+    Tcp(TcpListener),
+    Udp(UdpSocket),
+    Unix(UnixListener, OwnPath),
+}
+
+/// Removes the path of a socket when it is dropped.
+struct OwnPath(PathBuf);
+
+impl Drop for OwnPath {
+    fn drop(&mut self) {
+        // Someone else may have removed it.
+        let _gone = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Bound {
+    /// Opens the sockets. Needs the runtime.
+    ///
+    /// # Errors
+    /// If the first address cannot be used, or the port is in use on a later one.
+    pub(super) fn open(listen: &Listen) -> io::Result<Self> {
+        match listen {
+            Listen::Unix(path) => {
+                let sockets = vec![bind_unix(path)?];
+                Ok(Self { sockets, listen: listen.clone() })
+            }
+            Listen::Port { protocol, bind, port } => {
+                let mut tried = 1;
+                loop {
+                    match bind_ports(*protocol, *bind, *port) {
+                        Err(error) if *port == 0 && tried < PORTS_TRIED && error.kind() == io::ErrorKind::AddrInUse => {
+                            tried += 1;
+                        }
+                        bound => {
+                            let (sockets, port) = bound?;
+                            return Ok(Self {
+                                sockets,
+                                listen: Listen::Port { protocol: *protocol, bind: *bind, port },
+                            });
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The first address that it listens on; none for a UNIX socket.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        match self.sockets.first()? {
+            BoundSocket::Tcp(socket) => socket.local_addr().ok(),
+            BoundSocket::Udp(socket) => socket.local_addr().ok(),
+            BoundSocket::Unix(..) => None,
+        }
+    }
+
+    /// Accepts connections and takes packets until the task set is dropped. Connections that are
+    /// accepted go on then.
+    pub(super) fn serve(self, way: &Arc<Way>, tasks: &mut JoinSet<()>) {
+        for socket in self.sockets {
+            let way = Arc::clone(way);
+            match socket {
+                BoundSocket::Tcp(listener) => {
+                    let places = Arc::clone(&way.places);
+                    let accept = move |socket, permit, origin| {
+                        let way = Arc::clone(&way);
+                        tokio::spawn(async move { way.forward(socket, Some(origin), permit).await });
+                    };
+                    tasks.spawn(accept_tcp(listener, places, accept));
+                }
+                BoundSocket::Unix(listener, path) => {
+                    tasks.spawn(accept_unix(listener, path, way));
+                }
+                BoundSocket::Udp(socket) => {
+                    tasks.spawn(forward_packets(Arc::new(socket), way));
+                }
+            }
+        }
+    }
+
+    /// As [`serve`](Self::serve), with another act for each connection: TCP only.
+    pub(super) fn serve_with(
+        self,
+        places: &Arc<Semaphore>,
+        act: impl Fn(Socket, OwnedSemaphorePermit, SocketAddr) + Clone + Send + 'static,
+        tasks: &mut JoinSet<()>,
+    ) {
+        for socket in self.sockets {
+            if let BoundSocket::Tcp(listener) = socket {
+                tasks.spawn(accept_tcp(listener, Arc::clone(places), act.clone()));
+            }
+        }
+    }
+}
+
+fn bind_ports(protocol: Protocol, bind: Bind, port: u16) -> io::Result<(Vec<BoundSocket>, u16)> {
+    let (mut sockets, mut chosen) = (Vec::new(), port);
+    for mut address in bind.addresses(port) {
+        address.set_port(chosen);
+        match bind_port(protocol, address) {
+            Ok((socket, port)) => {
+                chosen = port;
+                sockets.push(socket);
+            }
+            // A host without the other address family.
+            Err(error) if !sockets.is_empty() && error.kind() != io::ErrorKind::AddrInUse => {
+                tracing::info!(%address, %error, "not listening");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((sockets, chosen))
+}
+
+#[expect(clippy::disallowed_methods, reason = "a forwarded port is the kernel's")]
+fn bind_port(protocol: Protocol, address: SocketAddr) -> io::Result<(BoundSocket, u16)> {
+    let ty = if protocol == Protocol::Tcp { Type::STREAM } else { Type::DGRAM };
+    let socket = RawSocket::new(Domain::for_address(address), ty, None)?;
+    socket.set_nonblocking(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    if protocol == Protocol::Udp {
+        socket.bind(&address.into())?;
+        let socket = UdpSocket::from_std(socket.into())?;
+        let port = socket.local_addr()?.port();
+        return Ok((BoundSocket::Udp(socket), port));
+    }
+    // Connections of an earlier run may be in TIME-WAIT.
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    let listener = TcpListener::from_std(socket.into())?;
+    let port = listener.local_addr()?.port();
+    Ok((BoundSocket::Tcp(listener), port))
+}
+
+/// Only this user may connect, as with ssh. The path of a program that has ended is replaced.
+#[expect(clippy::disallowed_methods, reason = "a forwarded socket is the kernel's")]
+fn bind_unix(path: &UnixPath) -> io::Result<BoundSocket> {
+    let path = path.as_path();
+    let socket = RawSocket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    // Linux gives the path the mode of its socket.
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    let address = SockAddr::unix(path)?;
+    match socket.bind(&address) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_abandoned(path) => {
+            std::fs::remove_file(path)?;
+            socket.bind(&address)?;
+        }
+        bound => bound?,
+    }
+    socket.listen(BACKLOG)?;
+    let own = OwnPath(path.to_owned());
+    Ok(BoundSocket::Unix(UnixListener::from_std(socket.into())?, own))
+}
+
+/// Whether it is the path of a socket that no program listens on.
+#[expect(clippy::disallowed_methods, reason = "a forwarded socket is the kernel's")]
+fn is_abandoned(path: &Path) -> bool {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    let refuses = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    is_socket && std::os::unix::net::UnixStream::connect(path).err().is_some_and(refuses)
+}
+
+/// Accepts connections while there are places for them. Those that wait are the kernel's.
+async fn accept_tcp(
+    listener: TcpListener,
+    places: Arc<Semaphore>,
+    act: impl Fn(Socket, OwnedSemaphorePermit, SocketAddr),
+) {
+    loop {
+        let Ok(permit) = Arc::clone(&places).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, origin)) => act(Socket::tcp(stream), permit, origin),
+            Err(error) => pause(&error).await,
+        }
+    }
+}
+
+async fn accept_unix(listener: UnixListener, _path: OwnPath, way: Arc<Way>) {
+    loop {
+        let Ok(permit) = Arc::clone(&way.places).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let way = Arc::clone(&way);
+                tokio::spawn(async move { way.forward(Socket::unix(stream), None, permit).await });
+            }
+            Err(error) => pause(&error).await,
+        }
+    }
+}
+
+async fn pause(error: &io::Error) {
+    tracing::warn!(%error, "a connection cannot be accepted");
+    tokio::time::sleep(ERROR_PAUSE).await;
+}
+
+impl Way {
+    /// Carries a connection to the other end.
+    async fn forward(&self, socket: Socket, origin: Option<SocketAddr>, _permit: OwnedSemaphorePermit) {
+        let from = origin.map_or_else(|| "a local program".to_owned(), |origin| origin.to_string());
+        let label = self.report.label(&from, &self.shown);
+        let Some(session) = self.sessions.get().await else {
+            return self.report.refused(&label, "not_connected", "there is no connection to the server");
+        };
+        let streams = match session.open(&(self.request)(origin)).await {
+            Ok(streams) => streams,
+            Err(error) => return self.report.refused(&label, "not_opened", &error),
+        };
+        let carried = Carried::default();
+        let result = carry(socket, streams, &carried, Answer::Awaited(&|| self.report.opened(&label))).await;
+        match &result {
+            Err(Broken::Refused(failure)) => {
+                self.report.refused(&label, failure.reason.name(), &failure.to_string());
+            }
+            result => self.report.closed(&label, &carried, result),
+        }
+    }
+}

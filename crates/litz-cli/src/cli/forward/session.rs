@@ -1,0 +1,191 @@
+//! One connection between client and server: its streams and its packets. Both ends run the same code;
+//! the [`Desk`] says what the other end may ask for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forward::address::Target;
+use forward::message::{Failure, Message, Reason};
+use forward::policy::Policy;
+use litz::{Closed, Connection, RecvStream, SendStream, TransportConfig};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::carry::{Answer, Carried, RESET, carry};
+use super::dial::{Dialled, dial};
+use super::frames;
+use super::report::{Label, Report};
+use super::udp::{FlowEnd, Packets};
+
+/// Forwarded connections and UDP flows that each end may open, at a time. Further ones wait.
+pub(super) const CONNECTIONS_MAX: usize = 1024;
+
+/// The streams that the other end may open: those of connections, and the control stream.
+const STREAMS_MAX: u64 = CONNECTIONS_MAX as u64 + 1;
+
+/// Credit of a stream before its first byte is read. All streams together have it even where none of
+/// them is read.
+const STREAM_WINDOW: u64 = 256 << 10;
+
+/// The most credit of a busy stream: enough for 1.3 Gb/s over 100 ms.
+const STREAM_WINDOW_MAX: u64 = 16 << 20;
+
+/// Credit of all streams together. It is fixed, and twice what [`STREAMS_MAX`] streams take before their
+/// first byte is read. So a connection whose reader has stopped holds no other one up, until sixteen of
+/// them have stopped after a bulk transfer.
+const CONNECTION_WINDOW: u64 = 512 << 20;
+
+/// The time that an opened connection waits for a stream.
+const OPEN_TIME: Duration = Duration::from_secs(10);
+
+/// How often idle flows are looked for.
+const IDLE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The transport settings that forwarding needs, for either end.
+pub(super) fn transport(base: TransportConfig) -> TransportConfig {
+    base.with_max_concurrent_bidi_streams(STREAMS_MAX)
+        .with_stream_window(STREAM_WINDOW)
+        .with_stream_window_max(STREAM_WINDOW_MAX)
+        .with_connection_window(CONNECTION_WINDOW)
+        .with_connection_window_max(CONNECTION_WINDOW)
+}
+
+/// What the other end may ask for.
+pub(super) enum Desk {
+    /// A client of this server may name targets that the policy allows.
+    Server(Arc<Policy>),
+    /// The server may say that something has arrived at a listener; the target of each is the user's.
+    Client(Vec<Target>),
+}
+
+/// A connection with the other end.
+pub(super) struct Session {
+    pub(super) connection: Connection,
+    /// The other end, for the user.
+    pub(super) peer: String,
+    pub(super) packets: Packets,
+    pub(super) report: Arc<Report>,
+}
+
+/// Both halves of a stream.
+pub(super) type Streams = (SendStream, RecvStream);
+
+impl Desk {
+    /// The target of a request, and the policy that must allow it.
+    fn target(&self, request: Message) -> Result<(Target, Option<&Policy>), Failure> {
+        match (self, request) {
+            (Self::Server(policy), Message::Open { target }) => Ok((target, Some(policy))),
+            (Self::Client(targets), Message::Arrived { id, .. }) => {
+                let target = usize::try_from(id).ok().and_then(|id| targets.get(id));
+                target
+                    .map(|target| (target.clone(), None))
+                    .ok_or_else(|| Failure::new(Reason::Unknown, &format!("there is no listener {id}")))
+            }
+            (Self::Client(_), Message::Open { .. }) => {
+                Err(Failure::new(Reason::NotAllowed, "a client connects to no targets of a server"))
+            }
+            _ => Err(Failure::new(Reason::Unknown, "a stream begins with another message")),
+        }
+    }
+}
+
+impl Session {
+    pub(super) fn new(connection: Connection, peer: String, udp_idle: units::Duration, report: Arc<Report>) -> Self {
+        Self { connection, peer, packets: Packets::new(udp_idle, CONNECTIONS_MAX), report }
+    }
+
+    /// Serves the other end's streams and packets until the connection ends.
+    pub(super) async fn run(self: &Arc<Self>, desk: &Arc<Desk>) -> Closed {
+        let mut idle = interval(IDLE_INTERVAL);
+        idle.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                streams = self.connection.accept_bi_async() => match streams {
+                    Ok(streams) => {
+                        let (session, desk) = (Arc::clone(self), Arc::clone(desk));
+                        tokio::spawn(async move { session.answer(&desk, streams).await });
+                    }
+                    Err(_) => return self.connection.closed_async().await,
+                },
+                packet = self.connection.recv_datagram_async() => match packet {
+                    Ok(packet) => self.packets.deliver(&packet),
+                    Err(closed) => return closed,
+                },
+                packet = self.connection.recv_message_async() => match packet {
+                    Ok(packet) => self.packets.deliver(&packet),
+                    Err(_) => return self.connection.closed_async().await,
+                },
+                _ = idle.tick() => self.packets.end_idle(),
+            }
+        }
+    }
+
+    /// Opens a stream with this request. The answer has not come yet.
+    pub(super) async fn open(&self, request: &Message) -> Result<Streams, String> {
+        let opened = timeout(OPEN_TIME, self.connection.open_bi_async()).await;
+        let opened = opened.map_err(|_| format!("{CONNECTIONS_MAX} connections are open"))?;
+        let (mut send, recv) = opened.map_err(|error| error.to_string())?;
+        frames::send(&mut send, request).await?;
+        Ok((send, recv))
+    }
+
+    /// Answers a request of the other end, and carries the data.
+    async fn answer(&self, desk: &Desk, (mut send, mut recv): Streams) {
+        let request = match frames::receive(&mut recv, frames::PROMPT).await {
+            Ok(request) => request,
+            Err(error) => {
+                tracing::info!(peer = self.peer, error, "a stream without a request");
+                send.reset(RESET);
+                return recv.stop(RESET);
+            }
+        };
+        let from = match &request {
+            Message::Arrived { origin: Some(origin), .. } => origin.to_string(),
+            _ => self.peer.clone(),
+        };
+        let decided = desk.target(request);
+        let shown = decided.as_ref().map_or_else(|_| "nowhere".to_owned(), |(target, _)| target.to_string());
+        let label = self.report.label(&from, &shown);
+        let dialled = match decided {
+            Err(failure) => Err(failure),
+            Ok((target, policy)) => tokio::select! {
+                dialled = dial(&target, policy) => dialled,
+                // The other end does not want it any more.
+                _ = send.stopped_async() => {
+                    tracing::info!(number = ?label, "given up before it was connected");
+                    return recv.stop(RESET);
+                }
+            },
+        };
+        let dialled = match dialled {
+            Ok(dialled) => dialled,
+            Err(failure) => {
+                self.report.refused(&label, failure.reason.name(), &failure.to_string());
+                // Where that fails, the connection has ended.
+                let _over = frames::send(&mut send, &Message::Failed(failure)).await;
+                let _over = send.finish();
+                return recv.stop(RESET);
+            }
+        };
+        let local = dialled.local_addr();
+        if frames::send(&mut send, &Message::Connected { local }).await.is_err() {
+            return;
+        }
+        self.report.opened(&label);
+        match dialled {
+            Dialled::Stream(socket) => {
+                let carried = Carried::default();
+                let result = carry(socket, (send, recv), &carried, Answer::Given).await;
+                self.report.closed(&label, &carried, &result);
+            }
+            Dialled::Packets(socket) => self.run_flow(&label, Arc::new(socket), (send, recv)).await,
+        }
+    }
+
+    /// Carries the packets of a flow that the other end has opened.
+    async fn run_flow(&self, label: &Label, socket: Arc<tokio::net::UdpSocket>, (send, recv): Streams) {
+        let flow = send.id().raw();
+        let added = self.packets.add(flow, FlowEnd::connected(Arc::clone(&socket)));
+        self.packets.carry(&self.connection, flow, &socket, &added.end, (send, recv)).await;
+        self.report.closed(label, &added.end.carried, &Ok(()));
+    }
+}

@@ -1,0 +1,137 @@
+//! A stream socket of this host: TCP or UNIX.
+
+use std::future::pending;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::Interest;
+use tokio::net::{TcpStream, UnixStream};
+
+/// Idle time after which the kernel probes whether a peer of ours still exists. A forwarded connection
+/// whose peer has vanished would otherwise stay for ever.
+const KEEP_ALIVE: Duration = Duration::from_secs(120);
+
+/// A connected socket. Dropping it before [`close`](Self::close) resets a TCP connection, so that its
+/// peer does not take cut data for complete.
+pub(super) struct Socket {
+    kind: Kind,
+    is_reset: bool,
+}
+
+enum Kind {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+macro_rules! each {
+    ($self:expr, $socket:ident => $act:expr) => {
+        match &$self.kind {
+            Kind::Tcp($socket) => $act,
+            Kind::Unix($socket) => $act,
+        }
+    };
+}
+
+impl Socket {
+    pub(super) fn tcp(stream: TcpStream) -> Self {
+        // Segments are as the other side of the connection sent them. Where the options fail, the
+        // connection has ended, and its next use says so.
+        let _no_delay = stream.set_nodelay(true);
+        let _probed = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE));
+        Self { kind: Kind::Tcp(stream), is_reset: true }
+    }
+
+    pub(super) fn unix(stream: UnixStream) -> Self {
+        Self { kind: Kind::Unix(stream), is_reset: true }
+    }
+
+    /// The address of this end; none for a UNIX socket.
+    pub(super) fn local_addr(&self) -> Option<SocketAddr> {
+        match &self.kind {
+            Kind::Tcp(stream) => stream.local_addr().ok(),
+            Kind::Unix(_) => None,
+        }
+    }
+
+    /// Waits until there may be bytes to read.
+    pub(super) async fn readable(&self) -> io::Result<()> {
+        each!(self, socket => socket.readable().await)
+    }
+
+    /// Waits until bytes may be written.
+    pub(super) async fn writable(&self) -> io::Result<()> {
+        each!(self, socket => socket.writable().await)
+    }
+
+    /// Reads what is there into the free space of `buffer`.
+    pub(super) fn try_read(&self, buffer: &mut BytesMut) -> io::Result<usize> {
+        each!(self, socket => socket.try_read_buf(buffer))
+    }
+
+    /// Writes what the kernel takes.
+    pub(super) fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        each!(self, socket => socket.try_write_vectored(slices))
+    }
+
+    /// Waits for bytes and reads them into the free space of `buffer`; 0 at the end.
+    pub(super) async fn read(&self, buffer: &mut BytesMut) -> io::Result<usize> {
+        loop {
+            self.readable().await?;
+            match self.try_read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return read,
+            }
+        }
+    }
+
+    /// Writes all of `bytes`.
+    pub(super) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.try_write(&[IoSlice::new(bytes)]) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the kernel reports an error of the connection, such as a reset, which a socket that
+    /// is neither read nor written would not show.
+    pub(super) async fn failed(&self) -> io::Error {
+        let ready = each!(self, socket => socket.ready(Interest::ERROR).await);
+        let error = match ready {
+            Ok(_) => each!(self, socket => SockRef::from(socket).take_error()),
+            Err(error) => Err(error),
+        };
+        match error {
+            Ok(Some(error)) | Err(error) => error,
+            // A condition that is no error of the connection.
+            Ok(None) => pending().await,
+        }
+    }
+
+    /// Sends the end of the data.
+    pub(super) fn finish(&self) -> io::Result<()> {
+        each!(self, socket => SockRef::from(socket).shutdown(std::net::Shutdown::Write))
+    }
+
+    /// Both directions have ended: the connection is not reset.
+    pub(super) fn close(mut self) {
+        self.is_reset = false;
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if self.is_reset
+            && let Kind::Tcp(stream) = &self.kind
+        {
+            // It fails only if the connection has ended.
+            let _over = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The SOCKS5 proxy of `-D`.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use forward::address::{Address, Protocol, Target};
+use forward::flows::Flows;
+use forward::message::Message;
+use forward::socks::{
+    MESSAGE_LEN_MAX, METHOD_CHOSEN, NO_METHOD, Parsed, Reply, Request, parse_greeting, parse_request, parse_udp,
+    put_reply,
+};
+use net::MonotonicClock;
+use tokio::net::UdpSocket;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::carry::{Answer, Carried, carry};
+use super::datagrams::open_flow;
+use super::frames;
+use super::listener::Sessions;
+use super::report::Report;
+use super::session::Session;
+use super::socket::Socket;
+use super::udp::{FlowEnd, Opening, packet_buffer};
+
+/// The time for the messages of a client.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(20);
+
+/// Targets of one UDP relay, at a time.
+const TARGETS_MAX: usize = 256;
+
+/// As in [`datagrams`](super::datagrams).
+const FORGOTTEN_AFTER: units::Duration = units::Duration::from_secs(600);
+
+/// An address that says that there is none.
+const NONE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// What the proxy's connections share.
+pub(super) struct Proxy {
+    pub(super) sessions: Sessions,
+    pub(super) report: Arc<Report>,
+}
+
+impl Proxy {
+    /// Serves one connection from `origin`.
+    pub(super) async fn serve(&self, socket: Socket, origin: SocketAddr) {
+        let mut buffer = BytesMut::with_capacity(MESSAGE_LEN_MAX);
+        let request = timeout(HANDSHAKE_TIME, negotiate(&socket, &mut buffer)).await;
+        let served = match request {
+            Ok(Ok(Request::Connect(address))) => self.connect(socket, origin, address, buffer).await,
+            Ok(Ok(Request::Associate)) => self.associate(socket, origin).await,
+            Ok(Ok(Request::Unsupported)) => refuse(socket, Reply::UnsupportedCommand).await,
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        };
+        if let Err(error) = served {
+            tracing::info!(%origin, %error, "a client of the SOCKS proxy");
+        }
+    }
+
+    /// Carries a connection to `address`. `early` is what the client sent after its request.
+    async fn connect(&self, socket: Socket, origin: SocketAddr, address: Address, early: BytesMut) -> io::Result<()> {
+        let label = self.report.label(&origin, &address);
+        let Some(session) = self.sessions.get().await else {
+            self.report.refused(&label, "not_connected", "there is no connection to the server");
+            return refuse(socket, Reply::Failed).await;
+        };
+        let request = Message::Open { target: Target::Host(Protocol::Tcp, address) };
+        let (mut send, mut recv) = match session.open(&request).await {
+            Ok(streams) => streams,
+            Err(error) => {
+                self.report.refused(&label, "not_opened", &error);
+                return refuse(socket, Reply::Failed).await;
+            }
+        };
+        let answer = tokio::select! {
+            answer = frames::answer(&mut recv) => answer,
+            // The client does not want it any more; dropping the streams tells the other end.
+            error = socket.failed() => return Err(error),
+        };
+        let local = match answer {
+            Ok(local) => local,
+            Err(failure) => {
+                self.report.refused(&label, failure.reason.name(), &failure.to_string());
+                return refuse(socket, failure.reason.into()).await;
+            }
+        };
+        let mut reply = Vec::new();
+        put_reply(Reply::Succeeded, local.unwrap_or(NONE), &mut reply);
+        socket.write_all(&reply).await?;
+        self.report.opened(&label);
+        let carried = Carried::default();
+        if !early.is_empty() {
+            carried.sent.fetch_add(early.len() as u64, std::sync::atomic::Ordering::Relaxed);
+            send.write_chunk_async(early.freeze()).await.map_err(io::Error::from)?;
+        }
+        let result = carry(socket, (send, recv), &carried, Answer::Given).await;
+        self.report.closed(&label, &carried, &result);
+        Ok(())
+    }
+
+    /// Relays UDP packets until the client closes its connection.
+    async fn associate(&self, socket: Socket, origin: SocketAddr) -> io::Result<()> {
+        let local = socket.local_addr().ok_or(io::ErrorKind::NotConnected)?;
+        let relay = Arc::new(UdpSocket::bind(SocketAddr::new(local.ip(), 0)).await?);
+        let mut reply = Vec::new();
+        put_reply(Reply::Succeeded, relay.local_addr()?, &mut reply);
+        socket.write_all(&reply).await?;
+        let mut ignored = BytesMut::with_capacity(MESSAGE_LEN_MAX);
+        tokio::select! {
+            () = self.relay(&relay, origin.ip()) => {}
+            () = async {
+                // Nothing else than the end should come (RFC 1928, section 6).
+                while matches!(socket.read(&mut ignored).await, Ok(1..)) {
+                    ignored.clear();
+                }
+            } => {}
+        }
+        socket.close();
+        Ok(())
+    }
+
+    /// Carries the packets of a client at `ip`. Each of its targets is a flow.
+    async fn relay(&self, relay: &Arc<UdpSocket>, ip: IpAddr) {
+        let (mut buffer, clock) = (packet_buffer(), MonotonicClock::start());
+        let mut flows: Flows<(SocketAddr, Address), (Arc<Session>, Arc<Opening>)> =
+            Flows::new(FORGOTTEN_AFTER, TARGETS_MAX);
+        // The flows end with the relay.
+        let mut tasks = JoinSet::new();
+        loop {
+            while tasks.try_join_next().is_some() {}
+            let Ok((len, from)) = relay.recv_from(buffer.as_mut_slice()).await else { continue };
+            if from.ip().to_canonical() != ip.to_canonical() {
+                continue;
+            }
+            let Ok((target, at)) = parse_udp(&buffer[..len]) else { continue };
+            let (key, payload) = ((from, target.clone()), &buffer[at..len]);
+            if let Some((session, opening)) = flows.use_now(clock.now(), &key)
+                && opening.send(&session.connection, &session.packets, payload)
+            {
+                continue;
+            }
+            let Some(session) = self.sessions.now() else { continue };
+            let (opening, waiting) = Opening::new();
+            opening.send(&session.connection, &session.packets, payload);
+            let _displaced = flows.insert(clock.now(), key, (Arc::clone(&session), Arc::clone(&opening)));
+            let _idle = flows.poll_idle(clock.now());
+            let label = self.report.label(&from, &format!("udp:{target}"));
+            let (end, report) = (FlowEnd::socks(Arc::clone(relay), from, &target), Arc::clone(&self.report));
+            tasks.spawn(async move {
+                let request = Message::Open { target: Target::Host(Protocol::Udp, target) };
+                open_flow(&session, &request, &label, end, &opening, waiting, &report).await;
+            });
+        }
+    }
+}
+
+/// Reads the greeting and the request of a client. What follows them stays in `buffer`.
+async fn negotiate(socket: &Socket, buffer: &mut BytesMut) -> io::Result<Request> {
+    if !read_message(socket, buffer, parse_greeting).await? {
+        socket.write_all(&NO_METHOD).await?;
+        return Err(io::Error::other("it wants to authenticate"));
+    }
+    socket.write_all(&METHOD_CHOSEN).await?;
+    read_message(socket, buffer, parse_request).await
+}
+
+async fn read_message<T>(socket: &Socket, buffer: &mut BytesMut, parse: fn(&[u8]) -> Parsed<T>) -> io::Result<T> {
+    loop {
+        match parse(buffer) {
+            Ok(Some((message, len))) => {
+                let _used = buffer.split_to(len);
+                return Ok(message);
+            }
+            Ok(None) if buffer.len() < MESSAGE_LEN_MAX => {}
+            Ok(None) => return Err(io::Error::other("its message is too long")),
+            Err(malformed) => return Err(io::Error::other(malformed)),
+        }
+        buffer.reserve(MESSAGE_LEN_MAX);
+        if socket.read(buffer).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+/// Answers that the request failed, and closes the connection in order.
+async fn refuse(socket: Socket, reply: Reply) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    put_reply(reply, NONE, &mut bytes);
+    socket.write_all(&bytes).await?;
+    socket.finish()?;
+    socket.close();
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Standard input and output as one forwarded connection.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use litz::{Connection, RecvStream, SendStream};
+use transfer::CancelToken;
+
+use super::carry::RESET;
+use super::session::Streams;
+
+/// Bytes read from standard input at a time.
+const CHUNK: usize = 64 << 10;
+
+/// How often the command looks for an interrupt.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Carries data both ways until both have ended; true if the user interrupted it.
+///
+/// # Errors
+/// Why it ended early, for the user.
+#[expect(clippy::disallowed_methods, reason = "standard input is read by a thread that may never return")]
+pub(super) fn carry(connection: &Connection, (send, recv): Streams, cancel: &CancelToken) -> Result<bool, String> {
+    let (ended, ends) = mpsc::channel();
+    let ended_too = ended.clone();
+    std::thread::spawn(move || {
+        // The receiver has gone if the command ends.
+        let _told = ended.send(read_input(send));
+    });
+    std::thread::spawn(move || {
+        let _told = ended_too.send(write_output(recv));
+    });
+    let mut left = 2;
+    while left > 0 {
+        match ends.recv_timeout(LOOK_INTERVAL) {
+            Ok(Ok(())) => left -= 1,
+            Ok(Err(error)) => return Err(connection.close_reason().map_or(error, |closed| closed.to_string())),
+            Err(mpsc::RecvTimeoutError::Timeout) if cancel.is_cancelled() => return Ok(true),
+            // The thread that waits for standard input does not notice it.
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                if let Some(closed) = connection.close_reason() {
+                    return Err(closed.to_string());
+                }
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Err("a thread of this command ended early".to_owned()),
+        }
+    }
+    Ok(false)
+}
+
+/// Sends standard input. Returns when the far side has everything.
+fn read_input(mut stream: SendStream) -> Result<(), String> {
+    let input = io::stdin().as_fd().try_clone_to_owned();
+    let mut input = File::from(input.map_err(|error| format!("cannot read standard input: {error}"))?);
+    let mut memory = BytesMut::new();
+    loop {
+        if memory.len() < CHUNK / 4 {
+            memory = BytesMut::zeroed(CHUNK);
+        }
+        let count = match input.read(&mut memory) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => {
+                stream.reset(RESET);
+                return Err(format!("cannot read standard input: {error}"));
+            }
+        };
+        stream.write_chunk(memory.split_to(count).freeze()).map_err(|error| error.to_string())?;
+    }
+    stream.finish().map_err(|error| error.to_string())?;
+    stream.wait_finished().map_err(|error| error.to_string())
+}
+
+/// Writes what arrives to standard output.
+fn write_output(mut stream: RecvStream) -> Result<(), String> {
+    let fails = |error: io::Error| format!("cannot write to standard output: {error}");
+    // Not through the standard library's buffer, which would keep what follows the last line: the program
+    // behind the pipe may have to answer it.
+    let mut output = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(fails)?);
+    while let Some(chunk) = stream.read_strided().map_err(|error| error.to_string())? {
+        for piece in chunk.pieces() {
+            if let Err(error) = output.write_all(piece) {
+                stream.stop(RESET);
+                return Err(fails(error));
+            }
+        }
+    }
+    // The program behind the pipe reads the end now, while standard input may still be open.
+    let nothing = File::options().write(true).open("/dev/null").map_err(fails)?;
+    rustix::stdio::dup2_stdout(nothing).map_err(|error| fails(error.into()))
+}
