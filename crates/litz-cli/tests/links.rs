@@ -22,13 +22,13 @@ fn tell(took: units::Duration) {
 }
 
 /// The namespaces of one test.
-struct Network {
+pub(crate) struct Network {
     names: [String; 3],
 }
 
-const SENDER: usize = 0;
-const SWITCH: usize = 1;
-const RECEIVER: usize = 2;
+pub(crate) const SENDER: usize = 0;
+pub(crate) const SWITCH: usize = 1;
+pub(crate) const RECEIVER: usize = 2;
 
 fn ip(arguments: &str) {
     let output = Command::new("ip").args(arguments.split(' ')).output().expect("the command ip");
@@ -37,7 +37,7 @@ fn ip(arguments: &str) {
 
 impl Network {
     /// With two links, of which the sender has only the first; none without root.
-    fn new(test: &str) -> Option<Self> {
+    pub(crate) fn new(test: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             skipped();
             return None;
@@ -54,13 +54,13 @@ impl Network {
         Some(network)
     }
 
-    fn ip(&self, namespace: usize, arguments: &str) {
+    pub(crate) fn ip(&self, namespace: usize, arguments: &str) {
         ip(&format!("-n {} {arguments}", self.names[namespace]));
     }
 
     /// Makes the device of a host on a link, as when an adapter is plugged in: the hardware address
     /// is always the same.
-    fn plug(&self, namespace: usize, link: usize) {
+    pub(crate) fn plug(&self, namespace: usize, link: usize) {
         let (letter, host) = if namespace == SENDER { ('s', 1) } else { ('r', 2) };
         let (own, switch) = (&self.names[namespace], &self.names[SWITCH]);
         let device = format!("{letter}{link}");
@@ -73,7 +73,7 @@ impl Network {
     }
 
     /// Starts `litz` in a namespace.
-    fn litz(&self, namespace: usize, arguments: &[String]) -> Litz {
+    pub(crate) fn litz(&self, namespace: usize, arguments: &[String]) -> Litz {
         let name = &self.names[namespace];
         Litz::of(Command::new("ip").args(["netns", "exec", name, env!("CARGO_BIN_EXE_litz")]).args(arguments))
     }

@@ -3,6 +3,8 @@
 #![expect(clippy::disallowed_methods, reason = "stands for programs that use the forwarder")]
 
 mod dynamic;
+mod hostile;
+mod links;
 mod local;
 mod lost;
 mod packets;

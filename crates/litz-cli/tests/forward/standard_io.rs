@@ -52,7 +52,7 @@ fn standard_input_and_output_are_a_connection() {
 fn ssh_uses_the_command_as_its_connection() {
     let programs = ["ssh", "sshd", "ssh-keygen"];
     let exists = |name: &&str| ["/usr/bin", "/usr/sbin"].iter().any(|folder| Path::new(folder).join(name).exists());
-    if !rustix::process::geteuid().is_root() || !programs.iter().all(|name| exists(name)) {
+    if !rustix::process::geteuid().is_root() || !programs.iter().all(exists) {
         return skipped("ssh, sshd and root");
     }
     let place = Place::new();
