@@ -20,16 +20,16 @@ use crate::cli::transport_options::TransportOptions;
 pub(crate) const HELP: &str = "\
 On the far host, which connects to the targets:
   litz forward serve --target localhost:22 --target 10.0.0.0/8:80,443
-                                       prints a ticket for one client
   litz forward serve --target '*:*' --allow KEYS
-                                       for the clients whose keys are listed
 
-On this host:
-  litz forward -L 8080:10.0.0.5:80 TICKET    port 8080 here leads to 10.0.0.5:80
-  litz forward -D 1080 TICKET                SOCKS5 proxy for browsers
-  litz forward -R 2222:localhost:22 TICKET   port 2222 there leads to port 22 here
-                                             (the far host needs --permit-listen 2222)
-  ssh -o ProxyCommand='litz forward --ticket-file FILE --stdio %h:%p' HOST
+The first prints a ticket for one client, the second serves the clients whose keys are listed. On this \
+host:
+  litz forward -L 8080:db:80 TICKET    port 8080 here leads to port 80 of db
+  litz forward -D 1080 TICKET          SOCKS5 proxy for browsers
+  litz forward -R 2222:db:22 TICKET    port 2222 there leads to port 22 of db, as this host sees it; the \
+far host needs --permit-listen 2222
+
+For ssh: ProxyCommand litz forward --ticket-file FILE --stdio %h:%p
 
 Exit status:
   0    with --stdio: both directions have ended in order
