@@ -96,7 +96,7 @@ pub(crate) struct ClientOptions {
     #[arg(short, long, help_heading = FORWARDS)]
     pub(crate) gateway: bool,
 
-    /// Connect standard input and output to this target, as ssh's ProxyCommand does
+    /// Connect standard input and output to this target, as a proxy command of ssh does
     ///
     /// TARGET is HOST:PORT, or the path of a UNIX socket.
     #[arg(short = 'W', long, value_name = "TARGET", conflicts_with_all = ["local", "remote", "dynamic"],
