@@ -302,18 +302,6 @@ impl<'a> Client<'a> {
         };
         let mut control = connection.open_bi_async().await.map_err(|error| lost(error.to_string()))?;
         self.prove(connected, &mut control).await.map_err(|error| error.unwrap_or_else(&lost))?;
-        let stats = connection.stats();
-        let remote = connection.remote_addr().to_string();
-        let event = json!({
-            "event": "connected", "remote": remote, "multipath": connected.is_multipath,
-            "paths_wanted": connected.paths_wanted, "cipher": stats.session.cipher_suite,
-            "handshake_us": stats.handshake_time.map(units::Duration::as_micros),
-        });
-        self.report.tell(&event, &format!("connected to {remote}"));
-        if connected.paths_wanted > 1 && !connected.is_multipath {
-            let note = "the server supports one path only: the other links are not used";
-            self.report.warn(Warning::PathLeftOut, note);
-        }
         for (id, forward) in self.options.remote.iter().enumerate() {
             let id = u32::try_from(id).unwrap_or(u32::MAX);
             let request = Message::Listen { id, listen: forward.listen.clone() };
@@ -337,8 +325,24 @@ impl<'a> Client<'a> {
             }
         }
         let report = Arc::clone(&self.report);
+        let remote = connection.remote_addr().to_string();
         let session = Session::new(connection.clone(), remote, self.options.udp_idle, report);
         Ok((Arc::new(session), control))
+    }
+
+    fn tell_connected(&self, connected: &Connected) {
+        let stats = connected.connection.stats();
+        let remote = connected.connection.remote_addr().to_string();
+        let event = json!({
+            "event": "connected", "remote": remote, "multipath": connected.is_multipath,
+            "paths_wanted": connected.paths_wanted, "cipher": stats.session.cipher_suite,
+            "handshake_us": stats.handshake_time.map(units::Duration::as_micros),
+        });
+        self.report.tell(&event, &format!("connected to {remote}"));
+        if connected.paths_wanted > 1 && !connected.is_multipath {
+            let note = "the server supports one path only: the other links are not used";
+            self.report.warn(Warning::PathLeftOut, note);
+        }
     }
 
     /// Says Hello. The error is a message if the connection may have ended.
@@ -410,6 +414,7 @@ impl<'a> Client<'a> {
         let targets = self.options.remote.iter().map(|forward| forward.target.clone()).collect();
         let desk = Arc::new(Desk::Client(targets));
         publish.send_replace(Some(Arc::clone(session)));
+        self.tell_connected(connected);
         let connection = &connected.connection;
         let mut look = interval(LOOK_INTERVAL);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
