@@ -307,7 +307,8 @@ mod tests {
             let begins = letters.next().is_some_and(char::is_uppercase)
                 && (pair[1] == "A" || letters.next().is_some_and(char::is_lowercase));
             let word = pair[1].trim_end_matches([',', ';', ']']);
-            ends && begins && !["Ctrl-C", "Ethernet", "Linux", "Perfetto", "Wireshark"].contains(&word)
+            ends && begins
+                && !["Ctrl-C", "Ethernet", "Kaiserswerth", "Linux", "Perfetto", "Ruetsche", "Wireshark"].contains(&word)
         })
     }
 
