@@ -57,6 +57,9 @@ const NO_CANDIDATE: &str = "no address of the ticket can be reached from the cho
 /// The server name that TLS requires. It has no meaning: hosts are identified by their keys.
 const SERVER_NAME: &str = "litz.invalid";
 
+/// The alert of a host without a protocol of ours (RFC 7301, section 3.2).
+const NO_APPLICATION_PROTOCOL: u8 = 120;
+
 /// How the reason begins with which a receiver closes a connection that it has no place for.
 pub(crate) const BUSY: &str = "the receiver is busy";
 
@@ -236,6 +239,11 @@ impl Connector<'_> {
                     connected.open_paths(candidates, index, paths_now);
                     connected.follow_links(baseline, bound, later);
                     return Ok(connected);
+                }
+                Err(Closed::Tls { alert: NO_APPLICATION_PROTOCOL, .. }) => {
+                    let message = "the host that answered speaks another protocol: use the command that printed the \
+                                   ticket, of the same version";
+                    return Err(ConnectFailure::WrongHost(message.to_owned()));
                 }
                 Err(error) => failures.push(format!("{}: {error}", candidates.candidates[index].remote)),
             }

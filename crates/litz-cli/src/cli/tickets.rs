@@ -13,13 +13,14 @@ use super::{exit, host, out};
 /// The end of the help text.
 pub(crate) const HELP: &str = "\
 States of a ticket:
-  open       it can still be used, but no `litz recv` serves it now
-  serving    it can be used: a running `litz recv` serves it
+  open       it can still be used, but no command serves it now
+  serving    it can be used: a running `litz recv` or `litz forward serve` serves it
   completed  its transfer is complete
   expired    its lifetime has ended
 
 SENDER is the fingerprint of the only sender that may use the ticket from now on, or `unused`. A running \
-`litz recv` ends when its ticket is revoked.
+command ends when its ticket is revoked. Tickets of `litz forward serve` have its rules in place of a \
+directory.
 
 Exit status:
   0    done

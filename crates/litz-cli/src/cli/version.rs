@@ -31,6 +31,7 @@ pub(crate) fn run(options: &VersionOptions) -> ExitCode {
         out::line(&format!("litz {VERSION}"));
         out::line(&format!("QUIC versions 1 and 2, multipath {}", MULTIPATH));
         out::line(&format!("file protocol {}; tickets {}", protocols().join(", "), ticket::PREFIX));
+        out::line(&format!("forwarding protocol {}", forward_protocol()));
     }
     ExitCode::from(exit::DONE)
 }
@@ -40,9 +41,13 @@ fn as_json() -> Value {
     json!({
         "event": "version", "version": PROGRAM.litz_version, "commit": commit,
         "quic": [1, 2], "multipath": MULTIPATH, "protocols": protocols(),
-        "ticket": ticket::PREFIX, "journal": quic::journal::VERSION,
+        "forward": forward_protocol(), "ticket": ticket::PREFIX, "journal": quic::journal::VERSION,
         "tcp_journal": tcp::journal::VERSION,
     })
+}
+
+fn forward_protocol() -> String {
+    String::from_utf8_lossy(forward::ALPN).into_owned()
 }
 
 /// The versions of the file protocol as TLS negotiates them, oldest first.

@@ -215,7 +215,7 @@ impl<'a> Client<'a> {
         let mut last_message = String::new();
         loop {
             let lost = match self.connect(is_first) {
-                Ok(connected) => match runtime.block_on(self.begin(&connected, is_first)) {
+                Ok(connected) => match runtime.block_on(self.unless_cancelled(self.begin(&connected, is_first))) {
                     Ok((session, control)) => {
                         if let Some(target) = &self.options.stdio {
                             return self.carry_stdio(runtime, &session, target);
@@ -289,6 +289,19 @@ impl<'a> Client<'a> {
             let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
             let event = json!({ "event": "unanswered", "addresses": addresses });
             self.report.tell(&event, &format!("trying {}; no answer yet", addresses.join(", ")));
+        }
+    }
+
+    /// The result of `work`, unless the user interrupts it.
+    async fn unless_cancelled<T>(&self, work: impl Future<Output = Result<T, Lost>>) -> Result<T, Lost> {
+        let cancelled = async {
+            while !self.cancel.is_cancelled() {
+                tokio::time::sleep(LOOK_INTERVAL).await;
+            }
+        };
+        tokio::select! {
+            result = work => result,
+            () = cancelled => Err(Lost::interrupt()),
         }
     }
 
@@ -452,22 +465,22 @@ impl<'a> Client<'a> {
     }
 
     fn carry_stdio(&self, runtime: &tokio::runtime::Runtime, session: &Session, target: &Target) -> Result<u8, Lost> {
-        let opened = runtime.block_on(async {
-            let request = Message::Open { target: target.clone() };
-            let (send, mut recv) = session.open(&request).await?;
-            frames::answer(&mut recv).await.map_err(|failure| failure.to_string())?;
-            Ok((send, recv))
-        });
-        match opened {
-            Ok(streams) => stdio::carry(&session.connection, streams, &self.cancel),
-            Err(message) => Err(message),
-        }
-        .map_or_else(
-            |message: String| {
+        let opened = runtime.block_on(self.unless_cancelled(async {
+            let opened = async {
+                let request = Message::Open { target: target.clone() };
+                let (send, mut recv) = session.open(&request).await?;
+                frames::answer(&mut recv).await.map_err(|failure| failure.to_string())?;
+                Ok((send, recv))
+            };
+            Ok(opened.await)
+        }))?;
+        match opened.and_then(|streams| stdio::carry(&session.connection, streams, &self.cancel)) {
+            Ok(stdio::End::InOrder) => Ok(exit::DONE),
+            Ok(stdio::End::Interrupted) => Err(Lost::interrupt()),
+            Err(message) => {
                 exit::report(self.options.transport.json, exit::INCOMPLETE, &message);
                 Ok(exit::INCOMPLETE)
-            },
-            |is_interrupted| if is_interrupted { Err(Lost::interrupt()) } else { Ok(exit::DONE) },
-        )
+            }
+        }
     }
 }

@@ -41,6 +41,9 @@ use super::exit;
 use options::ForwardCommand;
 pub(crate) use options::{ForwardOptions, HELP, USAGE};
 
+/// Threads that look names up, of which one may take as long as its resolver.
+const LOOKUPS_MAX: usize = 64;
+
 /// Threads for sockets. More serve more connections at a time; the protocol has threads of its own.
 const WORKERS_MAX: usize = 4;
 
@@ -59,7 +62,8 @@ pub(crate) fn run(options: &ForwardOptions) -> ExitCode {
 /// The runtime of the sockets.
 fn runtime() -> Result<Runtime, String> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX);
-    let runtime = Builder::new_multi_thread().worker_threads(workers).enable_all().build();
+    let mut builder = Builder::new_multi_thread();
+    let runtime = builder.worker_threads(workers).max_blocking_threads(LOOKUPS_MAX).enable_all().build();
     runtime.map_err(|error| format!("cannot start the threads for sockets: {error}"))
 }
 

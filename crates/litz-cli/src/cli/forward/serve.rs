@@ -120,11 +120,18 @@ pub(super) fn run(options: &ServeOptions) -> Result<u8, String> {
 /// What a ticket is for: these rules. So a ticket gives no more than what it was issued for, when a
 /// server is started again with other rules. It is no absolute path, as those of receivers are.
 fn purpose(options: &ServeOptions) -> PathBuf {
-    let mut rules: Vec<String> = options.targets.iter().map(ToString::to_string).collect();
-    rules.extend(options.listeners.iter().map(|rule| format!("listen {rule}")));
-    rules.sort_unstable();
-    rules.dedup();
-    PathBuf::from(format!("forward to {}", rules.join(", ")))
+    fn sorted(rules: &[impl ToString]) -> String {
+        let mut texts: Vec<String> = rules.iter().map(ToString::to_string).collect();
+        texts.sort_unstable();
+        texts.dedup();
+        texts.join(", ")
+    }
+    let purpose = match (sorted(&options.targets), sorted(&options.listeners)) {
+        (targets, listeners) if listeners.is_empty() => format!("forward to {targets}"),
+        (targets, listeners) if targets.is_empty() => format!("forward from {listeners}"),
+        (targets, listeners) => format!("forward to {targets}, from {listeners}"),
+    };
+    PathBuf::from(purpose)
 }
 
 /// Why a client may not forward.
@@ -241,7 +248,7 @@ impl Server {
                     self.refresh_keys();
                     if cancel.is_cancelled() {
                         self.close_all();
-                        self.endpoint.wait_idle(CLOSE_TIME);
+                        let _told = timeout(CLOSE_TIME, self.endpoint.wait_idle_async()).await;
                         exit::report(options.transport.json, exit::INTERRUPTED, self.interrupted());
                         return Ok(exit::INTERRUPTED);
                     }

@@ -19,12 +19,20 @@ const CHUNK: usize = 64 << 10;
 /// How often the command looks for an interrupt.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Carries data both ways until both have ended; true if the user interrupted it.
+/// How it ended.
+pub(super) enum End {
+    /// Both directions have.
+    InOrder,
+    /// By the user.
+    Interrupted,
+}
+
+/// Carries data both ways until both have ended.
 ///
 /// # Errors
 /// Why it ended early, for the user.
 #[expect(clippy::disallowed_methods, reason = "standard input is read by a thread that may never return")]
-pub(super) fn carry(connection: &Connection, (send, recv): Streams, cancel: &CancelToken) -> Result<bool, String> {
+pub(super) fn carry(connection: &Connection, (send, recv): Streams, cancel: &CancelToken) -> Result<End, String> {
     let (ended, ends) = mpsc::channel();
     let ended_too = ended.clone();
     std::thread::spawn(move || {
@@ -39,7 +47,7 @@ pub(super) fn carry(connection: &Connection, (send, recv): Streams, cancel: &Can
         match ends.recv_timeout(LOOK_INTERVAL) {
             Ok(Ok(())) => left -= 1,
             Ok(Err(error)) => return Err(connection.close_reason().map_or(error, |closed| closed.to_string())),
-            Err(mpsc::RecvTimeoutError::Timeout) if cancel.is_cancelled() => return Ok(true),
+            Err(mpsc::RecvTimeoutError::Timeout) if cancel.is_cancelled() => return Ok(End::Interrupted),
             // The thread that waits for standard input does not notice it.
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 if let Some(closed) = connection.close_reason() {
@@ -49,7 +57,7 @@ pub(super) fn carry(connection: &Connection, (send, recv): Streams, cancel: &Can
             Err(mpsc::RecvTimeoutError::Disconnected) => return Err("a thread of this command ended early".to_owned()),
         }
     }
-    Ok(false)
+    Ok(End::InOrder)
 }
 
 /// Sends standard input. Returns when the far side has everything.
