@@ -61,18 +61,39 @@ fn exchange(mut stream: TcpStream, bytes: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn a_program_of_the_kernel_connects_to_the_stack() {
-    connects_to_the_stack("listen", &[]);
+    let Some(namespace) = namespace("listen") else { return };
+    connects_to_the_stack(&namespace, &["--device", "t0"]);
 }
 
 #[test]
 fn the_stack_is_a_host_on_an_ethernet_link() {
-    connects_to_the_stack("tap", &["--tap", "--mtu", "atm"]);
+    let Some(namespace) = namespace("tap") else { return };
+    connects_to_the_stack(&namespace, &["--device", "t0", "--tap", "--mtu", "atm"]);
 }
 
-fn connects_to_the_stack(name: &str, options: &[&str]) {
-    let Some(namespace) = namespace(name) else { return };
+#[test]
+fn the_stack_is_a_host_on_the_link_of_an_interface() {
+    let Some(namespace) = namespace("interface") else { return };
+    for arguments in [
+        "link add ours type veth peer name theirs",
+        "address add 10.66.0.1/24 dev theirs",
+        "link set theirs up",
+        "link set ours up",
+    ] {
+        let mut command = Command::new("ip");
+        command.args(["-n", namespace.name()]).args(arguments.split(' '));
+        assert!(command.status().expect("ip is installed").success(), "{arguments}");
+    }
+    let addresses = ["--kernel", "10.66.0.1/24", "--address", STACK];
+    connects_to_the_stack(&namespace, &[&["--interface", "ours"], &addresses[..]].concat());
+    let missing = litz(&namespace, &[&["connect", "10.66.0.1:9", "--interface", "none"], &addresses[..]].concat());
+    let (status, _, said) = run(missing, Vec::new());
+    assert!(status == 2 && said.contains("none") && said.contains("ip link"), "{said}");
+}
+
+fn connects_to_the_stack(namespace: &Namespace, options: &[&str]) {
     let (ours, theirs) = (pattern(3_000_000, 1), pattern(2_000_000, 2));
-    let mut litz = litz(&namespace, &[&["listen", "8080", "--device", "t0"], options].concat());
+    let mut litz = litz(namespace, &[&["listen", "8080"], options].concat());
     let mut stderr = BufReader::new(litz.stderr.take().expect("a pipe"));
     let mut line = String::new();
     while !line.contains(&format!("{STACK}:8080")) {
@@ -220,4 +241,122 @@ fn a_stream_over_two_channels_is_whole() {
     assert_eq!(status, 0, "{said}");
     let (status, received, _) = reading.join().expect("no panic");
     assert!(status == 0 && received == bytes, "{} bytes", received.len());
+}
+
+/// Two processes with security layers, whose devices the kernel connects.
+struct Layered {
+    namespace: Namespace,
+    folder: tempfile::TempDir,
+}
+
+impl Layered {
+    fn new(name: &str) -> Option<Self> {
+        let namespace = namespace(name)?;
+        let forward = || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1");
+        namespace.run(forward).expect("a thread").join().expect("no panic").expect("in the namespace").expect("root");
+        let folder = tempfile::tempdir().expect("a folder");
+        for secret in [7, 8] {
+            let path = folder.path().join(secret.to_string());
+            std::fs::write(&path, [secret; 32]).expect("written");
+            let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+            std::fs::set_permissions(&path, owner_only).expect("our file");
+        }
+        Some(Self { namespace, folder })
+    }
+
+    fn litz(&self, command: [&str; 2], net: u8, stack: &str, secret: u8) -> Child {
+        let (kernel, address) = (format!("10.{net}.0.1/24"), format!("10.{net}.0.2"));
+        let (device, secret) = (format!("t{net}"), self.folder.path().join(secret.to_string()));
+        let mut arguments = vec!["--kernel", &kernel, "--address", &address, "--device", &device];
+        if stack != "tcp/ip" {
+            arguments.extend(["--stack", stack, "--secret-file", secret.to_str().expect("a name")]);
+        }
+        litz(&self.namespace, &[&command[..], &arguments].concat())
+    }
+
+    /// Listens, and returns the command with what it says from then on.
+    fn listen(&self, stack: &str, secret: u8) -> (Child, BufReader<std::process::ChildStderr>) {
+        let mut listening = self.litz(["listen", "8080"], 67, stack, secret);
+        let mut stderr = BufReader::new(listening.stderr.take().expect("a pipe"));
+        let mut line = String::new();
+        stderr.read_line(&mut line).expect("text");
+        assert_eq!(line, "listening on 10.67.0.2:8080\n");
+        (listening, stderr)
+    }
+
+    fn connect(&self, stack: &str, secret: u8) -> Child {
+        self.litz(["connect", "10.67.0.2:8080"], 66, stack, secret)
+    }
+}
+
+#[test]
+fn two_stacks_with_security_layers_exchange_data() {
+    let Some(world) = Layered::new("layers") else { return };
+    for stack in ["tcp/blake3/ip", "aes128/tcp/ip", "chacha20/tcp/blake3/ip"] {
+        let (ours, theirs) = (pattern(2_000_000, 1), pattern(1_000_000, 2));
+        let (listening, _stderr) = world.listen(stack, 7);
+        let bytes = theirs.clone();
+        let serving = std::thread::spawn(move || run(listening, bytes));
+        let (status, output, said) = run(world.connect(stack, 7), ours.clone());
+        assert!(status == 0 && said.is_empty() && output == theirs, "{stack}: {said}");
+        let (status, output, _) = serving.join().expect("no panic");
+        assert!(status == 0 && output == ours, "{stack}");
+    }
+}
+
+#[test]
+fn another_stack_or_secret_is_told_on_both_sides() {
+    let Some(world) = Layered::new("mismatch") else { return };
+    // A digest is seen by the listener, which does not answer strangers. A stack without one refuses it.
+    let both = "aes128/tcp/blake3/ip";
+    for (listens, secret, said_by_connect) in [
+        (both, 8, "cannot connect to 10.67.0.2:8080: the peer has not answered in the time allowed"),
+        ("tcp/ip", 7, "cannot connect to 10.67.0.2:8080: the peer has refused the connection"),
+    ] {
+        let (mut listening, mut stderr) = world.listen(listens, secret);
+        let (status, _, said) = run(world.connect(both, 7), b"hello".to_vec());
+        let hint = format!("; the peer must have the stack {both} and the same secret\n");
+        assert_eq!((status, said), (1, format!("litz: {said_by_connect}{hint}")), "{listens}");
+        let mut line = String::new();
+        stderr.read_line(&mut line).expect("text");
+        assert_eq!(line, "a peer has another --stack or another secret: its packets are dropped\n", "{listens}");
+        listening.kill().expect("it waits");
+        listening.wait().expect("killed");
+    }
+    // Without one, the first record tells.
+    for (listens, secret) in [("aes128/tcp/ip", 8), ("chacha20/tcp/ip", 7)] {
+        let (listening, mut stderr) = world.listen(listens, secret);
+        let connecting = world.connect("aes128/tcp/ip", 7);
+        let serving = std::thread::spawn(move || run(listening, b"one".to_vec()).0);
+        let (status, _, said) = run(connecting, b"two".to_vec());
+        assert!(status == 1 && said.contains("the peer must have the stack aes128/tcp/ip"), "{listens}: {said}");
+        assert_eq!(serving.join().expect("no panic"), 1, "{listens}");
+        let mut said = String::new();
+        stderr.read_to_string(&mut said).expect("text");
+        assert!(said.contains(&format!("the peer must have the stack {listens}")), "{listens}: {said}");
+    }
+}
+
+#[test]
+fn wrong_options_of_layers_say_what_to_do() {
+    let Some(world) = Layered::new("options") else { return };
+    let secret = world.folder.path().join("7");
+    let short = world.folder.path().join("short");
+    std::fs::write(&short, [7; 31]).expect("written");
+    let [secret, short] = [&secret, &short].map(|path| path.to_str().expect("a name"));
+    for (arguments, words) in [
+        (&["--stack", "aes128/tcp/blake3/ip"][..], "--secret-file"),
+        (&["--secret-file", secret], "--stack"),
+        (&["--stack", "tcp/blake3/ip", "--secret-file", short], "head -c 32 /dev/urandom"),
+        (&["--stack", "tcp/blake3/ip", "--secret-file", "/nowhere"], "/nowhere"),
+        (&["--stack", "des/tcp/md5/ip", "--secret-file", secret], "devices in memory only"),
+        (&["--stack", "tcp/rot13/ip", "--secret-file", secret], "rot13"),
+    ] {
+        let command = [&["connect", "10.66.0.1:9", "--device", "t0"], arguments].concat();
+        let (status, _, said) = run(litz(&world.namespace, &command), Vec::new());
+        assert!(status == 2 && said.contains(words), "{arguments:?}: {said}");
+    }
+    let bench = ["bench", "--device", "t0", "--stack", "tcp/blake3/ip", "--secret-file", secret];
+    let (status, _, said) = run(litz(&world.namespace, &bench), Vec::new());
+    assert!(status == 2 && said.contains("the peer is the kernel"), "{said}");
 }

@@ -2,10 +2,11 @@
 //! which is skipped without root.
 
 use std::net::IpAddr;
+use std::process::Command;
 
 use emulate::Namespace;
 use litz::Placement;
-use litz::tcp::{Count, EthernetConfig, IpDevice, MemoryTun, Tap, TcpConfig, TcpStackConfig};
+use litz::tcp::{Count, EthernetConfig, IpDevice, MemoryTun, PacketSocket, Tap, TcpConfig, TcpStackConfig};
 
 use crate::listening::Listening;
 use crate::tcp_host::echo;
@@ -64,6 +65,74 @@ fn the_kernel_and_a_stack_on_its_link_exchange_megabytes_in_either_role() {
             exchange_in_either_role(&stack, &format!("{placement}, {mtu}"));
         });
     }
+}
+
+/// Runs `ip` in the namespace of this thread.
+fn ip(arguments: &str) {
+    let status = Command::new("ip").args(arguments.split_whitespace()).status().expect("ip is installed");
+    assert!(status.success(), "ip {arguments}");
+}
+
+/// Runs `test` with a stack on one end of a veth pair; the kernel has the other end.
+fn on_a_veth(name: &str, placement: Placement, test: impl FnOnce(Listening) + Send + 'static) {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let namespace = Namespace::create(&format!("litz-veth-{}-{name}", std::process::id())).expect("a namespace");
+    let inside = move || {
+        ip("link add ours type veth peer name theirs");
+        for (ip_address, len) in networks(KERNEL) {
+            let nodad = if ip_address.is_ipv6() { "nodad" } else { "" };
+            ip(&format!("address add {ip_address}/{len} dev theirs {nodad}"));
+        }
+        let down = PacketSocket::open("theirs").expect_err("the interface is down").to_string();
+        assert!(down.contains("ip link set"), "{down}");
+        ip("link set theirs up");
+        ip("link set ours up");
+        let config = EthernetConfig::new(&networks(STACK)).expect("random bytes");
+        let device = IpDevice::interface(PacketSocket::open("ours").expect("root"), &config).expect("few routes");
+        test(Listening::start(TcpStackConfig::new(device, &STACK).with_placement(placement)));
+    };
+    namespace.run(inside).expect("a thread").join().expect("the test passes").expect("the namespace exists");
+}
+
+#[test]
+fn the_kernel_and_a_stack_on_an_interface_exchange_megabytes_in_either_role() {
+    let placements = [Placement::Thread, Placement::Inline, Placement::Packet(2), Placement::Split];
+    for (number, placement) in placements.into_iter().enumerate() {
+        on_a_veth(&number.to_string(), placement, move |stack| {
+            exchange_in_either_role(&stack, &placement.to_string());
+        });
+    }
+}
+
+/// Packets that the kernel has received and sent over its end of the link.
+fn kernel_packets() -> [u64; 2] {
+    let devices = std::fs::read_to_string("/proc/thread-self/net/dev").expect("the devices of this namespace");
+    let line = devices.lines().find_map(|line| line.trim().strip_prefix("theirs:")).expect("an interface");
+    let fields: Vec<u64> = line.split_whitespace().map(|field| field.parse().expect("a number")).collect();
+    [fields[1], fields[9]]
+}
+
+#[test]
+fn super_packets_cross_an_interface_in_both_directions() {
+    on_a_veth("super", Placement::Thread, |stack| {
+        let before = kernel_packets();
+        exchange_in_either_role(&stack, "super-packets");
+        let after = kernel_packets();
+        // The least that crosses in a direction, in segments of an Ethernet frame. The same direction has the
+        // acknowledgements of the other.
+        let segments = (16 << 20) / 1448;
+        for (direction, (before, after)) in before.into_iter().zip(after).enumerate() {
+            assert!(after - before < segments / 2, "{direction}: {} packets", after - before);
+        }
+    });
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_named() {
+    let error = PacketSocket::open("nowhere9").expect_err("there is none").to_string();
+    assert!(error.contains("nowhere9") && error.contains("ip link"), "{error}");
 }
 
 #[test]

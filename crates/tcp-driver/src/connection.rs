@@ -234,7 +234,7 @@ impl TcpConnection {
         match opened {
             Opened::Segment(arrival) => self.connection.handle_segment(now, arrival),
             Opened::Error(error) => self.connection.handle_icmp(now, &error),
-            Opened::Nothing => {}
+            Opened::Unauthentic | Opened::Nothing => {}
         }
     }
 

@@ -22,12 +22,21 @@ pub enum Count {
     Reassembled,
     /// Segments that were dropped because their MD5 digest was missing or wrong.
     WrongDigests,
+    /// Segments of no connection that were dropped because their digest between TCP and IP was missing or
+    /// wrong, or because the stack has none: the peer has another stack or secret.
+    UnauthenticSegments,
 }
 
 impl Count {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::CookiesSent, Self::CookiesAccepted, Self::BacklogDrops, Self::Reassembled, Self::WrongDigests];
+    pub const ALL: [Self; 6] = [
+        Self::CookiesSent,
+        Self::CookiesAccepted,
+        Self::BacklogDrops,
+        Self::Reassembled,
+        Self::WrongDigests,
+        Self::UnauthenticSegments,
+    ];
 }
 
 impl HostCounters {

@@ -90,7 +90,7 @@ impl ReceiveHalf<Tcp> for Box<DetachedHalf> {
             }
             // A report about what was sent.
             Opened::Error(_) => Err(batch),
-            Opened::Nothing => Ok(()),
+            Opened::Unauthentic | Opened::Nothing => Ok(()),
         }
     }
 

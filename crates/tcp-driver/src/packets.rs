@@ -72,7 +72,7 @@ impl Received {
             Content::Segment(head) => {
                 if let Err(error) = self.verify(head, layers) {
                     tracing::debug!(%error, "a packet is dropped");
-                    return Opened::Nothing;
+                    return Opened::Unauthentic;
                 }
                 match Arrival::open_at(head, &self.packet, self.segment, self.is_verified) {
                     Ok(arrival) if self.is_authentic(head, &arrival, signature) => Opened::Segment(arrival),
@@ -147,6 +147,8 @@ pub(crate) enum Opened {
     Segment(Arrival),
     /// A report about a segment of ours.
     Error(IcmpError),
+    /// A segment whose digest between TCP and IP is missing, wrong or unexpected.
+    Unauthentic,
     /// Nothing valid.
     #[default]
     Nothing,

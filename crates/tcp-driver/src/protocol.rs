@@ -290,6 +290,15 @@ impl Tcp {
         may
     }
 
+    /// Counts a segment whose digest between TCP and IP is not right. A stack without digests answers that it
+    /// does not know the protocol (RFC 1122, section 3.2.2.1); one with digests does not answer a stranger.
+    fn refuse_unauthentic(&mut self, now: Instant, batch: &Received, out: &mut SuperPacket) -> bool {
+        self.counters.add(Count::UnauthenticSegments);
+        let has_digest = self.layers.as_ref().is_some_and(|layers| layers.digest().is_some());
+        let has_answer = !has_digest && self.may_answer(now) && icmp::answer(batch.packet(), out);
+        has_answer && self.fragments.divide(self.config.mtu, out)
+    }
+
     fn answer(&mut self, now: Instant, arrival: &Arrival) -> bool {
         if let Some(has_answer) = self.time_waits.handle_segment(now, arrival, &mut self.plan) {
             return has_answer;
@@ -372,7 +381,15 @@ impl Protocol for Tcp {
         self.listeners.refresh();
         let signature = self.signature_of(&batch);
         let opened = batch.open(self.layers.as_deref(), signature.as_ref());
-        let Opened::Segment(arrival) = opened else { return Begun::Nothing };
+        let arrival = match opened {
+            Opened::Segment(arrival) => arrival,
+            Opened::Unauthentic => {
+                let mut out = SuperPacket::default();
+                let has_answer = self.refuse_unauthentic(now, &batch, &mut out);
+                return if has_answer { Begun::Reply(out) } else { Begun::Nothing };
+            }
+            Opened::Error(_) | Opened::Nothing => return Begun::Nothing,
+        };
         let tuple = arrival.tuple;
         let begins = self.begins(now, &arrival);
         let taken = if begins { self.take_syn(now, &arrival, is_busy) } else { self.take_other(now, &arrival) };
@@ -409,6 +426,7 @@ impl Protocol for Tcp {
                 has_answer
             }
             Opened::Error(_) => false,
+            Opened::Unauthentic => self.refuse_unauthentic(now, batch, out),
             Opened::Nothing if self.udp.take(batch) => false,
             Opened::Nothing => {
                 let has_answer = self.may_answer(now) && icmp::answer(batch.packet(), out);

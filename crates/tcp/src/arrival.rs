@@ -132,7 +132,7 @@ fn is_acknowledging(flags: Flags) -> bool {
 
 /// The length of the Authentication Header at the start of `payload`, which a segment follows: two words
 /// of 32 bits more than its second byte says (RFC 4302, section 2.2).
-fn authentication_len(payload: &[u8]) -> Result<usize, OpenError> {
+pub(crate) fn authentication_len(payload: &[u8]) -> Result<usize, OpenError> {
     let [next, words, ..] = payload else { return Err(OpenError::Tcp(tcp::ParseError::Truncated)) };
     if Protocol(*next) != Protocol::TCP {
         return Err(OpenError::NotTcp(Protocol::AH));

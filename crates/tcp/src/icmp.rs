@@ -5,6 +5,7 @@ use wire::icmp::{Message, Unreachable, quotable};
 use wire::ip::{self, Protocol};
 use wire::tcp::HEADER_LEN;
 
+use crate::arrival::authentication_len;
 use crate::plan::{HOP_LIMIT, SuperPacket};
 use crate::tuple::Tuple;
 
@@ -48,8 +49,14 @@ pub fn error_of(packet: &ip::Packet<'_>) -> Option<IcmpError> {
         _ => return None,
     };
     let ours = ip::Packet::parse_quoted(quoted).ok()?;
+    let below_len = match ours.protocol {
+        Protocol::TCP => 0,
+        // The peer does not know the digest, and refuses the protocol.
+        Protocol::AH => authentication_len(ours.payload).ok()?,
+        _ => return None,
+    };
     // Ports and sequence number are quoted always (RFC 792).
-    let fields = ours.payload.get(..8).filter(|_| ours.protocol == Protocol::TCP)?;
+    let fields = ours.payload.get(below_len..below_len + 8)?;
     let port = |at: usize| u16::from_be_bytes([fields[at], fields[at + 1]]);
     let seq = u32::from_be_bytes([fields[4], fields[5], fields[6], fields[7]]);
     let tuple = Tuple { local: (ours.source, port(0)).into(), remote: (ours.destination, port(2)).into() };
@@ -177,6 +184,26 @@ mod tests {
         for len in 0..bytes.len() {
             // Truncated packets are none, and nothing panics.
             let _nothing = ip::Packet::parse(&bytes[..len]).ok().and_then(|packet| error_of(&packet));
+        }
+    }
+
+    #[test]
+    fn an_error_about_a_segment_behind_a_digest_names_the_connection_too() {
+        let segment = [0x13, 0x88, 0, 80, 1, 2, 3, 4];
+        // An Authentication Header before TCP, with a digest of 16 bytes (RFC 4302, section 2).
+        let header = |next: u8| [&[next, 4, 0, 0][..], &[0; 20], &segment].concat();
+        let refused = |ours: &[u8]| {
+            let error = Message::Unreachable { code: Unreachable::Protocol, mtu: None, quoted: ours };
+            let emit = |out: &mut Vec<u8>| error.emit([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), out);
+            error_of(&ip::Packet::parse(&packet(Protocol::ICMP, emit, error.len(false))).unwrap())
+        };
+        let quoting = |bytes: &[u8]| refused(&packet(Protocol::AH, |out| out.extend_from_slice(bytes), bytes.len()));
+        let found = quoting(&header(6)).unwrap();
+        assert_eq!((found.kind, found.tuple.remote), (IcmpErrorKind::Refused, ([10, 0, 0, 2], 80).into()));
+        // UDP behind it, and headers that are cut off.
+        assert!(quoting(&header(17)).is_none());
+        for len in 0..24 + 8 {
+            assert!(quoting(&header(6)[..len]).is_none(), "{len}");
         }
     }
 

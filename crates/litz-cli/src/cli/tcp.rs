@@ -2,6 +2,7 @@
 
 mod bench;
 mod device;
+mod layers;
 mod options;
 mod pipe;
 mod replicated;

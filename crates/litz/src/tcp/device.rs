@@ -9,7 +9,7 @@ use std::task::Waker;
 use driver::SendError;
 use driver::socket::Received as ReceiveOutcome;
 use engine::{Device, Readiness};
-use net::tun::{MemoryTun, OFFLOAD_HEADER_BYTES, ReadOffload, Tap, Tun, TunDevice, tcp_offload};
+use net::tun::{MemoryTun, OFFLOAD_HEADER_BYTES, PacketSocket, ReadOffload, Tap, Tun, TunDevice, tcp_offload};
 use tcp_driver::{Received, Tcp};
 
 use super::ethernet::{Ethernet, EthernetConfig, EthernetError};
@@ -21,7 +21,7 @@ const READS_MAX: usize = 16;
 /// Segments in a plan: more than fit into a packet of 64 KiB with any but tiny segments.
 const SEGMENTS_MAX: usize = 64;
 
-/// A TUN or TAP device, of the kernel or in memory.
+/// A TUN or TAP device, of the kernel or in memory, or an Ethernet interface.
 #[derive(Debug, Clone)]
 pub struct IpDevice {
     kind: Kind,
@@ -37,6 +37,7 @@ pub struct IpDevice {
 enum Kind {
     Kernel(Tun),
     Tap(Tap),
+    Interface(PacketSocket),
     Memory(MemoryTun),
 }
 
@@ -78,6 +79,14 @@ impl IpDevice {
     /// If `config` has too many routes.
     pub fn tap(tap: Tap, config: &EthernetConfig) -> Result<Self, EthernetError> {
         Self::ethernet(Kind::Tap(tap), config)
+    }
+
+    /// An Ethernet interface of the kernel, on whose link the stack is a host of its own.
+    ///
+    /// # Errors
+    /// If `config` has too many routes.
+    pub fn interface(socket: PacketSocket, config: &EthernetConfig) -> Result<Self, EthernetError> {
+        Self::ethernet(Kind::Interface(socket), config)
     }
 
     /// A device in memory that carries Ethernet frames, on whose link the stack is a host.
@@ -138,6 +147,7 @@ impl IpDevice {
         match &mut self.kind {
             Kind::Kernel(tun) => tun,
             Kind::Tap(tap) => tap,
+            Kind::Interface(socket) => socket,
             Kind::Memory(tun) => tun,
         }
     }
@@ -187,6 +197,7 @@ impl Device for IpDevice {
         match &self.kind {
             Kind::Kernel(tun) => Readiness::Descriptor(tun.as_raw_fd()),
             Kind::Tap(tap) => Readiness::Descriptor(tap.as_raw_fd()),
+            Kind::Interface(socket) => Readiness::Descriptor(socket.as_raw_fd()),
             Kind::Memory(tun) => {
                 tun.set_waker(waker.clone());
                 Readiness::Waker

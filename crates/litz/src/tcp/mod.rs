@@ -8,7 +8,7 @@
 //! | [`TcpStream`] | a connection, with blocking and asynchronous calls |
 //! | [`TcpInfo`] | the state of a connection and its counters |
 //! | [`UdpPort`] | a UDP port |
-//! | [`IpDevice`] | a TUN or TAP device of the kernel, or one in memory |
+//! | [`IpDevice`] | a TUN or TAP device of the kernel, an Ethernet interface, or a device in memory |
 //! | [`replicated`] | one stream over several connections with a stack each |
 //! | [`Layers`], [`Stack`] | security layers above and below TCP |
 //! | [`TcpConfig`] | what connections use, and their timers |
@@ -32,7 +32,7 @@ pub use self::stack::{TcpStack, TcpStackConfig};
 pub use self::stream::TcpStream;
 pub use self::udp::UdpPort;
 pub use layers::{CipherLayer, DigestLayer, RecordError, SharedSecret, Stack, StackError};
-pub use net::tun::{MemoryTun, OpenTunError, Tap, Tun};
+pub use net::tun::{MemoryTun, OpenInterfaceError, OpenTunError, PacketSocket, Tap, Tun};
 pub use tcp::{
     AckPolicy, AckThreshold, AckTimer, BufferBudget, CloseReason, KeepAlive, LossRecovery, Md5Key, Md5KeyError, Nagle,
     ReceiveStats, RtoFormula, SendStats, State, TcpConfig, WindowGrowth,

@@ -23,6 +23,8 @@ const GSO_NONE: u8 = 0;
 const GSO_TCP_V4: u8 = 1;
 const GSO_TCP_V6: u8 = 4;
 const GSO_UDP: u8 = 5;
+/// Added to the type of a super-packet whose first segment has the flag CWR.
+const GSO_ECN: u8 = 0x80;
 
 /// Offset of the checksum in a TCP header (RFC 9293, section 3.1).
 pub(super) const TCP_CHECKSUM_OFFSET: u16 = 16;
@@ -61,7 +63,7 @@ impl OffloadHeader {
         let number = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
         let checksum =
             (header[0] & NEEDS_CHECKSUM != 0).then(|| PartialChecksum { start: number(6), offset: number(8) });
-        let transport = match header[1] {
+        let transport = match header[1] & !GSO_ECN {
             GSO_NONE => None,
             GSO_TCP_V4 | GSO_TCP_V6 => Some((Transport::Tcp, TCP_CHECKSUM_OFFSET)),
             GSO_UDP => Some((Transport::Udp, UDP_CHECKSUM_OFFSET)),

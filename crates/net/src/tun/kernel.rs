@@ -17,7 +17,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
-use super::TunDevice;
+use super::device::TunDevice;
 
 /// How often to look whether a new address can be used, at most, and the time between. The kernel takes
 /// milliseconds, or longer when it is busy.

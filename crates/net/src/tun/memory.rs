@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use super::TunDevice;
+use super::device::TunDevice;
 
 /// Capacity of each direction in packets; further packets are dropped, as by the kernel.
 pub const PACKETS_WAITING_MAX: usize = 1024;

@@ -56,6 +56,9 @@ pub(super) fn run(options: &BenchOptions) -> ExitCode {
 }
 
 fn measure(options: &BenchOptions) -> Result<[Rate; 2], String> {
+    if options.stack.layers.has_any() {
+        return Err("the peer is the kernel, which does not know the layers: leave out --stack".to_owned());
+    }
     let stack = device::start(&options.stack)?;
     let kernel = options.stack.kernel.first().ok_or("the device needs an address (--kernel)")?.address;
     let time = Duration::from_secs(options.time);

@@ -8,6 +8,7 @@ use emulate::Cidr;
 use litz::Placement;
 use recovery::Algorithm;
 
+use super::layers::LayerOptions;
 use crate::cli::heading;
 
 /// The device and the stack.
@@ -20,6 +21,12 @@ pub(super) struct StackOptions {
     /// Make a TAP device: the stack is a host on an Ethernet link, with the kernel as its router
     #[arg(long, help_heading = heading::PATHS)]
     pub(super) tap: bool,
+
+    /// Use this Ethernet interface instead of a device of its own: the stack is another host on its link
+    ///
+    /// The interface must be up. The address of --kernel is that of the link's router.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["device", "tap"], help_heading = heading::PATHS)]
+    pub(super) interface: Option<String>,
 
     /// Address of the kernel's end with the length of its network; one for each family
     #[arg(long, value_name = "ADDRESS/BITS", default_values = ["10.66.0.1/24", "fd66::1/64"],
@@ -37,6 +44,9 @@ pub(super) struct StackOptions {
     /// Congestion control: newreno, cubic or bbr
     #[arg(long, value_name = "NAME", default_value_t, help_heading = heading::PROTOCOL)]
     pub(super) congestion: Algorithm,
+
+    #[command(flatten)]
+    pub(super) layers: LayerOptions,
 
     /// The processors of the stack: inline, thread, split, packet(N), connection(N)
     #[arg(long, value_name = "PLACEMENT", default_value_t, help_heading = heading::MACHINE)]

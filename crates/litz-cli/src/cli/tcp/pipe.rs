@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::{Bytes, BytesMut};
 use litz::tcp::{Closed, TcpStream, WriteError};
 
-use super::device;
+use super::device::{self, Recorded};
 use super::options::StackOptions;
 use crate::cli::{exit, out};
 
@@ -25,19 +25,19 @@ pub(super) fn listen(options: &StackOptions, port: u16) -> ExitCode {
         let listener = stack.listen(port).map_err(|error| error.to_string())?;
         Ok((stack, listener))
     });
-    let (_stack, listener) = match listening {
+    let (stack, listener) = match listening {
         Ok(listening) => listening,
         Err(message) => return exit::fail(false, exit::FAILED, &message),
     };
     for address in &options.address {
         out::note(&format!("listening on {}", SocketAddr::new(*address, port)));
     }
-    match listener.accept() {
+    match stack.accept(&listener) {
         Ok(stream) => {
             out::note(&format!("a connection from {}", stream.peer_addr()));
-            carry(stream)
+            carry(&stack, stream)
         }
-        Err(closed) => exit::fail(false, NOT_CONNECTED, &closed.to_string()),
+        Err(message) => exit::fail(false, NOT_CONNECTED, &message),
     }
 }
 
@@ -47,8 +47,8 @@ pub(super) fn connect(options: &StackOptions, remote: SocketAddr) -> ExitCode {
         Err(message) => return exit::fail(false, exit::FAILED, &message),
     };
     match stack.connect(remote) {
-        Ok(stream) => carry(stream),
-        Err(closed) => exit::fail(false, NOT_CONNECTED, &format!("cannot connect to {remote}: {closed}")),
+        Ok(stream) => carry(&stack, stream),
+        Err(message) => exit::fail(false, NOT_CONNECTED, &message),
     }
 }
 
@@ -61,7 +61,7 @@ enum Failure {
 
 /// Carries data both ways until both have ended.
 #[expect(clippy::disallowed_methods, reason = "standard input is read by a thread that may never return")]
-fn carry(stream: TcpStream) -> ExitCode {
+fn carry(stack: &Recorded, stream: TcpStream) -> ExitCode {
     let stream = Arc::new(stream);
     let failure = Arc::new(OnceLock::new());
     let sender = {
@@ -88,7 +88,7 @@ fn carry(stream: TcpStream) -> ExitCode {
             stream.closed();
             ExitCode::from(exit::DONE)
         }
-        Some(Failure::Connection(closed)) => exit::fail(false, NOT_CONNECTED, &closed.to_string()),
+        Some(Failure::Connection(closed)) => exit::fail(false, NOT_CONNECTED, &stack.explain(closed.to_string())),
         Some(Failure::Local(message)) => exit::fail(false, exit::FAILED, message),
     }
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use bytes::Bytes;
 use clap::Args;
-use litz::tcp::replicated::{ReplicatedReceiver, ReplicatedSender, Scheduling};
+use litz::tcp::replicated::{ReplicatedError, ReplicatedReceiver, ReplicatedSender, Scheduling};
 
 use super::device::Recorded;
 use super::options::StackOptions;
@@ -77,10 +77,9 @@ fn try_send(options: &SendOptions) -> Result<(), Failure> {
     let stacks = start(&options.stack)?;
     let mut streams = Vec::with_capacity(channels);
     for (stack, remote) in stacks.iter().zip(&options.remotes) {
-        let stream = stack.connect(*remote);
-        streams.push(stream.map_err(|closed| Failure::Stream(format!("cannot connect to {remote}: {closed}")))?);
+        streams.push(stack.connect(*remote).map_err(Failure::Stream)?);
     }
-    let failed = |error: litz::tcp::replicated::ReplicatedError| Failure::Stream(error.to_string());
+    let failed = |error: ReplicatedError| Failure::Stream(options.stack.layers.explain(error.to_string()));
     let mut sender = ReplicatedSender::begin(streams, options.scheduling).map_err(failed)?;
     let mut input = io::stdin().lock();
     let mut buffer = vec![0; CHUNK];
@@ -111,10 +110,10 @@ fn try_receive(options: &ReceiveOptions) -> Result<(), Failure> {
         out::note(&format!("listening on {}", SocketAddr::new(*address, options.port)));
     }
     let mut streams = Vec::with_capacity(stacks.len());
-    for listener in &listeners {
-        streams.push(listener.accept().map_err(|closed| Failure::Stream(closed.to_string()))?);
+    for (stack, listener) in stacks.iter().zip(&listeners) {
+        streams.push(stack.accept(listener).map_err(Failure::Stream)?);
     }
-    let failed = |error: litz::tcp::replicated::ReplicatedError| Failure::Stream(error.to_string());
+    let failed = |error: ReplicatedError| Failure::Stream(options.stack.layers.explain(error.to_string()));
     let mut receiver = ReplicatedReceiver::begin(streams).map_err(failed)?;
     let mut output = io::stdout().lock();
     let cannot_write = |error: io::Error| Failure::Local(format!("cannot write: {error}"));
