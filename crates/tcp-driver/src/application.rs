@@ -463,7 +463,7 @@ impl std::error::Error for WriteError {}
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Wake;
 
     use driver::shared::Common;
