@@ -9,6 +9,9 @@ use units::Duration;
 use crate::budget::BufferBudget;
 use crate::md5::Md5Key;
 
+/// The largest shift of the window (RFC 7323, section 2.3).
+pub(crate) const SCALE_MAX: u8 = 14;
+
 /// What a connection may use, and its timers.
 #[derive(Debug, Clone)]
 pub struct TcpConfig {
@@ -251,5 +254,20 @@ impl TcpConfig {
     /// The window of a SYN, which is not scaled (RFC 7323, section 2.2).
     pub(crate) fn initial_window(&self) -> u16 {
         self.receive_buffer.min(self.buffers_initial).min(u16::MAX.into()) as u16
+    }
+
+    /// The maximum segment size that this side announces (RFC 9293, section 3.7.1, and RFC 6691).
+    pub(crate) fn announced_mss(&self, is_ipv6: bool) -> u16 {
+        let ip_len = if is_ipv6 { 40 } else { 20 };
+        self.mtu.saturating_sub(ip_len + 20).min(u16::MAX.into()) as u16
+    }
+
+    /// The shift that lets the window cover the receive buffer.
+    pub(crate) const fn window_shift(&self) -> u8 {
+        let mut shift = 0;
+        while shift < SCALE_MAX && self.receive_buffer >> shift > u16::MAX as usize {
+            shift += 1;
+        }
+        shift
     }
 }

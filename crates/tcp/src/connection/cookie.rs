@@ -23,9 +23,9 @@ use wire::tcp::{Flags, Header, Options, Timestamps};
 use super::Connection;
 use crate::arrival::Arrival;
 use crate::config::TcpConfig;
-use crate::journal::begin::Seed;
 use crate::plan::Plan;
 use crate::secret::HostSecret;
+use crate::timestamps::TimestampClock;
 
 /// A cookie is valid in the period in which it was made and in the next one. A longer period gives more
 /// time to guess, and 64 seconds exceed the time for which a peer repeats its acknowledgement.
@@ -64,14 +64,58 @@ impl Kept {
         Self { size, options: options.timestamps.filter(|_| config.timestamps).map(|_| bits) }
     }
 
+    /// The answer to a SYN: that of a connection which only knows what is kept. Making one would cost most of
+    /// the time of a flood.
+    fn answer(&self, now: Instant, config: &TcpConfig, secret: &HostSecret, syn: &Arrival) -> Header {
+        let Arrival { tuple, header, .. } = syn;
+        let offered = &header.options;
+        let has_ecn = config.ecn && header.flags.contains(Flags::ECE | Flags::CWR);
+        let timestamps = offered.timestamps.filter(|_| config.timestamps).map(|theirs| {
+            let mut clock = TimestampClock::new(secret.timestamp_offset(tuple));
+            clock.update(now, theirs.value);
+            let ours = clock.stamp(now);
+            Timestamps { value: self.stamp(ours.value), ..ours }
+        });
+        let options = Options {
+            mss: Some(config.announced_mss(tuple.local.is_ipv6())),
+            // Without timestamps nothing would tell the options later.
+            window_scale: (self.window_scale().is_some() && config.window_scaling).then(|| config.window_shift()),
+            sack_permitted: self.bits() & SACK != 0 && config.sack,
+            timestamps,
+            ..Options::default()
+        };
+        Header {
+            source_port: tuple.local.port(),
+            destination_port: tuple.remote.port(),
+            seq: cookie(secret, syn, header.seq, period(now), self.size),
+            ack: header.seq + 1,
+            flags: Flags::SYN
+                | Flags::ACK
+                | if has_ecn && self.bits() & ECN != 0 { Flags::ECE } else { Flags::default() },
+            window: config.initial_window(),
+            urgent: 0,
+            options,
+        }
+    }
+
+    /// The bits of the options.
+    fn bits(&self) -> u32 {
+        self.options.unwrap_or(NO_SCALE)
+    }
+
+    /// The shift of the peer's windows, if it scales them.
+    fn window_scale(&self) -> Option<u8> {
+        let scale = self.bits() & NO_SCALE;
+        (scale != NO_SCALE).then_some(scale as u8)
+    }
+
     /// A SYN that says no more than what is kept.
     fn syn(&self, header: &Header, seq: Seq32, timestamps: Option<Timestamps>) -> Header {
-        let bits = self.options.unwrap_or(NO_SCALE);
-        let scale = bits & NO_SCALE;
+        let bits = self.bits();
         let ecn = if bits & ECN != 0 { Flags::ECE | Flags::CWR } else { Flags::default() };
         let options = Options {
             mss: Some(SEGMENT_SIZES[self.size]),
-            window_scale: (scale != NO_SCALE).then_some(scale as u8),
+            window_scale: self.window_scale(),
             sack_permitted: bits & SACK != 0,
             timestamps: timestamps.filter(|_| self.options.is_some()),
             ..Options::default()
@@ -107,19 +151,11 @@ impl Connection {
         plan: &mut Plan,
     ) {
         let kept = Kept::of(config, &syn.header);
-        let initial = cookie(secret, syn, syn.header.seq, period(now), kept.size);
-        let header = kept.syn(&syn.header, syn.header.seq, syn.header.options.timestamps);
-        let syn = Arrival { header, ..syn.clone() };
-        let (config, timestamp_offset) = (Arc::clone(config), secret.timestamp_offset(&syn.tuple));
-        // It is not kept, so a flood begins no journals.
-        let seed = Seed { config, tuple: syn.tuple, initial, timestamp_offset };
-        let mut connection = Self::begin_unrecorded(now, seed, Some(&syn));
-        let has_answer = connection.poll_plan(now, 1, plan);
-        debug_assert!(has_answer, "a SYN is answered");
-        if let Some(timestamps) = &mut plan.header.options.timestamps {
-            timestamps.value = kept.stamp(timestamps.value);
-        }
-        plan.transmission = None;
+        plan.release();
+        plan.tuple = syn.tuple;
+        plan.ecn = None;
+        plan.sign(config.md5.as_ref());
+        plan.header = kept.answer(now, config, secret, syn);
     }
 
     /// The connection that this segment completes, if it acknowledges a [cookie](Self::answer_with_cookie)
@@ -174,6 +210,7 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tuple::Tuple;
 
     #[test]
     fn a_timestamp_with_options_is_at_most_the_clocks() {
@@ -184,6 +221,54 @@ mod tests {
                 let age = value.wrapping_sub(stamp);
                 assert!(age <= OPTIONS && stamp & OPTIONS == bits, "{bits} {value}: {stamp}");
             }
+        }
+    }
+
+    /// Whatever the peer offers and this side wants, the answer is that of a connection that got a SYN which
+    /// says no more than the cookie.
+    #[test]
+    fn the_answer_is_that_of_a_connection() {
+        let (now, secret) = (Instant::from_nanos(200_000_000_000), HostSecret::new([5; 32]));
+        let tuples = [("10.0.0.1:80", "10.0.0.2:999"), ("[fd00::1]:80", "[fd00::2]:999")];
+        for bits in 0..1 << 10 {
+            let has = |bit: u32| bits >> bit & 1 != 0;
+            let (local, remote) = tuples[usize::from(has(9))];
+            let tuple = Tuple { local: local.parse().unwrap(), remote: remote.parse().unwrap() };
+            let options = Options {
+                mss: has(0).then_some(1400),
+                window_scale: has(1).then_some(7),
+                sack_permitted: has(2),
+                timestamps: has(3).then_some(Timestamps { value: 77, echo: 0 }),
+                ..Options::default()
+            };
+            let ecn = if has(4) { Flags::ECE | Flags::CWR } else { Flags::default() };
+            let header =
+                Header { seq: Seq32::new(9), flags: Flags::SYN | ecn, window: 1000, options, ..Header::default() };
+            let syn = Arrival { tuple, header, data: bytes::Bytes::new(), segment: 0, ecn: None };
+            let config = Arc::new(TcpConfig {
+                window_scaling: has(5),
+                sack: has(6),
+                timestamps: has(7),
+                ecn: has(8),
+                accurate_ecn: has(8) && has(6),
+                ..TcpConfig::default()
+            });
+            let mut plan = Plan::default();
+            Connection::answer_with_cookie(now, &config, &secret, &syn, &mut plan);
+            let kept = Kept::of(&config, &syn.header);
+            let seen = Arrival { header: kept.syn(&syn.header, syn.header.seq, syn.header.options.timestamps), ..syn };
+            let offset = secret.timestamp_offset(&tuple);
+            let mut connection = Connection::accept(now, config, &seen, plan.header.seq, offset);
+            let mut expected = Plan::default();
+            assert!(connection.poll_plan(now, 1, &mut expected));
+            if let Some(timestamps) = &mut expected.header.options.timestamps {
+                timestamps.value = kept.stamp(timestamps.value);
+            }
+            assert_eq!(
+                (plan.tuple, plan.header, plan.ecn),
+                (expected.tuple, expected.header, expected.ecn),
+                "{bits:b}"
+            );
         }
     }
 

@@ -8,7 +8,7 @@ use wire::tcp::{Flags, HEADER_LEN, Header, Options};
 use super::{CloseReason, Connection, timers};
 use crate::accurate_ecn::{self, Feedback, Offer};
 use crate::arrival::Arrival;
-use crate::config::TcpConfig;
+use crate::config::{SCALE_MAX, TcpConfig};
 use crate::event::Events;
 use crate::journal::begin::Seed;
 use crate::md5::MD5_LEN;
@@ -26,9 +26,6 @@ const DEFAULT_MSS: [u16; 2] = [536, 1220];
 
 /// A smaller one would make a peer send a packet for a few bytes.
 const MSS_MIN: u16 = 88;
-
-/// The largest shift of the window (RFC 7323, section 2.3).
-const SCALE_MAX: u8 = 14;
 
 /// Bytes of the timestamps option with its padding.
 const TIMESTAMPS_LEN: u16 = 12;
@@ -60,16 +57,11 @@ impl Connection {
     /// Begins with the values of `seed`, and answers the peer's SYN, if there is one.
     pub(crate) fn begin(now: Instant, mut seed: Seed, syn: Option<&Arrival>) -> Self {
         let journal = seed.begin_journal(now, syn);
-        Self { journal, ..Self::begin_unrecorded(now, seed, syn) }
-    }
-
-    /// The same without a journal.
-    pub(super) fn begin_unrecorded(now: Instant, seed: Seed, syn: Option<&Arrival>) -> Self {
         let mut connection = Self::new(seed, if syn.is_some() { State::SynReceived } else { State::SynSent });
         if let Some(syn) = syn {
             connection.on_peer_syn(now, &syn.header, syn.ecn);
         }
-        connection
+        Self { journal, ..connection }
     }
 
     fn new(seed: Seed, state: State) -> Self {
@@ -101,7 +93,8 @@ impl Connection {
         let accurate = self.receive.as_ref().and_then(ReceiveHalf::accurate_ecn);
         let options = Options {
             mss: Some(self.announced_mss()),
-            window_scale: has(self.config.window_scaling, self.negotiated.has_scaling).then(|| self.wanted_scale()),
+            window_scale: has(self.config.window_scaling, self.negotiated.has_scaling)
+                .then(|| self.config.window_shift()),
             sack_permitted: has(self.config.sack, self.negotiated.sack),
             timestamps: has(self.config.timestamps, self.negotiated.timestamps).then(|| self.stamp(now)),
             // An answer that is repeated has none: some paths drop unknown options. Beside a digest there is
@@ -120,15 +113,6 @@ impl Connection {
             (false, _) => Flags::SYN,
         };
         (options, flags)
-    }
-
-    /// The shift that lets the window cover the receive buffer.
-    fn wanted_scale(&self) -> u8 {
-        let mut scale = 0;
-        while scale < SCALE_MAX && self.config.receive_buffer >> scale > usize::from(u16::MAX) {
-            scale += 1;
-        }
-        scale
     }
 
     /// Bytes of the options of a segment with data.
@@ -151,7 +135,7 @@ impl Connection {
             has_scaling: scaling.is_some(),
             // A larger shift counts as 14 (RFC 7323, section 2.3).
             peer_scale: scaling.unwrap_or(0).min(SCALE_MAX),
-            scale: if scaling.is_some() { self.wanted_scale() } else { 0 },
+            scale: if scaling.is_some() { self.config.window_shift() } else { 0 },
         };
         let mut clock = TimestampClock::new(self.timestamp_offset);
         if let Some(timestamps) = options.timestamps.filter(|_| self.negotiated.timestamps) {

@@ -333,10 +333,8 @@ impl Connection {
         }
     }
 
-    /// The maximum segment size that this side announces (RFC 9293, section 3.7.1, and RFC 6691).
     fn announced_mss(&self) -> u16 {
-        let ip_len = if self.tuple.local.is_ipv4() { 20 } else { 40 };
-        self.config.mtu.saturating_sub(ip_len + 20).min(u16::MAX.into()) as u16
+        self.config.announced_mss(self.tuple.local.is_ipv6())
     }
 
     fn close(&mut self, reason: CloseReason) {
