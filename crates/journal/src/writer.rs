@@ -26,6 +26,8 @@ pub struct Writer {
     flushed_at: u64,
     /// Nothing more is written.
     has_ended: bool,
+    /// See [`hold`](Self::hold).
+    is_held: bool,
 }
 
 impl Writer {
@@ -42,6 +44,7 @@ impl Writer {
             last: now.as_nanos().min(NANOS_MAX),
             flushed_at: now.as_nanos(),
             has_ended: false,
+            is_held: false,
         }
     }
 
@@ -58,12 +61,24 @@ impl Writer {
             last: self.last,
             flushed_at: self.last,
             has_ended: self.has_ended,
+            is_held: false,
         }
     }
 
     /// The receive half is attached again, and its writer is dropped.
     pub fn attach(&mut self) {
         self.is_shared = false;
+    }
+
+    /// Keeps entries until [`release`](Self::release): a connection that may be none yet begins no log. If it
+    /// ends before, or has more than a block of entries, there is none.
+    pub fn hold(&mut self) {
+        self.is_held = true;
+    }
+
+    /// There is a connection: its entries are passed on from now on.
+    pub fn release(&mut self) {
+        self.is_held = false;
     }
 
     /// Drops entries that were not flushed and writes no end.
@@ -103,7 +118,10 @@ impl Writer {
             self.end(Ending::TooLong);
             return false;
         }
-        if !self.is_shared && self.is_due() {
+        if self.is_held && self.block.len() >= BLOCK_LEN_WANTED {
+            self.forget();
+        }
+        if !self.is_shared && !self.is_held && self.is_due() {
             self.flush();
         }
         self.entry_from = self.block.len();
@@ -166,6 +184,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         match self.half {
+            Half::Connection if self.is_held => {}
             Half::Connection => self.end(Ending::Dropped),
             // The connection writes the end.
             Half::Receive => drop(self.flush()),

@@ -11,7 +11,8 @@ use netem::LinkConfig;
 use proptest::prelude::*;
 use tcp::journal::{MAGIC, VERSION};
 use tcp::{
-    Arrival, BufferBudget, Connection, HostSecret, KeepAlive, Md5Key, Plan, Read, Replay, SuperPacket, TcpConfig, Tuple,
+    Arrival, BufferBudget, Connection, HostSecret, KeepAlive, Md5Key, Plan, Read, Replay, State, SuperPacket,
+    TcpConfig, Tuple,
 };
 use units::{Duration, Instant, Ratio, Seq32};
 use wire::tcp::{Flags, Header};
@@ -403,6 +404,35 @@ fn a_connection_that_a_cookie_has_begun_replays_and_a_cookie_alone_leaves_no_log
     let wrong = Arrival { header: Header { ack: syn.header.seq, flags: Flags::ACK, ..syn.header }, ..syn };
     assert!(Connection::accept_cookie(now, &config, &secret, wrong).is_none());
     assert_eq!(journals.logs().len(), 1);
+}
+
+#[test]
+fn a_log_begins_when_the_handshake_is_complete() {
+    let (journals, mut now) = (MemoryJournals::default(), Instant::ZERO + Duration::from_secs(1000));
+    let config = TcpConfig { journal: Some(journals.source()), ..TcpConfig::default() };
+    let tuple = Tuple { local: CLIENT, remote: SERVER };
+    for completes in [false, true] {
+        let mut client = Connection::connect(now, TcpConfig::default(), tuple, Seq32::new(1), 2);
+        let syn = packets(now, &mut client).remove(0);
+        let mut server = Connection::accept(now, config.clone(), &syn, Seq32::new(2), 3);
+        let answer = packets(now, &mut server).remove(0);
+        // It is repeated for seconds, and other segments come.
+        for _ in 0..3 {
+            now = server.poll_timeout().expect("the answer is repeated");
+            server.handle_timeout(now);
+            assert!(!packets(now, &mut server).is_empty());
+            server.handle_segment(now, syn.clone());
+        }
+        assert!(journals.logs().is_empty());
+        if completes {
+            client.handle_segment(now, answer);
+            packets(now, &mut client).into_iter().for_each(|arrival| server.handle_segment(now, arrival));
+            assert_eq!(server.state(), State::Established);
+        }
+        drop(server);
+        assert_eq!(journals.logs().len(), usize::from(completes));
+    }
+    assert_eq!(replay_all(&journals).logs, 1);
 }
 
 #[test]

@@ -227,6 +227,9 @@ impl Connection {
     }
 
     pub(super) fn connected(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.writer.release();
+        }
         self.state = State::Established;
         (self.events.connected, self.events.writable) = (true, true);
     }

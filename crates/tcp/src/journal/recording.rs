@@ -28,7 +28,11 @@ impl Journal {
     pub(crate) fn begin(now: Instant, seed: &Seed, syn: Option<&Arrival>) -> Option<Box<Self>> {
         let side = if syn.is_some() { Side::Server } else { Side::Client };
         let sink = seed.config.journal.as_ref()?.0(side)?;
-        let writer = Writer::begin(now, FORMAT, sink, |out| put_begin(out, now, seed, syn));
+        let mut writer = Writer::begin(now, FORMAT, sink, |out| put_begin(out, now, seed, syn));
+        // A flood of SYNs begins no logs.
+        if syn.is_some() {
+            writer.hold();
+        }
         Some(Box::new(Self { writer, last: LastSegment::default() }))
     }
 
