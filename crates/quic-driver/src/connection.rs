@@ -153,7 +153,7 @@ impl<K: Packets> Connection<K> {
             }
         }
         if taken > 0 {
-            let wakers = self.cell.lock().on_datagrams_taken(taken);
+            let wakers = self.cell.lock().on_datagrams_taken(taken, self.quic.datagram_window());
             wakers.wake();
         }
     }

@@ -301,7 +301,7 @@ impl<R: Runtime> ConnectionHandle<R> {
     /// is closed.
     pub fn send_datagram(&self, data: Bytes) -> Result<(), DatagramError> {
         let mut result = Ok(());
-        let submitted = self.submit(|state| result = state.offer_datagram(data).map_err(|(_, error)| error));
+        let submitted = self.submit(|state| result = state.offer_datagram(data, false).map_err(|(_, error)| error));
         submitted.map_err(DatagramError::ConnectionClosed)?;
         result
     }
@@ -321,7 +321,7 @@ impl<R: Runtime> ConnectionHandle<R> {
         let mut refusal = None;
         let submitted = self.submit(|state| {
             while let Some(data) = batch.pop_front() {
-                if let Err((data, error)) = state.offer_datagram(data) {
+                if let Err((data, error)) = state.offer_datagram(data, true) {
                     batch.push_front(data);
                     if sent == 0 && matches!(error, DatagramError::QueueFull) {
                         state.add_waker(Interest::DatagramSpace, waker);

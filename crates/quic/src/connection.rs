@@ -311,9 +311,15 @@ impl Connection {
         result
     }
 
-    /// Whether the queue has space for a datagram of `len` bytes. An empty queue says so of any length.
+    /// Whether a datagram of `len` bytes should join those that wait: they are enough if they keep the
+    /// paths busy. An empty queue says so of any length.
     pub fn has_datagram_space(&self, len: usize) -> bool {
         self.send.has_datagram_space(len)
+    }
+
+    /// The bytes of datagrams that should wait, at most the limit of the queue.
+    pub fn datagram_window(&self) -> u64 {
+        self.send.datagram_window()
     }
 
     /// The limit of the queue, in bytes.

@@ -155,6 +155,8 @@ pub(crate) struct ConnectionState {
     pub(crate) datagrams_out_bytes: usize,
     /// The limit of these, if it is not [`DATAGRAMS_OUT_BYTES_MAX`].
     pub(crate) datagrams_out_max: Option<usize>,
+    /// The limit for callers that wait for space: what keeps the paths busy.
+    pub(crate) datagrams_out_window: Option<usize>,
     pub(crate) datagram_len_max: Option<usize>,
     pub(crate) messages: VecDeque<Bytes>,
     pub(crate) messages_bytes: usize,
@@ -287,10 +289,16 @@ impl ConnectionState {
         std::mem::take(&mut self.requests)
     }
 
-    /// Queues a datagram, or returns it if the queue is full.
-    pub(crate) fn offer_datagram(&mut self, data: Bytes) -> Result<(), (Bytes, DatagramError)> {
-        let cost = data.len() + DATAGRAM_OVERHEAD;
+    /// The limit of waiting datagrams, in bytes; for callers that wait for space, if `waits`.
+    fn datagrams_bytes_max(&self, waits: bool) -> usize {
         let bytes_max = self.datagrams_out_max.unwrap_or(DATAGRAMS_OUT_BYTES_MAX);
+        self.datagrams_out_window.filter(|_| waits).map_or(bytes_max, |window| window.min(bytes_max))
+    }
+
+    /// Queues a datagram, or returns it if the queue is full for callers that wait, or for others.
+    pub(crate) fn offer_datagram(&mut self, data: Bytes, waits: bool) -> Result<(), (Bytes, DatagramError)> {
+        let cost = data.len() + DATAGRAM_OVERHEAD;
+        let bytes_max = self.datagrams_bytes_max(waits);
         match self.datagram_len_max {
             None => Err((data, DatagramError::Unsupported)),
             Some(len_max) if data.len() > len_max => Err((data, DatagramError::TooLarge { len_max })),
@@ -306,13 +314,13 @@ impl ConnectionState {
         }
     }
 
-    /// The connection has taken datagrams of `bytes`, overhead included. Returns the callers that wait
+    /// The connection has taken datagrams of `bytes`, overhead included, and wants `window` to wait. Returns the callers that wait
     /// for space, if half of it is free.
     #[must_use]
-    pub(crate) fn on_datagrams_taken(&mut self, bytes: usize) -> WakerSet {
+    pub(crate) fn on_datagrams_taken(&mut self, bytes: usize, window: u64) -> WakerSet {
         self.datagrams_out_bytes -= bytes;
-        let bytes_max = self.datagrams_out_max.unwrap_or(DATAGRAMS_OUT_BYTES_MAX);
-        if self.datagrams_out_bytes <= bytes_max / 2 {
+        self.datagrams_out_window = usize::try_from(window).ok();
+        if self.datagrams_out_bytes <= self.datagrams_bytes_max(true) / 2 {
             self.take_wakers(Interest::DatagramSpace)
         } else {
             WakerSet::default()

@@ -17,7 +17,7 @@ pub(crate) mod window;
 
 use std::ops::Range;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use units::{Duration, Instant};
 use wire::quic::{PathId, Side, Space, TransportParameters};
 
@@ -36,6 +36,10 @@ use crate::strided_bytes::StridedBytes;
 use acks::Acks;
 use streams::RecvStreams;
 
+/// Received datagrams are copied into pieces of memory of this length. A larger value saves allocations; a
+/// smaller one keeps less alive while a datagram is held.
+const DATAGRAM_MEMORY_BYTES: usize = 16 << 10;
+
 /// Datagrams held until the application takes them, at most. Empty ones would not count against the
 /// bytes of the buffer.
 const DATAGRAMS_HELD_MAX: usize = 8192;
@@ -45,6 +49,8 @@ pub(crate) struct ReceiveHalf {
     acks: Acks,
     pub(crate) streams: RecvStreams,
     datagrams: Queue<ReceivedDatagram>,
+    /// Memory for the next datagrams.
+    datagram_memory: BytesMut,
     datagram_bytes: u64,
     datagram_bytes_max: u64,
     datagrams_reported: bool,
@@ -61,6 +67,7 @@ impl ReceiveHalf {
             acks: Acks::new(config.policy.acknowledges_centrally()),
             streams: RecvStreams::new(side, config),
             datagrams: Queue::new(),
+            datagram_memory: BytesMut::new(),
             datagram_bytes: 0,
             datagram_bytes_max: config.datagram_receive_buffer,
             datagrams_reported: false,
@@ -295,8 +302,13 @@ impl ReceiveHalf {
             self.stats.datagrams_dropped += 1;
         }
         self.datagram_bytes += len;
-        // A copy, so that a datagram that waits long does not keep a receive buffer alive.
-        self.datagrams.push_back(ReceivedDatagram::new(path, Bytes::copy_from_slice(&buffer[data])));
+        // A copy, so that a datagram that waits long does not keep a receive buffer alive. Several share
+        // their memory.
+        if self.datagram_memory.capacity() < data.len() {
+            self.datagram_memory = BytesMut::with_capacity(DATAGRAM_MEMORY_BYTES.max(data.len()));
+        }
+        self.datagram_memory.extend_from_slice(&buffer[data]);
+        self.datagrams.push_back(ReceivedDatagram::new(path, self.datagram_memory.split().freeze()));
         if !std::mem::replace(&mut self.datagrams_reported, true) {
             events.push(Event::DatagramReceived);
         }
@@ -345,6 +357,7 @@ impl ReceiveHalf {
     /// Frees unused memory.
     pub(crate) fn shrink(&mut self) {
         self.datagrams.shrink();
+        self.datagram_memory = BytesMut::new();
         self.streams.shrink();
     }
 

@@ -1,6 +1,7 @@
 //! DATAGRAM frames that wait to be sent (RFC 9221).
 
 use bytes::Bytes;
+use units::Duration;
 
 use super::SendHalf;
 use super::path::SendPath;
@@ -8,6 +9,12 @@ use super::path::SendPath;
 /// DATAGRAM frames waiting to be sent, at most. The limit in bytes alone would not bound empty
 /// ones.
 const DATAGRAMS_WAITING_MAX: usize = 8192;
+
+/// How long the datagrams in the queue should take to leave: longer than the driver needs to fetch more.
+const DATAGRAMS_WAIT: Duration = Duration::from_millis(4);
+
+/// The least bytes of datagrams that should wait: about ten full ones.
+const DATAGRAM_WINDOW_MIN: u64 = 16 << 10;
 
 /// Why a datagram was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,10 +61,18 @@ impl SendHalf {
         Ok(())
     }
 
-    /// Whether the queue has space for a datagram of `len` bytes, or will not have more.
+    /// The bytes of datagrams that should wait here: enough to keep the paths busy, and few, because the
+    /// application cannot take them back or put others before them.
+    pub(crate) fn datagram_window(&self) -> u64 {
+        let rates = self.paths.iter().filter(|path| path.is_active()).map(SendPath::capacity);
+        let wanted = rates.fold(0, |sum, rate| sum + rate.bytes_in(DATAGRAMS_WAIT));
+        wanted.max(DATAGRAM_WINDOW_MIN).min(self.config.datagram_send_buffer)
+    }
+
+    /// Whether a datagram of `len` bytes should join those that wait, or none waits.
     pub(crate) fn has_datagram_space(&self, len: usize) -> bool {
         let bytes = self.datagram_bytes + len as u64;
-        let fits = bytes <= self.config.datagram_send_buffer && self.datagrams.len() < DATAGRAMS_WAITING_MAX;
+        let fits = bytes <= self.datagram_window() && self.datagrams.len() < DATAGRAMS_WAITING_MAX;
         fits || self.datagrams.is_empty()
     }
 
@@ -68,7 +83,7 @@ impl SendHalf {
 
     /// Whether so many datagrams wait that more will follow when these have left, most likely.
     pub(super) fn are_datagrams_waiting(&self) -> bool {
-        self.datagram_bytes > 0 && self.datagram_bytes >= self.config.datagram_send_buffer / 2
+        self.datagram_bytes >= DATAGRAM_WINDOW_MIN / 2 && self.datagram_bytes >= self.datagram_window() / 2
     }
 
     /// The largest datagram that can be sent, bytes; `None` if the peer accepts none.

@@ -5,7 +5,7 @@
 //! take would choose them.
 
 use scheduler::Demand;
-use units::Instant;
+use units::{Duration, Instant};
 
 use crate::class::PathSet;
 use crate::exchange::Exchange;
@@ -16,6 +16,11 @@ use crate::send::frames::SentFrame;
 use crate::send::path::SendPath;
 use crate::send::sent_log::{Content, Run};
 use crate::send::streams::SendStreams;
+
+/// An application that keeps the queue of datagrams full goes on, and the queue is short on purpose. No
+/// datagram waits for another one, so a slow path delays none but its own. So a path is used if it delivers
+/// within about this time, although the fast paths alone would empty the queue before.
+const DATAGRAMS_FOLLOW: Duration = Duration::from_millis(50);
 
 impl SendHalf {
     /// Fills `plan` when there are several paths and some streams may not take all of them. Returns
@@ -68,7 +73,17 @@ impl SendHalf {
         };
         let others = if among.is_all() { self.datagram_bytes + u64::from(self.has_control_due()) } else { 0 };
         let is_last = !self.streams.has_waiting_writers() && !self.are_datagrams_waiting();
-        Demand { ready_bytes: ready_bytes + others, is_last }
+        let following = if among.is_all() { self.following_datagram_bytes() } else { 0 };
+        Demand { ready_bytes: ready_bytes + others + following, is_last }
+    }
+
+    /// Bytes of datagrams that follow those that wait, as far as the choice of a path depends on it.
+    fn following_datagram_bytes(&self) -> u64 {
+        if !self.are_datagrams_waiting() {
+            return 0;
+        }
+        let rates = self.paths.iter().filter(|path| path.is_active()).map(SendPath::capacity);
+        rates.fold(0, |sum, rate| sum + rate.bytes_in(DATAGRAMS_FOLLOW))
     }
 
     /// Whether another working path may carry the content of `run`, sent on the path at `at`.
