@@ -37,6 +37,9 @@ pub struct UdpSocketOptions {
     /// Lets several sockets bind the same address; the system distributes the flows among them.
     /// Default: no.
     pub reuse_port: bool,
+    /// The mark of all packets, for rules of the routing table (`SO_MARK`, Linux only; needs
+    /// `CAP_NET_ADMIN` or `CAP_NET_RAW`). Default: none.
+    pub mark: Option<u32>,
 }
 
 /// An error while opening a socket.
@@ -65,6 +68,7 @@ impl UdpSocketOptions {
             send_buffer_bytes: BUFFER_BYTES_WANTED,
             recv_buffer_bytes: BUFFER_BYTES_WANTED,
             reuse_port: false,
+            mark: None,
         }
     }
 
@@ -103,6 +107,13 @@ impl UdpSocketOptions {
         self
     }
 
+    /// Sets [`mark`](Self::mark).
+    #[must_use]
+    pub fn with_mark(mut self, mark: impl Into<Option<u32>>) -> Self {
+        self.mark = mark.into();
+        self
+    }
+
     #[expect(clippy::disallowed_methods, reason = "this is where sockets are opened")]
     pub(super) fn open(&self) -> Result<Socket, OpenError> {
         let socket = Socket::new(Domain::for_address(self.bind), Type::DGRAM, Some(Protocol::UDP))
@@ -118,6 +129,9 @@ impl UdpSocketOptions {
         let gets_any_port = self.bind.port() == 0;
         if self.reuse_port && !gets_any_port {
             self.share_port(&socket)?;
+        }
+        if let Some(mark) = self.mark {
+            set_mark(&socket, mark).map_err(|error| self.error("mark the packets of", error))?;
         }
         if let Some(device) = &self.device {
             bind_device(&socket, device).map_err(|error| self.error("choose the device of", error))?;
@@ -174,6 +188,16 @@ pub(super) fn granted_buffers(socket: &Socket) -> io::Result<(usize, usize)> {
     // (socket(7)).
     let share = if cfg!(any(target_os = "linux", target_os = "android")) { 2 } else { 1 };
     Ok((socket.send_buffer_size()? / share, socket.recv_buffer_size()? / share))
+}
+
+#[cfg(target_os = "linux")]
+fn set_mark(socket: &Socket, mark: u32) -> io::Result<()> {
+    socket.set_mark(mark)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn set_mark(_socket: &Socket, _mark: u32) -> io::Result<()> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "packets can be marked on Linux only"))
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
