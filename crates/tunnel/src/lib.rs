@@ -19,6 +19,7 @@
 //! The formats are specified in `docs/spec/tunnel.md`.
 #![forbid(unsafe_code)]
 
+mod arena;
 mod codel;
 pub mod control;
 pub mod inner;

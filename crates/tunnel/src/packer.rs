@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use crate::arena::Arena;
 use crate::inner::Inner;
 use crate::item::{FLOWS_MAX, ITEM_HEADER_BYTES, ItemHeader, Kind, LENGTH_BYTES, SPLIT_HEADER_BYTES};
 
@@ -23,9 +24,6 @@ const SMALL_BYTES_MAX: usize = 640;
 /// Datagrams shorter than this are useless, and a path with this size does not exist: QUIC needs 1200
 /// bytes.
 const DATAGRAM_BYTES_MIN: usize = 1000;
-
-/// Memory is taken in steps of at least this many bytes: a super-packet and the headers of its items.
-const ARENA_BYTES: usize = 128 << 10;
 
 /// A packet on its way into the tunnel.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +47,7 @@ pub struct Packer {
     open: BytesMut,
     /// The flows of the packets in it.
     open_flows: Vec<u16>,
-    arena: BytesMut,
+    arena: Arena,
 }
 
 impl Default for Packer {
@@ -63,7 +61,7 @@ impl Packer {
     #[must_use]
     pub fn new() -> Self {
         let next = vec![0; usize::from(FLOWS_MAX)].into_boxed_slice();
-        Self { next, open: BytesMut::new(), open_flows: Vec::new(), arena: BytesMut::new() }
+        Self { next, open: BytesMut::new(), open_flows: Vec::new(), arena: Arena::default() }
     }
 
     /// Packs `packet` of `flow` into datagrams of at most `len_max` bytes, which are added to `out`. A
@@ -102,19 +100,22 @@ impl Packer {
     }
 
     fn header(&mut self, flow: u16, kind: Kind) -> ItemHeader {
+        ItemHeader { flow, sequence: self.take_numbers(flow, 1), kind }
+    }
+
+    /// The first of the next `count` sequence numbers of a flow.
+    fn take_numbers(&mut self, flow: u16, count: u32) -> u32 {
         let next = &mut self.next[usize::from(flow)];
-        let sequence = *next;
-        *next = next.wrapping_add(1);
-        ItemHeader { flow, sequence, kind }
+        let first = *next;
+        *next = next.wrapping_add(count);
+        first
     }
 
     /// A datagram of at most `bytes` in memory that it shares with others.
     fn datagram(&mut self, bytes: usize, fill: impl FnOnce(&mut BytesMut)) -> Bytes {
-        if self.arena.capacity() < bytes {
-            self.arena = BytesMut::with_capacity(ARENA_BYTES.max(bytes));
-        }
-        fill(&mut self.arena);
-        self.arena.split().freeze()
+        let buffer = self.arena.with_space(bytes);
+        fill(buffer);
+        buffer.split().freeze()
     }
 
     fn push_small(&mut self, flow: u16, packet: &Packet<'_>, len_max: usize, out: &mut VecDeque<Bytes>) {
@@ -142,16 +143,14 @@ impl Packer {
         let overhead = ITEM_HEADER_BYTES + SPLIT_HEADER_BYTES + header_bytes;
         let count = payload.len().div_ceil(step);
         // All of them lie in one piece of memory, so that it is taken once.
-        let all = payload.len() + count * overhead;
-        if self.arena.capacity() < all {
-            self.arena = BytesMut::with_capacity(ARENA_BYTES.max(all));
-        }
+        let sequence = self.take_numbers(flow, count as u32);
+        let buffer = self.arena.with_space(payload.len() + count * overhead);
         for (index, part) in payload.chunks(step).enumerate() {
-            let item = self.header(flow, Kind::Segments { segment, offset: (index * step) as u16 });
-            item.emit(None, &mut self.arena);
-            self.arena.put_slice(headers);
-            self.arena.put_slice(part);
-            out.push_back(self.arena.split().freeze());
+            let kind = Kind::Segments { segment, offset: (index * step) as u16 };
+            ItemHeader { flow, sequence: sequence.wrapping_add(index as u32), kind }.emit(None, buffer);
+            buffer.extend_from_slice(headers);
+            buffer.extend_from_slice(part);
+            out.push_back(buffer.split().freeze());
         }
     }
 

@@ -18,6 +18,12 @@ pub struct Prefix {
 pub struct NotAPrefix(String);
 
 impl Prefix {
+    /// All addresses of IPv4.
+    pub const ALL_IPV4: Self = Self { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), bits: 0 };
+
+    /// All addresses of IPv6.
+    pub const ALL_IPV6: Self = Self { address: IpAddr::V6(Ipv6Addr::UNSPECIFIED), bits: 0 };
+
     /// The network of `address` with `bits` bits.
     ///
     /// # Errors
