@@ -88,10 +88,15 @@ impl World {
 
     fn litz(&self, name: &str, arguments: &[&str]) -> Litz {
         let state = format!("--state-dir={}", self.place.path(&format!("state-{}", name == self.client)).display());
-        let litz = env!("CARGO_BIN_EXE_litz");
-        Litz::of(
-            Command::new("ip").args(["netns", "exec", name, litz, "tunnel"]).args(arguments).args([&state, "--json"]),
-        )
+        Litz::of(self.command(name).args(arguments).args([&state, "--json"]))
+    }
+
+    /// The command in a namespace. Hosts have a folder for the state of running tunnels each.
+    fn command(&self, name: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", name, env!("CARGO_BIN_EXE_litz"), "tunnel"]);
+        command.env("RUNTIME_DIRECTORY", self.place.path(&format!("run-{}", name == self.client)));
+        command
     }
 
     fn serve(&self, arguments: &[&str]) -> (Litz, String) {
@@ -256,6 +261,88 @@ fn inner_connections_survive_a_server_that_is_started_again() {
     world.succeed("python3", &["-c", SEND_FROM, "10.76.0.2", SERVER[0], "end"]);
     assert!(listener.0.wait().expect("it was started").success());
     World::end(client, server);
+}
+
+/// Tries to send a UDP datagram with this text to an address that is at the server, outside the tunnel.
+fn try_outside(world: &World, text: &str) -> bool {
+    let own = "0.0.0.0";
+    let sent = World::in_namespace(&world.client, "python3", &["-c", SEND_FROM, own, "10.200.0.1", text]).output();
+    sent.expect("python3 starts").status.success()
+}
+
+#[test]
+fn a_kill_switch_lets_nothing_out_until_down_and_routes_are_then_as_before() {
+    let Some(world) = World::new("kill", 1, &["python3"]) else { return };
+    // An address behind the server, which the client reaches by its default route.
+    ip(&format!("-n {} addr add 10.200.0.1/32 dev lo", world.server));
+    ip(&format!("-n {} route add default via 10.9.0.2 dev c0", world.client));
+    let routes = || {
+        let show = |what: &str| {
+            let arguments = ["-n", &world.client, what, "show"];
+            let output = Command::new("ip").args(arguments).output().expect("the command ip");
+            String::from_utf8(output.stdout).expect("text")
+        };
+        [show("rule"), show("route")]
+    };
+    let before = routes();
+    let (mut server, ticket) = world.serve(&[]);
+    let mut client = world.litz(&world.client, &["up", "--all", "--kill-switch", &ticket]);
+    client.wait_for("up");
+    server.wait_for("client");
+    let seen = world.path("seen").display().to_string();
+    let mut listener = world.start("python3", &["-c", LISTEN, &seen]);
+    while !Path::new(&format!("{seen}.ready")).exists() {
+        std::thread::yield_now();
+    }
+    assert!(try_outside(&world, "through"));
+    let status = world.command(&world.client).args(["status", "--json"]).output().expect("it starts");
+    let status: Value = serde_json::from_slice(&status.stdout).expect("JSON");
+    assert_eq!((&status["role"], &status["peers"][0]["paths"][0]["state"]), (&"client".into(), &"active".into()));
+
+    client.kill();
+    assert!(!try_outside(&world, "refused"), "the kernel refuses it");
+    let down = world.command(&world.client).arg("down").output().expect("it starts");
+    assert!(down.status.success(), "{down:?}");
+    assert_eq!(routes(), before);
+    assert!(try_outside(&world, "end"));
+    assert!(listener.0.wait().expect("it was started").success());
+    assert_eq!(std::fs::read_to_string(&seen).expect("a file"), "through 10.76.0.2\nend 10.9.0.1");
+}
+
+#[test]
+fn down_ends_a_tunnel_in_order_and_another_one_cannot_take_its_device() {
+    let Some(world) = World::new("down", 1, &[]) else { return };
+    let (mut server, ticket) = world.serve(&[]);
+    let mut client = world.litz(&world.client, &["up", "--all", &ticket]);
+    client.wait_for("up");
+    world.litz(&world.client, &["up", &ticket]).fail(2, "runs already");
+    let down = world.command(&world.client).arg("down").output().expect("it starts");
+    assert!(down.status.success(), "{down:?}");
+    assert!(client.finish("down").1.is_some());
+    server.wait_for("gone");
+    let again = world.command(&world.client).arg("down").output().expect("it starts");
+    assert_eq!(again.status.code(), Some(2), "{again:?}");
+}
+
+#[test]
+fn one_inner_connection_uses_both_links() {
+    let Some(world) = World::new("sum", 2, &["iperf3", "ss", "tc"]) else { return };
+    for (name, device) in [(&world.client, 'c'), (&world.server, 's')] {
+        for (link, rate) in [(0, 20), (1, 10)] {
+            let shape = format!("qdisc add dev {device}{link} root tbf rate {rate}mbit burst 20kb latency 30ms");
+            let output = World::in_namespace(name, "tc", &shape.split(' ').collect::<Vec<_>>()).output().expect("tc");
+            assert!(output.status.success(), "{output:?}");
+        }
+    }
+    let (client, server) = world.tunnel();
+    let _iperf = world.start("iperf3", &["-s"]);
+    world.await_port(5201);
+    // With a congestion control that fills queues, as most programs use.
+    world.succeed("iperf3", &["-C", "cubic", "-c", SERVER[0], "-n", "20M"]);
+    let (sent, received) = World::end(client, server);
+    let bytes = |path: usize| sent["paths"][path]["bytes_sent"].as_u64().expect("a number");
+    assert!(bytes(0).min(bytes(1)) > 3_000_000, "both carry the flow: {sent}");
+    assert!(received["order"]["held"].as_u64() > Some(100), "packets waited for earlier ones: {received}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! `--path` and `--paths`: which paths a sender uses.
 
 use clap::Args;
-use litz::paths::{Choice, ChooseError, PathSpec, choose_here};
+use litz::Interface;
+use litz::paths::{Choice, ChooseError, PathSpec, Request, choose};
 
 use super::heading;
 
@@ -27,6 +28,14 @@ pub(crate) struct PathOptions {
     /// other ports [default: the useful paths, at most 8]
     #[arg(long = "paths", value_name = "N", value_parser = clap::value_parser!(u8).range(1..=litz::paths::PATHS_MAX as i64), help_heading = heading::PATHS)]
     pub(crate) limit: Option<u8>,
+
+    /// A device that is never a path: that of a tunnel, whose packets would go into the tunnel again.
+    #[arg(skip)]
+    pub(crate) without_device: Option<String>,
+
+    /// The mark of the packets on all paths.
+    #[arg(skip)]
+    pub(crate) mark: Option<u32>,
 }
 
 impl PathOptions {
@@ -35,7 +44,16 @@ impl PathOptions {
     /// # Errors
     /// [`ChooseError`], whose text is for the user.
     pub(crate) fn choose(&self, remotes: &[std::net::SocketAddr]) -> Result<Choice, ChooseError> {
-        choose_here(remotes, &self.paths, self.limit.map(usize::from))
+        let interfaces = net::interfaces().map_err(|error| ChooseError::NoTable(error.to_string()))?;
+        let interfaces = self.usable(interfaces);
+        let request = Request::new(&interfaces, remotes).with_paths(&self.paths);
+        choose(&request.with_limit(self.limit.map(usize::from)), &mut net::reachable)
+    }
+
+    /// These interfaces without the one that is never a path.
+    pub(crate) fn usable(&self, mut interfaces: Vec<Interface>) -> Vec<Interface> {
+        interfaces.retain(|interface| Some(&interface.name) != self.without_device.as_ref());
+        interfaces
     }
 }
 

@@ -46,20 +46,23 @@ impl Connector<'_> {
     pub(super) fn candidates(&self, remotes: &[SocketAddr]) -> Result<Candidates, ConnectFailure> {
         if self.bind.is_some() || self.device.is_some() {
             // One path from this socket, to whichever address answers.
-            let candidates =
-                (0..).zip(remotes).filter_map(|(index, remote)| routed(self.bind, self.device, *remote, index > 0));
+            let candidates = (0..)
+                .zip(remotes)
+                .filter_map(|(index, remote)| self.routed(self.bind, self.device, *remote, index > 0));
             return Ok(Candidates { candidates: candidates.take(CANDIDATES_MAX).collect(), left_out: Vec::new() });
         }
         let choice = self.paths.choose(remotes).map_err(|error| ConnectFailure::NoSuchPath(error.to_string()))?;
         let chosen = choice.candidates.iter().map(|path| Candidate {
-            socket: socket(path.local, path.device.as_deref()),
+            socket: socket(path.local, path.device.as_deref()).with_mark(self.paths.mark),
             remote: path.remote,
             backup: path.backup,
             spare: false,
         });
         let mut candidates: Vec<Candidate> = chosen.collect();
         candidates.extend(
-            tried_last(self.paths, &choice, remotes).into_iter().filter_map(|remote| routed(None, None, remote, true)),
+            tried_last(self.paths, &choice, remotes)
+                .into_iter()
+                .filter_map(|remote| self.routed(None, None, remote, true)),
         );
         candidates.truncate(CANDIDATES_MAX);
         let missing = self.paths.paths.len().saturating_sub(choice.candidates.len());
@@ -100,6 +103,25 @@ impl Connector<'_> {
         }
         Ok(Opened { candidates: Candidates { candidates: usable, left_out }, sockets, bound, advice })
     }
+
+    /// A candidate from `bind`, or from the address that the routes choose; none if `bind` is of
+    /// another address family.
+    fn routed(
+        &self,
+        bind: Option<SocketAddr>,
+        device: Option<&str>,
+        remote: SocketAddr,
+        spare: bool,
+    ) -> Option<Candidate> {
+        let any: IpAddr = if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let bind = bind.unwrap_or(SocketAddr::new(any, 0));
+        (bind.is_ipv4() == remote.is_ipv4()).then(|| Candidate {
+            socket: socket(bind, device).with_mark(self.paths.mark),
+            remote,
+            backup: false,
+            spare,
+        })
+    }
 }
 
 /// Addresses of the receiver that no chosen path leads to. They are tried last, on the default
@@ -111,17 +133,4 @@ pub(crate) fn tried_last(options: &PathOptions, choice: &Choice, remotes: &[Sock
     let has_path = |remote: &SocketAddr| choice.candidates.iter().any(|path| path.remote == *remote);
     let free = CANDIDATES_MAX.saturating_sub(choice.candidates.len());
     remotes.iter().filter(|remote| !has_path(remote)).take(free).copied().collect()
-}
-
-/// A candidate from `bind`, or from the address that the routes choose; none if `bind` is of
-/// another address family.
-fn routed(bind: Option<SocketAddr>, device: Option<&str>, remote: SocketAddr, spare: bool) -> Option<Candidate> {
-    let any: IpAddr = if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let bind = bind.unwrap_or(SocketAddr::new(any, 0));
-    (bind.is_ipv4() == remote.is_ipv4()).then(|| Candidate {
-        socket: socket(bind, device),
-        remote,
-        backup: false,
-        spare,
-    })
 }

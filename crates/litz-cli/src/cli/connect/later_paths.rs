@@ -70,7 +70,8 @@ impl LaterPaths {
         if self.places.is_empty() || self.path_count >= limit {
             return opened;
         }
-        let request = Request::new(interfaces, &self.remotes)
+        let interfaces = self.options.usable(interfaces.to_vec());
+        let request = Request::new(&interfaces, &self.remotes)
             .with_paths(&self.options.paths)
             .with_limit(self.options.limit.map(usize::from));
         // The user's paths may name links that do not exist now.
@@ -80,7 +81,7 @@ impl LaterPaths {
             let Some(device) = path.device.clone().filter(|_| !self.used.contains(&local)) else { continue };
             let free = self.places.last().cloned().filter(|_| self.path_count < limit);
             let Some((index, switch)) = free else { break };
-            let mut options = socket(path.local, Some(&device));
+            let mut options = socket(path.local, Some(&device)).with_mark(self.options.mark);
             // One that cannot be opened yet is tried again after the next change: an IPv6 address causes
             // one when duplicate address detection is over.
             let Ok(live) = UdpSocket::open(&options) else { continue };

@@ -1,19 +1,162 @@
-//! The routes of this host, changed with the program `ip` (iproute2).
+//! Routes and rules of this host, changed with the program `ip` (iproute2) so that they are undone in any
+//! case: at the end of the command, by `litz tunnel down`, or when the next command starts.
+//!
+//! How to undo a change is written to a file before the change is made. A command that is killed leaves the
+//! file; the next one that uses the device finds it.
 
+use std::fs;
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde::{Deserialize, Serialize};
 use tunnel::Prefix;
 
-/// Sends packets for `network` over the device `device`. The kernel removes the route with the device.
-///
-/// # Errors
-/// A message for the user.
-pub(super) fn add_route(network: &Prefix, device: &str) -> Result<(), String> {
-    let family = if network.address().is_ipv4() { "-4" } else { "-6" };
-    run(&[family, "route", "replace", &network.to_string(), "dev", device])
+/// The number of the routing table with the tunnel's default route, and the mark of the tunnel's own
+/// packets, which do not use it.
+pub(super) const MARK: u32 = 0x6c69_747a;
+
+/// Priorities of the rules: before those of the main table (32766), the specific routes first.
+const PRIORITY_SPECIFIC: &str = "32100";
+const PRIORITY_TUNNEL: &str = "32101";
+
+/// A route with a lower metric is preferred, so this one is used only when the device is gone.
+const METRIC_LAST: &str = "4294967295";
+
+/// What was changed for one device.
+pub(super) struct HostNetwork {
+    file: PathBuf,
+    changes: Changes,
 }
 
-fn run(arguments: &[&str]) -> Result<(), String> {
+/// The content of the file.
+#[derive(Serialize, Deserialize, Default)]
+struct Changes {
+    /// The process that made the changes.
+    process: u32,
+    /// The arguments of `ip` that undo them, the last change first.
+    undo: Vec<Vec<String>>,
+}
+
+impl HostNetwork {
+    /// Begins to change routes for `device`, after undoing what a command that was killed has left.
+    ///
+    /// # Errors
+    /// A message for the user: another command uses the device, or the folder cannot be written.
+    pub(super) fn begin(folder: &Path, device: &str) -> Result<Self, String> {
+        fs::create_dir_all(folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+        let file = folder.join(format!("{device}.routes"));
+        undo_left(&file)?;
+        Ok(Self { file, changes: Changes { process: std::process::id(), undo: Vec::new() } })
+    }
+
+    /// Sends packets for `network` over the device. The kernel removes the route with the device.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(super) fn add_route(&mut self, network: &Prefix, device: &str) -> Result<(), String> {
+        let family = family(network.address());
+        ip(&[family, "route", "replace", &network.to_string(), "dev", device])
+    }
+
+    /// Sends all packets over the device but those with the [`MARK`] and those to networks that this host
+    /// has a route for besides its default route. With `is_strict`, packets that would use the default
+    /// route are refused while the device is gone.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(super) fn send_all(&mut self, device: &str, is_strict: bool) -> Result<(), String> {
+        let (mark, table) = (format!("{MARK:#x}"), MARK.to_string());
+        for family in ["-4", "-6"] {
+            let route = |verb| [family, "route", verb, "default", "dev", device, "table", &table];
+            self.change(&route("replace"), &route("del"))?;
+            if is_strict {
+                let refuse =
+                    |verb| [family, "route", verb, "unreachable", "default", "metric", METRIC_LAST, "table", &table];
+                self.change(&refuse("replace"), &refuse("del"))?;
+            }
+            let specific = |verb| {
+                [family, "rule", verb, "priority", PRIORITY_SPECIFIC, "table", "main", "suppress_prefixlength", "0"]
+            };
+            self.change(&specific("add"), &specific("del"))?;
+            let rule =
+                |verb| [family, "rule", verb, "priority", PRIORITY_TUNNEL, "not", "fwmark", &mark, "table", &table];
+            self.change(&rule("add"), &rule("del"))?;
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, arguments: &[&str], undo: &[&str]) -> Result<(), String> {
+        self.changes.undo.insert(0, undo.iter().map(|&word| word.to_owned()).collect());
+        write(&self.file, &self.changes).map_err(|error| {
+            format!("cannot write {}, which says how to undo changes: {error}", self.file.display())
+        })?;
+        ip(arguments)
+    }
+}
+
+impl Drop for HostNetwork {
+    fn drop(&mut self) {
+        undo(&self.file, &self.changes);
+    }
+}
+
+/// Undoes the changes for `device` of a command that was killed; false if there were none.
+///
+/// # Errors
+/// A message for the user: the command still runs.
+pub(super) fn undo_device(folder: &Path, device: &str) -> Result<bool, String> {
+    undo_left(&folder.join(format!("{device}.routes")))
+}
+
+fn undo_left(file: &Path) -> Result<bool, String> {
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(format!("cannot read {}: {error}", file.display())),
+    };
+    let changes: Changes = serde_json::from_str(&text)
+        .map_err(|error| format!("{} is damaged ({error}): undo the changes by hand and remove it", file.display()))?;
+    if changes.process != std::process::id() && runs(changes.process) {
+        return Err(format!("process {} uses this device: `litz tunnel down` ends it", changes.process));
+    }
+    undo(file, &changes);
+    Ok(true)
+}
+
+/// Whether a process is a `litz` that runs.
+fn runs(process: u32) -> bool {
+    fs::read_to_string(format!("/proc/{process}/comm")).is_ok_and(|name| name.trim() == "litz")
+}
+
+/// Undoes changes and removes the file. A change that was not made, or that the kernel has undone with the
+/// device, cannot be undone, which is right.
+fn undo(file: &Path, changes: &Changes) {
+    for arguments in &changes.undo {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        if let Err(error) = ip(&arguments) {
+            tracing::debug!(error, "a change of the routes was undone before");
+        }
+    }
+    // It may never have been written.
+    let _none = fs::remove_file(file);
+}
+
+/// Replaces the file, so that it is whole in any case.
+fn write(file: &Path, changes: &Changes) -> io::Result<()> {
+    let new = file.with_extension("new");
+    let mut out = fs::File::create(&new)?;
+    out.write_all(&serde_json::to_vec(changes)?)?;
+    out.sync_all()?;
+    fs::rename(new, file)
+}
+
+const fn family(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "-4" } else { "-6" }
+}
+
+fn ip(arguments: &[&str]) -> Result<(), String> {
     let shown = || format!("ip {}", arguments.join(" "));
     let output = Command::new("ip").args(arguments).output();
     let output = output.map_err(|error| format!("cannot run `{}`: {error} (install iproute2)", shown()))?;

@@ -17,8 +17,9 @@ use units::Duration;
 
 use super::addresses::{InterfaceAddress, Pool};
 use super::control::Control;
+use super::control_socket::ControlSocket;
+use super::settings::{DEVICE_DEFAULT, MTU_DEFAULT, MTU_MIN, transport};
 use super::status::peer_json;
-use super::{DEVICE_DEFAULT, MTU_DEFAULT, MTU_MIN, transport};
 use crate::cli::host::{self, HostState};
 use crate::cli::listen_options::ListenOptions;
 use crate::cli::serving::admission::{Places, VisitorId};
@@ -106,6 +107,7 @@ struct Server<'a> {
     peers: Arc<Peers>,
     entry: Entry,
     device: Arc<DeviceCounters>,
+    control: ControlSocket,
     cancel: CancelToken,
 }
 
@@ -120,6 +122,7 @@ impl<'a> Server<'a> {
         };
         let state = host::open_state(options.transport.state_dir.as_deref())?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
+        let control = ControlSocket::open(&options.tun)?;
         let mut tls = (*server_config(&state.key).map_err(|error| error.to_string())?).clone();
         tls.alpn_protocols = vec![PROTOCOL.to_vec()];
         // What the ticket is for: another device is another tunnel.
@@ -148,8 +151,21 @@ impl<'a> Server<'a> {
             u64::from_be_bytes(state.key.derive_secret("flows of a tunnel")[..8].try_into().map_err(|_| "no seed")?);
         let entry = Entry::start(tun.clone(), Arc::clone(&peers), wake, Arc::clone(&device), seed);
         let pool = Mutex::new(Pool::new(addresses.clone()));
-        let server =
-            Self { options, addresses, state, serving, purpose, visits, pool, tun, peers, entry, device, cancel };
+        let server = Self {
+            options,
+            addresses,
+            state,
+            serving,
+            purpose,
+            visits,
+            pool,
+            tun,
+            peers,
+            entry,
+            device,
+            control,
+            cancel,
+        };
         server.announce()?;
         Ok(server)
     }
@@ -233,6 +249,10 @@ impl<'a> Server<'a> {
     /// The regular checks. Returns the status or the error if one ends the command.
     fn check(&self) -> Option<Result<u8, String>> {
         self.visits.close_overdue();
+        self.control.serve(&self.cancel, || {
+            let peers: Vec<_> = self.peers.table().peers.values().map(|peer| peer_json(peer)).collect();
+            json!({ "device": self.tun.name(), "role": "server", "peers": peers })
+        });
         self.serving.links.tell(self.options.transport.json, self.options.transport.quiet);
         if let Admission::Keys(keys) = &self.serving.admission {
             let refreshed = keys.refresh();

@@ -1,11 +1,104 @@
-//! What a running tunnel tells about itself.
+//! `litz tunnel status` and `litz tunnel down`, and what a running tunnel tells about itself.
 
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use clap::Args;
 use serde_json::{Value, json};
 
-use crate::cli::path_report;
+use super::control_socket::{folder, request};
+use super::host_network::undo_device;
+use super::settings::DEVICE_DEFAULT;
+use crate::cli::{exit, out, path_report};
 use crate::tunnel::peers::Peer;
+
+/// How often `down` looks whether the command has ended, and how many times.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+const LOOKS_MAX: u32 = 200;
+
+#[derive(Args, Debug)]
+pub(crate) struct StatusOptions {
+    /// Name of the network device
+    #[arg(long, value_name = "NAME", default_value = DEVICE_DEFAULT)]
+    tun: String,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DownOptions {
+    /// Name of the network device
+    #[arg(long, value_name = "NAME", default_value = DEVICE_DEFAULT)]
+    tun: String,
+}
+
+pub(super) fn run(options: &StatusOptions) -> ExitCode {
+    match request(&options.tun, "status") {
+        Ok(Some(status)) if options.json => out::json(&status),
+        Ok(Some(status)) => print(&status),
+        Ok(None) => {
+            let message = format!("no tunnel of this host has the device {}", options.tun);
+            return exit::fail(options.json, exit::FAILED, &message);
+        }
+        Err(message) => return exit::fail(options.json, exit::FAILED, &message),
+    }
+    ExitCode::from(exit::DONE)
+}
+
+pub(super) fn run_down(options: &DownOptions) -> ExitCode {
+    let ended = request(&options.tun, "down").and_then(|answer| {
+        if answer.is_some() {
+            await_end(&options.tun)?;
+        }
+        // Of a command that was killed.
+        Ok(undo_device(&folder(), &options.tun)? || answer.is_some())
+    });
+    match ended {
+        Ok(true) => ExitCode::from(exit::DONE),
+        Ok(false) => {
+            let message = format!("no tunnel of this host has the device {}, and nothing is to be undone", options.tun);
+            exit::fail(false, exit::FAILED, &message)
+        }
+        Err(message) => exit::fail(false, exit::FAILED, &message),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the command is above the engine: it waits for another one")]
+fn await_end(device: &str) -> Result<(), String> {
+    for _ in 0..LOOKS_MAX {
+        if request(device, "status").is_ok_and(|answer| answer.is_none()) {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+    Err("the tunnel has not ended".to_owned())
+}
+
+/// The status as text.
+fn print(status: &Value) {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    out::line(&format!("{} ({})", text(&status["device"]), text(&status["role"])));
+    for peer in status["peers"].as_array().into_iter().flatten() {
+        let networks: Vec<String> = peer["networks"].as_array().into_iter().flatten().map(text).collect();
+        out::line(&format!("  {}: {}", text(&peer["remote"]), networks.join(", ")));
+        let kinds = [("in", ["dropped", "marked", "queued_bytes"]), ("out", ["spoofed", "malformed", "incomplete"])];
+        for (name, more) in kinds {
+            let counts = &peer[name];
+            let more = more.map(|name| format!("{name} {}", counts[name])).join(", ");
+            out::line(&format!("    {name}: {} packets, {} bytes; {more}", counts["packets"], counts["bytes"]));
+        }
+        for path in peer["paths"].as_array().into_iter().flatten() {
+            let (remote, state) = (text(&path["remote"]), text(&path["state"]));
+            out::line(&format!(
+                "    path {} to {remote}: {state}, round trip {} us, {} bytes sent, {} packets lost",
+                path["path"], path["round_trip_us"], path["bytes_sent"], path["packets_lost"],
+            ));
+        }
+    }
+}
 
 /// The counters of a peer and its paths.
 pub(super) fn peer_json(peer: &Peer) -> Value {

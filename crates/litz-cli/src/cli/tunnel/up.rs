@@ -15,9 +15,10 @@ use tunnel::control::{Accepted, Refusal, VERSION};
 use tunnel::{Message, PROTOCOL, Prefix};
 
 use super::control::Control;
-use super::host_network::add_route;
+use super::control_socket::{ControlSocket, folder};
+use super::host_network::{HostNetwork, MARK};
+use super::settings::{DEVICE_DEFAULT, transport};
 use super::status::peer_json;
-use super::{DEVICE_DEFAULT, transport};
 use crate::cli::connect::{ConnectFailure, Connected, Connector};
 use crate::cli::host::{self, HostState};
 use crate::cli::path_options::PathOptions;
@@ -48,6 +49,20 @@ pub(crate) struct UpOptions {
     #[arg(long, value_name = "NAME", default_value = DEVICE_DEFAULT, help_heading = heading::PATHS)]
     tun: String,
 
+    /// Send all packets of this host through the tunnel, but those to networks that it has routes for besides
+    /// its default route
+    ///
+    /// The server must forward packets, and translate addresses towards its own networks. The changes of the
+    /// routes are undone at the end, by `litz tunnel down`, or when the next command starts.
+    #[arg(long, help_heading = heading::PATHS)]
+    all: bool,
+
+    /// With --all, refuse packets while the tunnel is down instead of sending them outside
+    ///
+    /// They are refused also after this command was killed, until `litz tunnel down`.
+    #[arg(long, requires = "all", help_heading = heading::SECURITY)]
+    kill_switch: bool,
+
     /// Authenticate with this host's key, which `litz id` prints, instead of with a ticket secret; for
     /// a server that runs with --allow
     #[arg(long, help_heading = heading::SECURITY)]
@@ -70,6 +85,8 @@ pub(super) fn run(options: &UpOptions) -> ExitCode {
 
 struct Client<'a> {
     options: &'a UpOptions,
+    paths: PathOptions,
+    control: ControlSocket,
     ticket: Ticket,
     state: HostState,
     cancel: CancelToken,
@@ -81,6 +98,8 @@ struct Device {
     entry: Entry,
     peers: Arc<Peers>,
     counters: Arc<DeviceCounters>,
+    /// The routes, undone when this is dropped.
+    _network: HostNetwork,
     /// What it was made for. Another assignment needs another device.
     addresses: Vec<(std::net::IpAddr, u8)>,
 }
@@ -101,7 +120,11 @@ impl<'a> Client<'a> {
         }
         let state = host::open_state(options.transport.state_dir.as_deref())?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
-        Ok(Self { options, ticket, state, cancel })
+        let control = ControlSocket::open(&options.tun)?;
+        // The tunnel's own packets never enter it.
+        let (without_device, mark) = (Some(options.tun.clone()), Some(MARK));
+        let paths = PathOptions { without_device, mark, ..options.paths.clone() };
+        Ok(Self { options, paths, control, ticket, state, cancel })
     }
 
     /// Keeps the tunnel up until an interrupt.
@@ -129,9 +152,16 @@ impl<'a> Client<'a> {
     fn pause(&self) {
         let mut waited = StdDuration::ZERO;
         while waited < RETRY_INTERVAL && !self.cancel.is_cancelled() {
+            self.control.serve(&self.cancel, || self.status(None));
             std::thread::sleep(LOOK_INTERVAL);
             waited += LOOK_INTERVAL;
         }
+    }
+
+    /// The answer to `litz tunnel status`.
+    fn status(&self, peer: Option<&Peer>) -> Value {
+        let peers: Vec<_> = peer.map(peer_json).into_iter().collect();
+        json!({ "device": self.options.tun, "role": "client", "peers": peers })
     }
 
     fn note(&self, event: &Value, text: impl FnOnce() -> String) {
@@ -156,7 +186,8 @@ impl<'a> Client<'a> {
         let device = device.as_ref().expect("it was just opened");
         // What the server may send from: its own addresses, other clients', and the networks behind it.
         let tunnels = accepted.addresses.iter().filter_map(|(address, bits)| Prefix::new(*address, *bits).ok());
-        let networks = tunnels.chain(accepted.routes.iter().copied()).collect();
+        let all = [Prefix::ALL_IPV4, Prefix::ALL_IPV6].into_iter().filter(|_| self.options.all);
+        let networks = tunnels.chain(accepted.routes.iter().copied()).chain(all).collect();
         let peer = Arc::new(Peer::new(connection.clone(), networks));
         let id = device.peers.add(Arc::clone(&peer));
         let shown: Vec<String> = accepted.addresses.iter().map(|(address, bits)| format!("{address}/{bits}")).collect();
@@ -191,6 +222,7 @@ impl<'a> Client<'a> {
                     connection.close(0, "the client's device is gone");
                     break;
                 }
+                self.control.serve(&self.cancel, || self.status(Some(peer)));
                 connected
                     .links
                     .iter()
@@ -220,7 +252,7 @@ impl<'a> Client<'a> {
             placement: self.options.transport.placement,
             bind: None,
             device: None,
-            paths: &self.options.paths,
+            paths: &self.paths,
             tls: &tls,
             cancel: &self.cancel,
             on_unanswered: &|addresses| {
@@ -278,9 +310,13 @@ impl<'a> Client<'a> {
     /// Makes the device and its routes.
     fn open(&self, accepted: &Accepted) -> Result<Device, String> {
         let name = &self.options.tun;
+        let mut network = HostNetwork::begin(&folder(), name)?;
         let tun = Tun::open_up(name, &accepted.addresses, accepted.mtu).map_err(|error| error.to_string())?;
-        for network in &accepted.routes {
-            add_route(network, name)?;
+        for prefix in &accepted.routes {
+            network.add_route(prefix, name)?;
+        }
+        if self.options.all {
+            network.send_all(name, self.options.kill_switch)?;
         }
         let wake = WakeEvent::new().map_err(|error| error.to_string())?;
         let peers = Arc::new(Peers::new(wake.clone()));
@@ -288,6 +324,6 @@ impl<'a> Client<'a> {
         let seed = self.state.key.derive_secret("flows of a tunnel");
         let seed = u64::from_be_bytes(seed[..8].try_into().map_err(|_| "no seed")?);
         let entry = Entry::start(tun.clone(), Arc::clone(&peers), wake, Arc::clone(&counters), seed);
-        Ok(Device { tun, entry, peers, counters, addresses: accepted.addresses.clone() })
+        Ok(Device { tun, entry, peers, counters, _network: network, addresses: accepted.addresses.clone() })
     }
 }

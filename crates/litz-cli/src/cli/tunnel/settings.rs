@@ -1,0 +1,34 @@
+//! What the commands of `litz tunnel` share: defaults and the transport.
+
+use litz::TransportConfig;
+
+use crate::cli::connect::base_transport;
+use crate::cli::transport_options::TransportOptions;
+
+/// Bytes of datagrams that wait in a connection, at most, if its paths are fast; four batches of what is
+/// sent with one system call. Others wait in the queues of the tunnel, where flows are separate.
+const DATAGRAM_SEND_BUFFER: u64 = 256 << 10;
+
+/// Bytes of received datagrams that wait for the thread that writes them to the device.
+const DATAGRAM_RECEIVE_BUFFER: u64 = 4 << 20;
+
+/// The size of inner packets that fits a datagram of a path with Ethernet's MTU, with IPv6 and all headers.
+pub(super) const MTU_DEFAULT: u16 = 1400;
+
+/// The smallest MTU of IPv6 (RFC 8200, section 5).
+pub(super) const MTU_MIN: u16 = 1280;
+
+/// The name of the device, if the user gives none.
+pub(super) const DEVICE_DEFAULT: &str = "litz0";
+
+/// The transport configuration of a tunnel.
+///
+/// # Errors
+/// If the options do not fit together.
+pub(super) fn transport(options: &TransportOptions) -> Result<TransportConfig, String> {
+    let config = base_transport(options, None, None)
+        .with_datagram_send_buffer(DATAGRAM_SEND_BUFFER)
+        .with_datagram_receive_buffer(DATAGRAM_RECEIVE_BUFFER);
+    config.validate()?;
+    Ok(config)
+}
