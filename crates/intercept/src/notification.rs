@@ -1,0 +1,163 @@
+//! Calls that wait for an answer.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::ioctl::{self, Opcode, Setter, Updater, opcode};
+
+use crate::{Syscall, Thread};
+
+/// The requests of listeners (linux/seccomp.h).
+const GROUP: u8 = b'!';
+const RECEIVE: Opcode = opcode::read_write::<libc::seccomp_notif>(GROUP, 0);
+const SEND: Opcode = opcode::read_write::<libc::seccomp_notif_resp>(GROUP, 1);
+const IS_WAITING: Opcode = opcode::write::<u64>(GROUP, 2);
+
+/// Where the calls of a program and of its children arrive. Clones refer to the same one. When the last
+/// of them and of its calls is gone, further calls fail with ENOSYS.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    descriptor: Arc<OwnedFd>,
+}
+
+impl Listener {
+    pub(crate) fn new(descriptor: OwnedFd) -> Self {
+        Self { descriptor: Arc::new(descriptor) }
+    }
+
+    /// Waits for the next call. `None` when all processes with the filter have ended.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn receive(&self) -> io::Result<Option<Call>> {
+        loop {
+            let mut ready = [PollFd::new(&*self.descriptor, PollFlags::IN)];
+            match poll(&mut ready, None) {
+                Err(Errno::INTR) => continue,
+                polled => polled?,
+            };
+            if !ready[0].revents().contains(PollFlags::IN) {
+                return Ok(None);
+            }
+            let Some(notification) = self.take()? else { continue };
+            let (id, data) = (notification.id, notification.data);
+            match Syscall::of(data.nr) {
+                Some(syscall) => {
+                    let (listener, thread) = (self.clone(), notification.pid);
+                    return Ok(Some(Call { listener, id, thread, syscall, arguments: data.args, is_answered: false }));
+                }
+                // The filter names no others.
+                None => self.send(id, &let_through(id)),
+            }
+        }
+    }
+
+    /// The next notification; none if its caller was killed.
+    fn take(&self) -> io::Result<Option<libc::seccomp_notif>> {
+        // SAFETY: the structure has integers only, and the kernel demands that they are zero.
+        let mut notification: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+        // SAFETY: the request fills a `struct seccomp_notif`.
+        let request = unsafe { Updater::<RECEIVE, libc::seccomp_notif>::new(&mut notification) };
+        // SAFETY: the request keeps no pointer to its argument.
+        match unsafe { ioctl::ioctl(&*self.descriptor, request) } {
+            Ok(()) => Ok(Some(notification)),
+            Err(Errno::NOENT | Errno::INTR) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn send(&self, id: u64, response: &libc::seccomp_notif_resp) {
+        let mut response = *response;
+        // SAFETY: the request reads a `struct seccomp_notif_resp`.
+        let request = unsafe { Updater::<SEND, libc::seccomp_notif_resp>::new(&mut response) };
+        // SAFETY: the request keeps no pointer to its argument. It fails if the caller was killed.
+        let _gone = unsafe { ioctl::ioctl(&*self.descriptor, request) };
+        debug_assert_eq!(response.id, id);
+    }
+
+    fn is_waiting(&self, id: u64) -> bool {
+        // SAFETY: the request reads a number of 64 bits.
+        let request = unsafe { Setter::<IS_WAITING, u64>::new(id) };
+        // SAFETY: the request keeps no pointer to its argument.
+        unsafe { ioctl::ioctl(&*self.descriptor, request) }.is_ok()
+    }
+}
+
+fn let_through(id: u64) -> libc::seccomp_notif_resp {
+    libc::seccomp_notif_resp { id, val: 0, error: 0, flags: libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32 }
+}
+
+/// A call that waits. Its caller goes on when it is answered; one that is dropped fails with
+/// ECONNABORTED.
+#[derive(Debug)]
+pub struct Call {
+    listener: Listener,
+    id: u64,
+    thread: u32,
+    syscall: Syscall,
+    arguments: [u64; 6],
+    is_answered: bool,
+}
+
+impl Call {
+    /// What is called.
+    #[must_use]
+    pub const fn syscall(&self) -> Syscall {
+        self.syscall
+    }
+
+    /// An argument, as the register holds it.
+    ///
+    /// # Panics
+    /// If `index` is not below 6.
+    #[must_use]
+    pub const fn argument(&self, index: usize) -> u64 {
+        self.arguments[index]
+    }
+
+    /// Calls `look` with the caller, and returns what it returns if the caller still waits: otherwise
+    /// its number may belong to another process.
+    ///
+    /// # Errors
+    /// That of `look`, or `NotFound` if the caller was killed.
+    pub fn with_caller<T>(&self, look: impl FnOnce(&Thread) -> io::Result<T>) -> io::Result<T> {
+        let found = Thread::open(self.thread).and_then(|thread| {
+            if !self.listener.is_waiting(self.id) {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            look(&thread)
+        });
+        if self.listener.is_waiting(self.id) { found } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+
+    /// The call succeeds with this value, or fails with the error.
+    pub fn answer(mut self, result: Result<i64, Errno>) {
+        self.respond(result);
+    }
+
+    /// The kernel runs the call as if there were no filter.
+    pub fn let_through(mut self) {
+        self.is_answered = true;
+        self.listener.send(self.id, &let_through(self.id));
+    }
+
+    fn respond(&mut self, result: Result<i64, Errno>) {
+        self.is_answered = true;
+        let (val, error) = match result {
+            Ok(value) => (value, 0),
+            Err(error) => (0, -error.raw_os_error()),
+        };
+        self.listener.send(self.id, &libc::seccomp_notif_resp { id: self.id, val, error, flags: 0 });
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.respond(Err(Errno::CONNABORTED));
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Calls of a real program, bash, that a test answers.
+#![expect(clippy::disallowed_methods, reason = "the tests are the kernel's sockets and threads")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
+
+use intercept::{Call, Listener, Syscall, sockaddr, spawn};
+use rustix::io::Errno;
+
+/// A program that connects to an address where no host is (RFC 5737), and copies what it receives.
+const CONNECTS: &str = "exec 3<>/dev/tcp/192.0.2.1/80 && cat <&3";
+
+fn start(script: &str) -> (Child, Listener) {
+    let mut command = Command::new("bash");
+    command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    spawn(command).expect("a filter")
+}
+
+/// The next call of connect; others are the kernel's.
+fn connects(listener: &Listener) -> Option<Call> {
+    loop {
+        let call = listener.receive().expect("it works")?;
+        match call.syscall() {
+            Syscall::Connect => return Some(call),
+            Syscall::GetPeerName => call.let_through(),
+        }
+    }
+}
+
+fn address_of(call: &Call) -> SocketAddr {
+    let bytes = call.with_caller(|caller| {
+        let mut bytes = vec![0; call.argument(2) as usize];
+        caller.read(call.argument(1), &mut bytes)?;
+        Ok(bytes)
+    });
+    sockaddr::parse(&bytes.expect("it waits")).expect("an IP address")
+}
+
+fn finish(child: Child, listener: &Listener) -> (String, String) {
+    assert!(connects(listener).is_none(), "no other call");
+    let output = child.wait_with_output().expect("it ends");
+    [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).expect("text")).into()
+}
+
+#[test]
+fn a_socket_of_the_program_is_connected_to_another_address() {
+    let (child, listener) = start(CONNECTS);
+    let call = connects(&listener).expect("a call");
+    assert_eq!(address_of(&call), ([192, 0, 2, 1], 80).into());
+    let here = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = here.local_addr().expect("an address");
+    let connected = call.with_caller(|caller| {
+        let socket = caller.descriptor(call.argument(0))?;
+        Ok(rustix::net::connect(&socket, &address)?)
+    });
+    call.answer(connected.map(|()| 0).map_err(|_| Errno::IO));
+    let (mut stream, _) = here.accept().expect("the program");
+    stream.write_all(b"hello").expect("connected");
+    drop(stream);
+    assert_eq!(finish(child, &listener).0, "hello");
+}
+
+#[test]
+fn the_program_gets_the_error_that_the_supervisor_gives() {
+    let errors = [(Some(Errno::CONNREFUSED), "Connection refused"), (None, "Software caused connection abort")];
+    for (error, text) in errors {
+        let (child, listener) = start(CONNECTS);
+        let call = connects(&listener).expect("a call");
+        match error {
+            Some(error) => call.answer(Err(error)),
+            None => drop(call),
+        }
+        let (_, shown) = finish(child, &listener);
+        assert!(shown.contains(text), "{shown}");
+    }
+}
+
+#[test]
+fn a_call_that_is_let_through_is_the_kernels_and_children_are_seen_too() {
+    let here = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = here.local_addr().expect("an address").port();
+    // A child of a child, which outlives its parents.
+    let script = format!("(sleep 0.2; exec 3<>/dev/tcp/127.0.0.1/{port} && cat >&2 <&3) & disown");
+    let (child, listener) = start(&script);
+    let call = connects(&listener).expect("a call");
+    assert_eq!(address_of(&call).port(), port);
+    call.let_through();
+    let (mut stream, _) = here.accept().expect("the program");
+    stream.write_all(b"through").expect("connected");
+    drop(stream);
+    assert_eq!(finish(child, &listener).1, "through");
+}
+
+#[test]
+fn a_caller_that_was_killed_is_not_looked_at() {
+    let (mut child, listener) = start(CONNECTS);
+    let call = connects(&listener).expect("a call");
+    child.kill().expect("it runs");
+    let mut rest = String::new();
+    child.stdout.take().expect("a pipe").read_to_string(&mut rest).expect("the end");
+    child.wait().expect("it ends");
+    assert!(call.with_caller(|_| Ok(())).is_err());
+    call.answer(Ok(0));
+    assert!(connects(&listener).is_none());
+}
+
+#[test]
+fn a_program_that_is_not_there_is_an_error() {
+    let error = spawn(Command::new("/nonexistent/program")).expect_err("no program");
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+}
