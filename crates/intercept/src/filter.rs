@@ -44,12 +44,7 @@ fn statement(code: u32, value: u32) -> libc::sock_filter {
 
 /// Skips `equal` instructions if the loaded value is `value`, otherwise `other`.
 fn jump_if(value: u32, equal: u8, other: u8) -> libc::sock_filter {
-    libc::sock_filter {
-        code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
-        jt: equal,
-        jf: other,
-        k: value,
-    }
+    libc::sock_filter { code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, jt: equal, jf: other, k: value }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::bench::BenchOptions;
 use super::demo::DemoOptions;
 use super::emulate::EmulateOptions;
 use super::exit;
-use super::forward::ForwardOptions;
+use super::forward::{ForwardOptions, RunOptions};
 use super::heading;
 use super::id::IdOptions;
 use super::listen_options::ListenOptions;
@@ -57,6 +57,9 @@ pub(crate) enum Command {
     /// Forward TCP, UDP and UNIX connections over all links, as ssh -L, -R, -D and -W do over one
     #[command(after_help = super::forward::HELP, override_usage = super::forward::USAGE)]
     Forward(Box<ForwardOptions>),
+    /// Run a program, and forward the connections that it makes over all links; it needs no change
+    #[command(after_help = super::forward::RUN_HELP, override_usage = super::forward::RUN_USAGE)]
+    Run(Box<RunOptions>),
     /// Print this host's public key, as a line for the list of `litz recv --allow`; the first call
     /// creates the key
     #[command(after_help = super::id::HELP)]

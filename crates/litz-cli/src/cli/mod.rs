@@ -78,6 +78,7 @@ pub(crate) fn run() -> ExitCode {
             send::run(&options)
         }
         Command::Forward(options) => forward::run(&options),
+        Command::Run(options) => forward::run_program(&options),
         Command::Id(options) => id::run(&options),
         Command::Tickets(options) => tickets::run(&options),
         Command::Demo(options) => demo::run(&options),

@@ -9,6 +9,7 @@ mod local;
 mod lost;
 mod packets;
 mod remote;
+mod run;
 mod standard_io;
 
 use std::io::{Read, Write};

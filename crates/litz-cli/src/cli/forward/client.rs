@@ -16,7 +16,8 @@ use tokio::time::{MissedTickBehavior, interval};
 use transfer::{CLOSE_CODE, CancelToken, Proof, Refusal, Role, RunId, Ticket, proof_context};
 
 use super::listener::{Bound, Sessions, Way, places};
-use super::options::ClientOptions;
+use super::options::{ClientOptions, Forwards, ServerOptions};
+use super::program::Program;
 use super::report::Report;
 use super::session::{Desk, Session, Streams, transport};
 use super::socks::Proxy;
@@ -77,11 +78,26 @@ impl From<ConnectFailure> for Lost {
 }
 
 pub(super) fn run(options: &ClientOptions) -> Result<u8, String> {
-    if options.stdio.is_some() {
+    let ClientOptions { server, forwards } = options;
+    check(forwards)?;
+    if forwards.stdio.is_some() {
         // Standard output is the data's.
         out::redirect();
     }
-    let client = Client::prepare(options)?;
+    let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
+    run_client(&Client::prepare(server, forwards, None, cancel)?)
+}
+
+/// Runs a program whose connections are forwarded. Returns its status.
+pub(super) fn run_program(server: &ServerOptions, program: &Program<'_>) -> Result<u8, String> {
+    // Standard output is the program's.
+    out::redirect();
+    let forwards = Forwards::none();
+    let status = run_client(&Client::prepare(server, &forwards, Some(program), program.cancel.clone())?)?;
+    Ok(program.status().unwrap_or(status))
+}
+
+fn run_client(client: &Client<'_>) -> Result<u8, String> {
     let status = client.run();
     for error in client.trace.iter().flat_map(Trace::take_errors) {
         client.report.warn(Warning::Trace, &error);
@@ -92,15 +108,37 @@ pub(super) fn run(options: &ClientOptions) -> Result<u8, String> {
     match status {
         Ok(status) => Ok(status),
         Err(lost) if lost.is_interrupt => {
-            exit::report(options.transport.json, exit::INTERRUPTED, &lost.message);
+            if client.program.and_then(Program::status).is_none() {
+                exit::report(client.server.transport.json, exit::INTERRUPTED, &lost.message);
+            }
             Ok(exit::INTERRUPTED)
         }
         Err(lost) => Err(lost.message),
     }
 }
 
+/// Whether the forwards are complete and safe.
+fn check(forwards: &Forwards) -> Result<(), String> {
+    let has_forwards = !(forwards.local.is_empty() && forwards.remote.is_empty() && forwards.dynamic.is_empty());
+    if !has_forwards && forwards.stdio.is_none() {
+        return Err("name what to forward: -L, -R, -D or --stdio (`litz forward --help` has examples), or run \
+                    `litz forward serve` on the far host"
+            .to_owned());
+    }
+    if let Some(open) = forwards.dynamic.iter().find(|dynamic| !dynamic.bind.is_loopback() && !forwards.gateway) {
+        return Err(format!(
+            "-D {}:{} would let other hosts use the proxy, which asks for no password: add --gateway if you want \
+             that",
+            open.bind, open.port
+        ));
+    }
+    Ok(())
+}
+
 struct Client<'a> {
-    options: &'a ClientOptions,
+    server: &'a ServerOptions,
+    forwards: &'a Forwards,
+    program: Option<&'a Program<'a>>,
     ticket: Ticket,
     state: HostState,
     cancel: CancelToken,
@@ -115,34 +153,39 @@ struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    fn prepare(options: &'a ClientOptions) -> Result<Self, String> {
-        let has_forwards = !(options.local.is_empty() && options.remote.is_empty() && options.dynamic.is_empty());
-        if !has_forwards && options.stdio.is_none() {
-            return Err("name what to forward: -L, -R, -D or --stdio (`litz forward --help` has examples), or run \
-                        `litz forward serve` on the far host"
-                .to_owned());
-        }
-        if let Some(open) = options.dynamic.iter().find(|dynamic| !dynamic.bind.is_loopback() && !options.gateway) {
-            return Err(format!(
-                "-D {}:{} would let other hosts use the proxy, which asks for no password: add --gateway if you want \
-                 that",
-                open.bind, open.port
-            ));
-        }
-        let ticket = options.ticket_options.only(options.ticket.as_deref())?;
-        if !options.by_key {
+    fn prepare(
+        server: &'a ServerOptions,
+        forwards: &'a Forwards,
+        program: Option<&'a Program<'a>>,
+        cancel: CancelToken,
+    ) -> Result<Self, String> {
+        let ticket = server.ticket_options.only(server.ticket.as_deref())?;
+        if !server.by_key {
             ticket::refuse_expired(&ticket)?;
         }
-        let state = host::open_state(options.transport.state_dir.as_deref())?;
-        let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
-        let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
-        let journals = Journals::of(&options.transport)?;
-        let transport = transport(base_transport(&options.transport, trace.as_ref(), journals.as_ref()));
+        let state = host::open_state(server.transport.state_dir.as_deref())?;
+        let trace = server.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
+        let journals = Journals::of(&server.transport)?;
+        let transport = transport(base_transport(&server.transport, trace.as_ref(), journals.as_ref()));
         transport.validate()?;
         let run_id = RunId::generate().map_err(|error| error.to_string())?;
-        let report = Arc::new(Report::new(&options.transport));
+        let report = Arc::new(Report::new(&server.transport));
         let (clock, places) = (MonotonicClock::start(), places());
-        Ok(Self { options, ticket, state, cancel, transport, trace, journals, run_id, report, clock, places })
+        Ok(Self {
+            server,
+            forwards,
+            program,
+            ticket,
+            state,
+            cancel,
+            transport,
+            trace,
+            journals,
+            run_id,
+            report,
+            clock,
+            places,
+        })
     }
 
     fn run(&self) -> Result<u8, Lost> {
@@ -163,7 +206,7 @@ impl<'a> Client<'a> {
 
     /// Opens all listeners of this host.
     fn listen(&self, current: &watch::Receiver<Option<Arc<Session>>>, tasks: &mut JoinSet<()>) -> Result<(), String> {
-        for forward in &self.options.local {
+        for forward in &self.forwards.local {
             let listen = &forward.listen;
             let bound = Bound::open(listen).map_err(|error| format!("cannot listen on {listen}: {error}"))?;
             self.tell_listening("local", &bound, &forward.target);
@@ -177,7 +220,7 @@ impl<'a> Client<'a> {
             };
             bound.serve(&Arc::new(way), tasks);
         }
-        for dynamic in &self.options.dynamic {
+        for dynamic in &self.forwards.dynamic {
             let listen = Listen::Port { protocol: Protocol::Tcp, bind: dynamic.bind, port: dynamic.port };
             let bound = Bound::open(&listen).map_err(|error| format!("cannot listen on {listen}: {error}"))?;
             self.tell_listening("dynamic", &bound, &"SOCKS5");
@@ -217,8 +260,13 @@ impl<'a> Client<'a> {
             let lost = match self.connect(is_first) {
                 Ok(connected) => match runtime.block_on(self.unless_cancelled(self.begin(&connected, is_first))) {
                     Ok((session, control)) => {
-                        if let Some(target) = &self.options.stdio {
+                        if let Some(target) = &self.forwards.stdio {
                             return self.carry_stdio(runtime, &session, target);
+                        }
+                        if is_first && let Some(program) = self.program {
+                            let sessions = Sessions::Current(publish.subscribe());
+                            let report = Arc::clone(&self.report);
+                            program.start(runtime.handle(), sessions, report, Arc::clone(&self.places));
                         }
                         last_message.clear();
                         let lost = runtime.block_on(self.serve(&connected, &session, control, publish));
@@ -233,7 +281,7 @@ impl<'a> Client<'a> {
             if lost.is_final || is_first {
                 return Err(lost);
             }
-            let limit = self.options.retry_for;
+            let limit = self.server.retry_for;
             if limit.is_some_and(|limit| self.clock.now().saturating_since(lost_at) >= limit) {
                 return Err(lost);
             }
@@ -264,10 +312,10 @@ impl<'a> Client<'a> {
         let connector = Connector {
             peer: PEER,
             transport: self.transport.clone(),
-            placement: self.options.transport.placement,
-            bind: self.options.bind,
-            device: self.options.device.as_deref(),
-            paths: &self.options.paths,
+            placement: self.server.transport.placement,
+            bind: self.server.bind,
+            device: self.server.device.as_deref(),
+            paths: &self.server.paths,
             tls: &tls,
             cancel: &self.cancel,
             on_unanswered: &|addresses| self.tell_unanswered(addresses, is_first),
@@ -315,7 +363,7 @@ impl<'a> Client<'a> {
         };
         let mut control = connection.open_bi_async().await.map_err(|error| lost(error.to_string()))?;
         self.prove(connected, &mut control).await.map_err(|error| error.unwrap_or_else(&lost))?;
-        for (id, forward) in self.options.remote.iter().enumerate() {
+        for (id, forward) in self.forwards.remote.iter().enumerate() {
             let id = u32::try_from(id).unwrap_or(u32::MAX);
             let request = Message::Listen { id, listen: forward.listen.clone() };
             frames::send(&mut control.0, &request).await.map_err(lost)?;
@@ -339,7 +387,7 @@ impl<'a> Client<'a> {
         }
         let report = Arc::clone(&self.report);
         let remote = connection.remote_addr().to_string();
-        let session = Session::new(connection.clone(), remote, self.options.udp_idle, report);
+        let session = Session::new(connection.clone(), remote, self.forwards.udp_idle, report);
         Ok((Arc::new(session), control))
     }
 
@@ -363,14 +411,14 @@ impl<'a> Client<'a> {
         let connection = &connected.connection;
         let context = proof_context(connection, self.state.key.public(), self.ticket.receiver)
             .map_err(|error| Err(error.to_string()))?;
-        let proof = (!self.options.by_key).then(|| *context.prove(&self.ticket.secret, Role::Sender).as_bytes());
+        let proof = (!self.server.by_key).then(|| *context.prove(&self.ticket.secret, Role::Sender).as_bytes());
         let hello = Message::Hello { run: *self.run_id.as_bytes(), proof };
         frames::send(&mut control.0, &hello).await.map_err(Err)?;
         match frames::receive(&mut control.1, frames::PROMPT).await.map_err(Err)? {
             Message::Accepted { proof } => {
                 let proof = proof.map(Proof::from_bytes);
                 let is_proven = |proof: &Proof| context.verify(&self.ticket.secret, Role::Receiver, proof);
-                if !self.options.by_key && !proof.as_ref().is_some_and(is_proven) {
+                if !self.server.by_key && !proof.as_ref().is_some_and(is_proven) {
                     return Err(Ok(Lost::last("the server does not know the ticket's secret".to_owned())));
                 }
                 Ok(())
@@ -389,7 +437,7 @@ impl<'a> Client<'a> {
                     .to_owned()
             }
             Refusal::KeyNotAllowed => {
-                let by_key = if self.options.by_key { "" } else { ", and use --by-key" };
+                let by_key = if self.server.by_key { "" } else { ", and use --by-key" };
                 format!(
                     "the server does not know this host's key: have this line, which `litz id` prints, added to its \
                      list of keys{by_key}: {}",
@@ -424,7 +472,7 @@ impl<'a> Client<'a> {
         mut control: Streams,
         publish: &watch::Sender<Option<Arc<Session>>>,
     ) -> Lost {
-        let targets = self.options.remote.iter().map(|forward| forward.target.clone()).collect();
+        let targets = self.forwards.remote.iter().map(|forward| forward.target.clone()).collect();
         let desk = Arc::new(Desk::Client(targets));
         publish.send_replace(Some(Arc::clone(session)));
         self.tell_connected(connected);
@@ -445,6 +493,10 @@ impl<'a> Client<'a> {
                     }
                     break self.explain(&connection.closed_async().await);
                 }
+                () = self.program_ended() => {
+                    connection.close(CLOSE_CODE, "the client ends");
+                    break Lost::interrupt();
+                }
                 _ = look.tick() => {
                     for link in connected.links.iter().flat_map(|links| links.take_events()) {
                         self.report.tell(&link.json(), &link.text());
@@ -464,6 +516,14 @@ impl<'a> Client<'a> {
         lost
     }
 
+    /// Waits until the program has ended, if there is one.
+    async fn program_ended(&self) {
+        match self.program {
+            Some(program) => program.ended().await,
+            None => std::future::pending().await,
+        }
+    }
+
     fn carry_stdio(&self, runtime: &tokio::runtime::Runtime, session: &Session, target: &Target) -> Result<u8, Lost> {
         let opened = runtime.block_on(self.unless_cancelled(async {
             let opened = async {
@@ -478,7 +538,7 @@ impl<'a> Client<'a> {
             Ok(stdio::End::InOrder) => Ok(exit::DONE),
             Ok(stdio::End::Interrupted) => Err(Lost::interrupt()),
             Err(message) => {
-                exit::report(self.options.transport.json, exit::INCOMPLETE, &message);
+                exit::report(self.server.transport.json, exit::INCOMPLETE, &message);
                 Ok(exit::INCOMPLETE)
             }
         }

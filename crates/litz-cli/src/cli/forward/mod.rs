@@ -10,6 +10,7 @@
 //! | [`dial`] | where they go |
 //! | [`carry`], [`socket`] | data of a connection, both ways |
 //! | [`udp`] | packets of flows |
+//! | [`program`], [`takeover`] | `litz run`: a program whose connections are forwarded |
 //! | [`stdio`] | standard input and output as a connection |
 //! | [`report`] | what the user is told |
 //!
@@ -22,12 +23,14 @@ mod dial;
 mod frames;
 mod listener;
 mod options;
+mod program;
 mod report;
 mod serve;
 mod session;
 mod socket;
 mod socks;
 mod stdio;
+mod takeover;
 mod udp;
 
 use std::process::ExitCode;
@@ -40,6 +43,8 @@ use tokio::runtime::{Builder, Runtime};
 use super::exit;
 use options::ForwardCommand;
 pub(crate) use options::{ForwardOptions, HELP, USAGE};
+pub(crate) use program::{HELP as RUN_HELP, USAGE as RUN_USAGE};
+pub(crate) use program::{RunOptions, run as run_program};
 
 /// Threads that look names up, of which one may take as long as its resolver.
 const LOOKUPS_MAX: usize = 64;
@@ -51,7 +56,7 @@ pub(crate) fn run(options: &ForwardOptions) -> ExitCode {
     raise_descriptor_limit();
     let (json, status) = match &options.serve {
         Some(ForwardCommand::Serve(options)) => (options.transport.json, serve::run(options)),
-        None => (options.client.transport.json, client::run(&options.client)),
+        None => (options.client.server.transport.json, client::run(&options.client)),
     };
     match status {
         Ok(status) => ExitCode::from(status),

@@ -64,13 +64,16 @@ pub(crate) enum ForwardCommand {
 
 #[derive(Args, Debug)]
 pub(crate) struct ClientOptions {
-    /// The ticket that `litz forward serve` printed
-    #[arg(value_name = "TICKET")]
-    pub(crate) ticket: Option<OsString>,
+    #[command(flatten)]
+    pub(crate) server: ServerOptions,
 
     #[command(flatten)]
-    pub(crate) ticket_options: TicketOptions,
+    pub(crate) forwards: Forwards,
+}
 
+/// What is forwarded.
+#[derive(Args, Debug)]
+pub(crate) struct Forwards {
     /// Listen here, and connect to a target from the far host; may be repeated
     ///
     /// FORWARD is [BIND:]PORT:HOST:HOSTPORT. In place of BIND and PORT, or of HOST and HOSTPORT, it may
@@ -106,6 +109,31 @@ pub(crate) struct ClientOptions {
     /// End a UDP flow after this time without a packet
     #[arg(long, value_name = "TIME", default_value = "2min", help_heading = FORWARDS)]
     pub(crate) udp_idle: Duration,
+}
+
+impl Forwards {
+    /// Nothing is forwarded.
+    pub(crate) const fn none() -> Self {
+        Self {
+            local: Vec::new(),
+            remote: Vec::new(),
+            dynamic: Vec::new(),
+            gateway: false,
+            stdio: None,
+            udp_idle: Duration::from_secs(120),
+        }
+    }
+}
+
+/// How to reach the server.
+#[derive(Args, Debug)]
+pub(crate) struct ServerOptions {
+    /// The ticket that `litz forward serve` printed
+    #[arg(value_name = "TICKET")]
+    pub(crate) ticket: Option<OsString>,
+
+    #[command(flatten)]
+    pub(crate) ticket_options: TicketOptions,
 
     /// Connect from this local address, on a single path
     #[arg(short, long, value_name = "ADDRESS", conflicts_with_all = ["paths", "limit"], help_heading = heading::PATHS)]
