@@ -1,6 +1,6 @@
 //! The filter: a program for the kernel's classic BPF machine that sees the number of each system call.
 
-use crate::Syscall;
+use crate::syscall::Syscall;
 
 /// Offsets in `struct seccomp_data` (seccomp(2)).
 const NUMBER_AT: u32 = 0;

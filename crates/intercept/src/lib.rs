@@ -15,6 +15,7 @@
 //! |---|---|
 //! | [`spawn`] | starts a program with a filter |
 //! | [`Listener`], [`Call`] | calls that wait, and their answers |
+//! | [`Syscall`] | which calls |
 //! | [`Thread`] | the caller: its memory and its descriptors |
 //! | [`sockaddr`] | socket addresses as the kernel writes them |
 //!
@@ -25,33 +26,10 @@ mod filter;
 mod notification;
 pub mod sockaddr;
 mod spawn;
+mod syscall;
 mod thread;
 
 pub use notification::{Call, Listener};
 pub use spawn::spawn;
+pub use syscall::Syscall;
 pub use thread::Thread;
-
-/// A system call that can be taken over.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Syscall {
-    /// connect(2).
-    Connect,
-    /// getpeername(2).
-    GetPeerName,
-}
-
-impl Syscall {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::Connect, Self::GetPeerName];
-
-    const fn number(self) -> u32 {
-        (match self {
-            Self::Connect => libc::SYS_connect,
-            Self::GetPeerName => libc::SYS_getpeername,
-        }) as u32
-    }
-
-    fn of(number: i32) -> Option<Self> {
-        Self::ALL.into_iter().find(|syscall| u32::try_from(number) == Ok(syscall.number()))
-    }
-}

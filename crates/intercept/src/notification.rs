@@ -8,7 +8,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::ioctl::{self, Opcode, Setter, Updater, opcode};
 
-use crate::{Syscall, Thread};
+use crate::syscall::Syscall;
+use crate::thread::Thread;
 
 /// The requests of listeners (linux/seccomp.h).
 const GROUP: u8 = b'!';

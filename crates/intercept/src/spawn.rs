@@ -11,8 +11,8 @@ use rustix::net::{
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
-use crate::Listener;
 use crate::filter;
+use crate::notification::Listener;
 
 /// Starts `command` with a filter that it and its children keep. Neither can gain privileges by
 /// programs with the set-user-ID bit (PR_SET_NO_NEW_PRIVS), which the kernel demands of users without

@@ -18,7 +18,7 @@ use super::feed::{Fed, Feeder, Outgoing};
 pub const ACK_EVERY: u64 = 64;
 
 /// How many packets one direction may be ahead of the other if they [keep step](TcpScript::feed_in_step).
-const LEAD: u64 = 16 * ACK_EVERY;
+const LEAD: u64 = 4 * ACK_EVERY;
 
 /// The window is announced in units of this power of two.
 const WINDOW_SCALE: u8 = 14;
@@ -279,7 +279,7 @@ impl TcpScript {
 
     /// As [`feed`](Self::feed), but no faster than the measured end sends, and acknowledges no faster
     /// than the measured end receives, until all of it was sent: both directions transfer the same, but
-    /// for about a thousand packets and what is in flight.
+    /// for some hundred packets and what is in flight.
     pub fn feed_in_step(&mut self, packets: Vec<Fed>) {
         self.step = Some(Step { fed: 0, arrived_before: self.packets, acked_before: self.acked });
         self.feed(packets);

@@ -20,8 +20,9 @@ use super::options::{ClientOptions, Forwards, ServerOptions};
 use super::program::Program;
 use super::report::Report;
 use super::session::{Desk, Session, Streams, transport};
+use super::setup::{client_tls, runtime};
 use super::socks::Proxy;
-use super::{frames, runtime, stdio, tls};
+use super::{frames, stdio};
 use crate::cli::connect::{BUSY_SERVER, ConnectFailure, Connected, Connector, base_transport};
 use crate::cli::connection_log::{log_connected, log_ended};
 use crate::cli::host::{self, HostState};
@@ -308,7 +309,7 @@ impl<'a> Client<'a> {
     }
 
     fn connect(&self, is_first: bool) -> Result<Connected, Lost> {
-        let tls = tls::client(&self.state.key, self.ticket.receiver).map_err(Lost::last)?;
+        let tls = client_tls(&self.state.key, self.ticket.receiver).map_err(Lost::last)?;
         let connector = Connector {
             peer: PEER,
             transport: self.transport.clone(),

@@ -1,15 +1,14 @@
-//! `litz run`: starts a program, takes over its calls of connect, and ends with its status.
+//! A program whose connections are forwarded: its start, its signals, and its end.
 
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use clap::Args;
 use forward::policy::{Policy, TargetRule};
 use intercept::Listener;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -19,35 +18,13 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 use transfer::CancelToken;
 
-use super::client;
 use super::listener::Sessions;
-use super::options::ServerOptions;
 use super::report::Report;
 use super::takeover::Takeover;
-use crate::cli::{exit, out};
-
-/// The end of the help text.
-pub(crate) const HELP: &str = "\
-On the far host:
-  litz forward serve --target 10.0.0.0/8:80,443,5432
-
-It prints a ticket. On this host:
-  litz run TICKET -- curl http://10.1.2.3/
-  litz run --ticket-file FILE -- psql -h 10.1.2.4
-
-A connection that the far host does not allow is made without Litz, unless --strict is given.
-
-Exit status: that of the program, 128 and the number of the signal that killed it, or
-  125  an error of litz: bad ticket, no connection
-  126  the program cannot be executed
-  127  the program is not there
-  130  interrupted before the program was started";
-
-/// How the command is called.
-pub(crate) const USAGE: &str = "litz run [OPTIONS] [TICKET] -- PROGRAM [ARGUMENTS]...";
+use crate::cli::exit;
 
 /// The statuses that env(1) and timeout(1) use.
-const LITZ_FAILED: u8 = 125;
+pub(super) const LITZ_FAILED: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
@@ -57,46 +34,13 @@ const LINGER: Duration = Duration::from_secs(10);
 /// After this time the user is told why the command goes on without its program.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-#[derive(Args, Debug)]
-pub(crate) struct RunOptions {
-    #[command(flatten)]
-    server: ServerOptions,
-
-    /// Connect to this target without Litz; may be repeated
-    ///
-    /// RULE is as for `litz forward serve --target`: HOST:PORTS, with an address, a network such as
-    /// 10.0.0.0/8, or `*`. This host's own addresses 127.0.0.0/8 and ::1 are always without Litz.
-    #[arg(long, value_name = "RULE", help_heading = "Forwards")]
-    direct: Vec<TargetRule>,
-
-    /// Let connections fail that the far host does not allow, instead of making them without Litz
-    #[arg(long, help_heading = "Forwards")]
-    strict: bool,
-
-    /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "PROGRAM")]
-    program: Vec<OsString>,
-}
-
-pub(crate) fn run(options: &RunOptions) -> ExitCode {
-    super::raise_descriptor_limit();
-    let json = options.server.transport.json;
-    let run = || {
-        let program = Program::new(options)?;
-        client::run_program(&options.server, &program)
-    };
-    match run() {
-        Ok(status) => ExitCode::from(status),
-        Err(message) => {
-            out::redirect();
-            exit::fail(json, LITZ_FAILED, &message)
-        }
-    }
-}
-
 /// A program and its processes.
 pub(super) struct Program<'a> {
-    options: &'a RunOptions,
+    command: &'a [OsString],
+    /// Targets that are reached without Litz.
+    direct: &'a [TargetRule],
+    is_strict: bool,
+    json: bool,
     /// Cancelled by a signal before the program is started, and by its end.
     pub(super) cancel: CancelToken,
     shared: Arc<Shared>,
@@ -120,7 +64,13 @@ enum Stage {
 }
 
 impl<'a> Program<'a> {
-    fn new(options: &'a RunOptions) -> Result<Self, String> {
+    /// A program that is not started yet. Signals are handled from now on.
+    pub(super) fn new(
+        command: &'a [OsString],
+        direct: &'a [TargetRule],
+        is_strict: bool,
+        json: bool,
+    ) -> Result<Self, String> {
         let cancel = CancelToken::new();
         let shared = Arc::new(Shared {
             stage: Mutex::new(Stage::Before),
@@ -129,7 +79,7 @@ impl<'a> Program<'a> {
             cancel: cancel.clone(),
         });
         shared.handle_signals().map_err(|error| format!("cannot handle signals: {error}"))?;
-        Ok(Self { options, cancel, shared })
+        Ok(Self { command, direct, is_strict, json, cancel, shared })
     }
 
     /// The status of the program, once it has ended.
@@ -144,15 +94,15 @@ impl<'a> Program<'a> {
 
     /// Starts the program. If that fails, it has ended with the status that says so.
     pub(super) fn start(&self, runtime: &Handle, sessions: Sessions, report: Arc<Report>, places: Arc<Semaphore>) {
-        let [name, arguments @ ..] = &self.options.program[..] else { return self.shared.end() };
+        let [name, arguments @ ..] = self.command else { return self.shared.end() };
         let mut command = Command::new(name);
         command.args(arguments);
         match intercept::spawn(command).and_then(|(child, listener)| Ok((self.shared.begin(&child)?, child, listener)))
         {
             Ok(((), child, listener)) => {
-                let direct = Policy::new(self.options.direct.clone(), Vec::new());
+                let direct = Policy::new(self.direct.to_vec(), Vec::new());
                 let name = name.to_string_lossy().into_owned();
-                let takeover = Arc::new(Takeover::new(name, sessions, report, places, direct, self.options.strict));
+                let takeover = Arc::new(Takeover::new(name, sessions, report, places, direct, self.is_strict));
                 self.shared.supervise(child, listener, runtime.clone(), takeover);
             }
             Err(error) => {
@@ -162,7 +112,7 @@ impl<'a> Program<'a> {
                     _ => LITZ_FAILED,
                 };
                 let message = format!("cannot run {}: {error}", name.display());
-                exit::report(self.options.server.transport.json, status, &message);
+                exit::report(self.json, status, &message);
                 let _first = self.shared.status.set(status);
                 self.shared.end();
             }

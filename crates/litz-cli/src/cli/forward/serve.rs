@@ -19,11 +19,12 @@ use transfer::{
     proof_context,
 };
 
+use super::frames;
 use super::listener::{Bound, Sessions, Way, places};
 use super::options::ServeOptions;
 use super::report::Report;
 use super::session::{Desk, Session, Streams, transport};
-use super::{frames, runtime, tls};
+use super::setup::{runtime, server_tls};
 use crate::cli::connect::base_transport;
 use crate::cli::connection_log::{log_connected, log_ended};
 use crate::cli::host::{self, HostState};
@@ -84,7 +85,7 @@ pub(super) fn run(options: &ServeOptions) -> Result<u8, String> {
         is_for_one_run: false,
     };
     let (listening, output) = (&options.listening, &options.transport);
-    let request = Request { listening, options: output, transport, tls: tls::server(&state.key)?, admission };
+    let request = Request { listening, options: output, transport, tls: server_tls(&state.key)?, admission };
     let runtime = runtime()?;
     let Serving { endpoint, links, admission, addresses, advice } = start(request, &state)?;
     let visits = Arc::new(Visits::new(admission.visitors(PLACES), HOST));

@@ -1,0 +1,45 @@
+//! What both ends need before they begin: threads, a limit, and TLS settings.
+
+use std::sync::Arc;
+
+use litz::identity::{ClientTls, Fingerprint, KeyPair, client_config, server_config};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tokio::runtime::{Builder, Runtime};
+
+/// Threads for sockets. More serve more connections at a time; the protocol has threads of its own.
+const WORKERS_MAX: usize = 4;
+
+/// Threads that look names up, of which one may take as long as its resolver.
+const LOOKUPS_MAX: usize = 64;
+
+/// The runtime of the sockets.
+pub(super) fn runtime() -> Result<Runtime, String> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX);
+    let mut builder = Builder::new_multi_thread();
+    let runtime = builder.worker_threads(workers).max_blocking_threads(LOOKUPS_MAX).enable_all().build();
+    runtime.map_err(|error| format!("cannot start the threads for sockets: {error}"))
+}
+
+/// Each connection takes a descriptor. Raises the soft limit to the hard one.
+pub(super) fn raise_descriptor_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        limit.current = limit.maximum;
+        // Without the right to do that, connections wait where there are too many.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+}
+
+/// TLS settings of the server, as for transfers.
+pub(super) fn server_tls(key: &KeyPair) -> Result<Arc<rustls::ServerConfig>, String> {
+    let mut config = server_config(key).map_err(|error| error.to_string())?;
+    Arc::make_mut(&mut config).alpn_protocols = vec![forward::ALPN.to_vec()];
+    Ok(config)
+}
+
+/// TLS settings of a client of `server`.
+pub(super) fn client_tls(key: &KeyPair, server: Fingerprint) -> Result<ClientTls, String> {
+    let mut tls = client_config(key, &[server]).map_err(|error| error.to_string())?;
+    Arc::make_mut(&mut tls.config).alpn_protocols = vec![forward::ALPN.to_vec()];
+    Ok(tls)
+}
