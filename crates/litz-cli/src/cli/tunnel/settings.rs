@@ -1,6 +1,7 @@
 //! What the commands of `litz tunnel` share: defaults and the transport.
 
 use litz::TransportConfig;
+use units::Duration;
 
 use crate::cli::connect::base_transport;
 use crate::cli::transport_options::TransportOptions;
@@ -11,6 +12,10 @@ const DATAGRAM_SEND_BUFFER: u64 = 256 << 10;
 
 /// Bytes of received datagrams that wait for the thread that writes them to the device.
 const DATAGRAM_RECEIVE_BUFFER: u64 = 4 << 20;
+
+/// Interval of PINGs. A server that was started again is noticed by the answer to the next one, and inner
+/// connections stand still until then.
+const KEEP_ALIVE: Duration = Duration::from_secs(2);
 
 /// The size of inner packets that fits a datagram of a path with Ethernet's MTU, with IPv6 and all headers.
 pub(super) const MTU_DEFAULT: u16 = 1400;
@@ -27,6 +32,7 @@ pub(super) const DEVICE_DEFAULT: &str = "litz0";
 /// If the options do not fit together.
 pub(super) fn transport(options: &TransportOptions) -> Result<TransportConfig, String> {
     let config = base_transport(options, None, None)
+        .with_keep_alive(KEEP_ALIVE)
         .with_datagram_send_buffer(DATAGRAM_SEND_BUFFER)
         .with_datagram_receive_buffer(DATAGRAM_RECEIVE_BUFFER);
     config.validate()?;
