@@ -12,6 +12,7 @@ use nix::sys::socket::{AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType
 use nix::sys::socket::{bind, setsockopt, socket};
 
 use super::device::TunDevice;
+use super::header::OFFLOAD_HEADER_BYTES;
 
 /// Bytes that the kernel keeps in either direction, at most: a window of 4 MiB in super-packets, with what
 /// the kernel counts beside the data.
@@ -95,8 +96,9 @@ impl PacketSocket {
             mr_address: [0; 8],
         };
         setsockopt(&socket, options::AddMembership, &all)?;
-        // Until it was bound, it has received from all interfaces.
-        let mut frame = [0; 1];
+        // Until it was bound, it has received from all interfaces. A buffer without space for the offload
+        // header would be an error (EINVAL).
+        let mut frame = [0; OFFLOAD_HEADER_BYTES];
         loop {
             match rustix::io::read(&socket, &mut frame) {
                 Ok(_) => {}
