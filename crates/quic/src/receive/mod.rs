@@ -49,8 +49,8 @@ pub(crate) struct ReceiveHalf {
     acks: Acks,
     pub(crate) streams: RecvStreams,
     datagrams: Queue<ReceivedDatagram>,
-    /// Memory for the next datagrams.
-    datagram_memory: BytesMut,
+    /// Memory for the next datagrams; none before the first, and none at rest.
+    datagram_memory: Option<Box<BytesMut>>,
     datagram_bytes: u64,
     datagram_bytes_max: u64,
     datagrams_reported: bool,
@@ -67,7 +67,7 @@ impl ReceiveHalf {
             acks: Acks::new(config.policy.acknowledges_centrally()),
             streams: RecvStreams::new(side, config),
             datagrams: Queue::new(),
-            datagram_memory: BytesMut::new(),
+            datagram_memory: None,
             datagram_bytes: 0,
             datagram_bytes_max: config.datagram_receive_buffer,
             datagrams_reported: false,
@@ -304,11 +304,12 @@ impl ReceiveHalf {
         self.datagram_bytes += len;
         // A copy, so that a datagram that waits long does not keep a receive buffer alive. Several share
         // their memory.
-        if self.datagram_memory.capacity() < data.len() {
-            self.datagram_memory = BytesMut::with_capacity(DATAGRAM_MEMORY_BYTES.max(data.len()));
+        let memory = self.datagram_memory.get_or_insert_default();
+        if memory.capacity() < data.len() {
+            **memory = BytesMut::with_capacity(DATAGRAM_MEMORY_BYTES.max(data.len()));
         }
-        self.datagram_memory.extend_from_slice(&buffer[data]);
-        self.datagrams.push_back(ReceivedDatagram::new(path, self.datagram_memory.split().freeze()));
+        memory.extend_from_slice(&buffer[data]);
+        self.datagrams.push_back(ReceivedDatagram::new(path, memory.split().freeze()));
         if !std::mem::replace(&mut self.datagrams_reported, true) {
             events.push(Event::DatagramReceived);
         }
@@ -357,7 +358,7 @@ impl ReceiveHalf {
     /// Frees unused memory.
     pub(crate) fn shrink(&mut self) {
         self.datagrams.shrink();
-        self.datagram_memory = BytesMut::new();
+        self.datagram_memory = None;
         self.streams.shrink();
     }
 
