@@ -76,7 +76,7 @@ impl<A: Application> Common<A> {
         accepted.drivers > 0
     }
 
-    /// Closes a queue, and returns the connections that nobody has accepted.
+    /// Closes a queue, and returns the connections that were not accepted.
     pub fn close_queue(&self, queue: u64) -> impl Iterator<Item = Arc<A::Cell>> + use<A> {
         let closed = lock(&self.accepted).queues.remove(&queue).unwrap_or_else(AcceptQueue::new);
         closed.wakers.wake();

@@ -123,7 +123,7 @@ impl World {
                 return;
             }
         }
-        panic!("nobody listens on port {port}");
+        panic!("no program listens on port {port}");
     }
 
     /// Ends the client and then the server; returns what each counted.
@@ -353,4 +353,25 @@ fn a_host_without_the_ticket_is_refused() {
     stranger.fail(2, "refused");
     let ended = server.wait_for("ended");
     assert!(ended["message"].as_str().expect("text").contains("proof"), "{ended}");
+}
+
+#[test]
+fn a_server_gets_no_packets_by_a_default_route_and_replaces_no_route_of_the_client() {
+    let Some(world) = World::new("routes", 1, &[]) else { return };
+    let route = |network: &str| {
+        let output = World::in_namespace(&world.client, "ip", &["route", "show", network]).output().expect("ip");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    // The network of the client's own link, and all that there is, in one piece and in two.
+    let own = route("10.9.0.0/24");
+    let named = ["192.168.7.0/24", "10.9.0.0/24", "0.0.0.0/0", "0.0.0.0/1", "128.0.0.0/1", "::/0", "2000::/3"];
+    let (_server, ticket) = world.serve(&named.map(|network| format!("--route={network}")).each_ref().map(|s| &**s));
+    let mut client = world.litz(&world.client, &["up", &ticket]);
+    let up = client.wait_for("up");
+    assert_eq!(up["routes"], serde_json::json!(["192.168.7.0/24", "10.9.0.0/24"]));
+    assert!(route("192.168.7.0/24").contains("litz0"));
+    assert_eq!(route("10.9.0.0/24"), own);
+    assert_eq!([route("default"), route("0.0.0.0/1"), route("128.0.0.0/1")], ["", "", ""].map(str::to_owned));
+    let left_out = client.seen.iter().filter(|event| event["kind"] == "route_left_out");
+    assert_eq!(left_out.count(), 6, "{:#?}", client.seen);
 }

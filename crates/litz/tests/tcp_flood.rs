@@ -134,7 +134,7 @@ fn peers_wait_while_the_backlog_is_full() {
         while !waiting.is_finished() {
             accepted.extend(server.listener.accept_timeout(Duration::from_millis(1)).expect("it listens"));
         }
-        assert!(!accepted.is_empty(), "nobody connects before");
+        assert!(!accepted.is_empty(), "no peer connects before");
         let connected = waiting.join().expect("no panic");
         assert_eq!(connected.len(), before + 1);
     });

@@ -23,6 +23,8 @@ pub(crate) enum Warning {
     AllowedKeys,
     /// The keys of connections are written to a file.
     KeysWritten,
+    /// A network that the server of a tunnel names is not routed to it.
+    RouteLeftOut,
     /// A relay does not serve every client.
     ClientsNotServed,
 }
@@ -32,6 +34,7 @@ impl Warning {
     pub(crate) const fn label(self) -> &'static str {
         match self {
             Self::PathLeftOut => "path_left_out",
+            Self::RouteLeftOut => "route_left_out",
             Self::NotListening => "not_listening",
             Self::LoopbackOnly => "loopback_only",
             Self::SmallBuffers => "small_buffers",

@@ -156,7 +156,7 @@ impl State {
             self.counters.malformed.fetch_add(1, Ordering::Relaxed);
             return;
         };
-        // Packets to addresses that nobody has: multicast that the kernel sends by itself, mostly.
+        // Packets to addresses that no peer has: multicast that the kernel sends by itself, mostly.
         let outbox = self.routes.get(packet.inner.destination).and_then(|id| self.outboxes.get_mut(id));
         let Some(outbox) = outbox else { return };
         let counters = &outbox.peer.counters;

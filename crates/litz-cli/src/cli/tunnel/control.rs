@@ -27,7 +27,7 @@ impl Control {
 
     /// No more messages follow. Waits until the peer has those before.
     pub(super) fn finish(&mut self) {
-        // It fails if the connection has ended: then nobody reads them.
+        // It fails if the connection has ended: then they are not read.
         let _ended = self.send.finish().and_then(|()| self.send.wait_finished());
     }
 

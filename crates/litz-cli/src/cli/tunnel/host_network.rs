@@ -54,10 +54,10 @@ impl HostNetwork {
     /// Sends packets for `network` over the device. The kernel removes the route with the device.
     ///
     /// # Errors
-    /// A message for the user.
+    /// A message for the user. A route that this host has to the same network stays.
     pub(super) fn add_route(&mut self, network: &Prefix, device: &str) -> Result<(), String> {
         let family = family(network.address());
-        ip(&[family, "route", "replace", &network.to_string(), "dev", device])
+        ip(&[family, "route", "add", &network.to_string(), "dev", device])
     }
 
     /// Sends all packets over the device but those with the [`MARK`] and those to networks that this host

@@ -37,6 +37,10 @@ const RETRY_INTERVAL: StdDuration = StdDuration::from_millis(500);
 /// How often a waiting command looks for an interrupt.
 const LOOK_INTERVAL: StdDuration = StdDuration::from_millis(50);
 
+/// A network with a shorter prefix is a large part of the Internet. Its packets go to a server only if the
+/// user has said so, with --all.
+const ROUTE_BITS_MIN: u8 = 8;
+
 #[derive(Args, Debug)]
 pub(crate) struct UpOptions {
     /// The ticket that `litz tunnel serve` printed, unless it is given otherwise
@@ -177,7 +181,8 @@ impl<'a> Client<'a> {
         let connected = self.connect(device.is_none())?;
         let connection = &connected.connection;
         // The control stream stays open as long as the tunnel.
-        let (accepted, _control) = self.greet(connection)?;
+        let (mut accepted, _control) = self.greet(connection)?;
+        accepted.routes.retain(|route| self.may_route(route));
         let is_new = device.as_ref().is_none_or(|device| device.addresses != accepted.addresses);
         if is_new {
             *device = None;
@@ -307,13 +312,30 @@ impl<'a> Client<'a> {
         }
     }
 
+    /// Whether packets for a network that the server names may go there.
+    fn may_route(&self, route: &Prefix) -> bool {
+        let may = route.bits() >= ROUTE_BITS_MIN;
+        if !may && !self.options.all {
+            self.warn_of_route(&format!(
+                "the server names {route} as a network behind it, which is left out: --all sends all packets there"
+            ));
+        }
+        may
+    }
+
+    fn warn_of_route(&self, message: &str) {
+        Warning::RouteLeftOut.print(self.options.transport.json, self.options.transport.quiet, message);
+    }
+
     /// Makes the device and its routes.
     fn open(&self, accepted: &Accepted) -> Result<Device, String> {
         let name = &self.options.tun;
         let mut network = HostNetwork::begin(&folder(), name)?;
         let tun = Tun::open_up(name, &accepted.addresses, accepted.mtu).map_err(|error| error.to_string())?;
         for prefix in &accepted.routes {
-            network.add_route(prefix, name)?;
+            if let Err(why) = network.add_route(prefix, name) {
+                self.warn_of_route(&format!("packets to {prefix} do not go through the tunnel: {why}"));
+            }
         }
         if self.options.all {
             network.send_all(name, self.options.kill_switch)?;
