@@ -1,13 +1,13 @@
 //! The arguments. One definition serves parsing and help. The commands check what the parser
 //! cannot.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use units::{ByteSize, Duration, Rate};
 
 use super::bench::BenchOptions;
+use super::credential::CredentialOptions;
 use super::demo::DemoOptions;
 use super::emulate::EmulateOptions;
 use super::exit;
@@ -16,7 +16,7 @@ use super::heading;
 use super::id::IdOptions;
 use super::listen_options::ListenOptions;
 use super::packaging::{CompletionsOptions, ManOptions};
-use super::path_options::PathOptions;
+use super::path_options::{PathOptions, SinglePathOptions};
 use super::paths::PathsOptions;
 use super::predict::PredictOptions;
 use super::profile::ProfileOptions;
@@ -25,7 +25,6 @@ use super::replay::ReplayOptions;
 use super::scenario::ScenarioOptions;
 use super::study::StudyOptions;
 use super::tcp::TcpOptions;
-use super::ticket::TicketOptions;
 use super::tickets::TicketsOptions;
 use super::transport_options::TransportOptions;
 use super::tunnel::TunnelOptions;
@@ -208,7 +207,7 @@ pub(crate) struct SendOptions {
     pub(crate) paths_and_ticket: Vec<PathBuf>,
 
     #[command(flatten)]
-    pub(crate) ticket: TicketOptions,
+    pub(crate) credential: CredentialOptions,
 
     /// Name under which standard input arrives [default: stdin]
     #[arg(long, value_name = "NAME", help_heading = heading::FILES)]
@@ -234,13 +233,8 @@ pub(crate) struct SendOptions {
     #[arg(long, value_name = "SIZE", requires = "rate", help_heading = heading::PATHS)]
     pub(crate) burst: Option<ByteSize>,
 
-    /// Send from this local address, on a single path
-    #[arg(short, long, value_name = "ADDRESS", conflicts_with_all = ["paths", "limit"], help_heading = heading::PATHS)]
-    pub(crate) bind: Option<SocketAddr>,
-
-    /// Send only on this network device, on a single path
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["paths", "limit"], help_heading = heading::PATHS)]
-    pub(crate) device: Option<String>,
+    #[command(flatten)]
+    pub(crate) single_path: SinglePathOptions,
 
     #[command(flatten)]
     pub(crate) paths: PathOptions,
@@ -259,11 +253,6 @@ pub(crate) struct SendOptions {
     /// at most 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64), help_heading = heading::FILES)]
     pub(crate) parallel: Option<u8>,
-
-    /// Authenticate with this host's key, which `litz id` prints, instead of with a ticket secret; for
-    /// a receiver that runs with --allow
-    #[arg(long, help_heading = heading::SECURITY)]
-    pub(crate) by_key: bool,
 
     #[command(flatten)]
     pub(crate) transport: TransportOptions,

@@ -21,7 +21,7 @@ use units::Duration;
 
 use super::journals::Journals;
 use super::links::{BoundSocket, LinkBaseline, Links};
-use super::path_options::PathOptions;
+use super::path_options::{PathOptions, SinglePathOptions};
 use super::scheduler_trace::Trace;
 use super::transport_options::TransportOptions;
 use super::warning::Warning;
@@ -126,8 +126,7 @@ pub(crate) struct Connector<'a> {
     pub(crate) peer: &'static str,
     pub(crate) transport: TransportConfig,
     pub(crate) placement: Placement,
-    pub(crate) bind: Option<SocketAddr>,
-    pub(crate) device: Option<&'a str>,
+    pub(crate) single_path: &'a SinglePathOptions,
     pub(crate) paths: &'a PathOptions,
     /// Created for each attempt, because it remembers a host with the wrong key.
     pub(crate) tls: &'a ClientTls,
@@ -309,6 +308,16 @@ fn paths_max(candidates: &[Candidate]) -> u32 {
 }
 
 impl Connected {
+    /// Warns of paths that are left out and, at the first connection, of the system's settings.
+    pub(crate) fn warn(&self, is_first: bool, warn: impl Fn(Warning, &str)) {
+        if let Some(advice) = self.advice.as_ref().filter(|_| is_first) {
+            warn(Warning::SmallBuffers, advice);
+        }
+        for path in &self.left_out {
+            warn(Warning::PathLeftOut, &format!("a path is left out: {path}"));
+        }
+    }
+
     /// Keeps the sockets in use when their links go and come, and opens paths over new links.
     fn follow_links(&mut self, baseline: LinkBaseline, bound: Vec<BoundSocket>, mut later: LaterPaths) {
         let (connection, is_multipath) = (self.connection.clone(), self.is_multipath);

@@ -1,4 +1,6 @@
-//! `--path` and `--paths`: which paths a sender uses.
+//! `--path`, `--paths`, `--bind` and `--device`: which paths a sender uses.
+
+use std::net::SocketAddr;
 
 use clap::Args;
 use litz::Interface;
@@ -38,12 +40,30 @@ pub(crate) struct PathOptions {
     pub(crate) mark: Option<u32>,
 }
 
+/// A single path, named by this host's end.
+#[derive(Args, Debug, Clone, Default)]
+pub(crate) struct SinglePathOptions {
+    /// Use only this local address, on a single path
+    #[arg(short, long, value_name = "ADDRESS", conflicts_with_all = ["paths", "limit"], help_heading = heading::PATHS)]
+    pub(crate) bind: Option<SocketAddr>,
+
+    /// Use only this network device, on a single path
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["paths", "limit"], help_heading = heading::PATHS)]
+    pub(crate) device: Option<String>,
+}
+
+impl SinglePathOptions {
+    pub(crate) const fn is_given(&self) -> bool {
+        self.bind.is_some() || self.device.is_some()
+    }
+}
+
 impl PathOptions {
     /// Chooses paths to these addresses of the receiver, from the current interfaces and routes.
     ///
     /// # Errors
     /// [`ChooseError`], whose text is for the user.
-    pub(crate) fn choose(&self, remotes: &[std::net::SocketAddr]) -> Result<Choice, ChooseError> {
+    pub(crate) fn choose(&self, remotes: &[SocketAddr]) -> Result<Choice, ChooseError> {
         let interfaces = net::interfaces().map_err(|error| ChooseError::NoTable(error.to_string()))?;
         let interfaces = self.usable(interfaces);
         let request = Request::new(&interfaces, remotes).with_paths(&self.paths);

@@ -26,9 +26,9 @@ use super::journals::Journals;
 use super::path_report::{self, watch_paths};
 use super::progress::{Direction, Progress};
 use super::scheduler_trace::Trace;
+use super::signals;
 use super::takeover::SILENCE_MAX;
 use super::warning::Warning;
-use super::{signals, ticket};
 
 pub(crate) const USAGE: &str = "\
 litz send [OPTIONS] <PATH>... <TICKET>
@@ -132,10 +132,7 @@ struct Job<'a> {
 }
 
 fn prepare(options: &SendOptions) -> Result<Job<'_>, Failure> {
-    let (ticket, paths) = options.ticket.split(&options.paths_and_ticket)?;
-    if !options.by_key {
-        ticket::refuse_expired(&ticket)?;
-    }
+    let (ticket, paths) = options.credential.split(&options.paths_and_ticket)?;
     let stream = stdin_source(options, paths)?;
     // Only the paths themselves. What is below them is listed once the ticket is bound to this host,
     // because that may take long.
@@ -185,7 +182,7 @@ fn stdin_source(options: &SendOptions, paths: &[PathBuf]) -> Result<Option<Sourc
     if paths.len() > 1 {
         return Err("standard input (`-`) is sent alone: send the other paths separately".to_owned().into());
     }
-    if options.ticket.ticket_file.as_ref().is_some_and(is_stdin) {
+    if options.credential.ticket.ticket_file.as_ref().is_some_and(is_stdin) {
         return Err("standard input cannot be both the ticket and the data: give the ticket otherwise"
             .to_owned()
             .into());
@@ -231,7 +228,7 @@ impl Job<'_> {
         loop {
             let failure = match self.reach(!reached_before, refused_at.is_some()) {
                 Ok(connected) => {
-                    self.warn(&connected, !reached_before);
+                    connected.warn(!reached_before, |kind, message| self.progress.warn(kind, message));
                     reached_before = true;
                     match self.attempt(connected) {
                         Ok(summary) => {
@@ -311,16 +308,6 @@ impl Job<'_> {
         }
     }
 
-    /// Warns of paths that were left out and, once, of the system's settings.
-    fn warn(&self, connected: &Connected, is_first: bool) {
-        if let Some(advice) = connected.advice.as_ref().filter(|_| is_first) {
-            self.progress.warn(Warning::SmallBuffers, advice);
-        }
-        for path in &connected.left_out {
-            self.progress.warn(Warning::PathLeftOut, &format!("a path is left out: {path}"));
-        }
-    }
-
     /// Says which addresses were tried without an answer; once, because later attempts say that they
     /// retry.
     fn tell_unanswered(&self, addresses: &[SocketAddr], is_first: bool) {
@@ -339,8 +326,7 @@ impl Job<'_> {
             peer: "receiver",
             transport: self.transport.clone(),
             placement: self.options.transport.placement,
-            bind: self.options.bind,
-            device: self.options.device.as_deref(),
+            single_path: &self.options.single_path,
             paths: &self.options.paths,
             tls: &tls,
             cancel: &self.cancel,
@@ -378,7 +364,7 @@ impl Job<'_> {
         match error {
             TransferError::Refused(Refusal::KeyNotAllowed) => {
                 let key = self.state.key.public();
-                let by_key = if self.options.by_key { "" } else { ", and use --by-key" };
+                let by_key = if self.options.credential.by_key { "" } else { ", and use --by-key" };
                 format!(
                     "the receiver does not know this host's key: have this line, which `litz id` prints, added to its \
                      list of keys{by_key}: {key}"
@@ -413,8 +399,11 @@ impl Job<'_> {
         }
         let context = proof_context(connection, self.state.key.public(), self.ticket.receiver)
             .map_err(|error| TransferError::Connection(std::io::Error::other(error.to_string())))?;
-        let credential =
-            if self.options.by_key { Credential::Key } else { Credential::Ticket(self.ticket.secret.clone()) };
+        let credential = if self.options.credential.by_key {
+            Credential::Key
+        } else {
+            Credential::Ticket(self.ticket.secret.clone())
+        };
         let streams = connection.open_bi().map_err(|error| TransferError::Connection(error.into()))?;
         let mut send_options = send::SendOptions::default().with_cancel(self.cancel.clone()).with_run_id(self.run_id);
         if let Some(parallel) = self.options.parallel {

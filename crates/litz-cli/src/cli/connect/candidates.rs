@@ -7,7 +7,7 @@ use litz::{LiveSocket, ReplaceableSocket, UdpSocket, UdpSocketOptions};
 use net::DatagramSocket;
 
 use super::super::links::BoundSocket;
-use super::super::path_options::PathOptions;
+use super::super::path_options::{PathOptions, SinglePathOptions};
 use super::{ConnectFailure, Connector, small_buffers, socket};
 
 /// Maximum number of candidates: the sockets that an endpoint accepts.
@@ -44,11 +44,12 @@ pub(super) struct Opened {
 impl Connector<'_> {
     /// The candidates that the user requested, or those that exist.
     pub(super) fn candidates(&self, remotes: &[SocketAddr]) -> Result<Candidates, ConnectFailure> {
-        if self.bind.is_some() || self.device.is_some() {
+        let SinglePathOptions { bind, device } = self.single_path;
+        if self.single_path.is_given() {
             // One path from this socket, to whichever address answers.
             let candidates = (0..)
                 .zip(remotes)
-                .filter_map(|(index, remote)| self.routed(self.bind, self.device, *remote, index > 0));
+                .filter_map(|(index, remote)| self.routed(*bind, device.as_deref(), *remote, index > 0));
             return Ok(Candidates { candidates: candidates.take(CANDIDATES_MAX).collect(), left_out: Vec::new() });
         }
         let choice = self.paths.choose(remotes).map_err(|error| ConnectFailure::NoSuchPath(error.to_string()))?;

@@ -36,7 +36,7 @@ impl LaterPaths {
         remotes: &[SocketAddr],
         sockets: &mut Vec<Box<dyn LiveSocket>>,
     ) -> Self {
-        let is_fixed = connector.bind.is_some() || connector.device.is_some();
+        let is_fixed = connector.single_path.is_given();
         let local = |candidate: &Candidate| (candidate.socket.device.clone(), candidate.socket.bind.ip());
         let mut later = Self {
             options: connector.paths.clone(),

@@ -20,18 +20,18 @@ use super::options::{ClientOptions, Forwards, ServerOptions};
 use super::program::Program;
 use super::report::Report;
 use super::session::{Desk, Session, Streams, transport};
-use super::setup::{client_tls, runtime};
+use super::setup::runtime;
 use super::socks::Proxy;
 use super::{frames, stdio};
-use crate::cli::connect::{BUSY_SERVER, ConnectFailure, Connected, Connector, base_transport};
+use crate::cli::connect::{BUSY_SERVER, Connected, Connector, base_transport};
 use crate::cli::connection_log::{log_connected, log_ended};
 use crate::cli::host::{self, HostState};
 use crate::cli::journals::Journals;
+use crate::cli::lost::Lost;
 use crate::cli::path_report::refused_paths;
 use crate::cli::scheduler_trace::Trace;
-use crate::cli::ticket;
 use crate::cli::warning::Warning;
-use crate::cli::{exit, out, signals};
+use crate::cli::{exit, out, signals, tls};
 
 /// Pause between attempts to reconnect.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -44,39 +44,6 @@ const CLOSE_TIME: Duration = Duration::from_secs(1);
 
 /// What the other host is called in messages.
 const PEER: &str = "server";
-
-/// Why a connection ended, or was not made.
-struct Lost {
-    message: String,
-    /// No other attempt can succeed.
-    is_final: bool,
-    /// By the user.
-    is_interrupt: bool,
-}
-
-impl Lost {
-    fn passing(message: String) -> Self {
-        Self { message, is_final: false, is_interrupt: false }
-    }
-
-    fn last(message: String) -> Self {
-        Self { message, is_final: true, is_interrupt: false }
-    }
-
-    fn interrupt() -> Self {
-        Self { message: "interrupted".to_owned(), is_final: true, is_interrupt: true }
-    }
-}
-
-impl From<ConnectFailure> for Lost {
-    fn from(failure: ConnectFailure) -> Self {
-        match failure {
-            ConnectFailure::Silent(message) | ConnectFailure::NoSuchPath(message) => Self::passing(message),
-            ConnectFailure::WrongHost(message) => Self::last(message),
-            ConnectFailure::Interrupted => Self::interrupt(),
-        }
-    }
-}
 
 pub(super) fn run(options: &ClientOptions) -> Result<u8, String> {
     let ClientOptions { server, forwards } = options;
@@ -160,10 +127,7 @@ impl<'a> Client<'a> {
         program: Option<&'a Program<'a>>,
         cancel: CancelToken,
     ) -> Result<Self, String> {
-        let ticket = server.ticket_options.only(server.ticket.as_deref())?;
-        if !server.by_key {
-            ticket::refuse_expired(&ticket)?;
-        }
+        let ticket = server.credential.only(server.ticket.as_deref())?;
         let state = host::open_state(server.transport.state_dir.as_deref())?;
         let trace = server.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
         let journals = Journals::of(&server.transport)?;
@@ -309,13 +273,12 @@ impl<'a> Client<'a> {
     }
 
     fn connect(&self, is_first: bool) -> Result<Connected, Lost> {
-        let tls = client_tls(&self.state.key, self.ticket.receiver).map_err(Lost::last)?;
+        let tls = tls::client(&self.state.key, self.ticket.receiver, forward::ALPN).map_err(Lost::last)?;
         let connector = Connector {
             peer: PEER,
             transport: self.transport.clone(),
             placement: self.server.transport.placement,
-            bind: self.server.bind,
-            device: self.server.device.as_deref(),
+            single_path: &self.server.single_path,
             paths: &self.server.paths,
             tls: &tls,
             cancel: &self.cancel,
@@ -324,12 +287,7 @@ impl<'a> Client<'a> {
             is_first,
         };
         let connected = connector.connect(&self.ticket)?;
-        if let Some(advice) = connected.advice.as_ref().filter(|_| is_first) {
-            self.report.warn(Warning::SmallBuffers, advice);
-        }
-        for path in &connected.left_out {
-            self.report.warn(Warning::PathLeftOut, &format!("a path is left out: {path}"));
-        }
+        connected.warn(is_first, |kind, message| self.report.warn(kind, message));
         Ok(connected)
     }
 
@@ -412,14 +370,15 @@ impl<'a> Client<'a> {
         let connection = &connected.connection;
         let context = proof_context(connection, self.state.key.public(), self.ticket.receiver)
             .map_err(|error| Err(error.to_string()))?;
-        let proof = (!self.server.by_key).then(|| *context.prove(&self.ticket.secret, Role::Sender).as_bytes());
+        let proof =
+            (!self.server.credential.by_key).then(|| *context.prove(&self.ticket.secret, Role::Sender).as_bytes());
         let hello = Message::Hello { run: *self.run_id.as_bytes(), proof };
         frames::send(&mut control.0, &hello).await.map_err(Err)?;
         match frames::receive(&mut control.1, frames::PROMPT).await.map_err(Err)? {
             Message::Accepted { proof } => {
                 let proof = proof.map(Proof::from_bytes);
                 let is_proven = |proof: &Proof| context.verify(&self.ticket.secret, Role::Receiver, proof);
-                if !self.server.by_key && !proof.as_ref().is_some_and(is_proven) {
+                if !self.server.credential.by_key && !proof.as_ref().is_some_and(is_proven) {
                     return Err(Ok(Lost::last("the server does not know the ticket's secret".to_owned())));
                 }
                 Ok(())
@@ -438,7 +397,7 @@ impl<'a> Client<'a> {
                     .to_owned()
             }
             Refusal::KeyNotAllowed => {
-                let by_key = if self.server.by_key { "" } else { ", and use --by-key" };
+                let by_key = if self.server.credential.by_key { "" } else { ", and use --by-key" };
                 format!(
                     "the server does not know this host's key: have this line, which `litz id` prints, added to its \
                      list of keys{by_key}: {}",

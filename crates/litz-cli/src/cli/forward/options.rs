@@ -1,7 +1,6 @@
 //! The arguments of `litz forward`.
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -10,10 +9,10 @@ use forward::policy::{ListenRule, TargetRule};
 use forward::spec::{Dynamic, Forward};
 use units::Duration;
 
+use crate::cli::credential::CredentialOptions;
 use crate::cli::heading;
 use crate::cli::listen_options::ListenOptions;
-use crate::cli::path_options::PathOptions;
-use crate::cli::ticket::TicketOptions;
+use crate::cli::path_options::{PathOptions, SinglePathOptions};
 use crate::cli::transport_options::TransportOptions;
 
 /// The end of the help text.
@@ -133,15 +132,10 @@ pub(crate) struct ServerOptions {
     pub(crate) ticket: Option<OsString>,
 
     #[command(flatten)]
-    pub(crate) ticket_options: TicketOptions,
+    pub(crate) credential: CredentialOptions,
 
-    /// Connect from this local address, on a single path
-    #[arg(short, long, value_name = "ADDRESS", conflicts_with_all = ["paths", "limit"], help_heading = heading::PATHS)]
-    pub(crate) bind: Option<SocketAddr>,
-
-    /// Use only this network device, on a single path
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["paths", "limit"], help_heading = heading::PATHS)]
-    pub(crate) device: Option<String>,
+    #[command(flatten)]
+    pub(crate) single_path: SinglePathOptions,
 
     #[command(flatten)]
     pub(crate) paths: PathOptions,
@@ -154,11 +148,6 @@ pub(crate) struct ServerOptions {
     /// first connection fails, if the server refuses the client, or if another host answers.
     #[arg(long, value_name = "TIME", help_heading = heading::PATHS)]
     pub(crate) retry_for: Option<Duration>,
-
-    /// Authenticate with this host's key, which `litz id` prints, instead of with a ticket secret; for
-    /// a server that runs with --allow
-    #[arg(long, help_heading = heading::SECURITY)]
-    pub(crate) by_key: bool,
 
     #[command(flatten)]
     pub(crate) transport: TransportOptions,

@@ -24,7 +24,7 @@ use super::listener::{Bound, Sessions, Way, places};
 use super::options::ServeOptions;
 use super::report::Report;
 use super::session::{Desk, Session, Streams, transport};
-use super::setup::{runtime, server_tls};
+use super::setup::runtime;
 use crate::cli::connect::base_transport;
 use crate::cli::connection_log::{log_connected, log_ended};
 use crate::cli::host::{self, HostState};
@@ -38,7 +38,7 @@ use crate::cli::serving::refusals;
 use crate::cli::serving::start::{AdmissionRequest, Request, Serving, start};
 use crate::cli::serving::visits::{Closing, PlacingAuthoriser, Visits};
 use crate::cli::warning::Warning;
-use crate::cli::{exit, out, signals};
+use crate::cli::{exit, out, signals, tls};
 
 /// Clients that are served at a time, and how many of them may have the same key: a user may run
 /// several commands.
@@ -85,7 +85,8 @@ pub(super) fn run(options: &ServeOptions) -> Result<u8, String> {
         is_for_one_run: false,
     };
     let (listening, output) = (&options.listening, &options.transport);
-    let request = Request { listening, options: output, transport, tls: server_tls(&state.key)?, admission };
+    let request =
+        Request { listening, options: output, transport, tls: tls::server(&state.key, forward::ALPN)?, admission };
     let runtime = runtime()?;
     let Serving { endpoint, links, admission, addresses, advice } = start(request, &state)?;
     let visits = Arc::new(Visits::new(admission.visitors(PLACES), HOST));

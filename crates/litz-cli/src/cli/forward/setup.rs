@@ -1,8 +1,5 @@
-//! What both ends need before they begin: threads, a limit, and TLS settings.
+//! What both ends need before they begin: threads, and a limit.
 
-use std::sync::Arc;
-
-use litz::identity::{ClientTls, Fingerprint, KeyPair, client_config, server_config};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 
@@ -28,18 +25,4 @@ pub(super) fn raise_descriptor_limit() {
         // Without the right to do that, connections wait where there are too many.
         let _ = setrlimit(Resource::Nofile, limit);
     }
-}
-
-/// TLS settings of the server, as for transfers.
-pub(super) fn server_tls(key: &KeyPair) -> Result<Arc<rustls::ServerConfig>, String> {
-    let mut config = server_config(key).map_err(|error| error.to_string())?;
-    Arc::make_mut(&mut config).alpn_protocols = vec![forward::ALPN.to_vec()];
-    Ok(config)
-}
-
-/// TLS settings of a client of `server`.
-pub(super) fn client_tls(key: &KeyPair, server: Fingerprint) -> Result<ClientTls, String> {
-    let mut tls = client_config(key, &[server]).map_err(|error| error.to_string())?;
-    Arc::make_mut(&mut tls.config).alpn_protocols = vec![forward::ALPN.to_vec()];
-    Ok(tls)
 }

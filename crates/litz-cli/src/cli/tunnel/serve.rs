@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use litz::Connection;
-use litz::identity::{PublicKey, server_config};
+use litz::identity::PublicKey;
 use net::tun::Tun;
 use serde_json::json;
 use transfer::{CancelToken, Proof, Secret, Ticket, peer_key, proof_context};
@@ -28,7 +28,7 @@ use crate::cli::serving::start::{AdmissionRequest, Request, Serving, start};
 use crate::cli::serving::visits::Visits;
 use crate::cli::transport_options::TransportOptions;
 use crate::cli::warning::Warning;
-use crate::cli::{exit, heading, out, signals};
+use crate::cli::{exit, heading, out, signals, tls};
 use crate::tunnel::device::{DeviceCounters, Writer};
 use crate::tunnel::entry::Entry;
 use crate::tunnel::peers::{Peer, Peers};
@@ -123,15 +123,13 @@ impl<'a> Server<'a> {
         let state = host::open_state(options.transport.state_dir.as_deref())?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
         let control = ControlSocket::open(&options.tun)?;
-        let mut tls = (*server_config(&state.key).map_err(|error| error.to_string())?).clone();
-        tls.alpn_protocols = vec![PROTOCOL.to_vec()];
         // What the ticket is for: another device is another tunnel.
         let purpose = PathBuf::from(format!("litz tunnel {}", options.tun));
         let request = Request {
             listening: &options.listening,
             options: &options.transport,
             transport: transport(&options.transport)?,
-            tls: Arc::new(tls),
+            tls: tls::server(&state.key, PROTOCOL)?,
             admission: AdmissionRequest {
                 allow: options.allow.as_deref(),
                 purpose: &purpose,

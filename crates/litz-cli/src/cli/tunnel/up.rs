@@ -7,7 +7,6 @@ use std::time::Duration as StdDuration;
 
 use clap::Args;
 use litz::Connection;
-use litz::identity::client_config;
 use net::tun::Tun;
 use serde_json::{Value, json};
 use transfer::{CancelToken, Proof, Role, Ticket, proof_context};
@@ -19,13 +18,14 @@ use super::control_socket::{ControlSocket, folder};
 use super::host_network::{HostNetwork, MARK};
 use super::settings::{DEVICE_DEFAULT, transport};
 use super::status::peer_json;
-use crate::cli::connect::{ConnectFailure, Connected, Connector};
+use crate::cli::connect::{Connected, Connector};
+use crate::cli::credential::CredentialOptions;
 use crate::cli::host::{self, HostState};
-use crate::cli::path_options::PathOptions;
-use crate::cli::ticket::{self, TicketOptions};
+use crate::cli::lost::Lost;
+use crate::cli::path_options::{PathOptions, SinglePathOptions};
 use crate::cli::transport_options::TransportOptions;
 use crate::cli::warning::Warning;
-use crate::cli::{exit, heading, out, signals};
+use crate::cli::{exit, heading, out, signals, tls};
 use crate::tunnel::device::{DeviceCounters, Writer};
 use crate::tunnel::entry::Entry;
 use crate::tunnel::peers::{Peer, Peers};
@@ -47,7 +47,7 @@ pub(crate) struct UpOptions {
     ticket_argument: Option<OsString>,
 
     #[command(flatten)]
-    ticket: TicketOptions,
+    credential: CredentialOptions,
 
     /// Name of the network device that is made
     #[arg(long, value_name = "NAME", default_value = DEVICE_DEFAULT, help_heading = heading::PATHS)]
@@ -66,11 +66,6 @@ pub(crate) struct UpOptions {
     /// They are refused also after this command was killed, until `litz tunnel down`.
     #[arg(long, requires = "all", help_heading = heading::SECURITY)]
     kill_switch: bool,
-
-    /// Authenticate with this host's key, which `litz id` prints, instead of with a ticket secret; for
-    /// a server that runs with --allow
-    #[arg(long, help_heading = heading::SECURITY)]
-    by_key: bool,
 
     #[command(flatten)]
     paths: PathOptions,
@@ -108,20 +103,9 @@ struct Device {
     addresses: Vec<(std::net::IpAddr, u8)>,
 }
 
-/// Why an attempt ended.
-enum Ending {
-    /// Another attempt may succeed.
-    Passing(String),
-    /// None can.
-    Final(String),
-}
-
 impl<'a> Client<'a> {
     fn prepare(options: &'a UpOptions) -> Result<Self, String> {
-        let ticket = options.ticket.only(options.ticket_argument.as_deref())?;
-        if !options.by_key {
-            ticket::refuse_expired(&ticket)?;
-        }
+        let ticket = options.credential.only(options.ticket_argument.as_deref())?;
         let state = host::open_state(options.transport.state_dir.as_deref())?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
         let control = ControlSocket::open(&options.tun)?;
@@ -139,14 +123,13 @@ impl<'a> Client<'a> {
             if self.cancel.is_cancelled() {
                 return Ok(());
             }
-            match ending {
-                Ok(()) => {}
-                Err(Ending::Final(why)) => return Err(why),
-                // A wrong address is more likely than a fault that passes.
-                Err(Ending::Passing(why)) if device.is_none() => return Err(why),
-                Err(Ending::Passing(why)) => {
-                    self.note(&json!({ "event": "retrying", "message": why }), || format!("{why}; connecting again"));
+            if let Err(lost) = ending {
+                // Before the first connection, a wrong address is more likely than a fault that passes.
+                if lost.is_final || device.is_none() {
+                    return Err(lost.message);
                 }
+                let event = json!({ "event": "retrying", "message": lost.message });
+                self.note(&event, || format!("{}; connecting again", lost.message));
             }
             self.pause();
         }
@@ -177,7 +160,7 @@ impl<'a> Client<'a> {
     }
 
     /// Connects and carries packets until the connection ends.
-    fn attempt(&self, device: &mut Option<Device>) -> Result<(), Ending> {
+    fn attempt(&self, device: &mut Option<Device>) -> Result<(), Lost> {
         let connected = self.connect(device.is_none())?;
         let connection = &connected.connection;
         // The control stream stays open as long as the tunnel.
@@ -186,7 +169,7 @@ impl<'a> Client<'a> {
         let is_new = device.as_ref().is_none_or(|device| device.addresses != accepted.addresses);
         if is_new {
             *device = None;
-            *device = Some(self.open(&accepted).map_err(Ending::Final)?);
+            *device = Some(self.open(&accepted).map_err(Lost::last)?);
         }
         let device = device.as_ref().expect("it was just opened");
         // What the server may send from: its own addresses, other clients', and the networks behind it.
@@ -209,7 +192,7 @@ impl<'a> Client<'a> {
         self.note(&json!({ "event": "down", "reason": closed, "peer": peer_json(&peer) }), || {
             format!("the connection has ended: {closed}")
         });
-        Err(Ending::Passing(closed))
+        Err(Lost::passing(closed))
     }
 
     /// Carries packets until the connection ends or the user interrupts.
@@ -245,18 +228,13 @@ impl<'a> Client<'a> {
         })
     }
 
-    fn connect(&self, is_first: bool) -> Result<Connected, Ending> {
-        let mut tls = client_config(&self.state.key, &[self.ticket.receiver])
-            .map_err(|error| Ending::Final(error.to_string()))?;
-        let mut config = (*tls.config).clone();
-        config.alpn_protocols = vec![PROTOCOL.to_vec()];
-        tls.config = Arc::new(config);
+    fn connect(&self, is_first: bool) -> Result<Connected, Lost> {
+        let tls = tls::client(&self.state.key, self.ticket.receiver, PROTOCOL).map_err(Lost::last)?;
         let connector = Connector {
             peer: "server",
-            transport: transport(&self.options.transport).map_err(Ending::Final)?,
+            transport: transport(&self.options.transport).map_err(Lost::last)?,
             placement: self.options.transport.placement,
-            bind: None,
-            device: None,
+            single_path: &SinglePathOptions::default(),
             paths: &self.paths,
             tls: &tls,
             cancel: &self.cancel,
@@ -269,45 +247,36 @@ impl<'a> Client<'a> {
             is_brief: !is_first,
             is_first,
         };
-        let connected = connector.connect(&self.ticket).map_err(|failure| match failure {
-            ConnectFailure::WrongHost(why) => Ending::Final(why),
-            ConnectFailure::NoSuchPath(why) | ConnectFailure::Silent(why) => Ending::Passing(why),
-            ConnectFailure::Interrupted => Ending::Final("interrupted".to_owned()),
-        })?;
-        if let Some(advice) = connected.advice.as_ref().filter(|_| is_first) {
-            Warning::SmallBuffers.print(self.options.transport.json, self.options.transport.quiet, advice);
-        }
-        for path in &connected.left_out {
-            let message = format!("a path is left out: {path}");
-            Warning::PathLeftOut.print(self.options.transport.json, self.options.transport.quiet, &message);
-        }
+        let connected = connector.connect(&self.ticket)?;
+        connected.warn(is_first, |kind, message| self.warn(kind, message));
         Ok(connected)
     }
 
     /// Exchanges the first messages.
-    fn greet(&self, connection: &Connection) -> Result<(Accepted, Control), Ending> {
-        let passing = |why: String| Ending::Passing(why);
+    fn greet(&self, connection: &Connection) -> Result<(Accepted, Control), Lost> {
+        let passing = |why: String| Lost::passing(why);
         let context = proof_context(connection, self.state.key.public(), self.ticket.receiver)
             .map_err(|error| passing(error.to_string()))?;
         let mut control = Control::new(connection.open_bi().map_err(|error| passing(error.to_string()))?);
-        let proof = (!self.options.by_key).then(|| *context.prove(&self.ticket.secret, Role::Sender).as_bytes());
+        let proof =
+            (!self.options.credential.by_key).then(|| *context.prove(&self.ticket.secret, Role::Sender).as_bytes());
         control.send(&Message::Hello { version: VERSION, proof }).map_err(passing)?;
         match control.receive().map_err(passing)? {
             Message::Accepted(accepted) => {
                 let is_proven = |proof| context.verify(&self.ticket.secret, Role::Receiver, &Proof::from_bytes(proof));
-                if !self.options.by_key && !accepted.proof.is_some_and(is_proven) {
-                    return Err(Ending::Final("the server did not prove that it issued the ticket".to_owned()));
+                if !self.options.credential.by_key && !accepted.proof.is_some_and(is_proven) {
+                    return Err(Lost::last("the server did not prove that it issued the ticket".to_owned()));
                 }
                 Ok((*accepted, control))
             }
             Message::Refused { reason: Refusal::NotAllowed, text } => {
                 let key = self.state.key.public();
-                Err(Ending::Final(format!(
+                Err(Lost::last(format!(
                     "the server refused this host: {text}. With --by-key, this line, which `litz id` prints, must be in \
                      the server's list of keys: {key}"
                 )))
             }
-            Message::Refused { text, .. } => Err(Ending::Final(format!("the server refused this host: {text}"))),
+            Message::Refused { text, .. } => Err(Lost::last(format!("the server refused this host: {text}"))),
             _ => Err(passing("the server answered with another message".to_owned())),
         }
     }
@@ -324,7 +293,11 @@ impl<'a> Client<'a> {
     }
 
     fn warn_of_route(&self, message: &str) {
-        Warning::RouteLeftOut.print(self.options.transport.json, self.options.transport.quiet, message);
+        self.warn(Warning::RouteLeftOut, message);
+    }
+
+    fn warn(&self, kind: Warning, message: &str) {
+        kind.print(self.options.transport.json, self.options.transport.quiet, message);
     }
 
     /// Makes the device and its routes.

@@ -1,0 +1,48 @@
+//! How a command authenticates to the host that it connects to: by a ticket's secret, or by its own key.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use clap::Args;
+use transfer::Ticket;
+
+use super::heading;
+use super::ticket::{TicketOptions, refuse_expired};
+
+#[derive(Args, Debug, Clone, Default)]
+pub(crate) struct CredentialOptions {
+    #[command(flatten)]
+    pub(crate) ticket: TicketOptions,
+
+    /// Authenticate with this host's key, which `litz id` prints, instead of with a ticket secret; for
+    /// a host that runs with --allow
+    #[arg(long, help_heading = heading::SECURITY)]
+    pub(crate) by_key: bool,
+}
+
+impl CredentialOptions {
+    /// The ticket and the paths of the arguments, of which the last may be the ticket.
+    ///
+    /// # Errors
+    /// A message for the user, also if the ticket has expired.
+    pub(crate) fn split<'a>(&self, arguments: &'a [PathBuf]) -> Result<(Ticket, &'a [PathBuf]), String> {
+        let (ticket, paths) = self.ticket.split(arguments)?;
+        Ok((self.unexpired(ticket)?, paths))
+    }
+
+    /// The ticket of a command whose only argument it is.
+    ///
+    /// # Errors
+    /// As [`split`](Self::split).
+    pub(crate) fn only(&self, argument: Option<&OsStr>) -> Result<Ticket, String> {
+        self.unexpired(self.ticket.only(argument)?)
+    }
+
+    /// The lifetime is that of the secret, which a key replaces.
+    fn unexpired(&self, ticket: Ticket) -> Result<Ticket, String> {
+        if !self.by_key {
+            refuse_expired(&ticket)?;
+        }
+        Ok(ticket)
+    }
+}
