@@ -4,11 +4,12 @@
 //! Calls that may have to wait are `poll` functions. They return a value, or register the waker.
 //! Handles can be used from any thread if their [`Runtime`] can.
 
+mod datagrams;
 mod incoming;
+mod messages;
 mod paths;
 mod stream;
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -16,17 +17,16 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 use driver::Flush;
 use quic::session::ExportError;
-use quic::{Class, Dir, RateLimit, ReceivedDatagram, Side, Stats, StreamId, StridedBytes};
+use quic::{Dir, RateLimit, Side, Stats, StreamId, StridedBytes};
 use units::Instant;
 
 use crate::application::{Connect, QuicShared};
 use crate::cells::connection::{
     ConnectionCell, Interest, MessageMode, OPENS_WAITING_MAX, OpenReplyReceiver, OpenRequest, Query,
 };
-use crate::cells::message_queue::OutgoingMessage;
 use crate::cells::reply::reply_channel;
 use crate::cells::stream::StreamCells;
-use crate::error::{AcceptStreamError, Closed, DatagramError, MessageError, OpenError};
+use crate::error::{AcceptStreamError, Closed, OpenError};
 use crate::messages::join;
 
 pub use incoming::{IncomingHandle, RetryError};
@@ -290,172 +290,6 @@ impl<R: Runtime> ConnectionHandle<R> {
         let send = SendHandle::new(cells.send.expect("a bidirectional stream can be written"), self.clone());
         let recv = RecvHandle::new(cells.recv.expect("a bidirectional stream can be read"), self.clone());
         (send, recv)
-    }
-
-    // ── Datagrams ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    /// Sends a datagram (RFC 9221). Datagrams may be lost or reordered and are not retransmitted.
-    ///
-    /// # Errors
-    /// If the peer does not accept datagrams, it is too large, the queue is full, or the connection
-    /// is closed.
-    pub fn send_datagram(&self, data: Bytes) -> Result<(), DatagramError> {
-        let mut result = Ok(());
-        let submitted = self.submit(|state| result = state.offer_datagram(data, false).map_err(|(_, error)| error));
-        submitted.map_err(DatagramError::ConnectionClosed)?;
-        result
-    }
-
-    /// Sends datagrams from the front of `batch`, as many as the queue takes, and notifies the driver
-    /// once. Ready with their number, at least one, unless `batch` is empty. Pending if the queue is
-    /// full; the caller is woken when half of it is free.
-    ///
-    /// # Errors
-    /// As [`send_datagram`](Self::send_datagram), for the datagram in front, but for a full queue.
-    pub fn poll_send_datagrams(
-        &self,
-        batch: &mut VecDeque<Bytes>,
-        waker: &Waker,
-    ) -> Poll<Result<usize, DatagramError>> {
-        let mut sent = 0;
-        let mut refusal = None;
-        let submitted = self.submit(|state| {
-            while let Some(data) = batch.pop_front() {
-                if let Err((data, error)) = state.offer_datagram(data, true) {
-                    batch.push_front(data);
-                    if sent == 0 && matches!(error, DatagramError::QueueFull) {
-                        state.add_waker(Interest::DatagramSpace, waker);
-                    }
-                    refusal = Some(error);
-                    return;
-                }
-                sent += 1;
-            }
-        });
-        match (submitted, refusal) {
-            (Err(closed), _) => Poll::Ready(Err(DatagramError::ConnectionClosed(closed))),
-            (Ok(()), Some(DatagramError::QueueFull)) if sent == 0 => Poll::Pending,
-            (Ok(()), Some(error)) if sent == 0 => Poll::Ready(Err(error)),
-            (Ok(()), _) => Poll::Ready(Ok(sent)),
-        }
-    }
-
-    /// Appends the received datagrams to `out`, the oldest first, and returns their number, at least
-    /// one.
-    pub fn poll_recv_datagrams(&self, out: &mut Vec<ReceivedDatagram>, waker: &Waker) -> Poll<Result<usize, Closed>> {
-        let (before, mut refill) = (out.len(), false);
-        {
-            let mut state = self.cell().lock();
-            while let Some((datagram, needed)) = state.take_datagram() {
-                out.push(datagram);
-                refill |= needed;
-            }
-            if out.len() == before {
-                if let Some(closed) = &state.closed {
-                    return Poll::Ready(Err(closed.clone()));
-                }
-                state.add_waker(Interest::Datagram, waker);
-                return Poll::Pending;
-            }
-        }
-        self.refill(refill);
-        Poll::Ready(Ok(out.len() - before))
-    }
-
-    /// The next received datagram.
-    pub fn poll_recv_datagram(&self, waker: &Waker) -> Poll<Result<Bytes, Closed>> {
-        let (datagram, refill) = {
-            let mut state = self.cell().lock();
-            match (state.take_datagram(), &state.closed) {
-                (Some(taken), _) => taken,
-                (None, Some(closed)) => return Poll::Ready(Err(closed.clone())),
-                (None, None) => {
-                    state.add_waker(Interest::Datagram, waker);
-                    return Poll::Pending;
-                }
-            }
-        };
-        self.refill(refill);
-        Poll::Ready(Ok(datagram.data))
-    }
-
-    /// The current maximum length of a datagram. `None` if the peer does not accept datagrams.
-    pub fn datagram_len_max(&self) -> Option<usize> {
-        self.cell().lock().datagram_len_max
-    }
-
-    // ── Messages ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    /// Queues a message to be sent. When ready, `message` has been taken; otherwise the queue is
-    /// full.
-    pub fn poll_send_message(&self, message: &mut Option<Bytes>, waker: &Waker) -> Poll<Result<(), MessageError>> {
-        self.poll_send_message_as(message, &Class::default(), waker)
-    }
-
-    /// As [`poll_send_message`](Self::poll_send_message), with the class of service of its stream.
-    /// Messages of a higher priority are sent first, also if they are queued later, and have
-    /// separate queue space.
-    pub fn poll_send_message_as(
-        &self,
-        message: &mut Option<Bytes>,
-        class: &Class,
-        waker: &Waker,
-    ) -> Poll<Result<(), MessageError>> {
-        let Some(taken) = message.take() else { return Poll::Ready(Ok(())) };
-        let len_max = self.cell().shared.limits.message_len_max;
-        if taken.len() > len_max {
-            return Poll::Ready(Err(MessageError::TooLong { len_max }));
-        }
-        let mut left = Some(OutgoingMessage { bytes: taken, class: class.clone() });
-        let submitted = self.submit(|state| {
-            state.messages_out.put(&mut left);
-            if left.is_some() {
-                state.add_waker(Interest::MessageSpace, waker);
-            }
-        });
-        if let Err(closed) = submitted {
-            return Poll::Ready(Err(MessageError::ConnectionClosed(closed)));
-        }
-        *message = left.map(|message| message.bytes);
-        if message.is_some() { Poll::Pending } else { Poll::Ready(Ok(())) }
-    }
-
-    /// Ready when the peer has acknowledged or refused every message queued so far.
-    pub fn poll_messages_flushed(&self, waker: &Waker) -> Poll<Result<(), Closed>> {
-        let mut state = self.cell().lock();
-        if state.messages_out.is_empty() && state.messages_in_flight == 0 {
-            return Poll::Ready(Ok(()));
-        }
-        if let Some(closed) = &state.closed {
-            return Poll::Ready(Err(closed.clone()));
-        }
-        state.add_waker(Interest::MessagesFlushed, waker);
-        Poll::Pending
-    }
-
-    /// The next complete message. The first call decides that the peer's unidirectional streams are
-    /// messages.
-    pub fn poll_recv_message(&self, waker: &Waker) -> Poll<Result<Bytes, MessageError>> {
-        if let Err(closed) = self.decide(MessageMode::Messages) {
-            return Poll::Ready(Err(closed.map_or(MessageError::StreamMode, MessageError::ConnectionClosed)));
-        }
-        let (message, refill) = {
-            let mut state = self.cell().lock();
-            match (state.take_message(), &state.closed) {
-                (Some(taken), _) => taken,
-                (None, Some(closed)) => {
-                    let closed = closed.clone();
-                    let message = state.take_message_after_close(self.cell().shared.limits.message_len_max);
-                    return Poll::Ready(message.ok_or(MessageError::ConnectionClosed(closed)));
-                }
-                (None, None) => {
-                    state.add_waker(Interest::Message, waker);
-                    return Poll::Pending;
-                }
-            }
-        };
-        self.refill(refill);
-        Poll::Ready(Ok(message))
     }
 
     // ── Classes of service ───────────────────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,103 @@
+//! Datagrams of a connection (RFC 9221).
+
+use std::collections::VecDeque;
+use std::task::{Poll, Waker};
+
+use bytes::Bytes;
+use quic::ReceivedDatagram;
+
+use super::{ConnectionHandle, Runtime};
+use crate::cells::connection::Interest;
+use crate::error::{Closed, DatagramError};
+
+impl<R: Runtime> ConnectionHandle<R> {
+    /// Sends a datagram (RFC 9221). Datagrams may be lost or reordered and are not retransmitted.
+    ///
+    /// # Errors
+    /// If the peer does not accept datagrams, it is too large, the queue is full, or the connection
+    /// is closed.
+    pub fn send_datagram(&self, data: Bytes) -> Result<(), DatagramError> {
+        let mut result = Ok(());
+        let submitted = self.submit(|state| result = state.offer_datagram(data, false).map_err(|(_, error)| error));
+        submitted.map_err(DatagramError::ConnectionClosed)?;
+        result
+    }
+
+    /// Sends datagrams from the front of `batch`, as many as the queue takes, and notifies the driver
+    /// once. Ready with their number, at least one, unless `batch` is empty. Pending if the queue is
+    /// full; the caller is woken when half of it is free.
+    ///
+    /// # Errors
+    /// As [`send_datagram`](Self::send_datagram), for the datagram in front, but for a full queue.
+    pub fn poll_send_datagrams(
+        &self,
+        batch: &mut VecDeque<Bytes>,
+        waker: &Waker,
+    ) -> Poll<Result<usize, DatagramError>> {
+        let mut sent = 0;
+        let mut refusal = None;
+        let submitted = self.submit(|state| {
+            while let Some(data) = batch.pop_front() {
+                if let Err((data, error)) = state.offer_datagram(data, true) {
+                    batch.push_front(data);
+                    if sent == 0 && matches!(error, DatagramError::QueueFull) {
+                        state.add_waker(Interest::DatagramSpace, waker);
+                    }
+                    refusal = Some(error);
+                    return;
+                }
+                sent += 1;
+            }
+        });
+        match (submitted, refusal) {
+            (Err(closed), _) => Poll::Ready(Err(DatagramError::ConnectionClosed(closed))),
+            (Ok(()), Some(DatagramError::QueueFull)) if sent == 0 => Poll::Pending,
+            (Ok(()), Some(error)) if sent == 0 => Poll::Ready(Err(error)),
+            (Ok(()), _) => Poll::Ready(Ok(sent)),
+        }
+    }
+
+    /// Appends the received datagrams to `out`, the oldest first, and returns their number, at least
+    /// one.
+    pub fn poll_recv_datagrams(&self, out: &mut Vec<ReceivedDatagram>, waker: &Waker) -> Poll<Result<usize, Closed>> {
+        let (before, mut refill) = (out.len(), false);
+        {
+            let mut state = self.cell().lock();
+            while let Some((datagram, needed)) = state.take_datagram() {
+                out.push(datagram);
+                refill |= needed;
+            }
+            if out.len() == before {
+                if let Some(closed) = &state.closed {
+                    return Poll::Ready(Err(closed.clone()));
+                }
+                state.add_waker(Interest::Datagram, waker);
+                return Poll::Pending;
+            }
+        }
+        self.refill(refill);
+        Poll::Ready(Ok(out.len() - before))
+    }
+
+    /// The next received datagram.
+    pub fn poll_recv_datagram(&self, waker: &Waker) -> Poll<Result<Bytes, Closed>> {
+        let (datagram, refill) = {
+            let mut state = self.cell().lock();
+            match (state.take_datagram(), &state.closed) {
+                (Some(taken), _) => taken,
+                (None, Some(closed)) => return Poll::Ready(Err(closed.clone())),
+                (None, None) => {
+                    state.add_waker(Interest::Datagram, waker);
+                    return Poll::Pending;
+                }
+            }
+        };
+        self.refill(refill);
+        Poll::Ready(Ok(datagram.data))
+    }
+
+    /// The current maximum length of a datagram. `None` if the peer does not accept datagrams.
+    pub fn datagram_len_max(&self) -> Option<usize> {
+        self.cell().lock().datagram_len_max
+    }
+}
