@@ -13,8 +13,8 @@ const CONNECTS: &str = "exec 3<>/dev/tcp/192.0.2.1/80 && cat <&3";
 
 fn start(script: &str) -> (Child, Listener) {
     let mut command = Command::new("bash");
-    // A shell without a home looks up the user, which is a call of connect of its own.
-    command.env_remove("HOME");
+    // Without this variable, the shell looks up the user, which is a call of connect of its own.
+    command.env_remove("SHELL");
     command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
     spawn(command).expect("a filter")
 }

@@ -160,7 +160,11 @@ fn a_folder_that_cannot_be_written_is_an_error_at_once() {
     let file = place.file("file", 10, 1);
     let wrong = option("qlog", &file.join("folder"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_litz"));
-    let output = command.args(["recv", &wrong]).current_dir(place.path("")).output().unwrap();
+    let output = command
+        .args(["recv", &wrong, &option("state-dir", &place.path("state"))])
+        .current_dir(place.path(""))
+        .output()
+        .unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{error}");
     assert!(error.contains("cannot write qlog files into"), "{error}");
