@@ -1,4 +1,4 @@
-//! Connects to targets.
+//! Connects to targets. The addresses of a name are tried as in Happy Eyeballs (RFC 8305).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,7 +8,8 @@ use forward::address::{Address, Host, Protocol, Target, UnixPath};
 use forward::message::{Failure, Reason};
 use forward::policy::{Policy, Verdict};
 use tokio::net::{TcpStream, UdpSocket, UnixStream};
-use tokio::time::{Instant, timeout};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::socket::Socket;
 
@@ -20,6 +21,9 @@ pub(super) const DIAL_TIME: Duration = Duration::from_secs(20);
 
 /// Addresses of a name that are tried.
 const ADDRESSES_MAX: usize = 8;
+
+/// The time that an attempt has before the next address is tried beside it (RFC 8305, section 8).
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// A socket to a target.
 pub(super) enum Dialled {
@@ -54,19 +58,49 @@ pub(super) async fn dial(target: &Target, policy: Option<&Policy>) -> Result<Dia
             return Err(not_allowed(target));
         }
     }
+    let mut addresses = interleaved(addresses);
     addresses.truncate(ADDRESSES_MAX);
-    let end = Instant::now() + DIAL_TIME;
-    let mut failure = Failure::new(Reason::NameNotFound, &format!("{} has no address", address.host));
-    for (left, address) in addresses.iter().enumerate().map(|(index, address)| (addresses.len() - index, *address)) {
-        // Each address gets an equal share of the time that is left.
-        let share = end.saturating_duration_since(Instant::now()) / u32::try_from(left).unwrap_or(u32::MAX);
-        let connected = timeout(share, connect(protocol, address)).await;
-        match connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-            Ok(dialled) => return Ok(dialled),
-            Err(error) => failure = to_failure(target, &error),
+    if addresses.is_empty() {
+        return Err(Failure::new(Reason::NameNotFound, &format!("{} has no address", address.host)));
+    }
+    let connected = timeout(DIAL_TIME, first_connected(protocol, addresses)).await;
+    connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(|error| to_failure(target, &error))
+}
+
+/// The first connection that any of these addresses gives, of which there is at least one. Each is tried
+/// when the attempt before has failed or has taken [`ATTEMPT_DELAY`].
+///
+/// # Errors
+/// The one that came last, if no address gives any.
+async fn first_connected(protocol: Protocol, addresses: Vec<SocketAddr>) -> io::Result<Dialled> {
+    let mut waiting = addresses.into_iter();
+    // Dropped with the attempts that are too late.
+    let mut attempts = JoinSet::new();
+    loop {
+        if let Some(address) = waiting.next() {
+            attempts.spawn(connect(protocol, address));
+        }
+        let ended = match timeout(ATTEMPT_DELAY, attempts.join_next()).await {
+            Ok(ended) => ended,
+            Err(_) if waiting.len() > 0 => continue,
+            Err(_) => attempts.join_next().await,
+        };
+        let result = ended.expect("an attempt is in progress").map_err(io::Error::other)?;
+        if result.is_ok() || (attempts.is_empty() && waiting.len() == 0) {
+            return result;
         }
     }
-    Err(failure)
+}
+
+/// The addresses by turns of their families, beginning with that of the first (RFC 8305, section 4).
+fn interleaved(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let first_is_ipv4 = addresses.first().is_some_and(SocketAddr::is_ipv4);
+    let (first, other): (Vec<_>, Vec<_>) =
+        addresses.into_iter().partition(|address| address.is_ipv4() == first_is_ipv4);
+    let mut other = other.into_iter();
+    let mut result: Vec<_> = first.into_iter().flat_map(|first| [Some(first), other.next()]).flatten().collect();
+    result.extend(other);
+    result
 }
 
 async fn connect(protocol: Protocol, address: SocketAddr) -> io::Result<Dialled> {
@@ -117,4 +151,51 @@ fn to_failure(target: &Target, error: &io::Error) -> Failure {
         _ => Reason::Other,
     };
     Failure::new(reason, &format!("cannot connect to {target}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| SocketAddr::new(text.parse().expect("an address"), 80)).collect()
+    }
+
+    #[test]
+    fn families_take_turns() {
+        for (found, tried) in [
+            (vec!["::1", "::2", "::3", "192.0.2.1"], vec!["::1", "192.0.2.1", "::2", "::3"]),
+            (vec!["192.0.2.1", "192.0.2.2", "::1", "::2", "::3"], vec!["192.0.2.1", "::1", "192.0.2.2", "::2", "::3"]),
+            (vec!["::1"], vec!["::1"]),
+            (vec![], vec![]),
+        ] {
+            assert_eq!(interleaved(addresses(&found)), addresses(&tried));
+        }
+    }
+
+    /// A listener whose queue is full does not answer, like a host that is down. The test ends only because
+    /// the next address is tried beside it.
+    #[tokio::test]
+    async fn an_address_that_does_not_answer_delays_and_one_that_refuses_does_not_end_the_attempts() {
+        use tokio::net::TcpSocket;
+        let full = TcpSocket::new_v4().expect("a socket");
+        full.bind(([127, 0, 0, 1], 0).into()).expect("a port");
+        let full = full.listen(0).expect("it listens");
+        let silent = full.local_addr().expect("an address");
+        let mut held = Vec::new();
+        while let Ok(connected) = timeout(ATTEMPT_DELAY, TcpStream::connect(silent)).await {
+            held.push(connected.expect("the queue has space"));
+        }
+        let closed = {
+            let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+            socket.local_addr().expect("an address")
+        };
+        let works = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = works.local_addr().expect("an address");
+        let dialled = first_connected(Protocol::Tcp, vec![silent, closed, address]).await.expect("one works");
+        let (_, peer) = works.accept().await.expect("a connection");
+        assert_eq!(dialled.local_addr(), Some(peer));
+        let error = first_connected(Protocol::Tcp, vec![closed]).await.err().expect("none works");
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    }
 }
