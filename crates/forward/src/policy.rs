@@ -143,6 +143,14 @@ impl Policy {
         self.targets.iter().map(|rule| rule.text.as_str())
     }
 
+    /// The paths at which clients may have the server listen.
+    pub fn unix_listeners(&self) -> impl Iterator<Item = &UnixPath> {
+        self.listeners.iter().filter_map(|rule| match &rule.kind {
+            RuleKind::Unix(path) => Some(path),
+            RuleKind::Ports { .. } => None,
+        })
+    }
+
     fn hosts(&self, protocol: Protocol, port: u16) -> impl Iterator<Item = &Hosts> {
         self.targets.iter().filter_map(move |rule| match &rule.kind {
             RuleKind::Ports { protocol: of, hosts, ports } => {

@@ -5,10 +5,8 @@ mod arrivals;
 mod attempt;
 mod descriptors;
 mod directory;
-mod places;
 mod quota;
 mod reports;
-pub(crate) mod sandbox;
 mod sender_folder;
 
 use std::os::fd::AsFd;
@@ -30,6 +28,7 @@ use super::out;
 use super::scheduler_trace::Trace;
 use super::serving::admission::Places;
 use super::serving::authorisation::Admission;
+use super::serving::sandbox::{self, Rights, Sandbox};
 use super::serving::start::{AdmissionRequest, Request, Serving, start};
 use super::serving::visits::{Closing, Visits};
 use super::signals;
@@ -37,8 +36,6 @@ use super::takeover::{ActiveAttempt, SILENCE_MAX, TAKEOVER_TIMEOUT};
 use super::warning::Warning;
 use attempt::Attempt;
 use directory::check;
-use places::places;
-use sandbox::Sandbox;
 
 /// How often the waiting receiver checks for an interrupt, for late visitors, and for changes of its
 /// ticket or its list of keys.
@@ -95,7 +92,11 @@ impl<'a> Receiver<'a> {
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
         let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
         // Before the first thread starts.
-        let sandbox = sandbox::enter(options.sandbox, &places(options, &directory)?)?;
+        let mut rights = Rights::of_server(&options.transport, options.allow.as_deref())?;
+        if stream.is_none() {
+            rights.writable.push(directory.clone());
+        }
+        let sandbox = sandbox::enter(options.sandbox, &rights)?;
         let journals = Journals::of(&options.transport)?;
         let transport = transport(&options.transport, None, trace.as_ref(), journals.as_ref())?;
         let admission = AdmissionRequest {

@@ -167,6 +167,35 @@ fn sockets_of_unix_are_forwarded_at_both_ends() {
     assert!(!std::path::Path::new(&here).exists(), "the path is removed");
 }
 
+/// Whatever a server does needs no more rights than it keeps: names, TCP, UNIX sockets at both ends.
+#[test]
+fn a_server_forwards_in_its_sandbox() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("a plain path").to_owned();
+    let (target, there) = (path("target"), path("there"));
+    late_unix_echo(target.as_ref());
+    let echo = late_echo();
+    let by_name = format!("localhost:{}", echo.port());
+    let serve = ["--sandbox=require", "--target", &target, "--target", &by_name, "--permit-listen", &there];
+    let forwards = [format!("0:{target}"), format!("0:{by_name}"), format!("{there}:{echo}")];
+    let forward = ["-L", &forwards[0], "-L", &forwards[1], "-R", &forwards[2]];
+    let mut forwarder = Forwarder::start(&serve, &forward);
+    let listening = forwarder.server.seen.iter().find(|event| event["event"] == "listening").expect("it is the first");
+    assert_eq!(listening["sandbox"], serde_json::json!(["landlock", "seccomp"]));
+    let status = std::fs::read_to_string(format!("/proc/{}/status", forwarder.server.id())).expect("it runs");
+    let seccomp = status.lines().find_map(|line| line.strip_prefix("Seccomp:")).map(str::trim);
+    assert_eq!(seccomp, Some("2"), "a filter");
+    assert_echo(forwarder.connect(0), 100_000, 7);
+    assert_echo(forwarder.connect(1), 100_000, 8);
+    let mut stream = UnixStream::connect(&there).expect("the server listens");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a socket");
+    stream.write_all(b"hello").expect("it is read");
+    stream.shutdown(Shutdown::Write).expect("it is open");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("an answer");
+    assert_eq!(answer, b"hello");
+}
+
 #[test]
 fn two_hundred_connections_run_at_once() {
     let target = late_echo();

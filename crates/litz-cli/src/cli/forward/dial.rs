@@ -187,7 +187,7 @@ mod tests {
             held.push(connected.expect("the queue has space"));
         }
         let closed = {
-            let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+            let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
             socket.local_addr().expect("an address")
         };
         let works = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");

@@ -13,6 +13,7 @@ use crate::cli::credential::CredentialOptions;
 use crate::cli::heading;
 use crate::cli::listen_options::ListenOptions;
 use crate::cli::path_options::{PathOptions, SinglePathOptions};
+use crate::cli::serving::sandbox::SandboxMode;
 use crate::cli::transport_options::TransportOptions;
 
 /// The end of the help text.
@@ -197,6 +198,15 @@ pub(crate) struct ServeOptions {
     /// what they may connect to.
     #[arg(long, value_name = "FILE", alias = "authorized-keys", help_heading = heading::SECURITY)]
     pub(crate) allow: Option<PathBuf>,
+
+    /// Whether to give up rights that the server does not need before it takes a packet
+    ///
+    /// Landlock limits the server to its state folder and what other options name; seccomp takes system
+    /// calls from it, among them those that run programs. What clients may connect to is a matter of
+    /// --target. With `auto`, what the kernel does not have is left out. With `require`, the server does
+    /// not start then. With `off`, it keeps all rights of its user.
+    #[arg(long, value_name = "MODE", default_value = "auto", help_heading = heading::SECURITY)]
+    pub(crate) sandbox: SandboxMode,
 
     #[command(flatten)]
     pub(crate) transport: TransportOptions,

@@ -35,6 +35,7 @@ use crate::cli::serving::admission::{Places, VisitorId};
 use crate::cli::serving::allowed::ListedAuthoriser;
 use crate::cli::serving::authorisation::Admission;
 use crate::cli::serving::refusals;
+use crate::cli::serving::sandbox::{self, Rights, Sandbox, folder_of};
 use crate::cli::serving::start::{AdmissionRequest, Request, Serving, start};
 use crate::cli::serving::visits::{Closing, PlacingAuthoriser, Visits};
 use crate::cli::warning::Warning;
@@ -73,6 +74,8 @@ pub(super) fn run(options: &ServeOptions) -> Result<u8, String> {
     let state = host::open_state(options.transport.state_dir.as_deref())?;
     let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
     let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
+    // Before the first thread starts.
+    let sandbox = sandbox::enter(options.sandbox, &rights(options, &policy)?)?;
     let journals = Journals::of(&options.transport)?;
     let transport = transport(base_transport(&options.transport, trace.as_ref(), journals.as_ref()));
     transport.validate()?;
@@ -101,7 +104,7 @@ pub(super) fn run(options: &ServeOptions) -> Result<u8, String> {
         report: Arc::new(Report::new(&options.transport)),
         runs: Mutex::default(),
     });
-    server.announce(options, &addresses, &advice)?;
+    server.announce(options, &addresses, &advice, &sandbox)?;
     // systemd waits for it, if the unit says Type=notify. Elsewhere nothing is done.
     if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Ready]) {
         tracing::warn!(%error, "cannot tell the service manager that the server is ready");
@@ -117,6 +120,13 @@ pub(super) fn run(options: &ServeOptions) -> Result<u8, String> {
         server.report.warn(Warning::Journal, &error);
     }
     status
+}
+
+/// What the server may do once it runs. Landlock does not limit connecting to UNIX sockets.
+fn rights(options: &ServeOptions, policy: &Policy) -> Result<Rights, String> {
+    let folders = policy.unix_listeners().map(|path| folder_of(path.as_path()));
+    let sockets = folders.filter(|folder| folder.is_dir()).collect();
+    Ok(Rights { sockets, tcp: true, ..Rights::of_server(&options.transport, options.allow.as_deref())? })
 }
 
 /// What a ticket is for: these rules. So a ticket gives no more than what it was issued for, when a
@@ -174,7 +184,13 @@ struct Run {
 
 impl Server {
     /// Prints the ticket.
-    fn announce(&self, options: &ServeOptions, found: &[TicketAddress], advice: &[String]) -> Result<(), String> {
+    fn announce(
+        &self,
+        options: &ServeOptions,
+        found: &[TicketAddress],
+        advice: &[String],
+        sandbox: &Sandbox,
+    ) -> Result<(), String> {
         let json = options.transport.json;
         let fingerprint = self.state.key.public().fingerprint();
         let port = self.endpoint.local_addr().port();
@@ -197,7 +213,7 @@ impl Server {
                 "addresses": addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
                 "expires_unix": expires_unix, "fingerprint": fingerprint.to_string(),
                 "bound_to": bound.map(|key| key.fingerprint().to_string()),
-                "targets": self.policy.targets().collect::<Vec<_>>(), "advice": advice,
+                "targets": self.policy.targets().collect::<Vec<_>>(), "advice": advice, "sandbox": sandbox.0,
             }));
             return out::check();
         }

@@ -9,12 +9,14 @@
 //! | [`admission`] | which visitors keep their place: the policy |
 //! | [`visits`] | their connections |
 //! | [`refusals`] | the messages about those that were refused |
+//! | [`sandbox`] | the rights that it gives up first |
 
 pub(crate) mod admission;
 pub(crate) mod allowed;
 pub(crate) mod authorisation;
 mod file_watch;
 pub(crate) mod refusals;
+pub(crate) mod sandbox;
 mod served_ticket;
 mod sockets;
 pub(crate) mod start;

@@ -1,8 +1,8 @@
-//! Rights that a receiver gives up before it takes a packet: a fault in it must not become a fault of
+//! Rights that a server gives up before it takes a packet: a fault in it must not become a fault of
 //! the host. Landlock limits the files that it can open, and seccomp the system calls.
 //!
 //! Both apply to the thread that asks for them and to the threads that it starts afterwards, so the
-//! receiver enters the sandbox before it starts any.
+//! server enters the sandbox before it starts any.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,41 +16,70 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-/// Whether the receiver gives up rights.
+use crate::cli::host;
+use crate::cli::transport_options::TransportOptions;
+
+/// Whether the server gives up rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SandboxMode {
     /// As far as the kernel allows it
     Auto,
-    /// Or the receiver does not start
+    /// Or the command does not start
     Require,
-    /// The receiver keeps all rights of its user
+    /// The command keeps all rights of its user
     Off,
 }
 
 /// The parts of the sandbox that are in force, as the event `listening` names them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Sandbox(pub(super) Vec<&'static str>);
+pub(crate) struct Sandbox(pub(crate) Vec<&'static str>);
 
-/// The files that a receiver uses after its start.
+/// What a server may still do after its start.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(crate) struct Rights {
     /// Directories that it changes.
-    pub(super) writable: Vec<PathBuf>,
+    pub(crate) writable: Vec<PathBuf>,
     /// Files and directories that it reads.
-    pub(super) readable: Vec<PathBuf>,
+    pub(crate) readable: Vec<PathBuf>,
+    /// Directories in which it makes UNIX sockets.
+    pub(crate) sockets: Vec<PathBuf>,
+    /// Whether it connects and listens by TCP.
+    pub(crate) tcp: bool,
 }
 
-impl Places {
-    /// The folder of a file that is written, or replaced by its editor, under its own name.
-    pub(super) fn folder_of(file: &Path) -> PathBuf {
-        match file.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-            _ => PathBuf::from("."),
-        }
+impl Rights {
+    /// What every server uses: its state, what these options name, and the list of keys.
+    ///
+    /// # Errors
+    /// If there is no directory for state.
+    pub(crate) fn of_server(options: &TransportOptions, allow: Option<&Path>) -> Result<Self, String> {
+        let state = host::state_directory(options.state_dir.as_deref())?;
+        // What does not exist yet is created in its parent.
+        let recorded = [&options.journal, &options.qlog].into_iter().flatten();
+        let recorded = recorded.map(|folder| if folder.is_dir() { folder.clone() } else { folder_of(folder) });
+        let key_log = std::env::var_os("SSLKEYLOGFILE").map(PathBuf::from);
+        let files = [options.trace_scheduler.as_ref(), key_log.as_ref()].into_iter().flatten();
+        let written = recorded.chain(files.map(|file| folder_of(file))).filter(|folder| folder.is_dir());
+        // An editor replaces the list by another file of its name. It may be a link to one elsewhere.
+        let named = allow.into_iter().map(Path::to_owned).chain(allow.and_then(|list| list.canonicalize().ok()));
+        let readable = named.map(|list| folder_of(&list)).filter(|folder| folder.is_dir()).collect();
+        let writable = std::iter::once(state).chain(written).collect();
+        Ok(Self { writable, readable, sockets: Vec::new(), tcp: false })
     }
 }
 
-/// Read by every receiver: interfaces, limits, name services, and libraries that are loaded late.
+/// The folder of a file that is written, or replaced by its editor, under its own name.
+pub(crate) fn folder_of(file: &Path) -> PathBuf {
+    match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// The servers of names are often listed in another folder, to which this is a link.
+const RESOLVER: &str = "/etc/resolv.conf";
+
+/// Read by every server: interfaces, limits, name services, and libraries that are loaded late.
 const SYSTEM: [&str; 7] = ["/proc", "/sys", "/etc", "/dev", "/usr", "/lib", "/lib64"];
 
 /// The version of Landlock whose rights are given up. Older kernels know fewer.
@@ -61,12 +90,12 @@ const LANDLOCK: ABI = ABI::V5;
 /// # Errors
 /// A message for the user, if the mode demands a sandbox that the kernel does not have, or if a place
 /// cannot be opened.
-pub(super) fn enter(mode: SandboxMode, places: &Places) -> Result<Sandbox, String> {
+pub(crate) fn enter(mode: SandboxMode, rights: &Rights) -> Result<Sandbox, String> {
     let mut sandbox = Sandbox::default();
     if mode == SandboxMode::Off {
         return Ok(sandbox);
     }
-    let files = restrict_files(places).map_err(|error| format!("cannot limit the receiver to its files: {error}"))?;
+    let files = restrict_files(rights).map_err(|error| format!("cannot limit this command to its files: {error}"))?;
     let calls = restrict_calls();
     for (name, restricted) in
         [("landlock", files.then_some(()).ok_or("this kernel has no Landlock".to_owned())), ("seccomp", calls)]
@@ -74,15 +103,15 @@ pub(super) fn enter(mode: SandboxMode, places: &Places) -> Result<Sandbox, Strin
         match restricted {
             Ok(()) => sandbox.0.push(name),
             Err(error) if mode == SandboxMode::Require => {
-                return Err(format!("cannot enter the sandbox: {error}; use --sandbox auto to receive without it"));
+                return Err(format!("cannot enter the sandbox: {error}; use --sandbox auto to start without it"));
             }
-            Err(error) => tracing::info!(%error, "the receiver runs without {name}"),
+            Err(error) => tracing::info!(%error, "the server runs without {name}"),
         }
     }
     Ok(sandbox)
 }
 
-/// What a receiver does in the directories that it changes: everything but to run programs and to
+/// What a server does in the directories that it changes: everything but to run programs and to
 /// make devices, pipes and sockets.
 fn changes() -> BitFlags<AccessFs> {
     let never = AccessFs::Execute
@@ -94,19 +123,23 @@ fn changes() -> BitFlags<AccessFs> {
     AccessFs::from_all(LANDLOCK) & !never
 }
 
-/// Files elsewhere than in the places, and TCP, are out of reach from now on; false if the kernel
-/// cannot do that.
-fn restrict_files(places: &Places) -> Result<bool, Box<dyn std::error::Error>> {
+/// Files elsewhere, and TCP unless it is kept, are out of reach from now on; false if the kernel cannot
+/// do that.
+fn restrict_files(rights: &Rights) -> Result<bool, Box<dyn std::error::Error>> {
     let read: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::ReadDir;
-    let mut ruleset = Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(LANDLOCK))?
-        .handle_access(AccessNet::from_all(LANDLOCK))?
-        .create()?;
-    let system = SYSTEM.iter().map(Path::new).filter(|path| path.exists());
-    let readable = system.chain(places.readable.iter().map(PathBuf::as_path)).map(|path| (path, read));
-    let writable = places.writable.iter().map(|path| (path.as_path(), changes()));
-    for (path, access) in readable.chain(writable) {
+    let make_sockets = read | AccessFs::MakeSock | AccessFs::RemoveFile;
+    let mut ruleset =
+        Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(AccessFs::from_all(LANDLOCK))?;
+    if !rights.tcp {
+        ruleset = ruleset.handle_access(AccessNet::from_all(LANDLOCK))?;
+    }
+    let mut ruleset = ruleset.create()?;
+    let resolver = Path::new(RESOLVER).canonicalize().ok();
+    let system = SYSTEM.iter().map(Path::new).filter(|path| path.exists()).chain(resolver.as_deref());
+    let readable = system.chain(rights.readable.iter().map(PathBuf::as_path)).map(|path| (path, read));
+    let writable = rights.writable.iter().map(|path| (path.as_path(), changes()));
+    let sockets = rights.sockets.iter().map(|path| (path.as_path(), make_sockets));
+    for (path, access) in readable.chain(writable).chain(sockets) {
         // Rights of directories do not fit a file.
         let access = if path.is_dir() { access } else { access & AccessFs::from_file(LANDLOCK) };
         ruleset = ruleset.add_rule(PathBeneath::new(PathFd::new(path)?, access))?;
@@ -114,7 +147,7 @@ fn restrict_files(places: &Places) -> Result<bool, Box<dyn std::error::Error>> {
     Ok(ruleset.restrict_self()?.ruleset != RulesetStatus::NotEnforced)
 }
 
-/// System calls that fail from now on, with EPERM. A receiver has no use for them; attacks on a kernel
+/// System calls that fail from now on, with EPERM. A server has no use for them; attacks on a kernel
 /// or on other processes begin with them.
 const CALLS: [libc::c_long; 49] = [
     libc::SYS_acct,
@@ -168,7 +201,7 @@ const CALLS: [libc::c_long; 49] = [
     libc::SYS_name_to_handle_at,
 ];
 
-/// The sockets that a receiver opens: its own, those that report links, and that of the service
+/// The sockets that a server opens: its own, those that report links, and that of the service
 /// manager.
 const FAMILIES: [libc::c_int; 4] = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK, libc::AF_UNIX];
 
@@ -197,23 +230,23 @@ mod tests {
     use super::*;
 
     /// Runs in a thread of its own: the sandbox is that thread's.
-    fn inside(places: Places, act: impl FnOnce(Sandbox) + Send + 'static) {
-        let entered = std::thread::spawn(move || act(enter(SandboxMode::Auto, &places).expect("the places exist")));
+    fn inside(rights: Rights, act: impl FnOnce(Sandbox) + Send + 'static) {
+        let entered = std::thread::spawn(move || act(enter(SandboxMode::Auto, &rights).expect("the places exist")));
         entered.join().expect("the thread does not panic");
     }
 
     #[test]
-    fn only_the_places_of_the_receiver_can_be_changed() {
+    fn only_the_places_of_the_server_can_be_changed() {
         let [inner, outer] = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
         let (mine, other) = (inner.path().to_owned(), outer.path().to_owned());
         std::fs::write(other.join("secret"), "x").expect("it is writable before");
-        inside(Places { writable: vec![mine.clone()], readable: Vec::new() }, move |sandbox| {
+        inside(Rights { writable: vec![mine.clone()], ..Rights::default() }, move |sandbox| {
             std::fs::create_dir(mine.join("folder")).expect("below a place");
             std::fs::write(mine.join("folder/file"), "data").expect("below a place");
             std::fs::rename(mine.join("folder/file"), mine.join("file")).expect("within a place");
             std::fs::read_to_string("/proc/self/status").expect("the system can be read");
             if !sandbox.0.contains(&"landlock") {
-                // The kernel has none; the receiver says so in its first event.
+                // The kernel has none; the server says so in its first event.
                 return;
             }
             let denied = |result: std::io::Result<()>| result.expect_err("it is refused").kind();
@@ -228,8 +261,27 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_runs_no_program_and_opens_no_other_sockets() {
-        inside(Places::default(), |sandbox| {
+    fn a_server_that_forwards_keeps_tcp_and_makes_sockets_but_no_files() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().to_owned();
+        inside(Rights { sockets: vec![path.clone()], tcp: true, ..Rights::default() }, move |sandbox| {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("TCP is kept");
+            let address = listener.local_addr().expect("an address");
+            std::net::TcpStream::connect(address).expect("TCP is kept");
+            let socket = path.join("socket");
+            std::os::unix::net::UnixListener::bind(&socket).expect("below a place");
+            std::os::unix::net::UnixStream::connect(&socket).expect_err("its listener was dropped");
+            std::fs::remove_file(&socket).expect("below a place");
+            if sandbox.0.contains(&"landlock") {
+                let error = std::fs::write(path.join("file"), "x").expect_err("it is refused");
+                assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+            }
+        });
+    }
+
+    #[test]
+    fn a_server_runs_no_program_and_opens_no_other_sockets() {
+        inside(Rights::default(), |sandbox| {
             assert!(sandbox.0.contains(&"seccomp"), "every kernel that runs these tests has it: {sandbox:?}");
             let spawned = std::process::Command::new("/bin/true").spawn();
             assert_eq!(spawned.expect_err("it is refused").kind(), ErrorKind::PermissionDenied);
@@ -243,7 +295,7 @@ mod tests {
     fn without_a_sandbox_nothing_changes() {
         let outside = tempfile::tempdir().expect("a folder");
         let entered = std::thread::spawn(move || {
-            assert_eq!(enter(SandboxMode::Off, &Places::default()), Ok(Sandbox::default()));
+            assert_eq!(enter(SandboxMode::Off, &Rights::default()), Ok(Sandbox::default()));
             std::fs::write(outside.path().join("file"), "x").expect("nothing is refused");
         });
         entered.join().expect("the thread does not panic");
@@ -251,8 +303,8 @@ mod tests {
 
     #[test]
     fn a_place_that_does_not_exist_is_an_error() {
-        let places = Places { writable: vec!["/no/such/folder".into()], readable: Vec::new() };
-        let entered = std::thread::spawn(move || enter(SandboxMode::Auto, &places));
+        let rights = Rights { writable: vec!["/no/such/folder".into()], ..Rights::default() };
+        let entered = std::thread::spawn(move || enter(SandboxMode::Auto, &rights));
         let error = entered.join().expect("the thread does not panic").expect_err("there is no such folder");
         assert!(error.contains("/no/such/folder"), "{error}");
     }
