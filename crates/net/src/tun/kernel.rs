@@ -10,11 +10,14 @@ use core::fmt;
 use std::error::Error;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, socketpair, sockopt,
+};
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
 use super::device::TunDevice;
@@ -24,15 +27,30 @@ use super::device::TunDevice;
 const USABLE_LOOKS_MAX: u32 = 10_000;
 const USABLE_LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
+/// Bytes of packets that wait between the ends of a pair, if the kernel allows so many.
+const PAIR_BUFFER_BYTES: usize = 1 << 20;
+
+/// The time that a packet waits for the other end of a pair to read others; then it is lost, as on any
+/// link.
+const PAIR_WAIT: Duration = Duration::from_millis(50);
+
 /// A TUN device. Clones refer to the same device. The kernel removes the device, with its addresses
 /// and routes, when the last clone is dropped or the process ends.
 ///
 /// The device may be moved to another network namespace; reading and writing continue to work.
 #[derive(Clone)]
 pub struct Tun {
-    device: Arc<SyncDevice>,
+    end: End,
     name: String,
     has_udp_gso: bool,
+}
+
+/// Where packets are read and written.
+#[derive(Clone)]
+enum End {
+    Device(Arc<SyncDevice>),
+    /// A socket, whose other end is a device of this process.
+    Pair(Arc<OwnedFd>),
 }
 
 /// An error while opening a device.
@@ -76,9 +94,10 @@ impl Tun {
         let first = Self::open_up_with(name, addresses, DeviceBuilder::new().mtu(mtu), true)?;
         let another = |_| {
             let fails = |source| OpenTunError { name: name.to_owned(), source };
-            let device = first.device.try_clone().map_err(fails)?;
+            let End::Device(device) = &first.end else { unreachable!("it was opened as a device") };
+            let device = device.try_clone().map_err(fails)?;
             device.set_nonblocking(true).map_err(fails)?;
-            Ok(Self { device: Arc::new(device), ..first.clone() })
+            Ok(Self { end: End::Device(Arc::new(device)), ..first.clone() })
         };
         let others: Vec<Self> = (1..queues).map(another).collect::<Result<_, _>>()?;
         Ok([vec![first], others].concat())
@@ -112,7 +131,23 @@ impl Tun {
             .map_err(fails)?;
         device.set_nonblocking(true).map_err(fails)?;
         let has_udp_gso = device.udp_gso();
-        Ok(Self { device: Arc::new(device), name: name.to_owned(), has_udp_gso })
+        Ok(Self { end: End::Device(Arc::new(device)), name: name.to_owned(), has_udp_gso })
+    }
+
+    /// Two devices, each the other's network: what is written to one is read from the other. They need no
+    /// rights, and no other program sees them. Both are called `name` in messages.
+    ///
+    /// # Errors
+    /// If the process has too many open files.
+    pub fn pair(name: &str) -> io::Result<[Self; 2]> {
+        let flags = SocketFlags::CLOEXEC;
+        let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let device = |socket: OwnedFd| -> io::Result<Self> {
+            sockopt::set_socket_send_buffer_size(&socket, PAIR_BUFFER_BYTES)?;
+            sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(PAIR_WAIT))?;
+            Ok(Self { end: End::Pair(Arc::new(socket)), name: name.to_owned(), has_udp_gso: true })
+        };
+        Ok([device(one)?, device(other)?])
     }
 
     /// The name under which it was opened.
@@ -144,11 +179,23 @@ fn await_usable(ip: IpAddr) -> io::Result<()> {
 
 impl TunDevice for Tun {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.device.recv(buffer)
+        match &self.end {
+            End::Device(device) => device.recv(buffer),
+            End::Pair(socket) => match rustix::net::recv(socket, buffer, RecvFlags::DONTWAIT)? {
+                (_, 0) => Err(io::ErrorKind::BrokenPipe.into()),
+                (_, len) => Ok(len),
+            },
+        }
     }
 
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<()> {
-        rustix::io::writev(&self.device, pieces)?;
+        match &self.end {
+            End::Device(device) => rustix::io::writev(device, pieces)?,
+            End::Pair(socket) => {
+                let mut control = SendAncillaryBuffer::default();
+                rustix::net::sendmsg(socket, pieces, &mut control, SendFlags::NOSIGNAL)?
+            }
+        };
         Ok(())
     }
 }
@@ -196,13 +243,16 @@ impl AsRawFd for Tap {
 
 impl AsFd for Tun {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.device.as_fd()
+        match &self.end {
+            End::Device(device) => device.as_fd(),
+            End::Pair(socket) => socket.as_fd(),
+        }
     }
 }
 
 impl AsRawFd for Tun {
     fn as_raw_fd(&self) -> RawFd {
-        self.device.as_raw_fd()
+        self.as_fd().as_raw_fd()
     }
 }
 
@@ -238,5 +288,44 @@ impl fmt::Display for OpenTunError {
 impl Error for OpenTunError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(&self.source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_cross_a_pair_with_their_limits_until_an_end_is_gone() {
+        let [mut one, mut other] = Tun::pair("pair").expect("two sockets");
+        let mut buffer = vec![0; 70_000];
+        let error = other.read(&mut buffer).expect_err("nothing was written");
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        let large = vec![7; 65_000];
+        for packet in [b"a packet".as_slice(), &large, b"x"] {
+            let (head, rest) = packet.split_at(1);
+            one.write(&[IoSlice::new(head), IoSlice::new(rest)]).expect("it has space");
+        }
+        for packet in [b"a packet".as_slice(), &large, b"x"] {
+            let len = other.read(&mut buffer).expect("a packet");
+            assert_eq!(&buffer[..len], packet);
+        }
+        other.write(&[IoSlice::new(b"back")]).expect("it has space");
+        assert_eq!(one.read(&mut buffer).expect("a packet"), 4);
+        drop(other);
+        assert_eq!(one.read(&mut buffer).expect_err("it is gone").kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(one.write(&[IoSlice::new(b"x")]).expect_err("it is gone").kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn a_pair_whose_packets_are_not_read_loses_them() {
+        let [mut one, _other] = Tun::pair("pair").expect("two sockets");
+        let packet = vec![0; 60_000];
+        let mut written = 0;
+        while one.write(&[IoSlice::new(&packet)]).is_ok() {
+            written += packet.len();
+            assert!(written <= 2 * PAIR_BUFFER_BYTES, "a bound");
+        }
+        assert!(written >= packet.len());
     }
 }
