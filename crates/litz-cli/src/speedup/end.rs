@@ -80,6 +80,8 @@ pub(super) struct Round<'a> {
     pub(super) packets: u64,
     /// Bytes of the application in them.
     pub(super) bytes: u64,
+    /// How many of these are measured.
+    pub(super) measured_bytes: u64,
     /// Lets the peer send them.
     pub(super) feed: Box<dyn FnOnce() + 'a>,
 }

@@ -70,7 +70,7 @@ impl<'a> Source<'a> for QuicSource<'a> {
         self.sealed_in_phase += packets;
         let bytes = self.offsets.iter().sum::<u64>() - from;
         let feed = Box::new(move || all.into_iter().for_each(|(channel, items)| channel.feed(items)));
-        Ok(Round { packets, bytes, feed })
+        Ok(Round { packets, bytes, measured_bytes: bytes, feed })
     }
 }
 

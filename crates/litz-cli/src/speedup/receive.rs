@@ -1,7 +1,8 @@
 //! The receive side: the scripted peer sends packets that it has sealed in advance, and an
 //! application reads and discards the data. Sealing is not measured, so a run is a sequence of rounds.
 //! In each round the scripted peer seals packets, sends them as fast as they are received, and measures
-//! the time, until the rounds add up to the requested time.
+//! the time, until the rounds add up to the requested time. If both directions are measured, the time
+//! ends before the packets do, so that both are busy until then.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -19,24 +20,57 @@ use super::run::{Directions, LOOK_INTERVAL, Outcome, Span, add_busy, busy};
 
 /// The application has read all data of a round.
 struct Done {
-    at: Instant,
+    /// When it had read what is measured.
+    mark: Mark,
     /// CPU time of its thread so far.
     application: Duration,
 }
 
-/// The bytes that the application reads before it reports.
-struct Reading {
+/// The state of the measured end at one time.
+struct Mark {
+    at: Instant,
+    /// Bytes of the application that were read so far.
+    read: u64,
+    /// CPU time of the reading thread so far.
+    application: Duration,
+    costs: Option<Costs>,
+    /// Busy time so far of the processors other than the driver's.
+    busy: Vec<Duration>,
+    /// What was sent so far, if that is measured.
+    sent: Option<Sent>,
+}
+
+/// The measured end, and the bytes that the application reads before it reports.
+struct Reading<'a> {
+    end: &'a dyn ReceiveEnd,
+    opposite: Option<&'a dyn Opposite>,
     clock: MonotonicClock,
+    /// Bytes after which the measured part of the round ends.
+    measured: AtomicU64,
+    /// Bytes after which the round ends.
     target: AtomicU64,
+}
+
+impl Reading<'_> {
+    /// The state now. The thread that reads takes the mark that ends a round, because meanwhile the
+    /// directions still keep step.
+    fn mark(&self, read: u64, application: Duration) -> Mark {
+        let sent = self.opposite.map(Opposite::sent);
+        let (at, costs, busy) = (self.clock.now(), self.end.costs(), busy(self.end.workers()));
+        Mark { at, read, application, costs, busy, sent }
+    }
 }
 
 /// What the measured end sends in the meantime.
 pub(super) trait Opposite: Sync {
-    /// Begins to send. Returns what was sent so far.
-    fn begin_round(&self) -> Sent;
+    /// Begins to send.
+    fn begin_round(&self);
 
-    /// Sends no more. Returns what was sent so far.
-    fn end_round(&self) -> Sent;
+    /// Sends no more.
+    fn end_round(&self);
+
+    /// What was sent so far.
+    fn sent(&self) -> Sent;
 }
 
 /// What was sent, and what that took.
@@ -63,19 +97,13 @@ pub(super) fn run_beside(
     span: Span,
     cancel: &CancelToken,
 ) -> Result<Outcome, Failure> {
-    let reading = Reading { clock: MonotonicClock::start(), target: AtomicU64::new(u64::MAX) };
+    let [measured, target] = [u64::MAX; 2].map(AtomicU64::new);
+    let reading = Reading { end, opposite, clock: MonotonicClock::start(), measured, target };
     let (reports, results) = channel();
     let (measured, read) = std::thread::scope(|scope| {
-        let reader = scope.spawn(|| read(end, &reading, &reports));
-        let rounds = |source| Rounds {
-            end,
-            opposite,
-            source,
-            reading: &reading,
-            results: &results,
-            read: 0,
-            application: Duration::ZERO,
-        };
+        let reader = scope.spawn(|| read(&reading, &reports));
+        let rounds =
+            |source| Rounds { source, reading: &reading, results: &results, read: 0, application: Duration::ZERO };
         let measured = end.source().map(rounds).and_then(|mut all| all.run(span, cancel));
         let unauthentic = end.unauthentic();
         reading.target.store(0, Ordering::Relaxed);
@@ -93,15 +121,15 @@ pub(super) fn run_beside(
 }
 
 /// Reads and discards data, and reports each complete round.
-fn read(end: &dyn ReceiveEnd, reading: &Reading, reports: &Sender<Done>) -> Result<(), String> {
-    end.pins().pin_thread(Work::Reading)?;
+fn read(reading: &Reading<'_>, reports: &Sender<Done>) -> Result<(), String> {
+    reading.end.pins().pin_thread(Work::Reading)?;
     let is_over = || reading.target.load(Ordering::Relaxed) == 0;
-    let mut read = match end.reader() {
+    let mut read = match reading.end.reader() {
         Ok(read) => read,
         Err(_) if is_over() => return Ok(()),
         Err(error) => return Err(error),
     };
-    let (mut read_bytes, mut told_bytes) = (0, 0);
+    let (mut read_bytes, mut told_bytes, mut mark) = (0, 0, None);
     loop {
         match read() {
             Ok(bytes) => read_bytes += bytes as u64,
@@ -109,9 +137,13 @@ fn read(end: &dyn ReceiveEnd, reading: &Reading, reports: &Sender<Done>) -> Resu
             Err(error) => return Err(format!("the connection failed: {error}")),
         }
         let target = reading.target.load(Ordering::Acquire);
+        if mark.is_none() && read_bytes >= reading.measured.load(Ordering::Relaxed) {
+            mark = Some(reading.mark(read_bytes, thread_time()));
+        }
         if read_bytes == target && told_bytes < target {
             told_bytes = target;
-            if reports.send(Done { at: reading.clock.now(), application: thread_time() }).is_err() {
+            let mark = mark.take().expect("what is measured is a part of the round");
+            if reports.send(Done { mark, application: thread_time() }).is_err() {
                 return Ok(());
             }
         }
@@ -120,25 +152,20 @@ fn read(end: &dyn ReceiveEnd, reading: &Reading, reports: &Sender<Done>) -> Resu
 
 /// The scripted peer's part of a run.
 struct Rounds<'a> {
-    end: &'a dyn ReceiveEnd,
-    opposite: Option<&'a dyn Opposite>,
     source: Box<dyn Source<'a> + 'a>,
-    reading: &'a Reading,
+    reading: &'a Reading<'a>,
     results: &'a Receiver<Done>,
     /// Bytes of the application in all rounds.
     read: u64,
+    /// CPU time of the reading thread in all rounds.
     application: Duration,
 }
 
-/// The costs of a round.
+/// The costs of the measured part of a round.
 struct Measured {
-    packets: u64,
-    bytes: u64,
-    time: Duration,
-    application: Duration,
-    costs: Option<Costs>,
-    /// What was sent in the meantime, if that is measured.
-    sent: Option<Sent>,
+    packets: f64,
+    begin: Mark,
+    end: Mark,
 }
 
 impl Rounds<'_> {
@@ -146,45 +173,47 @@ impl Rounds<'_> {
         let mut warm = Duration::ZERO;
         // At least one round opens the stream and fills the caches.
         while warm.is_zero() || warm < span.warm_up {
-            warm += self.round(cancel)?.time;
+            warm += self.round(cancel)?.time();
         }
         let mut sum = Outcome::default();
         while sum.time.is_zero() || sum.time < span.time {
-            let begin = busy(self.end.workers());
             let round = self.round(cancel)?;
-            add_busy(&mut sum.busy, &begin, &busy(self.end.workers()));
-            sum.packets += round.packets as f64;
-            sum.bytes += round.bytes as f64;
-            sum.time += round.time;
-            sum.application += round.application;
-            if let Some(sent) = &round.sent {
+            add_busy(&mut sum.busy, &round.begin.busy, &round.end.busy);
+            sum.packets += round.packets;
+            sum.bytes += round.bytes();
+            sum.time += round.time();
+            sum.application += round.application();
+            if let Some(sent) = round.sent() {
                 sum.packets += sent.packets as f64;
                 sum.bytes += sent.bytes as f64;
                 sum.application += sent.writing;
-                sum.directions.get_or_insert_default().add(&round.directions(sent));
+                sum.directions.get_or_insert_default().add(&round.directions(&sent));
             }
-            sum.costs.extend(round.costs);
+            let (begin, end) = (round.begin.costs, round.end.costs);
+            sum.costs.extend(end.zip(begin).map(|(late, begin)| late.since(&begin)));
         }
         Ok(sum)
     }
 
     fn round(&mut self, cancel: &CancelToken) -> Result<Measured, Failure> {
         let round = self.source.make()?;
-        let (packets, bytes) = (round.packets, round.bytes);
-        self.read += bytes;
-        let costs = self.end.costs();
-        let sent_before = self.opposite.map(|opposite| opposite.begin_round());
-        self.reading.target.store(self.read, Ordering::Release);
-        let began_at = self.reading.clock.now();
+        let reading = self.reading;
+        // The one before the round began. Nothing of it is read or sent yet.
+        let begin = reading.mark(self.read, self.application);
+        if let Some(opposite) = reading.opposite {
+            opposite.begin_round();
+        }
+        reading.measured.store(self.read + round.measured_bytes, Ordering::Relaxed);
+        self.read += round.bytes;
+        reading.target.store(self.read, Ordering::Release);
         (round.feed)();
-        let done = self.wait(began_at, cancel)?;
-        let application = done.application.saturating_sub(self.application);
+        let done = self.wait(begin.at, cancel)?;
+        if let Some(opposite) = reading.opposite {
+            opposite.end_round();
+        }
         self.application = done.application;
-        let costs = self.end.costs().zip(costs).map(|(late, begin)| late.since(&begin));
-        let time = done.at.saturating_since(began_at);
-        let sent =
-            self.opposite.map(|opposite| opposite.end_round()).zip(sent_before).map(|(late, begin)| late.since(&begin));
-        Ok(Measured { packets, bytes, time, application, costs, sent })
+        let share = (done.mark.read - begin.read) as f64 / round.bytes as f64;
+        Ok(Measured { packets: round.packets as f64 * share, begin, end: done.mark })
     }
 
     fn wait(&self, began_at: Instant, cancel: &CancelToken) -> Result<Done, Failure> {
@@ -199,8 +228,8 @@ impl Rounds<'_> {
             if cancel.is_cancelled() {
                 return Err(Failure::Interrupted);
             }
-            self.end.check()?;
-            if self.end.workers().is_some_and(|stats| stats.batches_lost > 0) {
+            self.reading.end.check()?;
+            if self.reading.end.workers().is_some_and(|stats| stats.batches_lost > 0) {
                 let message = "a processor was interrupted for so long that its work was abandoned: \
                                  stop other programs and repeat";
                 return Err(Failure::Error(message.to_owned()));
@@ -224,14 +253,32 @@ impl Sent {
 }
 
 impl Measured {
-    /// Both directions of the round.
+    fn bytes(&self) -> f64 {
+        (self.end.read - self.begin.read) as f64
+    }
+
+    fn time(&self) -> Duration {
+        self.end.at.saturating_since(self.begin.at)
+    }
+
+    /// CPU time of the reading thread.
+    fn application(&self) -> Duration {
+        self.end.application.saturating_sub(self.begin.application)
+    }
+
+    /// What was sent in the meantime, if that is measured.
+    fn sent(&self) -> Option<Sent> {
+        self.end.sent.zip(self.begin.sent).map(|(late, begin)| late.since(&begin))
+    }
+
+    /// Both directions.
     fn directions(&self, sent: &Sent) -> Directions {
         Directions {
             sent_bytes: sent.bytes as f64,
-            received_bytes: self.bytes as f64,
-            received_packets: self.packets as f64,
+            received_bytes: self.bytes(),
+            received_packets: self.packets,
             writing: sent.writing,
-            reading: self.application,
+            reading: self.application(),
             receiver: sent.receiver,
             one_way: Duration::ZERO,
         }

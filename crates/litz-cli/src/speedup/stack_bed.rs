@@ -18,6 +18,14 @@ const LOCK_STEP_BYTES: usize = 1 << 20;
 /// Bytes of the application in a round of the receive side, as for QUIC; with DES a fraction of a second.
 const SLOW_ROUND_BYTES: u64 = 8 << 20;
 
+/// Bytes of the application that the scripted peer has sent and the reader has not taken, at most: those
+/// of the inbox and of the receive buffer, and their headers and records.
+const UNREAD_MAX: u64 = 16 << 20;
+
+/// Measured bytes in a round of both directions: what the writing one may be ahead of the reader, 17 MiB
+/// with the send buffer and the lead of the script, is less than a quarter of it.
+const DUPLEX_ROUND_BYTES: u64 = ROUND_BYTES + UNREAD_MAX;
+
 /// The order of the processors' turns in lock-step. Any order gives the same stream.
 const LOCK_STEP_SEED: u64 = 1;
 
@@ -112,7 +120,11 @@ impl ReceiveEnd for StackBed {
 
     fn source(&self) -> Result<Box<dyn Source<'_> + '_>, Failure> {
         let feeder = self.end.feeder(self.payload).map_err(Failure::Error)?;
-        let bytes = if self.is_slow { SLOW_ROUND_BYTES } else { ROUND_BYTES };
+        let bytes = match (self.is_slow, self.is_duplex) {
+            (true, _) => SLOW_ROUND_BYTES,
+            (false, true) => DUPLEX_ROUND_BYTES,
+            (false, false) => ROUND_BYTES,
+        };
         Ok(Box::new(StackSource { end: &self.end, feeder, bytes, is_duplex: self.is_duplex }))
     }
 }
@@ -143,10 +155,13 @@ impl<'a> Source<'a> for StackSource<'a> {
         if self.is_duplex {
             self.feeder.set_ack(self.end.device().with_script(TcpScript::ack));
         }
-        let packets = self.feeder.make(self.bytes);
+        // With both directions, there are packets until the reader has taken what is measured.
+        let rest = if self.is_duplex { UNREAD_MAX } else { 0 };
+        let packets = self.feeder.make(self.bytes + rest);
         let (bytes, count) = (self.feeder.bytes() - before, packets.len() as u64);
+        let measured_bytes = bytes - rest;
         let (device, is_duplex) = (self.end.device(), self.is_duplex);
         let feed = move || if is_duplex { device.feed_in_step(packets) } else { device.feed(packets) };
-        Ok(Round { packets: count, bytes, feed: Box::new(feed) })
+        Ok(Round { packets: count, bytes, measured_bytes, feed: Box::new(feed) })
     }
 }

@@ -34,19 +34,14 @@ enum Phase {
 }
 
 impl Opposite for Writing<'_> {
-    fn begin_round(&self) -> Sent {
-        let sent = self.sent();
+    fn begin_round(&self) {
         self.set(Phase::Round);
-        sent
     }
 
-    fn end_round(&self) -> Sent {
+    fn end_round(&self) {
         self.set(Phase::Between);
-        self.sent()
     }
-}
 
-impl Writing<'_> {
     fn sent(&self) -> Sent {
         let packets = self.bed.packets_sent();
         Sent {
@@ -56,7 +51,9 @@ impl Writing<'_> {
             receiver: self.bed.receive_worker().map_or(Duration::ZERO, |(busy, _)| busy),
         }
     }
+}
 
+impl Writing<'_> {
     fn set(&self, phase: Phase) {
         *lock(&self.phase) = phase;
         self.has_changed.notify_all();
