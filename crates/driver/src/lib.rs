@@ -21,7 +21,7 @@
 //! | [`offload`] | the interface to other processors, and the points of a turn at which it is used |
 //! | [`workers`] | the workers of a driver, as its offload |
 //! | [`pipeline`] | a model of other processors, as the offload of a simulated driver |
-//! | [`worker`], [`crypto_pool`], [`path_worker`], [`receive_worker`] | the turns of workers: common parts, and the three kinds |
+//! | [`worker`], [`crypto_pool`], [`path_worker`], [`receive_worker`], [`intake`] | the turns of workers: common parts, and the four kinds |
 //! | [`placement`] | which processors run which parts |
 //! | [`in_flight`] | batches that a worker processes |
 //! | [`shared`] | the state that handles and drivers share: requests, connections to accept |
@@ -38,6 +38,7 @@ mod entry;
 pub mod env;
 pub mod in_flight;
 pub mod inlet;
+pub mod intake;
 pub mod offload;
 pub mod path_worker;
 pub mod pipeline;

@@ -446,6 +446,9 @@ pub trait Offload<P: Protocol> {
 
     // ── The receive worker ───────────────────────────────────────────────────────────────────────
 
+    /// Makes the workers that serve sockets receive, because the receive worker no longer does.
+    fn receive_instead(&mut self) {}
+
     /// Whether it takes another receive half.
     fn takes_receive_halves(&self) -> bool {
         false

@@ -37,6 +37,10 @@ pub enum Placement {
     /// Ruetsche and Kaiserswerth 1992). Useful for bulk transfers in both directions. If the
     /// receiving processor fails, connections whose receive half it had end; others continue.
     Split,
+    /// Four processors, of which each does a part of the work for all connections (the pipeline of
+    /// Ruetsche and Kaiserswerth 1992): as [`Split`](Self::Split), and on each side another processor
+    /// seals and sends, or receives and verifies. For TCP, over one device.
+    Pipeline,
     /// This many processors share the batches of all connections: the serial part runs on one of
     /// them, encryption and decryption on all (the packet-level parallelism of Nahum et al. 1996).
     /// Useful if the cipher is expensive or one core is not enough.
@@ -60,6 +64,7 @@ impl Placement {
             Self::Inline => 0,
             Self::Thread | Self::Auto => 1,
             Self::Split => 2,
+            Self::Pipeline => 4,
             Self::Packet(count) | Self::Path(count) | Self::Connection(count) => count,
         }
     }
@@ -120,6 +125,7 @@ impl fmt::Display for Placement {
             Self::Auto => f.write_str("auto"),
             Self::Split => f.write_str("split"),
             Self::Inline => f.write_str("inline"),
+            Self::Pipeline => f.write_str("pipeline"),
             Self::Packet(count) => write!(f, "packet({count})"),
             Self::Path(count) => write!(f, "path({count})"),
             Self::Connection(count) => write!(f, "connection({count})"),
@@ -159,11 +165,12 @@ impl FromStr for Placement {
             "thread" if words == name => Ok(Self::Thread),
             "auto" if words == name => Ok(Self::Auto),
             "split" if words == name => Ok(Self::Split),
+            "pipeline" if words == name => Ok(Self::Pipeline),
             "packet" => counted(Self::Packet),
             "path" => counted(Self::Path),
             "connection" => counted(Self::Connection),
             _ => Err(PlacementError(format!(
-                "there is no placement {words:?}: auto, inline, thread, split, packet(N), path(N) or connection(N)"
+                "there is no placement {words:?}: auto, inline, thread, split, pipeline, packet(N), path(N) or connection(N)"
             ))),
         }
     }
@@ -201,6 +208,7 @@ mod tests {
             Placement::Inline,
             Placement::Thread,
             Placement::Split,
+            Placement::Pipeline,
             Placement::Packet(1),
             Placement::Packet(64),
             Placement::Path(3),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use units::Instant;
 
-use crate::crypto_pool::{CryptoPool, CryptoWorker, Finished as PoolFinished, PoolCounters};
+use crate::crypto_pool::{CryptoPool, CryptoWorker, Finished as PoolFinished, PoolCounters, Tally};
 use crate::driver::{RECV_BATCHES_MAX, RECV_CALLS_PER_TURN};
 use crate::in_flight::{ConnectionRef, InFlightBatch};
 use crate::offload::{Arrival, Finished, JobOutput, Offload, PathFlow, ReceiveHalfEvent, SendReport};
@@ -90,6 +90,13 @@ impl<P: Protocol> Workers<P> {
     /// A worker that receives.
     pub fn of_receiver(receiver: ReceiveWorker<P>) -> Self {
         Self { receiver: Some(receiver), ..Self::default() }
+    }
+
+    /// A worker that sends, and one that receives through `intake`. Their counters, in this order, are
+    /// those of the sender and of the intake.
+    pub fn of_pipeline(sender: PathWorker<P>, receiver: ReceiveWorker<P>, intake: &Arc<Tally>) -> Self {
+        let counters = PoolCounters::new(vec![Arc::clone(sender.tally()), Arc::clone(intake)]);
+        Self { paths: vec![sender], receiver: Some(receiver), counters: Some(Arc::new(counters)), ..Self::default() }
     }
 
     /// The counters of the crypto workers or path workers.
@@ -439,6 +446,10 @@ impl<P: Protocol> Offload<P> for Workers<P> {
     }
 
     // ── The receive worker ───────────────────────────────────────────────────────────────────────
+
+    fn receive_instead(&mut self) {
+        self.paths.iter_mut().for_each(PathWorker::receive_here);
+    }
 
     fn takes_receive_halves(&self) -> bool {
         self.receiver.as_ref().is_some_and(ReceiveWorker::takes_halves)

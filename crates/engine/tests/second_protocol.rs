@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
@@ -75,6 +76,8 @@ struct MemoryDevice {
     index: usize,
     own: Queues,
     peer: Queues,
+    /// The next receive call panics, and with it the thread that makes it.
+    fault: Arc<AtomicBool>,
 }
 
 impl MemoryDevice {
@@ -84,7 +87,7 @@ impl MemoryDevice {
         [(CLIENT, 0), (*SERVER.ip(), 1)].map(|(local, host)| {
             let handle = |index| {
                 let (own, peer) = (Arc::clone(&queues[host]), Arc::clone(&queues[1 - host]));
-                Self { local, index, own, peer }
+                Self { local, index, own, peer, fault: Arc::default() }
             };
             (0..counts[host]).map(handle).collect()
         })
@@ -100,7 +103,7 @@ impl Device for MemoryDevice {
     }
 
     fn share(self) -> io::Result<[Self; 2]> {
-        Ok([self.clone(), self])
+        Ok([Self { fault: Arc::default(), ..self.clone() }, self])
     }
 
     fn readiness(&mut self, waker: &Waker) -> Readiness {
@@ -109,6 +112,7 @@ impl Device for MemoryDevice {
     }
 
     fn receive(&mut self, (): &mut (), batches: &mut Vec<Segments>) -> Received {
+        assert!(!self.fault.load(Ordering::SeqCst), "requested by the test");
         let waiting = &mut lock(&self.own[self.index]).segments;
         for _ in 0..RECV_BATCHES_MAX {
             let mut bytes = Vec::new();
@@ -184,24 +188,30 @@ fn run(drivers: &Drivers<MemoryDevice>, mut transfers: Vec<Transfer>) {
     drivers.block_on(Some(deadline), |waker| drivers.poll_idle(waker)).expect("no connection remains");
 }
 
+/// Runs transfers in both directions, the client's `first` and those after it.
+fn exchange(first: usize, client: &Drivers<MemoryDevice>, server: &Drivers<MemoryDevice>) {
+    std::thread::scope(|scope| {
+        let serving = scope.spawn(|| run(server, Vec::new()));
+        let connect = |number: usize| {
+            let cell = client.begin(None, |shared| ToyCell::connect(shared, SERVER)).expect("the endpoint is open");
+            Transfer::new(cell, true, number as u64, LEN)
+        };
+        run(client, (first..first + CONNECTIONS).map(connect).collect());
+        serving.join().expect("the server has served all");
+    });
+}
+
 /// Runs transfers in both directions. Returns the drivers of the server, which have stopped.
 fn transfer(placements: [Placement; 2]) -> Drivers<MemoryDevice> {
     let [of_client, of_server] = MemoryDevice::pair(placements.map(|placement| placement.driver_count()));
     let (client, server) = (start(placements[0], of_client), start(placements[1], of_server));
     assert_eq!((client.placement(), server.placement()), (placements[0], placements[1]));
-    std::thread::scope(|scope| {
-        let serving = scope.spawn(|| run(&server, Vec::new()));
-        let connect = |number: usize| {
-            let cell = client.begin(None, |shared| ToyCell::connect(shared, SERVER)).expect("the endpoint is open");
-            Transfer::new(cell, true, number as u64, LEN)
-        };
-        run(&client, (0..CONNECTIONS).map(connect).collect());
-        serving.join().expect("the server has served all");
-    });
+    exchange(0, &client, &server);
     client.stop();
     server.stop();
     let sent = server.costs().expect("it measures").sent;
-    assert!(sent.bytes > LEN * CONNECTIONS as u64, "{sent:?}");
+    // Those of workers are not metered.
+    assert!(sent.bytes > LEN * CONNECTIONS as u64 || placements[1] == Placement::Pipeline, "{sent:?}");
     server
 }
 
@@ -221,4 +231,30 @@ fn workers_take_part_of_the_work_of_another_protocol() {
     assert!(stats.detached > 0 && stats.lost == 0, "{stats:?}");
     let stats = transfer([Placement::Packet(2); 2]).worker_pool_stats().expect("it has a crypto worker");
     assert!(stats.workers[0].batches > 0 && stats.workers_gone == 0, "{stats:?}");
+}
+
+#[test]
+fn four_processors_in_a_pipeline_each_do_a_part_of_the_work() {
+    let drivers = transfer([Placement::Pipeline; 2]);
+    let halves = drivers.receive_worker_stats().expect("it has a receive worker");
+    assert!(halves.detached > 0 && halves.lost == 0, "{halves:?}");
+    let stats = drivers.worker_pool_stats().expect("it has a sender and an intake");
+    assert_eq!(stats.workers.len(), 2);
+    assert!(stats.workers.iter().all(|worker| worker.batches > 100 && !worker.busy.is_zero()), "{stats:?}");
+}
+
+#[test]
+fn the_sender_of_a_pipeline_receives_if_its_intake_ends() {
+    let [of_client, of_server] = MemoryDevice::pair([1; 2]);
+    let fault = Arc::clone(&of_server[0].fault);
+    let (client, server) = (start(Placement::Thread, of_client), start(Placement::Pipeline, of_server));
+    exchange(0, &client, &server);
+    let before = server.worker_pool_stats().expect("it has workers").workers;
+    fault.store(true, Ordering::SeqCst);
+    exchange(CONNECTIONS, &client, &server);
+    let after = server.worker_pool_stats().expect("it has workers").workers;
+    assert_eq!(before[1].batches, after[1].batches, "the intake receives nothing more");
+    assert!(after[0].batches > before[0].batches);
+    client.stop();
+    server.stop();
 }

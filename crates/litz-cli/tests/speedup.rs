@@ -158,7 +158,7 @@ fn the_table_names_each_placement_and_the_bound() {
 
 #[test]
 fn impossible_measurements_are_refused_with_status_2_and_advice() {
-    let cases: [(&str, &str); 28] = [
+    let cases: [(&str, &str); 32] = [
         ("--paths=2", "--paths is for --placement path"),
         ("--placement=path --paths=0", "paths"),
         ("--placement=path --paths=2 --beside=inline", "--beside inline has one path"),
@@ -166,6 +166,10 @@ fn impossible_measurements_are_refused_with_status_2_and_advice() {
         ("--placement=split --side=send", "use --side duplex"),
         ("--placement=split --paths=2", "--paths is for --placement path"),
         ("--placement=split --processors=3", "processors, not 3"),
+        ("--placement=pipeline", "add --stack tcp/ip"),
+        ("--placement=pipeline --stack=tcp/ip --processors=1..2 --side=send", "use --side duplex"),
+        ("--placement=pipeline --stack=tcp/ip --paths=2", "--paths"),
+        ("--placement=pipeline --stack=aes128/tcp/ip", "aes128/tcp/ip cannot be split"),
         ("--side=duplex --beside=inline", "cannot write and read at once"),
         ("--application=apart", "--application apart needs --side duplex"),
         ("--processors=0", "not a number of processors"),

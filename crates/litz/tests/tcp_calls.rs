@@ -123,7 +123,7 @@ fn reading_and_writing_end_at_their_timeouts_and_lose_nothing() {
 
 #[test]
 fn a_stream_tells_its_addresses_and_state_under_every_placement() {
-    for placement in [Placement::Thread, Placement::Split, Placement::Packet(2)] {
+    for placement in [Placement::Thread, Placement::Split, Placement::Pipeline, Placement::Packet(2)] {
         tell_addresses_and_state(placement);
     }
 }

@@ -59,8 +59,13 @@ fn on_a_link(name: &str, mtu: u16, placement: Placement, test: impl FnOnce(Liste
 #[test]
 fn the_kernel_and_a_stack_on_its_link_exchange_megabytes_in_either_role() {
     // Ethernet, FDDI and ATM.
-    let cases =
-        [(1500, Placement::Thread), (4352, Placement::Inline), (9180, Placement::Packet(2)), (1500, Placement::Split)];
+    let cases = [
+        (1500, Placement::Thread),
+        (4352, Placement::Inline),
+        (9180, Placement::Packet(2)),
+        (1500, Placement::Split),
+        (1500, Placement::Pipeline),
+    ];
     for (number, (mtu, placement)) in cases.into_iter().enumerate() {
         on_a_link(&number.to_string(), mtu, placement, move |stack| {
             exchange_in_either_role(&stack, &format!("{placement}, {mtu}"));
@@ -99,7 +104,8 @@ fn on_a_veth(name: &str, placement: Placement, test: impl FnOnce(Listening) + Se
 
 #[test]
 fn the_kernel_and_a_stack_on_an_interface_exchange_megabytes_in_either_role() {
-    let placements = [Placement::Thread, Placement::Inline, Placement::Packet(2), Placement::Split];
+    let placements =
+        [Placement::Thread, Placement::Inline, Placement::Packet(2), Placement::Split, Placement::Pipeline];
     for (number, placement) in placements.into_iter().enumerate() {
         on_a_veth(&number.to_string(), placement, move |stack| {
             exchange_in_either_role(&stack, &placement.to_string());

@@ -17,7 +17,8 @@ use crate::listening::Listening;
 use crate::tcp_stack::exchange;
 use crate::world::pattern;
 
-const PLACEMENTS: [Placement; 4] = [Placement::Inline, Placement::Thread, Placement::Split, Placement::Packet(3)];
+const PLACEMENTS: [Placement; 5] =
+    [Placement::Inline, Placement::Thread, Placement::Split, Placement::Pipeline, Placement::Packet(3)];
 
 const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 78, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 78, 0, 2));

@@ -39,7 +39,7 @@ fn each_port_has_connections_of_its_own() {
 
 #[test]
 fn a_port_begins_to_listen_and_ends_while_the_stack_runs() {
-    for placement in [Placement::Thread, Placement::Split, Placement::Packet(2)] {
+    for placement in [Placement::Thread, Placement::Split, Placement::Pipeline, Placement::Packet(2)] {
         let [client, server] = stacks(placement);
         let connect = || client.connect((SERVER, 80).into());
         let refused = Some(Closed::Tcp(CloseReason::Refused));

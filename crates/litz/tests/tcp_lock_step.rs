@@ -197,7 +197,9 @@ impl World {
 fn placements_change_no_packet_of_tcp() {
     let inline = World::new([Placement::Inline; 2], 5).run();
     assert!(inline.1 > 300, "{} packets", inline.1);
-    for placement in [Placement::Thread, Placement::Split, Placement::Packet(2), Placement::Packet(3)] {
+    for placement in
+        [Placement::Thread, Placement::Split, Placement::Pipeline, Placement::Packet(2), Placement::Packet(3)]
+    {
         for placements in [[placement, Placement::Inline], [Placement::Inline, placement], [placement; 2]] {
             assert_eq!(World::new(placements, 5).run(), inline, "{placements:?}");
         }

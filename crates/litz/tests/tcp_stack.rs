@@ -19,8 +19,14 @@ use litz::tcp::{
 use crate::listening::Listening;
 use crate::world::pattern;
 
-const PLACEMENTS: [Placement; 5] =
-    [Placement::Inline, Placement::Thread, Placement::Split, Placement::Packet(2), Placement::Connection(2)];
+const PLACEMENTS: [Placement; 6] = [
+    Placement::Inline,
+    Placement::Thread,
+    Placement::Split,
+    Placement::Pipeline,
+    Placement::Packet(2),
+    Placement::Connection(2),
+];
 
 /// The kernel's addresses and the stack's, for each family.
 pub(crate) const KERNEL: [IpAddr; 2] = [IpAddr::V4(std::net::Ipv4Addr::new(10, 77, 0, 1)), v6(1)];

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use driver::protocol::{EventSummary, ReceiveHalf as _, Served};
+use driver::protocol::{EventSummary, ReceiveHalf as _, Served, SocketsLost};
 use driver::{Connection, EndReason, SendError};
 use layers::RecordError;
 use layers::secret::Salt;
@@ -366,6 +366,15 @@ impl Connection<Tcp> for TcpConnection {
         if let Some(transmission) = receipt {
             self.connection.handle_not_emitted(*transmission);
         }
+    }
+
+    /// Its only device has gone.
+    fn handle_sockets_lost(&mut self, now: Instant, lost: &SocketsLost<'_>) -> bool {
+        let is_gone = lost.is_gone && (lost.is_lost)(self.socket);
+        if is_gone {
+            self.end(now, EndReason::ProcessorGone);
+        }
+        is_gone
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -20,6 +20,8 @@ pub struct Received {
     segment: Option<usize>,
     /// See [`Received::new`].
     is_verified: bool,
+    /// The digest between TCP and IP was verified.
+    is_digest_verified: bool,
     content: Content,
 }
 
@@ -45,7 +47,7 @@ impl Received {
     /// computed yet.
     pub fn new(packet: Bytes, segment: Option<usize>, is_verified: bool) -> Self {
         let content = Content::of(&packet);
-        Self { packet, segment, is_verified, content }
+        Self { packet, segment, is_verified, is_digest_verified: false, content }
     }
 
     /// The packet.
@@ -67,10 +69,20 @@ impl Received {
         &self.content
     }
 
+    /// Verifies what needs no connection, and notes it: the digest between TCP and IP, and the checksum.
+    /// What is wrong is found again when the packet is opened, which says so.
+    pub(crate) fn verify_early(&mut self, layers: Option<&Layers>) {
+        let Content::Segment(head) = &self.content else { return };
+        self.is_digest_verified = self.verify(head, layers).is_ok();
+        self.is_verified |= self.is_digest_verified && head.is_checksum_valid(&self.packet);
+    }
+
     pub(crate) fn open(&self, layers: Option<&Layers>, signature: Option<&Signature>) -> Opened {
         match &self.content {
             Content::Segment(head) => {
-                if let Err(error) = self.verify(head, layers) {
+                if !self.is_digest_verified
+                    && let Err(error) = self.verify(head, layers)
+                {
                     tracing::debug!(%error, "a packet is dropped");
                     return Opened::Unauthentic;
                 }

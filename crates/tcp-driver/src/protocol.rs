@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use driver::protocol::{Batch, Begun, Cell, NoLeases};
+use driver::protocol::{Batch, Begun, Cell, NoLeases, Verify};
 use driver::{ConnectionKey, EndReason, Protocol, Route};
 use tcp::{Arrival, HostSecret, Md5Key, Plan, SegmentHead, SuperPacket, TcpConfig, TimeWait, Tuple, icmp};
 use units::{Duration, Instant};
@@ -323,6 +323,11 @@ impl Protocol for Tcp {
     type HalfReport = Report;
     type HalfUpdate = Update;
     type RouteId = Tuple;
+
+    fn verify(&self) -> Option<Verify<Self>> {
+        let layers = self.layers.clone();
+        Some(Arc::new(move |batch| batch.verify_early(layers.as_deref())))
+    }
 
     fn route(&self, batch: &Received) -> (usize, Route) {
         // Whether its port listens is seen when it is taken.

@@ -121,6 +121,16 @@ impl SegmentHead {
         &packet[self.range()]
     }
 
+    /// Whether the checksum of the segment is right.
+    ///
+    /// # Panics
+    /// If it was found in a longer packet.
+    pub fn is_checksum_valid(&self, packet: &[u8]) -> bool {
+        let (Tuple { local, remote }, bytes) = (self.tuple, self.segment(packet));
+        let pseudo = checksum::pseudo_header(remote.ip(), local.ip(), Protocol::TCP, bytes.len() as u32);
+        tcp::is_checksum_valid(bytes, pseudo)
+    }
+
     const fn range(&self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
@@ -168,12 +178,8 @@ impl Arrival {
     ) -> Result<Self, OpenError> {
         let bytes = &packet[head.range()];
         let (header, header_len) = Header::parse(bytes).map_err(OpenError::Tcp)?;
-        if !is_verified {
-            let Tuple { local, remote } = head.tuple;
-            let pseudo = checksum::pseudo_header(remote.ip(), local.ip(), Protocol::TCP, bytes.len() as u32);
-            if !tcp::is_checksum_valid(bytes, pseudo) {
-                return Err(OpenError::Checksum);
-            }
+        if !is_verified && !head.is_checksum_valid(packet) {
+            return Err(OpenError::Checksum);
         }
         let data = packet.slice(head.start as usize + header_len..head.end as usize);
         Ok(Self { tuple: head.tuple, header, segment: segment.unwrap_or(data.len()), data, ecn: head.ecn })

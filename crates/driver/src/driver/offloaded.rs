@@ -155,6 +155,8 @@ impl<E: Env> Driver<E> {
         let mut taken = 0;
         for _ in 0..UPDATES_MAX {
             let Some(event) = self.offload.poll_half_event() else { break };
+            // An event may be about the acknowledgement of packets that another worker has sent.
+            self.take_reports();
             let now = self.env.now();
             match event {
                 ReceiveHalfEvent::Report { connection, mut report } => {
@@ -275,6 +277,7 @@ impl<E: Env> Driver<E> {
                 socket.receive_here();
             }
         }
+        self.offload.receive_instead();
         let keys: Vec<u32> = self.entries.keys().collect();
         for key in keys {
             if let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.connection.is_detached()) {

@@ -24,6 +24,8 @@ pub enum PathWorkerCommand<P: Protocol> {
         /// The packets.
         packets: P::Sealed,
     },
+    /// Receive from the sockets, because the processor that did has ended.
+    Receive,
     /// Report when all of the first `plans` plans were sent.
     Finish {
         /// The number of plans.

@@ -43,9 +43,9 @@ const LEASES_QUEUED_MAX: usize = 32;
 /// belong to no connection.
 const COMMANDS_MAX: usize = COMMANDS_RESERVED + LEASES_QUEUED_MAX + 8;
 
-/// Entries of the ring of commands that answers and leases leave free: for plans, and for requests
-/// to report when all are sent, of which there is at most one after a plan.
-const COMMANDS_RESERVED: usize = 2 * SENDS_MAX + 1;
+/// Entries of the ring of commands that answers and leases leave free: for plans, for requests to
+/// report when all are sent, of which there is at most one after a plan, and for the request to receive.
+const COMMANDS_RESERVED: usize = 2 * SENDS_MAX + 2;
 
 /// The size of the ring of events: each command causes at most two, and so does a socket that has
 /// space again.

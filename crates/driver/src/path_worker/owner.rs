@@ -151,6 +151,13 @@ impl<P: Protocol> PathWorker<P> {
         }
     }
 
+    /// Makes it receive, because the processor that did has ended. At most once.
+    pub(crate) fn receive_here(&mut self) {
+        if self.state != WorkerState::Gone {
+            self.command(PathWorkerCommand::Receive);
+        }
+    }
+
     fn note_work(&mut self, now: Instant) {
         if self.is_idle() {
             self.link.liveness.restart(now);

@@ -171,6 +171,7 @@ impl<P: Protocol, E: Env<Protocol = P>> IoRole<E> for PathRole<P> {
                     let _sent = socket.send(now, &mut packets, || None);
                 }
             }
+            PathWorkerCommand::Receive => io.sockets.iter_mut().for_each(|known| known.socket.receive_here()),
             PathWorkerCommand::Finish { plans } => self.finish_requested = Some(plans),
         }
         self.help(io);

@@ -75,6 +75,12 @@ pub trait Protocol: Sized {
         self.route(batch).1 == Route::Known(key)
     }
 
+    /// The work on received batches that needs neither a connection nor routes. Another processor may do
+    /// it before a batch is routed; it marks what it has done. `None` if there is no such work.
+    fn verify(&self) -> Option<Verify<Self>> {
+        None
+    }
+
     /// The driver, of `count` drivers of one endpoint, for a batch that is
     /// [unknown](Route::Unknown) to this one.
     fn shard_of(&self, batch: &Self::Batch, count: usize) -> Option<usize>;
@@ -161,6 +167,9 @@ pub trait Protocol: Sized {
         let _ = now;
     }
 }
+
+/// See [`Protocol::verify`].
+pub type Verify<P> = Arc<dyn Fn(&mut <P as Protocol>::Batch) + Send + Sync>;
 
 /// The result of [`Protocol::accept`].
 pub enum Begun<P: Protocol> {

@@ -16,8 +16,8 @@
 //! | `rings` | the rings between an I/O worker and its owner |
 //! | `liveness` | the count of turns, and how the owner detects a worker that hangs |
 //!
-//! The three kinds of worker are [`path_worker`](crate::path_worker),
-//! [`receive_worker`](crate::receive_worker) and [`crypto_pool`](crate::crypto_pool).
+//! The kinds of worker are [`path_worker`](crate::path_worker), [`receive_worker`](crate::receive_worker)
+//! with its [`intake`](crate::intake), and [`crypto_pool`](crate::crypto_pool).
 
 mod io;
 mod liveness;

@@ -1,14 +1,17 @@
 //! Places the devices and workers of a driver: which processor serves which device.
 
+use std::sync::Arc;
 use std::task::Waker;
 
-use driver::Place;
 use driver::crypto_pool::CryptoWorker;
+use driver::intake::{Intake, IntakeEnv};
 use driver::path_worker::{self, PathWorker};
 use driver::placement::{Placement, socket_workers};
+use driver::protocol::Verify;
 use driver::receive_worker::{self, ReceiveWorker};
 use driver::worker::WorkerSocket;
 use driver::workers::Workers;
+use driver::{LocalSocket, Place};
 use units::Duration;
 
 use crate::clock::Clock;
@@ -16,7 +19,7 @@ use crate::device::Device;
 use crate::error::StartError;
 use crate::live::{LiveEnv, serve, serve_sending};
 use crate::settings::DriverSettings;
-use crate::worker::{Spawner, WorkerSettings};
+use crate::worker::{PollIdle, Spawner, WorkerSettings};
 
 /// How long to wait for the end of a crypto worker's thread. It ends after its current batch.
 const CRYPTO_WORKER_ENDS_WITHIN: Duration = Duration::from_secs(1);
@@ -33,10 +36,12 @@ pub(super) fn place<D: Device>(
     clock: &Clock,
     owner: &Waker,
     devices: Vec<D>,
+    verify: Option<Verify<D::Protocol>>,
     spawner: &mut Spawner,
 ) -> Result<DriverParts<D>, StartError> {
     match settings.placement {
         Placement::Split => place_split(settings, clock, owner, devices, spawner),
+        Placement::Pipeline => place_pipeline(settings, clock, owner, devices, verify, spawner),
         Placement::Packet(count) => place_packet(settings, clock, owner, devices, count, spawner),
         Placement::Path(count) => place_path(settings, clock, owner, devices, count, spawner),
         _ => {
@@ -143,6 +148,59 @@ fn place_split<D: Device>(
     });
     let receiver = receiver.map_err(|error| StartError::System("start a worker", error))?;
     Ok(DriverParts { sockets: places, workers: Workers::of_receiver(receiver) })
+}
+
+/// `pipeline`: the driver has the send halves, one worker sends; another one receives for the receive
+/// worker.
+fn place_pipeline<D: Device>(
+    settings: &DriverSettings,
+    clock: &Clock,
+    owner: &Waker,
+    devices: Vec<D>,
+    verify: Option<Verify<D::Protocol>>,
+    spawner: &mut Spawner,
+) -> Result<DriverParts<D>, StartError> {
+    let refused = |error| StartError::System("start a worker", error);
+    let [device] = <[D; 1]>::try_from(devices).map_err(|devices| {
+        StartError::Configuration(format!("pipeline has one device, not {}: use split", devices.len()))
+    })?;
+    let places = vec![Place::Offloaded { worker: 0, batch_max: device.batch_max() }];
+    let [sender, receiver] = device.share().map_err(|error| StartError::System("share a socket", error))?;
+    let of_worker = |number, name: &str, if_it_panics| WorkerSettings {
+        name: name.to_owned(),
+        if_it_panics,
+        ..worker_settings(settings, clock, owner, number)
+    };
+    let of_sender = WorkerSettings {
+        join_within: path_worker::HANG_AFTER,
+        ..of_worker(1, "litz-send", "the connections of its device end")
+    };
+    let sender = spawner.spawn_polling(of_sender, |waker| {
+        let sockets = vec![WorkerSocket { index: 0, socket: serve_sending(sender, &waker) }];
+        PathWorker::new::<LiveEnv<D>>(clock.clone(), owner.clone(), waker.clone(), sockets, None)
+    });
+    let sender = sender.map_err(refused)?;
+    let (idle, receive_waker) = PollIdle::new(clock, settings.busy_poll).map_err(refused)?;
+    let of_intake = WorkerSettings {
+        join_within: receive_worker::LIVENESS_INTERVAL,
+        owner: receive_waker.clone(),
+        ..of_worker(3, "litz-intake", "the receive worker ends")
+    };
+    let intake = spawner.spawn_polling(of_intake, |waker| {
+        let socket = WorkerSocket { index: 0, socket: serve(receiver, &waker) };
+        Intake::new::<LiveEnv<D>>(clock.clone(), receive_waker.clone(), waker.clone(), socket, verify)
+    });
+    let intake = intake.map_err(refused)?;
+    let tally = Arc::clone(intake.tally());
+    let of_receiver = WorkerSettings {
+        join_within: receive_worker::LIVENESS_INTERVAL,
+        ..of_worker(2, "litz-receive", "the connections of its receive halves end")
+    };
+    let sockets = vec![WorkerSocket { index: 0, socket: LocalSocket::new(intake) }];
+    let (receiver, receive_loop) =
+        ReceiveWorker::new::<IntakeEnv<D::Protocol, Clock>>(clock.clone(), owner.clone(), receive_waker, sockets);
+    spawner.spawn(of_receiver, receive_loop, idle).map_err(refused)?;
+    Ok(DriverParts { sockets: places, workers: Workers::of_pipeline(sender, receiver, &tally) })
 }
 
 /// The settings of worker `number`, counted from one, that are the same for all kinds of workers.

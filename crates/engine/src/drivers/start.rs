@@ -9,7 +9,7 @@ use driver::crypto_pool::PoolCounters;
 use driver::placement::{PROCESSORS_MAX, Placement};
 use driver::receive_worker::ReceiveWorkerCounters;
 use driver::shared::Common;
-use driver::{Driver, Inlet, SOCKETS_MAX, Shared};
+use driver::{Driver, Inlet, Protocol, SOCKETS_MAX, Shared};
 use units::Instant;
 
 use super::place::{DriverParts, place};
@@ -125,7 +125,7 @@ impl<D: Device> Started<D> {
         let drivers = Vec::with_capacity(count);
         let mut started = Self { drivers, counters: None, receive_worker_counters: None };
         for (Prepared { shared, sleeper, waker, devices }, protocol) in prepared.into_iter().zip(protocols) {
-            let DriverParts { sockets, workers } = place(settings, clock, &waker, devices, spawner)?;
+            let DriverParts { sockets, workers } = place(settings, clock, &waker, devices, protocol.verify(), spawner)?;
             started.counters = workers.pool_counters().cloned();
             started.receive_worker_counters = workers.receive_worker_counters().cloned();
             let meter = settings.measure.then(|| Arc::new(Meter::new(clock.clone())));

@@ -6,13 +6,15 @@ use std::task::{Wake, Waker};
 
 use units::{Duration, Instant};
 
-use driver::worker::{IoRole, IoWorker, WorkerLoop, WorkerSocket};
+use driver::Protocol;
+use driver::intake::IntakeEnv;
+use driver::worker::{IoRole, IoWorker, WorkerLoop};
 
 use super::thread_park::ThreadPark;
 use crate::clock::Clock;
 use crate::device::Device;
 use crate::live::LiveEnv;
-use crate::sleep::Sleeper;
+use crate::sleep::{Ready, Sleeper};
 
 /// Sleeps between turns of workers of type `W`.
 pub(crate) trait Idle<W> {
@@ -23,25 +25,38 @@ pub(crate) trait Idle<W> {
     fn sleep(&mut self, worker: &mut W);
 }
 
-/// A worker with sockets.
+/// A worker with sockets. A poll identifies them by their position.
 pub(crate) trait ServesSockets {
-    /// The type of the sockets.
-    type Device: Device;
+    /// Lets `sleeper` wait for its sockets.
+    fn watch(&mut self, sleeper: &Sleeper);
 
-    /// Its sockets. The poll identifies them by their position.
-    fn sockets_mut(&mut self) -> &mut [WorkerSocket<LiveEnv<Self::Device>>];
+    /// A socket may be ready.
+    fn note_ready(&mut self, ready: Ready);
 }
 
 impl<D: Device, R: IoRole<LiveEnv<D>>> ServesSockets for IoWorker<LiveEnv<D>, R> {
-    type Device = D;
+    fn watch(&mut self, sleeper: &Sleeper) {
+        for (at, socket) in self.sockets_mut().iter_mut().enumerate() {
+            sleeper.watch(at, &mut socket.socket);
+        }
+    }
 
-    fn sockets_mut(&mut self) -> &mut [WorkerSocket<LiveEnv<D>>] {
-        Self::sockets_mut(self)
+    fn note_ready(&mut self, ready: Ready) {
+        if let Some(socket) = self.sockets_mut().get_mut(ready.socket) {
+            socket.socket.note_ready(ready.readable, ready.writable);
+        }
     }
 }
 
+/// An intake wakes the worker.
+impl<P: Protocol, R: IoRole<IntakeEnv<P, Clock>>> ServesSockets for IoWorker<IntakeEnv<P, Clock>, R> {
+    fn watch(&mut self, _sleeper: &Sleeper) {}
+
+    fn note_ready(&mut self, _ready: Ready) {}
+}
+
 /// For workers with sockets: sleeps in a poll of the sockets.
-pub(super) struct PollIdle {
+pub(crate) struct PollIdle {
     sleeper: Sleeper,
     clock: Clock,
     awake_since: Instant,
@@ -52,7 +67,7 @@ impl PollIdle {
     ///
     /// # Errors
     /// If the system refuses a poll.
-    pub(super) fn new(clock: &Clock, busy_poll: Duration) -> io::Result<(Self, Waker)> {
+    pub(crate) fn new(clock: &Clock, busy_poll: Duration) -> io::Result<(Self, Waker)> {
         let (sleeper, waker) = Sleeper::new(clock.clone(), busy_poll)?;
         Ok((Self { sleeper, clock: clock.clone(), awake_since: clock.now() }, waker))
     }
@@ -60,9 +75,7 @@ impl PollIdle {
 
 impl<W: WorkerLoop + ServesSockets> Idle<W> for PollIdle {
     fn sleep(&mut self, worker: &mut W) {
-        for (at, socket) in worker.sockets_mut().iter_mut().enumerate() {
-            self.sleeper.watch(at, &mut socket.socket);
-        }
+        worker.watch(&self.sleeper);
         self.sleeper.announce_sleep();
         let now = self.clock.now();
         let due_at = worker.due_at(now);
@@ -70,14 +83,7 @@ impl<W: WorkerLoop + ServesSockets> Idle<W> for PollIdle {
         let ready = self.sleeper.wait(now, due_at);
         self.awake_since = self.clock.now();
         match ready {
-            Ok(ready) => {
-                let sockets = worker.sockets_mut();
-                for ready in ready {
-                    if let Some(socket) = sockets.get_mut(ready.socket) {
-                        socket.socket.note_ready(ready.readable, ready.writable);
-                    }
-                }
-            }
+            Ok(ready) => ready.for_each(|ready| worker.note_ready(ready)),
             // Fails only for an invalid poll descriptor, which is a bug. The worker continues.
             Err(error) => tracing::error!(%error, "cannot wait for sockets"),
         }

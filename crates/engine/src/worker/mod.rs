@@ -14,5 +14,6 @@ mod spawner;
 mod thread;
 mod thread_park;
 
+pub(crate) use self::idle::PollIdle;
 pub(crate) use self::spawner::Spawner;
 pub(crate) use self::thread::{WorkerSettings, WorkerThread, pin_to};

@@ -62,7 +62,11 @@ impl Spawner {
         Ok(owner)
     }
 
-    fn spawn<W, R>(&mut self, settings: WorkerSettings, worker: W, idle: R) -> io::Result<()>
+    /// Starts a worker that sleeps in `idle`.
+    ///
+    /// # Errors
+    /// If the system refuses a thread.
+    pub(crate) fn spawn<W, R>(&mut self, settings: WorkerSettings, worker: W, idle: R) -> io::Result<()>
     where
         W: WorkerLoop + Send + 'static,
         R: Idle<W> + Send + 'static,

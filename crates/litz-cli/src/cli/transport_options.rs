@@ -110,6 +110,9 @@ fn transfer_placement(text: &str) -> Result<litz::Placement, String> {
         Ok(litz::Placement::Connection(_)) => Err("connection(N) cannot divide a transfer, which is one connection: \
              use auto, thread, split, packet(N) or path(N)"
             .into()),
+        Ok(litz::Placement::Pipeline) => {
+            Err("pipeline is for litz tcp; use auto, thread, split, packet(N) or path(N)".into())
+        }
         Ok(placement) => Ok(placement),
         Err(error) => Err(error.to_string()),
     }

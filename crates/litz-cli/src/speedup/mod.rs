@@ -6,8 +6,8 @@
 //!                           thread            ─┐
 //!                           packet(1), (2) ... ┴ throughput ── ratio to packet(1) of the same run ── speedup
 //! ```
-//! The same with `path(n)`, over one socket per path, and with `split` and `thread` instead of
-//! `packet(2)` and `packet(1)`.
+//! The same with `path(n)`, over one socket per path, and with `split` or `pipeline` and `thread`
+//! instead of `packet(n)` and `packet(1)`.
 //! | module | contents |
 //! |---|---|
 //! | `settings`, `failure` | what to measure, and why there is no result |
@@ -129,7 +129,7 @@ fn measure_side(
             (Side::Send, _) => 0.0,
             // A split connection opens and absorbs on the same processor, so these need not be
             // separated.
-            (Side::Duplex, _) if settings.kind == Kind::Split => 0.0,
+            (Side::Duplex, _) if settings.kind.has_halves() => 0.0,
             (_, Some(measured)) => {
                 let step = measure_serial_step(measured.payload, 1).map_err(Failure::Error)?;
                 step.arrival_ns
@@ -158,8 +158,7 @@ fn measure_side(
 
 impl Settings {
     fn setup(&self, placement: Placement, metered: bool) -> Setup {
-        let count = placement.thread_count().max(1);
-        let cores = self.cores.iter().copied().take(count).collect();
+        let cores = self.cores_of(placement);
         let (app_core, cipher, datagram_size) = (self.app_core, self.cipher, self.datagram_size);
         let (paths, is_multipath) = (self.paths, self.kind == Kind::Path);
         Setup { placement, cores, app_core, cipher, datagram_size, paths, is_multipath, metered }

@@ -81,7 +81,7 @@ pub(crate) struct SideReport {
     pub(crate) measured_ns: f64,
     /// The metered time divided by the time of a packet.
     pub(crate) accounted_share: f64,
-    /// `packet(n)` or `path(n)`, ascending, or `thread` and `split`.
+    /// `packet(n)` or `path(n)`, ascending, or `thread` and `split` or `pipeline`.
     pub(crate) points: Vec<Point>,
     /// Other placements of one processor.
     pub(crate) beside: Vec<Point>,
@@ -260,7 +260,7 @@ impl SideReport {
             measured.outcomes_of(settings.kind.placement(1)).iter().map(Outcome::throughput_bps).collect();
         let point = |placement: Placement| {
             let outcomes = measured.outcomes_of(placement);
-            Point::new(placement, outcomes, &base, &shares, settings.confidence)
+            Point::new((placement, settings.processors_of(placement)), outcomes, &base, &shares, settings.confidence)
         };
         let points: Vec<_> = settings.processors.iter().map(|count| point(settings.kind.placement(*count))).collect();
         let beside = settings.beside.iter().map(|placement| point(*placement)).collect();
@@ -281,8 +281,13 @@ impl SideReport {
 }
 
 impl Point {
-    fn new(placement: Placement, outcomes: &[Outcome], base: &[f64], shares: &Shares, confidence: f64) -> Self {
-        let processors = placement.thread_count().max(1);
+    fn new(
+        (placement, processors): (Placement, usize),
+        outcomes: &[Outcome],
+        base: &[f64],
+        shares: &Shares,
+        confidence: f64,
+    ) -> Self {
         let runs_bps: Vec<f64> = outcomes.iter().map(Outcome::throughput_bps).collect();
         let runs_speedup: Vec<f64> = runs_bps.iter().zip(base).map(|(here, one)| here / one).collect();
         let speedup = Estimate::of(&runs_speedup, confidence);

@@ -35,6 +35,8 @@ pub(crate) enum Kind {
     Path,
     /// The two halves of the connection.
     Split,
+    /// The two halves of the connection, and on each side TCP and IP apart.
+    Pipeline,
 }
 
 impl Kind {
@@ -44,7 +46,8 @@ impl Kind {
             Self::Packet => Placement::Packet(processors),
             Self::Path => Placement::Path(processors),
             Self::Split if processors > 1 => Placement::Split,
-            Self::Split => Placement::Thread,
+            Self::Pipeline if processors > 1 => Placement::Pipeline,
+            Self::Split | Self::Pipeline => Placement::Thread,
         }
     }
 
@@ -53,8 +56,13 @@ impl Kind {
     pub(crate) const fn gain_printed(self) -> Option<f64> {
         match self {
             Self::Split => Some(1.7),
-            Self::Packet | Self::Path => None,
+            Self::Packet | Self::Path | Self::Pipeline => None,
         }
+    }
+
+    /// Whether each half of the connection is on processors of its own.
+    pub(super) const fn has_halves(self) -> bool {
+        matches!(self, Self::Split | Self::Pipeline)
     }
 }
 
@@ -139,6 +147,20 @@ impl Settings {
     /// The largest number of processors, if greater than one.
     pub(super) fn most_processors(&self) -> Option<usize> {
         self.processors.iter().copied().max().filter(|most| *most > 1)
+    }
+
+    /// Number of processors that a placement has here: a pipeline may share two.
+    pub(super) fn processors_of(&self, placement: Placement) -> usize {
+        let threads = placement.thread_count().max(1);
+        if placement == Placement::Pipeline { self.most_processors().unwrap_or(threads) } else { threads }
+    }
+
+    /// The processors of a placement's threads. The threads of a pipeline send (TCP, IP), then receive
+    /// (TCP, IP): with two processors, each side has one.
+    pub(super) fn cores_of(&self, placement: Placement) -> Vec<usize> {
+        let (threads, processors) = (placement.thread_count().max(1), self.processors_of(placement));
+        let each = threads.div_ceil(processors);
+        (0..threads).filter_map(|thread| self.cores.get(thread / each).copied()).collect()
     }
 
     /// Number of runs of all kinds, for a progress bar.

@@ -232,7 +232,7 @@ fn both_sides_of_every_stack_work_under_every_placement() {
 #[test]
 fn both_directions_of_a_stack_transfer_the_same_at_once() {
     for stack in ["tcp/ip", "tcp/md5/ip"] {
-        for placement in [Placement::Thread, Placement::Split, Placement::Packet(2)] {
+        for placement in [Placement::Thread, Placement::Split, Placement::Pipeline, Placement::Packet(2)] {
             let outcome = run_with_retries(Side::Duplex, &stack_settings(stack), placement, true);
             let directions = outcome.directions.expect("both directions were measured");
             // Out of step, the plain stack sends three times what it receives. In step, the lead of a
@@ -241,7 +241,10 @@ fn both_directions_of_a_stack_transfer_the_same_at_once() {
             let ratio = directions.sent_bytes / directions.received_bytes;
             assert!((0.8..1.25).contains(&ratio), "{stack} {placement}: {directions:?}");
             assert!(outcome.packets > directions.received_packets, "{stack} {placement}: {outcome:?}");
-            assert_eq!(directions.receiver.is_zero(), placement != Placement::Split, "{stack} {placement}");
+            let has_receiver = matches!(placement, Placement::Split | Placement::Pipeline);
+            assert_eq!(!directions.receiver.is_zero(), has_receiver, "{stack} {placement}");
+            let others = if placement == Placement::Pipeline { 2 } else { 0 };
+            assert!(outcome.busy.len() >= others && outcome.busy.iter().all(|busy| !busy.is_zero()), "{outcome:?}");
         }
     }
 }

@@ -69,6 +69,9 @@ impl Machine {
             if placement == Placement::Auto {
                 return Err("auto depends on the real machine: choose a placement for a simulated host".to_owned());
             }
+            if placement == Placement::Pipeline {
+                return Err("pipeline is for TCP, and simulated hosts run QUIC: choose split".to_owned());
+            }
             let (Placement::Packet(count) | Placement::Path(count) | Placement::Connection(count)) = placement else {
                 continue;
             };

@@ -84,7 +84,8 @@ mod tests {
 
     #[test]
     fn the_stream_of_every_stack_is_the_same_under_every_placement() {
-        let placements = [Placement::Thread, Placement::Packet(1), Placement::Packet(2), Placement::Packet(4)];
+        let placements =
+            [Placement::Thread, Placement::Pipeline, Placement::Packet(1), Placement::Packet(2), Placement::Packet(4)];
         for cipher in CipherLayer::ALL.into_iter().map(Some).chain([None]) {
             for below in DigestLayer::ALL.into_iter().map(Some).chain([None]) {
                 let stack = Stack { cipher, digest: below };

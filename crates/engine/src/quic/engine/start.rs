@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use driver::placement::PROCESSORS_MAX;
+use driver::placement::{PROCESSORS_MAX, Placement};
 use net::{os_random, since_epoch};
 use quic::{Endpoint, SHARDS_MAX, SecretSource, TokenMemory};
 use quic_driver::{COMPACT_BELOW, HeldAttempts, IncomingQueue, Limits, Quic};
@@ -58,6 +58,10 @@ impl Protocols {
         count: usize,
         now: Instant,
     ) -> Result<Self, StartError> {
+        if config.placement == Placement::Pipeline {
+            let text = "pipeline is for TCP: a packet of QUIC is verified with the keys of its connection";
+            return Err(StartError::Configuration(text.to_owned()));
+        }
         let secrets = SecretSource::new(secret);
         let secrets = match &config.reset_key {
             Some(key) => secrets.with_reset_key(key),

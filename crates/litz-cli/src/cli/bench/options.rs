@@ -27,6 +27,9 @@ const TIME_MIN: Duration = Duration::from_millis(10);
 /// One processor sends, one receives.
 const SPLIT_PROCESSORS: usize = 2;
 
+/// On each side one for TCP, one for IP; or one for both.
+const PIPELINE_PROCESSORS: usize = 4;
+
 /// As in document 000: number of runs at each point, warm-up, and duration of a run.
 const FULL: (u8, Duration, Duration) = (10, Duration::from_secs(30), Duration::from_secs(30));
 
@@ -53,8 +56,9 @@ a mebibyte in lock-step, of which every digest and record is verified: the strea
 peer then reads headers only, or sends packets that were sealed in advance.
 
 --side duplex sends and receives the same amount of bulk data at once and counts both directions. It is the \
-only side for --placement split: speedup is then relative to `thread`, and the bound is the time of both \
-halves divided by the time of the longer half.
+only side for --placement split and pipeline: speedup is then relative to `thread`, and the bound is the time of both \
+halves divided by the time of the longer half. A pipeline of four needs --stack; with two processors, each \
+side has one.
 
 Exit status:
   0    the result was printed
@@ -78,7 +82,7 @@ pub(crate) enum Command {
 #[derive(Args, Debug)]
 pub(crate) struct SpeedupOptions {
     /// The side to measure; the scripted peer is the other side [default: both, one after the
-    /// other; duplex with --placement split]
+    /// other; duplex with --placement split and pipeline]
     #[arg(long, value_enum)]
     side: Option<Sides>,
 
@@ -91,7 +95,8 @@ pub(crate) struct SpeedupOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(PATHS_MAX)))]
     paths: Option<u16>,
 
-    /// Numbers of processors to measure with [default: 1 to all; 1,2 with --placement split]
+    /// Numbers of processors to measure with [default: 1 to all; 1,2 with --placement split; 1,2
+    /// or 1,4 with pipeline]
     ///
     /// A list such as 1,2,4 or a range such as 1..8. One processor is always included.
     #[arg(long, value_name = "LIST", help_heading = heading::MACHINE)]
@@ -196,6 +201,15 @@ enum Kind {
     Path,
     /// split: one processor sends, another receives
     Split,
+    /// pipeline: as split, with TCP and IP apart on each side
+    Pipeline,
+}
+
+impl Kind {
+    /// The connection is divided into halves.
+    fn has_halves(self) -> bool {
+        matches!(self, Self::Split | Self::Pipeline)
+    }
 }
 
 /// Numbers of processors in ascending order, including one.
@@ -249,7 +263,8 @@ impl SpeedupOptions {
         let count = if cores.is_empty() { net::processors::count() } else { cores.len() };
         let processors = match &self.processors {
             Some(Processors(processors)) => processors.clone(),
-            None if self.placement == Kind::Split => vec![1, SPLIT_PROCESSORS],
+            None if self.placement == Kind::Pipeline && count >= PIPELINE_PROCESSORS => vec![1, PIPELINE_PROCESSORS],
+            None if self.placement.has_halves() => vec![1, SPLIT_PROCESSORS],
             None => (1..=count.min(PROCESSORS_MAX)).collect(),
         };
         if let Some(most) = processors.iter().max().filter(|most| **most > count) {
@@ -308,7 +323,12 @@ impl SpeedupOptions {
     /// # Errors
     /// A message for the user.
     fn stack(&self, kind: speedup::Kind) -> Result<Option<MeasuredStack>, String> {
-        let Some(stack) = self.stack else { return Ok(None) };
+        let Some(stack) = self.stack else {
+            return match kind {
+                speedup::Kind::Pipeline => Err("--placement pipeline is for TCP/IP: add --stack tcp/ip".to_owned()),
+                _ => Ok(None),
+            };
+        };
         if stack.is_historical() && !self.papers {
             return Err(format!(
                 "{stack} protects nothing today and exists for comparisons with papers: add --papers to measure it"
@@ -317,7 +337,7 @@ impl SpeedupOptions {
         if kind == speedup::Kind::Path {
             return Err("--stack has one path: use --placement packet or split".to_owned());
         }
-        if kind == speedup::Kind::Split && stack.cipher.is_some() {
+        if self.placement.has_halves() && stack.cipher.is_some() {
             return Err(format!(
                 "{stack} cannot be split: records are opened by the driver; use --placement packet, or a stack \
                  without a cipher"
@@ -335,12 +355,12 @@ impl SpeedupOptions {
             (Some(Sides::Duplex), Kind::Path) => {
                 return Err("--side duplex has one path: use --placement packet or split".to_owned());
             }
-            (Some(Sides::Send | Sides::Receive | Sides::Both), Kind::Split) => {
-                return Err(
-                    "--placement split needs both directions at once: use --side duplex, or omit --side".to_owned()
-                );
+            (Some(Sides::Send | Sides::Receive | Sides::Both), Kind::Split | Kind::Pipeline) => {
+                return Err("--placement split and pipeline need both directions at once: use --side duplex, or omit \
+                     --side"
+                    .to_owned());
             }
-            (Some(Sides::Duplex), _) | (None, Kind::Split) => vec![Side::Duplex],
+            (Some(Sides::Duplex), _) | (None, Kind::Split | Kind::Pipeline) => vec![Side::Duplex],
             (Some(Sides::Send), _) => vec![Side::Send],
             (Some(Sides::Receive), _) => vec![Side::Receive],
             (Some(Sides::Both) | None, _) => vec![Side::Send, Side::Receive],
@@ -362,11 +382,18 @@ impl SpeedupOptions {
         let most = processors.iter().copied().max().unwrap_or(1);
         match (self.placement, self.paths) {
             (Kind::Packet, None) => Ok((speedup::Kind::Packet, 1)),
-            (Kind::Packet | Kind::Split, Some(_)) => Err("--paths is for --placement path".to_owned()),
+            (Kind::Packet | Kind::Split | Kind::Pipeline, Some(_)) => Err("--paths is for --placement path".to_owned()),
             (Kind::Split, None) if most > SPLIT_PROCESSORS => {
                 Err(format!("--placement split uses {SPLIT_PROCESSORS} processors, one per half, not {most}"))
             }
             (Kind::Split, None) => Ok((speedup::Kind::Split, 1)),
+            (Kind::Pipeline, None) if processors.iter().any(|count| ![1, most].contains(count)) || most == 3 => {
+                Err("--placement pipeline is measured on two or on four processors".to_owned())
+            }
+            (Kind::Pipeline, None) if most > PIPELINE_PROCESSORS => {
+                Err(format!("--placement pipeline uses {PIPELINE_PROCESSORS} processors at most, not {most}"))
+            }
+            (Kind::Pipeline, None) => Ok((speedup::Kind::Pipeline, 1)),
             (Kind::Path, paths) => {
                 let paths = paths.unwrap_or(u16::try_from(most.min(PATHS_MAX as usize)).unwrap_or(u16::MAX));
                 // With one processor more than paths, the driver serves no path. Further processors

@@ -100,7 +100,13 @@ fn write_side(out: &mut String, side: &SideReport) -> std::fmt::Result {
             busiest.waiting_ns,
             busiest.others_busy_ns
         )?;
-        let busy: Vec<_> = busiest.busy_shares.iter().map(|share| format!("{:.0} %", share * 100.0)).collect();
+        let names: &[_] = match busiest.placement.as_str() {
+            "pipeline" => &["TCP send ", "IP send ", "IP receive ", "TCP receive "],
+            "split" => &["send ", "receive "],
+            _ => &[],
+        };
+        let named = |(at, share): (usize, &f64)| format!("{}{:.0} %", names.get(at).unwrap_or(&""), share * 100.0);
+        let busy: Vec<_> = busiest.busy_shares.iter().enumerate().map(named).collect();
         writeln!(out, "  processors busy with {}: {}", busiest.placement, busy.join(", "))?;
         if busiest.receiver_ns > 0.0 {
             writeln!(out, "  receiving processor awake for {:.0} ns per packet", busiest.receiver_ns)?;

@@ -48,7 +48,8 @@ pub(super) struct StackOptions {
     #[command(flatten)]
     pub(super) layers: LayerOptions,
 
-    /// The processors of the stack: inline, thread, split, packet(N), connection(N)
+    /// The processors of the stack: inline, thread, split, pipeline, packet(N),
+    /// connection(N)
     #[arg(long, value_name = "PLACEMENT", default_value_t, help_heading = heading::MACHINE)]
     pub(super) placement: Placement,
 
