@@ -11,10 +11,12 @@
 //! | [`spec`] | `-L`, `-R` and `-D`, as ssh writes them |
 //! | [`policy`] | which targets and which listeners a server allows |
 //! | [`socks`] | SOCKS5 (RFC 1928) |
+//! | [`daemon`] | the messages between `litz daemon` and programs of the same host |
 //! | [`flows`] | UDP flows with an idle time and a bound |
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod daemon;
 pub mod flows;
 mod malformed;
 pub mod message;

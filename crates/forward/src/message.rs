@@ -165,13 +165,13 @@ impl Failure {
         &self.detail
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.reason as u8);
         out.extend_from_slice(self.detail.as_bytes());
     }
 
     /// The rest of the body. The detail is cleaned again: it comes from another program.
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let reason = Reason::from_code(reader.u8()?)?;
         let detail = reader.rest();
         if detail.len() > DETAIL_LEN_MAX {
@@ -334,7 +334,7 @@ fn proof(reader: &mut Reader<'_>) -> Result<Option<[u8; 32]>, Malformed> {
 /// Kind 0 says that there is none.
 const KIND_NONE: u8 = 0;
 
-fn put_socket_address(address: Option<SocketAddr>, out: &mut Vec<u8>) {
+pub(crate) fn put_socket_address(address: Option<SocketAddr>, out: &mut Vec<u8>) {
     match address {
         None => out.push(KIND_NONE),
         Some(address) => {
@@ -344,7 +344,7 @@ fn put_socket_address(address: Option<SocketAddr>, out: &mut Vec<u8>) {
     }
 }
 
-fn socket_address(reader: &mut Reader<'_>) -> Result<Option<SocketAddr>, Malformed> {
+pub(crate) fn socket_address(reader: &mut Reader<'_>) -> Result<Option<SocketAddr>, Malformed> {
     match reader.u8()? {
         KIND_NONE => Ok(None),
         kind => Ok(Some(SocketAddr::new(decode_ip(kind, reader)?, reader.u16()?))),

@@ -11,7 +11,7 @@ use super::credential::CredentialOptions;
 use super::demo::DemoOptions;
 use super::emulate::EmulateOptions;
 use super::exit;
-use super::forward::{ForwardOptions, RunOptions};
+use super::forward::{DaemonOptions, ForwardOptions, RunOptions};
 use super::heading;
 use super::id::IdOptions;
 use super::listen_options::ListenOptions;
@@ -59,6 +59,9 @@ pub(crate) enum Command {
     /// Run a program, and forward the connections that it makes over all links; it needs no change
     #[command(after_help = super::forward::RUN_HELP, override_usage = super::forward::RUN_USAGE)]
     Run(Box<RunOptions>),
+    /// Serve the programs of `litz run` over one connection with all links
+    #[command(after_help = super::forward::DAEMON_HELP, override_usage = super::forward::DAEMON_USAGE)]
+    Daemon(Box<DaemonOptions>),
     /// Print this host's public key, as a line for the list of `litz recv --allow`; the first call
     /// creates the key
     #[command(after_help = super::id::HELP)]

@@ -30,12 +30,13 @@ impl CredentialOptions {
         Ok((self.unexpired(ticket)?, paths))
     }
 
-    /// The ticket of a command whose only argument it is.
+    /// The ticket of a command whose only argument it is. `printed_by` is the command that prints such
+    /// tickets.
     ///
     /// # Errors
     /// As [`split`](Self::split).
-    pub(crate) fn only(&self, argument: Option<&OsStr>) -> Result<Ticket, String> {
-        self.unexpired(self.ticket.only(argument)?)
+    pub(crate) fn only(&self, argument: Option<&OsStr>, printed_by: &str) -> Result<Ticket, String> {
+        self.unexpired(self.ticket.only(argument, printed_by)?)
     }
 
     /// The lifetime is that of the secret, which a key replaces.

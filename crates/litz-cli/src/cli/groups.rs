@@ -10,7 +10,7 @@ pub(crate) struct Group {
 /// All groups. Every visible command is in one of them.
 pub(crate) const GROUPS: &[Group] = &[
     Group { title: "Transfer", commands: &["send", "recv", "tickets", "id", "paths"] },
-    Group { title: "Networks", commands: &["tunnel", "forward", "run"] },
+    Group { title: "Networks", commands: &["tunnel", "forward", "run", "daemon"] },
     Group { title: "Emulation", commands: &["emulate", "demo"] },
     Group { title: "TCP/IP", commands: &["tcp"] },
     Group { title: "Measurement", commands: &["bench", "profile", "predict"] },

@@ -82,6 +82,7 @@ pub(crate) fn run() -> ExitCode {
         }
         Command::Forward(options) => forward::run(&options),
         Command::Run(options) => forward::run_program(&options),
+        Command::Daemon(options) => forward::run_daemon(&options),
         Command::Id(options) => id::run(&options),
         Command::Tickets(options) => tickets::run(&options),
         Command::Demo(options) => demo::run(&options),

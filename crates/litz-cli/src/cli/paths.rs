@@ -57,7 +57,7 @@ fn show(options: &PathsOptions) -> Result<(), String> {
     if let Some(trace) = &options.replay {
         return show_replay(trace, options.json);
     }
-    let ticket = options.ticket_options.only(options.ticket.as_deref())?;
+    let ticket = options.ticket_options.only(options.ticket.as_deref(), ticket::RECEIVER)?;
     ticket::refuse_expired(&ticket)?;
     let remotes = connect::resolve(&ticket.addresses)?;
     let choice = options.paths.choose(&remotes).map_err(|error| error.to_string())?;

@@ -12,6 +12,9 @@ use super::{heading, host};
 /// The variable with the ticket, if no argument gives one.
 const VARIABLE: &str = "LITZ_TICKET";
 
+/// The command that prints tickets of transfers.
+pub(crate) const RECEIVER: &str = "litz recv";
+
 /// The maximum length of a file with a ticket, which itself has at most 3 kB.
 const FILE_LEN_MAX: u64 = 64 * 1024;
 
@@ -30,7 +33,7 @@ pub(crate) struct TicketOptions {
 
     /// Read the ticket from this file, or from standard input if FILE is "-"
     ///
-    /// The last word of the file is the ticket, so the line that `litz recv` prints will do.
+    /// The last word of the file is the ticket, so the line that the far host printed will do.
     #[arg(long, value_name = "FILE", help_heading = heading::SECURITY)]
     pub(crate) ticket_file: Option<PathBuf>,
 }
@@ -51,60 +54,71 @@ impl TicketOptions {
         variable: Option<OsString>,
     ) -> Result<(Ticket, &'a [PathBuf]), String> {
         let (last, paths) = arguments.split_last().ok_or("name the files to send")?;
-        if let Some(ticket) = self.given()? {
+        if let Some(ticket) = self.given(RECEIVER)? {
             if is_like_ticket(last) {
                 return Err("the ticket is given twice: by an option and as the last argument".to_owned());
             }
             return Ok((ticket, arguments));
         }
         match variable {
-            Some(text) if !is_like_ticket(last) => Ok((from_variable(&text)?, arguments)),
+            Some(text) if !is_like_ticket(last) => Ok((from_variable(&text, RECEIVER)?, arguments)),
             _ if paths.is_empty() && is_like_ticket(last) => Err("name the files to send, then the ticket".to_owned()),
-            _ => Ok((read(last.as_os_str())?, paths)),
+            _ => Ok((read(last.as_os_str(), RECEIVER)?, paths)),
         }
     }
 
-    /// The ticket of a command whose only argument it is.
+    /// The ticket of a command whose only argument it is. `printed_by` is the command that prints such
+    /// tickets.
     ///
     /// # Errors
     /// A message for the user.
-    pub(crate) fn only(&self, argument: Option<&OsStr>) -> Result<Ticket, String> {
-        match (self.given()?, argument, variable()) {
+    pub(crate) fn only(&self, argument: Option<&OsStr>, printed_by: &str) -> Result<Ticket, String> {
+        match (self.given(printed_by)?, argument, variable()) {
             (Some(ticket), _, _) => Ok(ticket),
-            (None, Some(argument), _) => read(argument),
-            (None, None, Some(text)) => from_variable(&text),
+            (None, Some(argument), _) => read(argument, printed_by),
+            (None, None, Some(text)) => from_variable(&text, printed_by),
             (None, None, None) => {
                 Err(format!("no ticket was given: name it, or use --ticket-file or the variable {VARIABLE}"))
             }
         }
     }
 
+    /// Whether an option gives the ticket.
+    pub(crate) const fn is_given(&self) -> bool {
+        self.to.is_some() || self.ticket_file.is_some()
+    }
+
     /// The ticket that an option gives.
-    fn given(&self) -> Result<Option<Ticket>, String> {
+    fn given(&self, printed_by: &str) -> Result<Option<Ticket>, String> {
         if let Some(text) = &self.to {
-            return parse(text, "--to must be").map(Some);
+            return parse(text, "--to must be", printed_by).map(Some);
         }
         let Some(file) = &self.ticket_file else { return Ok(None) };
         let text = read_file(file).map_err(|error| format!("cannot read the ticket in {}: {error}", file.display()))?;
         let word = text.split_whitespace().last().unwrap_or_default();
-        parse(OsStr::new(word), &format!("the last word of {} must be", file.display())).map(Some)
+        parse(OsStr::new(word), &format!("the last word of {} must be", file.display()), printed_by).map(Some)
     }
 }
 
 /// Reads a ticket from the last argument.
-fn read(argument: &OsStr) -> Result<Ticket, String> {
-    parse(argument, &format!("without --to, --ticket-file or {VARIABLE}, the last argument must be"))
+fn read(argument: &OsStr, printed_by: &str) -> Result<Ticket, String> {
+    parse(argument, &format!("without --to, --ticket-file or {VARIABLE}, the last argument must be"), printed_by)
 }
 
-fn from_variable(text: &OsStr) -> Result<Ticket, String> {
-    parse(text, &format!("{VARIABLE} must be"))
+fn from_variable(text: &OsStr, printed_by: &str) -> Result<Ticket, String> {
+    parse(text, &format!("{VARIABLE} must be"), printed_by)
 }
 
-fn parse(text: &OsStr, place: &str) -> Result<Ticket, String> {
+fn parse(text: &OsStr, place: &str, printed_by: &str) -> Result<Ticket, String> {
     // The text is not repeated in the message: it may be a secret with a typing error.
     let parsed = text.to_str().ok_or_else(|| "it is not text".to_owned());
     let parsed = parsed.and_then(|text| text.parse::<Ticket>().map_err(|error| error.to_string()));
-    parsed.map_err(|error| format!("{place} the ticket that `litz recv` printed: {error}"))
+    parsed.map_err(|error| format!("{place} the ticket that `{printed_by}` printed: {error}"))
+}
+
+/// Whether the environment has a ticket.
+pub(crate) fn is_in_environment() -> bool {
+    variable().is_some()
 }
 
 fn variable() -> Option<OsString> {
@@ -134,7 +148,7 @@ fn read_file(file: &Path) -> io::Result<String> {
 /// If the ticket has expired: a message for the user.
 pub(crate) fn refuse_expired(ticket: &Ticket) -> Result<(), String> {
     if ticket.is_expired(host::now_unix()) {
-        return Err("the ticket has expired: ask the receiver for a new one".to_owned());
+        return Err("the ticket has expired: ask for a new one".to_owned());
     }
     Ok(())
 }

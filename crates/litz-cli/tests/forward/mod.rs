@@ -2,6 +2,7 @@
 //! ends.
 #![expect(clippy::disallowed_methods, reason = "stands for programs that use the forwarder")]
 
+mod daemon;
 mod dynamic;
 mod hostile;
 mod links;

@@ -8,21 +8,21 @@ use super::*;
 use crate::namespaces::Namespace;
 
 /// An address of the far host that the near one has no route to: it is reached over Litz or not at all.
-const FAR: &str = "10.79.0.1";
+pub(super) const FAR: &str = "10.79.0.1";
 const FAR6: &str = "fd79::1";
 
 /// Two hosts with two links; the far one serves.
-struct World {
-    place: Place,
-    near: Namespace,
-    far: Namespace,
+pub(super) struct World {
+    pub(super) place: Place,
+    pub(super) near: Namespace,
+    pub(super) far: Namespace,
     server: Litz,
-    ticket: String,
+    pub(super) ticket: String,
 }
 
 impl World {
     /// None without root.
-    fn new() -> Option<Self> {
+    pub(super) fn new() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             skipped("root");
             return None;
@@ -47,7 +47,7 @@ impl World {
     }
 
     /// A server on the far host; returns its port.
-    fn serve(&self, ip: &str, act: impl Fn(TcpStream) + Clone + Send + 'static) -> u16 {
+    pub(super) fn serve(&self, ip: &str, act: impl Fn(TcpStream) + Clone + Send + 'static) -> u16 {
         let address: SocketAddr = (ip.parse::<std::net::IpAddr>().expect("an address"), 0).into();
         // Its sockets stay in the namespace.
         let listener = self.far.inside(|| TcpListener::bind(address).expect("a port"));
@@ -75,12 +75,12 @@ impl World {
     }
 }
 
-fn texts(output: Output) -> (i32, String, String) {
+pub(super) fn texts(output: Output) -> (i32, String, String) {
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
 }
 
-fn echo(mut stream: TcpStream) {
+pub(super) fn echo(mut stream: TcpStream) {
     let mut all = Vec::new();
     if stream.read_to_end(&mut all).is_ok() {
         let _written = stream.write_all(&all);

@@ -15,8 +15,11 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 use transfer::{CLOSE_CODE, CancelToken, Proof, Refusal, Role, RunId, Ticket, proof_context};
 
+use super::daemon::door::Door;
+use super::engine::Engine;
 use super::listener::{Bound, Sessions, Way, places};
 use super::options::{ClientOptions, Forwards, ServerOptions};
+use super::own::Own;
 use super::program::Program;
 use super::report::Report;
 use super::session::{Desk, Session, Streams, transport};
@@ -53,7 +56,15 @@ pub(super) fn run(options: &ClientOptions) -> Result<u8, String> {
         out::redirect();
     }
     let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
-    run_client(&Client::prepare(server, forwards, None, cancel)?)
+    run_client(&Client::prepare(server, forwards, For::Forwards, cancel)?)
+}
+
+/// Serves the programs that come in through `door`. Returns the status.
+pub(super) fn run_daemon(options: &ClientOptions, door: &Door, cancel: CancelToken) -> Result<u8, String> {
+    let ClientOptions { server, forwards } = options;
+    check_dynamic(forwards)?;
+    let status = run_client(&Client::prepare(server, forwards, For::Daemon(door), cancel)?);
+    if door.is_stopped() && status == Ok(exit::INTERRUPTED) { Ok(exit::DONE) } else { status }
 }
 
 /// Runs a program whose connections are forwarded. Returns its status.
@@ -61,7 +72,7 @@ pub(super) fn run_program(server: &ServerOptions, program: &Program<'_>) -> Resu
     // Standard output is the program's.
     out::redirect();
     let forwards = Forwards::none();
-    let status = run_client(&Client::prepare(server, &forwards, Some(program), program.cancel.clone())?)?;
+    let status = run_client(&Client::prepare(server, &forwards, For::Program(program), program.cancel.clone())?)?;
     Ok(program.status().unwrap_or(status))
 }
 
@@ -76,7 +87,12 @@ fn run_client(client: &Client<'_>) -> Result<u8, String> {
     match status {
         Ok(status) => Ok(status),
         Err(lost) if lost.is_interrupt => {
-            if client.program.and_then(Program::status).is_none() {
+            let is_asked_for = match client.purpose {
+                For::Forwards => false,
+                For::Program(program) => program.status().is_some(),
+                For::Daemon(door) => door.is_stopped(),
+            };
+            if !is_asked_for {
                 exit::report(client.server.transport.json, exit::INTERRUPTED, &lost.message);
             }
             Ok(exit::INTERRUPTED)
@@ -93,6 +109,10 @@ fn check(forwards: &Forwards) -> Result<(), String> {
                     `litz forward serve` on the far host"
             .to_owned());
     }
+    check_dynamic(forwards)
+}
+
+fn check_dynamic(forwards: &Forwards) -> Result<(), String> {
     if let Some(open) = forwards.dynamic.iter().find(|dynamic| !dynamic.bind.is_loopback() && !forwards.gateway) {
         return Err(format!(
             "-D {}:{} would let other hosts use the proxy, which asks for no password: add --gateway if you want \
@@ -103,10 +123,19 @@ fn check(forwards: &Forwards) -> Result<(), String> {
     Ok(())
 }
 
+/// What the connection is for, besides forwards.
+#[derive(Clone, Copy)]
+enum For<'a> {
+    Forwards,
+    /// Started once there is a connection.
+    Program(&'a Program<'a>),
+    Daemon(&'a Door),
+}
+
 struct Client<'a> {
     server: &'a ServerOptions,
     forwards: &'a Forwards,
-    program: Option<&'a Program<'a>>,
+    purpose: For<'a>,
     ticket: Ticket,
     state: HostState,
     cancel: CancelToken,
@@ -124,10 +153,10 @@ impl<'a> Client<'a> {
     fn prepare(
         server: &'a ServerOptions,
         forwards: &'a Forwards,
-        program: Option<&'a Program<'a>>,
+        purpose: For<'a>,
         cancel: CancelToken,
     ) -> Result<Self, String> {
-        let ticket = server.credential.only(server.ticket.as_deref())?;
+        let ticket = server.credential.only(server.ticket.as_deref(), "litz forward serve")?;
         let state = host::open_state(server.transport.state_dir.as_deref())?;
         let trace = server.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
         let journals = Journals::of(&server.transport)?;
@@ -139,7 +168,7 @@ impl<'a> Client<'a> {
         Ok(Self {
             server,
             forwards,
-            program,
+            purpose,
             ticket,
             state,
             cancel,
@@ -200,7 +229,15 @@ impl<'a> Client<'a> {
             };
             bound.serve_with(&self.places, act, tasks);
         }
+        if let For::Daemon(door) = self.purpose {
+            door.serve(self.own(current.clone()), &self.report, tasks)?;
+        }
         Ok(())
+    }
+
+    /// Connections for programs.
+    fn own(&self, current: watch::Receiver<Option<Arc<Session>>>) -> Own {
+        Own { sessions: Sessions::Current(current), places: Arc::clone(&self.places) }
     }
 
     fn tell_listening(&self, kind: &str, bound: &Bound, target: &dyn std::fmt::Display) {
@@ -228,10 +265,9 @@ impl<'a> Client<'a> {
                         if let Some(target) = &self.forwards.stdio {
                             return self.carry_stdio(runtime, &session, target);
                         }
-                        if is_first && let Some(program) = self.program {
-                            let sessions = Sessions::Current(publish.subscribe());
-                            let report = Arc::clone(&self.report);
-                            program.start(runtime.handle(), sessions, report, Arc::clone(&self.places));
+                        if is_first && let For::Program(program) = self.purpose {
+                            let own = self.own(publish.subscribe());
+                            program.start(runtime.handle(), Engine::Own(own), Arc::clone(&self.report));
                         }
                         last_message.clear();
                         let lost = runtime.block_on(self.serve(&connected, &session, control, publish));
@@ -359,6 +395,10 @@ impl<'a> Client<'a> {
             "handshake_us": stats.handshake_time.map(units::Duration::as_micros),
         });
         self.report.tell(&event, &format!("connected to {remote}"));
+        // systemd waits for it, if the unit says Type=notify. Elsewhere nothing is done.
+        if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Ready]) {
+            tracing::warn!(%error, "cannot tell the service manager that the client is ready");
+        }
         if connected.paths_wanted > 1 && !connected.is_multipath {
             let note = "the server supports one path only: the other links are not used";
             self.report.warn(Warning::PathLeftOut, note);
@@ -478,9 +518,9 @@ impl<'a> Client<'a> {
 
     /// Waits until the program has ended, if there is one.
     async fn program_ended(&self) {
-        match self.program {
-            Some(program) => program.ended().await,
-            None => std::future::pending().await,
+        match self.purpose {
+            For::Program(program) => program.ended().await,
+            For::Forwards | For::Daemon(_) => std::future::pending().await,
         }
     }
 

@@ -11,6 +11,9 @@
 //! | [`carry`], [`socket`] | data of a connection, both ways |
 //! | [`udp`] | packets of flows |
 //! | [`run`](mod@run), [`program`], [`takeover`] | `litz run`: a program whose connections are forwarded |
+//! | [`daemon`] | `litz daemon`: serves such programs over one connection |
+//! | [`engine`], [`own`] | who makes the connections of a program: the daemon, or this process |
+//! | [`local_pair`] | connections between a program and this process |
 //! | [`setup`] | threads, limits and TLS settings of both ends |
 //! | [`stdio`] | standard input and output as a connection |
 //! | [`report`] | what the user is told |
@@ -19,11 +22,15 @@
 
 mod carry;
 mod client;
+mod daemon;
 mod datagrams;
 mod dial;
+mod engine;
 mod frames;
 mod listener;
+mod local_pair;
 mod options;
+mod own;
 mod program;
 mod report;
 mod run;
@@ -39,6 +46,7 @@ mod udp;
 use std::process::ExitCode;
 
 use super::exit;
+pub(crate) use daemon::{DaemonOptions, HELP as DAEMON_HELP, USAGE as DAEMON_USAGE, run as run_daemon};
 use options::ForwardCommand;
 pub(crate) use options::{ForwardOptions, HELP, USAGE};
 pub(crate) use run::{HELP as RUN_HELP, RunOptions, USAGE as RUN_USAGE, run as run_program};

@@ -154,6 +154,13 @@ pub(crate) struct ServerOptions {
     pub(crate) transport: TransportOptions,
 }
 
+impl ServerOptions {
+    /// Whether an argument names the server.
+    pub(crate) const fn is_given(&self) -> bool {
+        self.ticket.is_some() || self.credential.ticket.is_given()
+    }
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct ServeOptions {
     /// Let clients connect to this target; may be repeated

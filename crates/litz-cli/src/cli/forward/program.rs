@@ -15,10 +15,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use transfer::CancelToken;
 
-use super::listener::Sessions;
+use super::engine::Engine;
 use super::report::Report;
 use super::takeover::Takeover;
 use crate::cli::exit;
@@ -82,6 +82,11 @@ impl<'a> Program<'a> {
         Ok(Self { command, direct, is_strict, json, cancel, shared })
     }
 
+    /// The name of the program, for the user.
+    pub(super) fn name(&self) -> String {
+        self.command.first().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    }
+
     /// The status of the program, once it has ended.
     pub(super) fn status(&self) -> Option<u8> {
         self.shared.status.get().copied()
@@ -93,7 +98,7 @@ impl<'a> Program<'a> {
     }
 
     /// Starts the program. If that fails, it has ended with the status that says so.
-    pub(super) fn start(&self, runtime: &Handle, sessions: Sessions, report: Arc<Report>, places: Arc<Semaphore>) {
+    pub(super) fn start(&self, runtime: &Handle, engine: Engine, report: Arc<Report>) {
         let [name, arguments @ ..] = self.command else { return self.shared.end() };
         let mut command = Command::new(name);
         command.args(arguments);
@@ -102,7 +107,7 @@ impl<'a> Program<'a> {
             Ok(((), child, listener)) => {
                 let direct = Policy::new(self.direct.to_vec(), Vec::new());
                 let name = name.to_string_lossy().into_owned();
-                let takeover = Arc::new(Takeover::new(name, sessions, report, places, direct, self.is_strict));
+                let takeover = Arc::new(Takeover::new(name, engine, report, direct, self.is_strict));
                 self.shared.supervise(child, listener, runtime.clone(), takeover);
             }
             Err(error) => {

@@ -1,16 +1,18 @@
 //! `litz run`: its arguments, and its status.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use forward::policy::TargetRule;
 
-use super::client;
+use super::daemon::place;
 use super::options::ServerOptions;
 use super::program::{LITZ_FAILED, Program};
 use super::setup::raise_descriptor_limit;
-use crate::cli::{exit, out};
+use super::{client, daemon};
+use crate::cli::{exit, out, ticket};
 
 /// The end of the help text.
 pub(crate) const HELP: &str = "\
@@ -20,6 +22,10 @@ On the far host:
 It prints a ticket. On this host:
   litz run TICKET -- curl http://10.1.2.3/
   litz run --ticket-file FILE -- psql -h 10.1.2.4
+
+Or once, for all programs of this user:
+  litz daemon TICKET &
+  litz run -- curl http://10.1.2.3/
 
 A connection that the far host does not allow is made without Litz, unless --strict is given.
 
@@ -37,6 +43,15 @@ pub(crate) struct RunOptions {
     #[command(flatten)]
     server: ServerOptions,
 
+    /// Use the daemon with this socket [default: that of `litz daemon`, if it runs and no ticket is
+    /// given]
+    #[arg(long, value_name = "PATH", conflicts_with = "own", help_heading = "Forwards")]
+    daemon: Option<PathBuf>,
+
+    /// Use no daemon, but a connection of this command's own
+    #[arg(long, help_heading = "Forwards")]
+    own: bool,
+
     /// Connect directly to this target; may be repeated
     ///
     /// RULE is as for `litz forward serve --target`: HOST:PORTS, with an address, a network such as
@@ -53,12 +68,37 @@ pub(crate) struct RunOptions {
     program: Vec<OsString>,
 }
 
+impl RunOptions {
+    /// The daemon to use, if any.
+    fn daemon(&self) -> Result<Option<PathBuf>, String> {
+        let server = &self.server;
+        if let Some(path) = &self.daemon {
+            if server.is_given() {
+                return Err("a daemon has its own server: give either --daemon or a ticket".to_owned());
+            }
+            return Ok(Some(path.clone()));
+        }
+        if self.own || server.is_given() || ticket::is_in_environment() {
+            return Ok(None);
+        }
+        match place::default_path() {
+            Some(path) if path.exists() => Ok(Some(path)),
+            _ => Err("no ticket was given, and no daemon runs: name a ticket (--ticket-file, LITZ_TICKET), or start \
+                      one with `litz daemon TICKET`"
+                .to_owned()),
+        }
+    }
+}
+
 pub(crate) fn run(options: &RunOptions) -> ExitCode {
     raise_descriptor_limit();
     let json = options.server.transport.json;
     let run = || {
         let program = Program::new(&options.program, &options.direct, options.strict, json)?;
-        client::run_program(&options.server, &program)
+        match options.daemon()? {
+            Some(path) => daemon::run_program(&path, &options.server.transport, &program),
+            None => client::run_program(&options.server, &program),
+        }
     };
     match run() {
         Ok(status) => ExitCode::from(status),

@@ -3,6 +3,7 @@
 use std::future::pending;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -14,11 +15,10 @@ use tokio::net::{TcpStream, UnixStream};
 /// whose peer has vanished would otherwise stay for ever.
 const KEEP_ALIVE: Duration = Duration::from_secs(120);
 
-/// A connected socket. Dropping it before [`close`](Self::close) resets a TCP connection, so that its
-/// peer does not take cut data for complete.
+/// A connected socket. Dropping it before [`close`](Self::close), or the end of this process, resets a
+/// TCP connection, so that its peer does not take cut data for complete.
 pub(super) struct Socket {
     kind: Kind,
-    is_reset: bool,
 }
 
 enum Kind {
@@ -41,11 +41,13 @@ impl Socket {
         // connection has ended, and its next use says so.
         let _no_delay = stream.set_nodelay(true);
         let _probed = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE));
-        Self { kind: Kind::Tcp(stream), is_reset: true }
+        // Also where this process is killed: the kernel closes the socket then.
+        let _reset = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+        Self { kind: Kind::Tcp(stream) }
     }
 
     pub(super) fn unix(stream: UnixStream) -> Self {
-        Self { kind: Kind::Unix(stream), is_reset: true }
+        Self { kind: Kind::Unix(stream) }
     }
 
     /// The address of this end; none for a UNIX socket.
@@ -120,18 +122,18 @@ impl Socket {
     }
 
     /// Both directions have ended: the connection is not reset.
-    pub(super) fn close(mut self) {
-        self.is_reset = false;
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        if self.is_reset
-            && let Kind::Tcp(stream) = &self.kind
-        {
+    pub(super) fn close(self) {
+        if let Kind::Tcp(stream) = &self.kind {
             // It fails only if the connection has ended.
-            let _over = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+            let _over = SockRef::from(stream).set_linger(None);
+        }
+    }
+
+    /// The socket for another process. Until that process has it, its end resets the connection.
+    pub(super) fn pass(self) -> io::Result<OwnedFd> {
+        match self.kind {
+            Kind::Tcp(stream) => Ok(stream.into_std()?.into()),
+            Kind::Unix(stream) => Ok(stream.into_std()?.into()),
         }
     }
 }

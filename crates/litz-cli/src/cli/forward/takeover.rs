@@ -10,42 +10,29 @@
 //! has its connection at once.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use forward::address::{Address, Protocol, Target};
-use forward::message::{Message, Reason};
+use forward::message::Reason;
 use forward::policy::Policy;
 use intercept::{Call, Syscall, sockaddr};
 use rustix::io::Errno;
 use serde_json::json;
-use socket2::{Domain, SockRef, Type};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use socket2::{SockRef, Type};
 
-use super::carry::{Answer, Carried, carry};
-use super::frames;
-use super::listener::Sessions;
-use super::report::{Label, Report};
-use super::session::Streams;
-use super::socket::Socket;
-
-/// The time for a connection inside this host.
-const LOCAL_TIME: Duration = Duration::from_secs(5);
+use super::carry::Carried;
+use super::engine::{Engine, NotOpened};
+use super::local_pair::connect_here;
+use super::report::Report;
 
 /// Takes over the calls of one program's processes.
 pub(super) struct Takeover {
     /// The program, for the user.
     name: String,
-    sessions: Sessions,
+    engine: Engine,
     report: Arc<Report>,
-    places: Arc<Semaphore>,
-    /// How many places there are.
-    places_max: u32,
     /// Targets that are reached without Litz.
     direct: Policy,
     /// What the far host does not allow fails.
@@ -61,16 +48,8 @@ struct Wanted {
 }
 
 impl Takeover {
-    pub(super) fn new(
-        name: String,
-        sessions: Sessions,
-        report: Arc<Report>,
-        places: Arc<Semaphore>,
-        direct: Policy,
-        is_strict: bool,
-    ) -> Self {
-        let places_max = places.available_permits() as u32;
-        Self { name, sessions, report, places, places_max, direct, is_strict, peers: Mutex::default() }
+    pub(super) fn new(name: String, engine: Engine, report: Arc<Report>, direct: Policy, is_strict: bool) -> Self {
+        Self { name, engine, report, direct, is_strict, peers: Mutex::default() }
     }
 
     /// Answers a call, and carries the data of its connection.
@@ -89,7 +68,7 @@ impl Takeover {
 
     /// Waits until no connection is carried.
     pub(super) async fn finished(&self) {
-        let _all = self.places.acquire_many(self.places_max).await;
+        self.engine.finished().await;
     }
 
     pub(super) fn tell_waiting(&self) {
@@ -118,18 +97,25 @@ impl Takeover {
     }
 
     async fn connect(&self, call: Call, wanted: Wanted) {
-        let Ok(_place) = self.places.acquire().await else { return };
-        let target = Address::of(wanted.address);
+        let Some(_place) = self.engine.place().await else { return };
+        let target = Target::Host(Protocol::Tcp, Address::of(wanted.address));
         let label = self.report.label(&self.name, &target);
-        let streams = match self.open(&label, target).await {
-            Ok(streams) => streams,
-            Err(Reason::NotAllowed) if !self.is_strict => {
+        let opened = match self.engine.open(target).await {
+            Ok(opened) => opened,
+            Err(NotOpened::Failed(failure)) if failure.reason == Reason::NotAllowed && !self.is_strict => {
                 let event = json!({ "event": "direct", "target": wanted.address.to_string() });
                 let text = format!("{}: not forwarded, because the far host does not allow it", wanted.address);
                 self.report.tell(&event, &text);
                 return call.let_through();
             }
-            Err(reason) => return call.answer(Err(errno_of(reason))),
+            Err(NotOpened::Failed(failure)) => {
+                self.report.refused(&label, failure.reason.name(), &failure.to_string());
+                return call.answer(Err(errno_of(failure.reason)));
+            }
+            Err(NotOpened::Lost) => {
+                self.report.refused(&label, "daemon_ended", "the daemon has ended");
+                return call.answer(Err(Errno::CONNRESET));
+            }
         };
         let Wanted { socket, address } = wanted;
         let number = SockRef::from(&socket).cookie().unwrap_or(0);
@@ -142,7 +128,7 @@ impl Takeover {
                 call.answer(result);
                 self.report.opened(&label);
                 let carried = Carried::default();
-                let result = carry(Socket::tcp(stream), streams, &carried, Answer::Given).await;
+                let result = opened.carry(stream, &carried).await;
                 self.peers().remove(&number);
                 self.report.closed(&label, &carried, &result);
             }
@@ -150,27 +136,6 @@ impl Takeover {
                 self.report.refused(&label, "local", &format!("no connection inside this host: {error}"));
                 let error = error.raw_os_error().map_or(Errno::NETUNREACH, Errno::from_raw_os_error);
                 call.answer(Err(error));
-            }
-        }
-    }
-
-    /// Asks the far host for a connection.
-    async fn open(&self, label: &Label, target: Address) -> Result<Streams, Reason> {
-        let Some(session) = self.sessions.get().await else {
-            self.report.refused(label, "not_connected", "there is no connection to the server");
-            return Err(Reason::NetworkUnreachable);
-        };
-        let request = Message::Open { target: Target::Host(Protocol::Tcp, target) };
-        let (send, mut recv) = session.open(&request).await.map_err(|error| {
-            self.report.refused(label, "not_opened", &error);
-            Reason::NetworkUnreachable
-        })?;
-        match frames::answer(&mut recv).await {
-            Ok(_) => Ok((send, recv)),
-            Err(failure) if failure.reason == Reason::NotAllowed && !self.is_strict => Err(failure.reason),
-            Err(failure) => {
-                self.report.refused(label, failure.reason.name(), &failure.to_string());
-                Err(failure.reason)
             }
         }
     }
@@ -209,44 +174,6 @@ fn is_unconnected_tcp(socket: &OwnedFd) -> bool {
     socket.r#type().is_ok_and(|ty| ty == Type::STREAM)
         && socket.protocol().is_ok_and(|protocol| protocol == Some(socket2::Protocol::TCP))
         && socket.peer_addr().is_err()
-}
-
-/// Connects the socket of the program to one of this process. The result is what the program's call returns.
-#[expect(clippy::disallowed_methods, reason = "a connection inside this host is the kernel's")]
-async fn connect_here(socket: &OwnedFd) -> io::Result<(TcpStream, Result<i64, Errno>)> {
-    let is_ipv6 = SockRef::from(socket).domain()? == Domain::IPV6;
-    let v4 = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let bound = match is_ipv6 {
-        // A host may have no IPv6.
-        true => std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).or_else(|_| std::net::TcpListener::bind((v4, 0))),
-        false => std::net::TcpListener::bind((v4, 0)),
-    };
-    let listener = bound?;
-    listener.set_nonblocking(true)?;
-    let mut address = listener.local_addr()?;
-    if let (true, IpAddr::V4(ip)) = (is_ipv6, address.ip()) {
-        address.set_ip(ip.to_ipv6_mapped().into());
-    }
-    let result = match rustix::net::connect(socket, &address) {
-        Ok(()) => Ok(0),
-        // The kernel goes on, and the program waits until the socket can be written.
-        Err(Errno::INPROGRESS) => Err(Errno::INPROGRESS),
-        Err(error) => return Err(error.into()),
-    };
-    let own = SockRef::from(socket).local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
-    let listener = TcpListener::from_std(listener)?;
-    let is_own = |peer: SocketAddr| peer.port() == own.port() && peer.ip().to_canonical() == own.ip().to_canonical();
-    let accept = async {
-        loop {
-            // Another program may have found the port.
-            let (stream, peer) = listener.accept().await?;
-            if is_own(peer) {
-                return io::Result::Ok(stream);
-            }
-        }
-    };
-    let stream = timeout(LOCAL_TIME, accept).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
-    Ok((stream?, result))
 }
 
 const fn errno_of(reason: Reason) -> Errno {

@@ -105,7 +105,7 @@ struct Device {
 
 impl<'a> Client<'a> {
     fn prepare(options: &'a UpOptions) -> Result<Self, String> {
-        let ticket = options.credential.only(options.ticket_argument.as_deref())?;
+        let ticket = options.credential.only(options.ticket_argument.as_deref(), "litz tunnel serve")?;
         let state = host::open_state(options.transport.state_dir.as_deref())?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
         let control = ControlSocket::open(&options.tun)?;

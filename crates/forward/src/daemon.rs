@@ -1,0 +1,395 @@
+//! The messages between `litz daemon` and the programs that use it, on a UNIX socket that keeps the
+//! borders of messages (SOCK_SEQPACKET). The format is specified in `docs/spec/daemon.md`.
+//!
+//! ```text
+//!   version 1 (1) | type 1 (1) | body
+//! ```
+//!
+//! All numbers are big-endian. There is exactly one encoding of each message.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use wire::quic::Reader;
+
+use crate::address::Target;
+use crate::malformed::Malformed;
+use crate::message::{Failure, put_socket_address, socket_address};
+
+/// The version in the first byte of each message.
+pub const VERSION: u8 = 1;
+
+/// The longest message: a status.
+pub const MESSAGE_LEN_MAX: usize = 32 << 10;
+
+/// The longest name of a program, in bytes. Longer ones are cut.
+pub const NAME_LEN_MAX: usize = 64;
+
+/// A message of a program to the daemon.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// First.
+    Hello {
+        /// The program, for people.
+        program: ProgramName,
+    },
+    /// Connect to a target.
+    Connect {
+        /// The program's number for the connection, of which it has no other one now.
+        number: u32,
+        /// Where the socket comes from.
+        socket: SocketFrom,
+        /// The target.
+        target: Target,
+    },
+    /// The socket for a connection whose number said [`SocketFrom::Program`]. It comes with this
+    /// message.
+    Carry {
+        /// The connection.
+        number: u32,
+    },
+    /// The connection is not wanted any more. It means nothing after [`Carry`](Self::Carry).
+    Cancel {
+        /// The connection.
+        number: u32,
+    },
+    /// Tell what the daemon does.
+    Status,
+    /// End the daemon.
+    Stop,
+}
+
+/// A message of the daemon to a program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// The answer to [`Request::Hello`]: the program may ask.
+    Welcome,
+    /// The answer to [`Request::Hello`]: the program may not ask. The connection ends.
+    Refused(Failure),
+    /// The target is connected. With [`SocketFrom::Daemon`], one end of a TCP connection inside this host
+    /// comes with this message, whose other end leads to the target; otherwise the daemon waits for
+    /// [`Request::Carry`].
+    Connected {
+        /// The connection.
+        number: u32,
+        /// The address of the socket that the far host uses; none for a UNIX socket.
+        local: Option<SocketAddr>,
+    },
+    /// The target is not connected. The number is free again.
+    Failed {
+        /// The connection.
+        number: u32,
+        /// Why.
+        failure: Failure,
+    },
+    /// The data of a connection are delivered, or lost. The number is free again.
+    Ended {
+        /// The connection.
+        number: u32,
+        /// Bytes from the program.
+        sent: u64,
+        /// Bytes to the program.
+        received: u64,
+        /// What was lost, if the connection did not end in order.
+        failure: Option<Failure>,
+    },
+    /// The answer to [`Request::Status`]: a JSON object, or what fits of it.
+    Status(String),
+    /// The answer to [`Request::Stop`].
+    Stopping,
+}
+
+/// Where the socket of a connection comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum SocketFrom {
+    /// The program passes it when the target is connected.
+    Program = 0,
+    /// The daemon passes one end of a TCP connection inside this host.
+    Daemon = 1,
+}
+
+/// The name of a program: at most [`NAME_LEN_MAX`] bytes, without control characters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProgramName(String);
+
+impl ProgramName {
+    /// A name, which is cleaned and cut.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        let mut clean = String::new();
+        for letter in text.chars() {
+            let letter = if letter.is_control() { '\u{fffd}' } else { letter };
+            if clean.len() + letter.len_utf8() > NAME_LEN_MAX {
+                break;
+            }
+            clean.push(letter);
+        }
+        Self(clean)
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ProgramName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+mod ty {
+    pub(super) const HELLO: u8 = 0x01;
+    pub(super) const CONNECT: u8 = 0x02;
+    pub(super) const CARRY: u8 = 0x03;
+    pub(super) const CANCEL: u8 = 0x04;
+    pub(super) const STATUS: u8 = 0x05;
+    pub(super) const STOP: u8 = 0x06;
+    pub(super) const WELCOME: u8 = 0x81;
+    pub(super) const REFUSED: u8 = 0x82;
+    pub(super) const CONNECTED: u8 = 0x83;
+    pub(super) const FAILED: u8 = 0x84;
+    pub(super) const ENDED: u8 = 0x85;
+    pub(super) const STATUS_IS: u8 = 0x86;
+    pub(super) const STOPPING: u8 = 0x87;
+}
+
+impl Request {
+    /// The whole message.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION, self.ty()];
+        match self {
+            Self::Hello { program } => out.extend_from_slice(program.0.as_bytes()),
+            Self::Connect { number, socket, target } => {
+                out.extend_from_slice(&number.to_be_bytes());
+                out.push(*socket as u8);
+                target.encode(&mut out);
+            }
+            Self::Carry { number } | Self::Cancel { number } => out.extend_from_slice(&number.to_be_bytes()),
+            Self::Status | Self::Stop => {}
+        }
+        out
+    }
+
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let (ty, mut reader) = begin(bytes)?;
+        let request = match ty {
+            ty::HELLO => Self::Hello { program: program(&mut reader)? },
+            ty::CONNECT => Self::Connect {
+                number: reader.u32()?,
+                socket: match reader.u8()? {
+                    0 => SocketFrom::Program,
+                    1 => SocketFrom::Daemon,
+                    _ => return Err(Malformed("the kind of a socket is unknown")),
+                },
+                target: Target::decode(&mut reader)?,
+            },
+            ty::CARRY => Self::Carry { number: reader.u32()? },
+            ty::CANCEL => Self::Cancel { number: reader.u32()? },
+            ty::STATUS => Self::Status,
+            ty::STOP => Self::Stop,
+            _ => return Err(Malformed("a message is of unknown type")),
+        };
+        end(&reader, request)
+    }
+
+    const fn ty(&self) -> u8 {
+        match self {
+            Self::Hello { .. } => ty::HELLO,
+            Self::Connect { .. } => ty::CONNECT,
+            Self::Carry { .. } => ty::CARRY,
+            Self::Cancel { .. } => ty::CANCEL,
+            Self::Status => ty::STATUS,
+            Self::Stop => ty::STOP,
+        }
+    }
+}
+
+impl Reply {
+    /// The whole message.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION, self.ty()];
+        match self {
+            Self::Welcome | Self::Stopping => {}
+            Self::Refused(failure) => failure.encode(&mut out),
+            Self::Connected { number, local } => {
+                out.extend_from_slice(&number.to_be_bytes());
+                put_socket_address(*local, &mut out);
+            }
+            Self::Failed { number, failure } => {
+                out.extend_from_slice(&number.to_be_bytes());
+                failure.encode(&mut out);
+            }
+            Self::Ended { number, sent, received, failure } => {
+                out.extend_from_slice(&number.to_be_bytes());
+                out.extend_from_slice(&sent.to_be_bytes());
+                out.extend_from_slice(&received.to_be_bytes());
+                if let Some(failure) = failure {
+                    failure.encode(&mut out);
+                }
+            }
+            Self::Status(text) => {
+                let mut fits = text.len().min(MESSAGE_LEN_MAX - out.len());
+                while !text.is_char_boundary(fits) {
+                    fits -= 1;
+                }
+                out.extend_from_slice(&text.as_bytes()[..fits]);
+            }
+        }
+        out
+    }
+
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let (ty, mut reader) = begin(bytes)?;
+        let reply = match ty {
+            ty::WELCOME => Self::Welcome,
+            ty::REFUSED => Self::Refused(Failure::decode(&mut reader)?),
+            ty::CONNECTED => Self::Connected { number: reader.u32()?, local: socket_address(&mut reader)? },
+            ty::FAILED => Self::Failed { number: reader.u32()?, failure: Failure::decode(&mut reader)? },
+            ty::ENDED => Self::Ended {
+                number: reader.u32()?,
+                sent: u64::from_be_bytes(reader.array()?),
+                received: u64::from_be_bytes(reader.array()?),
+                failure: (!reader.is_empty()).then(|| Failure::decode(&mut reader)).transpose()?,
+            },
+            ty::STATUS_IS => Self::Status(text(&mut reader)?.to_owned()),
+            ty::STOPPING => Self::Stopping,
+            _ => return Err(Malformed("a message is of unknown type")),
+        };
+        end(&reader, reply)
+    }
+
+    const fn ty(&self) -> u8 {
+        match self {
+            Self::Welcome => ty::WELCOME,
+            Self::Refused(_) => ty::REFUSED,
+            Self::Connected { .. } => ty::CONNECTED,
+            Self::Failed { .. } => ty::FAILED,
+            Self::Ended { .. } => ty::ENDED,
+            Self::Status(_) => ty::STATUS_IS,
+            Self::Stopping => ty::STOPPING,
+        }
+    }
+}
+
+/// The type of a message, and its body.
+fn begin(bytes: &[u8]) -> Result<(u8, Reader<'_>), Malformed> {
+    if bytes.len() > MESSAGE_LEN_MAX {
+        return Err(Malformed("a message is too long"));
+    }
+    let mut reader = Reader::new(bytes);
+    match reader.u8()? {
+        VERSION => Ok((reader.u8()?, reader)),
+        _ => Err(Malformed("a message is of another version")),
+    }
+}
+
+fn end<T>(reader: &Reader<'_>, message: T) -> Result<T, Malformed> {
+    if reader.is_empty() { Ok(message) } else { Err(Malformed("bytes follow the last field")) }
+}
+
+fn text<'a>(reader: &mut Reader<'a>) -> Result<&'a str, Malformed> {
+    std::str::from_utf8(reader.rest()).map_err(|_| Malformed("a text is not UTF-8"))
+}
+
+/// The rest of a message. It is cleaned again: it comes from another program.
+fn program(reader: &mut Reader<'_>) -> Result<ProgramName, Malformed> {
+    let name = text(reader)?;
+    if name.len() > NAME_LEN_MAX {
+        return Err(Malformed("the name of a program is too long"));
+    }
+    Ok(ProgramName::new(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::{Address, Protocol, UnixPath};
+    use crate::message::Reason;
+
+    fn requests() -> Vec<Request> {
+        let tcp = Target::Host(Protocol::Tcp, Address::of("192.0.2.1:80".parse().unwrap()));
+        let unix = Target::Unix(UnixPath::new("/run/x".as_ref()).unwrap());
+        vec![
+            Request::Hello { program: ProgramName::new("curl") },
+            Request::Hello { program: ProgramName::new("") },
+            Request::Connect { number: 7, socket: SocketFrom::Program, target: tcp },
+            Request::Connect { number: u32::MAX, socket: SocketFrom::Daemon, target: unix },
+            Request::Carry { number: 7 },
+            Request::Cancel { number: 7 },
+            Request::Status,
+            Request::Stop,
+        ]
+    }
+
+    fn replies() -> Vec<Reply> {
+        let failure = || Failure::new(Reason::Refused, "the target refused");
+        vec![
+            Reply::Welcome,
+            Reply::Refused(failure()),
+            Reply::Connected { number: 1, local: None },
+            Reply::Connected { number: 1, local: Some("[2001:db8::1]:9".parse().unwrap()) },
+            Reply::Failed { number: 2, failure: failure() },
+            Reply::Ended { number: 3, sent: 1, received: u64::MAX, failure: None },
+            Reply::Ended { number: 3, sent: 1, received: 0, failure: Some(failure()) },
+            Reply::Status("{}".to_owned()),
+            Reply::Stopping,
+        ]
+    }
+
+    #[test]
+    fn each_message_has_one_encoding() {
+        for request in requests() {
+            let bytes = request.encode();
+            assert_eq!(Request::decode(&bytes), Ok(request.clone()), "{request:?}");
+            assert!(Reply::decode(&bytes).is_err(), "{request:?}");
+        }
+        for reply in replies() {
+            let bytes = reply.encode();
+            assert_eq!(Reply::decode(&bytes), Ok(reply.clone()), "{reply:?}");
+            assert!(Request::decode(&bytes).is_err(), "{reply:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_long_or_of_another_version_is_malformed() {
+        for request in requests() {
+            let mut bytes = request.encode();
+            let is_text = matches!(request, Request::Hello { .. });
+            for len in 0..bytes.len() {
+                assert!(Request::decode(&bytes[..len]).is_err() || is_text, "{request:?} {len}");
+            }
+            bytes.push(0);
+            assert!(Request::decode(&bytes).is_err() || is_text, "{request:?}");
+            bytes[0] = VERSION + 1;
+            assert_eq!(Request::decode(&bytes), Err(Malformed("a message is of another version")));
+        }
+        let long = [&[VERSION, ty::HELLO][..], &[b'a'; NAME_LEN_MAX + 1]].concat();
+        assert!(Request::decode(&long).is_err());
+        assert!(Reply::decode(&[&[VERSION, ty::STATUS_IS][..], &[b'a'; MESSAGE_LEN_MAX]].concat()).is_err());
+        assert!(Request::decode(&[VERSION, ty::CONNECT, 0, 0, 0, 1, 2]).is_err());
+    }
+
+    #[test]
+    fn texts_are_cut_and_safe_to_print() {
+        let name = ProgramName::new(&format!("\x1b[2J{}", "ü".repeat(NAME_LEN_MAX)));
+        assert!(name.as_str().len() <= NAME_LEN_MAX && !name.as_str().contains(char::is_control));
+        let hostile = [&[VERSION, ty::HELLO][..], b"a\x1bb"].concat();
+        assert_eq!(Request::decode(&hostile), Ok(Request::Hello { program: ProgramName::new("a\u{fffd}b") }));
+        let status = Reply::Status("ü".repeat(MESSAGE_LEN_MAX)).encode();
+        assert!(status.len() <= MESSAGE_LEN_MAX && Reply::decode(&status).is_ok());
+    }
+}

@@ -1,0 +1,226 @@
+//! The side of the daemon: programs of this user come in, and say what they want.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use forward::daemon::{Reply, Request};
+use forward::message::{Failure, Reason};
+use serde_json::{Value, json};
+use tokio::net::UnixListener;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use transfer::CancelToken;
+
+use super::guest::Guest;
+use super::packets::Packets;
+use super::place::Bound;
+use crate::cli::forward::own::Own;
+use crate::cli::forward::report::Report;
+use crate::cli::path_report;
+
+/// Programs that use the daemon at a time. Further ones are refused.
+const PROGRAMS_MAX: usize = 64;
+
+/// The longest request: one with the longest name as its target.
+const REQUEST_LEN_MAX: usize = 512;
+
+/// The time for the first message of a program, and for one that it has to take.
+const PROMPT: Duration = Duration::from_secs(5);
+
+/// The pause after a failure to accept, because the process has no more descriptors, for instance.
+const ERROR_PAUSE: Duration = Duration::from_millis(100);
+
+/// Where programs come in.
+pub(in crate::cli::forward) struct Door {
+    /// Removed first at the end, so that another daemon can be started.
+    bound: Bound,
+    cancel: CancelToken,
+    shared: Arc<Shared>,
+}
+
+/// What the tasks of programs share.
+struct Shared {
+    programs: Mutex<Programs>,
+    /// The program that has asked for the end. It learns that the daemon has ended when this is dropped.
+    stopped_by: OnceLock<Packets>,
+}
+
+#[derive(Default)]
+struct Programs {
+    next: u64,
+    by_number: BTreeMap<u64, Arc<Guest>>,
+}
+
+/// What the tasks of programs need.
+struct Desk {
+    own: Arc<Own>,
+    report: Arc<Report>,
+    cancel: CancelToken,
+    shared: Arc<Shared>,
+}
+
+impl Door {
+    /// Listens at `path`. `cancel` ends the daemon.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(super) fn open(path: PathBuf, cancel: CancelToken) -> Result<Self, String> {
+        let shared = Shared { programs: Mutex::default(), stopped_by: OnceLock::new() };
+        Ok(Self { bound: Bound::open(path)?, cancel, shared: Arc::new(shared) })
+    }
+
+    /// Whether a program has asked for the end.
+    pub(in crate::cli::forward) fn is_stopped(&self) -> bool {
+        self.shared.stopped_by.get().is_some()
+    }
+
+    /// Serves programs until the task set is dropped. Needs the runtime.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(in crate::cli::forward) fn serve(
+        &self,
+        own: Own,
+        report: &Arc<Report>,
+        tasks: &mut JoinSet<()>,
+    ) -> Result<(), String> {
+        let path = self.bound.path.display().to_string();
+        let listener = self.bound.socket.try_clone().and_then(|socket| UnixListener::from_std(socket.into()));
+        let listener = listener.map_err(|error| format!("cannot listen on {path}: {error}"))?;
+        report.tell(&json!({ "event": "serving", "socket": path }), &format!("programs come in through {path}"));
+        let (report, cancel, shared) = (Arc::clone(report), self.cancel.clone(), Arc::clone(&self.shared));
+        tasks.spawn(accept(listener, Arc::new(Desk { own: Arc::new(own), report, cancel, shared })));
+        Ok(())
+    }
+}
+
+async fn accept(listener: UnixListener, desk: Arc<Desk>) {
+    // They end with this task. What they carry goes on.
+    let mut guests = JoinSet::new();
+    loop {
+        while guests.try_join_next().is_some() {}
+        match listener.accept().await {
+            Ok((socket, _)) => {
+                let desk = Arc::clone(&desk);
+                guests.spawn(async move {
+                    if let Err(error) = desk.serve(Packets::new(socket)).await {
+                        tracing::info!(%error, "a program");
+                    }
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a program cannot come in");
+                tokio::time::sleep(ERROR_PAUSE).await;
+            }
+        }
+    }
+}
+
+impl Desk {
+    /// Serves one program until it ends.
+    async fn serve(&self, packets: Packets) -> io::Result<()> {
+        let peer = packets.peer()?;
+        if peer.uid != rustix::process::geteuid() {
+            let failure = Failure::new(Reason::NotAllowed, "the daemon serves its own user only");
+            let event = json!({ "event": "program_refused", "user": peer.uid.as_raw() });
+            self.report.fail(&event, &format!("a program of user {} was refused", peer.uid.as_raw()));
+            return reply(&packets, &Reply::Refused(failure)).await;
+        }
+        let mut buffer = [0; REQUEST_LEN_MAX];
+        let first = timeout(PROMPT, receive(&packets, &mut buffer)).await.map_err(|_| io::ErrorKind::TimedOut)?;
+        match first? {
+            Some((Request::Hello { program }, _)) => {
+                let pid = peer.pid.as_raw_nonzero().get();
+                self.welcome(Arc::new(Guest::new(packets, program, pid)), &mut buffer).await
+            }
+            Some((Request::Status, _)) => reply(&packets, &Reply::Status(self.status().to_string())).await,
+            Some((Request::Stop, _)) => {
+                reply(&packets, &Reply::Stopping).await?;
+                let _first = self.shared.stopped_by.set(packets);
+                self.cancel.cancel();
+                Ok(())
+            }
+            Some(_) => Err(malformed("the first message of a program is another one")),
+            None => Ok(()),
+        }
+    }
+
+    async fn welcome(&self, guest: Arc<Guest>, buffer: &mut [u8]) -> io::Result<()> {
+        let Some(number) = self.shared.enter(&guest) else {
+            let failure = Failure::new(Reason::Busy, &format!("{PROGRAMS_MAX} programs use the daemon already"));
+            return reply(&guest.packets, &Reply::Refused(failure)).await;
+        };
+        let served = self.serve_requests(&guest, buffer).await;
+        guest.cancel_all();
+        guest.packets.close();
+        self.shared.programs().by_number.remove(&number);
+        served
+    }
+
+    async fn serve_requests(&self, guest: &Arc<Guest>, buffer: &mut [u8]) -> io::Result<()> {
+        reply(&guest.packets, &Reply::Welcome).await?;
+        while let Some((request, descriptor)) = receive(&guest.packets, buffer).await? {
+            match request {
+                Request::Connect { number, socket, target } => {
+                    guest.connect(&self.own, &self.report, number, socket, target).await?;
+                }
+                Request::Carry { number } => {
+                    let descriptor = descriptor.ok_or_else(|| malformed("a socket is missing"))?;
+                    guest.carry(number, descriptor);
+                }
+                Request::Cancel { number } => guest.cancel(number),
+                Request::Hello { .. } | Request::Status | Request::Stop => {
+                    return Err(malformed("a message that only comes first"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn status(&self) -> Value {
+        let session = self.own.sessions.now();
+        let paths = session.as_ref().map(|session| session.connection.stats().paths).unwrap_or_default();
+        let programs: Vec<Value> = self.shared.programs().by_number.values().map(|guest| guest.status()).collect();
+        json!({
+            "event": "status", "pid": std::process::id(), "is_connected": session.is_some(),
+            "server": session.map(|session| session.peer.clone()),
+            "programs": programs, "paths": paths.iter().map(path_report::as_json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl Shared {
+    fn enter(&self, guest: &Arc<Guest>) -> Option<u64> {
+        let mut programs = self.programs();
+        if programs.by_number.len() >= PROGRAMS_MAX {
+            return None;
+        }
+        let number = programs.next;
+        programs.next += 1;
+        programs.by_number.insert(number, Arc::clone(guest));
+        Some(number)
+    }
+
+    fn programs(&self) -> MutexGuard<'_, Programs> {
+        self.programs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sends a reply. A program that does not take it in time is given up.
+pub(super) async fn reply(packets: &Packets, reply: &Reply) -> io::Result<()> {
+    timeout(PROMPT, packets.send(&reply.encode(), None)).await.map_err(|_| io::ErrorKind::TimedOut)?
+}
+
+async fn receive(packets: &Packets, buffer: &mut [u8]) -> io::Result<Option<(Request, Option<OwnedFd>)>> {
+    let Some((len, descriptor)) = packets.receive(buffer).await? else { return Ok(None) };
+    let request = Request::decode(&buffer[..len]).map_err(|error| malformed(&error.to_string()))?;
+    Ok(Some((request, descriptor)))
+}
+
+pub(super) fn malformed(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}

@@ -1,0 +1,180 @@
+//! `litz daemon`: one connection to a server for all programs of a user.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`door`], [`guest`] | the daemon's side: programs come in, and their connections |
+//! | [`user`] | the side of a program |
+//! | [`place`], [`packets`] | the socket between them |
+//!
+//! The messages are in the crate `forward`, without sockets.
+
+pub(super) mod door;
+mod guest;
+mod packets;
+pub(super) mod place;
+pub(super) mod user;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use forward::daemon::{MESSAGE_LEN_MAX, Reply, Request};
+use serde_json::Value;
+
+use super::client;
+use super::engine::Engine;
+use super::options::ClientOptions;
+use super::program::Program;
+use super::report::Report;
+use super::setup::{raise_descriptor_limit, runtime};
+use crate::cli::transport_options::TransportOptions;
+use crate::cli::{exit, out, signals};
+use door::Door;
+
+/// The end of the help text.
+pub(crate) const HELP: &str = "\
+On the far host:
+  litz forward serve --target 10.0.0.0/8:*
+
+It prints a ticket. On this host:
+  litz daemon TICKET &
+  litz run -- curl http://10.1.2.3/
+  litz daemon status
+  litz daemon stop
+
+Exit status:
+  0    ended by `litz daemon stop`
+  2    an error: bad arguments, no connection, refused ticket, another daemon runs
+  130  interrupted";
+
+/// How the command is called.
+pub(crate) const USAGE: &str = "litz daemon [OPTIONS] [TICKET]\n       litz daemon status|stop";
+
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct DaemonOptions {
+    #[command(subcommand)]
+    command: Option<DaemonCommand>,
+
+    #[command(flatten)]
+    client: ClientOptions,
+
+    #[command(flatten)]
+    socket: SocketOptions,
+}
+
+#[derive(Args, Debug)]
+struct SocketOptions {
+    /// The socket for programs [default: litz/daemon.sock in XDG_RUNTIME_DIR, for root in /run]
+    ///
+    /// Only programs of the same user can use it.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+}
+
+#[derive(Subcommand, Debug)]
+enum DaemonCommand {
+    /// Show the daemon's programs and paths
+    Status(AskOptions),
+    /// End the daemon; connections that it carries are reset
+    Stop(AskOptions),
+}
+
+#[derive(Args, Debug)]
+struct AskOptions {
+    #[command(flatten)]
+    socket: SocketOptions,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(options: &DaemonOptions) -> ExitCode {
+    let (json, status) = match &options.command {
+        None => (options.client.server.transport.json, serve(options)),
+        Some(DaemonCommand::Status(options)) => (options.json, ask(options, &Request::Status)),
+        Some(DaemonCommand::Stop(options)) => (options.json, ask(options, &Request::Stop)),
+    };
+    match status {
+        Ok(status) => ExitCode::from(status),
+        Err(message) => exit::fail(json, exit::FAILED, &message),
+    }
+}
+
+fn serve(options: &DaemonOptions) -> Result<u8, String> {
+    raise_descriptor_limit();
+    if options.client.forwards.stdio.is_some() {
+        return Err("a daemon has no standard input and output to forward: use `litz forward --stdio`".to_owned());
+    }
+    let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
+    let door = Door::open(place::path(options.socket.socket.as_deref())?, cancel.clone())?;
+    client::run_daemon(&options.client, &door, cancel)
+}
+
+/// Runs a program whose connections a running daemon makes. Returns its status.
+pub(super) fn run_program(path: &Path, options: &TransportOptions, program: &Program<'_>) -> Result<u8, String> {
+    // Standard output is the program's.
+    out::redirect();
+    let runtime = runtime()?;
+    let daemon = runtime.block_on(user::Daemon::connect(path, &program.name()))?;
+    program.start(runtime.handle(), Engine::Daemon(daemon), Arc::new(Report::new(options)));
+    runtime.block_on(program.ended());
+    Ok(program.status().unwrap_or(exit::INTERRUPTED))
+}
+
+/// Asks a running daemon, and prints its answer.
+fn ask(options: &AskOptions, request: &Request) -> Result<u8, String> {
+    let path = place::path(options.socket.socket.as_deref())?;
+    match runtime()?.block_on(exchange(&path, request))? {
+        Reply::Status(text) => {
+            let status: Value = serde_json::from_str(&text)
+                .map_err(|error| format!("the daemon on {} answered with no status: {error}", path.display()))?;
+            if options.json { out::json(&status) } else { print(&status) }
+        }
+        Reply::Stopping => {}
+        Reply::Refused(failure) => return Err(failure.to_string()),
+        _ => return Err(format!("the daemon on {} answered with another message", path.display())),
+    }
+    Ok(exit::DONE)
+}
+
+async fn exchange(path: &Path, request: &Request) -> Result<Reply, String> {
+    let explain = |error| user::explain(path, &error);
+    let packets = user::dial(path).map_err(explain)?;
+    let mut buffer = vec![0; MESSAGE_LEN_MAX];
+    let reply = user::ask(&packets, request, &mut buffer).await.map_err(explain)?;
+    if *request == Request::Stop {
+        // Its socket is closed when it has ended.
+        while matches!(packets.receive(&mut buffer).await, Ok(Some(_))) {}
+    }
+    Ok(reply)
+}
+
+/// The status as text.
+fn print(status: &Value) {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    match &status["server"] {
+        Value::Null => out::line("not connected"),
+        server => out::line(&format!("connected to {}", text(server))),
+    }
+    for path in status["paths"].as_array().into_iter().flatten() {
+        let (remote, state) = (text(&path["remote"]), text(&path["state"]));
+        out::line(&format!(
+            "  path {} to {remote}: {state}, round trip {} us, {} bytes sent, {} received, {} packets lost",
+            path["path"], path["round_trip_us"], path["bytes_sent"], path["bytes_received"], path["packets_lost"],
+        ));
+    }
+    for program in status["programs"].as_array().into_iter().flatten() {
+        out::line(&format!(
+            "{} ({}): {} connections of {} so far, {} bytes sent, {} received",
+            text(&program["name"]),
+            program["pid"],
+            program["connections"],
+            program["opened"],
+            program["bytes_sent"],
+            program["bytes_received"],
+        ));
+    }
+}

@@ -1,0 +1,40 @@
+//! Connections that this process makes itself, for programs.
+
+use std::sync::Arc;
+
+use forward::address::Target;
+use forward::message::{Failure, Message, Reason};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::frames;
+use super::listener::Sessions;
+use super::session::{CONNECTIONS_MAX, Streams};
+
+/// The connection to the server, and places for what it carries.
+pub(super) struct Own {
+    pub(super) sessions: Sessions,
+    pub(super) places: Arc<Semaphore>,
+}
+
+impl Own {
+    /// A place for a connection.
+    pub(super) async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).acquire_owned().await.ok()
+    }
+
+    /// Asks the far host for a connection.
+    pub(super) async fn open(&self, target: Target) -> Result<Streams, Failure> {
+        let unreachable = |detail: &str| Failure::new(Reason::NetworkUnreachable, detail);
+        let session = self.sessions.get().await;
+        let session = session.ok_or_else(|| unreachable("there is no connection to the server"))?;
+        let request = Message::Open { target };
+        let (send, mut recv) = session.open(&request).await.map_err(|error| unreachable(&error))?;
+        frames::answer(&mut recv).await?;
+        Ok((send, recv))
+    }
+
+    /// Waits until no connection is carried.
+    pub(super) async fn finished(&self) {
+        let _all = self.places.acquire_many(CONNECTIONS_MAX as u32).await;
+    }
+}
