@@ -38,6 +38,11 @@ pub struct Connect {
     pub local: Option<SocketAddr>,
     /// The key of digests that each segment carries, in both directions (RFC 2385).
     pub md5: Option<Md5Key>,
+    /// Whether explicit congestion notification is offered. Default: as the configuration of the stack says.
+    pub ecn: Option<bool>,
+    /// Whether a router's report that the peer cannot be reached ends the attempt, as in kernels. Default:
+    /// false, because it may be so for a moment only (RFC 1122, section 4.2.3.9; RFC 5461, section 4).
+    pub ends_if_unreachable: bool,
 }
 
 impl Connect {
@@ -51,6 +56,18 @@ impl Connect {
     #[must_use]
     pub fn with_md5(self, key: Md5Key) -> Self {
         Self { md5: Some(key), ..self }
+    }
+
+    /// Sets [`ecn`](Self::ecn).
+    #[must_use]
+    pub fn with_ecn(self, ecn: bool) -> Self {
+        Self { ecn: Some(ecn), ..self }
+    }
+
+    /// Sets [`ends_if_unreachable`](Self::ends_if_unreachable).
+    #[must_use]
+    pub fn with_ends_if_unreachable(self, ends_if_unreachable: bool) -> Self {
+        Self { ends_if_unreachable, ..self }
     }
 }
 

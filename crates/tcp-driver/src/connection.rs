@@ -7,7 +7,7 @@ use driver::protocol::{EventSummary, ReceiveHalf as _, Served, SocketsLost};
 use driver::{Connection, EndReason, SendError};
 use layers::RecordError;
 use layers::secret::Salt;
-use tcp::{Event, State, TimeWait, Tuple};
+use tcp::{CloseReason, Event, SoftError, State, TimeWait, Tuple};
 use units::Instant;
 
 use crate::application::{Closed, TcpCell};
@@ -39,6 +39,8 @@ pub struct TcpConnection {
     cell: Arc<TcpCell>,
     socket: usize,
     is_accepted: bool,
+    /// A report that the peer cannot be reached ends the attempt to connect.
+    ends_if_unreachable: bool,
     /// The protocol counts it among the half-open connections.
     is_half_open: bool,
     /// The change of routes that the protocol has not taken.
@@ -93,6 +95,7 @@ impl TcpConnection {
             cell,
             socket,
             is_accepted,
+            ends_if_unreachable: false,
             is_half_open,
             route,
             delivery,
@@ -127,6 +130,11 @@ impl TcpConnection {
     /// Adds what verifies its segments.
     pub(crate) fn with_signature(self, signature: Option<Signature>) -> Self {
         Self { signature: signature.map(Arc::new), ..self }
+    }
+
+    /// Whether a report that the peer cannot be reached ends the attempt to connect.
+    pub(crate) fn with_end_if_unreachable(self, ends_if_unreachable: bool) -> Self {
+        Self { ends_if_unreachable, ..self }
     }
 
     pub(crate) fn take_route_change(&mut self) -> Option<RouteChange> {
@@ -230,6 +238,14 @@ impl TcpConnection {
         }
     }
 
+    /// The peer cannot be reached. A connection that exists goes on.
+    fn give_up_connecting(&mut self) {
+        if self.connection.state() == State::SynSent {
+            self.cell.close(Closed::Tcp(CloseReason::Unreachable));
+            self.connection.abort();
+        }
+    }
+
     fn take(&mut self, now: Instant, opened: Opened) {
         match opened {
             Opened::Segment(arrival) => self.connection.handle_segment(now, arrival),
@@ -278,6 +294,7 @@ impl Connection<Tcp> for TcpConnection {
                 }
                 Event::Writable => self.take_written(),
                 Event::Readable => self.pass_received(),
+                Event::SoftError(SoftError::Unreachable) if self.ends_if_unreachable => self.give_up_connecting(),
                 _ => {}
             }
         }

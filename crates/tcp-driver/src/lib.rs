@@ -17,6 +17,7 @@
 //! | [`shard`] | which of several drivers has a connection |
 //! | `signature` | verifies the MD5 digests of segments |
 //! | [`udp`] | UDP ports |
+//! | [`transparent`], [`opening`] | a stack with all addresses, whose application decides about each SYN |
 //! | `table` | values by addresses and ports |
 //! | `time_wait` | connections in TIME-WAIT |
 //! | [`detached`] | the receive half of a connection on another processor |
@@ -35,6 +36,7 @@ pub mod layers;
 pub mod link;
 pub mod listener;
 pub mod listeners;
+pub mod opening;
 pub mod packets;
 pub mod protocol;
 pub mod records;
@@ -42,6 +44,7 @@ pub mod shard;
 mod signature;
 mod table;
 mod time_wait;
+pub mod transparent;
 pub mod udp;
 
 pub use application::{Closed, Connect, Limits, TcpApplication, TcpCell, TcpShared, WriteError};
@@ -52,7 +55,9 @@ pub use info::TcpInfo;
 pub use layers::Layers;
 pub use listener::ListenerHandle;
 pub use listeners::{Listen, ListenError, ListeningPorts};
+pub use opening::OpeningHandle;
 pub use packets::{OpenSegment, Received, SegmentPlan};
 pub use protocol::{LocalAddress, Tcp};
 pub use records::{RecordJob, RecordOutput};
 pub use shard::Shard;
+pub use transparent::{Transparent, TransparentBounds};

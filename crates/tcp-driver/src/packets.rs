@@ -148,7 +148,7 @@ impl Content {
 }
 
 /// Whether an address is of several hosts.
-fn is_group(ip: IpAddr) -> bool {
+pub(crate) fn is_group(ip: IpAddr) -> bool {
     ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST)
 }
 

@@ -18,12 +18,13 @@ use crate::detached::{DetachedHalf, Report, Update};
 use crate::fragments::host::{Fragments, fill};
 use crate::layers::{Layers, seal};
 use crate::listeners::{Admission, Listeners, ListeningPorts, Port};
-use crate::packets::{Content, OpenSegment, Opened, Received, SegmentPlan};
+use crate::packets::{Content, OpenSegment, Opened, Received, SegmentPlan, is_group};
 use crate::records::RecordJob;
 use crate::shard::{self, Shard};
 use crate::signature::Signature;
 use crate::table::Table;
 use crate::time_wait::TimeWaits;
+use crate::transparent::{HeldSyns, Transparent};
 use crate::udp::UdpHost;
 
 /// Connections in TIME-WAIT, at most; beyond it the oldest is forgotten. Each takes about 200 bytes.
@@ -51,7 +52,9 @@ pub struct Tcp {
     addresses: Vec<LocalAddress>,
     shard: Shard,
     listeners: Listeners,
-    counters: Arc<HostCounters>,
+    /// If it is transparent.
+    pub(crate) held: Option<HeldSyns>,
+    pub(crate) counters: Arc<HostCounters>,
     by_tuple: Table<ConnectionKey>,
     by_key: BTreeMap<ConnectionKey, Known>,
     /// One more for each outgoing connection.
@@ -61,7 +64,7 @@ pub struct Tcp {
     udp: Arc<UdpHost>,
     answers_left: u32,
     answers_until: Option<Instant>,
-    plan: Plan,
+    pub(crate) plan: Plan,
 }
 
 /// What was done with a segment that belongs to no connection.
@@ -93,6 +96,7 @@ impl Tcp {
             addresses,
             shard: Shard::default(),
             listeners: Listeners::default(),
+            held: None,
             counters: Arc::default(),
             by_tuple: Table::new(key),
             by_key: BTreeMap::new(),
@@ -110,6 +114,14 @@ impl Tcp {
     #[must_use]
     pub fn with_listening(mut self, ports: Arc<ListeningPorts>) -> Self {
         self.listeners = Listeners::new(ports);
+        self
+    }
+
+    /// Makes the stack transparent: it has all addresses, on its first device, and the application decides
+    /// about each SYN. It has no security layers and one driver.
+    #[must_use]
+    pub fn with_transparent(mut self, transparent: Arc<Transparent>) -> Self {
+        self.held = Some(HeldSyns::new(transparent, self.secret.table_key()));
         self
     }
 
@@ -145,6 +157,7 @@ impl Tcp {
 
     fn is_local(&self, ip: IpAddr) -> bool {
         self.addresses.iter().any(|address| address.ip == ip)
+            || self.held.is_some() && !is_group(ip) && !ip.is_unspecified()
     }
 
     /// The device of an address of the stack; the first one if it is none.
@@ -164,7 +177,7 @@ impl Tcp {
         }
     }
 
-    fn is_taken(&self, tuple: &Tuple) -> bool {
+    pub(crate) fn is_taken(&self, tuple: &Tuple) -> bool {
         self.by_tuple.contains(tuple) || self.time_waits.contains(tuple)
     }
 
@@ -177,7 +190,10 @@ impl Tcp {
         };
         let tuple = |port| Tuple { local: (ip, port).into(), remote };
         if let Some(port) = wanted.map(|wanted| wanted.port()).filter(|port| *port != 0) {
-            return Some(tuple(port)).filter(|tuple| self.shard.owns(tuple) && !self.is_taken(tuple));
+            let tuple = tuple(port);
+            // A transparent stack speaks for a host that has chosen the port, and has its own TIME-WAIT.
+            let is_free = if self.held.is_some() { !self.by_tuple.contains(&tuple) } else { !self.is_taken(&tuple) };
+            return Some(tuple).filter(|tuple| self.shard.owns(tuple) && is_free);
         }
         self.connect_counter = self.connect_counter.wrapping_add(1);
         let any_port = tuple(0);
@@ -192,6 +208,7 @@ impl Tcp {
         if let Some(port) = self.by_key.remove(&key).and_then(|known| known.half_open_of) {
             port.on_half_open_left();
         }
+        self.note_own(tuple);
     }
 
     /// The configuration of connections whose segments carry digests with this key.
@@ -223,7 +240,7 @@ impl Tcp {
         let is_syn = flags.contains(Flags::SYN) && !flags.intersects(Flags::ACK | Flags::RST | Flags::FIN);
         let gives_way = |time_wait: &TimeWait| time_wait.may_be_replaced(now, arrival);
         is_syn
-            && self.listeners.contains(arrival.tuple.local.port())
+            && (self.held.is_some() || self.listeners.contains(arrival.tuple.local.port()))
             && self.time_waits.get(&arrival.tuple).is_none_or(gives_way)
     }
 
@@ -242,13 +259,16 @@ impl Tcp {
                 self.counters.add(Count::CookiesSent);
                 Taken::Answer
             }
-            Admission::Connection => {
-                self.time_waits.end(&arrival.tuple);
-                let initial = self.secret.initial_sequence(now, &arrival.tuple);
-                let offset = self.secret.timestamp_offset(&arrival.tuple);
-                Taken::Connection(tcp::Connection::accept(now, self.config_of(arrival), arrival, initial, offset))
-            }
+            Admission::Connection => Taken::Connection(self.begin_accepted(now, arrival)),
         }
+    }
+
+    /// Begins the connection of a SYN.
+    pub(crate) fn begin_accepted(&mut self, now: Instant, arrival: &Arrival) -> tcp::Connection {
+        self.time_waits.end(&arrival.tuple);
+        let initial = self.secret.initial_sequence(now, &arrival.tuple);
+        let offset = self.secret.timestamp_offset(&arrival.tuple);
+        tcp::Connection::accept(now, self.config_of(arrival), arrival, initial, offset)
     }
 
     /// Begins a connection with the last segment of a handshake with a cookie, or answers a segment of no
@@ -368,9 +388,15 @@ impl Protocol for Tcp {
         };
         let initial = self.secret.initial_sequence(now, &tuple);
         let offset = self.secret.timestamp_offset(&tuple);
-        let connection = tcp::Connection::connect(now, self.config_with(request.md5.as_ref()), tuple, initial, offset);
+        let mut config = self.config_with(request.md5.as_ref());
+        if let Some(ecn) = request.ecn.filter(|ecn| *ecn != config.ecn) {
+            Arc::make_mut(&mut config).ecn = ecn;
+        }
+        let connection = tcp::Connection::connect(now, config, tuple, initial, offset);
         let signature = request.md5.map(|key| Signature::new(&key, &self.counters));
-        let connection = TcpConnection::new(connection, Arc::clone(cell), socket, false).with_signature(signature);
+        let connection = TcpConnection::new(connection, Arc::clone(cell), socket, false)
+            .with_signature(signature)
+            .with_end_if_unreachable(request.ends_if_unreachable);
         Some(connection.with_layers(self.layers.as_ref(), || self.secret.salt(now, &tuple)))
     }
 
@@ -397,6 +423,9 @@ impl Protocol for Tcp {
         };
         let tuple = arrival.tuple;
         let begins = self.begins(now, &arrival);
+        if begins && self.held.is_some() {
+            return self.hold_syn(socket, batch, &arrival);
+        }
         let taken = if begins { self.take_syn(now, &arrival, is_busy) } else { self.take_other(now, &arrival) };
         match taken {
             Taken::Connection(connection) => {
@@ -414,6 +443,15 @@ impl Protocol for Tcp {
             }
             Taken::Nothing => Begun::Nothing,
         }
+    }
+
+    fn poll_decided(
+        &mut self,
+        now: Instant,
+        _shared: &Arc<TcpShared>,
+        may_begin: bool,
+    ) -> Option<(usize, Begun<Self>)> {
+        self.take_decision(now, may_begin)
     }
 
     fn release(packets: &mut SuperPacket) {
@@ -444,6 +482,9 @@ impl Protocol for Tcp {
         match connection.take_route_change() {
             Some(RouteChange::Add { tuple, is_half_open }) => {
                 self.by_tuple.insert(tuple, key);
+                // Otherwise the old one would answer segments of the new one once that has ended.
+                self.time_waits.end(&tuple);
+                self.note_own(&tuple);
                 let half_open_of = connection.port().filter(|_| is_half_open).map(Arc::clone);
                 if let Some(port) = &half_open_of {
                     port.on_half_open();
@@ -458,7 +499,8 @@ impl Protocol for Tcp {
             Some(RouteChange::Remove { tuple, time_wait }) => {
                 self.forget_tuple(&tuple, key);
                 if let Some(time_wait) = time_wait {
-                    self.time_waits.keep(time_wait);
+                    let forgotten = self.time_waits.keep(time_wait);
+                    [Some(tuple), forgotten].iter().flatten().for_each(|tuple| self.note_own(tuple));
                 }
             }
             None => {}
@@ -493,6 +535,8 @@ impl Protocol for Tcp {
                 self.fragments.queue(self.device_of(destination), &out);
             }
         }
-        self.time_waits.handle_timeout(now);
+        while let Some(tuple) = self.time_waits.pop_ended(now) {
+            self.note_own(&tuple);
+        }
     }
 }

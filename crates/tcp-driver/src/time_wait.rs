@@ -32,15 +32,17 @@ impl TimeWaits {
         self.by_tuple.contains(tuple)
     }
 
-    pub(crate) fn keep(&mut self, time_wait: TimeWait) {
+    /// Keeps one; returns the one that is forgotten for it.
+    pub(crate) fn keep(&mut self, time_wait: TimeWait) -> Option<Tuple> {
         self.end(time_wait.tuple());
-        if self.by_tuple.len() >= self.max
-            && let Some((_, first)) = self.ends.pop_first()
-        {
-            self.by_tuple.remove(&first);
+        let is_full = self.by_tuple.len() >= self.max;
+        let forgotten = if is_full { self.ends.pop_first().map(|(_, first)| first) } else { None };
+        if let Some(first) = &forgotten {
+            self.by_tuple.remove(first);
         }
         self.ends.insert((time_wait.until(), *time_wait.tuple()));
         self.by_tuple.insert(*time_wait.tuple(), time_wait);
+        forgotten
     }
 
     /// A new connection takes its place.
@@ -68,11 +70,12 @@ impl TimeWaits {
         self.ends.first().map(|(until, _)| *until)
     }
 
-    pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        while let Some((_, tuple)) = self.ends.first().copied().filter(|(until, _)| *until <= now) {
-            self.ends.pop_first();
-            self.by_tuple.remove(&tuple);
-        }
+    /// Forgets the next one whose time is over.
+    pub(crate) fn pop_ended(&mut self, now: Instant) -> Option<Tuple> {
+        let (_, tuple) = self.ends.first().copied().filter(|(until, _)| *until <= now)?;
+        self.ends.pop_first();
+        self.by_tuple.remove(&tuple);
+        Some(tuple)
     }
 }
 
@@ -126,6 +129,10 @@ mod tests {
         (one.time_wait().expect("it is in TIME-WAIT"), last)
     }
 
+    fn end_until(waits: &mut TimeWaits, now: Instant) {
+        while waits.pop_ended(now).is_some() {}
+    }
+
     fn at(seconds: u64) -> Instant {
         Instant::ZERO + Duration::from_secs(seconds)
     }
@@ -143,9 +150,9 @@ mod tests {
         assert!(!waits.contains(&tuples[199]) && waits.contains(&tuples[200]));
         // A minute later each is forgotten, and nothing is left.
         assert_eq!(waits.poll_timeout(), Some(at(260)));
-        waits.handle_timeout(at(260));
+        end_until(&mut waits, at(260));
         assert_eq!(waits.by_tuple.len(), 99);
-        waits.handle_timeout(at(400));
+        end_until(&mut waits, at(400));
         assert_eq!((waits.by_tuple.len(), waits.ends.len(), waits.poll_timeout()), (0, 0, None));
     }
 
@@ -158,7 +165,7 @@ mod tests {
         let mut plan = Plan::default();
         assert_eq!(waits.handle_segment(at(50), &last, &mut plan), Some(true));
         assert_eq!(waits.poll_timeout(), Some(at(110)));
-        waits.handle_timeout(at(60));
+        end_until(&mut waits, at(60));
         assert!(waits.contains(&tuple));
         // The next connection of the same ports ends, too.
         let (next, _) = ended(at(100), 1000);

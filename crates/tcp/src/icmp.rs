@@ -94,6 +94,20 @@ pub fn answer(bytes: &[u8], out: &mut SuperPacket) -> bool {
     true
 }
 
+/// Writes the report that the host that `bytes`, a packet, is for cannot be reached. False if it must not be
+/// reported (RFC 1122, section 3.2.2).
+pub fn unreachable(bytes: &[u8], out: &mut SuperPacket) -> bool {
+    let Ok(packet) = ip::Packet::parse(bytes) else { return false };
+    let is_group = packet.source.is_multicast() || packet.destination.is_multicast();
+    let is_icmp = matches!(packet.protocol, Protocol::ICMP | Protocol::ICMPV6);
+    if is_group || is_icmp || packet.fragment.is_some() || packet.source.is_unspecified() {
+        return false;
+    }
+    let quoted = quotable(bytes, packet.source.is_ipv6());
+    emit(&packet, &Message::Unreachable { code: Unreachable::Host, mtu: None, quoted }, out);
+    true
+}
+
 /// Writes the report that a packet, whose first fragment is `first`, did not arrive in time (RFC 1122,
 /// section 3.3.2; RFC 8200, section 4.5). False if it must not be reported. The caller limits how many
 /// leave.

@@ -1,0 +1,96 @@
+//! [`OpeningHandle`]: a peer's attempt to connect through a transparent stack, before any answer.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use driver::Flush;
+
+use crate::application::{TcpCell, TcpShared};
+use crate::handle::{Runtime, StreamHandle};
+use crate::transparent::{Decision, Opening, Transparent};
+
+/// A peer's attempt to connect: the stack has its SYN, and has not answered. One of
+/// [`accept`](Self::accept), [`refuse`](Self::refuse), [`report_unreachable`](Self::report_unreachable)
+/// and [`ignore`](Self::ignore) decides. Dropping it ignores the peer.
+#[must_use = "dropping it leaves the peer without an answer"]
+pub struct OpeningHandle<R: Runtime> {
+    runtime: R,
+    shared: Arc<TcpShared>,
+    transparent: Arc<Transparent>,
+    opening: Opening,
+    is_decided: bool,
+}
+
+impl<R: Runtime> OpeningHandle<R> {
+    /// The next attempt, in the order in which they came. `None` if the stack is closed.
+    pub fn poll_next(
+        runtime: &R,
+        shared: &Arc<TcpShared>,
+        transparent: &Arc<Transparent>,
+        waker: &Waker,
+    ) -> Poll<Option<Self>> {
+        transparent.poll_opening(waker).map(|opening| {
+            let (runtime, shared, transparent) = (runtime.clone(), Arc::clone(shared), Arc::clone(transparent));
+            Some(Self { runtime, shared, transparent, opening: opening?, is_decided: false })
+        })
+    }
+
+    /// The peer's address.
+    pub const fn source(&self) -> SocketAddr {
+        self.opening.tuple.remote
+    }
+
+    /// Where the peer wants to connect to.
+    pub const fn destination(&self) -> SocketAddr {
+        self.opening.tuple.local
+    }
+
+    /// Whether the peer asks for explicit congestion notification.
+    pub const fn asks_for_ecn(&self) -> bool {
+        self.opening.asks_for_ecn
+    }
+
+    /// Answers the peer. Wait for the end of the handshake with
+    /// [`poll_connected`](StreamHandle::poll_connected).
+    pub fn accept(mut self) -> StreamHandle<R> {
+        let cell = TcpCell::new(Arc::clone(&self.shared), self.source());
+        self.decide(Decision::Accept(Arc::clone(&cell)));
+        StreamHandle::new(cell, self.runtime.clone())
+    }
+
+    /// Resets the peer: its connection is refused.
+    pub fn refuse(mut self) {
+        self.decide(Decision::Refuse);
+    }
+
+    /// Tells the peer that the host cannot be reached.
+    pub fn report_unreachable(mut self) {
+        self.decide(Decision::Unreachable);
+    }
+
+    /// Leaves the peer without an answer. It tries again, as another attempt, until it gives up.
+    pub fn ignore(mut self) {
+        self.decide(Decision::Ignore);
+    }
+
+    fn decide(&mut self, decision: Decision) {
+        if !std::mem::replace(&mut self.is_decided, true) {
+            self.transparent.decide(self.opening.tuple, decision);
+            self.shared.note_decision();
+            self.runtime.kick(&self.shared, Flush::Now);
+        }
+    }
+}
+
+impl<R: Runtime> Drop for OpeningHandle<R> {
+    fn drop(&mut self) {
+        self.decide(Decision::Ignore);
+    }
+}
+
+impl<R: Runtime> std::fmt::Debug for OpeningHandle<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("OpeningHandle").field(&self.opening).finish()
+    }
+}

@@ -1,0 +1,312 @@
+//! [`Transparent`]: a stack that has every address, and lets the application decide about each SYN, as a
+//! proxy needs it that connects elsewhere first.
+//!
+//! ```text
+//!                              driver                               application
+//!  SYN to any address ──▶ [ held SYN ] ── Opening ─────────────▶ connects elsewhere
+//!  SYN and ACK ◀───────── [ connection ] ◀────────── accept ──── it is connected
+//!  reset ◀──────────────────────────────◀────────── refuse ──── it is not
+//! ```
+//!
+//! Its device also carries packets of others. [`Transparent::owns`] tells which are the stack's: those of
+//! its connections, in TIME-WAIT as well, and of SYNs that wait. A SYN that begins one is the choice of
+//! whoever passes it on.
+//!
+//! A held SYN takes memory before its sender has proved its address, so their number is bounded. Cookies
+//! (RFC 4987, section 3.6) cannot replace them: a cookie is an answer, and there is none before the
+//! decision.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+
+use driver::EndReason;
+use driver::protocol::{Begun, Cell};
+use driver::sync::{WakerSet, lock};
+use tcp::{Arrival, SuperPacket, Tuple, icmp};
+use units::Instant;
+use wire::tcp::Flags;
+
+use crate::application::TcpCell;
+use crate::connection::TcpConnection;
+use crate::counters::Count;
+use crate::layers::seal;
+use crate::packets::{Opened, Received};
+use crate::protocol::Tcp;
+use crate::table::Table;
+
+/// What a transparent stack bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TransparentBounds {
+    /// SYNs that wait for a decision. Each takes about 300 bytes here, and what the application opens for it.
+    pub openings_max: usize,
+    /// Connections, with those in TIME-WAIT and the SYNs that wait. Beyond it none begins.
+    pub connections_max: usize,
+}
+
+/// A SYN that waits for a decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opening {
+    /// The addresses and ports. The local ones are where the peer wants to connect to.
+    pub tuple: Tuple,
+    /// Whether the peer asks for explicit congestion notification (RFC 3168, section 6.1.1).
+    pub asks_for_ecn: bool,
+}
+
+/// What the application decides about a SYN.
+pub(crate) enum Decision {
+    /// It is answered, and begins the connection of this cell.
+    Accept(Arc<TcpCell>),
+    /// The peer gets a reset.
+    Refuse,
+    /// The peer gets the report that the host cannot be reached.
+    Unreachable,
+    /// The peer gets no answer, and repeats its SYN.
+    Ignore,
+}
+
+/// What a transparent stack and its application share.
+pub struct Transparent {
+    bounds: TransparentBounds,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// The addresses and ports of the stack.
+    own: Table<()>,
+    /// SYNs that were not decided.
+    openings: usize,
+    /// Those that the application has not taken.
+    waiting: VecDeque<Opening>,
+    wakers: WakerSet,
+    /// Each is about one SYN, so that they are bounded, too.
+    decisions: VecDeque<(Tuple, Decision)>,
+    is_over: bool,
+}
+
+impl Transparent {
+    /// `key` is the secret of the [stack](tcp::HostSecret::table_key).
+    pub fn new(bounds: TransparentBounds, key: [u8; 16]) -> Self {
+        let state = State {
+            own: Table::new(key),
+            openings: 0,
+            waiting: VecDeque::new(),
+            wakers: WakerSet::default(),
+            decisions: VecDeque::new(),
+            is_over: false,
+        };
+        Self { bounds, state: Mutex::new(state) }
+    }
+
+    /// Whether packets with these addresses and ports are the stack's. Any thread may ask.
+    pub fn owns(&self, tuple: &Tuple) -> bool {
+        lock(&self.state).own.contains(tuple)
+    }
+
+    /// Whether one more SYN can be held.
+    pub fn has_space(&self) -> bool {
+        self.has_space_in(&lock(&self.state))
+    }
+
+    fn has_space_in(&self, state: &State) -> bool {
+        !state.is_over && state.openings < self.bounds.openings_max && state.own.len() < self.bounds.connections_max
+    }
+
+    /// Connections, with those in TIME-WAIT and the SYNs that wait.
+    pub fn connection_count(&self) -> usize {
+        lock(&self.state).own.len()
+    }
+
+    /// The SYN that has waited for longest; `None` if the stack has ended.
+    pub fn poll_opening(&self, waker: &Waker) -> Poll<Option<Opening>> {
+        let mut state = lock(&self.state);
+        if let Some(opening) = state.waiting.pop_front() {
+            return Poll::Ready(Some(opening));
+        }
+        if state.is_over {
+            return Poll::Ready(None);
+        }
+        state.wakers.add(waker);
+        Poll::Pending
+    }
+
+    /// Decides about a SYN. The caller calls [`note_decision`](driver::Shared::note_decision) and wakes the
+    /// driver.
+    pub(crate) fn decide(&self, tuple: Tuple, decision: Decision) {
+        let mut state = lock(&self.state);
+        match decision {
+            Decision::Accept(cell) if state.is_over => {
+                drop(state);
+                cell.refuse(EndReason::EndpointClosed);
+            }
+            decision if !state.is_over => state.decisions.push_back((tuple, decision)),
+            _ => {}
+        }
+    }
+
+    /// Adds a SYN, if there is space.
+    fn push(&self, opening: Opening) -> bool {
+        let wakers = {
+            let mut state = lock(&self.state);
+            if !self.has_space_in(&state) {
+                return false;
+            }
+            state.own.insert(opening.tuple, ());
+            state.openings += 1;
+            state.waiting.push_back(opening);
+            state.wakers.take()
+        };
+        wakers.wake();
+        true
+    }
+
+    fn pop_decision(&self) -> Option<(Tuple, Decision)> {
+        let mut state = lock(&self.state);
+        let decided = state.decisions.pop_front()?;
+        state.openings -= 1;
+        Some(decided)
+    }
+
+    /// Whether packets with these addresses and ports are the stack's from now on.
+    pub(crate) fn set_own(&self, tuple: &Tuple, is_own: bool) {
+        let mut state = lock(&self.state);
+        if is_own {
+            state.own.insert(*tuple, ());
+        } else {
+            state.own.remove(tuple);
+        }
+    }
+
+    fn end(&self) {
+        let (wakers, decisions) = {
+            let mut state = lock(&self.state);
+            state.is_over = true;
+            state.waiting.clear();
+            (state.wakers.take(), std::mem::take(&mut state.decisions))
+        };
+        wakers.wake();
+        for (_, decision) in decisions {
+            if let Decision::Accept(cell) = decision {
+                cell.refuse(EndReason::EndpointClosed);
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Transparent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transparent").field("bounds", &self.bounds).finish_non_exhaustive()
+    }
+}
+
+/// The SYNs that a driver holds.
+#[derive(Debug)]
+pub(crate) struct HeldSyns {
+    pub(crate) shared: Arc<Transparent>,
+    by_tuple: Table<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    batch: Received,
+    socket: usize,
+}
+
+impl HeldSyns {
+    pub(crate) fn new(shared: Arc<Transparent>, key: [u8; 16]) -> Self {
+        Self { shared, by_tuple: Table::new(key) }
+    }
+
+    pub(crate) fn contains(&self, tuple: &Tuple) -> bool {
+        self.by_tuple.contains(tuple)
+    }
+
+    /// Holds a SYN, or the repetition of one, which counts: a peer that repeats it asks no more for ECN
+    /// (RFC 3168, section 6.1.1.1), and may have begun anew. False if there is no space.
+    fn hold(&mut self, socket: usize, batch: Received, arrival: &Arrival) -> bool {
+        let held = Held { batch, socket };
+        if let Some(known) = self.by_tuple.get_mut(&arrival.tuple) {
+            *known = held;
+            return true;
+        }
+        let asks_for_ecn = arrival.header.flags.contains(Flags::ECE | Flags::CWR);
+        let has_space = self.shared.push(Opening { tuple: arrival.tuple, asks_for_ecn });
+        if has_space {
+            self.by_tuple.insert(arrival.tuple, held);
+        }
+        has_space
+    }
+}
+
+impl Drop for HeldSyns {
+    fn drop(&mut self) {
+        self.shared.end();
+    }
+}
+
+/// The calls of the driver about SYNs that are held.
+impl Tcp {
+    /// Takes a SYN that may begin a connection, if the stack is transparent.
+    pub(crate) fn hold_syn(&mut self, socket: usize, batch: Received, arrival: &Arrival) -> Begun<Self> {
+        let Some(held) = &mut self.held else { return Begun::Nothing };
+        if held.hold(socket, batch, arrival) {
+            return Begun::Held;
+        }
+        self.counters.add(Count::BacklogDrops);
+        Begun::Nothing
+    }
+
+    /// Carries out the next decision.
+    pub(crate) fn take_decision(&mut self, now: Instant, may_begin: bool) -> Option<(usize, Begun<Self>)> {
+        let held = self.held.as_mut()?;
+        let (tuple, decision) = held.shared.pop_decision()?;
+        let Held { batch, socket } = held.by_tuple.remove(&tuple).expect("a SYN is held until its decision");
+        let begun = match batch.open(None, None) {
+            Opened::Segment(arrival) => self.decided(now, socket, &batch, &arrival, decision, may_begin),
+            _ => unreachable!("it was opened before"),
+        };
+        // A connection is added to the routes at once.
+        if !matches!(begun, Begun::Connection(..)) {
+            self.note_own(&tuple);
+        }
+        Some((socket, begun))
+    }
+
+    fn decided(
+        &mut self,
+        now: Instant,
+        socket: usize,
+        batch: &Received,
+        arrival: &Arrival,
+        decision: Decision,
+        may_begin: bool,
+    ) -> Begun<Self> {
+        let mut out = SuperPacket::default();
+        match decision {
+            Decision::Accept(cell) if may_begin => {
+                let connection = self.begin_accepted(now, arrival);
+                // The application has the handle already: it is in no queue of accepted connections.
+                let connection = TcpConnection::new(connection, Arc::clone(&cell), socket, false);
+                return Begun::Connection(connection, cell);
+            }
+            Decision::Accept(cell) => cell.refuse(EndReason::TooMany),
+            Decision::Refuse => {}
+            Decision::Unreachable => {
+                return if icmp::unreachable(batch.packet(), &mut out) { Begun::Reply(out) } else { Begun::Nothing };
+            }
+            Decision::Ignore => return Begun::Nothing,
+        }
+        if tcp::reply::reset(arrival, &mut self.plan) {
+            seal(&self.plan, None, &mut out);
+            return Begun::Reply(out);
+        }
+        Begun::Nothing
+    }
+
+    /// Tells the application's side whether these addresses and ports are the stack's.
+    pub(crate) fn note_own(&self, tuple: &Tuple) {
+        if let Some(held) = &self.held {
+            held.shared.set_own(tuple, self.is_taken(tuple) || held.contains(tuple));
+        }
+    }
+}
