@@ -14,6 +14,7 @@ use tcp_driver::{Received, Tcp};
 
 use super::ethernet::{Ethernet, EthernetConfig, EthernetError};
 use super::memory::ReceiveMemory;
+use super::port::PacketPort;
 
 /// Reads in one receive call: as many super-packets as fit into the caches of one core.
 const READS_MAX: usize = 16;
@@ -39,6 +40,7 @@ enum Kind {
     Tap(Tap),
     Interface(PacketSocket),
     Memory(MemoryTun),
+    Port(PacketPort),
 }
 
 impl IpDevice {
@@ -54,6 +56,12 @@ impl IpDevice {
     /// A device in memory, on which the stack has `address`.
     pub fn memory(tun: MemoryTun, address: IpAddr) -> Self {
         Self::new(Kind::Memory(tun), address, None)
+    }
+
+    /// A share of a TUN device that another thread reads, for a
+    /// [transparent stack](super::TcpStackConfig::transparent).
+    pub fn port(port: PacketPort) -> Self {
+        Self::new(Kind::Port(port), IpAddr::V4(Ipv4Addr::UNSPECIFIED), None)
     }
 
     /// Adds a queue, for another driver: see [`Placement::Connection`](crate::Placement::Connection).
@@ -104,6 +112,9 @@ impl IpDevice {
 
     /// Reads packets, at most [`READS_MAX`].
     fn read(&mut self, memory: &mut ReceiveMemory, batches: &mut Vec<Received>) -> ReceiveOutcome {
+        if let Kind::Port(port) = &self.kind {
+            return port.receive(batches);
+        }
         for _ in 0..READS_MAX {
             let mut packet = match memory.fill(|buffer| self.tun().read(buffer)) {
                 Ok(packet) => packet,
@@ -149,6 +160,7 @@ impl IpDevice {
             Kind::Tap(tap) => tap,
             Kind::Interface(socket) => socket,
             Kind::Memory(tun) => tun,
+            Kind::Port(port) => &mut port.tun,
         }
     }
 }
@@ -200,6 +212,10 @@ impl Device for IpDevice {
             Kind::Interface(socket) => Readiness::Descriptor(socket.as_raw_fd()),
             Kind::Memory(tun) => {
                 tun.set_waker(waker.clone());
+                Readiness::Waker
+            }
+            Kind::Port(port) => {
+                port.set_waker(waker.clone());
                 Readiness::Waker
             }
         }

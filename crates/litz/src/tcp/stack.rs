@@ -12,7 +12,7 @@ use tcp::{HostSecret, TcpConfig};
 use tcp_driver::udp::{UdpError, UdpHost};
 use tcp_driver::{
     Closed, Connect, Count, HostCounters, Layers, Listen, ListenError, ListenerHandle, ListeningPorts, LocalAddress,
-    Shard, StreamHandle, Tcp,
+    Shard, StreamHandle, Tcp, Transparent, TransparentBounds,
 };
 
 use super::device::IpDevice;
@@ -34,6 +34,7 @@ pub struct TcpStackConfig {
     addresses: Vec<LocalAddress>,
     tcp: TcpConfig,
     layers: Option<Layers>,
+    transparent: Option<TransparentBounds>,
     settings: DriverSettings,
 }
 
@@ -45,11 +46,19 @@ impl TcpStackConfig {
             addresses: Vec::new(),
             tcp: TcpConfig::default(),
             layers: None,
+            transparent: None,
             settings: DriverSettings::default(),
         };
         config.settings.limits.connections_max = 65_536;
         config.settings.limits.half_open_max = 4096;
         config.with_device(device, addresses)
+    }
+
+    /// A transparent stack, which has all addresses on `device`: it connects from any, and
+    /// [`next_opening`](TcpStack::next_opening) returns each attempt of a peer to connect, to any port,
+    /// before it is answered.
+    pub fn transparent(device: IpDevice, bounds: TransparentBounds) -> Self {
+        Self { transparent: Some(bounds), ..Self::new(device, &[]) }
     }
 
     /// Adds a device, on which the stack has `addresses`.
@@ -74,6 +83,16 @@ impl TcpStackConfig {
     pub fn with_layers(mut self, layers: Layers) -> Self {
         self.layers = Some(layers);
         self
+    }
+
+    /// A transparent stack has one driver, which decides whose packets are its own, and no layers.
+    fn check_transparent(&self) -> Result<(), StartError> {
+        let is_simple = self.settings.placement.driver_count() == 1 && self.layers.is_none();
+        if self.transparent.is_some() && !is_simple {
+            let reason = "a transparent stack has one driver and no security layers";
+            return Err(StartError::Configuration(reason.to_owned()));
+        }
+        Ok(())
     }
 
     /// Checks that the layers suit the devices.
@@ -105,11 +124,12 @@ impl TcpStackConfig {
 /// A TCP/IP stack. It ends when it and all of its streams are dropped, or by [`close`](Self::close).
 #[derive(Clone)]
 pub struct TcpStack {
-    drivers: Drivers<IpDevice>,
+    pub(super) drivers: Drivers<IpDevice>,
     addresses: Vec<LocalAddress>,
     listening: Arc<ListeningPorts>,
     counters: Arc<HostCounters>,
     udp: Arc<UdpHost>,
+    pub(super) transparent: Option<Arc<Transparent>>,
 }
 
 impl TcpStack {
@@ -119,7 +139,8 @@ impl TcpStack {
     /// If the configuration is invalid, or the system refuses a poll, a thread or random bytes.
     pub fn start(config: TcpStackConfig) -> Result<Self, StartError> {
         config.check_layers()?;
-        let TcpStackConfig { devices, addresses, tcp, layers, settings } = config;
+        config.check_transparent()?;
+        let TcpStackConfig { devices, addresses, tcp, layers, transparent, settings } = config;
         let count = settings.placement.driver_count();
         if let Some(device) = devices.iter().find(|device| device.queue_count() != count) {
             let queues = device.queue_count();
@@ -133,11 +154,16 @@ impl TcpStack {
         let secret = HostSecret::new(key);
         let listening = Arc::<ListeningPorts>::default();
         let (counters, udp) = (Arc::<HostCounters>::default(), Arc::<UdpHost>::default());
+        let transparent = transparent.map(|bounds| Arc::new(Transparent::new(bounds, secret.table_key())));
         let protocol = || {
             let stack = Tcp::new(tcp.clone(), secret.clone(), addresses.clone())
                 .with_listening(Arc::clone(&listening))
                 .with_counters(Arc::clone(&counters))
                 .with_udp(Arc::clone(&udp));
+            let stack = match &transparent {
+                Some(transparent) => stack.with_transparent(Arc::clone(transparent)),
+                None => stack,
+            };
             match &layers {
                 Some(layers) => stack.with_layers(layers.clone()),
                 None => stack,
@@ -146,7 +172,7 @@ impl TcpStack {
         let shard = |index| protocol().with_shard(Shard::new(index, count));
         let make = |_, _| Ok((0..count).map(shard).collect());
         let drivers = Drivers::start(settings, tcp_driver::Limits::default(), queues, make)?;
-        Ok(Self { drivers, addresses, listening, counters, udp })
+        Ok(Self { drivers, addresses, listening, counters, udp, transparent })
     }
 
     /// Connects to `remote`. Waits until the peer has answered.
@@ -194,12 +220,18 @@ impl TcpStack {
         Ok(TcpStream::new(handle))
     }
 
-    fn begin_connect(&self, remote: SocketAddr, parameters: Connect) -> Result<StreamHandle<TcpRuntime>, Closed> {
+    pub(super) fn begin_connect(
+        &self,
+        remote: SocketAddr,
+        parameters: Connect,
+    ) -> Result<StreamHandle<TcpRuntime>, Closed> {
         let fits = |address: &&LocalAddress| match parameters.local {
             Some(local) => address.ip == local.ip(),
             None => address.ip.is_ipv4() == remote.is_ipv4(),
         };
-        let device = self.addresses.iter().find(fits).map(|address| address.device);
+        let known = self.addresses.iter().find(fits).map(|address| address.device);
+        // A transparent stack has all addresses on its first device.
+        let device = known.or(self.transparent.as_ref().map(|_| 0));
         let device = device.ok_or(Closed::Driver(driver::EndReason::NoSocket))?;
         let runtime = TcpRuntime::new(&self.drivers);
         let begin = |shared: &_| StreamHandle::connect(&runtime, shared, remote, parameters.clone(), device);

@@ -1,0 +1,88 @@
+//! [`PacketPort`]: the packets of a stack on a TUN device that another thread reads, because it has other
+//! users, too.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+
+use bytes::Bytes;
+use driver::socket::Received as ReceiveOutcome;
+use driver::sync::lock;
+use net::tun::{OFFLOAD_HEADER_BYTES, ReadOffload, Tun};
+use tcp_driver::Received;
+
+/// Packets and super-packets that wait for the stack, at most. Others are dropped, as by a device whose
+/// queue is full. The windows of TCP keep bulk transfers below it.
+const WAITING_MAX: usize = 1024;
+
+/// The stack takes at most so many packets at a time.
+const TAKEN_MAX: usize = 16;
+
+/// A stack's share of a TUN device: packets for it are [pushed](Self::push), and it writes its own to the
+/// device itself. Clones refer to the same.
+#[derive(Clone)]
+pub struct PacketPort {
+    pub(super) tun: Tun,
+    waiting: Arc<Mutex<Waiting>>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    packets: VecDeque<Bytes>,
+    dropped: u64,
+    waker: Option<Waker>,
+}
+
+impl PacketPort {
+    /// A share of `tun`.
+    pub fn new(tun: Tun) -> Self {
+        Self { tun, waiting: Arc::default() }
+    }
+
+    /// Passes a packet with its offload header to the stack, as it was read from the device.
+    pub fn push(&self, packet: Bytes) {
+        let waker = {
+            let mut waiting = lock(&self.waiting);
+            if waiting.packets.len() >= WAITING_MAX {
+                waiting.dropped += 1;
+                return;
+            }
+            waiting.packets.push_back(packet);
+            // A stack that has packets looks for more before it waits.
+            if waiting.packets.len() == 1 { waiting.waker.clone() } else { None }
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Packets that were dropped because too many waited.
+    pub fn dropped(&self) -> u64 {
+        lock(&self.waiting).dropped
+    }
+
+    pub(super) fn set_waker(&self, waker: Waker) {
+        lock(&self.waiting).waker = Some(waker);
+    }
+
+    pub(super) fn receive(&self, batches: &mut Vec<Received>) -> ReceiveOutcome {
+        let mut waiting = lock(&self.waiting);
+        let count = waiting.packets.len().min(TAKEN_MAX);
+        let taken: Vec<Bytes> = waiting.packets.drain(..count).collect();
+        let has_more = !waiting.packets.is_empty();
+        drop(waiting);
+        for packet in taken {
+            // The thread that reads the device has parsed it before.
+            let Ok(offload) = ReadOffload::parse(&packet) else { continue };
+            batches.push(Received::new(packet.slice(OFFLOAD_HEADER_BYTES..), offload.segment, offload.is_verified));
+        }
+        if has_more { ReceiveOutcome::MayHaveMore } else { ReceiveOutcome::NoMore }
+    }
+}
+
+impl fmt::Debug for PacketPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PacketPort").field("tun", &self.tun).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,134 @@
+//! [`Opening`]: a peer's attempt to connect through a [transparent stack](TcpStackConfig::transparent).
+
+use std::fmt;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use tcp::Tuple;
+use tcp_driver::{Closed, Connect, OpeningHandle, Transparent};
+
+use super::runtime::TcpRuntime;
+use super::stack::TcpStack;
+use super::stream::TcpStream;
+
+/// A peer's attempt to connect to any address and port: a transparent stack has its SYN, and has not
+/// answered. One of [`accept`](Self::accept), [`refuse`](Self::refuse),
+/// [`report_unreachable`](Self::report_unreachable) and [`ignore`](Self::ignore) decides. Dropping it
+/// ignores the peer, which tries again.
+#[must_use = "dropping it leaves the peer without an answer"]
+pub struct Opening {
+    handle: OpeningHandle<TcpRuntime>,
+}
+
+impl fmt::Debug for Opening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.handle.fmt(f)
+    }
+}
+
+impl Opening {
+    /// The peer's address.
+    pub const fn source(&self) -> SocketAddr {
+        self.handle.source()
+    }
+
+    /// Where the peer wants to connect to.
+    pub const fn destination(&self) -> SocketAddr {
+        self.handle.destination()
+    }
+
+    /// Whether the peer asks for explicit congestion notification (RFC 3168).
+    pub const fn asks_for_ecn(&self) -> bool {
+        self.handle.asks_for_ecn()
+    }
+
+    /// Answers the peer, and waits until it has completed the handshake.
+    ///
+    /// # Errors
+    /// If the peer has given up meanwhile, or the stack is closed.
+    pub async fn accept(self) -> Result<TcpStream, Closed> {
+        let handle = self.handle.accept();
+        poll_fn(|context| handle.poll_connected(context.waker())).await?;
+        Ok(TcpStream::new(handle))
+    }
+
+    /// Resets the peer: its connection is refused.
+    pub fn refuse(self) {
+        self.handle.refuse();
+    }
+
+    /// Tells the peer that the host cannot be reached.
+    pub fn report_unreachable(self) {
+        self.handle.report_unreachable();
+    }
+
+    /// Leaves the peer without an answer. It tries again, as another attempt, until it gives up.
+    pub fn ignore(self) {
+        self.handle.ignore();
+    }
+}
+
+/// Calls of a [transparent stack](super::TcpStackConfig::transparent).
+impl TcpStack {
+    /// The next attempt of a peer to connect. Waits for one.
+    ///
+    /// # Errors
+    /// If the stack is closed or not transparent, or the placement is inline.
+    pub async fn next_opening(&self) -> Result<Opening, Closed> {
+        TcpRuntime::new(&self.drivers).can_async()?;
+        let transparent = self.transparent()?;
+        poll_fn(|context| self.poll_opening(transparent, context.waker())).await
+    }
+
+    /// Whether a packet with these addresses and ports is for this stack: of one of its connections, or of
+    /// an attempt that waits. A SYN that may begin one is for it if the caller says so. False if the stack is
+    /// not transparent.
+    pub fn owns(&self, source: SocketAddr, destination: SocketAddr) -> bool {
+        let tuple = Tuple { local: destination, remote: source };
+        self.transparent.as_ref().is_some_and(|transparent| transparent.owns(&tuple))
+    }
+
+    /// Whether one more peer may try to connect: within the bounds of a transparent stack.
+    pub fn has_space_for_opening(&self) -> bool {
+        self.transparent.as_ref().is_some_and(|transparent| transparent.has_space())
+    }
+
+    /// As [`connect_with`](Self::connect_with), for asynchronous callers, whatever their executor. If the
+    /// future is dropped, no more SYNs are sent.
+    ///
+    /// # Errors
+    /// As [`connect_with`](Self::connect_with), and if the placement is inline.
+    pub async fn connect_with_async(&self, remote: SocketAddr, parameters: Connect) -> Result<TcpStream, Closed> {
+        TcpRuntime::new(&self.drivers).can_async()?;
+        let handle = self.begin_connect(remote, parameters)?;
+        // Of a connection that is dropped before its handshake is complete, what was written would be sent.
+        let mut guard = AbortOnDrop(Some(handle.clone()));
+        poll_fn(|context| handle.poll_connected(context.waker())).await?;
+        guard.0 = None;
+        Ok(TcpStream::new(handle))
+    }
+
+    fn transparent(&self) -> Result<&Arc<Transparent>, Closed> {
+        let none = || Closed::Configuration("the stack is not transparent: begin with `transparent`".to_owned());
+        self.transparent.as_ref().ok_or_else(none)
+    }
+
+    fn poll_opening(&self, transparent: &Arc<Transparent>, waker: &Waker) -> Poll<Result<Opening, Closed>> {
+        let runtime = TcpRuntime::new(&self.drivers);
+        let next = OpeningHandle::poll_next(&runtime, self.drivers.shared(0), transparent, waker);
+        next.map(|handle| handle.map(|handle| Opening { handle }).ok_or(super::stream::GONE))
+    }
+}
+
+/// Ends an attempt to connect that nobody waits for any more.
+struct AbortOnDrop(Option<tcp_driver::StreamHandle<TcpRuntime>>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        if let Some(handle) = self.0.take() {
+            handle.abort();
+        }
+    }
+}
