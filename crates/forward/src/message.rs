@@ -82,6 +82,16 @@ pub enum Message {
         /// The address it came from; none for a UNIX socket.
         origin: Option<SocketAddr>,
     },
+    /// Either end of a tunnel, first on a stream: connect from the one address to the other one
+    /// (`docs/spec/tunnel.md`).
+    OpenFrom {
+        /// The address that the target sees.
+        source: SocketAddr,
+        /// The target.
+        target: SocketAddr,
+        /// What the SYN of the connection says beside that.
+        class: SynClass,
+    },
     /// The other side, first on the same stream: it is connected.
     Connected {
         /// The address of the socket that is used; none for a UNIX socket.
@@ -89,6 +99,16 @@ pub enum Message {
     },
     /// The other side, first on the same stream: it is not connected. The stream ends.
     Failed(Failure),
+}
+
+/// The differentiated services of a SYN (RFC 2474), and whether it asks for explicit congestion
+/// notification (RFC 3168, section 6.1.1).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct SynClass {
+    /// The code point: six bits.
+    pub dscp: u8,
+    /// Whether it asks.
+    pub asks_for_ecn: bool,
 }
 
 /// Why something failed.
@@ -144,6 +164,7 @@ mod ty {
     pub(super) const ARRIVED: u8 = 0x11;
     pub(super) const CONNECTED: u8 = 0x12;
     pub(super) const FAILED: u8 = 0x13;
+    pub(super) const OPEN_FROM: u8 = 0x14;
 }
 
 impl Failure {
@@ -270,6 +291,7 @@ impl Message {
             Self::NotListening { .. } => ty::NOT_LISTENING,
             Self::Open { .. } => ty::OPEN,
             Self::Arrived { .. } => ty::ARRIVED,
+            Self::OpenFrom { .. } => ty::OPEN_FROM,
             Self::Connected { .. } => ty::CONNECTED,
             Self::Failed(_) => ty::FAILED,
         }
@@ -296,6 +318,11 @@ impl Message {
                 out.extend_from_slice(&id.to_be_bytes());
                 put_socket_address(*origin, out);
             }
+            Self::OpenFrom { source, target, class } => {
+                put_socket_address(Some(*source), out);
+                put_socket_address(Some(*target), out);
+                out.push(class.dscp << 2 | u8::from(class.asks_for_ecn));
+            }
             Self::Connected { local } => put_socket_address(*local, out),
             Self::Failed(failure) => failure.encode(out),
         }
@@ -311,6 +338,18 @@ impl Message {
             ty::NOT_LISTENING => Self::NotListening { id: reader.u32()?, failure: Failure::decode(reader)? },
             ty::OPEN => Self::Open { target: Target::decode(reader)? },
             ty::ARRIVED => Self::Arrived { id: reader.u32()?, origin: socket_address(reader)? },
+            ty::OPEN_FROM => {
+                let mut end = || socket_address(reader)?.ok_or(Malformed("an address is missing"));
+                let (source, target) = (end()?, end()?);
+                if source.is_ipv4() != target.is_ipv4() {
+                    return Err(Malformed("two addresses are of different versions"));
+                }
+                let class = reader.u8()?;
+                if class & 2 != 0 {
+                    return Err(Malformed("a flag is not defined"));
+                }
+                Self::OpenFrom { source, target, class: SynClass { dscp: class >> 2, asks_for_ecn: class & 1 != 0 } }
+            }
             ty::CONNECTED => Self::Connected { local: socket_address(reader)? },
             ty::FAILED => Self::Failed(Failure::decode(reader)?),
             _ => return Err(Malformed("a message is of unknown type")),

@@ -47,6 +47,16 @@ fn messages() -> Vec<Message> {
         Message::Refused { code: 3 },
         Message::Arrived { id: 9, origin: None },
         Message::Arrived { id: 9, origin: Some("192.0.2.1:65535".parse().expect("an address")) },
+        Message::OpenFrom {
+            source: "10.76.0.2:40000".parse().expect("an address"),
+            target: "192.0.2.1:80".parse().expect("an address"),
+            class: SynClass { dscp: 46, asks_for_ecn: true },
+        },
+        Message::OpenFrom {
+            source: "[2001:db8::1]:1".parse().expect("an address"),
+            target: "[2001:db8::2]:65535".parse().expect("an address"),
+            class: SynClass::default(),
+        },
         Message::Connected { local: None },
         Message::Connected { local: Some("[2001:db8::1]:0".parse().expect("an address")) },
     ];
@@ -82,6 +92,14 @@ fn the_bytes_are_those_of_the_specification() {
             b"\x01\x10\x00\x08\x02\x04\xc0\x00\x02\x01\x00\x35".to_vec(),
         ),
         (Message::Open { target: "/a".parse().expect("a target") }, b"\x01\x10\x00\x04\x03\x02/a".to_vec()),
+        (
+            Message::OpenFrom {
+                source: "10.76.0.2:40000".parse().expect("an address"),
+                target: "192.0.2.1:80".parse().expect("an address"),
+                class: SynClass { dscp: 46, asks_for_ecn: true },
+            },
+            b"\x01\x14\x00\x0f\x04\x0a\x4c\x00\x02\x9c\x40\x04\xc0\x00\x02\x01\x00\x50\xb9".to_vec(),
+        ),
         (Message::Connected { local: None }, b"\x01\x12\x00\x01\x00".to_vec()),
         (Message::Failed(Failure::new(Reason::Refused, "no")), b"\x01\x13\x00\x03\x03no".to_vec()),
     ] {
@@ -121,6 +139,8 @@ fn impossible_values_are_malformed() {
         b"\x01\x10\x00\x04\x03\x02ab",
         b"\x01\x10\x00\x05\x03\x03/\x00a",
         b"\x01\x13\x00\x01\x00",
+        b"\x01\x14\x00\x09\x00\x04\xc0\x00\x02\x01\x00\x50\x00",
+        b"\x01\x14\x00\x0f\x04\x0a\x4c\x00\x02\x9c\x40\x04\xc0\x00\x02\x01\x00\x50\x02",
         b"\x01\x13\x00\x02\x01\xff",
         b"\x01\x10\x00\x14\x01\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\x0a\x00\x00\x01\x00\x16",
     ] {
