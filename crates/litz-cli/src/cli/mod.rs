@@ -12,7 +12,7 @@ mod credential;
 mod demo;
 mod emulate;
 mod exit;
-mod forward;
+pub(crate) mod forward;
 mod groups;
 mod heading;
 mod help;

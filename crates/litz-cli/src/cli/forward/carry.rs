@@ -1,8 +1,9 @@
-//! Carries data between a socket of this host and a stream of the connection.
+//! Carries data between a [local connection](Local), such as a socket of this host, and a stream of the
+//! connection.
 //!
 //! ```text
-//!   socket ── read: one buffer, by reference ──▶ stream       end: FIN       reset: RESET_STREAM
-//!   socket ◀── write: pieces of received packets ── stream    end: FIN       reset: STOP_SENDING
+//!   local ── read: one buffer, by reference ──▶ stream       end: FIN       reset: RESET_STREAM
+//!   local ◀── write: pieces of received packets ── stream    end: FIN       reset: STOP_SENDING
 //! ```
 //!
 //! Each direction reads only when the other side of it has taken what was read before, so a reader
@@ -10,19 +11,18 @@
 //! buffers and [`READ_LEN_MAX`].
 
 use std::future::pending;
-use std::io::{self, IoSlice};
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use forward::message::Failure;
-use litz::{RecvStream, SendStream};
+use litz::{RecvStream, SendStream, StridedBytes};
 
 use super::frames;
-use super::socket::Socket;
 
 /// The code of a stream that ends because its socket was reset, or a connection of this host failed.
 /// The other side resets its socket.
-pub(super) const RESET: u64 = 1;
+pub(crate) const RESET: u64 = 1;
 
 /// Bytes of the first read of a connection. Most requests are smaller.
 const READ_LEN_MIN: usize = 8 << 10;
@@ -30,14 +30,32 @@ const READ_LEN_MIN: usize = 8 << 10;
 /// Bytes of a read of a busy connection. Larger reads save no more time, and hold more memory.
 const READ_LEN_MAX: usize = 256 << 10;
 
-/// Pieces of one write: those of a receive buffer of 64 KiB with packets of 1200 bytes.
-const PIECES_MAX: usize = 64;
+/// A connection of this host with a program: what is carried.
+pub(crate) trait Local {
+    /// The next bytes, at least one; none at the end. They may be read into `buffer`. Nothing is lost if the
+    /// future is dropped.
+    async fn read(&self, buffer: &mut ReadBuffer) -> io::Result<Option<Bytes>>;
+
+    /// Writes some of `bytes`, at least one, and removes them.
+    async fn write(&self, bytes: &mut StridedBytes) -> io::Result<()>;
+
+    /// Sends the end of the data.
+    fn finish(&self) -> io::Result<()>;
+
+    /// Waits until the connection fails, such as by a reset, which neither a reader nor a writer that waits
+    /// for something else would notice.
+    async fn failed(&self) -> io::Error;
+
+    /// Both directions have ended. Dropping it before resets the connection, so that the program does not
+    /// take cut data for complete.
+    fn close(self);
+}
 
 /// Why a connection did not end in order.
 #[derive(Debug)]
-pub(super) enum Broken {
-    /// The socket of this host failed.
-    Socket(io::Error),
+pub(crate) enum Broken {
+    /// The connection with the program failed.
+    Local(io::Error),
     /// The other side reset the stream, or the connection ended.
     Stream(String),
     /// The other side did not connect to the target.
@@ -46,7 +64,7 @@ pub(super) enum Broken {
 
 /// Whether the answer to the request of a stream has come.
 #[derive(Clone, Copy)]
-pub(super) enum Answer<'a> {
+pub(crate) enum Answer<'a> {
     /// It has, or this end gave it.
     Given,
     /// It comes before the data. The function is called if it says that the target is connected.
@@ -56,7 +74,7 @@ pub(super) enum Answer<'a> {
 impl std::fmt::Display for Broken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Socket(error) => error.fmt(f),
+            Self::Local(error) => error.fmt(f),
             Self::Stream(error) => f.write_str(error),
             Self::Refused(failure) => failure.fmt(f),
         }
@@ -65,16 +83,17 @@ impl std::fmt::Display for Broken {
 
 /// What was carried.
 #[derive(Debug, Default)]
-pub(super) struct Carried {
+pub(crate) struct Carried {
     /// Bytes from the socket to the stream.
-    pub(super) sent: AtomicU64,
+    pub(crate) sent: AtomicU64,
     /// Bytes from the stream to the socket.
-    pub(super) received: AtomicU64,
+    pub(crate) received: AtomicU64,
 }
 
-/// Carries data both ways until both have ended. If one breaks, both are reset, and so is the socket.
-pub(super) async fn carry(
-    socket: Socket,
+/// Carries data both ways until both have ended. If one breaks, both are reset, and so is the local
+/// connection.
+pub(crate) async fn carry<L: Local>(
+    local: L,
     (mut send, mut recv): (SendStream, RecvStream),
     carried: &Carried,
     answer: Answer<'_>,
@@ -86,10 +105,10 @@ pub(super) async fn carry(
             is_connected.store(true, Ordering::Relaxed);
             tell();
         }
-        inward(&socket, &mut recv, carried).await
+        inward(&local, &mut recv, carried).await
     };
     let to_far = async {
-        match outward(&socket, &mut send, carried).await {
+        match outward(&local, &mut send, carried).await {
             // The answer says why.
             Err(Broken::Stream(_)) if !is_connected.load(Ordering::Relaxed) => pending().await,
             result => result,
@@ -98,7 +117,7 @@ pub(super) async fn carry(
     let both = async { tokio::try_join!(to_far, from_far) };
     match both.await {
         Ok(_) => {
-            socket.close();
+            local.close();
             Ok(())
         }
         Err(broken) => {
@@ -109,70 +128,49 @@ pub(super) async fn carry(
     }
 }
 
-/// From the socket to the stream.
-async fn outward(socket: &Socket, stream: &mut SendStream, carried: &Carried) -> Result<(), Broken> {
+/// From the local connection to the stream.
+async fn outward(local: &impl Local, stream: &mut SendStream, carried: &Carried) -> Result<(), Broken> {
     let mut buffer = ReadBuffer::new();
     loop {
-        match socket.try_read(buffer.space()) {
-            Ok(0) => {
-                stream.finish().map_err(stream_broke)?;
-                return Ok(());
+        let chunk = tokio::select! {
+            biased;
+            chunk = local.read(&mut buffer) => chunk.map_err(Broken::Local)?,
+            stopped = stream.stopped_async() => {
+                return Err(stopped.map_or_else(stream_broke, |_| Broken::Stream(CONNECTION_RESET.to_owned())));
             }
-            Ok(count) => {
-                carried.sent.fetch_add(count as u64, Ordering::Relaxed);
-                let chunk = buffer.take();
-                tokio::select! {
-                    biased;
-                    written = stream.write_chunk_async(chunk) => written.map_err(stream_broke)?,
-                    error = socket.failed() => return Err(Broken::Socket(error)),
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::select! {
-                biased;
-                ready = socket.readable() => ready.map_err(Broken::Socket)?,
-                stopped = stream.stopped_async() => {
-                    return Err(stopped.map_or_else(stream_broke, |_| Broken::Stream(CONNECTION_RESET.to_owned())));
-                }
-            },
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Broken::Socket(error)),
+        };
+        let Some(chunk) = chunk else {
+            stream.finish().map_err(stream_broke)?;
+            return Ok(());
+        };
+        carried.sent.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+        tokio::select! {
+            biased;
+            written = stream.write_chunk_async(chunk) => written.map_err(stream_broke)?,
+            error = local.failed() => return Err(Broken::Local(error)),
         }
     }
 }
 
-/// From the stream to the socket.
-async fn inward(socket: &Socket, stream: &mut RecvStream, carried: &Carried) -> Result<(), Broken> {
+/// From the stream to the local connection.
+async fn inward(local: &impl Local, stream: &mut RecvStream, carried: &Carried) -> Result<(), Broken> {
     loop {
         let arrived = tokio::select! {
             biased;
             arrived = stream.read_strided_async() => arrived.map_err(stream_broke_reading)?,
-            error = socket.failed() => return Err(Broken::Socket(error)),
+            error = local.failed() => return Err(Broken::Local(error)),
         };
         let Some(mut arrived) = arrived else {
             // The peer may have closed it meanwhile.
-            return match socket.finish() {
-                Err(error) if error.kind() != io::ErrorKind::NotConnected => Err(Broken::Socket(error)),
+            return match local.finish() {
+                Err(error) if error.kind() != io::ErrorKind::NotConnected => Err(Broken::Local(error)),
                 _ => Ok(()),
             };
         };
         while !arrived.is_empty() {
-            let mut slices = [IoSlice::new(&[]); PIECES_MAX];
-            let mut count = 0;
-            for (slice, piece) in slices.iter_mut().zip(arrived.pieces()) {
-                *slice = IoSlice::new(piece);
-                count += 1;
-            }
-            match socket.try_write(&slices[..count]) {
-                Ok(written) => {
-                    carried.received.fetch_add(written as u64, Ordering::Relaxed);
-                    arrived.advance(written);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    socket.writable().await.map_err(Broken::Socket)?;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Broken::Socket(error)),
-            }
+            let before = arrived.len();
+            local.write(&mut arrived).await.map_err(Broken::Local)?;
+            carried.received.fetch_add((before - arrived.len()) as u64, Ordering::Relaxed);
         }
     }
 }
@@ -193,9 +191,9 @@ fn stream_broke_reading(error: litz::ReadError) -> Broken {
     })
 }
 
-/// Memory that a socket is read into. Reads share a piece of memory until it is used up, and the piece
+/// Memory that a socket of the kernel is read into. Reads share a piece of memory until it is used up, and the piece
 /// grows with what a read finds.
-struct ReadBuffer {
+pub(crate) struct ReadBuffer {
     memory: BytesMut,
     len: usize,
 }
@@ -206,7 +204,7 @@ impl ReadBuffer {
     }
 
     /// Space for the next read: at least a quarter of the piece.
-    fn space(&mut self) -> &mut BytesMut {
+    pub(super) fn space(&mut self) -> &mut BytesMut {
         if self.memory.capacity() < self.len / 4 {
             self.memory = BytesMut::with_capacity(self.len);
         }
@@ -214,7 +212,7 @@ impl ReadBuffer {
     }
 
     /// What was read.
-    fn take(&mut self) -> Bytes {
+    pub(super) fn take(&mut self) -> Bytes {
         if self.memory.len() == self.memory.capacity() {
             self.len = (self.len * 4).min(READ_LEN_MAX);
         }

@@ -73,7 +73,7 @@ impl Opened {
         match self {
             Self::Own(streams) => carry(Socket::tcp(stream), streams, carried, Answer::Given).await,
             Self::Daemon(wanted) => {
-                let ended = wanted.carry(Socket::tcp(stream)).await.map_err(Broken::Socket)?;
+                let ended = wanted.carry(Socket::tcp(stream)).await.map_err(Broken::Local)?;
                 carried.sent.store(ended.sent, Ordering::Relaxed);
                 carried.received.store(ended.received, Ordering::Relaxed);
                 ended.failure.map_or(Ok(()), |failure| Err(Broken::Stream(failure.to_string())))

@@ -9,21 +9,21 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 /// The time for a message that the other side sends without waiting for anything.
-pub(super) const PROMPT: Duration = Duration::from_secs(15);
+pub(crate) const PROMPT: Duration = Duration::from_secs(15);
 
 /// The time for an answer that may wait for a name and a target: more than the other side takes
 /// ([`DIAL_TIME`](super::dial::DIAL_TIME)).
 pub(super) const ANSWER: Duration = Duration::from_secs(40);
 
 /// Sends a message. It has to fit into what the stream takes at once, as the first ones do.
-pub(super) async fn send(stream: &mut SendStream, message: &Message) -> Result<(), String> {
+pub(crate) async fn send(stream: &mut SendStream, message: &Message) -> Result<(), String> {
     let mut bytes = Vec::new();
     message.encode(&mut bytes);
     stream.write_chunk_async(bytes.into()).await.map_err(|error| error.to_string())
 }
 
 /// The next message, if it comes in time. What follows it on the stream stays there.
-pub(super) async fn receive(stream: &mut RecvStream, within: Duration) -> Result<Message, String> {
+pub(crate) async fn receive(stream: &mut RecvStream, within: Duration) -> Result<Message, String> {
     match timeout(within, read(stream)).await {
         Ok(message) => message,
         Err(_) => Err("the other side did not answer in time".to_owned()),
@@ -31,7 +31,7 @@ pub(super) async fn receive(stream: &mut RecvStream, within: Duration) -> Result
 }
 
 /// The next message. The end of a stream is an error.
-pub(super) async fn read(stream: &mut RecvStream) -> Result<Message, String> {
+pub(crate) async fn read(stream: &mut RecvStream) -> Result<Message, String> {
     let mut header = [0; HEADER_LEN];
     stream.read_exact(&mut header).await.map_err(|error| error.to_string())?;
     let malformed = |error: forward::Malformed| format!("the other side sent something else than a message: {error}");

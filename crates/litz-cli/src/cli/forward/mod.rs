@@ -20,13 +20,13 @@
 //!
 //! The protocol, SOCKS and the rules for targets are in the crate `forward`, without sockets.
 
-mod carry;
+pub(crate) mod carry;
 mod client;
 mod daemon;
 mod datagrams;
 mod dial;
 mod engine;
-mod frames;
+pub(crate) mod frames;
 mod listener;
 mod local_pair;
 mod options;
@@ -35,7 +35,7 @@ mod program;
 mod report;
 mod run;
 mod serve;
-mod session;
+pub(crate) mod session;
 mod setup;
 mod socket;
 mod socks;

@@ -40,8 +40,8 @@ const OPEN_TIME: Duration = Duration::from_secs(10);
 /// How often idle flows are looked for.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The transport settings that forwarding needs, for either end.
-pub(super) fn transport(base: TransportConfig) -> TransportConfig {
+/// The transport settings that forwarding needs, and a tunnel's terminated connections, for either end.
+pub(crate) fn transport(base: TransportConfig) -> TransportConfig {
     base.with_max_concurrent_bidi_streams(STREAMS_MAX)
         .with_stream_window(STREAM_WINDOW)
         .with_stream_window_max(STREAM_WINDOW_MAX)

@@ -6,16 +6,22 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
+use litz::StridedBytes;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
+
+use super::carry::{Local, ReadBuffer};
 
 /// Idle time after which the kernel probes whether a peer of ours still exists. A forwarded connection
 /// whose peer has vanished would otherwise stay for ever.
 const KEEP_ALIVE: Duration = Duration::from_secs(120);
 
-/// A connected socket. Dropping it before [`close`](Self::close), or the end of this process, resets a
+/// Pieces of one write: those of a receive buffer of 64 KiB with packets of 1200 bytes.
+const PIECES_MAX: usize = 64;
+
+/// A connected socket. Dropping it before [`close`](Local::close), or the end of this process, resets a
 /// TCP connection, so that its peer does not take cut data for complete.
 pub(super) struct Socket {
     kind: Kind,
@@ -101,9 +107,53 @@ impl Socket {
         Ok(())
     }
 
-    /// Waits until the kernel reports an error of the connection, such as a reset, which a socket that
-    /// is neither read nor written would not show.
-    pub(super) async fn failed(&self) -> io::Error {
+    /// The socket for another process. Until that process has it, its end resets the connection.
+    pub(super) fn pass(self) -> io::Result<OwnedFd> {
+        match self.kind {
+            Kind::Tcp(stream) => Ok(stream.into_std()?.into()),
+            Kind::Unix(stream) => Ok(stream.into_std()?.into()),
+        }
+    }
+}
+
+impl Local for Socket {
+    async fn read(&self, buffer: &mut ReadBuffer) -> io::Result<Option<Bytes>> {
+        loop {
+            match self.try_read(buffer.space()) {
+                Ok(0) => return Ok(None),
+                Ok(_) => return Ok(Some(buffer.take())),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable().await?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn write(&self, bytes: &mut StridedBytes) -> io::Result<()> {
+        let mut slices = [IoSlice::new(&[]); PIECES_MAX];
+        let mut count = 0;
+        for (slice, piece) in slices.iter_mut().zip(bytes.pieces()) {
+            *slice = IoSlice::new(piece);
+            count += 1;
+        }
+        loop {
+            match self.try_write(&slices[..count]) {
+                Ok(written) => {
+                    bytes.advance(written);
+                    return Ok(());
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn finish(&self) -> io::Result<()> {
+        each!(self, socket => SockRef::from(socket).shutdown(std::net::Shutdown::Write))
+    }
+
+    async fn failed(&self) -> io::Error {
         let ready = each!(self, socket => socket.ready(Interest::ERROR).await);
         let error = match ready {
             Ok(_) => each!(self, socket => SockRef::from(socket).take_error()),
@@ -116,24 +166,10 @@ impl Socket {
         }
     }
 
-    /// Sends the end of the data.
-    pub(super) fn finish(&self) -> io::Result<()> {
-        each!(self, socket => SockRef::from(socket).shutdown(std::net::Shutdown::Write))
-    }
-
-    /// Both directions have ended: the connection is not reset.
-    pub(super) fn close(self) {
+    fn close(self) {
         if let Kind::Tcp(stream) = &self.kind {
             // It fails only if the connection has ended.
             let _over = SockRef::from(stream).set_linger(None);
-        }
-    }
-
-    /// The socket for another process. Until that process has it, its end resets the connection.
-    pub(super) fn pass(self) -> io::Result<OwnedFd> {
-        match self.kind {
-            Kind::Tcp(stream) => Ok(stream.into_std()?.into()),
-            Kind::Unix(stream) => Ok(stream.into_std()?.into()),
         }
     }
 }

@@ -18,7 +18,7 @@ use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::carry::{Answer, Carried, carry};
+use super::carry::{Answer, Carried, Local, carry};
 use super::datagrams::open_flow;
 use super::frames;
 use super::listener::Sessions;
