@@ -11,8 +11,12 @@ use crate::prefix::Prefix;
 /// The ALPN protocol of version 1.
 pub const PROTOCOL: &[u8] = b"litz-tunnel/1";
 
-/// The version of the messages.
-pub const VERSION: u16 = 1;
+/// The version of the protocol. Version 2 has streams of terminated connections; its messages are those of
+/// version 1.
+pub const VERSION: u16 = 2;
+
+/// The first version whose peers take streams of terminated connections.
+pub const VERSION_TERMINATES: u16 = 2;
 
 /// The longest frame, without its length field.
 pub const FRAME_BYTES_MAX: usize = 8 << 10;

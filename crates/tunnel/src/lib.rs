@@ -14,6 +14,7 @@
 //! | [`packer`] | packets to datagrams |
 //! | [`unpacker`] | datagrams to packets |
 //! | [`resequencer`] | the order of a flow that several paths carry |
+//! | [`selector`] | which TCP connections are terminated |
 //! | [`prefix`] | networks, and which peer has which address |
 //!
 //! The formats are specified in `docs/spec/tunnel.md`.
@@ -30,6 +31,7 @@ pub mod queue;
 pub mod resequencer;
 #[cfg(test)]
 mod samples;
+pub mod selector;
 pub mod unpacker;
 
 pub use control::{Message, PROTOCOL};
@@ -37,4 +39,5 @@ pub use inner::Inner;
 pub use packer::{Packer, Packet};
 pub use prefix::{Prefix, PrefixMap};
 pub use queue::{FlowQueues, Queued};
+pub use selector::Selector;
 pub use unpacker::{Arrived, Sink, Unpacker};
