@@ -33,3 +33,4 @@ mod tcp;
 mod tcp_programs;
 mod tickets;
 mod tunnel;
+mod tunnel_terminated;

@@ -16,28 +16,28 @@ use crate::support::{Litz, Place};
 const PROGRAM_SECONDS_MAX: &str = "60";
 
 /// The server's addresses in the tunnel, as in its default.
-const SERVER: [&str; 2] = ["10.76.0.1", "fd76:6c69:747a::1"];
+pub(crate) const SERVER: [&str; 2] = ["10.76.0.1", "fd76:6c69:747a::1"];
 
 #[expect(clippy::print_stderr, reason = "a test that cannot run says so")]
 fn skipped(why: &str) {
     eprintln!("SKIPPED: {why}");
 }
 
-fn ip(arguments: &str) {
+pub(crate) fn ip(arguments: &str) {
     let output = Command::new("ip").args(arguments.split(' ')).output().expect("the command ip");
     assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// A client, a server, and the links between them.
-struct World {
-    client: String,
-    server: String,
-    place: Place,
+pub(crate) struct World {
+    pub(crate) client: String,
+    pub(crate) server: String,
+    pub(crate) place: Place,
 }
 
 impl World {
     /// None without root or one of `programs`.
-    fn new(test: &str, links: usize, programs: &[&str]) -> Option<Self> {
+    pub(crate) fn new(test: &str, links: usize, programs: &[&str]) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             skipped("network namespaces need root");
             return None;
@@ -65,7 +65,7 @@ impl World {
         Some(world)
     }
 
-    fn in_namespace(name: &str, program: &str, arguments: &[&str]) -> Command {
+    pub(crate) fn in_namespace(name: &str, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", name, "timeout", PROGRAM_SECONDS_MAX, program]).args(arguments);
         command.stdin(Stdio::null());
@@ -73,40 +73,40 @@ impl World {
     }
 
     /// Runs a program at the client to its end, and expects success.
-    fn succeed(&self, program: &str, arguments: &[&str]) -> Output {
+    pub(crate) fn succeed(&self, program: &str, arguments: &[&str]) -> Output {
         let output = Self::in_namespace(&self.client, program, arguments).output().expect("the program starts");
         assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
         output
     }
 
     /// Starts a program at the server.
-    fn start(&self, program: &str, arguments: &[&str]) -> Running {
+    pub(crate) fn start(&self, program: &str, arguments: &[&str]) -> Running {
         let mut command = Self::in_namespace(&self.server, program, arguments);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         Running(command.spawn().expect("the program starts"))
     }
 
-    fn litz(&self, name: &str, arguments: &[&str]) -> Litz {
+    pub(crate) fn litz(&self, name: &str, arguments: &[&str]) -> Litz {
         let state = format!("--state-dir={}", self.place.path(&format!("state-{}", name == self.client)).display());
         Litz::of(self.command(name).args(arguments).args([&state, "--json"]))
     }
 
     /// The command in a namespace. Hosts have a folder for the state of running tunnels each.
-    fn command(&self, name: &str) -> Command {
+    pub(crate) fn command(&self, name: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", name, env!("CARGO_BIN_EXE_litz"), "tunnel"]);
         command.env("RUNTIME_DIRECTORY", self.place.path(&format!("run-{}", name == self.client)));
         command
     }
 
-    fn serve(&self, arguments: &[&str]) -> (Litz, String) {
+    pub(crate) fn serve(&self, arguments: &[&str]) -> (Litz, String) {
         let mut server = self.litz(&self.server, &[&["serve"], arguments].concat());
         let ticket = server.wait_for("listening")["ticket"].as_str().expect("a ticket").to_owned();
         (server, ticket)
     }
 
     /// A tunnel that is up.
-    fn tunnel(&self) -> (Litz, Litz) {
+    pub(crate) fn tunnel(&self) -> (Litz, Litz) {
         let (mut server, ticket) = self.serve(&[]);
         let mut client = self.litz(&self.client, &["up", &ticket]);
         client.wait_for("up");
@@ -115,7 +115,7 @@ impl World {
     }
 
     /// Waits until a program at the server listens on this port of both IP versions.
-    fn await_port(&self, port: u16) {
+    pub(crate) fn await_port(&self, port: u16) {
         let wanted = format!("sport = :{port}");
         for _ in 0..10_000 {
             let output = Self::in_namespace(&self.server, "ss", &["-Hltn", &wanted]).output().expect("ss");
@@ -127,7 +127,7 @@ impl World {
     }
 
     /// Ends the client and then the server; returns what each counted.
-    fn end(mut client: Litz, mut server: Litz) -> (Value, Value) {
+    pub(crate) fn end(mut client: Litz, mut server: Litz) -> (Value, Value) {
         client.signal("TERM");
         let (status, down) = client.finish("down");
         assert_eq!(status, 130);
@@ -137,7 +137,7 @@ impl World {
         (down.expect("a down event")["peer"].clone(), gone["peer"].clone())
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.place.path(name)
     }
 }
@@ -152,12 +152,15 @@ impl Drop for World {
 }
 
 /// A program that runs until this is dropped.
-struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended already.
-        let _killed = self.0.kill();
+        // `timeout` ends its program with itself. It may have ended already.
+        if let Ok(None) = self.0.try_wait() {
+            let process = rustix::process::Pid::from_child(&self.0);
+            let _ended = rustix::process::kill_process(process, rustix::process::Signal::TERM);
+        }
         let _reaped = self.0.wait();
     }
 }

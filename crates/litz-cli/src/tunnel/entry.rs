@@ -16,6 +16,7 @@ use tunnel::{FlowQueues, Packer, PrefixMap};
 
 use super::device::{DeviceCounters, parse_read};
 use super::peers::{Peer, PeerId, Peers};
+use super::terminate::terminator::Terminator;
 use super::wake::WakeEvent;
 
 /// Packets that are read before the connections are served.
@@ -39,6 +40,7 @@ impl Entry {
         peers: Arc<Peers>,
         wake: WakeEvent,
         counters: Arc<DeviceCounters>,
+        terminator: Arc<Terminator>,
         seed: u64,
     ) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
@@ -52,6 +54,7 @@ impl Entry {
             waker: wake.waker(),
             stop: Arc::clone(&stop),
             counters,
+            terminator,
             clock: MonotonicClock::start(),
             seed,
         };
@@ -92,6 +95,7 @@ struct State {
     waker: Waker,
     stop: Arc<AtomicBool>,
     counters: Arc<DeviceCounters>,
+    terminator: Arc<Terminator>,
     clock: MonotonicClock,
     seed: u64,
 }
@@ -159,6 +163,9 @@ impl State {
         // Packets to addresses that no peer has: multicast that the kernel sends by itself, mostly.
         let outbox = self.routes.get(packet.inner.destination).and_then(|id| self.outboxes.get_mut(id));
         let Some(outbox) = outbox else { return };
+        if self.terminator.takes(&packet, &outbox.peer) {
+            return self.terminator.push(Bytes::copy_from_slice(bytes));
+        }
         let counters = &outbox.peer.counters;
         counters.packets_in.fetch_add(1, Ordering::Relaxed);
         counters.bytes_in.fetch_add(packet.ip.len() as u64, Ordering::Relaxed);

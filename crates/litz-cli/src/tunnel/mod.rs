@@ -11,6 +11,7 @@
 //! | [`entry`] | the thread that reads the device |
 //! | [`exit`] | the loop that writes it |
 //! | [`peers`] | the peers and which addresses they have |
+//! | [`terminate`] | TCP connections that end at each side |
 //! | [`device`] | packets as the device has them |
 //! | [`wake`] | wakes a thread that waits for the device |
 
@@ -18,4 +19,5 @@ pub(crate) mod device;
 pub(crate) mod entry;
 pub(crate) mod exit;
 pub(crate) mod peers;
+pub(crate) mod terminate;
 pub(crate) mod wake;

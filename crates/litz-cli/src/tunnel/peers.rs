@@ -1,6 +1,7 @@
 //! The peers of a tunnel, and which addresses they have.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,6 +9,7 @@ use litz::Connection;
 use tunnel::inner::Inner;
 use tunnel::{Prefix, PrefixMap};
 
+use super::terminate::flows::Flows;
 use super::wake::WakeEvent;
 
 /// The number of a peer, which is never used again.
@@ -19,6 +21,10 @@ pub(crate) struct Peer {
     pub(crate) connection: Connection,
     /// The networks that are behind it: packets to these go to it, and it may send from these only.
     pub(crate) networks: Vec<Prefix>,
+    /// It takes streams of terminated connections.
+    pub(crate) takes_streams: bool,
+    /// Its terminated connections.
+    pub(crate) flows: Arc<Flows>,
     pub(crate) counters: PeerCounters,
 }
 
@@ -54,13 +60,18 @@ pub(crate) struct PeerCounters {
 }
 
 impl Peer {
-    pub(crate) fn new(connection: Connection, networks: Vec<Prefix>) -> Self {
-        Self { connection, networks, counters: PeerCounters::default() }
+    pub(crate) fn new(connection: Connection, networks: Vec<Prefix>, takes_streams: bool) -> Self {
+        Self { connection, networks, takes_streams, flows: Arc::default(), counters: PeerCounters::default() }
     }
 
     /// Whether the peer may send from this address.
     pub(crate) fn allows(&self, inner: &Inner) -> bool {
-        self.networks.iter().any(|network| network.contains(inner.source))
+        self.has_address(inner.source)
+    }
+
+    /// Whether an address belongs to the peer.
+    pub(crate) fn has_address(&self, address: IpAddr) -> bool {
+        self.networks.iter().any(|network| network.contains(address))
     }
 }
 
@@ -111,6 +122,12 @@ impl Peers {
             table.routes.retain(|_, peer| *peer != id);
         }
         self.changed();
+    }
+
+    /// The peer that has an address.
+    pub(crate) fn of_address(&self, address: IpAddr) -> Option<Arc<Peer>> {
+        let table = self.lock();
+        table.routes.get(address).and_then(|id| table.peers.get(id)).map(Arc::clone)
     }
 
     /// The version of the table.

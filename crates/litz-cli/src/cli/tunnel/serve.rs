@@ -11,8 +11,8 @@ use litz::identity::PublicKey;
 use net::tun::Tun;
 use serde_json::json;
 use transfer::{CancelToken, Proof, Secret, Ticket, peer_key, proof_context};
-use tunnel::control::{Accepted, Refusal, VERSION};
-use tunnel::{Message, PROTOCOL, Prefix};
+use tunnel::control::{Accepted, Refusal, VERSION, VERSION_TERMINATES};
+use tunnel::{Message, PROTOCOL, Prefix, Selector};
 use units::Duration;
 
 use super::addresses::{InterfaceAddress, Pool};
@@ -32,6 +32,7 @@ use crate::cli::{exit, heading, out, signals, tls};
 use crate::tunnel::device::{DeviceCounters, Writer};
 use crate::tunnel::entry::Entry;
 use crate::tunnel::peers::{Peer, Peers};
+use crate::tunnel::terminate::terminator::Terminator;
 use crate::tunnel::wake::WakeEvent;
 
 /// How often the waiting server checks for an interrupt and for changes of its ticket or list of keys.
@@ -54,6 +55,13 @@ pub(crate) struct ServeOptions {
     /// back, or this host must translate addresses.
     #[arg(long, value_name = "NETWORK", help_heading = heading::PATHS)]
     route: Vec<Prefix>,
+
+    /// TCP connections that programs of this side open to clients, and that end at each side: as the
+    /// option of `litz tunnel up`; may be repeated
+    ///
+    /// Those of clients are terminated if the clients' command says so.
+    #[arg(long, value_name = "WHICH", help_heading = heading::PATHS)]
+    terminate: Vec<Selector>,
 
     /// Name of the network device that is made
     #[arg(long, value_name = "NAME", default_value = DEVICE_DEFAULT, help_heading = heading::PATHS)]
@@ -106,6 +114,7 @@ struct Server<'a> {
     tun: Tun,
     peers: Arc<Peers>,
     entry: Entry,
+    terminator: Arc<Terminator>,
     device: Arc<DeviceCounters>,
     control: ControlSocket,
     cancel: CancelToken,
@@ -147,7 +156,9 @@ impl<'a> Server<'a> {
         let device = Arc::new(DeviceCounters::default());
         let seed =
             u64::from_be_bytes(state.key.derive_secret("flows of a tunnel")[..8].try_into().map_err(|_| "no seed")?);
-        let entry = Entry::start(tun.clone(), Arc::clone(&peers), wake, Arc::clone(&device), seed);
+        let terminator = Arc::new(Terminator::start(&tun, options.mtu, &peers, &options.terminate)?);
+        let (stack, counters) = (Arc::clone(&terminator), Arc::clone(&device));
+        let entry = Entry::start(tun.clone(), Arc::clone(&peers), wake, counters, stack, seed);
         let pool = Mutex::new(Pool::new(addresses.clone()));
         let server = Self {
             options,
@@ -160,6 +171,7 @@ impl<'a> Server<'a> {
             tun,
             peers,
             entry,
+            terminator,
             device,
             control,
             cancel,
@@ -284,9 +296,10 @@ impl<'a> Server<'a> {
         let Message::Hello { version, proof } = control.receive()? else {
             return Err("the client did not begin with a Hello".to_owned());
         };
-        if version < VERSION {
+        if version == 0 {
             return Self::refuse(&mut control, Refusal::Version, format!("this server speaks version {VERSION}"));
         }
+        let version = version.min(VERSION);
         let proof = match self.authorise(connection, key, id, proof) {
             Ok(proof) => proof,
             Err(why) => return Self::refuse(&mut control, Refusal::NotAllowed, why),
@@ -297,7 +310,7 @@ impl<'a> Server<'a> {
         };
         let own = self.addresses.iter();
         let accepted = Accepted {
-            version: VERSION,
+            version,
             proof,
             mtu: self.options.mtu,
             addresses: addresses.clone(),
@@ -313,8 +326,9 @@ impl<'a> Server<'a> {
         self.note(&json!({ "event": "client", "remote": remote, "key": name, "addresses": shown }), || {
             format!("{remote} is here, with {}", shown.join(" and "))
         });
-        let peer = Arc::new(Peer::new(connection.clone(), networks));
+        let peer = Arc::new(Peer::new(connection.clone(), networks, version >= VERSION_TERMINATES));
         let number = self.peers.add(Arc::clone(&peer));
+        self.terminator.serve(&peer);
         let mut writer = Writer::new(self.tun.clone(), Arc::clone(&self.device));
         let closed = crate::tunnel::exit::run(&peer, &mut writer);
         self.peers.remove(number);

@@ -4,6 +4,7 @@ use litz::TransportConfig;
 use units::Duration;
 
 use crate::cli::connect::base_transport;
+use crate::cli::forward::session;
 use crate::cli::transport_options::TransportOptions;
 
 /// Bytes of datagrams that wait in a connection, at most, if its paths are fast; four batches of what is
@@ -31,7 +32,7 @@ pub(super) const DEVICE_DEFAULT: &str = "litz0";
 /// # Errors
 /// If the options do not fit together.
 pub(super) fn transport(options: &TransportOptions) -> Result<TransportConfig, String> {
-    let config = base_transport(options, None, None)
+    let config = session::transport(base_transport(options, None, None))
         .with_keep_alive(KEEP_ALIVE)
         .with_datagram_send_buffer(DATAGRAM_SEND_BUFFER)
         .with_datagram_receive_buffer(DATAGRAM_RECEIVE_BUFFER);

@@ -12,6 +12,7 @@ use super::host_network::undo_device;
 use super::settings::DEVICE_DEFAULT;
 use crate::cli::{exit, out, path_report};
 use crate::tunnel::peers::Peer;
+use crate::tunnel::terminate::flows::Flow;
 
 /// How often `down` looks whether the command has ended, and how many times.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -90,6 +91,13 @@ fn print(status: &Value) {
             let more = more.map(|name| format!("{name} {}", counts[name])).join(", ");
             out::line(&format!("    {name}: {} packets, {} bytes; {more}", counts["packets"], counts["bytes"]));
         }
+        let flows = &peer["terminated"];
+        if flows["begun"] != 0 || flows["failed"] != 0 {
+            out::line(&format!(
+                "    terminated: {} connections, {} in all, {} failed; {} bytes in, {} bytes out",
+                flows["open"], flows["begun"], flows["failed"], flows["bytes_in"], flows["bytes_out"],
+            ));
+        }
         for path in peer["paths"].as_array().into_iter().flatten() {
             let (remote, state) = (text(&path["remote"]), text(&path["state"]));
             out::line(&format!(
@@ -100,11 +108,22 @@ fn print(status: &Value) {
     }
 }
 
+/// A terminated connection.
+fn flow_json(flow: &Flow) -> Value {
+    let (bytes_in, bytes_out) = flow.bytes();
+    json!({
+        "source": flow.source.to_string(), "target": flow.target.to_string(),
+        "bytes_in": bytes_in, "bytes_out": bytes_out,
+    })
+}
+
 /// The counters of a peer and its paths.
 pub(super) fn peer_json(peer: &Peer) -> Value {
     let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let counters = &peer.counters;
     let stats = peer.connection.stats();
+    let flows = peer.flows.totals();
+    let listed: Vec<_> = peer.flows.oldest().iter().map(flow_json).collect();
     json!({
         "remote": peer.connection.remote_addr().to_string(),
         "networks": peer.networks.iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -121,6 +140,10 @@ pub(super) fn peer_json(peer: &Peer) -> Value {
         "order": {
             "held": get(&counters.held), "lost": get(&counters.lost), "expired": get(&counters.expired),
             "late": get(&counters.late), "dropped": get(&counters.duplicates), "wait_us": get(&counters.wait_us),
+        },
+    "terminated": {
+            "open": flows.open, "begun": flows.begun, "failed": flows.failed,
+            "bytes_in": flows.bytes_in, "bytes_out": flows.bytes_out, "flows": listed,
         },
         "datagrams_lost": stats.send.datagrams_lost,
         "datagrams_dropped": stats.receive.datagrams_dropped,

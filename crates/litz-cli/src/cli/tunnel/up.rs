@@ -10,8 +10,8 @@ use litz::Connection;
 use net::tun::Tun;
 use serde_json::{Value, json};
 use transfer::{CancelToken, Proof, Role, Ticket, proof_context};
-use tunnel::control::{Accepted, Refusal, VERSION};
-use tunnel::{Message, PROTOCOL, Prefix};
+use tunnel::control::{Accepted, Refusal, VERSION, VERSION_TERMINATES};
+use tunnel::{Message, PROTOCOL, Prefix, Selector};
 
 use super::control::Control;
 use super::control_socket::{ControlSocket, folder};
@@ -29,6 +29,7 @@ use crate::cli::{exit, heading, out, signals, tls};
 use crate::tunnel::device::{DeviceCounters, Writer};
 use crate::tunnel::entry::Entry;
 use crate::tunnel::peers::{Peer, Peers};
+use crate::tunnel::terminate::terminator::Terminator;
 use crate::tunnel::wake::WakeEvent;
 
 /// Pause between attempts to connect again.
@@ -67,6 +68,15 @@ pub(crate) struct UpOptions {
     #[arg(long, requires = "all", help_heading = heading::SECURITY)]
     kill_switch: bool,
 
+    /// TCP connections that end at each side and travel as streams, so that losses and delays of the links
+    /// are none of theirs: `all`, ports (443, 8000-9000), a network (10.0.0.0/8), or both
+    /// (10.0.0.0/8:443, [fd00::/8]:443); may be repeated
+    ///
+    /// Those that programs of this side open, by the address and port that they lead to. They are reset
+    /// when the tunnel's connection is lost; others survive that.
+    #[arg(long, value_name = "WHICH", help_heading = heading::PATHS)]
+    terminate: Vec<Selector>,
+
     #[command(flatten)]
     paths: PathOptions,
 
@@ -95,6 +105,7 @@ struct Client<'a> {
 struct Device {
     tun: Tun,
     entry: Entry,
+    terminator: Arc<Terminator>,
     peers: Arc<Peers>,
     counters: Arc<DeviceCounters>,
     /// The routes, undone when this is dropped.
@@ -176,8 +187,10 @@ impl<'a> Client<'a> {
         let tunnels = accepted.addresses.iter().filter_map(|(address, bits)| Prefix::new(*address, *bits).ok());
         let all = [Prefix::ALL_IPV4, Prefix::ALL_IPV6].into_iter().filter(|_| self.options.all);
         let networks = tunnels.chain(accepted.routes.iter().copied()).chain(all).collect();
-        let peer = Arc::new(Peer::new(connection.clone(), networks));
+        let takes_streams = accepted.version >= VERSION_TERMINATES;
+        let peer = Arc::new(Peer::new(connection.clone(), networks, takes_streams));
         let id = device.peers.add(Arc::clone(&peer));
+        device.terminator.serve(&peer);
         let shown: Vec<String> = accepted.addresses.iter().map(|(address, bits)| format!("{address}/{bits}")).collect();
         let routes: Vec<String> = accepted.routes.iter().map(ToString::to_string).collect();
         self.note(
@@ -318,7 +331,9 @@ impl<'a> Client<'a> {
         let counters = Arc::new(DeviceCounters::default());
         let seed = self.state.key.derive_secret("flows of a tunnel");
         let seed = u64::from_be_bytes(seed[..8].try_into().map_err(|_| "no seed")?);
-        let entry = Entry::start(tun.clone(), Arc::clone(&peers), wake, Arc::clone(&counters), seed);
-        Ok(Device { tun, entry, peers, counters, _network: network, addresses: accepted.addresses.clone() })
+        let terminator = Arc::new(Terminator::start(&tun, accepted.mtu, &peers, &self.options.terminate)?);
+        let (stack, taken) = (Arc::clone(&terminator), Arc::clone(&counters));
+        let entry = Entry::start(tun.clone(), Arc::clone(&peers), wake, taken, stack, seed);
+        Ok(Device { tun, entry, terminator, peers, counters, _network: network, addresses: accepted.addresses.clone() })
     }
 }

@@ -1,0 +1,60 @@
+//! [`StackConnection`]: a connection of our TCP, as it is carried.
+
+use std::future::pending;
+use std::io;
+
+use bytes::Bytes;
+use litz::StridedBytes;
+use litz::tcp::{CloseReason, Closed, TcpStream, WriteError};
+
+use crate::cli::forward::carry::{Local, ReadBuffer};
+
+/// A connection of our TCP. Dropping it before [`close`](Local::close) resets it.
+pub(super) struct StackConnection {
+    stream: TcpStream,
+    is_over: bool,
+}
+
+impl StackConnection {
+    pub(super) const fn new(stream: TcpStream) -> Self {
+        Self { stream, is_over: false }
+    }
+}
+
+impl Local for StackConnection {
+    /// By reference to the memory that the packet was received in.
+    async fn read(&self, _buffer: &mut ReadBuffer) -> io::Result<Option<Bytes>> {
+        self.stream.read_chunk_async().await.map_err(io::Error::other)
+    }
+
+    /// In one piece: the kernel gets it as one, and a copy costs less than the references to so many.
+    async fn write(&self, bytes: &mut StridedBytes) -> io::Result<()> {
+        let whole = std::mem::take(bytes).to_bytes();
+        self.stream.write_chunk_async(whole).await.map_err(io::Error::other)
+    }
+
+    fn finish(&self) -> io::Result<()> {
+        self.stream.finish();
+        Ok(())
+    }
+
+    async fn failed(&self) -> io::Error {
+        match self.stream.closed_async().await {
+            // What was received is still to be read.
+            Closed::Tcp(CloseReason::Finished) => pending().await,
+            closed => io::Error::other(WriteError::Closed(closed)),
+        }
+    }
+
+    fn close(mut self) {
+        self.is_over = true;
+    }
+}
+
+impl Drop for StackConnection {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.stream.reset();
+        }
+    }
+}

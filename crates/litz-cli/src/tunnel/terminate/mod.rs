@@ -1,0 +1,22 @@
+//! Terminated TCP connections: each ends in the TCP of this command, and travels as a stream.
+//!
+//! ```text
+//!  program ── kernel ── TUN ── our TCP ══ stream ══ our TCP ── TUN ── kernel ── program, or a network
+//!             SYN ────────────▶ OpenFrom ─────────▶ SYN ─────────────▶
+//!             SYN, ACK ◀─────── Connected ◀──────── SYN, ACK ◀────────
+//! ```
+//!
+//! A SYN is answered only when the far end is connected. The addresses are those of the programs at both
+//! ends, so neither sees a difference but in the round trip.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`terminator`] | the stack of this end: which packets are its own, and what begins a connection |
+//! | [`ends`] | both ends of a connection: who asks, and who answers |
+//! | [`local`] | a connection of the stack, as it is carried |
+//! | [`flows`] | the connections of a peer, counted |
+
+pub(crate) mod ends;
+pub(crate) mod flows;
+pub(crate) mod local;
+pub(crate) mod terminator;

@@ -1,0 +1,137 @@
+//! [`Terminator`]: our TCP on the TUN device, for the connections that end in it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use litz::tcp::{IpDevice, KeepAlive, Nagle, PacketPort, TcpConfig, TcpStack, TcpStackConfig, TransparentBounds};
+use net::tun::Tun;
+use tokio::runtime::{Builder, Runtime};
+use tunnel::inner::Transport;
+use tunnel::{Packet, Selector};
+use units::Duration;
+
+use super::ends;
+use crate::tunnel::peers::{Peer, Peers};
+
+/// SYNs that wait for the far end, and what the stack bounds. A SYN beyond these goes through the tunnel as
+/// a packet, as do all others of its connection.
+const BOUNDS: TransparentBounds = TransparentBounds { openings_max: 1024, connections_max: 32_768 };
+
+/// Threads that carry data between the stack and streams.
+const WORKERS: usize = 2;
+
+/// A peer that vanishes is noticed after five minutes. Programs cannot: their probes are answered by the
+/// stack of their side.
+const KEEP_ALIVE: KeepAlive =
+    KeepAlive { after: Duration::from_secs(120), interval: Duration::from_secs(30), probes_max: 6 };
+
+/// As often as Linux sends a SYN, so that an attempt that the far end gives up lasts as long, two minutes.
+const SYN_ATTEMPTS_MAX: u32 = 7;
+
+/// TCP flags (RFC 9293, section 3.1).
+const SYN: u8 = 0x02;
+const ACK: u8 = 0x10;
+const RST: u8 = 0x04;
+const FIN: u8 = 0x01;
+
+/// Our TCP on a TUN device. It ends, with all its connections, when this is dropped.
+pub(crate) struct Terminator {
+    stack: TcpStack,
+    port: PacketPort,
+    selectors: Vec<Selector>,
+    /// Taken when this is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl Terminator {
+    /// Starts on `tun`, with packets of at most `mtu` bytes. Connections that programs of this side open are
+    /// terminated if one of `selectors` selects them.
+    ///
+    /// # Errors
+    /// A message for the user: the system refuses a thread.
+    pub(crate) fn start(tun: &Tun, mtu: u16, peers: &Arc<Peers>, selectors: &[Selector]) -> Result<Self, String> {
+        let port = PacketPort::new(tun.clone());
+        let tcp = TcpConfig {
+            mtu: mtu.into(),
+            // A program's small writes travel as it writes them: its own kernel has decided before.
+            nagle: Nagle::Off,
+            keep_alive: Some(KEEP_ALIVE),
+            syn_attempts_max: SYN_ATTEMPTS_MAX,
+            ..TcpConfig::default()
+        };
+        let config = TcpStackConfig::transparent(IpDevice::port(port.clone()), BOUNDS).with_tcp(tcp);
+        let stack = TcpStack::start(config).map_err(|error| error.to_string())?;
+        let runtime = Builder::new_multi_thread().worker_threads(WORKERS).enable_time().build();
+        let runtime =
+            runtime.map_err(|error| format!("cannot start the threads of terminated connections: {error}"))?;
+        runtime.spawn(ask_all(stack.clone(), Arc::clone(peers)));
+        Ok(Self { stack, port, selectors: selectors.to_vec(), runtime: Some(runtime) })
+    }
+
+    /// Answers the streams of a peer until its connection ends.
+    pub(crate) fn serve(&self, peer: &Arc<Peer>) {
+        if let Some(runtime) = &self.runtime {
+            runtime.spawn(ends::answer_all(self.stack.clone(), Arc::clone(peer)));
+        }
+    }
+
+    /// Whether a packet that was read from the device, on its way to `peer`, is for the stack: it is of a
+    /// connection that ends there, or begins one.
+    pub(crate) fn takes(&self, packet: &Packet<'_>, peer: &Peer) -> bool {
+        let inner = &packet.inner;
+        let Some((Transport::Tcp, _)) = inner.transport else { return self.takes_report(packet) };
+        let flags = packet.ip[inner.ip_header_bytes + 13];
+        let source = SocketAddr::new(inner.source, inner.ports[0]);
+        let target = SocketAddr::new(inner.destination, inner.ports[1]);
+        let begins = flags & (SYN | ACK | RST | FIN) == SYN && self.begins(source, target, peer);
+        begins || self.stack.owns(source, target)
+    }
+
+    /// Whether a SYN begins a terminated connection.
+    fn begins(&self, source: SocketAddr, target: SocketAddr, peer: &Peer) -> bool {
+        // An IPv4 address in IPv6 form is written in its own form in a message.
+        let is_canonical = target.ip().to_canonical() == target.ip() && source.ip().to_canonical() == source.ip();
+        peer.takes_streams
+            && is_canonical
+            && self.selectors.iter().any(|selector| selector.selects(target))
+            && self.stack.has_space_for_opening()
+    }
+
+    /// Whether a packet reports an error about a segment of the stack (RFC 792, RFC 4443).
+    fn takes_report(&self, packet: &Packet<'_>) -> bool {
+        const ICMP: [u8; 2] = [1, 58];
+        if !ICMP.contains(&packet.inner.protocol) {
+            return false;
+        }
+        let Ok(ip) = wire::ip::Packet::parse(packet.ip) else { return false };
+        tcp::icmp::error_of(&ip).is_some_and(|error| self.stack.owns(error.tuple.remote, error.tuple.local))
+    }
+
+    /// Passes a packet that the stack takes to it, with its offload header.
+    pub(crate) fn push(&self, packet: Bytes) {
+        self.port.push(packet);
+    }
+}
+
+impl Drop for Terminator {
+    fn drop(&mut self) {
+        self.stack.close();
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Asks the peers to connect, for each connection that a program of this side opens.
+async fn ask_all(stack: TcpStack, peers: Arc<Peers>) {
+    while let Ok(opening) = stack.next_opening().await {
+        match peers.of_address(opening.destination().ip()) {
+            Some(peer) => {
+                tokio::spawn(async move { ends::ask(opening, &peer).await });
+            }
+            // It is gone since the packet was read.
+            None => opening.ignore(),
+        }
+    }
+}
