@@ -18,6 +18,7 @@
 //! | `signature` | verifies the MD5 digests of segments |
 //! | [`udp`] | UDP ports |
 //! | [`transparent`], [`opening`] | a stack with all addresses, whose application decides about each SYN |
+//! | `held` | the driver's calls about SYNs that wait for that |
 //! | `table` | values by addresses and ports |
 //! | `time_wait` | connections in TIME-WAIT |
 //! | [`detached`] | the receive half of a connection on another processor |
@@ -31,6 +32,7 @@ mod delivery;
 pub mod detached;
 pub mod fragments;
 pub mod handle;
+mod held;
 mod info;
 pub mod layers;
 pub mod link;

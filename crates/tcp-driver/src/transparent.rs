@@ -21,18 +21,13 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
 use driver::EndReason;
-use driver::protocol::{Begun, Cell};
+use driver::protocol::Cell;
 use driver::sync::{WakerSet, lock};
-use tcp::{Arrival, SuperPacket, Tuple, icmp};
-use units::Instant;
+use tcp::{Arrival, Tuple};
 use wire::tcp::Flags;
 
 use crate::application::TcpCell;
-use crate::connection::TcpConnection;
-use crate::counters::Count;
-use crate::layers::seal;
-use crate::packets::{Opened, Received};
-use crate::protocol::Tcp;
+use crate::packets::Received;
 use crate::table::Table;
 
 /// What a transparent stack bounds.
@@ -207,9 +202,9 @@ pub(crate) struct HeldSyns {
 }
 
 #[derive(Debug)]
-struct Held {
-    batch: Received,
-    socket: usize,
+pub(crate) struct Held {
+    pub(crate) batch: Received,
+    pub(crate) socket: usize,
 }
 
 impl HeldSyns {
@@ -223,7 +218,7 @@ impl HeldSyns {
 
     /// Holds a SYN, or the repetition of one, which counts: a peer that repeats it asks no more for ECN
     /// (RFC 3168, section 6.1.1.1), and may have begun anew. False if there is no space.
-    fn hold(&mut self, socket: usize, batch: Received, arrival: &Arrival) -> bool {
+    pub(crate) fn hold(&mut self, socket: usize, batch: Received, arrival: &Arrival) -> bool {
         let held = Held { batch, socket };
         if let Some(known) = self.by_tuple.get_mut(&arrival.tuple) {
             *known = held;
@@ -236,77 +231,17 @@ impl HeldSyns {
         }
         has_space
     }
+
+    /// The next decision, and the SYN that it is about.
+    pub(crate) fn pop_decided(&mut self) -> Option<(Held, Decision)> {
+        let (tuple, decision) = self.shared.pop_decision()?;
+        let held = self.by_tuple.remove(&tuple).expect("a SYN is held until its decision");
+        Some((held, decision))
+    }
 }
 
 impl Drop for HeldSyns {
     fn drop(&mut self) {
         self.shared.end();
-    }
-}
-
-/// The calls of the driver about SYNs that are held.
-impl Tcp {
-    /// Takes a SYN that may begin a connection, if the stack is transparent.
-    pub(crate) fn hold_syn(&mut self, socket: usize, batch: Received, arrival: &Arrival) -> Begun<Self> {
-        let Some(held) = &mut self.held else { return Begun::Nothing };
-        if held.hold(socket, batch, arrival) {
-            return Begun::Held;
-        }
-        self.counters.add(Count::BacklogDrops);
-        Begun::Nothing
-    }
-
-    /// Carries out the next decision.
-    pub(crate) fn take_decision(&mut self, now: Instant, may_begin: bool) -> Option<(usize, Begun<Self>)> {
-        let held = self.held.as_mut()?;
-        let (tuple, decision) = held.shared.pop_decision()?;
-        let Held { batch, socket } = held.by_tuple.remove(&tuple).expect("a SYN is held until its decision");
-        let begun = match batch.open(None, None) {
-            Opened::Segment(arrival) => self.decided(now, socket, &batch, &arrival, decision, may_begin),
-            _ => unreachable!("it was opened before"),
-        };
-        // A connection is added to the routes at once.
-        if !matches!(begun, Begun::Connection(..)) {
-            self.note_own(&tuple);
-        }
-        Some((socket, begun))
-    }
-
-    fn decided(
-        &mut self,
-        now: Instant,
-        socket: usize,
-        batch: &Received,
-        arrival: &Arrival,
-        decision: Decision,
-        may_begin: bool,
-    ) -> Begun<Self> {
-        let mut out = SuperPacket::default();
-        match decision {
-            Decision::Accept(cell) if may_begin => {
-                let connection = self.begin_accepted(now, arrival);
-                // The application has the handle already: it is in no queue of accepted connections.
-                let connection = TcpConnection::new(connection, Arc::clone(&cell), socket, false);
-                return Begun::Connection(connection, cell);
-            }
-            Decision::Accept(cell) => cell.refuse(EndReason::TooMany),
-            Decision::Refuse => {}
-            Decision::Unreachable => {
-                return if icmp::unreachable(batch.packet(), &mut out) { Begun::Reply(out) } else { Begun::Nothing };
-            }
-            Decision::Ignore => return Begun::Nothing,
-        }
-        if tcp::reply::reset(arrival, &mut self.plan) {
-            seal(&self.plan, None, &mut out);
-            return Begun::Reply(out);
-        }
-        Begun::Nothing
-    }
-
-    /// Tells the application's side whether these addresses and ports are the stack's.
-    pub(crate) fn note_own(&self, tuple: &Tuple) {
-        if let Some(held) = &self.held {
-            held.shared.set_own(tuple, self.is_taken(tuple) || held.contains(tuple));
-        }
     }
 }
