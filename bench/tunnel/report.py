@@ -14,7 +14,7 @@ def load(name):
 tcp = load("tcp.json")
 received, sent = tcp["sum_received"], tcp["sum_sent"]
 rate = received["bits_per_second"] / 1e6
-if len(REST) == 2 and NAME in ("litz", "wireguard-go"):
+if " over " not in NAME:
     seconds = int(REST[0]) / int(REST[1])
     idle, loaded = (open(f"{FOLDER}/{name}").read().split() for name in ("idle", "loaded"))
     udp = load("udp.json")["sum"]
