@@ -23,7 +23,23 @@ pub(super) struct Forwarder {
 impl Forwarder {
     /// Starts on device `number`: it listens to `port`, and connects to `target`.
     pub(super) fn start(world: &World, number: u32, port: u16, target: SocketAddr) -> Self {
-        let inside = move || start(number, port, target);
+        let tun = move || {
+            let [v4, v6] = kernel_addresses(number);
+            let tun = Tun::open_up(&format!("t{number}"), &[(v4, 24), (v6, 64)], 1500).expect("a device");
+            IpDevice::kernel(tun, stack_addresses(number)[0])
+        };
+        Self::start_on(world, number, tun, port, target)
+    }
+
+    /// As [`start`](Self::start), with the addresses of device `number` on another device.
+    pub(super) fn start_on(
+        world: &World,
+        number: u32,
+        device: impl FnOnce() -> IpDevice + Send + 'static,
+        port: u16,
+        target: SocketAddr,
+    ) -> Self {
+        let inside = move || start(number, device(), port, target);
         let thread = world.namespace(Place::Host).run(inside).expect("a thread");
         thread.join().expect("it starts").expect("in the namespace")
     }
@@ -35,11 +51,8 @@ impl Drop for Forwarder {
     }
 }
 
-fn start(number: u32, port: u16, target: SocketAddr) -> Forwarder {
-    let [v4, v6] = kernel_addresses(number);
-    let tun = Tun::open_up(&format!("t{number}"), &[(v4, 24), (v6, 64)], 1500).expect("a device");
-    let addresses = stack_addresses(number);
-    let config = TcpStackConfig::new(IpDevice::kernel(tun, addresses[0]), &addresses);
+fn start(number: u32, device: IpDevice, port: u16, target: SocketAddr) -> Forwarder {
+    let config = TcpStackConfig::new(device, &stack_addresses(number));
     let stack = TcpStack::start(config).expect("a stack");
     // Threads are in the namespace of their creator. These end with the test.
     let accepting = stack.listen(port).expect("the port is free");

@@ -9,7 +9,7 @@ use super::world::{Place, REMOTE, Server, World, assert_same, faulty, stack_addr
 const LEN: usize = 3_000_000;
 
 /// Serves the folder of the world, and takes uploads below `up`.
-fn nginx(world: &World, place: Place) -> Server {
+pub(super) fn nginx(world: &World, place: Place) -> Server {
     std::fs::create_dir_all(world.path("up")).expect("a folder");
     let name = if place == Place::Host { "host" } else { "remote" };
     let folder = world.path("");

@@ -14,6 +14,7 @@
 
 mod forward;
 mod http;
+mod interface;
 mod iperf;
 mod ssh;
 mod world;

@@ -25,6 +25,19 @@ pub(super) fn path_of(program: &str) -> Option<PathBuf> {
     FOLDERS.iter().map(|folder| Path::new(folder).join(program)).find(|path| path.exists())
 }
 
+/// Whether a test can run: with root, and all of `programs`. Says why not.
+fn can_run(programs: &[&str]) -> bool {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: network namespaces need root");
+        return false;
+    }
+    let missing = programs.iter().find(|program| path_of(program).is_none());
+    if let Some(missing) = missing {
+        eprintln!("SKIPPED: the program {missing} is missing (scripts/need installs it)");
+    }
+    missing.is_none()
+}
+
 /// A link with these faults: a share of a thousand packets each.
 pub(super) fn faulty(loss: u64, reorder: u64, duplicate: u64) -> LinkConfig {
     LinkConfig {
@@ -49,19 +62,15 @@ pub(super) struct World {
     host: Namespace,
     remote: Namespace,
     folder: TempDir,
-    _link: Running,
+    /// None for a veth pair, which ends with its namespaces.
+    _link: Option<Running>,
 }
 
 impl World {
     /// A link with `config` in both directions; the kernel's sockets use `congestion`. `None` if the
     /// test is skipped: without root, or without one of `programs`.
     pub(super) fn new(programs: &[&str], seed: u64, config: &LinkConfig, congestion: &str) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("SKIPPED: network namespaces need root");
-            return None;
-        }
-        if let Some(missing) = programs.iter().find(|program| path_of(program).is_none()) {
-            eprintln!("SKIPPED: the program {missing} is missing (scripts/need installs it)");
+        if !can_run(programs) {
             return None;
         }
         let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").expect("Linux");
@@ -83,7 +92,7 @@ impl World {
             backward: config.clone(),
         };
         let link = Tunnels::start(vec![link], seed).expect("a link");
-        let world = Self { host, remote, folder: TempDir::new().expect("a folder"), _link: link };
+        let world = Self { host, remote, folder: TempDir::new().expect("a folder"), _link: Some(link) };
         for setting in ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"] {
             world.succeed(Place::Host, "sysctl", &["-qw", setting], &[]);
         }
@@ -95,6 +104,27 @@ impl World {
         };
         route("-4", "10.66.0.0/16", "10.77.0.1");
         route("-6", "fd66::/16", "fd77::1");
+        Some(world)
+    }
+
+    /// A veth pair without faults: `ours` without addresses in the namespace `host`, `theirs` in `remote`
+    /// with the addresses of the kernel for device 0. `None` if the test is skipped.
+    pub(super) fn on_a_veth(programs: &[&str]) -> Option<Self> {
+        if !can_run(programs) {
+            return None;
+        }
+        let [host, remote] = Namespace::create_pair("litz-veth").expect("namespaces");
+        let world = Self { host, remote, folder: TempDir::new().expect("a folder"), _link: None };
+        let ip = |place, arguments: &str| {
+            world.succeed(place, "ip", &arguments.split(' ').collect::<Vec<_>>(), &[]);
+        };
+        let remote = world.remote.name();
+        ip(Place::Host, &format!("link add ours type veth peer name theirs netns {remote}"));
+        let [v4, v6] = kernel_addresses(0);
+        ip(Place::Remote, &format!("address add {v4}/24 dev theirs"));
+        ip(Place::Remote, &format!("address add {v6}/64 dev theirs nodad"));
+        ip(Place::Remote, "link set theirs up");
+        ip(Place::Host, "link set ours up");
         Some(world)
     }
 
