@@ -47,6 +47,11 @@ impl UdpPort {
         Ok(())
     }
 
+    /// As [`receive`](Self::receive), for asynchronous callers; never ready if the stack is closed.
+    pub async fn receive_async(&self) -> Datagram {
+        std::future::poll_fn(|context| self.port.poll_receive(context.waker())).await
+    }
+
     /// The next datagram; waits for it, for at most `timeout` if there is one. `None` then, or if the stack
     /// is closed.
     pub fn receive(&self, timeout: Option<Duration>) -> Option<Datagram> {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::panic::resume_unwind;
 use std::time::Duration;
 
 use forward::address::{Address, Host, Protocol, Target, UnixPath};
@@ -17,7 +18,7 @@ use super::socket::Socket;
 const LOOKUP_TIME: Duration = Duration::from_secs(10);
 
 /// The time to connect, over all addresses of a name.
-pub(super) const DIAL_TIME: Duration = Duration::from_secs(20);
+pub(crate) const DIAL_TIME: Duration = Duration::from_secs(20);
 
 /// Addresses of a name that are tried.
 const ADDRESSES_MAX: usize = 8;
@@ -58,12 +59,11 @@ pub(super) async fn dial(target: &Target, policy: Option<&Policy>) -> Result<Dia
             return Err(not_allowed(target));
         }
     }
-    let mut addresses = interleaved(addresses);
-    addresses.truncate(ADDRESSES_MAX);
     if addresses.is_empty() {
         return Err(Failure::new(Reason::NameNotFound, &format!("{} has no address", address.host)));
     }
-    let connected = timeout(DIAL_TIME, first_connected(protocol, addresses)).await;
+    let connected = first_connected(to_try(addresses), move |address| connect(protocol, address));
+    let connected = timeout(DIAL_TIME, connected).await;
     connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(|error| to_failure(target, &error))
 }
 
@@ -72,34 +72,48 @@ pub(super) async fn dial(target: &Target, policy: Option<&Policy>) -> Result<Dia
 ///
 /// # Errors
 /// The one that came last, if no address gives any.
-async fn first_connected(protocol: Protocol, addresses: Vec<SocketAddr>) -> io::Result<Dialled> {
+///
+/// # Panics
+/// If `connect` does.
+pub(crate) async fn first_connected<T, E, F>(
+    addresses: Vec<SocketAddr>,
+    connect: impl Fn(SocketAddr) -> F,
+) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    F: Future<Output = Result<T, E>> + Send + 'static,
+{
     let mut waiting = addresses.into_iter();
     // Dropped with the attempts that are too late.
     let mut attempts = JoinSet::new();
     loop {
         if let Some(address) = waiting.next() {
-            attempts.spawn(connect(protocol, address));
+            attempts.spawn(connect(address));
         }
         let ended = match timeout(ATTEMPT_DELAY, attempts.join_next()).await {
             Ok(ended) => ended,
             Err(_) if waiting.len() > 0 => continue,
             Err(_) => attempts.join_next().await,
         };
-        let result = ended.expect("an attempt is in progress").map_err(io::Error::other)?;
+        let ended = ended.expect("an attempt is in progress");
+        let result = ended.unwrap_or_else(|panicked| resume_unwind(panicked.into_panic()));
         if result.is_ok() || (attempts.is_empty() && waiting.len() == 0) {
             return result;
         }
     }
 }
 
-/// The addresses by turns of their families, beginning with that of the first (RFC 8305, section 4).
-fn interleaved(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+/// The addresses that are tried: the families by turns, beginning with that of the first (RFC 8305,
+/// section 4).
+pub(crate) fn to_try(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_ipv4 = addresses.first().is_some_and(SocketAddr::is_ipv4);
     let (first, other): (Vec<_>, Vec<_>) =
         addresses.into_iter().partition(|address| address.is_ipv4() == first_is_ipv4);
     let mut other = other.into_iter();
     let mut result: Vec<_> = first.into_iter().flat_map(|first| [Some(first), other.next()]).flatten().collect();
     result.extend(other);
+    result.truncate(ADDRESSES_MAX);
     result
 }
 
@@ -125,7 +139,7 @@ async fn dial_unix(path: &UnixPath) -> Result<Dialled, Failure> {
 }
 
 /// The addresses of a host.
-async fn resolve(address: &Address) -> Result<Vec<SocketAddr>, Failure> {
+pub(crate) async fn resolve(address: &Address) -> Result<Vec<SocketAddr>, Failure> {
     let name = match &address.host {
         Host::Ip(ip) => return Ok(vec![SocketAddr::new(*ip, address.port)]),
         Host::Name(name) => name.as_str(),
@@ -169,7 +183,7 @@ mod tests {
             (vec!["::1"], vec!["::1"]),
             (vec![], vec![]),
         ] {
-            assert_eq!(interleaved(addresses(&found)), addresses(&tried));
+            assert_eq!(to_try(addresses(&found)), addresses(&tried));
         }
     }
 
@@ -190,12 +204,13 @@ mod tests {
             let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
             socket.local_addr().expect("an address")
         };
+        let tcp = |address| connect(Protocol::Tcp, address);
         let works = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = works.local_addr().expect("an address");
-        let dialled = first_connected(Protocol::Tcp, vec![silent, closed, address]).await.expect("one works");
+        let dialled = first_connected(vec![silent, closed, address], tcp).await.expect("one works");
         let (_, peer) = works.accept().await.expect("a connection");
         assert_eq!(dialled.local_addr(), Some(peer));
-        let error = first_connected(Protocol::Tcp, vec![closed]).await.err().expect("none works");
+        let error = first_connected(vec![closed], tcp).await.err().expect("none works");
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
     }
 }
