@@ -34,3 +34,4 @@ mod tcp_programs;
 mod tickets;
 mod tunnel;
 mod tunnel_terminated;
+mod tunnel_userspace;

@@ -6,6 +6,8 @@ pub(crate) const FILES: &str = "Files";
 pub(crate) const SECURITY: &str = "Tickets and keys";
 /// Addresses, paths and the data on them.
 pub(crate) const PATHS: &str = "Paths and scheduling";
+/// A tunnel without a network device.
+pub(crate) const USERSPACE: &str = "Without a network device";
 /// Settings of the connection.
 pub(crate) const PROTOCOL: &str = "Protocol";
 /// The machine that is measured, predicted or simulated.

@@ -128,6 +128,46 @@ pub(crate) async fn carry<L: Local>(
     }
 }
 
+/// Carries data between two local connections until both directions have ended. If one breaks, both are
+/// reset. `sent` is what goes from `one` to `other`.
+pub(crate) async fn carry_between(one: impl Local, other: impl Local, carried: &Carried) -> Result<(), Broken> {
+    let both = async { tokio::try_join!(copy(&one, &other, &carried.sent), copy(&other, &one, &carried.received)) };
+    both.await.map_err(Broken::Local)?;
+    one.close();
+    other.close();
+    Ok(())
+}
+
+/// From one local connection to another.
+async fn copy(from: &impl Local, to: &impl Local, count: &AtomicU64) -> io::Result<()> {
+    let mut buffer = ReadBuffer::new();
+    loop {
+        let chunk = tokio::select! {
+            biased;
+            chunk = from.read(&mut buffer) => chunk?,
+            error = to.failed() => return Err(error),
+        };
+        let Some(chunk) = chunk else { return finish(to) };
+        count.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+        let mut bytes = StridedBytes::from(chunk);
+        while !bytes.is_empty() {
+            tokio::select! {
+                biased;
+                written = to.write(&mut bytes) => written?,
+                error = from.failed() => return Err(error),
+            }
+        }
+    }
+}
+
+/// Sends the end of the data, which the peer may have made impossible by closing the connection.
+fn finish(local: &impl Local) -> io::Result<()> {
+    match local.finish() {
+        Err(error) if error.kind() != io::ErrorKind::NotConnected => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// From the local connection to the stream.
 async fn outward(local: &impl Local, stream: &mut SendStream, carried: &Carried) -> Result<(), Broken> {
     let mut buffer = ReadBuffer::new();
@@ -161,11 +201,7 @@ async fn inward(local: &impl Local, stream: &mut RecvStream, carried: &Carried) 
             error = local.failed() => return Err(Broken::Local(error)),
         };
         let Some(mut arrived) = arrived else {
-            // The peer may have closed it meanwhile.
-            return match local.finish() {
-                Err(error) if error.kind() != io::ErrorKind::NotConnected => Err(Broken::Local(error)),
-                _ => Ok(()),
-            };
+            return finish(local).map_err(Broken::Local);
         };
         while !arrived.is_empty() {
             let before = arrived.len();

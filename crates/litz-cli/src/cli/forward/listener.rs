@@ -60,7 +60,7 @@ pub(super) struct Way {
 pub(super) type RequestOf = Box<dyn Fn(Option<SocketAddr>) -> Message + Send + Sync>;
 
 /// As many places as connections may be open.
-pub(super) fn places() -> Arc<Semaphore> {
+pub(crate) fn places() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(CONNECTIONS_MAX))
 }
 
@@ -87,10 +87,10 @@ impl Sessions {
 }
 
 /// Open sockets of a listener.
-pub(super) struct Bound {
+pub(crate) struct Bound {
     sockets: Vec<BoundSocket>,
     /// Where it listens, with the port that the system chose.
-    pub(super) listen: Listen,
+    pub(crate) listen: Listen,
 }
 
 enum BoundSocket {
@@ -114,7 +114,7 @@ impl Bound {
     ///
     /// # Errors
     /// If the first address cannot be used, or the port is in use on a later one.
-    pub(super) fn open(listen: &Listen) -> io::Result<Self> {
+    pub(crate) fn open(listen: &Listen) -> io::Result<Self> {
         match listen {
             Listen::Unix(path) => {
                 let sockets = vec![bind_unix(path)?];
@@ -141,7 +141,7 @@ impl Bound {
     }
 
     /// The first address that it listens on; none for a UNIX socket.
-    pub(super) fn address(&self) -> Option<SocketAddr> {
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
         match self.sockets.first()? {
             BoundSocket::Tcp(socket) => socket.local_addr().ok(),
             BoundSocket::Udp(socket) => socket.local_addr().ok(),
@@ -173,8 +173,16 @@ impl Bound {
         }
     }
 
+    /// Its sockets, if it is UDP.
+    pub(crate) fn into_udp(self) -> impl Iterator<Item = UdpSocket> {
+        self.sockets.into_iter().filter_map(|socket| match socket {
+            BoundSocket::Udp(socket) => Some(socket),
+            BoundSocket::Tcp(_) | BoundSocket::Unix(..) => None,
+        })
+    }
+
     /// As [`serve`](Self::serve), with another act for each connection: TCP only.
-    pub(super) fn serve_with(
+    pub(crate) fn serve_with(
         self,
         places: &Arc<Semaphore>,
         act: impl Fn(Socket, OwnedSemaphorePermit, SocketAddr) + Clone + Send + 'static,

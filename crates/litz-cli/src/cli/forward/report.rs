@@ -14,7 +14,7 @@ use crate::cli::warning::Warning;
 use crate::cli::{exit, out};
 
 /// Shared by all tasks of a command.
-pub(super) struct Report {
+pub(crate) struct Report {
     json: bool,
     quiet: bool,
     next_number: AtomicU64,
@@ -25,7 +25,7 @@ pub(super) struct Report {
 
 /// A forwarded connection or flow, for the user.
 #[derive(Clone, Debug)]
-pub(super) struct Label {
+pub(crate) struct Label {
     number: u64,
     /// Where it came from: an address, or the client.
     from: String,
@@ -33,7 +33,7 @@ pub(super) struct Label {
 }
 
 impl Report {
-    pub(super) fn new(options: &TransportOptions) -> Self {
+    pub(crate) fn new(options: &TransportOptions) -> Self {
         Self {
             json: options.json,
             quiet: options.quiet,
@@ -44,7 +44,7 @@ impl Report {
     }
 
     /// A line of JSON, if the user wants that, else the text, unless the user wants none.
-    pub(super) fn tell(&self, event: &Value, text: &str) {
+    pub(crate) fn tell(&self, event: &Value, text: &str) {
         if self.json {
             out::json(event);
         } else if !self.quiet {
@@ -53,18 +53,18 @@ impl Report {
     }
 
     /// A line of JSON, if the user wants that; else nothing.
-    pub(super) fn event(&self, event: &Value) {
+    pub(crate) fn event(&self, event: &Value) {
         if self.json {
             out::json(event);
         }
     }
 
-    pub(super) fn warn(&self, warning: Warning, message: &str) {
+    pub(crate) fn warn(&self, warning: Warning, message: &str) {
         warning.print(self.json, self.quiet, message);
     }
 
     /// Tells of a failure that does not end the command; the text not more than a few times a minute.
-    pub(super) fn fail(&self, event: &Value, text: &str) {
+    pub(crate) fn fail(&self, event: &Value, text: &str) {
         if self.json {
             return out::json(event);
         }
@@ -80,13 +80,13 @@ impl Report {
     }
 
     /// A number and a name for a connection or a flow.
-    pub(super) fn label(&self, from: &dyn std::fmt::Display, target: &dyn std::fmt::Display) -> Label {
+    pub(crate) fn label(&self, from: &dyn std::fmt::Display, target: &dyn std::fmt::Display) -> Label {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         Label { number, from: from.to_string(), target: target.to_string() }
     }
 
     /// It is connected.
-    pub(super) fn opened(&self, label: &Label) {
+    pub(crate) fn opened(&self, label: &Label) {
         tracing::info!(number = label.number, from = label.from, target = label.target, "opened");
         self.event(&json!({
             "event": "opened", "number": label.number, "from": label.from, "target": label.target,
@@ -94,7 +94,7 @@ impl Report {
     }
 
     /// It is not connected.
-    pub(super) fn refused(&self, label: &Label, reason: &str, message: &str) {
+    pub(crate) fn refused(&self, label: &Label, reason: &str, message: &str) {
         let event = json!({
             "event": "refused", "number": label.number, "from": label.from, "target": label.target, "reason": reason,
             "message": message,
@@ -103,7 +103,7 @@ impl Report {
     }
 
     /// It has ended.
-    pub(super) fn closed(&self, label: &Label, carried: &Carried, result: &Result<(), Broken>) {
+    pub(crate) fn closed(&self, label: &Label, carried: &Carried, result: &Result<(), Broken>) {
         let (sent, received) = (carried.sent.load(Ordering::Relaxed), carried.received.load(Ordering::Relaxed));
         let error = result.as_ref().err().map(ToString::to_string);
         tracing::info!(number = label.number, target = label.target, sent, received, error, "closed");

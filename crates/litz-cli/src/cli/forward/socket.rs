@@ -23,7 +23,7 @@ const PIECES_MAX: usize = 64;
 
 /// A connected socket. Dropping it before [`close`](Local::close), or the end of this process, resets a
 /// TCP connection, so that its peer does not take cut data for complete.
-pub(super) struct Socket {
+pub(crate) struct Socket {
     kind: Kind,
 }
 
@@ -42,7 +42,7 @@ macro_rules! each {
 }
 
 impl Socket {
-    pub(super) fn tcp(stream: TcpStream) -> Self {
+    pub(crate) fn tcp(stream: TcpStream) -> Self {
         // Segments are as the other side of the connection sent them. Where the options fail, the
         // connection has ended, and its next use says so.
         let _no_delay = stream.set_nodelay(true);
@@ -52,12 +52,12 @@ impl Socket {
         Self { kind: Kind::Tcp(stream) }
     }
 
-    pub(super) fn unix(stream: UnixStream) -> Self {
+    pub(crate) fn unix(stream: UnixStream) -> Self {
         Self { kind: Kind::Unix(stream) }
     }
 
     /// The address of this end; none for a UNIX socket.
-    pub(super) fn local_addr(&self) -> Option<SocketAddr> {
+    pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
         match &self.kind {
             Kind::Tcp(stream) => stream.local_addr().ok(),
             Kind::Unix(_) => None,
@@ -65,27 +65,27 @@ impl Socket {
     }
 
     /// Waits until there may be bytes to read.
-    pub(super) async fn readable(&self) -> io::Result<()> {
+    pub(crate) async fn readable(&self) -> io::Result<()> {
         each!(self, socket => socket.readable().await)
     }
 
     /// Waits until bytes may be written.
-    pub(super) async fn writable(&self) -> io::Result<()> {
+    pub(crate) async fn writable(&self) -> io::Result<()> {
         each!(self, socket => socket.writable().await)
     }
 
     /// Reads what is there into the free space of `buffer`.
-    pub(super) fn try_read(&self, buffer: &mut BytesMut) -> io::Result<usize> {
+    pub(crate) fn try_read(&self, buffer: &mut BytesMut) -> io::Result<usize> {
         each!(self, socket => socket.try_read_buf(buffer))
     }
 
     /// Writes what the kernel takes.
-    pub(super) fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    pub(crate) fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         each!(self, socket => socket.try_write_vectored(slices))
     }
 
     /// Waits for bytes and reads them into the free space of `buffer`; 0 at the end.
-    pub(super) async fn read(&self, buffer: &mut BytesMut) -> io::Result<usize> {
+    pub(crate) async fn read(&self, buffer: &mut BytesMut) -> io::Result<usize> {
         loop {
             self.readable().await?;
             match self.try_read(buffer) {
@@ -96,7 +96,7 @@ impl Socket {
     }
 
     /// Writes all of `bytes`.
-    pub(super) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+    pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.try_write(&[IoSlice::new(bytes)]) {
                 Ok(written) => bytes = &bytes[written..],

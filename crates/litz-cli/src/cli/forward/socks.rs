@@ -49,13 +49,11 @@ impl Proxy {
     /// Serves one connection from `origin`.
     pub(super) async fn serve(&self, socket: Socket, origin: SocketAddr) {
         let mut buffer = BytesMut::with_capacity(MESSAGE_LEN_MAX);
-        let request = timeout(HANDSHAKE_TIME, negotiate(&socket, &mut buffer)).await;
-        let served = match request {
-            Ok(Ok(Request::Connect(address))) => self.connect(socket, origin, address, buffer).await,
-            Ok(Ok(Request::Associate)) => self.associate(socket, origin).await,
-            Ok(Ok(Request::Unsupported)) => refuse(socket, Reply::UnsupportedCommand).await,
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        let served = match negotiate(&socket, &mut buffer).await {
+            Ok(Request::Connect(address)) => self.connect(socket, origin, address, buffer).await,
+            Ok(Request::Associate) => self.associate(socket, origin).await,
+            Ok(Request::Unsupported) => refuse(socket, Reply::UnsupportedCommand).await,
+            Err(error) => Err(error),
         };
         if let Err(error) = served {
             tracing::info!(%origin, %error, "a client of the SOCKS proxy");
@@ -160,7 +158,15 @@ impl Proxy {
 }
 
 /// Reads the greeting and the request of a client. What follows them stays in `buffer`.
-async fn negotiate(socket: &Socket, buffer: &mut BytesMut) -> io::Result<Request> {
+///
+/// # Errors
+/// If they are malformed, or take more than [`HANDSHAKE_TIME`].
+pub(crate) async fn negotiate(socket: &Socket, buffer: &mut BytesMut) -> io::Result<Request> {
+    let negotiated = timeout(HANDSHAKE_TIME, read_request(socket, buffer)).await;
+    negotiated.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+async fn read_request(socket: &Socket, buffer: &mut BytesMut) -> io::Result<Request> {
     if !read_message(socket, buffer, parse_greeting).await? {
         socket.write_all(&NO_METHOD).await?;
         return Err(io::Error::other("it wants to authenticate"));
@@ -188,7 +194,7 @@ async fn read_message<T>(socket: &Socket, buffer: &mut BytesMut, parse: fn(&[u8]
 }
 
 /// Answers that the request failed, and closes the connection in order.
-async fn refuse(socket: Socket, reply: Reply) -> io::Result<()> {
+pub(crate) async fn refuse(socket: Socket, reply: Reply) -> io::Result<()> {
     let mut bytes = Vec::new();
     put_reply(reply, NONE, &mut bytes);
     socket.write_all(&bytes).await?;

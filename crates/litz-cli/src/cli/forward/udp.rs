@@ -69,9 +69,9 @@ enum Sink {
 }
 
 /// A packet of any length.
-pub(super) type PacketBuffer = Box<[u8; PAYLOAD_LEN_MAX + 1 + UDP_HEADER_LEN_MAX]>;
+pub(crate) type PacketBuffer = Box<[u8; PAYLOAD_LEN_MAX + 1 + UDP_HEADER_LEN_MAX]>;
 
-pub(super) fn packet_buffer() -> PacketBuffer {
+pub(crate) fn packet_buffer() -> PacketBuffer {
     let buffer = vec![0; PAYLOAD_LEN_MAX + 1 + UDP_HEADER_LEN_MAX].into_boxed_slice();
     buffer.try_into().unwrap_or_else(|_| unreachable!("it has this length"))
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use transfer::CancelToken;
+use transfer::store::default_state_dir;
 
 /// How long a request or an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -16,10 +17,16 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest request.
 const REQUEST_BYTES_MAX: u64 = 64;
 
-/// Where the state of running tunnels is: the folder that systemd gives to a service, or the usual one.
+/// Where the state of running tunnels is: the folder that systemd gives to a service, or the usual one of
+/// root, or of another user.
 pub(super) fn folder() -> PathBuf {
-    let given = std::env::var_os("RUNTIME_DIRECTORY").filter(|folder| !folder.is_empty());
-    given.map_or_else(|| PathBuf::from("/run/litz"), PathBuf::from)
+    let variable = |name| std::env::var_os(name).filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let usual = || match variable("XDG_RUNTIME_DIR") {
+        _ if rustix::process::geteuid().is_root() => PathBuf::from("/run/litz"),
+        Some(folder) => folder.join("litz"),
+        None => default_state_dir().map_or_else(|_| PathBuf::from("/run/litz"), |state| state.join("run")),
+    };
+    variable("RUNTIME_DIRECTORY").unwrap_or_else(usual)
 }
 
 fn path(device: &str) -> PathBuf {

@@ -8,6 +8,7 @@ mod serve;
 mod settings;
 mod status;
 mod up;
+mod userspace;
 
 use std::process::ExitCode;
 
@@ -24,7 +25,9 @@ Examples:
   litz tunnel serve --allow keys --route 192.168.7.0/24
                                           for several hosts, which reach this network, too
 
-It needs root, or CAP_NET_ADMIN.
+  litz tunnel up --userspace TICKET       without root: a SOCKS5 proxy on port 1080 leads there
+
+It needs root, or CAP_NET_ADMIN, but for --userspace.
 
 Exit status:
   0    ended in order

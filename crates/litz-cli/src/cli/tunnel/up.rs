@@ -1,6 +1,7 @@
 //! `litz tunnel up`: a network device that leads to a host that serves.
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration as StdDuration;
@@ -18,8 +19,10 @@ use super::control_socket::{ControlSocket, folder};
 use super::host_network::{HostNetwork, MARK};
 use super::settings::{DEVICE_DEFAULT, transport};
 use super::status::peer_json;
+use super::userspace::{Userspace, UserspaceOptions};
 use crate::cli::connect::{Connected, Connector};
 use crate::cli::credential::CredentialOptions;
+use crate::cli::forward::report::Report;
 use crate::cli::host::{self, HostState};
 use crate::cli::lost::Lost;
 use crate::cli::path_options::{PathOptions, SinglePathOptions};
@@ -78,6 +81,9 @@ pub(crate) struct UpOptions {
     terminate: Vec<Selector>,
 
     #[command(flatten)]
+    userspace: UserspaceOptions,
+
+    #[command(flatten)]
     paths: PathOptions,
 
     #[command(flatten)]
@@ -108,20 +114,32 @@ struct Device {
     terminator: Arc<Terminator>,
     peers: Arc<Peers>,
     counters: Arc<DeviceCounters>,
-    /// The routes, undone when this is dropped.
-    _network: HostNetwork,
+    _host: Host,
     /// What it was made for. Another assignment needs another device.
-    addresses: Vec<(std::net::IpAddr, u8)>,
+    addresses: Vec<(IpAddr, u8)>,
+}
+
+/// What uses the device on this host. It ends, or is undone, when this is dropped.
+enum Host {
+    /// The kernel, by these routes.
+    Kernel {
+        _routes: HostNetwork,
+    },
+    Userspace {
+        _front: Userspace,
+    },
 }
 
 impl<'a> Client<'a> {
     fn prepare(options: &'a UpOptions) -> Result<Self, String> {
+        options.userspace.check()?;
         let ticket = options.credential.only(options.ticket_argument.as_deref(), "litz tunnel serve")?;
         let state = host::open_state(options.transport.state_dir.as_deref())?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
         let control = ControlSocket::open(&options.tun)?;
         // The tunnel's own packets never enter it.
-        let (without_device, mark) = (Some(options.tun.clone()), Some(MARK));
+        let has_device = !options.userspace.userspace;
+        let (without_device, mark) = (has_device.then(|| options.tun.clone()), has_device.then_some(MARK));
         let paths = PathOptions { without_device, mark, ..options.paths.clone() };
         Ok(Self { options, paths, control, ticket, state, cancel })
     }
@@ -313,8 +331,16 @@ impl<'a> Client<'a> {
         kind.print(self.options.transport.json, self.options.transport.quiet, message);
     }
 
-    /// Makes the device and its routes.
-    fn open(&self, accepted: &Accepted) -> Result<Device, String> {
+    /// Starts our TCP/IP on one end of a pair of devices, and returns the other end.
+    fn begin_userspace(&self, accepted: &Accepted) -> Result<(Tun, Host), String> {
+        let [tun, inner] = Tun::pair(&self.options.tun).map_err(|error| error.to_string())?;
+        let report = Arc::new(Report::new(&self.options.transport));
+        let front = Userspace::start(&self.options.userspace, inner, accepted, &report)?;
+        Ok((tun, Host::Userspace { _front: front }))
+    }
+
+    /// Makes the kernel's device and its routes.
+    fn open_kernel(&self, accepted: &Accepted) -> Result<(Tun, Host), String> {
         let name = &self.options.tun;
         let mut network = HostNetwork::begin(&folder(), name)?;
         let tun = Tun::open_up(name, &accepted.addresses, accepted.mtu).map_err(|error| error.to_string())?;
@@ -326,6 +352,13 @@ impl<'a> Client<'a> {
         if self.options.all {
             network.send_all(name, self.options.kill_switch)?;
         }
+        Ok((tun, Host::Kernel { _routes: network }))
+    }
+
+    /// Makes the device, and begins to take its packets.
+    fn open(&self, accepted: &Accepted) -> Result<Device, String> {
+        let (tun, host) =
+            if self.options.userspace.userspace { self.begin_userspace(accepted) } else { self.open_kernel(accepted) }?;
         let wake = WakeEvent::new().map_err(|error| error.to_string())?;
         let peers = Arc::new(Peers::new(wake.clone()));
         let counters = Arc::new(DeviceCounters::default());
@@ -334,6 +367,6 @@ impl<'a> Client<'a> {
         let terminator = Arc::new(Terminator::start(&tun, accepted.mtu, &peers, &self.options.terminate)?);
         let (stack, taken) = (Arc::clone(&terminator), Arc::clone(&counters));
         let entry = Entry::start(tun.clone(), Arc::clone(&peers), wake, taken, stack, seed);
-        Ok(Device { tun, entry, terminator, peers, counters, _network: network, addresses: accepted.addresses.clone() })
+        Ok(Device { tun, entry, terminator, peers, counters, _host: host, addresses: accepted.addresses.clone() })
     }
 }

@@ -112,7 +112,8 @@ async fn connect(stack: &TcpStack, peer: &Peer, request: &Message) -> Result<(Tc
     Ok((stream, peer.flows.begin(source, target)))
 }
 
-const fn reason(closed: &Closed) -> Reason {
+/// The reason that the peer of a connection is told.
+pub(crate) const fn reason(closed: &Closed) -> Reason {
     match closed {
         Closed::Tcp(CloseReason::Refused | CloseReason::Reset) => Reason::Refused,
         Closed::Tcp(CloseReason::TimedOut) => Reason::TimedOut,

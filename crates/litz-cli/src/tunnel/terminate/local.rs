@@ -10,13 +10,13 @@ use litz::tcp::{CloseReason, Closed, TcpStream, WriteError};
 use crate::cli::forward::carry::{Local, ReadBuffer};
 
 /// A connection of our TCP. Dropping it before [`close`](Local::close) resets it.
-pub(super) struct StackConnection {
+pub(crate) struct StackConnection {
     stream: TcpStream,
     is_over: bool,
 }
 
 impl StackConnection {
-    pub(super) const fn new(stream: TcpStream) -> Self {
+    pub(crate) const fn new(stream: TcpStream) -> Self {
         Self { stream, is_over: false }
     }
 }
