@@ -1,10 +1,12 @@
-//! The filter: a program for the kernel's classic BPF machine that sees the number of each system call.
+//! The filter: a program for the kernel's classic BPF machine that sees the number and the arguments of
+//! each system call.
 
-use crate::syscall::Syscall;
+use crate::syscall::{Condition, Syscall};
 
 /// Offsets in `struct seccomp_data` (seccomp(2)).
 const NUMBER_AT: u32 = 0;
 const ARCHITECTURE_AT: u32 = 4;
+const ARGUMENTS_AT: u32 = 16;
 
 /// The architecture as the audit system names it: the ELF machine, 64 bits, little endian.
 const ARCHITECTURE: u32 = 0xc000_0000
@@ -16,34 +18,64 @@ const ARCHITECTURE: u32 = 0xc000_0000
         panic!("the system calls of this architecture are not known here")
     };
 
-/// Instructions of a filter.
-pub(crate) const LEN: usize = 5 + Syscall::ALL.len();
+const LET_THROUGH: libc::sock_filter = give(libc::SECCOMP_RET_ALLOW);
+const NOTIFY: libc::sock_filter = give(libc::SECCOMP_RET_USER_NOTIF);
 
-/// A filter that notifies of all of [`Syscall`], and lets everything else through. Calls by the
-/// conventions of another architecture, such as those of 32-bit programs, are let through, too.
-pub(crate) fn program() -> [libc::sock_filter; LEN] {
-    let calls = Syscall::ALL.len() as u8;
-    let load = |at| statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, at);
-    let give = |value| statement(libc::BPF_RET | libc::BPF_K, value);
-    let mut all = [give(libc::SECCOMP_RET_ALLOW); LEN];
-    all[0] = load(ARCHITECTURE_AT);
-    // Otherwise to the end but one.
-    all[1] = jump_if(ARCHITECTURE, 0, calls + 1);
-    all[2] = load(NUMBER_AT);
-    for (index, syscall) in Syscall::ALL.into_iter().enumerate() {
-        // The last instruction notifies.
-        all[3 + index] = jump_if(syscall.number(), calls - index as u8, 0);
+/// A filter that notifies of these calls, if their arguments are as they have to be, and lets everything
+/// else through. Calls by the conventions of another architecture, such as those of 32-bit programs, are
+/// let through, too.
+pub(crate) fn program(calls: &[Syscall]) -> Vec<libc::sock_filter> {
+    let mut all = vec![load(ARCHITECTURE_AT), jump_if(ARCHITECTURE, 1, 0), LET_THROUGH, load(NUMBER_AT)];
+    for syscall in calls {
+        let decision = decision(syscall.condition());
+        all.push(jump_if(syscall.number(), 0, decision.len() as u8));
+        all.extend(decision);
     }
-    all[LEN - 1] = give(libc::SECCOMP_RET_USER_NOTIF);
+    all.push(LET_THROUGH);
     all
 }
 
-fn statement(code: u32, value: u32) -> libc::sock_filter {
+/// What happens to a call whose number is right. It ends the program.
+fn decision(condition: Condition) -> Vec<libc::sock_filter> {
+    match condition {
+        Condition::None => vec![NOTIFY],
+        Condition::Are([one, two]) => {
+            let [(one, wanted_one), (two, wanted_two)] = [one, two];
+            vec![
+                load(argument_at(one)),
+                jump_if(wanted_one, 0, 3),
+                load(argument_at(two)),
+                jump_if(wanted_two, 0, 1),
+                NOTIFY,
+                LET_THROUGH,
+            ]
+        }
+        Condition::IsPointer(index) => {
+            let at = argument_at(index);
+            vec![load(at), jump_if(0, 0, 2), load(at + 4), jump_if(0, 1, 0), NOTIFY, LET_THROUGH]
+        }
+    }
+}
+
+/// The lower half of an argument. The upper one follows.
+const fn argument_at(index: usize) -> u32 {
+    ARGUMENTS_AT + 8 * index as u32
+}
+
+const fn load(at: u32) -> libc::sock_filter {
+    statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, at)
+}
+
+const fn give(value: u32) -> libc::sock_filter {
+    statement(libc::BPF_RET | libc::BPF_K, value)
+}
+
+const fn statement(code: u32, value: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: 0, jf: 0, k: value }
 }
 
 /// Skips `equal` instructions if the loaded value is `value`, otherwise `other`.
-fn jump_if(value: u32, equal: u8, other: u8) -> libc::sock_filter {
+const fn jump_if(value: u32, equal: u8, other: u8) -> libc::sock_filter {
     libc::sock_filter { code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, jt: equal, jf: other, k: value }
 }
 
@@ -52,14 +84,16 @@ mod tests {
     use super::*;
 
     /// Runs the filter as the kernel does.
-    fn run(number: u32, architecture: u32) -> u32 {
-        let (program, mut loaded, mut at) = (program(), 0, 0);
+    fn run(calls: &[Syscall], number: u32, architecture: u32, arguments: [u64; 6]) -> u32 {
+        let (program, mut loaded, mut at) = (program(calls), 0, 0);
+        let mut data = [number.to_le_bytes(), architecture.to_le_bytes(), [0; 4], [0; 4]].concat();
+        data.extend(arguments.iter().flat_map(|argument| argument.to_le_bytes()));
         loop {
             let libc::sock_filter { code, jt, jf, k } = program[at];
             at += 1;
             match u32::from(code) {
                 code if code == libc::BPF_LD | libc::BPF_W | libc::BPF_ABS => {
-                    loaded = if k == NUMBER_AT { number } else { architecture };
+                    loaded = u32::from_le_bytes(data[k as usize..][..4].try_into().unwrap());
                 }
                 code if code == libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K => {
                     at += usize::from(if loaded == k { jt } else { jf });
@@ -72,13 +106,41 @@ mod tests {
 
     #[test]
     fn only_the_named_calls_of_this_architecture_notify() {
-        for number in 0..600 {
-            let is_named = Syscall::of(number as i32).is_some();
-            let result = if is_named { libc::SECCOMP_RET_USER_NOTIF } else { libc::SECCOMP_RET_ALLOW };
-            assert_eq!(run(number, ARCHITECTURE), result, "{number}");
-            assert_eq!(run(number, ARCHITECTURE ^ 0x8000_0000), libc::SECCOMP_RET_ALLOW, "{number}");
+        // An address, and the error of a socket.
+        let arguments = [3, libc::SOL_SOCKET as u64, libc::SO_ERROR as u64, 0, 0, 0];
+        for calls in [&Syscall::ALL[..], &Syscall::ALL[..2], &[]] {
+            for number in 0..600 {
+                let is_named = Syscall::of(number as i32).is_some_and(|syscall| calls.contains(&syscall));
+                let result = if is_named { libc::SECCOMP_RET_USER_NOTIF } else { libc::SECCOMP_RET_ALLOW };
+                assert_eq!(run(calls, number, ARCHITECTURE, arguments), result, "{number}");
+                let other = run(calls, number, ARCHITECTURE ^ 0x8000_0000, arguments);
+                assert_eq!(other, libc::SECCOMP_RET_ALLOW, "{number}");
+            }
         }
         let x32 = Syscall::Connect.number() | 0x4000_0000;
-        assert_eq!(run(x32, ARCHITECTURE), libc::SECCOMP_RET_ALLOW);
+        assert_eq!(run(&Syscall::ALL, x32, ARCHITECTURE, arguments), libc::SECCOMP_RET_ALLOW);
+    }
+
+    #[test]
+    fn arguments_decide() {
+        let notifies = |syscall: Syscall, arguments: [u64; 6]| {
+            run(&Syscall::ALL, syscall.number(), ARCHITECTURE, arguments) == libc::SECCOMP_RET_USER_NOTIF
+        };
+        for (level, name, expected) in [
+            (libc::SOL_SOCKET, libc::SO_ERROR, true),
+            (libc::SOL_SOCKET, libc::SO_TYPE, false),
+            (libc::IPPROTO_TCP, libc::SO_ERROR, false),
+        ] {
+            // The kernel takes an int from the register.
+            for above in [0, 7 << 32] {
+                let arguments = [3, level as u64 | above, name as u64 | above, 0, 0, 0];
+                assert_eq!(notifies(Syscall::SocketError, arguments), expected, "{level} {name}");
+            }
+        }
+        for syscall in [Syscall::Accept, Syscall::Accept4] {
+            for (pointer, expected) in [(0, false), (1, true), (1 << 32, true), (u64::MAX, true)] {
+                assert_eq!(notifies(syscall, [3, pointer, 0, 0, 0, 0]), expected, "{pointer:#x}");
+            }
+        }
     }
 }

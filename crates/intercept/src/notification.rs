@@ -1,7 +1,7 @@
 //! Calls that wait for an answer.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -15,6 +15,7 @@ use crate::thread::Thread;
 const GROUP: u8 = b'!';
 const RECEIVE: Opcode = opcode::read_write::<libc::seccomp_notif>(GROUP, 0);
 const SEND: Opcode = opcode::read_write::<libc::seccomp_notif_resp>(GROUP, 1);
+const ADD_DESCRIPTOR: Opcode = opcode::write::<libc::seccomp_notif_addfd>(GROUP, 3);
 const IS_WAITING: Opcode = opcode::write::<u64>(GROUP, 2);
 
 /// Where the calls of a program and of its children arrive. Clones refer to the same one. When the last
@@ -137,6 +138,40 @@ impl Call {
     /// The call succeeds with this value, or fails with the error.
     pub fn answer(mut self, result: Result<i64, Errno>) {
         self.respond(result);
+    }
+
+    /// The call succeeds with a new descriptor of the caller, for the same open file as this one.
+    ///
+    /// # Errors
+    /// If the caller was killed, or may have no more descriptors: the call fails with that error.
+    pub fn answer_with_descriptor(mut self, descriptor: BorrowedFd<'_>, is_closed_on_exec: bool) -> io::Result<()> {
+        let request = libc::seccomp_notif_addfd {
+            id: self.id,
+            flags: libc::SECCOMP_ADDFD_FLAG_SEND as u32,
+            srcfd: descriptor.as_raw_fd() as u32,
+            newfd: 0,
+            newfd_flags: if is_closed_on_exec { libc::O_CLOEXEC as u32 } else { 0 },
+        };
+        // SAFETY: the request reads a `struct seccomp_notif_addfd`.
+        let request = unsafe { Setter::<ADD_DESCRIPTOR, libc::seccomp_notif_addfd>::new(request) };
+        // SAFETY: the request keeps no pointer to its argument.
+        match unsafe { ioctl::ioctl(&*self.listener.descriptor, request) } {
+            Ok(()) => {
+                self.is_answered = true;
+                Ok(())
+            }
+            Err(error) => {
+                self.respond(Err(error));
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Whether the caller has a signal to handle, which it does when the call has ended. One that is let
+    /// through then ends with it, as the kernel has it.
+    #[must_use]
+    pub fn has_signal(&self) -> bool {
+        self.with_caller(|caller| caller.has_signal()).unwrap_or(true)
     }
 
     /// The kernel runs the call as if there were no filter.

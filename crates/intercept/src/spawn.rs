@@ -13,18 +13,20 @@ use rustix::net::{
 
 use crate::filter;
 use crate::notification::Listener;
+use crate::syscall::Syscall;
 
-/// Starts `command` with a filter that it and its children keep. Neither can gain privileges by
+/// Starts `command` with a filter for `calls` that it and its children keep. Neither can gain privileges by
 /// programs with the set-user-ID bit (PR_SET_NO_NEW_PRIVS), which the kernel demands of users without
 /// CAP_SYS_ADMIN.
 ///
 /// # Errors
 /// If the kernel has no user notifications (before Linux 5.19), another supervisor is in charge already,
 /// or the program cannot be started.
-pub fn spawn(mut command: Command) -> io::Result<(Child, Listener)> {
+pub fn spawn(mut command: Command, calls: &[Syscall]) -> io::Result<(Child, Listener)> {
     let (here, there) = socketpair(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    let filter = filter::program(calls);
     // SAFETY: between fork and exec only system calls are made: nothing allocates or locks.
-    unsafe { command.pre_exec(move || pass(there.as_fd(), install()?.as_fd())) };
+    unsafe { command.pre_exec(move || pass(there.as_fd(), install(&filter)?.as_fd())) };
     let child = command.spawn()?;
     // Without the command, this is the only process that could still send.
     drop(command);
@@ -32,10 +34,10 @@ pub fn spawn(mut command: Command) -> io::Result<(Child, Listener)> {
 }
 
 /// Installs the filter in this thread. Its listener is closed by an exec.
-fn install() -> io::Result<OwnedFd> {
+fn install(filter: &[libc::sock_filter]) -> io::Result<OwnedFd> {
     rustix::thread::set_no_new_privs(true)?;
-    let mut instructions = filter::program();
-    let program = libc::sock_fprog { len: filter::LEN as u16, filter: instructions.as_mut_ptr() };
+    // The kernel only reads it.
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
     // Signals that do not kill wait for the answer. Otherwise each would begin the call anew.
     let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
     // SAFETY: the kernel copies the program, which is `len` instructions long.

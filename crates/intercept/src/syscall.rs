@@ -2,22 +2,50 @@
 
 /// A system call that can be taken over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Syscall {
     /// connect(2).
     Connect,
     /// getpeername(2).
     GetPeerName,
+    /// getsockopt(2), only for the error of a socket (SO_ERROR).
+    SocketError,
+    /// accept(2), only where it names the peer.
+    Accept,
+    /// accept4(2), only where it names the peer.
+    Accept4,
+}
+
+/// What must hold for the arguments of a call, so that it is taken over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Condition {
+    None,
+    /// The arguments with these indices are these numbers of 32 bits.
+    Are([(usize, u32); 2]),
+    /// The pointer with this index is not null.
+    IsPointer(usize),
 }
 
 impl Syscall {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Connect, Self::GetPeerName];
+    pub const ALL: [Self; 5] = [Self::Connect, Self::GetPeerName, Self::SocketError, Self::Accept, Self::Accept4];
 
     pub(crate) const fn number(self) -> u32 {
         (match self {
             Self::Connect => libc::SYS_connect,
             Self::GetPeerName => libc::SYS_getpeername,
+            Self::SocketError => libc::SYS_getsockopt,
+            Self::Accept => libc::SYS_accept,
+            Self::Accept4 => libc::SYS_accept4,
         }) as u32
+    }
+
+    pub(crate) const fn condition(self) -> Condition {
+        match self {
+            Self::Connect | Self::GetPeerName => Condition::None,
+            Self::SocketError => Condition::Are([(1, libc::SOL_SOCKET as u32), (2, libc::SO_ERROR as u32)]),
+            Self::Accept | Self::Accept4 => Condition::IsPointer(1),
+        }
     }
 
     pub(crate) fn of(number: i32) -> Option<Self> {

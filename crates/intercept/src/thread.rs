@@ -11,6 +11,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 /// number means then.
 #[derive(Debug)]
 pub struct Thread {
+    status: File,
     memory: File,
     process: OwnedFd,
 }
@@ -19,8 +20,10 @@ impl Thread {
     /// Needs the right to trace it (ptrace(2)), as a parent of the same user has.
     pub(crate) fn open(number: u32) -> io::Result<Self> {
         let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{number}/mem"))?;
-        let process = pidfd_open(leader_of(number)?, PidfdFlags::empty())?;
-        Ok(Self { memory, process })
+        let status = File::open(format!("/proc/{number}/status"))?;
+        let leader = field(&status, "Tgid:", 10).and_then(|leader| Pid::from_raw(leader as i32));
+        let process = pidfd_open(leader.ok_or(io::ErrorKind::InvalidData)?, PidfdFlags::empty())?;
+        Ok(Self { status, memory, process })
     }
 
     /// Reads memory from `address` on.
@@ -39,6 +42,16 @@ impl Thread {
         self.memory.write_all_at(bytes, address)
     }
 
+    /// Whether a signal waits for which it has a handler.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub(crate) fn has_signal(&self) -> io::Result<bool> {
+        let set = |name| field(&self.status, name, 16).ok_or(io::ErrorKind::NotFound);
+        let waiting = set("SigPnd:")? | set("ShdPnd:")?;
+        Ok(waiting & set("SigCgt:")? & !set("SigBlk:")? != 0)
+    }
+
     /// A duplicate of one of its descriptors, for the same open file.
     ///
     /// # Errors
@@ -49,9 +62,12 @@ impl Thread {
     }
 }
 
-/// The process of a thread: descriptors of processes can be opened for their leaders only.
-fn leader_of(thread: u32) -> io::Result<Pid> {
-    let status = std::fs::read_to_string(format!("/proc/{thread}/status"))?;
-    let leader = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
-    leader.and_then(Pid::from_raw).ok_or_else(|| io::ErrorKind::InvalidData.into())
+/// A number in the table of a thread's state. Descriptors of processes can be opened for their leaders
+/// only, whose number is there.
+fn field(status: &File, name: &str, radix: u32) -> Option<u64> {
+    let mut bytes = [0; 4096];
+    let len = status.read_at(&mut bytes, 0).ok()?;
+    let text = std::str::from_utf8(&bytes[..len]).ok()?;
+    let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+    u64::from_str_radix(value.trim(), radix).ok()
 }

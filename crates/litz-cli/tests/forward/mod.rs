@@ -11,6 +11,7 @@ mod lost;
 mod packets;
 mod remote;
 mod run;
+mod sockets;
 mod standard_io;
 
 use std::io::{Read, Write};

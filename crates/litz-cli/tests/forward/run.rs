@@ -39,7 +39,7 @@ impl World {
         far.ip(&format!("addr add {FAR}/32 dev lo"));
         far.ip(&format!("addr add {FAR6}/128 dev lo"));
         let state = format!("--state-dir={}", place.path("state-in").display());
-        let targets = ["--target", "10.79.0.0/16:*", "--target", "[fd79::]/16:*"];
+        let targets = ["--target", "10.79.0.0/16:*", "--target", "[fd79::]/16:*", "--permit-listen", "8080-8089"];
         let mut command = far.command(env!("CARGO_BIN_EXE_litz"));
         let mut server = Litz::of(command.args(["forward", "serve", "--json", &state]).args(targets));
         let ticket = server.wait_for("listening")["ticket"].as_str().expect("a ticket").to_owned();
@@ -63,14 +63,19 @@ impl World {
     }
 
     fn command(&self, program: &[&str]) -> Command {
+        self.command_with(&[], program)
+    }
+
+    /// The same with more options.
+    pub(super) fn command_with(&self, more: &[&str], program: &[&str]) -> Command {
         let mut command = self.near.command(env!("CARGO_BIN_EXE_litz"));
         command.args(["run", "--strict", "--idle-timeout=5s", "--state-dir"]).arg(self.place.path("state-out"));
-        command.arg(&self.ticket).arg("--").args(program);
+        command.args(more).arg(&self.ticket).arg("--").args(program);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
-    fn run(&self, program: &[&str]) -> (i32, String, String) {
+    pub(super) fn run(&self, program: &[&str]) -> (i32, String, String) {
         texts(self.command(program).output().expect("it starts"))
     }
 }

@@ -1,12 +1,12 @@
 //! `litz forward`: the client, which connects to a server and keeps listeners open for its user.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use forward::address::{Protocol, Target};
+use forward::address::{Address, Host, Protocol, Target};
 use forward::message::Message;
-use forward::spec::Listen;
+use forward::spec::{Dynamic, Forward, Listen};
 use litz::{Closed, TransportConfig};
 use net::MonotonicClock;
 use serde_json::json;
@@ -68,12 +68,22 @@ pub(super) fn run_daemon(options: &ClientOptions, door: &Door, cancel: CancelTok
 }
 
 /// Runs a program whose connections are forwarded. Returns its status.
-pub(super) fn run_program(server: &ServerOptions, program: &Program<'_>) -> Result<u8, String> {
+pub(super) fn run_program(server: &ServerOptions, program: &Program<'_>, publish: &[Dynamic]) -> Result<u8, String> {
     // Standard output is the program's.
     out::redirect();
-    let forwards = Forwards::none();
+    let forwards = Forwards { remote: publish.iter().map(published).collect(), ..Forwards::none() };
     let status = run_client(&Client::prepare(server, &forwards, For::Program(program), program.cancel.clone())?)?;
     Ok(program.status().unwrap_or(status))
+}
+
+/// The far host listens, and the program has the same port here.
+fn published(place: &Dynamic) -> Forward {
+    let &Dynamic { bind, port } = place;
+    let localhost = Address { host: Host::Ip(Ipv4Addr::LOCALHOST.into()), port };
+    Forward {
+        listen: Listen::Port { protocol: Protocol::Tcp, bind, port },
+        target: Target::Host(Protocol::Tcp, localhost),
+    }
 }
 
 fn run_client(client: &Client<'_>) -> Result<u8, String> {
@@ -233,6 +243,18 @@ impl<'a> Client<'a> {
             door.serve(self.own(current.clone()), &self.report, tasks)?;
         }
         Ok(())
+    }
+
+    /// What the server may ask for.
+    fn desk(&self) -> Desk {
+        let targets = self.forwards.remote.iter().map(|forward| forward.target.clone());
+        match self.purpose {
+            For::Program(Program { published: Some(published), .. }) => {
+                let port = |target| if let Target::Host(_, address) = target { address.port } else { 0 };
+                Desk::Program(targets.map(port).collect(), Arc::clone(published))
+            }
+            _ => Desk::Client(targets.collect()),
+        }
     }
 
     /// Connections for programs.
@@ -472,8 +494,7 @@ impl<'a> Client<'a> {
         mut control: Streams,
         publish: &watch::Sender<Option<Arc<Session>>>,
     ) -> Lost {
-        let targets = self.forwards.remote.iter().map(|forward| forward.target.clone()).collect();
-        let desk = Arc::new(Desk::Client(targets));
+        let desk = Arc::new(self.desk());
         publish.send_replace(Some(Arc::clone(session)));
         self.tell_connected(connected);
         let connection = &connected.connection;

@@ -13,7 +13,8 @@
 //! | [`run`](mod@run), [`program`], [`takeover`] | `litz run`: a program whose connections are forwarded |
 //! | [`daemon`] | `litz daemon`: serves such programs over one connection |
 //! | [`engine`], [`own`] | who makes the connections of a program: the daemon, or this process |
-//! | [`local_pair`] | connections between a program and this process |
+//! | [`local_pair`], [`hole`] | connections between a program and this process, made now or later |
+//! | [`sockets`], [`published`] | what the kernel does not know about a program's sockets |
 //! | [`setup`] | threads, limits and TLS settings of both ends |
 //! | [`stdio`] | standard input and output as a connection |
 //! | [`report`] | what the user is told |
@@ -27,17 +28,20 @@ mod datagrams;
 pub(crate) mod dial;
 mod engine;
 pub(crate) mod frames;
+mod hole;
 pub(crate) mod listener;
 mod local_pair;
 mod options;
 mod own;
 mod program;
+mod published;
 pub(crate) mod report;
 mod run;
 mod serve;
 pub(crate) mod session;
 mod setup;
 pub(crate) mod socket;
+mod sockets;
 pub(crate) mod socks;
 mod stdio;
 mod takeover;

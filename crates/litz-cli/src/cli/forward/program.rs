@@ -19,8 +19,9 @@ use tokio::sync::Notify;
 use transfer::CancelToken;
 
 use super::engine::Engine;
+use super::published::Published;
 use super::report::Report;
-use super::takeover::Takeover;
+use super::takeover::{CALLS, PUBLISHED_CALLS, Takeover};
 use crate::cli::exit;
 
 /// The statuses that env(1) and timeout(1) use.
@@ -41,6 +42,8 @@ pub(super) struct Program<'a> {
     direct: &'a [TargetRule],
     is_strict: bool,
     json: bool,
+    /// Where the connections of far programs come from, if the program accepts such.
+    pub(super) published: Option<Arc<Published>>,
     /// Cancelled by a signal before the program is started, and by its end.
     pub(super) cancel: CancelToken,
     shared: Arc<Shared>,
@@ -70,6 +73,7 @@ impl<'a> Program<'a> {
         direct: &'a [TargetRule],
         is_strict: bool,
         json: bool,
+        is_published: bool,
     ) -> Result<Self, String> {
         let cancel = CancelToken::new();
         let shared = Arc::new(Shared {
@@ -79,7 +83,8 @@ impl<'a> Program<'a> {
             cancel: cancel.clone(),
         });
         shared.handle_signals().map_err(|error| format!("cannot handle signals: {error}"))?;
-        Ok(Self { command, direct, is_strict, json, cancel, shared })
+        let published = is_published.then(Arc::default);
+        Ok(Self { command, direct, is_strict, json, published, cancel, shared })
     }
 
     /// The name of the program, for the user.
@@ -99,15 +104,18 @@ impl<'a> Program<'a> {
 
     /// Starts the program. If that fails, it has ended with the status that says so.
     pub(super) fn start(&self, runtime: &Handle, engine: Engine, report: Arc<Report>) {
+        let calls = if self.published.is_some() { &PUBLISHED_CALLS[..] } else { &CALLS[..] };
         let [name, arguments @ ..] = self.command else { return self.shared.end() };
         let mut command = Command::new(name);
         command.args(arguments);
-        match intercept::spawn(command).and_then(|(child, listener)| Ok((self.shared.begin(&child)?, child, listener)))
+        match intercept::spawn(command, calls)
+            .and_then(|(child, listener)| Ok((self.shared.begin(&child)?, child, listener)))
         {
             Ok(((), child, listener)) => {
                 let direct = Policy::new(self.direct.to_vec(), Vec::new());
                 let name = name.to_string_lossy().into_owned();
-                let takeover = Arc::new(Takeover::new(name, engine, report, direct, self.is_strict));
+                let takeover =
+                    Arc::new(Takeover::new(name, engine, report, direct, self.is_strict, self.published.clone()));
                 self.shared.supervise(child, listener, runtime.clone(), takeover);
             }
             Err(error) => {

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use forward::policy::TargetRule;
+use forward::spec::Dynamic;
 
 use super::daemon::place;
 use super::options::ServerOptions;
@@ -59,6 +60,14 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "RULE", help_heading = "Forwards")]
     direct: Vec<TargetRule>,
 
+    /// Let the far host listen on this port, whose connections go to the same port of the program; may be
+    /// repeated
+    ///
+    /// BIND is an address of the far host or `*`; without it, only programs on that host can connect. The
+    /// far host must allow it by --permit-listen. Needs a ticket: a daemon does not do it.
+    #[arg(long, value_name = "[BIND:]PORT", conflicts_with = "daemon", help_heading = "Forwards")]
+    publish: Vec<Dynamic>,
+
     /// Let connections fail that the far host does not allow, instead of making them directly
     #[arg(long, help_heading = "Forwards")]
     strict: bool,
@@ -78,7 +87,7 @@ impl RunOptions {
             }
             return Ok(Some(path.clone()));
         }
-        if self.own || server.is_given() || ticket::is_in_environment() {
+        if self.own || !self.publish.is_empty() || server.is_given() || ticket::is_in_environment() {
             return Ok(None);
         }
         match place::default_path() {
@@ -94,10 +103,11 @@ pub(crate) fn run(options: &RunOptions) -> ExitCode {
     raise_descriptor_limit();
     let json = options.server.transport.json;
     let run = || {
-        let program = Program::new(&options.program, &options.direct, options.strict, json)?;
+        let program =
+            Program::new(&options.program, &options.direct, options.strict, json, !options.publish.is_empty())?;
         match options.daemon()? {
             Some(path) => daemon::run_program(&path, &options.server.transport, &program),
-            None => client::run_program(&options.server, &program),
+            None => client::run_program(&options.server, &program, &options.publish),
         }
     };
     match run() {

@@ -1,6 +1,8 @@
 //! One connection between client and server: its streams and its packets. Both ends run the same code;
 //! the [`Desk`] says what the other end may ask for.
 
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +15,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::carry::{Answer, Carried, RESET, carry};
 use super::dial::{Dialled, dial};
 use super::frames;
+use super::published::{Named, Published};
 use super::report::{Label, Report};
 use super::udp::{FlowEnd, Packets};
 
@@ -55,6 +58,16 @@ pub(super) enum Desk {
     Server(Arc<Policy>),
     /// The server may say that something has arrived at a listener; the target of each is the user's.
     Client(Vec<Target>),
+    /// As for a client; the target of each listener is this port of a program.
+    Program(Vec<u16>, Arc<Published>),
+}
+
+/// Where a request leads.
+enum Way<'a> {
+    /// To a target, if the policy allows it.
+    Target(Target, Option<&'a Policy>),
+    /// To a port of a program of this host.
+    Program(u16, &'a Arc<Published>),
 }
 
 /// A connection with the other end.
@@ -70,20 +83,48 @@ pub(super) struct Session {
 pub(super) type Streams = (SendStream, RecvStream);
 
 impl Desk {
-    /// The target of a request, and the policy that must allow it.
-    fn target(&self, request: Message) -> Result<(Target, Option<&Policy>), Failure> {
+    fn way(&self, request: Message) -> Result<Way<'_>, Failure> {
+        let unknown = |id| Failure::new(Reason::Unknown, &format!("there is no listener {id}"));
+        fn at<T>(list: &[T], id: u32) -> Option<&T> {
+            usize::try_from(id).ok().and_then(|id| list.get(id))
+        }
         match (self, request) {
-            (Self::Server(policy), Message::Open { target }) => Ok((target, Some(policy))),
+            (Self::Server(policy), Message::Open { target }) => Ok(Way::Target(target, Some(policy))),
             (Self::Client(targets), Message::Arrived { id, .. }) => {
-                let target = usize::try_from(id).ok().and_then(|id| targets.get(id));
-                target
-                    .map(|target| (target.clone(), None))
-                    .ok_or_else(|| Failure::new(Reason::Unknown, &format!("there is no listener {id}")))
+                at(targets, id).map(|target| Way::Target(target.clone(), None)).ok_or_else(|| unknown(id))
             }
-            (Self::Client(_), Message::Open { .. }) => {
+            (Self::Program(ports, published), Message::Arrived { id, .. }) => {
+                at(ports, id).map(|port| Way::Program(*port, published)).ok_or_else(|| unknown(id))
+            }
+            (Self::Client(_) | Self::Program(..), Message::Open { .. }) => {
                 Err(Failure::new(Reason::NotAllowed, "a client connects to no targets of a server"))
             }
             _ => Err(Failure::new(Reason::Unknown, "a stream begins with another message")),
+        }
+    }
+}
+
+impl Way<'_> {
+    /// For the user.
+    fn shown(&self) -> String {
+        match self {
+            Self::Target(target, _) => target.to_string(),
+            Self::Program(port, _) => format!("port {port} of the program"),
+        }
+    }
+
+    /// Connects. What is returned besides is held while there is the connection.
+    async fn dial(&self, origin: Option<SocketAddr>) -> Result<(Dialled, Option<Named>), Failure> {
+        match self {
+            Self::Target(target, policy) => Ok((dial(target, *policy).await?, None)),
+            Self::Program(port, published) => match published.connect(*port, origin).await {
+                Ok((socket, named)) => Ok((Dialled::Stream(socket), named)),
+                Err(error) => {
+                    let detail = format!("cannot connect to {}: {error}", self.shown());
+                    let is_refused = error.kind() == io::ErrorKind::ConnectionRefused;
+                    Err(Failure::new(if is_refused { Reason::Refused } else { Reason::Other }, &detail))
+                }
+            },
         }
     }
 }
@@ -138,17 +179,15 @@ impl Session {
                 return recv.stop(RESET);
             }
         };
-        let from = match &request {
-            Message::Arrived { origin: Some(origin), .. } => origin.to_string(),
-            _ => self.peer.clone(),
-        };
-        let decided = desk.target(request);
-        let shown = decided.as_ref().map_or_else(|_| "nowhere".to_owned(), |(target, _)| target.to_string());
+        let origin = if let Message::Arrived { origin, .. } = &request { *origin } else { None };
+        let from = origin.map_or_else(|| self.peer.clone(), |origin| origin.to_string());
+        let decided = desk.way(request);
+        let shown = decided.as_ref().map_or_else(|_| "nowhere".to_owned(), Way::shown);
         let label = self.report.label(&from, &shown);
         let dialled = match decided {
             Err(failure) => Err(failure),
-            Ok((target, policy)) => tokio::select! {
-                dialled = dial(&target, policy) => dialled,
+            Ok(way) => tokio::select! {
+                dialled = way.dial(origin) => dialled,
                 // The other end does not want it any more.
                 _ = send.stopped_async() => {
                     tracing::info!(number = ?label, "given up before it was connected");
@@ -156,7 +195,7 @@ impl Session {
                 }
             },
         };
-        let dialled = match dialled {
+        let (dialled, _named) = match dialled {
             Ok(dialled) => dialled,
             Err(failure) => {
                 self.report.refused(&label, failure.reason.name(), &failure.to_string());

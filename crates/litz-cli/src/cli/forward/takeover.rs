@@ -6,26 +6,44 @@
 //! ```
 //!
 //! The program keeps its socket, with its options and its place in poll and epoll. The call returns when the
-//! far host has connected, with its error if it has not; also for a socket that does not block, which then
-//! has its connection at once.
+//! far host has connected, with its error if it has not. For a socket that does not block it returns at once
+//! ([`hole`](super::hole)), but for a target of which it is not known whether the far host allows it: the
+//! kernel may have to connect.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use forward::address::{Address, Protocol, Target};
 use forward::message::Reason;
 use forward::policy::Policy;
-use intercept::{Call, Syscall, sockaddr};
+use intercept::{Call, Syscall, Thread, sockaddr};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
+use rustix::net::SocketFlags;
 use serde_json::json;
-use socket2::{SockRef, Type};
+use socket2::{Domain, SockRef, Type};
+use tokio::net::TcpStream;
 
 use super::carry::Carried;
-use super::engine::{Engine, NotOpened};
+use super::engine::{Engine, NotOpened, Opened};
+use super::hole::Hole;
 use super::local_pair::connect_here;
-use super::report::Report;
+use super::published::Published;
+use super::report::{Label, Report};
+use super::sockets::{Sockets, State};
+
+/// The calls that are taken over.
+pub(super) const CALLS: [Syscall; 3] = [Syscall::Connect, Syscall::GetPeerName, Syscall::SocketError];
+
+/// Those of a program that is published.
+pub(super) const PUBLISHED_CALLS: [Syscall; 5] =
+    [Syscall::Connect, Syscall::GetPeerName, Syscall::SocketError, Syscall::Accept, Syscall::Accept4];
+
+/// How often a call of accept that waits looks for a signal.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Takes over the calls of one program's processes.
 pub(super) struct Takeover {
@@ -37,32 +55,65 @@ pub(super) struct Takeover {
     direct: Policy,
     /// What the far host does not allow fails.
     is_strict: bool,
-    /// Where the program believes that its sockets are connected to, by the kernel's number of the socket.
-    peers: Mutex<BTreeMap<u64, SocketAddr>>,
+    sockets: Sockets,
+    /// Where sockets that do not block wait, by address family.
+    holes: [OnceLock<Option<Hole>>; 2],
+    published: Option<Arc<Published>>,
+    /// Held by a call that accepts, so that no other one takes its connection.
+    accepting: tokio::sync::Mutex<()>,
 }
 
 /// A call of connect that is taken over.
 struct Wanted {
     socket: OwnedFd,
+    /// The kernel's number of the socket.
+    number: u64,
     address: SocketAddr,
 }
 
+/// What becomes of a call of connect.
+enum Decision {
+    TakenOver(Wanted),
+    /// The error of the connection that could not be made.
+    Failed(Errno),
+    LetThrough,
+}
+
 impl Takeover {
-    pub(super) fn new(name: String, engine: Engine, report: Arc<Report>, direct: Policy, is_strict: bool) -> Self {
-        Self { name, engine, report, direct, is_strict, peers: Mutex::default() }
+    pub(super) fn new(
+        name: String,
+        engine: Engine,
+        report: Arc<Report>,
+        direct: Policy,
+        is_strict: bool,
+        published: Option<Arc<Published>>,
+    ) -> Self {
+        let (sockets, holes) = (Sockets::default(), Default::default());
+        Self { name, engine, report, direct, is_strict, sockets, holes, published, accepting: Default::default() }
     }
 
     /// Answers a call, and carries the data of its connection.
     pub(super) async fn take(&self, call: Call) {
         match call.syscall() {
-            Syscall::Connect => match self.wanted(&call) {
-                Some(wanted) => self.connect(call, wanted).await,
-                None => call.let_through(),
+            Syscall::Connect => match self.decide(&call) {
+                Decision::TakenOver(wanted) => self.connect(call, wanted).await,
+                Decision::Failed(error) => call.answer(Err(error)),
+                Decision::LetThrough => call.let_through(),
             },
             Syscall::GetPeerName => match self.name_peer(&call) {
                 Some(()) => call.answer(Ok(0)),
                 None => call.let_through(),
             },
+            Syscall::SocketError => match self.tell_error(&call) {
+                Some(()) => call.answer(Ok(0)),
+                None => call.let_through(),
+            },
+            Syscall::Accept => self.accept(call, SocketFlags::empty()).await,
+            Syscall::Accept4 => {
+                let flags = SocketFlags::from_bits_truncate(call.argument(3) as u32);
+                self.accept(call, flags).await;
+            }
+            _ => call.let_through(),
         }
     }
 
@@ -77,60 +128,115 @@ impl Takeover {
         self.report.tell(&event, &text);
     }
 
-    /// The socket and the address, if the connection is to be taken over: TCP to another host.
-    fn wanted(&self, call: &Call) -> Option<Wanted> {
+    /// A connection is taken over if it is TCP to another host.
+    fn decide(&self, call: &Call) -> Decision {
         // The kernel takes an int from the register.
         let len = (call.argument(2) as u32 as usize).min(sockaddr::LEN_MAX);
         let found = call.with_caller(|caller| {
             let mut bytes = [0; sockaddr::LEN_MAX];
             caller.read(call.argument(1), &mut bytes[..len])?;
             let Some(address) = sockaddr::parse(&bytes[..len]) else { return Ok(None) };
-            Ok(Some(Wanted { socket: caller.descriptor(call.argument(0))?, address }))
+            let socket = caller.descriptor(call.argument(0))?;
+            let number = SockRef::from(&socket).cookie()?;
+            Ok(Some(Wanted { socket, number, address }))
         });
         // What this process may not look at is the kernel's.
-        let wanted = found.inspect_err(|error| tracing::info!(%error, "a call is not taken over")).ok()??;
+        let Ok(Some(wanted)) = found.inspect_err(|error| tracing::info!(%error, "a call is not taken over")) else {
+            return Decision::LetThrough;
+        };
+        // A program may learn by a second call how the first one ended.
+        if let Some(error) = self.sockets.take_error(wanted.number) {
+            return Decision::Failed(error);
+        }
         let ip = wanted.address.ip().to_canonical();
         let is_host =
             !(ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST));
         let is_direct = || self.direct.allows_address(Protocol::Tcp, wanted.address);
-        (is_host && wanted.address.port() != 0 && is_unconnected_tcp(&wanted.socket) && !is_direct()).then_some(wanted)
+        let is_new = || is_unconnected_tcp(&wanted.socket) && self.sockets.get(wanted.number).is_none();
+        if is_host && wanted.address.port() != 0 && is_new() && !is_direct() {
+            Decision::TakenOver(wanted)
+        } else {
+            Decision::LetThrough
+        }
     }
 
     async fn connect(&self, call: Call, wanted: Wanted) {
+        match self.hole_for(&wanted) {
+            Some(hole) => {
+                self.sockets.set(wanted.number, State::Connecting);
+                call.answer(Err(Errno::INPROGRESS));
+                self.connect_later(wanted, hole).await;
+            }
+            None => self.connect_now(call, wanted).await,
+        }
+    }
+
+    /// Where the socket waits, if the call returns at once: its connection has begun then.
+    fn hole_for(&self, wanted: &Wanted) -> Option<&Hole> {
+        let flags = rustix::fs::fcntl_getfl(&wanted.socket).ok()?;
+        if !flags.contains(OFlags::NONBLOCK) || !(self.is_strict || self.sockets.is_allowed(wanted.address)) {
+            return None;
+        }
+        let (place, ip): (_, IpAddr) = match SockRef::from(&wanted.socket).domain().ok()? {
+            Domain::IPV6 => (&self.holes[1], Ipv6Addr::LOCALHOST.into()),
+            _ => (&self.holes[0], Ipv4Addr::LOCALHOST.into()),
+        };
+        // A host may have no IPv6.
+        let hole = place.get_or_init(|| Hole::new(ip).ok()).as_ref()?;
+        hole.begin(&wanted.socket).ok().map(|()| hole)
+    }
+
+    /// Connects a socket whose call has returned.
+    async fn connect_later(&self, wanted: Wanted, hole: &Hole) {
         let Some(_place) = self.engine.place().await else { return };
-        let target = Target::Host(Protocol::Tcp, Address::of(wanted.address));
-        let label = self.report.label(&self.name, &target);
-        let opened = match self.engine.open(target).await {
+        let (label, opened) = self.open(&wanted).await;
+        let connected = match opened {
+            Ok(opened) => {
+                // Before the program can ask for it.
+                self.sockets.set(wanted.number, State::Connected(wanted.address));
+                hole.complete(&wanted.socket).await.map(|stream| (opened, stream)).map_err(|error| {
+                    self.report.refused(&label, "local", &format!("no connection inside this host: {error}"));
+                    error.raw_os_error().map_or(Errno::NETUNREACH, Errno::from_raw_os_error)
+                })
+            }
+            Err(error) => Err(error.unwrap_or(Errno::ACCESS)),
+        };
+        match connected {
+            Ok((opened, stream)) => {
+                // The program's own descriptor is the last one, so that closing it ends the connection.
+                drop(wanted.socket);
+                self.carry(&label, wanted.number, opened, stream).await;
+            }
+            Err(error) => {
+                self.sockets.set(wanted.number, State::Failed(error));
+                // The program's poll returns, and its socket may connect anew.
+                let _over = SockRef::from(&wanted.socket).shutdown(std::net::Shutdown::Both);
+            }
+        }
+    }
+
+    /// Connects, and answers the call then.
+    async fn connect_now(&self, call: Call, wanted: Wanted) {
+        let Some(_place) = self.engine.place().await else { return };
+        let (label, opened) = self.open(&wanted).await;
+        let opened = match opened {
             Ok(opened) => opened,
-            Err(NotOpened::Failed(failure)) if failure.reason == Reason::NotAllowed && !self.is_strict => {
+            Err(Some(error)) => return call.answer(Err(error)),
+            Err(None) => {
                 let event = json!({ "event": "direct", "target": wanted.address.to_string() });
                 let text = format!("{}: not forwarded, because the far host does not allow it", wanted.address);
                 self.report.tell(&event, &text);
                 return call.let_through();
             }
-            Err(NotOpened::Failed(failure)) => {
-                self.report.refused(&label, failure.reason.name(), &failure.to_string());
-                return call.answer(Err(errno_of(failure.reason)));
-            }
-            Err(NotOpened::Lost) => {
-                self.report.refused(&label, "daemon_ended", "the daemon has ended");
-                return call.answer(Err(Errno::CONNRESET));
-            }
         };
-        let Wanted { socket, address } = wanted;
-        let number = SockRef::from(&socket).cookie().unwrap_or(0);
+        let Wanted { socket, number, address } = wanted;
         match connect_here(&socket).await {
             Ok((stream, result)) => {
                 // Before the program can ask for it.
-                self.peers().insert(number, address);
-                // The program's own descriptor is the last one, so that closing it ends the connection.
+                self.sockets.set(number, State::Connected(address));
                 drop(socket);
                 call.answer(result);
-                self.report.opened(&label);
-                let carried = Carried::default();
-                let result = opened.carry(stream, &carried).await;
-                self.peers().remove(&number);
-                self.report.closed(&label, &carried, &result);
+                self.carry(&label, number, opened, stream).await;
             }
             Err(error) => {
                 self.report.refused(&label, "local", &format!("no connection inside this host: {error}"));
@@ -140,32 +246,172 @@ impl Takeover {
         }
     }
 
+    /// Asks for the connection. The error is that of the program; none if the kernel may connect.
+    async fn open(&self, wanted: &Wanted) -> (Label, Result<Opened, Option<Errno>>) {
+        let target = Target::Host(Protocol::Tcp, Address::of(wanted.address));
+        let label = self.report.label(&self.name, &target);
+        let opened = self.engine.open(target).await;
+        // Another answer than this one means that it is allowed.
+        let is_allowed = match &opened {
+            Ok(_) => Some(true),
+            Err(NotOpened::Failed(failure)) => match failure.reason {
+                Reason::NotAllowed => Some(false),
+                Reason::Refused | Reason::TimedOut | Reason::HostUnreachable => Some(true),
+                _ => None,
+            },
+            Err(NotOpened::Lost) => None,
+        };
+        let was_allowed = self.sockets.is_allowed(wanted.address);
+        if let Some(is_allowed) = is_allowed {
+            self.sockets.allow(wanted.address, is_allowed);
+        }
+        let opened = opened.map_err(|error| match error {
+            NotOpened::Failed(failure) if is_allowed == Some(false) && !self.is_strict && !was_allowed => {
+                tracing::info!(%failure, "direct");
+                None
+            }
+            NotOpened::Failed(failure) => {
+                self.report.refused(&label, failure.reason.name(), &failure.to_string());
+                Some(errno_of(failure.reason))
+            }
+            NotOpened::Lost => {
+                self.report.refused(&label, "daemon_ended", "the daemon has ended");
+                Some(Errno::CONNRESET)
+            }
+        });
+        (label, opened)
+    }
+
+    /// Carries the data of a connection to its end.
+    async fn carry(&self, label: &Label, number: u64, opened: Opened, stream: TcpStream) {
+        self.report.opened(label);
+        let carried = Carried::default();
+        let result = opened.carry(stream, &carried).await;
+        self.sockets.remove(number);
+        self.report.closed(label, &carried, &result);
+    }
+
     /// Tells the program the address to which it believes that its socket is connected, if it is one of ours.
     fn name_peer(&self, call: &Call) -> Option<()> {
-        if self.peers().is_empty() {
+        if self.sockets.is_empty() && self.published.is_none() {
             return None;
         }
         let told = call.with_caller(|caller| {
             let socket = caller.descriptor(call.argument(0))?;
             let socket = SockRef::from(&socket);
             // The kernel says that a connection has ended.
-            socket.peer_addr()?;
-            let Some(address) = self.peers().get(&socket.cookie()?).copied() else { return Ok(None) };
-            let (place, len_place) = (call.argument(1), call.argument(2));
+            let peer = socket.peer_addr()?;
+            let address = match self.sockets.get(socket.cookie()?) {
+                Some(State::Connected(address)) => Some(address),
+                _ => self.origin(peer.as_socket()),
+            };
+            address.map(|address| write_address(call, caller, address)).transpose()
+        });
+        told.ok()?
+    }
+
+    fn origin(&self, address: Option<SocketAddr>) -> Option<SocketAddr> {
+        self.published.as_ref()?.origin(address?)
+    }
+
+    /// Tells the program why its socket could not be connected, if it is one of ours.
+    fn tell_error(&self, call: &Call) -> Option<()> {
+        if !self.sockets.has_failed() {
+            return None;
+        }
+        let told = call.with_caller(|caller| {
+            let socket = caller.descriptor(call.argument(0))?;
+            let socket = SockRef::from(&socket);
+            let Some(error) = self.sockets.take_error(socket.cookie()?) else { return Ok(None) };
+            // The kernel's own error, which the end of the attempt has left.
+            let _other = socket.take_error()?;
+            let (place, len_place) = (call.argument(3), call.argument(4));
             let mut len = [0; 4];
             caller.read(len_place, &mut len)?;
-            let bytes = sockaddr::emit(address);
+            let bytes = error.raw_os_error().to_ne_bytes();
             let space = bytes.len().min(u32::from_ne_bytes(len) as usize);
             caller.write(place, &bytes[..space])?;
-            caller.write(len_place, &(bytes.len() as u32).to_ne_bytes())?;
+            caller.write(len_place, &(space as u32).to_ne_bytes())?;
             Ok(Some(()))
         });
         told.ok()?
     }
 
-    fn peers(&self) -> MutexGuard<'_, BTreeMap<u64, SocketAddr>> {
-        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Accepts a connection in place of the kernel, so that the program learns where it comes from.
+    async fn accept(&self, call: Call, flags: SocketFlags) {
+        let listener = call.with_caller(|caller| caller.descriptor(call.argument(0)));
+        let Ok(mut listener) = listener else { return call.let_through() };
+        let is_ours = is_listening_tcp(&listener) && self.published.is_some();
+        let is_blocking = rustix::fs::fcntl_getfl(&listener).is_ok_and(|flags| !flags.contains(OFlags::NONBLOCK));
+        if !is_ours {
+            return call.let_through();
+        }
+        loop {
+            {
+                let _alone = self.accepting.lock().await;
+                if poll_for(&listener, Duration::ZERO) {
+                    return self.accept_now(call, &listener, flags);
+                }
+            }
+            // A signal ends the kernel's call as it always does.
+            if !is_blocking || call.has_signal() {
+                return call.let_through();
+            }
+            listener = wait_until_ready(listener).await;
+        }
     }
+
+    fn accept_now(&self, call: Call, listener: &OwnedFd, flags: SocketFlags) {
+        let accepted = match rustix::net::accept_with(listener, flags | SocketFlags::CLOEXEC) {
+            Ok(accepted) => accepted,
+            Err(error) => return call.answer(Err(error)),
+        };
+        let peer = SockRef::from(&accepted).peer_addr().ok().and_then(|peer| peer.as_socket());
+        let Some(address) = self.origin(peer).or(peer) else {
+            // It has ended meanwhile.
+            return call.answer(Err(Errno::CONNABORTED));
+        };
+        if call.with_caller(|caller| write_address(&call, caller, address)).is_err() {
+            return call.answer(Err(Errno::FAULT));
+        }
+        let is_closed_on_exec = flags.contains(SocketFlags::CLOEXEC);
+        if let Err(error) = call.answer_with_descriptor(accepted.as_fd(), is_closed_on_exec) {
+            tracing::info!(%error, "a connection that no one has accepted is closed");
+        }
+    }
+}
+
+/// Writes an address where the second and third argument of a call say.
+fn write_address(call: &Call, caller: &Thread, address: SocketAddr) -> std::io::Result<()> {
+    let (place, len_place) = (call.argument(1), call.argument(2));
+    let mut len = [0; 4];
+    caller.read(len_place, &mut len)?;
+    let bytes = sockaddr::emit(address);
+    let space = bytes.len().min(u32::from_ne_bytes(len) as usize);
+    caller.write(place, &bytes[..space])?;
+    caller.write(len_place, &(bytes.len() as u32).to_ne_bytes())
+}
+
+fn is_listening_tcp(socket: &OwnedFd) -> bool {
+    let is_tcp = SockRef::from(socket).protocol().is_ok_and(|protocol| protocol == Some(socket2::Protocol::TCP));
+    is_tcp && rustix::net::sockopt::socket_acceptconn(socket).is_ok_and(|is_listening| is_listening)
+}
+
+/// Waits for a connection, and not longer than until signals are looked for. The runtime cannot wait: it
+/// takes no sockets that block.
+async fn wait_until_ready(listener: OwnedFd) -> OwnedFd {
+    let wait = move || {
+        poll_for(&listener, SIGNAL_INTERVAL);
+        listener
+    };
+    tokio::task::spawn_blocking(wait).await.expect("it does not panic")
+}
+
+/// Whether a call of accept would return at once, or does in this time.
+fn poll_for(listener: &OwnedFd, time: Duration) -> bool {
+    let mut ready = [PollFd::new(listener, PollFlags::IN)];
+    let time = Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
+    poll(&mut ready, Some(&time)).is_ok_and(|count| count > 0)
 }
 
 /// Whether it is a TCP socket without a connection.

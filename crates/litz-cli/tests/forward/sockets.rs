@@ -1,0 +1,137 @@
+//! Sockets of programs under `litz run`: those that do not block, and those that listen.
+
+use std::process::{Child, Command, Stdio};
+
+use super::run::{FAR, World, echo, texts};
+use super::*;
+
+/// One thread, sockets that do not block: while one waits for a host that does not answer, another one is
+/// connected, and a third one is refused.
+const LATER: &str = "
+import errno, select, socket, sys
+def begin(host, port):
+    s = socket.socket()
+    s.setblocking(False)
+    assert s.connect_ex((host, port)) == errno.EINPROGRESS
+    return s
+def wait(s):
+    poll = select.poll()
+    poll.register(s, select.POLLOUT)
+    [(_, events)] = poll.poll(60_000)
+    return events, s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+far, port = sys.argv[1], int(sys.argv[2])
+silent = begin('10.79.9.9', 80)
+assert silent.connect_ex(('10.79.9.9', 80)) == errno.EALREADY
+refused = begin(far, 1)
+events, error = wait(refused)
+assert error == errno.ECONNREFUSED and events & select.POLLERR, (events, error)
+assert refused.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+again = begin(far, 1)
+poll = select.poll()
+poll.register(again, select.POLLOUT)
+poll.poll(60_000)
+assert again.connect_ex((far, 1)) == errno.ECONNREFUSED
+good = begin(far, port)
+assert wait(good) == (select.POLLOUT, 0)
+assert good.getpeername() == (far, port)
+good.setblocking(True)
+good.sendall(b'x' * 1_000_000)
+good.shutdown(socket.SHUT_WR)
+assert b''.join(iter(lambda: good.recv(65536), b'')) == b'x' * 1_000_000
+try:
+    silent.getpeername()
+    print('connected')
+except OSError as error:
+    assert error.errno == errno.ENOTCONN
+print('good')
+silent.close()";
+
+#[test]
+fn a_socket_that_does_not_block_is_connected_later() {
+    let Some(world) = World::new() else { return };
+    // Nothing answers there.
+    world.far.ip("route add 10.79.9.0/24 dev l0");
+    let port = world.serve(FAR, echo).to_string();
+    let (status, output, errors) = world.run(&["python3", "-c", LATER, FAR, &port]);
+    assert_eq!((status, &*output), (0, "good\n"), "{errors}");
+}
+
+/// Accepts one connection at a time, and says where it comes from.
+const BLOCKING: &str = "
+import signal, socket, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))
+s = socket.create_server(('', 8080))
+print('ready', flush=True)
+while True:
+    c, peer = s.accept()
+    assert c.getpeername() == peer
+    data = b''.join(iter(lambda: c.recv(65536), b''))
+    c.sendall(data)
+    c.close()
+    print(peer[0], peer[1], flush=True)";
+
+/// The same with an event loop, for both address families.
+const POLLING: &str = "
+import asyncio
+async def serve(reader, writer):
+    peer = writer.get_extra_info('peername')
+    writer.write(await reader.read())
+    await writer.drain()
+    writer.close()
+    print(peer[0].removeprefix('::ffff:'), peer[1], flush=True)
+async def main():
+    import socket
+    s = socket.create_server(('::', 8080), family=socket.AF_INET6, dualstack_ipv6=True)
+    server = await asyncio.start_server(serve, sock=s)
+    print('ready', flush=True)
+    await server.serve_forever()
+asyncio.run(main())";
+
+/// A server of the near host that the far one can reach.
+fn publish(world: &World, program: &str) -> (Child, impl Iterator<Item = String>) {
+    let mut command = world.command_with(&["--publish", "8080"], &["python3", "-c", program]);
+    let mut child = command.stderr(Stdio::inherit()).spawn().expect("it starts");
+    let output = std::io::BufReader::new(child.stdout.take().expect("piped"));
+    let mut lines = std::io::BufRead::lines(output).map(|line| line.expect("text"));
+    assert_eq!(lines.next().as_deref(), Some("ready"));
+    (child, lines)
+}
+
+fn terminate(child: &Child) {
+    let status = Command::new("kill").arg(child.id().to_string()).status();
+    assert!(status.expect("kill runs").success());
+}
+
+#[test]
+fn a_published_server_sees_the_addresses_of_far_programs() {
+    let Some(world) = World::new() else { return };
+    for (program, expected) in [(BLOCKING, 9), (POLLING, 143)] {
+        let (mut child, mut lines) = publish(&world, program);
+        for (number, address) in ["127.0.0.1:8080", "[::1]:8080"].into_iter().enumerate() {
+            if program == BLOCKING && number == 1 {
+                // A socket for IPv4 cannot name such a peer.
+                continue;
+            }
+            let stream = world.far.inside(|| connect(address.parse().expect("an address")));
+            let own = stream.local_addr().expect("a socket");
+            assert_echo(stream, 300_000, number as u64);
+            assert_eq!(lines.next(), Some(format!("{} {}", own.ip(), own.port())));
+        }
+        // Also while it waits in a call of accept.
+        terminate(&child);
+        assert_eq!(child.wait().expect("it ends").code(), Some(expected));
+    }
+}
+
+#[test]
+fn a_port_that_the_program_does_not_serve_is_closed_to_far_programs() {
+    let Some(world) = World::new() else { return };
+    let script = "echo ready; read -r";
+    let mut command = world.command_with(&["--publish", "8081"], &["bash", "-c", script]);
+    let mut child = command.stdin(Stdio::piped()).spawn().expect("it starts");
+    child.stdout.as_mut().expect("piped").read_exact(&mut [0; 6]).expect("it runs");
+    let stream = world.far.inside(|| connect("127.0.0.1:8081".parse().expect("an address")));
+    assert!(exchange(stream, b"x").is_err(), "it is reset");
+    child.stdin.take().expect("piped").write_all(b"end\n").expect("it reads");
+    assert_eq!(texts(child.wait_with_output().expect("it ends")).0, 0);
+}
