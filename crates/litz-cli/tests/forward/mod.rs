@@ -9,6 +9,7 @@ mod links;
 mod local;
 mod lost;
 mod packets;
+mod programs;
 mod remote;
 mod run;
 mod sockets;

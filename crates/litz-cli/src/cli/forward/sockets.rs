@@ -47,7 +47,9 @@ impl Sockets {
                 // The oldest one.
                 let old = inner.states.iter().find(|(_, state)| matches!(state, State::Failed(_)));
                 let old = old.map(|(number, _)| *number);
-                old.map(|old| inner.remove(old));
+                if let Some(old) = old {
+                    inner.remove(old);
+                }
             }
             inner.failed += 1;
         }
