@@ -12,7 +12,7 @@ use engine::{
     RecvHandle, SendHandle,
 };
 use quic::session::ExportError;
-use quic::{Class, Dir, PathId, RateLimit, ReceivedDatagram, Side, Stats};
+use quic::{Class, DatagramPaths, Dir, PathId, RateLimit, ReceivedDatagram, Side, Stats};
 use rustls::pki_types::CertificateDer;
 
 use crate::stream::{RecvStream, SendStream};
@@ -324,6 +324,15 @@ impl Connection {
     /// connection is closed.
     pub fn send_datagram(&self, data: Bytes) -> Result<(), DatagramError> {
         self.handle.send_datagram(data)
+    }
+
+    /// As [`send_datagram`](Self::send_datagram), on certain paths, such as a copy on each of two, so that
+    /// it arrives also if one of them fails. It passes datagrams that were sent before.
+    ///
+    /// # Errors
+    /// As [`send_datagram`](Self::send_datagram).
+    pub fn send_datagram_on(&self, data: Bytes, paths: DatagramPaths) -> Result<(), DatagramError> {
+        self.handle.send_datagram_on(data, paths)
     }
 
     /// Sends datagrams from the front of `batch` and takes them out, as many as the queue takes; waits

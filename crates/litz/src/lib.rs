@@ -178,11 +178,11 @@ pub use engine::{
 pub use net::{Interface, InterfaceAddress, OpenError as SocketOpenError, UdpSocket, UdpSocketOptions};
 pub use quic::session::{ExportError, SessionSummary};
 pub use quic::{
-    AckPolicy, AddressValidation, Addresses, BURST_MIN, Class, ConnectionId, EcnState, ErrorCode, JournalSink,
-    JournalSource, MigrateError, OpenPathError, PATH_SET_MAX, PATHS_MAX, PathId, PathSet, PathSetError, PathState,
-    PathStats, PathWait, Policy, RateLimit, RateLimitError, ReceiveStats, ReceivedDatagram, RetransmissionPolicy,
-    SendStats, Side, Stats, Strategy, StreamId, StridedBytes, TraceSink, TransportConfig, TransportError, Version,
-    Versions,
+    AckPolicy, AddressValidation, Addresses, BURST_MIN, Class, ConnectionId, DatagramPaths, EcnState, ErrorCode,
+    JournalSink, JournalSource, MigrateError, OpenPathError, PATH_SET_MAX, PATHS_MAX, PathId, PathSet, PathSetError,
+    PathState, PathStats, PathWait, Policy, RateLimit, RateLimitError, ReceiveStats, ReceivedDatagram,
+    RetransmissionPolicy, SendStats, Side, Stats, Strategy, StreamId, StridedBytes, TraceSink, TransportConfig,
+    TransportError, Version, Versions,
 };
 pub use recovery::{Algorithm, CongestionSnapshot, RateCap};
 pub use stream::{RecvStream, SendStream};

@@ -115,6 +115,12 @@ impl<K: Packets> Connection<K> {
                 StreamRequest::Recv(cell) => self.serve_recv(now, cell),
             }
         }
+        for (datagram, paths) in requests.urgent_datagrams {
+            // As in `serve_datagrams`.
+            if let Err(error) = self.quic.send_datagram_on(datagram, paths) {
+                tracing::debug!(%error, "dropped a datagram");
+            }
+        }
         self.datagrams.extend(requests.datagrams);
         self.serve_datagrams();
         self.add_path_requests(requests.paths);

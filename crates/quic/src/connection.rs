@@ -47,7 +47,7 @@ use crate::receive_core::ReceiveCore;
 use crate::received_datagram::ReceivedDatagram;
 use crate::seed::ConnectionSeed;
 use crate::send::SendHalf;
-use crate::send::datagrams::SendDatagramError;
+use crate::send::datagrams::{DatagramPaths, SendDatagramError};
 use crate::send::path::SendPath;
 
 pub use self::lease::{LeaseTerms, OpenLease};
@@ -307,6 +307,18 @@ impl Connection {
     pub fn send_datagram(&mut self, data: Bytes) -> Result<(), SendDatagramError> {
         self.record(|journal| journal.send_datagram(data.len()));
         let result = self.send.send_datagram(data);
+        self.record_answer(|| Answer::datagram(result));
+        result
+    }
+
+    /// As [`send_datagram`](Self::send_datagram), on these paths.
+    ///
+    /// # Errors
+    /// As [`send_datagram`](Self::send_datagram). A datagram for certain paths replaces the oldest if too
+    /// many wait there.
+    pub fn send_datagram_on(&mut self, data: Bytes, paths: DatagramPaths) -> Result<(), SendDatagramError> {
+        self.record(|journal| journal.send_datagram_on(data.len(), paths));
+        let result = self.send.send_datagram_on(data, paths);
         self.record_answer(|| Answer::datagram(result));
         result
     }

@@ -108,7 +108,7 @@ pub use received_datagram::ReceivedDatagram;
 pub use scheduler::Strategy;
 pub use seal::seal;
 pub use secret::{SHARDS_MAX, SecretSource};
-pub use send::datagrams::SendDatagramError;
+pub use send::datagrams::{DatagramPaths, SendDatagramError};
 pub use send::streams::{WRITE_LEN_MAX, WriteError};
 pub use session::Versions;
 pub use stats::{EcnState, PathState, PathStats, ReceiveStats, SendStats, Stats};

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use driver::protocol::Place;
 use driver::sync::{WakerSet, lock};
 use quic::session::ExportError;
-use quic::{Addresses, Dir, PathId, RateLimit, ReceivedDatagram, Stats, StreamId};
+use quic::{Addresses, DatagramPaths, Dir, PathId, RateLimit, ReceivedDatagram, Stats, StreamId};
 
 use super::message_queue::{MESSAGE_OVERHEAD, MessageQueues};
 use super::reply::{ReplyReceiver, ReplySender};
@@ -33,6 +33,9 @@ pub(crate) const DATAGRAMS_IN_BYTES_MAX: usize = 1 << 20;
 /// Limit in bytes of datagrams that wait until the connection takes them, besides
 /// `datagram_send_buffer` if that is less. Further datagrams wait or are refused, as the caller wishes.
 pub(crate) const DATAGRAMS_OUT_BYTES_MAX: usize = 1 << 20;
+
+/// Datagrams for certain paths that wait for the driver, at most: the queues of two paths.
+pub(crate) const URGENT_DATAGRAMS_MAX: usize = 128;
 
 /// Limit in bytes of received messages that wait for the application. Beyond it, flow control stops
 /// the peer.
@@ -124,6 +127,8 @@ pub(crate) struct Requests {
     pub(crate) streams: Vec<StreamRequest>,
     pub(crate) opens: Vec<OpenRequest>,
     pub(crate) datagrams: VecDeque<Bytes>,
+    /// Datagrams for certain paths, which pass the others.
+    pub(crate) urgent_datagrams: Vec<(Bytes, DatagramPaths)>,
     pub(crate) queries: Vec<Query>,
     pub(crate) paths: Vec<PathRequest>,
     /// The application has taken received data, so that more can be delivered.
@@ -309,6 +314,19 @@ impl ConnectionState {
             Some(_) => {
                 self.datagrams_out_bytes += cost;
                 self.requests.datagrams.push_back(data);
+                Ok(())
+            }
+        }
+    }
+
+    /// As [`offer_datagram`](Self::offer_datagram), for certain paths.
+    pub(crate) fn offer_urgent_datagram(&mut self, data: Bytes, paths: DatagramPaths) -> Result<(), DatagramError> {
+        match self.datagram_len_max {
+            None => Err(DatagramError::Unsupported),
+            Some(len_max) if data.len() > len_max => Err(DatagramError::TooLarge { len_max }),
+            Some(_) if self.requests.urgent_datagrams.len() >= URGENT_DATAGRAMS_MAX => Err(DatagramError::QueueFull),
+            Some(_) => {
+                self.requests.urgent_datagrams.push((data, paths));
                 Ok(())
             }
         }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::task::{Poll, Waker};
 
 use bytes::Bytes;
-use quic::ReceivedDatagram;
+use quic::{DatagramPaths, ReceivedDatagram};
 
 use super::{ConnectionHandle, Runtime};
 use crate::cells::connection::Interest;
@@ -19,6 +19,18 @@ impl<R: Runtime> ConnectionHandle<R> {
     pub fn send_datagram(&self, data: Bytes) -> Result<(), DatagramError> {
         let mut result = Ok(());
         let submitted = self.submit(|state| result = state.offer_datagram(data, false).map_err(|(_, error)| error));
+        submitted.map_err(DatagramError::ConnectionClosed)?;
+        result
+    }
+
+    /// As [`send_datagram`](Self::send_datagram), on certain paths. It does not wait for the datagrams
+    /// sent before.
+    ///
+    /// # Errors
+    /// As [`send_datagram`](Self::send_datagram).
+    pub fn send_datagram_on(&self, data: Bytes, paths: DatagramPaths) -> Result<(), DatagramError> {
+        let mut result = Ok(());
+        let submitted = self.submit(|state| result = state.offer_urgent_datagram(data, paths));
         submitted.map_err(DatagramError::ConnectionClosed)?;
         result
     }

@@ -146,6 +146,9 @@ impl Replayer {
             Input::Read(id, len) => Answer::read(&connection.read(now, *id, *len)),
             Input::Stop(id, code) => Answer::stopped(connection.stop(now, *id, *code)),
             Input::SendDatagram(len) => Answer::datagram(connection.send_datagram(self.bytes(*len))),
+            Input::SendDatagramOn(len, paths) => {
+                Answer::datagram(connection.send_datagram_on(self.bytes(*len), *paths))
+            }
             Input::RecvDatagram => Answer::optional(connection.recv_datagram().map(|data| data.len() as u64)),
             Input::OpenPath { addresses, is_backup } => Answer::path(connection.open_path(now, *addresses, *is_backup)),
             Input::Migrate(addresses) => Answer::migration(connection.migrate(now, *addresses)),
@@ -235,6 +238,7 @@ impl Input {
                 | Self::Read(..)
                 | Self::Stop(..)
                 | Self::SendDatagram(_)
+                | Self::SendDatagramOn(..)
                 | Self::RecvDatagram
                 | Self::OpenPath { .. }
                 | Self::Migrate(_)

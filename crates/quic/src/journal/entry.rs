@@ -15,6 +15,7 @@ use crate::class::{PathSet, RateLimit};
 use crate::control::ids::{ResetToken, RouteChange};
 use crate::open::Batch;
 use crate::plan::Receipt;
+use crate::send::datagrams::DatagramPaths;
 use crate::send::streams::WRITE_LEN_MAX;
 
 /// One entry of a log: an input or an output. Prints as a line for people.
@@ -54,6 +55,7 @@ pub(crate) enum Input {
     Read(StreamId, usize),
     Stop(StreamId, u64),
     SendDatagram(usize),
+    SendDatagramOn(usize, DatagramPaths),
     RecvDatagram,
     Close { code: u64, reason: String },
     OpenPath { addresses: Addresses, is_backup: bool },
@@ -235,6 +237,7 @@ fn call(tag: u8, reader: &mut Reader<'_>) -> Parsed<Input> {
         tag::READ => Input::Read(stream(reader)?, size(reader)?),
         tag::STOP => Input::Stop(stream(reader)?, reader.varint()?),
         tag::SEND_DATAGRAM => Input::SendDatagram(size(reader)?),
+        tag::SEND_DATAGRAM_ON => Input::SendDatagramOn(size(reader)?, datagram_paths(reader)?),
         tag::RECV_DATAGRAM => Input::RecvDatagram,
         tag::CLOSE => Input::Close { code: reader.varint()?, reason: text(reader)? },
         tag::ABANDON_PATH => Input::AbandonPath(path(reader)?, reader.varint()?),
@@ -263,6 +266,17 @@ fn is_set(reader: &mut Reader<'_>) -> Parsed<bool> {
     match reader.varint()? {
         is_set @ (0 | 1) => Ok(is_set == 1),
         _ => Err(Malformed("a flag is neither 0 nor 1")),
+    }
+}
+
+fn datagram_paths(reader: &mut Reader<'_>) -> Parsed<DatagramPaths> {
+    match (reader.varint()?, reader.varint()?) {
+        (0, 0) => Ok(DatagramPaths::Any),
+        (1, count) => u8::try_from(count).map(DatagramPaths::Copies).map_err(|_| Malformed("impossible copies")),
+        (2, path) => u32::try_from(path)
+            .map(|path| DatagramPaths::Only(PathId(path)))
+            .map_err(|_| Malformed("an impossible path")),
+        _ => Err(Malformed("unknown paths of a datagram")),
     }
 }
 
@@ -354,6 +368,7 @@ impl Input {
             Input::Read(..) => "read",
             Input::Stop(..) => "stop",
             Input::SendDatagram(_) => "send_datagram",
+            Input::SendDatagramOn(..) => "send_datagram_on",
             Input::RecvDatagram => "recv_datagram",
             Input::Close { .. } => "close",
             Input::OpenPath { .. } => "open_path",
@@ -427,6 +442,7 @@ impl fmt::Display for Text<'_> {
             Input::Read(id, len) if *len as u64 >= VARINT_MAX => write!(f, " {id}"),
             Input::Read(id, len) => write!(f, " {id}, at most {len} bytes"),
             Input::SendDatagram(len) => write!(f, " of {len} bytes"),
+            Input::SendDatagramOn(len, paths) => write!(f, " of {len} bytes on {paths:?}"),
             Input::Close { code, reason } => write!(f, " with code {code}: {reason:?}"),
             Input::OpenPath { addresses, is_backup } => {
                 let kind = if *is_backup { ", for backup" } else { "" };

@@ -68,6 +68,7 @@ pub(crate) mod tag {
     pub(crate) const SET_BACKGROUND: u8 = 44;
     pub(crate) const MIGRATE: u8 = 45;
     pub(crate) const OPEN_EARLY: u8 = 46;
+    pub(crate) const SEND_DATAGRAM_ON: u8 = 47;
 
     pub(crate) const SESSION_INPUT: u8 = 48;
     pub(crate) const SESSION_OUTPUT: u8 = 49;

@@ -15,6 +15,7 @@ use crate::journal::recording::Journal;
 use crate::open::Batch;
 use crate::open::opened::Opened;
 use crate::plan::Receipt;
+use crate::send::datagrams::DatagramPaths;
 
 impl Journal {
     fn entry(&mut self, tag: u8) -> &mut Vec<u8> {
@@ -135,6 +136,18 @@ impl Journal {
 
     pub(crate) fn send_datagram(&mut self, len: usize) {
         put(self.entry(tag::SEND_DATAGRAM), len as u64);
+    }
+
+    pub(crate) fn send_datagram_on(&mut self, len: usize, paths: DatagramPaths) {
+        let out = self.entry(tag::SEND_DATAGRAM_ON);
+        put(out, len as u64);
+        let (kind, number) = match paths {
+            DatagramPaths::Any => (0, 0),
+            DatagramPaths::Copies(count) => (1, count.into()),
+            DatagramPaths::Only(path) => (2, path.0.into()),
+        };
+        put(out, kind);
+        put(out, number);
     }
 
     pub(crate) fn recv_datagram(&mut self) {

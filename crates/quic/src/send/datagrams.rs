@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use units::Duration;
+use wire::quic::PathId;
 
 use super::SendHalf;
 use super::path::SendPath;
@@ -15,6 +16,24 @@ const DATAGRAMS_WAIT: Duration = Duration::from_millis(4);
 
 /// The least bytes of datagrams that should wait: about ten full ones.
 const DATAGRAM_WINDOW_MIN: u64 = 16 << 10;
+
+/// Datagrams that wait for one path, at most: what it sends at a time. They are urgent, so the oldest is
+/// dropped for a new one.
+pub(crate) const DATAGRAMS_OF_PATH_MAX: usize = 64;
+
+/// The paths that a datagram takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum DatagramPaths {
+    /// The one that the scheduler chooses.
+    #[default]
+    Any,
+    /// A copy on each of so many paths, those with the shortest round trips that work now; all that there
+    /// are if there are fewer. The peer gets each copy. They leave before datagrams that take any path.
+    Copies(u8),
+    /// This one. If it does not work now, any other.
+    Only(PathId),
+}
 
 /// Why a datagram was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +78,43 @@ impl SendHalf {
         self.datagram_bytes += data.len() as u64;
         self.datagrams.push_back(data);
         Ok(())
+    }
+
+    /// As [`send_datagram`](Self::send_datagram), on these paths. With a single path there is no choice.
+    pub(crate) fn send_datagram_on(&mut self, data: Bytes, which: DatagramPaths) -> Result<(), SendDatagramError> {
+        let chosen = self.paths_of_datagram(which);
+        if chosen.is_empty() {
+            return self.send_datagram(data);
+        }
+        let max = self.datagram_len_max().ok_or(SendDatagramError::Unsupported)?;
+        if data.len() > max {
+            return Err(SendDatagramError::TooLarge(max));
+        }
+        for at in chosen {
+            let queue = &mut self.paths[at].datagrams;
+            if queue.len() >= DATAGRAMS_OF_PATH_MAX {
+                queue.pop_front();
+                self.stats.datagrams_lost += 1;
+            }
+            queue.push_back(data.clone());
+        }
+        Ok(())
+    }
+
+    /// The indices of the paths, the one with the shortest round trip first; none if the scheduler chooses.
+    fn paths_of_datagram(&self, which: DatagramPaths) -> Vec<usize> {
+        let works = |path: &SendPath| path.is_active() && !path.is_suspect && path.refused_until.is_none();
+        let mut working: Vec<usize> = (0..self.paths.len()).filter(|at| works(&self.paths[*at])).collect();
+        match which {
+            _ if self.paths.len() == 1 => working.clear(),
+            DatagramPaths::Any => working.clear(),
+            DatagramPaths::Only(id) => working.retain(|at| self.paths[*at].id == id),
+            DatagramPaths::Copies(count) => {
+                working.sort_by_key(|at| (self.paths[*at].rtt.smoothed(), *at));
+                working.truncate(usize::from(count));
+            }
+        }
+        working
     }
 
     /// The bytes of datagrams that should wait here: enough to keep the paths busy, and few, because the

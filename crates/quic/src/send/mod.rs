@@ -478,6 +478,7 @@ impl SendHalf {
         for path in &mut self.paths {
             path.validation.shrink();
             path.resends.shrink();
+            path.datagrams.shrink();
         }
         self.views = Views::default();
     }

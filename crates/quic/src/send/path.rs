@@ -1,5 +1,6 @@
 //! The send half's view of a path: addresses, packet numbers, recovery, datagram size.
 
+use bytes::Bytes;
 use recovery::{CongestionController, DeliveryRate, MtuSearch, Pacer, PtoBackoff, RttEstimator};
 use units::{Duration, Instant, Rate, Rng};
 use wire::quic::{ConnectionId, PathId, StreamId};
@@ -98,6 +99,8 @@ pub(crate) struct SendPath {
     pub(crate) validation: Validation,
     /// Data to be sent here as a copy, as the scheduler requested.
     pub(crate) copies: Queue<SentRange>,
+    /// Datagrams that are to be sent here, and before others.
+    pub(crate) datagrams: Queue<Bytes>,
     /// Data lost here that are to be retransmitted here
     /// ([`RetransmissionPolicy::OwnPath`](crate::RetransmissionPolicy)).
     pub(crate) resends: Queue<SentRange>,
@@ -188,6 +191,7 @@ impl SendPath {
             status_sequence: 0,
             validation: Validation::default(),
             copies: Queue::new(),
+            datagrams: Queue::new(),
             resends: Queue::new(),
             acked_via: id,
             received_at: Instant::ZERO,

@@ -227,6 +227,7 @@ impl SendHalf {
         tracing::debug!(path = %path.id, cause, "a path is silent");
         path.release_at = None;
         path.copies = crate::queue::Queue::new();
+        path.datagrams = crate::queue::Queue::new();
         path.validation.start(now, interval);
         exchange.to_control.push_back(ToControl::PathState { path: path.id, state: PathState::Silent });
         self.spaces[DATA + at].probes_due = 0;
@@ -333,6 +334,7 @@ impl SendHalf {
         path.release_at = None;
         path.validation.stop();
         path.copies = crate::queue::Queue::new();
+        path.datagrams = crate::queue::Queue::new();
         self.forget_off_paths_of(id);
         self.forget_sent(at, 0);
         (self.spaces[DATA + at].probes_due, self.spaces[DATA + at].loss_time) = (0, None);

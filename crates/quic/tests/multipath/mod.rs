@@ -2,6 +2,7 @@
 
 mod capacity;
 mod classes;
+mod datagrams;
 mod failover;
 mod flow;
 mod links;

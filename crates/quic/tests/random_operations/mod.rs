@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use netem::LinkStats;
-use quic::{Event, Side, StreamId};
+use quic::{DatagramPaths, Event, PathId, Side, StreamId};
 use units::{Duration, Rate, Ratio, Rng};
 
 use self::occurrences::{Occurrences, check_share, show};
@@ -215,8 +215,19 @@ impl Run {
             }
             Operation::Datagram => {
                 let len = self.rng.below(1500) as usize;
-                let sent = node(&mut self.pair, side).connection(0).send_datagram(Bytes::from(vec![0xdd; len]));
-                self.datagrams[index(side)] += u64::from(sent.is_ok());
+                let data = Bytes::from(vec![0xdd; len]);
+                let paths = match self.rng.below(4) {
+                    0 => DatagramPaths::Copies(self.rng.below(4) as u8),
+                    1 => DatagramPaths::Only(PathId(self.rng.below(3) as u32)),
+                    _ => DatagramPaths::Any,
+                };
+                let sent = match paths {
+                    DatagramPaths::Any => node(&mut self.pair, side).connection(0).send_datagram(data),
+                    paths => node(&mut self.pair, side).connection(0).send_datagram_on(data, paths),
+                };
+                // Each copy may arrive.
+                let most = if let DatagramPaths::Copies(count) = paths { u64::from(count.max(1)) } else { 1 };
+                self.datagrams[index(side)] += u64::from(sent.is_ok()) * most;
             }
             Operation::Read => {
                 let budget = magnitude(&mut self.rng, 100_000);

@@ -59,6 +59,8 @@ impl SendHalf {
             if probes || path.validation.has_due() || self.ack_demand(at, snapshot).1 {
                 let scope = if probes { PlanScope::Probes } else { PlanScope::PathBound };
                 self.plan_data_on(now, at, scope, snapshot, datagrams_max, plan, exchange);
+            } else if path.is_active() && !path.datagrams.is_empty() {
+                self.plan_retransmissions(now, at, Reason::Datagram, datagrams_max, plan, exchange);
             } else if path.is_active() && !path.resends.is_empty() {
                 self.plan_retransmissions(now, at, Reason::Resend, datagrams_max, plan, exchange);
             } else if path.is_active() && !path.copies.is_empty() {

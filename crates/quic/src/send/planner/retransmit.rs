@@ -1,9 +1,9 @@
-//! Stream data that were sent before and are bound to a given path: copies of data that another
-//! path carries, at the scheduler's request, and data that this path lost, if the policy keeps
-//! retransmissions on it.
+//! Data that are bound to a given path: copies of stream data that another path carries, at the
+//! scheduler's request, stream data that this path lost, if the policy keeps retransmissions on it, and
+//! datagrams that the application has bound to paths.
 
 use units::Instant;
-use wire::quic::frame::{emit_stream_header, stream_header_len};
+use wire::quic::frame::{datagram_header_len, emit_datagram_header, emit_stream_header, stream_header_len};
 use wire::quic::{PacketType, Space};
 
 use crate::exchange::Exchange;
@@ -16,13 +16,15 @@ use crate::send::sent_log::RUNS_MAX;
 use crate::send::streams::DeliveryState;
 use crate::spaces::DATA;
 
-/// Why data are sent again.
+/// Why data are bound to the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reason {
     /// A copy requested by the scheduler. Its loss is not repaired; the loss of the original is.
     Copy,
     /// A retransmission of data lost on this path.
     Resend,
+    /// A datagram that the application wants on this path.
+    Datagram,
 }
 
 impl SendHalf {
@@ -52,6 +54,7 @@ impl SendHalf {
             match reason {
                 Reason::Copy => self.fill_copies(at, &mut draft, plan, &mut frames),
                 Reason::Resend => self.fill_resends(at, &mut draft, plan, &mut frames),
+                Reason::Datagram => self.fill_datagrams_of_path(at, &mut draft, plan, &mut frames),
             }
             if draft.body_len == 0 {
                 draft.abandon(plan);
@@ -103,6 +106,32 @@ impl SendHalf {
             frames.push(SentFrame::Stream { id, range: part.clone(), fin: fin && is_whole });
             if !is_whole {
                 self.paths[at].copies.push_front(SentRange { id, range: part.end..range.end, fin });
+                return;
+            }
+        }
+    }
+
+    fn fill_datagrams_of_path(&mut self, at: usize, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
+        while let Some(data) = self.paths[at].datagrams.pop_front() {
+            let len = datagram_header_len(data.len(), false) + data.len();
+            // Without a length it fills the packet that it has for itself.
+            let is_last = len > draft.bytes_left && draft.body_len == 0;
+            if len > draft.bytes_left && !is_last {
+                self.paths[at].datagrams.push_front(data);
+                return;
+            }
+            if is_last && datagram_header_len(data.len(), true) + data.len() > draft.bytes_left {
+                // The path's packets have become smaller since.
+                self.stats.datagrams_lost += 1;
+                continue;
+            }
+            draft.put_head(plan, |out| emit_datagram_header(data.len(), is_last, out));
+            plan.push_chunk_piece(&data, 0, data.len());
+            draft.add_payload(data.len());
+            draft.eliciting = true;
+            frames.push(SentFrame::Datagram);
+            if is_last {
+                draft.bytes_left = 0;
                 return;
             }
         }
