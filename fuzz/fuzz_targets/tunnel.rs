@@ -24,7 +24,7 @@ impl Sink for Checked {
 // The first byte of each piece is the length of a datagram, the path and the time before it.
 fuzz_target!(|input: &[u8]| {
     let _message = Message::decode(input);
-    let (mut unpacker, mut now, mut rest) = (Unpacker::new(), Instant::ZERO, input);
+    let (mut unpacker, mut now, mut rest) = (Unpacker::with_udp_runs(true), Instant::ZERO, input);
     while let [head, more @ ..] = rest {
         let (datagram, next) = more.split_at(usize::from(head & 0x7f).min(more.len()));
         now += Duration::from_millis(u64::from(head & 3));

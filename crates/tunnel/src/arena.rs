@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 
 use bytes::BytesMut;
 
-/// The length of a piece of memory: the datagrams of one or two super-packets.
-const PIECE_BYTES: usize = 160 << 10;
+/// The length of a piece of memory: the datagrams of one super-packet. With more, one processor counts its
+/// references while another one drops those of datagrams that have left.
+const PIECE_BYTES: usize = 72 << 10;
 
 /// Pieces that are kept, at most: more than the datagrams that wait in a connection fill.
-const PIECES_MAX: usize = 12;
+const PIECES_MAX: usize = 24;
 
 /// Pieces of memory in the order of their last use. Datagrams leave in about that order, too.
 #[derive(Debug, Default)]

@@ -39,6 +39,8 @@ pub enum Message {
         version: u16,
         /// The proof of a ticket's secret; none if the server knows its key.
         proof: Option<[u8; PROOF_BYTES]>,
+        /// The largest inner packet that it takes, in bytes.
+        mtu: u16,
     },
     /// Server: the answer, if the client may use the tunnel.
     Accepted(Box<Accepted>),
@@ -63,8 +65,10 @@ pub struct Accepted {
     pub version: u16,
     /// The server's proof of the ticket's secret, if the client proved it.
     pub proof: Option<[u8; PROOF_BYTES]>,
-    /// The largest inner packet, in bytes.
+    /// The largest inner packet, in bytes: what both ends take.
     pub mtu: u16,
+    /// The most bits a second in each direction; 0 for any number.
+    pub rate_bps: u64,
     /// The client's addresses, each with the length of its network.
     pub addresses: Vec<(IpAddr, u8)>,
     /// The server's addresses in the tunnel.
@@ -106,10 +110,11 @@ impl Message {
         let start = out.len();
         out.extend_from_slice(&[0; 2]);
         match self {
-            Self::Hello { version, proof } => {
+            Self::Hello { version, proof, mtu } => {
                 out.push(HELLO);
                 out.extend_from_slice(&version.to_be_bytes());
                 put_proof(proof.as_ref(), out);
+                out.extend_from_slice(&mtu.to_be_bytes());
             }
             Self::Accepted(accepted) => {
                 out.push(ACCEPTED);
@@ -136,7 +141,7 @@ impl Message {
     pub fn decode(frame: &[u8]) -> Result<Option<Self>, MalformedMessage> {
         let mut reader = Reader(frame);
         let message = match reader.u8()? {
-            HELLO => Self::Hello { version: reader.u16()?, proof: reader.proof()? },
+            HELLO => Self::Hello { version: reader.u16()?, proof: reader.proof()?, mtu: reader.u16()? },
             ACCEPTED => Self::Accepted(Box::new(Accepted::decode(&mut reader)?)),
             REFUSED => {
                 let reason = match reader.u8()? {
@@ -162,6 +167,7 @@ impl Accepted {
         out.extend_from_slice(&self.version.to_be_bytes());
         put_proof(self.proof.as_ref(), out);
         out.extend_from_slice(&self.mtu.to_be_bytes());
+        out.extend_from_slice(&self.rate_bps.to_be_bytes());
         put_list(&self.addresses, out, |(address, bits), out| {
             put_address(*address, out);
             out.push(*bits);
@@ -179,6 +185,7 @@ impl Accepted {
             version: reader.u16()?,
             proof: reader.proof()?,
             mtu: reader.u16()?,
+            rate_bps: reader.u64()?,
             addresses: reader.list(|reader| {
                 let (address, bits) = (reader.address()?, reader.u8()?);
                 Prefix::new(address, bits).map_err(|_| MalformedMessage("a network has too many bits"))?;
@@ -238,6 +245,10 @@ impl Reader<'_> {
 
     fn u16(&mut self) -> Result<u16, MalformedMessage> {
         self.array().map(u16::from_be_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, MalformedMessage> {
+        self.array().map(u64::from_be_bytes)
     }
 
     fn proof(&mut self) -> Result<Option<[u8; PROOF_BYTES]>, MalformedMessage> {
@@ -308,6 +319,7 @@ mod tests {
             version: 1,
             proof: Some([7; PROOF_BYTES]),
             mtu: 1400,
+            rate_bps: 20_000_000,
             addresses: vec![("10.8.0.2".parse().unwrap(), 24), ("fd08::2".parse().unwrap(), 64)],
             server: vec!["10.8.0.1".parse().unwrap()],
             routes: vec!["0.0.0.0/0".parse().unwrap(), "fd09::/48".parse().unwrap()],
@@ -317,8 +329,8 @@ mod tests {
 
     fn samples() -> Vec<Message> {
         vec![
-            Message::Hello { version: 1, proof: None },
-            Message::Hello { version: 9, proof: Some([1; PROOF_BYTES]) },
+            Message::Hello { version: 1, proof: None, mtu: 1400 },
+            Message::Hello { version: 9, proof: Some([1; PROOF_BYTES]), mtu: 9000 },
             accepted(),
             Message::Refused { reason: Refusal::PoolExhausted, text: "full".to_owned() },
             Message::Bye { text: String::new() },
@@ -343,8 +355,8 @@ mod tests {
     #[test]
     fn the_bytes_of_a_hello_are_those_of_the_specification() {
         let mut frame = Vec::new();
-        Message::Hello { version: 1, proof: None }.encode(&mut frame);
-        assert_eq!(frame, [0, 4, 0x01, 0, 1, 0]);
+        Message::Hello { version: 1, proof: None, mtu: 1400 }.encode(&mut frame);
+        assert_eq!(frame, [0, 6, 0x01, 0, 1, 0, 0x05, 0x78]);
     }
 
     #[test]

@@ -230,31 +230,43 @@ pub struct Part {
 pub fn fit_headers(headers: &mut [u8], inner: &Inner, part: Part) {
     let (transport, header_bytes) = inner.transport.expect("a super-packet has a transport header");
     assert!(headers.len() == header_bytes && part.from <= part.to && part.to <= part.total, "the headers alone");
-    let bytes = header_bytes + part.to - part.from;
+    if !inner.is_ipv6() {
+        // Each segment has an identification of its own (RFC 6864 lets it be anything if DF is set).
+        let identification = get(headers, 4).wrapping_add((part.from / part.segment) as u16);
+        put(headers, 4, identification);
+    }
+    if transport == Transport::Tcp {
+        let rest = &mut headers[inner.ip_header_bytes..];
+        let sequence = u32::from_be_bytes([rest[4], rest[5], rest[6], rest[7]]);
+        rest[4..8].copy_from_slice(&sequence.wrapping_add(part.from as u32).to_be_bytes());
+        if part.to < part.total {
+            rest[13] &= !TCP_FLAGS_OF_LAST;
+        }
+        if part.from > 0 {
+            rest[13] &= !TCP_FLAG_OF_FIRST;
+        }
+    }
+    set_payload_bytes(headers, inner, part.total, part.to - part.from);
+}
+
+/// Changes `headers`, those of a packet with a partial checksum and `old` bytes of payload, to those of one
+/// with `new` bytes.
+///
+/// # Panics
+/// If `inner` was not read from `headers`, or has no transport header.
+pub fn set_payload_bytes(headers: &mut [u8], inner: &Inner, old: usize, new: usize) {
+    let (transport, header_bytes) = inner.transport.expect("a partial checksum is that of a transport");
     let (network, rest) = headers.split_at_mut(inner.ip_header_bytes);
     if inner.is_ipv6() {
-        put(network, 4, (bytes - IPV6_HEADER_BYTES) as u16);
+        put(network, 4, (header_bytes + new - IPV6_HEADER_BYTES) as u16);
     } else {
-        put(network, 2, bytes as u16);
-        // Each segment has an identification of its own (RFC 6864 lets it be anything if DF is set).
-        let identification = get(network, 4).wrapping_add((part.from / part.segment) as u16);
-        put(network, 4, identification);
+        put(network, 2, (header_bytes + new) as u16);
         checksum::fill_ipv4(network);
     }
-    let old_length = (header_bytes - inner.ip_header_bytes + part.total) as u16;
-    let length = (bytes - inner.ip_header_bytes) as u16;
-    match transport {
-        Transport::Udp => put(rest, 4, length),
-        Transport::Tcp => {
-            let sequence = u32::from_be_bytes([rest[4], rest[5], rest[6], rest[7]]);
-            rest[4..8].copy_from_slice(&sequence.wrapping_add(part.from as u32).to_be_bytes());
-            if part.to < part.total {
-                rest[13] &= !TCP_FLAGS_OF_LAST;
-            }
-            if part.from > 0 {
-                rest[13] &= !TCP_FLAG_OF_FIRST;
-            }
-        }
+    let transport_bytes = header_bytes - inner.ip_header_bytes;
+    let (old_length, length) = ((transport_bytes + old) as u16, (transport_bytes + new) as u16);
+    if transport == Transport::Udp {
+        put(rest, 4, length);
     }
     // The checksum is partial: the sum of the pseudo-header, which has the length.
     let at = transport.checksum_offset();

@@ -12,9 +12,12 @@
 //! | [`inner`] | the headers of inner packets |
 //! | [`queue`], `codel` | the packets that wait for a connection: flow queues with CoDel |
 //! | [`packer`] | packets to datagrams |
-//! | [`unpacker`] | datagrams to packets |
+//! | [`urgent`] | the packets that leave on two paths |
+//! | [`unpacker`], `udp_run` | datagrams to packets |
+//! | [`shaper`] | the rate of a peer |
 //! | [`resequencer`] | the order of a flow that several paths carry |
 //! | [`selector`] | which TCP connections are terminated |
+//! | [`mtu`] | packets that are too large for the other end |
 //! | [`prefix`] | networks, and which peer has which address |
 //!
 //! The formats are specified in `docs/spec/tunnel.md`.
@@ -25,6 +28,7 @@ mod codel;
 pub mod control;
 pub mod inner;
 pub mod item;
+pub mod mtu;
 pub mod packer;
 pub mod prefix;
 pub mod queue;
@@ -32,12 +36,16 @@ pub mod resequencer;
 #[cfg(test)]
 mod samples;
 pub mod selector;
+pub mod shaper;
+mod udp_run;
 pub mod unpacker;
+pub mod urgent;
 
 pub use control::{Message, PROTOCOL};
 pub use inner::Inner;
-pub use packer::{Packer, Packet};
+pub use packer::{Packer, Packet, PacketHead};
 pub use prefix::{Prefix, PrefixMap};
 pub use queue::{FlowQueues, Queued};
 pub use selector::Selector;
 pub use unpacker::{Arrived, Sink, Unpacker};
+pub use urgent::UrgentKinds;

@@ -38,6 +38,25 @@ pub struct Packet<'a> {
     pub segment: Option<u16>,
 }
 
+/// What a [`Packet`] is, without its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct PacketHead {
+    /// As in [`Packet`].
+    pub inner: Inner,
+    /// As in [`Packet`].
+    pub is_partial: bool,
+    /// As in [`Packet`].
+    pub segment: Option<u16>,
+}
+
+impl PacketHead {
+    /// The packet of which `ip` has the bytes.
+    #[must_use]
+    pub const fn with<'a>(&self, ip: &'a [u8]) -> Packet<'a> {
+        Packet { ip, inner: self.inner, is_partial: self.is_partial, segment: self.segment }
+    }
+}
+
 /// Numbers items and packs them into datagrams.
 #[derive(Debug)]
 pub struct Packer {
@@ -91,6 +110,19 @@ impl Packer {
         }
     }
 
+    /// A datagram with this packet alone, which waits for no others. None if `len_max` bytes do not hold it,
+    /// or it is a super-packet.
+    ///
+    /// # Panics
+    /// If there is no such flow.
+    pub fn pack_alone(&mut self, flow: u16, packet: &Packet<'_>, len_max: usize) -> Option<Bytes> {
+        if packet.segment.is_some() || ITEM_HEADER_BYTES + packet.ip.len() > len_max {
+            return None;
+        }
+        let item = self.header(flow, Kind::Packet { is_partial: packet.is_partial });
+        Some(self.alone(item, packet.ip))
+    }
+
     /// Adds the datagram with small packets, if there is one.
     pub fn flush(&mut self, out: &mut VecDeque<Bytes>) {
         if !self.open.is_empty() {
@@ -116,6 +148,14 @@ impl Packer {
         let buffer = self.arena.with_space(bytes);
         fill(buffer);
         buffer.split().freeze()
+    }
+
+    /// A datagram with one item.
+    fn alone(&mut self, item: ItemHeader, bytes: &[u8]) -> Bytes {
+        self.datagram(item.len(false) + bytes.len(), |out| {
+            item.emit(None, out);
+            out.put_slice(bytes);
+        })
     }
 
     fn push_small(&mut self, flow: u16, packet: &Packet<'_>, len_max: usize, out: &mut VecDeque<Bytes>) {
@@ -179,11 +219,7 @@ impl Packer {
     fn push_large(&mut self, flow: u16, ip: &[u8], is_partial: bool, len_max: usize, out: &mut VecDeque<Bytes>) {
         if ITEM_HEADER_BYTES + ip.len() <= len_max {
             let item = self.header(flow, Kind::Packet { is_partial });
-            let datagram = self.datagram(item.len(false) + ip.len(), |out| {
-                item.emit(None, out);
-                out.put_slice(ip);
-            });
-            out.push_back(datagram);
+            out.push_back(self.alone(item, ip));
             return;
         }
         let room = len_max - ITEM_HEADER_BYTES - SPLIT_HEADER_BYTES;
@@ -192,11 +228,7 @@ impl Packer {
         for (index, piece) in ip.chunks(step).enumerate() {
             let kind = Kind::Fragment { is_partial, total: ip.len() as u16, offset: (index * step) as u16 };
             let item = self.header(flow, kind);
-            let datagram = self.datagram(item.len(false) + piece.len(), |out| {
-                item.emit(None, out);
-                out.put_slice(piece);
-            });
-            out.push_back(datagram);
+            out.push_back(self.alone(item, piece));
         }
     }
 }

@@ -2,13 +2,14 @@
 //! 8290). A flow that sends little is served first, so that it does not wait for others.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use units::Instant;
 
 use crate::codel::Codel;
 use crate::inner::{Inner, Part, fit_headers};
 use crate::item::FLOWS_MAX;
-use crate::packer::Packet;
+use crate::packer::{Packet, PacketHead};
 
 /// Bytes that wait, at most: 64 ms at 1 Gb/s. Beyond it the longest queue loses packets.
 pub const QUEUED_BYTES_MAX: usize = 8 << 20;
@@ -156,8 +157,29 @@ impl FlowQueues {
         buffer.clear();
         buffer.extend_from_slice(packet.ip);
         let (inner, is_partial, segment) = (packet.inner, packet.is_partial, packet.segment);
-        let queued = Queued { flow, entered: now, buffer, start: 0, inner, is_partial, segment };
-        let len = queued.len();
+        self.add(Queued { flow, entered: now, buffer, start: 0, inner, is_partial, segment });
+    }
+
+    /// Adds the packet with these headers that `buffer` has at `place`. If the packet fills most of the memory,
+    /// the queue keeps it instead of a copy, and `buffer` gets other memory of the same length.
+    ///
+    /// # Panics
+    /// If there is no such flow.
+    pub fn push_from(&mut self, now: Instant, flow: u16, buffer: &mut Vec<u8>, place: Range<usize>, head: &PacketHead) {
+        if place.len() < buffer.len() / 2 {
+            return self.push(now, flow, &head.with(&buffer[place]));
+        }
+        let len = buffer.len();
+        let mut other = self.spare.pop().unwrap_or_default();
+        other.resize(len, 0);
+        std::mem::swap(buffer, &mut other);
+        other.truncate(place.end);
+        let PacketHead { inner, is_partial, segment } = *head;
+        self.add(Queued { flow, entered: now, buffer: other, start: place.start, inner, is_partial, segment });
+    }
+
+    fn add(&mut self, queued: Queued) {
+        let (flow, len) = (queued.flow, queued.len());
         let queue = &mut self.flows[usize::from(flow)];
         queue.packets.push_back(queued);
         queue.bytes += len;

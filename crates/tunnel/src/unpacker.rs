@@ -1,6 +1,6 @@
 //! Turns received datagrams into packets: parses items, puts them in order, joins segments of one
-//! super-packet and pieces of one packet, and refuses packets from addresses that their sender does not
-//! have.
+//! super-packet, pieces of one packet and UDP packets that follow each other, and refuses packets from
+//! addresses that their sender does not have.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,7 @@ use units::Instant;
 use crate::inner::{HEADERS_BYTES_MAX, Inner, Part, fit_headers};
 use crate::item::{Body, Item, take_item};
 use crate::resequencer::{Resequencer, ResequencerStats};
+use crate::udp_run::UdpRun;
 
 /// Parts of a super-packet that are joined, at most: of the smallest datagrams more do not fit.
 const PARTS_MAX: usize = 64;
@@ -30,6 +31,15 @@ pub struct Arrived<'a> {
     pub is_partial: bool,
     /// For a super-packet, the payload of each segment in bytes.
     pub segment: Option<u16>,
+}
+
+impl Arrived<'_> {
+    /// The bytes of the packet.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a packet has headers")]
+    pub fn len(&self) -> usize {
+        self.parts.iter().fold(self.headers.len(), |sum, part| sum + part.len())
+    }
 }
 
 /// Takes packets that leave the tunnel.
@@ -71,6 +81,13 @@ impl Unpacker {
         Self::default()
     }
 
+    /// As [`new`](Self::new). UDP packets of one length that follow each other are delivered as one
+    /// super-packet if `joins_udp`: if the device takes those.
+    #[must_use]
+    pub fn with_udp_runs(joins_udp: bool) -> Self {
+        Self { joiner: Joiner { joins_udp, ..Joiner::default() }, ..Self::default() }
+    }
+
     /// Takes a datagram that arrived on `path`. What is delivered may wait for the datagrams that arrived
     /// together with it, until [`flush`](Self::flush).
     pub fn push(&mut self, now: Instant, path: usize, mut datagram: Bytes, sink: &mut impl Sink) {
@@ -89,7 +106,7 @@ impl Unpacker {
 
     /// Delivers what waits for more segments. Called after the datagrams that arrived together.
     pub fn flush(&mut self, sink: &mut impl Sink) {
-        self.joiner.flush_segments(sink);
+        self.joiner.flush(sink);
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout).
@@ -102,7 +119,7 @@ impl Unpacker {
     pub fn handle_timeout(&mut self, now: Instant, sink: &mut impl Sink) {
         let Self { order, joiner } = self;
         order.handle_timeout(now, &mut |item| joiner.push(item, sink));
-        joiner.flush_segments(sink);
+        joiner.flush(sink);
     }
 
     /// Counters.
@@ -128,7 +145,10 @@ impl Unpacker {
 #[derive(Debug, Default)]
 struct Joiner {
     segments: Option<Segments>,
+    /// The payload of the segments.
     parts: Vec<Bytes>,
+    joins_udp: bool,
+    udp_run: Option<UdpRun>,
     /// The first pieces of packets, by flow.
     pieces: BTreeMap<u16, Pieces>,
     stats: UnpackerStats,
@@ -162,15 +182,51 @@ impl Joiner {
             self.stats.incomplete += 1;
         }
         match body {
-            Body::Segments { segment, offset, bytes } => self.push_segments(flow, segment, offset, bytes, sink),
+            Body::Segments { segment, offset, bytes } => {
+                self.flush_udp_run(sink);
+                self.push_segments(flow, segment, offset, bytes, sink);
+            }
             Body::Packet { is_partial, packet } => {
                 self.flush_segments(sink);
-                self.deliver_packet(is_partial, packet, sink);
+                self.push_packet(flow, is_partial, packet, sink);
             }
             Body::Fragment { is_partial, total, offset, bytes } => {
                 self.flush_segments(sink);
                 self.push_piece(flow, is_partial, usize::from(total), usize::from(offset), &bytes, sink);
             }
+        }
+    }
+
+    fn flush(&mut self, sink: &mut impl Sink) {
+        self.flush_segments(sink);
+        self.flush_udp_run(sink);
+    }
+
+    fn push_packet(&mut self, flow: u16, is_partial: bool, packet: Bytes, sink: &mut impl Sink) {
+        if let Some(run) = &mut self.udp_run {
+            if is_partial && run.push(flow, &packet) {
+                return;
+            }
+            self.flush_udp_run(sink);
+        }
+        if self.joins_udp && is_partial {
+            self.udp_run = UdpRun::begin(flow, &packet);
+        }
+        if self.udp_run.is_none() {
+            self.deliver_packet(is_partial, packet, sink);
+        }
+    }
+
+    fn flush_udp_run(&mut self, sink: &mut impl Sink) {
+        let Some(run) = self.udp_run.take() else { return };
+        match run.finish() {
+            Err(alone) => self.deliver_packet(true, alone, sink),
+            Ok(joined) if sink.allows(&joined.inner) => {
+                self.stats.packets += joined.parts.len() as u64;
+                self.stats.bytes += joined.bytes() as u64;
+                sink.deliver(&joined.arrived());
+            }
+            Ok(joined) => self.stats.spoofed += joined.parts.len() as u64,
         }
     }
 
@@ -266,7 +322,7 @@ impl Joiner {
             if open.is_partial == is_partial && open.total == total && open.bytes.len() == offset {
                 open.bytes.extend_from_slice(bytes);
                 if open.bytes.len() == total {
-                    self.deliver_packet(is_partial, open.bytes.freeze(), sink);
+                    self.push_packet(flow, is_partial, open.bytes.freeze(), sink);
                 } else {
                     self.pieces.insert(flow, open);
                 }

@@ -95,12 +95,25 @@ pub(crate) fn run() -> ExitCode {
         Command::Replay(options) => replay::run(&options),
         Command::Emulate(options) => emulate::run(&options),
         Command::Tcp(options) => tcp::run(&options),
-        Command::Tunnel(options) => tunnel::run(&options),
+        Command::Tunnel(options) => run_tunnel(&options, &given),
         Command::Version(options) => version::run(&options),
         Command::Completions(options) => packaging::run_completions(&options, help::command()),
         Command::Man(options) => packaging::run_man(&options, help::command_for(packaging::UNWRAPPED)),
     };
     out::conclude(status)
+}
+
+/// Runs a command of tunnels, with the options of a file if the arguments name one.
+fn run_tunnel(options: &tunnel::TunnelOptions, given: &[OsString]) -> ExitCode {
+    match options.with_file(help::command(), given) {
+        None => tunnel::run(options),
+        Some(Err(message)) => exit::fail(options.is_json(), exit::FAILED, &message),
+        Some(Ok(matches)) => match Arguments::from_arg_matches(&matches) {
+            Ok(Arguments { command: Command::Tunnel(options), .. }) => tunnel::run(&options),
+            Ok(_) => unreachable!("the same command"),
+            Err(error) => argument_errors::print(&error, given),
+        },
+    }
 }
 
 /// Logs go to standard error, so that they never mix with `--json` lines.

@@ -101,6 +101,7 @@ impl<'a> Receiver<'a> {
         let transport = transport(&options.transport, None, trace.as_ref(), journals.as_ref())?;
         let admission = AdmissionRequest {
             allow: options.allow.as_deref(),
+            read_keys: None,
             purpose: &directory,
             expires: options.expires,
             new_ticket: options.new_ticket,

@@ -25,6 +25,8 @@ pub(crate) enum Warning {
     KeysWritten,
     /// A network that the server of a tunnel names is not routed to it.
     RouteLeftOut,
+    /// The addresses of a tunnel's clients cannot be written.
+    AddressesNotKept,
     /// A relay does not serve every client.
     ClientsNotServed,
 }
@@ -35,6 +37,7 @@ impl Warning {
         match self {
             Self::PathLeftOut => "path_left_out",
             Self::RouteLeftOut => "route_left_out",
+            Self::AddressesNotKept => "addresses_not_kept",
             Self::NotListening => "not_listening",
             Self::LoopbackOnly => "loopback_only",
             Self::SmallBuffers => "small_buffers",

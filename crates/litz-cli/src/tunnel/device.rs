@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use net::tun::{OFFLOAD_HEADER_BYTES, ReadOffload, Segments, Tun, TunDevice, tcp_offload, udp_offload};
 use tunnel::inner::{Inner, Transport};
-use tunnel::{Arrived, Packet};
+use tunnel::{Arrived, PacketHead};
 
 /// The parts of a packet, at most: its offload header, its headers, and its payload.
 const PARTS_MAX: usize = 128;
@@ -20,10 +20,10 @@ pub(crate) struct DeviceCounters {
     pub(crate) malformed: AtomicU64,
 }
 
-/// The packet in `bytes` as they were read, with its offload header. A checksum that only a network card
+/// What the packet is that `bytes` has as they were read, with its offload header. A checksum that only a network card
 /// could complete is completed here, which changes `bytes` (the tunnel passes on partial checksums of TCP
 /// and UDP alone). None if it is malformed.
-pub(crate) fn parse_read(bytes: &mut [u8]) -> Option<Packet<'_>> {
+pub(crate) fn parse_read(bytes: &mut [u8]) -> Option<PacketHead> {
     let offload = ReadOffload::parse(bytes).ok()?;
     let inner = Inner::parse(&bytes[OFFLOAD_HEADER_BYTES..]).ok()?;
     let transport = inner
@@ -41,7 +41,7 @@ pub(crate) fn parse_read(bytes: &mut [u8]) -> Option<Packet<'_>> {
     }
     let segment = offload.segment.and_then(|segment| u16::try_from(segment).ok());
     let is_partial = is_own && offload.partial_checksum.is_some();
-    Some(Packet { ip: &bytes[OFFLOAD_HEADER_BYTES..], inner, is_partial, segment })
+    Some(PacketHead { inner, is_partial, segment })
 }
 
 /// Writes packets that leave the tunnel to the device.
@@ -53,6 +53,11 @@ pub(crate) struct Writer {
 impl Writer {
     pub(crate) fn new(tun: Tun, counters: Arc<DeviceCounters>) -> Self {
         Self { tun, counters }
+    }
+
+    /// Whether the kernel takes super-packets of UDP.
+    pub(crate) fn takes_udp_super_packets(&self) -> bool {
+        self.tun.has_udp_gso()
     }
 
     pub(crate) fn write(&mut self, packet: &Arrived<'_>) {

@@ -9,10 +9,14 @@ use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
-use litz::DatagramError;
+use litz::{DatagramError, DatagramPaths};
 use net::MonotonicClock;
-use net::tun::{TUN_BUFFER_BYTES, Tun, TunDevice};
-use tunnel::{FlowQueues, Packer, PrefixMap};
+use net::tun::{OFFLOAD_HEADER_BYTES, TUN_BUFFER_BYTES, Tun, TunDevice};
+use tunnel::item::ITEM_HEADER_BYTES;
+use tunnel::mtu::{Reports, clamp_segment_size, is_too_large};
+use tunnel::shaper::Shaper;
+use tunnel::urgent::{COPIES, Urgency};
+use tunnel::{FlowQueues, Packer, Packet, PrefixMap, UrgentKinds};
 
 use super::device::{DeviceCounters, parse_read};
 use super::peers::{Peer, PeerId, Peers};
@@ -42,6 +46,7 @@ impl Entry {
         counters: Arc<DeviceCounters>,
         terminator: Arc<Terminator>,
         seed: u64,
+        urgent: UrgentKinds,
     ) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let state = State {
@@ -57,6 +62,8 @@ impl Entry {
             terminator,
             clock: MonotonicClock::start(),
             seed,
+            urgent,
+            reports: Reports::default(),
         };
         #[expect(clippy::disallowed_methods, reason = "the command is above the engine: one thread for the device")]
         let thread = std::thread::spawn(move || {
@@ -98,6 +105,8 @@ struct State {
     terminator: Arc<Terminator>,
     clock: MonotonicClock,
     seed: u64,
+    urgent: UrgentKinds,
+    reports: Reports,
 }
 
 /// What waits for one peer.
@@ -105,11 +114,13 @@ struct Outbox {
     peer: Arc<Peer>,
     queue: FlowQueues,
     packer: Packer,
+    urgency: Urgency,
     /// Datagrams that the connection has not taken.
     batch: VecDeque<Bytes>,
     len_max: usize,
     /// The connection has no space; it wakes this thread.
     is_blocked: bool,
+    shaper: Option<Shaper>,
 }
 
 impl State {
@@ -117,10 +128,15 @@ impl State {
         let mut buffer = vec![0; TUN_BUFFER_BYTES];
         while !self.stop.load(Ordering::Acquire) {
             self.follow_peers();
-            let mut reads = 0;
+            let (mut reads, mut is_full) = (0, false);
             while reads < READS_PER_ROUND {
                 match self.tun.read(&mut buffer) {
-                    Ok(len) => self.take(&mut buffer[..len]),
+                    // A full batch leaves before more is read: what is read meanwhile would only wait here.
+                    Ok(len) if self.take(&mut buffer, len) => {
+                        is_full = true;
+                        break;
+                    }
+                    Ok(_) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) => return Err(error),
@@ -131,13 +147,23 @@ impl State {
             for outbox in self.outboxes.values_mut() {
                 outbox.serve(now, &self.waker);
             }
-            if reads < READS_PER_ROUND {
+            if reads < READS_PER_ROUND && !is_full {
                 // A connection that has space wakes this thread, and so does a change of the peers.
-                self.wake.wait(self.tun.as_fd(), None)?;
-                self.outboxes.values_mut().for_each(|outbox| outbox.is_blocked = false);
+                let waiting = self.outboxes.values().filter(|outbox| !outbox.queue.is_empty());
+                let next = waiting.filter_map(|outbox| outbox.blocked_until(now)).min();
+                self.wake.wait(self.tun.as_fd(), next.map(|at| at.saturating_since(now).into()))?;
+                self.unblock();
+            } else if self.outboxes.values().any(|outbox| outbox.is_blocked) && self.wake.take()? {
+                // The host sends without a pause, so this thread never waits.
+                self.unblock();
             }
         }
         Ok(())
+    }
+
+    /// Tries again to give each connection what waits for it.
+    fn unblock(&mut self) {
+        self.outboxes.values_mut().for_each(|outbox| outbox.is_blocked = false);
     }
 
     fn follow_peers(&mut self) {
@@ -149,46 +175,92 @@ impl State {
         let table = self.peers.table();
         self.outboxes.retain(|id, _| table.peers.contains_key(id));
         for (id, peer) in table.peers {
-            self.outboxes.entry(id).or_insert_with(|| Outbox::new(peer));
+            self.outboxes.entry(id).or_insert_with(|| Outbox::new(peer, self.urgent));
         }
         self.routes = table.routes;
     }
 
-    /// Takes a packet that was read, with its offload header.
-    fn take(&mut self, bytes: &mut [u8]) {
-        let Some(packet) = parse_read(bytes) else {
+    /// Takes a packet of `len` bytes that was read, with its offload header. Whether a connection has a full
+    /// batch now that it may take.
+    fn take(&mut self, buffer: &mut Vec<u8>, len: usize) -> bool {
+        let Some(read) = parse_read(&mut buffer[..len]) else {
             self.counters.malformed.fetch_add(1, Ordering::Relaxed);
-            return;
+            return false;
         };
         // Packets to addresses that no peer has: multicast that the kernel sends by itself, mostly.
-        let outbox = self.routes.get(packet.inner.destination).and_then(|id| self.outboxes.get_mut(id));
-        let Some(outbox) = outbox else { return };
-        if self.terminator.takes(&packet, &outbox.peer) {
-            return self.terminator.push(Bytes::copy_from_slice(bytes));
+        let outbox = self.routes.get(read.inner.destination).and_then(|id| self.outboxes.get_mut(id));
+        let Some(outbox) = outbox else { return false };
+        if self.terminator.takes(&read.with(&buffer[OFFLOAD_HEADER_BYTES..len]), &outbox.peer) {
+            self.terminator.push(Bytes::copy_from_slice(&buffer[..len]));
+            return false;
         }
+        let ip = &mut buffer[OFFLOAD_HEADER_BYTES..len];
+        let _changed = clamp_segment_size(ip, &read.inner, read.is_partial, outbox.peer.mtu);
+        let packet = read.with(ip);
         let counters = &outbox.peer.counters;
+        if is_too_large(&packet, outbox.peer.mtu) {
+            counters.too_large.fetch_add(1, Ordering::Relaxed);
+            let (now, mtu) = (self.clock.now(), outbox.peer.mtu);
+            self.report_size(now, mtu, &packet);
+            return false;
+        }
         counters.packets_in.fetch_add(1, Ordering::Relaxed);
         counters.bytes_in.fetch_add(packet.ip.len() as u64, Ordering::Relaxed);
         let flow = packet.inner.flow(self.seed);
-        if outbox.is_blocked || !outbox.queue.is_empty() || outbox.batch.len() >= BATCH_DATAGRAMS {
-            outbox.queue.push(self.clock.now(), flow, &packet);
-        } else {
-            outbox.packer.push(flow, &packet, outbox.len_max, &mut outbox.batch);
+        if outbox.send_urgent(|| self.clock.now(), flow, &packet) {
+            return false;
+        }
+        if outbox.is_blocked
+            || outbox.shaper.is_some()
+            || !outbox.queue.is_empty()
+            || outbox.batch.len() >= BATCH_DATAGRAMS
+        {
+            outbox.queue.push_from(self.clock.now(), flow, buffer, OFFLOAD_HEADER_BYTES..len, &read);
+            return false;
+        }
+        outbox.packer.push(flow, &packet, outbox.len_max, &mut outbox.batch);
+        outbox.batch.len() >= BATCH_DATAGRAMS
+    }
+
+    /// Tells the sender of a packet that only packets up to `mtu` bytes get through.
+    fn report_size(&mut self, now: units::Instant, mtu: u16, packet: &Packet<'_>) {
+        // A complete packet has an empty offload header.
+        let mut report = vec![0; OFFLOAD_HEADER_BYTES];
+        // The kernel refuses it if the device is down: then nothing waits for it.
+        if self.reports.report(now, packet, mtu, &mut report) && self.tun.write(&[io::IoSlice::new(&report)]).is_err() {
+            self.counters.refused.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
 impl Outbox {
-    fn new(peer: Arc<Peer>) -> Self {
+    fn new(peer: Arc<Peer>, urgent: UrgentKinds) -> Self {
         let len_max = peer.connection.datagram_len_max().unwrap_or(0);
+        let peer_shaper = peer.rate.map(Shaper::sender);
         Self {
             peer,
             queue: FlowQueues::new(),
             packer: Packer::new(),
+            urgency: Urgency::new(urgent),
             batch: VecDeque::new(),
             len_max,
             is_blocked: false,
+            shaper: peer_shaper,
         }
+    }
+
+    /// Sends a packet at once, on two paths, if it is urgent. Whether it is on its way.
+    fn send_urgent(&mut self, now: impl FnOnce() -> units::Instant, flow: u16, packet: &Packet<'_>) -> bool {
+        if !self.urgency.takes(now, packet, self.len_max.saturating_sub(ITEM_HEADER_BYTES)) {
+            return false;
+        }
+        let Some(datagram) = self.packer.pack_alone(flow, packet, self.len_max) else { return false };
+        self.peer.counters.urgent.fetch_add(1, Ordering::Relaxed);
+        if self.peer.connection.send_datagram_on(datagram.clone(), DatagramPaths::Copies(COPIES)).is_err() {
+            // The connection has no space for it, or has ended. It has its number, so it goes with the others.
+            self.batch.push_back(datagram);
+        }
+        true
     }
 
     /// Gives the connection as much as it takes.
@@ -202,14 +274,22 @@ impl Outbox {
         self.peer.counters.queued_bytes.store(self.queue.bytes() as u64, Ordering::Relaxed);
     }
 
+    /// When the rate lets the next packet leave, if that is not now.
+    fn blocked_until(&self, now: units::Instant) -> Option<units::Instant> {
+        self.shaper.as_ref()?.blocked_until(now)
+    }
+
     fn send(&mut self, now: units::Instant, waker: &Waker) {
         loop {
-            while self.batch.len() < BATCH_DATAGRAMS {
+            while self.batch.len() < BATCH_DATAGRAMS && self.blocked_until(now).is_none() {
                 let Some(queued) = self.queue.pop(now) else { break };
+                if let Some(shaper) = &mut self.shaper {
+                    shaper.on_sent(now, queued.packet().ip.len());
+                }
                 self.packer.push(queued.flow(), &queued.packet(), self.len_max, &mut self.batch);
                 self.queue.recycle(queued);
             }
-            if self.queue.is_empty() {
+            if self.queue.is_empty() || self.blocked_until(now).is_some() {
                 self.packer.flush(&mut self.batch);
             }
             if self.batch.is_empty() {

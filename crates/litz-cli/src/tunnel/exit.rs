@@ -6,17 +6,21 @@ use std::sync::atomic::Ordering;
 use litz::Closed;
 use net::MonotonicClock;
 use tunnel::inner::Inner;
+use tunnel::shaper::Shaper;
 use tunnel::{Arrived, Sink, Unpacker};
+use units::Instant;
 
 use super::device::Writer;
 use super::peers::Peer;
 
-/// Writes the packets of a peer until its connection ends; returns why.
-pub(crate) fn run(peer: &Arc<Peer>, writer: &mut Writer) -> Closed {
+/// Writes the packets of a peer until its connection ends; returns why. If it `polices`, packets above the
+/// peer's rate are dropped.
+pub(crate) fn run(peer: &Arc<Peer>, writer: &mut Writer, polices: bool) -> Closed {
     let clock = MonotonicClock::start();
-    let mut unpacker = Unpacker::new();
+    let mut unpacker = Unpacker::with_udp_runs(writer.takes_udp_super_packets());
     let mut received = Vec::new();
-    let mut sink = PeerSink { peer, writer };
+    let mut policer = peer.rate.filter(|_| polices).map(Shaper::receiver);
+    let mut sink = PeerSink { peer, writer, policer: policer.as_mut(), now: clock.now() };
     loop {
         let taken = match unpacker.timeout() {
             None => peer.connection.recv_datagrams(&mut received),
@@ -29,6 +33,7 @@ pub(crate) fn run(peer: &Arc<Peer>, writer: &mut Writer) -> Closed {
             return closed;
         }
         let now = clock.now();
+        sink.now = now;
         for datagram in received.drain(..) {
             unpacker.push(now, datagram.path.0 as usize, datagram.data, &mut sink);
         }
@@ -60,6 +65,8 @@ fn publish(peer: &Peer, unpacker: &Unpacker) {
 struct PeerSink<'a> {
     peer: &'a Peer,
     writer: &'a mut Writer,
+    policer: Option<&'a mut Shaper>,
+    now: Instant,
 }
 
 impl Sink for PeerSink<'_> {
@@ -68,6 +75,11 @@ impl Sink for PeerSink<'_> {
     }
 
     fn deliver(&mut self, packet: &Arrived<'_>) {
+        let is_over = self.policer.as_mut().is_some_and(|policer| !policer.admits(self.now, packet.len()));
+        if is_over {
+            self.peer.counters.over_rate.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
         self.writer.write(packet);
     }
 }

@@ -9,6 +9,8 @@ use litz::Connection;
 use tunnel::inner::Inner;
 use tunnel::{Prefix, PrefixMap};
 
+use units::Rate;
+
 use super::terminate::flows::Flows;
 use super::wake::WakeEvent;
 
@@ -25,6 +27,10 @@ pub(crate) struct Peer {
     pub(crate) takes_streams: bool,
     /// Its terminated connections.
     pub(crate) flows: Arc<Flows>,
+    /// The largest packet that both ends take, in bytes.
+    pub(crate) mtu: u16,
+    /// The most that goes to it, and comes from it.
+    pub(crate) rate: Option<Rate>,
     pub(crate) counters: PeerCounters,
 }
 
@@ -38,6 +44,10 @@ pub(crate) struct PeerCounters {
     pub(crate) dropped: AtomicU64,
     /// Of these, marked by the queue.
     pub(crate) marked: AtomicU64,
+    /// Of these, urgent: sent before all others, on two paths.
+    pub(crate) urgent: AtomicU64,
+    /// Of these, too large for the other end: their sender was told.
+    pub(crate) too_large: AtomicU64,
     /// Bytes that wait in the queue now.
     pub(crate) queued_bytes: AtomicU64,
     /// Packets and super-packets out of the tunnel, and their bytes.
@@ -45,6 +55,8 @@ pub(crate) struct PeerCounters {
     pub(crate) bytes_out: AtomicU64,
     /// Packets from addresses that the peer does not have.
     pub(crate) spoofed: AtomicU64,
+    /// Packets above the peer's rate.
+    pub(crate) over_rate: AtomicU64,
     /// Datagrams that are malformed.
     pub(crate) malformed: AtomicU64,
     /// Packets of which a piece is missing.
@@ -60,8 +72,15 @@ pub(crate) struct PeerCounters {
 }
 
 impl Peer {
-    pub(crate) fn new(connection: Connection, networks: Vec<Prefix>, takes_streams: bool) -> Self {
-        Self { connection, networks, takes_streams, flows: Arc::default(), counters: PeerCounters::default() }
+    pub(crate) fn new(
+        connection: Connection,
+        networks: Vec<Prefix>,
+        mtu: u16,
+        rate: Option<Rate>,
+        takes_streams: bool,
+    ) -> Self {
+        let (flows, counters) = (Arc::default(), PeerCounters::default());
+        Self { connection, networks, takes_streams, flows, mtu, rate, counters }
     }
 
     /// Whether the peer may send from this address.

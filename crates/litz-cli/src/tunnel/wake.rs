@@ -46,10 +46,22 @@ impl WakeEvent {
             Err(error) => return Err(error.into()),
         }
         if polled[1].revents().contains(PollFlags::IN) {
-            let mut count = [0; 8];
-            let _empty = rustix::io::read(&self.event, &mut count);
+            self.take()?;
         }
         Ok(())
+    }
+
+    /// Whether the event has happened since it was last waited for or taken.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn take(&self) -> io::Result<bool> {
+        let mut count = [0; 8];
+        match rustix::io::read(&self.event, &mut count) {
+            Ok(_) => Ok(true),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

@@ -27,6 +27,30 @@ fn a_flow_that_sends_little_does_not_wait_for_bulk() {
 }
 
 #[test]
+fn a_packet_that_fills_its_memory_is_kept_without_a_copy() {
+    let mut queues = FlowQueues::new();
+    for (payload, is_kept) in [(60_000, true), (1000, false)] {
+        let sample = transport_packet(true, true, 1, &vec![7; payload], Some(500));
+        let packet = sample.packet();
+        let head = PacketHead { inner: packet.inner, is_partial: true, segment: Some(500) };
+        let mut buffer = vec![9; 65_600];
+        buffer[10..10 + sample.ip.len()].copy_from_slice(&sample.ip);
+        for _ in 0..2 {
+            let before = buffer.as_ptr();
+            queues.push_from(at(0), 1, &mut buffer, 10..10 + sample.ip.len(), &head);
+            assert_eq!((buffer.len(), buffer.as_ptr() != before), (65_600, is_kept), "{payload}");
+            buffer[10..10 + sample.ip.len()].copy_from_slice(&sample.ip);
+        }
+        for _ in 0..2 {
+            let queued = queues.pop(at(1)).expect("a packet waits");
+            assert!(queued.packet().ip == sample.ip && queued.packet().segment == Some(500));
+            queues.recycle(queued);
+        }
+        assert_eq!((queues.bytes(), queues.is_empty()), (0, true));
+    }
+}
+
+#[test]
 fn flows_get_equal_shares_in_bytes() {
     let mut queues = FlowQueues::new();
     let (large, small) = (transport_packet(false, true, 1, &[1; 30_000], Some(1400)), udp(2, 500));

@@ -46,7 +46,10 @@ fn pack(packets: &[Sample], len_max: usize) -> VecDeque<Bytes> {
 }
 
 fn unpack(datagrams: impl IntoIterator<Item = Bytes>, sink: &mut Collected) -> Unpacker {
-    let mut unpacker = Unpacker::new();
+    unpack_with(Unpacker::new(), datagrams, sink)
+}
+
+fn unpack_with(mut unpacker: Unpacker, datagrams: impl IntoIterator<Item = Bytes>, sink: &mut Collected) -> Unpacker {
     for datagram in datagrams {
         unpacker.push(Instant::ZERO + Duration::from_secs(1), 0, datagram, sink);
     }
@@ -67,11 +70,13 @@ fn by_flow(packets: &[Vec<u8>]) -> Vec<Vec<Vec<u8>>> {
 
 proptest! {
     #[test]
-    fn packets_leave_as_they_entered(packets in prop::collection::vec(samples(), 1..12), len_max in 1000..9000_usize) {
+    fn packets_leave_as_they_entered(
+        packets in prop::collection::vec(samples(), 1..12), len_max in 1000..9000_usize, joins_udp in any::<bool>(),
+    ) {
         let datagrams = pack(&packets, len_max);
         prop_assert!(datagrams.iter().all(|datagram| datagram.len() <= len_max));
         let mut sink = Collected::default();
-        let unpacker = unpack(datagrams, &mut sink);
+        let unpacker = unpack_with(Unpacker::with_udp_runs(joins_udp), datagrams, &mut sink);
         let sent: Vec<_> = packets.iter().flat_map(Sample::segments).collect();
         prop_assert_eq!(by_flow(&sink.packets), by_flow(&sent));
         let stats = unpacker.stats();
@@ -186,4 +191,65 @@ fn packets_that_the_sink_does_not_allow_are_counted() {
     let mut sink = Collected { refuses: true, ..Collected::default() };
     let unpacker = unpack(pack(&packets, 1400), &mut sink);
     assert_eq!((sink.writes, unpacker.stats().spoofed), (0, 2));
+}
+
+/// UDP packets of a program that sends `len` bytes each time.
+fn udp_packets(is_ipv6: bool, port: u16, len: usize, count: u16) -> Vec<Sample> {
+    let one = |index: u16| {
+        let mut sample = transport_packet(is_ipv6, false, port, &vec![index as u8; len], None);
+        if !is_ipv6 {
+            sample.ip[4..6].copy_from_slice(&(0xfffe_u16.wrapping_add(index)).to_be_bytes());
+            wire::checksum::fill_ipv4(&mut sample.ip[..20]);
+        }
+        sample
+    };
+    (0..count).map(one).collect()
+}
+
+#[test]
+fn udp_packets_of_one_flow_and_length_leave_as_one() {
+    for is_ipv6 in [false, true] {
+        for (len, count, writes) in [(1200, 40, 1), (100, 100, 2), (1400, 50, 2), (0, 3, 3)] {
+            let packets = udp_packets(is_ipv6, 9, len, count);
+            let mut sink = Collected::default();
+            let unpacker = unpack_with(Unpacker::with_udp_runs(true), pack(&packets, 1420), &mut sink);
+            let sent: Vec<Vec<u8>> = packets.iter().map(|sample| sample.ip.clone()).collect();
+            assert!(sink.packets == sent, "{is_ipv6} {len}");
+            assert_eq!((sink.writes, unpacker.stats().packets), (writes, count.into()), "{is_ipv6} {len}");
+
+            let mut apart = Collected::default();
+            unpack(pack(&packets, 1420), &mut apart);
+            assert_eq!(
+                (apart.packets == sent, apart.writes),
+                (true, count.into()),
+                "the device takes no super-packets"
+            );
+            let mut refused = Collected { refuses: true, ..Collected::default() };
+            let unpacker = unpack_with(Unpacker::with_udp_runs(true), pack(&packets, 1420), &mut refused);
+            assert_eq!((unpacker.stats().spoofed, refused.writes), (count.into(), 0));
+        }
+    }
+}
+
+#[test]
+fn other_packets_end_a_run_and_keep_their_place() {
+    let run = udp_packets(false, 9, 1200, 6);
+    let mut gap = run.clone();
+    gap.remove(2);
+    let mut other_flow = run.clone();
+    other_flow.insert(3, udp_packets(false, 10, 1200, 1).remove(0));
+    let mut shorter = run.clone();
+    shorter[5] = transport_packet(false, false, 9, &[1; 700], None);
+    let mut marked = run.clone();
+    marked[2].ip[1] = 3;
+    wire::checksum::fill_ipv4(&mut marked[2].ip[..20]);
+    let mut complete = run;
+    complete[3].is_partial = false;
+    for (packets, writes) in [(gap, 2), (other_flow, 3), (shorter, 2), (marked, 3), (complete, 3)] {
+        let mut sink = Collected::default();
+        unpack_with(Unpacker::with_udp_runs(true), pack(&packets, 1420), &mut sink);
+        let sent: Vec<Vec<u8>> = packets.iter().map(|sample| sample.ip.clone()).collect();
+        assert!(sink.packets == sent);
+        assert_eq!(sink.writes, writes);
+    }
 }

@@ -82,6 +82,7 @@ pub(super) fn run(options: &ServeOptions) -> Result<u8, String> {
     let purpose = purpose(options);
     let admission = AdmissionRequest {
         allow: options.allow.as_deref(),
+        read_keys: None,
         purpose: &purpose,
         expires: options.expires,
         new_ticket: options.new_ticket,

@@ -17,8 +17,12 @@ pub(crate) struct AllowedKeys {
     state: Mutex<State>,
 }
 
+/// How a file lists keys.
+pub(crate) type ReadKeys = fn(&Path) -> Result<AllowList, String>;
+
 struct State {
     watch: FileWatch,
+    read: ReadKeys,
     /// The last good list.
     list: AllowList,
     /// The change that was warned of last. A file that changed recently is read several times.
@@ -40,11 +44,19 @@ impl AllowedKeys {
     /// # Errors
     /// A message for the user, also if others may write the file.
     pub(crate) fn load(path: &Path) -> Result<Self, String> {
+        Self::load_with(path, read)
+    }
+
+    /// As [`load`](Self::load), from a file that lists keys in another way.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub(crate) fn load_with(path: &Path, read: ReadKeys) -> Result<Self, String> {
         let mut watch = FileWatch::new(path.to_owned());
         // The first look comes before the reading, so that a later change is not missed.
         watch.take_change();
         let list = read(path)?;
-        Ok(Self { state: Mutex::new(State { watch, list, warned_of: None }) })
+        Ok(Self { state: Mutex::new(State { watch, read, list, warned_of: None }) })
     }
 
     /// A warning if the list has no keys.
@@ -62,7 +74,7 @@ impl AllowedKeys {
         }
         let stamp = state.watch.stamp();
         let mut refreshed = Refreshed::default();
-        let warning = match read(state.watch.path()) {
+        let warning = match (state.read)(state.watch.path()) {
             Ok(list) => {
                 refreshed.is_changed = list != state.list;
                 state.list = list;

@@ -30,7 +30,10 @@ impl Admission {
         unfinished: Option<(Issued, Serving)>,
     ) -> Result<Self, String> {
         if let Some(path) = request.allow {
-            let keys = AllowedKeys::load(path)?;
+            let keys = match request.read_keys {
+                Some(read) => AllowedKeys::load_with(path, read)?,
+                None => AllowedKeys::load(path)?,
+            };
             if let Some(note) = keys.emptiness_note() {
                 Warning::AllowedKeys.print(output.json, output.quiet, &note);
             }

@@ -7,6 +7,7 @@ use litz::{Endpoint, EndpointConfig, TransportConfig};
 use transfer::TicketAddress;
 use units::Duration;
 
+use super::allowed::ReadKeys;
 use super::authorisation::{Admission, unfinished_ticket};
 use super::sockets::{ListenSockets, listen};
 use crate::cli::host::{self, HostState};
@@ -27,6 +28,8 @@ pub(crate) struct Request<'a> {
 pub(crate) struct AdmissionRequest<'a> {
     /// The list of keys; without it, a ticket is served.
     pub(crate) allow: Option<&'a Path>,
+    /// How that file lists them, if it is not a line for each.
+    pub(crate) read_keys: Option<ReadKeys>,
     /// What the ticket is for, as the store of tickets names it.
     pub(crate) purpose: &'a Path,
     /// The lifetime of a new ticket.

@@ -1,4 +1,4 @@
-//! Routes and rules of this host, changed with the program `ip` (iproute2) so that they are undone in any
+//! Routes, rules and name servers of this host, changed with the program `ip` (iproute2) so that they are undone in any
 //! case: at the end of the command, by `litz tunnel down`, or when the next command starts.
 //!
 //! How to undo a change is written to a file before the change is made. A command that is killed leaves the
@@ -12,6 +12,8 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 use tunnel::Prefix;
+
+use super::name_service::NameService;
 
 /// The number of the routing table with the tunnel's default route, and the mark of the tunnel's own
 /// packets, which do not use it.
@@ -37,6 +39,8 @@ struct Changes {
     process: u32,
     /// The arguments of `ip` that undo them, the last change first.
     undo: Vec<Vec<String>>,
+    #[serde(default)]
+    names: Option<NameService>,
 }
 
 impl HostNetwork {
@@ -48,7 +52,7 @@ impl HostNetwork {
         fs::create_dir_all(folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
         let file = folder.join(format!("{device}.routes"));
         undo_left(&file)?;
-        Ok(Self { file, changes: Changes { process: std::process::id(), undo: Vec::new() } })
+        Ok(Self { file, changes: Changes { process: std::process::id(), undo: Vec::new(), names: None } })
     }
 
     /// Sends packets for `network` over the device. The kernel removes the route with the device.
@@ -87,12 +91,27 @@ impl HostNetwork {
         Ok(())
     }
 
+    /// Looks up names at these servers.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(super) fn use_name_servers(&mut self, device: &str, servers: &[IpAddr]) -> Result<(), String> {
+        let names = NameService::plan(device, servers)?;
+        self.changes.names = Some(names.clone());
+        self.write()?;
+        names.make(device, servers)
+    }
+
     fn change(&mut self, arguments: &[&str], undo: &[&str]) -> Result<(), String> {
         self.changes.undo.insert(0, undo.iter().map(|&word| word.to_owned()).collect());
-        write(&self.file, &self.changes).map_err(|error| {
-            format!("cannot write {}, which says how to undo changes: {error}", self.file.display())
-        })?;
+        self.write()?;
         ip(arguments)
+    }
+
+    /// Writes how to undo the changes.
+    fn write(&self) -> Result<(), String> {
+        write(&self.file, &self.changes)
+            .map_err(|error| format!("cannot write {}, which says how to undo changes: {error}", self.file.display()))
     }
 }
 
@@ -100,6 +119,14 @@ impl Drop for HostNetwork {
     fn drop(&mut self) {
         undo(&self.file, &self.changes);
     }
+}
+
+/// Changes the MTU of a device of this command.
+///
+/// # Errors
+/// A message for the user.
+pub(super) fn set_mtu(device: &str, mtu: u16) -> Result<(), String> {
+    ip(&["link", "set", device, "mtu", &mtu.to_string()])
 }
 
 /// Undoes the changes for `device` of a command that was killed; false if there were none.
@@ -138,6 +165,9 @@ fn undo(file: &Path, changes: &Changes) {
         if let Err(error) = ip(&arguments) {
             tracing::debug!(error, "a change of the routes was undone before");
         }
+    }
+    if let Some(Err(error)) = changes.names.as_ref().map(NameService::undo) {
+        tracing::error!(error, "names are still looked up through the tunnel");
     }
     // It may never have been written.
     let _none = fs::remove_file(file);

@@ -1,18 +1,27 @@
 //! `litz tunnel`: IP packets of this host over all its links to another host.
 
 mod addresses;
+mod clients;
 mod control;
 mod control_socket;
 mod host_network;
+mod name_service;
+mod pool;
+mod privileges;
 mod serve;
 mod settings;
+mod settings_file;
 mod status;
 mod up;
 mod userspace;
 
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::{ArgMatches, Args, Command, Subcommand};
+
+use self::settings_file::SettingsFile;
 
 /// The end of the help text.
 pub(crate) const HELP: &str = "\
@@ -62,4 +71,60 @@ pub(crate) fn run(options: &TunnelOptions) -> ExitCode {
         TunnelCommand::Status(options) => status::run(options),
         TunnelCommand::Down(options) => status::run_down(options),
     }
+}
+
+impl TunnelOptions {
+    /// The file with options that is named, and the name of the command.
+    fn file(&self) -> Option<(&Path, &'static str)> {
+        match &self.command {
+            TunnelCommand::Serve(options) => Some((options.settings.as_deref()?, "serve")),
+            TunnelCommand::Up(options) => Some((options.settings()?, "up")),
+            TunnelCommand::Status(_) | TunnelCommand::Down(_) => None,
+        }
+    }
+
+    /// Whether events are printed.
+    pub(crate) fn is_json(&self) -> bool {
+        match &self.command {
+            TunnelCommand::Serve(options) => options.is_json(),
+            TunnelCommand::Up(options) => options.is_json(),
+            TunnelCommand::Status(_) | TunnelCommand::Down(_) => false,
+        }
+    }
+
+    /// The arguments `given`, read again by `command` together with the options of the file that they name;
+    /// arguments are preferred. None if they name no file.
+    pub(crate) fn with_file(&self, command: Command, given: &[OsString]) -> Option<Result<ArgMatches, String>> {
+        let (path, name) = self.file()?;
+        Some(with_file(path, name, command, given))
+    }
+}
+
+/// # Errors
+/// A message for the user, with the line of the file.
+fn with_file(path: &Path, name: &str, command: Command, given: &[OsString]) -> Result<ArgMatches, String> {
+    let text = settings_file::read(path)?;
+    // The last of two values counts.
+    let command =
+        command.mut_subcommand("tunnel", |tunnel| tunnel.mut_subcommand(name, |c| c.args_override_self(true)));
+    let options = command.find_subcommand("tunnel").and_then(|tunnel| tunnel.find_subcommand(name));
+    let options = options.ok_or("there is no such command")?;
+    let file = SettingsFile::parse(path, &text, options, &format!("litz tunnel {name}"))?;
+    file.refuse_open_secret(path)?;
+    let arguments = insert(given, path, name, file.arguments());
+    command.try_get_matches_from(arguments).map_err(|error| file.explain(path, &text, &error))
+}
+
+/// The arguments with those of the file after the command's name. The file of `up` is where its ticket would
+/// be, and left out.
+fn insert(given: &[OsString], file: &Path, name: &str, more: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let after = |from: usize, word: &str| {
+        let found = given[from..].iter().position(|argument| argument == OsStr::new(word));
+        found.map_or(given.len(), |at| from + at + 1)
+    };
+    let (before, own) = given.split_at(after(after(0, "tunnel"), name));
+    let is_file = |argument: &&OsString| name == "up" && Path::new(argument) == file;
+    let file_at = own.iter().position(|argument| is_file(&argument));
+    let own = own.iter().enumerate().filter(|(at, _)| Some(*at) != file_at).map(|(_, argument)| argument);
+    before.iter().cloned().chain(more).chain(own.cloned()).collect()
 }

@@ -12,17 +12,22 @@ use net::tun::Tun;
 use serde_json::json;
 use transfer::{CancelToken, Proof, Secret, Ticket, peer_key, proof_context};
 use tunnel::control::{Accepted, Refusal, VERSION, VERSION_TERMINATES};
-use tunnel::{Message, PROTOCOL, Prefix, Selector};
-use units::Duration;
+use tunnel::{Message, PROTOCOL, Prefix, Selector, UrgentKinds};
+use units::{Duration, Rate};
 
-use super::addresses::{InterfaceAddress, Pool};
+use super::addresses::InterfaceAddress;
+use super::clients::{self, Client, Clients};
 use super::control::Control;
-use super::control_socket::ControlSocket;
-use super::settings::{DEVICE_DEFAULT, MTU_DEFAULT, MTU_MIN, transport};
+use super::control_socket::{ControlSocket, folder};
+use super::host_network::HostNetwork;
+use super::pool::Pool;
+use super::privileges;
+use super::settings::{self, DEVICE_DEFAULT, MTU_DEFAULT, MTU_MIN, transport};
 use super::status::peer_json;
 use crate::cli::host::{self, HostState};
 use crate::cli::listen_options::ListenOptions;
 use crate::cli::serving::admission::{Places, VisitorId};
+use crate::cli::serving::allowed::ReadKeys;
 use crate::cli::serving::authorisation::Admission;
 use crate::cli::serving::start::{AdmissionRequest, Request, Serving, start};
 use crate::cli::serving::visits::Visits;
@@ -43,6 +48,10 @@ const PLACES: Places = Places { count: 1024, per_key: 4, kept_for_new_keys: 64 }
 
 #[derive(Args, Debug)]
 pub(crate) struct ServeOptions {
+    /// A file with these options, and with the clients, their addresses and rates; arguments are preferred
+    #[arg(value_name = "FILE")]
+    pub(super) settings: Option<PathBuf>,
+
     /// Address of this host in the tunnel, with its network; clients get the others of the network; may
     /// be repeated [default: 10.76.0.1/24 and fd76:6c69:747a::1/64]
     #[arg(long, value_name = "ADDRESS/BITS", help_heading = heading::PATHS)]
@@ -62,6 +71,14 @@ pub(crate) struct ServeOptions {
     /// Those of clients are terminated if the clients' command says so.
     #[arg(long, value_name = "WHICH", help_heading = heading::PATHS)]
     terminate: Vec<Selector>,
+
+    /// Name server for the clients that want one (`litz tunnel up --dns`); may be repeated
+    #[arg(long, value_name = "ADDRESS", help_heading = heading::PATHS)]
+    dns: Vec<IpAddr>,
+
+    /// The most that each client may send, and get, such as 20Mb/s
+    #[arg(long, value_name = "RATE", help_heading = heading::PATHS)]
+    client_rate: Option<Rate>,
 
     /// Name of the network device that is made
     #[arg(long, value_name = "NAME", default_value = DEVICE_DEFAULT, help_heading = heading::PATHS)]
@@ -87,11 +104,22 @@ pub(crate) struct ServeOptions {
     #[arg(long, help_heading = heading::SECURITY)]
     new_ticket: bool,
 
+    /// Packets to send at once, on two paths: a list of `ef` (DSCP EF), `dns` and `small` (up to 300 bytes, not
+    /// TCP), or `none`. They are at most an eighth of all bytes, or 1 Mb/s
+    #[arg(long, value_name = "KINDS", default_value_t = UrgentKinds::default(), help_heading = heading::PATHS)]
+    redundant: UrgentKinds,
+
     #[command(flatten)]
     listening: ListenOptions,
 
     #[command(flatten)]
     transport: TransportOptions,
+}
+
+impl ServeOptions {
+    pub(super) fn is_json(&self) -> bool {
+        self.transport.json
+    }
 }
 
 pub(super) fn run(options: &ServeOptions) -> ExitCode {
@@ -111,6 +139,9 @@ struct Server<'a> {
     purpose: PathBuf,
     visits: Arc<Visits>,
     pool: Mutex<Pool>,
+    clients: Clients,
+    /// The routes to networks behind clients.
+    _network: HostNetwork,
     tun: Tun,
     peers: Arc<Peers>,
     entry: Entry,
@@ -123,6 +154,12 @@ struct Server<'a> {
 impl<'a> Server<'a> {
     fn prepare(options: &'a ServeOptions) -> Result<Self, String> {
         options.listening.check()?;
+        let settings = options.settings.as_deref();
+        let clients = Clients::load(settings)?;
+        let settings = settings.filter(|_| clients.are_listed());
+        if settings.is_some() && options.allow.is_some() {
+            return Err("the file lists clients, and --allow names another list: use one of them".to_owned());
+        }
         let addresses = if options.address.is_empty() {
             let default = ["10.76.0.1/24", "fd76:6c69:747a::1/64"];
             default.iter().map(|text| text.parse()).collect::<Result<_, _>>()?
@@ -130,6 +167,7 @@ impl<'a> Server<'a> {
             options.address.clone()
         };
         let state = host::open_state(options.transport.state_dir.as_deref())?;
+        privileges::keep_those_for_the_network(&host::state_directory(options.transport.state_dir.as_deref())?)?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
         let control = ControlSocket::open(&options.tun)?;
         // What the ticket is for: another device is another tunnel.
@@ -140,7 +178,8 @@ impl<'a> Server<'a> {
             transport: transport(&options.transport)?,
             tls: tls::server(&state.key, PROTOCOL)?,
             admission: AdmissionRequest {
-                allow: options.allow.as_deref(),
+                allow: settings.or(options.allow.as_deref()),
+                read_keys: settings.map(|_| clients::allow_list as ReadKeys),
                 purpose: &purpose,
                 expires: options.expires,
                 new_ticket: options.new_ticket,
@@ -150,6 +189,7 @@ impl<'a> Server<'a> {
         let serving = start(request, &state)?;
         let visits = Arc::new(Visits::new(serving.admission.visitors(PLACES), "server"));
         let own: Vec<(IpAddr, u8)> = addresses.iter().map(|own| (own.address, own.network.bits())).collect();
+        let mut network = HostNetwork::begin(&folder(), &options.tun)?;
         let tun = Tun::open_up(&options.tun, &own, options.mtu).map_err(|error| error.to_string())?;
         let wake = WakeEvent::new().map_err(|error| error.to_string())?;
         let peers = Arc::new(Peers::new(wake.clone()));
@@ -158,8 +198,14 @@ impl<'a> Server<'a> {
             u64::from_be_bytes(state.key.derive_secret("flows of a tunnel")[..8].try_into().map_err(|_| "no seed")?);
         let terminator = Arc::new(Terminator::start(&tun, options.mtu, &peers, &options.terminate)?);
         let (stack, counters) = (Arc::clone(&terminator), Arc::clone(&device));
-        let entry = Entry::start(tun.clone(), Arc::clone(&peers), wake, counters, stack, seed);
-        let pool = Mutex::new(Pool::new(addresses.clone()));
+        let entry = Entry::start(tun.clone(), Arc::clone(&peers), wake, counters, stack, seed, options.redundant);
+        for behind in clients.networks() {
+            network.add_route(&behind, &options.tun)?;
+        }
+        let places = host::state_directory(options.transport.state_dir.as_deref())?;
+        let mut pool = Pool::open(addresses.clone(), places.join(format!("{}.addresses", options.tun)))?;
+        pool.reserve(clients.addresses());
+        let pool = Mutex::new(pool);
         let server = Self {
             options,
             addresses,
@@ -168,6 +214,8 @@ impl<'a> Server<'a> {
             purpose,
             visits,
             pool,
+            clients,
+            _network: network,
             tun,
             peers,
             entry,
@@ -177,6 +225,7 @@ impl<'a> Server<'a> {
             cancel,
         };
         server.announce()?;
+        settings::tell_ready();
         Ok(server)
     }
 
@@ -293,7 +342,7 @@ impl<'a> Server<'a> {
     fn serve(&self, connection: &Connection, key: PublicKey, id: VisitorId) -> Result<(), String> {
         let streams = connection.accept_bi().map_err(|error| error.to_string())?;
         let mut control = Control::new(streams);
-        let Message::Hello { version, proof } = control.receive()? else {
+        let Message::Hello { version, proof, mtu } = control.receive()? else {
             return Err("the client did not begin with a Hello".to_owned());
         };
         if version == 0 {
@@ -304,39 +353,64 @@ impl<'a> Server<'a> {
             Ok(proof) => proof,
             Err(why) => return Self::refuse(&mut control, Refusal::NotAllowed, why),
         };
-        let assigned = self.pool.lock().unwrap_or_else(PoisonError::into_inner).assign(key);
-        let Some(addresses) = assigned else {
+        let client = self.clients.find(&key);
+        let Some(addresses) = self.assign(key, client.as_ref()) else {
             return Self::refuse(&mut control, Refusal::PoolExhausted, "all addresses are taken".to_owned());
         };
         let own = self.addresses.iter();
+        let rate = client.as_ref().and_then(|client| client.rate).or(self.options.client_rate);
+        // A client with less than what IPv6 needs is in error (RFC 8200, section 5).
+        let mtu = self.options.mtu.min(mtu.max(MTU_MIN));
         let accepted = Accepted {
             version,
             proof,
-            mtu: self.options.mtu,
+            mtu,
             addresses: addresses.clone(),
             server: own.map(|own| own.address).collect(),
             routes: self.options.route.clone(),
-            name_servers: Vec::new(),
+            name_servers: self.options.dns.clone(),
+            rate_bps: rate.map_or(0, Rate::as_bps),
         };
         control.send(&Message::Accepted(Box::new(accepted)))?;
-        let networks: Vec<Prefix> = addresses.iter().map(|(address, _)| Prefix::host(*address)).collect();
+        let behind = client.into_iter().flat_map(|client| client.networks);
+        let networks: Vec<Prefix> = addresses.iter().map(|(address, _)| Prefix::host(*address)).chain(behind).collect();
         let name = key.fingerprint().to_string();
         let shown: Vec<String> = networks.iter().map(|network| network.address().to_string()).collect();
         let remote = connection.remote_addr().to_string();
         self.note(&json!({ "event": "client", "remote": remote, "key": name, "addresses": shown }), || {
             format!("{remote} is here, with {}", shown.join(" and "))
         });
-        let peer = Arc::new(Peer::new(connection.clone(), networks, version >= VERSION_TERMINATES));
+        let takes_streams = version >= VERSION_TERMINATES;
+        let peer = Arc::new(Peer::new(connection.clone(), networks, mtu, rate, takes_streams));
         let number = self.peers.add(Arc::clone(&peer));
         self.terminator.serve(&peer);
         let mut writer = Writer::new(self.tun.clone(), Arc::clone(&self.device));
-        let closed = crate::tunnel::exit::run(&peer, &mut writer);
+        let closed = crate::tunnel::exit::run(&peer, &mut writer, true);
         self.peers.remove(number);
         self.note(
             &json!({ "event": "gone", "remote": remote, "key": name, "reason": closed.to_string(), "peer": peer_json(&peer) }),
             || format!("{remote} is gone: {closed}"),
         );
         Ok(())
+    }
+
+    /// The addresses of a client: those that are listed for it, or of the pool.
+    fn assign(&self, key: PublicKey, client: Option<&Client>) -> Option<Vec<(IpAddr, u8)>> {
+        if let Some(client) = client.filter(|client| !client.addresses.is_empty()) {
+            let bits = |address: IpAddr| {
+                let network = self.addresses.iter().find(|own| own.network.contains(address));
+                network.map_or_else(|| Prefix::host(address).bits(), |own| own.network.bits())
+            };
+            return Some(client.addresses.iter().map(|address| (*address, bits(*address))).collect());
+        }
+        let table = self.peers.table();
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let addresses = pool.assign(key, |address| table.routes.get(address).is_some());
+        if let Some(why) = pool.write_error() {
+            let (json, quiet) = (self.options.transport.json, self.options.transport.quiet);
+            Warning::AddressesNotKept.print(json, quiet, &format!("clients may get other addresses next time: {why}"));
+        }
+        addresses
     }
 
     /// Whether the client may use the tunnel; the proof to send back.

@@ -27,6 +27,14 @@ pub(super) const MTU_MIN: u16 = 1280;
 /// The name of the device, if the user gives none.
 pub(super) const DEVICE_DEFAULT: &str = "litz0";
 
+/// Tells systemd that the tunnel is there, which it waits for if the unit says Type=notify. Elsewhere nothing
+/// is done.
+pub(super) fn tell_ready() {
+    if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Ready]) {
+        tracing::warn!(%error, "cannot tell the service manager that the tunnel is ready");
+    }
+}
+
 /// The transport configuration of a tunnel.
 ///
 /// # Errors

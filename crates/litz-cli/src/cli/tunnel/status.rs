@@ -126,16 +126,18 @@ pub(super) fn peer_json(peer: &Peer) -> Value {
     let listed: Vec<_> = peer.flows.oldest().iter().map(flow_json).collect();
     json!({
         "remote": peer.connection.remote_addr().to_string(),
+        "mtu": peer.mtu,
         "networks": peer.networks.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "in": {
             "packets": get(&counters.packets_in), "bytes": get(&counters.bytes_in),
             "dropped": get(&counters.dropped), "marked": get(&counters.marked),
+            "too_large": get(&counters.too_large), "urgent": get(&counters.urgent),
             "queued_bytes": get(&counters.queued_bytes),
         },
         "out": {
             "packets": get(&counters.packets_out), "bytes": get(&counters.bytes_out),
             "spoofed": get(&counters.spoofed), "malformed": get(&counters.malformed),
-            "incomplete": get(&counters.incomplete),
+            "incomplete": get(&counters.incomplete), "over_rate": get(&counters.over_rate),
         },
         "order": {
             "held": get(&counters.held), "lost": get(&counters.lost), "expired": get(&counters.expired),

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::net::IpAddr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration as StdDuration;
@@ -12,12 +13,15 @@ use net::tun::Tun;
 use serde_json::{Value, json};
 use transfer::{CancelToken, Proof, Role, Ticket, proof_context};
 use tunnel::control::{Accepted, Refusal, VERSION, VERSION_TERMINATES};
-use tunnel::{Message, PROTOCOL, Prefix, Selector};
+use tunnel::{Message, PROTOCOL, Prefix, Selector, UrgentKinds};
+use units::Rate;
 
 use super::control::Control;
 use super::control_socket::{ControlSocket, folder};
-use super::host_network::{HostNetwork, MARK};
-use super::settings::{DEVICE_DEFAULT, transport};
+use super::host_network::{self, HostNetwork, MARK};
+use super::privileges;
+use super::settings::{self, DEVICE_DEFAULT, MTU_MIN, transport};
+use super::settings_file;
 use super::status::peer_json;
 use super::userspace::{Userspace, UserspaceOptions};
 use crate::cli::connect::{Connected, Connector};
@@ -47,7 +51,9 @@ const ROUTE_BITS_MIN: u8 = 8;
 
 #[derive(Args, Debug)]
 pub(crate) struct UpOptions {
-    /// The ticket that `litz tunnel serve` printed, unless it is given otherwise
+    /// The ticket that `litz tunnel serve` printed, unless it is given otherwise; or a file with these options,
+    /// whose name ends with .toml
+    #[arg(value_name = "TICKET|FILE")]
     ticket_argument: Option<OsString>,
 
     #[command(flatten)]
@@ -56,6 +62,12 @@ pub(crate) struct UpOptions {
     /// Name of the network device that is made
     #[arg(long, value_name = "NAME", default_value = DEVICE_DEFAULT, help_heading = heading::PATHS)]
     tun: String,
+
+    /// Largest packet that goes through the tunnel, in bytes, if the server takes as much
+    #[arg(long, value_name = "BYTES", default_value_t = u16::MAX,
+          value_parser = clap::value_parser!(u16).range(i64::from(MTU_MIN)..), hide_default_value = true,
+          help_heading = heading::PATHS)]
+    mtu: u16,
 
     /// Send all packets of this host through the tunnel, but those to networks that it has routes for besides
     /// its default route
@@ -80,6 +92,15 @@ pub(crate) struct UpOptions {
     #[arg(long, value_name = "WHICH", help_heading = heading::PATHS)]
     terminate: Vec<Selector>,
 
+    /// Look up all names at the name servers that the server names
+    #[arg(long, help_heading = heading::PATHS)]
+    dns: bool,
+
+    /// Packets to send at once, on two paths: a list of `ef` (DSCP EF), `dns` and `small` (up to 300 bytes, not
+    /// TCP), or `none`. They are at most an eighth of all bytes, or 1 Mb/s
+    #[arg(long, value_name = "KINDS", default_value_t = UrgentKinds::default(), help_heading = heading::PATHS)]
+    redundant: UrgentKinds,
+
     #[command(flatten)]
     userspace: UserspaceOptions,
 
@@ -88,6 +109,17 @@ pub(crate) struct UpOptions {
 
     #[command(flatten)]
     transport: TransportOptions,
+}
+
+impl UpOptions {
+    /// The file with the options, if the argument is one.
+    pub(super) fn settings(&self) -> Option<&Path> {
+        self.ticket_argument.as_deref().filter(|argument| settings_file::is_settings_file(argument)).map(Path::new)
+    }
+
+    pub(super) fn is_json(&self) -> bool {
+        self.transport.json
+    }
 }
 
 pub(super) fn run(options: &UpOptions) -> ExitCode {
@@ -117,6 +149,7 @@ struct Device {
     _host: Host,
     /// What it was made for. Another assignment needs another device.
     addresses: Vec<(IpAddr, u8)>,
+    mtu: u16,
 }
 
 /// What uses the device on this host. It ends, or is undone, when this is dropped.
@@ -135,6 +168,7 @@ impl<'a> Client<'a> {
         options.userspace.check()?;
         let ticket = options.credential.only(options.ticket_argument.as_deref(), "litz tunnel serve")?;
         let state = host::open_state(options.transport.state_dir.as_deref())?;
+        privileges::keep_those_for_the_network(&host::state_directory(options.transport.state_dir.as_deref())?)?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
         let control = ControlSocket::open(&options.tun)?;
         // The tunnel's own packets never enter it.
@@ -195,29 +229,43 @@ impl<'a> Client<'a> {
         // The control stream stays open as long as the tunnel.
         let (mut accepted, _control) = self.greet(connection)?;
         accepted.routes.retain(|route| self.may_route(route));
-        let is_new = device.as_ref().is_none_or(|device| device.addresses != accepted.addresses);
+        // A device of IPv6 needs the least (RFC 8200, section 5), and the user may want less than the server.
+        accepted.mtu = accepted.mtu.min(self.options.mtu).max(MTU_MIN);
+        let is_new = device.as_ref().is_none_or(|device| {
+            // Only the kernel changes the MTU of a device.
+            let is_other_mtu = self.options.userspace.userspace && device.mtu != accepted.mtu;
+            device.addresses != accepted.addresses || is_other_mtu
+        });
         if is_new {
             *device = None;
             *device = Some(self.open(&accepted).map_err(Lost::last)?);
         }
-        let device = device.as_ref().expect("it was just opened");
+        let device = device.as_mut().expect("it was just opened");
+        if device.mtu != accepted.mtu {
+            // The server was started again with another MTU. The device stays, and with it inner connections.
+            host_network::set_mtu(device.tun.name(), accepted.mtu).map_err(Lost::last)?;
+            device.mtu = accepted.mtu;
+        }
+        let device = &*device;
         // What the server may send from: its own addresses, other clients', and the networks behind it.
         let tunnels = accepted.addresses.iter().filter_map(|(address, bits)| Prefix::new(*address, *bits).ok());
         let all = [Prefix::ALL_IPV4, Prefix::ALL_IPV6].into_iter().filter(|_| self.options.all);
         let networks = tunnels.chain(accepted.routes.iter().copied()).chain(all).collect();
+        let rate = Some(Rate::from_bps(accepted.rate_bps)).filter(|rate| !rate.is_zero());
         let takes_streams = accepted.version >= VERSION_TERMINATES;
-        let peer = Arc::new(Peer::new(connection.clone(), networks, takes_streams));
+        let peer = Arc::new(Peer::new(connection.clone(), networks, accepted.mtu, rate, takes_streams));
         let id = device.peers.add(Arc::clone(&peer));
         device.terminator.serve(&peer);
         let shown: Vec<String> = accepted.addresses.iter().map(|(address, bits)| format!("{address}/{bits}")).collect();
         let routes: Vec<String> = accepted.routes.iter().map(ToString::to_string).collect();
         self.note(
             &json!({
-                "event": "up", "device": device.tun.name(), "addresses": shown, "routes": routes,
+                "event": "up", "device": device.tun.name(), "addresses": shown, "mtu": accepted.mtu, "routes": routes,
                 "remote": connection.remote_addr().to_string(), "paths_wanted": connected.paths_wanted,
             }),
             || format!("{} is up, with {}", device.tun.name(), shown.join(" and ")),
         );
+        settings::tell_ready();
         let closed = self.carry(&connected, &peer, device);
         device.peers.remove(id);
         self.note(&json!({ "event": "down", "reason": closed, "peer": peer_json(&peer) }), || {
@@ -231,7 +279,7 @@ impl<'a> Client<'a> {
         let connection = &connected.connection;
         std::thread::scope(|scope| {
             let mut writer = Writer::new(device.tun.clone(), Arc::clone(&device.counters));
-            let exit = scope.spawn(move || crate::tunnel::exit::run(peer, &mut writer));
+            let exit = scope.spawn(move || crate::tunnel::exit::run(peer, &mut writer, false));
             while !exit.is_finished() {
                 if self.cancel.is_cancelled() {
                     connection.close(0, "the client ends");
@@ -291,7 +339,7 @@ impl<'a> Client<'a> {
         let mut control = Control::new(connection.open_bi().map_err(|error| passing(error.to_string()))?);
         let proof =
             (!self.options.credential.by_key).then(|| *context.prove(&self.ticket.secret, Role::Sender).as_bytes());
-        control.send(&Message::Hello { version: VERSION, proof }).map_err(passing)?;
+        control.send(&Message::Hello { version: VERSION, proof, mtu: self.options.mtu }).map_err(passing)?;
         match control.receive().map_err(passing)? {
             Message::Accepted(accepted) => {
                 let is_proven = |proof| context.verify(&self.ticket.secret, Role::Receiver, &Proof::from_bytes(proof));
@@ -352,6 +400,12 @@ impl<'a> Client<'a> {
         if self.options.all {
             network.send_all(name, self.options.kill_switch)?;
         }
+        if self.options.dns {
+            if accepted.name_servers.is_empty() {
+                return Err("the server names no name servers: run it with --dns, or this command without".to_owned());
+            }
+            network.use_name_servers(name, &accepted.name_servers)?;
+        }
         Ok((tun, Host::Kernel { _routes: network }))
     }
 
@@ -366,7 +420,16 @@ impl<'a> Client<'a> {
         let seed = u64::from_be_bytes(seed[..8].try_into().map_err(|_| "no seed")?);
         let terminator = Arc::new(Terminator::start(&tun, accepted.mtu, &peers, &self.options.terminate)?);
         let (stack, taken) = (Arc::clone(&terminator), Arc::clone(&counters));
-        let entry = Entry::start(tun.clone(), Arc::clone(&peers), wake, taken, stack, seed);
-        Ok(Device { tun, entry, terminator, peers, counters, _host: host, addresses: accepted.addresses.clone() })
+        let entry = Entry::start(tun.clone(), Arc::clone(&peers), wake, taken, stack, seed, self.options.redundant);
+        Ok(Device {
+            tun,
+            entry,
+            terminator,
+            peers,
+            counters,
+            _host: host,
+            addresses: accepted.addresses.clone(),
+            mtu: accepted.mtu,
+        })
     }
 }

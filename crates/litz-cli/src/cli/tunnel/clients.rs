@@ -1,0 +1,213 @@
+//! The clients that a server's file of settings lists: their keys, and what each may use.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use litz::identity::{AllowList, Fingerprint, PublicKey};
+use serde::Deserialize;
+use tunnel::Prefix;
+use units::Rate;
+
+use super::settings_file;
+
+/// The tables `[[client]]` of a file. Other keys are options of the command.
+#[derive(Deserialize)]
+struct Tables {
+    #[serde(default)]
+    client: Vec<Table>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    key: toml::Spanned<String>,
+    #[serde(default)]
+    address: Vec<toml::Spanned<String>>,
+    #[serde(default)]
+    network: Vec<toml::Spanned<String>>,
+    rate: Option<toml::Spanned<String>>,
+}
+
+/// A client.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Client {
+    pub(super) key: Fingerprint,
+    /// Its addresses in the tunnel, instead of any of the server's networks.
+    pub(super) addresses: Vec<IpAddr>,
+    /// Networks behind it.
+    pub(super) networks: Vec<Prefix>,
+    /// The rate of each direction, instead of that for all clients.
+    pub(super) rate: Option<Rate>,
+}
+
+/// The clients of a server.
+#[derive(Debug)]
+pub(super) struct Clients {
+    file: Option<PathBuf>,
+    /// As they were read last without an error.
+    read: Mutex<Vec<Client>>,
+}
+
+impl Clients {
+    /// Those of this file, if there is one.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(super) fn load(file: Option<&Path>) -> Result<Self, String> {
+        let read = file.map(load).transpose()?.unwrap_or_default();
+        Ok(Self { file: file.map(Path::to_owned), read: Mutex::new(read) })
+    }
+
+    /// Whether clients are listed: then others are refused.
+    pub(super) fn are_listed(&self) -> bool {
+        !self.lock().is_empty()
+    }
+
+    /// The addresses that are those of listed clients.
+    pub(super) fn addresses(&self) -> Vec<IpAddr> {
+        self.lock().iter().flat_map(|client| client.addresses.clone()).collect()
+    }
+
+    /// The networks behind clients.
+    pub(super) fn networks(&self) -> Vec<Prefix> {
+        self.lock().iter().flat_map(|client| client.networks.clone()).collect()
+    }
+
+    /// What the file says now of a client. A file with an error is as it was before.
+    pub(super) fn find(&self, key: &PublicKey) -> Option<Client> {
+        if let Some(Ok(read)) = self.file.as_deref().map(load) {
+            *self.lock() = read;
+        }
+        self.lock().iter().find(|client| client.key == key.fingerprint()).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Client>> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The clients in `text`, the content of the file at `path`.
+///
+/// # Errors
+/// A message for the user, with the line.
+pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<Client>, String> {
+    let tables: Tables = toml::from_str(text).map_err(|error| settings_file::syntax_error(path, text, &error))?;
+    let mut clients: Vec<Client> = Vec::new();
+    for table in tables.client {
+        let client = Client {
+            key: read(path, text, &table.key, fingerprint)?,
+            addresses: table
+                .address
+                .iter()
+                .map(|address| {
+                    read(path, text, address, |text| text.parse().map_err(|_| "is no IP address".to_owned()))
+                })
+                .collect::<Result<_, _>>()?,
+            networks: table
+                .network
+                .iter()
+                .map(|network| read(path, text, network, |text| text.parse().map_err(|_| "is no network".to_owned())))
+                .collect::<Result<_, _>>()?,
+            rate: table
+                .rate
+                .as_ref()
+                .map(|rate| read(path, text, rate, |text| text.parse().map_err(|error| format!("is not {error}"))))
+                .transpose()?,
+        };
+        let others = || clients.iter();
+        let is_taken = others().any(|other| other.key == client.key)
+            || others().any(|other| other.addresses.iter().any(|address| client.addresses.contains(address)))
+            || others().any(|other| other.networks.iter().any(|network| client.networks.contains(network)));
+        if is_taken {
+            let why = "another client has this key, or an address or a network of this one";
+            return Err(settings_file::error_at(path, text, table.key.span().start, why));
+        }
+        clients.push(client);
+    }
+    Ok(clients)
+}
+
+fn read<T>(
+    path: &Path,
+    text: &str,
+    value: &toml::Spanned<String>,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<T, String> {
+    parse(value.get_ref())
+        .map_err(|why| settings_file::error_at(path, text, value.span().start, &format!("{:?} {why}", value.get_ref())))
+}
+
+fn fingerprint(text: &str) -> Result<Fingerprint, String> {
+    let key = text.parse::<PublicKey>().map(|key| key.fingerprint());
+    key.or_else(|_| text.parse()).map_err(|_| "is no key, which `litz id` prints on the client".to_owned())
+}
+
+/// The keys of the clients in the file at `path`, as a list of allowed keys.
+///
+/// # Errors
+/// A message for the user.
+pub(super) fn allow_list(path: &Path) -> Result<AllowList, String> {
+    Ok(AllowList::of(load(path)?.into_iter().map(|client| client.key)))
+}
+
+/// The clients in the file at `path`.
+///
+/// # Errors
+/// A message for the user.
+pub(super) fn load(path: &Path) -> Result<Vec<Client>, String> {
+    parse(path, &settings_file::read(path)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: u8) -> PublicKey {
+        PublicKey::from_bytes([number; 32])
+    }
+
+    fn parsed(text: &str) -> Result<Vec<Client>, String> {
+        let text = text.replace("KEY1", &key(1).to_string()).replace("KEY2", &key(2).fingerprint().to_string());
+        parse(Path::new("tunnel.toml"), &text)
+    }
+
+    #[test]
+    fn clients_have_keys_addresses_networks_and_rates() {
+        let clients = parsed(
+            "tun = 'litz3'\n[[client]]\nkey = 'KEY1'\naddress = ['10.76.0.9', 'fd76::9']\nnetwork = ['192.168.9.0/24']\n\
+             rate = '20Mb/s'\n[[client]]\nkey = 'KEY2'\n",
+        )
+        .unwrap();
+        let first = Client {
+            key: key(1).fingerprint(),
+            addresses: vec!["10.76.0.9".parse().unwrap(), "fd76::9".parse().unwrap()],
+            networks: vec!["192.168.9.0/24".parse().unwrap()],
+            rate: Some(Rate::from_mbps(20)),
+        };
+        let second = Client { key: key(2).fingerprint(), addresses: vec![], networks: vec![], rate: None };
+        assert_eq!(clients, [first, second]);
+        assert_eq!(parsed("tun = 'litz3'"), Ok(vec![]));
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        for (text, line, words) in [
+            ("[[client]]\nkey = 'KEY1'\nadress = ['10.0.0.1']", 3, "adress"),
+            ("[[client]]\nkey = 'ed25519:short'", 2, "is no key"),
+            ("[[client]]\naddress = []", 1, "key"),
+            ("\n[[client]]\nkey = 'KEY1'\naddress = [\n  '10.0.0.300',\n]", 5, "10.0.0.300"),
+            ("[[client]]\nkey = 'KEY1'\nrate = '9'", 3, "rate such as"),
+            ("[[client]]\nkey = 'KEY1'\nnetwork = ['10.0.0.0/33']", 3, "no network"),
+            ("[[client]]\nkey = 'KEY1'\n[[client]]\nkey = 'KEY1'", 4, "another client"),
+            (
+                "[[client]]\nkey = 'KEY1'\naddress = ['10.0.0.1']\n[[client]]\nkey = 'KEY2'\naddress = ['10.0.0.1']",
+                5,
+                "another client",
+            ),
+        ] {
+            let error = parsed(text).unwrap_err();
+            assert!(error.starts_with(&format!("tunnel.toml, line {line}: ")) && error.contains(words), "{error}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Names looked up through the tunnel: systemd-resolved is told, where it runs, and otherwise
+//! `/etc/resolv.conf` is written, and restored.
+
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+/// The file that the C library and others read.
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+
+/// There while systemd-resolved runs.
+const RESOLVED: &str = "/run/systemd/resolve/io.systemd.Resolve";
+
+/// Name servers that a resolver asks, at most (`MAXNS` of resolv.conf).
+const SERVERS_MAX: usize = 3;
+
+/// What was changed.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub(super) enum NameService {
+    /// systemd-resolved was told. It forgets with the device.
+    Resolved,
+    /// The file was replaced.
+    File {
+        /// What is in it now. If it is something else by then, another program has changed it since.
+        ours: String,
+        /// What was in it; none if there was no file.
+        before: Option<String>,
+    },
+}
+
+impl NameService {
+    /// The change that is to be made, so that names are looked up at `servers`.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(super) fn plan(device: &str, servers: &[IpAddr]) -> Result<Self, String> {
+        if Path::new(RESOLVED).exists() {
+            return Ok(Self::Resolved);
+        }
+        let lines: String = servers.iter().take(SERVERS_MAX).map(|server| format!("nameserver {server}\n")).collect();
+        let before = match fs::read_to_string(RESOLV_CONF) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(format!("cannot read {RESOLV_CONF}: {error}")),
+        };
+        Ok(Self::File { ours: format!("# Of the tunnel {device}, until it ends.\n{lines}"), before })
+    }
+
+    /// Makes the change.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(super) fn make(&self, device: &str, servers: &[IpAddr]) -> Result<(), String> {
+        match self {
+            Self::Resolved => {
+                let servers: Vec<String> = servers.iter().take(SERVERS_MAX).map(ToString::to_string).collect();
+                let servers: Vec<&str> = servers.iter().map(String::as_str).collect();
+                resolvectl(&[&["dns", device], &servers[..]].concat())?;
+                // All names, before the servers of other links.
+                resolvectl(&["domain", device, "~."])
+            }
+            // In place: in a container or a network namespace the file is mounted.
+            Self::File { ours, .. } => {
+                fs::write(RESOLV_CONF, ours).map_err(|error| format!("cannot write {RESOLV_CONF}: {error}"))
+            }
+        }
+    }
+
+    /// Undoes it, unless another program has changed the file since.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(super) fn undo(&self) -> Result<(), String> {
+        let Self::File { ours, before } = self else { return Ok(()) };
+        if fs::read_to_string(RESOLV_CONF).is_ok_and(|text| text == *ours) {
+            let undone =
+                before.as_ref().map_or_else(|| fs::remove_file(RESOLV_CONF), |text| fs::write(RESOLV_CONF, text));
+            undone.map_err(|error| format!("cannot restore {RESOLV_CONF}: {error}"))?;
+        }
+        Ok(())
+    }
+}
+
+fn resolvectl(arguments: &[&str]) -> Result<(), String> {
+    let shown = || format!("resolvectl {}", arguments.join(" "));
+    let output = Command::new("resolvectl").args(arguments).output();
+    let output = output.map_err(|error| format!("cannot run `{}`: {error}", shown()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("`{}` failed: {}", shown(), String::from_utf8_lossy(&output.stderr).trim()))
+}

@@ -1,0 +1,119 @@
+//! Files with options and clients, name servers, and rates.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::{SEND_FROM, SERVER, World, ip};
+use crate::support::Litz;
+
+impl World {
+    /// A file that only its owner may read.
+    fn settings(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, text).expect("a file");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("a mode");
+        path
+    }
+
+    fn up(&self, settings: &Path) -> (Litz, Value) {
+        let mut client = self.litz(&self.client, &["up", settings.to_str().expect("text")]);
+        let up = client.wait_for("up");
+        (client, up)
+    }
+}
+
+#[test]
+fn a_file_has_the_options_of_each_end_and_what_each_client_may_use() {
+    let Some(world) = World::new("file", 1, &["python3", "iperf3", "ss"]) else { return };
+    let names = Path::new("/etc/netns").join(&world.client);
+    fs::create_dir_all(&names).expect("a folder");
+    let names = Removed(names);
+    let resolv_conf = names.0.join("resolv.conf");
+    fs::write(&resolv_conf, "nameserver 192.0.2.53\n").expect("a file");
+
+    let key = World::key_in(&format!("--state-dir={}", world.path("state-true").display()));
+    let settings = format!(
+        "dns = ['{}']\nmtu = 1300\n\n[[client]]\nkey = '{key}'\naddress = ['10.76.0.9', 'fd76:6c69:747a::9']\n\
+         network = ['10.50.0.0/24']\nrate = '20Mb/s'\n",
+        SERVER[0]
+    );
+    let (mut server, ticket) = world.serve(&[world.settings("serve.toml", &settings).to_str().expect("text")]);
+    let file = world.settings("up.toml", &format!("ticket = '{ticket}'\nby-key = true\ndns = true\n"));
+    let (mut client, up) = world.up(&file);
+    assert_eq!((&up["addresses"], &up["mtu"]), (&json!(["10.76.0.9/24", "fd76:6c69:747a::9/64"]), &json!(1300)));
+    server.wait_for("client");
+
+    // Of root's privileges only those for the network are left, in all threads.
+    for process in [&client, &server] {
+        let tasks = fs::read_dir(format!("/proc/{}/task", process.id())).expect("it runs");
+        for task in tasks.flatten() {
+            let status = fs::read_to_string(task.path().join("status")).expect("a status");
+            let kept = status.lines().filter(|line| line.starts_with("CapEff:") || line.starts_with("CapBnd:"));
+            assert!(kept.clone().count() == 2 && kept.clone().all(|line| line.ends_with("00003400")), "{status}");
+        }
+    }
+
+    // A network behind the client.
+    ip(&format!("-n {} addr add 10.50.0.1/32 dev lo", world.client));
+    let seen = world.path("seen").display().to_string();
+    let mut listener = world.listener(&seen);
+    world.succeed("python3", &["-c", SEND_FROM, "10.50.0.1", SERVER[0], "behind"]);
+    world.succeed("python3", &["-c", SEND_FROM, "10.76.0.9", SERVER[0], "end"]);
+    assert!(listener.0.wait().expect("it was started").success());
+    assert_eq!(fs::read_to_string(&seen).expect("a file"), "behind 10.50.0.1\nend 10.76.0.9");
+
+    // Both directions keep to the rate, whatever the load of this host.
+    let _iperf = world.start("iperf3", &["-s"]);
+    world.await_port(5201);
+    for direction in [&[][..], &["-R"]] {
+        let output = world.succeed("iperf3", &[&["-J", "-c", SERVER[0], "-n", "2M"], direction].concat());
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let rate = report["end"]["sum_received"]["bits_per_second"].as_f64().expect("a number");
+        assert!(rate < 25e6, "{direction:?}: {rate}");
+    }
+
+    let shown = || fs::read_to_string(&resolv_conf).expect("a file");
+    assert!(shown().contains("nameserver 10.76.0.1") && !shown().contains("192.0.2.53"), "{}", shown());
+    client.kill();
+    let down = world.command(&world.client).arg("down").output().expect("it starts");
+    assert!(down.status.success(), "{down:?}");
+    assert_eq!(shown(), "nameserver 192.0.2.53\n");
+    assert_eq!(server.wait_for("gone")["peer"]["out"]["over_rate"], 0);
+
+    // A client that is not listed.
+    let stranger = world.settings("other.toml", &settings.replace(&key, &format!("ed25519:{}", "a".repeat(52))));
+    server.kill();
+    let (_server, ticket) = world.serve(&[stranger.to_str().expect("text")]);
+    let file = world.settings("up.toml", &format!("ticket = '{ticket}'\nby-key = true\n"));
+    world.litz(&world.client, &["up", file.to_str().expect("text")]).fail(2, "refused");
+}
+
+/// A folder that is removed at the end.
+struct Removed(PathBuf);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        let _gone = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn errors_of_a_file_name_its_line_and_a_ticket_in_it_is_a_secret() {
+    let Some(world) = World::new("badfile", 0, &[]) else { return };
+    for (name, text, words) in [
+        ("unknown.toml", "all = true\nkillswitch = true\n", "line 2: `killswitch` is no option"),
+        ("value.toml", "mtu = 12\n", "line 1: "),
+        ("syntax.toml", "all = true\n\nall", "line 3: "),
+    ] {
+        let file = world.settings(name, text);
+        world.litz(&world.client, &["up", file.to_str().expect("text")]).fail(2, words);
+    }
+    let file = world.settings("open.toml", "ticket = 'litz1abc'\n");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("a mode");
+    world.litz(&world.client, &["up", file.to_str().expect("text")]).fail(2, "chmod go-r");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).expect("a mode");
+    world.litz(&world.client, &["up", file.to_str().expect("text")]).fail(2, "chmod go-w");
+}

@@ -1,0 +1,167 @@
+//! The links below the tunnel: what leaves on them, and what happens when they go and come.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::{PROGRAM_SECONDS_MAX, Running, World, ip, try_outside};
+
+/// Writes the packets that leave on a device, other than those of the neighbour protocols and those between the
+/// given addresses and the port of a server: DEVICE FILE PORT. It ends when FILE.stop is there.
+const CAPTURE: &str = "
+import os, socket, struct, sys
+device, file, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
+s = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
+s.bind((device, 3))
+s.settimeout(0.05)
+leaked, own = [], 0
+open(file + '.ready', 'w').close()
+while True:
+    try:
+        data, (_, protocol, kind, _, _) = s.recvfrom(65535)
+    except TimeoutError:
+        if os.path.exists(file + '.stop'):
+            break
+        continue
+    if kind != 4:  # PACKET_OUTGOING
+        continue
+    if protocol == 0x0806 or protocol == 0x86dd and (data[6] == 0 or data[6] == 58 and data[40] >= 130):
+        continue  # ARP, ICMPv6 of the link: neighbours and groups
+    if protocol == 0x0800 and data[9] == 1 and data[20:22] == b'\\x03\\x03' and data[48:50] == struct.pack('!H', port):
+        continue  # the kernel tells the server that the tunnel's own socket is closed
+    at = 20 if protocol == 0x0800 else 40
+    udp = (data[9] if at == 20 else data[6]) == 17
+    if udp and struct.unpack('!H', data[at + 2:at + 4])[0] == port:
+        own += 1
+    else:
+        leaked.append(data[:48].hex())
+open(file, 'w').write(f'{own}\\n' + '\\n'.join(leaked))
+";
+
+/// Tries to reach an address by all means, and tells nothing.
+const TRY_ALL: &str = "
+import socket
+for family, to in ((socket.AF_INET, '10.200.0.1'), (socket.AF_INET6, 'fd20::1')):
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        s = socket.socket(family, kind)
+        s.settimeout(0.3)
+        try:
+            s.connect((to, 5005))
+            s.send(b'x')
+        except OSError:
+            pass
+    try:
+        s = socket.socket(family, socket.SOCK_RAW, 1 if family == socket.AF_INET else 58)
+        s.sendto(b'\\x08\\0\\xf7\\xff\\0\\0\\0\\0' if family == socket.AF_INET else b'\\x80' + bytes(7), (to, 0))
+    except OSError:
+        pass
+";
+
+#[test]
+fn with_a_kill_switch_nothing_but_the_tunnels_own_packets_leaves() {
+    let Some(world) = World::new("capture", 1, &["python3"]) else { return };
+    ip(&format!("-n {} addr add 10.200.0.1/32 dev lo", world.server));
+    ip(&format!("-n {} route add default via 10.9.0.2 dev c0", world.client));
+    ip(&format!("-n {} addr add fd09::1/64 dev c0 nodad", world.client));
+    ip(&format!("-n {} -6 route add default via fd09::2 dev c0", world.client));
+    let (mut server, ticket) = world.serve(&[]);
+    let port = server.seen.iter().find_map(|event| event["port"].as_u64()).expect("a port").to_string();
+    let mut client = world.litz(&world.client, &["up", "--all", "--kill-switch", &ticket]);
+    client.wait_for("up");
+    server.wait_for("client");
+
+    let seen = world.path("capture").display().to_string();
+    let capture = World::in_namespace(&world.client, "python3", &["-c", CAPTURE, "c0", &seen, &port]).spawn();
+    let mut capture = Running(capture.expect("python3 starts"));
+    while !Path::new(&format!("{seen}.ready")).exists() {
+        assert!(capture.0.try_wait().expect("it was started").is_none(), "the capture ended");
+        std::thread::yield_now();
+    }
+    world.succeed("python3", &["-c", TRY_ALL]);
+    client.kill();
+    // Now there is no tunnel.
+    world.succeed("python3", &["-c", TRY_ALL]);
+    assert!(!try_outside(&world, "refused"));
+    std::fs::write(format!("{seen}.stop"), "").expect("a file");
+    assert!(capture.0.wait().expect("it was started").success());
+    let report = std::fs::read_to_string(&seen).expect("a file");
+    let (own, leaked) = report.split_once('\n').unwrap_or((&report, ""));
+    assert!(own.parse::<u64>().is_ok_and(|own| own > 0), "the tunnel's own were seen: {report}");
+    assert_eq!(leaked, "", "of {own} packets");
+
+    // The capture sees what leaves when nothing holds it back.
+    let down = world.command(&world.client).arg("down").output().expect("it starts");
+    assert!(down.status.success(), "{down:?}");
+    let again = world.path("again").display().to_string();
+    let capture = World::in_namespace(&world.client, "python3", &["-c", CAPTURE, "c0", &again, &port]).spawn();
+    let mut capture = Running(capture.expect("python3 starts"));
+    while !Path::new(&format!("{again}.ready")).exists() {
+        std::thread::yield_now();
+    }
+    assert!(try_outside(&world, "out"));
+    std::fs::write(format!("{again}.stop"), "").expect("a file");
+    assert!(capture.0.wait().expect("it was started").success());
+    assert!(std::fs::read_to_string(&again).expect("a file").lines().count() > 1, "it was seen");
+}
+
+/// Sends numbered lines over TCP to a server that counts them, one each 5 ms, until FILE.stop is there. Prints
+/// how many arrived.
+const STREAM: &str = "
+import os, socket, sys, threading, time
+address, file = sys.argv[1:3]
+s = socket.create_connection((address, 5007), timeout=30)
+back = [0]
+def read():
+    while data := s.recv(65536):
+        back[0] += data.count(b'\\n')
+        open(file + '.new', 'w').write(str(back[0]))
+        os.rename(file + '.new', file)
+reader = threading.Thread(target=read)
+reader.start()
+sent = 0
+while not os.path.exists(file + '.stop'):
+    s.sendall(b'%d\\n' % sent)
+    sent += 1
+    time.sleep(0.005)
+s.shutdown(socket.SHUT_WR)
+reader.join()
+assert back[0] == sent, (back[0], sent)
+";
+
+impl World {
+    /// Waits until the stream has come so much further.
+    fn await_progress(&self, stream: &mut Running, file: &str, more: u64) {
+        let read = || std::fs::read_to_string(file).ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        let from = read();
+        while read() < from + more {
+            let ended = stream.0.try_wait().expect("it was started");
+            assert!(ended.is_none(), "the stream ended at {}: {}", read(), self.status());
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn an_inner_connection_survives_links_that_go_and_come() {
+    let Some(world) = World::new("links", 2, &["python3", "ss"]) else { return };
+    let _echo = world.echo();
+    let (client, server) = world.tunnel();
+    world.await_paths(2);
+    let file = world.path("stream").display().to_string();
+    let arguments = ["netns", "exec", &world.client, "timeout", PROGRAM_SECONDS_MAX, "python3", "-c", STREAM];
+    let stream = Command::new("ip").args(arguments).args([super::SERVER[0], &file]).spawn();
+    let mut stream = Running(stream.expect("python3 starts"));
+    world.await_progress(&mut stream, &file, 50);
+    for device in ["c0", "c1"] {
+        ip(&format!("-n {} link set {device} down", world.client));
+        world.await_progress(&mut stream, &file, 100);
+        ip(&format!("-n {} link set {device} up", world.client));
+        world.await_paths(2);
+        world.await_progress(&mut stream, &file, 50);
+    }
+    // In silence: packets vanish on the way.
+    ip(&format!("-n {} link set s0 down", world.server));
+    world.await_progress(&mut stream, &file, 100);
+    std::fs::write(format!("{file}.stop"), "").expect("a file");
+    assert!(stream.0.wait().expect("it was started").success());
+    World::end(client, server);
+}
