@@ -149,6 +149,16 @@ impl World {
         panic!("no program listens on port {port}");
     }
 
+    /// Runs iperf3 from the client to the server, and returns its report. Each run has a server of its own:
+    /// one that serves several closes its port after each, and resets a client that comes then.
+    pub(crate) fn iperf(&self, arguments: &[&str]) -> Value {
+        let mut server = self.start("iperf3", &["-s", "-1"]);
+        self.await_port(5201);
+        let output = self.succeed("iperf3", &[&["-J"], arguments].concat());
+        assert!(server.0.wait().expect("it was started").success());
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
     /// The answer of `litz tunnel status` at the client.
     fn status(&self) -> Value {
         let output = self.command(&self.client).args(["status", "--json"]).output().expect("it starts");
@@ -250,13 +260,10 @@ fn a_file_of_a_web_server_arrives_whole_over_both_ip_versions() {
 fn iperf3_measures_tcp_and_udp_in_both_directions() {
     let Some(world) = World::new("iperf", 2, &["iperf3", "ss"]) else { return };
     let (client, server) = world.tunnel();
-    let _iperf = world.start("iperf3", &["-s"]);
-    world.await_port(5201);
     for address in SERVER {
         for more in [&["-n", "20M"][..], &["-n", "20M", "-R"], &["-u", "-b", "20M", "-n", "2M", "-l", "1200"]] {
-            let arguments = [&["-J", "-c", address], more].concat();
-            let output = world.succeed("iperf3", &arguments);
-            let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            let arguments = [&["-c", address], more].concat();
+            let report = world.iperf(&arguments);
             let end = &report["end"];
             let sum = if end["sum_received"].is_null() { &end["sum"] } else { &end["sum_received"] };
             assert!(sum["bytes"].as_u64() > Some(1_000_000), "{arguments:?}: {end}");

@@ -66,12 +66,10 @@ fn a_file_has_the_options_of_each_end_and_what_each_client_may_use() {
     assert_eq!(fs::read_to_string(&seen).expect("a file"), "behind 10.50.0.1\nend 10.76.0.9");
 
     // Both directions keep to the rate, whatever the load of this host.
-    let _iperf = world.start("iperf3", &["-s"]);
-    world.await_port(5201);
     for direction in [&[][..], &["-R"]] {
-        let output = world.succeed("iperf3", &[&["-J", "-c", SERVER[0], "-n", "2M"], direction].concat());
-        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        let rate = report["end"]["sum_received"]["bits_per_second"].as_f64().expect("a number");
+        let report = world.iperf(&[&["-c", SERVER[0], "-n", "2M"], direction].concat());
+        let rate = report["end"]["sum_received"]["bits_per_second"].as_f64();
+        let rate = rate.unwrap_or_else(|| panic!("no rate: {report}"));
         assert!(rate < 25e6, "{direction:?}: {rate}");
     }
 

@@ -104,8 +104,10 @@ pub(crate) struct ServeOptions {
     #[arg(long, help_heading = heading::SECURITY)]
     new_ticket: bool,
 
-    /// Packets to send at once, on two paths: a list of `ef` (DSCP EF), `dns` and `small` (up to 300 bytes, not
-    /// TCP), or `none`. They are at most an eighth of all bytes, or 1 Mb/s
+    /// Packets to send at once, on two paths: a list of `ef`, `dns` and `small`, or `none`
+    ///
+    /// `ef` is what has the DSCP EF, and `small` what has up to 300 bytes and is not TCP. These packets
+    /// are at most an eighth of all bytes, or 1 Mb/s; those beyond that are sent as others are.
     #[arg(long, value_name = "KINDS", default_value_t = UrgentKinds::default(), help_heading = heading::PATHS)]
     redundant: UrgentKinds,
 

@@ -83,21 +83,23 @@ pub(crate) struct UpOptions {
     #[arg(long, requires = "all", help_heading = heading::SECURITY)]
     kill_switch: bool,
 
-    /// TCP connections that end at each side and travel as streams, so that losses and delays of the links
-    /// are none of theirs: `all`, ports (443, 8000-9000), a network (10.0.0.0/8), or both
-    /// (10.0.0.0/8:443, [fd00::/8]:443); may be repeated
+    /// TCP connections that end at each side of the tunnel and travel as streams; may be repeated
     ///
-    /// Those that programs of this side open, by the address and port that they lead to. They are reset
-    /// when the tunnel's connection is lost; others survive that.
+    /// WHICH is `all`, ports (443, 8000-9000), a network (10.0.0.0/8), or both (10.0.0.0/8:443,
+    /// [fd00::/8]:443): where the connections lead to that programs of this side open. Losses and delays
+    /// of the links are none of theirs. They are reset when the tunnel's connection is lost; others
+    /// survive that.
     #[arg(long, value_name = "WHICH", help_heading = heading::PATHS)]
     terminate: Vec<Selector>,
 
     /// Look up all names at the name servers that the server names
-    #[arg(long, help_heading = heading::PATHS)]
+    #[arg(long, conflicts_with = "userspace", help_heading = heading::PATHS)]
     dns: bool,
 
-    /// Packets to send at once, on two paths: a list of `ef` (DSCP EF), `dns` and `small` (up to 300 bytes, not
-    /// TCP), or `none`. They are at most an eighth of all bytes, or 1 Mb/s
+    /// Packets to send at once, on two paths: a list of `ef`, `dns` and `small`, or `none`
+    ///
+    /// `ef` is what has the DSCP EF, and `small` what has up to 300 bytes and is not TCP. These packets
+    /// are at most an eighth of all bytes, or 1 Mb/s; those beyond that are sent as others are.
     #[arg(long, value_name = "KINDS", default_value_t = UrgentKinds::default(), help_heading = heading::PATHS)]
     redundant: UrgentKinds,
 
