@@ -8,7 +8,8 @@
     reason = "tests run real clocks, threads and sockets, and say why they skip"
 )]
 
-use std::net::UdpSocket;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
 use std::process;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -57,14 +58,25 @@ pub(crate) fn ping(socket: &UdpSocket, to: &str) -> Duration {
     let start = Instant::now();
     socket.send_to(b"ping", to).unwrap();
     let mut buffer = [0; 64];
-    socket.recv_from(&mut buffer).expect("an echo");
+    receive(socket, &mut buffer).expect("an echo");
     start.elapsed()
+}
+
+/// The next datagram. The system call of a socket with a timeout is not made again after a signal, such as
+/// that of a frozen process that goes on (signal(7)).
+fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+    loop {
+        match socket.recv_from(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            received => return received,
+        }
+    }
 }
 
 /// Echoes datagrams until one contains `stop`.
 pub(crate) fn echo(socket: &UdpSocket) {
     let mut buffer = [0; 65_536];
-    while let Ok((bytes, from)) = socket.recv_from(&mut buffer) {
+    while let Ok((bytes, from)) = receive(socket, &mut buffer) {
         if &buffer[..bytes] == b"stop" {
             return;
         }
