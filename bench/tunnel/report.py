@@ -22,7 +22,7 @@ if " over " not in NAME:
     print(
         f"{NAME}: TCP {rate:.0f} Mb/s, {sent['retransmits']} retransmissions, "
         f"{seconds / received['bytes'] * 1e9:.2f} processor s/GB; ping {idle[0]} us (99 %: {idle[1]}), "
-        f"beside TCP {loaded[0]} us (99 %: {loaded[1]}, lost {loaded[2]}); UDP {arrived:.0f} datagrams/s"
+        f"beside TCP {loaded[0]} us (99 %: {loaded[1]}, lost {loaded[2]}); UDP {arrived:.0f} datagrams/s, 40 a call {int(open(f'{FOLDER}/flood').read())}"
     )
 else:
     # The share of an Ethernet frame that TCP with timestamps leaves to the application.
