@@ -63,7 +63,7 @@ pub enum Request {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
     /// The answer to [`Request::Hello`]: the program may ask.
-    Welcome,
+    Accepted,
     /// The answer to [`Request::Hello`]: the program may not ask. The connection ends.
     Refused(Failure),
     /// The target is connected. With [`SocketFrom::Daemon`], one end of a TCP connection inside this host
@@ -148,7 +148,7 @@ mod ty {
     pub(super) const CANCEL: u8 = 0x04;
     pub(super) const STATUS: u8 = 0x05;
     pub(super) const STOP: u8 = 0x06;
-    pub(super) const WELCOME: u8 = 0x81;
+    pub(super) const ACCEPTED: u8 = 0x81;
     pub(super) const REFUSED: u8 = 0x82;
     pub(super) const CONNECTED: u8 = 0x83;
     pub(super) const FAILED: u8 = 0x84;
@@ -219,7 +219,7 @@ impl Reply {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION, self.ty()];
         match self {
-            Self::Welcome | Self::Stopping => {}
+            Self::Accepted | Self::Stopping => {}
             Self::Refused(failure) => failure.encode(&mut out),
             Self::Connected { number, local } => {
                 out.extend_from_slice(&number.to_be_bytes());
@@ -255,7 +255,7 @@ impl Reply {
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let (ty, mut reader) = begin(bytes)?;
         let reply = match ty {
-            ty::WELCOME => Self::Welcome,
+            ty::ACCEPTED => Self::Accepted,
             ty::REFUSED => Self::Refused(Failure::decode(&mut reader)?),
             ty::CONNECTED => Self::Connected { number: reader.u32()?, local: socket_address(&mut reader)? },
             ty::FAILED => Self::Failed { number: reader.u32()?, failure: Failure::decode(&mut reader)? },
@@ -274,7 +274,7 @@ impl Reply {
 
     const fn ty(&self) -> u8 {
         match self {
-            Self::Welcome => ty::WELCOME,
+            Self::Accepted => ty::ACCEPTED,
             Self::Refused(_) => ty::REFUSED,
             Self::Connected { .. } => ty::CONNECTED,
             Self::Failed { .. } => ty::FAILED,
@@ -338,7 +338,7 @@ mod tests {
     fn replies() -> Vec<Reply> {
         let failure = || Failure::new(Reason::Refused, "the target refused");
         vec![
-            Reply::Welcome,
+            Reply::Accepted,
             Reply::Refused(failure()),
             Reply::Connected { number: 1, local: None },
             Reply::Connected { number: 1, local: Some("[2001:db8::1]:9".parse().unwrap()) },

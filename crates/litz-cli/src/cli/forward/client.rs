@@ -15,14 +15,14 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 use transfer::{CLOSE_CODE, CancelToken, Proof, Refusal, Role, RunId, Ticket, proof_context};
 
-use super::daemon::door::Door;
+use super::daemon::server::DaemonSocket;
 use super::engine::Engine;
 use super::listener::{Bound, Sessions, Way, places};
 use super::options::{ClientOptions, Forwards, ServerOptions};
 use super::own::Own;
 use super::program::Program;
 use super::report::Report;
-use super::session::{Desk, Session, Streams, transport};
+use super::session::{AllowedRequests, Session, Streams, transport};
 use super::setup::runtime;
 use super::socks::Proxy;
 use super::{frames, stdio};
@@ -59,12 +59,16 @@ pub(super) fn run(options: &ClientOptions) -> Result<u8, String> {
     run_client(&Client::prepare(server, forwards, For::Forwards, cancel)?)
 }
 
-/// Serves the programs that come in through `door`. Returns the status.
-pub(super) fn run_daemon(options: &ClientOptions, door: &Door, cancel: CancelToken) -> Result<u8, String> {
+/// Serves the programs that come in through `daemon_socket`. Returns the status.
+pub(super) fn run_daemon(
+    options: &ClientOptions,
+    daemon_socket: &DaemonSocket,
+    cancel: CancelToken,
+) -> Result<u8, String> {
     let ClientOptions { server, forwards } = options;
     check_dynamic(forwards)?;
-    let status = run_client(&Client::prepare(server, forwards, For::Daemon(door), cancel)?);
-    if door.is_stopped() && status == Ok(exit::INTERRUPTED) { Ok(exit::DONE) } else { status }
+    let status = run_client(&Client::prepare(server, forwards, For::Daemon(daemon_socket), cancel)?);
+    if daemon_socket.is_stopped() && status == Ok(exit::INTERRUPTED) { Ok(exit::DONE) } else { status }
 }
 
 /// Runs a program whose connections are forwarded. Returns its status.
@@ -100,7 +104,7 @@ fn run_client(client: &Client<'_>) -> Result<u8, String> {
             let is_asked_for = match client.purpose {
                 For::Forwards => false,
                 For::Program(program) => program.status().is_some(),
-                For::Daemon(door) => door.is_stopped(),
+                For::Daemon(daemon_socket) => daemon_socket.is_stopped(),
             };
             if !is_asked_for {
                 exit::report(client.server.transport.json, exit::INTERRUPTED, &lost.message);
@@ -139,7 +143,7 @@ enum For<'a> {
     Forwards,
     /// Started once there is a connection.
     Program(&'a Program<'a>),
-    Daemon(&'a Door),
+    Daemon(&'a DaemonSocket),
 }
 
 struct Client<'a> {
@@ -239,21 +243,21 @@ impl<'a> Client<'a> {
             };
             bound.serve_with(&self.places, act, tasks);
         }
-        if let For::Daemon(door) = self.purpose {
-            door.serve(self.own(current.clone()), &self.report, tasks)?;
+        if let For::Daemon(daemon_socket) = self.purpose {
+            daemon_socket.serve(self.own(current.clone()), &self.report, tasks)?;
         }
         Ok(())
     }
 
     /// What the server may ask for.
-    fn desk(&self) -> Desk {
+    fn allowed(&self) -> AllowedRequests {
         let targets = self.forwards.remote.iter().map(|forward| forward.target.clone());
         match self.purpose {
             For::Program(Program { published: Some(published), .. }) => {
                 let port = |target| if let Target::Host(_, address) = target { address.port } else { 0 };
-                Desk::Program(targets.map(port).collect(), Arc::clone(published))
+                AllowedRequests::Program(targets.map(port).collect(), Arc::clone(published))
             }
-            _ => Desk::Client(targets.collect()),
+            _ => AllowedRequests::Client(targets.collect()),
         }
     }
 
@@ -494,13 +498,13 @@ impl<'a> Client<'a> {
         mut control: Streams,
         publish: &watch::Sender<Option<Arc<Session>>>,
     ) -> Lost {
-        let desk = Arc::new(self.desk());
+        let allowed = Arc::new(self.allowed());
         publish.send_replace(Some(Arc::clone(session)));
         self.tell_connected(connected);
         let connection = &connected.connection;
         let mut look = interval(LOOK_INTERVAL);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut run = std::pin::pin!(session.run(&desk));
+        let mut run = std::pin::pin!(session.run(&allowed));
         let mut control_end = std::pin::pin!(frames::read(&mut control.1));
         let lost = loop {
             tokio::select! {

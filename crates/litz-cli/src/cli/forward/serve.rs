@@ -23,7 +23,7 @@ use super::frames;
 use super::listener::{Bound, Sessions, Way, places};
 use super::options::ServeOptions;
 use super::report::Report;
-use super::session::{Desk, Session, Streams, transport};
+use super::session::{AllowedRequests, Session, Streams, transport};
 use super::setup::runtime;
 use crate::cli::connect::base_transport;
 use crate::cli::connection_log::{log_connected, log_ended};
@@ -445,7 +445,7 @@ impl Server {
 
     /// Serves a client until its connection ends; returns why.
     async fn serve_client(&self, session: Arc<Session>, (mut send, mut recv): Streams) -> String {
-        let desk = Arc::new(Desk::Server(Arc::clone(&self.policy)));
+        let allowed = Arc::new(AllowedRequests::Server(Arc::clone(&self.policy)));
         let mut listeners = Listeners { tasks: JoinSet::new(), count: 0, places: places() };
         let control = async {
             loop {
@@ -469,7 +469,7 @@ impl Server {
             }
         };
         tokio::select! {
-            closed = session.run(&desk) => closed.to_string(),
+            closed = session.run(&allowed) => closed.to_string(),
             error = control => session.connection.close_reason().map_or(error, |closed| closed.to_string()),
         }
     }

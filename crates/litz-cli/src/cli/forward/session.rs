@@ -1,5 +1,5 @@
 //! One connection between client and server: its streams and its packets. Both ends run the same code;
-//! the [`Desk`] says what the other end may ask for.
+//! the [`AllowedRequests`] says what the other end may ask for.
 
 use std::io;
 use std::net::SocketAddr;
@@ -53,7 +53,7 @@ pub(crate) fn transport(base: TransportConfig) -> TransportConfig {
 }
 
 /// What the other end may ask for.
-pub(super) enum Desk {
+pub(super) enum AllowedRequests {
     /// A client of this server may name targets that the policy allows.
     Server(Arc<Policy>),
     /// The server may say that something has arrived at a listener; the target of each is the user's.
@@ -82,7 +82,7 @@ pub(super) struct Session {
 /// Both halves of a stream.
 pub(super) type Streams = (SendStream, RecvStream);
 
-impl Desk {
+impl AllowedRequests {
     fn way(&self, request: Message) -> Result<Way<'_>, Failure> {
         let unknown = |id| Failure::new(Reason::Unknown, &format!("there is no listener {id}"));
         fn at<T>(list: &[T], id: u32) -> Option<&T> {
@@ -135,15 +135,15 @@ impl Session {
     }
 
     /// Serves the other end's streams and packets until the connection ends.
-    pub(super) async fn run(self: &Arc<Self>, desk: &Arc<Desk>) -> Closed {
+    pub(super) async fn run(self: &Arc<Self>, allowed: &Arc<AllowedRequests>) -> Closed {
         let mut idle = interval(IDLE_INTERVAL);
         idle.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 streams = self.connection.accept_bi_async() => match streams {
                     Ok(streams) => {
-                        let (session, desk) = (Arc::clone(self), Arc::clone(desk));
-                        tokio::spawn(async move { session.answer(&desk, streams).await });
+                        let (session, allowed) = (Arc::clone(self), Arc::clone(allowed));
+                        tokio::spawn(async move { session.answer(&allowed, streams).await });
                     }
                     Err(_) => return self.connection.closed_async().await,
                 },
@@ -170,7 +170,7 @@ impl Session {
     }
 
     /// Answers a request of the other end, and carries the data.
-    async fn answer(&self, desk: &Desk, (mut send, mut recv): Streams) {
+    async fn answer(&self, allowed: &AllowedRequests, (mut send, mut recv): Streams) {
         let request = match frames::receive(&mut recv, frames::PROMPT).await {
             Ok(request) => request,
             Err(error) => {
@@ -181,7 +181,7 @@ impl Session {
         };
         let origin = if let Message::Arrived { origin, .. } = &request { *origin } else { None };
         let from = origin.map_or_else(|| self.peer.clone(), |origin| origin.to_string());
-        let decided = desk.way(request);
+        let decided = allowed.way(request);
         let shown = decided.as_ref().map_or_else(|_| "nowhere".to_owned(), Way::shown);
         let label = self.report.label(&from, &shown);
         let dialled = match decided {

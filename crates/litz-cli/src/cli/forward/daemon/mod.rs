@@ -2,16 +2,16 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`door`], [`guest`] | the daemon's side: programs come in, and their connections |
+//! | [`server`], [`attached`] | the daemon's side: programs come in, and their connections |
 //! | [`user`] | the side of a program |
 //! | [`place`], [`packets`] | the socket between them |
 //!
 //! The messages are in the crate `forward`, without sockets.
 
-pub(super) mod door;
-mod guest;
+mod attached;
 mod packets;
 pub(super) mod place;
+pub(super) mod server;
 pub(super) mod user;
 
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ use super::report::Report;
 use super::setup::{raise_descriptor_limit, runtime};
 use crate::cli::transport_options::TransportOptions;
 use crate::cli::{exit, out, signals};
-use door::Door;
+use server::DaemonSocket;
 
 /// The end of the help text.
 pub(crate) const HELP: &str = "\
@@ -109,8 +109,8 @@ fn serve(options: &DaemonOptions) -> Result<u8, String> {
         return Err("a daemon has no standard input and output to forward: use `litz forward --stdio`".to_owned());
     }
     let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
-    let door = Door::open(place::path(options.socket.socket.as_deref())?, cancel.clone())?;
-    client::run_daemon(&options.client, &door, cancel)
+    let daemon_socket = DaemonSocket::open(place::path(options.socket.socket.as_deref())?, cancel.clone())?;
+    client::run_daemon(&options.client, &daemon_socket, cancel)
 }
 
 /// Runs a program whose connections a running daemon makes. Returns its status.

@@ -151,7 +151,7 @@ impl Link {
         let packets = dial(path)?;
         let mut buffer = vec![0; MESSAGE_LEN_MAX];
         match ask(&packets, &Request::Hello { program: name.clone() }, &mut buffer).await? {
-            Reply::Welcome => {}
+            Reply::Accepted => {}
             Reply::Refused(failure) => return Err(io::Error::other(failure.to_string())),
             _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "it answered with another message")),
         }
@@ -190,7 +190,7 @@ impl Link {
                         let _gone = waiter.delivered.send(Delivered { sent, received, failure });
                     }
                 }
-                Reply::Welcome | Reply::Refused(_) | Reply::Status(_) | Reply::Stopping => {
+                Reply::Accepted | Reply::Refused(_) | Reply::Status(_) | Reply::Stopping => {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, "a reply without its request"));
                 }
             }

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use transfer::CancelToken;
 
-use super::guest::Guest;
+use super::attached::AttachedProgram;
 use super::packets::Packets;
 use super::place::Bound;
 use crate::cli::forward::own::Own;
@@ -35,7 +35,7 @@ const PROMPT: Duration = Duration::from_secs(5);
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
 
 /// Where programs come in.
-pub(in crate::cli::forward) struct Door {
+pub(in crate::cli::forward) struct DaemonSocket {
     /// Removed first at the end, so that another daemon can be started.
     bound: Bound,
     cancel: CancelToken,
@@ -52,18 +52,18 @@ struct Shared {
 #[derive(Default)]
 struct Programs {
     next: u64,
-    by_number: BTreeMap<u64, Arc<Guest>>,
+    by_number: BTreeMap<u64, Arc<AttachedProgram>>,
 }
 
 /// What the tasks of programs need.
-struct Desk {
+struct Server {
     own: Arc<Own>,
     report: Arc<Report>,
     cancel: CancelToken,
     shared: Arc<Shared>,
 }
 
-impl Door {
+impl DaemonSocket {
     /// Listens at `path`. `cancel` ends the daemon.
     ///
     /// # Errors
@@ -93,21 +93,21 @@ impl Door {
         let listener = listener.map_err(|error| format!("cannot listen on {path}: {error}"))?;
         report.tell(&json!({ "event": "serving", "socket": path }), &format!("programs come in through {path}"));
         let (report, cancel, shared) = (Arc::clone(report), self.cancel.clone(), Arc::clone(&self.shared));
-        tasks.spawn(accept(listener, Arc::new(Desk { own: Arc::new(own), report, cancel, shared })));
+        tasks.spawn(accept(listener, Arc::new(Server { own: Arc::new(own), report, cancel, shared })));
         Ok(())
     }
 }
 
-async fn accept(listener: UnixListener, desk: Arc<Desk>) {
+async fn accept(listener: UnixListener, server: Arc<Server>) {
     // They end with this task. What they carry goes on.
-    let mut guests = JoinSet::new();
+    let mut attached_programs = JoinSet::new();
     loop {
-        while guests.try_join_next().is_some() {}
+        while attached_programs.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((socket, _)) => {
-                let desk = Arc::clone(&desk);
-                guests.spawn(async move {
-                    if let Err(error) = desk.serve(Packets::new(socket)).await {
+                let server = Arc::clone(&server);
+                attached_programs.spawn(async move {
+                    if let Err(error) = server.serve(Packets::new(socket)).await {
                         tracing::info!(%error, "a program");
                     }
                 });
@@ -120,7 +120,7 @@ async fn accept(listener: UnixListener, desk: Arc<Desk>) {
     }
 }
 
-impl Desk {
+impl Server {
     /// Serves one program until it ends.
     async fn serve(&self, packets: Packets) -> io::Result<()> {
         let peer = packets.peer()?;
@@ -135,7 +135,7 @@ impl Desk {
         match first? {
             Some((Request::Hello { program }, _)) => {
                 let pid = peer.pid.as_raw_nonzero().get();
-                self.welcome(Arc::new(Guest::new(packets, program, pid)), &mut buffer).await
+                self.admit(Arc::new(AttachedProgram::new(packets, program, pid)), &mut buffer).await
             }
             Some((Request::Status, _)) => reply(&packets, &Reply::Status(self.status().to_string())).await,
             Some((Request::Stop, _)) => {
@@ -149,30 +149,30 @@ impl Desk {
         }
     }
 
-    async fn welcome(&self, guest: Arc<Guest>, buffer: &mut [u8]) -> io::Result<()> {
-        let Some(number) = self.shared.enter(&guest) else {
+    async fn admit(&self, attached: Arc<AttachedProgram>, buffer: &mut [u8]) -> io::Result<()> {
+        let Some(number) = self.shared.enter(&attached) else {
             let failure = Failure::new(Reason::Busy, &format!("{PROGRAMS_MAX} programs use the daemon already"));
-            return reply(&guest.packets, &Reply::Refused(failure)).await;
+            return reply(&attached.packets, &Reply::Refused(failure)).await;
         };
-        let served = self.serve_requests(&guest, buffer).await;
-        guest.cancel_all();
-        guest.packets.close();
+        let served = self.serve_requests(&attached, buffer).await;
+        attached.cancel_all();
+        attached.packets.close();
         self.shared.programs().by_number.remove(&number);
         served
     }
 
-    async fn serve_requests(&self, guest: &Arc<Guest>, buffer: &mut [u8]) -> io::Result<()> {
-        reply(&guest.packets, &Reply::Welcome).await?;
-        while let Some((request, descriptor)) = receive(&guest.packets, buffer).await? {
+    async fn serve_requests(&self, attached: &Arc<AttachedProgram>, buffer: &mut [u8]) -> io::Result<()> {
+        reply(&attached.packets, &Reply::Accepted).await?;
+        while let Some((request, descriptor)) = receive(&attached.packets, buffer).await? {
             match request {
                 Request::Connect { number, socket, target } => {
-                    guest.connect(&self.own, &self.report, number, socket, target).await?;
+                    attached.connect(&self.own, &self.report, number, socket, target).await?;
                 }
                 Request::Carry { number } => {
                     let descriptor = descriptor.ok_or_else(|| malformed("a socket is missing"))?;
-                    guest.carry(number, descriptor);
+                    attached.carry(number, descriptor);
                 }
-                Request::Cancel { number } => guest.cancel(number),
+                Request::Cancel { number } => attached.cancel(number),
                 Request::Hello { .. } | Request::Status | Request::Stop => {
                     return Err(malformed("a message that only comes first"));
                 }
@@ -184,7 +184,8 @@ impl Desk {
     fn status(&self) -> Value {
         let session = self.own.sessions.now();
         let paths = session.as_ref().map(|session| session.connection.stats().paths).unwrap_or_default();
-        let programs: Vec<Value> = self.shared.programs().by_number.values().map(|guest| guest.status()).collect();
+        let programs: Vec<Value> =
+            self.shared.programs().by_number.values().map(|attached| attached.status()).collect();
         json!({
             "event": "status", "pid": std::process::id(), "is_connected": session.is_some(),
             "server": session.map(|session| session.peer.clone()),
@@ -194,14 +195,14 @@ impl Desk {
 }
 
 impl Shared {
-    fn enter(&self, guest: &Arc<Guest>) -> Option<u64> {
+    fn enter(&self, attached: &Arc<AttachedProgram>) -> Option<u64> {
         let mut programs = self.programs();
         if programs.by_number.len() >= PROGRAMS_MAX {
             return None;
         }
         let number = programs.next;
         programs.next += 1;
-        programs.by_number.insert(number, Arc::clone(guest));
+        programs.by_number.insert(number, Arc::clone(attached));
         Some(number)
     }
 

@@ -31,7 +31,7 @@ const CARRY_TIME: Duration = Duration::from_secs(10);
 const REPLY_TIME: Duration = Duration::from_secs(60);
 
 /// A program.
-pub(super) struct Guest {
+pub(super) struct AttachedProgram {
     pub(super) packets: Packets,
     name: ProgramName,
     pid: i32,
@@ -44,14 +44,14 @@ pub(super) struct Guest {
 
 /// One connection of a program.
 struct Connection {
-    guest: Arc<Guest>,
+    attached: Arc<AttachedProgram>,
     own: Arc<Own>,
     report: Arc<Report>,
     number: u32,
     label: Label,
 }
 
-impl Guest {
+impl AttachedProgram {
     pub(super) fn new(packets: Packets, name: ProgramName, pid: i32) -> Self {
         let (connections, carried, opened) = (Mutex::default(), Carried::default(), AtomicU64::new(0));
         Self { packets, name, pid, connections, carried, opened }
@@ -78,8 +78,8 @@ impl Guest {
             if connections.len() < CONNECTIONS_MAX {
                 connections.insert(number, Some(give));
                 let label = report.label(&format!("{} ({})", self.name, self.pid), &target);
-                let (guest, own, report) = (Arc::clone(self), Arc::clone(own), Arc::clone(report));
-                let connection = Connection { guest, own, report, number, label };
+                let (attached, own, report) = (Arc::clone(self), Arc::clone(own), Arc::clone(report));
+                let connection = Connection { attached, own, report, number, label };
                 tokio::spawn(async move { connection.run(socket, target, socket_comes).await });
                 return Ok(());
             }
@@ -149,8 +149,8 @@ impl Connection {
             }
         };
         // The program may use the number again as soon as it has the reply.
-        self.guest.connections().remove(&number);
-        if let Err(error) = self.guest.reply(&last, None).await {
+        self.attached.connections().remove(&number);
+        if let Err(error) = self.attached.reply(&last, None).await {
             tracing::info!(%error, "a program that has ended");
         }
     }
@@ -170,10 +170,10 @@ impl Connection {
         };
         let socket = socket.map_err(|error| other(&error))?;
         self.report.opened(&self.label);
-        self.guest.opened.fetch_add(1, Ordering::Relaxed);
+        self.attached.opened.fetch_add(1, Ordering::Relaxed);
         let result = carry(socket, streams, carried, Answer::Given).await;
         self.report.closed(&self.label, carried, &result);
-        let total = &self.guest.carried;
+        let total = &self.attached.carried;
         total.sent.fetch_add(carried.sent.load(Ordering::Relaxed), Ordering::Relaxed);
         total.received.fetch_add(carried.received.load(Ordering::Relaxed), Ordering::Relaxed);
         result.map_err(|broken| other(&broken))
@@ -181,7 +181,7 @@ impl Connection {
 
     /// The socket that the program passes.
     async fn taken(&self, socket_comes: oneshot::Receiver<OwnedFd>) -> io::Result<Socket> {
-        self.guest.reply(&Reply::Connected { number: self.number, local: None }, None).await?;
+        self.attached.reply(&Reply::Connected { number: self.number, local: None }, None).await?;
         let socket = timeout(CARRY_TIME, socket_comes).await.map_err(|_| io::ErrorKind::TimedOut)?;
         let socket = socket.map_err(|_| io::Error::other("cancelled"))?;
         let is_tcp = {
@@ -200,7 +200,7 @@ impl Connection {
     async fn given(&self) -> io::Result<Socket> {
         let (theirs, ours) = pair().await?;
         let ours = Socket::tcp(ours);
-        self.guest.reply(&Reply::Connected { number: self.number, local: None }, Some(theirs.as_fd())).await?;
+        self.attached.reply(&Reply::Connected { number: self.number, local: None }, Some(theirs.as_fd())).await?;
         Ok(ours)
     }
 }
