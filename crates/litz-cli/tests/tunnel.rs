@@ -14,7 +14,9 @@ use crate::support::{Litz, Place};
 
 mod many;
 mod mtu;
+mod nat;
 mod settings;
+mod stream;
 mod underlay;
 mod urgent;
 
@@ -38,6 +40,8 @@ pub(crate) fn ip(arguments: &str) {
 pub(crate) struct World {
     pub(crate) client: String,
     pub(crate) server: String,
+    /// Namespaces of hosts between them.
+    routers: Vec<String>,
     pub(crate) place: Place,
 }
 
@@ -55,7 +59,7 @@ impl World {
             return None;
         }
         let [client, server] = ["c", "s"].map(|side| format!("litz-tunnel-{test}-{}-{side}", std::process::id()));
-        let world = Self { client, server, place: Place::new() };
+        let world = Self { client, server, routers: Vec::new(), place: Place::new() };
         for name in [&world.client, &world.server] {
             ip(&format!("netns add {name}"));
             ip(&format!("-n {name} link set lo up"));
@@ -161,7 +165,12 @@ impl World {
 
     /// The answer of `litz tunnel status` at the client.
     fn status(&self) -> Value {
-        let output = self.command(&self.client).args(["status", "--json"]).output().expect("it starts");
+        self.status_of(&self.client)
+    }
+
+    /// The answer of `litz tunnel status` at a host.
+    fn status_of(&self, name: &str) -> Value {
+        let output = self.command(name).args(["status", "--json"]).output().expect("it starts");
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
     }
 
@@ -195,7 +204,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        for name in [&self.client, &self.server] {
+        for name in [&self.client, &self.server].into_iter().chain(&self.routers) {
             // A test that failed early may not have created it.
             let _gone = Command::new("ip").args(["netns", "delete", name]).output();
         }

@@ -1,9 +1,9 @@
 //! The links below the tunnel: what leaves on them, and what happens when they go and come.
 
 use std::path::Path;
-use std::process::Command;
 
-use super::{PROGRAM_SECONDS_MAX, Running, World, ip, try_outside};
+use super::stream::Stream;
+use super::{Running, SERVER, World, ip, try_outside};
 
 /// Writes the packets that leave on a device, other than those of the neighbour protocols and those between the
 /// given addresses and the port of a server: DEVICE FILE PORT. It ends when FILE.stop is there.
@@ -103,65 +103,24 @@ fn with_a_kill_switch_nothing_but_the_tunnels_own_packets_leaves() {
     assert!(std::fs::read_to_string(&again).expect("a file").lines().count() > 1, "it was seen");
 }
 
-/// Sends numbered lines over TCP to a server that counts them, one each 5 ms, until FILE.stop is there. Prints
-/// how many arrived.
-const STREAM: &str = "
-import os, socket, sys, threading, time
-address, file = sys.argv[1:3]
-s = socket.create_connection((address, 5007), timeout=30)
-back = [0]
-def read():
-    while data := s.recv(65536):
-        back[0] += data.count(b'\\n')
-        open(file + '.new', 'w').write(str(back[0]))
-        os.rename(file + '.new', file)
-reader = threading.Thread(target=read)
-reader.start()
-sent = 0
-while not os.path.exists(file + '.stop'):
-    s.sendall(b'%d\\n' % sent)
-    sent += 1
-    time.sleep(0.005)
-s.shutdown(socket.SHUT_WR)
-reader.join()
-assert back[0] == sent, (back[0], sent)
-";
-
-impl World {
-    /// Waits until the stream has come so much further.
-    fn await_progress(&self, stream: &mut Running, file: &str, more: u64) {
-        let read = || std::fs::read_to_string(file).ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
-        let from = read();
-        while read() < from + more {
-            let ended = stream.0.try_wait().expect("it was started");
-            assert!(ended.is_none(), "the stream ended at {}: {}", read(), self.status());
-            std::thread::yield_now();
-        }
-    }
-}
-
 #[test]
 fn an_inner_connection_survives_links_that_go_and_come() {
     let Some(world) = World::new("links", 2, &["python3", "ss"]) else { return };
     let _echo = world.echo();
     let (client, server) = world.tunnel();
     world.await_paths(2);
-    let file = world.path("stream").display().to_string();
-    let arguments = ["netns", "exec", &world.client, "timeout", PROGRAM_SECONDS_MAX, "python3", "-c", STREAM];
-    let stream = Command::new("ip").args(arguments).args([super::SERVER[0], &file]).spawn();
-    let mut stream = Running(stream.expect("python3 starts"));
-    world.await_progress(&mut stream, &file, 50);
+    let mut stream = Stream::start(&world, SERVER[0]);
+    stream.await_progress(50);
     for device in ["c0", "c1"] {
         ip(&format!("-n {} link set {device} down", world.client));
-        world.await_progress(&mut stream, &file, 100);
+        stream.await_progress(100);
         ip(&format!("-n {} link set {device} up", world.client));
         world.await_paths(2);
-        world.await_progress(&mut stream, &file, 50);
+        stream.await_progress(50);
     }
     // In silence: packets vanish on the way.
     ip(&format!("-n {} link set s0 down", world.server));
-    world.await_progress(&mut stream, &file, 100);
-    std::fs::write(format!("{file}.stop"), "").expect("a file");
-    assert!(stream.0.wait().expect("it was started").success());
+    stream.await_progress(100);
+    stream.finish();
     World::end(client, server);
 }

@@ -1,0 +1,146 @@
+//! Both ends behind routers that translate addresses, as homes and offices have them.
+//!
+//! ```text
+//!   client c0 ── n0 (NAT) ──┐
+//!                           ├── ns (NAT, a forwarded port) ── s0 server
+//!          c1 ── n1 (NAT) ──┘
+//! ```
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use super::stream::Stream;
+use super::{SERVER, World, ip};
+
+/// The address of the server's router outside.
+const PUBLIC: &str = "203.0.113.1";
+
+/// The port that this router forwards to the server.
+const PORT: u16 = 4433;
+
+/// The rules of a client's router: it sends from the port of the client if it can.
+const MASQUERADE: &str = "oifname wan masquerade";
+
+impl World {
+    /// A namespace that forwards packets.
+    fn add_router(&mut self, side: &str) -> String {
+        let name = format!("{}-{side}", self.client);
+        self.routers.push(name.clone());
+        ip(&format!("netns add {name}"));
+        ip(&format!("-n {name} link set lo up"));
+        ip(&format!("netns exec {name} sysctl -qw net.ipv4.ip_forward=1"));
+        name
+    }
+
+    /// A client with so many links, each behind a router of its own, and a server behind another one. None
+    /// without root or the programs.
+    fn behind_nat(test: &str, links: usize) -> Option<(Self, Vec<String>)> {
+        let mut world = Self::new(test, 0, &["python3", "ss", "nft", "conntrack"])?;
+        let outside = world.add_router("ns");
+        let (client, server) = (world.client.clone(), world.server.clone());
+        ip(&format!("-n {outside} link add net type bridge"));
+        ip(&format!("-n {outside} link set net up"));
+        ip(&format!("-n {outside} addr add {PUBLIC}/24 dev net"));
+        join(&server, "s0", &outside, "lan");
+        address(&server, "s0", "10.2.0.2/24");
+        address(&outside, "lan", "10.2.0.1/24");
+        ip(&format!("-n {server} route add default via 10.2.0.1"));
+        nft(
+            &outside,
+            &format!(
+                "table ip nat {{\n chain pre {{ type nat hook prerouting priority -100; iifname net udp dport {PORT} dnat \
+                 to 10.2.0.2; }}\n chain post {{ type nat hook postrouting priority 100; oifname net masquerade; }}\n}}\n"
+            ),
+        );
+        let mut routers = Vec::new();
+        for link in 0..links {
+            let router = world.add_router(&format!("n{link}"));
+            join(&client, &format!("c{link}"), &router, "lan");
+            address(&client, &format!("c{link}"), &format!("10.1.{link}.2/24"));
+            address(&router, "lan", &format!("10.1.{link}.1/24"));
+            // A socket that is bound to a device uses the route of that device.
+            ip(&format!("-n {client} route add default via 10.1.{link}.1 dev c{link} metric {}", 100 + link));
+            join(&router, "wan", &outside, &format!("net{link}"));
+            address(&router, "wan", &format!("203.0.113.{}/24", 10 + link));
+            ip(&format!("-n {outside} link set net{link} master net"));
+            nft(&router, "table ip nat {\n chain post { type nat hook postrouting priority 100; }\n}\n");
+            translate(&router, MASQUERADE);
+            routers.push(router);
+        }
+        Some((world, routers))
+    }
+
+    /// The addresses that the server sees the paths of its client come from.
+    fn seen_by_server(&self) -> Vec<String> {
+        let status = self.status_of(&self.server);
+        let paths = status["peers"][0]["paths"].as_array().cloned().unwrap_or_default();
+        paths.iter().filter_map(|path| path["remote"].as_str().map(str::to_owned)).collect()
+    }
+}
+
+/// Joins two namespaces by a link.
+fn join(left: &str, left_device: &str, right: &str, right_device: &str) {
+    ip(&format!("link add {left_device} netns {left} type veth peer name {right_device} netns {right}"));
+    ip(&format!("-n {left} link set {left_device} up"));
+    ip(&format!("-n {right} link set {right_device} up"));
+}
+
+fn address(name: &str, device: &str, address: &str) {
+    ip(&format!("-n {name} addr add {address} dev {device}"));
+}
+
+/// Gives a router these rules.
+fn nft(router: &str, rules: &str) {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", router, "nft", "-f", "-"]).stdin(Stdio::piped());
+    let mut child = command.spawn().expect("nft starts");
+    child.stdin.take().expect("piped").write_all(rules.as_bytes()).expect("it reads");
+    assert!(child.wait().expect("it was started").success(), "nft: {rules}");
+}
+
+/// Replaces the rule of a client's router.
+fn translate(router: &str, rule: &str) {
+    nft(router, &format!("flush chain ip nat post\nadd rule ip nat post {rule}\n"));
+}
+
+/// Lets a router forget its flows, as when it was started again.
+fn forget_flows(router: &str) {
+    let output = World::in_namespace(router, "conntrack", &["-F"]).output().expect("conntrack");
+    assert!(output.status.success(), "{output:?}");
+}
+
+fn serve_args(port: &str) -> [String; 4] {
+    ["--listen".to_owned(), format!(":{PORT}"), "--advertise".to_owned(), format!("{PUBLIC}:{port}")]
+}
+
+#[test]
+fn an_inner_connection_survives_routers_that_translate_anew_on_each_link() {
+    let Some((world, routers)) = World::behind_nat("nat", 2) else { return };
+    let _echo = world.echo();
+    let (mut server, ticket) = world.serve(&serve_args(&PORT.to_string()).each_ref().map(String::as_str));
+    let mut client = world.litz(&world.client, &["up", &ticket]);
+    client.wait_for("up");
+    server.wait_for("client");
+    world.await_paths(2);
+    let mut stream = Stream::start(&world, SERVER[0]);
+    stream.await_progress(50);
+    for (link, router) in routers.iter().enumerate() {
+        // The router has forgotten the flow; the next packet gets the same port outside.
+        forget_flows(router);
+        stream.await_progress(100);
+        // The same, and other ports outside.
+        let ports = 20_000 + 1000 * link;
+        translate(router, &format!("oifname wan meta l4proto udp masquerade to :{ports}-{}", ports + 99));
+        forget_flows(router);
+        stream.await_progress(100);
+        let prefix = format!("203.0.113.{}:{}", 10 + link, ports / 100);
+        while !world.seen_by_server().iter().any(|remote| remote.starts_with(&prefix)) {
+            stream.await_progress(1);
+        }
+    }
+    world.await_paths(2);
+    stream.finish();
+    let (sent, _) = World::end(client, server);
+    let paths = sent["paths"].as_array().expect("a list");
+    assert_eq!(paths.len(), 2, "each path was kept: {sent}");
+}
