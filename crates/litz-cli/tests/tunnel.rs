@@ -15,6 +15,7 @@ use crate::support::{Litz, Place};
 mod many;
 mod mtu;
 mod nat;
+mod restart;
 mod settings;
 mod stream;
 mod underlay;
@@ -297,23 +298,6 @@ fn packets_from_addresses_that_the_client_does_not_have_are_dropped_and_counted(
     assert_eq!(std::fs::read_to_string(&seen).expect("a file"), "own 10.76.0.2\nend 10.76.0.2");
     let (_, received) = World::end(client, server);
     assert_eq!(received["out"]["spoofed"], 1, "{received}");
-}
-
-#[test]
-fn inner_connections_survive_a_server_that_is_started_again() {
-    let Some(world) = World::new("again", 1, &["python3"]) else { return };
-    let (mut client, mut server) = world.tunnel();
-    let seen = world.path("seen").display().to_string();
-    server.kill();
-    client.wait_for("retrying");
-    // The same ticket, and therefore the same port and addresses.
-    let (mut server, _) = world.serve(&[]);
-    client.wait_for("up");
-    server.wait_for("client");
-    let mut listener = world.listener(&seen);
-    world.succeed("python3", &["-c", SEND_FROM, "10.76.0.2", SERVER[0], "end"]);
-    assert!(listener.0.wait().expect("it was started").success());
-    World::end(client, server);
 }
 
 /// Tries to send a UDP datagram with this text to an address that is at the server, outside the tunnel.

@@ -18,6 +18,10 @@ pub const VERSION: u16 = 2;
 /// The first version whose peers take streams of terminated connections.
 pub const VERSION_TERMINATES: u16 = 2;
 
+/// The application error code of a server that closes a connection because a later one has taken its
+/// addresses: its client must not connect again. Other reasons have code 0.
+pub const CLOSED_TAKEN_OVER: u64 = 1;
+
 /// The longest frame, without its length field.
 pub const FRAME_BYTES_MAX: usize = 8 << 10;
 

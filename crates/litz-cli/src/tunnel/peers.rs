@@ -1,6 +1,6 @@
 //! The peers of a tunnel, and which addresses they have.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -117,20 +117,24 @@ impl Peers {
         Self { table: Mutex::default(), version: AtomicU64::new(1), wake }
     }
 
-    /// Adds a peer. It takes its networks from a peer that has them.
-    pub(crate) fn add(&self, peer: Arc<Peer>) -> PeerId {
-        let id = {
+    /// Adds a peer, which takes its networks from peers that have them. Returns its number, and the peers
+    /// that have none any more.
+    pub(crate) fn add(&self, peer: Arc<Peer>) -> (PeerId, Vec<Arc<Peer>>) {
+        let added = {
             let mut table = self.lock();
             let id = table.next;
             table.next += 1;
             for network in &peer.networks {
                 table.routes.insert(*network, id);
             }
+            let having: BTreeSet<PeerId> = table.routes.iter().map(|(_, id)| *id).collect();
+            let without = table.peers.iter().filter(|(id, _)| !having.contains(id));
+            let without = without.map(|(_, peer)| Arc::clone(peer)).collect();
             table.peers.insert(id, peer);
-            id
+            (id, without)
         };
         self.changed();
-        id
+        added
     }
 
     /// Removes a peer, and its networks unless another one has them now.

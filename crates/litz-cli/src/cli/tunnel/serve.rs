@@ -11,7 +11,7 @@ use litz::identity::PublicKey;
 use net::tun::Tun;
 use serde_json::json;
 use transfer::{CancelToken, Proof, Secret, Ticket, peer_key, proof_context};
-use tunnel::control::{Accepted, Refusal, VERSION, VERSION_TERMINATES};
+use tunnel::control::{Accepted, CLOSED_TAKEN_OVER, Refusal, VERSION, VERSION_TERMINATES};
 use tunnel::{Message, PROTOCOL, Prefix, Selector, UrgentKinds};
 use units::{Duration, Rate};
 
@@ -384,7 +384,12 @@ impl<'a> Server<'a> {
         });
         let takes_streams = version >= VERSION_TERMINATES;
         let peer = Arc::new(Peer::new(connection.clone(), networks, mtu, rate, takes_streams));
-        let number = self.peers.add(Arc::clone(&peer));
+        let (number, taken_over) = self.peers.add(Arc::clone(&peer));
+        for before in taken_over {
+            // Of a client that was killed, mostly. Its terminated connections are reset now, not after the idle
+            // timeout: till then their packets would go on to the stack of this end.
+            before.connection.close(CLOSED_TAKEN_OVER, "another connection has taken over its addresses");
+        }
         self.terminator.serve(&peer);
         let mut writer = Writer::new(self.tun.clone(), Arc::clone(&self.device));
         let closed = crate::tunnel::exit::run(&peer, &mut writer, true);

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration as StdDuration;
 
 use clap::Args;
-use litz::Connection;
+use litz::{Closed, Connection};
 use net::tun::Tun;
 use serde_json::{Value, json};
 use transfer::{CancelToken, Proof, Role, Ticket, proof_context};
-use tunnel::control::{Accepted, Refusal, VERSION, VERSION_TERMINATES};
+use tunnel::control::{Accepted, CLOSED_TAKEN_OVER, Refusal, VERSION, VERSION_TERMINATES};
 use tunnel::{Message, PROTOCOL, Prefix, Selector, UrgentKinds};
 use units::Rate;
 
@@ -256,7 +256,7 @@ impl<'a> Client<'a> {
         let rate = Some(Rate::from_bps(accepted.rate_bps)).filter(|rate| !rate.is_zero());
         let takes_streams = accepted.version >= VERSION_TERMINATES;
         let peer = Arc::new(Peer::new(connection.clone(), networks, accepted.mtu, rate, takes_streams));
-        let id = device.peers.add(Arc::clone(&peer));
+        let (id, _) = device.peers.add(Arc::clone(&peer));
         device.terminator.serve(&peer);
         let shown: Vec<String> = accepted.addresses.iter().map(|(address, bits)| format!("{address}/{bits}")).collect();
         let routes: Vec<String> = accepted.routes.iter().map(ToString::to_string).collect();
@@ -270,14 +270,14 @@ impl<'a> Client<'a> {
         settings::tell_ready();
         let closed = self.carry(&connected, &peer, device);
         device.peers.remove(id);
-        self.note(&json!({ "event": "down", "reason": closed, "peer": peer_json(&peer) }), || {
+        self.note(&json!({ "event": "down", "reason": closed.to_string(), "peer": peer_json(&peer) }), || {
             format!("the connection has ended: {closed}")
         });
-        Err(Lost::passing(closed))
+        Err(if is_taken_over(&closed) { Lost::last(closed.to_string()) } else { Lost::passing(closed.to_string()) })
     }
 
     /// Carries packets until the connection ends or the user interrupts.
-    fn carry(&self, connected: &Connected, peer: &Arc<Peer>, device: &Device) -> String {
+    fn carry(&self, connected: &Connected, peer: &Arc<Peer>, device: &Device) -> Closed {
         let connection = &connected.connection;
         std::thread::scope(|scope| {
             let mut writer = Writer::new(device.tun.clone(), Arc::clone(&device.counters));
@@ -303,7 +303,7 @@ impl<'a> Client<'a> {
                 std::thread::sleep(LOOK_INTERVAL);
             }
             match exit.join() {
-                Ok(closed) => closed.to_string(),
+                Ok(closed) => closed,
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         })
@@ -434,4 +434,9 @@ impl<'a> Client<'a> {
             mtu: accepted.mtu,
         })
     }
+}
+
+/// Whether the server has closed a connection because another command of this host has its addresses now.
+const fn is_taken_over(closed: &Closed) -> bool {
+    matches!(closed, Closed::ByPeer { code: CLOSED_TAKEN_OVER, .. })
 }
