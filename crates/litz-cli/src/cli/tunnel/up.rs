@@ -35,6 +35,7 @@ use crate::cli::warning::Warning;
 use crate::cli::{exit, heading, out, signals, tls};
 use crate::tunnel::device::{DeviceCounters, Writer};
 use crate::tunnel::entry::Entry;
+use crate::tunnel::path_keeper::PathKeeper;
 use crate::tunnel::peers::{Peer, Peers};
 use crate::tunnel::terminate::terminator::Terminator;
 use crate::tunnel::wake::WakeEvent;
@@ -278,6 +279,7 @@ impl<'a> Client<'a> {
 
     /// Carries packets until the connection ends or the user interrupts.
     fn carry(&self, connected: &Connected, peer: &Arc<Peer>, device: &Device) -> Closed {
+        let mut keeper = PathKeeper::new(connected.connection.clone());
         let connection = &connected.connection;
         std::thread::scope(|scope| {
             let mut writer = Writer::new(device.tun.clone(), Arc::clone(&device.counters));
@@ -292,6 +294,7 @@ impl<'a> Client<'a> {
                     break;
                 }
                 self.control.serve(&self.cancel, || self.status(Some(peer)));
+                keeper.look();
                 connected
                     .links
                     .iter()
