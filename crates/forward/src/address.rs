@@ -80,6 +80,18 @@ impl HostName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let name = std::str::from_utf8(bytes).ok().and_then(Self::new);
+        // One encoding for each name.
+        name.filter(|name| name.0.as_bytes() == bytes).ok_or(Malformed("a host name is not valid"))
+    }
+}
+
+impl fmt::Display for HostName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 impl Host {
@@ -111,11 +123,7 @@ impl Host {
         match kind {
             KIND_NAME => {
                 let len = reader.u8()?;
-                let bytes = reader.bytes(usize::from(len))?;
-                let name = std::str::from_utf8(bytes).ok().and_then(HostName::new);
-                // One encoding for each name.
-                let name = name.filter(|name| name.0.as_bytes() == bytes);
-                Ok(Self::Name(name.ok_or(Malformed("a host name is not valid"))?))
+                Ok(Self::Name(HostName::decode(reader.bytes(usize::from(len))?)?))
             }
             _ => Ok(Self::Ip(decode_ip(kind, reader)?)),
         }

@@ -8,13 +8,13 @@
 //! All numbers are big-endian. There is exactly one encoding of each message.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use wire::quic::Reader;
 
-use crate::address::Target;
+use crate::address::{HostName, Target};
 use crate::malformed::Malformed;
-use crate::message::{Failure, put_socket_address, socket_address};
+use crate::message::{Failure, addresses, put_addresses, put_socket_address, socket_address};
 
 /// The version in the first byte of each message.
 pub const VERSION: u8 = 1;
@@ -53,6 +53,13 @@ pub enum Request {
         /// The connection.
         number: u32,
     },
+    /// Look up a name, as the far host does.
+    LookUp {
+        /// The program's number for the request, as for a connection.
+        number: u32,
+        /// The name.
+        name: HostName,
+    },
     /// Tell what the daemon does.
     Status,
     /// End the daemon.
@@ -75,7 +82,14 @@ pub enum Reply {
         /// The address of the socket that the far host uses; none for a UNIX socket.
         local: Option<SocketAddr>,
     },
-    /// The target is not connected. The number is free again.
+    /// The addresses of a name, at least one. The number is free again.
+    Found {
+        /// The request.
+        number: u32,
+        /// The addresses.
+        addresses: Vec<IpAddr>,
+    },
+    /// The target is not connected, or the name has no addresses. The number is free again.
     Failed {
         /// The connection.
         number: u32,
@@ -148,6 +162,7 @@ mod ty {
     pub(super) const CANCEL: u8 = 0x04;
     pub(super) const STATUS: u8 = 0x05;
     pub(super) const STOP: u8 = 0x06;
+    pub(super) const LOOK_UP: u8 = 0x07;
     pub(super) const ACCEPTED: u8 = 0x81;
     pub(super) const REFUSED: u8 = 0x82;
     pub(super) const CONNECTED: u8 = 0x83;
@@ -155,6 +170,7 @@ mod ty {
     pub(super) const ENDED: u8 = 0x85;
     pub(super) const STATUS_IS: u8 = 0x86;
     pub(super) const STOPPING: u8 = 0x87;
+    pub(super) const FOUND: u8 = 0x88;
 }
 
 impl Request {
@@ -170,6 +186,10 @@ impl Request {
                 target.encode(&mut out);
             }
             Self::Carry { number } | Self::Cancel { number } => out.extend_from_slice(&number.to_be_bytes()),
+            Self::LookUp { number, name } => {
+                out.extend_from_slice(&number.to_be_bytes());
+                out.extend_from_slice(name.as_str().as_bytes());
+            }
             Self::Status | Self::Stop => {}
         }
         out
@@ -194,6 +214,7 @@ impl Request {
             },
             ty::CARRY => Self::Carry { number: reader.u32()? },
             ty::CANCEL => Self::Cancel { number: reader.u32()? },
+            ty::LOOK_UP => Self::LookUp { number: reader.u32()?, name: HostName::decode(reader.rest())? },
             ty::STATUS => Self::Status,
             ty::STOP => Self::Stop,
             _ => return Err(Malformed("a message is of unknown type")),
@@ -207,6 +228,7 @@ impl Request {
             Self::Connect { .. } => ty::CONNECT,
             Self::Carry { .. } => ty::CARRY,
             Self::Cancel { .. } => ty::CANCEL,
+            Self::LookUp { .. } => ty::LOOK_UP,
             Self::Status => ty::STATUS,
             Self::Stop => ty::STOP,
         }
@@ -224,6 +246,10 @@ impl Reply {
             Self::Connected { number, local } => {
                 out.extend_from_slice(&number.to_be_bytes());
                 put_socket_address(*local, &mut out);
+            }
+            Self::Found { number, addresses } => {
+                out.extend_from_slice(&number.to_be_bytes());
+                put_addresses(addresses, &mut out);
             }
             Self::Failed { number, failure } => {
                 out.extend_from_slice(&number.to_be_bytes());
@@ -258,6 +284,7 @@ impl Reply {
             ty::ACCEPTED => Self::Accepted,
             ty::REFUSED => Self::Refused(Failure::decode(&mut reader)?),
             ty::CONNECTED => Self::Connected { number: reader.u32()?, local: socket_address(&mut reader)? },
+            ty::FOUND => Self::Found { number: reader.u32()?, addresses: addresses(&mut reader)? },
             ty::FAILED => Self::Failed { number: reader.u32()?, failure: Failure::decode(&mut reader)? },
             ty::ENDED => Self::Ended {
                 number: reader.u32()?,
@@ -277,6 +304,7 @@ impl Reply {
             Self::Accepted => ty::ACCEPTED,
             Self::Refused(_) => ty::REFUSED,
             Self::Connected { .. } => ty::CONNECTED,
+            Self::Found { .. } => ty::FOUND,
             Self::Failed { .. } => ty::FAILED,
             Self::Ended { .. } => ty::ENDED,
             Self::Status(_) => ty::STATUS_IS,
@@ -330,6 +358,7 @@ mod tests {
             Request::Connect { number: u32::MAX, socket: SocketFrom::Daemon, target: unix },
             Request::Carry { number: 7 },
             Request::Cancel { number: 7 },
+            Request::LookUp { number: 8, name: HostName::new("db.example").unwrap() },
             Request::Status,
             Request::Stop,
         ]
@@ -342,6 +371,7 @@ mod tests {
             Reply::Refused(failure()),
             Reply::Connected { number: 1, local: None },
             Reply::Connected { number: 1, local: Some("[2001:db8::1]:9".parse().unwrap()) },
+            Reply::Found { number: 8, addresses: vec!["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()] },
             Reply::Failed { number: 2, failure: failure() },
             Reply::Ended { number: 3, sent: 1, received: u64::MAX, failure: None },
             Reply::Ended { number: 3, sent: 1, received: 0, failure: Some(failure()) },
@@ -368,7 +398,7 @@ mod tests {
     fn what_is_cut_long_or_of_another_version_is_malformed() {
         for request in requests() {
             let mut bytes = request.encode();
-            let is_text = matches!(request, Request::Hello { .. });
+            let is_text = matches!(request, Request::Hello { .. } | Request::LookUp { .. });
             for len in 0..bytes.len() {
                 assert!(Request::decode(&bytes[..len]).is_err() || is_text, "{request:?} {len}");
             }

@@ -7,11 +7,11 @@
 //! All numbers are big-endian. There is exactly one encoding of each message.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use wire::quic::Reader;
 
-use crate::address::{Protocol, Target, UNIX_CODE, UnixPath, decode_ip, encode_ip};
+use crate::address::{HostName, Protocol, Target, UNIX_CODE, UnixPath, decode_ip, encode_ip};
 use crate::malformed::Malformed;
 use crate::spec::{Bind, Listen};
 
@@ -26,6 +26,9 @@ pub const BODY_LEN_MAX: usize = 4 + 1 + DETAIL_LEN_MAX;
 
 /// The longest text about a failure, in bytes. Longer ones are cut.
 pub const DETAIL_LEN_MAX: usize = 512;
+
+/// The most addresses of a name. A name with more is answered with the first ones.
+pub const ADDRESSES_MAX: usize = 16;
 
 /// One message. Each comment names the side that sends it, and where.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -92,12 +95,21 @@ pub enum Message {
         /// What the SYN of the connection says beside that.
         class: SynClass,
     },
+    /// Client, first on a stream: look up a name, as the server's host does.
+    LookUp {
+        /// The name.
+        name: HostName,
+    },
+    /// Server, first on the same stream: the addresses of the name, at least one and at most
+    /// [`ADDRESSES_MAX`]. The stream ends.
+    Addresses(Vec<IpAddr>),
     /// The other side, first on the same stream: it is connected.
     Connected {
         /// The address of the socket that is used; none for a UNIX socket.
         local: Option<SocketAddr>,
     },
-    /// The other side, first on the same stream: it is not connected. The stream ends.
+    /// The other side, first on the same stream: it is not connected, or the name has no addresses. The
+    /// stream ends.
     Failed(Failure),
 }
 
@@ -165,6 +177,8 @@ mod ty {
     pub(super) const CONNECTED: u8 = 0x12;
     pub(super) const FAILED: u8 = 0x13;
     pub(super) const OPEN_FROM: u8 = 0x14;
+    pub(super) const LOOK_UP: u8 = 0x15;
+    pub(super) const ADDRESSES: u8 = 0x16;
 }
 
 impl Failure {
@@ -292,6 +306,8 @@ impl Message {
             Self::Open { .. } => ty::OPEN,
             Self::Arrived { .. } => ty::ARRIVED,
             Self::OpenFrom { .. } => ty::OPEN_FROM,
+            Self::LookUp { .. } => ty::LOOK_UP,
+            Self::Addresses(_) => ty::ADDRESSES,
             Self::Connected { .. } => ty::CONNECTED,
             Self::Failed(_) => ty::FAILED,
         }
@@ -323,6 +339,8 @@ impl Message {
                 put_socket_address(Some(*target), out);
                 out.push(class.dscp << 2 | u8::from(class.asks_for_ecn));
             }
+            Self::LookUp { name } => out.extend_from_slice(name.as_str().as_bytes()),
+            Self::Addresses(addresses) => put_addresses(addresses, out),
             Self::Connected { local } => put_socket_address(*local, out),
             Self::Failed(failure) => failure.encode(out),
         }
@@ -350,6 +368,8 @@ impl Message {
                 }
                 Self::OpenFrom { source, target, class: SynClass { dscp: class >> 2, asks_for_ecn: class & 1 != 0 } }
             }
+            ty::LOOK_UP => Self::LookUp { name: HostName::decode(reader.rest())? },
+            ty::ADDRESSES => Self::Addresses(addresses(reader)?),
             ty::CONNECTED => Self::Connected { local: socket_address(reader)? },
             ty::FAILED => Self::Failed(Failure::decode(reader)?),
             _ => return Err(Malformed("a message is of unknown type")),
@@ -388,6 +408,28 @@ pub(crate) fn socket_address(reader: &mut Reader<'_>) -> Result<Option<SocketAdd
         KIND_NONE => Ok(None),
         kind => Ok(Some(SocketAddr::new(decode_ip(kind, reader)?, reader.u16()?))),
     }
+}
+
+/// The addresses of a name.
+///
+/// # Panics
+/// If there is none, or there are more than [`ADDRESSES_MAX`].
+pub(crate) fn put_addresses(addresses: &[IpAddr], out: &mut Vec<u8>) {
+    assert!((1..=ADDRESSES_MAX).contains(&addresses.len()), "{} addresses", addresses.len());
+    addresses.iter().for_each(|ip| encode_ip(ip.to_canonical(), out));
+}
+
+/// The rest of a body.
+pub(crate) fn addresses(reader: &mut Reader<'_>) -> Result<Vec<IpAddr>, Malformed> {
+    let mut found = Vec::new();
+    while !reader.is_empty() {
+        if found.len() == ADDRESSES_MAX {
+            return Err(Malformed("a name has too many addresses"));
+        }
+        let kind = reader.u8()?;
+        found.push(decode_ip(kind, reader)?);
+    }
+    if found.is_empty() { Err(Malformed("a name has no addresses")) } else { Ok(found) }
 }
 
 const BIND_LOOPBACK: u8 = 0;

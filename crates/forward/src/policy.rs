@@ -91,19 +91,7 @@ impl Policy {
         match host {
             Host::Ip(ip) if self.allows_address(protocol, SocketAddr::new(*ip, *port)) => Verdict::Allowed,
             Host::Ip(_) => Verdict::Refused,
-            Host::Name(name) => {
-                let mut verdict = Verdict::Refused;
-                for hosts in self.hosts(protocol, *port) {
-                    match hosts {
-                        Hosts::Any => return Verdict::Allowed,
-                        Hosts::Name(known) if known == name => return Verdict::Allowed,
-                        Hosts::Under(suffix) if is_under(name, suffix) => return Verdict::Allowed,
-                        Hosts::Network(..) => verdict = Verdict::ByAddress,
-                        Hosts::Name(_) | Hosts::Under(_) => {}
-                    }
-                }
-                verdict
-            }
+            Host::Name(name) => verdict_of(name, self.hosts(protocol, *port)),
         }
     }
 
@@ -118,6 +106,22 @@ impl Policy {
                 name.as_str() == "localhost" && Bind::Loopback.addresses(0).iter().any(|at| at.ip() == ip)
             }
             Hosts::Under(_) => false,
+        })
+    }
+
+    /// Whether a client may look up `name`: a rule for any port allows the name, or may allow addresses of
+    /// it, those for which [`may_reach`](Self::may_reach) says so.
+    pub fn lookup_verdict(&self, name: &HostName) -> Verdict {
+        verdict_of(name, self.all_hosts())
+    }
+
+    /// Whether a rule allows any port of this address.
+    pub fn may_reach(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        self.all_hosts().any(|hosts| match hosts {
+            Hosts::Any => true,
+            Hosts::Network(network, len) => is_in(ip, *network, *len),
+            Hosts::Name(_) | Hosts::Under(_) => false,
         })
     }
 
@@ -151,6 +155,13 @@ impl Policy {
         })
     }
 
+    fn all_hosts(&self) -> impl Iterator<Item = &Hosts> {
+        self.targets.iter().filter_map(|rule| match &rule.kind {
+            RuleKind::Ports { hosts, .. } => Some(hosts),
+            RuleKind::Unix(_) => None,
+        })
+    }
+
     fn hosts(&self, protocol: Protocol, port: u16) -> impl Iterator<Item = &Hosts> {
         self.targets.iter().filter_map(move |rule| match &rule.kind {
             RuleKind::Ports { protocol: of, hosts, ports } => {
@@ -159,6 +170,21 @@ impl Policy {
             RuleKind::Unix(_) => None,
         })
     }
+}
+
+/// The decision about a name by the rules with these hosts.
+fn verdict_of<'a>(name: &HostName, rules: impl Iterator<Item = &'a Hosts>) -> Verdict {
+    let mut verdict = Verdict::Refused;
+    for hosts in rules {
+        match hosts {
+            Hosts::Any => return Verdict::Allowed,
+            Hosts::Name(known) if known == name => return Verdict::Allowed,
+            Hosts::Under(suffix) if is_under(name, suffix) => return Verdict::Allowed,
+            Hosts::Network(..) => verdict = Verdict::ByAddress,
+            Hosts::Name(_) | Hosts::Under(_) => {}
+        }
+    }
+    verdict
 }
 
 fn is_under(name: &HostName, suffix: &HostName) -> bool {
@@ -353,6 +379,28 @@ mod tests {
         let allows = |text: &str| policy.allows_address(Protocol::Tcp, text.parse().expect(text));
         assert!(allows("10.0.0.1:80") && allows("[::ffff:10.0.0.1]:80"));
         assert!(!allows("127.0.0.1:80") && !allows("10.0.0.1:81"));
+    }
+
+    #[test]
+    fn a_name_may_be_looked_up_if_a_rule_for_any_port_may_allow_it() {
+        use Verdict::{Allowed, ByAddress, Refused};
+        for (rules, expected) in [
+            (&[][..], Refused),
+            (&["/run/app"], Refused),
+            (&["other:80", "*.example.org:80"], Refused),
+            (&["db.example:5432"], Allowed),
+            (&["udp:db.example:53"], Allowed),
+            (&["*.example:1"], Allowed),
+            (&["*:1"], Allowed),
+            (&["10.0.0.0/8:80"], ByAddress),
+            (&["10.0.0.0/8:80", "db.example:1"], Allowed),
+        ] {
+            let name = HostName::new("db.example").expect("a name");
+            assert_eq!(policy(rules).lookup_verdict(&name), expected, "{rules:?}");
+        }
+        let policy = policy(&["10.0.0.0/8:80", "db.example:1"]);
+        let reaches = |text: &str| policy.may_reach(text.parse().expect(text));
+        assert!(reaches("10.1.2.3") && reaches("::ffff:10.1.2.3") && !reaches("11.0.0.1") && !reaches("::1"));
     }
 
     #[test]

@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn only_the_named_calls_of_this_architecture_notify() {
         // An address, and the error of a socket.
-        let arguments = [3, libc::SOL_SOCKET as u64, libc::SO_ERROR as u64, 0, 0, 0];
+        let arguments = [3, libc::SOL_SOCKET as u64, libc::SO_ERROR as u64, 0, 1, 0];
         for calls in [&Syscall::ALL[..], &Syscall::ALL[..2], &[]] {
             for number in 0..600 {
                 let is_named = Syscall::of(number as i32).is_some_and(|syscall| calls.contains(&syscall));
@@ -137,9 +137,11 @@ mod tests {
                 assert_eq!(notifies(Syscall::SocketError, arguments), expected, "{level} {name}");
             }
         }
-        for syscall in [Syscall::Accept, Syscall::Accept4] {
+        for (syscall, index) in [(Syscall::Accept, 1), (Syscall::Accept4, 1), (Syscall::ReceiveFrom, 4)] {
             for (pointer, expected) in [(0, false), (1, true), (1 << 32, true), (u64::MAX, true)] {
-                assert_eq!(notifies(syscall, [3, pointer, 0, 0, 0, 0]), expected, "{pointer:#x}");
+                let mut arguments = [3, 0, 0, 0, 0, 0];
+                arguments[index] = pointer;
+                assert_eq!(notifies(syscall, arguments), expected, "{syscall:?} {pointer:#x}");
             }
         }
     }

@@ -1,11 +1,16 @@
-//! Socket addresses as the kernel and programs write them (`struct sockaddr_in` and `sockaddr_in6`).
+//! Socket addresses as the kernel and programs write them (`struct sockaddr_in`, `sockaddr_in6` and
+//! `sockaddr_un`).
 
+use std::ffi::OsStr;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-/// Bytes of the longest address here.
-pub const LEN_MAX: usize = 28;
+/// Bytes of the longest address here: a family, and a path of a UNIX socket (unix(7)).
+pub const LEN_MAX: usize = 110;
 
 const V4_LEN: usize = 16;
+const V6_LEN: usize = 28;
 /// Without the scope, which programs may leave out (RFC 2553).
 const V6_LEN_MIN: usize = 24;
 
@@ -29,10 +34,19 @@ pub fn parse(bytes: &[u8]) -> Option<SocketAddr> {
     }
 }
 
+/// Reads the path of a UNIX socket; none of another family, or if the socket has no path.
+#[must_use]
+pub fn unix_path(bytes: &[u8]) -> Option<&Path> {
+    let (family, path) = bytes.split_first_chunk()?;
+    // It may end with a zero, or with the address.
+    let path = path.split(|byte| *byte == 0).next().filter(|path| !path.is_empty())?;
+    (i32::from(u16::from_ne_bytes(*family)) == libc::AF_UNIX).then(|| Path::new(OsStr::from_bytes(path)))
+}
+
 /// An address as bytes.
 #[must_use]
 pub fn emit(address: SocketAddr) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(LEN_MAX);
+    let mut bytes = Vec::with_capacity(V6_LEN);
     match address {
         SocketAddr::V4(address) => {
             bytes.extend((libc::AF_INET as u16).to_ne_bytes());
@@ -74,5 +88,20 @@ mod tests {
         unix.extend(b"/run/socket-with-a-long-name\0");
         assert_eq!(parse(&unix), None);
         assert_eq!(parse(&[0; LEN_MAX]), None);
+    }
+
+    #[test]
+    fn the_path_of_a_unix_socket_is_read_with_and_without_its_end() {
+        let address = |path: &[u8]| [&(libc::AF_UNIX as u16).to_ne_bytes(), path].concat();
+        for path in [&b"/run/x"[..], b"/run/x\0", b"/run/x\0rest"] {
+            assert_eq!(unix_path(&address(path)), Some(Path::new("/run/x")));
+        }
+        // Without a name, and an abstract one.
+        for path in [&b""[..], b"\0abstract"] {
+            assert_eq!(unix_path(&address(path)), None);
+        }
+        assert_eq!(unix_path(&emit("10.1.2.3:80".parse().unwrap())), None);
+        assert_eq!(unix_path(b""), None);
+        assert_eq!(unix_path(b"\x01"), None);
     }
 }

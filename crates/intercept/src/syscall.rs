@@ -14,6 +14,8 @@ pub enum Syscall {
     Accept,
     /// accept4(2), only where it names the peer.
     Accept4,
+    /// recvfrom(2), only where it names the sender.
+    ReceiveFrom,
 }
 
 /// What must hold for the arguments of a call, so that it is taken over.
@@ -28,7 +30,8 @@ pub(crate) enum Condition {
 
 impl Syscall {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Connect, Self::GetPeerName, Self::SocketError, Self::Accept, Self::Accept4];
+    pub const ALL: [Self; 6] =
+        [Self::Connect, Self::GetPeerName, Self::SocketError, Self::Accept, Self::Accept4, Self::ReceiveFrom];
 
     pub(crate) const fn number(self) -> u32 {
         (match self {
@@ -37,6 +40,7 @@ impl Syscall {
             Self::SocketError => libc::SYS_getsockopt,
             Self::Accept => libc::SYS_accept,
             Self::Accept4 => libc::SYS_accept4,
+            Self::ReceiveFrom => libc::SYS_recvfrom,
         }) as u32
     }
 
@@ -45,6 +49,7 @@ impl Syscall {
             Self::Connect | Self::GetPeerName => Condition::None,
             Self::SocketError => Condition::Are([(1, libc::SOL_SOCKET as u32), (2, libc::SO_ERROR as u32)]),
             Self::Accept | Self::Accept4 => Condition::IsPointer(1),
+            Self::ReceiveFrom => Condition::IsPointer(4),
         }
     }
 

@@ -1,3 +1,5 @@
+use std::net::Ipv4Addr;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -57,6 +59,9 @@ fn messages() -> Vec<Message> {
             target: "[2001:db8::2]:65535".parse().expect("an address"),
             class: SynClass::default(),
         },
+        Message::LookUp { name: HostName::new("db.example").expect("a name") },
+        Message::Addresses(vec![ip]),
+        Message::Addresses(vec![Ipv4Addr::LOCALHOST.into(); ADDRESSES_MAX]),
         Message::Connected { local: None },
         Message::Connected { local: Some("[2001:db8::1]:0".parse().expect("an address")) },
     ];
@@ -100,6 +105,8 @@ fn the_bytes_are_those_of_the_specification() {
             },
             b"\x01\x14\x00\x0f\x04\x0a\x4c\x00\x02\x9c\x40\x04\xc0\x00\x02\x01\x00\x50\xb9".to_vec(),
         ),
+        (Message::LookUp { name: HostName::new("db").expect("a name") }, b"\x01\x15\x00\x02db".to_vec()),
+        (Message::Addresses(vec![Ipv4Addr::LOCALHOST.into()]), b"\x01\x16\x00\x05\x04\x7f\x00\x00\x01".to_vec()),
         (Message::Connected { local: None }, b"\x01\x12\x00\x01\x00".to_vec()),
         (Message::Failed(Failure::new(Reason::Refused, "no")), b"\x01\x13\x00\x03\x03no".to_vec()),
     ] {
@@ -111,7 +118,8 @@ fn the_bytes_are_those_of_the_specification() {
 fn cut_and_longer_messages_are_malformed() {
     for message in messages() {
         let bytes = encoded(&message);
-        let has_text = matches!(message, Message::Failed(_) | Message::NotListening { .. });
+        // A name may be longer or shorter, too.
+        let has_text = matches!(message, Message::Failed(_) | Message::NotListening { .. } | Message::LookUp { .. });
         for len in HEADER_LEN..bytes.len() {
             let mut cut = bytes[..len].to_vec();
             cut[2..4].copy_from_slice(&((len - HEADER_LEN) as u16).to_be_bytes());
@@ -142,10 +150,17 @@ fn impossible_values_are_malformed() {
         b"\x01\x14\x00\x09\x00\x04\xc0\x00\x02\x01\x00\x50\x00",
         b"\x01\x14\x00\x0f\x04\x0a\x4c\x00\x02\x9c\x40\x04\xc0\x00\x02\x01\x00\x50\x02",
         b"\x01\x13\x00\x02\x01\xff",
+        b"\x01\x15\x00\x00",
+        b"\x01\x15\x00\x02DB",
+        b"\x01\x15\x00\x02d/",
+        b"\x01\x16\x00\x00",
+        b"\x01\x16\x00\x04\x04\x7f\x00\x00",
         b"\x01\x10\x00\x14\x01\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\x0a\x00\x00\x01\x00\x16",
     ] {
         assert!(decoded(bytes).is_err(), "{bytes:?}");
     }
+    let many = [b"\x01\x16\x00\x55".as_slice(), &b"\x04\x7f\x00\x00\x01".repeat(ADDRESSES_MAX + 1)].concat();
+    assert!(decoded(&many).is_err(), "too many addresses");
     assert!(Header::parse([1, 0x10, 0xff, 0xff]).is_err(), "a long body is refused before it is read");
 }
 
@@ -166,7 +181,7 @@ fn a_detail_from_the_network_is_safe_to_print() {
 proptest! {
     #[test]
     fn any_bytes_are_read_without_panic_and_one_message_has_one_encoding(
-        ty in prop_oneof![0_u8..0x14, any::<u8>()],
+        ty in prop_oneof![0_u8..0x17, any::<u8>()],
         body in proptest::collection::vec(any::<u8>(), 0..64),
     ) {
         let header = Header { ty, body_len: body.len() };

@@ -9,7 +9,7 @@ use super::run::{FAR, World, echo, texts};
 use super::*;
 
 /// A daemon on the near host.
-struct Daemon {
+pub(super) struct Daemon {
     world: World,
     socket: PathBuf,
     process: Litz,
@@ -24,7 +24,7 @@ impl Daemon {
     }
 
     /// Starts the process, and waits until it is connected.
-    fn start(world: &World, socket: &std::path::Path) -> Litz {
+    pub(super) fn start(world: &World, socket: &std::path::Path) -> Litz {
         let mut command = world.near.command(env!("CARGO_BIN_EXE_litz"));
         command.args(["daemon", "--json", "--idle-timeout=5s", "--socket"]).arg(socket);
         command.arg("--state-dir").arg(world.place.path("state-out")).arg(&world.ticket);

@@ -8,6 +8,7 @@ mod hostile;
 mod links;
 mod local;
 mod lost;
+mod names;
 mod packets;
 mod programs;
 mod remote;

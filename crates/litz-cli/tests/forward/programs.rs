@@ -22,13 +22,17 @@ impl Drop for Server {
 
 /// A world in which these programs are.
 fn world(programs: &[&str]) -> Option<World> {
+    if programs.iter().all(|name| is_there(name)) { World::new() } else { None }
+}
+
+/// Whether a program is there; says that the test is skipped otherwise.
+pub(super) fn is_there(name: &str) -> bool {
     let folders = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/usr/local/go/bin";
-    let is_there = |name: &str| folders.split(':').any(|folder| Path::new(folder).join(name).is_file());
-    if let Some(missing) = programs.iter().find(|name| !is_there(name)) {
-        skipped(missing);
-        return None;
+    let is_there = folders.split(':').any(|folder| Path::new(folder).join(name).is_file());
+    if !is_there {
+        skipped(name);
     }
-    World::new()
+    is_there
 }
 
 /// Waits until something listens.
@@ -139,15 +143,21 @@ func main() {
 }
 "#;
 
-#[test]
-fn a_static_program_of_go_connects() {
-    let Some(world) = world(&["go"]) else { return };
-    let (source, program) = (file(&world, "main.go", GO), world.place.path("program"));
+/// Builds a static program; returns its path.
+pub(super) fn build_go(world: &World, source: &str) -> String {
+    let (source, program) = (file(world, "main.go", source), world.place.path("program"));
     let mut build = Command::new("go");
     build.env("CGO_ENABLED", "0").args(["build", "-o"]).arg(&program).arg(source);
     let (status, _, errors) = texts(build.output().expect("it is there"));
     assert_eq!(status, 0, "{errors}");
-    let (port, program) = (world.serve(FAR, super::run::echo), program.to_str().expect("a plain path").to_owned());
+    program.to_str().expect("a plain path").to_owned()
+}
+
+#[test]
+fn a_static_program_of_go_connects() {
+    let Some(world) = world(&["go"]) else { return };
+    let program = build_go(&world, GO);
+    let port = world.serve(FAR, super::run::echo);
     assert_eq!(near(&world, &[&program, &format!("{FAR}:{port}")]), "<nil> true\n");
     let (status, output, _) = world.run(&[&program, &format!("{FAR}:1")]);
     assert!(status == 1 && output.contains("connection refused"), "{status} {output}");

@@ -9,7 +9,7 @@ use crate::namespaces::Namespace;
 
 /// An address of the far host that the near one has no route to: it is reached over Litz or not at all.
 pub(super) const FAR: &str = "10.79.0.1";
-const FAR6: &str = "fd79::1";
+pub(super) const FAR6: &str = "fd79::1";
 
 /// Two hosts with two links; the far one serves.
 pub(super) struct World {
@@ -23,6 +23,11 @@ pub(super) struct World {
 impl World {
     /// None without root.
     pub(super) fn new() -> Option<Self> {
+        Self::with(&["10.79.0.0/16:*", "[fd79::]/16:*"], |_, _| {})
+    }
+
+    /// The same with other targets, after `prepare` with the near and the far host.
+    pub(super) fn with(targets: &[&str], prepare: impl FnOnce(&Namespace, &Namespace)) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             skipped("root");
             return None;
@@ -39,9 +44,11 @@ impl World {
         far.ip(&format!("addr add {FAR}/32 dev lo"));
         far.ip(&format!("addr add {FAR6}/128 dev lo"));
         let state = format!("--state-dir={}", place.path("state-in").display());
-        let targets = ["--target", "10.79.0.0/16:*", "--target", "[fd79::]/16:*", "--permit-listen", "8080-8089"];
+        prepare(&near, &far);
         let mut command = far.command(env!("CARGO_BIN_EXE_litz"));
-        let mut server = Litz::of(command.args(["forward", "serve", "--json", &state]).args(targets));
+        command.args(["forward", "serve", "--json", &state, "--permit-listen", "8080-8089"]);
+        command.args(targets.iter().flat_map(|target| ["--target", target]));
+        let mut server = Litz::of(&mut command);
         let ticket = server.wait_for("listening")["ticket"].as_str().expect("a ticket").to_owned();
         Some(Self { place, near, far, server, ticket })
     }
@@ -92,7 +99,7 @@ pub(super) fn echo(mut stream: TcpStream) {
     }
 }
 
-fn http(mut stream: TcpStream) {
+pub(super) fn http(mut stream: TcpStream) {
     let mut request = [0; 4096];
     let _read = stream.read(&mut request);
     let _written = stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello");

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::panic::resume_unwind;
 use std::time::Duration;
 
-use forward::address::{Address, Host, Protocol, Target, UnixPath};
-use forward::message::{Failure, Reason};
+use forward::address::{Address, Host, HostName, Protocol, Target, UnixPath};
+use forward::message::{ADDRESSES_MAX as ADDRESSES_OF_NAME_MAX, Failure, Reason};
 use forward::policy::{Policy, Verdict};
 use tokio::net::{TcpStream, UdpSocket, UnixStream};
 use tokio::task::JoinSet;
@@ -140,16 +140,43 @@ async fn dial_unix(path: &UnixPath) -> Result<Dialled, Failure> {
 
 /// The addresses of a host.
 pub(crate) async fn resolve(address: &Address) -> Result<Vec<SocketAddr>, Failure> {
-    let name = match &address.host {
-        Host::Ip(ip) => return Ok(vec![SocketAddr::new(*ip, address.port)]),
-        Host::Name(name) => name.as_str(),
-    };
-    let failed = |why: &str| Failure::new(Reason::NameNotFound, &format!("cannot look up {name}: {why}"));
-    match timeout(LOOKUP_TIME, tokio::net::lookup_host((name, address.port))).await {
-        Ok(Ok(found)) => Ok(found.map(|found| SocketAddr::new(found.ip().to_canonical(), found.port())).collect()),
-        Ok(Err(error)) => Err(failed(&error.to_string())),
-        Err(_) => Err(failed("no answer in time")),
+    match &address.host {
+        Host::Ip(ip) => Ok(vec![SocketAddr::new(*ip, address.port)]),
+        Host::Name(name) => resolve_name(name, address.port).await,
     }
+}
+
+async fn resolve_name(name: &HostName, port: u16) -> Result<Vec<SocketAddr>, Failure> {
+    let failed = |reason, why: &str| Failure::new(reason, &format!("cannot look up {name}: {why}"));
+    match timeout(LOOKUP_TIME, tokio::net::lookup_host((name.as_str(), port))).await {
+        Ok(Ok(found)) => Ok(found.map(|found| SocketAddr::new(found.ip().to_canonical(), found.port())).collect()),
+        Ok(Err(error)) => Err(failed(Reason::NameNotFound, &error.to_string())),
+        Err(_) => Err(failed(Reason::TimedOut, "no answer in time")),
+    }
+}
+
+/// The addresses of a name that a client asks for, as far as `policy` allows it: at least one.
+pub(super) async fn look_up(name: &HostName, policy: &Policy) -> Result<Vec<IpAddr>, Failure> {
+    let not_allowed = || {
+        let detail = format!("the server does not allow to look up {name} (no --target has the name or its addresses)");
+        Failure::new(Reason::NotAllowed, &detail)
+    };
+    let verdict = policy.lookup_verdict(name);
+    if verdict == Verdict::Refused {
+        return Err(not_allowed());
+    }
+    let mut found = resolve_name(name, 0).await?.into_iter().map(|address| address.ip()).collect::<Vec<_>>();
+    if verdict == Verdict::ByAddress {
+        found.retain(|ip| policy.may_reach(*ip));
+        if found.is_empty() {
+            return Err(not_allowed());
+        }
+    }
+    if found.is_empty() {
+        return Err(Failure::new(Reason::NameNotFound, &format!("{name} has no address")));
+    }
+    found.truncate(ADDRESSES_OF_NAME_MAX);
+    Ok(found)
 }
 
 fn not_allowed(target: &Target) -> Failure {

@@ -1,8 +1,9 @@
 //! What makes and carries the connections of a program: this process, or the daemon of this host.
 
+use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
-use forward::address::Target;
+use forward::address::{HostName, Target};
 use forward::message::Failure;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
@@ -53,6 +54,17 @@ impl Engine {
             Self::Daemon(daemon) => match daemon.open(target).await {
                 Ok(Ok(wanted)) => Ok(Opened::Daemon(wanted)),
                 Ok(Err(failure)) => Err(NotOpened::Failed(failure)),
+                Err(_ended) => Err(NotOpened::Lost),
+            },
+        }
+    }
+
+    /// Asks for the addresses of a name: at least one.
+    pub(super) async fn look_up(&self, name: HostName) -> Result<Vec<IpAddr>, NotOpened> {
+        match self {
+            Self::Own(own) => own.look_up(name).await.map_err(NotOpened::Failed),
+            Self::Daemon(daemon) => match daemon.look_up(name).await {
+                Ok(found) => found.map_err(NotOpened::Failed),
                 Err(_ended) => Err(NotOpened::Lost),
             },
         }

@@ -1,6 +1,6 @@
 //! Messages on streams.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use forward::message::{Failure, HEADER_LEN, Header, Message, Reason};
@@ -43,10 +43,27 @@ pub(crate) async fn read(stream: &mut RecvStream) -> Result<Message, String> {
 
 /// The answer to a request that this end has sent: the address of the far socket.
 pub(super) async fn answer(stream: &mut RecvStream) -> Result<Option<SocketAddr>, Failure> {
+    match reply(stream).await? {
+        Message::Connected { local } => Ok(local),
+        _ => Err(Failure::new(Reason::Other, ANOTHER)),
+    }
+}
+
+/// The answer to a request for the addresses of a name: at least one.
+pub(super) async fn addresses(stream: &mut RecvStream) -> Result<Vec<IpAddr>, Failure> {
+    match reply(stream).await? {
+        Message::Addresses(addresses) => Ok(addresses),
+        _ => Err(Failure::new(Reason::Other, ANOTHER)),
+    }
+}
+
+const ANOTHER: &str = "the other side answered with another message";
+
+/// The next message, if it is no failure.
+async fn reply(stream: &mut RecvStream) -> Result<Message, Failure> {
     match receive(stream, ANSWER).await {
-        Ok(Message::Connected { local }) => Ok(local),
         Ok(Message::Failed(failure)) => Err(failure),
-        Ok(_) => Err(Failure::new(Reason::Other, "the other side answered with another message")),
+        Ok(message) => Ok(message),
         Err(error) => Err(Failure::new(Reason::Other, &error)),
     }
 }

@@ -15,12 +15,15 @@
 //! | [`engine`], [`own`] | who makes the connections of a program: the daemon, or this process |
 //! | [`local_pair`], [`hole`] | connections between a program and this process, made now or later |
 //! | [`sockets`], [`published`] | what the kernel does not know about a program's sockets |
+//! | [`names`] | names that a program looks up |
+//! | [`calls`] | what the answers to several calls need |
 //! | [`setup`] | threads, limits and TLS settings of both ends |
 //! | [`stdio`] | standard input and output as a connection |
 //! | [`report`] | what the user is told |
 //!
 //! The protocol, SOCKS and the rules for targets are in the crate `forward`, without sockets.
 
+mod calls;
 pub(crate) mod carry;
 mod client;
 mod daemon;
@@ -31,6 +34,7 @@ pub(crate) mod frames;
 mod hole;
 pub(crate) mod listener;
 mod local_pair;
+mod names;
 mod options;
 mod own;
 mod program;

@@ -1,8 +1,9 @@
 //! Connections that this process makes itself, for programs.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use forward::address::Target;
+use forward::address::{HostName, Target};
 use forward::message::{Failure, Message, Reason};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -24,13 +25,25 @@ impl Own {
 
     /// Asks the far host for a connection.
     pub(super) async fn open(&self, target: Target) -> Result<Streams, Failure> {
+        let (send, mut recv) = self.request(&Message::Open { target }).await?;
+        frames::answer(&mut recv).await?;
+        Ok((send, recv))
+    }
+
+    /// Asks the far host for the addresses of a name: at least one.
+    pub(super) async fn look_up(&self, name: HostName) -> Result<Vec<IpAddr>, Failure> {
+        let (mut send, mut recv) = self.request(&Message::LookUp { name }).await?;
+        let found = frames::addresses(&mut recv).await;
+        // It fails only if the connection has ended.
+        let _over = send.finish();
+        found
+    }
+
+    async fn request(&self, request: &Message) -> Result<Streams, Failure> {
         let unreachable = |detail: &str| Failure::new(Reason::NetworkUnreachable, detail);
         let session = self.sessions.get().await;
         let session = session.ok_or_else(|| unreachable("there is no connection to the server"))?;
-        let request = Message::Open { target };
-        let (send, mut recv) = session.open(&request).await.map_err(|error| unreachable(&error))?;
-        frames::answer(&mut recv).await?;
-        Ok((send, recv))
+        session.open(request).await.map_err(|error| unreachable(&error))
     }
 
     /// Waits until no connection is carried.

@@ -19,9 +19,10 @@ use tokio::sync::Notify;
 use transfer::CancelToken;
 
 use super::engine::Engine;
+use super::names::NamesFrom;
 use super::published::Published;
 use super::report::Report;
-use super::takeover::{CALLS, PUBLISHED_CALLS, Takeover};
+use super::takeover::{Takeover, calls};
 use crate::cli::exit;
 
 /// The statuses that env(1) and timeout(1) use.
@@ -41,6 +42,7 @@ pub(super) struct Program<'a> {
     /// Targets that are reached without Litz.
     direct: &'a [TargetRule],
     is_strict: bool,
+    names_from: NamesFrom,
     json: bool,
     /// Where the connections of far programs come from, if the program accepts such.
     pub(super) published: Option<Arc<Published>>,
@@ -72,6 +74,7 @@ impl<'a> Program<'a> {
         command: &'a [OsString],
         direct: &'a [TargetRule],
         is_strict: bool,
+        names_from: NamesFrom,
         json: bool,
         is_published: bool,
     ) -> Result<Self, String> {
@@ -84,7 +87,7 @@ impl<'a> Program<'a> {
         });
         shared.handle_signals().map_err(|error| format!("cannot handle signals: {error}"))?;
         let published = is_published.then(Arc::default);
-        Ok(Self { command, direct, is_strict, json, published, cancel, shared })
+        Ok(Self { command, direct, is_strict, names_from, json, published, cancel, shared })
     }
 
     /// The name of the program, for the user.
@@ -104,19 +107,19 @@ impl<'a> Program<'a> {
 
     /// Starts the program. If that fails, it has ended with the status that says so.
     pub(super) fn start(&self, runtime: &Handle, engine: Engine, report: Arc<Report>) {
-        let calls = if self.published.is_some() { &PUBLISHED_CALLS[..] } else { &CALLS[..] };
+        let calls = calls(self.published.is_some(), self.names_from);
         let [name, arguments @ ..] = self.command else { return self.shared.end() };
         let mut command = Command::new(name);
         command.args(arguments);
-        match intercept::spawn(command, calls)
+        match intercept::spawn(command, &calls)
             .and_then(|(child, listener)| Ok((self.shared.begin(&child)?, child, listener)))
         {
             Ok(((), child, listener)) => {
                 let direct = Policy::new(self.direct.to_vec(), Vec::new());
                 let name = name.to_string_lossy().into_owned();
-                let takeover =
-                    Arc::new(Takeover::new(name, engine, report, direct, self.is_strict, self.published.clone()));
-                self.shared.supervise(child, listener, runtime.clone(), takeover);
+                let published = self.published.clone();
+                let takeover = Takeover::new(name, engine, report, direct, self.is_strict, published, self.names_from);
+                self.shared.supervise(child, listener, runtime.clone(), Arc::new(takeover));
             }
             Err(error) => {
                 let status = match error.kind() {
@@ -181,6 +184,7 @@ impl Shared {
         std::thread::spawn(move || {
             // A listener that fails lets the calls of the program fail.
             while let Ok(Some(call)) = listener.receive() {
+                let Some(call) = taker.take_at_once(call) else { continue };
                 let taker = Arc::clone(&taker);
                 handle.spawn(async move { taker.take(call).await });
             }

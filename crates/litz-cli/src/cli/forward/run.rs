@@ -9,6 +9,7 @@ use forward::policy::TargetRule;
 use forward::spec::Dynamic;
 
 use super::daemon::place;
+use super::names::NamesFrom;
 use super::options::ServerOptions;
 use super::program::{LITZ_FAILED, Program};
 use super::setup::raise_descriptor_limit;
@@ -72,6 +73,13 @@ pub(crate) struct RunOptions {
     #[arg(long, help_heading = "Forwards")]
     strict: bool,
 
+    /// Which host looks up the names that the program asks its name servers for
+    ///
+    /// The name servers are those of /etc/resolv.conf. What the far host's --target does not allow, it
+    /// does not look up.
+    #[arg(long, value_name = "WHICH", default_value = "auto", help_heading = "Forwards")]
+    dns: NamesFrom,
+
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -103,8 +111,8 @@ pub(crate) fn run(options: &RunOptions) -> ExitCode {
     raise_descriptor_limit();
     let json = options.server.transport.json;
     let run = || {
-        let program =
-            Program::new(&options.program, &options.direct, options.strict, json, !options.publish.is_empty())?;
+        let is_published = !options.publish.is_empty();
+        let program = Program::new(&options.program, &options.direct, options.strict, options.dns, json, is_published)?;
         match options.daemon()? {
             Some(path) => daemon::run_program(&path, &options.server.transport, &program),
             None => client::run_program(&options.server, &program, &options.publish),

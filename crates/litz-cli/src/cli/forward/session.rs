@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forward::address::Target;
+use forward::address::{HostName, Target};
 use forward::message::{Failure, Message, Reason};
 use forward::policy::Policy;
 use litz::{Closed, Connection, RecvStream, SendStream, TransportConfig};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::carry::{Answer, Carried, RESET, carry};
-use super::dial::{Dialled, dial};
+use super::dial::{Dialled, dial, look_up};
 use super::frames;
 use super::published::{Named, Published};
 use super::report::{Label, Report};
@@ -179,6 +179,9 @@ impl Session {
                 return recv.stop(RESET);
             }
         };
+        if let Message::LookUp { name } = &request {
+            return self.look_up(allowed, name, (send, recv)).await;
+        }
         let origin = if let Message::Arrived { origin, .. } = &request { *origin } else { None };
         let from = origin.map_or_else(|| self.peer.clone(), |origin| origin.to_string());
         let decided = allowed.way(request);
@@ -218,6 +221,29 @@ impl Session {
             }
             Dialled::Packets(socket) => self.run_flow(&label, Arc::new(socket), (send, recv)).await,
         }
+    }
+
+    /// Answers a request for the addresses of a name.
+    async fn look_up(&self, allowed: &AllowedRequests, name: &HostName, (mut send, mut recv): Streams) {
+        let found = match allowed {
+            AllowedRequests::Server(policy) => tokio::select! {
+                found = look_up(name, policy) => found,
+                // The other end does not want it any more.
+                _ = send.stopped_async() => return recv.stop(RESET),
+            },
+            AllowedRequests::Client(_) | AllowedRequests::Program(..) => {
+                Err(Failure::new(Reason::NotAllowed, "a client looks up no names for a server"))
+            }
+        };
+        let answer = found.map(Message::Addresses).unwrap_or_else(|failure| {
+            let label = self.report.label(&self.peer, &format_args!("the name {name}"));
+            self.report.refused(&label, failure.reason.name(), &failure.to_string());
+            Message::Failed(failure)
+        });
+        // Where that fails, the connection has ended.
+        let _over = frames::send(&mut send, &answer).await;
+        let _over = send.finish();
+        recv.stop(RESET);
     }
 
     /// Carries the packets of a flow that the other end has opened.

@@ -15,11 +15,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use forward::address::{Address, Protocol, Target};
+use forward::address::{Address, Host, Protocol, Target};
 use forward::message::Reason;
 use forward::policy::Policy;
-use intercept::{Call, Syscall, Thread, sockaddr};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use intercept::{Call, Syscall, sockaddr};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
@@ -27,29 +26,33 @@ use serde_json::json;
 use socket2::{Domain, SockRef, Type};
 use tokio::net::TcpStream;
 
+use super::calls::{poll_for, wait_until_ready, write_address};
 use super::carry::Carried;
 use super::engine::{Engine, NotOpened, Opened};
 use super::hole::Hole;
 use super::local_pair::connect_here;
+use super::names::{Names, NamesFrom};
 use super::published::Published;
 use super::report::{Label, Report};
 use super::sockets::{Sockets, State};
 
 /// The calls that are taken over.
-pub(super) const CALLS: [Syscall; 3] = [Syscall::Connect, Syscall::GetPeerName, Syscall::SocketError];
-
-/// Those of a program that is published.
-pub(super) const PUBLISHED_CALLS: [Syscall; 5] =
-    [Syscall::Connect, Syscall::GetPeerName, Syscall::SocketError, Syscall::Accept, Syscall::Accept4];
-
-/// How often a call of accept that waits looks for a signal.
-const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
+pub(super) fn calls(is_published: bool, names_from: NamesFrom) -> Vec<Syscall> {
+    let mut calls = vec![Syscall::Connect, Syscall::GetPeerName, Syscall::SocketError];
+    if is_published {
+        calls.extend([Syscall::Accept, Syscall::Accept4]);
+    }
+    if names_from != NamesFrom::Here {
+        calls.push(Syscall::ReceiveFrom);
+    }
+    calls
+}
 
 /// Takes over the calls of one program's processes.
 pub(super) struct Takeover {
     /// The program, for the user.
     name: String,
-    engine: Engine,
+    engine: Arc<Engine>,
     report: Arc<Report>,
     /// Targets that are reached without Litz.
     direct: Policy,
@@ -59,6 +62,7 @@ pub(super) struct Takeover {
     /// Where sockets that do not block wait, by address family.
     holes: [OnceLock<Option<Hole>>; 2],
     published: Option<Arc<Published>>,
+    names: Arc<Names>,
     /// Held by a call that accepts, so that no other one takes its connection.
     accepting: tokio::sync::Mutex<()>,
 }
@@ -74,6 +78,8 @@ struct Wanted {
 /// What becomes of a call of connect.
 enum Decision {
     TakenOver(Wanted),
+    /// The program looks up names.
+    NameServer(Wanted),
     /// The error of the connection that could not be made.
     Failed(Errno),
     LetThrough,
@@ -87,9 +93,21 @@ impl Takeover {
         direct: Policy,
         is_strict: bool,
         published: Option<Arc<Published>>,
+        names_from: NamesFrom,
     ) -> Self {
-        let (sockets, holes) = (Sockets::default(), Default::default());
-        Self { name, engine, report, direct, is_strict, sockets, holes, published, accepting: Default::default() }
+        let (sockets, holes, engine) = (Sockets::default(), Default::default(), Arc::new(engine));
+        let names = Names::new(names_from, Arc::clone(&engine), Arc::clone(&report), name.clone());
+        let accepting = tokio::sync::Mutex::default();
+        Self { name, engine, report, direct, is_strict, sockets, holes, published, names, accepting }
+    }
+
+    /// Answers a call that needs no time; otherwise gives it back.
+    pub(super) fn take_at_once(&self, call: Call) -> Option<Call> {
+        if call.syscall() == Syscall::ReceiveFrom && !self.names.are_used() {
+            call.let_through();
+            return None;
+        }
+        Some(call)
     }
 
     /// Answers a call, and carries the data of its connection.
@@ -97,6 +115,7 @@ impl Takeover {
         match call.syscall() {
             Syscall::Connect => match self.decide(&call) {
                 Decision::TakenOver(wanted) => self.connect(call, wanted).await,
+                Decision::NameServer(wanted) => self.connect_to_name_server(call, wanted).await,
                 Decision::Failed(error) => call.answer(Err(error)),
                 Decision::LetThrough => call.let_through(),
             },
@@ -108,6 +127,7 @@ impl Takeover {
                 Some(()) => call.answer(Ok(0)),
                 None => call.let_through(),
             },
+            Syscall::ReceiveFrom => self.names.receive(call).await,
             Syscall::Accept => self.accept(call, SocketFlags::empty()).await,
             Syscall::Accept4 => {
                 let flags = SocketFlags::from_bits_truncate(call.argument(3) as u32);
@@ -135,15 +155,27 @@ impl Takeover {
         let found = call.with_caller(|caller| {
             let mut bytes = [0; sockaddr::LEN_MAX];
             caller.read(call.argument(1), &mut bytes[..len])?;
-            let Some(address) = sockaddr::parse(&bytes[..len]) else { return Ok(None) };
+            let Some(address) = sockaddr::parse(&bytes[..len]) else {
+                let is_hidden = sockaddr::unix_path(&bytes[..len]).is_some_and(|path| self.names.hide(path));
+                return Ok(Err(if is_hidden { Decision::Failed(Errno::NOENT) } else { Decision::LetThrough }));
+            };
             let socket = caller.descriptor(call.argument(0))?;
             let number = SockRef::from(&socket).cookie()?;
-            Ok(Some(Wanted { socket, number, address }))
+            Ok(Ok(Wanted { socket, number, address }))
         });
-        // What this process may not look at is the kernel's.
-        let Ok(Some(wanted)) = found.inspect_err(|error| tracing::info!(%error, "a call is not taken over")) else {
-            return Decision::LetThrough;
+        let wanted = match found {
+            Ok(Ok(wanted)) => wanted,
+            Ok(Err(decision)) => return decision,
+            // What this process may not look at is the kernel's.
+            Err(error) => {
+                tracing::info!(%error, "a call is not taken over");
+                return Decision::LetThrough;
+            }
         };
+        if self.names.are_asked_at(wanted.address) {
+            let is_asking = is_udp(&wanted.socket) || is_unconnected_tcp(&wanted.socket);
+            return if is_asking { Decision::NameServer(wanted) } else { Decision::LetThrough };
+        }
         // A program may learn by a second call how the first one ended.
         if let Some(error) = self.sockets.take_error(wanted.number) {
             return Decision::Failed(error);
@@ -168,6 +200,36 @@ impl Takeover {
                 self.connect_later(wanted, hole).await;
             }
             None => self.connect_now(call, wanted).await,
+        }
+    }
+
+    /// Lets a program ask this process in place of a name server.
+    async fn connect_to_name_server(&self, call: Call, wanted: Wanted) {
+        let Wanted { socket, number, address } = wanted;
+        if is_udp(&socket) {
+            return match self.names.attach(&socket, address) {
+                Ok(()) => call.answer(Ok(0)),
+                Err(error) => {
+                    tracing::info!(%error, %address, "a name server is asked directly");
+                    call.let_through();
+                }
+            };
+        }
+        match connect_here(&socket).await {
+            Ok((stream, result)) => {
+                // Before the program can ask for it.
+                self.sockets.set(number, State::Connected(address));
+                drop(socket);
+                call.answer(result);
+                if let Err(error) = self.names.serve_tcp(stream, address).await {
+                    tracing::info!(%error, "a connection to a name server");
+                }
+                self.sockets.remove(number);
+            }
+            Err(error) => {
+                tracing::info!(%error, %address, "a name server is asked directly");
+                call.let_through();
+            }
         }
     }
 
@@ -250,7 +312,15 @@ impl Takeover {
     async fn open(&self, wanted: &Wanted) -> (Label, Result<Opened, Option<Errno>>) {
         let target = Target::Host(Protocol::Tcp, Address::of(wanted.address));
         let label = self.report.label(&self.name, &target);
-        let opened = self.engine.open(target).await;
+        let mut opened = self.engine.open(target).await;
+        // The far host may allow the name, whatever its address.
+        if let Err(NotOpened::Failed(failure)) = &opened
+            && failure.reason == Reason::NotAllowed
+            && let Some(name) = self.names.name_of(wanted.address.ip())
+        {
+            let address = Address { host: Host::Name(name), port: wanted.address.port() };
+            opened = self.engine.open(Target::Host(Protocol::Tcp, address)).await;
+        }
         // Another answer than this one means that it is allowed.
         let is_allowed = match &opened {
             Ok(_) => Some(true),
@@ -293,19 +363,20 @@ impl Takeover {
 
     /// Tells the program the address to which it believes that its socket is connected, if it is one of ours.
     fn name_peer(&self, call: &Call) -> Option<()> {
-        if self.sockets.is_empty() && self.published.is_none() {
+        if self.sockets.is_empty() && self.published.is_none() && !self.names.are_used() {
             return None;
         }
         let told = call.with_caller(|caller| {
             let socket = caller.descriptor(call.argument(0))?;
             let socket = SockRef::from(&socket);
             // The kernel says that a connection has ended.
-            let peer = socket.peer_addr()?;
+            let peer = socket.peer_addr()?.as_socket();
             let address = match self.sockets.get(socket.cookie()?) {
                 Some(State::Connected(address)) => Some(address),
-                _ => self.origin(peer.as_socket()),
+                _ if socket.r#type()? == Type::DGRAM => peer.and_then(|peer| self.names.server_behind(peer)),
+                _ => self.origin(peer),
             };
-            address.map(|address| write_address(call, caller, address)).transpose()
+            address.map(|address| write_address(caller, call.argument(1), call.argument(2), address)).transpose()
         });
         told.ok()?
     }
@@ -371,7 +442,7 @@ impl Takeover {
             // It has ended meanwhile.
             return call.answer(Err(Errno::CONNABORTED));
         };
-        if call.with_caller(|caller| write_address(&call, caller, address)).is_err() {
+        if call.with_caller(|caller| write_address(caller, call.argument(1), call.argument(2), address)).is_err() {
             return call.answer(Err(Errno::FAULT));
         }
         let is_closed_on_exec = flags.contains(SocketFlags::CLOEXEC);
@@ -381,37 +452,13 @@ impl Takeover {
     }
 }
 
-/// Writes an address where the second and third argument of a call say.
-fn write_address(call: &Call, caller: &Thread, address: SocketAddr) -> std::io::Result<()> {
-    let (place, len_place) = (call.argument(1), call.argument(2));
-    let mut len = [0; 4];
-    caller.read(len_place, &mut len)?;
-    let bytes = sockaddr::emit(address);
-    let space = bytes.len().min(u32::from_ne_bytes(len) as usize);
-    caller.write(place, &bytes[..space])?;
-    caller.write(len_place, &(bytes.len() as u32).to_ne_bytes())
-}
-
 fn is_listening_tcp(socket: &OwnedFd) -> bool {
     let is_tcp = SockRef::from(socket).protocol().is_ok_and(|protocol| protocol == Some(socket2::Protocol::TCP));
     is_tcp && rustix::net::sockopt::socket_acceptconn(socket).is_ok_and(|is_listening| is_listening)
 }
 
-/// Waits for a connection, and not longer than until signals are looked for. The runtime cannot wait: it
-/// takes no sockets that block.
-async fn wait_until_ready(listener: OwnedFd) -> OwnedFd {
-    let wait = move || {
-        poll_for(&listener, SIGNAL_INTERVAL);
-        listener
-    };
-    tokio::task::spawn_blocking(wait).await.expect("it does not panic")
-}
-
-/// Whether a call of accept would return at once, or does in this time.
-fn poll_for(listener: &OwnedFd, time: Duration) -> bool {
-    let mut ready = [PollFd::new(listener, PollFlags::IN)];
-    let time = Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
-    poll(&mut ready, Some(&time)).is_ok_and(|count| count > 0)
+fn is_udp(socket: &OwnedFd) -> bool {
+    SockRef::from(socket).protocol().is_ok_and(|protocol| protocol == Some(socket2::Protocol::UDP))
 }
 
 /// Whether it is a TCP socket without a connection.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use forward::address::Target;
+use forward::address::{HostName, Target};
 use forward::daemon::{ProgramName, Reply, SocketFrom};
 use forward::message::{Failure, Reason};
 use serde_json::{Value, json};
@@ -57,6 +57,25 @@ impl AttachedProgram {
         Self { packets, name, pid, connections, carried, opened }
     }
 
+    /// Begins to look up a name.
+    ///
+    /// # Errors
+    /// As of [`connect`](Self::connect).
+    pub(super) async fn look_up(self: &Arc<Self>, own: &Arc<Own>, number: u32, name: HostName) -> io::Result<()> {
+        if !self.begin(number, None)? {
+            return self.refuse(number).await;
+        }
+        let (attached, own) = (Arc::clone(self), Arc::clone(own));
+        tokio::spawn(async move {
+            let reply = match own.look_up(name).await {
+                Ok(addresses) => Reply::Found { number, addresses },
+                Err(failure) => Reply::Failed { number, failure },
+            };
+            attached.end(number, &reply).await;
+        });
+        Ok(())
+    }
+
     /// Begins a connection.
     ///
     /// # Errors
@@ -70,22 +89,40 @@ impl AttachedProgram {
         target: Target,
     ) -> io::Result<()> {
         let (give, socket_comes) = oneshot::channel();
-        {
-            let mut connections = self.connections();
-            if connections.contains_key(&number) {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "the number of a connection is in use"));
-            }
-            if connections.len() < CONNECTIONS_MAX {
-                connections.insert(number, Some(give));
-                let label = report.label(&format!("{} ({})", self.name, self.pid), &target);
-                let (attached, own, report) = (Arc::clone(self), Arc::clone(own), Arc::clone(report));
-                let connection = Connection { attached, own, report, number, label };
-                tokio::spawn(async move { connection.run(socket, target, socket_comes).await });
-                return Ok(());
-            }
+        if !self.begin(number, Some(give))? {
+            return self.refuse(number).await;
         }
+        let label = report.label(&format!("{} ({})", self.name, self.pid), &target);
+        let (attached, own, report) = (Arc::clone(self), Arc::clone(own), Arc::clone(report));
+        let connection = Connection { attached, own, report, number, label };
+        tokio::spawn(async move { connection.run(socket, target, socket_comes).await });
+        Ok(())
+    }
+
+    /// Takes a number; false if there are too many.
+    fn begin(&self, number: u32, give: Option<oneshot::Sender<OwnedFd>>) -> io::Result<bool> {
+        let mut connections = self.connections();
+        if connections.contains_key(&number) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the number of a connection is in use"));
+        }
+        let has_space = connections.len() < CONNECTIONS_MAX;
+        if has_space {
+            connections.insert(number, give);
+        }
+        Ok(has_space)
+    }
+
+    async fn refuse(&self, number: u32) -> io::Result<()> {
         let failure = Failure::new(Reason::Busy, &format!("a program has at most {CONNECTIONS_MAX} connections"));
         self.reply(&Reply::Failed { number, failure }, None).await
+    }
+
+    /// Sends the last reply of a number. The program may use it again as soon as it has the reply.
+    async fn end(&self, number: u32, last: &Reply) {
+        self.connections().remove(&number);
+        if let Err(error) = self.reply(last, None).await {
+            tracing::info!(%error, "a program that has ended");
+        }
     }
 
     /// The socket of a connection has come. One that is not waited for any more is closed.
@@ -148,11 +185,7 @@ impl Connection {
                 Reply::Ended { number, sent, received, failure }
             }
         };
-        // The program may use the number again as soon as it has the reply.
-        self.attached.connections().remove(&number);
-        if let Err(error) = self.attached.reply(&last, None).await {
-            tracing::info!(%error, "a program that has ended");
-        }
+        self.attached.end(number, &last).await;
     }
 
     /// Gets the socket, and carries its data.

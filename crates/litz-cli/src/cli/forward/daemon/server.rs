@@ -168,6 +168,7 @@ impl Server {
                 Request::Connect { number, socket, target } => {
                     attached.connect(&self.own, &self.report, number, socket, target).await?;
                 }
+                Request::LookUp { number, name } => attached.look_up(&self.own, number, name).await?,
                 Request::Carry { number } => {
                     let descriptor = descriptor.ok_or_else(|| malformed("a socket is missing"))?;
                     attached.carry(number, descriptor);

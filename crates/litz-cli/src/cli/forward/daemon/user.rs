@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forward::address::Target;
+use forward::address::{HostName, Target};
 use forward::daemon::{MESSAGE_LEN_MAX, ProgramName, Reply, Request, SocketFrom};
 use forward::message::{Failure, Reason};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
@@ -58,6 +59,8 @@ struct Waiting {
     next: u32,
     is_over: bool,
     by_number: BTreeMap<u32, Waiter>,
+    /// Those for names.
+    names: BTreeMap<u32, oneshot::Sender<Result<Vec<IpAddr>, Failure>>>,
 }
 
 struct Waiter {
@@ -104,6 +107,19 @@ impl Daemon {
             Ok(Err(failure)) => Ok(Err(failure)),
             Err(_) => Err(Ended),
         }
+    }
+
+    /// Asks for the addresses of a name.
+    pub(in crate::cli::forward) async fn look_up(&self, name: HostName) -> Result<Result<Vec<IpAddr>, Failure>, Ended> {
+        let link = match self.link().await {
+            Ok(link) => link,
+            Err(error) => {
+                return Ok(Err(Failure::new(Reason::NetworkUnreachable, &explain(&self.path, &error))));
+            }
+        };
+        let (number, found) = link.add_name().ok_or(Ended)?;
+        link.packets.send(&Request::LookUp { number, name }.encode(), None).await.map_err(|_| Ended)?;
+        found.await.map_err(|_| Ended)
     }
 
     /// The connection with the daemon, which may have been started again.
@@ -165,6 +181,7 @@ impl Link {
             let mut waiting = reader.waiting();
             waiting.is_over = true;
             waiting.by_number.clear();
+            waiting.names.clear();
         });
         Ok(link)
     }
@@ -180,6 +197,12 @@ impl Link {
                 Reply::Connected { number, .. } => {
                     let waiter = waiting.by_number.get_mut(&number);
                     let _gone = waiter.and_then(|waiter| waiter.opened.take()).map(|opened| opened.send(Ok(())));
+                }
+                Reply::Found { number, addresses } => {
+                    let _gone = waiting.names.remove(&number).map(|found| found.send(Ok(addresses)));
+                }
+                Reply::Failed { number, failure } if waiting.names.contains_key(&number) => {
+                    let _gone = waiting.names.remove(&number).map(|found| found.send(Err(failure)));
                 }
                 Reply::Failed { number, failure } => {
                     let waiter = waiting.by_number.remove(&number);
@@ -205,18 +228,38 @@ impl Link {
         if waiting.is_over {
             return None;
         }
-        while waiting.by_number.contains_key(&waiting.next) {
-            waiting.next = waiting.next.wrapping_add(1);
-        }
-        let number = waiting.next;
-        waiting.next = number.wrapping_add(1);
+        let number = waiting.draw();
         let ((opened, when_opened), (delivered, when_delivered)) = (oneshot::channel(), oneshot::channel());
         waiting.by_number.insert(number, Waiter { opened: Some(opened), delivered });
         Some((number, when_opened, when_delivered))
     }
 
+    /// A new number for a name, and what will be said about it. `None` if the daemon has ended.
+    #[expect(clippy::type_complexity, reason = "a receiver")]
+    fn add_name(&self) -> Option<(u32, oneshot::Receiver<Result<Vec<IpAddr>, Failure>>)> {
+        let mut waiting = self.waiting();
+        if waiting.is_over {
+            return None;
+        }
+        let (number, (found, when_found)) = (waiting.draw(), oneshot::channel());
+        waiting.names.insert(number, found);
+        Some((number, when_found))
+    }
+
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    /// A number that is not in use.
+    fn draw(&mut self) -> u32 {
+        while self.by_number.contains_key(&self.next) || self.names.contains_key(&self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let number = self.next;
+        self.next = number.wrapping_add(1);
+        number
     }
 }
 

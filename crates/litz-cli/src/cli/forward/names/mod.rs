@@ -1,0 +1,352 @@
+//! Names that programs look up (`--dns`): their queries to the name servers of this host are answered by
+//! this process, which asks the far host, too.
+//!
+//! ```text
+//!  program's socket ── query ──▶ a socket of this process ──▶ this host's name server, or the far host
+//!                   ◀─ answer ──                          ◀──
+//! ```
+//!
+//! A program that connects a UDP socket to a name server is connected to a socket of this process on
+//! loopback. It believes to have the answers from the name server: recvfrom and getpeername are taken over
+//! for such sockets ([`receive`](mod@receive)). TCP connections to a name server are answered, too.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`question`] | queries and answers, as bytes |
+//! | [`configured`] | the name servers of this host |
+//! | [`receive`](mod@receive) | answers that a program receives |
+
+mod configured;
+mod question;
+mod receive;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use clap::ValueEnum;
+use forward::address::HostName;
+use forward::flows::Flows;
+use forward::message::Reason;
+use net::MonotonicClock;
+use socket2::{Domain, SockRef};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::engine::{Engine, NotOpened};
+use super::report::Report;
+use question::{Asked, Code, Wanted};
+
+/// Name servers that are stood for. Resolvers use three of those that are configured (`MAXNS`).
+const SERVERS_MAX: usize = 16;
+
+/// Queries that are answered at a time. Further ones wait.
+const QUERIES_MAX: usize = 64;
+
+/// Sockets of programs that may ask, and the time after their last query in which they may.
+const ASKING_MAX: usize = 1024;
+const ASKING_TIME: units::Duration = units::Duration::from_secs(600);
+
+/// Addresses whose names are kept, and how long.
+const FOUND_MAX: usize = 4096;
+const FOUND_TIME: units::Duration = units::Duration::from_secs(3600);
+
+/// The longest query that is read. One for a name with extensions takes some 300 bytes.
+const QUERY_LEN_MAX: usize = 4096;
+
+/// The longest answer of a name server.
+const ANSWER_LEN_MAX: usize = 65_535;
+
+/// The time that this host's name server has, before the far host is asked. The C library asks again after
+/// 5 seconds.
+const HERE_TIME: Duration = Duration::from_secs(2);
+
+/// The time after its last query after which a TCP connection is closed (RFC 7766, section 6.2.3).
+const TCP_TIME: Duration = Duration::from_secs(30);
+
+/// Which host looks up names.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+pub(super) enum NamesFrom {
+    /// This host, and the far host those that this host does not know
+    Auto,
+    /// The far host
+    Far,
+    /// This host
+    Here,
+}
+
+/// Looks up names for the programs.
+pub(super) struct Names {
+    from: NamesFrom,
+    engine: Arc<Engine>,
+    report: Arc<Report>,
+    /// The program, for the user.
+    program: String,
+    shared: Mutex<Shared>,
+    queries: Semaphore,
+    clock: MonotonicClock,
+}
+
+struct Shared {
+    /// The sockets of this process by the name server that each stands for.
+    stand_ins: BTreeMap<SocketAddr, SocketAddr>,
+    /// The sockets of programs that are connected to them.
+    asking: Flows<SocketAddr, ()>,
+    /// What the far host has found.
+    found: Flows<IpAddr, HostName>,
+}
+
+/// How a query comes, and is passed on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Over {
+    Udp,
+    Tcp,
+}
+
+impl Names {
+    pub(super) fn new(from: NamesFrom, engine: Arc<Engine>, report: Arc<Report>, program: String) -> Arc<Self> {
+        let shared = Shared {
+            stand_ins: BTreeMap::new(),
+            asking: Flows::new(ASKING_TIME, ASKING_MAX),
+            found: Flows::new(FOUND_TIME, FOUND_MAX),
+        };
+        let (shared, queries) = (Mutex::new(shared), Semaphore::new(QUERIES_MAX));
+        Arc::new(Self { from, engine, report, program, shared, queries, clock: MonotonicClock::start() })
+    }
+
+    /// Whether queries to this address are answered by this process.
+    pub(super) fn are_asked_at(&self, address: SocketAddr) -> bool {
+        self.from != NamesFrom::Here && configured::is_name_server(address)
+    }
+
+    /// Whether this socket of this host has to seem missing, so that programs ask the name servers.
+    pub(super) fn hide(&self, path: &Path) -> bool {
+        self.from == NamesFrom::Far && configured::is_service(path)
+    }
+
+    /// Whether a program has asked.
+    pub(super) fn are_used(&self) -> bool {
+        !self.lock().stand_ins.is_empty()
+    }
+
+    /// The name server to which a program believes that its socket is connected, whose peer is `peer`.
+    pub(super) fn server_behind(&self, peer: SocketAddr) -> Option<SocketAddr> {
+        let canonical = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        let server = self.lock().stand_ins.iter().find(|(_, own)| **own == canonical).map(|(server, _)| *server)?;
+        Some(in_family_of(peer, server))
+    }
+
+    /// The name at which the far host has found this address.
+    pub(super) fn name_of(&self, ip: IpAddr) -> Option<HostName> {
+        self.lock().found.use_now(self.clock.now(), &ip.to_canonical()).cloned()
+    }
+
+    /// Connects a program's UDP socket to the one of this process that stands for `server`.
+    ///
+    /// # Errors
+    /// If there are too many of them, or the system's error.
+    pub(super) fn attach(self: &Arc<Self>, socket: &OwnedFd, server: SocketAddr) -> io::Result<()> {
+        let server = SocketAddr::new(server.ip().to_canonical(), server.port());
+        let own = self.stand_in(server)?;
+        let is_ipv6 = SockRef::from(socket).domain()? == Domain::IPV6;
+        let address = match own.ip() {
+            IpAddr::V4(ip) if is_ipv6 => SocketAddr::new(ip.to_ipv6_mapped().into(), own.port()),
+            _ => own,
+        };
+        rustix::net::connect(socket, &address)?;
+        let local = SockRef::from(socket).local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let local = SocketAddr::new(local.ip().to_canonical(), local.port());
+        // One that makes way asks in vain, and its resolver connects anew.
+        let _oldest = self.lock().asking.insert(self.clock.now(), local, ());
+        Ok(())
+    }
+
+    /// The socket that stands for `server`.
+    #[expect(clippy::disallowed_methods, reason = "a socket inside this host is the kernel's")]
+    fn stand_in(self: &Arc<Self>, server: SocketAddr) -> io::Result<SocketAddr> {
+        let mut shared = self.lock();
+        if let Some(own) = shared.stand_ins.get(&server) {
+            return Ok(*own);
+        }
+        if shared.stand_ins.len() == SERVERS_MAX {
+            return Err(io::Error::other("programs ask too many name servers"));
+        }
+        let ip: IpAddr = if server.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+        let socket = std::net::UdpSocket::bind((ip, 0))?;
+        socket.set_nonblocking(true)?;
+        let own = socket.local_addr()?;
+        tokio::spawn(Arc::clone(self).serve(Arc::new(UdpSocket::from_std(socket)?), server));
+        shared.stand_ins.insert(server, own);
+        Ok(own)
+    }
+
+    /// Answers the queries that come to a socket.
+    async fn serve(self: Arc<Self>, socket: Arc<UdpSocket>, server: SocketAddr) {
+        let mut buffer = [0; QUERY_LEN_MAX];
+        loop {
+            let (len, origin) = match socket.recv_from(&mut buffer).await {
+                Ok(received) => received,
+                // The answer by ICMP to an answer that its program does not wait for any more.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
+                Err(error) => return tracing::warn!(%error, "the socket for a name server"),
+            };
+            // Other programs of this host have no business here.
+            if self.lock().asking.use_now(self.clock.now(), &origin).is_none() {
+                continue;
+            }
+            let (names, socket, query) = (Arc::clone(&self), Arc::clone(&socket), buffer[..len].to_vec());
+            tokio::spawn(async move {
+                let answer = names.answer(server, &query, Over::Udp).await;
+                // A query without an answer is asked again, as with any name server.
+                if let Some(answer) = answer
+                    && let Err(error) = socket.send_to(&answer, origin).await
+                {
+                    tracing::info!(%error, "an answer about a name");
+                }
+            });
+        }
+    }
+
+    /// Answers the queries of a TCP connection, until the program closes it.
+    ///
+    /// # Errors
+    /// Why it ended otherwise.
+    pub(super) async fn serve_tcp(&self, mut stream: TcpStream, server: SocketAddr) -> io::Result<()> {
+        loop {
+            // The length comes before each message (RFC 1035, section 4.2.2).
+            let len = match timeout(TCP_TIME, stream.read_u16()).await {
+                Ok(Ok(len)) => usize::from(len),
+                Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return Ok(()),
+            };
+            if len > QUERY_LEN_MAX {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "a query is too long"));
+            }
+            let mut query = vec![0; len];
+            timeout(TCP_TIME, stream.read_exact(&mut query)).await??;
+            let answer = self.answer(server, &query, Over::Tcp).await;
+            let answer = answer.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it is no query"))?;
+            let len = u16::try_from(answer.len()).map_err(|_| io::ErrorKind::InvalidData)?;
+            timeout(TCP_TIME, stream.write_all(&[&len.to_be_bytes(), &answer[..]].concat())).await??;
+        }
+    }
+
+    /// The answer to a query for `server`; `None` if there is none.
+    async fn answer(&self, server: SocketAddr, query: &[u8], over: Over) -> Option<Vec<u8>> {
+        let _place = self.queries.acquire().await.ok()?;
+        let here = match self.from {
+            NamesFrom::Far => None,
+            NamesFrom::Auto | NamesFrom::Here => ask(server, query, over).await,
+        };
+        if here.as_ref().is_some_and(|here| question::is_known(query, here)) {
+            return here;
+        }
+        let code = match question::asked(query)? {
+            Asked::Addresses(wanted) => match self.look_up(&wanted).await {
+                Ok(addresses) => return question::answer_with(query, &addresses, wanted.is_ipv6),
+                Err(code) => code,
+            },
+            Asked::NoHost => Code::NoSuchName,
+            Asked::Other => Code::NotImplemented,
+        };
+        // What this host says stands if the far host knows no more.
+        here.or_else(|| question::answer_without(query, code))
+    }
+
+    /// Asks the far host. The error is what the program is told.
+    async fn look_up(&self, wanted: &Wanted) -> Result<Vec<IpAddr>, Code> {
+        let name = &wanted.name;
+        let label = self.report.label(&self.program, &format_args!("the name {name}"));
+        let found = match self.engine.look_up(name.clone()).await {
+            Ok(found) => found,
+            Err(NotOpened::Failed(failure)) if failure.reason == Reason::NameNotFound => {
+                tracing::info!(%failure, "the far host");
+                return Err(Code::NoSuchName);
+            }
+            Err(NotOpened::Failed(failure)) => {
+                self.report.refused(&label, failure.reason.name(), &failure.to_string());
+                let is_refused = failure.reason == Reason::NotAllowed;
+                return Err(if is_refused { Code::Refused } else { Code::Failed });
+            }
+            Err(NotOpened::Lost) => {
+                self.report.refused(&label, "daemon_ended", "the daemon has ended");
+                return Err(Code::Failed);
+            }
+        };
+        // Here they would mean this host.
+        let usable = |ip: &IpAddr| !(ip.is_loopback() || ip.is_unspecified() || ip.is_multicast());
+        let found: Vec<IpAddr> = found.into_iter().filter(usable).collect();
+        if found.is_empty() {
+            let message = "the far host knows only addresses of its own loopback: no other host can use them";
+            self.report.refused(&label, "loopback", message);
+            return Err(Code::NoSuchName);
+        }
+        let (now, mut shared) = (self.clock.now(), self.lock());
+        for ip in &found {
+            let _forgotten = shared.found.insert(now, *ip, name.clone());
+        }
+        Ok(found)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// `address` as a socket has it whose peer is `peer`.
+fn in_family_of(peer: SocketAddr, address: SocketAddr) -> SocketAddr {
+    match (peer, address.ip()) {
+        (SocketAddr::V6(_), IpAddr::V4(ip)) => SocketAddr::new(ip.to_ipv6_mapped().into(), address.port()),
+        _ => address,
+    }
+}
+
+/// The answer of this host's name server; `None` if it does not answer in time.
+async fn ask(server: SocketAddr, query: &[u8], over: Over) -> Option<Vec<u8>> {
+    let answer = async {
+        match over {
+            Over::Udp => ask_by_udp(server, query).await,
+            Over::Tcp => ask_by_tcp(server, query).await,
+        }
+    };
+    match timeout(HERE_TIME, answer).await {
+        Ok(Ok(answer)) => Some(answer),
+        Ok(Err(error)) => {
+            tracing::info!(%server, %error, "a name server of this host");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+async fn ask_by_udp(server: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
+    let any: IpAddr = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    // The kernel draws the port (RFC 5452, section 9.2).
+    let socket = UdpSocket::bind((any, 0)).await?;
+    socket.connect(server).await?;
+    socket.send(query).await?;
+    let mut buffer = vec![0; ANSWER_LEN_MAX];
+    loop {
+        let len = socket.recv(&mut buffer).await?;
+        if question::is_reply(query, &buffer[..len]) {
+            buffer.truncate(len);
+            return Ok(buffer);
+        }
+    }
+}
+
+async fn ask_by_tcp(server: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect(server).await?;
+    let len = u16::try_from(query.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    stream.write_all(&[&len.to_be_bytes(), query].concat()).await?;
+    let mut answer = vec![0; usize::from(stream.read_u16().await?)];
+    stream.read_exact(&mut answer).await?;
+    if question::is_reply(query, &answer) { Ok(answer) } else { Err(io::ErrorKind::InvalidData.into()) }
+}

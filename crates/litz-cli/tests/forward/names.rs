@@ -1,0 +1,280 @@
+//! Names that programs under `litz run` look up.
+
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use super::programs::is_there;
+use super::run::{FAR, FAR6, World, echo, http, texts};
+use super::*;
+use crate::namespaces::Namespace;
+
+/// A name that only the far host knows.
+const NAME: &str = "db.far.example";
+
+/// Files in place of those in `/etc`, for programs that `ip netns exec` starts.
+struct Files(PathBuf);
+
+impl Files {
+    fn new(host: &Namespace, files: &[(&str, &str)]) -> Self {
+        let folder = PathBuf::from("/etc/netns").join(host.name());
+        std::fs::create_dir_all(&folder).expect("root may");
+        files.iter().for_each(|(name, text)| std::fs::write(folder.join(name), text).expect("a file"));
+        Self(folder)
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _removed = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Hosts whose name servers do not answer; the far one knows names by itself.
+struct Named {
+    world: World,
+    _files: [Files; 2],
+}
+
+impl Named {
+    fn with(targets: &[&str], name_server: &str) -> Option<Self> {
+        let mut files = None;
+        let world = World::with(targets, |near, far| {
+            let near = Files::new(near, &[("resolv.conf", &format!("nameserver {name_server}\n"))]);
+            let hosts =
+                format!("{FAR} {NAME}\n{FAR6} {NAME}\n127.0.1.1 lonely.far.example\n10.80.0.1 other.far.example\n");
+            let far = Files::new(far, &[("resolv.conf", "nameserver 127.0.0.1\n"), ("hosts", &hosts)]);
+            files = Some([near, far]);
+        })?;
+        Some(Self { world, _files: files? })
+    }
+
+    /// By address; the name server of the near host is one without a way to it.
+    fn new() -> Option<Self> {
+        Self::with(&["10.79.0.0/16:*", "[fd79::]/16:*"], "192.0.2.53")
+    }
+
+    fn run(&self, more: &[&str], program: &[&str]) -> (i32, String, String) {
+        texts(self.world.command_with(more, program).output().expect("it starts"))
+    }
+}
+
+/// Connects to a name, and says what it is connected to.
+const CONNECTS: &str = "
+import socket, sys
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+print(s.getpeername()[0])
+s.sendall(b'x' * 100_000)
+s.shutdown(socket.SHUT_WR)
+assert b''.join(iter(lambda: s.recv(65536), b'')) == b'x' * 100_000";
+
+#[test]
+fn programs_find_names_that_only_the_far_host_knows() {
+    let Some(named) = Named::new() else { return };
+    let port = named.world.serve(FAR, echo).to_string();
+    for more in [&["--dns", "far"][..], &[]] {
+        let (status, output, errors) = named.run(more, &["getent", "ahostsv4", NAME]);
+        assert!(status == 0 && output.starts_with(FAR), "{more:?} {status} {output} {errors}");
+        let (status, output, errors) = named.run(more, &["getent", "ahostsv6", NAME]);
+        assert!(status == 0 && output.starts_with(FAR6), "{more:?} {status} {output} {errors}");
+        let (status, output, errors) = named.run(more, &["python3", "-c", CONNECTS, NAME, &port]);
+        assert!(status == 0 && output.trim() == FAR, "{more:?} {status} {output} {errors}");
+        // Over TCP.
+        let (status, output, errors) = named.run(more, &["env", "RES_OPTIONS=use-vc", "getent", "ahostsv4", NAME]);
+        assert!(status == 0 && output.starts_with(FAR), "{more:?} {status} {output} {errors}");
+    }
+    let (status, output, _) = named.run(&["--dns", "here"], &["getent", "ahostsv4", NAME]);
+    assert_eq!((status, &*output), (2, ""));
+    if is_there("curl") {
+        let port = named.world.serve(FAR, http);
+        let (status, output, errors) = named.run(&[], &["curl", "-4sS", "-m", "60", &format!("http://{NAME}:{port}/")]);
+        assert_eq!((status, &*output), (0, "hello"), "{errors}");
+    }
+}
+
+/// Static, with its own resolver.
+const GO: &str = r#"package main
+
+import ("fmt"; "io"; "net"; "os"; "sort")
+
+func main() {
+	found, err := net.LookupHost(os.Args[1])
+	sort.Strings(found)
+	fmt.Println(found, err)
+	c, err := net.Dial("tcp4", net.JoinHostPort(os.Args[1], os.Args[2]))
+	if err != nil { fmt.Println(err); os.Exit(1) }
+	c.Write([]byte("hello")); c.(*net.TCPConn).CloseWrite()
+	answer, err := io.ReadAll(c)
+	fmt.Println(string(answer), err)
+}
+"#;
+
+#[test]
+fn a_static_program_of_go_finds_names_of_the_far_host() {
+    if !is_there("go") {
+        return;
+    }
+    let Some(named) = Named::new() else { return };
+    let program = programs::build_go(&named.world, GO);
+    let port = named.world.serve(FAR, echo).to_string();
+    let (status, output, errors) = named.run(&["--dns", "far"], &[&program, NAME, &port]);
+    assert_eq!((status, output), (0, format!("[{FAR} {FAR6}] <nil>\nhello <nil>\n")), "{errors}");
+}
+
+#[test]
+fn names_that_the_far_host_does_not_allow_or_know_are_not_found() {
+    let Some(named) = Named::new() else { return };
+    let (status, output, errors) = named.run(&["--dns", "far"], &["getent", "ahosts", "other.far.example"]);
+    assert!(status == 2 && output.is_empty(), "{status} {output} {errors}");
+    assert!(errors.contains("the server does not allow to look up other.far.example (no --target"), "{errors}");
+    // Its own address would mean this host here.
+    let (status, output, errors) = named.run(&["--dns", "far"], &["getent", "ahosts", "lonely.far.example"]);
+    assert!(status == 2 && output.is_empty() && errors.contains("does not allow"), "{status} {output} {errors}");
+    let (status, output, errors) = named.run(&["--dns", "far"], &["getent", "ahosts", "missing.far.example"]);
+    assert!(status == 2 && output.is_empty() && !errors.contains("litz:"), "{status} {output} {errors}");
+    let Some(named) = Named::with(&["*:1"], "192.0.2.53") else { return };
+    let (status, output, errors) = named.run(&["--dns", "far"], &["getent", "ahosts", "lonely.far.example"]);
+    assert!(status == 2 && output.is_empty() && errors.contains("its own loopback"), "{status} {output} {errors}");
+}
+
+#[test]
+fn a_rule_with_a_name_allows_the_name_and_connections_to_its_addresses() {
+    let Some(named) = Named::with(&["db.far.example:8000-65535"], "192.0.2.53") else { return };
+    let port = named.world.serve(FAR, echo).to_string();
+    let (status, output, errors) = named.run(&[], &["python3", "-c", CONNECTS, NAME, &port]);
+    // Whatever address of the name it wants, the far host uses one that works.
+    assert_eq!(status, 0, "{output} {errors}");
+    // Without its name, and at another port.
+    let (status, _, errors) = named.run(&[], &["python3", "-c", CONNECTS, FAR, &port]);
+    assert!(status == 1 && errors.contains("Permission denied"), "{status} {errors}");
+    let (status, _, errors) = named.run(&[], &["python3", "-c", CONNECTS, NAME, "1"]);
+    assert!(status == 1 && errors.contains("Permission denied"), "{status} {errors}");
+}
+
+/// A name server of the near host that knows one name, and one address of it.
+fn name_server(near: &Namespace) {
+    let socket = near.inside(|| UdpSocket::bind("127.0.0.1:53").expect("a port"));
+    std::thread::spawn(move || {
+        let mut query = [0; 512];
+        while let Ok((len, origin)) = socket.recv_from(&mut query) {
+            // The question follows the header, and ends with the type and the class.
+            let name_len = query[12..len].iter().position(|byte| *byte == 0).expect("the end of a name") + 1;
+            let question = &query[12..12 + name_len + 4];
+            let is_known = question.starts_with(b"\x04here\x07example\x00");
+            let is_ipv4 = question[name_len..name_len + 2] == [0, 1];
+            let code = if is_known { 0x80 } else { 0x83 };
+            let count = u8::from(is_known && is_ipv4);
+            let mut reply = [&query[..2], &[0x81, code, 0, 1, 0, count, 0, 0, 0, 0], question].concat();
+            if count == 1 {
+                reply.extend(b"\xc0\x0c\0\x01\0\x01\0\0\0\x05\0\x04\x0a\x50\x00\x07");
+            }
+            let _sent = socket.send_to(&reply, origin);
+        }
+    });
+}
+
+#[test]
+fn this_host_is_asked_first() {
+    let Some(named) = Named::with(&["*:*"], "127.0.0.1") else { return };
+    name_server(&named.world.near);
+    let (status, output, errors) = named.run(&[], &["getent", "ahostsv4", "here.example"]);
+    assert!(status == 0 && output.starts_with("10.80.0.7"), "{status} {output} {errors}");
+    let (status, output, errors) = named.run(&[], &["getent", "ahostsv4", NAME]);
+    assert!(status == 0 && output.starts_with(FAR), "{status} {output} {errors}");
+    let (status, output, errors) = named.run(&[], &["getent", "ahostsv4", "missing.example"]);
+    assert!(status == 2 && output.is_empty() && !errors.contains("litz:"), "{status} {output} {errors}");
+    let (status, output, errors) = named.run(&["--dns", "far"], &["getent", "ahostsv4", "here.example"]);
+    assert!(status == 2 && output.is_empty(), "{status} {output} {errors}");
+}
+
+#[test]
+fn a_daemon_looks_up_names_too() {
+    let Some(named) = Named::new() else { return };
+    let socket = named.world.place.path("daemon.sock");
+    let _daemon = daemon::Daemon::start(&named.world, &socket);
+    let port = named.world.serve(FAR, echo).to_string();
+    let run = |program: &[&str]| {
+        let mut command = named.world.near.command(env!("CARGO_BIN_EXE_litz"));
+        command.args(["run", "--strict", "--daemon"]).arg(&socket).arg("--").args(program);
+        texts(command.stdin(Stdio::null()).output().expect("it starts"))
+    };
+    let (status, output, errors) = run(&["python3", "-c", CONNECTS, NAME, &port]);
+    assert!(status == 0 && output.trim() == FAR, "{status} {output} {errors}");
+    let (status, _, errors) = run(&["getent", "ahosts", "other.far.example"]);
+    assert!(status == 2 && errors.contains("does not allow to look up"), "{status} {errors}");
+}
+
+/// A program that makes its queries itself, in all ways in which it may receive.
+const QUERIES: &str = "
+import errno, signal, socket, struct, sys
+server = ('192.0.2.53', 53)
+def query(number, name):
+    labels = b''.join(bytes([len(part)]) + part.encode() for part in name.split('.'))
+    return struct.pack('>6H', number, 0x100, 1, 0, 0, 0) + labels + b'\\0\\0\\x01\\0\\x01'
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.connect(server)
+assert s.getpeername() == server, s.getpeername()
+# Where its queries go.
+local = s.getsockname()[1]
+rows = [line.split() for line in open('/proc/net/udp')][1:]
+print([int(row[2].split(':')[1], 16) for row in rows if int(row[1].split(':')[1], 16) == local][0], flush=True)
+input()
+for wrong in [b'', b'x', b'\\xff' * 40, query(1, 'db.far.example')[:-3], bytes(5000)]:
+    s.send(wrong)
+try:
+    s.recvfrom(512, socket.MSG_DONTWAIT)
+    sys.exit('an answer')
+except BlockingIOError:
+    pass
+s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack('ll', 0, 200_000))
+try:
+    s.recvfrom(512)
+    sys.exit('an answer')
+except BlockingIOError:
+    pass
+s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack('ll', 0, 0))
+class Rang(Exception): pass
+def ring(*_): raise Rang()
+signal.signal(signal.SIGALRM, ring)
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+try:
+    s.recvfrom(512)
+    sys.exit('an answer')
+except Rang:
+    pass
+s.send(query(7, 'Db.Far.Example'))
+peeked, origin = s.recvfrom(4, socket.MSG_PEEK)
+assert origin == server and peeked[:2] == b'\\0\\x07', (peeked, origin)
+data, origin = s.recvfrom(512)
+assert origin == server and data[-4:] == socket.inet_aton('10.79.0.1'), (data, origin)
+mail = query(8, 'db.far.example')
+s.send(mail[:-3] + b'\\x0f' + mail[-2:])
+data, origin = s.recvfrom(512)
+assert data[3] & 15 == 4, data
+print('good')";
+
+#[test]
+fn answers_come_from_the_name_server_and_only_to_the_program_that_asks() {
+    let Some(named) = Named::new() else { return };
+    let mut command = named.world.command_with(&["--dns", "far"], &["python3", "-c", QUERIES]);
+    let mut child = command.stdin(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().expect("piped")));
+    let port: u16 = lines.next().expect("a line").expect("text").parse().expect("a port");
+    // A query of another program, which comes before those of this one.
+    let stranger = named.world.near.inside(|| UdpSocket::bind("127.0.0.1:0").expect("a port"));
+    stranger.set_nonblocking(true).expect("a socket");
+    let query = b"\0\x09\x01\0\0\x01\0\0\0\0\0\0\x02db\x03far\x07example\0\0\x01\0\x01";
+    stranger.send_to(query, ("127.0.0.1", port)).expect("it takes it");
+    child.stdin.take().expect("piped").write_all(b"go\n").expect("it reads");
+    let rest: Vec<String> = lines.map(|line| line.expect("text")).collect();
+    let (status, _, errors) = texts(child.wait_with_output().expect("it ends"));
+    assert!(status == 0 && rest == ["good"], "{status} {rest:?} {errors}");
+    assert_eq!(stranger.recv(&mut [0; 512]).map_err(|error| error.kind()), Err(std::io::ErrorKind::WouldBlock));
+}
+
+#[test]
+fn a_way_to_look_up_names_that_is_none_is_refused() {
+    let output = Command::new(env!("CARGO_BIN_EXE_litz")).args(["run", "--dns", "nowhere", "x", "--", "true"]).output();
+    let (status, _, errors) = texts(output.expect("it starts"));
+    assert!(status == 2 && errors.contains("far"), "{status} {errors}");
+}
