@@ -10,7 +10,8 @@
 //! before an earlier one is held until the earlier one has arrived, or cannot be expected any more:
 //!
 //! - Each path keeps its order, mostly. When every path in use has delivered a later item of the flow, the
-//!   missing one is lost.
+//!   missing one is lost, unless it may be the first on a path that is open and was not used lately: then
+//!   the wait is what the round trips of the paths differ by.
 //! - A path may stop. The missing item is waited for no longer than the spread of the paths' delays, which
 //!   is measured: how late items were that filled a gap.
 //! - Too much is held.
@@ -39,8 +40,8 @@ const WAIT_MIN: Duration = Duration::from_millis(4);
 /// The measured spread is the largest lateness of the last one to two of these periods.
 const SPREAD_PERIOD: Duration = Duration::from_secs(2);
 
-/// A path that has delivered nothing for this long is not in use. Much less would take the first items on a
-/// path that is used again for lost; with much more, a loss is waited for while one path of several is used.
+/// A path that has delivered nothing for this long is not in use. With much more, a loss is waited for as on
+/// all paths while one of several is used.
 const USED_FOR: Duration = Duration::from_secs(2);
 
 /// Paths of a connection whose order is followed, at most. Items of others count as of the last.
@@ -75,6 +76,9 @@ pub struct Resequencer {
     flows: Vec<Flow>,
     /// When each path delivered last; zero if it never did.
     used_at: [Instant; PATHS_MAX],
+    /// The longest wait for the first items of each path: what its round trip is longer than the shortest.
+    /// None if it is not open.
+    first_waits: [Option<Duration>; PATHS_MAX],
     /// Flows that hold items, by when the wait for the missing one ends.
     deadlines: BTreeMap<(Instant, u16), ()>,
     held_items: usize,
@@ -154,6 +158,7 @@ impl Resequencer {
         Self {
             flows: Vec::new(),
             used_at: [Instant::ZERO; PATHS_MAX],
+            first_waits: [None; PATHS_MAX],
             deadlines: BTreeMap::new(),
             held_items: 0,
             held_bytes: 0,
@@ -161,6 +166,16 @@ impl Resequencer {
             period_began: Instant::ZERO,
             has_measured: false,
             stats: ResequencerStats::default(),
+        }
+    }
+
+    /// Sets which paths the sender may use, with their round trips. Others count only once they deliver.
+    pub fn set_open_paths(&mut self, round_trips: impl Iterator<Item = (usize, Duration)> + Clone) {
+        let shortest = round_trips.clone().map(|(_, round_trip)| round_trip).min().unwrap_or(Duration::ZERO);
+        self.first_waits = [None; PATHS_MAX];
+        for (path, round_trip) in round_trips {
+            let wait = round_trip.saturating_sub(shortest).min(WAIT_FIRST);
+            self.first_waits[path % PATHS_MAX] = Some(wait);
         }
     }
 
@@ -188,7 +203,7 @@ impl Resequencer {
             self.push_late(now, number, ahead.wrapping_neg(), item, deliver);
             return;
         } else if ahead > JUMP_MAX {
-            self.jump(number, item, deliver);
+            self.jump(now, number, item, deliver);
             return;
         } else {
             let bytes = item.body.len_bytes();
@@ -268,7 +283,7 @@ impl Resequencer {
     }
 
     /// An item so far ahead that the sender has lost count of this flow, or began again.
-    fn jump(&mut self, number: u16, item: Item, deliver: &mut impl FnMut(Item)) {
+    fn jump(&mut self, now: Instant, number: u16, item: Item, deliver: &mut impl FnMut(Item)) {
         let flow = &mut self.flows[usize::from(number)];
         for Held { item, .. } in std::mem::take(&mut flow.held) {
             self.held_items -= 1;
@@ -279,7 +294,7 @@ impl Resequencer {
         (flow.next, flow.delivered) = (item.sequence, Delivered::default());
         flow.advance();
         deliver(item);
-        self.set_deadline(number);
+        self.set_deadline(now, number);
     }
 
     /// Delivers the items of a flow that are in order, and gives up gaps that every path has passed.
@@ -294,14 +309,14 @@ impl Resequencer {
                 deliver(item);
             }
             match flow.gap() {
-                Some(gap) if flow.is_gap_passed(now, &self.used_at) => {
+                Some(gap) if flow.is_gap_passed(now, &self.used_at, &self.first_waits) => {
                     self.stats.lost += u64::from(gap);
                     flow.skip(gap);
                 }
                 _ => break,
             }
         }
-        self.set_deadline(number);
+        self.set_deadline(now, number);
     }
 
     /// Gives up the first gap of a flow.
@@ -313,8 +328,10 @@ impl Resequencer {
         self.drain(now, number, deliver);
     }
 
-    fn set_deadline(&mut self, number: u16) {
-        let wait = self.wait();
+    fn set_deadline(&mut self, now: Instant, number: u16) {
+        let idle = self.first_waits.iter().zip(&self.used_at).filter(|(_, used_at)| !is_used(now, **used_at));
+        let first_wait = idle.filter_map(|(wait, _)| *wait).max().unwrap_or(Duration::ZERO);
+        let wait = self.wait().max(first_wait);
         let flow = &mut self.flows[usize::from(number)];
         // From when the item after the gap arrived.
         let deadline = flow.held.front().map(|held| held.since + wait);
@@ -384,14 +401,19 @@ impl Flow {
         }
     }
 
-    /// Whether every path in use has delivered an item after the first gap.
-    fn is_gap_passed(&self, now: Instant, used_at: &[Instant; PATHS_MAX]) -> bool {
+    /// Whether every path that is open or in use has delivered an item after the first gap.
+    fn is_gap_passed(&self, now: Instant, used_at: &[Instant], first_waits: &[Option<Duration>]) -> bool {
         let Some(after) = self.held.front().map(|held| held.item.sequence) else { return false };
-        let is_used = |at: Instant| at > Instant::ZERO && now.saturating_since(at) < USED_FOR;
         let has_passed = |newest: Option<u32>| newest.is_some_and(|newest| newest.wrapping_sub(after) <= u32::MAX / 2);
         let newest = |path: usize| self.passed.get(path).copied().flatten();
-        used_at.iter().enumerate().all(|(path, at)| !is_used(*at) || has_passed(newest(path)))
+        let expected = used_at.iter().zip(first_waits).map(|(at, wait)| is_used(now, *at) || wait.is_some());
+        expected.enumerate().all(|(path, is_expected)| !is_expected || has_passed(newest(path)))
     }
+}
+
+/// Whether a path that delivered last at `at` is in use.
+fn is_used(now: Instant, at: Instant) -> bool {
+    at > Instant::ZERO && now.saturating_since(at) < USED_FOR
 }
 
 #[cfg(test)]

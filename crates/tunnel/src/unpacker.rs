@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
-use units::Instant;
+use units::{Duration, Instant};
 
 use crate::inner::{HEADERS_BYTES_MAX, Inner, Part, fit_headers};
 use crate::item::{Body, Item, take_item};
@@ -86,6 +86,11 @@ impl Unpacker {
     #[must_use]
     pub fn with_udp_runs(joins_udp: bool) -> Self {
         Self { joiner: Joiner { joins_udp, ..Joiner::default() }, ..Self::default() }
+    }
+
+    /// Sets which paths the sender may use, with their round trips.
+    pub fn set_open_paths(&mut self, round_trips: impl Iterator<Item = (usize, Duration)> + Clone) {
+        self.order.set_open_paths(round_trips);
     }
 
     /// Takes a datagram that arrived on `path`. What is delivered may wait for the datagrams that arrived

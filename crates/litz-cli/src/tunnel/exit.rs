@@ -3,15 +3,19 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use litz::Closed;
+use litz::{Closed, PathState};
 use net::MonotonicClock;
 use tunnel::inner::Inner;
 use tunnel::shaper::Shaper;
 use tunnel::{Arrived, Sink, Unpacker};
-use units::Instant;
+use units::{Duration, Instant};
 
 use super::device::Writer;
 use super::peers::Peer;
+
+/// How often the paths of a connection are looked at, while packets come. A path that has just opened carries
+/// few until then.
+const PATHS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Writes the packets of a peer until its connection ends; returns why. If it `polices`, packets above the
 /// peer's rate are dropped.
@@ -20,6 +24,7 @@ pub(crate) fn run(peer: &Arc<Peer>, writer: &mut Writer, polices: bool) -> Close
     let mut unpacker = Unpacker::with_udp_runs(writer.takes_udp_super_packets());
     let mut received = Vec::new();
     let mut policer = peer.rate.filter(|_| polices).map(Shaper::receiver);
+    let mut paths_at = clock.now();
     let mut sink = PeerSink { peer, writer, policer: policer.as_mut(), now: clock.now() };
     loop {
         let taken = match unpacker.timeout() {
@@ -34,6 +39,10 @@ pub(crate) fn run(peer: &Arc<Peer>, writer: &mut Writer, polices: bool) -> Close
         }
         let now = clock.now();
         sink.now = now;
+        if now >= paths_at {
+            paths_at = now + PATHS_INTERVAL;
+            follow_paths(peer, &mut unpacker);
+        }
         for datagram in received.drain(..) {
             unpacker.push(now, datagram.path.0 as usize, datagram.data, &mut sink);
         }
@@ -41,6 +50,13 @@ pub(crate) fn run(peer: &Arc<Peer>, writer: &mut Writer, polices: bool) -> Close
         unpacker.flush(&mut sink);
         publish(peer, &unpacker);
     }
+}
+
+/// Tells the order on which paths packets may come.
+fn follow_paths(peer: &Peer, unpacker: &mut Unpacker) {
+    let stats = peer.connection.stats();
+    let open = stats.paths.iter().filter(|path| path.state == PathState::Active);
+    unpacker.set_open_paths(open.map(|path| (path.id.0 as usize, path.round_trip)));
 }
 
 fn publish(peer: &Peer, unpacker: &Unpacker) {

@@ -76,6 +76,55 @@ fn a_loss_on_the_only_path_delays_nothing() {
 }
 
 #[test]
+fn the_first_items_of_an_idle_path_are_waited_for() {
+    let mut bench = Bench::default();
+    let round_trips = [(0, 4), (1, 44)].map(|(path, ms)| (path, Duration::from_millis(ms)));
+    // The path was not used yet, and then not for long.
+    for (begin, base) in [(0, 0), (10_000, 100)] {
+        bench.order.set_open_paths(round_trips.into_iter());
+        for (ms, sequence) in [(0, 0), (1, 1), (2, 4), (3, 5)] {
+            bench.push(at(begin + ms), 0, 3, base + sequence);
+            bench.time_out(at(begin + ms));
+        }
+        bench.time_out(at(begin + 20));
+        assert_eq!(bench.take(), [0, 1].map(|sequence| base + sequence));
+        for sequence in [2, 3] {
+            bench.push(at(begin + 22), 1, 3, base + sequence);
+        }
+        assert_eq!(bench.take(), [2, 3, 4, 5].map(|sequence| base + sequence));
+        (6..100).for_each(|sequence| bench.push(at(begin + 23), 0, 3, base + sequence));
+        assert_eq!(bench.take().len(), 94);
+    }
+    assert_eq!((bench.order.stats().lost, bench.order.stats().expired), (0, 0));
+}
+
+#[test]
+fn a_loss_beside_an_idle_path_is_waited_for_as_long_as_the_round_trips_differ() {
+    let mut bench = Bench::default();
+    let open = |order: &mut Resequencer, paths: &[(usize, u64)]| {
+        order.set_open_paths(paths.iter().map(|(path, ms)| (*path, Duration::from_millis(*ms))));
+    };
+    // A lateness of zero was measured, so that the wait before any does not matter.
+    [(0, 0), (1, 1), (1, 3), (0, 2)].into_iter().for_each(|(path, sequence)| bench.push(at(0), path, 3, sequence));
+    open(&mut bench.order, &[(0, 4), (1, 24)]);
+    bench.take();
+    bench.push(at(5000), 0, 3, 4);
+    bench.push(at(5000), 0, 3, 6);
+    assert_eq!(bench.take(), [4]);
+    assert_eq!(bench.order.timeout(), Some(at(5020)));
+    bench.time_out(at(5020));
+    assert_eq!(bench.take(), [6]);
+    // No longer than before any lateness was measured, and not once the path is closed.
+    open(&mut bench.order, &[(0, 4), (1, 900)]);
+    bench.push(at(5020), 0, 3, 8);
+    assert_eq!(bench.order.timeout(), Some(at(5080)));
+    bench.time_out(at(5080));
+    open(&mut bench.order, &[(0, 4)]);
+    bench.push(at(5080), 0, 3, 10);
+    assert_eq!(bench.take(), [8, 10]);
+}
+
+#[test]
 fn a_path_that_stops_is_waited_for_no_longer_than_the_bound() {
     let mut bench = Bench::default();
     bench.push(at(0), 1, 3, 0);
