@@ -12,9 +12,12 @@ use serde_json::Value;
 
 use crate::support::{Litz, Place};
 
+mod call;
+mod crowd;
 mod many;
 mod mtu;
 mod nat;
+mod order;
 mod restart;
 mod settings;
 mod stream;
@@ -74,6 +77,24 @@ impl World {
             }
         }
         Some(world)
+    }
+
+    /// A client and a server with emulated links between them, written as for `litz emulate`. They exist as
+    /// long as the command that is returned.
+    pub(crate) fn emulated(test: &str, links: &[&str], programs: &[&str]) -> Option<(Self, Litz)> {
+        let world = Self::new(test, 0, programs)?;
+        let mut arguments = vec!["emulate".to_owned(), "tun".to_owned(), "--json".to_owned()];
+        arguments.push(format!("--left-netns={}", world.client));
+        arguments.push(format!("--right-netns={}", world.server));
+        arguments.extend(
+            links
+                .iter()
+                .enumerate()
+                .map(|(link, text)| format!("--link=name=l{link},left=10.9.{link}.1/24,right=10.9.{link}.2/24,{text}")),
+        );
+        let mut links = Litz::start(&arguments);
+        links.wait_for("running");
+        Some((world, links))
     }
 
     pub(crate) fn in_namespace(name: &str, program: &str, arguments: &[&str]) -> Command {

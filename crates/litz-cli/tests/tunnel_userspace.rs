@@ -11,7 +11,12 @@ const NOBODY: &str = "65534";
 
 /// A server with root's rights, and a client without any.
 fn tunnel(world: &World, more: &[&str]) -> (Litz, Litz) {
-    let (mut server, ticket) = world.serve(&[]);
+    tunnel_to(world, &[], more)
+}
+
+/// The same, with more options of the server.
+fn tunnel_to(world: &World, serve: &[&str], more: &[&str]) -> (Litz, Litz) {
+    let (mut server, ticket) = world.serve(serve);
     let mut client = user(world, &[&["up", "--userspace", &ticket], more].concat());
     client.wait_for("up");
     server.wait_for("client");
@@ -139,6 +144,77 @@ fn udp_goes_through_the_proxy_and_through_a_port() {
     let own = client.seen.iter().find(|event| event["event"] == "up").expect("it is up")["addresses"][0].clone();
     let own = own.as_str().and_then(|own| own.split('/').next()).expect("an address");
     assert_eq!(String::from_utf8_lossy(&output.stdout), format!("relay from {own}\nport from {own}\n"));
+    World::end(client, server);
+}
+
+/// A name server (RFC 1035): `web.test` has the address of the first argument, `large.test`, too, but only over
+/// TCP, and there are no other names. The second argument is a file that is made once it answers; it writes
+/// each query there.
+const NAMES: &str = "
+import socket, struct, sys, threading
+address, log = sys.argv[1:3]
+def answer(query, is_tcp):
+    number, at, labels = query[:2], 12, []
+    while query[at]:
+        labels.append(query[at + 1:at + 1 + query[at]].decode())
+        at += 1 + query[at]
+    question, name = query[12:at + 5], '.'.join(labels)
+    kind = struct.unpack('!H', query[at + 1:at + 3])[0]
+    open(log, 'a').write(f'{name} {kind} {\"tcp\" if is_tcp else \"udp\"}\\n')
+    flags, count, data = 0x8180, 0, b''
+    if name not in ('web.test', 'large.test'):
+        flags |= 3
+    elif name == 'large.test' and not is_tcp:
+        flags |= 0x200
+    elif kind == 1:
+        count, data = 1, struct.pack('!HHHIH', 0xc00c, 1, 1, 60, 4) + socket.inet_aton(address)
+    return number + struct.pack('!HHHHH', flags, 1, count, 0, 0) + question + data
+def exactly(c, length):
+    data = b''
+    while len(data) < length:
+        data += c.recv(length - len(data))
+    return data
+def tcp(listener):
+    while True:
+        c, _ = listener.accept()
+        reply = answer(exactly(c, struct.unpack('!H', exactly(c, 2))[0]), True)
+        c.sendall(struct.pack('!H', len(reply)) + reply)
+        c.close()
+listener = socket.create_server((address, 53))
+threading.Thread(target=tcp, args=(listener,), daemon=True).start()
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind((address, 53))
+open(log, 'w').close()
+while True:
+    query, source = s.recvfrom(2000)
+    s.sendto(answer(query, False), source)
+";
+
+#[test]
+fn names_are_looked_up_in_the_tunnel_by_the_servers_that_the_far_end_names() {
+    let Some(world) = World::new("un", 1, &["curl", "python3", "setpriv", "ss"]) else { return };
+    let (_web, file) = web(&world);
+    let (client, server) = tunnel_to(&world, &["--dns", SERVER[0]], &["-D", "0"]);
+    let log = world.path("queries");
+    let _names = world.start("python3", &["-c", NAMES, SERVER[0], &log.display().to_string()]);
+    while !log.exists() {
+        std::thread::yield_now();
+    }
+    let proxy = format!("socks5h://{}", address(&client, "dynamic"));
+    for name in ["web.test", "large.test"] {
+        let to = world.path(name).display().to_string();
+        world.succeed("curl", &["-sSf", "-x", &proxy, "-o", &to, &format!("http://{name}:8000/file")]);
+        assert!(std::fs::read(to).expect("a file") == std::fs::read(&file).expect("a file"), "{name}");
+    }
+    // No other server is asked, so a name that the far end's does not know has no address.
+    let unknown = ["-sS", "-x", &proxy, "http://localhost:8000/file"];
+    let output = World::in_namespace(&world.client, "curl", &unknown).output().expect("curl");
+    assert_eq!(output.status.code(), Some(97), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("(4)"), "host unreachable: {output:?}");
+    let queries = std::fs::read_to_string(&log).expect("a file");
+    for query in ["web.test 1 udp", "web.test 28 udp", "large.test 1 tcp", "localhost 1 udp"] {
+        assert!(queries.lines().any(|line| line == query), "{query}: {queries}");
+    }
     World::end(client, server);
 }
 

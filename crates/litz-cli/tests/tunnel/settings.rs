@@ -115,3 +115,37 @@ fn errors_of_a_file_name_its_line_and_a_ticket_in_it_is_a_secret() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).expect("a mode");
     world.litz(&world.client, &["up", file.to_str().expect("text")]).fail(2, "chmod go-w");
 }
+
+/// Runs a command where systemd-resolved seems to run: FOLDER COMMAND... A program in FOLDER stands for
+/// `resolvectl` and notes how it is called.
+const WITH_RESOLVED: &str = r#"
+mount -t tmpfs none /run
+mkdir -p /run/systemd/resolve
+touch /run/systemd/resolve/io.systemd.Resolve
+folder=$1; shift
+printf '#!/bin/sh\necho "$*" >> %s/calls\n' "$folder" > "$folder/resolvectl"
+chmod +x "$folder/resolvectl"
+PATH="$folder:$PATH" exec "$@"
+"#;
+
+#[test]
+fn systemd_resolved_is_told_of_the_name_servers() {
+    let Some(world) = World::new("resolved", 1, &["mount"]) else { return };
+    let (mut server, ticket) = world.serve(&["--dns", "10.76.0.1", "--dns", "fd76:6c69:747a::1"]);
+    let folder = world.path("resolved");
+    fs::create_dir(&folder).expect("a folder");
+    let resolv_conf = fs::read_to_string("/etc/resolv.conf").ok();
+    // The namespace of mounts is the command's own.
+    let mut command = std::process::Command::new("ip");
+    command.args(["netns", "exec", &world.client, "sh", "-e", "-c", WITH_RESOLVED, "sh"]);
+    command.arg(&folder).arg(env!("CARGO_BIN_EXE_litz")).args(["tunnel", "up", "--dns", "--json", &ticket]);
+    command.arg(format!("--state-dir={}", world.path("state-true").display()));
+    command.env("RUNTIME_DIRECTORY", world.path("run-true"));
+    let mut client = Litz::of(&mut command);
+    client.wait_for("up");
+    server.wait_for("client");
+    let calls = fs::read_to_string(folder.join("calls")).expect("it was called");
+    assert_eq!(calls, "dns litz0 10.76.0.1 fd76:6c69:747a::1\ndomain litz0 ~.\n");
+    World::end(client, server);
+    assert_eq!(fs::read_to_string("/etc/resolv.conf").ok(), resolv_conf);
+}

@@ -104,7 +104,7 @@ fn with_a_kill_switch_nothing_but_the_tunnels_own_packets_leaves() {
 }
 
 #[test]
-fn an_inner_connection_survives_links_that_go_and_come() {
+fn an_inner_connection_survives_links_and_addresses_that_go_and_come() {
     let Some(world) = World::new("links", 2, &["python3", "ss"]) else { return };
     let _echo = world.echo();
     let (client, server) = world.tunnel();
@@ -115,6 +115,14 @@ fn an_inner_connection_survives_links_that_go_and_come() {
         ip(&format!("-n {} link set {device} down", world.client));
         stream.await_progress(100);
         ip(&format!("-n {} link set {device} up", world.client));
+        world.await_paths(2);
+        stream.await_progress(50);
+    }
+    // Other addresses, as a network assigns when a host comes again.
+    for (link, device) in ["c0", "c1"].iter().enumerate() {
+        ip(&format!("-n {} addr del 10.9.{link}.1/24 dev {device}", world.client));
+        stream.await_progress(100);
+        ip(&format!("-n {} addr add 10.9.{link}.77/24 dev {device}", world.client));
         world.await_paths(2);
         stream.await_progress(50);
     }

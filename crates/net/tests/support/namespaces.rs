@@ -68,19 +68,9 @@ impl Namespace {
         command
     }
 
-    /// Runs `work` on a new thread inside the namespace; sockets that it opens stay inside.
+    /// As [`inside`].
     pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        let file = File::open(format!("/run/netns/{}", self.name)).expect("the namespace");
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(move || {
-                move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).expect("root may enter");
-                work()
-            });
-            match thread.join() {
-                Ok(result) => result,
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        })
+        inside(&self.name, work)
     }
 
     /// A counter of one of its devices, such as `rx_packets`, read inside the namespace.
@@ -103,6 +93,21 @@ impl Drop for Namespace {
         // Errors during cleanup are ignored.
         let _removed = Command::new("ip").args(["netns", "del", &self.name]).status();
     }
+}
+
+/// Runs `work` on a new thread inside a namespace; sockets that it opens stay inside.
+pub fn inside<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> T {
+    let file = File::open(format!("/run/netns/{name}")).expect("the namespace");
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).expect("root may enter");
+            work()
+        });
+        match thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
 }
 
 /// Two hosts with two devices each, all four in one subnet:
