@@ -39,7 +39,7 @@ struct Named {
 impl Named {
     fn with(targets: &[&str], name_server: &str) -> Option<Self> {
         let mut files = None;
-        let world = World::with(targets, |near, far| {
+        let world = World::with(targets, &[], |near, far| {
             let near = Files::new(near, &[("resolv.conf", &format!("nameserver {name_server}\n"))]);
             let hosts =
                 format!("{FAR} {NAME}\n{FAR6} {NAME}\n127.0.1.1 lonely.far.example\n10.80.0.1 other.far.example\n");

@@ -127,6 +127,159 @@ fn redis_is_used_and_served() {
     assert_eq!(far(&world, &[&client[..], &["get", "key"]].concat()), format!("{value}\n").into_bytes());
 }
 
+#[test]
+fn ssh_logs_in_on_a_far_host_and_rsync_copies_over_it() {
+    let Some(world) = world(&["ssh", "sshd", "ssh-keygen", "rsync", "cmp"]) else { return };
+    let path = |name: &str| world.place.path(name).to_str().expect("a plain path").to_owned();
+    for name in ["host-key", "user-key"] {
+        far(&world, &["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", &path(name)]);
+    }
+    // sshd wants it, and the package's service makes it.
+    std::fs::create_dir_all("/run/sshd").expect("root");
+    let text = format!(
+        "Port 22\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\nPidFile none\n\
+         PermitRootLogin yes\nUseDNS no\n",
+        path("host-key"),
+        path("user-key.pub")
+    );
+    let config = file(&world, "sshd_config", &text);
+    let _server = far_server(&world, &["/usr/sbin/sshd", "-D", "-f", &config], "127.0.0.1:22");
+    let text = format!(
+        "Host *\nIdentityFile {}\nIdentitiesOnly yes\nUser root\nBatchMode yes\nStrictHostKeyChecking no\n\
+         UserKnownHostsFile /dev/null\nLogLevel ERROR\n",
+        path("user-key")
+    );
+    let config = file(&world, "ssh_config", &text);
+    let sent = world.place.file("a/b", 3_000_000, 3);
+    let shown = sent.display();
+    // Both directions at the same time, and the status of the far command.
+    let script = format!("ssh -F {config} {FAR} cat <{shown} | cmp - {shown} && ssh -F {config} {FAR} exit 7");
+    let (status, output, errors) = world.run(&["bash", "-c", &script]);
+    assert_eq!((status, &*output), (7, ""), "{errors}");
+    let (from, to) = (format!("{FAR}:{}/", path("out")), format!("{}/", path("in")));
+    near(&world, &["rsync", "-a", "--timeout=60", "-e", &format!("ssh -F {config}"), &from, &to]);
+    crate::support::assert_same(&sent, &world.place.inbox().join("a/b"));
+}
+
+/// The bytes that a client of iperf3 says that it has sent, and that have arrived.
+fn iperf3_bytes(output: &[u8]) -> [Option<u64>; 2] {
+    let report: Value = serde_json::from_slice(output).expect("a report");
+    ["sum_sent", "sum_received"].map(|sum| report["end"][sum]["bytes"].as_u64())
+}
+
+#[test]
+fn iperf3_measures_a_far_server_and_is_measured() {
+    let Some(world) = world(&["iperf3"]) else { return };
+    let _far = far_server(&world, &["iperf3", "-s"], "127.0.0.1:5201");
+    let _near = published(&world, &["iperf3", "-s", "-p", "8080"]);
+    for more in [&["-P", "2"][..], &["-R"]] {
+        let arguments = ["-n", "20M", "-J"];
+        let output = near(&world, &[&["iperf3", "-c", FAR][..], &arguments, more].concat());
+        let far_output = far(&world, &[&["iperf3", "-c", "127.0.0.1", "-p", "8080"][..], &arguments, more].concat());
+        for output in [output.into_bytes(), far_output] {
+            let [sent, arrived] = iperf3_bytes(&output);
+            // A receiver counts until the sender says that it has ended, when much is still on its way.
+            assert!(sent >= Some(20 << 20) && arrived >= Some(1 << 20), "{sent:?} {arrived:?} {more:?}");
+        }
+    }
+}
+
+/// Where the programs of PostgreSQL are: Debian has those of each version in a folder of its own.
+fn postgres_folder() -> Option<std::path::PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let found = versions.map(|version| version.path().join("bin")).find(|folder| folder.join("postgres").is_file());
+    if found.is_none() {
+        skipped("postgres");
+    }
+    found
+}
+
+#[test]
+fn postgresql_is_used_and_served() {
+    let Some(folder) = postgres_folder() else { return };
+    let Some(world) = world(&["psql", "setpriv"]) else { return };
+    let program = |name: &str| folder.join(name).to_str().expect("a plain path").to_owned();
+    let (postgres, initdb) = (program("postgres"), program("initdb"));
+    // It does not run as root.
+    let other = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    std::fs::set_permissions(world.place.root.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("it is ours");
+    let data = world.place.path("data");
+    std::fs::create_dir(&data).expect("a folder");
+    std::os::unix::fs::chown(&data, Some(65534), Some(65534)).expect("root");
+    let data = data.to_str().expect("a plain path").to_owned();
+    let made = [&other[..], &[&initdb, "-D", &data, "-U", "postgres", "-A", "trust", "--no-sync", "--locale=C"]];
+    far(&world, &made.concat());
+    let rules = std::path::Path::new(&data).join("pg_hba.conf");
+    std::fs::write(rules, "host all all 0.0.0.0/0 trust\n").expect("a file");
+    let more = ["-c", "listen_addresses=0.0.0.0", "-c", "fsync=off", "-c", "unix_socket_directories="];
+    let serve = |port| [&other[..], &[&postgres, "-D", &data, "-p", port], &more].concat();
+    // It gets some megabytes, and gives them back.
+    let script = "create table t (n int, x text); insert into t select i, repeat(md5(i::text), 100) \
+                  from generate_series(1, 1000) i; select n, x from t order by n";
+    let read = "select n, x from t order by n";
+    let ask = |host, port, text| ["psql", "-XAtq", "-h", host, "-p", port, "-U", "postgres", "-c", text];
+    let written = {
+        let _server = far_server(&world, &serve("5432"), "127.0.0.1:5432");
+        far_until_ready(&world, &ask("127.0.0.1", "5432", "select 1"));
+        let written = near(&world, &ask(FAR, "5432", script));
+        assert_eq!(written.lines().count(), 1000);
+        assert!(far(&world, &ask("127.0.0.1", "5432", read)) == written.as_bytes(), "the table is another one");
+        written
+    };
+    // The same data, served by the near host.
+    let _server = published(&world, &serve("8080"));
+    far_until_ready(&world, &ask("127.0.0.1", "8080", "select 1"));
+    assert!(far(&world, &ask("127.0.0.1", "8080", read)) == written.as_bytes(), "the table is another one");
+    let peer = far(&world, &ask("127.0.0.1", "8080", "select host(inet_client_addr())"));
+    assert_eq!(peer, b"127.0.0.1\n");
+}
+
+/// Waits until a server does what is asked: it may still start.
+fn far_until_ready(world: &World, arguments: &[&str]) {
+    let is_ready = || {
+        let output = world.far.command(arguments[0]).args(&arguments[1..]).output().expect("it starts");
+        output.status.success()
+    };
+    while !is_ready() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// A server that says where its clients come from, and sends back what it gets.
+const GO_SERVER: &str = r#"package main
+
+import ("fmt"; "io"; "net"; "os")
+
+func main() {
+	l, err := net.Listen("tcp", os.Args[1])
+	if err != nil { fmt.Println(err); os.Exit(1) }
+	fmt.Println("ready")
+	for {
+		c, err := l.Accept()
+		if err != nil { fmt.Println(err); os.Exit(1) }
+		go func() { io.Copy(c, c); fmt.Println(c.RemoteAddr()); c.Close() }()
+	}
+}
+"#;
+
+#[test]
+fn a_static_server_of_go_sees_the_addresses_of_far_programs() {
+    let Some(world) = world(&["go"]) else { return };
+    let program = build_go(&world, GO_SERVER);
+    let mut command = world.command_with(&["--publish", "8080"], &[&program, ":8080"]);
+    let mut server = Server(command.stderr(Stdio::inherit()).spawn().expect("it starts"));
+    let output = std::io::BufReader::new(server.0.stdout.take().expect("piped"));
+    let mut lines = std::io::BufRead::lines(output).map(|line| line.expect("text"));
+    assert_eq!(lines.next().as_deref(), Some("ready"));
+    for (seed, address) in ["127.0.0.1:8080", "[::1]:8080"].into_iter().enumerate() {
+        let stream = world.far.inside(|| connect(address.parse().expect("an address")));
+        let own = stream.local_addr().expect("a socket");
+        assert_echo(stream, 300_000, seed as u64);
+        assert_eq!(lines.next(), Some(own.to_string()));
+    }
+}
+
 /// Static, with its own resolver and system calls.
 const GO: &str = r#"package main
 

@@ -18,9 +18,12 @@ fn remote_address(client: &mut Litz, number: usize) -> SocketAddr {
 #[test]
 fn connections_of_the_far_host_reach_this_one() {
     let target = late_echo();
-    let remote = format!("0:{target}");
-    let mut forwarder = Forwarder::start(&["--permit-listen=*"], &["-R", &remote]);
-    let address = remote_address(&mut forwarder.client, 0);
+    // No other test listens at this address, so that none gets the port when it is free.
+    let ip = "127.79.0.1";
+    let remote = format!("{ip}:0:{target}");
+    let mut forwarder = Forwarder::start(&[&format!("--permit-listen={ip}:*")], &["-R", &remote]);
+    let port = remote_address(&mut forwarder.client, 0).port();
+    let address = SocketAddr::new(ip.parse().expect("an address"), port);
     for seed in 0..3 {
         assert_echo(connect(address), 200_000, seed);
     }

@@ -23,11 +23,12 @@ pub(super) struct World {
 impl World {
     /// None without root.
     pub(super) fn new() -> Option<Self> {
-        Self::with(&["10.79.0.0/16:*", "[fd79::]/16:*"], |_, _| {})
+        Self::with(&["10.79.0.0/16:*", "[fd79::]/16:*"], &[], |_, _| {})
     }
 
-    /// The same with other targets, after `prepare` with the near and the far host.
-    pub(super) fn with(targets: &[&str], prepare: impl FnOnce(&Namespace, &Namespace)) -> Option<Self> {
+    /// The same with other targets and arguments of the server, after `prepare` with the near and the far
+    /// host.
+    pub(super) fn with(targets: &[&str], more: &[&str], prepare: impl FnOnce(&Namespace, &Namespace)) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             skipped("root");
             return None;
@@ -47,7 +48,7 @@ impl World {
         prepare(&near, &far);
         let mut command = far.command(env!("CARGO_BIN_EXE_litz"));
         command.args(["forward", "serve", "--json", &state, "--permit-listen", "8080-8089"]);
-        command.args(targets.iter().flat_map(|target| ["--target", target]));
+        command.args(targets.iter().flat_map(|target| ["--target", target])).args(more);
         let mut server = Litz::of(&mut command);
         let ticket = server.wait_for("listening")["ticket"].as_str().expect("a ticket").to_owned();
         Some(Self { place, near, far, server, ticket })
@@ -265,6 +266,44 @@ fn what_the_far_host_does_not_allow_fails_if_the_user_wants_that() {
     assert!(errors.contains("\"event\":\"direct\""), "{errors}");
     let (_, _, errors) = run_here(&["--json", "--direct", "192.0.2.0/24:*"], &["timeout", "0.5", "bash", "-c", script]);
     assert!(!errors.contains("\"event\":\"direct\"") && !errors.contains("\"refused\""), "{errors}");
+}
+
+#[test]
+fn a_command_inside_another_one_says_that_there_can_be_one() {
+    let place = Place::new();
+    let (_server, ticket) = serve_at(&place, "127.0.0.1:0", &["--target", "192.0.2.1:80"]);
+    let state = place.path("state-out");
+    let (litz, state) = (env!("CARGO_BIN_EXE_litz"), state.to_str().expect("a plain path"));
+    let command = ["run", "--state-dir", state, &ticket, "--"];
+    let output = Command::new(litz).args(command).arg(litz).args(command).arg("true").output();
+    let (status, _, errors) = texts(output.expect("it starts"));
+    assert!(status == 125 && errors.contains("leave out the inner `litz run`"), "{status} {errors}");
+}
+
+#[test]
+fn connections_come_from_the_address_that_the_server_chooses() {
+    let host = ["10.78.0.2:*", "[fd79::]/16:*"];
+    for (source, expected) in [("10.79.0.1", "10.79.0.1"), ("lo", "127.0.0.1"), ("l1", "10.78.1.2")] {
+        let Some(world) = World::with(&host, &["--source", source], |_, _| {}) else { return };
+        let port = world.serve("10.78.0.2", |mut stream| {
+            let peer = stream.peer_addr().expect("a socket").ip().to_string();
+            let _written = stream.write_all(peer.as_bytes());
+        });
+        let script = format!("cat </dev/tcp/10.78.0.2/{port}");
+        let (status, output, errors) = world.run(&["bash", "-c", &script]);
+        assert_eq!((status, &*output), (0, expected), "{errors}");
+        if source == "10.79.0.1" {
+            // The other family has none.
+            let (status, _, errors) = world.run(&["bash", "-c", &format!("exec 3<>/dev/tcp/{FAR6}/1")]);
+            assert!(status == 1 && errors.contains("--source has no IPv6 address"), "{status} {errors}");
+        }
+    }
+    let place = Place::new();
+    let state = place.path("state-in");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_litz"));
+    command.args(["forward", "serve", "--target", "*:*", "--source", "192.0.2.1", "--state-dir"]).arg(state);
+    let (status, _, errors) = texts(command.output().expect("it starts"));
+    assert!(status == 2 && errors.contains("no interface of this host has it"), "{status} {errors}");
 }
 
 #[test]

@@ -56,6 +56,34 @@ fn a_socket_that_does_not_block_is_connected_later() {
     assert_eq!((status, &*output), (0, "good\n"), "{errors}");
 }
 
+/// Multipath TCP (RFC 8684), with a socket that blocks and with one that does not.
+const MULTIPATH: &str = "
+import socket, sys
+for time in [None, 60]:
+    try:
+        s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262)
+    except OSError:
+        print('missing')
+        break
+    s.settimeout(time)
+    s.connect((sys.argv[1], int(sys.argv[2])))
+    assert s.getpeername() == (sys.argv[1], int(sys.argv[2]))
+    s.sendall(b'x' * 300_000)
+    s.shutdown(socket.SHUT_WR)
+    assert b''.join(iter(lambda: s.recv(65536), b'')) == b'x' * 300_000
+print('end')";
+
+#[test]
+fn a_socket_of_multipath_tcp_is_forwarded_as_one_of_tcp() {
+    let Some(world) = World::new() else { return };
+    let port = world.serve(FAR, echo).to_string();
+    let (status, output, errors) = world.run(&["python3", "-c", MULTIPATH, FAR, &port]);
+    assert!(status == 0 && output.ends_with("end\n"), "{status} {output} {errors}");
+    if output.contains("missing") {
+        super::dynamic::skipped("multipath TCP of the kernel");
+    }
+}
+
 /// Accepts one connection at a time, and says where it comes from.
 const BLOCKING: &str = "
 import signal, socket, sys

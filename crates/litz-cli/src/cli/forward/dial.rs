@@ -8,11 +8,12 @@ use std::time::Duration;
 use forward::address::{Address, Host, HostName, Protocol, Target, UnixPath};
 use forward::message::{ADDRESSES_MAX as ADDRESSES_OF_NAME_MAX, Failure, Reason};
 use forward::policy::{Policy, Verdict};
-use tokio::net::{TcpStream, UdpSocket, UnixStream};
+use tokio::net::{TcpSocket, UdpSocket, UnixStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::socket::Socket;
+use super::sources::Sources;
 
 /// The time to look up a name.
 const LOOKUP_TIME: Duration = Duration::from_secs(10);
@@ -42,8 +43,8 @@ impl Dialled {
     }
 }
 
-/// Connects to `target`, as far as `policy` allows it; without one, everything is allowed.
-pub(super) async fn dial(target: &Target, policy: Option<&Policy>) -> Result<Dialled, Failure> {
+/// Connects to `target` from `sources`, as far as `policy` allows it; without one, everything is allowed.
+pub(super) async fn dial(target: &Target, policy: Option<&Policy>, sources: Sources) -> Result<Dialled, Failure> {
     let verdict = policy.map_or(Verdict::Allowed, |policy| policy.verdict(target));
     if verdict == Verdict::Refused {
         return Err(not_allowed(target));
@@ -62,7 +63,7 @@ pub(super) async fn dial(target: &Target, policy: Option<&Policy>) -> Result<Dia
     if addresses.is_empty() {
         return Err(Failure::new(Reason::NameNotFound, &format!("{} has no address", address.host)));
     }
-    let connected = first_connected(to_try(addresses), move |address| connect(protocol, address));
+    let connected = first_connected(to_try(addresses), move |address| connect(protocol, address, sources));
     let connected = timeout(DIAL_TIME, connected).await;
     connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(|error| to_failure(target, &error))
 }
@@ -117,13 +118,18 @@ pub(crate) fn to_try(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     result
 }
 
-async fn connect(protocol: Protocol, address: SocketAddr) -> io::Result<Dialled> {
+async fn connect(protocol: Protocol, address: SocketAddr, sources: Sources) -> io::Result<Dialled> {
+    let source = sources.towards(address)?;
     match protocol {
-        Protocol::Tcp => Ok(Dialled::Stream(Socket::tcp(TcpStream::connect(address).await?))),
+        Protocol::Tcp => {
+            let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+            source.map_or(Ok(()), |source| socket.bind(source))?;
+            Ok(Dialled::Stream(Socket::tcp(socket.connect(address).await?)))
+        }
         Protocol::Udp => {
             let any: IpAddr =
                 if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-            let socket = UdpSocket::bind(SocketAddr::new(any, 0)).await?;
+            let socket = UdpSocket::bind(source.unwrap_or(SocketAddr::new(any, 0))).await?;
             socket.connect(address).await?;
             Ok(Dialled::Packets(socket))
         }
@@ -218,7 +224,7 @@ mod tests {
     /// the next address is tried beside it.
     #[tokio::test]
     async fn an_address_that_does_not_answer_delays_and_one_that_refuses_does_not_end_the_attempts() {
-        use tokio::net::TcpSocket;
+        use tokio::net::{TcpSocket, TcpStream};
         let full = TcpSocket::new_v4().expect("a socket");
         full.bind(([127, 0, 0, 1], 0).into()).expect("a port");
         let full = full.listen(0).expect("it listens");
@@ -231,7 +237,7 @@ mod tests {
             let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
             socket.local_addr().expect("an address")
         };
-        let tcp = |address| connect(Protocol::Tcp, address);
+        let tcp = |address| connect(Protocol::Tcp, address, Sources::ANY);
         let works = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = works.local_addr().expect("an address");
         let dialled = first_connected(vec![silent, closed, address], tcp).await.expect("one works");

@@ -7,7 +7,7 @@
 //! | [`session`] | one connection between them: requests and answers, the same for both ends |
 //! | [`frames`] | messages on streams |
 //! | [`listener`], [`datagrams`], [`socks`] | where connections and packets come in |
-//! | [`dial`] | where they go |
+//! | [`dial`], [`sources`] | where they go, and from which address |
 //! | [`carry`], [`socket`] | data of a connection, both ways |
 //! | [`udp`] | packets of flows |
 //! | [`run`](mod@run), [`program`], [`takeover`] | `litz run`: a program whose connections are forwarded |
@@ -47,6 +47,7 @@ mod setup;
 pub(crate) mod socket;
 mod sockets;
 pub(crate) mod socks;
+mod sources;
 mod stdio;
 mod takeover;
 pub(crate) mod udp;

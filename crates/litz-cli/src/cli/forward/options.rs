@@ -173,6 +173,14 @@ pub(crate) struct ServeOptions {
     #[arg(short, long = "target", value_name = "RULE", help_heading = FORWARDS)]
     pub(crate) targets: Vec<TargetRule>,
 
+    /// Connect to targets from this address; may be repeated, for IPv4 and IPv6
+    ///
+    /// SOURCE is an address of this host, or an interface, whose addresses at the start are used.
+    /// Without it, the system chooses by the target. Programs that know their peers by address, such as
+    /// those of Open MPI, may need it.
+    #[arg(long = "source", value_name = "SOURCE", help_heading = FORWARDS)]
+    pub(crate) sources: Vec<String>,
+
     /// Let clients listen on this host (their -R); may be repeated
     ///
     /// RULE is [tcp:|udp:][BIND:]PORTS, or the path of a UNIX socket. BIND is an address of this host or

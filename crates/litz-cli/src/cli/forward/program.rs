@@ -127,7 +127,17 @@ impl<'a> Program<'a> {
                     io::ErrorKind::PermissionDenied => NOT_EXECUTABLE,
                     _ => LITZ_FAILED,
                 };
-                let message = format!("cannot run {}: {error}", name.display());
+                let why = match error.kind() {
+                    // A filter with a supervisor has one above it (seccomp(2)).
+                    io::ErrorKind::ResourceBusy => {
+                        "this command was itself started by `litz run`, or by another program that answers system \
+                         calls in place of the kernel, and the kernel allows only one of them: leave out the inner \
+                         `litz run`"
+                            .to_owned()
+                    }
+                    _ => error.to_string(),
+                };
+                let message = format!("cannot run {}: {why}", name.display());
                 exit::report(self.json, status, &message);
                 let _first = self.shared.status.set(status);
                 self.shared.end();

@@ -25,6 +25,7 @@ use super::options::ServeOptions;
 use super::report::Report;
 use super::session::{AllowedRequests, Session, Streams, transport};
 use super::setup::runtime;
+use super::sources::Sources;
 use crate::cli::connect::base_transport;
 use crate::cli::connection_log::{log_connected, log_ended};
 use crate::cli::host::{self, HostState};
@@ -71,6 +72,7 @@ pub(super) fn run(options: &ServeOptions) -> Result<u8, String> {
                     ports with --permit-listen"
             .to_owned());
     }
+    let sources = Sources::of(&options.sources)?;
     let state = host::open_state(options.transport.state_dir.as_deref())?;
     let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
     let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
@@ -101,6 +103,7 @@ pub(super) fn run(options: &ServeOptions) -> Result<u8, String> {
         admission,
         visits,
         policy,
+        sources,
         udp_idle: options.udp_idle,
         report: Arc::new(Report::new(&options.transport)),
         runs: Mutex::default(),
@@ -168,6 +171,7 @@ struct Server {
     admission: Admission,
     visits: Arc<Visits>,
     policy: Arc<Policy>,
+    sources: Sources,
     udp_idle: units::Duration,
     report: Arc<Report>,
     /// The connections of clients by key and run, so that a client that reconnects replaces its own.
@@ -445,7 +449,7 @@ impl Server {
 
     /// Serves a client until its connection ends; returns why.
     async fn serve_client(&self, session: Arc<Session>, (mut send, mut recv): Streams) -> String {
-        let allowed = Arc::new(AllowedRequests::Server(Arc::clone(&self.policy)));
+        let allowed = Arc::new(AllowedRequests::Server(Arc::clone(&self.policy), self.sources));
         let mut listeners = Listeners { tasks: JoinSet::new(), count: 0, places: places() };
         let control = async {
             loop {
@@ -468,10 +472,13 @@ impl Server {
                 }
             }
         };
-        tokio::select! {
+        let reason = tokio::select! {
             closed = session.run(&allowed) => closed.to_string(),
             error = control => session.connection.close_reason().map_or(error, |closed| closed.to_string()),
-        }
+        };
+        // Their ports are free before a later connection of the client asks for them.
+        listeners.tasks.shutdown().await;
+        reason
     }
 }
 

@@ -17,6 +17,7 @@ use super::dial::{Dialled, dial, look_up};
 use super::frames;
 use super::published::{Named, Published};
 use super::report::{Label, Report};
+use super::sources::Sources;
 use super::udp::{FlowEnd, Packets};
 
 /// Forwarded connections and UDP flows that each end may open, at a time. Further ones wait.
@@ -54,8 +55,8 @@ pub(crate) fn transport(base: TransportConfig) -> TransportConfig {
 
 /// What the other end may ask for.
 pub(super) enum AllowedRequests {
-    /// A client of this server may name targets that the policy allows.
-    Server(Arc<Policy>),
+    /// A client of this server may name targets that the policy allows; connections come from there.
+    Server(Arc<Policy>, Sources),
     /// The server may say that something has arrived at a listener; the target of each is the user's.
     Client(Vec<Target>),
     /// As for a client; the target of each listener is this port of a program.
@@ -64,8 +65,8 @@ pub(super) enum AllowedRequests {
 
 /// Where a request leads.
 enum Way<'a> {
-    /// To a target, if the policy allows it.
-    Target(Target, Option<&'a Policy>),
+    /// To a target, if the policy allows it, from there.
+    Target(Target, Option<&'a Policy>, Sources),
     /// To a port of a program of this host.
     Program(u16, &'a Arc<Published>),
 }
@@ -89,9 +90,12 @@ impl AllowedRequests {
             usize::try_from(id).ok().and_then(|id| list.get(id))
         }
         match (self, request) {
-            (Self::Server(policy), Message::Open { target }) => Ok(Way::Target(target, Some(policy))),
+            (Self::Server(policy, sources), Message::Open { target }) => {
+                Ok(Way::Target(target, Some(policy), *sources))
+            }
             (Self::Client(targets), Message::Arrived { id, .. }) => {
-                at(targets, id).map(|target| Way::Target(target.clone(), None)).ok_or_else(|| unknown(id))
+                let target = at(targets, id).ok_or_else(|| unknown(id))?;
+                Ok(Way::Target(target.clone(), None, Sources::ANY))
             }
             (Self::Program(ports, published), Message::Arrived { id, .. }) => {
                 at(ports, id).map(|port| Way::Program(*port, published)).ok_or_else(|| unknown(id))
@@ -108,7 +112,7 @@ impl Way<'_> {
     /// For the user.
     fn shown(&self) -> String {
         match self {
-            Self::Target(target, _) => target.to_string(),
+            Self::Target(target, ..) => target.to_string(),
             Self::Program(port, _) => format!("port {port} of the program"),
         }
     }
@@ -116,7 +120,7 @@ impl Way<'_> {
     /// Connects. What is returned besides is held while there is the connection.
     async fn dial(&self, origin: Option<SocketAddr>) -> Result<(Dialled, Option<Named>), Failure> {
         match self {
-            Self::Target(target, policy) => Ok((dial(target, *policy).await?, None)),
+            Self::Target(target, policy, sources) => Ok((dial(target, *policy, *sources).await?, None)),
             Self::Program(port, published) => match published.connect(*port, origin).await {
                 Ok((socket, named)) => Ok((Dialled::Stream(socket), named)),
                 Err(error) => {
@@ -226,7 +230,7 @@ impl Session {
     /// Answers a request for the addresses of a name.
     async fn look_up(&self, allowed: &AllowedRequests, name: &HostName, (mut send, mut recv): Streams) {
         let found = match allowed {
-            AllowedRequests::Server(policy) => tokio::select! {
+            AllowedRequests::Server(policy, _) => tokio::select! {
                 found = look_up(name, policy) => found,
                 // The other end does not want it any more.
                 _ = send.stopped_async() => return recv.stop(RESET),

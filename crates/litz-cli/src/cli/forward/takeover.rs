@@ -236,6 +236,10 @@ impl Takeover {
     /// Where the socket waits, if the call returns at once: its connection has begun then.
     fn hole_for(&self, wanted: &Wanted) -> Option<&Hole> {
         let flags = rustix::fs::fcntl_getfl(&wanted.socket).ok()?;
+        // The sockets of multipath TCP do not open simultaneously.
+        if !is_of(&wanted.socket, socket2::Protocol::TCP) {
+            return None;
+        }
         if !flags.contains(OFlags::NONBLOCK) || !(self.is_strict || self.sockets.is_allowed(wanted.address)) {
             return None;
         }
@@ -424,8 +428,12 @@ impl Takeover {
                     return self.accept_now(call, &listener, flags);
                 }
             }
+            if !is_blocking {
+                // The kernel might accept a connection that comes now, and name another peer.
+                return call.answer(Err(Errno::AGAIN));
+            }
             // A signal ends the kernel's call as it always does.
-            if !is_blocking || call.has_signal() {
+            if call.has_signal() {
                 return call.let_through();
             }
             listener = wait_until_ready(listener).await;
@@ -453,20 +461,25 @@ impl Takeover {
 }
 
 fn is_listening_tcp(socket: &OwnedFd) -> bool {
-    let is_tcp = SockRef::from(socket).protocol().is_ok_and(|protocol| protocol == Some(socket2::Protocol::TCP));
-    is_tcp && rustix::net::sockopt::socket_acceptconn(socket).is_ok_and(|is_listening| is_listening)
+    is_tcp(socket) && rustix::net::sockopt::socket_acceptconn(socket).is_ok_and(|is_listening| is_listening)
+}
+
+/// Also of multipath TCP (RFC 8684), with which servers of Go listen. It falls back to TCP.
+fn is_tcp(socket: &OwnedFd) -> bool {
+    is_of(socket, socket2::Protocol::TCP) || is_of(socket, socket2::Protocol::MPTCP)
 }
 
 fn is_udp(socket: &OwnedFd) -> bool {
-    SockRef::from(socket).protocol().is_ok_and(|protocol| protocol == Some(socket2::Protocol::UDP))
+    is_of(socket, socket2::Protocol::UDP)
+}
+
+fn is_of(socket: &OwnedFd, wanted: socket2::Protocol) -> bool {
+    SockRef::from(socket).protocol().is_ok_and(|protocol| protocol == Some(wanted))
 }
 
 /// Whether it is a TCP socket without a connection.
 fn is_unconnected_tcp(socket: &OwnedFd) -> bool {
-    let socket = SockRef::from(socket);
-    socket.r#type().is_ok_and(|ty| ty == Type::STREAM)
-        && socket.protocol().is_ok_and(|protocol| protocol == Some(socket2::Protocol::TCP))
-        && socket.peer_addr().is_err()
+    is_tcp(socket) && SockRef::from(socket).peer_addr().is_err()
 }
 
 const fn errno_of(reason: Reason) -> Errno {
