@@ -4,9 +4,9 @@ use litz::tcp::{EthernetConfig, IpDevice, PacketSocket};
 
 use super::forward::Forwarder;
 use super::http::nginx;
+use super::iperf::{PORT, measure};
 use super::world::{Place, World, assert_same, kernel_addresses, stack_addresses};
 
-const IPERF: u16 = 5201;
 const HTTP: u16 = 80;
 
 /// Our stack on `ours`. It carries connections to `port` to a program of the namespace `host`, and those
@@ -22,27 +22,9 @@ fn forwarder(world: &World, port: u16) -> Forwarder {
 
 #[test]
 fn iperf3_measures_through_the_stack_on_an_interface_in_either_role() {
-    let Some(world) = World::on_a_veth(&["iperf3"]) else { return };
-    let server = |place| world.serve(place, "iperf3", &["-s"], &format!("127.0.0.1:{IPERF}"));
-    let _servers = [server(Place::Host), server(Place::Remote)];
-    let forwarder = forwarder(&world, IPERF);
-    let [v4, v6] = stack_addresses(0).map(|address| address.to_string());
-    let kernel_port = forwarder.kernel_port.to_string();
-    let ways = [
-        (Place::Remote, vec!["-c", &v4]),
-        (Place::Remote, vec!["-c", &v6]),
-        (Place::Host, vec!["-c", "127.0.0.1", "-p", &kernel_port]),
-    ];
-    for (place, to) in ways {
-        for direction in [&["-n", "8M"][..], &["-n", "8M", "-R", "-P", "4"]] {
-            let arguments = [&to[..], direction, &["--json"]].concat();
-            let output = world.succeed(place, "iperf3", &arguments, &[]);
-            let result: serde_json::Value = serde_json::from_slice(&output).expect("a JSON object");
-            assert!(result["error"].is_null(), "{arguments:?}: {}", result["error"]);
-            let received = result["end"]["sum_received"]["bytes"].as_u64();
-            assert!(received > Some(0), "{arguments:?}: {}", result["end"]);
-        }
-    }
+    let Some(world) = World::on_a_veth(&["iperf3", "ss"]) else { return };
+    let forwarder = forwarder(&world, PORT);
+    measure(&world, 0, &forwarder, ["-n", "8M"]);
 }
 
 #[test]

@@ -186,13 +186,23 @@ impl World {
 
     /// Starts a server, and waits until it accepts connections to `address`.
     pub(super) fn serve(&self, place: Place, program: &str, arguments: &[&str], address: &str) -> Server {
-        let name = program;
-        let program = path_of(program).expect("it was looked for");
+        self.serve_until(place, program, arguments, || self.accepts(place, address))
+    }
+
+    /// Starts a server of one connection, and waits until it listens on `port`.
+    pub(super) fn serve_one(&self, place: Place, program: &str, arguments: &[&str], port: u16) -> Server {
+        let wanted = format!("sport = :{port}");
+        let listens = || !self.succeed(place, "ss", &["-Hltn", &wanted], &[]).is_empty();
+        self.serve_until(place, program, arguments, listens)
+    }
+
+    fn serve_until(&self, place: Place, name: &str, arguments: &[&str], is_ready: impl Fn() -> bool) -> Server {
+        let program = path_of(name).expect("it was looked for");
         let mut command = Command::new("ip");
         command.args(["netns", "exec", self.namespace(place).name()]).arg(program).args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir(self.folder.path());
         let mut server = Server(command.spawn().expect("it starts"));
-        while !self.accepts(place, address) {
+        while !is_ready() {
             assert!(server.0.try_wait().expect("a child").is_none(), "{name} {arguments:?} has ended");
             std::thread::sleep(Duration::from_millis(5));
         }
