@@ -8,6 +8,7 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | [`end`] | a device and the threads that serve it |
 //! | [`entry`] | the thread that reads the device |
 //! | [`exit`] | the loop that writes it |
 //! | [`peers`] | the peers and which addresses they have |
@@ -17,6 +18,7 @@
 //! | [`wake`] | wakes a thread that waits for the device |
 
 pub(crate) mod device;
+pub(crate) mod end;
 pub(crate) mod entry;
 pub(crate) mod exit;
 pub(crate) mod path_keeper;

@@ -34,17 +34,17 @@ use crate::cli::serving::visits::Visits;
 use crate::cli::transport_options::TransportOptions;
 use crate::cli::warning::Warning;
 use crate::cli::{exit, heading, out, signals, tls};
-use crate::tunnel::device::{DeviceCounters, Writer};
-use crate::tunnel::entry::Entry;
-use crate::tunnel::peers::{Peer, Peers};
-use crate::tunnel::terminate::terminator::Terminator;
-use crate::tunnel::wake::WakeEvent;
+use crate::tunnel::end::TunnelEnd;
+use crate::tunnel::peers::Peer;
 
 /// How often the waiting server checks for an interrupt and for changes of its ticket or list of keys.
 const WAKE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(200);
 
 /// Clients at a time: each has a thread and an address.
 const PLACES: Places = Places { count: 1024, per_key: 4, kept_for_new_keys: 64 };
+
+/// The addresses of the server, if the user names none.
+const ADDRESSES_DEFAULT: [&str; 2] = ["10.76.0.1/24", "fd76:6c69:747a::1/64"];
 
 #[derive(Args, Debug)]
 pub(crate) struct ServeOptions {
@@ -122,6 +122,14 @@ impl ServeOptions {
     pub(super) fn is_json(&self) -> bool {
         self.transport.json
     }
+
+    /// The addresses of this host in the tunnel.
+    fn own_addresses(&self) -> Vec<InterfaceAddress> {
+        if !self.address.is_empty() {
+            return self.address.clone();
+        }
+        ADDRESSES_DEFAULT.iter().map(|text| text.parse().expect("it is an address")).collect()
+    }
 }
 
 pub(super) fn run(options: &ServeOptions) -> ExitCode {
@@ -144,11 +152,7 @@ struct Server<'a> {
     clients: Clients,
     /// The routes to networks behind clients.
     _network: HostNetwork,
-    tun: Tun,
-    peers: Arc<Peers>,
-    entry: Entry,
-    terminator: Arc<Terminator>,
-    device: Arc<DeviceCounters>,
+    end: TunnelEnd,
     control: ControlSocket,
     cancel: CancelToken,
 }
@@ -162,12 +166,7 @@ impl<'a> Server<'a> {
         if settings.is_some() && options.allow.is_some() {
             return Err("the file lists clients, and --allow names another list: use one of them".to_owned());
         }
-        let addresses = if options.address.is_empty() {
-            let default = ["10.76.0.1/24", "fd76:6c69:747a::1/64"];
-            default.iter().map(|text| text.parse()).collect::<Result<_, _>>()?
-        } else {
-            options.address.clone()
-        };
+        let addresses = options.own_addresses();
         let state = host::open_state(options.transport.state_dir.as_deref())?;
         privileges::keep_those_for_the_network(&host::state_directory(options.transport.state_dir.as_deref())?)?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
@@ -193,14 +192,7 @@ impl<'a> Server<'a> {
         let own: Vec<(IpAddr, u8)> = addresses.iter().map(|own| (own.address, own.network.bits())).collect();
         let mut network = HostNetwork::begin(&folder(), &options.tun)?;
         let tun = Tun::open_up(&options.tun, &own, options.mtu).map_err(|error| error.to_string())?;
-        let wake = WakeEvent::new().map_err(|error| error.to_string())?;
-        let peers = Arc::new(Peers::new(wake.clone()));
-        let device = Arc::new(DeviceCounters::default());
-        let seed =
-            u64::from_be_bytes(state.key.derive_secret("flows of a tunnel")[..8].try_into().map_err(|_| "no seed")?);
-        let terminator = Arc::new(Terminator::start(&tun, options.mtu, &peers, &options.terminate)?);
-        let (stack, counters) = (Arc::clone(&terminator), Arc::clone(&device));
-        let entry = Entry::start(tun.clone(), Arc::clone(&peers), wake, counters, stack, seed, options.redundant);
+        let end = TunnelEnd::start(tun, options.mtu, &state.key, &options.terminate, options.redundant)?;
         for behind in clients.networks() {
             network.add_route(&behind, &options.tun)?;
         }
@@ -218,11 +210,7 @@ impl<'a> Server<'a> {
             pool,
             clients,
             _network: network,
-            tun,
-            peers,
-            entry,
-            terminator,
-            device,
+            end,
             control,
             cancel,
         };
@@ -246,7 +234,7 @@ impl<'a> Server<'a> {
         if self.options.transport.json {
             let listening: Vec<String> = addresses.iter().map(ToString::to_string).collect();
             out::json(&json!({
-                "event": "listening", "ticket": text, "port": port, "addresses": listening, "device": self.tun.name(),
+                "event": "listening", "ticket": text, "port": port, "addresses": listening, "device": self.end.tun.name(),
                 "tunnel_addresses": own, "advice": self.serving.advice,
             }));
             return out::check();
@@ -255,7 +243,7 @@ impl<'a> Server<'a> {
             exit::advise(self.options.transport.quiet, advice);
         }
         let by_key = if matches!(self.serving.admission, Admission::Keys(_)) { " --by-key" } else { "" };
-        out::note(&format!("{} has {}. On the other host run:\n", self.tun.name(), own.join(" and ")));
+        out::note(&format!("{} has {}. On the other host run:\n", self.end.tun.name(), own.join(" and ")));
         out::line(&format!("litz tunnel up{by_key} {text}"));
         out::check()?;
         if let Admission::Ticket(_) = &self.serving.admission {
@@ -311,8 +299,8 @@ impl<'a> Server<'a> {
     fn check(&self) -> Option<Result<u8, String>> {
         self.visits.close_overdue();
         self.control.serve(&self.cancel, || {
-            let peers: Vec<_> = self.peers.table().peers.values().map(|peer| peer_json(peer)).collect();
-            json!({ "device": self.tun.name(), "role": "server", "peers": peers })
+            let peers: Vec<_> = self.end.peers.table().peers.values().map(|peer| peer_json(peer)).collect();
+            json!({ "device": self.end.tun.name(), "role": "server", "peers": peers })
         });
         self.serving.links.tell(self.options.transport.json, self.options.transport.quiet);
         if let Admission::Keys(keys) = &self.serving.admission {
@@ -327,8 +315,8 @@ impl<'a> Server<'a> {
         if self.cancel.is_cancelled() {
             return Some(Ok(exit::INTERRUPTED));
         }
-        if self.entry.has_ended() {
-            return Some(Err(format!("the device {} is gone", self.tun.name())));
+        if self.end.entry.has_ended() {
+            return Some(Err(format!("the device {} is gone", self.end.tun.name())));
         }
         None
     }
@@ -384,16 +372,16 @@ impl<'a> Server<'a> {
         });
         let takes_streams = version >= VERSION_TERMINATES;
         let peer = Arc::new(Peer::new(connection.clone(), networks, mtu, rate, takes_streams));
-        let (number, taken_over) = self.peers.add(Arc::clone(&peer));
+        let (number, taken_over) = self.end.peers.add(Arc::clone(&peer));
         for before in taken_over {
             // Of a client that was killed, mostly. Its terminated connections are reset now, not after the idle
             // timeout: till then their packets would go on to the stack of this end.
             before.connection.close(CLOSED_TAKEN_OVER, "another connection has taken over its addresses");
         }
-        self.terminator.serve(&peer);
-        let mut writer = Writer::new(self.tun.clone(), Arc::clone(&self.device));
+        self.end.terminator.serve(&peer);
+        let mut writer = self.end.writer();
         let closed = crate::tunnel::exit::run(&peer, &mut writer, true);
-        self.peers.remove(number);
+        self.end.peers.remove(number);
         self.note(
             &json!({ "event": "gone", "remote": remote, "key": name, "reason": closed.to_string(), "peer": peer_json(&peer) }),
             || format!("{remote} is gone: {closed}"),
@@ -410,7 +398,7 @@ impl<'a> Server<'a> {
             };
             return Some(client.addresses.iter().map(|address| (*address, bits(*address))).collect());
         }
-        let table = self.peers.table();
+        let table = self.end.peers.table();
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         let addresses = pool.assign(key, |address| table.routes.get(address).is_some());
         if let Some(why) = pool.write_error() {

@@ -33,12 +33,9 @@ use crate::cli::path_options::{PathOptions, SinglePathOptions};
 use crate::cli::transport_options::TransportOptions;
 use crate::cli::warning::Warning;
 use crate::cli::{exit, heading, out, signals, tls};
-use crate::tunnel::device::{DeviceCounters, Writer};
-use crate::tunnel::entry::Entry;
+use crate::tunnel::end::TunnelEnd;
 use crate::tunnel::path_keeper::PathKeeper;
-use crate::tunnel::peers::{Peer, Peers};
-use crate::tunnel::terminate::terminator::Terminator;
-use crate::tunnel::wake::WakeEvent;
+use crate::tunnel::peers::Peer;
 
 /// Pause between attempts to connect again.
 const RETRY_INTERVAL: StdDuration = StdDuration::from_millis(500);
@@ -144,11 +141,7 @@ struct Client<'a> {
 
 /// The device, once the server has assigned addresses.
 struct Device {
-    tun: Tun,
-    entry: Entry,
-    terminator: Arc<Terminator>,
-    peers: Arc<Peers>,
-    counters: Arc<DeviceCounters>,
+    end: TunnelEnd,
     _host: Host,
     /// What it was made for. Another assignment needs another device.
     addresses: Vec<(IpAddr, u8)>,
@@ -246,7 +239,7 @@ impl<'a> Client<'a> {
         let device = device.as_mut().expect("it was just opened");
         if device.mtu != accepted.mtu {
             // The server was started again with another MTU. The device stays, and with it inner connections.
-            host_network::set_mtu(device.tun.name(), accepted.mtu).map_err(Lost::last)?;
+            host_network::set_mtu(device.end.tun.name(), accepted.mtu).map_err(Lost::last)?;
             device.mtu = accepted.mtu;
         }
         let device = &*device;
@@ -257,20 +250,20 @@ impl<'a> Client<'a> {
         let rate = Some(Rate::from_bps(accepted.rate_bps)).filter(|rate| !rate.is_zero());
         let takes_streams = accepted.version >= VERSION_TERMINATES;
         let peer = Arc::new(Peer::new(connection.clone(), networks, accepted.mtu, rate, takes_streams));
-        let (id, _) = device.peers.add(Arc::clone(&peer));
-        device.terminator.serve(&peer);
+        let (id, _) = device.end.peers.add(Arc::clone(&peer));
+        device.end.terminator.serve(&peer);
         let shown: Vec<String> = accepted.addresses.iter().map(|(address, bits)| format!("{address}/{bits}")).collect();
         let routes: Vec<String> = accepted.routes.iter().map(ToString::to_string).collect();
         self.note(
             &json!({
-                "event": "up", "device": device.tun.name(), "addresses": shown, "mtu": accepted.mtu, "routes": routes,
+                "event": "up", "device": device.end.tun.name(), "addresses": shown, "mtu": accepted.mtu, "routes": routes,
                 "remote": connection.remote_addr().to_string(), "paths_wanted": connected.paths_wanted,
             }),
-            || format!("{} is up, with {}", device.tun.name(), shown.join(" and ")),
+            || format!("{} is up, with {}", device.end.tun.name(), shown.join(" and ")),
         );
         settings::tell_ready();
         let closed = self.carry(&connected, &peer, device);
-        device.peers.remove(id);
+        device.end.peers.remove(id);
         self.note(&json!({ "event": "down", "reason": closed.to_string(), "peer": peer_json(&peer) }), || {
             format!("the connection has ended: {closed}")
         });
@@ -282,14 +275,14 @@ impl<'a> Client<'a> {
         let mut keeper = PathKeeper::new(connected.connection.clone());
         let connection = &connected.connection;
         std::thread::scope(|scope| {
-            let mut writer = Writer::new(device.tun.clone(), Arc::clone(&device.counters));
+            let mut writer = device.end.writer();
             let exit = scope.spawn(move || crate::tunnel::exit::run(peer, &mut writer, false));
             while !exit.is_finished() {
                 if self.cancel.is_cancelled() {
                     connection.close(0, "the client ends");
                     break;
                 }
-                if device.entry.has_ended() {
+                if device.end.entry.has_ended() {
                     connection.close(0, "the client's device is gone");
                     break;
                 }
@@ -418,24 +411,9 @@ impl<'a> Client<'a> {
     fn open(&self, accepted: &Accepted) -> Result<Device, String> {
         let (tun, host) =
             if self.options.userspace.userspace { self.begin_userspace(accepted) } else { self.open_kernel(accepted) }?;
-        let wake = WakeEvent::new().map_err(|error| error.to_string())?;
-        let peers = Arc::new(Peers::new(wake.clone()));
-        let counters = Arc::new(DeviceCounters::default());
-        let seed = self.state.key.derive_secret("flows of a tunnel");
-        let seed = u64::from_be_bytes(seed[..8].try_into().map_err(|_| "no seed")?);
-        let terminator = Arc::new(Terminator::start(&tun, accepted.mtu, &peers, &self.options.terminate)?);
-        let (stack, taken) = (Arc::clone(&terminator), Arc::clone(&counters));
-        let entry = Entry::start(tun.clone(), Arc::clone(&peers), wake, taken, stack, seed, self.options.redundant);
-        Ok(Device {
-            tun,
-            entry,
-            terminator,
-            peers,
-            counters,
-            _host: host,
-            addresses: accepted.addresses.clone(),
-            mtu: accepted.mtu,
-        })
+        let UpOptions { terminate, redundant, .. } = self.options;
+        let end = TunnelEnd::start(tun, accepted.mtu, &self.state.key, terminate, *redundant)?;
+        Ok(Device { end, _host: host, addresses: accepted.addresses.clone(), mtu: accepted.mtu })
     }
 }
 

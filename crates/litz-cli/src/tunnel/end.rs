@@ -1,0 +1,51 @@
+//! [`TunnelEnd`]: a device and the threads that serve it, as each end of a tunnel has them.
+
+use std::sync::Arc;
+
+use litz::identity::KeyPair;
+use net::tun::Tun;
+use tunnel::{Selector, UrgentKinds};
+
+use super::device::{DeviceCounters, Writer};
+use super::entry::Entry;
+use super::peers::Peers;
+use super::terminate::terminator::Terminator;
+use super::wake::WakeEvent;
+
+/// An end of a tunnel. Its threads end when this is dropped.
+pub(crate) struct TunnelEnd {
+    pub(crate) tun: Tun,
+    pub(crate) entry: Entry,
+    pub(crate) terminator: Arc<Terminator>,
+    pub(crate) peers: Arc<Peers>,
+    counters: Arc<DeviceCounters>,
+}
+
+impl TunnelEnd {
+    /// Begins to take packets from `tun`, for no peers yet. The flows are numbered by a secret of `key`.
+    ///
+    /// # Errors
+    /// A message for the user: the system refuses a descriptor or a thread.
+    pub(crate) fn start(
+        tun: Tun,
+        mtu: u16,
+        key: &KeyPair,
+        terminate: &[Selector],
+        urgent: UrgentKinds,
+    ) -> Result<Self, String> {
+        let wake = WakeEvent::new().map_err(|error| error.to_string())?;
+        let peers = Arc::new(Peers::new(wake.clone()));
+        let counters = Arc::new(DeviceCounters::default());
+        let secret = key.derive_secret("flows of a tunnel");
+        let seed = u64::from_be_bytes(*secret.first_chunk().expect("it has 32 bytes"));
+        let terminator = Arc::new(Terminator::start(&tun, mtu, &peers, terminate)?);
+        let (stack, taken) = (Arc::clone(&terminator), Arc::clone(&counters));
+        let entry = Entry::start(tun.clone(), Arc::clone(&peers), wake, taken, stack, seed, urgent);
+        Ok(Self { tun, entry, terminator, peers, counters })
+    }
+
+    /// Writes packets of a peer to the device.
+    pub(crate) fn writer(&self) -> Writer {
+        Writer::new(self.tun.clone(), Arc::clone(&self.counters))
+    }
+}
