@@ -35,6 +35,7 @@ mod progress;
 mod qlog;
 mod recv;
 mod replay;
+mod runtime_folder;
 mod scenario;
 mod scheduler_trace;
 mod send;

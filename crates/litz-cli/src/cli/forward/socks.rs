@@ -103,23 +103,7 @@ impl Proxy {
 
     /// Relays UDP packets until the client closes its connection.
     async fn associate(&self, socket: Socket, origin: SocketAddr) -> io::Result<()> {
-        let local = socket.local_addr().ok_or(io::ErrorKind::NotConnected)?;
-        let relay = Arc::new(UdpSocket::bind(SocketAddr::new(local.ip(), 0)).await?);
-        let mut reply = Vec::new();
-        put_reply(Reply::Succeeded, relay.local_addr()?, &mut reply);
-        socket.write_all(&reply).await?;
-        let mut ignored = BytesMut::with_capacity(MESSAGE_LEN_MAX);
-        tokio::select! {
-            () = self.relay(&relay, origin.ip()) => {}
-            () = async {
-                // Nothing else than the end should come (RFC 1928, section 6).
-                while matches!(socket.read(&mut ignored).await, Ok(1..)) {
-                    ignored.clear();
-                }
-            } => {}
-        }
-        socket.close();
-        Ok(())
+        associate(socket, |relay| async move { self.relay(&relay, origin.ip()).await }).await
     }
 
     /// Carries the packets of a client at `ip`. Each of its targets is a flow.
@@ -191,6 +175,31 @@ async fn read_message<T>(socket: &Socket, buffer: &mut BytesMut, parse: fn(&[u8]
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
+}
+
+/// Gives a client a socket for its packets, which `relay` carries until the client closes its connection (RFC
+/// 1928, section 7).
+pub(crate) async fn associate<F: Future<Output = ()>>(
+    socket: Socket,
+    relay: impl FnOnce(Arc<UdpSocket>) -> F,
+) -> io::Result<()> {
+    let local = socket.local_addr().ok_or(io::ErrorKind::NotConnected)?;
+    let packets = Arc::new(UdpSocket::bind(SocketAddr::new(local.ip(), 0)).await?);
+    let mut reply = Vec::new();
+    put_reply(Reply::Succeeded, packets.local_addr()?, &mut reply);
+    socket.write_all(&reply).await?;
+    let mut ignored = BytesMut::with_capacity(MESSAGE_LEN_MAX);
+    tokio::select! {
+        () = relay(packets) => {}
+        () = async {
+            // Nothing else than the end should come (RFC 1928, section 6).
+            while matches!(socket.read(&mut ignored).await, Ok(1..)) {
+                ignored.clear();
+            }
+        } => {}
+    }
+    socket.close();
+    Ok(())
 }
 
 /// Answers that the request failed, and closes the connection in order.

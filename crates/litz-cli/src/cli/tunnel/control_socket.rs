@@ -11,6 +11,8 @@ use serde_json::Value;
 use transfer::CancelToken;
 use transfer::store::default_state_dir;
 
+use crate::cli::runtime_folder::runtime_folder;
+
 /// How long a request or an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -20,13 +22,9 @@ const REQUEST_BYTES_MAX: u64 = 64;
 /// Where the state of running tunnels is: the folder that systemd gives to a service, or the usual one of
 /// root, or of another user.
 pub(super) fn folder() -> PathBuf {
-    let variable = |name| std::env::var_os(name).filter(|folder| !folder.is_empty()).map(PathBuf::from);
-    let usual = || match variable("XDG_RUNTIME_DIR") {
-        _ if rustix::process::geteuid().is_root() => PathBuf::from("/run/litz"),
-        Some(folder) => folder.join("litz"),
-        None => default_state_dir().map_or_else(|_| PathBuf::from("/run/litz"), |state| state.join("run")),
-    };
-    variable("RUNTIME_DIRECTORY").unwrap_or_else(usual)
+    let in_state = || default_state_dir().map_or_else(|_| PathBuf::from("/run/litz"), |state| state.join("run"));
+    let of_service = std::env::var_os("RUNTIME_DIRECTORY").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    of_service.or_else(runtime_folder).unwrap_or_else(in_state)
 }
 
 fn path(device: &str) -> PathBuf {

@@ -9,17 +9,14 @@ use rustix::fs::Mode;
 use rustix::net::{SocketAddrUnix, bind, listen};
 
 use super::packets::{connect_to, new_socket};
+use crate::cli::runtime_folder::runtime_folder;
 
 /// Connections of programs that the kernel keeps while the daemon does not accept.
 const BACKLOG: i32 = 128;
 
 /// The socket of this user's daemon, if none is named. `None` without a folder for such sockets.
 pub(in crate::cli::forward) fn default_path() -> Option<PathBuf> {
-    let folder = match rustix::process::geteuid().is_root() {
-        true => PathBuf::from("/run"),
-        false => PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty())?),
-    };
-    Some(folder.join("litz").join("daemon.sock"))
+    Some(runtime_folder()?.join("daemon.sock"))
 }
 
 /// The socket that is named, or the usual one.

@@ -6,10 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::BytesMut;
 use forward::address::{Address, Host};
 use forward::flows::Flows;
-use forward::socks::{MESSAGE_LEN_MAX, Reply, parse_udp, put_reply, put_udp_header};
+use forward::socks::{Reply, parse_udp, put_udp_header};
 use litz::tcp::UdpPort;
 use net::MonotonicClock;
 use tokio::net::UdpSocket;
@@ -18,9 +17,9 @@ use tokio::task::JoinSet;
 use units::Duration;
 
 use super::tcp::Front;
-use crate::cli::forward::carry::{Carried, Local};
+use crate::cli::forward::carry::Carried;
 use crate::cli::forward::socket::Socket;
-use crate::cli::forward::socks::refuse;
+use crate::cli::forward::socks::{associate, refuse};
 use crate::cli::forward::udp::{PacketBuffer, packet_buffer};
 
 /// A flow of a forwarded port ends after this time without a packet.
@@ -40,24 +39,8 @@ const ERROR_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// Relays packets of a SOCKS client until it closes its connection (RFC 1928, section 7).
 pub(super) async fn relay(front: &Front, socket: Socket, origin: SocketAddr) -> io::Result<()> {
-    let local = socket.local_addr().ok_or(io::ErrorKind::NotConnected)?;
     let Ok(port) = front.network.bind() else { return refuse(socket, Reply::Failed).await };
-    let relay = UdpSocket::bind(SocketAddr::new(local.ip(), 0)).await?;
-    let mut reply = Vec::new();
-    put_reply(Reply::Succeeded, relay.local_addr()?, &mut reply);
-    socket.write_all(&reply).await?;
-    let mut ignored = BytesMut::with_capacity(MESSAGE_LEN_MAX);
-    tokio::select! {
-        () = carry_relay(front, &relay, &port, origin.ip()) => {}
-        () = async {
-            // Nothing else than the end should come (RFC 1928, section 6).
-            while matches!(socket.read(&mut ignored).await, Ok(1..)) {
-                ignored.clear();
-            }
-        } => {}
-    }
-    socket.close();
-    Ok(())
+    associate(socket, |relay| async move { carry_relay(front, &relay, &port, origin.ip()).await }).await
 }
 
 /// Carries the packets of a client at `ip`.
