@@ -12,6 +12,7 @@
 //! | [`inner`] | the headers of inner packets |
 //! | [`queue`], `codel` | the packets that wait for a connection: flow queues with CoDel |
 //! | [`packer`] | packets to datagrams |
+//! | [`outbox`] | what waits for one peer: the queues, and the next datagrams |
 //! | [`urgent`] | the packets that leave on two paths |
 //! | [`unpacker`], `udp_run` | datagrams to packets |
 //! | [`shaper`] | the rate of a peer |
@@ -29,6 +30,7 @@ pub mod control;
 pub mod inner;
 pub mod item;
 pub mod mtu;
+pub mod outbox;
 pub mod packer;
 pub mod prefix;
 pub mod queue;
@@ -43,6 +45,7 @@ pub mod urgent;
 
 pub use control::{Message, PROTOCOL};
 pub use inner::Inner;
+pub use outbox::Outbox;
 pub use packer::{Packer, Packet, PacketHead};
 pub use prefix::{Prefix, PrefixMap};
 pub use queue::{FlowQueues, Queued};

@@ -83,6 +83,11 @@ impl Packer {
         Self { next, open: BytesMut::new(), open_flows: Vec::new(), arena: Arena::default() }
     }
 
+    /// Whether a packet may share its datagram with others, and stay for them.
+    pub(crate) fn shares(packet: &Packet<'_>) -> bool {
+        packet.ip.len() <= SMALL_BYTES_MAX && packet.segment.is_none()
+    }
+
     /// Packs `packet` of `flow` into datagrams of at most `len_max` bytes, which are added to `out`. A
     /// small packet may stay for others until [`flush`](Self::flush).
     ///
@@ -91,7 +96,7 @@ impl Packer {
     pub fn push(&mut self, flow: u16, packet: &Packet<'_>, len_max: usize, out: &mut VecDeque<Bytes>) {
         let len_max = len_max.clamp(DATAGRAM_BYTES_MIN, usize::from(u16::MAX));
         let bytes = packet.ip.len();
-        if (bytes > SMALL_BYTES_MAX || packet.segment.is_some()) && self.open_flows.contains(&flow) {
+        if !Self::shares(packet) && self.open_flows.contains(&flow) {
             // The packets of a flow keep their order.
             self.flush(out);
         }

@@ -1,6 +1,6 @@
 //! The thread that takes packets from the TUN device and puts them into connections.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -14,9 +14,8 @@ use net::MonotonicClock;
 use net::tun::{OFFLOAD_HEADER_BYTES, TUN_BUFFER_BYTES, Tun, TunDevice};
 use tunnel::item::ITEM_HEADER_BYTES;
 use tunnel::mtu::{Reports, clamp_segment_size, is_too_large};
-use tunnel::shaper::Shaper;
 use tunnel::urgent::{COPIES, Urgency};
-use tunnel::{FlowQueues, Packer, Packet, PrefixMap, UrgentKinds};
+use tunnel::{Outbox, Packet, PrefixMap, UrgentKinds};
 
 use super::device::{DeviceCounters, parse_read};
 use super::peers::{Peer, PeerId, Peers};
@@ -25,10 +24,6 @@ use super::wake::WakeEvent;
 
 /// Packets that are read before the connections are served.
 const READS_PER_ROUND: usize = 32;
-
-/// Datagrams that are given to a connection at a time, if it takes them: about what it sends with one
-/// system call.
-const BATCH_DATAGRAMS: usize = 64;
 
 /// A thread that takes packets from a device. It ends when this is dropped.
 pub(crate) struct Entry {
@@ -54,7 +49,7 @@ impl Entry {
             peers,
             version: 0,
             routes: PrefixMap::new(),
-            outboxes: BTreeMap::new(),
+            destinations: BTreeMap::new(),
             wake: wake.clone(),
             waker: wake.waker(),
             stop: Arc::clone(&stop),
@@ -97,7 +92,7 @@ struct State {
     peers: Arc<Peers>,
     version: u64,
     routes: PrefixMap<PeerId>,
-    outboxes: BTreeMap<PeerId, Outbox>,
+    destinations: BTreeMap<PeerId, Destination>,
     wake: WakeEvent,
     waker: Waker,
     stop: Arc<AtomicBool>,
@@ -109,18 +104,14 @@ struct State {
     reports: Reports,
 }
 
-/// What waits for one peer.
-struct Outbox {
+/// A peer, and what waits for it.
+struct Destination {
     peer: Arc<Peer>,
-    queue: FlowQueues,
-    packer: Packer,
+    outbox: Outbox,
     urgency: Urgency,
-    /// Datagrams that the connection has not taken.
-    batch: VecDeque<Bytes>,
     len_max: usize,
     /// The connection has no space; it wakes this thread.
     is_blocked: bool,
-    shaper: Option<Shaper>,
 }
 
 impl State {
@@ -144,16 +135,15 @@ impl State {
                 reads += 1;
             }
             let now = self.clock.now();
-            for outbox in self.outboxes.values_mut() {
-                outbox.serve(now, &self.waker);
+            for destination in self.destinations.values_mut() {
+                destination.serve(now, &self.waker);
             }
             if reads < READS_PER_ROUND && !is_full {
                 // A connection that has space wakes this thread, and so does a change of the peers.
-                let waiting = self.outboxes.values().filter(|outbox| !outbox.queue.is_empty());
-                let next = waiting.filter_map(|outbox| outbox.blocked_until(now)).min();
+                let next = self.destinations.values().filter_map(|to| to.outbox.blocked_until(now)).min();
                 self.wake.wait(self.tun.as_fd(), next.map(|at| at.saturating_since(now).into()))?;
                 self.unblock();
-            } else if self.outboxes.values().any(|outbox| outbox.is_blocked) && self.wake.take()? {
+            } else if self.destinations.values().any(|destination| destination.is_blocked) && self.wake.take()? {
                 // The host sends without a pause, so this thread never waits.
                 self.unblock();
             }
@@ -163,7 +153,7 @@ impl State {
 
     /// Tries again to give each connection what waits for it.
     fn unblock(&mut self) {
-        self.outboxes.values_mut().for_each(|outbox| outbox.is_blocked = false);
+        self.destinations.values_mut().for_each(|destination| destination.is_blocked = false);
     }
 
     fn follow_peers(&mut self) {
@@ -173,9 +163,9 @@ impl State {
         }
         self.version = version;
         let table = self.peers.table();
-        self.outboxes.retain(|id, _| table.peers.contains_key(id));
+        self.destinations.retain(|id, _| table.peers.contains_key(id));
         for (id, peer) in table.peers {
-            self.outboxes.entry(id).or_insert_with(|| Outbox::new(peer, self.urgent));
+            self.destinations.entry(id).or_insert_with(|| Destination::new(peer, self.urgent));
         }
         self.routes = table.routes;
     }
@@ -188,38 +178,30 @@ impl State {
             return false;
         };
         // Packets to addresses that no peer has: multicast that the kernel sends by itself, mostly.
-        let outbox = self.routes.get(read.inner.destination).and_then(|id| self.outboxes.get_mut(id));
-        let Some(outbox) = outbox else { return false };
-        if self.terminator.takes(&read.with(&buffer[OFFLOAD_HEADER_BYTES..len]), &outbox.peer) {
+        let to = self.routes.get(read.inner.destination).and_then(|id| self.destinations.get_mut(id));
+        let Some(to) = to else { return false };
+        if self.terminator.takes(&read.with(&buffer[OFFLOAD_HEADER_BYTES..len]), &to.peer) {
             self.terminator.push(Bytes::copy_from_slice(&buffer[..len]));
             return false;
         }
         let ip = &mut buffer[OFFLOAD_HEADER_BYTES..len];
-        let _changed = clamp_segment_size(ip, &read.inner, read.is_partial, outbox.peer.mtu);
+        let _changed = clamp_segment_size(ip, &read.inner, read.is_partial, to.peer.mtu);
         let packet = read.with(ip);
-        let counters = &outbox.peer.counters;
-        if is_too_large(&packet, outbox.peer.mtu) {
+        let counters = &to.peer.counters;
+        if is_too_large(&packet, to.peer.mtu) {
             counters.too_large.fetch_add(1, Ordering::Relaxed);
-            let (now, mtu) = (self.clock.now(), outbox.peer.mtu);
+            let (now, mtu) = (self.clock.now(), to.peer.mtu);
             self.report_size(now, mtu, &packet);
             return false;
         }
         counters.packets_in.fetch_add(1, Ordering::Relaxed);
         counters.bytes_in.fetch_add(packet.ip.len() as u64, Ordering::Relaxed);
         let flow = packet.inner.flow(self.seed);
-        if outbox.send_urgent(|| self.clock.now(), flow, &packet) {
+        if to.send_urgent(|| self.clock.now(), flow, &packet) {
             return false;
         }
-        if outbox.is_blocked
-            || outbox.shaper.is_some()
-            || !outbox.queue.is_empty()
-            || outbox.batch.len() >= BATCH_DATAGRAMS
-        {
-            outbox.queue.push_from(self.clock.now(), flow, buffer, OFFLOAD_HEADER_BYTES..len, &read);
-            return false;
-        }
-        outbox.packer.push(flow, &packet, outbox.len_max, &mut outbox.batch);
-        outbox.batch.len() >= BATCH_DATAGRAMS
+        let place = OFFLOAD_HEADER_BYTES..len;
+        to.outbox.take(|| self.clock.now(), flow, buffer, place, &read, to.len_max, to.is_blocked)
     }
 
     /// Tells the sender of a packet that only packets up to `mtu` bytes get through.
@@ -233,20 +215,11 @@ impl State {
     }
 }
 
-impl Outbox {
+impl Destination {
     fn new(peer: Arc<Peer>, urgent: UrgentKinds) -> Self {
         let len_max = peer.connection.datagram_len_max().unwrap_or(0);
-        let peer_shaper = peer.rate.map(Shaper::sender);
-        Self {
-            peer,
-            queue: FlowQueues::new(),
-            packer: Packer::new(),
-            urgency: Urgency::new(urgent),
-            batch: VecDeque::new(),
-            len_max,
-            is_blocked: false,
-            shaper: peer_shaper,
-        }
+        let (outbox, urgency) = (Outbox::new(peer.rate), Urgency::new(urgent));
+        Self { peer, outbox, urgency, len_max, is_blocked: false }
     }
 
     /// Sends a packet at once, on two paths, if it is urgent. Whether it is on its way.
@@ -254,11 +227,11 @@ impl Outbox {
         if !self.urgency.takes(now, packet, self.len_max.saturating_sub(ITEM_HEADER_BYTES)) {
             return false;
         }
-        let Some(datagram) = self.packer.pack_alone(flow, packet, self.len_max) else { return false };
+        let Some(datagram) = self.outbox.pack_alone(flow, packet, self.len_max) else { return false };
         self.peer.counters.urgent.fetch_add(1, Ordering::Relaxed);
         if self.peer.connection.send_datagram_on(datagram.clone(), DatagramPaths::Copies(COPIES)).is_err() {
             // The connection has no space for it, or has ended. It has its number, so it goes with the others.
-            self.batch.push_back(datagram);
+            self.outbox.put(datagram);
         }
         true
     }
@@ -268,46 +241,31 @@ impl Outbox {
         if !self.is_blocked {
             self.send(now, waker);
         }
-        let stats = self.queue.stats();
+        let stats = self.outbox.stats();
         self.peer.counters.dropped.store(stats.dropped + stats.overflowed, Ordering::Relaxed);
         self.peer.counters.marked.store(stats.marked, Ordering::Relaxed);
-        self.peer.counters.queued_bytes.store(self.queue.bytes() as u64, Ordering::Relaxed);
-    }
-
-    /// When the rate lets the next packet leave, if that is not now.
-    fn blocked_until(&self, now: units::Instant) -> Option<units::Instant> {
-        self.shaper.as_ref()?.blocked_until(now)
+        self.peer.counters.queued_bytes.store(self.outbox.queued_bytes() as u64, Ordering::Relaxed);
     }
 
     fn send(&mut self, now: units::Instant, waker: &Waker) {
         loop {
-            while self.batch.len() < BATCH_DATAGRAMS && self.blocked_until(now).is_none() {
-                let Some(queued) = self.queue.pop(now) else { break };
-                if let Some(shaper) = &mut self.shaper {
-                    shaper.on_sent(now, queued.packet().ip.len());
-                }
-                self.packer.push(queued.flow(), &queued.packet(), self.len_max, &mut self.batch);
-                self.queue.recycle(queued);
-            }
-            if self.queue.is_empty() || self.blocked_until(now).is_some() {
-                self.packer.flush(&mut self.batch);
-            }
-            if self.batch.is_empty() {
+            let batch = self.outbox.fill(now, self.len_max);
+            if batch.is_empty() {
                 return;
             }
-            match self.peer.connection.poll_send_datagrams(&mut self.batch, waker) {
-                Poll::Ready(Ok(_)) => {}
+            match self.peer.connection.poll_send_datagrams(batch, waker) {
+                Poll::Ready(Ok(count)) => self.outbox.on_taken(count),
                 Poll::Pending => {
                     self.is_blocked = true;
                     return;
                 }
                 // The path's datagrams have become smaller since. The packet is lost; the next ones fit.
                 Poll::Ready(Err(DatagramError::TooLarge { .. })) => {
-                    self.batch.pop_front();
+                    batch.pop_front();
                 }
                 // The connection has ended: the peer is removed soon.
                 Poll::Ready(Err(_)) => {
-                    self.batch.clear();
+                    batch.clear();
                     return;
                 }
             }

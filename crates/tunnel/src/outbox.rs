@@ -1,0 +1,238 @@
+//! What waits for one peer: packets in flow queues, and the next datagrams of its connection.
+//!
+//! ```text
+//!  packet ─▶ [FlowQueues] ─▶ [Packer] ─▶ batch ─▶ connection
+//!      └── nothing waits ───────▶┘
+//! ```
+//!
+//! The queues choose between flows, and what has left them waits for all that left before. So the batch is
+//! no longer than what the connection takes at a time, and each has all small packets that were taken.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use bytes::Bytes;
+use units::{Instant, Rate};
+
+use crate::packer::{Packer, Packet, PacketHead};
+use crate::queue::{FlowQueues, QueueStats};
+use crate::shaper::Shaper;
+
+/// Datagrams in a batch, at most, but for those of the last packet: about what a connection sends with one
+/// system call.
+const BATCH_MAX: usize = 64;
+
+/// The shortest limit of a batch.
+const BATCH_MIN: usize = 8;
+
+/// What waits for one peer.
+#[derive(Debug)]
+pub struct Outbox {
+    queue: FlowQueues,
+    packer: Packer,
+    shaper: Option<Shaper>,
+    batch: VecDeque<Bytes>,
+    /// The limit of `batch`: what the connection takes.
+    batch_max: usize,
+}
+
+impl Outbox {
+    /// Empty. What leaves keeps to `rate`, if there is one.
+    #[must_use]
+    pub fn new(rate: Option<Rate>) -> Self {
+        Self {
+            queue: FlowQueues::new(),
+            packer: Packer::new(),
+            shaper: rate.map(Shaper::sender),
+            batch: VecDeque::new(),
+            batch_max: BATCH_MAX,
+        }
+    }
+
+    /// Takes the packet with these headers that `buffer` has at `place`, for datagrams of at most `len_max` bytes.
+    /// Packets wait in the queues if others do, or if the connection `is_blocked`. Whether the batch is full
+    /// now.
+    ///
+    /// # Panics
+    /// If there is no such flow.
+    #[expect(clippy::too_many_arguments, reason = "one packet's place; a struct would only rename them")]
+    pub fn take(
+        &mut self,
+        now: impl FnOnce() -> Instant,
+        flow: u16,
+        buffer: &mut Vec<u8>,
+        place: Range<usize>,
+        head: &PacketHead,
+        len_max: usize,
+        is_blocked: bool,
+    ) -> bool {
+        if is_blocked || self.shaper.is_some() || !self.queue.is_empty() || self.batch.len() >= self.batch_max {
+            self.queue.push_from(now(), flow, buffer, place, head);
+            return false;
+        }
+        self.packer.push(flow, &head.with(&buffer[place]), len_max, &mut self.batch);
+        self.batch.len() >= self.batch_max
+    }
+
+    /// A datagram with this packet alone, which passes all others. None if `len_max` bytes do not hold it.
+    ///
+    /// # Panics
+    /// If there is no such flow.
+    pub fn pack_alone(&mut self, flow: u16, packet: &Packet<'_>, len_max: usize) -> Option<Bytes> {
+        self.packer.pack_alone(flow, packet, len_max)
+    }
+
+    /// Adds a datagram that was [packed alone](Self::pack_alone) to the batch.
+    pub fn put(&mut self, datagram: Bytes) {
+        self.batch.push_back(datagram);
+    }
+
+    /// Fills the batch from the queues, with datagrams of at most `len_max` bytes, and returns it. The
+    /// caller takes from its front, and tells [`on_taken`](Self::on_taken) how many.
+    pub fn fill(&mut self, now: Instant, len_max: usize) -> &mut VecDeque<Bytes> {
+        while self.batch.len() < self.batch_max && self.blocked_until(now).is_none() {
+            let Some(queued) = self.queue.pop(now) else { break };
+            if let Some(shaper) = &mut self.shaper {
+                shaper.on_sent(now, queued.packet().ip.len());
+            }
+            if !Packer::shares(&queued.packet()) {
+                // Small packets whose turn came first leave first.
+                self.packer.flush(&mut self.batch);
+            }
+            self.packer.push(queued.flow(), &queued.packet(), len_max, &mut self.batch);
+            self.queue.recycle(queued);
+        }
+        // And they wait for no other batch: as long as large packets wait, there is always another.
+        self.packer.flush(&mut self.batch);
+        &mut self.batch
+    }
+
+    /// The connection has taken `count` datagrams of the batch.
+    pub fn on_taken(&mut self, count: usize) {
+        let most = if self.batch.is_empty() { 2 * self.batch_max } else { count };
+        self.batch_max = most.clamp(BATCH_MIN, BATCH_MAX);
+    }
+
+    /// When the rate lets the next packet leave, if packets wait and that is not now.
+    #[must_use]
+    pub fn blocked_until(&self, now: Instant) -> Option<Instant> {
+        self.shaper.as_ref()?.blocked_until(now).filter(|_| !self.queue.is_empty())
+    }
+
+    /// Bytes in the queues.
+    #[must_use]
+    pub const fn queued_bytes(&self) -> usize {
+        self.queue.bytes()
+    }
+
+    /// Counters of the queues.
+    #[must_use]
+    pub const fn stats(&self) -> QueueStats {
+        self.queue.stats()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::Duration;
+
+    use super::*;
+    use crate::item::take_item;
+    use crate::samples::{Sample, transport_packet};
+
+    const LEN_MAX: usize = 1400;
+    const BULK: u16 = 1;
+
+    fn put(outbox: &mut Outbox, now: Instant, flow: u16, sample: &Sample, is_blocked: bool) {
+        let packet = sample.packet();
+        let head = PacketHead { inner: packet.inner, is_partial: packet.is_partial, segment: packet.segment };
+        let mut buffer = sample.ip.clone();
+        let place = 0..buffer.len();
+        outbox.take(|| now, flow, &mut buffer, place, &head, LEN_MAX, is_blocked);
+    }
+
+    /// The flows of the items in a datagram.
+    fn flows(mut datagram: Bytes) -> Vec<u16> {
+        std::iter::from_fn(|| take_item(&mut datagram).expect("items")).map(|item| item.flow).collect()
+    }
+
+    /// A connection takes `taken` datagrams each millisecond, and bulk packets always wait. Returns after how many
+    /// datagrams a small packet leaves that comes after a second.
+    fn datagrams_before_a_small_packet(taken: usize) -> usize {
+        let mut outbox = Outbox::new(None);
+        let bulk = transport_packet(false, true, 1, &vec![1; 60_000], Some(1300));
+        let small = transport_packet(false, false, 2, &[2; 64], None);
+        let (mut now, mut before) = (Instant::ZERO, None);
+        for round in 0..2000 {
+            while outbox.queued_bytes() < 200_000 {
+                put(&mut outbox, now, BULK, &bulk, true);
+            }
+            if round == 1000 {
+                put(&mut outbox, now, 2, &small, true);
+                before = Some(0);
+            }
+            let batch = outbox.fill(now, LEN_MAX);
+            let count = taken.min(batch.len());
+            for datagram in batch.drain(..count) {
+                match (flows(datagram).contains(&2), &mut before) {
+                    (true, Some(before)) => return *before,
+                    (false, Some(before)) => *before += 1,
+                    (has, None) => assert!(!has, "it has not been sent yet"),
+                }
+            }
+            outbox.on_taken(count);
+            now += Duration::from_millis(1);
+        }
+        usize::MAX
+    }
+
+    #[test]
+    fn a_small_packet_waits_for_what_has_left_the_queues_and_that_is_little() {
+        // A super-packet of bulk is 47 datagrams.
+        for (taken, most) in [(1, 60), (9, 60), (64, 120)] {
+            let before = datagrams_before_a_small_packet(taken);
+            assert!(before < most, "{before} datagrams before it, if {taken} leave at a time");
+        }
+    }
+
+    #[test]
+    fn the_limit_of_a_batch_follows_what_the_connection_takes() {
+        let mut outbox = Outbox::new(None);
+        let packet = transport_packet(false, false, 1, &[1; 1200], None);
+        let put_many = |outbox: &mut Outbox| (0..500).for_each(|_| put(outbox, Instant::ZERO, BULK, &packet, true));
+        put_many(&mut outbox);
+        assert_eq!(outbox.fill(Instant::ZERO, LEN_MAX).len(), BATCH_MAX);
+        outbox.batch.drain(..3);
+        outbox.on_taken(3);
+        outbox.batch.clear();
+        assert_eq!(outbox.fill(Instant::ZERO, LEN_MAX).len(), BATCH_MIN);
+        for expected in [16, 32, 64, 64] {
+            let count = outbox.batch.drain(..).count();
+            outbox.on_taken(count);
+            assert_eq!(outbox.fill(Instant::ZERO, LEN_MAX).len(), expected);
+        }
+    }
+
+    #[test]
+    fn with_a_rate_packets_leave_when_it_lets_them() {
+        let rate = Rate::from_mbps(10);
+        let mut outbox = Outbox::new(Some(rate));
+        let packet = transport_packet(false, false, 1, &[1; 1200], None);
+        (0..400).for_each(|_| put(&mut outbox, Instant::ZERO, BULK, &packet, false));
+        let (mut now, mut sent) = (Instant::ZERO, 0);
+        loop {
+            let batch = outbox.fill(now, LEN_MAX);
+            let count = batch.drain(..).count();
+            sent += count * 1228;
+            outbox.on_taken(count);
+            match outbox.blocked_until(now) {
+                Some(at) => now = at,
+                None if outbox.queued_bytes() == 0 => break,
+                None => {}
+            }
+        }
+        let took = rate.time_for(sent as u64);
+        let until = now.saturating_since(Instant::ZERO);
+        assert!(until <= took && until + Duration::from_millis(15) > took, "{sent} bytes until {now:?}");
+    }
+}
