@@ -62,6 +62,8 @@ pub struct Connection<K: Packets> {
     paths: Vec<PathRequest>,
     /// Datagrams that the connection has no space for. Bounded with those in the cell.
     datagrams: VecDeque<Bytes>,
+    /// Those that the connection has taken, or that were dropped instead.
+    datagrams_moved: u64,
 }
 
 impl<K: Packets> Connection<K> {
@@ -85,6 +87,7 @@ impl<K: Packets> Connection<K> {
             messages: OutgoingMessages::default(),
             paths: Vec::new(),
             datagrams: VecDeque::new(),
+            datagrams_moved: 0,
         }
     }
 
@@ -152,6 +155,7 @@ impl<K: Packets> Connection<K> {
                 break;
             }
             taken += datagram.len() + DATAGRAM_OVERHEAD;
+            self.datagrams_moved += 1;
             // The handle has checked the length. If the path MTU has shrunk since, the datagram is
             // lost.
             if let Err(error) = self.quic.send_datagram(datagram) {
@@ -159,7 +163,11 @@ impl<K: Packets> Connection<K> {
             }
         }
         if taken > 0 {
-            let wakers = self.cell.lock().on_datagrams_taken(taken, self.quic.datagram_window());
+            let wakers = {
+                let mut state = self.cell.lock();
+                state.datagrams_departed = self.datagrams_moved - self.quic.datagrams_waiting() as u64;
+                state.on_datagrams_taken(taken, self.quic.datagram_window())
+            };
             wakers.wake();
         }
     }

@@ -311,7 +311,7 @@ impl Connection {
         result
     }
 
-    /// As [`send_datagram`](Self::send_datagram), on these paths.
+    /// As [`send_datagram`](Self::send_datagram), on these paths, and before the datagrams that wait.
     ///
     /// # Errors
     /// As [`send_datagram`](Self::send_datagram). A datagram for certain paths replaces the oldest if too
@@ -327,6 +327,11 @@ impl Connection {
     /// paths busy. An empty queue says so of any length.
     pub fn has_datagram_space(&self, len: usize) -> bool {
         self.send.has_datagram_space(len)
+    }
+
+    /// Datagrams that wait, but for those that pass others.
+    pub fn datagrams_waiting(&self) -> usize {
+        self.send.datagrams_waiting()
     }
 
     /// The bytes of datagrams that should wait, at most the limit of the queue.

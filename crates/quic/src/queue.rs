@@ -52,11 +52,6 @@ impl<T> Queue<T> {
         self.0.as_mut()?.pop_front()
     }
 
-    /// The oldest value, if `wanted` says so.
-    pub(crate) fn pop_front_if(&mut self, wanted: impl FnOnce(&T) -> bool) -> Option<T> {
-        if wanted(self.front()?) { self.pop_front() } else { None }
-    }
-
     /// Adds several, in their order.
     pub(crate) fn extend(&mut self, values: impl IntoIterator<Item = T>) {
         values.into_iter().for_each(|value| self.push_back(value));

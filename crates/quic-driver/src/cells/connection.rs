@@ -162,6 +162,8 @@ pub(crate) struct ConnectionState {
     pub(crate) datagrams_out_max: Option<usize>,
     /// The limit for callers that wait for space: what keeps the paths busy.
     pub(crate) datagrams_out_window: Option<usize>,
+    /// Of those taken from `send_datagram` and `poll_send_datagrams`, how many have left the connection.
+    pub(crate) datagrams_departed: u64,
     pub(crate) datagram_len_max: Option<usize>,
     pub(crate) messages: VecDeque<Bytes>,
     pub(crate) messages_bytes: usize,

@@ -23,8 +23,8 @@ impl<R: Runtime> ConnectionHandle<R> {
         result
     }
 
-    /// As [`send_datagram`](Self::send_datagram), on certain paths. It does not wait for the datagrams
-    /// sent before.
+    /// As [`send_datagram`](Self::send_datagram), on certain paths or on any. It does not wait for the
+    /// datagrams sent before.
     ///
     /// # Errors
     /// As [`send_datagram`](Self::send_datagram).
@@ -67,6 +67,12 @@ impl<R: Runtime> ConnectionHandle<R> {
             (Ok(()), Some(error)) if sent == 0 => Poll::Ready(Err(error)),
             (Ok(()), _) => Poll::Ready(Ok(sent)),
         }
+    }
+
+    /// Of the datagrams that were sent, but for those on certain paths, how many have left the connection. Known
+    /// after the driver has fetched more, so that it may be late.
+    pub fn datagrams_departed(&self) -> u64 {
+        self.cell().lock().datagrams_departed
     }
 
     /// Appends the received datagrams to `out`, the oldest first, and returns their number, at least

@@ -1,21 +1,15 @@
 //! DATAGRAM frames that wait to be sent (RFC 9221).
 
 use bytes::Bytes;
-use units::Duration;
 use wire::quic::PathId;
 
 use super::SendHalf;
+use super::datagram_window::WINDOW_MIN;
 use super::path::SendPath;
 
 /// DATAGRAM frames waiting to be sent, at most. The limit in bytes alone would not bound empty
 /// ones.
 const DATAGRAMS_WAITING_MAX: usize = 8192;
-
-/// How long the datagrams in the queue should take to leave: longer than the driver needs to fetch more.
-const DATAGRAMS_WAIT: Duration = Duration::from_millis(4);
-
-/// The least bytes of datagrams that should wait: about ten full ones.
-const DATAGRAM_WINDOW_MIN: u64 = 16 << 10;
 
 /// Datagrams that wait for one path, at most: what it sends at a time. They are urgent, so the oldest is
 /// dropped for a new one.
@@ -67,24 +61,36 @@ impl std::error::Error for SendDatagramError {}
 impl SendHalf {
     /// Queues a datagram (RFC 9221).
     pub(crate) fn send_datagram(&mut self, data: Bytes) -> Result<(), SendDatagramError> {
+        self.check_datagram(&data)?;
+        self.datagrams.push(data);
+        Ok(())
+    }
+
+    /// Whether a datagram may be queued.
+    fn check_datagram(&self, data: &Bytes) -> Result<(), SendDatagramError> {
         let max = self.datagram_len_max().ok_or(SendDatagramError::Unsupported)?;
         if data.len() > max {
             return Err(SendDatagramError::TooLarge(max));
         }
-        let bytes = self.datagram_bytes + data.len() as u64;
+        let bytes = self.datagrams.bytes() + data.len() as u64;
         if bytes > self.config.datagram_send_buffer || self.datagrams.len() >= DATAGRAMS_WAITING_MAX {
             return Err(SendDatagramError::QueueFull);
         }
-        self.datagram_bytes += data.len() as u64;
-        self.datagrams.push_back(data);
         Ok(())
     }
 
-    /// As [`send_datagram`](Self::send_datagram), on these paths. With a single path there is no choice.
+    /// As [`send_datagram`](Self::send_datagram), on these paths, and before the datagrams that wait. With a
+    /// single path there is no choice of paths.
     pub(crate) fn send_datagram_on(&mut self, data: Bytes, which: DatagramPaths) -> Result<(), SendDatagramError> {
         let chosen = self.paths_of_datagram(which);
         if chosen.is_empty() {
-            return self.send_datagram(data);
+            self.check_datagram(&data)?;
+            if self.datagrams.first_count() < DATAGRAMS_OF_PATH_MAX {
+                self.datagrams.push_first(data);
+            } else {
+                self.datagrams.push(data);
+            }
+            return Ok(());
         }
         let max = self.datagram_len_max().ok_or(SendDatagramError::Unsupported)?;
         if data.len() > max {
@@ -120,16 +126,19 @@ impl SendHalf {
     /// The bytes of datagrams that should wait here: enough to keep the paths busy, and few, because the
     /// application cannot take them back or put others before them.
     pub(crate) fn datagram_window(&self) -> u64 {
-        let rates = self.paths.iter().filter(|path| path.is_active()).map(SendPath::capacity);
-        let wanted = rates.fold(0, |sum, rate| sum + rate.bytes_in(DATAGRAMS_WAIT));
-        wanted.max(DATAGRAM_WINDOW_MIN).min(self.config.datagram_send_buffer)
+        self.datagrams.window().min(self.config.datagram_send_buffer)
     }
 
     /// Whether a datagram of `len` bytes should join those that wait, or none waits.
     pub(crate) fn has_datagram_space(&self, len: usize) -> bool {
-        let bytes = self.datagram_bytes + len as u64;
+        let bytes = self.datagrams.bytes() + len as u64;
         let fits = bytes <= self.datagram_window() && self.datagrams.len() < DATAGRAMS_WAITING_MAX;
         fits || self.datagrams.is_empty()
+    }
+
+    /// Datagrams that wait, but for those that pass others.
+    pub(crate) fn datagrams_waiting(&self) -> usize {
+        self.datagrams.len() - self.datagrams.first_count()
     }
 
     /// The limit of the queue, in bytes.
@@ -139,7 +148,7 @@ impl SendHalf {
 
     /// Whether so many datagrams wait that more will follow when these have left, most likely.
     pub(super) fn are_datagrams_waiting(&self) -> bool {
-        self.datagram_bytes >= DATAGRAM_WINDOW_MIN / 2 && self.datagram_bytes >= self.datagram_window() / 2
+        self.datagrams.bytes() >= WINDOW_MIN / 2 && self.datagrams.bytes() >= self.datagram_window() / 2
     }
 
     /// The largest datagram that can be sent, bytes; `None` if the peer accepts none.

@@ -17,7 +17,8 @@
 //! | `early` | 0-RTT packets of a client |
 //! | `ack_frequency` | the ACK frequency requested from the peer |
 //! | `keys`, `emission` | keys installed, updated, discarded; plans that leave or are refused |
-//! | `datagrams` | DATAGRAM frames that wait |
+//! | `datagrams`, `waiting_datagrams` | DATAGRAM frames that wait |
+//! | `datagram_window` | how many of them should wait |
 //! | `resends` | lost data bound to the path that lost them |
 //! | `paths`, `validation` | opening, failure and closing of paths; path validation |
 //! | `migration`, `off_path` | paths whose addresses change, and addresses that are only probed |
@@ -26,6 +27,7 @@
 pub(crate) mod ack_frequency;
 pub(crate) mod acknowledge;
 pub(crate) mod buffer;
+mod datagram_window;
 pub(crate) mod datagrams;
 pub(crate) mod draft;
 mod early;
@@ -52,10 +54,10 @@ pub(crate) mod space;
 pub(crate) mod streams;
 mod validation;
 mod views;
+mod waiting_datagrams;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use units::{Duration, Instant, Rng};
 use wire::quic::{ConnectionId, ErrorCode, PathId, Side, Space, StreamId, TransportParameters, Version};
 
@@ -82,6 +84,7 @@ use sent_log::Run;
 use space::SendSpace;
 use streams::SendStreams;
 use views::Views;
+use waiting_datagrams::WaitingDatagrams;
 
 /// Control frames waiting to be sent, at most. The peer causes most of them (challenges to respond
 /// to, connection IDs to retire), so a peer that causes more without reading any is refused.
@@ -129,8 +132,7 @@ pub(crate) struct SendHalf {
     /// Our connection ID in long headers, and the token of Initial packets.
     local_id: ConnectionId,
     token: Vec<u8>,
-    datagrams: Queue<Bytes>,
-    datagram_bytes: u64,
+    datagrams: WaitingDatagrams,
     peer: PeerLimits,
     handshake_complete: bool,
     handshake_confirmed: bool,
@@ -203,8 +205,7 @@ impl SendHalf {
             version,
             local_id,
             token: Vec::new(),
-            datagrams: Queue::new(),
-            datagram_bytes: 0,
+            datagrams: WaitingDatagrams::new(),
             peer: PeerLimits { max_datagram_frame_size: 0, grease_quic_bit: false, udp_payload_size_max: usize::MAX },
             handshake_complete: false,
             handshake_confirmed: false,

@@ -87,6 +87,7 @@ impl SendHalf {
         if plan.items.is_empty() {
             return false;
         }
+        self.datagrams.on_planned(now);
         for space in Space::ALL {
             if plan.numbers[space.index()].is_some() {
                 plan.keys[space.index()].clone_from(&self.keys[space.index()]);

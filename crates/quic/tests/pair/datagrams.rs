@@ -1,8 +1,9 @@
 //! DATAGRAM frames: may be lost, are never retransmitted, never too large.
 
 use bytes::Bytes;
-use quic::{Event, SendDatagramError};
-use units::{Duration, Ratio};
+use quic::{DatagramPaths, Event, SendDatagramError};
+use recovery::Algorithm;
+use units::{Duration, Instant, Rate, Ratio};
 
 use crate::support::{Pair, Setup};
 
@@ -193,4 +194,63 @@ fn lost_packets_of_a_run_count_one_datagram_each() {
     let lost = pair.client.connection(0).stats().send.datagrams_lost;
     assert!(lost > 30, "{lost}");
     assert_eq!(lost as usize + got, 1000, "each arrives or counts as lost");
+}
+
+/// Controllers remember the highest rate for a while. What waits must follow the link at once.
+#[test]
+fn few_datagrams_wait_when_the_link_becomes_slower_than_the_controller_believes() {
+    for congestion in [Algorithm::Bbr, Algorithm::Cubic] {
+        let setup = Setup::new(6).with_config(|config| config.congestion = congestion).with_links(|link| {
+            (link.rate, link.delay, link.queue_bytes) = (Some(Rate::from_mbps(1000)), Duration::from_millis(1), 30_000);
+        });
+        let mut pair = connected(setup);
+        offer_for(&mut pair, Duration::from_secs(2));
+        pair.set_links(|link| link.rate = Some(Rate::from_mbps(50)));
+        offer_for(&mut pair, Duration::from_millis(100));
+        let (count, oldest) = offer_for(&mut pair, Duration::from_millis(500));
+        assert!(count * 1000 > 45_000_000 / 8 / 2, "{count} datagrams in half a second");
+        // Of that, 5 ms are the queue of the link and 1 ms its delay.
+        assert!(oldest < Duration::from_millis(12), "{congestion:?}: {oldest} from the offer to the arrival");
+    }
+}
+
+/// Offers as many datagrams of 1000 bytes as should wait. Returns how many arrived, and the longest time since the
+/// offer.
+fn offer_for(pair: &mut Pair, span: Duration) -> (u64, Duration) {
+    let (end, mut count, mut oldest) = (pair.now + span, 0, Duration::ZERO);
+    while pair.now < end {
+        let mut data = vec![0; 1000];
+        data[..8].copy_from_slice(&pair.now.as_nanos().to_be_bytes());
+        while pair.client.connection(0).has_datagram_space(data.len()) {
+            pair.client.connection(0).send_datagram(Bytes::from(data.clone())).expect("the queue has space");
+        }
+        pair.run_for(Duration::from_micros(100));
+        for datagram in received(pair) {
+            let offered = Instant::from_nanos(u64::from_be_bytes(datagram[..8].try_into().expect("eight bytes")));
+            oldest = oldest.max(pair.now.saturating_since(offered));
+            count += 1;
+        }
+    }
+    (count, oldest)
+}
+
+#[test]
+fn a_datagram_that_passes_others_arrives_before_them_and_they_are_counted() {
+    let mut pair = connected(Setup::new(7).with_links(|link| link.rate = Some(Rate::from_mbps(2))));
+    let client = pair.client.connection(0);
+    (0..50).for_each(|_| client.send_datagram(Bytes::from(vec![0; 1000])).expect("the queue has space"));
+    for number in 1..=3 {
+        client.send_datagram_on(Bytes::from(vec![number; 10]), DatagramPaths::Any).expect("the queue has space");
+    }
+    assert_eq!(client.datagrams_waiting(), 50);
+    pair.run_for(Duration::from_millis(500));
+    let first: Vec<u8> = received(&mut pair).iter().take(4).map(|data| data[0]).collect();
+    assert_eq!(first, [1, 2, 3, 0]);
+    // No more than leave at a time pass others.
+    let client = pair.client.connection(0);
+    (0..100).for_each(|_| client.send_datagram(Bytes::from(vec![0; 1000])).expect("the queue has space"));
+    for _ in 0..100 {
+        client.send_datagram_on(Bytes::from(vec![7; 10]), DatagramPaths::Any).expect("the queue has space");
+    }
+    assert_eq!(client.datagrams_waiting(), 100 + 100 - 64);
 }

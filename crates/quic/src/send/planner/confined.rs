@@ -71,7 +71,7 @@ impl SendHalf {
             (false, _) => self.streams.ready_bytes(),
             (true, _) => self.streams.ready_bytes_on(among),
         };
-        let others = if among.is_all() { self.datagram_bytes + u64::from(self.has_control_due()) } else { 0 };
+        let others = if among.is_all() { self.datagrams.bytes() + u64::from(self.has_control_due()) } else { 0 };
         let is_last = !self.streams.has_waiting_writers() && !self.are_datagrams_waiting();
         let following = if among.is_all() { self.following_datagram_bytes() } else { 0 };
         Demand { ready_bytes: ready_bytes + others + following, is_last }

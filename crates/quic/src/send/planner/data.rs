@@ -370,7 +370,6 @@ impl SendHalf {
             if data.len() > len_max {
                 // Too large for any packet because the path's limit shrank: drop it rather than
                 // block the queue.
-                self.datagram_bytes -= data.len() as u64;
                 self.datagrams.pop_front();
                 self.stats.datagrams_lost += 1;
                 continue;
@@ -388,7 +387,6 @@ impl SendHalf {
             plan.push_chunk_piece(&data, 0, data.len());
             draft.add_payload(data.len());
             draft.eliciting = true;
-            self.datagram_bytes -= data.len() as u64;
             self.streams.on_datagram_taken();
             frames.push(SentFrame::Datagram);
             if last {

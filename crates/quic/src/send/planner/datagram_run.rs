@@ -64,7 +64,6 @@ impl SendHalf {
             plan.chunks.push(data);
             count += 1;
         }
-        self.datagram_bytes -= (count * len) as u64;
         self.streams.on_datagram_taken();
         plan.segment_size = size;
         let run = LoggedRun { count: count as u32, stride: len as u32, frame: RunFrame::Datagram, pieces_from };

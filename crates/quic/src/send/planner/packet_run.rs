@@ -48,7 +48,7 @@ impl SendHalf {
     /// Bytes that the application wants sent before all others: datagrams and the most urgent
     /// streams, none of them background.
     pub(crate) fn urgent_bytes(&self) -> u64 {
-        self.datagram_bytes + self.streams.urgent_bytes()
+        self.datagrams.bytes() + self.streams.urgent_bytes()
     }
 
     /// Plans a run of at most `packets` full packets of the next stream. Returns the number
