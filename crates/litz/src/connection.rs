@@ -327,7 +327,8 @@ impl Connection {
     }
 
     /// As [`send_datagram`](Self::send_datagram), on certain paths, such as a copy on each of two, so that
-    /// it arrives also if one of them fails. It passes datagrams that were sent before.
+    /// it arrives also if one of them fails. On those paths, or on any, it passes datagrams that were sent
+    /// before.
     ///
     /// # Errors
     /// As [`send_datagram`](Self::send_datagram).
@@ -400,6 +401,12 @@ impl Connection {
     pub async fn recv_datagram_async(&self) -> Result<Bytes, Closed> {
         self.can_async()?;
         poll_fn(|context| self.handle.poll_recv_datagram(context.waker())).await
+    }
+
+    /// Of the datagrams that were sent, but for those on certain paths, how many have left this side. It may be
+    /// late by as many as leave at a time.
+    pub fn datagrams_departed(&self) -> u64 {
+        self.handle.datagrams_departed()
     }
 
     /// The most bytes a datagram may have now; none if the peer takes none.

@@ -5,6 +5,9 @@
 //!      └── nothing waits ───────▶┘
 //! ```
 //!
+//! A packet of a flow that sends little passes all that (RFC 8290, section 4.2), unless the flow itself has
+//! packets on the way: their order stays.
+//!
 //! The queues choose between flows, and what has left them waits for all that left before. So the batch is
 //! no longer than what the connection takes at a time, and each has all small packets that were taken.
 
@@ -14,6 +17,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use units::{Instant, Rate};
 
+use crate::item::{FLOWS_MAX, ITEM_HEADER_BYTES};
 use crate::packer::{Packer, Packet, PacketHead};
 use crate::queue::{FlowQueues, QueueStats};
 use crate::shaper::Shaper;
@@ -34,6 +38,10 @@ pub struct Outbox {
     batch: VecDeque<Bytes>,
     /// The limit of `batch`: what the connection takes.
     batch_max: usize,
+    /// Datagrams that the connection has taken from batches.
+    handed_over: u64,
+    /// For each flow, `handed_over` once its last packet that passed none is handed over.
+    in_line_until: Box<[u64]>,
 }
 
 impl Outbox {
@@ -46,6 +54,8 @@ impl Outbox {
             shaper: rate.map(Shaper::sender),
             batch: VecDeque::new(),
             batch_max: BATCH_MAX,
+            handed_over: 0,
+            in_line_until: vec![0; usize::from(FLOWS_MAX)].into_boxed_slice(),
         }
     }
 
@@ -71,6 +81,7 @@ impl Outbox {
             return false;
         }
         self.packer.push(flow, &head.with(&buffer[place]), len_max, &mut self.batch);
+        self.note_in_line(flow);
         self.batch.len() >= self.batch_max
     }
 
@@ -100,6 +111,7 @@ impl Outbox {
                 self.packer.flush(&mut self.batch);
             }
             self.packer.push(queued.flow(), &queued.packet(), len_max, &mut self.batch);
+            self.note_in_line(queued.flow());
             self.queue.recycle(queued);
         }
         // And they wait for no other batch: as long as large packets wait, there is always another.
@@ -107,8 +119,38 @@ impl Outbox {
         &mut self.batch
     }
 
+    /// The last packet of this flow is in the batch, or in the datagram that joins it next.
+    fn note_in_line(&mut self, flow: u16) {
+        self.in_line_until[usize::from(flow)] = self.handed_over + self.batch.len() as u64 + 1;
+    }
+
+    /// Whether packets wait in the queues.
+    #[must_use]
+    pub const fn has_queued(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// A datagram that passes all others, with the packet of a flow that sends little, if there is one. `departed`
+    /// datagrams of those that the connection has taken have left it.
+    pub fn pop_sparse(&mut self, now: Instant, len_max: usize, departed: u64) -> Option<Bytes> {
+        if self.blocked_until(now).is_some() {
+            return None;
+        }
+        let in_line_until = &self.in_line_until;
+        let packet_max = len_max.saturating_sub(ITEM_HEADER_BYTES);
+        let may_pass = |flow| in_line_until[usize::from(flow)] <= departed;
+        let queued = self.queue.pop_sparse(now, packet_max, may_pass)?;
+        if let Some(shaper) = &mut self.shaper {
+            shaper.on_sent(now, queued.packet().ip.len());
+        }
+        let datagram = self.packer.pack_alone(queued.flow(), &queued.packet(), len_max);
+        self.queue.recycle(queued);
+        datagram
+    }
+
     /// The connection has taken `count` datagrams of the batch.
     pub fn on_taken(&mut self, count: usize) {
+        self.handed_over += count as u64;
         let most = if self.batch.is_empty() { 2 * self.batch_max } else { count };
         self.batch_max = most.clamp(BATCH_MIN, BATCH_MAX);
     }
@@ -156,8 +198,8 @@ mod tests {
         std::iter::from_fn(|| take_item(&mut datagram).expect("items")).map(|item| item.flow).collect()
     }
 
-    /// A connection takes `taken` datagrams each millisecond, and bulk packets always wait. Returns after how many
-    /// datagrams a small packet leaves that comes after a second.
+    /// A connection takes `taken` datagrams each millisecond, and bulk packets always wait. A small packet comes
+    /// after a second. Returns after how many datagrams it leaves.
     fn datagrams_before_a_small_packet(taken: usize) -> usize {
         let mut outbox = Outbox::new(None);
         let bulk = transport_packet(false, true, 1, &vec![1; 60_000], Some(1300));
@@ -193,6 +235,32 @@ mod tests {
             let before = datagrams_before_a_small_packet(taken);
             assert!(before < most, "{before} datagrams before it, if {taken} leave at a time");
         }
+    }
+
+    #[test]
+    fn a_flow_that_sends_little_passes_all_but_its_own_packets() {
+        let mut outbox = Outbox::new(None);
+        let bulk = transport_packet(false, true, 1, &vec![1; 60_000], Some(1300));
+        let small = transport_packet(false, false, 2, &[2; 64], None);
+        let now = Instant::ZERO;
+        // Nothing is blocked yet: the first packet joins those before it.
+        put(&mut outbox, now, BULK, &bulk, false);
+        put(&mut outbox, now, 2, &small, false);
+        let departed = outbox.batch.len() as u64 + 1;
+        (0..3).for_each(|_| put(&mut outbox, now, BULK, &bulk, true));
+        let count = outbox.fill(now, LEN_MAX).drain(..).count();
+        outbox.on_taken(count);
+        put(&mut outbox, now, 2, &small, true);
+        put(&mut outbox, now, 3, &small, true);
+        let sparse = |outbox: &mut Outbox, departed: u64| -> Vec<u16> {
+            std::iter::from_fn(|| outbox.pop_sparse(now, LEN_MAX, departed)).flat_map(flows).collect()
+        };
+        assert_eq!(sparse(&mut outbox, departed - 1), [3], "a packet of flow 2 may be in the connection");
+        assert_eq!(sparse(&mut outbox, departed), [2], "it has left");
+        // As many as in a turn, and then it waits for its turns.
+        (0..100).for_each(|_| put(&mut outbox, now, 2, &small, true));
+        let passed = sparse(&mut outbox, departed).len();
+        assert!((5..20).contains(&passed), "{passed} packets of 92 bytes");
     }
 
     #[test]

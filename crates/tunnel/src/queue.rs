@@ -20,6 +20,9 @@ pub const QUEUED_PACKETS_MAX: usize = 10_240;
 /// Bytes that a flow may send in its turn (RFC 8290, section 4.1): a packet of the usual size.
 const QUANTUM_BYTES: i64 = 1514;
 
+/// New flows that are looked at for a packet that passes others, at most.
+const SPARSE_LOOKED_AT: usize = 16;
+
 /// Buffers that are kept for later packets, at most: the memory of this many super-packets.
 const SPARE_MAX: usize = 64;
 
@@ -228,6 +231,20 @@ impl FlowQueues {
                 }
             }
         }
+    }
+
+    /// Takes a packet of at most `len_max` bytes of a flow that sends little: one that has waited for no turn, and has
+    /// not used its first. Only of a flow that `may_pass`.
+    pub fn pop_sparse(&mut self, now: Instant, len_max: usize, may_pass: impl Fn(u16) -> bool) -> Option<Queued> {
+        let is_sparse = |number: &&u16| {
+            let flow = &self.flows[usize::from(**number)];
+            let fits = |first: &Queued| first.segment.is_none() && first.len() <= len_max;
+            flow.deficit > 0 && flow.packets.front().is_some_and(fits) && may_pass(**number)
+        };
+        let number = *self.new.iter().take(SPARSE_LOOKED_AT).find(is_sparse)?;
+        let queued = self.take(now, number)?;
+        self.flows[usize::from(number)].deficit -= queued.len() as i64;
+        Some(queued)
     }
 
     /// Keeps the memory of a packet that was taken.

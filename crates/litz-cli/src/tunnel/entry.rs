@@ -241,10 +241,25 @@ impl Destination {
         if !self.is_blocked {
             self.send(now, waker);
         }
+        if self.outbox.has_queued() {
+            self.send_sparse(now);
+        }
         let stats = self.outbox.stats();
         self.peer.counters.dropped.store(stats.dropped + stats.overflowed, Ordering::Relaxed);
         self.peer.counters.marked.store(stats.marked, Ordering::Relaxed);
         self.peer.counters.queued_bytes.store(self.outbox.queued_bytes() as u64, Ordering::Relaxed);
+    }
+
+    /// Sends packets of flows that send little before all that waits for space.
+    fn send_sparse(&mut self, now: units::Instant) {
+        let departed = self.peer.connection.datagrams_departed();
+        while let Some(datagram) = self.outbox.pop_sparse(now, self.len_max, departed) {
+            if self.peer.connection.send_datagram_on(datagram.clone(), DatagramPaths::Any).is_err() {
+                // As with urgent packets.
+                self.outbox.put(datagram);
+                return;
+            }
+        }
     }
 
     fn send(&mut self, now: units::Instant, waker: &Waker) {
