@@ -8,7 +8,7 @@
 //!                                 [length 2]  fragment: total 2, offset 2, bytes
 //! ```
 
-use bytes::{BufMut, Bytes};
+use bytes::{Buf, BufMut, Bytes};
 
 /// Flows that a sender distinguishes, at most. An item with another number is malformed.
 pub const FLOWS_MAX: u16 = 1024;
@@ -164,8 +164,8 @@ pub fn take_item(datagram: &mut Bytes) -> Result<Option<Item>, MalformedItem> {
     }
     let split = || Some((number(split_at)?, number(split_at + 2)?));
     let fields = if is_split { split().ok_or(MalformedItem)? } else { (0, 0) };
-    let mut taken = datagram.split_to(end);
-    let body_bytes = taken.split_off(start);
+    let mut body_bytes = datagram.split_to(end);
+    body_bytes.advance(start);
     let body = match kind {
         KIND_PACKET => Body::Packet { is_partial, packet: body_bytes },
         KIND_SEGMENTS => {

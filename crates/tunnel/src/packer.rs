@@ -187,7 +187,8 @@ impl Packer {
         let step = segments * usize::from(segment);
         let overhead = ITEM_HEADER_BYTES + SPLIT_HEADER_BYTES + header_bytes;
         let count = payload.len().div_ceil(step);
-        // All of them lie in one piece of memory, so that it is taken once.
+        // All of them lie in one piece of memory, so that it is taken once, and divided once all is written: to
+        // count a reference, a processor waits for what it has written before.
         let sequence = self.take_numbers(flow, count as u32);
         let buffer = self.arena.with_space(payload.len() + count * overhead);
         for (index, part) in payload.chunks(step).enumerate() {
@@ -195,7 +196,11 @@ impl Packer {
             ItemHeader { flow, sequence: sequence.wrapping_add(index as u32), kind }.emit(None, buffer);
             buffer.extend_from_slice(headers);
             buffer.extend_from_slice(part);
-            out.push_back(buffer.split().freeze());
+        }
+        let mut all = buffer.split().freeze();
+        while !all.is_empty() {
+            let len = all.len().min(overhead + step);
+            out.push_back(all.split_to(len));
         }
     }
 

@@ -4,7 +4,7 @@
 //!
 //! Segmentation restores the packets bit by bit.
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 use crate::inner::{HEADERS_BYTES_MAX, Inner, Transport, set_payload_bytes};
 use crate::unpacker::Arrived;
@@ -51,18 +51,20 @@ impl UdpRun {
         Some(Self { flow, first: packet.clone(), inner, header_bytes, identification, parts })
     }
 
-    /// Adds a packet, which has a partial checksum; false if it is not the next of the run.
-    pub(crate) fn push(&mut self, flow: u16, packet: &Bytes) -> bool {
-        let is_next = flow == self.flow
+    /// Whether a packet, which has a partial checksum, is the next of the run.
+    pub(crate) fn is_next(&self, flow: u16, packet: &[u8]) -> bool {
+        flow == self.flow
             && packet.len() == self.first.len()
             && self.parts.len() < SEGMENTS_MAX
             && self.header_bytes + (self.parts.len() + 1) * self.parts[0].len() <= IP_BYTES_MAX
-            && self.continues(packet);
-        if is_next {
-            self.identification = [packet[4], packet[5]];
-            self.parts.push(packet.slice(self.header_bytes..));
-        }
-        is_next
+            && self.continues(packet)
+    }
+
+    /// Adds the next packet.
+    pub(crate) fn push(&mut self, mut packet: Bytes) {
+        self.identification = [packet[4], packet[5]];
+        packet.advance(self.header_bytes);
+        self.parts.push(packet);
     }
 
     /// Whether the headers are those that segmentation gives to the next packet. The length is in them, and

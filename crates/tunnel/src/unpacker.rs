@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use units::{Duration, Instant};
 
 use crate::inner::{HEADERS_BYTES_MAX, Inner, Part, fit_headers};
@@ -209,7 +209,8 @@ impl Joiner {
 
     fn push_packet(&mut self, flow: u16, is_partial: bool, packet: Bytes, sink: &mut impl Sink) {
         if let Some(run) = &mut self.udp_run {
-            if is_partial && run.push(flow, &packet) {
+            if is_partial && run.is_next(flow, &packet) {
+                run.push(packet);
                 return;
             }
             self.flush_udp_run(sink);
@@ -235,7 +236,7 @@ impl Joiner {
         }
     }
 
-    fn push_segments(&mut self, flow: u16, segment: u16, offset: u16, bytes: Bytes, sink: &mut impl Sink) {
+    fn push_segments(&mut self, flow: u16, segment: u16, offset: u16, mut bytes: Bytes, sink: &mut impl Sink) {
         let from = usize::from(offset);
         if let Some(open) = &mut self.segments {
             let header_bytes = open.headers.len();
@@ -247,8 +248,9 @@ impl Joiner {
                 && bytes[..header_bytes] == open.headers[..]
                 && from + bytes.len() - header_bytes <= open.total
             {
-                open.to += bytes.len() - header_bytes;
-                self.parts.push(bytes.slice(header_bytes..));
+                bytes.advance(header_bytes);
+                open.to += bytes.len();
+                self.parts.push(bytes);
                 // A part that is no whole number of segments is the last.
                 if open.to == open.total || !(open.to - from).is_multiple_of(usize::from(segment)) {
                     self.flush_segments(sink);
@@ -267,9 +269,9 @@ impl Joiner {
             self.stats.malformed += 1;
             return;
         }
-        let (headers, part) = (bytes.slice(..header_bytes), bytes.slice(header_bytes..));
+        let headers = bytes.split_to(header_bytes);
         let to = from + len;
-        self.parts.push(part);
+        self.parts.push(bytes);
         self.segments = Some(Segments { flow, headers, inner, segment, from, to, total });
         if to == total || !len.is_multiple_of(usize::from(segment)) {
             self.flush_segments(sink);
