@@ -8,6 +8,8 @@ pub enum Syscall {
     Connect,
     /// getpeername(2).
     GetPeerName,
+    /// getsockname(2).
+    GetSockName,
     /// getsockopt(2), only for the error of a socket (SO_ERROR).
     SocketError,
     /// accept(2), only where it names the peer.
@@ -30,13 +32,21 @@ pub(crate) enum Condition {
 
 impl Syscall {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Connect, Self::GetPeerName, Self::SocketError, Self::Accept, Self::Accept4, Self::ReceiveFrom];
+    pub const ALL: [Self; 7] = [
+        Self::Connect,
+        Self::GetPeerName,
+        Self::GetSockName,
+        Self::SocketError,
+        Self::Accept,
+        Self::Accept4,
+        Self::ReceiveFrom,
+    ];
 
     pub(crate) const fn number(self) -> u32 {
         (match self {
             Self::Connect => libc::SYS_connect,
             Self::GetPeerName => libc::SYS_getpeername,
+            Self::GetSockName => libc::SYS_getsockname,
             Self::SocketError => libc::SYS_getsockopt,
             Self::Accept => libc::SYS_accept,
             Self::Accept4 => libc::SYS_accept4,
@@ -46,7 +56,7 @@ impl Syscall {
 
     pub(crate) const fn condition(self) -> Condition {
         match self {
-            Self::Connect | Self::GetPeerName => Condition::None,
+            Self::Connect | Self::GetPeerName | Self::GetSockName => Condition::None,
             Self::SocketError => Condition::Are([(1, libc::SOL_SOCKET as u32), (2, libc::SO_ERROR as u32)]),
             Self::Accept | Self::Accept4 => Condition::IsPointer(1),
             Self::ReceiveFrom => Condition::IsPointer(4),

@@ -56,6 +56,31 @@ fn a_socket_that_does_not_block_is_connected_later() {
     assert_eq!((status, &*output), (0, "good\n"), "{errors}");
 }
 
+/// The own address of sockets of both families, before and after they are connected.
+const OWN: &str = "
+import socket, sys
+port = int(sys.argv[2])
+for family, any, host in [(socket.AF_INET, '0.0.0.0', sys.argv[1]), (socket.AF_INET6, '::', '::ffff:' + sys.argv[1])]:
+    s = socket.socket(family)
+    assert s.getsockname()[:2] == (any, 0), s.getsockname()
+    s.connect((host, port))
+    print(s.getsockname()[0].removeprefix('::ffff:'), s.getsockname()[1] > 0)
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.bind(('127.0.0.1', 0))
+print(udp.getsockname()[0])";
+
+#[test]
+fn a_connected_socket_has_an_own_address_that_fits_its_peer() {
+    let Some(world) = World::with(&["*:*"], &[], |_, _| {}) else { return };
+    // One that the near host has a way to, by its second link, and one that it reaches over Litz alone.
+    for (host, expected) in [("10.78.1.2", "10.78.1.1"), (FAR, "10.78.0.1")] {
+        let port = world.serve(host, echo).to_string();
+        let (status, output, errors) = world.run(&["python3", "-c", OWN, host, &port]);
+        let expected = format!("{expected} True\n{expected} True\n127.0.0.1\n");
+        assert_eq!((status, output), (0, expected), "{errors}");
+    }
+}
+
 /// Multipath TCP (RFC 8684), with a socket that blocks and with one that does not.
 const MULTIPATH: &str = "
 import socket, sys

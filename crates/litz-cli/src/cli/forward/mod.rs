@@ -14,7 +14,7 @@
 //! | [`daemon`] | `litz daemon`: serves such programs over one connection |
 //! | [`engine`], [`own`] | who makes the connections of a program: the daemon, or this process |
 //! | [`local_pair`], [`hole`] | connections between a program and this process, made now or later |
-//! | [`sockets`], [`published`] | what the kernel does not know about a program's sockets |
+//! | [`sockets`], [`published`], [`own_address`] | what the kernel does not know about a program's sockets |
 //! | [`names`] | names that a program looks up |
 //! | [`calls`] | what the answers to several calls need |
 //! | [`setup`] | threads, limits and TLS settings of both ends |
@@ -37,6 +37,7 @@ mod local_pair;
 mod names;
 mod options;
 mod own;
+mod own_address;
 mod program;
 mod published;
 pub(crate) mod report;

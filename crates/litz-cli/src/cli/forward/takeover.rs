@@ -32,13 +32,14 @@ use super::engine::{Engine, NotOpened, Opened};
 use super::hole::Hole;
 use super::local_pair::connect_here;
 use super::names::{Names, NamesFrom};
+use super::own_address::own_address;
 use super::published::Published;
 use super::report::{Label, Report};
 use super::sockets::{Sockets, State};
 
 /// The calls that are taken over.
 pub(super) fn calls(is_published: bool, names_from: NamesFrom) -> Vec<Syscall> {
-    let mut calls = vec![Syscall::Connect, Syscall::GetPeerName, Syscall::SocketError];
+    let mut calls = vec![Syscall::Connect, Syscall::GetPeerName, Syscall::GetSockName, Syscall::SocketError];
     if is_published {
         calls.extend([Syscall::Accept, Syscall::Accept4]);
     }
@@ -103,7 +104,12 @@ impl Takeover {
 
     /// Answers a call that needs no time; otherwise gives it back.
     pub(super) fn take_at_once(&self, call: Call) -> Option<Call> {
-        if call.syscall() == Syscall::ReceiveFrom && !self.names.are_used() {
+        let is_the_kernels = match call.syscall() {
+            Syscall::ReceiveFrom => !self.names.are_used(),
+            Syscall::GetSockName => self.sockets.is_empty(),
+            _ => false,
+        };
+        if is_the_kernels {
             call.let_through();
             return None;
         }
@@ -120,6 +126,10 @@ impl Takeover {
                 Decision::LetThrough => call.let_through(),
             },
             Syscall::GetPeerName => match self.name_peer(&call) {
+                Some(()) => call.answer(Ok(0)),
+                None => call.let_through(),
+            },
+            Syscall::GetSockName => match self.name_own(&call) {
                 Some(()) => call.answer(Ok(0)),
                 None => call.let_through(),
             },
@@ -380,6 +390,26 @@ impl Takeover {
                 _ if socket.r#type()? == Type::DGRAM => peer.and_then(|peer| self.names.server_behind(peer)),
                 _ => self.origin(peer),
             };
+            address.map(|address| write_address(caller, call.argument(1), call.argument(2), address)).transpose()
+        });
+        told.ok()?
+    }
+
+    /// Tells the program an address of this host that fits the address to which it believes that its socket is
+    /// connected, if it is one of ours. The port is the kernel's.
+    fn name_own(&self, call: &Call) -> Option<()> {
+        let told = call.with_caller(|caller| {
+            let socket = caller.descriptor(call.argument(0))?;
+            let socket = SockRef::from(&socket);
+            let Some(State::Connected(target)) = self.sockets.get(socket.cookie()?) else { return Ok(None) };
+            let kernels = socket.local_addr()?.as_socket();
+            let address = kernels.and_then(|kernels| match (kernels, own_address(target)?) {
+                (SocketAddr::V6(_), IpAddr::V4(ip)) => {
+                    Some(SocketAddr::new(ip.to_ipv6_mapped().into(), kernels.port()))
+                }
+                (SocketAddr::V4(_), IpAddr::V6(_)) => None,
+                (_, ip) => Some(SocketAddr::new(ip, kernels.port())),
+            });
             address.map(|address| write_address(caller, call.argument(1), call.argument(2), address)).transpose()
         });
         told.ok()?
