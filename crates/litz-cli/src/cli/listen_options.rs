@@ -10,15 +10,16 @@ use super::heading;
 
 #[derive(Args, Debug)]
 pub(crate) struct ListenOptions {
-    /// Address and port to listen on [default: all addresses of this host, on one free port]
+    /// Address and port to listen on; may be repeated [default: all addresses of this host, on one free port]
     ///
     /// By default each address of this host has its own socket, bound to its network device, so
     /// that replies leave on the path where packets arrived. With 0.0.0.0 or [::], one socket
     /// serves all addresses of that family. Port 0 means any free port or, when resuming, the port
     /// of the ticket. Either part may be left out: `192.0.2.7` is that address on any free port, and
-    /// `:4433` is this port of all addresses.
+    /// `:4433` is this port of all addresses. If it is repeated, each names an address, and the port is the
+    /// same.
     #[arg(short, long, value_name = "ADDRESS:PORT", value_parser = parse_listen, help_heading = heading::PATHS)]
-    pub(crate) listen: Option<ListenAt>,
+    pub(crate) listen: Vec<ListenAt>,
 
     /// Listen only on this network device
     #[arg(long, value_name = "NAME", help_heading = heading::PATHS)]
@@ -42,7 +43,31 @@ impl ListenOptions {
                 "--advertise is given {given} times, but a ticket contains at most {ADDRESSES_MAX} addresses"
             ));
         }
-        Ok(())
+        self.check_listen()
+    }
+
+    fn check_listen(&self) -> Result<(), String> {
+        let is_address = |listen: &ListenAt| listen.ip.is_some_and(|ip| !ip.is_unspecified());
+        if self.listen.len() > 1 && !self.listen.iter().all(is_address) {
+            return Err("--listen is given several times, so each must name an address of this host".to_owned());
+        }
+        let mut ports = self.listen.iter().map(|listen| listen.port).filter(|port| *port != 0);
+        let first = ports.next();
+        match ports.find(|port| Some(*port) != first) {
+            Some(_) => Err("--listen names different ports, but all sockets have the same".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    /// The port to listen on, 0 for any.
+    pub(crate) fn port(&self) -> u16 {
+        self.listen.iter().map(|listen| listen.port).find(|port| *port != 0).unwrap_or(0)
+    }
+
+    /// The address to listen on, or the first of several, if one is named; no other command of this host can
+    /// have it with the same port.
+    pub(crate) fn ip(&self) -> Option<IpAddr> {
+        self.listen.first().and_then(|listen| listen.ip)
     }
 
     /// The addresses for the ticket of a command that listens on port `port` of `found`.
@@ -60,8 +85,7 @@ impl ListenOptions {
     /// A warning if a ticket with these addresses, which the user has not chosen, serves only hosts
     /// that are this one.
     pub(crate) fn loopback_warning(&self, addresses: &[TicketAddress]) -> Option<String> {
-        let listen = self.listen.and_then(|listen| listen.ip);
-        let is_chosen = !self.advertise.is_empty() || listen.is_some_and(|ip| !ip.is_unspecified());
+        let is_chosen = !self.advertise.is_empty() || self.ip().is_some_and(|ip| !ip.is_unspecified());
         if is_chosen { None } else { loopback_warning(addresses) }
     }
 }

@@ -149,3 +149,23 @@ fn systemd_resolved_is_told_of_the_name_servers() {
     World::end(client, server);
     assert_eq!(fs::read_to_string("/etc/resolv.conf").ok(), resolv_conf);
 }
+
+#[test]
+fn a_server_listens_on_the_addresses_that_are_named() {
+    let Some(world) = World::new("listen", 3, &[]) else { return };
+    let file = world.settings("serve.toml", "listen = ['10.9.0.2:4433', '10.9.2.2']\n");
+    let (mut server, ticket) = world.serve(&[file.to_str().expect("text")]);
+    assert_eq!(server.seen[0]["addresses"], json!(["10.9.0.2:4433", "10.9.2.2:4433"]));
+    let mut client = world.litz(&world.client, &["up", &ticket]);
+    client.wait_for("up");
+    server.wait_for("client");
+    world.await_paths(2);
+    let (sent, _) = World::end(client, server);
+    let remotes = sent["paths"].as_array().expect("a list").iter().map(|path| path["remote"].clone());
+    let remotes: std::collections::BTreeSet<_> = remotes.map(|remote| remote.to_string()).collect();
+    assert_eq!(remotes, ["\"10.9.0.2:4433\"", "\"10.9.2.2:4433\""].map(str::to_owned).into());
+    for (first, words) in [(":4433", "each must name an address"), ("10.9.0.2:4434", "different ports")] {
+        let arguments = ["serve", "--listen", first, "--listen", "10.9.2.2:4433"];
+        world.litz(&world.server, &arguments).fail(2, words);
+    }
+}

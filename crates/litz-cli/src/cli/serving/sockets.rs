@@ -29,9 +29,12 @@ pub(crate) struct ListenSockets {
 /// one for a given address, and otherwise one for each address of this host.
 pub(crate) fn listen(options: &ListenOptions, output: &TransportOptions, port: u16) -> Result<ListenSockets, String> {
     let interfaces = net::interfaces().map_err(|error| format!("cannot list the network interfaces: {error}"))?;
-    let mut places = listen::plan(&interfaces, options.listen.and_then(|listen| listen.ip));
+    let mut places = match &options.listen[..] {
+        [] => listen::plan(&interfaces, None),
+        named => named.iter().flat_map(|named| listen::plan(&interfaces, named.ip)).collect(),
+    };
     if let Some(device) = &options.device {
-        if options.listen.and_then(|listen| listen.ip).is_some_and(|ip| !ip.is_unspecified()) {
+        if options.ip().is_some_and(|ip| !ip.is_unspecified()) {
             places.iter_mut().for_each(|place| place.device = Some(device.clone()));
         } else {
             places.retain(|place| place.device.as_ref() == Some(device));
@@ -40,7 +43,7 @@ pub(crate) fn listen(options: &ListenOptions, output: &TransportOptions, port: u
             return Err(format!("cannot listen on {device}: it has no address, is down, or is not a network device"));
         }
     }
-    if let Some(wildcard) = options.listen.and_then(|listen| listen.ip).filter(|ip| ip.is_unspecified()) {
+    if let Some(wildcard) = options.ip().filter(|ip| ip.is_unspecified()) {
         let bind = SocketAddr::new(wildcard, port);
         let asked = socket(bind, options.device.as_deref());
         let opened = UdpSocket::open(&asked).map_err(|error| error.to_string())?;

@@ -59,7 +59,7 @@ pub(crate) fn start(request: Request<'_>, state: &HostState) -> Result<Serving, 
     let Request { listening, options, transport, tls, admission } = request;
     let now = host::now_unix();
     let unfinished = unfinished_ticket(&admission, state, now)?;
-    let port = listening.listen.map_or(0, |listen| listen.port);
+    let port = listening.port();
     let port = if port == 0 { unfinished.as_ref().map_or(0, |(issued, _)| issued.port) } else { port };
     let baseline = LinkBaseline::take();
     let opened = listen(listening, options, port).map_err(|error| match &unfinished {
@@ -76,7 +76,7 @@ pub(crate) fn start(request: Request<'_>, state: &HostState) -> Result<Serving, 
     // A command that is started again for the same ticket has the same port, and tells its peers that
     // their connections are gone. Another one of this host has another key: it must not end the
     // connections of this one (RFC 9000, section 21.11).
-    let listen_ip = listening.listen.and_then(|listen| listen.ip);
+    let listen_ip = listening.ip();
     let purpose = format!("stateless resets of port {port}, address {listen_ip:?}");
     let config = config.with_reset_key(state.key.derive_secret(&purpose));
     let endpoint = Endpoint::with_sockets(config, sockets).map_err(|error| error.to_string())?;
