@@ -18,6 +18,7 @@ mod many;
 mod mtu;
 mod nat;
 mod order;
+mod recording;
 mod restart;
 mod settings;
 mod stream;

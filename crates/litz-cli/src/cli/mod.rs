@@ -33,6 +33,7 @@ mod predict;
 mod profile;
 mod progress;
 mod qlog;
+mod recording;
 mod recv;
 mod replay;
 mod runtime_folder;

@@ -26,6 +26,7 @@ use super::settings::{self, DEVICE_DEFAULT, MTU_DEFAULT, MTU_MIN, transport};
 use super::status::peer_json;
 use crate::cli::host::{self, HostState};
 use crate::cli::listen_options::ListenOptions;
+use crate::cli::recording::Recording;
 use crate::cli::serving::admission::{Places, VisitorId};
 use crate::cli::serving::allowed::ReadKeys;
 use crate::cli::serving::authorisation::Admission;
@@ -134,7 +135,12 @@ impl ServeOptions {
 
 pub(super) fn run(options: &ServeOptions) -> ExitCode {
     let json = options.transport.json;
-    match Server::prepare(options).and_then(|server| server.run()) {
+    let ending = Recording::begin(&options.transport).and_then(|recording| {
+        let ending = Server::prepare(options, &recording).and_then(|server| server.run());
+        recording.finish(&options.transport);
+        ending
+    });
+    match ending {
         Ok(status) => ExitCode::from(status),
         Err(message) => exit::fail(json, exit::FAILED, &message),
     }
@@ -158,7 +164,7 @@ struct Server<'a> {
 }
 
 impl<'a> Server<'a> {
-    fn prepare(options: &'a ServeOptions) -> Result<Self, String> {
+    fn prepare(options: &'a ServeOptions, recording: &Recording) -> Result<Self, String> {
         options.listening.check()?;
         let settings = options.settings.as_deref();
         let clients = Clients::load(settings)?;
@@ -176,7 +182,7 @@ impl<'a> Server<'a> {
         let request = Request {
             listening: &options.listening,
             options: &options.transport,
-            transport: transport(&options.transport)?,
+            transport: transport(&options.transport, recording)?,
             tls: tls::server(&state.key, PROTOCOL)?,
             admission: AdmissionRequest {
                 allow: settings.or(options.allow.as_deref()),

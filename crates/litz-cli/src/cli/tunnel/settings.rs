@@ -3,8 +3,8 @@
 use litz::TransportConfig;
 use units::Duration;
 
-use crate::cli::connect::base_transport;
 use crate::cli::forward::session;
+use crate::cli::recording::Recording;
 use crate::cli::transport_options::TransportOptions;
 
 /// Bytes of datagrams that wait in a connection, at most, if its paths are fast; four batches of what is
@@ -39,8 +39,8 @@ pub(super) fn tell_ready() {
 ///
 /// # Errors
 /// If the options do not fit together.
-pub(super) fn transport(options: &TransportOptions) -> Result<TransportConfig, String> {
-    let config = session::transport(base_transport(options, None, None))
+pub(super) fn transport(options: &TransportOptions, recording: &Recording) -> Result<TransportConfig, String> {
+    let config = session::transport(recording.transport(options))
         .with_keep_alive(KEEP_ALIVE)
         .with_datagram_send_buffer(DATAGRAM_SEND_BUFFER)
         .with_datagram_receive_buffer(DATAGRAM_RECEIVE_BUFFER);

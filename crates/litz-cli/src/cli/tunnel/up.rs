@@ -30,6 +30,7 @@ use crate::cli::forward::report::Report;
 use crate::cli::host::{self, HostState};
 use crate::cli::lost::Lost;
 use crate::cli::path_options::{PathOptions, SinglePathOptions};
+use crate::cli::recording::Recording;
 use crate::cli::transport_options::TransportOptions;
 use crate::cli::warning::Warning;
 use crate::cli::{exit, heading, out, signals, tls};
@@ -124,7 +125,12 @@ impl UpOptions {
 
 pub(super) fn run(options: &UpOptions) -> ExitCode {
     let json = options.transport.json;
-    match Client::prepare(options).and_then(|client| client.run()) {
+    let ending = Recording::begin(&options.transport).and_then(|recording| {
+        let ending = Client::prepare(options, &recording).and_then(|client| client.run());
+        recording.finish(&options.transport);
+        ending
+    });
+    match ending {
         Ok(()) => ExitCode::from(exit::INTERRUPTED),
         Err(message) => exit::fail(json, exit::FAILED, &message),
     }
@@ -132,6 +138,7 @@ pub(super) fn run(options: &UpOptions) -> ExitCode {
 
 struct Client<'a> {
     options: &'a UpOptions,
+    recording: &'a Recording,
     paths: PathOptions,
     control: ControlSocket,
     ticket: Ticket,
@@ -160,7 +167,7 @@ enum Host {
 }
 
 impl<'a> Client<'a> {
-    fn prepare(options: &'a UpOptions) -> Result<Self, String> {
+    fn prepare(options: &'a UpOptions, recording: &'a Recording) -> Result<Self, String> {
         options.userspace.check()?;
         let ticket = options.credential.only(options.ticket_argument.as_deref(), "litz tunnel serve")?;
         let state = host::open_state(options.transport.state_dir.as_deref())?;
@@ -171,7 +178,7 @@ impl<'a> Client<'a> {
         let has_device = !options.userspace.userspace;
         let (without_device, mark) = (has_device.then(|| options.tun.clone()), has_device.then_some(MARK));
         let paths = PathOptions { without_device, mark, ..options.paths.clone() };
-        Ok(Self { options, paths, control, ticket, state, cancel })
+        Ok(Self { options, recording, paths, control, ticket, state, cancel })
     }
 
     /// Keeps the tunnel up until an interrupt.
@@ -309,7 +316,7 @@ impl<'a> Client<'a> {
         let tls = tls::client(&self.state.key, self.ticket.receiver, PROTOCOL).map_err(Lost::last)?;
         let connector = Connector {
             peer: "server",
-            transport: transport(&self.options.transport).map_err(Lost::last)?,
+            transport: transport(&self.options.transport, self.recording).map_err(Lost::last)?,
             placement: self.options.transport.placement,
             single_path: &SinglePathOptions::default(),
             paths: &self.paths,
