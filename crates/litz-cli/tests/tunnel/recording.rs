@@ -14,7 +14,7 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
 
 #[test]
 fn both_ends_of_a_tunnel_record_their_connections() {
-    let Some(world) = World::new("recording", 1, &["iperf3", "ss"]) else { return };
+    let Some(world) = World::new("recording", 2, &["iperf3", "ss"]) else { return };
     let folder = |name: &str| world.path(name).display().to_string();
     let [server_journals, client_journals, client_qlog] = ["server-journals", "client-journals", "qlog"].map(folder);
     let trace = folder("trace");
@@ -23,6 +23,8 @@ fn both_ends_of_a_tunnel_record_their_connections() {
     let mut client = world.litz(&world.client, &[&["up", &ticket], &options[..]].concat());
     client.wait_for("up");
     server.wait_for("client");
+    // With one path there is no choice to trace.
+    world.await_paths(2);
     let _report = world.iperf(&["-c", SERVER[0], "-n", "2M"]);
     let (sent, _) = World::end(client, server);
     assert!(sent["in"]["bytes"].as_u64() > Some(500_000), "{sent}");

@@ -23,10 +23,11 @@ impl Aggregation {
         Self { since: now, acked: 0, max: WindowedMax::default() }
     }
 
-    /// Sending resumes after an idle period, in which no data could be acknowledged (section
-    /// 5.4.1).
+    /// Sending resumes after an idle period, in which no data could be acknowledged: an interval
+    /// begins (section 5.4.1). The draft keeps the bytes of the interval before. Then those of a flow
+    /// of bursts would add up, each burst after an idle period, and the window with them.
     pub(super) fn on_restart(&mut self, now: Instant) {
-        self.since = now;
+        (self.acked, self.since) = (0, now);
     }
 
     /// Processes one acknowledgement of `acked` bytes: `UpdateACKAggregation`.
@@ -111,6 +112,16 @@ mod tests {
         assert_eq!(ack(40, 1000, 2), 16_000, "a new interval");
         assert_eq!(ack(40, 500, 12), 16_000, "ten rounds later it still counts");
         assert_eq!(ack(40, 500, 13), 2000, "and then expires");
+    }
+
+    #[test]
+    fn bursts_between_idle_periods_do_not_add_up() {
+        let mut aggregation = Aggregation::new(at_ms(0));
+        for burst in 0..100 {
+            aggregation.on_restart(at_ms(10 * burst));
+            aggregation.on_ack(at_ms(10 * burst + 1), 3000, Rate::from_mbps(8), 1_000_000, burst, false);
+            assert_eq!(aggregation.extra(), 3000, "burst {burst}");
+        }
     }
 
     #[test]

@@ -39,6 +39,8 @@
 //!   `recovery`.
 //! - The window saved on entering `ProbeRtt` is the one directly before; the draft's order of steps
 //!   would keep an older one.
+//! - The end of an idle period begins an interval of the aggregation with no bytes, so that those of
+//!   bursts do not add up: see `aggregation`.
 //! - A probing cycle without a usable sample does not expire the known maximum, as section 5.5.4
 //!   intends.
 

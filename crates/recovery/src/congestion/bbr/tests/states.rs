@@ -31,6 +31,21 @@ fn application_limited_rounds_neither_end_startup_nor_lower_the_rate() {
 }
 
 #[test]
+fn the_window_does_not_grow_with_the_number_of_bursts() {
+    let mut driver = Driver::new(1);
+    driver.ack(STEADY);
+    // Each is acknowledged 1 ms later, faster than the path delivers.
+    let burst = Step { mbps: 10, in_flight: 0, app_limited: true, bytes: 50_000, within_round: true, ..STEADY };
+    for _ in 0..500 {
+        driver.bbr.on_sent(driver.now, burst.bytes, burst.bytes);
+        driver.ack(burst);
+    }
+    assert_eq!(driver.phase(), "startup");
+    // Two bandwidth-delay products, what was acknowledged at once, and one step beyond.
+    assert!(driver.bbr.window() <= 2 * BDP + 4 * burst.bytes, "{}", driver.bbr.window());
+}
+
+#[test]
 fn acknowledgements_within_a_round_do_not_count_as_rounds() {
     let mut driver = Driver::new(1);
     driver.ack(STEADY);
