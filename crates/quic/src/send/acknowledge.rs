@@ -67,6 +67,7 @@ impl SendHalf {
         space.check_ranges(ranges)?;
         let largest = ranges.last().map_or(0, |range| range.1);
         let is_newest = space.largest_acked < Some(largest);
+        let ack_only_sent_at = if is_newest { space.ack_only.sent_at(largest) } else { None };
         space.largest_acked = space.largest_acked.max(Some(largest));
 
         let mut runs = std::mem::take(&mut self.acked_runs);
@@ -93,9 +94,10 @@ impl SendHalf {
             if usize::from(newly.largest_bytes) > MIN_INITIAL_SIZE {
                 (path.carries_large, path.large_losses) = (true, 0);
             }
-            // Only the largest newly acknowledged packet gives an RTT sample (RFC 9002, section
-            // 5.1).
-            if number == largest && newly.eliciting {
+            // Only the largest acknowledged packet gives an RTT sample, if it is newly acknowledged,
+            // and if one that is ack-eliciting is, too (RFC 9002, section 5.1).
+            let largest_sent_at = if number == largest { Some(sent_at) } else { ack_only_sent_at };
+            if let Some(sent_at) = largest_sent_at.filter(|_| newly.eliciting) {
                 self.take_round_trip(now, at, sent_at, ack, exchange);
             }
             if ack.space == Space::Handshake {

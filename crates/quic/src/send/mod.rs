@@ -25,6 +25,7 @@
 //! | `path`, `space`, `sent_log` | a path, a packet number space, the packets outstanding in it |
 
 pub(crate) mod ack_frequency;
+mod ack_only;
 pub(crate) mod acknowledge;
 pub(crate) mod buffer;
 mod datagram_window;
@@ -475,7 +476,7 @@ impl SendHalf {
         self.streams.shrink();
         self.grants.shrink();
         self.crypto.iter_mut().for_each(SendBuffer::shrink);
-        self.spaces.iter_mut().for_each(|space| space.log.shrink());
+        self.spaces.iter_mut().for_each(SendSpace::shrink);
         for path in &mut self.paths {
             path.validation.shrink();
             path.resends.shrink();

@@ -174,7 +174,8 @@ impl SendHalf {
         exchange: &mut Exchange,
     ) {
         if !in_flight {
-            // Neither ack-eliciting nor in flight: nothing to remember.
+            // Neither ack-eliciting nor in flight: only its time may be of use.
+            self.spaces[Self::index_of(space, at)].ack_only.on_sent(number, now);
             self.note_first_sent(space, number, exchange);
             frames.clear();
             return;

@@ -3,6 +3,7 @@
 use units::Instant;
 use wire::quic::frame::EcnCounts;
 
+use super::ack_only::AckOnlyTimes;
 use super::sent_log::SentLog;
 use crate::error::TransportError;
 use crate::queue::Queue;
@@ -28,6 +29,7 @@ pub(crate) struct SendSpace {
     /// Skipped numbers, to detect a peer that acknowledges packets it did not receive (RFC 9000,
     /// section 21.4).
     skipped: Queue<u64>,
+    pub(crate) ack_only: AckOnlyTimes,
     /// The peer's latest ECN counts.
     pub(crate) ecn_reported: EcnCounts,
 }
@@ -42,6 +44,7 @@ impl Vacant for SendSpace {
             probes_due: 0,
             rejected_before: 0,
             skipped: Queue::new(),
+            ack_only: AckOnlyTimes::new(),
             ecn_reported: EcnCounts { ect0: 0, ect1: 0, ce: 0 },
         };
         &VACANT
@@ -56,6 +59,12 @@ impl SendSpace {
         }
         self.skipped.push_back(self.next_number);
         self.next_number += 1;
+    }
+
+    /// Frees unused memory.
+    pub(crate) fn shrink(&mut self) {
+        self.log.shrink();
+        self.ack_only = AckOnlyTimes::new();
     }
 
     /// Refuses acknowledgements of packets that were never sent (RFC 9000, section 13.1). `ranges`

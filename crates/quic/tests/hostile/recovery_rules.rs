@@ -146,6 +146,28 @@ fn an_acknowledgement_of_packets_that_elicit_none_gives_no_sample() {
     assert_eq!(path(&mut pair).packets_acked, acked + 2, "both packets are acknowledged");
 }
 
+#[test]
+fn the_largest_number_gives_a_sample_although_it_elicits_no_acknowledgement() {
+    // RFC 9002, section 5.1: another packet of the same acknowledgement is ack-eliciting. A peer that
+    // sends much is answered by more packets with acknowledgements than with data.
+    let mut pair = unconfirmed();
+    write(&mut pair, 500);
+    let data = *eliciting(&pair).last().expect("data");
+    pair.wait(ms(30));
+    for _ in 0..40 {
+        pair.send(&ping());
+    }
+    let newest = pair.hostile.opened.last().expect("an acknowledgement");
+    assert!(newest.space == Space::Data && newest.number > data && !is_eliciting(newest));
+    let newest = newest.number;
+    pair.wait(ms(50));
+    acknowledge(&mut pair, data..=newest, Duration::ZERO);
+    assert_eq!((path(&mut pair).round_trip, path(&mut pair).round_trip_min), (ms(50), ms(50)));
+    pair.wait(ms(3));
+    acknowledge(&mut pair, data..=newest, Duration::ZERO);
+    assert_eq!(path(&mut pair).round_trip, ms(50), "nothing is newly acknowledged");
+}
+
 /// The smoothed round trip after a sample of 40 ms and one of 140 ms, of which the peer says that it
 /// has waited for 100 ms.
 fn with_reported_delay(pair: &mut HostilePair) -> Duration {
