@@ -11,9 +11,9 @@
 //!
 //! - Each path keeps its order, mostly. When every path in use has delivered a later item of the flow, the
 //!   missing one is lost, unless it may be the first on a path that is open and was not used lately: then
-//!   the wait is what the round trips of the paths differ by.
-//! - A path may stop. The missing item is waited for no longer than the spread of the paths' delays, which
-//!   is measured: how late items were that filled a gap.
+//!   the wait is what the round trips of the paths differ by, and no less than a batch takes.
+//! - A path in use may stop. The missing item is waited for no longer than the spread of the paths' delays,
+//!   which is measured: how late items were that filled a gap.
 //! - Too much is held.
 //!
 //! An item that arrives after its gap was given up is still delivered, late, and once.
@@ -34,7 +34,8 @@ pub const HELD_BYTES_MAX: usize = 8 << 20;
 /// that are worth using together.
 const WAIT_MAX: Duration = Duration::from_millis(200);
 const WAIT_FIRST: Duration = Duration::from_millis(60);
-/// The shortest wait: a batch of a path is received within it.
+/// The shortest wait: a batch of a path is received within it, and the batches of paths whose delays are
+/// equal are received one after another.
 const WAIT_MIN: Duration = Duration::from_millis(4);
 
 /// The measured spread is the largest lateness of the last one to two of these periods.
@@ -44,7 +45,8 @@ const SPREAD_PERIOD: Duration = Duration::from_secs(2);
 /// all paths while one of several is used.
 const USED_FOR: Duration = Duration::from_secs(2);
 
-/// Paths of a connection whose order is followed, at most. Items of others count as of the last.
+/// Paths of a connection whose order is followed, at most. Those whose numbers are equal modulo this count as
+/// one path.
 const PATHS_MAX: usize = 16;
 
 /// Items before the expected one whose delivery is remembered, so that none is delivered twice: as many as
@@ -76,8 +78,8 @@ pub struct Resequencer {
     flows: Vec<Flow>,
     /// When each path delivered last; zero if it never did.
     used_at: [Instant; PATHS_MAX],
-    /// The longest wait for the first items of each path: what its round trip is longer than the shortest.
-    /// None if it is not open.
+    /// The longest wait for the first items of each path: what its round trip is longer than the shortest,
+    /// or what a batch takes. None if it is not open.
     first_waits: [Option<Duration>; PATHS_MAX],
     /// Flows that hold items, by when the wait for the missing one ends.
     deadlines: BTreeMap<(Instant, u16), ()>,
@@ -174,8 +176,9 @@ impl Resequencer {
         let shortest = round_trips.clone().map(|(_, round_trip)| round_trip).min().unwrap_or(Duration::ZERO);
         self.first_waits = [None; PATHS_MAX];
         for (path, round_trip) in round_trips {
-            let wait = round_trip.saturating_sub(shortest).min(WAIT_FIRST);
-            self.first_waits[path % PATHS_MAX] = Some(wait);
+            let wait = round_trip.saturating_sub(shortest).clamp(WAIT_MIN, WAIT_FIRST);
+            let first_wait = &mut self.first_waits[path % PATHS_MAX];
+            *first_wait = (*first_wait).max(Some(wait));
         }
     }
 
@@ -250,7 +253,7 @@ impl Resequencer {
         self.held_items
     }
 
-    /// How long a missing item is waited for.
+    /// How long an item is waited for that may be missing on a path in use.
     #[must_use]
     pub fn wait(&self) -> Duration {
         if !self.has_measured {
@@ -308,13 +311,12 @@ impl Resequencer {
                 flow.advance();
                 deliver(item);
             }
-            match flow.gap() {
-                Some(gap) if flow.is_gap_passed(now, &self.used_at, &self.first_waits) => {
-                    self.stats.lost += u64::from(gap);
-                    flow.skip(gap);
-                }
-                _ => break,
+            let Some(gap) = flow.gap() else { break };
+            if self.wait_for_gap(now, number).is_some() {
+                break;
             }
+            self.stats.lost += u64::from(gap);
+            self.flows[usize::from(number)].skip(gap);
         }
         self.set_deadline(now, number);
     }
@@ -328,13 +330,21 @@ impl Resequencer {
         self.drain(now, number, deliver);
     }
 
+    /// How long the items before the first one held of a flow are waited for. None if every path that may bring
+    /// them has delivered a later one, or none is held.
+    fn wait_for_gap(&self, now: Instant, number: u16) -> Option<Duration> {
+        let flow = &self.flows[usize::from(number)];
+        let after = flow.held.front()?.item.sequence;
+        let waits = self.used_at.iter().zip(&self.first_waits).enumerate();
+        let waits = waits.filter(|(path, _)| !flow.has_passed(*path, after));
+        waits.filter_map(|(_, (at, first_wait))| if is_used(now, *at) { Some(self.wait()) } else { *first_wait }).max()
+    }
+
     fn set_deadline(&mut self, now: Instant, number: u16) {
-        let idle = self.first_waits.iter().zip(&self.used_at).filter(|(_, used_at)| !is_used(now, **used_at));
-        let first_wait = idle.filter_map(|(wait, _)| *wait).max().unwrap_or(Duration::ZERO);
-        let wait = self.wait().max(first_wait);
+        let wait = self.wait_for_gap(now, number);
         let flow = &mut self.flows[usize::from(number)];
         // From when the item after the gap arrived.
-        let deadline = flow.held.front().map(|held| held.since + wait);
+        let deadline = flow.held.front().zip(wait).map(|(held, wait)| held.since + wait);
         if flow.deadline == deadline {
             return;
         }
@@ -401,13 +411,10 @@ impl Flow {
         }
     }
 
-    /// Whether every path that is open or in use has delivered an item after the first gap.
-    fn is_gap_passed(&self, now: Instant, used_at: &[Instant], first_waits: &[Option<Duration>]) -> bool {
-        let Some(after) = self.held.front().map(|held| held.item.sequence) else { return false };
-        let has_passed = |newest: Option<u32>| newest.is_some_and(|newest| newest.wrapping_sub(after) <= u32::MAX / 2);
-        let newest = |path: usize| self.passed.get(path).copied().flatten();
-        let expected = used_at.iter().zip(first_waits).map(|(at, wait)| is_used(now, *at) || wait.is_some());
-        expected.enumerate().all(|(path, is_expected)| !is_expected || has_passed(newest(path)))
+    /// Whether `path` has delivered this item or a later one.
+    fn has_passed(&self, path: usize, sequence: u32) -> bool {
+        let newest = self.passed.get(path).copied().flatten();
+        newest.is_some_and(|newest| newest.wrapping_sub(sequence) <= u32::MAX / 2)
     }
 }
 

@@ -104,9 +104,10 @@ fn a_loss_beside_an_idle_path_is_waited_for_as_long_as_the_round_trips_differ() 
     let open = |order: &mut Resequencer, paths: &[(usize, u64)]| {
         order.set_open_paths(paths.iter().map(|(path, ms)| (*path, Duration::from_millis(*ms))));
     };
-    // A lateness of zero was measured, so that the wait before any does not matter.
-    [(0, 0), (1, 1), (1, 3), (0, 2)].into_iter().for_each(|(path, sequence)| bench.push(at(0), path, 3, sequence));
-    open(&mut bench.order, &[(0, 4), (1, 24)]);
+    // Nothing is late, so that no lateness is measured.
+    [(0, 0), (1, 1), (0, 2), (0, 3)].into_iter().for_each(|(path, sequence)| bench.push(at(0), path, 3, sequence));
+    // Path 17 is taken for path 1.
+    open(&mut bench.order, &[(0, 4), (1, 24), (17, 5)]);
     bench.take();
     bench.push(at(5000), 0, 3, 4);
     bench.push(at(5000), 0, 3, 6);
@@ -114,14 +115,22 @@ fn a_loss_beside_an_idle_path_is_waited_for_as_long_as_the_round_trips_differ() 
     assert_eq!(bench.order.timeout(), Some(at(5020)));
     bench.time_out(at(5020));
     assert_eq!(bench.take(), [6]);
+    // No less than a batch takes, if the round trips are equal.
+    open(&mut bench.order, &[(0, 4), (1, 4)]);
+    bench.push(at(5020), 0, 3, 7);
+    bench.push(at(5020), 0, 3, 9);
+    assert_eq!(bench.take(), [7]);
+    assert_eq!(bench.order.timeout(), Some(at(5020) + WAIT_MIN));
+    bench.time_out(at(5024));
+    assert_eq!(bench.take(), [9]);
     // No longer than before any lateness was measured, and not once the path is closed.
     open(&mut bench.order, &[(0, 4), (1, 900)]);
-    bench.push(at(5020), 0, 3, 8);
-    assert_eq!(bench.order.timeout(), Some(at(5080)));
-    bench.time_out(at(5080));
+    bench.push(at(5030), 0, 3, 11);
+    assert_eq!(bench.order.timeout(), Some(at(5090)));
+    bench.time_out(at(5090));
     open(&mut bench.order, &[(0, 4)]);
-    bench.push(at(5080), 0, 3, 10);
-    assert_eq!(bench.take(), [8, 10]);
+    bench.push(at(5090), 0, 3, 13);
+    assert_eq!(bench.take(), [11, 13]);
 }
 
 #[test]
