@@ -19,7 +19,7 @@ use units::{Instant, Rate};
 
 use crate::item::{FLOWS_MAX, ITEM_HEADER_BYTES};
 use crate::packer::{Packer, Packet, PacketHead};
-use crate::queue::{FlowQueues, QueueStats};
+use crate::queue::{FlowQueues, QueueStats, Queued};
 use crate::shaper::Shaper;
 
 /// Datagrams in a batch, at most, but for those of the last packet: about what a connection sends with one
@@ -106,17 +106,21 @@ impl Outbox {
             if let Some(shaper) = &mut self.shaper {
                 shaper.on_sent(now, queued.packet().ip.len());
             }
-            if !Packer::shares(&queued.packet()) {
-                // Small packets whose turn came first leave first.
-                self.packer.flush(&mut self.batch);
-            }
-            self.packer.push(queued.flow(), &queued.packet(), len_max, &mut self.batch);
-            self.note_in_line(queued.flow());
-            self.queue.recycle(queued);
+            self.pack_in_line(queued, len_max);
         }
         // And they wait for no other batch: as long as large packets wait, there is always another.
         self.packer.flush(&mut self.batch);
         &mut self.batch
+    }
+
+    fn pack_in_line(&mut self, queued: Queued, len_max: usize) {
+        if !Packer::shares(&queued.packet()) {
+            // Small packets whose turn came first leave first.
+            self.packer.flush(&mut self.batch);
+        }
+        self.packer.push(queued.flow(), &queued.packet(), len_max, &mut self.batch);
+        self.note_in_line(queued.flow());
+        self.queue.recycle(queued);
     }
 
     /// The last packet of this flow is in the batch, or in the datagram that joins it next.
@@ -130,22 +134,26 @@ impl Outbox {
         !self.queue.is_empty()
     }
 
-    /// A datagram that passes all others, with the packet of a flow that sends little, if there is one. `departed`
-    /// datagrams of those that the connection has taken have left it.
-    pub fn pop_sparse(&mut self, now: Instant, len_max: usize, departed: u64) -> Option<Bytes> {
-        if self.blocked_until(now).is_some() {
-            return None;
+    /// A datagram that passes all others, with the packet of a flow that sends little, and that flow, if there is
+    /// one. `departed` datagrams of those that the connection has taken have left it.
+    pub fn pop_sparse(&mut self, now: Instant, len_max: usize, departed: u64) -> Option<(u16, Bytes)> {
+        while self.blocked_until(now).is_none() {
+            let in_line_until = &self.in_line_until;
+            let packet_max = len_max.saturating_sub(ITEM_HEADER_BYTES);
+            let may_pass = |flow| in_line_until[usize::from(flow)] <= departed;
+            let queued = self.queue.pop_sparse(now, packet_max, may_pass)?;
+            if let Some(shaper) = &mut self.shaper {
+                shaper.on_sent(now, queued.packet().ip.len());
+            }
+            let flow = queued.flow();
+            if let Some(datagram) = self.packer.pack_alone(flow, &queued.packet(), len_max) {
+                self.queue.recycle(queued);
+                return Some((flow, datagram));
+            }
+            // CoDel dropped the packet that would have fitted, and this one does not pass others.
+            self.pack_in_line(queued, len_max);
         }
-        let in_line_until = &self.in_line_until;
-        let packet_max = len_max.saturating_sub(ITEM_HEADER_BYTES);
-        let may_pass = |flow| in_line_until[usize::from(flow)] <= departed;
-        let queued = self.queue.pop_sparse(now, packet_max, may_pass)?;
-        if let Some(shaper) = &mut self.shaper {
-            shaper.on_sent(now, queued.packet().ip.len());
-        }
-        let datagram = self.packer.pack_alone(queued.flow(), &queued.packet(), len_max);
-        self.queue.recycle(queued);
-        datagram
+        None
     }
 
     /// The connection has taken `count` datagrams of the batch.
@@ -253,7 +261,9 @@ mod tests {
         put(&mut outbox, now, 2, &small, true);
         put(&mut outbox, now, 3, &small, true);
         let sparse = |outbox: &mut Outbox, departed: u64| -> Vec<u16> {
-            std::iter::from_fn(|| outbox.pop_sparse(now, LEN_MAX, departed)).flat_map(flows).collect()
+            std::iter::from_fn(|| outbox.pop_sparse(now, LEN_MAX, departed))
+                .flat_map(|(_, datagram)| flows(datagram))
+                .collect()
         };
         assert_eq!(sparse(&mut outbox, departed - 1), [3], "a packet of flow 2 may be in the connection");
         assert_eq!(sparse(&mut outbox, departed), [2], "it has left");
@@ -261,6 +271,25 @@ mod tests {
         (0..100).for_each(|_| put(&mut outbox, now, 2, &small, true));
         let passed = sparse(&mut outbox, departed).len();
         assert!((5..20).contains(&passed), "{passed} packets of 92 bytes");
+    }
+
+    #[test]
+    fn a_packet_that_follows_one_that_codel_dropped_is_not_lost() {
+        let mut outbox = Outbox::new(None);
+        let small = transport_packet(false, false, 2, &[2; 64], None);
+        let large = transport_packet(false, true, 2, &[2; 20_000], Some(1300));
+        let after = |ms| Instant::ZERO + Duration::from_millis(ms);
+        (0..2).for_each(|_| put(&mut outbox, Instant::ZERO, 2, &small, true));
+        put(&mut outbox, Instant::ZERO, 2, &large, true);
+        put(&mut outbox, Instant::ZERO, 3, &small, true);
+        let mut pop = |now| outbox.pop_sparse(now, LEN_MAX, 0).map(|(flow, _)| flow);
+        assert_eq!(pop(after(50)), Some(2));
+        // An interval later, CoDel drops the second packet, and the super-packet is next.
+        assert_eq!(pop(after(200)), Some(3));
+        assert_eq!((outbox.stats().dropped, outbox.queued_bytes()), (1, 0));
+        let batch = outbox.fill(after(200), LEN_MAX);
+        assert!(batch.iter().map(Bytes::len).sum::<usize>() > 20_000, "the super-packet leaves in its line");
+        assert!(batch.drain(..).flat_map(flows).all(|flow| flow == 2));
     }
 
     #[test]

@@ -234,7 +234,8 @@ impl FlowQueues {
     }
 
     /// Takes a packet of at most `len_max` bytes of a flow that sends little: one that has waited for no turn, and has
-    /// not used its first. Only of a flow that `may_pass`.
+    /// not used its first. Only of a flow that `may_pass`. If CoDel drops that packet, the next one of the flow is taken,
+    /// whatever it is.
     pub fn pop_sparse(&mut self, now: Instant, len_max: usize, may_pass: impl Fn(u16) -> bool) -> Option<Queued> {
         let is_sparse = |number: &&u16| {
             let flow = &self.flows[usize::from(**number)];

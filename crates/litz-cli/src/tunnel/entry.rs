@@ -253,7 +253,7 @@ impl Destination {
     /// Sends packets of flows that send little before all that waits for space.
     fn send_sparse(&mut self, now: units::Instant) {
         let departed = self.peer.connection.datagrams_departed();
-        while let Some(datagram) = self.outbox.pop_sparse(now, self.len_max, departed) {
+        while let Some((_, datagram)) = self.outbox.pop_sparse(now, self.len_max, departed) {
             if self.peer.connection.send_datagram_on(datagram.clone(), DatagramPaths::Any).is_err() {
                 // As with urgent packets.
                 self.outbox.put(datagram);
