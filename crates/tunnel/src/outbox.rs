@@ -93,8 +93,15 @@ impl Outbox {
         self.packer.pack_alone(flow, packet, len_max)
     }
 
-    /// Adds a datagram that was [packed alone](Self::pack_alone) to the batch.
-    pub fn put(&mut self, datagram: Bytes) {
+    /// Adds a datagram with a packet of this flow, which was to pass all others, to the batch: later packets of
+    /// the flow do not pass it.
+    ///
+    /// # Panics
+    /// If there is no such flow.
+    pub fn put(&mut self, flow: u16, datagram: Bytes) {
+        // Small packets may wait for others in a datagram that has its place in the line.
+        self.packer.flush(&mut self.batch);
+        self.note_in_line(flow);
         self.batch.push_back(datagram);
     }
 
@@ -290,6 +297,24 @@ mod tests {
         let batch = outbox.fill(after(200), LEN_MAX);
         assert!(batch.iter().map(Bytes::len).sum::<usize>() > 20_000, "the super-packet leaves in its line");
         assert!(batch.drain(..).flat_map(flows).all(|flow| flow == 2));
+    }
+
+    #[test]
+    fn a_packet_that_could_not_pass_others_is_not_passed_by_those_of_its_flow() {
+        let mut outbox = Outbox::new(None);
+        let small = transport_packet(false, false, 2, &[2; 64], None);
+        let now = Instant::ZERO;
+        // One of flow 4 waits for others in its datagram.
+        put(&mut outbox, now, 4, &small, false);
+        let datagram = outbox.pack_alone(2, &small.packet(), LEN_MAX).expect("it fits");
+        outbox.put(2, datagram);
+        let batch = outbox.fill(now, LEN_MAX);
+        let line: Vec<u16> = batch.drain(..).flat_map(flows).collect();
+        assert_eq!(line, [4, 2]);
+        outbox.on_taken(2);
+        [2, 3, 4].into_iter().for_each(|flow| put(&mut outbox, now, flow, &small, true));
+        let mut pop = |departed| outbox.pop_sparse(now, LEN_MAX, departed).map(|(flow, _)| flow);
+        assert_eq!([pop(0), pop(0), pop(1), pop(1), pop(2)], [Some(3), None, Some(4), None, Some(2)]);
     }
 
     #[test]

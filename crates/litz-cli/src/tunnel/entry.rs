@@ -231,7 +231,7 @@ impl Destination {
         self.peer.counters.urgent.fetch_add(1, Ordering::Relaxed);
         if self.peer.connection.send_datagram_on(datagram.clone(), DatagramPaths::Copies(COPIES)).is_err() {
             // The connection has no space for it, or has ended. It has its number, so it goes with the others.
-            self.outbox.put(datagram);
+            self.outbox.put(flow, datagram);
         }
         true
     }
@@ -253,10 +253,10 @@ impl Destination {
     /// Sends packets of flows that send little before all that waits for space.
     fn send_sparse(&mut self, now: units::Instant) {
         let departed = self.peer.connection.datagrams_departed();
-        while let Some((_, datagram)) = self.outbox.pop_sparse(now, self.len_max, departed) {
+        while let Some((flow, datagram)) = self.outbox.pop_sparse(now, self.len_max, departed) {
             if self.peer.connection.send_datagram_on(datagram.clone(), DatagramPaths::Any).is_err() {
                 // As with urgent packets.
-                self.outbox.put(datagram);
+                self.outbox.put(flow, datagram);
                 return;
             }
         }
