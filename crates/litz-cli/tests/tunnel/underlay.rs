@@ -104,6 +104,49 @@ fn with_a_kill_switch_nothing_but_the_tunnels_own_packets_leaves() {
 }
 
 #[test]
+fn a_kill_switch_stays_in_force_when_another_holder_of_the_key_has_taken_over() {
+    let Some(world) = World::new("taken", 1, &["python3"]) else { return };
+    ip(&format!("-n {} addr add 10.200.0.1/32 dev lo", world.server));
+    ip(&format!("-n {} route add default via 10.9.0.2 dev c0", world.client));
+    let (mut server, ticket) = world.serve(&[]);
+    let mut client = world.litz(&world.client, &["up", "--all", "--kill-switch", &ticket]);
+    client.wait_for("up");
+    server.wait_for("client");
+    let mut other = world.litz(&world.client, &["up", "--tun", "litz1", &ticket]);
+    other.wait_for("up");
+    client.fail(2, "still refused (--kill-switch): `litz tunnel down` ends that");
+    assert!(!try_outside(&world, "refused"));
+    server.wait_for("client");
+    server.wait_for("gone");
+    World::end(other, server);
+    assert!(!try_outside(&world, "refused"));
+    let down = world.command(&world.client).arg("down").output().expect("it starts");
+    assert!(down.status.success(), "{down:?}");
+    assert!(try_outside(&world, "out"));
+}
+
+#[test]
+fn one_device_at_a_time_gets_all_packets() {
+    let Some(world) = World::new("second", 1, &[]) else { return };
+    let (mut server, ticket) = world.serve(&[]);
+    let mut client = world.litz(&world.client, &["up", "--all", &ticket]);
+    client.wait_for("up");
+    let rules = || World::in_namespace(&world.client, "ip", &["rule", "show"]).output().expect("ip").stdout;
+    let before = rules();
+    world.litz(&world.client, &["up", "--all", "--tun", "litz1", &ticket]).fail(2, "`litz tunnel down --tun litz0`");
+    assert_eq!(rules(), before);
+    // Its own rules, which it has left, hinder no command.
+    client.kill();
+    server.wait_for("client");
+    let mut client = world.litz(&world.client, &["up", "--all", &ticket]);
+    client.wait_for("up");
+    assert_eq!(rules(), before);
+    server.wait_for("client");
+    server.wait_for("gone");
+    World::end(client, server);
+}
+
+#[test]
 fn an_inner_connection_survives_links_and_addresses_that_go_and_come() {
     let Some(world) = World::new("links", 2, &["python3", "ss"]) else { return };
     let _echo = world.echo();

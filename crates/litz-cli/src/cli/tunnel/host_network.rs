@@ -3,7 +3,11 @@
 //!
 //! How to undo a change is written to a file before the change is made. A command that is killed leaves the
 //! file; the next one that uses the device finds it.
+//!
+//! All devices would use the same rules and the same table, so one device has them at a time. The first rule
+//! is made before all else and removed after all else: the kernel refuses it to another command.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -19,6 +23,9 @@ use super::name_service::NameService;
 /// packets, which do not use it.
 pub(super) const MARK: u32 = 0x6c69_747a;
 
+/// The first rule, which is there as long as packets go through a tunnel, as `ip` shows it.
+const FIRST_RULE: &str = "32100: from all lookup main suppress_prefixlength 0";
+
 /// Priorities of the rules: before those of the main table (32766), the specific routes first.
 const PRIORITY_SPECIFIC: &str = "32100";
 const PRIORITY_TUNNEL: &str = "32101";
@@ -26,10 +33,15 @@ const PRIORITY_TUNNEL: &str = "32101";
 /// A route with a lower metric is preferred, so this one is used only when the device is gone.
 const METRIC_LAST: &str = "4294967295";
 
+/// The end of the names of the files.
+const EXTENSION: &str = "routes";
+
 /// What was changed for one device.
 pub(super) struct HostNetwork {
     file: PathBuf,
     changes: Changes,
+    /// Whether the changes outlive this.
+    stays: bool,
 }
 
 /// The content of the file.
@@ -43,6 +55,13 @@ struct Changes {
     names: Option<NameService>,
 }
 
+impl Changes {
+    /// Whether all packets are sent over the device.
+    fn has_rules(&self) -> bool {
+        self.undo.iter().any(|arguments| arguments.iter().any(|word| word == "rule"))
+    }
+}
+
 impl HostNetwork {
     /// Begins to change routes for `device`, after undoing what a command that was killed has left.
     ///
@@ -50,9 +69,10 @@ impl HostNetwork {
     /// A message for the user: another command uses the device, or the folder cannot be written.
     pub(super) fn begin(folder: &Path, device: &str) -> Result<Self, String> {
         fs::create_dir_all(folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-        let file = folder.join(format!("{device}.routes"));
+        let file = file_of(folder, device);
         undo_left(&file)?;
-        Ok(Self { file, changes: Changes { process: std::process::id(), undo: Vec::new(), names: None } })
+        let changes = Changes { process: std::process::id(), undo: Vec::new(), names: None };
+        Ok(Self { file, changes, stays: false })
     }
 
     /// Sends packets for `network` over the device. The kernel removes the route with the device.
@@ -61,7 +81,7 @@ impl HostNetwork {
     /// A message for the user. A route that this host has to the same network stays.
     pub(super) fn add_route(&mut self, network: &Prefix, device: &str) -> Result<(), String> {
         let family = family(network.address());
-        ip(&[family, "route", "add", &network.to_string(), "dev", device])
+        ip(&[family, "route", "add", &network.to_string(), "dev", device]).map(drop)
     }
 
     /// Sends all packets over the device but those with the [`MARK`] and those to networks that this host
@@ -73,6 +93,10 @@ impl HostNetwork {
     pub(super) fn send_all(&mut self, device: &str, is_strict: bool) -> Result<(), String> {
         let (mark, table) = (format!("{MARK:#x}"), MARK.to_string());
         for family in ["-4", "-6"] {
+            let specific = |verb| {
+                [family, "rule", verb, "priority", PRIORITY_SPECIFIC, "table", "main", "suppress_prefixlength", "0"]
+            };
+            self.change(&specific("add"), &specific("del"))?;
             let route = |verb| [family, "route", verb, "default", "dev", device, "table", &table];
             self.change(&route("replace"), &route("del"))?;
             if is_strict {
@@ -80,10 +104,6 @@ impl HostNetwork {
                     |verb| [family, "route", verb, "unreachable", "default", "metric", METRIC_LAST, "table", &table];
                 self.change(&refuse("replace"), &refuse("del"))?;
             }
-            let specific = |verb| {
-                [family, "rule", verb, "priority", PRIORITY_SPECIFIC, "table", "main", "suppress_prefixlength", "0"]
-            };
-            self.change(&specific("add"), &specific("del"))?;
             let rule =
                 |verb| [family, "rule", verb, "priority", PRIORITY_TUNNEL, "not", "fwmark", &mark, "table", &table];
             self.change(&rule("add"), &rule("del"))?;
@@ -102,10 +122,18 @@ impl HostNetwork {
         names.make(device, servers)
     }
 
+    /// The changes stay when this is dropped, until [`undo_device`] or the next [`begin`](Self::begin).
+    pub(super) const fn stay(&mut self) {
+        self.stays = true;
+    }
+
     fn change(&mut self, arguments: &[&str], undo: &[&str]) -> Result<(), String> {
         self.changes.undo.insert(0, undo.iter().map(|&word| word.to_owned()).collect());
         self.write()?;
-        ip(arguments)
+        ip(arguments).map(drop).inspect_err(|_| {
+            // It was not made. A rule that is there already is another command's.
+            self.changes.undo.remove(0);
+        })
     }
 
     /// Writes how to undo the changes.
@@ -117,8 +145,48 @@ impl HostNetwork {
 
 impl Drop for HostNetwork {
     fn drop(&mut self) {
-        undo(&self.file, &self.changes);
+        if !self.stays {
+            undo(&self.file, &self.changes);
+        }
     }
+}
+
+/// Refuses to send all packets over `device` if they go over another one.
+///
+/// # Errors
+/// A message for the user: all packets go through another tunnel, or would, had it not been killed.
+pub(super) fn check_that_no_other_sends_all(folder: &Path, device: &str) -> Result<(), String> {
+    let rules = ip(&["-4", "rule", "show"])?;
+    let is_first_rule = |line: &str| line.split_whitespace().eq(FIRST_RULE.split(' '));
+    if !rules.lines().any(is_first_rule) {
+        return Ok(());
+    }
+    let holders = holders(folder);
+    match holders.iter().find(|holder| *holder != device) {
+        Some(other) => Err(format!(
+            "all packets of this host go through the tunnel {other}: `litz tunnel down --tun {other}` ends that"
+        )),
+        // This command's, which was killed: they are undone once there is a connection.
+        None if !holders.is_empty() => Ok(()),
+        None => Err(format!(
+            "all packets of this host go through another tunnel, which has no file in {}: end its command, or, if \
+             there is none, remove the rules with the priorities {PRIORITY_SPECIFIC} and {PRIORITY_TUNNEL} with \
+             `ip -4 rule del` and `ip -6 rule del`",
+            folder.display()
+        )),
+    }
+}
+
+/// The devices that all packets are sent over, by the files in the folder.
+fn holders(folder: &Path) -> Vec<String> {
+    let Ok(files) = fs::read_dir(folder) else { return Vec::new() };
+    let device = |path: PathBuf| {
+        let has_rules = path.extension().is_some_and(|extension| extension == EXTENSION)
+            && fs::read(&path)
+                .is_ok_and(|text| serde_json::from_slice(&text).is_ok_and(|changes: Changes| changes.has_rules()));
+        has_rules.then(|| path.file_stem().and_then(OsStr::to_str).map(str::to_owned)).flatten()
+    };
+    files.filter_map(|file| device(file.ok()?.path())).collect()
 }
 
 /// Changes the MTU of a device of this command.
@@ -126,7 +194,7 @@ impl Drop for HostNetwork {
 /// # Errors
 /// A message for the user.
 pub(super) fn set_mtu(device: &str, mtu: u16) -> Result<(), String> {
-    ip(&["link", "set", device, "mtu", &mtu.to_string()])
+    ip(&["link", "set", device, "mtu", &mtu.to_string()]).map(drop)
 }
 
 /// Undoes the changes for `device` of a command that was killed; false if there were none.
@@ -134,7 +202,11 @@ pub(super) fn set_mtu(device: &str, mtu: u16) -> Result<(), String> {
 /// # Errors
 /// A message for the user: the command still runs.
 pub(super) fn undo_device(folder: &Path, device: &str) -> Result<bool, String> {
-    undo_left(&folder.join(format!("{device}.routes")))
+    undo_left(&file_of(folder, device))
+}
+
+fn file_of(folder: &Path, device: &str) -> PathBuf {
+    folder.join(format!("{device}.{EXTENSION}"))
 }
 
 fn undo_left(file: &Path) -> Result<bool, String> {
@@ -186,12 +258,13 @@ const fn family(address: IpAddr) -> &'static str {
     if address.is_ipv4() { "-4" } else { "-6" }
 }
 
-fn ip(arguments: &[&str]) -> Result<(), String> {
+/// Runs `ip`, and returns what it prints.
+fn ip(arguments: &[&str]) -> Result<String, String> {
     let shown = || format!("ip {}", arguments.join(" "));
     let output = Command::new("ip").args(arguments).output();
     let output = output.map_err(|error| format!("cannot run `{}`: {error} (install iproute2)", shown()))?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let why = String::from_utf8_lossy(&output.stderr);
     Err(format!("`{}` failed: {}", shown(), why.trim()))

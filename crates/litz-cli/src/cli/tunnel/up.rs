@@ -78,7 +78,7 @@ pub(crate) struct UpOptions {
 
     /// With --all, refuse packets while the tunnel is down instead of sending them outside
     ///
-    /// They are refused also after this command was killed, until `litz tunnel down`.
+    /// They are refused also after this command was killed or has failed, until `litz tunnel down`.
     #[arg(long, requires = "all", help_heading = heading::SECURITY)]
     kill_switch: bool,
 
@@ -149,7 +149,7 @@ struct Client<'a> {
 /// The device, once the server has assigned addresses.
 struct Device {
     end: TunnelEnd,
-    _host: Host,
+    host: Host,
     /// What it was made for. Another assignment needs another device.
     addresses: Vec<(IpAddr, u8)>,
     mtu: u16,
@@ -159,7 +159,7 @@ struct Device {
 enum Host {
     /// The kernel, by these routes.
     Kernel {
-        _routes: HostNetwork,
+        routes: HostNetwork,
     },
     Userspace {
         _front: Userspace,
@@ -174,6 +174,9 @@ impl<'a> Client<'a> {
         privileges::keep_those_for_the_network(&host::state_directory(options.transport.state_dir.as_deref())?)?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
         let control = ControlSocket::open(&options.tun)?;
+        if options.all {
+            host_network::check_that_no_other_sends_all(&folder(), &options.tun)?;
+        }
         // The tunnel's own packets never enter it.
         let has_device = !options.userspace.userspace;
         let (without_device, mark) = (has_device.then(|| options.tun.clone()), has_device.then_some(MARK));
@@ -192,13 +195,31 @@ impl<'a> Client<'a> {
             if let Err(lost) = ending {
                 // Before the first connection, a wrong address is more likely than a fault that passes.
                 if lost.is_final || device.is_none() {
-                    return Err(lost.message);
+                    return Err(self.end_after(lost, device));
                 }
                 let event = json!({ "event": "retrying", "message": lost.message });
                 self.note(&event, || format!("{}; connecting again", lost.message));
             }
             self.pause();
         }
+    }
+
+    /// Ends without the user's wish, as a kill does: a kill switch stays in force, because otherwise the far
+    /// end, or another holder of the key, could lift it. Returns the message for the user.
+    fn end_after(&self, lost: Lost, device: Option<Device>) -> String {
+        let Some(Device { host: Host::Kernel { mut routes }, .. }) = device else { return lost.message };
+        if !self.options.kill_switch {
+            return lost.message;
+        }
+        routes.stay();
+        let down = match self.options.tun.as_str() {
+            DEVICE_DEFAULT => String::new(),
+            name => format!(" --tun {name}"),
+        };
+        format!(
+            "{}. Packets outside the tunnel are still refused (--kill-switch): `litz tunnel down{down}` ends that",
+            lost.message
+        )
     }
 
     #[expect(clippy::disallowed_methods, reason = "the command is above the engine: it waits before it reconnects")]
@@ -411,7 +432,7 @@ impl<'a> Client<'a> {
             }
             network.use_name_servers(name, &accepted.name_servers)?;
         }
-        Ok((tun, Host::Kernel { _routes: network }))
+        Ok((tun, Host::Kernel { routes: network }))
     }
 
     /// Makes the device, and begins to take its packets.
@@ -420,7 +441,7 @@ impl<'a> Client<'a> {
             if self.options.userspace.userspace { self.begin_userspace(accepted) } else { self.open_kernel(accepted) }?;
         let UpOptions { terminate, redundant, .. } = self.options;
         let end = TunnelEnd::start(tun, accepted.mtu, &self.state.key, terminate, *redundant)?;
-        Ok(Device { end, _host: host, addresses: accepted.addresses.clone(), mtu: accepted.mtu })
+        Ok(Device { end, host, addresses: accepted.addresses.clone(), mtu: accepted.mtu })
     }
 }
 
