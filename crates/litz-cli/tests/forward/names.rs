@@ -41,8 +41,10 @@ impl Named {
         let mut files = None;
         let world = World::with(targets, &[], |near, far| {
             let near = Files::new(near, &[("resolv.conf", &format!("nameserver {name_server}\n"))]);
-            let hosts =
-                format!("{FAR} {NAME}\n{FAR6} {NAME}\n127.0.1.1 lonely.far.example\n10.80.0.1 other.far.example\n");
+            let hosts = format!(
+                "{FAR} {NAME}\n{FAR6} {NAME}\n127.0.1.1 lonely.far.example\n10.80.0.1 other.far.example\n\
+                 {FAR} forged.far.example\n"
+            );
             let far = Files::new(far, &[("resolv.conf", "nameserver 127.0.0.1\n"), ("hosts", &hosts)]);
             files = Some([near, far]);
         })?;
@@ -151,7 +153,8 @@ fn a_rule_with_a_name_allows_the_name_and_connections_to_its_addresses() {
     assert!(status == 1 && errors.contains("Permission denied"), "{status} {errors}");
 }
 
-/// A name server of the near host that knows one name, and one address of it.
+/// A name server of the near host that knows one name, and one address of it, and has forged answers about
+/// another one.
 fn name_server(near: &Namespace) {
     let socket = near.inside(|| UdpSocket::bind("127.0.0.1:53").expect("a port"));
     std::thread::spawn(move || {
@@ -162,7 +165,8 @@ fn name_server(near: &Namespace) {
             let question = &query[12..12 + name_len + 4];
             let is_known = question.starts_with(b"\x04here\x07example\x00");
             let is_ipv4 = question[name_len..name_len + 2] == [0, 1];
-            let code = if is_known { 0x80 } else { 0x83 };
+            let is_forged = question.starts_with(b"\x06forged\x03far\x07example\x00");
+            let code = if is_known { 0x80 } else { 0x83 - u8::from(is_forged) };
             let count = u8::from(is_known && is_ipv4);
             let mut reply = [&query[..2], &[0x81, code, 0, 1, 0, count, 0, 0, 0, 0], question].concat();
             if count == 1 {
@@ -172,6 +176,18 @@ fn name_server(near: &Namespace) {
         }
     });
 }
+
+/// Asks for records of a type that has no addresses (SSHFP), and says the codes of the answers.
+const OF_TYPE_44: &str = "
+import socket
+codes = []
+for name in [b'\\x04here', b'\\x05other']:
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.connect(('127.0.0.1', 53))
+    s.settimeout(60)
+    s.send(b'\\0\\x07\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0' + name + b'\\x07example\\0\\0\\x2c\\0\\1')
+    codes.append(s.recv(512)[3] & 15)
+print(codes)";
 
 #[test]
 fn this_host_is_asked_first() {
@@ -183,8 +199,17 @@ fn this_host_is_asked_first() {
     assert!(status == 0 && output.starts_with(FAR), "{status} {output} {errors}");
     let (status, output, errors) = named.run(&[], &["getent", "ahostsv4", "missing.example"]);
     assert!(status == 2 && output.is_empty() && !errors.contains("litz:"), "{status} {output} {errors}");
+    // A failure that the far host does not have.
+    let (status, output, errors) = named.run(&[], &["getent", "ahostsv4", "forged.far.example"]);
+    assert!(status == 2 && output.is_empty(), "{status} {output} {errors}");
+    let (status, output, errors) = named.run(&["--dns", "far"], &["getent", "ahostsv4", "forged.far.example"]);
+    assert!(status == 0 && output.starts_with(FAR), "{status} {output} {errors}");
     let (status, output, errors) = named.run(&["--dns", "far"], &["getent", "ahostsv4", "here.example"]);
     assert!(status == 2 && output.is_empty(), "{status} {output} {errors}");
+    for (from, codes) in [("auto", "[0, 3]"), ("far", "[4, 4]")] {
+        let (status, output, errors) = named.run(&["--dns", from], &["python3", "-c", OF_TYPE_44]);
+        assert!(status == 0 && output.trim() == codes, "{from} {status} {output} {errors}");
+    }
 }
 
 #[test]

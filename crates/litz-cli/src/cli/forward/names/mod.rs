@@ -241,23 +241,27 @@ impl Names {
     /// The answer to a query for `server`; `None` if there is none.
     async fn answer(&self, server: SocketAddr, query: &[u8], over: Over) -> Option<Vec<u8>> {
         let _place = self.queries.acquire().await.ok()?;
+        let plain = question::query(query)?;
         let here = match self.from {
             NamesFrom::Far => None,
             NamesFrom::Auto | NamesFrom::Here => ask(server, query, over).await,
         };
-        if here.as_ref().is_some_and(|here| question::is_known(query, here)) {
+        // Another failure stands: a name server that validates says so of a forged name (RFC 4035, section 5.5),
+        // and one that filters may refuse.
+        if here.as_ref().is_some_and(|here| !question::is_unknown(here)) {
             return here;
         }
-        let code = match question::asked(query)? {
+        let Some(asked) = question::asked(&plain) else { return here };
+        let code = match asked {
             Asked::Addresses(wanted) => match self.look_up(&wanted).await {
-                Ok(addresses) => return question::answer_with(query, &addresses, wanted.is_ipv6),
+                Ok(addresses) => return question::answer_with(&plain, &addresses, wanted.is_ipv6),
                 Err(code) => code,
             },
             Asked::NoHost => Code::NoSuchName,
             Asked::Other => Code::NotImplemented,
         };
         // What this host says stands if the far host knows no more.
-        here.or_else(|| question::answer_without(query, code))
+        here.or_else(|| question::answer_without(&plain, code))
     }
 
     /// Asks the far host. The error is what the program is told.
