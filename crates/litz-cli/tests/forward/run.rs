@@ -307,6 +307,28 @@ fn connections_come_from_the_address_that_the_server_chooses() {
 }
 
 #[test]
+fn connections_from_a_chosen_address_share_its_ports() {
+    for (source, target) in [("10.79.0.1", "10.78.0.2"), (FAR6, FAR6)] {
+        let host = ["10.78.0.2:*", "[fd79::]/16:*"];
+        let Some(world) = World::with(&host, &["--source", source], |_, _| {}) else { return };
+        let ports: Vec<String> = (0..4).map(|_| world.serve(target, echo).to_string()).collect();
+        let range = || std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "20000 20001");
+        world.far.inside(|| range().expect("root may"));
+        let script = "import socket, sys
+held = [socket.create_connection((sys.argv[1], int(port))) for port in sys.argv[2:]]
+for each in held:
+    each.sendall(b'x')
+    each.shutdown(socket.SHUT_WR)
+    assert each.recv(9) == b'x'
+print(len(held))";
+        let mut program = vec!["python3", "-c", script, target];
+        program.extend(ports.iter().map(String::as_str));
+        let (status, output, errors) = world.run(&program);
+        assert_eq!((status, &*output), (0, "4\n"), "{source} {errors}");
+    }
+}
+
+#[test]
 fn a_termination_signal_is_the_programs() {
     let place = Place::new();
     let (_server, ticket) = serve_at(&place, "127.0.0.1:0", &["--target", "192.0.2.1:80"]);

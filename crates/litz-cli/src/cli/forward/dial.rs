@@ -8,6 +8,7 @@ use std::time::Duration;
 use forward::address::{Address, Host, HostName, Protocol, Target, UnixPath};
 use forward::message::{ADDRESSES_MAX as ADDRESSES_OF_NAME_MAX, Failure, Reason};
 use forward::policy::{Policy, Verdict};
+use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::{TcpSocket, UdpSocket, UnixStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -123,7 +124,11 @@ async fn connect(protocol: Protocol, address: SocketAddr, sources: Sources) -> i
     match protocol {
         Protocol::Tcp => {
             let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-            source.map_or(Ok(()), |source| socket.bind(source))?;
+            if let Some(source) = source {
+                // The port is free for other targets: without it, there are no more connections than ports.
+                setsockopt(&socket, sockopt::IpBindAddressNoPort, &true)?;
+                socket.bind(source)?;
+            }
             Ok(Dialled::Stream(Socket::tcp(socket.connect(address).await?)))
         }
         Protocol::Udp => {
