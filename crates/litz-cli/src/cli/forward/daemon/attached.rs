@@ -62,12 +62,22 @@ impl AttachedProgram {
     /// # Errors
     /// As of [`connect`](Self::connect).
     pub(super) async fn look_up(self: &Arc<Self>, own: &Arc<Own>, number: u32, name: HostName) -> io::Result<()> {
-        if !self.begin(number, None)? {
+        let (give, cancelled) = oneshot::channel();
+        if !self.begin(number, Some(give))? {
             return self.refuse(number).await;
         }
         let (attached, own) = (Arc::clone(self), Arc::clone(own));
         tokio::spawn(async move {
-            let reply = match own.look_up(name).await {
+            let look_up = async {
+                let _place = own.place().await.ok_or_else(|| Failure::new(Reason::Other, "the daemon ends"))?;
+                own.look_up(name).await
+            };
+            let found = tokio::select! {
+                found = look_up => found,
+                // Also by a socket, for which a name has no use.
+                _cancelled = cancelled => Err(Failure::new(Reason::Other, "cancelled")),
+            };
+            let reply = match found {
                 Ok(addresses) => Reply::Found { number, addresses },
                 Err(failure) => Reply::Failed { number, failure },
             };
