@@ -199,6 +199,8 @@ fn this_host_is_asked_first() {
     assert!(status == 0 && output.starts_with(FAR), "{status} {output} {errors}");
     let (status, output, errors) = named.run(&[], &["getent", "ahostsv4", "missing.example"]);
     assert!(status == 2 && output.is_empty() && !errors.contains("litz:"), "{status} {output} {errors}");
+    let (status, output, errors) = named.run(&["--direct", "127.0.0.1:53"], &["getent", "ahostsv4", NAME]);
+    assert!(status == 2 && output.is_empty(), "{status} {output} {errors}");
     // A failure that the far host does not have.
     let (status, output, errors) = named.run(&[], &["getent", "ahostsv4", "forged.far.example"]);
     assert!(status == 2 && output.is_empty(), "{status} {output} {errors}");
@@ -227,6 +229,37 @@ fn a_daemon_looks_up_names_too() {
     assert!(status == 0 && output.trim() == FAR, "{status} {output} {errors}");
     let (status, _, errors) = run(&["getent", "ahosts", "other.far.example"]);
     assert!(status == 2 && errors.contains("does not allow to look up"), "{status} {errors}");
+}
+
+/// Asks the daemon for a name, and does not want it any more.
+const CANCELS: &str = "
+import socket, sys
+socket.setdefaulttimeout(60)
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.connect(sys.argv[1])
+s.send(b'\\x01\\x01mine')
+assert s.recv(100) == b'\\x01\\x81'
+s.send(b'\\x01\\x07\\0\\0\\0\\x07slow.far.example')
+s.send(b'\\x01\\x04\\0\\0\\0\\x07')
+message = s.recv(1000)
+assert message[:6] == b'\\x01\\x84\\0\\0\\0\\x07' and message.endswith(b'cancelled'), message
+print('good')";
+
+#[test]
+fn a_program_may_give_up_a_name_that_it_has_asked_the_daemon_for() {
+    let mut files = None;
+    let world = World::with(&["*:*"], &[], |_, far| {
+        // There is no answer, and no error either.
+        far.ip("neigh add 10.79.9.9 lladdr 02:00:00:00:00:09 dev l0");
+        far.ip("route add 10.79.9.9/32 dev l0");
+        files = Some(Files::new(far, &[("resolv.conf", "nameserver 10.79.9.9\n")]));
+    });
+    let Some(world) = world else { return };
+    let socket = world.place.path("daemon.sock");
+    let _daemon = daemon::Daemon::start(&world, &socket);
+    let output = Command::new("python3").args(["-c", CANCELS]).arg(&socket).output();
+    let (status, output, errors) = texts(output.expect("it starts"));
+    assert_eq!((status, &*output), (0, "good\n"), "{errors}");
 }
 
 /// A program that makes its queries itself, in all ways in which it may receive.
@@ -276,6 +309,12 @@ mail = query(8, 'db.far.example')
 s.send(mail[:-3] + b'\\x0f' + mail[-2:])
 data, origin = s.recvfrom(512)
 assert data[3] & 15 == 4, data
+s.close()
+try:
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).bind(('127.0.0.1', local))
+    sys.exit('another program can ask from there')
+except OSError as error:
+    assert error.errno == errno.EADDRINUSE, error
 print('good')";
 
 #[test]

@@ -57,7 +57,8 @@ pub(crate) struct RunOptions {
     /// Connect directly to this target; may be repeated
     ///
     /// RULE is as for `litz forward serve --target`: HOST:PORTS, with an address, a network such as
-    /// 10.0.0.0/8, or `*`. This host's own addresses 127.0.0.0/8 and ::1 are always without Litz.
+    /// 10.0.0.0/8, or `*`. This host's own addresses 127.0.0.0/8 and ::1 are always without Litz. A name
+    /// server that a rule has is asked without Litz, too.
     #[arg(long, value_name = "RULE", help_heading = "Forwards")]
     direct: Vec<TargetRule>,
 
@@ -75,8 +76,8 @@ pub(crate) struct RunOptions {
 
     /// Which host looks up the names that the program asks its name servers for
     ///
-    /// The name servers are those of /etc/resolv.conf. What the far host's --target does not allow, it
-    /// does not look up.
+    /// The name servers are those of /etc/resolv.conf. The far host looks up only names that its --target
+    /// allows.
     #[arg(long, value_name = "WHICH", default_value = "auto", help_heading = "Forwards")]
     dns: NamesFrom,
 

@@ -105,7 +105,7 @@ impl Takeover {
     /// Answers a call that needs no time; otherwise gives it back.
     pub(super) fn take_at_once(&self, call: Call) -> Option<Call> {
         let is_the_kernels = match call.syscall() {
-            Syscall::ReceiveFrom => !self.names.are_used(),
+            Syscall::ReceiveFrom => !self.names.may_receive(&call),
             Syscall::GetSockName => self.sockets.is_empty(),
             _ => false,
         };
@@ -182,8 +182,11 @@ impl Takeover {
                 return Decision::LetThrough;
             }
         };
-        if self.names.are_asked_at(wanted.address) {
-            let is_asking = is_udp(&wanted.socket) || is_unconnected_tcp(&wanted.socket);
+        let is_udp = is_udp(&wanted.socket);
+        let protocol = if is_udp { Protocol::Udp } else { Protocol::Tcp };
+        let is_direct = || self.direct.allows_address(protocol, wanted.address);
+        if self.names.are_asked_at(wanted.address) && !is_direct() {
+            let is_asking = is_udp || is_unconnected_tcp(&wanted.socket);
             return if is_asking { Decision::NameServer(wanted) } else { Decision::LetThrough };
         }
         // A program may learn by a second call how the first one ended.
@@ -193,7 +196,6 @@ impl Takeover {
         let ip = wanted.address.ip().to_canonical();
         let is_host =
             !(ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST));
-        let is_direct = || self.direct.allows_address(Protocol::Tcp, wanted.address);
         let is_new = || is_unconnected_tcp(&wanted.socket) && self.sockets.get(wanted.number).is_none();
         if is_host && wanted.address.port() != 0 && is_new() && !is_direct() {
             Decision::TakenOver(wanted)
@@ -217,7 +219,7 @@ impl Takeover {
     async fn connect_to_name_server(&self, call: Call, wanted: Wanted) {
         let Wanted { socket, number, address } = wanted;
         if is_udp(&socket) {
-            return match self.names.attach(&socket, address) {
+            return match self.names.attach(socket, address) {
                 Ok(()) => call.answer(Ok(0)),
                 Err(error) => {
                     tracing::info!(%error, %address, "a name server is asked directly");
@@ -225,6 +227,7 @@ impl Takeover {
                 }
             };
         }
+        let Some(_place) = self.engine.place().await else { return };
         match connect_here(&socket).await {
             Ok((stream, result)) => {
                 // Before the program can ask for it.

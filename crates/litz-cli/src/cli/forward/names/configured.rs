@@ -9,7 +9,7 @@ const PORT: u16 = 53;
 /// The file that resolvers read.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
-/// What resolvers ask without such a file, or without a name server in it.
+/// The name servers without such a file, or without one in it.
 const WITHOUT: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 /// Sockets of services of this host that look up names for programs. Where they are missing, the C library

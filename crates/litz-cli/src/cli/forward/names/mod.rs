@@ -36,7 +36,7 @@ use net::MonotonicClock;
 use socket2::{Domain, SockRef};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::engine::{Engine, NotOpened};
@@ -46,12 +46,21 @@ use question::{Asked, Code, Wanted};
 /// Name servers that are stood for. Resolvers use three of those that are configured (`MAXNS`).
 const SERVERS_MAX: usize = 16;
 
-/// Queries that are answered at a time. Further ones wait.
+/// Queries that this host answers at a time. Further ones by UDP are dropped: resolvers ask again. Further
+/// ones by TCP wait, each with a place of its connection.
 const QUERIES_MAX: usize = 64;
 
-/// Sockets of programs that may ask, and the time after their last query in which they may.
-const ASKING_MAX: usize = 1024;
-const ASKING_TIME: units::Duration = units::Duration::from_secs(600);
+/// Those that the far host answers at a time, besides. They may take longer, if the link to it is lost.
+const FAR_QUERIES_MAX: usize = 64;
+
+/// Sockets of programs that may ask, and the time after their last query in which they may. This process
+/// holds each of them so long, so that its port stays taken when the program has closed it: queries from
+/// there are never those of another program.
+const ASKING_MAX: usize = 256;
+const ASKING_TIME: units::Duration = units::Duration::from_secs(3600);
+
+/// The pause after an error of a socket for a name server, for example if there is no memory.
+const ERROR_PAUSE: Duration = Duration::from_secs(1);
 
 /// Addresses whose names are kept, and how long.
 const FOUND_MAX: usize = 4096;
@@ -89,7 +98,8 @@ pub(super) struct Names {
     /// The program, for the user.
     program: String,
     shared: Mutex<Shared>,
-    queries: Semaphore,
+    queries: Arc<Semaphore>,
+    far_queries: Semaphore,
     clock: MonotonicClock,
 }
 
@@ -97,7 +107,7 @@ struct Shared {
     /// The sockets of this process by the name server that each stands for.
     stand_ins: BTreeMap<SocketAddr, SocketAddr>,
     /// The sockets of programs that are connected to them.
-    asking: Flows<SocketAddr, ()>,
+    asking: Flows<SocketAddr, OwnedFd>,
     /// What the far host has found.
     found: Flows<IpAddr, HostName>,
 }
@@ -116,8 +126,10 @@ impl Names {
             asking: Flows::new(ASKING_TIME, ASKING_MAX),
             found: Flows::new(FOUND_TIME, FOUND_MAX),
         };
-        let (shared, queries) = (Mutex::new(shared), Semaphore::new(QUERIES_MAX));
-        Arc::new(Self { from, engine, report, program, shared, queries, clock: MonotonicClock::start() })
+        let queries = Arc::new(Semaphore::new(QUERIES_MAX));
+        let far_queries = Semaphore::new(FAR_QUERIES_MAX);
+        let (shared, clock) = (Mutex::new(shared), MonotonicClock::start());
+        Arc::new(Self { from, engine, report, program, shared, queries, far_queries, clock })
     }
 
     /// Whether queries to this address are answered by this process.
@@ -151,19 +163,21 @@ impl Names {
     ///
     /// # Errors
     /// If there are too many of them, or the system's error.
-    pub(super) fn attach(self: &Arc<Self>, socket: &OwnedFd, server: SocketAddr) -> io::Result<()> {
+    pub(super) fn attach(self: &Arc<Self>, socket: OwnedFd, server: SocketAddr) -> io::Result<()> {
         let server = SocketAddr::new(server.ip().to_canonical(), server.port());
         let own = self.stand_in(server)?;
-        let is_ipv6 = SockRef::from(socket).domain()? == Domain::IPV6;
+        let is_ipv6 = SockRef::from(&socket).domain()? == Domain::IPV6;
         let address = match own.ip() {
             IpAddr::V4(ip) if is_ipv6 => SocketAddr::new(ip.to_ipv6_mapped().into(), own.port()),
             _ => own,
         };
-        rustix::net::connect(socket, &address)?;
-        let local = SockRef::from(socket).local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        rustix::net::connect(&socket, &address)?;
+        let local = SockRef::from(&socket).local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
         let local = SocketAddr::new(local.ip().to_canonical(), local.port());
-        // One that makes way asks in vain, and its resolver connects anew.
-        let _oldest = self.lock().asking.insert(self.clock.now(), local, ());
+        let (now, mut shared) = (self.clock.now(), self.lock());
+        let _closed = shared.asking.poll_idle(now);
+        // If there are too many, the oldest one gets no more answers, and its resolver connects another one.
+        let _oldest = shared.asking.insert(now, local, socket);
         Ok(())
     }
 
@@ -194,15 +208,21 @@ impl Names {
                 Ok(received) => received,
                 // The answer by ICMP to an answer that its program does not wait for any more.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
-                Err(error) => return tracing::warn!(%error, "the socket for a name server"),
+                Err(error) => {
+                    tracing::warn!(%error, "the socket for a name server");
+                    tokio::time::sleep(ERROR_PAUSE).await;
+                    continue;
+                }
             };
-            // Other programs of this host have no business here.
+            // Queries of other programs get no answer.
             if self.lock().asking.use_now(self.clock.now(), &origin).is_none() {
                 continue;
             }
+            // Before there is a task: the queries that wait are bounded by the socket's own buffer.
+            let Ok(place) = Arc::clone(&self.queries).try_acquire_owned() else { continue };
             let (names, socket, query) = (Arc::clone(&self), Arc::clone(&socket), buffer[..len].to_vec());
             tokio::spawn(async move {
-                let answer = names.answer(server, &query, Over::Udp).await;
+                let answer = names.answer(server, &query, Over::Udp, place).await;
                 // A query without an answer is asked again, as with any name server.
                 if let Some(answer) = answer
                     && let Err(error) = socket.send_to(&answer, origin).await
@@ -231,16 +251,22 @@ impl Names {
             }
             let mut query = vec![0; len];
             timeout(TCP_TIME, stream.read_exact(&mut query)).await??;
-            let answer = self.answer(server, &query, Over::Tcp).await;
-            let answer = answer.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it is no query"))?;
+            let place = Arc::clone(&self.queries).acquire_owned().await.map_err(io::Error::other)?;
+            let answer = self.answer(server, &query, Over::Tcp, place).await;
+            let answer = answer.ok_or_else(|| io::Error::other("a query has no answer"))?;
             let len = u16::try_from(answer.len()).map_err(|_| io::ErrorKind::InvalidData)?;
             timeout(TCP_TIME, stream.write_all(&[&len.to_be_bytes(), &answer[..]].concat())).await??;
         }
     }
 
     /// The answer to a query for `server`; `None` if there is none.
-    async fn answer(&self, server: SocketAddr, query: &[u8], over: Over) -> Option<Vec<u8>> {
-        let _place = self.queries.acquire().await.ok()?;
+    async fn answer(
+        &self,
+        server: SocketAddr,
+        query: &[u8],
+        over: Over,
+        place: OwnedSemaphorePermit,
+    ) -> Option<Vec<u8>> {
         let plain = question::query(query)?;
         let here = match self.from {
             NamesFrom::Far => None,
@@ -253,14 +279,22 @@ impl Names {
         }
         let Some(asked) = question::asked(&plain) else { return here };
         let code = match asked {
-            Asked::Addresses(wanted) => match self.look_up(&wanted).await {
-                Ok(addresses) => return question::answer_with(&plain, &addresses, wanted.is_ipv6),
-                Err(code) => code,
-            },
+            Asked::Addresses(wanted) => {
+                // Without it: a far host that does not answer delays no names that this host knows.
+                drop(place);
+                let _far_place = match over {
+                    Over::Udp => self.far_queries.try_acquire().ok()?,
+                    Over::Tcp => self.far_queries.acquire().await.ok()?,
+                };
+                match self.look_up(&wanted).await {
+                    Ok(addresses) => return question::answer_with(&plain, &addresses, wanted.is_ipv6),
+                    Err(code) => code,
+                }
+            }
             Asked::NoHost => Code::NoSuchName,
             Asked::Other => Code::NotImplemented,
         };
-        // What this host says stands if the far host knows no more.
+        // The answer of this host stands if the far host knows no more.
         here.or_else(|| question::answer_without(&plain, code))
     }
 

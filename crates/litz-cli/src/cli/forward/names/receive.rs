@@ -18,12 +18,22 @@ use crate::cli::forward::calls::{wait_until_ready, write_address};
 const LEN_MAX: usize = super::ANSWER_LEN_MAX;
 
 impl Names {
+    /// Whether the program's socket is one that asks: the kernel receives from others.
+    pub(in crate::cli::forward) fn may_receive(&self, call: &Call) -> bool {
+        self.are_used() && self.asked_by(call).is_some()
+    }
+
+    /// The program's socket, and the name server to which it believes to be connected.
+    fn asked_by(&self, call: &Call) -> Option<(OwnedFd, SocketAddr)> {
+        let socket = call.with_caller(|caller| caller.descriptor(call.argument(0))).ok()?;
+        let peer = SockRef::from(&socket).peer_addr().ok()?.as_socket()?;
+        let server = self.server_behind(peer)?;
+        Some((socket, server))
+    }
+
     /// Receives in place of the kernel if the program's socket is one that asks.
     pub(in crate::cli::forward) async fn receive(&self, call: Call) {
-        let found = call.with_caller(|caller| caller.descriptor(call.argument(0)));
-        let Ok(socket) = found else { return call.let_through() };
-        let peer = SockRef::from(&socket).peer_addr().ok().and_then(|peer| peer.as_socket());
-        let Some(server) = peer.and_then(|peer| self.server_behind(peer)) else { return call.let_through() };
+        let Some((socket, server)) = self.asked_by(&call) else { return call.let_through() };
         let flags = RecvFlags::from_bits_retain(call.argument(3) as u32);
         let is_blocking = !flags.contains(RecvFlags::DONTWAIT)
             && rustix::fs::fcntl_getfl(&socket).is_ok_and(|flags| !flags.contains(OFlags::NONBLOCK));
@@ -55,6 +65,8 @@ async fn receive(
             Err(Errno::AGAIN) if is_blocking => {}
             Err(error) => return Err(error),
         }
+        // Also where the signal asks to begin again (SA_RESTART): the kernel alone can do that, and would name
+        // another sender.
         if call.has_signal() {
             return Err(Errno::INTR);
         }
