@@ -329,7 +329,7 @@ impl Connection {
         self.send.has_datagram_space(len)
     }
 
-    /// Datagrams that wait, but for those that pass others.
+    /// Datagrams of [`send_datagram`](Self::send_datagram) that wait.
     pub fn datagrams_waiting(&self) -> usize {
         self.send.datagrams_waiting()
     }

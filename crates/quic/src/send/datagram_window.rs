@@ -5,7 +5,7 @@
 //!  some plans later               [..............]  that long: the window is what leaves in the time wanted
 //! ```
 //!
-//! What a path carries is measured here by what leaves, and not taken from its congestion controller. A
+//! The rate of the paths is measured here by what leaves, and not taken from a congestion controller. A
 //! controller's estimate is the most that was delivered in a short time, and a link that lets bursts pass
 //! delivers much more in such a time than it carries: datagrams would wait ten times as long as meant.
 
@@ -24,7 +24,7 @@ pub(super) const WINDOW_FIRST: u64 = WINDOW_MIN;
 /// The most, whatever leaves: 2 ms at 50 Gb/s.
 const WINDOW_MAX: u64 = 12 << 20;
 
-/// What leaves in less time says little: plans are bursts.
+/// A shorter time says little: plans are bursts.
 const MEASURED_MIN: Duration = Duration::from_micros(500);
 
 /// If a plan takes all datagrams, more could have left: so many times as many may wait from then on.
@@ -43,7 +43,7 @@ struct Mark {
     at: Instant,
     /// Those that waited then and have not left.
     left: u64,
-    /// What has left since.
+    /// Those that have left since.
     taken: u64,
 }
 

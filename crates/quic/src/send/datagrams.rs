@@ -85,11 +85,7 @@ impl SendHalf {
         let chosen = self.paths_of_datagram(which);
         if chosen.is_empty() {
             self.check_datagram(&data)?;
-            if self.datagrams.first_count() < DATAGRAMS_OF_PATH_MAX {
-                self.datagrams.push_first(data);
-            } else {
-                self.datagrams.push(data);
-            }
+            self.datagrams.push_first(data, DATAGRAMS_OF_PATH_MAX);
             return Ok(());
         }
         let max = self.datagram_len_max().ok_or(SendDatagramError::Unsupported)?;
@@ -136,9 +132,9 @@ impl SendHalf {
         fits || self.datagrams.is_empty()
     }
 
-    /// Datagrams that wait, but for those that pass others.
+    /// Datagrams of [`send_datagram`](Self::send_datagram) that wait.
     pub(crate) fn datagrams_waiting(&self) -> usize {
-        self.datagrams.len() - self.datagrams.first_count()
+        self.datagrams.in_line_count()
     }
 
     /// The limit of the queue, in bytes.

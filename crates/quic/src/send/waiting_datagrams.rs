@@ -11,6 +11,7 @@ use bytes::Bytes;
 use units::Instant;
 
 use super::datagram_window::{DatagramWindow, WINDOW_FIRST};
+use crate::queue::Queue;
 
 /// Datagrams that wait. A connection that sends none holds a pointer.
 #[derive(Debug, Default)]
@@ -21,6 +22,11 @@ struct Waiting {
     queue: VecDeque<Bytes>,
     /// So many at the front pass the others.
     first: usize,
+    /// The others that were added and that left so far.
+    lined_up: u64,
+    left: u64,
+    /// The numbers in line of those that would have passed others, had there been a place.
+    overflow: Queue<u64>,
     /// Of all.
     bytes: u64,
     /// Bytes that were taken since the last plan.
@@ -45,9 +51,9 @@ impl WaitingDatagrams {
         self.0.as_ref().map_or(0, |waiting| waiting.bytes)
     }
 
-    /// Those that pass the others.
-    pub(super) fn first_count(&self) -> usize {
-        self.0.as_ref().map_or(0, |waiting| waiting.first)
+    /// Those that were added [without passing others](Self::push).
+    pub(super) fn in_line_count(&self) -> usize {
+        self.0.as_ref().map_or(0, |waiting| waiting.queue.len() - waiting.first - waiting.overflow.len())
     }
 
     /// The bytes that should wait.
@@ -58,12 +64,18 @@ impl WaitingDatagrams {
     pub(super) fn push(&mut self, data: Bytes) {
         let waiting = self.0.get_or_insert_default();
         waiting.bytes += data.len() as u64;
+        waiting.lined_up += 1;
         waiting.queue.push_back(data);
     }
 
-    /// Adds one that passes all but those added so before.
-    pub(super) fn push_first(&mut self, data: Bytes) {
+    /// Adds one that passes all but those added so before, or none if `most` do.
+    pub(super) fn push_first(&mut self, data: Bytes, most: usize) {
         let waiting = self.0.get_or_insert_default();
+        if waiting.first >= most {
+            waiting.overflow.push_back(waiting.lined_up);
+            self.push(data);
+            return;
+        }
         waiting.bytes += data.len() as u64;
         waiting.queue.insert(waiting.first, data);
         waiting.first += 1;
@@ -76,7 +88,14 @@ impl WaitingDatagrams {
     pub(super) fn pop_front(&mut self) -> Option<Bytes> {
         let waiting = self.0.as_mut()?;
         let data = waiting.queue.pop_front()?;
-        waiting.first = waiting.first.saturating_sub(1);
+        if waiting.first > 0 {
+            waiting.first -= 1;
+        } else {
+            if waiting.overflow.front() == Some(&waiting.left) {
+                waiting.overflow.pop_front();
+            }
+            waiting.left += 1;
+        }
         waiting.bytes -= data.len() as u64;
         waiting.taken = waiting.taken.saturating_add(data.len() as u64);
         Some(data)
@@ -114,14 +133,21 @@ mod tests {
         let mut waiting = WaitingDatagrams::new();
         let data = |number: u8| Bytes::from(vec![number; usize::from(number)]);
         (1..=3).for_each(|number| waiting.push(data(number)));
-        (4..=5).for_each(|number| waiting.push_first(data(number)));
-        assert_eq!((waiting.len(), waiting.bytes(), waiting.first_count()), (5, 15, 2));
+        (4..=5).for_each(|number| waiting.push_first(data(number), 2));
+        assert_eq!((waiting.len(), waiting.bytes(), waiting.in_line_count()), (5, 15, 3));
+        // There is no place before the others.
+        waiting.push_first(data(7), 2);
+        assert_eq!((waiting.len(), waiting.bytes(), waiting.in_line_count()), (6, 22, 3));
         assert_eq!(waiting.pop_front(), Some(data(4)));
-        waiting.push_first(data(6));
+        waiting.push_first(data(6), 2);
+        waiting.push(data(8));
         assert_eq!(waiting.pop_front_if(|front| front.len() != 5), None);
-        let rest: Vec<_> = std::iter::from_fn(|| waiting.pop_front()).map(|data| data.len()).collect();
-        assert_eq!(rest, [5, 6, 1, 2, 3]);
-        assert_eq!((waiting.len(), waiting.bytes(), waiting.first_count()), (0, 0, 0));
+        let mut left = Vec::new();
+        while let Some(data) = waiting.pop_front() {
+            left.push((data.len(), waiting.in_line_count()));
+        }
+        assert_eq!(left, [(5, 4), (6, 4), (1, 3), (2, 2), (3, 1), (7, 1), (8, 0)]);
+        assert_eq!((waiting.len(), waiting.bytes(), waiting.in_line_count()), (0, 0, 0));
         waiting.shrink();
         assert!(waiting.0.is_none() && waiting.is_empty());
     }
