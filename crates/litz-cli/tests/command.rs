@@ -280,7 +280,7 @@ fn bad_arguments_end_with_status_2() {
     place.send(&[Path::new("/nowhere/at/all")], &ticket, &[]).fail(2, "/nowhere/at/all");
     place.send(&[&file], &ticket, &["--datagram-size=100"]).fail(2, "1200");
     for (words, message) in
-        [("inline", "needs its own thread"), ("connection(2)", "one connection"), ("path", "path(2)")]
+        [("inline", "run the protocol themselves"), ("connection(2)", "one connection"), ("path", "path(2)")]
     {
         let mut refused = Litz::start(&["send", "--placement", words, "a", "b"]);
         assert_eq!(refused.finish("").0, 2, "{words}");

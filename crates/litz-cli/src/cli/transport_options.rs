@@ -53,7 +53,7 @@ pub(crate) struct TransportOptions {
     /// With split, one thread sends and one receives; with packet(N), one runs the protocol and N
     /// encrypt and decrypt; with path(N), N share the sockets. The placement never changes the rules
     /// of the protocol, only the order of its inputs and so the times of acknowledgements.
-    #[arg(long, value_name = "NAME", default_value = "thread", value_parser = transfer_placement, help_heading = heading::PROTOCOL)]
+    #[arg(long, value_name = "NAME", default_value = "thread", value_parser = connection_placement, help_heading = heading::PROTOCOL)]
     pub(crate) placement: litz::Placement,
 
     /// Write every path choice and its inputs to this file; `litz paths --replay FILE` repeats the
@@ -101,13 +101,14 @@ pub(crate) struct TransportOptions {
     pub(crate) verbose: bool,
 }
 
-/// Parses a placement for a transfer: one connection, whose protocol runs on threads of its own.
-fn transfer_placement(text: &str) -> Result<litz::Placement, String> {
+/// Parses a placement for one connection, whose protocol runs on threads of its own.
+fn connection_placement(text: &str) -> Result<litz::Placement, String> {
     match text.parse() {
-        Ok(litz::Placement::Inline) => {
-            Err("a transfer needs its own thread: use auto, thread, split, packet(N) or path(N)".into())
-        }
-        Ok(litz::Placement::Connection(_)) => Err("connection(N) cannot divide a transfer, which is one connection: \
+        Ok(litz::Placement::Inline) => Err(
+            "inline is for programs that run the protocol themselves: use auto, thread, split, packet(N) or path(N)"
+                .into(),
+        ),
+        Ok(litz::Placement::Connection(_)) => Err("connection(N) divides many connections, and here is only one connection: \
              use auto, thread, split, packet(N) or path(N)"
             .into()),
         Ok(litz::Placement::Pipeline) => {
