@@ -108,9 +108,11 @@ fn connection_placement(text: &str) -> Result<litz::Placement, String> {
             "inline is for programs that run the protocol themselves: use auto, thread, split, packet(N) or path(N)"
                 .into(),
         ),
-        Ok(litz::Placement::Connection(_)) => Err("connection(N) divides many connections, and here is only one connection: \
+        Ok(litz::Placement::Connection(_)) => {
+            Err("connection(N) divides many connections, and here is only one connection: \
              use auto, thread, split, packet(N) or path(N)"
-            .into()),
+                .into())
+        }
         Ok(litz::Placement::Pipeline) => {
             Err("pipeline is for litz tcp; use auto, thread, split, packet(N) or path(N)".into())
         }
