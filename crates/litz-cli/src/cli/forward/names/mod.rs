@@ -108,7 +108,7 @@ struct Shared {
     stand_ins: BTreeMap<SocketAddr, SocketAddr>,
     /// The sockets of programs that are connected to them.
     asking: Flows<SocketAddr, OwnedFd>,
-    /// What the far host has found.
+    /// The names that the far host has found, by address.
     found: Flows<IpAddr, HostName>,
 }
 

@@ -1,4 +1,4 @@
-//! What a program asks its name server, and the answers (RFC 1035).
+//! Queries of a program to its name server, and the answers (RFC 1035).
 
 use std::net::IpAddr;
 
@@ -28,7 +28,7 @@ pub(super) struct Wanted {
     pub(super) is_ipv6: bool,
 }
 
-/// What becomes of a question.
+/// The kind of a question.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Asked {
     Addresses(Wanted),
@@ -38,7 +38,7 @@ pub(super) enum Asked {
     Other,
 }
 
-/// What the answer is, besides addresses.
+/// An answer without addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Code {
     NoSuchName,
@@ -71,7 +71,7 @@ struct Question<'a> {
     name: &'a [u8],
     kind: u16,
     class: u16,
-    /// What follows it.
+    /// The bytes after it.
     rest: &'a [u8],
 }
 
@@ -111,7 +111,7 @@ pub(super) fn query(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(query)
 }
 
-/// What a query asks for; `None` if it is malformed.
+/// The question of a query; `None` if it is malformed.
 pub(super) fn asked(query: &[u8]) -> Option<Asked> {
     let question = Question::of(query).filter(|_| query[2] & RESPONSE == 0)?;
     let is_ipv6 = match question.kind {
