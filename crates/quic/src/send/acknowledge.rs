@@ -49,6 +49,18 @@ struct NewlyAcked {
     largest_bytes: u16,
 }
 
+impl NewlyAcked {
+    /// Adds packets, in ascending order of their numbers. Those before `ecn_from` do not count for ECN.
+    fn add(&mut self, run: &Run, ecn_from: u64) {
+        self.bytes += run.in_flight_bytes();
+        self.packets += u64::from(run.count);
+        self.ecn_packets += if run.first >= ecn_from { u64::from(run.count) } else { 0 };
+        self.eliciting |= run.eliciting;
+        self.largest_bytes = self.largest_bytes.max(run.size);
+        self.newest = Some((run.end() - 1, run.sent_at));
+    }
+}
+
 impl SendHalf {
     /// Processes an acknowledgement (RFC 9002, appendix A.7).
     pub(super) fn on_acknowledged(
@@ -76,12 +88,7 @@ impl SendHalf {
         let SendPath { delivery, ecn, .. } = &mut self.paths[at];
         let ecn_from = if index >= DATA { ecn.from() } else { 0 };
         space.log.acknowledge(ranges, |run| {
-            newly.bytes += run.in_flight_bytes();
-            newly.packets += u64::from(run.count);
-            newly.ecn_packets += if run.first >= ecn_from { u64::from(run.count) } else { 0 };
-            newly.eliciting |= run.eliciting;
-            newly.largest_bytes = newly.largest_bytes.max(run.size);
-            newly.newest = Some((run.end() - 1, run.sent_at));
+            newly.add(&run, ecn_from);
             delivery.on_acked(now, &run.stamp, run.sent_at, run.end() - 1, run.in_flight_bytes());
             runs.push(run);
         });
