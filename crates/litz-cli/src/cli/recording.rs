@@ -20,7 +20,23 @@ impl Recording {
     /// # Errors
     /// If they cannot be created or written to: a message for the user.
     pub(crate) fn begin(options: &TransportOptions) -> Result<Self, String> {
-        let trace = options.trace_scheduler.as_deref().map(Trace::create).transpose()?;
+        Self::with(Self::open_trace(options)?, options)
+    }
+
+    /// The file of the path choices alone, for a command that gives up rights before its first thread starts,
+    /// which the journals need.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub(crate) fn open_trace(options: &TransportOptions) -> Result<Option<Trace>, String> {
+        options.trace_scheduler.as_deref().map(Trace::create).transpose()
+    }
+
+    /// As [`begin`](Self::begin), after [`open_trace`](Self::open_trace).
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub(crate) fn with(trace: Option<Trace>, options: &TransportOptions) -> Result<Self, String> {
         Ok(Self { trace, journals: Journals::of(options)? })
     }
 

@@ -26,13 +26,12 @@ use super::session::{AllowedRequests, Session, Streams, transport};
 use super::setup::runtime;
 use super::socks::Proxy;
 use super::{frames, stdio};
-use crate::cli::connect::{BUSY_SERVER, Connected, Connector, base_transport};
+use crate::cli::connect::{BUSY_SERVER, Connected, Connector};
 use crate::cli::connection_log::{log_connected, log_ended};
 use crate::cli::host::{self, HostState};
-use crate::cli::journals::Journals;
 use crate::cli::lost::Lost;
 use crate::cli::path_report::refused_paths;
-use crate::cli::scheduler_trace::Trace;
+use crate::cli::recording::Recording;
 use crate::cli::warning::Warning;
 use crate::cli::{exit, out, signals, tls};
 
@@ -92,12 +91,7 @@ fn published(place: &Dynamic) -> Forward {
 
 fn run_client(client: &Client<'_>) -> Result<u8, String> {
     let status = client.run();
-    for error in client.trace.iter().flat_map(Trace::take_errors) {
-        client.report.warn(Warning::Trace, &error);
-    }
-    for error in client.journals.iter().flat_map(Journals::take_errors) {
-        client.report.warn(Warning::Journal, &error);
-    }
+    client.recording.finish(&client.server.transport);
     match status {
         Ok(status) => Ok(status),
         Err(lost) if lost.is_interrupt => {
@@ -154,8 +148,7 @@ struct Client<'a> {
     state: HostState,
     cancel: CancelToken,
     transport: TransportConfig,
-    trace: Option<Trace>,
-    journals: Option<Journals>,
+    recording: Recording,
     run_id: RunId,
     report: Arc<Report>,
     clock: MonotonicClock,
@@ -172,9 +165,8 @@ impl<'a> Client<'a> {
     ) -> Result<Self, String> {
         let ticket = server.credential.only(server.ticket.as_deref(), "litz forward serve")?;
         let state = host::open_state(server.transport.state_dir.as_deref())?;
-        let trace = server.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
-        let journals = Journals::of(&server.transport)?;
-        let transport = transport(base_transport(&server.transport, trace.as_ref(), journals.as_ref()));
+        let recording = Recording::begin(&server.transport)?;
+        let transport = transport(recording.transport(&server.transport));
         transport.validate()?;
         let run_id = RunId::generate().map_err(|error| error.to_string())?;
         let report = Arc::new(Report::new(&server.transport));
@@ -187,8 +179,7 @@ impl<'a> Client<'a> {
             state,
             cancel,
             transport,
-            trace,
-            journals,
+            recording,
             run_id,
             report,
             clock,

@@ -26,12 +26,10 @@ use super::report::Report;
 use super::session::{AllowedRequests, Session, Streams, transport};
 use super::setup::runtime;
 use super::sources::Sources;
-use crate::cli::connect::base_transport;
 use crate::cli::connection_log::{log_connected, log_ended};
 use crate::cli::host::{self, HostState};
-use crate::cli::journals::Journals;
 use crate::cli::links::Links;
-use crate::cli::scheduler_trace::Trace;
+use crate::cli::recording::Recording;
 use crate::cli::serving::admission::{Places, VisitorId};
 use crate::cli::serving::allowed::ListedAuthoriser;
 use crate::cli::serving::authorisation::Admission;
@@ -75,11 +73,11 @@ pub(super) fn run(options: &ServeOptions) -> Result<u8, String> {
     let sources = Sources::of(&options.sources)?;
     let state = host::open_state(options.transport.state_dir.as_deref())?;
     let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
-    let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
+    let trace = Recording::open_trace(&options.transport)?;
     // Before the first thread starts.
     let sandbox = sandbox::enter(options.sandbox, &rights(options, &policy)?)?;
-    let journals = Journals::of(&options.transport)?;
-    let transport = transport(base_transport(&options.transport, trace.as_ref(), journals.as_ref()));
+    let recording = Recording::with(trace, &options.transport)?;
+    let transport = transport(recording.transport(&options.transport));
     transport.validate()?;
     let purpose = purpose(options);
     let admission = AdmissionRequest {
@@ -117,12 +115,7 @@ pub(super) fn run(options: &ServeOptions) -> Result<u8, String> {
     server.visits.close_unproven();
     server.endpoint.close();
     runtime.shutdown_timeout(CLOSE_TIME);
-    for error in trace.iter().flat_map(Trace::take_errors) {
-        server.report.warn(Warning::Trace, &error);
-    }
-    for error in journals.iter().flat_map(Journals::take_errors) {
-        server.report.warn(Warning::Journal, &error);
-    }
+    recording.finish(&options.transport);
     status
 }
 
