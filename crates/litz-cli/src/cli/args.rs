@@ -216,8 +216,8 @@ pub(crate) struct SendOptions {
     #[arg(long, value_name = "NAME", help_heading = heading::FILES)]
     pub(crate) name: Option<PathBuf>,
 
-    /// What is kept besides names, content and times: a comma-separated list of modes, links, hard-links
-    /// and holes, or all, or none [default: modes]
+    /// Keep these besides names, content and times: a comma-separated list of modes, links, hard-links and
+    /// holes, or all, or none [default: modes]
     ///
     /// modes: permission bits; otherwise the receiver's default applies. links: symbolic links, unless
     /// they lead out of what is sent; otherwise they are skipped, and the exit status is 1. hard-links:

@@ -22,7 +22,7 @@ Exit status:
   130  interrupted; run the same command again to resume
 
 Environment:
-  LITZ_TICKET     the ticket for send and paths, if no argument gives one
+  LITZ_TICKET     the ticket, if no argument gives one
   XDG_STATE_HOME  keys and tickets are in its folder litz [default: ~/.local/state]
   SSLKEYLOGFILE   write TLS secrets to this file, for Wireshark
   RUST_LOG        log filter, with -v";

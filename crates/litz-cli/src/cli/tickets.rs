@@ -1,4 +1,4 @@
-//! `litz tickets`: lists and revokes the tickets that this user's receivers issued.
+//! `litz tickets`: lists and revokes the tickets that this user's receivers and servers issued.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,13 +14,13 @@ use super::{exit, host, out};
 pub(crate) const HELP: &str = "\
 States of a ticket:
   open       it can still be used, but no command serves it now
-  serving    it can be used: a running `litz recv` or `litz forward serve` serves it
+  serving    it can be used: a running `litz recv`, `litz forward serve` or `litz tunnel serve` serves it
   completed  its transfer is complete
   expired    its lifetime has ended
 
 SENDER is the fingerprint of the only sender that may use the ticket from now on, or `unused`. A running \
-command ends when its ticket is revoked. Tickets of `litz forward serve` have its rules in place of a \
-directory.
+command ends when its ticket is revoked. In place of a directory, tickets of `litz forward serve` have \
+its rules, and those of `litz tunnel serve` its device.
 
 Exit status:
   0    done

@@ -51,9 +51,9 @@ Speedup is throughput relative to packet(1), or path(1), in the same run. The bo
 a packet with one processor: the driver and the application each use at most one processor. `thread`, \
 measured for comparison, is the engine without worker threads; it should agree with packet(1) and path(1).
 
---stack measures one connection of TCP/IP with security layers, as in document 000. First every placement sends \
-a mebibyte in lock-step, of which every digest and record is verified: the stream must be the same. The scripted \
-peer then reads headers only, or sends packets that were sealed in advance.
+--stack measures one connection of TCP/IP with security layers, as in Nahum et al. 1996. First every placement \
+sends a mebibyte in lock-step, of which every digest and record is verified: the stream must be the same. The \
+scripted peer then reads headers only, or sends packets that were sealed in advance.
 
 --side duplex sends and receives the same amount of bulk data at once and counts both directions. It is the \
 only side for --placement split and pipeline: speedup is then relative to `thread`, and the bound is the time of both \

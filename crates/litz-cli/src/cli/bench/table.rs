@@ -36,7 +36,7 @@ fn write_stack(out: &mut String, stack: &StackReport) -> std::fmt::Result {
     for Primitive { layer, throughput_bps, paper_stack_bps } in &stack.primitives {
         write!(out, "  {layer} alone: {:.3} Gb/s on one processor", throughput_bps / 1e9)?;
         match paper_stack_bps {
-            Some(bps) => writeln!(out, "; with all below it in document 000: {:.1} Mb/s", bps / 1e6)?,
+            Some(bps) => writeln!(out, "; with all below it in Nahum et al. 1996: {:.1} Mb/s", bps / 1e6)?,
             None => writeln!(out)?,
         }
     }
@@ -46,7 +46,7 @@ fn write_stack(out: &mut String, stack: &StackReport) -> std::fmt::Result {
             None => "minimal".to_owned(),
         };
         let mbps = throughput_bps / 1e6;
-        writeln!(out, "  document 000: {mbps:.1} Mb/s on one processor; speedup with {processors}: {speedup}")?;
+        writeln!(out, "  Nahum et al. 1996: {mbps:.1} Mb/s on one processor; speedup with {processors}: {speedup}")?;
     }
     writeln!(out, "  every placement sends the same stream in lock-step: {}", stack.wire_digest)
 }
@@ -136,7 +136,8 @@ fn write_directions(out: &mut String, side: &SideReport) -> std::fmt::Result {
         )?;
     }
     if let (Some(printed), Some(two)) = (side.gain_printed, side.points.iter().find(|point| point.processors == 2)) {
-        writeln!(out, "  speedup of {}: {:.2}; document 002 reports {printed:.1}", two.placement, two.speedup.mean)?;
+        let (placement, speedup) = (&two.placement, two.speedup.mean);
+        writeln!(out, "  speedup of {placement}: {speedup:.2}; Ruetsche and Kaiserswerth 1992 report {printed:.1}")?;
     }
     Ok(())
 }

@@ -217,9 +217,9 @@ pub(crate) struct ServeOptions {
     /// Whether to give up rights that the server does not need before it takes a packet
     ///
     /// Landlock limits the server to its state folder and what other options name; seccomp takes system
-    /// calls from it, among them those that run programs. What clients may connect to is a matter of
-    /// --target. With `auto`, what the kernel does not have is left out. With `require`, the server does
-    /// not start then. With `off`, it keeps all rights of its user.
+    /// calls from it, among them those that run programs. Neither limits the targets of clients: --target
+    /// does. With `auto`, what the kernel does not have is left out. With `require`, the server does not
+    /// start then. With `off`, it keeps all rights of its user.
     #[arg(long, value_name = "MODE", default_value = "auto", help_heading = heading::SECURITY)]
     pub(crate) sandbox: SandboxMode,
 

@@ -36,7 +36,7 @@ Examples:
 
   litz tunnel up --userspace TICKET       without root: a SOCKS5 proxy on port 1080 leads there
 
-It needs root, or CAP_NET_ADMIN, but for --userspace.
+It needs root, or CAP_NET_ADMIN; `up --userspace` needs neither.
 
 Exit status:
   0    ended in order

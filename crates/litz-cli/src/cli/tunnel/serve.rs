@@ -66,10 +66,10 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "NETWORK", help_heading = heading::PATHS)]
     route: Vec<Prefix>,
 
-    /// TCP connections that programs of this side open to clients, and that end at each side: as the
-    /// option of `litz tunnel up`; may be repeated
+    /// Let TCP connections from this side to these targets end at each side of the tunnel, as the option of
+    /// `litz tunnel up` does for the other direction; may be repeated
     ///
-    /// Those of clients are terminated if the clients' command says so.
+    /// Connections that clients open end at each side if the command of the client says so.
     #[arg(long, value_name = "WHICH", help_heading = heading::PATHS)]
     terminate: Vec<Selector>,
 
@@ -77,7 +77,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "ADDRESS", help_heading = heading::PATHS)]
     dns: Vec<IpAddr>,
 
-    /// The most that each client may send, and get, such as 20Mb/s
+    /// Largest rate of each client, in each direction, such as 20Mb/s
     #[arg(long, value_name = "RATE", help_heading = heading::PATHS)]
     client_rate: Option<Rate>,
 
@@ -107,8 +107,9 @@ pub(crate) struct ServeOptions {
 
     /// Packets to send at once, on two paths: a list of `ef`, `dns` and `small`, or `none`
     ///
-    /// `ef` is what has the DSCP EF, and `small` what has up to 300 bytes and is not TCP. These packets
-    /// are at most an eighth of all bytes, or 1 Mb/s; those beyond that are sent as others are.
+    /// `ef` are packets with the DSCP EF, `dns` those of DNS, and `small` those of up to 300 bytes that are
+    /// not TCP. They may take an eighth of all bytes, or 1 Mb/s if that is more; the rest is sent as other
+    /// packets are.
     #[arg(long, value_name = "KINDS", default_value_t = UrgentKinds::default(), help_heading = heading::PATHS)]
     redundant: UrgentKinds,
 

@@ -62,14 +62,15 @@ pub(crate) struct UpOptions {
     #[arg(long, value_name = "NAME", default_value = DEVICE_DEFAULT, help_heading = heading::PATHS)]
     tun: String,
 
-    /// Largest packet that goes through the tunnel, in bytes, if the server takes as much
+    /// Largest packet that goes through the tunnel, in bytes [default: that of the server, which is also the
+    /// maximum]
     #[arg(long, value_name = "BYTES", default_value_t = u16::MAX,
           value_parser = clap::value_parser!(u16).range(i64::from(MTU_MIN)..), hide_default_value = true,
           help_heading = heading::PATHS)]
     mtu: u16,
 
-    /// Send all packets of this host through the tunnel, but those to networks that it has routes for besides
-    /// its default route
+    /// Send all packets of this host through the tunnel, except to networks for which it has routes of its
+    /// own besides the default route
     ///
     /// The server must forward packets, and translate addresses towards its own networks. The changes of the
     /// routes are undone at the end, by `litz tunnel down`, or when the next command starts.
@@ -79,14 +80,15 @@ pub(crate) struct UpOptions {
     /// With --all, refuse packets while the tunnel is down instead of sending them outside
     ///
     /// They are refused also after this command was killed or has failed, until `litz tunnel down`.
-    #[arg(long, requires = "all", help_heading = heading::SECURITY)]
+    #[arg(long, requires = "all", help_heading = heading::PATHS)]
     kill_switch: bool,
 
-    /// TCP connections that end at each side of the tunnel and travel as streams; may be repeated
+    /// Let TCP connections to these targets end at each side of the tunnel and travel as streams; may be
+    /// repeated
     ///
     /// WHICH is `all`, ports (443, 8000-9000), a network (10.0.0.0/8), or both (10.0.0.0/8:443,
-    /// [fd00::/8]:443): where the connections lead to that programs of this side open. Losses and delays
-    /// of the links are none of theirs. They are reset when the tunnel's connection is lost; others
+    /// [fd00::/8]:443) of the targets to which programs of this side connect. Such a connection does not
+    /// notice losses and delays of the links. It is reset when the tunnel's connection is lost; others
     /// survive that.
     #[arg(long, value_name = "WHICH", help_heading = heading::PATHS)]
     terminate: Vec<Selector>,
@@ -97,8 +99,9 @@ pub(crate) struct UpOptions {
 
     /// Packets to send at once, on two paths: a list of `ef`, `dns` and `small`, or `none`
     ///
-    /// `ef` is what has the DSCP EF, and `small` what has up to 300 bytes and is not TCP. These packets
-    /// are at most an eighth of all bytes, or 1 Mb/s; those beyond that are sent as others are.
+    /// `ef` are packets with the DSCP EF, `dns` those of DNS, and `small` those of up to 300 bytes that are
+    /// not TCP. They may take an eighth of all bytes, or 1 Mb/s if that is more; the rest is sent as other
+    /// packets are.
     #[arg(long, value_name = "KINDS", default_value_t = UrgentKinds::default(), help_heading = heading::PATHS)]
     redundant: UrgentKinds,
 

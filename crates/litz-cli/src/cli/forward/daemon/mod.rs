@@ -35,7 +35,7 @@ use server::DaemonSocket;
 /// The end of the help text.
 pub(crate) const HELP: &str = "\
 On the far host:
-  litz forward serve --target 10.0.0.0/8:*
+  litz forward serve --target '10.0.0.0/8:*'
 
 It prints a ticket. On this host:
   litz daemon TICKET &
