@@ -30,10 +30,10 @@ use super::{exit, out, qlog};
 
 /// The end of the help text.
 pub(crate) const HELP: &str = "\
-A journal contains all inputs of a connection, but no payload and no keys. `litz send`, `litz recv` and `litz \
-tcp` write one per connection with --journal DIR. A replay creates a connection in the same initial state, gives it the \
-same inputs on one thread, without a network, and compares every plan of datagrams or segments, every event and every \
-deadline. Times are relative to the start of the connection.
+A journal contains all inputs of a connection, but no payload and no keys. With --journal DIR, the commands send, \
+recv, forward, run, daemon, tunnel and tcp write one for each connection. A replay creates a connection in the same \
+initial state, gives it the same inputs on one thread, without a network, and compares every plan of datagrams or \
+segments, every event and every deadline. Times are relative to the start of the connection.
 
 Exit status:
   0    each journal is complete, or was replayed as far as requested, without differences
