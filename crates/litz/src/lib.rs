@@ -2,9 +2,9 @@
 //! cores.
 //!
 //! An [`Endpoint`] owns sockets and runs connections on them; a [`Connection`] is QUIC v1 (RFC
-//! 9000) with TLS 1.3; its [`SendStream`]s and [`RecvStream`]s are [`std::io::Write`] and
-//! [`std::io::Read`], and tokio's `AsyncWrite` and `AsyncRead`. Every call that may wait has a
-//! blocking form and one that ends in `_async`; the latter run on any executor.
+//! 9000) or v2 (RFC 9369) with TLS 1.3; its [`SendStream`]s and [`RecvStream`]s are
+//! [`std::io::Write`] and [`std::io::Read`], and tokio's `AsyncWrite` and `AsyncRead`. Every call
+//! that may wait has a blocking form and one that ends in `_async`; the latter run on any executor.
 //!
 //! # Connecting
 //!
@@ -152,6 +152,7 @@
 //! | [`JournalFolder`] | records of all inputs of each connection, in files for `litz replay`; its [`source`](JournalFolder::source) is for [`TransportConfig::journal`] |
 //! | [`identity`] | host keys, TLS settings without certificates |
 //! | [`paths`] | the choice of the address pairs that a connection uses |
+//! | [`tcp`] | TCP/IP in user space, on TUN and TAP devices and Ethernet interfaces |
 //!
 //! Complete programs are in `examples/`: `echo`, `messages`, `datagrams`, `tokio` and `multipath`.
 //! File transfers are a library of their own, `litz-transfer`, and the `litz` command is in the
