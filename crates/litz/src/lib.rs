@@ -152,7 +152,7 @@
 //! | [`JournalFolder`] | records of all inputs of each connection, in files for `litz replay`; its [`source`](JournalFolder::source) is for [`TransportConfig::journal`] |
 //! | [`identity`] | host keys, TLS settings without certificates |
 //! | [`paths`] | the choice of the address pairs that a connection uses |
-//! | [`tcp`] | TCP/IP in user space, on TUN and TAP devices and Ethernet interfaces |
+//! | [`tcp`](mod@tcp) | TCP/IP in user space, on TUN and TAP devices and Ethernet interfaces |
 //!
 //! Complete programs are in `examples/`: `echo`, `messages`, `datagrams`, `tokio` and `multipath`.
 //! File transfers are a library of their own, `litz-transfer`, and the `litz` command is in the
