@@ -14,13 +14,22 @@ use wire::quic::Reader;
 
 use crate::address::{HostName, Target};
 use crate::malformed::Malformed;
-use crate::message::{Failure, addresses, put_addresses, put_socket_address, socket_address};
+use crate::message::{
+    DETAIL_LEN_MAX, Failure, addresses, place, put_addresses, put_place, put_socket_address, socket_address,
+};
+use crate::spec::Listen;
 
 /// The version in the first byte of each message.
 pub const VERSION: u8 = 1;
 
 /// The longest message: a status.
 pub const MESSAGE_LEN_MAX: usize = 32 << 10;
+
+/// The longest request: one that declines an arrival, with the longest text.
+pub const REQUEST_LEN_MAX: usize = 2 + 4 + 1 + DETAIL_LEN_MAX;
+
+/// The bit of the numbers that the daemon chooses: those of arrivals. A program chooses numbers without it.
+pub const FROM_DAEMON: u32 = 1 << 31;
 
 /// The longest name of a program, in bytes. Longer ones are cut.
 pub const NAME_LEN_MAX: usize = 64;
@@ -42,16 +51,33 @@ pub enum Request {
         /// The target.
         target: Target,
     },
-    /// The socket for a connection whose number said [`SocketFrom::Program`]. It comes with this
-    /// message.
+    /// The socket for a connection or an arrival whose number said [`SocketFrom::Program`]. It comes with
+    /// this message.
     Carry {
-        /// The connection.
+        /// The connection, or the arrival.
         number: u32,
     },
-    /// The connection is not wanted any more. It means nothing after [`Carry`](Self::Carry).
+    /// The connection, name, publication or arrival is not wanted any more. It means nothing after
+    /// [`Carry`](Self::Carry).
     Cancel {
-        /// The connection.
+        /// The number of it.
         number: u32,
+    },
+    /// Let the far host listen, and tell of each connection that arrives there.
+    Publish {
+        /// The program's number for the publication, as for a connection.
+        number: u32,
+        /// Where the sockets for arrivals come from.
+        socket: SocketFrom,
+        /// Where to listen.
+        listen: Listen,
+    },
+    /// An arrival is not taken.
+    Decline {
+        /// The arrival.
+        number: u32,
+        /// Why.
+        failure: Failure,
     },
     /// Look up a name, as the far host does.
     LookUp {
@@ -89,9 +115,28 @@ pub enum Reply {
         /// The addresses.
         addresses: Vec<IpAddr>,
     },
-    /// The target is not connected, or the name has no addresses. The number is free again.
+    /// The far host listens.
+    Published {
+        /// The publication.
+        number: u32,
+        /// Where, with the port that the far system chose.
+        listen: Listen,
+    },
+    /// A connection has arrived at a publication. With [`SocketFrom::Daemon`], one end of a TCP connection
+    /// inside this host comes with this message, whose other end leads to the far program; otherwise the
+    /// daemon waits for [`Request::Carry`] or [`Request::Decline`].
+    Arrived {
+        /// The publication.
+        publication: u32,
+        /// The daemon's number for the arrival, with [`FROM_DAEMON`]. It is in use like one of a connection.
+        number: u32,
+        /// The address it came from; none for a UNIX socket.
+        origin: Option<SocketAddr>,
+    },
+    /// The target is not connected, the name has no addresses, the publication has ended, or the arrival is
+    /// gone. The number is free again.
     Failed {
-        /// The connection.
+        /// The number of it.
         number: u32,
         /// Why.
         failure: Failure,
@@ -117,7 +162,7 @@ pub enum Reply {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum SocketFrom {
-    /// The program passes it when the target is connected.
+    /// The program passes it when the target is connected, or a connection has arrived.
     Program = 0,
     /// The daemon passes one end of a TCP connection inside this host.
     Daemon = 1,
@@ -163,6 +208,8 @@ mod ty {
     pub(super) const STATUS: u8 = 0x05;
     pub(super) const STOP: u8 = 0x06;
     pub(super) const LOOK_UP: u8 = 0x07;
+    pub(super) const PUBLISH: u8 = 0x08;
+    pub(super) const DECLINE: u8 = 0x09;
     pub(super) const ACCEPTED: u8 = 0x81;
     pub(super) const REFUSED: u8 = 0x82;
     pub(super) const CONNECTED: u8 = 0x83;
@@ -171,6 +218,8 @@ mod ty {
     pub(super) const STATUS_IS: u8 = 0x86;
     pub(super) const STOPPING: u8 = 0x87;
     pub(super) const FOUND: u8 = 0x88;
+    pub(super) const PUBLISHED: u8 = 0x89;
+    pub(super) const ARRIVED: u8 = 0x8a;
 }
 
 impl Request {
@@ -190,6 +239,15 @@ impl Request {
                 out.extend_from_slice(&number.to_be_bytes());
                 out.extend_from_slice(name.as_str().as_bytes());
             }
+            Self::Publish { number, socket, listen } => {
+                out.extend_from_slice(&number.to_be_bytes());
+                out.push(*socket as u8);
+                put_place(listen, &mut out);
+            }
+            Self::Decline { number, failure } => {
+                out.extend_from_slice(&number.to_be_bytes());
+                failure.encode(&mut out);
+            }
             Self::Status | Self::Stop => {}
         }
         out
@@ -200,21 +258,27 @@ impl Request {
     /// # Errors
     /// If it is none.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-        let (ty, mut reader) = begin(bytes)?;
+        let (ty, mut reader) = begin(bytes, REQUEST_LEN_MAX)?;
         let request = match ty {
             ty::HELLO => Self::Hello { program: program(&mut reader)? },
             ty::CONNECT => Self::Connect {
-                number: reader.u32()?,
-                socket: match reader.u8()? {
-                    0 => SocketFrom::Program,
-                    1 => SocketFrom::Daemon,
-                    _ => return Err(Malformed("the kind of a socket is unknown")),
-                },
+                number: programs_number(&mut reader)?,
+                socket: socket_from(&mut reader)?,
                 target: Target::decode(&mut reader)?,
             },
             ty::CARRY => Self::Carry { number: reader.u32()? },
             ty::CANCEL => Self::Cancel { number: reader.u32()? },
-            ty::LOOK_UP => Self::LookUp { number: reader.u32()?, name: HostName::decode(reader.rest())? },
+            ty::LOOK_UP => {
+                Self::LookUp { number: programs_number(&mut reader)?, name: HostName::decode(reader.rest())? }
+            }
+            ty::PUBLISH => Self::Publish {
+                number: programs_number(&mut reader)?,
+                socket: socket_from(&mut reader)?,
+                listen: place(&mut reader)?,
+            },
+            ty::DECLINE => {
+                Self::Decline { number: daemons_number(&mut reader)?, failure: Failure::decode(&mut reader)? }
+            }
             ty::STATUS => Self::Status,
             ty::STOP => Self::Stop,
             _ => return Err(Malformed("a message is of unknown type")),
@@ -229,6 +293,8 @@ impl Request {
             Self::Carry { .. } => ty::CARRY,
             Self::Cancel { .. } => ty::CANCEL,
             Self::LookUp { .. } => ty::LOOK_UP,
+            Self::Publish { .. } => ty::PUBLISH,
+            Self::Decline { .. } => ty::DECLINE,
             Self::Status => ty::STATUS,
             Self::Stop => ty::STOP,
         }
@@ -250,6 +316,15 @@ impl Reply {
             Self::Found { number, addresses } => {
                 out.extend_from_slice(&number.to_be_bytes());
                 put_addresses(addresses, &mut out);
+            }
+            Self::Published { number, listen } => {
+                out.extend_from_slice(&number.to_be_bytes());
+                put_place(listen, &mut out);
+            }
+            Self::Arrived { publication, number, origin } => {
+                out.extend_from_slice(&publication.to_be_bytes());
+                out.extend_from_slice(&number.to_be_bytes());
+                put_socket_address(*origin, &mut out);
             }
             Self::Failed { number, failure } => {
                 out.extend_from_slice(&number.to_be_bytes());
@@ -279,12 +354,18 @@ impl Reply {
     /// # Errors
     /// If it is none.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-        let (ty, mut reader) = begin(bytes)?;
+        let (ty, mut reader) = begin(bytes, MESSAGE_LEN_MAX)?;
         let reply = match ty {
             ty::ACCEPTED => Self::Accepted,
             ty::REFUSED => Self::Refused(Failure::decode(&mut reader)?),
             ty::CONNECTED => Self::Connected { number: reader.u32()?, local: socket_address(&mut reader)? },
             ty::FOUND => Self::Found { number: reader.u32()?, addresses: addresses(&mut reader)? },
+            ty::PUBLISHED => Self::Published { number: programs_number(&mut reader)?, listen: place(&mut reader)? },
+            ty::ARRIVED => Self::Arrived {
+                publication: programs_number(&mut reader)?,
+                number: daemons_number(&mut reader)?,
+                origin: socket_address(&mut reader)?,
+            },
             ty::FAILED => Self::Failed { number: reader.u32()?, failure: Failure::decode(&mut reader)? },
             ty::ENDED => Self::Ended {
                 number: reader.u32()?,
@@ -305,6 +386,8 @@ impl Reply {
             Self::Refused(_) => ty::REFUSED,
             Self::Connected { .. } => ty::CONNECTED,
             Self::Found { .. } => ty::FOUND,
+            Self::Published { .. } => ty::PUBLISHED,
+            Self::Arrived { .. } => ty::ARRIVED,
             Self::Failed { .. } => ty::FAILED,
             Self::Ended { .. } => ty::ENDED,
             Self::Status(_) => ty::STATUS_IS,
@@ -314,8 +397,8 @@ impl Reply {
 }
 
 /// The type of a message, and its body.
-fn begin(bytes: &[u8]) -> Result<(u8, Reader<'_>), Malformed> {
-    if bytes.len() > MESSAGE_LEN_MAX {
+fn begin(bytes: &[u8], len_max: usize) -> Result<(u8, Reader<'_>), Malformed> {
+    if bytes.len() > len_max {
         return Err(Malformed("a message is too long"));
     }
     let mut reader = Reader::new(bytes);
@@ -327,6 +410,26 @@ fn begin(bytes: &[u8]) -> Result<(u8, Reader<'_>), Malformed> {
 
 fn end<T>(reader: &Reader<'_>, message: T) -> Result<T, Malformed> {
     if reader.is_empty() { Ok(message) } else { Err(Malformed("bytes follow the last field")) }
+}
+
+/// A number that a program has chosen.
+fn programs_number(reader: &mut Reader<'_>) -> Result<u32, Malformed> {
+    let number = reader.u32()?;
+    if number & FROM_DAEMON == 0 { Ok(number) } else { Err(Malformed("a number is one that the daemon chooses")) }
+}
+
+/// A number that the daemon has chosen.
+fn daemons_number(reader: &mut Reader<'_>) -> Result<u32, Malformed> {
+    let number = reader.u32()?;
+    if number & FROM_DAEMON == 0 { Err(Malformed("a number is one that programs choose")) } else { Ok(number) }
+}
+
+fn socket_from(reader: &mut Reader<'_>) -> Result<SocketFrom, Malformed> {
+    match reader.u8()? {
+        0 => Ok(SocketFrom::Program),
+        1 => Ok(SocketFrom::Daemon),
+        _ => Err(Malformed("the kind of a socket is unknown")),
+    }
 }
 
 fn text<'a>(reader: &mut Reader<'a>) -> Result<&'a str, Malformed> {
@@ -347,6 +450,9 @@ mod tests {
     use super::*;
     use crate::address::{Address, Protocol, UnixPath};
     use crate::message::Reason;
+    use crate::spec::{Bind, Forward};
+
+    const PORT: Listen = Listen::Port { protocol: Protocol::Tcp, bind: Bind::Loopback, port: 8080 };
 
     fn requests() -> Vec<Request> {
         let tcp = Target::Host(Protocol::Tcp, Address::of("192.0.2.1:80".parse().unwrap()));
@@ -355,9 +461,17 @@ mod tests {
             Request::Hello { program: ProgramName::new("curl") },
             Request::Hello { program: ProgramName::new("") },
             Request::Connect { number: 7, socket: SocketFrom::Program, target: tcp },
-            Request::Connect { number: u32::MAX, socket: SocketFrom::Daemon, target: unix },
+            Request::Connect { number: FROM_DAEMON - 1, socket: SocketFrom::Daemon, target: unix },
             Request::Carry { number: 7 },
+            Request::Carry { number: FROM_DAEMON | 7 },
             Request::Cancel { number: 7 },
+            Request::Publish { number: 9, socket: SocketFrom::Program, listen: PORT },
+            Request::Publish {
+                number: 10,
+                socket: SocketFrom::Daemon,
+                listen: "/run/x:a:1".parse::<Forward>().unwrap().listen,
+            },
+            Request::Decline { number: FROM_DAEMON, failure: Failure::new(Reason::Refused, "no one listens") },
             Request::LookUp { number: 8, name: HostName::new("db.example").unwrap() },
             Request::Status,
             Request::Stop,
@@ -372,6 +486,9 @@ mod tests {
             Reply::Connected { number: 1, local: None },
             Reply::Connected { number: 1, local: Some("[2001:db8::1]:9".parse().unwrap()) },
             Reply::Found { number: 8, addresses: vec!["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()] },
+            Reply::Published { number: 9, listen: PORT },
+            Reply::Arrived { publication: 9, number: FROM_DAEMON, origin: None },
+            Reply::Arrived { publication: 9, number: u32::MAX, origin: Some("192.0.2.1:9".parse().unwrap()) },
             Reply::Failed { number: 2, failure: failure() },
             Reply::Ended { number: 3, sent: 1, received: u64::MAX, failure: None },
             Reply::Ended { number: 3, sent: 1, received: 0, failure: Some(failure()) },
@@ -398,7 +515,7 @@ mod tests {
     fn what_is_cut_long_or_of_another_version_is_malformed() {
         for request in requests() {
             let mut bytes = request.encode();
-            let is_text = matches!(request, Request::Hello { .. } | Request::LookUp { .. });
+            let is_text = matches!(request, Request::Hello { .. } | Request::LookUp { .. } | Request::Decline { .. });
             for len in 0..bytes.len() {
                 assert!(Request::decode(&bytes[..len]).is_err() || is_text, "{request:?} {len}");
             }

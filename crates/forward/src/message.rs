@@ -52,21 +52,22 @@ pub enum Message {
         /// See `docs/spec/ticket.md`.
         code: u8,
     },
-    /// Client, on the control stream: listen, and send what arrives with this number.
+    /// Client, on the control stream, or first on a stream of its own: listen as long as that stream lasts,
+    /// and send what arrives with this number.
     Listen {
         /// The client's number for the listener.
         id: u32,
         /// Where.
         listen: Listen,
     },
-    /// Server, on the control stream: it listens.
+    /// Server, on the same stream: it listens.
     Listening {
         /// The listener.
         id: u32,
         /// Where, with the port that the system chose.
         listen: Listen,
     },
-    /// Server, on the control stream: it does not listen.
+    /// Server, on the same stream: it does not listen.
     NotListening {
         /// The listener.
         id: u32,
@@ -323,7 +324,7 @@ impl Message {
             Self::Refused { code } => out.push(*code),
             Self::Listen { id, listen } | Self::Listening { id, listen } => {
                 out.extend_from_slice(&id.to_be_bytes());
-                put_listen(listen, out);
+                put_place(listen, out);
             }
             Self::NotListening { id, failure } => {
                 out.extend_from_slice(&id.to_be_bytes());
@@ -351,8 +352,8 @@ impl Message {
             ty::HELLO => Self::Hello { run: reader.array()?, proof: proof(reader)? },
             ty::ACCEPTED => Self::Accepted { proof: proof(reader)? },
             ty::REFUSED => Self::Refused { code: reader.u8()? },
-            ty::LISTEN => Self::Listen { id: reader.u32()?, listen: listen(reader)? },
-            ty::LISTENING => Self::Listening { id: reader.u32()?, listen: listen(reader)? },
+            ty::LISTEN => Self::Listen { id: reader.u32()?, listen: place(reader)? },
+            ty::LISTENING => Self::Listening { id: reader.u32()?, listen: place(reader)? },
             ty::NOT_LISTENING => Self::NotListening { id: reader.u32()?, failure: Failure::decode(reader)? },
             ty::OPEN => Self::Open { target: Target::decode(reader)? },
             ty::ARRIVED => Self::Arrived { id: reader.u32()?, origin: socket_address(reader)? },
@@ -435,7 +436,7 @@ pub(crate) fn addresses(reader: &mut Reader<'_>) -> Result<Vec<IpAddr>, Malforme
 const BIND_LOOPBACK: u8 = 0;
 const BIND_ANY: u8 = 1;
 
-fn put_listen(listen: &Listen, out: &mut Vec<u8>) {
+pub(crate) fn put_place(listen: &Listen, out: &mut Vec<u8>) {
     match listen {
         Listen::Port { protocol, bind, port } => {
             out.push(protocol.code());
@@ -453,7 +454,7 @@ fn put_listen(listen: &Listen, out: &mut Vec<u8>) {
     }
 }
 
-fn listen(reader: &mut Reader<'_>) -> Result<Listen, Malformed> {
+pub(crate) fn place(reader: &mut Reader<'_>) -> Result<Listen, Malformed> {
     let code = reader.u8()?;
     if code == UNIX_CODE {
         return Ok(Listen::Unix(UnixPath::decode(reader)?));

@@ -10,17 +10,21 @@ use super::*;
 
 /// A daemon on the near host.
 pub(super) struct Daemon {
-    world: World,
-    socket: PathBuf,
-    process: Litz,
+    pub(super) world: World,
+    pub(super) socket: PathBuf,
+    pub(super) process: Litz,
 }
 
 impl Daemon {
     fn new() -> Option<Self> {
-        let world = World::new()?;
+        Some(Self::of(World::new()?))
+    }
+
+    /// A daemon of this world.
+    pub(super) fn of(world: World) -> Self {
         let socket = world.place.path("daemon.sock");
         let process = Self::start(&world, &socket);
-        Some(Self { world, socket, process })
+        Self { world, socket, process }
     }
 
     /// Starts the process, and waits until it is connected.
@@ -36,8 +40,13 @@ impl Daemon {
 
     /// A program that uses the daemon.
     fn command(&self, program: &[&str]) -> Command {
+        self.command_with(&[], program)
+    }
+
+    /// The same with more options.
+    pub(super) fn command_with(&self, more: &[&str], program: &[&str]) -> Command {
         let mut command = self.world.near.command(env!("CARGO_BIN_EXE_litz"));
-        command.args(["run", "--strict", "--daemon"]).arg(&self.socket).arg("--").args(program);
+        command.args(["run", "--strict", "--daemon"]).arg(&self.socket).args(more).arg("--").args(program);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -51,18 +60,18 @@ impl Daemon {
     }
 
     /// `litz daemon status` or `stop`.
-    fn ask(&self, what: &str) -> Output {
+    pub(super) fn ask(&self, what: &str) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_litz"));
         command.args(["daemon", what, "--json", "--socket"]).arg(&self.socket).output().expect("it starts")
     }
 
-    fn status(&self) -> Value {
+    pub(super) fn status(&self) -> Value {
         crate::support::run::json(&self.ask("status").stdout)
     }
 }
 
 /// Reads the first bytes that a program writes: it is connected then.
-fn wait_for_output(child: &mut Child, len: usize) {
+pub(super) fn wait_for_output(child: &mut Child, len: usize) {
     child.stdout.as_mut().expect("piped").read_exact(&mut vec![0; len]).expect("it is connected");
 }
 
@@ -232,13 +241,16 @@ fn what_is_no_request_ends_that_program_only() {
     let hostile = "
 import array, os, socket, sys
 socket.setdefaulttimeout(60)
-for first in [b'x', b'\\x02\\x01a', b'\\x01\\x03\\0\\0\\0\\0', b'\\x01\\x01' + b'a' * 400, b'\\x01' * 9000]:
+publish = b'\\x01\\x08\\0\\0\\0\\1\\0\\1\\0\\x1f\\x90'
+long = [b'\\x01\\x01' + b'a' * 400, b'\\x01' * 9000]
+for first in [b'x', b'\\x02\\x01a', b'\\x01\\x03\\0\\0\\0\\0', publish] + long:
     s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     s.connect(sys.argv[1])
     s.send(first)
     assert s.recv(100) == b'', first
 welcomed = []
-for then in [b'', b'\\x01\\x05', b'\\x01\\x03\\0\\0\\0\\0']:
+declines = b'\\x01\\x09\\0\\0\\0\\1\\1no'
+for then in [b'', b'\\x01\\x05', b'\\x01\\x03\\0\\0\\0\\0', publish[:-1], declines, b'\\x01\\x09' + b'\\xff' * 600]:
     s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     s.connect(sys.argv[1])
     s.send(b'\\x01\\x01x')

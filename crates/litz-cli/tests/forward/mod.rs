@@ -11,6 +11,7 @@ mod lost;
 mod names;
 mod packets;
 mod programs;
+mod publish;
 mod remote;
 mod run;
 mod sockets;

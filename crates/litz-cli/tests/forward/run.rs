@@ -17,6 +17,8 @@ pub(super) struct World {
     pub(super) near: Namespace,
     pub(super) far: Namespace,
     server: Litz,
+    /// The arguments of the server.
+    arguments: Vec<String>,
     pub(super) ticket: String,
 }
 
@@ -46,12 +48,21 @@ impl World {
         far.ip(&format!("addr add {FAR6}/128 dev lo"));
         let state = format!("--state-dir={}", place.path("state-in").display());
         prepare(&near, &far);
-        let mut command = far.command(env!("CARGO_BIN_EXE_litz"));
-        command.args(["forward", "serve", "--json", &state, "--permit-listen", "8080-8089"]);
-        command.args(targets.iter().flat_map(|target| ["--target", target])).args(more);
-        let mut server = Litz::of(&mut command);
-        let ticket = server.wait_for("listening")["ticket"].as_str().expect("a ticket").to_owned();
-        Some(Self { place, near, far, server, ticket })
+        let fixed = ["forward", "serve", "--json", &state, "--permit-listen", "8080-8089"];
+        let targets = targets.iter().flat_map(|target| ["--target", target]);
+        let arguments =
+            fixed.into_iter().chain(targets).chain(more.iter().copied()).map(str::to_owned).collect::<Vec<_>>();
+        let (server, ticket) = serve_in(&far, &arguments);
+        Some(Self { place, near, far, server, arguments, ticket })
+    }
+
+    /// Kills the server, and starts it again after `between`.
+    pub(super) fn restart(&mut self, between: impl FnOnce()) {
+        self.server.kill();
+        between();
+        let (server, ticket) = serve_in(&self.far, &self.arguments);
+        assert_eq!(ticket, self.ticket);
+        self.server = server;
     }
 
     /// A server on the far host; returns its port.
@@ -86,6 +97,13 @@ impl World {
     pub(super) fn run(&self, program: &[&str]) -> (i32, String, String) {
         texts(self.command(program).output().expect("it starts"))
     }
+}
+
+/// Starts the server; returns its ticket.
+fn serve_in(far: &Namespace, arguments: &[String]) -> (Litz, String) {
+    let mut server = Litz::of(far.command(env!("CARGO_BIN_EXE_litz")).args(arguments));
+    let ticket = server.wait_for("listening")["ticket"].as_str().expect("a ticket").to_owned();
+    (server, ticket)
 }
 
 pub(super) fn texts(output: Output) -> (i32, String, String) {

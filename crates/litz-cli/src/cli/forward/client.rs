@@ -248,7 +248,8 @@ impl<'a> Client<'a> {
                 let port = |target| if let Target::Host(_, address) = target { address.port } else { 0 };
                 AllowedRequests::Program(targets.map(port).collect(), Arc::clone(published))
             }
-            _ => AllowedRequests::Client(targets.collect()),
+            For::Daemon(daemon_socket) => AllowedRequests::Client(targets.collect(), Some(daemon_socket.arrivals())),
+            For::Program(_) | For::Forwards => AllowedRequests::Client(targets.collect(), None),
         }
     }
 

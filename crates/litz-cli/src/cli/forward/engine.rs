@@ -1,11 +1,10 @@
 //! What makes and carries the connections of a program: this process, or the daemon of this host.
 
 use std::net::IpAddr;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use forward::address::{HostName, Target};
 use forward::message::Failure;
-use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 
 use super::carry::{Answer, Broken, Carried, carry};
@@ -16,7 +15,7 @@ use super::socket::Socket;
 
 pub(super) enum Engine {
     Own(Own),
-    Daemon(Daemon),
+    Daemon(Arc<Daemon>),
 }
 
 /// A connection that is open at the far host, and not carried yet. Dropping it closes it.
@@ -81,15 +80,10 @@ impl Engine {
 
 impl Opened {
     /// Carries the data of a socket of this host until both directions have ended.
-    pub(super) async fn carry(self, stream: TcpStream, carried: &Carried) -> Result<(), Broken> {
+    pub(super) async fn carry(self, socket: Socket, carried: &Carried) -> Result<(), Broken> {
         match self {
-            Self::Own(streams) => carry(Socket::tcp(stream), streams, carried, Answer::Given).await,
-            Self::Daemon(wanted) => {
-                let ended = wanted.carry(Socket::tcp(stream)).await.map_err(Broken::Local)?;
-                carried.sent.store(ended.sent, Ordering::Relaxed);
-                carried.received.store(ended.received, Ordering::Relaxed);
-                ended.failure.map_or(Ok(()), |failure| Err(Broken::Stream(failure.to_string())))
-            }
+            Self::Own(streams) => carry(socket, streams, carried, Answer::Given).await,
+            Self::Daemon(wanted) => wanted.carry(socket, carried).await,
         }
     }
 }

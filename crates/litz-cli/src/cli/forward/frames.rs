@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use forward::message::{Failure, HEADER_LEN, Header, Message, Reason};
+use forward::spec::Listen;
 use litz::{RecvStream, SendStream};
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
@@ -54,6 +55,18 @@ pub(super) async fn addresses(stream: &mut RecvStream) -> Result<Vec<IpAddr>, Fa
     match reply(stream).await? {
         Message::Addresses(addresses) => Ok(addresses),
         _ => Err(Failure::new(Reason::Other, ANOTHER)),
+    }
+}
+
+/// The answer to a request to listen with this number, on a stream of its own: where the other side listens.
+pub(super) async fn listening(stream: &mut RecvStream, id: u32) -> Result<Listen, Failure> {
+    match receive(stream, PROMPT).await {
+        Ok(Message::Listening { id: answered, listen }) if answered == id => Ok(listen),
+        Ok(Message::NotListening { id: answered, failure }) if answered == id => Err(failure),
+        // A server that does not know this use of the request.
+        Ok(Message::Failed(failure)) => Err(failure),
+        Ok(_) => Err(Failure::new(Reason::Other, ANOTHER)),
+        Err(error) => Err(Failure::new(Reason::Other, &error)),
     }
 }
 

@@ -84,6 +84,29 @@ impl Sessions {
             }
         }
     }
+
+    /// The connection to the other end after `failed`: another one as soon as there is one, or after this time
+    /// the same one, if it is still there. `None` if there will be none.
+    pub(super) async fn next(&self, failed: &Arc<Session>, within: Duration) -> Option<Arc<Session>> {
+        match self {
+            Self::One(session) => {
+                tokio::time::sleep(within).await;
+                Some(Arc::clone(session))
+            }
+            Self::Current(current) => {
+                let mut current = current.clone();
+                let is_another = |session: &Option<Arc<Session>>| {
+                    session.as_ref().is_some_and(|session| !Arc::ptr_eq(session, failed))
+                };
+                let another = timeout(within, current.wait_for(is_another)).await;
+                if let Ok(another) = another.map(|found| found.ok().and_then(|found| found.clone())) {
+                    return another;
+                }
+                let found = current.wait_for(Option::is_some).await.ok()?;
+                found.clone()
+            }
+        }
+    }
 }
 
 /// Open sockets of a listener.

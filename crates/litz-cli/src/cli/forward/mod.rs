@@ -7,6 +7,7 @@
 //! | [`session`] | one connection between them: requests and answers, the same for both ends |
 //! | [`frames`] | messages on streams |
 //! | [`listener`], [`datagrams`], [`socks`] | where connections and packets come in |
+//! | [`listeners`] | those that a client asks its server for |
 //! | [`dial`], [`sources`] | where they go, and from which address |
 //! | [`carry`], [`socket`] | data of a connection, both ways |
 //! | [`udp`] | packets of flows |
@@ -15,6 +16,7 @@
 //! | [`engine`], [`own`] | who makes the connections of a program: the daemon, or this process |
 //! | [`local_pair`], [`hole`] | connections between a program and this process, made now or later |
 //! | [`sockets`], [`published`], [`own_address`] | what the kernel does not know about a program's sockets |
+//! | [`publisher`] | publishes ports of a program through the daemon |
 //! | [`names`] | names that a program looks up |
 //! | [`calls`] | what the answers to several calls need |
 //! | [`setup`] | threads, limits and TLS settings of both ends |
@@ -33,6 +35,7 @@ mod engine;
 pub(crate) mod frames;
 mod hole;
 pub(crate) mod listener;
+mod listeners;
 mod local_pair;
 mod names;
 mod options;
@@ -40,6 +43,7 @@ mod own;
 mod own_address;
 mod program;
 mod published;
+mod publisher;
 pub(crate) mod report;
 mod run;
 mod serve;

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use forward::message::{Failure, Reason};
 use tokio::net::TcpSocket;
 use tokio::time::timeout;
 
@@ -27,18 +28,31 @@ pub(super) struct Named {
     address: SocketAddr,
 }
 
+/// For the user.
+pub(super) fn port_of_program(port: u16) -> String {
+    format!("port {port} of the program")
+}
+
 impl Published {
     /// Connects to a port of this host, whose program believes that `origin` does.
+    ///
+    /// # Errors
+    /// For the far program.
     pub(super) async fn connect(
         self: &Arc<Self>,
         port: u16,
         origin: Option<SocketAddr>,
-    ) -> io::Result<(Socket, Option<Named>)> {
-        match self.connect_to(Ipv4Addr::LOCALHOST.into(), port, origin).await {
+    ) -> Result<(Socket, Option<Named>), Failure> {
+        let connected = match self.connect_to(Ipv4Addr::LOCALHOST.into(), port, origin).await {
             // A program may listen for one of them only.
             Err(error) => self.connect_to(Ipv6Addr::LOCALHOST.into(), port, origin).await.map_err(|_| error),
             connected => connected,
-        }
+        };
+        connected.map_err(|error| {
+            let is_refused = error.kind() == io::ErrorKind::ConnectionRefused;
+            let detail = format!("cannot connect to {}: {error}", port_of_program(port));
+            Failure::new(if is_refused { Reason::Refused } else { Reason::Other }, &detail)
+        })
     }
 
     async fn connect_to(

@@ -28,6 +28,7 @@ It prints a ticket. On this host:
 Or once, for all programs of this user:
   litz daemon TICKET &
   litz run -- curl http://10.1.2.3/
+  litz run --publish 8080 -- nginx -c FILE
 
 A connection that the far host does not allow is made without Litz, unless --strict is given.
 
@@ -66,8 +67,8 @@ pub(crate) struct RunOptions {
     /// repeated
     ///
     /// BIND is an address of the far host or `*`; without it, only programs on that host can connect. The
-    /// far host must allow it by --permit-listen. Needs a ticket: a daemon does not do it.
-    #[arg(long, value_name = "[BIND:]PORT", conflicts_with = "daemon", help_heading = "Forwards")]
+    /// far host must allow it by --permit-listen.
+    #[arg(long, value_name = "[BIND:]PORT", value_parser = published_port, help_heading = "Forwards")]
     publish: Vec<Dynamic>,
 
     /// Let connections fail that the far host does not allow, instead of making them directly
@@ -86,6 +87,15 @@ pub(crate) struct RunOptions {
     program: Vec<OsString>,
 }
 
+/// The program listens on the same port, so that it has to be known.
+fn published_port(text: &str) -> Result<Dynamic, String> {
+    let place: Dynamic = text.parse()?;
+    if place.port == 0 {
+        return Err("the program listens on the same port: name one, not 0".to_owned());
+    }
+    Ok(place)
+}
+
 impl RunOptions {
     /// The daemon to use, if any.
     fn daemon(&self) -> Result<Option<PathBuf>, String> {
@@ -96,7 +106,7 @@ impl RunOptions {
             }
             return Ok(Some(path.clone()));
         }
-        if self.own || !self.publish.is_empty() || server.is_given() || ticket::is_in_environment() {
+        if self.own || server.is_given() || ticket::is_in_environment() {
             return Ok(None);
         }
         match place::default_path() {
@@ -115,7 +125,7 @@ pub(crate) fn run(options: &RunOptions) -> ExitCode {
         let is_published = !options.publish.is_empty();
         let program = Program::new(&options.program, &options.direct, options.strict, options.dns, json, is_published)?;
         match options.daemon()? {
-            Some(path) => daemon::run_program(&path, &options.server.transport, &program),
+            Some(path) => daemon::run_program(&path, &options.server.transport, &program, &options.publish),
             None => client::run_program(&options.server, &program, &options.publish),
         }
     };

@@ -5,14 +5,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use forward::message::{Failure, Message, Reason};
+use forward::message::Message;
 use forward::policy::Policy;
-use forward::spec::Listen;
 use litz::identity::PublicKey;
 use litz::{Connection, Endpoint};
 use serde_json::json;
 use tokio::sync::OwnedMutexGuard;
-use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use transfer::{
     Authoriser, CLOSE_CODE, CancelToken, Proof, Refusal, Secret, Ticket, TicketAddress, TicketAuthoriser, peer_key,
@@ -20,7 +18,7 @@ use transfer::{
 };
 
 use super::frames;
-use super::listener::{Bound, Sessions, Way, places};
+use super::listeners::Listeners;
 use super::options::ServeOptions;
 use super::report::Report;
 use super::session::{AllowedRequests, Session, Streams, transport};
@@ -43,9 +41,6 @@ use crate::cli::{exit, out, signals, tls};
 /// Clients that are served at a time, and how many of them may have the same key: a user may run
 /// several commands.
 const PLACES: Places = Places { count: 256, per_key: 64, kept_for_new_keys: 32 };
-
-/// Listeners of one client.
-const LISTENERS_MAX: usize = 64;
 
 /// What this host is called in messages.
 const HOST: &str = "server";
@@ -348,8 +343,6 @@ impl Server {
         let guard = self.replace(key, run, id, connection).await;
         let session = Session::new(connection.clone(), name.clone(), self.udp_idle, Arc::clone(&self.report));
         let reason = self.serve_client(Arc::new(session), streams).await;
-        connection.close(CLOSE_CODE, &reason);
-        // Its listeners are closed now.
         drop(guard);
         self.forget(key, run, id);
         log_ended(connection);
@@ -440,21 +433,23 @@ impl Server {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves a client until its connection ends; returns why.
+    /// Serves a client until its connection ends, and closes its listeners; returns why.
     async fn serve_client(&self, session: Arc<Session>, (mut send, mut recv): Streams) -> String {
-        let allowed = Arc::new(AllowedRequests::Server(Arc::clone(&self.policy), self.sources));
-        let mut listeners = Listeners { tasks: JoinSet::new(), count: 0, places: places() };
+        let listeners = Arc::new(Listeners::new(Arc::clone(&self.policy)));
+        let others = Arc::clone(&listeners);
+        let allowed = Arc::new(AllowedRequests::Server(Arc::clone(&self.policy), self.sources, others));
+        let mut open = Vec::new();
         let control = async {
             loop {
                 match frames::read(&mut recv).await {
                     Ok(Message::Listen { id, listen }) => {
-                        let answer = match listeners.open(self, &session, id, &listen) {
-                            Ok(listen) => Message::Listening { id, listen },
-                            Err(failure) => {
-                                let label = session.report.label(&session.peer, &format!("listening on {listen}"));
-                                session.report.refused(&label, failure.reason.name(), failure.detail());
-                                Message::NotListening { id, failure }
+                        let answer = match listeners.open(&session, id, &listen) {
+                            Ok(opened) => {
+                                let listen = opened.listen.clone();
+                                open.push(opened);
+                                Message::Listening { id, listen }
                             }
+                            Err(failure) => Message::NotListening { id, failure },
                         };
                         if let Err(error) = frames::send(&mut send, &answer).await {
                             return error;
@@ -469,41 +464,12 @@ impl Server {
             closed = session.run(&allowed) => closed.to_string(),
             error = control => session.connection.close_reason().map_or(error, |closed| closed.to_string()),
         };
+        session.connection.close(CLOSE_CODE, &reason);
         // Their ports are free before a later connection of the client asks for them.
-        listeners.tasks.shutdown().await;
+        for listener in open {
+            listener.close().await;
+        }
+        listeners.all_closed().await;
         reason
-    }
-}
-
-/// The listeners of one client.
-struct Listeners {
-    /// They end when this is dropped.
-    tasks: JoinSet<()>,
-    count: usize,
-    places: Arc<tokio::sync::Semaphore>,
-}
-
-impl Listeners {
-    fn open(&mut self, server: &Server, session: &Arc<Session>, id: u32, listen: &Listen) -> Result<Listen, Failure> {
-        if !server.policy.allows_listening(listen) {
-            let detail = format!("the server does not let clients listen on {listen} (no --permit-listen of it does)");
-            return Err(Failure::new(Reason::NotAllowed, &detail));
-        }
-        if self.count == LISTENERS_MAX {
-            return Err(Failure::new(Reason::Busy, &format!("a client has at most {LISTENERS_MAX} listeners")));
-        }
-        let bound = Bound::open(listen)
-            .map_err(|error| Failure::new(Reason::Other, &format!("cannot listen on {listen}: {error}")))?;
-        self.count += 1;
-        let way = Way {
-            sessions: Sessions::One(Arc::clone(session)),
-            request: Box::new(move |origin| Message::Arrived { id, origin }),
-            shown: session.peer.clone(),
-            report: Arc::clone(&session.report),
-            places: Arc::clone(&self.places),
-        };
-        let listen = bound.listen.clone();
-        bound.serve(&Arc::new(way), &mut self.tasks);
-        Ok(listen)
     }
 }

@@ -1,7 +1,6 @@
 //! One connection between client and server: its streams and its packets. Both ends run the same code;
 //! the [`AllowedRequests`] says what the other end may ask for.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::carry::{Answer, Carried, RESET, carry};
 use super::dial::{Dialled, dial, look_up};
 use super::frames;
-use super::published::{Named, Published};
+use super::published::{Named, Published, port_of_program};
 use super::report::{Label, Report};
 use super::sources::Sources;
 use super::udp::{FlowEnd, Packets};
@@ -55,12 +54,20 @@ pub(crate) fn transport(base: TransportConfig) -> TransportConfig {
 
 /// What the other end may ask for.
 pub(super) enum AllowedRequests {
-    /// A client of this server may name targets that the policy allows; connections come from there.
-    Server(Arc<Policy>, Sources),
-    /// The server may say that something has arrived at a listener; the target of each is the user's.
-    Client(Vec<Target>),
+    /// A client of this server may name targets that the policy allows; connections come from there. It may
+    /// also ask for listeners.
+    Server(Arc<Policy>, Sources, Arc<dyn OtherRequests>),
+    /// The server may say that something has arrived at a listener; the target of each is the user's. It may
+    /// also be one that a program has asked for.
+    Client(Vec<Target>, Option<Arc<dyn OtherRequests>>),
     /// As for a client; the target of each listener is this port of a program.
     Program(Vec<u16>, Arc<Published>),
+}
+
+/// Requests that are answered by others than a session.
+pub(super) trait OtherRequests: Send + Sync {
+    /// Answers a request on these streams, in a task of its own. Gives back one that it does not answer.
+    fn take(self: Arc<Self>, session: &Arc<Session>, request: Message, streams: Streams) -> Option<(Message, Streams)>;
 }
 
 /// Where a request leads.
@@ -90,20 +97,28 @@ impl AllowedRequests {
             usize::try_from(id).ok().and_then(|id| list.get(id))
         }
         match (self, request) {
-            (Self::Server(policy, sources), Message::Open { target }) => {
+            (Self::Server(policy, sources, _), Message::Open { target }) => {
                 Ok(Way::Target(target, Some(policy), *sources))
             }
-            (Self::Client(targets), Message::Arrived { id, .. }) => {
+            (Self::Client(targets, _), Message::Arrived { id, .. }) => {
                 let target = at(targets, id).ok_or_else(|| unknown(id))?;
                 Ok(Way::Target(target.clone(), None, Sources::ANY))
             }
             (Self::Program(ports, published), Message::Arrived { id, .. }) => {
                 at(ports, id).map(|port| Way::Program(*port, published)).ok_or_else(|| unknown(id))
             }
-            (Self::Client(_) | Self::Program(..), Message::Open { .. }) => {
+            (Self::Client(..) | Self::Program(..), Message::Open { .. }) => {
                 Err(Failure::new(Reason::NotAllowed, "a client connects to no targets of a server"))
             }
             _ => Err(Failure::new(Reason::Unknown, "a stream begins with another message")),
+        }
+    }
+
+    fn others(&self) -> Option<&Arc<dyn OtherRequests>> {
+        match self {
+            Self::Server(_, _, others) => Some(others),
+            Self::Client(_, others) => others.as_ref(),
+            Self::Program(..) => None,
         }
     }
 }
@@ -113,7 +128,7 @@ impl Way<'_> {
     fn shown(&self) -> String {
         match self {
             Self::Target(target, ..) => target.to_string(),
-            Self::Program(port, _) => format!("port {port} of the program"),
+            Self::Program(port, _) => port_of_program(*port),
         }
     }
 
@@ -121,14 +136,10 @@ impl Way<'_> {
     async fn dial(&self, origin: Option<SocketAddr>) -> Result<(Dialled, Option<Named>), Failure> {
         match self {
             Self::Target(target, policy, sources) => Ok((dial(target, *policy, *sources).await?, None)),
-            Self::Program(port, published) => match published.connect(*port, origin).await {
-                Ok((socket, named)) => Ok((Dialled::Stream(socket), named)),
-                Err(error) => {
-                    let detail = format!("cannot connect to {}: {error}", self.shown());
-                    let is_refused = error.kind() == io::ErrorKind::ConnectionRefused;
-                    Err(Failure::new(if is_refused { Reason::Refused } else { Reason::Other }, &detail))
-                }
-            },
+            Self::Program(port, published) => {
+                let (socket, named) = published.connect(*port, origin).await?;
+                Ok((Dialled::Stream(socket), named))
+            }
         }
     }
 }
@@ -174,7 +185,7 @@ impl Session {
     }
 
     /// Answers a request of the other end, and carries the data.
-    async fn answer(&self, allowed: &AllowedRequests, (mut send, mut recv): Streams) {
+    async fn answer(self: &Arc<Self>, allowed: &AllowedRequests, (mut send, mut recv): Streams) {
         let request = match frames::receive(&mut recv, frames::PROMPT).await {
             Ok(request) => request,
             Err(error) => {
@@ -183,6 +194,11 @@ impl Session {
                 return recv.stop(RESET);
             }
         };
+        let taken = match allowed.others() {
+            Some(others) => Arc::clone(others).take(self, request, (send, recv)),
+            None => Some((request, (send, recv))),
+        };
+        let Some((request, (mut send, mut recv))) = taken else { return };
         if let Message::LookUp { name } = &request {
             return self.look_up(allowed, name, (send, recv)).await;
         }
@@ -230,12 +246,12 @@ impl Session {
     /// Answers a request for the addresses of a name.
     async fn look_up(&self, allowed: &AllowedRequests, name: &HostName, (mut send, mut recv): Streams) {
         let found = match allowed {
-            AllowedRequests::Server(policy, _) => tokio::select! {
+            AllowedRequests::Server(policy, ..) => tokio::select! {
                 found = look_up(name, policy) => found,
                 // The other end does not want it any more.
                 _ = send.stopped_async() => return recv.stop(RESET),
             },
-            AllowedRequests::Client(_) | AllowedRequests::Program(..) => {
+            AllowedRequests::Client(..) | AllowedRequests::Program(..) => {
                 Err(Failure::new(Reason::NotAllowed, "a client looks up no names for a server"))
             }
         };

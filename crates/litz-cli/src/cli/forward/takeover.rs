@@ -35,6 +35,7 @@ use super::names::{Names, NamesFrom};
 use super::own_address::own_address;
 use super::published::Published;
 use super::report::{Label, Report};
+use super::socket::Socket;
 use super::sockets::{Sockets, State};
 
 /// The calls that are taken over.
@@ -373,7 +374,7 @@ impl Takeover {
     async fn carry(&self, label: &Label, number: u64, opened: Opened, stream: TcpStream) {
         self.report.opened(label);
         let carried = Carried::default();
-        let result = opened.carry(stream, &carried).await;
+        let result = opened.carry(Socket::tcp(stream), &carried).await;
         self.sockets.remove(number);
         self.report.closed(label, &carried, &result);
     }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forward::address::{HostName, Target};
-use forward::daemon::{ProgramName, Reply, SocketFrom};
+use forward::daemon::{FROM_DAEMON, ProgramName, Reply, SocketFrom};
 use forward::message::{Failure, Reason};
 use serde_json::{Value, json};
 use socket2::{Domain, SockRef, Type};
@@ -24,19 +24,25 @@ use crate::cli::forward::report::{Label, Report};
 use crate::cli::forward::session::{CONNECTIONS_MAX, Streams};
 use crate::cli::forward::socket::Socket;
 
-/// The time for a program to pass the socket of a connection that it has asked for.
+/// The time for a program to pass the socket of a connection that it has asked for, or that has arrived.
 const CARRY_TIME: Duration = Duration::from_secs(10);
 
 /// The time for a program to take a reply. Its requests wait meanwhile.
 const REPLY_TIME: Duration = Duration::from_secs(60);
+
+/// What a program says about a number: its socket, or why there is none. A sender that is dropped says that the
+/// number is not wanted any more.
+pub(super) type Answered = Result<OwnedFd, Failure>;
 
 /// A program.
 pub(super) struct AttachedProgram {
     pub(super) packets: Packets,
     name: ProgramName,
     pid: i32,
-    /// The numbers in use, and where the socket of each goes. It has none once the socket has come.
-    connections: Mutex<BTreeMap<u32, Option<oneshot::Sender<OwnedFd>>>>,
+    /// The numbers in use, and where the answer about each goes. It has none once the answer has come.
+    connections: Mutex<BTreeMap<u32, Option<oneshot::Sender<Answered>>>>,
+    /// For the number of the next arrival.
+    next_arrival: AtomicU32,
     carried: Carried,
     /// Connections so far.
     opened: AtomicU64,
@@ -54,7 +60,12 @@ struct Connection {
 impl AttachedProgram {
     pub(super) fn new(packets: Packets, name: ProgramName, pid: i32) -> Self {
         let (connections, carried, opened) = (Mutex::default(), Carried::default(), AtomicU64::new(0));
-        Self { packets, name, pid, connections, carried, opened }
+        Self { packets, name, pid, connections, next_arrival: AtomicU32::new(0), carried, opened }
+    }
+
+    /// For the user.
+    pub(super) fn shown(&self) -> String {
+        format!("{} ({})", self.name, self.pid)
     }
 
     /// Begins to look up a name.
@@ -62,10 +73,7 @@ impl AttachedProgram {
     /// # Errors
     /// As of [`connect`](Self::connect).
     pub(super) async fn look_up(self: &Arc<Self>, own: &Arc<Own>, number: u32, name: HostName) -> io::Result<()> {
-        let (give, cancelled) = oneshot::channel();
-        if !self.begin(number, Some(give))? {
-            return self.refuse(number).await;
-        }
+        let Some(cancelled) = self.begin(number).await? else { return Ok(()) };
         let (attached, own) = (Arc::clone(self), Arc::clone(own));
         tokio::spawn(async move {
             let look_up = async {
@@ -75,7 +83,7 @@ impl AttachedProgram {
             let found = tokio::select! {
                 found = look_up => found,
                 // Also by a socket, for which a name has no use.
-                _cancelled = cancelled => Err(Failure::new(Reason::Other, "cancelled")),
+                _cancelled = cancelled => Err(cancelled_by_program()),
             };
             let reply = match found {
                 Ok(addresses) => Reply::Found { number, addresses },
@@ -98,37 +106,57 @@ impl AttachedProgram {
         socket: SocketFrom,
         target: Target,
     ) -> io::Result<()> {
-        let (give, socket_comes) = oneshot::channel();
-        if !self.begin(number, Some(give))? {
-            return self.refuse(number).await;
-        }
-        let label = report.label(&format!("{} ({})", self.name, self.pid), &target);
+        let Some(socket_comes) = self.begin(number).await? else { return Ok(()) };
+        let label = report.label(&self.shown(), &target);
         let (attached, own, report) = (Arc::clone(self), Arc::clone(own), Arc::clone(report));
         let connection = Connection { attached, own, report, number, label };
         tokio::spawn(async move { connection.run(socket, target, socket_comes).await });
         Ok(())
     }
 
-    /// Takes a number; false if there are too many.
-    fn begin(&self, number: u32, give: Option<oneshot::Sender<OwnedFd>>) -> io::Result<bool> {
-        let mut connections = self.connections();
-        if connections.contains_key(&number) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the number of a connection is in use"));
+    /// Takes a number that the program has chosen. If there are too many, the program is told.
+    ///
+    /// # Errors
+    /// If the number is in use, or the program takes no replies.
+    pub(super) async fn begin(&self, number: u32) -> io::Result<Option<oneshot::Receiver<Answered>>> {
+        match self.take_number(number) {
+            None => Err(io::Error::new(io::ErrorKind::InvalidData, "the number of a connection is in use")),
+            Some(Ok(answer)) => Ok(Some(answer)),
+            Some(Err(failure)) => {
+                self.reply(&Reply::Failed { number, failure }, None).await?;
+                Ok(None)
+            }
         }
-        let has_space = connections.len() < CONNECTIONS_MAX;
-        if has_space {
-            connections.insert(number, give);
-        }
-        Ok(has_space)
     }
 
-    async fn refuse(&self, number: u32) -> io::Result<()> {
-        let failure = Failure::new(Reason::Busy, &format!("a program has at most {CONNECTIONS_MAX} connections"));
-        self.reply(&Reply::Failed { number, failure }, None).await
+    /// Takes a number for an arrival.
+    pub(super) fn begin_arrival(&self) -> Result<(u32, oneshot::Receiver<Answered>), Failure> {
+        loop {
+            let number = FROM_DAEMON | self.next_arrival.fetch_add(1, Ordering::Relaxed);
+            // After half of all numbers they come again, and some of them may still be in use.
+            if let Some(taken) = self.take_number(number) {
+                return Ok((number, taken?));
+            }
+        }
+    }
+
+    /// Takes a number: none if it is in use.
+    fn take_number(&self, number: u32) -> Option<Result<oneshot::Receiver<Answered>, Failure>> {
+        let mut connections = self.connections();
+        if connections.contains_key(&number) {
+            return None;
+        }
+        if connections.len() >= CONNECTIONS_MAX {
+            let detail = format!("a program has at most {CONNECTIONS_MAX} connections");
+            return Some(Err(Failure::new(Reason::Busy, &detail)));
+        }
+        let (give, answer) = oneshot::channel();
+        connections.insert(number, Some(give));
+        Some(Ok(answer))
     }
 
     /// Sends the last reply of a number. The program may use it again as soon as it has the reply.
-    async fn end(&self, number: u32, last: &Reply) {
+    pub(super) async fn end(&self, number: u32, last: &Reply) {
         self.connections().remove(&number);
         if let Err(error) = self.reply(last, None).await {
             tracing::info!(%error, "a program that has ended");
@@ -137,11 +165,20 @@ impl AttachedProgram {
 
     /// The socket of a connection has come. One that is not waited for any more is closed.
     pub(super) fn carry(&self, number: u32, socket: OwnedFd) {
-        let give = self.connections().get_mut(&number).and_then(Option::take);
-        let _closed = give.map(|give| give.send(socket));
+        self.answer(number, Ok(socket));
     }
 
-    /// A connection is not wanted any more.
+    /// An arrival is not taken.
+    pub(super) fn decline(&self, number: u32, failure: Failure) {
+        self.answer(number, Err(failure));
+    }
+
+    fn answer(&self, number: u32, answer: Answered) {
+        let give = self.connections().get_mut(&number).and_then(Option::take);
+        let _closed = give.map(|give| give.send(answer));
+    }
+
+    /// A number is not wanted any more.
     pub(super) fn cancel(&self, number: u32) {
         let _waiting = self.connections().get_mut(&number).and_then(Option::take);
     }
@@ -153,35 +190,101 @@ impl AttachedProgram {
         }
     }
 
-    /// For the user.
-    pub(super) fn status(&self) -> Value {
+    /// For the user, with the places that it publishes.
+    pub(super) fn status(&self, published: Vec<String>) -> Value {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         json!({
             "name": self.name.as_str(), "pid": self.pid, "connections": self.connections().len(),
-            "opened": get(&self.opened),
+            "opened": get(&self.opened), "published": published,
             // Of connections that have ended.
             "bytes_sent": get(&self.carried.sent), "bytes_received": get(&self.carried.received),
         })
     }
 
-    async fn reply(&self, reply: &Reply, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    pub(super) async fn reply(&self, reply: &Reply, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let sent = timeout(REPLY_TIME, self.packets.send(&reply.encode(), descriptor)).await;
         sent.map_err(|_| io::ErrorKind::TimedOut)?
     }
 
-    fn connections(&self) -> MutexGuard<'_, BTreeMap<u32, Option<oneshot::Sender<OwnedFd>>>> {
+    fn connections(&self) -> MutexGuard<'_, BTreeMap<u32, Option<oneshot::Sender<Answered>>>> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a reply, and waits for the socket that the program passes then.
+    pub(super) async fn passed(&self, reply: &Reply, answer: oneshot::Receiver<Answered>) -> Result<Socket, Failure> {
+        self.reply(reply, None).await.map_err(|error| other(&error))?;
+        let late = || Failure::new(Reason::TimedOut, "the program has passed no socket in time");
+        let answered = timeout(CARRY_TIME, answer).await.map_err(|_| late())?;
+        let socket = answered.map_err(|_| cancelled_by_program())??;
+        tcp_socket(socket).map_err(|error| other(&error))
+    }
+
+    /// Sends a reply with one end of a new connection inside this host.
+    pub(super) async fn handed(&self, reply: &Reply) -> Result<Socket, Failure> {
+        let (theirs, ours) = pair().await.map_err(|error| other(&error))?;
+        let ours = Socket::tcp(ours);
+        self.reply(reply, Some(theirs.as_fd())).await.map_err(|error| other(&error))?;
+        Ok(ours)
+    }
+
+    /// Carries the data of a connection to its end, and tells the user.
+    pub(super) async fn carry_data(
+        &self,
+        report: &Report,
+        label: &Label,
+        socket: Socket,
+        streams: Streams,
+        carried: &Carried,
+    ) -> Result<(), Failure> {
+        report.opened(label);
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        let result = carry(socket, streams, carried, Answer::Given).await;
+        report.closed(label, carried, &result);
+        let total = &self.carried;
+        total.sent.fetch_add(carried.sent.load(Ordering::Relaxed), Ordering::Relaxed);
+        total.received.fetch_add(carried.received.load(Ordering::Relaxed), Ordering::Relaxed);
+        result.map_err(|broken| other(&broken))
     }
 }
 
+/// A failure that only its text describes.
+pub(super) fn other(error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(Reason::Other, &error.to_string())
+}
+
+/// The program does not want it any more, or has ended.
+pub(super) fn cancelled_by_program() -> Failure {
+    Failure::new(Reason::Other, "cancelled")
+}
+
+/// The socket that a program has passed, if it is one of TCP.
+fn tcp_socket(socket: OwnedFd) -> io::Result<Socket> {
+    let is_tcp = {
+        let socket = SockRef::from(&socket);
+        socket.r#type()? == Type::STREAM && matches!(socket.domain()?, Domain::IPV4 | Domain::IPV6)
+    };
+    if !is_tcp {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no TCP socket"));
+    }
+    let stream = std::net::TcpStream::from(socket);
+    stream.set_nonblocking(true)?;
+    Ok(Socket::tcp(TcpStream::from_std(stream)?))
+}
+
+/// The last reply of a connection whose data were carried.
+pub(super) fn ended(number: u32, carried: Carried, result: Result<(), Failure>) -> Reply {
+    let (sent, received) = (carried.sent.into_inner(), carried.received.into_inner());
+    Reply::Ended { number, sent, received, failure: result.err() }
+}
+
 impl Connection {
-    async fn run(&self, from: SocketFrom, target: Target, mut socket_comes: oneshot::Receiver<OwnedFd>) {
+    async fn run(&self, from: SocketFrom, target: Target, mut socket_comes: oneshot::Receiver<Answered>) {
         let number = self.number;
         let Some(_place) = self.own.place().await else { return };
         let opened = tokio::select! {
             opened = self.own.open(target) => opened,
             // A socket that comes before it is asked for is no better.
-            _cancelled = &mut socket_comes => Err(Failure::new(Reason::Other, "cancelled")),
+            _cancelled = &mut socket_comes => Err(cancelled_by_program()),
         };
         let last = match opened {
             Err(failure) => {
@@ -190,9 +293,8 @@ impl Connection {
             }
             Ok(streams) => {
                 let carried = Carried::default();
-                let failure = self.serve(from, streams, socket_comes, &carried).await.err();
-                let (sent, received) = (carried.sent.into_inner(), carried.received.into_inner());
-                Reply::Ended { number, sent, received, failure }
+                let result = self.serve(from, streams, socket_comes, &carried).await;
+                ended(number, carried, result)
             }
         };
         self.attached.end(number, &last).await;
@@ -203,47 +305,14 @@ impl Connection {
         &self,
         from: SocketFrom,
         streams: Streams,
-        socket_comes: oneshot::Receiver<OwnedFd>,
+        socket_comes: oneshot::Receiver<Answered>,
         carried: &Carried,
     ) -> Result<(), Failure> {
-        let other = |error: &dyn std::fmt::Display| Failure::new(Reason::Other, &error.to_string());
+        let reply = Reply::Connected { number: self.number, local: None };
         let socket = match from {
-            SocketFrom::Program => self.taken(socket_comes).await,
-            SocketFrom::Daemon => self.given().await,
+            SocketFrom::Program => self.attached.passed(&reply, socket_comes).await,
+            SocketFrom::Daemon => self.attached.handed(&reply).await,
         };
-        let socket = socket.map_err(|error| other(&error))?;
-        self.report.opened(&self.label);
-        self.attached.opened.fetch_add(1, Ordering::Relaxed);
-        let result = carry(socket, streams, carried, Answer::Given).await;
-        self.report.closed(&self.label, carried, &result);
-        let total = &self.attached.carried;
-        total.sent.fetch_add(carried.sent.load(Ordering::Relaxed), Ordering::Relaxed);
-        total.received.fetch_add(carried.received.load(Ordering::Relaxed), Ordering::Relaxed);
-        result.map_err(|broken| other(&broken))
-    }
-
-    /// The socket that the program passes.
-    async fn taken(&self, socket_comes: oneshot::Receiver<OwnedFd>) -> io::Result<Socket> {
-        self.attached.reply(&Reply::Connected { number: self.number, local: None }, None).await?;
-        let socket = timeout(CARRY_TIME, socket_comes).await.map_err(|_| io::ErrorKind::TimedOut)?;
-        let socket = socket.map_err(|_| io::Error::other("cancelled"))?;
-        let is_tcp = {
-            let socket = SockRef::from(&socket);
-            socket.r#type()? == Type::STREAM && matches!(socket.domain()?, Domain::IPV4 | Domain::IPV6)
-        };
-        if !is_tcp {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no TCP socket"));
-        }
-        let stream = std::net::TcpStream::from(socket);
-        stream.set_nonblocking(true)?;
-        Ok(Socket::tcp(TcpStream::from_std(stream)?))
-    }
-
-    /// A new socket, whose other end the program gets.
-    async fn given(&self) -> io::Result<Socket> {
-        let (theirs, ours) = pair().await?;
-        let ours = Socket::tcp(ours);
-        self.attached.reply(&Reply::Connected { number: self.number, local: None }, Some(theirs.as_fd())).await?;
-        Ok(ours)
+        self.attached.carry_data(&self.report, &self.label, socket?, streams, carried).await
     }
 }

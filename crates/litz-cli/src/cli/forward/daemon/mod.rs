@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`server`], [`attached`] | the daemon's side: programs come in, and their connections |
+//! | [`publications`] | places of the far host where it listens for programs |
 //! | [`user`] | the side of a program |
 //! | [`place`], [`packets`] | the socket between them |
 //!
@@ -11,26 +12,34 @@
 mod attached;
 mod packets;
 pub(super) mod place;
+mod publications;
 pub(super) mod server;
 pub(super) mod user;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use forward::daemon::{MESSAGE_LEN_MAX, Reply, Request};
+use forward::spec::Dynamic;
 use serde_json::Value;
+use transfer::CancelToken;
 
 use super::client;
 use super::engine::Engine;
 use super::options::ClientOptions;
 use super::program::Program;
+use super::publisher::Publisher;
 use super::report::Report;
 use super::setup::{raise_descriptor_limit, runtime};
 use crate::cli::transport_options::TransportOptions;
 use crate::cli::{exit, out, signals};
 use server::DaemonSocket;
+
+/// How often a program that is not started yet looks for a signal.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The end of the help text.
 pub(crate) const HELP: &str = "\
@@ -113,15 +122,54 @@ fn serve(options: &DaemonOptions) -> Result<u8, String> {
     client::run_daemon(&options.client, &daemon_socket, cancel)
 }
 
-/// Runs a program whose connections a running daemon makes. Returns its status.
-pub(super) fn run_program(path: &Path, options: &TransportOptions, program: &Program<'_>) -> Result<u8, String> {
+/// Runs a program whose connections a running daemon makes, and publishes its ports. Returns its status.
+pub(super) fn run_program(
+    path: &Path,
+    options: &TransportOptions,
+    program: &Program<'_>,
+    publish: &[Dynamic],
+) -> Result<u8, String> {
     // Standard output is the program's.
     out::redirect();
-    let runtime = runtime()?;
-    let daemon = runtime.block_on(user::Daemon::connect(path, &program.name()))?;
-    program.start(runtime.handle(), Engine::Daemon(daemon), Arc::new(Report::new(options)));
+    let (runtime, report) = (runtime()?, Arc::new(Report::new(options)));
+    let ready = runtime.block_on(async {
+        tokio::select! {
+            ready = begin(path, program, publish, &report) => ready.map(Some),
+            () = cancelled(&program.cancel) => Ok(None),
+        }
+    })?;
+    let Some(daemon) = ready else {
+        exit::report(options.json, exit::INTERRUPTED, "interrupted");
+        return Ok(exit::INTERRUPTED);
+    };
+    program.start(runtime.handle(), Engine::Daemon(daemon), report);
     runtime.block_on(program.ended());
     Ok(program.status().unwrap_or(exit::INTERRUPTED))
+}
+
+/// Connects to the daemon, and publishes the ports of a program before it is started.
+async fn begin(
+    path: &Path,
+    program: &Program<'_>,
+    publish: &[Dynamic],
+    report: &Arc<Report>,
+) -> Result<Arc<user::Daemon>, String> {
+    let daemon = Arc::new(user::Daemon::connect(path, &program.name()).await?);
+    if let Some(published) = &program.published {
+        for place in publish {
+            let publisher = Publisher::new(&daemon, published, report, place);
+            let first = publisher.publish().await?;
+            tokio::spawn(publisher.run(first));
+        }
+    }
+    Ok(daemon)
+}
+
+/// Waits until a signal has come.
+async fn cancelled(cancel: &CancelToken) {
+    while !cancel.is_cancelled() {
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
 }
 
 /// Asks a running daemon, and prints its answer.
@@ -176,5 +224,8 @@ fn print(status: &Value) {
             program["bytes_sent"],
             program["bytes_received"],
         ));
+        for place in program["published"].as_array().into_iter().flatten() {
+            out::line(&format!("  publishes {}", text(place)));
+        }
     }
 }

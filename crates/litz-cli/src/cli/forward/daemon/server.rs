@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use forward::daemon::{Reply, Request};
+use forward::daemon::{REQUEST_LEN_MAX, Reply, Request};
 use forward::message::{Failure, Reason};
 use serde_json::{Value, json};
 use tokio::net::UnixListener;
@@ -18,15 +18,14 @@ use transfer::CancelToken;
 use super::attached::AttachedProgram;
 use super::packets::Packets;
 use super::place::Bound;
+use super::publications::Publications;
 use crate::cli::forward::own::Own;
 use crate::cli::forward::report::Report;
+use crate::cli::forward::session::OtherRequests;
 use crate::cli::path_report;
 
 /// Programs that use the daemon at a time. Further ones are refused.
 const PROGRAMS_MAX: usize = 64;
-
-/// The longest request: one with the longest name as its target.
-const REQUEST_LEN_MAX: usize = 512;
 
 /// The time for the first message of a program, and for one that it has to take.
 const PROMPT: Duration = Duration::from_secs(5);
@@ -45,6 +44,7 @@ pub(in crate::cli::forward) struct DaemonSocket {
 /// What the tasks of programs share.
 struct Shared {
     programs: Mutex<Programs>,
+    publications: Arc<Publications>,
     /// The program that has asked for the end. It learns that the daemon has ended when this is dropped.
     stopped_by: OnceLock<Packets>,
 }
@@ -69,13 +69,19 @@ impl DaemonSocket {
     /// # Errors
     /// A message for the user.
     pub(super) fn open(path: PathBuf, cancel: CancelToken) -> Result<Self, String> {
-        let shared = Shared { programs: Mutex::default(), stopped_by: OnceLock::new() };
+        let publications = Arc::new(Publications::new());
+        let shared = Shared { programs: Mutex::default(), publications, stopped_by: OnceLock::new() };
         Ok(Self { bound: Bound::open(path)?, cancel, shared: Arc::new(shared) })
     }
 
     /// Whether a program has asked for the end.
     pub(in crate::cli::forward) fn is_stopped(&self) -> bool {
         self.shared.stopped_by.get().is_some()
+    }
+
+    /// What the server may ask for programs: to take what has arrived at their publications.
+    pub(in crate::cli::forward) fn arrivals(&self) -> Arc<dyn OtherRequests> {
+        Arc::clone(&self.shared.publications) as Arc<dyn OtherRequests>
     }
 
     /// Serves programs until the task set is dropped. Needs the runtime.
@@ -174,6 +180,11 @@ impl Server {
                     attached.carry(number, descriptor);
                 }
                 Request::Cancel { number } => attached.cancel(number),
+                Request::Publish { number, socket, listen } => {
+                    let publications = &self.shared.publications;
+                    publications.publish(&self.own, &self.report, attached, number, socket, listen).await?;
+                }
+                Request::Decline { number, failure } => attached.decline(number, failure),
                 Request::Hello { .. } | Request::Status | Request::Stop => {
                     return Err(malformed("a message that only comes first"));
                 }
@@ -185,8 +196,9 @@ impl Server {
     fn status(&self) -> Value {
         let session = self.own.sessions.now();
         let paths = session.as_ref().map(|session| session.connection.stats().paths).unwrap_or_default();
-        let programs: Vec<Value> =
-            self.shared.programs().by_number.values().map(|attached| attached.status()).collect();
+        let attached: Vec<_> = self.shared.programs().by_number.values().cloned().collect();
+        let publications = &self.shared.publications;
+        let programs: Vec<Value> = attached.iter().map(|attached| attached.status(publications.of(attached))).collect();
         json!({
             "event": "status", "pid": std::process::id(), "is_connected": session.is_some(),
             "server": session.map(|session| session.peer.clone()),
