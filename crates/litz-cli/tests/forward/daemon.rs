@@ -27,12 +27,26 @@ impl Daemon {
         Self { world, socket, process }
     }
 
-    /// Starts the process, and waits until it is connected.
-    pub(super) fn start(world: &World, socket: &std::path::Path) -> Litz {
+    /// A daemon of this world with the servers of a file; none of them is waited for.
+    pub(super) fn with_servers(world: World, servers: &str) -> Self {
+        let (socket, file) = (world.place.path("daemon.sock"), world.place.path("servers.toml"));
+        std::fs::write(&file, servers).expect("a file");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+        let mut command = Self::prepare(&world, &socket);
+        let process = Litz::of(command.arg("--servers").arg(file));
+        Self { world, socket, process }
+    }
+
+    fn prepare(world: &World, socket: &std::path::Path) -> Command {
         let mut command = world.near.command(env!("CARGO_BIN_EXE_litz"));
         command.args(["daemon", "--json", "--idle-timeout=5s", "--socket"]).arg(socket);
-        command.arg("--state-dir").arg(world.place.path("state-out")).arg(&world.ticket);
-        let mut process = Litz::of(&mut command);
+        command.arg("--state-dir").arg(world.place.path("state-out"));
+        command
+    }
+
+    /// Starts the process, and waits until it is connected.
+    pub(super) fn start(world: &World, socket: &std::path::Path) -> Litz {
+        let mut process = Litz::of(Self::prepare(world, socket).arg(&world.ticket));
         process.wait_for("serving");
         process.wait_for("connected");
         process
@@ -55,7 +69,7 @@ impl Daemon {
         self.command(program).spawn().expect("it starts")
     }
 
-    fn run(&self, program: &[&str]) -> (i32, String, String) {
+    pub(super) fn run(&self, program: &[&str]) -> (i32, String, String) {
         texts(self.command(program).output().expect("it starts"))
     }
 
@@ -90,7 +104,7 @@ fn programs_share_one_connection_and_get_all_bytes() {
     let listed = status["programs"].as_array().expect("a list");
     assert_eq!(listed.len(), 2, "{status:#}");
     assert!(listed.iter().all(|program| program["name"] == "bash" && program["connections"] == 1), "{status:#}");
-    assert_eq!(status["paths"].as_array().map(Vec::len), Some(2), "{status:#}");
+    assert_eq!(status["servers"][0]["paths"].as_array().map(Vec::len), Some(2), "{status:#}");
     for mut program in programs {
         program.stdin.take().expect("piped").write_all(b"go\n").expect("it reads");
         let (status, output, errors) = texts(program.wait_with_output().expect("it ends"));
@@ -186,7 +200,7 @@ fn stop_ends_the_daemon_and_another_one_may_start() {
     let (status, _, errors) = texts(daemon.ask("status"));
     assert!(status == 2 && errors.is_empty(), "{status} {errors}");
     daemon.process = Daemon::start(&daemon.world, &daemon.socket);
-    assert_eq!(daemon.status()["is_connected"], true);
+    assert_eq!(daemon.status()["servers"][0]["is_connected"], true);
 }
 
 /// Connects as another user, and asks for the status.

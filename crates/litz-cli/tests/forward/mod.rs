@@ -14,6 +14,7 @@ mod programs;
 mod publish;
 mod remote;
 mod run;
+mod servers;
 mod sockets;
 mod standard_io;
 

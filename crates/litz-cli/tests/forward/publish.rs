@@ -8,7 +8,7 @@ use super::run::{World, texts};
 use super::*;
 
 /// The port of the far host's loopback that programs publish.
-const PORT: &str = "8080";
+pub(super) const PORT: &str = "8080";
 
 /// A daemon of hosts with python3. None without root.
 fn daemon() -> Option<Daemon> {
@@ -16,22 +16,22 @@ fn daemon() -> Option<Daemon> {
 }
 
 /// Starts a program with a published port, and waits for a line that it prints.
-fn publish(daemon: &Daemon, program: &[&str]) -> Child {
-    let mut command = daemon.command_with(&["--publish", PORT], program);
+pub(super) fn publish(daemon: &Daemon, place: &str, program: &[&str]) -> Child {
+    let mut command = daemon.command_with(&["--publish", place], program);
     let mut child = command.stdin(Stdio::piped()).spawn().expect("it starts");
     wait_for_output(&mut child, "ready\n".len());
     child
 }
 
 /// Ends a program: `litz run` passes the signal on.
-fn end(program: &mut Child) {
+pub(super) fn end(program: &mut Child) {
     let status = Command::new("kill").arg(program.id().to_string()).status().expect("kill runs");
     assert!(status.success());
     program.wait().expect("it was started");
 }
 
 /// A connection of a far program to the published port.
-fn dial(world: &World) -> std::io::Result<TcpStream> {
+pub(super) fn dial(world: &World) -> std::io::Result<TcpStream> {
     let stream = world.far.inside(|| TcpStream::connect(("127.0.0.1", 8080)))?;
     stream.set_read_timeout(Some(TEST_TIMEOUT))?;
     Ok(stream)
@@ -50,7 +50,7 @@ fn until<T>(what: &str, attempt: impl Fn() -> Option<T>) -> T {
 }
 
 /// Sends back what it gets, after the address that it believes to be its client's.
-const ECHO: &str = "
+pub(super) const ECHO: &str = "
 import asyncio
 async def serve(reader, writer):
     data = await reader.read()
@@ -64,7 +64,7 @@ async def main():
 asyncio.run(main())";
 
 /// Sends data, and expects them with the own address.
-fn assert_served(stream: TcpStream, len: usize, seed: u64) {
+pub(super) fn assert_served(stream: TcpStream, len: usize, seed: u64) {
     let bytes = random(len, seed);
     let own = stream.local_addr().expect("a socket");
     let answer = exchange(stream, &bytes).expect("an answer");
@@ -75,7 +75,7 @@ fn assert_served(stream: TcpStream, len: usize, seed: u64) {
 fn far_clients_reach_a_server_of_asyncio_and_its_end_frees_the_port() {
     let Some(daemon) = daemon() else { return };
     for round in 0..2 {
-        let mut server = publish(&daemon, &["python3", "-c", ECHO]);
+        let mut server = publish(&daemon, PORT, &["python3", "-c", ECHO]);
         let streams: Vec<TcpStream> = (0..80).map(|_| dial(&daemon.world).expect("the far host listens")).collect();
         let threads: Vec<_> = (round * 80..)
             .zip(streams)
@@ -94,7 +94,7 @@ fn far_clients_reach_a_server_of_asyncio_and_its_end_frees_the_port() {
 #[test]
 fn what_a_program_does_not_accept_is_reset_and_other_ports_are_refused() {
     let Some(daemon) = daemon() else { return };
-    let mut program = publish(&daemon, &["bash", "-c", "echo ready; read -r"]);
+    let mut program = publish(&daemon, PORT, &["bash", "-c", "echo ready; read -r"]);
     let error = dial(&daemon.world).and_then(|mut stream| stream.read(&mut [0]));
     assert_eq!(error.map_err(|error| error.kind()), Err(std::io::ErrorKind::ConnectionReset));
     // The far host allows 8080 to 8089, on its loopback.
@@ -141,7 +141,7 @@ fn connected(daemon: &Daemon) -> TcpStream {
 #[test]
 fn a_daemon_that_is_killed_resets_arrivals_and_another_one_publishes_again() {
     let Some(mut daemon) = daemon() else { return };
-    let mut server = publish(&daemon, &["python3", "-c", BYTES]);
+    let mut server = publish(&daemon, PORT, &["python3", "-c", BYTES]);
     let mut stream = connected(&daemon);
     daemon.process.kill();
     wait_for_output(&mut server, "reset\n".len());
@@ -157,7 +157,7 @@ fn a_daemon_that_is_killed_resets_arrivals_and_another_one_publishes_again() {
 fn a_server_that_is_started_again_listens_again() {
     let Some(world) = World::with(&[], &["--listen=:4433"], |_, _| {}) else { return };
     let mut daemon = Daemon::of(world);
-    let mut server = publish(&daemon, &["python3", "-c", BYTES]);
+    let mut server = publish(&daemon, PORT, &["python3", "-c", BYTES]);
     let mut stream = connected(&daemon);
     let Daemon { world, process, .. } = &mut daemon;
     world.restart(|| drop(process.wait_for("retrying")));

@@ -100,7 +100,7 @@ impl World {
 }
 
 /// Starts the server; returns its ticket.
-fn serve_in(far: &Namespace, arguments: &[String]) -> (Litz, String) {
+pub(super) fn serve_in(far: &Namespace, arguments: &[String]) -> (Litz, String) {
     let mut server = Litz::of(far.command(env!("CARGO_BIN_EXE_litz")).args(arguments));
     let ticket = server.wait_for("listening")["ticket"].as_str().expect("a ticket").to_owned();
     (server, ticket)

@@ -1,21 +1,26 @@
 //! `litz forward`: the client, which connects to a server and keeps listeners open for its user.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
 use forward::address::{Address, Host, Protocol, Target};
 use forward::message::Message;
+use forward::policy::Policy;
 use forward::spec::{Dynamic, Forward, Listen};
 use litz::{Closed, TransportConfig};
 use net::MonotonicClock;
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 use transfer::{CLOSE_CODE, CancelToken, Proof, Refusal, Role, RunId, Ticket, proof_context};
 
+use super::daemon::routes::{Route, Routes};
 use super::daemon::server::DaemonSocket;
+use super::daemon::servers::{ListedServer, PRINTED_BY};
 use super::engine::Engine;
 use super::listener::{Bound, Sessions, Way, places};
 use super::options::{ClientOptions, Forwards, ServerOptions};
@@ -55,19 +60,71 @@ pub(super) fn run(options: &ClientOptions) -> Result<u8, String> {
         out::redirect();
     }
     let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
-    run_client(&Client::prepare(server, forwards, For::Forwards, cancel)?)
+    let access = Access::of(server)?;
+    run_client(&Client::prepare(server, access, forwards, For::Forwards, cancel, report(server))?)
 }
 
-/// Serves the programs that come in through `daemon_socket`. Returns the status.
+/// Serves the programs that come in through `daemon_socket`, over the listed servers or that of the options. Returns
+/// the status.
 pub(super) fn run_daemon(
     options: &ClientOptions,
+    servers: Option<Vec<ListedServer>>,
     daemon_socket: &DaemonSocket,
     cancel: CancelToken,
 ) -> Result<u8, String> {
     let ClientOptions { server, forwards } = options;
     check_dynamic(forwards)?;
-    let status = run_client(&Client::prepare(server, forwards, For::Daemon(daemon_socket), cancel)?);
+    let (report, purpose) = (report(server), For::Daemon(daemon_socket));
+    // The first server has the forwards.
+    let none = Forwards { udp_idle: forwards.udp_idle, ..Forwards::none() };
+    let accesses = match servers {
+        None => vec![(Access::of(server)?, None)],
+        Some(servers) => servers.into_iter().map(Access::listed).collect(),
+    };
+    let (mut clients, mut routes) = (Vec::new(), Vec::new());
+    for (access, rules) in accesses {
+        let name = access.name.clone();
+        let forwards = if clients.is_empty() { forwards } else { &none };
+        let client = Client::prepare(server, access, forwards, purpose, cancel.clone(), Arc::clone(&report))?;
+        routes.push(Route { name, rules, own: Arc::new(client.own()) });
+        clients.push(client);
+    }
+    let (runtime, mut programs) = (runtime()?, JoinSet::new());
+    {
+        let _context = runtime.enter();
+        daemon_socket.serve(Routes::new(routes), &report, &mut programs)?;
+    }
+    let result = run_all(&clients, &runtime);
+    programs.abort_all();
+    runtime.shutdown_timeout(CLOSE_TIME);
+    clients.iter().for_each(|client| client.recording.finish(&server.transport));
+    let status = conclude(purpose, server, result);
     if daemon_socket.is_stopped() && status == Ok(exit::INTERRUPTED) { Ok(exit::DONE) } else { status }
+}
+
+/// Runs the clients beside each other. The end of one ends the others; its result is that of all.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the command is above the engine: each connection has a thread that waits"
+)]
+fn run_all(clients: &[Client<'_>], runtime: &Runtime) -> Result<u8, Lost> {
+    let run = |client: &Client<'_>| {
+        let result = client.run(runtime);
+        client.cancel.cancel();
+        result
+    };
+    let [first, others @ ..] = clients else { return Err(Lost::last("there is no server".to_owned())) };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = others.iter().map(|client| scope.spawn(move || run(client))).collect();
+        let mut result = run(first);
+        for other in others {
+            let other = other.join().unwrap_or_else(|panicked| resume_unwind(panicked));
+            if matches!(&result, Err(lost) if lost.is_interrupt) {
+                result = other;
+            }
+        }
+        result
+    })
 }
 
 /// Runs a program whose connections are forwarded. Returns its status.
@@ -75,7 +132,9 @@ pub(super) fn run_program(server: &ServerOptions, program: &Program<'_>, publish
     // Standard output is the program's.
     out::redirect();
     let forwards = Forwards { remote: publish.iter().map(published).collect(), ..Forwards::none() };
-    let status = run_client(&Client::prepare(server, &forwards, For::Program(program), program.cancel.clone())?)?;
+    let (purpose, cancel) = (For::Program(program), program.cancel.clone());
+    let client = Client::prepare(server, Access::of(server)?, &forwards, purpose, cancel, report(server))?;
+    let status = run_client(&client)?;
     Ok(program.status().unwrap_or(status))
 }
 
@@ -90,23 +149,34 @@ fn published(place: &Dynamic) -> Forward {
 }
 
 fn run_client(client: &Client<'_>) -> Result<u8, String> {
-    let status = client.run();
+    let runtime = runtime()?;
+    let result = client.run(&runtime);
+    runtime.shutdown_timeout(CLOSE_TIME);
     client.recording.finish(&client.server.transport);
-    match status {
+    conclude(client.purpose, client.server, result)
+}
+
+/// The status of the command.
+fn conclude(purpose: For<'_>, server: &ServerOptions, result: Result<u8, Lost>) -> Result<u8, String> {
+    match result {
         Ok(status) => Ok(status),
         Err(lost) if lost.is_interrupt => {
-            let is_asked_for = match client.purpose {
+            let is_asked_for = match purpose {
                 For::Forwards => false,
                 For::Program(program) => program.status().is_some(),
                 For::Daemon(daemon_socket) => daemon_socket.is_stopped(),
             };
             if !is_asked_for {
-                exit::report(client.server.transport.json, exit::INTERRUPTED, &lost.message);
+                exit::report(server.transport.json, exit::INTERRUPTED, &lost.message);
             }
             Ok(exit::INTERRUPTED)
         }
         Err(lost) => Err(lost.message),
     }
+}
+
+fn report(server: &ServerOptions) -> Arc<Report> {
+    Arc::new(Report::new(&server.transport))
 }
 
 /// Whether the forwards are complete and safe.
@@ -140,11 +210,35 @@ enum For<'a> {
     Daemon(&'a DaemonSocket),
 }
 
+/// The server, and the right to use it.
+struct Access {
+    /// For the user, if there are several.
+    name: Option<String>,
+    ticket: Ticket,
+    /// The server knows this host's key, and no secret is proven.
+    by_key: bool,
+}
+
+impl Access {
+    /// That of the options.
+    fn of(server: &ServerOptions) -> Result<Self, String> {
+        let credential = &server.credential;
+        let ticket = credential.only(server.ticket.as_deref(), PRINTED_BY)?;
+        Ok(Self { name: None, ticket, by_key: credential.by_key })
+    }
+
+    /// That of a list, and what goes there.
+    fn listed(server: ListedServer) -> (Self, Option<Policy>) {
+        let ListedServer { name, ticket, by_key, rules } = server;
+        (Self { name: Some(name), ticket, by_key }, Some(rules))
+    }
+}
+
 struct Client<'a> {
     server: &'a ServerOptions,
+    access: Access,
     forwards: &'a Forwards,
     purpose: For<'a>,
-    ticket: Ticket,
     state: HostState,
     cancel: CancelToken,
     transport: TransportConfig,
@@ -154,28 +248,30 @@ struct Client<'a> {
     clock: MonotonicClock,
     /// For the tasks of listeners and sockets.
     places: Arc<Semaphore>,
+    /// The connection that there is now.
+    current: watch::Sender<Option<Arc<Session>>>,
 }
 
 impl<'a> Client<'a> {
     fn prepare(
         server: &'a ServerOptions,
+        access: Access,
         forwards: &'a Forwards,
         purpose: For<'a>,
         cancel: CancelToken,
+        report: Arc<Report>,
     ) -> Result<Self, String> {
-        let ticket = server.credential.only(server.ticket.as_deref(), "litz forward serve")?;
         let state = host::open_state(server.transport.state_dir.as_deref())?;
         let recording = Recording::begin(&server.transport)?;
         let transport = transport(recording.transport(&server.transport));
         transport.validate()?;
         let run_id = RunId::generate().map_err(|error| error.to_string())?;
-        let report = Arc::new(Report::new(&server.transport));
-        let (clock, places) = (MonotonicClock::start(), places());
+        let (clock, places, current) = (MonotonicClock::start(), places(), watch::Sender::new(None));
         Ok(Self {
             server,
+            access,
             forwards,
             purpose,
-            ticket,
             state,
             cancel,
             transport,
@@ -184,34 +280,32 @@ impl<'a> Client<'a> {
             report,
             clock,
             places,
+            current,
         })
     }
 
-    fn run(&self) -> Result<u8, Lost> {
-        let runtime = runtime().map_err(Lost::last)?;
-        let (publish, current) = watch::channel(None);
+    fn run(&self, runtime: &Runtime) -> Result<u8, Lost> {
         let mut listeners = JoinSet::new();
         {
             let _context = runtime.enter();
-            self.listen(&current, &mut listeners).map_err(Lost::last)?;
+            self.listen(&mut listeners).map_err(Lost::last)?;
         }
-        let result = self.keep_connected(&runtime, &publish);
+        let result = self.keep_connected(runtime);
         listeners.abort_all();
-        // Connections that are still there are reset.
-        drop(publish);
-        runtime.shutdown_timeout(CLOSE_TIME);
+        // Those that are still there are reset with the runtime.
+        self.current.send_replace(None);
         result
     }
 
     /// Opens all listeners of this host.
-    fn listen(&self, current: &watch::Receiver<Option<Arc<Session>>>, tasks: &mut JoinSet<()>) -> Result<(), String> {
+    fn listen(&self, tasks: &mut JoinSet<()>) -> Result<(), String> {
         for forward in &self.forwards.local {
             let listen = &forward.listen;
             let bound = Bound::open(listen).map_err(|error| format!("cannot listen on {listen}: {error}"))?;
             self.tell_listening("local", &bound, &forward.target);
             let target = forward.target.clone();
             let way = Way {
-                sessions: Sessions::Current(current.clone()),
+                sessions: self.sessions(),
                 request: Box::new(move |_| Message::Open { target: target.clone() }),
                 shown: forward.target.to_string(),
                 report: Arc::clone(&self.report),
@@ -223,7 +317,7 @@ impl<'a> Client<'a> {
             let listen = Listen::Port { protocol: Protocol::Tcp, bind: dynamic.bind, port: dynamic.port };
             let bound = Bound::open(&listen).map_err(|error| format!("cannot listen on {listen}: {error}"))?;
             self.tell_listening("dynamic", &bound, &"SOCKS5");
-            let sessions = Sessions::Current(current.clone());
+            let sessions = self.sessions();
             let proxy = Arc::new(Proxy { sessions, report: Arc::clone(&self.report) });
             let act = move |socket, permit, origin| {
                 let proxy = Arc::clone(&proxy);
@@ -233,9 +327,6 @@ impl<'a> Client<'a> {
                 });
             };
             bound.serve_with(&self.places, act, tasks);
-        }
-        if let For::Daemon(daemon_socket) = self.purpose {
-            daemon_socket.serve(self.own(current.clone()), &self.report, tasks)?;
         }
         Ok(())
     }
@@ -254,8 +345,12 @@ impl<'a> Client<'a> {
     }
 
     /// Connections for programs.
-    fn own(&self, current: watch::Receiver<Option<Arc<Session>>>) -> Own {
-        Own { sessions: Sessions::Current(current), places: Arc::clone(&self.places) }
+    fn own(&self) -> Own {
+        Own { sessions: self.sessions(), places: Arc::clone(&self.places) }
+    }
+
+    fn sessions(&self) -> Sessions {
+        Sessions::Current(self.current.subscribe())
     }
 
     fn tell_listening(&self, kind: &str, bound: &Bound, target: &dyn std::fmt::Display) {
@@ -268,11 +363,7 @@ impl<'a> Client<'a> {
     }
 
     /// Connects, and reconnects, until the user interrupts or no attempt can succeed.
-    fn keep_connected(
-        &self,
-        runtime: &tokio::runtime::Runtime,
-        publish: &watch::Sender<Option<Arc<Session>>>,
-    ) -> Result<u8, Lost> {
+    fn keep_connected(&self, runtime: &Runtime) -> Result<u8, Lost> {
         let mut is_first = true;
         let mut lost_at = self.clock.now();
         let mut last_message = String::new();
@@ -284,11 +375,11 @@ impl<'a> Client<'a> {
                             return self.carry_stdio(runtime, &session, target);
                         }
                         if is_first && let For::Program(program) = self.purpose {
-                            let own = self.own(publish.subscribe());
-                            program.start(runtime.handle(), Engine::Own(own), Arc::clone(&self.report));
+                            let own = Engine::Own(self.own());
+                            program.start(runtime.handle(), own, Arc::clone(&self.report));
                         }
                         last_message.clear();
-                        let lost = runtime.block_on(self.serve(&connected, &session, control, publish));
+                        let lost = runtime.block_on(self.serve(&connected, &session, control));
                         lost_at = self.clock.now();
                         is_first = false;
                         lost
@@ -298,20 +389,37 @@ impl<'a> Client<'a> {
                 Err(lost) => lost,
             };
             if lost.is_final || is_first {
-                return Err(lost);
+                return Err(self.named(lost));
             }
             let limit = self.server.retry_for;
             if limit.is_some_and(|limit| self.clock.now().saturating_since(lost_at) >= limit) {
-                return Err(lost);
+                return Err(self.named(lost));
             }
             // An outage may last for hundreds of attempts.
             if lost.message != last_message {
                 let event = json!({ "event": "retrying", "message": lost.message });
-                self.report.tell(&event, &format!("{}; reconnecting", lost.message));
+                self.report.tell(&self.event(event), &self.text(&format!("{}; reconnecting", lost.message)));
                 last_message = lost.message;
             }
             self.pause()?;
         }
+    }
+
+    /// A message about the server.
+    fn text(&self, message: &str) -> String {
+        self.access.name.as_ref().map_or_else(|| message.to_owned(), |name| format!("{name}: {message}"))
+    }
+
+    /// The same for programs.
+    fn event(&self, mut event: Value) -> Value {
+        if let Some(name) = &self.access.name {
+            event["server"] = name.as_str().into();
+        }
+        event
+    }
+
+    fn named(&self, lost: Lost) -> Lost {
+        if lost.is_interrupt { lost } else { Lost { message: self.text(&lost.message), ..lost } }
     }
 
     #[expect(clippy::disallowed_methods, reason = "the command is above the engine: it waits before it reconnects")]
@@ -327,7 +435,7 @@ impl<'a> Client<'a> {
     }
 
     fn connect(&self, is_first: bool) -> Result<Connected, Lost> {
-        let tls = tls::client(&self.state.key, self.ticket.receiver, forward::ALPN).map_err(Lost::last)?;
+        let tls = tls::client(&self.state.key, self.access.ticket.receiver, forward::ALPN).map_err(Lost::last)?;
         let connector = Connector {
             peer: PEER,
             transport: self.transport.clone(),
@@ -340,7 +448,7 @@ impl<'a> Client<'a> {
             is_brief: false,
             is_first,
         };
-        let connected = connector.connect(&self.ticket)?;
+        let connected = connector.connect(&self.access.ticket)?;
         connected.warn(is_first, |kind, message| self.report.warn(kind, message));
         Ok(connected)
     }
@@ -412,7 +520,7 @@ impl<'a> Client<'a> {
             "paths_wanted": connected.paths_wanted, "cipher": stats.session.cipher_suite,
             "handshake_us": stats.handshake_time.map(units::Duration::as_micros),
         });
-        self.report.tell(&event, &format!("connected to {remote}"));
+        self.report.tell(&self.event(event), &self.text(&format!("connected to {remote}")));
         // systemd waits for it, if the unit says Type=notify. Elsewhere nothing is done.
         if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Ready]) {
             tracing::warn!(%error, "cannot tell the service manager that the client is ready");
@@ -426,17 +534,16 @@ impl<'a> Client<'a> {
     /// Says Hello. The error is a message if the connection may have ended.
     async fn prove(&self, connected: &Connected, control: &mut Streams) -> Result<(), Result<Lost, String>> {
         let connection = &connected.connection;
-        let context = proof_context(connection, self.state.key.public(), self.ticket.receiver)
+        let context = proof_context(connection, self.state.key.public(), self.access.ticket.receiver)
             .map_err(|error| Err(error.to_string()))?;
-        let proof =
-            (!self.server.credential.by_key).then(|| *context.prove(&self.ticket.secret, Role::Sender).as_bytes());
+        let proof = (!self.access.by_key).then(|| *context.prove(&self.access.ticket.secret, Role::Sender).as_bytes());
         let hello = Message::Hello { run: *self.run_id.as_bytes(), proof };
         frames::send(&mut control.0, &hello).await.map_err(Err)?;
         match frames::receive(&mut control.1, frames::PROMPT).await.map_err(Err)? {
             Message::Accepted { proof } => {
                 let proof = proof.map(Proof::from_bytes);
-                let is_proven = |proof: &Proof| context.verify(&self.ticket.secret, Role::Receiver, proof);
-                if !self.server.credential.by_key && !proof.as_ref().is_some_and(is_proven) {
+                let is_proven = |proof: &Proof| context.verify(&self.access.ticket.secret, Role::Receiver, proof);
+                if !self.access.by_key && !proof.as_ref().is_some_and(is_proven) {
                     return Err(Ok(Lost::last("the server does not know the ticket's secret".to_owned())));
                 }
                 Ok(())
@@ -455,7 +562,7 @@ impl<'a> Client<'a> {
                     .to_owned()
             }
             Refusal::KeyNotAllowed => {
-                let by_key = if self.server.credential.by_key { "" } else { ", and use --by-key" };
+                let by_key = if self.access.by_key { "" } else { ", and use --by-key" };
                 format!(
                     "the server does not know this host's key: have this line, which `litz id` prints, added to its \
                      list of keys{by_key}: {}",
@@ -483,15 +590,9 @@ impl<'a> Client<'a> {
     }
 
     /// Serves the connection until it ends.
-    async fn serve(
-        &self,
-        connected: &Connected,
-        session: &Arc<Session>,
-        mut control: Streams,
-        publish: &watch::Sender<Option<Arc<Session>>>,
-    ) -> Lost {
+    async fn serve(&self, connected: &Connected, session: &Arc<Session>, mut control: Streams) -> Lost {
         let allowed = Arc::new(self.allowed());
-        publish.send_replace(Some(Arc::clone(session)));
+        self.current.send_replace(Some(Arc::clone(session)));
         self.tell_connected(connected);
         let connection = &connected.connection;
         let mut look = interval(LOOK_INTERVAL);
@@ -528,7 +629,7 @@ impl<'a> Client<'a> {
                 }
             }
         };
-        publish.send_replace(None);
+        self.current.send_replace(None);
         log_ended(connection);
         lost
     }
@@ -541,7 +642,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn carry_stdio(&self, runtime: &tokio::runtime::Runtime, session: &Session, target: &Target) -> Result<u8, Lost> {
+    fn carry_stdio(&self, runtime: &Runtime, session: &Session, target: &Target) -> Result<u8, Lost> {
         let opened = runtime.block_on(self.unless_cancelled(async {
             let opened = async {
                 let request = Message::Open { target: target.clone() };

@@ -10,7 +10,7 @@ mod pool;
 mod privileges;
 mod serve;
 mod settings;
-mod settings_file;
+pub(in crate::cli) mod settings_file;
 mod status;
 mod up;
 mod userspace;

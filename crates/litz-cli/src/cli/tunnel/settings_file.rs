@@ -34,7 +34,7 @@ pub(super) fn is_settings_file(argument: &std::ffi::OsStr) -> bool {
 ///
 /// # Errors
 /// A message for the user.
-pub(super) fn read(path: &Path) -> Result<String, String> {
+pub(in crate::cli) fn read(path: &Path) -> Result<String, String> {
     let shown = path.display();
     let cannot = |error: std::io::Error| format!("cannot read {shown}: {error}");
     let metadata = std::fs::metadata(path).map_err(cannot)?;
@@ -48,13 +48,13 @@ pub(super) fn read(path: &Path) -> Result<String, String> {
 }
 
 /// An error in the file, at a byte of its text.
-pub(super) fn error_at(path: &Path, text: &str, at: usize, why: &str) -> String {
+pub(in crate::cli) fn error_at(path: &Path, text: &str, at: usize, why: &str) -> String {
     let line = text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1;
     format!("{}, line {line}: {why}", path.display())
 }
 
 /// An error of the format.
-pub(super) fn syntax_error(path: &Path, text: &str, error: &toml::de::Error) -> String {
+pub(in crate::cli) fn syntax_error(path: &Path, text: &str, error: &toml::de::Error) -> String {
     error_at(path, text, error.span().map_or(0, |span| span.start), error.message())
 }
 

@@ -1,6 +1,7 @@
 //! A program that uses the daemon, and its connections.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -17,6 +18,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::packets::Packets;
+use super::routes::Routes;
 use crate::cli::forward::carry::{Answer, Carried, carry};
 use crate::cli::forward::local_pair::pair;
 use crate::cli::forward::own::Own;
@@ -72,16 +74,12 @@ impl AttachedProgram {
     ///
     /// # Errors
     /// As of [`connect`](Self::connect).
-    pub(super) async fn look_up(self: &Arc<Self>, own: &Arc<Own>, number: u32, name: HostName) -> io::Result<()> {
+    pub(super) async fn look_up(self: &Arc<Self>, routes: &Arc<Routes>, number: u32, name: HostName) -> io::Result<()> {
         let Some(cancelled) = self.begin(number).await? else { return Ok(()) };
-        let (attached, own) = (Arc::clone(self), Arc::clone(own));
+        let (attached, routes) = (Arc::clone(self), Arc::clone(routes));
         tokio::spawn(async move {
-            let look_up = async {
-                let _place = own.place().await.ok_or_else(|| Failure::new(Reason::Other, "the daemon ends"))?;
-                own.look_up(name).await
-            };
             let found = tokio::select! {
-                found = look_up => found,
+                found = routes.look_up(&name) => found,
                 // Also by a socket, for which a name has no use.
                 _cancelled = cancelled => Err(cancelled_by_program()),
             };
@@ -111,6 +109,24 @@ impl AttachedProgram {
         let (attached, own, report) = (Arc::clone(self), Arc::clone(own), Arc::clone(report));
         let connection = Connection { attached, own, report, number, label };
         tokio::spawn(async move { connection.run(socket, target, socket_comes).await });
+        Ok(())
+    }
+
+    /// Refuses a connection or a publication.
+    ///
+    /// # Errors
+    /// As of [`connect`](Self::connect).
+    pub(super) async fn refuse(
+        &self,
+        report: &Report,
+        number: u32,
+        target: &(dyn Display + Sync),
+        failure: Failure,
+    ) -> io::Result<()> {
+        if self.begin(number).await?.is_some() {
+            report.refused(&report.label(&self.shown(), target), failure.reason.name(), &failure.to_string());
+            self.end(number, &Reply::Failed { number, failure }).await;
+        }
         Ok(())
     }
 
@@ -248,7 +264,7 @@ impl AttachedProgram {
 }
 
 /// A failure that only its text describes.
-pub(super) fn other(error: &dyn std::fmt::Display) -> Failure {
+pub(super) fn other(error: &dyn Display) -> Failure {
     Failure::new(Reason::Other, &error.to_string())
 }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`server`], [`attached`] | the daemon's side: programs come in, and their connections |
 //! | [`publications`] | places of the far host where it listens for programs |
+//! | [`routes`], [`servers`] | which server a request goes to |
 //! | [`user`] | the side of a program |
 //! | [`place`], [`packets`] | the socket between them |
 //!
@@ -13,7 +14,9 @@ mod attached;
 mod packets;
 pub(super) mod place;
 mod publications;
+pub(super) mod routes;
 pub(super) mod server;
+pub(super) mod servers;
 pub(super) mod user;
 
 use std::path::{Path, PathBuf};
@@ -52,6 +55,9 @@ It prints a ticket. On this host:
   litz daemon status
   litz daemon stop
 
+Several servers, each for its targets:
+  litz daemon --servers servers.toml
+
 Exit status:
   0    ended by `litz daemon stop`
   2    an error: bad arguments, no connection, refused ticket, another daemon runs
@@ -68,6 +74,16 @@ pub(crate) struct DaemonOptions {
 
     #[command(flatten)]
     client: ClientOptions,
+
+    /// Use the servers that this file lists, each for the targets that it has there
+    ///
+    /// A table `[[server]]` has a name, a ticket-file, and rules: target as --target of `litz forward serve`,
+    /// permit-listen as its --permit-listen. A connection goes to the first server with a rule for its
+    /// target; without one it fails, or is made without Litz. A table may have by-key = true. -L, -R and -D
+    /// use the first server.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ticket", "to", "ticket_file", "by_key"],
+          help_heading = "Forwards")]
+    servers: Option<PathBuf>,
 
     #[command(flatten)]
     socket: SocketOptions,
@@ -117,9 +133,13 @@ fn serve(options: &DaemonOptions) -> Result<u8, String> {
     if options.client.forwards.stdio.is_some() {
         return Err("a daemon has no standard input and output to forward: use `litz forward --stdio`".to_owned());
     }
+    let servers = options.servers.as_deref().map(servers::load).transpose()?;
+    if servers.is_some() && options.client.server.transport.trace_scheduler.is_some() {
+        return Err("--trace-scheduler records one connection: leave out --servers".to_owned());
+    }
     let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
     let daemon_socket = DaemonSocket::open(place::path(options.socket.socket.as_deref())?, cancel.clone())?;
-    client::run_daemon(&options.client, &daemon_socket, cancel)
+    client::run_daemon(&options.client, servers, &daemon_socket, cancel)
 }
 
 /// Runs a program whose connections a running daemon makes, and publishes its ports. Returns its status.
@@ -203,16 +223,19 @@ async fn exchange(path: &Path, request: &Request) -> Result<Reply, String> {
 /// The status as text.
 fn print(status: &Value) {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    match &status["server"] {
-        Value::Null => out::line("not connected"),
-        server => out::line(&format!("connected to {}", text(server))),
-    }
-    for path in status["paths"].as_array().into_iter().flatten() {
-        let (remote, state) = (text(&path["remote"]), text(&path["state"]));
-        out::line(&format!(
-            "  path {} to {remote}: {state}, round trip {} us, {} bytes sent, {} received, {} packets lost",
-            path["path"], path["round_trip_us"], path["bytes_sent"], path["bytes_received"], path["packets_lost"],
-        ));
+    for server in status["servers"].as_array().into_iter().flatten() {
+        let name = server["name"].as_str().map_or_else(String::new, |name| format!("{name}: "));
+        match &server["server"] {
+            Value::Null => out::line(&format!("{name}not connected")),
+            address => out::line(&format!("{name}connected to {}", text(address))),
+        }
+        for path in server["paths"].as_array().into_iter().flatten() {
+            let (remote, state) = (text(&path["remote"]), text(&path["state"]));
+            out::line(&format!(
+                "  path {} to {remote}: {state}, round trip {} us, {} bytes sent, {} received, {} packets lost",
+                path["path"], path["round_trip_us"], path["bytes_sent"], path["bytes_received"], path["packets_lost"],
+            ));
+        }
     }
     for program in status["programs"].as_array().into_iter().flatten() {
         out::line(&format!(

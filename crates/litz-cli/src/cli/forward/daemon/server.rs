@@ -19,10 +19,9 @@ use super::attached::AttachedProgram;
 use super::packets::Packets;
 use super::place::Bound;
 use super::publications::Publications;
-use crate::cli::forward::own::Own;
+use super::routes::Routes;
 use crate::cli::forward::report::Report;
 use crate::cli::forward::session::OtherRequests;
-use crate::cli::path_report;
 
 /// Programs that use the daemon at a time. Further ones are refused.
 const PROGRAMS_MAX: usize = 64;
@@ -57,7 +56,7 @@ struct Programs {
 
 /// What the tasks of programs need.
 struct Server {
-    own: Arc<Own>,
+    routes: Arc<Routes>,
     report: Arc<Report>,
     cancel: CancelToken,
     shared: Arc<Shared>,
@@ -90,7 +89,7 @@ impl DaemonSocket {
     /// A message for the user.
     pub(in crate::cli::forward) fn serve(
         &self,
-        own: Own,
+        routes: Routes,
         report: &Arc<Report>,
         tasks: &mut JoinSet<()>,
     ) -> Result<(), String> {
@@ -99,7 +98,7 @@ impl DaemonSocket {
         let listener = listener.map_err(|error| format!("cannot listen on {path}: {error}"))?;
         report.tell(&json!({ "event": "serving", "socket": path }), &format!("programs come in through {path}"));
         let (report, cancel, shared) = (Arc::clone(report), self.cancel.clone(), Arc::clone(&self.shared));
-        tasks.spawn(accept(listener, Arc::new(Server { own: Arc::new(own), report, cancel, shared })));
+        tasks.spawn(accept(listener, Arc::new(Server { routes: Arc::new(routes), report, cancel, shared })));
         Ok(())
     }
 }
@@ -171,19 +170,23 @@ impl Server {
         reply(&attached.packets, &Reply::Accepted).await?;
         while let Some((request, descriptor)) = receive(&attached.packets, buffer).await? {
             match request {
-                Request::Connect { number, socket, target } => {
-                    attached.connect(&self.own, &self.report, number, socket, target).await?;
-                }
-                Request::LookUp { number, name } => attached.look_up(&self.own, number, name).await?,
+                Request::Connect { number, socket, target } => match self.routes.for_target(&target) {
+                    Ok(own) => attached.connect(own, &self.report, number, socket, target).await?,
+                    Err(failure) => attached.refuse(&self.report, number, &target, failure).await?,
+                },
+                Request::LookUp { number, name } => attached.look_up(&self.routes, number, name).await?,
                 Request::Carry { number } => {
                     let descriptor = descriptor.ok_or_else(|| malformed("a socket is missing"))?;
                     attached.carry(number, descriptor);
                 }
                 Request::Cancel { number } => attached.cancel(number),
-                Request::Publish { number, socket, listen } => {
-                    let publications = &self.shared.publications;
-                    publications.publish(&self.own, &self.report, attached, number, socket, listen).await?;
-                }
+                Request::Publish { number, socket, listen } => match self.routes.for_place(&listen) {
+                    Ok(own) => {
+                        let publications = &self.shared.publications;
+                        publications.publish(own, &self.report, attached, number, socket, listen).await?;
+                    }
+                    Err(failure) => attached.refuse(&self.report, number, &listen, failure).await?,
+                },
                 Request::Decline { number, failure } => attached.decline(number, failure),
                 Request::Hello { .. } | Request::Status | Request::Stop => {
                     return Err(malformed("a message that only comes first"));
@@ -194,15 +197,11 @@ impl Server {
     }
 
     fn status(&self) -> Value {
-        let session = self.own.sessions.now();
-        let paths = session.as_ref().map(|session| session.connection.stats().paths).unwrap_or_default();
         let attached: Vec<_> = self.shared.programs().by_number.values().cloned().collect();
         let publications = &self.shared.publications;
         let programs: Vec<Value> = attached.iter().map(|attached| attached.status(publications.of(attached))).collect();
         json!({
-            "event": "status", "pid": std::process::id(), "is_connected": session.is_some(),
-            "server": session.map(|session| session.peer.clone()),
-            "programs": programs, "paths": paths.iter().map(path_report::as_json).collect::<Vec<_>>(),
+            "event": "status", "pid": std::process::id(), "servers": self.routes.status(), "programs": programs,
         })
     }
 }
