@@ -102,11 +102,8 @@ pub(super) fn run_daemon(
     if daemon_socket.is_stopped() && status == Ok(exit::INTERRUPTED) { Ok(exit::DONE) } else { status }
 }
 
-/// Runs the clients beside each other. The end of one ends the others; its result is that of all.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the command is above the engine: each connection has a thread that waits"
-)]
+/// Runs the clients beside each other, each in a thread that waits. The end of one ends the others; its result is
+/// that of all.
 fn run_all(clients: &[Client<'_>], runtime: &Runtime) -> Result<u8, Lost> {
     let run = |client: &Client<'_>| {
         let result = client.run(runtime);
