@@ -369,6 +369,15 @@ impl Connection {
         self.wait(|waker| self.handle.poll_recv_datagrams(out, waker)).unwrap_or(Err(GONE))
     }
 
+    /// As [`recv_datagrams`](Self::recv_datagrams). Nothing is lost if the future is dropped.
+    ///
+    /// # Errors
+    /// As [`recv_datagram`](Self::recv_datagram).
+    pub async fn recv_datagrams_async(&self, out: &mut Vec<ReceivedDatagram>) -> Result<usize, Closed> {
+        self.can_async()?;
+        poll_fn(|context| self.handle.poll_recv_datagrams(out, context.waker())).await
+    }
+
     /// As [`recv_datagrams`](Self::recv_datagrams); zero if no datagram arrives within `timeout`.
     ///
     /// # Errors

@@ -50,6 +50,44 @@ fn packets_of_any_length_are_forwarded_by_flow() {
     assert_eq!(forwarder.server.seen.iter().filter(|event| event["event"] == "refused").count(), 0);
 }
 
+/// Packets that wait for the forwarder leave together, and arrive one by one.
+#[test]
+fn packets_of_a_burst_keep_their_content_and_order() {
+    const COUNT: u8 = 48;
+    let target = echo();
+    let (local, rule) = (format!("udp:0:{target}"), format!("udp:{target}"));
+    let mut forwarder = Forwarder::start(&["--target", &rule], &["-L", &local]);
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    socket.connect(forwarder.address(0)).expect("an address");
+    socket.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket");
+    let mut is_answered = [false; COUNT as usize];
+    // UDP may lose packets: each round sends all of them.
+    for round in 0..100 {
+        let packet = |number: u8| {
+            // Each fits into a datagram: messages would not keep the order.
+            let len = if number.is_multiple_of(7) { 300 } else { 1000 };
+            [&[round, number], &random(len, u64::from(number))[..]].concat()
+        };
+        for number in 0..COUNT {
+            socket.send(&packet(number)).expect("it is sent");
+        }
+        let (mut buffer, mut last) = (vec![0; 65_536], None);
+        while last != Some(COUNT - 1) {
+            let Ok(len) = socket.recv(&mut buffer) else { break };
+            let (of_round, number) = (buffer[0], buffer[1]);
+            assert!(number < COUNT && buffer[2..len] == packet(number)[2..], "packet {number} of round {of_round}");
+            if of_round == round {
+                assert!(last < Some(number), "packet {number} after {last:?}");
+                (last, is_answered[usize::from(number)]) = (Some(number), true);
+            }
+        }
+        if is_answered.iter().all(|is_answered| *is_answered) {
+            return;
+        }
+    }
+    panic!("never answered: {is_answered:?}");
+}
+
 #[test]
 fn an_idle_flow_ends_and_the_next_packet_opens_another() {
     let target = echo();

@@ -10,7 +10,7 @@
 //! | [`listeners`] | those that a client asks its server for |
 //! | [`dial`], [`sources`] | where they go, and from which address |
 //! | [`carry`], [`socket`] | data of a connection, both ways |
-//! | [`udp`] | packets of flows |
+//! | [`udp`], [`packet_runs`] | packets of flows, several at a time |
 //! | [`run`](mod@run), [`program`], [`takeover`] | `litz run`: a program whose connections are forwarded |
 //! | [`daemon`] | `litz daemon`: serves such programs over one connection |
 //! | [`engine`], [`own`] | who makes the connections of a program: the daemon, or this process |
@@ -41,6 +41,7 @@ mod names;
 mod options;
 mod own;
 mod own_address;
+mod packet_runs;
 mod program;
 mod published;
 mod publisher;

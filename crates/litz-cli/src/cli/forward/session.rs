@@ -153,6 +153,7 @@ impl Session {
     pub(super) async fn run(self: &Arc<Self>, allowed: &Arc<AllowedRequests>) -> Closed {
         let mut idle = interval(IDLE_INTERVAL);
         idle.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut datagrams = Vec::new();
         loop {
             tokio::select! {
                 streams = self.connection.accept_bi_async() => match streams {
@@ -162,12 +163,15 @@ impl Session {
                     }
                     Err(_) => return self.connection.closed_async().await,
                 },
-                packet = self.connection.recv_datagram_async() => match packet {
-                    Ok(packet) => self.packets.deliver(&packet),
+                received = self.connection.recv_datagrams_async(&mut datagrams) => match received {
+                    Ok(_) => {
+                        self.packets.deliver(datagrams.iter().map(|datagram| &datagram.data[..]));
+                        datagrams.clear();
+                    }
                     Err(closed) => return closed,
                 },
                 packet = self.connection.recv_message_async() => match packet {
-                    Ok(packet) => self.packets.deliver(&packet),
+                    Ok(packet) => self.packets.deliver([&packet[..]]),
                     Err(_) => return self.connection.closed_async().await,
                 },
                 _ = idle.tick() => self.packets.end_idle(),

@@ -25,7 +25,7 @@ use super::listener::Sessions;
 use super::report::Report;
 use super::session::Session;
 use super::socket::Socket;
-use super::udp::{FlowEnd, Opening, packet_buffer};
+use super::udp::{Batch, FlowEnd, Opening, packet_buffer};
 
 /// The time for the messages of a client.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(20);
@@ -108,7 +108,7 @@ impl Proxy {
 
     /// Carries the packets of a client at `ip`. Each of its targets is a flow.
     async fn relay(&self, relay: &Arc<UdpSocket>, ip: IpAddr) {
-        let (mut buffer, clock) = (packet_buffer(), MonotonicClock::start());
+        let (mut buffer, mut batch, clock) = (packet_buffer(), Batch::default(), MonotonicClock::start());
         let mut flows: Flows<(SocketAddr, Address), (Arc<Session>, Arc<Opening>)> =
             Flows::new(FORGOTTEN_AFTER, TARGETS_MAX);
         // The flows end with the relay.
@@ -122,13 +122,15 @@ impl Proxy {
             let Ok((target, at)) = parse_udp(&buffer[..len]) else { continue };
             let (key, payload) = ((from, target.clone()), &buffer[at..len]);
             if let Some((session, opening)) = flows.use_now(clock.now(), &key)
-                && opening.send(&session.connection, &session.packets, payload)
+                && opening.send(session, payload, &mut batch)
             {
+                session.packets.flush(&session.connection, &mut batch).await;
                 continue;
             }
             let Some(session) = self.sessions.now() else { continue };
             let (opening, waiting) = Opening::new();
-            opening.send(&session.connection, &session.packets, payload);
+            // It waits until the flow is open.
+            opening.send(&session, payload, &mut batch);
             let _displaced = flows.insert(clock.now(), key, (Arc::clone(&session), Arc::clone(&opening)));
             let _idle = flows.poll_idle(clock.now());
             let label = self.report.label(&from, &format!("udp:{target}"));

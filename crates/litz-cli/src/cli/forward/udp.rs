@@ -2,7 +2,8 @@
 //! not fit into a datagram is a message. A flow lives as long as its stream, which carries nothing else
 //! than its request and the answer.
 
-use std::future::Future;
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,10 +22,14 @@ use tokio::net::UdpSocket;
 use tokio::sync::{Notify, mpsc};
 
 use super::carry::Carried;
-use super::session::Streams;
+use super::packet_runs::{Taken, send_all};
+use super::session::{Session, Streams};
 
 /// Packets that wait for the answer to the request of their flow; further ones are dropped.
 pub(super) const WAITING_MAX: usize = 16;
+
+/// Packets that are read from a socket before they leave together. More delay the first one.
+pub(super) const BATCH_MAX: usize = 64;
 
 /// The pause after an error of a socket that is not about one packet.
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
@@ -56,6 +61,12 @@ impl Drop for AddedFlow<'_> {
     fn drop(&mut self) {
         let _removed = self.packets.lock().remove(&self.flow);
     }
+}
+
+/// Packets for the other end that leave together.
+#[derive(Default)]
+pub(super) struct Batch {
+    datagrams: VecDeque<Bytes>,
 }
 
 /// Where packets from the connection go.
@@ -95,17 +106,21 @@ impl FlowEnd {
         Self { sink, is_over: Notify::new(), carried: Carried::default() }
     }
 
-    /// Hands a packet to its socket. If the kernel takes none now, it is dropped, as on any link.
-    fn deliver(&self, payload: &[u8]) -> std::io::Result<()> {
-        match &self.sink {
-            Sink::Connected(socket) => socket.try_send(payload)?,
-            Sink::To(socket, origin) => socket.try_send_to(payload, *origin)?,
+    /// Hands packets to their socket. What the kernel does not take now is dropped, as on any link. Returns how many
+    /// it has taken.
+    fn deliver(&self, payloads: &[&[u8]]) -> u64 {
+        let taken = match &self.sink {
+            Sink::Connected(socket) => send_all(socket, None, payloads),
+            Sink::To(socket, origin) => send_all(socket, Some(*origin), payloads),
             Sink::Socks(socket, client, header) => {
-                socket.try_send_to(&[header.as_slice(), payload].concat(), *client)?
+                let packets: Vec<Vec<u8>> =
+                    payloads.iter().map(|payload| [header.as_slice(), payload].concat()).collect();
+                let taken = send_all(socket, Some(*client), &packets.iter().map(Vec::as_slice).collect::<Vec<_>>());
+                Taken { bytes: taken.bytes - taken.packets * header.len() as u64, ..taken }
             }
         };
-        self.carried.received.fetch_add(payload.len() as u64, Ordering::Relaxed);
-        Ok(())
+        self.carried.received.fetch_add(taken.bytes, Ordering::Relaxed);
+        taken.packets
     }
 }
 
@@ -134,36 +149,72 @@ impl Packets {
         idle.iter().for_each(|flow| flow.is_over.notify_one());
     }
 
-    /// Takes a packet from the connection. One of no flow is dropped: its flow may have ended.
-    pub(super) fn deliver(&self, bytes: &[u8]) {
-        let found = packet::decode(bytes).and_then(|(flow, at)| {
-            let end = self.lock().use_now(self.clock.now(), &flow).cloned();
-            end.map(|end| (end, at))
-        });
-        let is_delivered = found.is_some_and(|(end, at)| end.deliver(&bytes[at..]).is_ok());
-        if !is_delivered {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+    /// Takes packets from the connection. Those of no flow are dropped: their flow may have ended.
+    pub(super) fn deliver<'a>(&self, packets: impl IntoIterator<Item = &'a [u8]>) {
+        let (mut current, mut payloads) = (None, Vec::new());
+        for bytes in packets {
+            let Some((flow, at)) = packet::decode(bytes) else {
+                self.drop_packets(1);
+                continue;
+            };
+            if current != Some(flow) {
+                self.deliver_to(current, &payloads);
+                payloads.clear();
+                current = Some(flow);
+            }
+            payloads.push(&bytes[at..]);
+        }
+        self.deliver_to(current, &payloads);
+    }
+
+    fn deliver_to(&self, flow: Option<u64>, payloads: &[&[u8]]) {
+        let Some(flow) = flow else { return };
+        let end = self.lock().use_now(self.clock.now(), &flow).cloned();
+        let taken = end.map_or(0, |end| end.deliver(payloads));
+        self.drop_packets(payloads.len() as u64 - taken);
+    }
+
+    fn drop_packets(&self, count: u64) {
+        self.dropped.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Sends a packet of a flow to the other end: with `batch` if it fits into a datagram, else as a message, which
+    /// is dropped if the queue for them is full.
+    pub(super) fn send(&self, connection: &Connection, flow: u64, end: &FlowEnd, payload: &[u8], batch: &mut Batch) {
+        let _used = self.lock().use_now(self.clock.now(), &flow);
+        end.carried.sent.fetch_add(payload.len() as u64, Ordering::Relaxed);
+        let bytes = Bytes::from(packet::encode(flow, payload));
+        if connection.datagram_len_max().is_some_and(|max| bytes.len() <= max) {
+            batch.datagrams.push_back(bytes);
+        } else {
+            self.send_as_message(connection, bytes);
         }
     }
 
-    /// Sends a packet of a flow to the other end: in a datagram if it fits, else as a message. Never
-    /// waits: if a queue is full, the packet is dropped, as on any link.
-    pub(super) fn send(&self, connection: &Connection, flow: u64, end: &FlowEnd, payload: &[u8]) {
-        let _used = self.lock().use_now(self.clock.now(), &flow);
-        let bytes = Bytes::from(packet::encode(flow, payload));
-        let fits = connection.datagram_len_max().is_some_and(|max| bytes.len() <= max);
-        let sent = if fits { connection.send_datagram(bytes.clone()) } else { Err(DatagramError::Unsupported) };
-        let is_sent = match sent {
-            Ok(()) => true,
-            Err(DatagramError::Unsupported | DatagramError::TooLarge { .. }) => {
-                matches!(poll_once(connection.send_message_async(bytes)), Some(Ok(())))
+    fn send_as_message(&self, connection: &Connection, bytes: Bytes) {
+        if !matches!(poll_once(connection.send_message_async(bytes)), Some(Ok(()))) {
+            self.drop_packets(1);
+        }
+    }
+
+    /// Sends what is in a batch. Waits for space, so that packets wait in the buffer of their socket, which drops
+    /// them when it is full, as any link does.
+    pub(super) async fn flush(&self, connection: &Connection, batch: &mut Batch) {
+        let datagrams = &mut batch.datagrams;
+        while !datagrams.is_empty() {
+            match poll_fn(|context| connection.poll_send_datagrams(datagrams, context.waker())).await {
+                Ok(_) => {}
+                // The path has changed since.
+                Err(DatagramError::Unsupported | DatagramError::TooLarge { .. }) => {
+                    if let Some(first) = datagrams.pop_front() {
+                        self.send_as_message(connection, first);
+                    }
+                }
+                Err(_) => {
+                    self.drop_packets(datagrams.len() as u64);
+                    datagrams.clear();
+                }
             }
-            Err(_) => false,
-        };
-        if is_sent {
-            end.carried.sent.fetch_add(payload.len() as u64, Ordering::Relaxed);
-        } else {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -176,12 +227,20 @@ impl Packets {
         end: &FlowEnd,
         (mut send, mut recv): Streams,
     ) {
-        let mut buffer = packet_buffer();
+        let (mut buffer, mut batch) = (packet_buffer(), Batch::default());
         let mut over = pin!(is_over(end, &mut recv));
         loop {
             tokio::select! {
                 received = socket.recv(buffer.as_mut_slice()) => match received {
-                    Ok(len) => self.send(connection, flow, end, &buffer[..len]),
+                    Ok(len) => {
+                        self.send(connection, flow, end, &buffer[..len], &mut batch);
+                        // Those that have come meanwhile leave together with it.
+                        for _ in 1..BATCH_MAX {
+                            let Ok(len) = socket.try_recv(buffer.as_mut_slice()) else { break };
+                            self.send(connection, flow, end, &buffer[..len], &mut batch);
+                        }
+                        self.flush(connection, &mut batch).await;
+                    }
                     // The target answers by ICMP that it does not listen: as with any lost packet, the
                     // program has to find out.
                     Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
@@ -225,13 +284,13 @@ impl Opening {
         (Arc::new(Self { waiting, opened: OnceLock::new() }), packets)
     }
 
-    /// Sends a packet, or keeps it until the flow is open; false if the flow has ended.
-    pub(super) fn send(&self, connection: &Connection, packets: &Packets, payload: &[u8]) -> bool {
+    /// Sends a packet with `batch`, or keeps it until the flow is open; false if the flow has ended.
+    pub(super) fn send(&self, session: &Session, payload: &[u8], batch: &mut Batch) -> bool {
         if self.waiting.is_closed() {
             return false;
         }
         match self.opened.get() {
-            Some((flow, end)) => packets.send(connection, *flow, end, payload),
+            Some((flow, end)) => session.packets.send(&session.connection, *flow, end, payload, batch),
             // Those that come too fast are dropped, as on any link.
             None => drop(self.waiting.try_send(Bytes::copy_from_slice(payload))),
         }
@@ -251,13 +310,18 @@ impl Opening {
         // Those that waited go first, but for one that comes between these two steps: packets may be
         // reordered, as on any link.
         let _first = self.opened.set((flow, Arc::clone(end)));
+        let mut batch = Batch::default();
         while let Ok(packet) = waiting.try_recv() {
-            packets.send(connection, flow, end, &packet);
+            packets.send(connection, flow, end, &packet, &mut batch);
         }
+        packets.flush(connection, &mut batch).await;
         let mut over = pin!(is_over(end, &mut recv));
         loop {
             tokio::select! {
-                Some(packet) = waiting.recv() => packets.send(connection, flow, end, &packet),
+                Some(packet) = waiting.recv() => {
+                    packets.send(connection, flow, end, &packet, &mut batch);
+                    packets.flush(connection, &mut batch).await;
+                }
                 () = &mut over => break,
             }
         }
