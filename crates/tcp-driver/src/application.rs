@@ -11,7 +11,7 @@ use driver::shared::FIRST_QUEUE;
 use driver::sync::{WakerSet, lock};
 use driver::{Application, EndReason, Shared};
 use layers::RecordError;
-use tcp::{CloseReason, KeepAlive, Md5Key};
+use tcp::{CloseReason, DSCP_MAX, KeepAlive, Md5Key};
 
 use crate::info::TcpInfo;
 
@@ -43,6 +43,8 @@ pub struct Connect {
     /// Whether a router's report that the peer cannot be reached ends the attempt, as in kernels. Default:
     /// false, because it may be so for a moment only (RFC 1122, section 4.2.3.9; RFC 5461, section 4).
     pub ends_if_unreachable: bool,
+    /// See [`with_dscp`](Self::with_dscp).
+    pub(crate) dscp: u8,
 }
 
 impl Connect {
@@ -68,6 +70,17 @@ impl Connect {
     #[must_use]
     pub fn with_ends_if_unreachable(self, ends_if_unreachable: bool) -> Self {
         Self { ends_if_unreachable, ..self }
+    }
+
+    /// Sets the code point of differentiated services (RFC 2474) of all packets, that of the SYN included.
+    /// Default: 0. [`StreamHandle::set_dscp`](crate::StreamHandle::set_dscp) changes it.
+    ///
+    /// # Panics
+    /// If it has more than six bits.
+    #[must_use]
+    pub fn with_dscp(self, dscp: u8) -> Self {
+        assert!(dscp <= DSCP_MAX, "a DSCP has six bits");
+        Self { dscp, ..self }
     }
 }
 
@@ -158,6 +171,7 @@ pub(crate) struct CellState {
     pub(crate) is_dropped: bool,
     pub(crate) nagle: Option<bool>,
     pub(crate) keep_alive: Option<Option<KeepAlive>>,
+    pub(crate) dscp: Option<u8>,
     /// Questions for the state of the connection, and those that the driver has answered.
     info_asked: u64,
     info_answered: u64,
@@ -345,6 +359,7 @@ impl TcpCell {
             is_dropped_unread: state.is_dropped && state.inbox_len > 0,
             nagle: state.nagle.take(),
             keep_alive: state.keep_alive.take(),
+            dscp: state.dscp.take(),
             wants_info: state.info_asked > state.info_answered,
         }
     }
@@ -454,6 +469,7 @@ pub(crate) struct Requests {
     pub(crate) is_dropped_unread: bool,
     pub(crate) nagle: Option<bool>,
     pub(crate) keep_alive: Option<Option<KeepAlive>>,
+    pub(crate) dscp: Option<u8>,
     pub(crate) wants_info: bool,
 }
 

@@ -271,6 +271,9 @@ impl Connection<Tcp> for TcpConnection {
         if let Some(keep_alive) = requests.keep_alive {
             self.connection.set_keep_alive(keep_alive);
         }
+        if let Some(dscp) = requests.dscp {
+            self.connection.set_dscp(dscp);
+        }
         self.wants_info |= requests.wants_info;
         self.answer_info();
         self.is_dropped |= requests.is_dropped;

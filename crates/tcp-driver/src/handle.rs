@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 use driver::shared::{AcceptOutcome, ConnectRequest};
 use driver::{Flush, protocol::Cell};
-use tcp::KeepAlive;
+use tcp::{DSCP_MAX, KeepAlive};
 use units::Instant;
 
 use crate::application::{Closed, Connect, TcpCell, TcpShared, WriteError};
@@ -173,9 +173,20 @@ impl<R: Runtime> StreamHandle<R> {
         self.cell().request(|state| state.nagle = Some(nagle));
         self.kick(Flush::Now);
     }
+
     /// Sets when a silent peer is probed; `None`: never.
     pub fn set_keep_alive(&self, keep_alive: Option<KeepAlive>) {
         self.cell().request(|state| state.keep_alive = Some(keep_alive));
+        self.kick(Flush::Now);
+    }
+
+    /// Sets the code point of differentiated services (RFC 2474) of the packets that leave from now on.
+    ///
+    /// # Panics
+    /// If it has more than six bits.
+    pub fn set_dscp(&self, dscp: u8) {
+        assert!(dscp <= DSCP_MAX, "a DSCP has six bits");
+        self.cell().request(|state| state.dscp = Some(dscp));
         self.kick(Flush::Now);
     }
 }

@@ -51,6 +51,11 @@ impl<R: Runtime> OpeningHandle<R> {
         self.opening.asks_for_ecn
     }
 
+    /// The code point of differentiated services of the SYN (RFC 2474).
+    pub const fn dscp(&self) -> u8 {
+        self.opening.dscp
+    }
+
     /// Answers the peer. Wait for the end of the handshake with
     /// [`poll_connected`](StreamHandle::poll_connected).
     pub fn accept(mut self) -> StreamHandle<R> {

@@ -392,7 +392,10 @@ impl Protocol for Tcp {
         if let Some(ecn) = request.ecn.filter(|ecn| *ecn != config.ecn) {
             Arc::make_mut(&mut config).ecn = ecn;
         }
-        let connection = tcp::Connection::connect(now, config, tuple, initial, offset);
+        let mut connection = tcp::Connection::connect(now, config, tuple, initial, offset);
+        if request.dscp != 0 {
+            connection.set_dscp(request.dscp);
+        }
         let signature = request.md5.map(|key| Signature::new(&key, &self.counters));
         let connection = TcpConnection::new(connection, Arc::clone(cell), socket, false)
             .with_signature(signature)

@@ -46,6 +46,8 @@ pub struct Opening {
     pub tuple: Tuple,
     /// Whether the peer asks for explicit congestion notification (RFC 3168, section 6.1.1).
     pub asks_for_ecn: bool,
+    /// The code point of differentiated services of the SYN.
+    pub dscp: u8,
 }
 
 /// What the application decides about a SYN.
@@ -67,8 +69,8 @@ pub struct Transparent {
 }
 
 struct State {
-    /// The addresses and ports of the stack.
-    own: Table<()>,
+    /// The addresses and ports of the stack, with the DSCP of the last packet that came from there.
+    own: Table<u8>,
     /// SYNs that were not decided.
     openings: usize,
     /// Those that the application has not taken.
@@ -96,6 +98,19 @@ impl Transparent {
     /// Whether packets with these addresses and ports are the stack's. Any thread may ask.
     pub fn owns(&self, tuple: &Tuple) -> bool {
         lock(&self.state).own.contains(tuple)
+    }
+
+    /// As [`owns`](Self::owns), for a packet that comes from there with this DSCP.
+    pub fn takes(&self, tuple: &Tuple, dscp: u8) -> bool {
+        let mut state = lock(&self.state);
+        let own = state.own.get_mut(tuple);
+        own.map(|last| *last = dscp).is_some()
+    }
+
+    /// The DSCP of the last packet that was [taken](Self::takes) with these addresses and ports; 0 before one.
+    /// `None` if they are not the stack's.
+    pub fn dscp_of_peer(&self, tuple: &Tuple) -> Option<u8> {
+        lock(&self.state).own.get(tuple).copied()
     }
 
     /// Whether one more SYN can be held.
@@ -146,7 +161,7 @@ impl Transparent {
             if !self.has_space_in(&state) {
                 return false;
             }
-            state.own.insert(opening.tuple, ());
+            state.own.insert(opening.tuple, opening.dscp);
             state.openings += 1;
             state.waiting.push_back(opening);
             state.wakers.take()
@@ -166,7 +181,9 @@ impl Transparent {
     pub(crate) fn set_own(&self, tuple: &Tuple, is_own: bool) {
         let mut state = lock(&self.state);
         if is_own {
-            state.own.insert(*tuple, ());
+            if !state.own.contains(tuple) {
+                state.own.insert(*tuple, 0);
+            }
         } else {
             state.own.remove(tuple);
         }
@@ -219,13 +236,14 @@ impl HeldSyns {
     /// Holds a SYN, or the repetition of one, which counts: a peer that repeats it asks no more for ECN
     /// (RFC 3168, section 6.1.1.1), and may have begun anew. False if there is no space.
     pub(crate) fn hold(&mut self, socket: usize, batch: Received, arrival: &Arrival) -> bool {
+        let dscp = wire::ip::Packet::parse(batch.packet()).map_or(0, |ip| ip.dscp);
         let held = Held { batch, socket };
         if let Some(known) = self.by_tuple.get_mut(&arrival.tuple) {
             *known = held;
             return true;
         }
         let asks_for_ecn = arrival.header.flags.contains(Flags::ECE | Flags::CWR);
-        let has_space = self.shared.push(Opening { tuple: arrival.tuple, asks_for_ecn });
+        let has_space = self.shared.push(Opening { tuple: arrival.tuple, asks_for_ecn, dscp });
         if has_space {
             self.by_tuple.insert(arrival.tuple, held);
         }

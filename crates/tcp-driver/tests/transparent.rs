@@ -205,3 +205,24 @@ fn a_stack_that_ends_leaves_no_caller_waiting() {
     let over = OpeningHandle::poll_next(&Still, &shared, &transparent, Waker::noop());
     assert!(matches!(over, Poll::Ready(None)));
 }
+
+#[test]
+fn the_code_point_of_a_peers_packets_is_known_as_long_as_they_are_the_stacks() {
+    let mut stack = Stack::new(bounds(9, 9));
+    for (source, target) in [("10.0.0.9:1", "192.0.2.1:80"), ("[fd00::9]:1", "[2001:db8::1]:443")] {
+        let tuple = Tuple { local: source.parse().unwrap(), remote: target.parse().unwrap() };
+        let mut peer = Connection::connect(NOW, TcpConfig::default(), tuple, Seq32::new(5), 5);
+        peer.set_dscp(46);
+        let syn = sent(&mut peer).expect("a SYN");
+        let seen_here = Tuple { local: tuple.remote, remote: tuple.local };
+        assert!(!stack.transparent.takes(&seen_here, 1), "nothing has begun");
+        assert!(stack.accept(syn));
+        let opening = stack.next().expect("an attempt");
+        assert_eq!((opening.dscp(), stack.transparent.dscp_of_peer(&seen_here)), (46, Some(46)));
+        assert!(stack.transparent.takes(&seen_here, 1));
+        assert_eq!(stack.transparent.dscp_of_peer(&seen_here), Some(1));
+        opening.refuse();
+        assert_eq!(stack.answers().len(), 1);
+        assert_eq!(stack.transparent.dscp_of_peer(&seen_here), None);
+    }
+}

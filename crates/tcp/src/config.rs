@@ -12,6 +12,9 @@ use crate::md5::Md5Key;
 /// The largest shift of the window (RFC 7323, section 2.3).
 pub(crate) const SCALE_MAX: u8 = 14;
 
+/// The largest code point of differentiated services: six bits (RFC 2474, section 3).
+pub const DSCP_MAX: u8 = 63;
+
 /// What a connection may use, and its timers.
 #[derive(Debug, Clone)]
 pub struct TcpConfig {

@@ -49,7 +49,7 @@ pub use crate::journal::{JournalSink, JournalSource, Replay};
 pub use arrival::{Arrival, OpenError, SegmentHead};
 pub use budget::BufferBudget;
 pub use config::{
-    AckPolicy, AckThreshold, AckTimer, KeepAlive, LossRecovery, Nagle, RtoFormula, TcpConfig, WindowGrowth,
+    AckPolicy, AckThreshold, AckTimer, DSCP_MAX, KeepAlive, LossRecovery, Nagle, RtoFormula, TcpConfig, WindowGrowth,
 };
 pub use connection::{COOKIE_LIFETIME, CloseReason, Connection, Read, Stats, WriteError};
 pub use detached::{DetachedReceiveHalf, ReceiveCommands, ReceiveReport};

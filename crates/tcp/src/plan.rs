@@ -32,6 +32,8 @@ pub struct Plan {
     pub(crate) data_len: usize,
     /// Bytes of data in each segment but the last.
     pub(crate) segment: usize,
+    /// The code point of differentiated services (RFC 2474): six bits.
+    pub(crate) dscp: u8,
     pub(crate) ecn: Option<Ecn>,
     /// The number under which the send half has recorded it.
     pub(crate) transmission: Option<u64>,
@@ -47,6 +49,7 @@ impl Default for Plan {
             pieces: Vec::new(),
             data_len: 0,
             segment: 1,
+            dscp: 0,
             ecn: None,
             transmission: None,
             md5: None,
@@ -165,7 +168,7 @@ impl Plan {
             destination: self.tuple.remote.ip(),
             protocol,
             hop_limit: HOP_LIMIT,
-            dscp: 0,
+            dscp: self.dscp,
             ecn: self.ecn,
             id: 0,
             // Packets that are too large are reported (RFC 1191, RFC 8201).

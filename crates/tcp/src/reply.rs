@@ -35,6 +35,7 @@ pub struct TimeWait {
     clock: Option<TimestampClock>,
     time: Duration,
     until: Instant,
+    dscp: u8,
     md5: Option<Md5Key>,
 }
 
@@ -47,11 +48,15 @@ impl TimeWait {
         time: Duration,
         until: Instant,
     ) -> Self {
-        Self { tuple, seq, ack, clock, time, until, md5: None }
+        Self { tuple, seq, ack, clock, time, until, dscp: 0, md5: None }
     }
 
     pub(crate) fn signed(self, md5: Option<Md5Key>) -> Self {
         Self { md5, ..self }
+    }
+
+    pub(crate) fn with_dscp(self, dscp: u8) -> Self {
+        Self { dscp, ..self }
     }
 
     /// The key with which segments are verified.
@@ -101,6 +106,7 @@ impl TimeWait {
         let clock = self.clock.as_ref().map(|clock| (clock, now));
         fill(&self.tuple, self.seq, self.ack, Flags::ACK, 0, clock, plan);
         plan.sign(self.md5.as_ref());
+        plan.dscp = self.dscp;
         true
     }
 }
@@ -116,7 +122,7 @@ fn fill(
 ) {
     plan.release();
     plan.sign(None);
-    (plan.tuple, plan.ecn, plan.segment) = (*tuple, None, 1);
+    (plan.tuple, plan.dscp, plan.ecn, plan.segment) = (*tuple, 0, None, 1);
     let timestamps = clock.map(|(clock, now)| clock.stamp(now));
     plan.header = Header {
         source_port: tuple.local.port(),

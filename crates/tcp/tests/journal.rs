@@ -187,6 +187,7 @@ fn calls_of_the_application_are_replayed() {
     pair.connect();
     let client = pair.hosts[0].connection();
     client.set_nagle(false);
+    client.set_dscp(46);
     client.set_keep_alive(Some(KeepAlive {
         after: Duration::from_secs(2),
         interval: Duration::from_secs(1),
@@ -212,6 +213,7 @@ fn calls_of_the_application_are_replayed() {
     let (client, server) = (lines(&client), lines(&server));
     for line in [
         "set_nagle: false",
+        "set_dscp: 46",
         "set_keep_alive: after 2.00 s, then every 1.00 s",
         "write 300000 bytes: 65536 bytes",
         "write 4 bytes: blocked",

@@ -130,6 +130,14 @@ impl TcpStream {
         self.handle.set_keep_alive(keep_alive);
     }
 
+    /// Sets the code point of differentiated services (RFC 2474) of the packets that leave from now on.
+    ///
+    /// # Panics
+    /// If it has more than six bits.
+    pub fn set_dscp(&self, dscp: u8) {
+        self.handle.set_dscp(dscp);
+    }
+
     /// Sets how long [`Read`] waits at most; `None`: without end. The error is then
     /// [`WouldBlock`](io::ErrorKind::WouldBlock), as with the sockets of the kernel.
     pub fn set_read_timeout(&self, timeout: Option<Duration>) {

@@ -44,6 +44,11 @@ impl Opening {
         self.handle.asks_for_ecn()
     }
 
+    /// The code point of differentiated services of the peer's SYN (RFC 2474).
+    pub const fn dscp(&self) -> u8 {
+        self.handle.dscp()
+    }
+
     /// Answers the peer, and waits until it has completed the handshake.
     ///
     /// # Errors
@@ -88,6 +93,18 @@ impl TcpStack {
     pub fn owns(&self, source: SocketAddr, destination: SocketAddr) -> bool {
         let tuple = Tuple { local: destination, remote: source };
         self.transparent.as_ref().is_some_and(|transparent| transparent.owns(&tuple))
+    }
+
+    /// As [`owns`](Self::owns), and notes that such a packet has this code point of differentiated services.
+    pub fn takes(&self, source: SocketAddr, destination: SocketAddr, dscp: u8) -> bool {
+        let tuple = Tuple { local: destination, remote: source };
+        self.transparent.as_ref().is_some_and(|transparent| transparent.takes(&tuple, dscp))
+    }
+
+    /// The code point of the last packet with these addresses that was [taken](Self::takes). `None` if they are
+    /// not the stack's.
+    pub fn dscp_of_peer(&self, source: SocketAddr, destination: SocketAddr) -> Option<u8> {
+        self.transparent.as_ref()?.dscp_of_peer(&Tuple { local: destination, remote: source })
     }
 
     /// Whether one more peer may try to connect: within the bounds of a transparent stack.

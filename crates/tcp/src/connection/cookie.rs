@@ -153,7 +153,7 @@ impl Connection {
         let kept = Kept::of(config, &syn.header);
         plan.release();
         plan.tuple = syn.tuple;
-        plan.ecn = None;
+        (plan.dscp, plan.ecn) = (0, None);
         plan.sign(config.md5.as_ref());
         plan.header = kept.answer(now, config, secret, syn);
     }

@@ -79,6 +79,7 @@ impl Connection {
             close_reason: None,
             soft_error: None,
             is_orphan: false,
+            dscp: 0,
             journal: None,
             config,
             tuple,

@@ -35,7 +35,7 @@ use units::{Instant, Seq32};
 use wire::tcp::Timestamps;
 
 pub use self::cookie::COOKIE_LIFETIME;
-use crate::config::{KeepAlive, Nagle, TcpConfig};
+use crate::config::{DSCP_MAX, KeepAlive, Nagle, TcpConfig};
 use crate::detached::ReceiveCommands;
 use crate::event::{Event, Events, SoftError};
 use crate::journal::outcome::Answer;
@@ -77,6 +77,8 @@ pub struct Connection {
     soft_error: Option<SoftError>,
     /// The application is gone and reads nothing that still comes.
     is_orphan: bool,
+    /// Of all packets that leave.
+    dscp: u8,
     /// Records all inputs, if a journal is wanted.
     journal: Option<Box<Journal>>,
 }
@@ -219,6 +221,17 @@ impl Connection {
         Arc::make_mut(&mut self.config).keep_alive = keep_alive;
     }
 
+    /// Sets the code point of differentiated services (RFC 2474) of the packets that leave from now on. All have
+    /// one, so that none overtakes another (RFC 7657, section 5.1). At first it is 0, also that of a SYN.
+    ///
+    /// # Panics
+    /// If it has more than six bits.
+    pub fn set_dscp(&mut self, dscp: u8) {
+        assert!(dscp <= DSCP_MAX, "a DSCP has six bits");
+        self.record(|journal| journal.set_dscp(dscp));
+        self.dscp = dscp;
+    }
+
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         if self.journal.is_some() {
@@ -322,7 +335,7 @@ impl Connection {
         let clock = self.negotiated.timestamps.then(|| receive.clock().clone());
         let (seq, ack) = (self.send.nxt_on_wire(), receive.nxt_on_wire());
         let time_wait = TimeWait::new(self.tuple, seq, ack, clock, self.config.time_wait, until);
-        Some(time_wait.signed(self.config.md5.clone()))
+        Some(time_wait.signed(self.config.md5.clone()).with_dscp(self.dscp))
     }
 
     /// The timestamps of a segment that leaves now.

@@ -23,7 +23,7 @@ impl Connection {
         }
         plan.release();
         plan.tuple = self.tuple;
-        plan.ecn = None;
+        (plan.dscp, plan.ecn) = (self.dscp, None);
         plan.sign(self.config.md5.as_ref());
         plan.segment = self.send.segment() as usize;
         if let Some(seq) = self.reset_due.take() {

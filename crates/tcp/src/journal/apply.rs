@@ -66,6 +66,7 @@ impl Replayer {
             Input::Orphan => connection.orphan(),
             Input::SetNagle(nagle) => connection.set_nagle(*nagle),
             Input::SetKeepAlive(keep_alive) => connection.set_keep_alive(*keep_alive),
+            Input::SetDscp(dscp) => connection.set_dscp(*dscp),
             Input::PlanAsked(segments_max) => return self.plan(connection, now, *segments_max, expected),
             Input::Event(event) => return compare_event(*event, connection.poll_event()),
             Input::Write(len) => {

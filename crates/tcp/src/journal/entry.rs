@@ -10,7 +10,7 @@ use super::format::tag;
 use super::outcome::EventEntry;
 use super::segment::LastSegment;
 use crate::arrival::Arrival;
-use crate::config::KeepAlive;
+use crate::config::{DSCP_MAX, KeepAlive};
 use crate::icmp::{IcmpError, IcmpErrorKind};
 use crate::tuple::Tuple;
 
@@ -33,6 +33,7 @@ pub(crate) enum Input {
     Orphan,
     SetNagle(bool),
     SetKeepAlive(Option<KeepAlive>),
+    SetDscp(u8),
 
     Event(EventEntry),
 
@@ -99,6 +100,7 @@ impl ReadState {
             tag::ORPHAN => Input::Orphan,
             tag::SET_NAGLE => Input::SetNagle(flag(reader)?),
             tag::SET_KEEP_ALIVE => Input::SetKeepAlive(keep_alive(reader)?),
+            tag::SET_DSCP => Input::SetDscp(dscp(reader)?),
             tag::EVENT => Input::Event(EventEntry::parse(reader)?),
             common::DETACHED => Input::Detached,
             common::ATTACHED => Input::Attached,
@@ -141,6 +143,10 @@ fn is_timed(tag: u8) -> bool {
             | common::ATTACHED
             | common::TOOK_REPORT
     )
+}
+
+fn dscp(reader: &mut Reader<'_>) -> Parsed<u8> {
+    Some(reader.u8()?).filter(|dscp| *dscp <= DSCP_MAX).ok_or(Malformed("a DSCP of more than six bits"))
 }
 
 fn size(reader: &mut Reader<'_>) -> Parsed<usize> {

@@ -33,6 +33,7 @@ pub(crate) mod tag {
     pub(crate) const ORPHAN: u8 = 28;
     pub(crate) const SET_NAGLE: u8 = 29;
     pub(crate) const SET_KEEP_ALIVE: u8 = 30;
+    pub(crate) const SET_DSCP: u8 = 31;
 
     pub(crate) const GRANT: u8 = 48;
 

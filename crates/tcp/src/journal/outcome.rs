@@ -133,7 +133,7 @@ impl PlanRecord for PlanEntry {
 /// A digest of the segments of a plan: the header, and the length of the data, which the sequence number
 /// says.
 fn plan_digest(plan: &Plan) -> u64 {
-    let Plan { tuple: _, header, pieces, data_len, segment, ecn, transmission: _, md5 } = plan;
+    let Plan { tuple: _, header, pieces, data_len, segment, dscp, ecn, transmission: _, md5 } = plan;
     let Header { source_port, destination_port, seq, ack, flags, window, urgent, options } = header;
     let Options { mss, window_scale, sack_permitted, timestamps, sack, md5: _, accecn } = options;
     let mut digest = Digest::new(0);
@@ -141,7 +141,8 @@ fn plan_digest(plan: &Plan) -> u64 {
     digest.word(u64::from(ack.get()) | u64::from(flags.0) << 32 | u64::from(*window) << 48);
     digest.word(u64::from(*urgent) | (*data_len as u64) << 16 | (*segment as u64) << 40);
     digest.word(pieces.iter().map(|piece| piece.len() as u64).sum());
-    digest.word(u64::from(bits_of(*ecn)) | u64::from(md5.is_some()) << 2 | u64::from(*sack_permitted) << 3);
+    let flags = u64::from(md5.is_some()) << 2 | u64::from(*sack_permitted) << 3;
+    digest.word(u64::from(bits_of(*ecn)) | flags | u64::from(*dscp) << 4);
     let mut optional = |value: Option<u64>| digest.word(value.map_or(0, |value| value + 1));
     optional(mss.map(u64::from));
     optional(window_scale.map(u64::from));

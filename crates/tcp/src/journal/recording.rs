@@ -124,6 +124,10 @@ impl Journal {
         put_keep_alive(self.writer.entry(tag::SET_KEEP_ALIVE), keep_alive);
     }
 
+    pub(crate) fn set_dscp(&mut self, dscp: u8) {
+        self.writer.entry(tag::SET_DSCP).push(dscp);
+    }
+
     // ── Halves ───────────────────────────────────────────────────────────────────────────────────
 
     /// Commands of this number were taken. They come with a segment, or before one, and need no time.

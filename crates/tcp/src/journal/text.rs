@@ -34,6 +34,7 @@ impl Entry {
             | Input::Orphan
             | Input::SetNagle(_)
             | Input::SetKeepAlive(_)
+            | Input::SetDscp(_)
             | Input::Detached
             | Input::Attached => true,
             _ => false,
@@ -57,6 +58,7 @@ const fn name(input: &Input) -> &'static str {
         Input::Orphan => "orphan",
         Input::SetNagle(_) => "set_nagle",
         Input::SetKeepAlive(_) => "set_keep_alive",
+        Input::SetDscp(_) => "set_dscp",
         Input::Event(_) => "event",
         Input::Detached => "detached",
         Input::Attached => "attached",
@@ -103,6 +105,7 @@ impl fmt::Display for Text<'_> {
             Input::SetKeepAlive(Some(keep_alive)) => {
                 write!(f, ": after {}, then every {}", keep_alive.after, keep_alive.interval)
             }
+            Input::SetDscp(dscp) => write!(f, ": {dscp}"),
             Input::Event(event) => write!(f, ": {event}"),
             Input::Detached => f.write_str(": the receive half is on another processor"),
             Input::Attached => f.write_str(": the receive half is back"),

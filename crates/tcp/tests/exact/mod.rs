@@ -3,6 +3,7 @@
 mod accurate_ecn;
 mod classic;
 mod cookies;
+mod dscp;
 mod handshake;
 mod late;
 mod md5;
