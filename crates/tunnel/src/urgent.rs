@@ -54,9 +54,14 @@ impl UrgentKinds {
     fn has(self, packet: &Packet<'_>) -> bool {
         let inner = &packet.inner;
         packet.segment.is_none()
-            && (self.expedited && EXPEDITED.contains(&(inner.traffic_class >> 2))
-                || self.dns && inner.ports.contains(&DNS_PORT)
+            && (self.has_flow(inner.traffic_class >> 2, inner.ports)
                 || self.small && inner.protocol != TCP && packet.ip.len() <= SMALL_BYTES_MAX)
+    }
+
+    /// Whether packets with this DSCP and these ports are urgent, whatever their size.
+    #[must_use]
+    pub fn has_flow(self, dscp: u8, ports: [u16; 2]) -> bool {
+        self.expedited && EXPEDITED.contains(&dscp) || self.dns && ports.contains(&DNS_PORT)
     }
 }
 
@@ -100,35 +105,40 @@ impl fmt::Display for UrgentKinds {
     }
 }
 
-/// Finds urgent packets, within their share.
+/// The share of urgent bytes in all bytes.
 #[derive(Debug)]
-pub struct Urgency {
-    kinds: UrgentKinds,
-    /// Bytes that urgent packets may have now, in parts of [`SHARE`].
+pub struct UrgentShare {
+    /// Bytes that may be urgent now, in parts of [`SHARE`].
     credit: u64,
     credited_at: Instant,
 }
 
-impl Urgency {
-    /// These kinds of packets are urgent.
+impl Default for UrgentShare {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl UrgentShare {
+    const CREDIT_MAX: u64 = BURST_BYTES * SHARE;
+
+    /// A burst may be urgent.
     #[must_use]
-    pub const fn new(kinds: UrgentKinds) -> Self {
-        Self { kinds, credit: BURST_BYTES * SHARE, credited_at: Instant::ZERO }
+    pub const fn new() -> Self {
+        Self { credit: Self::CREDIT_MAX, credited_at: Instant::ZERO }
     }
 
-    /// Counts a packet of the tunnel. Whether it is urgent, and within the share; `now` is called only if
-    /// its kind is. The largest datagram has `len_max` bytes for it: a packet that must be cut is not.
-    pub fn takes(&mut self, now: impl FnOnce() -> Instant, packet: &Packet<'_>, len_max: usize) -> bool {
-        const MOST: u64 = BURST_BYTES * SHARE;
-        let len = packet.ip.len();
-        self.credit = (self.credit + len as u64).min(MOST);
-        if !self.kinds.has(packet) || len > len_max {
-            return false;
-        }
-        let now = now();
+    /// Counts bytes, urgent ones or others.
+    pub fn count(&mut self, len: usize) {
+        self.credit = (self.credit + len as u64).min(Self::CREDIT_MAX);
+    }
+
+    /// Whether this many bytes are within the share. They count as urgent then.
+    pub fn admits(&mut self, now: Instant, len: usize) -> bool {
         let passed: Duration = now.saturating_since(self.credited_at);
         let earned = u128::from(passed.as_nanos()) * u128::from(BYTES_PER_SECOND * SHARE) / 1_000_000_000;
-        self.credit = (self.credit + u64::try_from(earned).unwrap_or(MOST).min(MOST)).min(MOST);
+        let earned = u64::try_from(earned).unwrap_or(u64::MAX).min(Self::CREDIT_MAX);
+        self.credit = (self.credit + earned).min(Self::CREDIT_MAX);
         self.credited_at = now;
         let cost = len as u64 * SHARE;
         let is_within = self.credit >= cost;
@@ -136,6 +146,29 @@ impl Urgency {
             self.credit -= cost;
         }
         is_within
+    }
+}
+
+/// Finds urgent packets, within their share.
+#[derive(Debug)]
+pub struct Urgency {
+    kinds: UrgentKinds,
+    share: UrgentShare,
+}
+
+impl Urgency {
+    /// These kinds of packets are urgent.
+    #[must_use]
+    pub const fn new(kinds: UrgentKinds) -> Self {
+        Self { kinds, share: UrgentShare::new() }
+    }
+
+    /// Counts a packet of the tunnel. Whether it is urgent, and within the share; `now` is called only if
+    /// its kind is. The largest datagram has `len_max` bytes for it: a packet that must be cut is not.
+    pub fn takes(&mut self, now: impl FnOnce() -> Instant, packet: &Packet<'_>, len_max: usize) -> bool {
+        let len = packet.ip.len();
+        self.share.count(len);
+        self.kinds.has(packet) && len <= len_max && self.share.admits(now(), len)
     }
 }
 
