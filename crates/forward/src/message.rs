@@ -96,6 +96,14 @@ pub enum Message {
         /// What the SYN of the connection says beside that.
         class: SynClass,
     },
+    /// Either end of a tunnel, first on a stream: packets of the connection that another stream carries have
+    /// another code point now (`docs/spec/tunnel.md`).
+    Class {
+        /// The identifier of the stream that carries the connection.
+        stream: u64,
+        /// The code point of what the program of this side sends: six bits.
+        dscp: u8,
+    },
     /// Client, first on a stream: look up a name, as the server's host does.
     LookUp {
         /// The name.
@@ -180,6 +188,7 @@ mod ty {
     pub(super) const OPEN_FROM: u8 = 0x14;
     pub(super) const LOOK_UP: u8 = 0x15;
     pub(super) const ADDRESSES: u8 = 0x16;
+    pub(super) const CLASS: u8 = 0x17;
 }
 
 impl Failure {
@@ -307,6 +316,7 @@ impl Message {
             Self::Open { .. } => ty::OPEN,
             Self::Arrived { .. } => ty::ARRIVED,
             Self::OpenFrom { .. } => ty::OPEN_FROM,
+            Self::Class { .. } => ty::CLASS,
             Self::LookUp { .. } => ty::LOOK_UP,
             Self::Addresses(_) => ty::ADDRESSES,
             Self::Connected { .. } => ty::CONNECTED,
@@ -340,6 +350,10 @@ impl Message {
                 put_socket_address(Some(*target), out);
                 out.push(class.dscp << 2 | u8::from(class.asks_for_ecn));
             }
+            Self::Class { stream, dscp } => {
+                out.extend_from_slice(&stream.to_be_bytes());
+                out.push(dscp << 2);
+            }
             Self::LookUp { name } => out.extend_from_slice(name.as_str().as_bytes()),
             Self::Addresses(addresses) => put_addresses(addresses, out),
             Self::Connected { local } => put_socket_address(*local, out),
@@ -368,6 +382,13 @@ impl Message {
                     return Err(Malformed("a flag is not defined"));
                 }
                 Self::OpenFrom { source, target, class: SynClass { dscp: class >> 2, asks_for_ecn: class & 1 != 0 } }
+            }
+            ty::CLASS => {
+                let (stream, class) = (u64::from_be_bytes(reader.array()?), reader.u8()?);
+                if class & 3 != 0 {
+                    return Err(Malformed("a flag is not defined"));
+                }
+                Self::Class { stream, dscp: class >> 2 }
             }
             ty::LOOK_UP => Self::LookUp { name: HostName::decode(reader.rest())? },
             ty::ADDRESSES => Self::Addresses(addresses(reader)?),

@@ -10,6 +10,8 @@ use serde_json::Value;
 use crate::support::Litz;
 use crate::tunnel::{Running, SERVER, World, ip};
 
+mod dscp;
+
 /// A server of several kinds. It writes a line about each connection that has ended, to the file of its
 /// first argument: its port, the client's address, and what happened.
 const PEER: &str = "

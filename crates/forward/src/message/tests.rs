@@ -59,6 +59,8 @@ fn messages() -> Vec<Message> {
             target: "[2001:db8::2]:65535".parse().expect("an address"),
             class: SynClass::default(),
         },
+        Message::Class { stream: u64::MAX, dscp: 63 },
+        Message::Class { stream: 4, dscp: 0 },
         Message::LookUp { name: HostName::new("db.example").expect("a name") },
         Message::Addresses(vec![ip]),
         Message::Addresses(vec![Ipv4Addr::LOCALHOST.into(); ADDRESSES_MAX]),
@@ -105,6 +107,7 @@ fn the_bytes_are_those_of_the_specification() {
             },
             b"\x01\x14\x00\x0f\x04\x0a\x4c\x00\x02\x9c\x40\x04\xc0\x00\x02\x01\x00\x50\xb9".to_vec(),
         ),
+        (Message::Class { stream: 260, dscp: 46 }, b"\x01\x17\x00\x09\0\0\0\0\0\0\x01\x04\xb8".to_vec()),
         (Message::LookUp { name: HostName::new("db").expect("a name") }, b"\x01\x15\x00\x02db".to_vec()),
         (Message::Addresses(vec![Ipv4Addr::LOCALHOST.into()]), b"\x01\x16\x00\x05\x04\x7f\x00\x00\x01".to_vec()),
         (Message::Connected { local: None }, b"\x01\x12\x00\x01\x00".to_vec()),
@@ -154,6 +157,8 @@ fn impossible_values_are_malformed() {
         b"\x01\x15\x00\x02DB",
         b"\x01\x15\x00\x02d/",
         b"\x01\x16\x00\x00",
+        b"\x01\x17\x00\x09\0\0\0\0\0\0\0\x04\xb9",
+        b"\x01\x17\x00\x09\0\0\0\0\0\0\0\x04\x02",
         b"\x01\x16\x00\x04\x04\x7f\x00\x00",
         b"\x01\x10\x00\x14\x01\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\x0a\x00\x00\x01\x00\x16",
     ] {
@@ -181,7 +186,7 @@ fn a_detail_from_the_network_is_safe_to_print() {
 proptest! {
     #[test]
     fn any_bytes_are_read_without_panic_and_one_message_has_one_encoding(
-        ty in prop_oneof![0_u8..0x17, any::<u8>()],
+        ty in prop_oneof![0_u8..0x18, any::<u8>()],
         body in proptest::collection::vec(any::<u8>(), 0..64),
     ) {
         let header = Header { ty, body_len: body.len() };

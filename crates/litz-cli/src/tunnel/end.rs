@@ -38,7 +38,7 @@ impl TunnelEnd {
         let counters = Arc::new(DeviceCounters::default());
         let secret = key.derive_secret("flows of a tunnel");
         let seed = u64::from_be_bytes(*secret.first_chunk().expect("it has 32 bytes"));
-        let terminator = Arc::new(Terminator::start(&tun, mtu, &peers, terminate)?);
+        let terminator = Arc::new(Terminator::start(&tun, mtu, &peers, terminate, urgent)?);
         let (stack, taken) = (Arc::clone(&terminator), Arc::clone(&counters));
         let entry = Entry::start(tun.clone(), Arc::clone(&peers), wake, taken, stack, seed, urgent);
         Ok(Self { tun, entry, terminator, peers, counters })

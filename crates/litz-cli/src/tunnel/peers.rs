@@ -11,7 +11,9 @@ use tunnel::{Prefix, PrefixMap};
 
 use units::Rate;
 
+use super::terminate::choice::UrgentStreams;
 use super::terminate::flows::Flows;
+use super::terminate::told::ToldClasses;
 use super::wake::WakeEvent;
 
 /// The number of a peer, which is never used again.
@@ -27,6 +29,9 @@ pub(crate) struct Peer {
     pub(crate) takes_streams: bool,
     /// Its terminated connections.
     pub(crate) flows: Arc<Flows>,
+    /// The classes of these: what the peer tells, and the share of urgent data.
+    pub(crate) told_classes: Arc<ToldClasses>,
+    pub(crate) urgent_streams: UrgentStreams,
     /// The largest packet that both ends take, in bytes.
     pub(crate) mtu: u16,
     /// The most that goes to it, and comes from it.
@@ -80,7 +85,8 @@ impl Peer {
         takes_streams: bool,
     ) -> Self {
         let (flows, counters) = (Arc::default(), PeerCounters::default());
-        Self { connection, networks, takes_streams, flows, mtu, rate, counters }
+        let (told_classes, urgent_streams) = (Arc::default(), UrgentStreams::default());
+        Self { connection, networks, takes_streams, flows, told_classes, urgent_streams, mtu, rate, counters }
     }
 
     /// Whether the peer may send from this address.

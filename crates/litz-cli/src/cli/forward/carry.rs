@@ -46,9 +46,33 @@ pub(crate) trait Local {
     /// for something else would notice.
     async fn failed(&self) -> io::Error;
 
+    /// The class in which the stream sends what was read last, so many bytes, and what follows.
+    fn class_of(&self, _len: usize) -> StreamClass {
+        StreamClass::Usual
+    }
+
     /// Both directions have ended. Dropping it before resets the connection, so that the program does not
     /// take cut data for complete.
     fn close(self);
+}
+
+/// The class of a stream (`docs/design/classes-of-service.md`).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum StreamClass {
+    /// Streams take turns.
+    #[default]
+    Usual,
+    /// Before all others.
+    Urgent,
+    /// It uses what others leave.
+    Background,
+}
+
+impl StreamClass {
+    fn apply(self, stream: &mut SendStream) {
+        stream.set_priority(i32::from(self == Self::Urgent));
+        stream.set_background(self == Self::Background);
+    }
 }
 
 /// Why a connection did not end in order.
@@ -170,7 +194,7 @@ fn finish(local: &impl Local) -> io::Result<()> {
 
 /// From the local connection to the stream.
 async fn outward(local: &impl Local, stream: &mut SendStream, carried: &Carried) -> Result<(), Broken> {
-    let mut buffer = ReadBuffer::new();
+    let (mut buffer, mut class) = (ReadBuffer::new(), StreamClass::default());
     loop {
         let chunk = tokio::select! {
             biased;
@@ -184,6 +208,10 @@ async fn outward(local: &impl Local, stream: &mut SendStream, carried: &Carried)
             return Ok(());
         };
         carried.sent.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+        let wanted = local.class_of(chunk.len());
+        if std::mem::replace(&mut class, wanted) != wanted {
+            wanted.apply(stream);
+        }
         tokio::select! {
             biased;
             written = stream.write_chunk_async(chunk) => written.map_err(stream_broke)?,

@@ -8,21 +8,21 @@ use litz::tcp::{CloseReason, Closed, Connect, Opening, TcpStack, TcpStream};
 use litz::{RecvStream, SendStream};
 use tokio::time::timeout;
 
+use super::class::FlowClass;
 use super::flows::FlowGuard;
 use super::local::StackConnection;
+use super::side::{STREAM_TIME, Side};
+use super::told::ToldClass;
 use crate::cli::forward::carry::{Answer, Broken, RESET, carry};
 use crate::cli::forward::frames;
 use crate::tunnel::peers::Peer;
-
-/// How long an attempt waits for a stream, of which the peer bounds the number.
-const STREAM_TIME: Duration = Duration::from_secs(10);
 
 /// How long the far end may take to connect: longer than its stack tries, about two minutes.
 const CONNECT_TIME: Duration = Duration::from_secs(240);
 
 /// Carries a connection that a program of this side opens, once the peer is connected to its target.
-pub(super) async fn ask(opening: Opening, peer: &Peer) {
-    let (source, target) = (opening.source(), opening.destination());
+pub(super) async fn ask(side: &Arc<Side>, opening: Opening, peer: &Arc<Peer>) {
+    let (source, target, dscp) = (opening.source(), opening.destination(), opening.dscp());
     let answered = match open(&opening, peer).await {
         Ok(streams) => Ok(streams),
         Err(failure) => {
@@ -32,8 +32,11 @@ pub(super) async fn ask(opening: Opening, peer: &Peer) {
         }
     };
     match answered {
-        Ok((mut send, mut recv)) => match opening.accept().await {
-            Ok(stream) => run(stream, (send, recv), &peer.flows.begin(source, target)).await,
+        Ok(((mut send, mut recv), told)) => match opening.accept().await {
+            Ok(stream) => {
+                let guard = peer.flows.begin(source, target);
+                run(local(side, peer, stream, &send, &told, dscp), (send, recv), &guard).await;
+            }
             // The program has given up meanwhile.
             Err(_) => {
                 send.reset(RESET);
@@ -48,24 +51,25 @@ pub(super) async fn ask(opening: Opening, peer: &Peer) {
 }
 
 /// Opens a stream, and waits until the peer is connected.
-async fn open(opening: &Opening, peer: &Peer) -> Result<(SendStream, RecvStream), Failure> {
+async fn open(opening: &Opening, peer: &Peer) -> Result<((SendStream, RecvStream), ToldClass), Failure> {
     let other = |error: &str| Failure::new(Reason::Other, error);
     let opened = timeout(STREAM_TIME, peer.connection.open_bi_async()).await;
     let opened = opened.map_err(|_| Failure::new(Reason::Busy, "the peer has too many connections"))?;
     let (mut send, mut recv) = opened.map_err(|error| other(&error.to_string()))?;
-    let class = SynClass { dscp: 0, asks_for_ecn: opening.asks_for_ecn() };
+    let told = peer.told_classes.expect(send.id());
+    let class = SynClass { dscp: opening.dscp(), asks_for_ecn: opening.asks_for_ecn() };
     let request = Message::OpenFrom { source: opening.source(), target: opening.destination(), class };
     frames::send(&mut send, &request).await.map_err(|error| other(&error))?;
     match frames::receive(&mut recv, CONNECT_TIME).await {
-        Ok(Message::Connected { .. }) => Ok((send, recv)),
+        Ok(Message::Connected { .. }) => Ok(((send, recv), told)),
         Ok(Message::Failed(failure)) => Err(failure),
         Ok(_) => Err(other("the peer answered with another message")),
         Err(error) => Err(other(&error)),
     }
 }
 
-/// Answers a stream that the peer has opened: connects, and carries the data.
-pub(super) async fn answer(stack: &TcpStack, peer: &Peer, (mut send, mut recv): (SendStream, RecvStream)) {
+/// Answers a stream that the peer has opened: connects, and carries the data; or takes what it tells of another.
+async fn answer(side: &Arc<Side>, peer: &Arc<Peer>, (mut send, mut recv): (SendStream, RecvStream)) {
     let request = match frames::receive(&mut recv, frames::PROMPT).await {
         Ok(request) => request,
         Err(error) => {
@@ -74,15 +78,25 @@ pub(super) async fn answer(stack: &TcpStack, peer: &Peer, (mut send, mut recv): 
             return recv.stop(RESET);
         }
     };
+    if let Message::Class { stream, dscp } = request {
+        if peer.told_classes.on_told(stream, dscp) {
+            // The end says that it is done. Where it fails, the connection has ended.
+            let _over = send.finish();
+            return;
+        }
+        return fail(&mut send, &mut recv, Failure::new(Reason::Unknown, "no connection has this stream")).await;
+    }
+    let told = peer.told_classes.expect(send.id());
     let connected = tokio::select! {
-        connected = connect(stack, peer, &request) => connected,
+        connected = connect(&side.stack, peer, &request) => connected,
         // The peer does not want it any more.
         _ = send.stopped_async() => return recv.stop(RESET),
     };
     match connected {
         Ok((stream, guard)) => {
             if frames::send(&mut send, &Message::Connected { local: Some(stream.local_addr()) }).await.is_ok() {
-                run(stream, (send, recv), &guard).await;
+                // Of the target's packets the peer knows nothing.
+                run(local(side, peer, stream, &send, &told, 0), (send, recv), &guard).await;
             } else {
                 stream.reset();
             }
@@ -90,12 +104,17 @@ pub(super) async fn answer(stack: &TcpStack, peer: &Peer, (mut send, mut recv): 
         Err(failure) => {
             tracing::info!(%failure, "not connected for the peer");
             peer.flows.on_failed();
-            // Where that fails, the connection has ended.
-            let _over = frames::send(&mut send, &Message::Failed(failure)).await;
-            let _over = send.finish();
-            recv.stop(RESET);
+            fail(&mut send, &mut recv, failure).await;
         }
     }
+}
+
+/// Answers a request that it is not met.
+async fn fail(send: &mut SendStream, recv: &mut RecvStream, failure: Failure) {
+    // Where that fails, the connection has ended.
+    let _over = frames::send(send, &Message::Failed(failure)).await;
+    let _over = send.finish();
+    recv.stop(RESET);
 }
 
 async fn connect(stack: &TcpStack, peer: &Peer, request: &Message) -> Result<(TcpStream, FlowGuard), Failure> {
@@ -106,7 +125,8 @@ async fn connect(stack: &TcpStack, peer: &Peer, request: &Message) -> Result<(Tc
         return Err(Failure::new(Reason::NotAllowed, &format!("{} is not an address of the peer", source.ip())));
     }
     // An attempt ends as it does in the kernel of the program.
-    let parameters = Connect::default().with_local(source).with_ecn(class.asks_for_ecn).with_ends_if_unreachable(true);
+    let parameters = Connect::default().with_local(source).with_ecn(class.asks_for_ecn).with_dscp(class.dscp);
+    let parameters = parameters.with_ends_if_unreachable(true);
     let stream = stack.connect_with_async(target, parameters).await;
     let stream = stream.map_err(|closed| Failure::new(reason(&closed), &format!("{target}: {closed}")))?;
     Ok((stream, peer.flows.begin(source, target)))
@@ -124,9 +144,24 @@ pub(crate) const fn reason(closed: &Closed) -> Reason {
     }
 }
 
+/// A connection whose data `send` carries. The peer knows the DSCP `known` of what it receives.
+fn local(
+    side: &Arc<Side>,
+    peer: &Arc<Peer>,
+    stream: TcpStream,
+    send: &SendStream,
+    told: &ToldClass,
+    known: u8,
+) -> StackConnection {
+    let stream = Arc::new(stream);
+    told.apply_to(&stream);
+    let class = FlowClass::new(side, peer, &stream, send.id(), known);
+    StackConnection::with_class(stream, class)
+}
+
 /// Carries the data until both directions have ended.
-async fn run(stream: TcpStream, streams: (SendStream, RecvStream), guard: &FlowGuard) {
-    match carry(StackConnection::new(stream), streams, &guard.carried, Answer::Given).await {
+async fn run(local: StackConnection, streams: (SendStream, RecvStream), guard: &FlowGuard) {
+    match carry(local, streams, &guard.carried, Answer::Given).await {
         Ok(()) => {}
         Err(Broken::Local(error)) => tracing::info!(%error, "a terminated connection was reset here"),
         Err(error) => tracing::info!(%error, "a terminated connection was reset by the peer"),
@@ -134,9 +169,9 @@ async fn run(stream: TcpStream, streams: (SendStream, RecvStream), guard: &FlowG
 }
 
 /// Answers the streams of a peer until its connection ends.
-pub(super) async fn answer_all(stack: TcpStack, peer: Arc<Peer>) {
+pub(super) async fn answer_all(side: Arc<Side>, peer: Arc<Peer>) {
     while let Ok(streams) = peer.connection.accept_bi_async().await {
-        let (stack, peer) = (stack.clone(), Arc::clone(&peer));
-        tokio::spawn(async move { answer(&stack, &peer, streams).await });
+        let (side, peer) = (Arc::clone(&side), Arc::clone(&peer));
+        tokio::spawn(async move { answer(&side, &peer, streams).await });
     }
 }

@@ -2,22 +2,31 @@
 
 use std::future::pending;
 use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use litz::StridedBytes;
 use litz::tcp::{CloseReason, Closed, TcpStream, WriteError};
 
-use crate::cli::forward::carry::{Local, ReadBuffer};
+use super::class::FlowClass;
+use crate::cli::forward::carry::{Local, ReadBuffer, StreamClass};
 
 /// A connection of our TCP. Dropping it before [`close`](Local::close) resets it.
 pub(crate) struct StackConnection {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
+    /// If a stream carries it.
+    class: Option<Arc<FlowClass>>,
     is_over: bool,
 }
 
 impl StackConnection {
-    pub(crate) const fn new(stream: TcpStream) -> Self {
-        Self { stream, is_over: false }
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        Self { stream: Arc::new(stream), class: None, is_over: false }
+    }
+
+    /// A connection that a stream of this class carries.
+    pub(super) fn with_class(stream: Arc<TcpStream>, class: FlowClass) -> Self {
+        Self { stream, class: Some(Arc::new(class)), is_over: false }
     }
 }
 
@@ -44,6 +53,10 @@ impl Local for StackConnection {
             Closed::Tcp(CloseReason::Finished) => pending().await,
             closed => io::Error::other(WriteError::Closed(closed)),
         }
+    }
+
+    fn class_of(&self, len: usize) -> StreamClass {
+        self.class.as_ref().map_or(StreamClass::Usual, |class| class.of_data(len))
     }
 
     fn close(mut self) {

@@ -14,9 +14,17 @@
 //! | [`terminator`] | the stack of this end: which packets are its own, and what begins a connection |
 //! | [`ends`] | both ends of a connection: who asks, and who answers |
 //! | [`local`] | a connection of the stack, as it is carried |
+//! | [`class`] | differentiated services (RFC 2474): what the peer is told of a connection |
+//! | [`choice`] | the class of the stream, by the DSCP |
+//! | [`told`] | what the peer tells |
+//! | [`side`] | what this side has |
 //! | [`flows`] | the connections of a peer, counted |
 
+pub(crate) mod choice;
+pub(crate) mod class;
 pub(crate) mod ends;
 pub(crate) mod flows;
 pub(crate) mod local;
+pub(crate) mod side;
 pub(crate) mod terminator;
+pub(crate) mod told;

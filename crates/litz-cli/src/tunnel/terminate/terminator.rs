@@ -8,10 +8,11 @@ use litz::tcp::{IpDevice, KeepAlive, Nagle, PacketPort, TcpConfig, TcpStack, Tcp
 use net::tun::Tun;
 use tokio::runtime::{Builder, Runtime};
 use tunnel::inner::Transport;
-use tunnel::{Packet, Selector};
+use tunnel::{Packet, Selector, UrgentKinds};
 use units::Duration;
 
 use super::ends;
+use super::side::Side;
 use crate::tunnel::peers::{Peer, Peers};
 
 /// SYNs that wait for the far end, and what the stack bounds. A SYN beyond these goes through the tunnel as
@@ -37,7 +38,7 @@ const FIN: u8 = 0x01;
 
 /// Our TCP on a TUN device. It ends, with all its connections, when this is dropped.
 pub(crate) struct Terminator {
-    stack: TcpStack,
+    side: Arc<Side>,
     port: PacketPort,
     selectors: Vec<Selector>,
     /// Taken when this is dropped.
@@ -46,11 +47,17 @@ pub(crate) struct Terminator {
 
 impl Terminator {
     /// Starts on `tun`, with packets of at most `mtu` bytes. Connections that programs of this side open are
-    /// terminated if one of `selectors` selects them.
+    /// terminated if one of `selectors` selects them. Data of `urgent` kinds pass others.
     ///
     /// # Errors
     /// A message for the user: the system refuses a thread.
-    pub(crate) fn start(tun: &Tun, mtu: u16, peers: &Arc<Peers>, selectors: &[Selector]) -> Result<Self, String> {
+    pub(crate) fn start(
+        tun: &Tun,
+        mtu: u16,
+        peers: &Arc<Peers>,
+        selectors: &[Selector],
+        urgent: UrgentKinds,
+    ) -> Result<Self, String> {
         let port = PacketPort::new(tun.clone());
         let tcp = TcpConfig {
             mtu: mtu.into(),
@@ -65,14 +72,15 @@ impl Terminator {
         let runtime = Builder::new_multi_thread().worker_threads(WORKERS).enable_time().build();
         let runtime =
             runtime.map_err(|error| format!("cannot start the threads of terminated connections: {error}"))?;
-        runtime.spawn(ask_all(stack.clone(), Arc::clone(peers)));
-        Ok(Self { stack, port, selectors: selectors.to_vec(), runtime: Some(runtime) })
+        let side = Arc::new(Side { stack, urgent });
+        runtime.spawn(ask_all(Arc::clone(&side), Arc::clone(peers)));
+        Ok(Self { side, port, selectors: selectors.to_vec(), runtime: Some(runtime) })
     }
 
     /// Answers the streams of a peer until its connection ends.
     pub(crate) fn serve(&self, peer: &Arc<Peer>) {
         if let Some(runtime) = &self.runtime {
-            runtime.spawn(ends::answer_all(self.stack.clone(), Arc::clone(peer)));
+            runtime.spawn(ends::answer_all(Arc::clone(&self.side), Arc::clone(peer)));
         }
     }
 
@@ -85,7 +93,13 @@ impl Terminator {
         let source = SocketAddr::new(inner.source, inner.ports[0]);
         let target = SocketAddr::new(inner.destination, inner.ports[1]);
         let begins = flags & (SYN | ACK | RST | FIN) == SYN && self.begins(source, target, peer);
-        begins || self.stack.owns(source, target)
+        // A reset may come from no connection, with the class of none.
+        let is_own = if flags & RST == 0 {
+            self.side.stack.takes(source, target, inner.traffic_class >> 2)
+        } else {
+            self.side.stack.owns(source, target)
+        };
+        begins || is_own
     }
 
     /// Whether a SYN begins a terminated connection.
@@ -95,7 +109,7 @@ impl Terminator {
         peer.takes_streams
             && is_canonical
             && self.selectors.iter().any(|selector| selector.selects(target))
-            && self.stack.has_space_for_opening()
+            && self.side.stack.has_space_for_opening()
     }
 
     /// Whether a packet reports an error about a segment of the stack (RFC 792, RFC 4443).
@@ -105,7 +119,7 @@ impl Terminator {
             return false;
         }
         let Ok(ip) = wire::ip::Packet::parse(packet.ip) else { return false };
-        tcp::icmp::error_of(&ip).is_some_and(|error| self.stack.owns(error.tuple.remote, error.tuple.local))
+        tcp::icmp::error_of(&ip).is_some_and(|error| self.side.stack.owns(error.tuple.remote, error.tuple.local))
     }
 
     /// Passes a packet that the stack takes to it, with its offload header.
@@ -116,7 +130,7 @@ impl Terminator {
 
 impl Drop for Terminator {
     fn drop(&mut self) {
-        self.stack.close();
+        self.side.stack.close();
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -124,11 +138,12 @@ impl Drop for Terminator {
 }
 
 /// Asks the peers to connect, for each connection that a program of this side opens.
-async fn ask_all(stack: TcpStack, peers: Arc<Peers>) {
-    while let Ok(opening) = stack.next_opening().await {
+async fn ask_all(side: Arc<Side>, peers: Arc<Peers>) {
+    while let Ok(opening) = side.stack.next_opening().await {
         match peers.of_address(opening.destination().ip()) {
             Some(peer) => {
-                tokio::spawn(async move { ends::ask(opening, &peer).await });
+                let side = Arc::clone(&side);
+                tokio::spawn(async move { ends::ask(&side, opening, &peer).await });
             }
             // It is gone since the packet was read.
             None => opening.ignore(),
