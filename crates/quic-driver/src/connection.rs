@@ -396,7 +396,11 @@ impl<K: Packets> Connection<K> {
 
     fn answer(&self, query: Query) {
         match query {
-            Query::Stats(answer) => drop(answer.put(Some(self.quic.stats()))),
+            Query::Stats(answer) => {
+                let mut stats = self.quic.stats();
+                stats.send.datagram_bytes_waiting += self.datagrams.iter().map(|it| it.len() as u64).sum::<u64>();
+                drop(answer.put(Some(stats)));
+            }
             Query::Export { label, context, len, answer } => {
                 let mut out = vec![0; len];
                 let result = self.quic.export_keying_material(&label, &context, &mut out);

@@ -37,6 +37,8 @@ pub struct SendStats {
     pub key_updates: u64,
     /// DATAGRAM frames lost or dropped before they were sent.
     pub datagrams_lost: u64,
+    /// Bytes of DATAGRAM frames that wait for a path, or in front of the connection for those.
+    pub datagram_bytes_waiting: u64,
     /// Stream bytes written and not acknowledged.
     pub held_bytes: u64,
     /// Sending sides of streams that exist.

@@ -182,6 +182,12 @@ impl Outbox {
         self.queue.bytes()
     }
 
+    /// Bytes of datagrams that have left the queues and that the connection has not taken.
+    #[must_use]
+    pub fn batch_bytes(&self) -> usize {
+        self.batch.iter().map(Bytes::len).sum()
+    }
+
     /// Counters of the queues.
     #[must_use]
     pub const fn stats(&self) -> QueueStats {

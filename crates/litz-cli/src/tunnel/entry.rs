@@ -247,7 +247,8 @@ impl Destination {
         let stats = self.outbox.stats();
         self.peer.counters.dropped.store(stats.dropped + stats.overflowed, Ordering::Relaxed);
         self.peer.counters.marked.store(stats.marked, Ordering::Relaxed);
-        self.peer.counters.queued_bytes.store(self.outbox.queued_bytes() as u64, Ordering::Relaxed);
+        let queued_bytes = self.outbox.queued_bytes() + self.outbox.batch_bytes();
+        self.peer.counters.queued_bytes.store(queued_bytes as u64, Ordering::Relaxed);
     }
 
     /// Sends packets of flows that send little before all that waits for space.

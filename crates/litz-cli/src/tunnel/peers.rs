@@ -53,7 +53,7 @@ pub(crate) struct PeerCounters {
     pub(crate) urgent: AtomicU64,
     /// Of these, too large for the other end: their sender was told.
     pub(crate) too_large: AtomicU64,
-    /// Bytes that wait in the queue now.
+    /// Bytes that wait in the queue now, and in what the connection takes next.
     pub(crate) queued_bytes: AtomicU64,
     /// Packets and super-packets out of the tunnel, and their bytes.
     pub(crate) packets_out: AtomicU64,

@@ -65,6 +65,17 @@ impl World {
     }
 }
 
+/// Waits until packets wait in the queues of the client's end, and in its connection.
+fn await_waiting(world: &World) {
+    let is_waiting = |counts: &Value, name: &str| counts[name].as_u64().expect("a number") > 0;
+    loop {
+        let counts = &world.status()["peers"][0]["in"];
+        if is_waiting(counts, "queued_bytes") && is_waiting(counts, "connection_bytes") {
+            return;
+        }
+    }
+}
+
 /// The report of a side, once it is there.
 fn report(side: &mut Running, file: &str) -> Value {
     loop {
@@ -88,6 +99,7 @@ fn a_call_arrives_in_order_beside_a_bulk_transfer_over_unlike_links() {
     let mut bulk = World::in_namespace(&world.client, "iperf3", &["-c", SERVER[0], "-t", "60"]);
     let bulk = Running(bulk.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("iperf3 starts"));
     world.await_bytes(2_000_000);
+    await_waiting(&world);
     let own = "10.76.0.2";
     let mut sides = [world.call(&world.server, SERVER[0], own), world.call(&world.client, own, SERVER[0])];
     let reports = sides.each_mut().map(|(side, file)| report(side, file));

@@ -137,6 +137,12 @@ impl SendHalf {
         self.datagrams.in_line_count()
     }
 
+    /// Bytes of all datagrams that wait, whatever paths they take.
+    pub(crate) fn datagram_bytes_waiting(&self) -> u64 {
+        let of_paths = self.paths.iter().flat_map(|path| path.datagrams.iter());
+        self.datagrams.bytes() + of_paths.map(|datagram| datagram.len() as u64).sum::<u64>()
+    }
+
     /// The limit of the queue, in bytes.
     pub(crate) fn datagram_send_buffer(&self) -> u64 {
         self.config.datagram_send_buffer

@@ -509,6 +509,7 @@ impl SendHalf {
     /// Statistics.
     pub(crate) fn stats(&self) -> SendStats {
         SendStats {
+            datagram_bytes_waiting: self.datagram_bytes_waiting(),
             held_bytes: self.streams.held_bytes(),
             streams_open: self.streams.open_count(),
             ..self.stats.clone()

@@ -100,10 +100,13 @@ fn what_waits_for_a_path_is_bounded_and_the_newest_is_kept() {
         let data = Bytes::from(vec![number; 1000]);
         assert_eq!(pair.client.connection(0).send_datagram_on(data, DatagramPaths::Only(PathId(1))), Ok(()));
     }
-    assert_eq!(pair.client.connection(0).stats().send.datagrams_lost - before, 200 - 64);
+    assert_eq!(pair.client.connection(0).send_datagram(Bytes::from_static(b"any path")), Ok(()));
+    let stats = pair.client.connection(0).stats().send;
+    assert_eq!((stats.datagrams_lost - before, stats.datagram_bytes_waiting), (200 - 64, 64_000 + 8));
     let mut newest = 0;
     for _ in 0..10 {
         newest = arrived(&mut pair).into_keys().fold(newest, u8::max);
     }
     assert_eq!(newest, 199);
+    assert_eq!(pair.client.connection(0).stats().send.datagram_bytes_waiting, 0);
 }

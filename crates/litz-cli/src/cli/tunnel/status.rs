@@ -85,11 +85,15 @@ fn print(status: &Value) {
     for peer in status["peers"].as_array().into_iter().flatten() {
         let networks: Vec<String> = peer["networks"].as_array().into_iter().flatten().map(text).collect();
         out::line(&format!("  {}: {}", text(&peer["remote"]), networks.join(", ")));
-        let kinds = [("in", ["dropped", "marked", "queued_bytes"]), ("out", ["spoofed", "malformed", "incomplete"])];
+        let kinds = [
+            ("in", &["dropped", "marked", "queued_bytes", "connection_bytes"][..]),
+            ("out", &["spoofed", "malformed", "incomplete"]),
+        ];
         for (name, more) in kinds {
             let counts = &peer[name];
-            let more = more.map(|name| format!("{name} {}", counts[name])).join(", ");
-            out::line(&format!("    {name}: {} packets, {} bytes; {more}", counts["packets"], counts["bytes"]));
+            let more: Vec<String> = more.iter().map(|name| format!("{name} {}", counts[*name])).collect();
+            let (packets, bytes) = (&counts["packets"], &counts["bytes"]);
+            out::line(&format!("    {name}: {packets} packets, {bytes} bytes; {}", more.join(", ")));
         }
         let flows = &peer["terminated"];
         if flows["begun"] != 0 || flows["failed"] != 0 {
@@ -132,7 +136,7 @@ pub(super) fn peer_json(peer: &Peer) -> Value {
             "packets": get(&counters.packets_in), "bytes": get(&counters.bytes_in),
             "dropped": get(&counters.dropped), "marked": get(&counters.marked),
             "too_large": get(&counters.too_large), "urgent": get(&counters.urgent),
-            "queued_bytes": get(&counters.queued_bytes),
+            "queued_bytes": get(&counters.queued_bytes), "connection_bytes": stats.send.datagram_bytes_waiting,
         },
         "out": {
             "packets": get(&counters.packets_out), "bytes": get(&counters.bytes_out),
@@ -143,7 +147,7 @@ pub(super) fn peer_json(peer: &Peer) -> Value {
             "held": get(&counters.held), "lost": get(&counters.lost), "expired": get(&counters.expired),
             "late": get(&counters.late), "dropped": get(&counters.duplicates), "wait_us": get(&counters.wait_us),
         },
-    "terminated": {
+        "terminated": {
             "open": flows.open, "begun": flows.begun, "failed": flows.failed,
             "bytes_in": flows.bytes_in, "bytes_out": flows.bytes_out, "flows": listed,
         },
