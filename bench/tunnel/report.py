@@ -19,10 +19,14 @@ if " over " not in NAME:
     idle, loaded = (open(f"{FOLDER}/{name}").read().split() for name in ("idle", "loaded"))
     udp = load("udp.json")["sum"]
     arrived = (udp["packets"] - udp["lost_packets"]) / udp["seconds"]
+    per_gb = seconds / received["bytes"] * 1e9
+    calls_of_40 = int(open(f"{FOLDER}/flood").read())
+    with open(f"{FOLDER}/figures", "a") as file:
+        print(json.dumps([NAME, [rate, per_gb, float(idle[0]), float(loaded[0]), arrived, calls_of_40]]), file=file)
     print(
         f"{NAME}: TCP {rate:.0f} Mb/s, {sent['retransmits']} retransmissions, "
-        f"{seconds / received['bytes'] * 1e9:.2f} processor s/GB; ping {idle[0]} us (99 %: {idle[1]}), "
-        f"beside TCP {loaded[0]} us (99 %: {loaded[1]}, lost {loaded[2]}); UDP {arrived:.0f} datagrams/s, 40 a call {int(open(f'{FOLDER}/flood').read())}"
+        f"{per_gb:.2f} processor s/GB; ping {idle[0]} us (99 %: {idle[1]}), "
+        f"beside TCP {loaded[0]} us (99 %: {loaded[1]}, lost {loaded[2]}); UDP {arrived:.0f} datagrams/s, 40 a call {calls_of_40}"
     )
 else:
     # The share of an Ethernet frame that TCP with timestamps leaves to the application.
