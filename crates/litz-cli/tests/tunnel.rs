@@ -186,6 +186,12 @@ impl World {
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
+    /// Runs `litz tunnel down` at the client, and expects success.
+    fn down(&self) {
+        let down = self.command(&self.client).arg("down").output().expect("it starts");
+        assert!(down.status.success(), "{down:?}");
+    }
+
     /// The answer of `litz tunnel status` at the client.
     fn status(&self) -> Value {
         self.status_of(&self.client)
@@ -356,8 +362,7 @@ fn a_kill_switch_lets_nothing_out_until_down_and_routes_are_then_as_before() {
 
     client.kill();
     assert!(!try_outside(&world, "refused"), "the kernel refuses it");
-    let down = world.command(&world.client).arg("down").output().expect("it starts");
-    assert!(down.status.success(), "{down:?}");
+    world.down();
     assert_eq!(routes(), before);
     assert!(try_outside(&world, "end"));
     assert!(listener.0.wait().expect("it was started").success());
@@ -371,8 +376,7 @@ fn down_ends_a_tunnel_in_order_and_another_one_cannot_take_its_device() {
     let mut client = world.litz(&world.client, &["up", "--all", &ticket]);
     client.wait_for("up");
     world.litz(&world.client, &["up", &ticket]).fail(2, "runs already");
-    let down = world.command(&world.client).arg("down").output().expect("it starts");
-    assert!(down.status.success(), "{down:?}");
+    world.down();
     assert!(client.finish("down").1.is_some());
     server.wait_for("gone");
     let again = world.command(&world.client).arg("down").output().expect("it starts");

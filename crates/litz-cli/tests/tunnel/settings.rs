@@ -76,8 +76,7 @@ fn a_file_has_the_options_of_each_end_and_what_each_client_may_use() {
     let shown = || fs::read_to_string(&resolv_conf).expect("a file");
     assert!(shown().contains("nameserver 10.76.0.1") && !shown().contains("192.0.2.53"), "{}", shown());
     client.kill();
-    let down = world.command(&world.client).arg("down").output().expect("it starts");
-    assert!(down.status.success(), "{down:?}");
+    world.down();
     assert_eq!(shown(), "nameserver 192.0.2.53\n");
     assert_eq!(server.wait_for("gone")["peer"]["out"]["over_rate"], 0);
 

@@ -89,8 +89,7 @@ fn with_a_kill_switch_nothing_but_the_tunnels_own_packets_leaves() {
     assert_eq!(leaked, "", "of {own} packets");
 
     // The capture sees what leaves when nothing holds it back.
-    let down = world.command(&world.client).arg("down").output().expect("it starts");
-    assert!(down.status.success(), "{down:?}");
+    world.down();
     let again = world.path("again").display().to_string();
     let capture = World::in_namespace(&world.client, "python3", &["-c", CAPTURE, "c0", &again, &port]).spawn();
     let mut capture = Running(capture.expect("python3 starts"));
@@ -120,8 +119,7 @@ fn a_kill_switch_stays_in_force_when_another_holder_of_the_key_has_taken_over() 
     server.wait_for("gone");
     World::end(other, server);
     assert!(!try_outside(&world, "refused"));
-    let down = world.command(&world.client).arg("down").output().expect("it starts");
-    assert!(down.status.success(), "{down:?}");
+    world.down();
     assert!(try_outside(&world, "out"));
 }
 
