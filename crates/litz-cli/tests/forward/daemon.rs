@@ -301,14 +301,25 @@ print(len(held))";
     assert_eq!((status, &*output), (0, "connected\n"), "{errors}");
 }
 
-/// A program that asks the daemon itself, and gets a socket.
-const ASKS: &str = "
+/// Attaches a program to the daemon whose socket is its first argument: `s`.
+const ATTACH: &str = "
 import array, os, socket, sys
 socket.setdefaulttimeout(60)
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 s.connect(sys.argv[1])
 s.send(b'\\x01\\x01mine')
 assert s.recv(100) == b'\\x01\\x81'
+";
+
+/// Runs a script that is attached to the daemon with this socket. Returns its status and what it writes.
+pub(super) fn run_attached(socket: &Path, script: &str, arguments: &[&str]) -> (i32, String, String) {
+    let script = format!("{ATTACH}{script}");
+    let output = Command::new("python3").args(["-c", &script]).arg(socket).args(arguments).output();
+    texts(output.expect("it starts"))
+}
+
+/// A program that asks the daemon itself, and gets a socket.
+const ASKS: &str = "
 ip, port = socket.inet_aton(sys.argv[2]), int(sys.argv[3])
 s.send(b'\\x01\\x02\\0\\0\\0\\x07\\x01\\x01\\x04' + ip + port.to_bytes(2, 'big'))
 message, control, _, _ = s.recvmsg(100, 100)
@@ -327,8 +338,7 @@ print('good')";
 fn a_program_may_ask_for_a_socket_itself() {
     let Some(daemon) = Daemon::new() else { return };
     let port = daemon.world.serve(FAR, echo).to_string();
-    let output = Command::new("python3").args(["-c", ASKS]).arg(&daemon.socket).args([FAR, &port]).output();
-    let (status, output, errors) = texts(output.expect("it starts"));
+    let (status, output, errors) = run_attached(&daemon.socket, ASKS, &[FAR, &port]);
     assert_eq!((status, &*output), (0, "good\n"), "{errors}");
 }
 
