@@ -1,5 +1,6 @@
 //! Places the devices and workers of a driver: which processor serves which device.
 
+use std::io;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -44,10 +45,7 @@ pub(super) fn place<D: Device>(
         Placement::Pipeline => place_pipeline(settings, clock, owner, devices, verify, spawner),
         Placement::Packet(count) => place_packet(settings, clock, owner, devices, count, spawner),
         Placement::Path(count) => place_path(settings, clock, owner, devices, count, spawner),
-        _ => {
-            let sockets = devices.into_iter().map(|device| Place::Local(serve(device, owner))).collect();
-            Ok(DriverParts { sockets, workers: Workers::default() })
-        }
+        _ => Ok(DriverParts { sockets: all_local(devices, owner), workers: Workers::default() }),
     }
 }
 
@@ -69,10 +67,9 @@ fn place_packet<D: Device>(
             ..worker_settings(settings, clock, owner, number)
         };
         let worker = spawner.spawn_parking(of_worker, |waker| CryptoWorker::new(clock.clone(), owner.clone(), waker));
-        pool.push(worker.map_err(|error| StartError::System("start a worker", error))?);
+        pool.push(worker.map_err(not_started)?);
     }
-    let sockets = devices.into_iter().map(|device| Place::Local(serve(device, owner))).collect();
-    Ok(DriverParts { sockets, workers: Workers::of_pool(pool) })
+    Ok(DriverParts { sockets: all_local(devices, owner), workers: Workers::of_pool(pool) })
 }
 
 /// `path`: each path worker serves some of the sockets. If there are more processors than sockets,
@@ -116,7 +113,7 @@ fn place_path<D: Device>(
             let sockets = devices.into_iter().map(serve).collect();
             PathWorker::new::<LiveEnv<D>>(clock.clone(), owner.clone(), waker.clone(), sockets, helper)
         });
-        paths.push(worker.map_err(|error| StartError::System("start a worker", error))?);
+        paths.push(worker.map_err(not_started)?);
     }
     Ok(DriverParts { sockets: places, workers: Workers::of_paths(paths, helpers) })
 }
@@ -131,7 +128,7 @@ fn place_split<D: Device>(
 ) -> Result<DriverParts<D>, StartError> {
     let (mut places, mut receiving) = (Vec::with_capacity(devices.len()), Vec::with_capacity(devices.len()));
     for device in devices {
-        let [sender, receiver] = device.share().map_err(|error| StartError::System("share a socket", error))?;
+        let [sender, receiver] = halves(device)?;
         places.push(Place::Local(serve_sending(sender, owner)));
         receiving.push(receiver);
     }
@@ -146,7 +143,7 @@ fn place_split<D: Device>(
         let sockets = receiving.into_iter().enumerate().map(serve).collect();
         ReceiveWorker::new::<LiveEnv<D>>(clock.clone(), owner.clone(), waker.clone(), sockets)
     });
-    let receiver = receiver.map_err(|error| StartError::System("start a worker", error))?;
+    let receiver = receiver.map_err(not_started)?;
     Ok(DriverParts { sockets: places, workers: Workers::of_receiver(receiver) })
 }
 
@@ -160,12 +157,11 @@ fn place_pipeline<D: Device>(
     verify: Option<Verify<D::Protocol>>,
     spawner: &mut Spawner,
 ) -> Result<DriverParts<D>, StartError> {
-    let refused = |error| StartError::System("start a worker", error);
     let [device] = <[D; 1]>::try_from(devices).map_err(|devices| {
         StartError::Configuration(format!("pipeline has one device, not {}: use split", devices.len()))
     })?;
     let places = vec![Place::Offloaded { worker: 0, batch_max: device.batch_max() }];
-    let [sender, receiver] = device.share().map_err(|error| StartError::System("share a socket", error))?;
+    let [sender, receiver] = halves(device)?;
     let of_worker = |number, name: &str, if_it_panics| WorkerSettings {
         name: name.to_owned(),
         if_it_panics,
@@ -179,8 +175,8 @@ fn place_pipeline<D: Device>(
         let sockets = vec![WorkerSocket { index: 0, socket: serve_sending(sender, &waker) }];
         PathWorker::new::<LiveEnv<D>>(clock.clone(), owner.clone(), waker.clone(), sockets, None)
     });
-    let sender = sender.map_err(refused)?;
-    let (idle, receive_waker) = PollIdle::new(clock, settings.busy_poll).map_err(refused)?;
+    let sender = sender.map_err(not_started)?;
+    let (idle, receive_waker) = PollIdle::new(clock, settings.busy_poll).map_err(not_started)?;
     let of_intake = WorkerSettings {
         join_within: receive_worker::LIVENESS_INTERVAL,
         owner: receive_waker.clone(),
@@ -190,7 +186,7 @@ fn place_pipeline<D: Device>(
         let socket = WorkerSocket { index: 0, socket: serve(receiver, &waker) };
         Intake::new::<LiveEnv<D>>(clock.clone(), receive_waker.clone(), waker.clone(), socket, verify)
     });
-    let intake = intake.map_err(refused)?;
+    let intake = intake.map_err(not_started)?;
     let tally = Arc::clone(intake.tally());
     let of_receiver = WorkerSettings {
         join_within: receive_worker::LIVENESS_INTERVAL,
@@ -199,8 +195,23 @@ fn place_pipeline<D: Device>(
     let sockets = vec![WorkerSocket { index: 0, socket: LocalSocket::new(intake) }];
     let (receiver, receive_loop) =
         ReceiveWorker::new::<IntakeEnv<D::Protocol, Clock>>(clock.clone(), owner.clone(), receive_waker, sockets);
-    spawner.spawn(of_receiver, receive_loop, idle).map_err(refused)?;
+    spawner.spawn(of_receiver, receive_loop, idle).map_err(not_started)?;
     Ok(DriverParts { sockets: places, workers: Workers::of_pipeline(sender, receiver, &tally) })
+}
+
+/// The driver serves all of the devices.
+fn all_local<D: Device>(devices: Vec<D>, owner: &Waker) -> Vec<Place<LiveEnv<D>>> {
+    devices.into_iter().map(|device| Place::Local(serve(device, owner))).collect()
+}
+
+/// A device in two, for a processor that sends and one that receives.
+fn halves<D: Device>(device: D) -> Result<[D; 2], StartError> {
+    device.share().map_err(|error| StartError::System("share a socket", error))
+}
+
+/// A thread of a worker does not begin.
+const fn not_started(error: io::Error) -> StartError {
+    StartError::System("start a worker", error)
 }
 
 /// The settings of worker `number`, counted from one, that are the same for all kinds of workers.
