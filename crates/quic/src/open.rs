@@ -199,6 +199,16 @@ pub(crate) fn open_packet(context: &mut OpenContext, bytes: &mut [u8], base: usi
     Step { len, outcome }
 }
 
+/// Whether this side takes packets of this kind at all.
+fn may_be_opened(context: &OpenContext, header: &ProtectedHeader) -> bool {
+    if header.ty == PacketType::ZeroRtt || (!header.fixed_bit && !context.ignore_fixed_bit) {
+        return false;
+    }
+    // Handshake packets have the negotiated version; it is known when there are keys for them (RFC
+    // 9369, section 4.1).
+    header.ty.space() != Space::Handshake || header.version == context.version || context.levels[1].is_none()
+}
+
 fn open_protected(
     context: &mut OpenContext,
     header: &ProtectedHeader,
@@ -206,17 +216,11 @@ fn open_protected(
     base: usize,
     opened: &mut Opened,
 ) -> Outcome {
-    if header.ty == PacketType::ZeroRtt || (!header.fixed_bit && !context.ignore_fixed_bit) {
+    if !may_be_opened(context, header) {
         opened.dropped_count += 1;
         return Outcome::Dropped;
     }
     let space = header.ty.space();
-    // Handshake packets have the negotiated version; it is known when there are keys for them (RFC
-    // 9369, section 4.1).
-    if space == Space::Handshake && header.version != context.version && context.levels[1].is_some() {
-        opened.dropped_count += 1;
-        return Outcome::Dropped;
-    }
     let header_key = match space {
         Space::Data => context.data.as_ref().map(|one_rtt| &one_rtt.header),
         _ => context.level(space, header.version).map(|keys| &keys.header),

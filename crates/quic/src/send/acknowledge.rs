@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use recovery::{AckEvent, LossEvent, PersistentCongestion, SpuriousLossEvent};
+use recovery::{AckEvent, LossDetector, LossEvent, PersistentCongestion, SpuriousLossEvent};
 use units::{Duration, Instant};
 use wire::quic::frame::EcnCounts;
 use wire::quic::{MIN_INITIAL_SIZE, PathId, Side, Space};
@@ -297,23 +297,9 @@ impl SendHalf {
         let Some(newest) = lost.last() else { return };
 
         let path = &mut self.paths[index.saturating_sub(DATA)];
-        let mut persistent = PersistentCongestion::new(path.first_rtt_sample_at);
-        let mut next_number = None;
-        let mut bytes = 0;
-        for run in &lost {
-            // A gap between lost packets was acknowledged or is a skipped number. Skipped numbers
-            // are rare, so both count as acknowledged.
-            if next_number.is_some_and(|next| next != run.first) {
-                persistent.on_acked();
-            }
-            next_number = Some(run.end());
-            if run.eliciting {
-                persistent.on_lost(run.sent_at);
-            }
-            bytes += run.in_flight_bytes();
-        }
+        let bytes: u64 = lost.iter().map(Run::in_flight_bytes).sum();
         path.in_flight -= bytes;
-        let persistent = persistent.is_established(&path.rtt, self.ack_frequency.max_ack_delay());
+        let persistent = is_congestion_persistent(&lost, path, self.ack_frequency.max_ack_delay());
         if persistent {
             // The minimum may belong to a route that is gone (RFC 9002, section 5.2).
             path.rtt.forget_min();
@@ -333,18 +319,7 @@ impl SendHalf {
         let wire_space = if index < DATA { Space::ALL[index] } else { Space::Data };
         if let Some(losses) = &mut self.observed_losses {
             let path = self.paths[index.saturating_sub(DATA)].id;
-            losses.0.extend(lost.iter().map(|run| LostPackets {
-                path,
-                space: wire_space,
-                first: run.first,
-                count: run.count,
-                size_bytes: run.size,
-                trigger: if detector.lost_through().is_some_and(|last| run.end() - 1 <= last) {
-                    LossTrigger::PacketThreshold
-                } else {
-                    LossTrigger::TimeThreshold
-                },
-            }));
+            losses.0.extend(lost.iter().map(|run| observed_loss(path, wire_space, &detector, run)));
         }
         if index >= DATA && lost.iter().any(|run| usize::from(run.size) > MIN_INITIAL_SIZE) {
             self.note_large_loss(index - DATA);
@@ -579,4 +554,32 @@ impl SendHalf {
             }
         }
     }
+}
+
+/// Whether the loss of these packets of a path establishes persistent congestion (RFC 9002, section 7.6).
+fn is_congestion_persistent(lost: &[Run], path: &SendPath, max_ack_delay: Duration) -> bool {
+    let mut persistent = PersistentCongestion::new(path.first_rtt_sample_at);
+    let mut next_number = None;
+    for run in lost {
+        // A gap between lost packets was acknowledged or is a skipped number. Skipped numbers are
+        // rare, so both count as acknowledged.
+        if next_number.is_some_and(|next| next != run.first) {
+            persistent.on_acked();
+        }
+        next_number = Some(run.end());
+        if run.eliciting {
+            persistent.on_lost(run.sent_at);
+        }
+    }
+    persistent.is_established(&path.rtt, max_ack_delay)
+}
+
+/// What an observer is told of packets that `detector` has declared lost.
+fn observed_loss(path: PathId, space: Space, detector: &LossDetector, run: &Run) -> LostPackets {
+    let trigger = if detector.lost_through().is_some_and(|last| run.end() - 1 <= last) {
+        LossTrigger::PacketThreshold
+    } else {
+        LossTrigger::TimeThreshold
+    };
+    LostPackets { path, space, first: run.first, count: run.count, size_bytes: run.size, trigger }
 }

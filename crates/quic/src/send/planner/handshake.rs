@@ -28,7 +28,7 @@ impl SendHalf {
         } else {
             self.handshake_complete && (self.has_control_due() || self.streams.has_ready())
         };
-        let paced = self.data_budget(now, 0, size_max, has_data) >= size_max as u64;
+        let is_paced = self.data_budget(now, 0, size_max, has_data) >= size_max as u64;
         let token = std::mem::take(&mut self.token);
         let (mut drafts, mut contents) = (Vec::with_capacity(3), Vec::with_capacity(3));
         let mut used = 0;
@@ -42,13 +42,7 @@ impl SendHalf {
             let number_len = self.number_len(0, space, 1);
             let fields = self.fields(0, self.packet_type(space), number_len, &token, fixed_bit);
             let Some(mut draft) = Draft::begin(plan, &fields, size_max.saturating_sub(used)) else { break };
-            let may_elicit = has_window || self.spaces[space.index()].probes_due > 0;
-            // An ack-eliciting Initial packet needs a datagram of 1200 bytes (RFC 9000, section
-            // 14.1), or waits until the limit allows one.
-            let may_elicit = may_elicit && (space != Space::Initial || size_max >= MIN_INITIAL_SIZE);
-            // The handshake is too short to be paced; application data after it obey the configured
-            // rate limit.
-            let may_elicit = may_elicit && (space != Space::Data || paced || self.spaces[space.index()].probes_due > 0);
+            let may_elicit = self.may_elicit(space, size_max, has_window, is_paced);
             if space == Space::Data && self.is_early {
                 self.fill_early(may_elicit, &mut draft, plan, &mut frames);
             } else if space == Space::Data {
@@ -86,6 +80,19 @@ impl SendHalf {
         }
         self.paths[0].pacer.on_sent(now, plan.size_bytes as u64);
         self.token = token;
+    }
+
+    /// Whether the packet of a space in a datagram of up to `size_max` bytes may elicit an acknowledgement.
+    /// `has_window` says whether the congestion window holds it, `is_paced` whether the pacer lets it leave.
+    fn may_elicit(&self, space: Space, size_max: usize, has_window: bool, is_paced: bool) -> bool {
+        let has_probe = self.spaces[space.index()].probes_due > 0;
+        match space {
+            // It needs a datagram of 1200 bytes (RFC 9000, section 14.1), or waits until the limit allows one.
+            Space::Initial => (has_window || has_probe) && size_max >= MIN_INITIAL_SIZE,
+            // The handshake is too short to be paced; application data after it obey the configured rate limit.
+            Space::Handshake => has_window || has_probe,
+            Space::Data => has_window && is_paced || has_probe,
+        }
     }
 
     #[expect(clippy::too_many_arguments, reason = "one packet's context; a struct would only rename them")]
