@@ -283,12 +283,7 @@ impl fmt::Display for TransferError {
             }
             Self::Output(error) => write!(f, "the receiver cannot write to standard output: {error}"),
             Self::StreamBroken(reason) => {
-                match &**reason {
-                    Self::Connection(error) => write!(f, "the connection was lost ({error})")?,
-                    Self::Cancelled => write!(f, "cancelled")?,
-                    Self::CancelledByPeer => write!(f, "cancelled on the other host")?,
-                    reason => write!(f, "{reason}")?,
-                }
+                reason.fmt_without_remedy(f)?;
                 write!(f, "; a stream cannot be resumed: run the whole pipeline again")
             }
             Self::Directory(path, error) => write!(f, "cannot receive into {}: {error}", path.display()),
@@ -310,6 +305,16 @@ impl fmt::Display for TransferError {
 }
 
 impl TransferError {
+    /// The message without the advice to resume, which a stream cannot be.
+    fn fmt_without_remedy(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connection(error) => write!(f, "the connection was lost ({error})"),
+            Self::Cancelled => f.write_str("cancelled"),
+            Self::CancelledByPeer => f.write_str("cancelled on the other host"),
+            reason => write!(f, "{reason}"),
+        }
+    }
+
     /// The message of an error into which no values are put; empty for the others.
     const fn fixed_text(&self) -> &'static str {
         match self {

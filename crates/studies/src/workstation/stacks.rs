@@ -47,6 +47,18 @@ impl Ours {
     }
 }
 
+/// What so many stacks carry, as a share of so many times what one carries: the least share.
+fn least_share_of_sum(ours: &[Estimate]) -> f64 {
+    let shares = COUNTS.iter().zip(ours).map(|(&count, one)| one.mean / (count as f64 * ours[0].mean));
+    shares.fold(f64::INFINITY, f64::min)
+}
+
+/// How far our stacks are from the model, relative to it: the least and the most.
+fn range_of_differences(model: &[Estimate], ours: &[Estimate]) -> (f64, f64) {
+    let differences = model.iter().zip(ours).map(|(model, ours)| ours.mean / model.mean - 1.0);
+    differences.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), one| (low.min(one), high.max(one)))
+}
+
 impl Study for Stacks {
     fn id(&self) -> &'static str {
         "004-stacks"
@@ -111,17 +123,11 @@ impl Study for Stacks {
             Column::new("our stacks, relative to one", ""),
             Column::new("chunks that waited for order, at most", ""),
         ];
-        let least = COUNTS
-            .iter()
-            .zip(&ours)
-            .map(|(&count, one)| one.throughput.mean / (count as f64 * ours[0].throughput.mean));
-        let least = least.fold(f64::INFINITY, f64::min);
-        let apart = model.iter().zip(&ours).map(|(model, ours)| ours.throughput.mean / model.mean - 1.0);
-        let (low, high) =
-            apart.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), one| (low.min(one), high.max(one)));
+        let of_ours: Vec<_> = ours.iter().map(|one| one.throughput).collect();
+        let least = least_share_of_sum(&of_ours);
+        let (low, high) = range_of_differences(&model, &of_ours);
         let points =
             |rates: &[Estimate]| COUNTS.iter().zip(rates).map(|(&count, &rate)| (count as f64, rate)).collect();
-        let of_ours: Vec<_> = ours.iter().map(|one| one.throughput).collect();
         Outcome {
             tables: vec![Table {
                 title: "Throughput by number of processors and rings, uniform load".to_owned(),
