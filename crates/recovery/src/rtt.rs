@@ -20,6 +20,7 @@ pub struct RttEstimator {
     granularity: Duration,
     has_sample: bool,
     min_is_stale: bool,
+    mean_is_stale: bool,
 }
 
 impl RttEstimator {
@@ -43,6 +44,7 @@ impl RttEstimator {
             granularity,
             has_sample: false,
             min_is_stale: false,
+            mean_is_stale: false,
         }
     }
 
@@ -56,7 +58,7 @@ impl RttEstimator {
             // Sections 5.2 and 5.3: the first sample replaces the initial value and ignores the
             // peer's delay.
             self.has_sample = true;
-            self.min_is_stale = false;
+            (self.min_is_stale, self.mean_is_stale) = (false, false);
             self.min = sample;
             self.smoothed = sample;
             self.variance = sample / 2;
@@ -71,6 +73,10 @@ impl RttEstimator {
         // Section 5.3: the reported delay is subtracted only if the result is not below the
         // minimum.
         let adjusted = if sample >= self.min + ack_delay { sample - ack_delay } else { sample };
+        if self.mean_is_stale {
+            (self.mean_is_stale, self.smoothed, self.variance) = (false, adjusted, adjusted / 2);
+            return;
+        }
         let deviation = self.smoothed.abs_diff(adjusted);
         // Weights 1/4 and 1/8, the variation first, because it refers to the old mean. The form `x
         // - x/4 + s/4` cannot overflow.
@@ -82,6 +88,13 @@ impl RttEstimator {
     /// (RFC 9002, section 5.2): the route may have become longer.
     pub fn forget_min(&mut self) {
         self.min_is_stale = true;
+    }
+
+    /// Makes the next sample replace the smoothed value and the variation, as the first one does (RFC
+    /// 9002, section 5.3). Call before the first sample after a pause: the old ones tell of a route or a
+    /// queue that may be gone.
+    pub fn forget_mean(&mut self) {
+        self.mean_is_stale = true;
     }
 
     /// The latest sample, or the initial value.
@@ -189,6 +202,23 @@ mod tests {
         assert_eq!(rtt.min(), ms(200));
         rtt.update(ms(210), ms(0));
         assert_eq!(rtt.min(), ms(200));
+    }
+
+    #[test]
+    fn the_mean_is_replaced_after_a_pause_and_the_minimum_is_kept() {
+        let mut rtt = RttEstimator::default();
+        rtt.forget_mean();
+        rtt.update(ms(400), ms(0));
+        rtt.update(ms(440), ms(0));
+        assert_eq!((rtt.smoothed(), rtt.min()), (ms(405), ms(400)), "the first sample is never a mean to forget");
+        rtt.forget_mean();
+        rtt.update(ms(20), ms(5));
+        assert_eq!((rtt.smoothed(), rtt.variance(), rtt.min()), (ms(20), ms(10), ms(20)));
+        rtt.forget_mean();
+        rtt.update(ms(30), ms(4));
+        assert_eq!((rtt.smoothed(), rtt.variance(), rtt.min()), (ms(26), ms(13), ms(20)));
+        rtt.update(ms(34), ms(0));
+        assert_eq!(rtt.smoothed(), ms(27));
     }
 
     #[test]

@@ -141,6 +141,7 @@ impl SendHalf {
         exchange: &mut Exchange,
     ) {
         let max_ack_delay = self.ack_frequency.max_ack_delay();
+        let is_one_of_several = self.paths.len() > 1;
         let path = &mut self.paths[at];
         let delay = if self.handshake_confirmed { ack.delay.min(max_ack_delay) } else { ack.delay };
         // min_rtt belongs to the return path on which it was measured (multipath draft-21, section
@@ -148,6 +149,9 @@ impl SendHalf {
         if self.config.policy.acknowledges_centrally() && path.acked_via != ack.via {
             path.acked_via = ack.via;
             path.rtt.forget_min();
+        }
+        if is_one_of_several && path.is_round_trip_old(sent_at) {
+            path.rtt.forget_mean();
         }
         path.rtt.update(now.saturating_since(sent_at), delay);
         path.first_rtt_sample_at.get_or_insert(now);

@@ -27,6 +27,10 @@ pub(crate) const AMPLIFICATION_FACTOR: u64 = 3;
 /// effect.
 pub(crate) const AMPLIFICATION_BUDGET_MIN: u64 = 64;
 
+/// A round trip that was measured so long ago may be another one now: the route or the queue of then may be
+/// gone.
+const ROUND_TRIP_OLD: Duration = Duration::from_secs(1);
+
 /// Stream bytes that were sent before and are to be sent on a given path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SentRange {
@@ -85,6 +89,8 @@ pub(crate) struct SendPath {
     pub(crate) refused_until: Option<Instant>,
     /// Since when its socket has been full, as of the last check.
     pub(crate) full_since: Option<Instant>,
+    /// A PING is due, to measure the round trip, unless another ack-eliciting packet leaves first.
+    pub(crate) is_ping_due: bool,
     /// Packets with nothing but acknowledgements since the last ack-eliciting one.
     pub(crate) ack_only_count: u32,
     /// The next packet number to skip.
@@ -183,6 +189,7 @@ impl SendPath {
             left: None,
             refused_until: None,
             full_since: None,
+            is_ping_due: false,
             ack_only_count: 0,
             next_skip: SKIP_INTERVAL,
             phase_from: 0,
@@ -262,6 +269,18 @@ impl SendPath {
     /// PATH_RESPONSE: half a round trip before it arrived. Other datagrams do not count.
     pub(crate) fn last_sent_at(&self) -> Instant {
         Instant::from_nanos(self.acked_at.as_nanos().saturating_sub(self.rtt.smoothed().as_nanos() / 2))
+    }
+
+    /// Whether nothing was acknowledged for so long before `at` that the round trip may be another one. A
+    /// busy path with a longer round trip does not count.
+    pub(crate) fn is_round_trip_old(&self, at: Instant) -> bool {
+        at.saturating_since(self.acked_at) >= ROUND_TRIP_OLD.max(self.rtt.smoothed())
+    }
+
+    /// Asks for a PING if the path could carry data, carries none, and its round trip is an old one.
+    pub(crate) fn measure_if_idle(&mut self, now: Instant) {
+        let is_unused = self.is_active() && self.in_flight == 0 && !self.is_backup && !self.is_peers_backup;
+        self.is_ping_due |= is_unused && self.is_round_trip_old(now);
     }
 
     /// Data may be sent on the path.

@@ -208,7 +208,7 @@ impl SendHalf {
                 self.elicited = true;
                 exchange.to_control.push_back(ToControl::ElicitingSent { at: now });
             }
-            self.paths[at].probe_anchor = now;
+            (self.paths[at].probe_anchor, self.paths[at].is_ping_due) = (now, false);
         }
         let path = &mut self.paths[at];
         path.in_flight += bytes;

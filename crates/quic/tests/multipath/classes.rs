@@ -5,7 +5,7 @@ use quic::{Chunk, Dir, PathId, PathSet, Policy, RateLimit, ReadError, Side, Stra
 use units::{Duration, Instant, Rate, Ratio};
 
 use super::flow::{Flow, run_all};
-use super::links::{connected, connected_as, link};
+use super::links::{connected, connected_as, link, set_delay};
 use crate::support::{Pair, Setup};
 
 fn only(paths: &[u32]) -> PathSet {
@@ -177,14 +177,6 @@ fn bursts(is_beside_one_that_waits: bool) -> Duration {
         pair.run_for(Duration::from_secs(8));
     }
     took
-}
-
-fn set_delay(pair: &mut Pair, at: usize, delay: Duration) {
-    let now = pair.now;
-    for direction in 0..2 {
-        let link = &mut pair.link_pair(at)[direction];
-        link.set_config(now, LinkConfig { delay, ..link.config().clone() });
-    }
 }
 
 #[test]

@@ -42,6 +42,15 @@ pub(crate) fn connected_as(setup: Setup) -> Pair {
     pair
 }
 
+/// Changes the one-way delay of a link, both ways.
+pub(crate) fn set_delay(pair: &mut Pair, at: usize, delay: Duration) {
+    let now = pair.now;
+    for direction in 0..2 {
+        let link = &mut pair.link_pair(at)[direction];
+        link.set_config(now, LinkConfig { delay, ..link.config().clone() });
+    }
+}
+
 /// The stream data that all links together carry with packets of `size` bytes, in Mb/s.
 pub(crate) fn capacity_mbps(links: &[LinkConfig]) -> f64 {
     links.iter().map(|link| link.rate.map_or(0.0, Rate::as_mbps_f64) * 1448.0 / 1514.0).sum()

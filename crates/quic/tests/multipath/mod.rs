@@ -5,6 +5,7 @@ mod classes;
 mod datagrams;
 mod failover;
 mod flow;
+mod idle_paths;
 mod links;
 mod migration;
 mod negotiation;

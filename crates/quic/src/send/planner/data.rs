@@ -39,7 +39,8 @@ impl SendHalf {
         exchange: &mut Exchange,
     ) {
         let has_data = scope != PlanScope::PathBound && self.has_anything_due();
-        let has_bound = self.spaces[DATA + at].probes_due > 0 || self.paths[at].validation.has_due();
+        let has_bound =
+            self.spaces[DATA + at].probes_due > 0 || self.paths[at].validation.has_due() || self.paths[at].is_ping_due;
         let (ack_pending, ack_due) = self.ack_demand(at, snapshot);
         if !has_data && !ack_due && !has_bound {
             if scope == PlanScope::All {
@@ -66,7 +67,8 @@ impl SendHalf {
             let exceeds = !self.paths[at].is_active() && self.paths[at].validation.may_exceed_window();
             let challenges = self.paths[at].validation.has_due() && (has_window || exceeds);
             let probes = self.spaces[DATA + at].probes_due > 0;
-            let may_elicit = (has_window && scope == PlanScope::All) || probes || challenges;
+            let pings = self.paths[at].is_ping_due && has_window;
+            let may_elicit = (has_window && scope == PlanScope::All) || probes || challenges || pings;
             if !(may_elicit || ack_due && acks.is_some()) || budget < sent + size as u64 {
                 break;
             }
@@ -279,6 +281,9 @@ impl SendHalf {
         }
         if may_elicit {
             self.put_probe_ping(DATA + at, draft, plan, frames);
+            if self.paths[at].is_ping_due && !draft.eliciting && draft.put(plan, &Frame::Ping) {
+                frames.push(SentFrame::Ping);
+            }
         }
         if draft.eliciting {
             self.paths[at].ack_only_count = 0;

@@ -49,6 +49,32 @@ impl SendHalf {
         if policy.resends_on_own_path() {
             self.release_stalled_resends(now, socket_budget);
         }
+        if let Some(at) = self.plan_bound(now, snapshot, socket_budget, plan, exchange) {
+            return at;
+        }
+        let mut at = if self.streams.has_confined() {
+            self.plan_confined(now, snapshot, socket_budget, plan, exchange)
+        } else {
+            self.plan_chosen(now, &[PathSet::ALL], snapshot, socket_budget, plan, exchange)
+        };
+        if plan.items.is_empty() && self.paths.iter().any(|path| path.is_ping_due) {
+            at = self.plan_bound(now, snapshot, socket_budget, plan, exchange).unwrap_or(at);
+        }
+        if policy.resends_on_own_path() && plan.items.is_empty() {
+            self.schedule_resend_check(now);
+        }
+        at
+    }
+
+    /// Fills `plan` with what is bound to one path, and returns the index of the path.
+    fn plan_bound(
+        &mut self,
+        now: Instant,
+        snapshot: &Snapshot,
+        socket_budget: &dyn Fn(u16) -> usize,
+        plan: &mut Plan,
+        exchange: &mut Exchange,
+    ) -> Option<usize> {
         for at in 0..self.paths.len() {
             let path = &self.paths[at];
             let datagrams_max = socket_budget(path.addresses.socket);
@@ -56,7 +82,7 @@ impl SendHalf {
                 continue;
             }
             let probes = path.is_active() && self.spaces[DATA + at].probes_due > 0;
-            if probes || path.validation.has_due() || self.ack_demand(at, snapshot).1 {
+            if probes || path.validation.has_due() || path.is_ping_due || self.ack_demand(at, snapshot).1 {
                 let scope = if probes { PlanScope::Probes } else { PlanScope::PathBound };
                 self.plan_data_on(now, at, scope, snapshot, datagrams_max, plan, exchange);
             } else if path.is_active() && !path.datagrams.is_empty() {
@@ -67,18 +93,10 @@ impl SendHalf {
                 self.plan_retransmissions(now, at, Reason::Copy, datagrams_max, plan, exchange);
             }
             if !plan.items.is_empty() {
-                return at;
+                return Some(at);
             }
         }
-        let at = if self.streams.has_confined() {
-            self.plan_confined(now, snapshot, socket_budget, plan, exchange)
-        } else {
-            self.plan_chosen(now, &[PathSet::ALL], snapshot, socket_budget, plan, exchange)
-        };
-        if policy.resends_on_own_path() && plan.items.is_empty() {
-            self.schedule_resend_check(now);
-        }
-        at
+        None
     }
 
     /// Fills `plan` with data of the first of these path sets that can send, on the path that the
@@ -184,9 +202,13 @@ impl SendHalf {
                 // The scheduler does not wait for a socket that stays full.
                 let socket_stuck_at = self.paths.iter().filter_map(SendPath::socket_stuck_at).filter(|at| *at > now);
                 self.scheduler_deadline = socket_stuck_at.chain(until).chain(self.scheduler_deadline).min();
-                // A path that could send and does not gives no information about its capacity.
+                // A path that could send and does not gives no information about its capacity. If it looks
+                // slow because of an old round trip, a new one shows whether it helps.
                 for (at, view) in views.iter() {
                     self.paths[at].set_app_limited(view.may_send(now));
+                    if view.may_send(now) {
+                        self.paths[at].measure_if_idle(now);
+                    }
                 }
                 None
             }
