@@ -335,6 +335,58 @@ fn try_outside(world: &World, text: &str) -> bool {
     sent.expect("python3 starts").status.success()
 }
 
+/// Sends UDP datagrams to an address as long as it runs, refused or not.
+const SEND_ALWAYS: &str = "
+import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+while True:
+    try:
+        s.sendto(b'always', (sys.argv[1], 5005))
+    except OSError:
+        pass  # refused
+    time.sleep(0.0005)
+";
+
+#[test]
+fn a_kill_switch_lets_nothing_out_while_the_device_is_made_again() {
+    let Some(world) = World::new("remade", 1, &["python3"]) else { return };
+    ip(&format!("-n {} addr add 10.200.0.1/32 dev lo", world.server));
+    ip(&format!("-n {} route add default via 10.9.0.2 dev c0", world.client));
+    let (mut server, ticket) = world.serve(&[]);
+    let up = ["up", "--all", "--kill-switch", &ticket];
+    let mut client = world.litz(&world.client, &up);
+    client.wait_for("up");
+    let seen = world.path("seen").display().to_string();
+    let mut listener = world.listener(&seen);
+    let mut sender = World::in_namespace(&world.client, "python3", &["-c", SEND_ALWAYS, "10.200.0.1"]);
+    let sender = Running(sender.spawn().expect("python3 starts"));
+
+    // The server assigns other addresses.
+    server.kill();
+    server = world.serve(&["--address", "10.77.0.1/24"]).0;
+    client.wait_for("retrying");
+    let addresses = client.wait_for("up")["addresses"].clone();
+    assert_eq!(addresses[0], "10.77.0.2/24");
+    server.wait_for("client");
+
+    // The command is killed, and another one takes over what it has left.
+    client.kill();
+    client = world.litz(&world.client, &up);
+    client.wait_for("up");
+    server.wait_for("client");
+    drop(sender);
+
+    let down = world.command(&world.client).arg("down").output().expect("it starts");
+    assert!(down.status.success(), "{down:?}");
+    assert_eq!(client.finish("down").0, 130);
+    assert!(try_outside(&world, "end"));
+    assert!(listener.0.wait().expect("it was started").success());
+    let seen = std::fs::read_to_string(&seen).expect("a file");
+    let sources: std::collections::BTreeSet<_> = seen.lines().collect();
+    let expected = ["always 10.76.0.2", "always 10.77.0.2", "end 10.9.0.1"];
+    assert_eq!(sources.into_iter().collect::<Vec<_>>(), expected);
+}
+
 #[test]
 fn a_kill_switch_lets_nothing_out_until_down_and_routes_are_then_as_before() {
     let Some(world) = World::new("kill", 1, &["python3"]) else { return };

@@ -33,6 +33,9 @@ const PRIORITY_TUNNEL: &str = "32101";
 /// A route with a lower metric is preferred, so this one is used only when the device is gone.
 const METRIC_LAST: &str = "4294967295";
 
+/// What `ip` says of a rule that is there already (EEXIST).
+const EXISTS: &str = "File exists";
+
 /// The end of the names of the files.
 const EXTENSION: &str = "routes";
 
@@ -63,16 +66,27 @@ impl Changes {
 }
 
 impl HostNetwork {
-    /// Begins to change routes for `device`, after undoing what a command that was killed has left.
+    /// Begins to change routes for `device`. What a command that was killed has left is undone, or, with
+    /// `keeps`, taken over if it sends all packets over the device: then none passes outside meanwhile, and
+    /// the changes [stay](Self::stay).
     ///
     /// # Errors
     /// A message for the user: another command uses the device, or the folder cannot be written.
-    pub(super) fn begin(folder: &Path, device: &str) -> Result<Self, String> {
+    pub(super) fn begin(folder: &Path, device: &str, keeps: bool) -> Result<Self, String> {
         fs::create_dir_all(folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
         let file = file_of(folder, device);
-        undo_left(&file)?;
-        let changes = Changes { process: std::process::id(), undo: Vec::new(), names: None };
-        Ok(Self { file, changes, stays: false })
+        let (mut changes, mut stays) = (Changes::default(), false);
+        match left(&file)? {
+            Some(left) if keeps && left.has_rules() => (changes, stays) = (left, true),
+            Some(left) => undo(&file, &left),
+            None => {}
+        }
+        changes.process = std::process::id();
+        let network = Self { file, changes, stays };
+        if stays {
+            network.write()?;
+        }
+        Ok(network)
     }
 
     /// Sends packets for `network` over the device. The kernel removes the route with the device.
@@ -116,24 +130,42 @@ impl HostNetwork {
     /// # Errors
     /// A message for the user.
     pub(super) fn use_name_servers(&mut self, device: &str, servers: &[IpAddr]) -> Result<(), String> {
-        let names = NameService::plan(device, servers)?;
+        let names = NameService::plan(device, servers, self.changes.names.as_ref())?;
         self.changes.names = Some(names.clone());
         self.write()?;
         names.make(device, servers)
     }
 
-    /// The changes stay when this is dropped, until [`undo_device`] or the next [`begin`](Self::begin).
-    pub(super) const fn stay(&mut self) {
-        self.stays = true;
+    /// Looks up names as before [`use_name_servers`](Self::use_name_servers), if that was done.
+    pub(super) fn undo_names(&mut self) {
+        undo_names(self.changes.names.take().as_ref());
+    }
+
+    /// Whether the changes stay when this is dropped, until [`undo_device`] or the next
+    /// [`begin`](Self::begin).
+    pub(super) const fn stay(&mut self, stays: bool) {
+        self.stays = stays;
     }
 
     fn change(&mut self, arguments: &[&str], undo: &[&str]) -> Result<(), String> {
-        self.changes.undo.insert(0, undo.iter().map(|&word| word.to_owned()).collect());
-        self.write()?;
-        ip(arguments).map(drop).inspect_err(|_| {
-            // It was not made. A rule that is there already is another command's.
-            self.changes.undo.remove(0);
-        })
+        let undo: Vec<String> = undo.iter().map(|&word| word.to_owned()).collect();
+        let was_kept = self.changes.undo.contains(&undo);
+        if !was_kept {
+            self.changes.undo.insert(0, undo);
+            self.write()?;
+        }
+        match ip(arguments) {
+            Ok(_) => Ok(()),
+            // It was made for the device before this one.
+            Err(error) if was_kept && error.contains(EXISTS) => Ok(()),
+            Err(error) => {
+                if !was_kept {
+                    // It was not made. A rule that is there already is another command's.
+                    self.changes.undo.remove(0);
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Writes how to undo the changes.
@@ -166,7 +198,7 @@ pub(super) fn check_that_no_other_sends_all(folder: &Path, device: &str) -> Resu
         Some(other) => Err(format!(
             "all packets of this host go through the tunnel {other}: `litz tunnel down --tun {other}` ends that"
         )),
-        // This command's, which was killed: they are undone once there is a connection.
+        // This command's, which was killed: they are undone or taken over once there is a connection.
         None if !holders.is_empty() => Ok(()),
         None => Err(format!(
             "all packets of this host go through another tunnel, which has no file in {}: end its command, or, if \
@@ -209,10 +241,22 @@ fn file_of(folder: &Path, device: &str) -> PathBuf {
     folder.join(format!("{device}.{EXTENSION}"))
 }
 
+/// Whether packets that would leave outside the tunnel are refused, by a file that a command has left.
+pub(super) fn is_left(folder: &Path, device: &str) -> bool {
+    holders(folder).iter().any(|holder| holder == device)
+}
+
 fn undo_left(file: &Path) -> Result<bool, String> {
+    let changes = left(file)?;
+    changes.iter().for_each(|changes| undo(file, changes));
+    Ok(changes.is_some())
+}
+
+/// The changes of a command that was killed, if there are any.
+fn left(file: &Path) -> Result<Option<Changes>, String> {
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(format!("cannot read {}: {error}", file.display())),
     };
     let changes: Changes = serde_json::from_str(&text)
@@ -220,8 +264,7 @@ fn undo_left(file: &Path) -> Result<bool, String> {
     if changes.process != std::process::id() && runs(changes.process) {
         return Err(format!("process {} uses this device: `litz tunnel down` ends it", changes.process));
     }
-    undo(file, &changes);
-    Ok(true)
+    Ok(Some(changes))
 }
 
 /// Whether a process is a `litz` that runs.
@@ -238,11 +281,15 @@ fn undo(file: &Path, changes: &Changes) {
             tracing::debug!(error, "a change of the routes was undone before");
         }
     }
-    if let Some(Err(error)) = changes.names.as_ref().map(NameService::undo) {
-        tracing::error!(error, "names are still looked up through the tunnel");
-    }
+    undo_names(changes.names.as_ref());
     // It may never have been written.
     let _none = fs::remove_file(file);
+}
+
+fn undo_names(names: Option<&NameService>) {
+    if let Some(Err(error)) = names.map(NameService::undo) {
+        tracing::error!(error, "names are still looked up through the tunnel");
+    }
 }
 
 /// Replaces the file, so that it is whole in any case.

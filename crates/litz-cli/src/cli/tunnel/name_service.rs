@@ -33,11 +33,12 @@ pub(super) enum NameService {
 }
 
 impl NameService {
-    /// The change that is to be made, so that names are looked up at `servers`.
+    /// The change that is to be made, so that names are looked up at `servers`. `kept` is one that was made
+    /// before and is still in force.
     ///
     /// # Errors
     /// A message for the user.
-    pub(super) fn plan(device: &str, servers: &[IpAddr]) -> Result<Self, String> {
+    pub(super) fn plan(device: &str, servers: &[IpAddr], kept: Option<&Self>) -> Result<Self, String> {
         if Path::new(RESOLVED).exists() {
             return Ok(Self::Resolved);
         }
@@ -46,6 +47,10 @@ impl NameService {
             Ok(text) => Some(text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(format!("cannot read {RESOLV_CONF}: {error}")),
+        };
+        let before = match kept {
+            Some(Self::File { ours, before: first }) if before.as_ref() == Some(ours) => first.clone(),
+            _ => before,
         };
         Ok(Self::File { ours: format!("# Of the tunnel {device}, until it ends.\n{lines}"), before })
     }

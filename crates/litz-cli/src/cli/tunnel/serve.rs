@@ -197,7 +197,7 @@ impl<'a> Server<'a> {
         let serving = start(request, &state)?;
         let visits = Arc::new(Visits::new(serving.admission.visitors(PLACES), "server"));
         let own: Vec<(IpAddr, u8)> = addresses.iter().map(|own| (own.address, own.network.bits())).collect();
-        let mut network = HostNetwork::begin(&folder(), &options.tun)?;
+        let mut network = HostNetwork::begin(&folder(), &options.tun, false)?;
         let tun = Tun::open_up(&options.tun, &own, options.mtu).map_err(|error| error.to_string())?;
         let end = TunnelEnd::start(tun, options.mtu, &state.key, &options.terminate, options.redundant)?;
         for behind in clients.networks() {

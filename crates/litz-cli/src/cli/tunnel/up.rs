@@ -158,6 +158,21 @@ struct Device {
     mtu: u16,
 }
 
+impl Device {
+    /// Ends, and leaves the routes for the next device: with a kill switch, no packet passes outside while it is
+    /// made, nor if that fails.
+    fn into_routes(self, has_kill_switch: bool) -> Option<HostNetwork> {
+        drop(self.end);
+        match self.host {
+            Host::Kernel { mut routes } if has_kill_switch => {
+                routes.stay(true);
+                Some(routes)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// What uses the device on this host. It ends, or is undone, when this is dropped.
 enum Host {
     /// The kernel, by these routes.
@@ -210,11 +225,10 @@ impl<'a> Client<'a> {
     /// Ends without the user's wish, as a kill does: a kill switch stays in force, because otherwise the far
     /// end, or another holder of the key, could lift it. Returns the message for the user.
     fn end_after(&self, lost: Lost, device: Option<Device>) -> String {
-        let Some(Device { host: Host::Kernel { mut routes }, .. }) = device else { return lost.message };
-        if !self.options.kill_switch {
+        drop(device.and_then(|device| device.into_routes(self.options.kill_switch)));
+        if !self.options.kill_switch || !host_network::is_left(&folder(), &self.options.tun) {
             return lost.message;
         }
-        routes.stay();
         let down = match self.options.tun.as_str() {
             DEVICE_DEFAULT => String::new(),
             name => format!(" --tun {name}"),
@@ -264,8 +278,8 @@ impl<'a> Client<'a> {
             device.addresses != accepted.addresses || is_other_mtu
         });
         if is_new {
-            *device = None;
-            *device = Some(self.open(&accepted).map_err(Lost::last)?);
+            let kept = device.take().and_then(|device| device.into_routes(self.options.kill_switch));
+            *device = Some(self.open(&accepted, kept).map_err(Lost::last)?);
         }
         let device = device.as_mut().expect("it was just opened");
         if device.mtu != accepted.mtu {
@@ -416,10 +430,11 @@ impl<'a> Client<'a> {
         Ok((tun, Host::Userspace { _front: front }))
     }
 
-    /// Makes the kernel's device and its routes.
-    fn open_kernel(&self, accepted: &Accepted) -> Result<(Tun, Host), String> {
+    /// Makes the kernel's device and its routes. `kept` are those of an earlier device.
+    fn open_kernel(&self, accepted: &Accepted, kept: Option<HostNetwork>) -> Result<(Tun, Host), String> {
         let name = &self.options.tun;
-        let mut network = HostNetwork::begin(&folder(), name)?;
+        let begin = || HostNetwork::begin(&folder(), name, self.options.kill_switch);
+        let mut network = kept.map_or_else(begin, Ok)?;
         let tun = Tun::open_up(name, &accepted.addresses, accepted.mtu).map_err(|error| error.to_string())?;
         for prefix in &accepted.routes {
             if let Err(why) = network.add_route(prefix, name) {
@@ -434,16 +449,22 @@ impl<'a> Client<'a> {
                 return Err("the server names no name servers: run it with --dns, or this command without".to_owned());
             }
             network.use_name_servers(name, &accepted.name_servers)?;
+        } else {
+            network.undo_names();
         }
         Ok((tun, Host::Kernel { routes: network }))
     }
 
     /// Makes the device, and begins to take its packets.
-    fn open(&self, accepted: &Accepted) -> Result<Device, String> {
-        let (tun, host) =
-            if self.options.userspace.userspace { self.begin_userspace(accepted) } else { self.open_kernel(accepted) }?;
+    fn open(&self, accepted: &Accepted, kept: Option<HostNetwork>) -> Result<Device, String> {
+        let is_userspace = self.options.userspace.userspace;
+        let (tun, mut host) =
+            if is_userspace { self.begin_userspace(accepted) } else { self.open_kernel(accepted, kept) }?;
         let UpOptions { terminate, redundant, .. } = self.options;
         let end = TunnelEnd::start(tun, accepted.mtu, &self.state.key, terminate, *redundant)?;
+        if let Host::Kernel { routes } = &mut host {
+            routes.stay(false);
+        }
         Ok(Device { end, host, addresses: accepted.addresses.clone(), mtu: accepted.mtu })
     }
 }
