@@ -18,6 +18,7 @@ mod many;
 mod mtu;
 mod nat;
 mod order;
+mod pin;
 mod recording;
 mod restart;
 mod settings;
@@ -360,6 +361,9 @@ fn a_kill_switch_lets_nothing_out_while_the_device_is_made_again() {
     let mut listener = world.listener(&seen);
     let mut sender = World::in_namespace(&world.client, "python3", &["-c", SEND_ALWAYS, "10.200.0.1"]);
     let sender = Running(sender.spawn().expect("python3 starts"));
+    while world.status_of(&world.server)["peers"][0]["out"]["packets"].as_u64() < Some(20) {
+        std::thread::yield_now();
+    }
 
     // The server assigns other addresses.
     server.kill();

@@ -360,6 +360,21 @@ impl Connection {
         self.handle.poll_send_datagrams(batch, waker)
     }
 
+    /// As [`poll_send_datagrams`](Self::poll_send_datagrams), all on one path and in this order: for a flow that
+    /// must not be divided, or whose receiver takes late packets for lost ones. Each path has a queue of its
+    /// own. If the path does not work, or stops working before they have left, they take any other.
+    ///
+    /// # Errors
+    /// As [`send_datagrams`](Self::send_datagrams).
+    pub fn poll_send_datagrams_on(
+        &self,
+        batch: &mut VecDeque<Bytes>,
+        path: PathId,
+        waker: &Waker,
+    ) -> Poll<Result<usize, DatagramError>> {
+        self.handle.poll_send_datagrams_on(batch, path, waker)
+    }
+
     /// Appends the datagrams that were received to `out`, the oldest first; waits for one. Returns
     /// their number, at least one.
     ///
@@ -412,10 +427,10 @@ impl Connection {
         poll_fn(|context| self.handle.poll_recv_datagram(context.waker())).await
     }
 
-    /// Of the datagrams that were sent, but for those on certain paths, how many have left this side. It may be
-    /// late by as many as leave at a time.
-    pub fn datagrams_departed(&self) -> u64 {
-        self.handle.datagrams_departed()
+    /// Of the datagrams that were sent on any path, or in line on this one, how many have left this side. It may
+    /// be late by as many as leave at a time.
+    pub fn datagrams_departed(&self, path: Option<PathId>) -> u64 {
+        self.handle.datagrams_departed(path)
     }
 
     /// The most bytes a datagram may have now; none if the peer takes none.

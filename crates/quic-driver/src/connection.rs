@@ -15,7 +15,7 @@ use bytes::Bytes;
 use driver::INTERACTIVE_MAX;
 use driver::protocol::Served;
 use quic::session::ExportError;
-use quic::{Dir, Event, StreamId, WriteError as QuicWriteError};
+use quic::{DatagramPaths, Dir, Event, PathId, StreamId, WriteError as QuicWriteError};
 use units::Instant;
 
 use crate::cells::connection::{ConnectionCell, DATAGRAM_OVERHEAD, Interest, OpenReplySender, PathRequest, Query};
@@ -61,9 +61,9 @@ pub struct Connection<K: Packets> {
     /// [`PATH_REQUESTS_MAX`](crate::cells::connection::PATH_REQUESTS_MAX).
     paths: Vec<PathRequest>,
     /// Datagrams that the connection has no space for. Bounded with those in the cell.
-    datagrams: VecDeque<Bytes>,
-    /// Those that the connection has taken, or that were dropped instead.
-    datagrams_moved: u64,
+    datagrams: Outgoing,
+    /// Those that are pinned to a path.
+    pinned_datagrams: BTreeMap<PathId, Outgoing>,
 }
 
 impl<K: Packets> Connection<K> {
@@ -86,8 +86,8 @@ impl<K: Packets> Connection<K> {
             is_available: false,
             messages: OutgoingMessages::default(),
             paths: Vec::new(),
-            datagrams: VecDeque::new(),
-            datagrams_moved: 0,
+            datagrams: Outgoing::default(),
+            pinned_datagrams: BTreeMap::new(),
         }
     }
 
@@ -124,7 +124,10 @@ impl<K: Packets> Connection<K> {
                 tracing::debug!(%error, "dropped a datagram");
             }
         }
-        self.datagrams.extend(requests.datagrams);
+        self.datagrams.waiting.extend(requests.datagrams);
+        for (path, datagram) in requests.pinned_datagrams {
+            self.pinned_datagrams.entry(path).or_default().waiting.push_back(datagram);
+        }
         self.serve_datagrams();
         self.add_path_requests(requests.paths);
         self.serve_paths(now);
@@ -148,28 +151,27 @@ impl<K: Packets> Connection<K> {
     /// Moves datagrams into the connection, as far as it takes them. Called before each plan, so that
     /// the connection's own queue need not be long.
     fn serve_datagrams(&mut self) {
-        let mut taken = 0;
-        while let Some(datagram) = self.datagrams.pop_front() {
-            if !self.quic.has_datagram_space(datagram.len()) {
-                self.datagrams.push_front(datagram);
-                break;
-            }
-            taken += datagram.len() + DATAGRAM_OVERHEAD;
-            self.datagrams_moved += 1;
-            // The handle has checked the length. If the path MTU has shrunk since, the datagram is
-            // lost.
-            if let Err(error) = self.quic.send_datagram(datagram) {
-                tracing::debug!(%error, "dropped a datagram");
-            }
+        self.datagrams.serve(&mut self.quic, &self.cell, None);
+        for (path, outgoing) in &mut self.pinned_datagrams {
+            outgoing.serve(&mut self.quic, &self.cell, Some(*path));
         }
-        if taken > 0 {
-            let wakers = {
-                let mut state = self.cell.lock();
-                state.datagrams_departed = self.datagrams_moved - self.quic.datagrams_waiting() as u64;
-                state.on_datagrams_taken(taken, self.quic.datagram_window())
-            };
-            wakers.wake();
-        }
+    }
+
+    /// Path `id` is gone, and what is pinned to it may take any other.
+    fn unpin_datagrams(&mut self, id: PathId) {
+        let pinned = self.pinned_datagrams.remove(&id);
+        self.datagrams.waiting.extend(pinned.into_iter().flat_map(|pinned| pinned.waiting));
+        self.cell.lock().unpin_datagrams(id);
+    }
+
+    /// Datagrams for any path, and those pinned to each.
+    fn outgoing(&self) -> impl Iterator<Item = &Outgoing> {
+        std::iter::once(&self.datagrams).chain(self.pinned_datagrams.values())
+    }
+
+    /// Whether datagrams wait until the connection has space.
+    fn has_datagrams(&self) -> bool {
+        self.outgoing().any(|outgoing| !outgoing.waiting.is_empty())
     }
 
     /// Passes an event of the protocol to the handles.
@@ -398,7 +400,8 @@ impl<K: Packets> Connection<K> {
         match query {
             Query::Stats(answer) => {
                 let mut stats = self.quic.stats();
-                stats.send.datagram_bytes_waiting += self.datagrams.iter().map(|it| it.len() as u64).sum::<u64>();
+                let waiting = self.outgoing().flat_map(|outgoing| &outgoing.waiting);
+                stats.send.datagram_bytes_waiting += waiting.map(|it| it.len() as u64).sum::<u64>();
                 drop(answer.put(Some(stats)));
             }
             Query::Export { label, context, len, answer } => {
@@ -444,5 +447,42 @@ impl<K: Packets> Connection<K> {
         self.end_handles(&closed);
         self.messages.clear();
         self.cell.close(closed, Some(self.quic.stats()));
+    }
+}
+
+/// Datagrams that the connection has no space for, pinned to a path or for any.
+#[derive(Debug, Default)]
+struct Outgoing {
+    waiting: VecDeque<Bytes>,
+    /// Those that the connection has taken, or that were dropped instead.
+    moved: u64,
+}
+
+impl Outgoing {
+    /// Moves datagrams into the connection, as far as it takes them.
+    fn serve(&mut self, quic: &mut quic::Connection, cell: &ConnectionCell, pinned: Option<PathId>) {
+        let mut bytes = 0;
+        while let Some(len) = self.waiting.front().map(Bytes::len)
+            && quic.has_datagram_space(len, pinned)
+            && let Some(datagram) = self.waiting.pop_front()
+        {
+            bytes += len + DATAGRAM_OVERHEAD;
+            self.moved += 1;
+            // The handle has checked the length. If the path MTU has shrunk since, the datagram is lost.
+            let sent = match pinned {
+                None => quic.send_datagram(datagram),
+                Some(path) => quic.send_datagram_on(datagram, DatagramPaths::Pinned(path)),
+            };
+            if let Err(error) = sent {
+                tracing::debug!(%error, "dropped a datagram");
+            }
+        }
+        if bytes > 0 {
+            // Those that were pinned to a path that failed wait with those for any.
+            let departed = self.moved.saturating_sub(quic.datagrams_waiting(pinned) as u64);
+            let window = quic.datagram_window(pinned);
+            let wakers = cell.lock().on_datagrams_taken(pinned, bytes, departed, window);
+            wakers.wake();
+        }
     }
 }

@@ -323,20 +323,23 @@ impl Connection {
         result
     }
 
-    /// Whether a datagram of `len` bytes should join those that wait: they are enough if they keep the
-    /// paths busy. An empty queue says so of any length.
-    pub fn has_datagram_space(&self, len: usize) -> bool {
-        self.send.has_datagram_space(len)
+    /// Whether a datagram of `len` bytes should join those that wait, of those
+    /// [pinned](DatagramPaths::Pinned) to this path or of those that take any: they are enough if they keep
+    /// the paths busy. An empty queue says so of any length.
+    pub fn has_datagram_space(&self, len: usize, pinned: Option<PathId>) -> bool {
+        self.send.has_datagram_space(len, pinned)
     }
 
-    /// Datagrams of [`send_datagram`](Self::send_datagram) that wait.
-    pub fn datagrams_waiting(&self) -> usize {
-        self.send.datagrams_waiting()
+    /// Datagrams of [`send_datagram`](Self::send_datagram) that wait, or those
+    /// [pinned](DatagramPaths::Pinned) to a path.
+    pub fn datagrams_waiting(&self, pinned: Option<PathId>) -> usize {
+        self.send.datagrams_waiting(pinned)
     }
 
-    /// The bytes of datagrams that should wait, at most the limit of the queue.
-    pub fn datagram_window(&self) -> u64 {
-        self.send.datagram_window()
+    /// The bytes of datagrams that should wait, as for [`has_datagram_space`](Self::has_datagram_space), at
+    /// most the limit of the queue.
+    pub fn datagram_window(&self, pinned: Option<PathId>) -> u64 {
+        self.send.datagram_window(pinned)
     }
 
     /// The limit of the queue, in bytes.

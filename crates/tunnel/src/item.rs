@@ -28,8 +28,10 @@ const KIND_FRAGMENT: u8 = 2;
 const PARTIAL: u8 = 0b0000_0100;
 /// The item has a length, and another item may follow.
 const HAS_LENGTH: u8 = 0b0000_1000;
+/// The flow keeps to one path (since version 3).
+const PINNED: u8 = 0b0001_0000;
 /// No other flag is defined: an item with one is malformed.
-const KNOWN: u8 = KIND_MASK | PARTIAL | HAS_LENGTH;
+const KNOWN: u8 = KIND_MASK | PARTIAL | HAS_LENGTH | PINNED;
 
 /// One item.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,6 +40,8 @@ pub struct Item {
     pub flow: u16,
     /// The position in the flow.
     pub sequence: u32,
+    /// Whether the flow keeps to one path: an earlier item that has not arrived is lost.
+    pub is_pinned: bool,
     /// What it carries.
     pub body: Body,
 }
@@ -86,6 +90,8 @@ pub struct ItemHeader {
     pub flow: u16,
     /// As [`Item::sequence`].
     pub sequence: u32,
+    /// As [`Item::is_pinned`].
+    pub is_pinned: bool,
     /// The kind and its fields.
     pub kind: Kind,
 }
@@ -120,6 +126,7 @@ impl ItemHeader {
             Kind::Segments { .. } => KIND_SEGMENTS | PARTIAL,
             Kind::Fragment { is_partial, .. } => KIND_FRAGMENT | if is_partial { PARTIAL } else { 0 },
         };
+        let flags = flags | if self.is_pinned { PINNED } else { 0 };
         out.put_u8(flags | if len.is_some() { HAS_LENGTH } else { 0 });
         out.put_u16(self.flow);
         out.put_u32(self.sequence);
@@ -184,7 +191,7 @@ pub fn take_item(datagram: &mut Bytes) -> Result<Option<Item>, MalformedItem> {
         }
         _ => return Err(MalformedItem),
     };
-    Ok(Some(Item { flow, sequence, body }))
+    Ok(Some(Item { flow, sequence, is_pinned: flags & PINNED != 0, body }))
 }
 
 impl Body {

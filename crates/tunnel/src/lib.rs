@@ -12,7 +12,8 @@
 //! | [`inner`] | the headers of inner packets |
 //! | [`queue`], `codel` | the packets that wait for a connection: flow queues with CoDel |
 //! | [`packer`] | packets to datagrams |
-//! | [`outbox`] | what waits for one peer: the queues, and the next datagrams |
+//! | [`outbox`] | what waits for one peer, or for one of its paths: the queues, and the next datagrams |
+//! | [`outboxes`] | the outboxes of one peer, and which flow takes which path |
 //! | [`urgent`] | the packets that leave on two paths |
 //! | [`unpacker`], `udp_run` | datagrams to packets |
 //! | [`shaper`] | the rate of a peer |
@@ -31,6 +32,7 @@ pub mod inner;
 pub mod item;
 pub mod mtu;
 pub mod outbox;
+pub mod outboxes;
 pub mod packer;
 pub mod prefix;
 pub mod queue;
@@ -46,6 +48,7 @@ pub mod urgent;
 pub use control::{Message, PROTOCOL};
 pub use inner::Inner;
 pub use outbox::Outbox;
+pub use outboxes::Outboxes;
 pub use packer::{Packer, Packet, PacketHead};
 pub use prefix::{Prefix, PrefixMap};
 pub use queue::{FlowQueues, Queued};

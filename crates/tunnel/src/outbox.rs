@@ -59,6 +59,38 @@ impl Outbox {
         }
     }
 
+    /// Empty, for what leaves on one path. Its datagrams say so.
+    #[must_use]
+    pub fn pinned() -> Self {
+        Self { packer: Packer::pinned(), ..Self::new(None) }
+    }
+
+    /// What leaves keeps to the rate of `shaper`, which is taken back the same way.
+    pub(crate) const fn swap_shaper(&mut self, shaper: &mut Option<Shaper>) {
+        std::mem::swap(&mut self.shaper, shaper);
+    }
+
+    /// Goes on with a flow of `other`, whose next packets come here.
+    pub(crate) fn continue_flow(&mut self, flow: u16, other: &Self) {
+        self.packer.continue_flow(flow, &other.packer);
+    }
+
+    /// Whether packets of this flow wait in the queues.
+    pub(crate) fn holds(&self, flow: u16) -> bool {
+        self.queue.holds(flow)
+    }
+
+    /// Takes all that waits in `other`, whose [flows](Self::continue_flow) go on here. Returns the counters of
+    /// its queues.
+    pub(crate) fn take_over(&mut self, now: Instant, mut other: Self) -> QueueStats {
+        other.packer.flush(&mut other.batch);
+        self.batch.append(&mut other.batch);
+        while let Some(queued) = other.queue.pop(now) {
+            self.queue.push(now, queued.flow(), &queued.packet());
+        }
+        other.stats()
+    }
+
     /// Takes the packet with these headers that `buffer` has at `place`, for datagrams of at most `len_max` bytes.
     /// Packets wait in the queues if others do, or if the connection `is_blocked`. Whether the batch is full
     /// now.

@@ -67,6 +67,8 @@ pub struct Packer {
     /// The flows of the packets in it.
     open_flows: Vec<u16>,
     arena: Arena,
+    /// Whether all datagrams leave on one path.
+    is_pinned: bool,
 }
 
 impl Default for Packer {
@@ -80,7 +82,22 @@ impl Packer {
     #[must_use]
     pub fn new() -> Self {
         let next = vec![0; usize::from(FLOWS_MAX)].into_boxed_slice();
-        Self { next, open: BytesMut::new(), open_flows: Vec::new(), arena: Arena::default() }
+        Self { next, open: BytesMut::new(), open_flows: Vec::new(), arena: Arena::default(), is_pinned: false }
+    }
+
+    /// Without items, for datagrams that all leave on one path, but for those with a packet
+    /// [alone](Self::pack_alone).
+    #[must_use]
+    pub fn pinned() -> Self {
+        Self { is_pinned: true, ..Self::new() }
+    }
+
+    /// Goes on with a flow of `other`, whose next packets are packed here.
+    ///
+    /// # Panics
+    /// If there is no such flow.
+    pub fn continue_flow(&mut self, flow: u16, other: &Self) {
+        self.next[usize::from(flow)] = other.next[usize::from(flow)];
     }
 
     /// Whether a packet may share its datagram with others, and stay for them.
@@ -125,7 +142,8 @@ impl Packer {
             return None;
         }
         let item = self.header(flow, Kind::Packet { is_partial: packet.is_partial });
-        Some(self.alone(item, packet.ip))
+        // It passes others, and may leave on another path.
+        Some(self.alone(ItemHeader { is_pinned: false, ..item }, packet.ip))
     }
 
     /// Adds the datagram with small packets, if there is one.
@@ -137,7 +155,7 @@ impl Packer {
     }
 
     fn header(&mut self, flow: u16, kind: Kind) -> ItemHeader {
-        ItemHeader { flow, sequence: self.take_numbers(flow, 1), kind }
+        ItemHeader { flow, sequence: self.take_numbers(flow, 1), is_pinned: self.is_pinned, kind }
     }
 
     /// The first of the next `count` sequence numbers of a flow.
@@ -190,10 +208,11 @@ impl Packer {
         // All of them lie in one piece of memory, so that it is taken once, and divided once all is written: to
         // count a reference, a processor waits for what it has written before.
         let sequence = self.take_numbers(flow, count as u32);
+        let is_pinned = self.is_pinned;
         let buffer = self.arena.with_space(payload.len() + count * overhead);
         for (index, part) in payload.chunks(step).enumerate() {
             let kind = Kind::Segments { segment, offset: (index * step) as u16 };
-            ItemHeader { flow, sequence: sequence.wrapping_add(index as u32), kind }.emit(None, buffer);
+            ItemHeader { flow, sequence: sequence.wrapping_add(index as u32), is_pinned, kind }.emit(None, buffer);
             buffer.extend_from_slice(headers);
             buffer.extend_from_slice(part);
         }

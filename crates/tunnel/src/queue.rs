@@ -103,6 +103,18 @@ pub struct QueueStats {
     pub overflowed: u64,
 }
 
+impl QueueStats {
+    /// The sum of both.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            dropped: self.dropped + other.dropped,
+            marked: self.marked + other.marked,
+            overflowed: self.overflowed + other.overflowed,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Flow {
     packets: VecDeque<Queued>,
@@ -137,6 +149,15 @@ impl FlowQueues {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.packets == 0
+    }
+
+    /// Whether packets of this flow wait.
+    ///
+    /// # Panics
+    /// If there is no such flow.
+    #[must_use]
+    pub fn holds(&self, flow: u16) -> bool {
+        !self.flows[usize::from(flow)].packets.is_empty()
     }
 
     /// Bytes that wait.

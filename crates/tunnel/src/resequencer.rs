@@ -12,6 +12,7 @@
 //! - Each path keeps its order, mostly. When every path in use has delivered a later item of the flow, the
 //!   missing one is lost, unless it may be the first on a path that is open and was not used lately: then
 //!   the wait is what the round trips of the paths differ by, and no less than a batch takes.
+//! - If the flow keeps to one path, as its sender says, the missing one is lost at once.
 //! - A path in use may stop. The missing item is waited for no longer than the spread of the paths' delays,
 //!   which is measured: how late items were that filled a gap.
 //! - Too much is held.
@@ -331,10 +332,14 @@ impl Resequencer {
     }
 
     /// How long the items before the first one held of a flow are waited for. None if every path that may bring
-    /// them has delivered a later one, or none is held.
+    /// them has delivered a later one, if the flow keeps to one path, or if none is held.
     fn wait_for_gap(&self, now: Instant, number: u16) -> Option<Duration> {
         let flow = &self.flows[usize::from(number)];
-        let after = flow.held.front()?.item.sequence;
+        let Held { item, .. } = flow.held.front()?;
+        if item.is_pinned {
+            return None;
+        }
+        let after = item.sequence;
         let waits = self.used_at.iter().zip(&self.first_waits).enumerate();
         let waits = waits.filter(|(path, _)| !flow.has_passed(*path, after));
         waits.filter_map(|(_, (at, first_wait))| if is_used(now, *at) { Some(self.wait()) } else { *first_wait }).max()

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use litz::identity::KeyPair;
 use net::tun::Tun;
-use tunnel::{Selector, UrgentKinds};
+use tunnel::Selector;
 
 use super::device::{DeviceCounters, Writer};
-use super::entry::Entry;
+use super::entry::{Entry, Flows};
 use super::peers::Peers;
 use super::terminate::terminator::Terminator;
 use super::wake::WakeEvent;
@@ -31,16 +31,16 @@ impl TunnelEnd {
         mtu: u16,
         key: &KeyPair,
         terminate: &[Selector],
-        urgent: UrgentKinds,
+        flows: Flows,
     ) -> Result<Self, String> {
         let wake = WakeEvent::new().map_err(|error| error.to_string())?;
         let peers = Arc::new(Peers::new(wake.clone()));
         let counters = Arc::new(DeviceCounters::default());
         let secret = key.derive_secret("flows of a tunnel");
         let seed = u64::from_be_bytes(*secret.first_chunk().expect("it has 32 bytes"));
-        let terminator = Arc::new(Terminator::start(&tun, mtu, &peers, terminate, urgent)?);
+        let terminator = Arc::new(Terminator::start(&tun, mtu, &peers, terminate, flows.urgent)?);
         let (stack, taken) = (Arc::clone(&terminator), Arc::clone(&counters));
-        let entry = Entry::start(tun.clone(), Arc::clone(&peers), wake, taken, stack, seed, urgent);
+        let entry = Entry::start(tun.clone(), Arc::clone(&peers), wake, taken, stack, seed, flows);
         Ok(Self { tun, entry, terminator, peers, counters })
     }
 

@@ -9,13 +9,14 @@ use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
-use litz::{DatagramError, DatagramPaths};
+use litz::{DatagramError, DatagramPaths, PathId, PathState};
 use net::MonotonicClock;
 use net::tun::{OFFLOAD_HEADER_BYTES, TUN_BUFFER_BYTES, Tun, TunDevice};
 use tunnel::item::ITEM_HEADER_BYTES;
 use tunnel::mtu::{Reports, clamp_segment_size, is_too_large};
 use tunnel::urgent::{COPIES, Urgency};
-use tunnel::{Outbox, Packet, PrefixMap, UrgentKinds};
+use tunnel::{Outbox, Outboxes, Packet, PrefixMap, UrgentKinds};
+use units::{Duration, Instant, Rate};
 
 use super::device::{DeviceCounters, parse_read};
 use super::peers::{Peer, PeerId, Peers};
@@ -24,6 +25,21 @@ use super::wake::WakeEvent;
 
 /// Packets that are read before the connections are served.
 const READS_PER_ROUND: usize = 32;
+
+/// How often the paths of a connection are looked at to which flows are pinned.
+const PATHS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Phases of controllers that have not found the capacity of their path.
+const SLOW_STARTS: [&str; 3] = ["startup", "slow_start", "conservative_slow_start"];
+
+/// What is to be done with the packets of certain flows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Flows {
+    /// Those that leave at once, on two paths.
+    pub(crate) urgent: UrgentKinds,
+    /// Whether each flow keeps to one path, if the peer knows such flows.
+    pub(crate) pins: bool,
+}
 
 /// A thread that takes packets from a device. It ends when this is dropped.
 pub(crate) struct Entry {
@@ -41,7 +57,7 @@ impl Entry {
         counters: Arc<DeviceCounters>,
         terminator: Arc<Terminator>,
         seed: u64,
-        urgent: UrgentKinds,
+        flows: Flows,
     ) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let state = State {
@@ -57,7 +73,7 @@ impl Entry {
             terminator,
             clock: MonotonicClock::start(),
             seed,
-            urgent,
+            flows,
             reports: Reports::default(),
         };
         #[expect(clippy::disallowed_methods, reason = "the command is above the engine: one thread for the device")]
@@ -100,18 +116,18 @@ struct State {
     terminator: Arc<Terminator>,
     clock: MonotonicClock,
     seed: u64,
-    urgent: UrgentKinds,
+    flows: Flows,
     reports: Reports,
 }
 
 /// A peer, and what waits for it.
 struct Destination {
     peer: Arc<Peer>,
-    outbox: Outbox,
+    outboxes: Outboxes,
     urgency: Urgency,
     len_max: usize,
-    /// The connection has no space; it wakes this thread.
-    is_blocked: bool,
+    /// When to look at the paths again.
+    paths_at: Instant,
 }
 
 impl State {
@@ -140,10 +156,10 @@ impl State {
             }
             if reads < READS_PER_ROUND && !is_full {
                 // A connection that has space wakes this thread, and so does a change of the peers.
-                let next = self.destinations.values().filter_map(|to| to.outbox.blocked_until(now)).min();
+                let next = self.destinations.values().filter_map(|to| to.outboxes.blocked_until(now)).min();
                 self.wake.wait(self.tun.as_fd(), next.map(|at| at.saturating_since(now).into()))?;
                 self.unblock();
-            } else if self.destinations.values().any(|destination| destination.is_blocked) && self.wake.take()? {
+            } else if self.destinations.values().any(|to| to.outboxes.is_blocked()) && self.wake.take()? {
                 // The host sends without a pause, so this thread never waits.
                 self.unblock();
             }
@@ -153,7 +169,7 @@ impl State {
 
     /// Tries again to give each connection what waits for it.
     fn unblock(&mut self) {
-        self.destinations.values_mut().for_each(|destination| destination.is_blocked = false);
+        self.destinations.values_mut().for_each(|to| to.outboxes.unblock());
     }
 
     fn follow_peers(&mut self) {
@@ -165,7 +181,7 @@ impl State {
         let table = self.peers.table();
         self.destinations.retain(|id, _| table.peers.contains_key(id));
         for (id, peer) in table.peers {
-            self.destinations.entry(id).or_insert_with(|| Destination::new(peer, self.urgent));
+            self.destinations.entry(id).or_insert_with(|| Destination::new(peer, self.flows));
         }
         self.routes = table.routes;
     }
@@ -201,11 +217,11 @@ impl State {
             return false;
         }
         let place = OFFLOAD_HEADER_BYTES..len;
-        to.outbox.take(|| self.clock.now(), flow, buffer, place, &read, to.len_max, to.is_blocked)
+        to.outboxes.take(|| self.clock.now(), flow, buffer, place, &read, to.len_max)
     }
 
     /// Tells the sender of a packet that only packets up to `mtu` bytes get through.
-    fn report_size(&mut self, now: units::Instant, mtu: u16, packet: &Packet<'_>) {
+    fn report_size(&mut self, now: Instant, mtu: u16, packet: &Packet<'_>) {
         // A complete packet has an empty offload header.
         let mut report = vec![0; OFFLOAD_HEADER_BYTES];
         // The kernel refuses it if the device is down: then nothing waits for it.
@@ -216,65 +232,101 @@ impl State {
 }
 
 impl Destination {
-    fn new(peer: Arc<Peer>, urgent: UrgentKinds) -> Self {
+    fn new(peer: Arc<Peer>, Flows { urgent, pins }: Flows) -> Self {
         let len_max = peer.connection.datagram_len_max().unwrap_or(0);
-        let (outbox, urgency) = (Outbox::new(peer.rate), Urgency::new(urgent));
-        Self { peer, outbox, urgency, len_max, is_blocked: false }
+        let outboxes = if pins && peer.knows_pins { Outboxes::pinned(peer.rate) } else { Outboxes::sprayed(peer.rate) };
+        Self { peer, outboxes, urgency: Urgency::new(urgent), len_max, paths_at: Instant::ZERO }
     }
 
     /// Sends a packet at once, on two paths, if it is urgent. Whether it is on its way.
-    fn send_urgent(&mut self, now: impl FnOnce() -> units::Instant, flow: u16, packet: &Packet<'_>) -> bool {
-        if !self.urgency.takes(now, packet, self.len_max.saturating_sub(ITEM_HEADER_BYTES)) {
+    fn send_urgent(&mut self, now: impl Fn() -> Instant, flow: u16, packet: &Packet<'_>) -> bool {
+        if !self.urgency.takes(&now, packet, self.len_max.saturating_sub(ITEM_HEADER_BYTES)) {
             return false;
         }
-        let Some(datagram) = self.outbox.pack_alone(flow, packet, self.len_max) else { return false };
+        let outbox = self.outboxes.of_flow(now, flow);
+        let Some(datagram) = outbox.pack_alone(flow, packet, self.len_max) else { return false };
         self.peer.counters.urgent.fetch_add(1, Ordering::Relaxed);
         if self.peer.connection.send_datagram_on(datagram.clone(), DatagramPaths::Copies(COPIES)).is_err() {
             // The connection has no space for it, or has ended. It has its number, so it goes with the others.
-            self.outbox.put(flow, datagram);
+            outbox.put(flow, datagram);
         }
         true
     }
 
     /// Gives the connection as much as it takes.
-    fn serve(&mut self, now: units::Instant, waker: &Waker) {
-        if !self.is_blocked {
-            self.send(now, waker);
+    fn serve(&mut self, now: Instant, waker: &Waker) {
+        if self.outboxes.is_pinned() && now >= self.paths_at {
+            self.paths_at = now + PATHS_INTERVAL;
+            self.follow_paths(now);
         }
-        if self.outbox.has_queued() {
-            self.send_sparse(now);
-        }
-        let stats = self.outbox.stats();
-        self.peer.counters.dropped.store(stats.dropped + stats.overflowed, Ordering::Relaxed);
-        self.peer.counters.marked.store(stats.marked, Ordering::Relaxed);
-        let queued_bytes = self.outbox.queued_bytes() + self.outbox.batch_bytes();
-        self.peer.counters.queued_bytes.store(queued_bytes as u64, Ordering::Relaxed);
+        let (peer, len_max) = (&self.peer, &mut self.len_max);
+        self.outboxes.serve(|path, outbox, was_blocked| {
+            let mut link = Link { peer, path: path.map(PathId), len_max: &mut *len_max };
+            let is_blocked = was_blocked || link.send(now, outbox, waker);
+            if outbox.has_queued() {
+                link.send_sparse(now, outbox);
+            }
+            is_blocked
+        });
+        let (stats, counters) = (self.outboxes.stats(), &self.peer.counters);
+        counters.dropped.store(stats.dropped + stats.overflowed, Ordering::Relaxed);
+        counters.marked.store(stats.marked, Ordering::Relaxed);
+        counters.queued_bytes.store(self.outboxes.waiting_bytes() as u64, Ordering::Relaxed);
     }
 
+    /// Pins flows to the paths that work.
+    fn follow_paths(&mut self, now: Instant) {
+        let stats = self.peer.connection.stats();
+        // Before the end of slow start, the window says little.
+        let is_known = |path: &litz::PathStats| !SLOW_STARTS.contains(&path.congestion.phase);
+        let rate = |path: &litz::PathStats| {
+            let round_trip = path.round_trip.max(Duration::from_micros(1));
+            Rate::from_transfer(path.congestion.window, round_trip).filter(|_| is_known(path))
+        };
+        let working = stats.paths.iter().filter(|path| path.state == PathState::Active && !path.is_backup);
+        let paths: Vec<_> = working.map(|path| (path.id.0, rate(path))).collect();
+        self.outboxes.follow(now, &paths);
+    }
+}
+
+/// Where an outbox leads.
+struct Link<'a> {
+    peer: &'a Peer,
+    /// None if datagrams take any path.
+    path: Option<PathId>,
+    len_max: &'a mut usize,
+}
+
+impl Link<'_> {
     /// Sends packets of flows that send little before all that waits for space.
-    fn send_sparse(&mut self, now: units::Instant) {
-        let departed = self.peer.connection.datagrams_departed();
-        while let Some((flow, datagram)) = self.outbox.pop_sparse(now, self.len_max, departed) {
-            if self.peer.connection.send_datagram_on(datagram.clone(), DatagramPaths::Any).is_err() {
+    fn send_sparse(&self, now: Instant, outbox: &mut Outbox) {
+        let connection = &self.peer.connection;
+        let departed = connection.datagrams_departed(self.path);
+        while let Some((flow, datagram)) = outbox.pop_sparse(now, *self.len_max, departed) {
+            let paths = self.path.map_or(DatagramPaths::Any, DatagramPaths::Only);
+            if connection.send_datagram_on(datagram.clone(), paths).is_err() {
                 // As with urgent packets.
-                self.outbox.put(flow, datagram);
+                outbox.put(flow, datagram);
                 return;
             }
         }
     }
 
-    fn send(&mut self, now: units::Instant, waker: &Waker) {
+    /// Gives the connection as much as it takes. Whether it has no space now; then it wakes this thread.
+    fn send(&mut self, now: Instant, outbox: &mut Outbox, waker: &Waker) -> bool {
+        let connection = &self.peer.connection;
         loop {
-            let batch = self.outbox.fill(now, self.len_max);
+            let batch = outbox.fill(now, *self.len_max);
             if batch.is_empty() {
-                return;
+                return false;
             }
-            match self.peer.connection.poll_send_datagrams(batch, waker) {
-                Poll::Ready(Ok(count)) => self.outbox.on_taken(count),
-                Poll::Pending => {
-                    self.is_blocked = true;
-                    return;
-                }
+            let sent = match self.path {
+                None => connection.poll_send_datagrams(batch, waker),
+                Some(path) => connection.poll_send_datagrams_on(batch, path, waker),
+            };
+            match sent {
+                Poll::Ready(Ok(count)) => outbox.on_taken(count),
+                Poll::Pending => return true,
                 // The path's datagrams have become smaller since. The packet is lost; the next ones fit.
                 Poll::Ready(Err(DatagramError::TooLarge { .. })) => {
                     batch.pop_front();
@@ -282,10 +334,10 @@ impl Destination {
                 // The connection has ended: the peer is removed soon.
                 Poll::Ready(Err(_)) => {
                     batch.clear();
-                    return;
+                    return false;
                 }
             }
-            self.len_max = self.peer.connection.datagram_len_max().unwrap_or(self.len_max);
+            *self.len_max = connection.datagram_len_max().unwrap_or(*self.len_max);
         }
     }
 }

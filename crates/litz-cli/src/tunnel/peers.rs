@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use litz::Connection;
+use tunnel::control::{VERSION_PINS, VERSION_TERMINATES};
 use tunnel::inner::Inner;
 use tunnel::{Prefix, PrefixMap};
 
@@ -27,6 +28,8 @@ pub(crate) struct Peer {
     pub(crate) networks: Vec<Prefix>,
     /// It takes streams of terminated connections.
     pub(crate) takes_streams: bool,
+    /// It knows flows that keep to one path.
+    pub(crate) knows_pins: bool,
     /// Its terminated connections.
     pub(crate) flows: Arc<Flows>,
     /// The classes of these: what the peer tells, and the share of urgent data.
@@ -82,11 +85,23 @@ impl Peer {
         networks: Vec<Prefix>,
         mtu: u16,
         rate: Option<Rate>,
-        takes_streams: bool,
+        version: u16,
     ) -> Self {
         let (flows, counters) = (Arc::default(), PeerCounters::default());
+        let (takes_streams, knows_pins) = (version >= VERSION_TERMINATES, version >= VERSION_PINS);
         let (told_classes, urgent_streams) = (Arc::default(), UrgentStreams::default());
-        Self { connection, networks, takes_streams, flows, told_classes, urgent_streams, mtu, rate, counters }
+        Self {
+            connection,
+            networks,
+            takes_streams,
+            knows_pins,
+            flows,
+            told_classes,
+            urgent_streams,
+            mtu,
+            rate,
+            counters,
+        }
     }
 
     /// Whether the peer may send from this address.

@@ -82,7 +82,8 @@ impl Member {
         let ports = UdpHeader { source_port: ECHO_PORT, destination_port: ECHO_PORT, ..UdpHeader::default() };
         UdpHeader { len: payload_len as u16, ..ports }.emit(&mut packet);
         packet.extend_from_slice(text.as_bytes());
-        let item = ItemHeader { flow: 0, sequence: self.sequence, kind: Kind::Packet { is_partial: false } };
+        let item =
+            ItemHeader { flow: 0, sequence: self.sequence, is_pinned: false, kind: Kind::Packet { is_partial: false } };
         self.sequence += 1;
         item.emit(Some(packet.len() as u16), datagram);
         datagram.extend_from_slice(&packet);

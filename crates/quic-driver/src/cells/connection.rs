@@ -1,6 +1,6 @@
 //! [`ConnectionCell`]: the state of one connection that its handles and the driver share.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -127,6 +127,8 @@ pub(crate) struct Requests {
     pub(crate) streams: Vec<StreamRequest>,
     pub(crate) opens: Vec<OpenRequest>,
     pub(crate) datagrams: VecDeque<Bytes>,
+    /// Those that are pinned to a path.
+    pub(crate) pinned_datagrams: Vec<(PathId, Bytes)>,
     /// Datagrams for certain paths, which pass the others.
     pub(crate) urgent_datagrams: Vec<(Bytes, DatagramPaths)>,
     pub(crate) queries: Vec<Query>,
@@ -156,14 +158,12 @@ pub(crate) struct ConnectionState {
     pub(crate) mode: MessageMode,
     pub(crate) datagrams: VecDeque<ReceivedDatagram>,
     pub(crate) datagrams_bytes: usize,
-    /// Those that the driver has taken from the requests and the connection has not, included.
-    pub(crate) datagrams_out_bytes: usize,
-    /// The limit of these, if it is not [`DATAGRAMS_OUT_BYTES_MAX`].
+    /// Those to be sent on any path.
+    datagrams_out: DatagramsOut,
+    /// Those to be sent that are pinned to a path, by path, until the path is abandoned.
+    pinned_out: BTreeMap<PathId, DatagramsOut>,
+    /// The limit of each of these in bytes, if it is not [`DATAGRAMS_OUT_BYTES_MAX`].
     pub(crate) datagrams_out_max: Option<usize>,
-    /// The limit for callers that wait for space: what keeps the paths busy.
-    pub(crate) datagrams_out_window: Option<usize>,
-    /// Of those taken from `send_datagram` and `poll_send_datagrams`, how many have left the connection.
-    pub(crate) datagrams_departed: u64,
     pub(crate) datagram_len_max: Option<usize>,
     pub(crate) messages: VecDeque<Bytes>,
     pub(crate) messages_bytes: usize,
@@ -177,6 +177,34 @@ pub(crate) struct ConnectionState {
     last_stats: Option<Box<Stats>>,
     /// Registered wakers. Their number is bounded by the application's threads and tasks.
     wakers: Vec<(Interest, Waker)>,
+}
+
+/// Datagrams that wait until the connection takes them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct DatagramsOut {
+    /// Their bytes, overhead and those that the driver has taken from the requests included.
+    bytes: usize,
+    /// The limit for callers that wait for space: what keeps the paths busy.
+    window: Option<usize>,
+    /// How many have left the connection.
+    departed: u64,
+}
+
+impl DatagramsOut {
+    /// The limit in bytes; for callers that wait for space, if `waits`. None has a limit above `most`.
+    fn bytes_max(&self, most: usize, waits: bool) -> usize {
+        self.window.filter(|_| waits).map_or(most, |window| window.min(most))
+    }
+
+    /// Adds one of `len` bytes if there is space. One is taken always, however small the limit.
+    fn add(&mut self, len: usize, most: usize, waits: bool) -> bool {
+        let bytes = self.bytes + len + DATAGRAM_OVERHEAD;
+        let has_space = self.bytes == 0 || bytes <= self.bytes_max(most, waits);
+        if has_space {
+            self.bytes = bytes;
+        }
+        has_space
+    }
 }
 
 impl ConnectionCell {
@@ -296,51 +324,94 @@ impl ConnectionState {
         std::mem::take(&mut self.requests)
     }
 
-    /// The limit of waiting datagrams, in bytes; for callers that wait for space, if `waits`.
-    fn datagrams_bytes_max(&self, waits: bool) -> usize {
-        let bytes_max = self.datagrams_out_max.unwrap_or(DATAGRAMS_OUT_BYTES_MAX);
-        self.datagrams_out_window.filter(|_| waits).map_or(bytes_max, |window| window.min(bytes_max))
+    /// Why a datagram cannot be sent at all.
+    fn check_datagram(&self, data: &Bytes) -> Result<(), DatagramError> {
+        match self.datagram_len_max {
+            None => Err(DatagramError::Unsupported),
+            Some(len_max) if data.len() > len_max => Err(DatagramError::TooLarge { len_max }),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// The limit in bytes of datagrams that wait, for any path or pinned to one.
+    fn datagrams_most(&self) -> usize {
+        self.datagrams_out_max.unwrap_or(DATAGRAMS_OUT_BYTES_MAX)
     }
 
     /// Queues a datagram, or returns it if the queue is full for callers that wait, or for others.
     pub(crate) fn offer_datagram(&mut self, data: Bytes, waits: bool) -> Result<(), (Bytes, DatagramError)> {
-        let cost = data.len() + DATAGRAM_OVERHEAD;
-        let bytes_max = self.datagrams_bytes_max(waits);
-        match self.datagram_len_max {
-            None => Err((data, DatagramError::Unsupported)),
-            Some(len_max) if data.len() > len_max => Err((data, DatagramError::TooLarge { len_max })),
-            // One is taken always, however small the limit.
-            Some(_) if self.datagrams_out_bytes > 0 && self.datagrams_out_bytes + cost > bytes_max => {
-                Err((data, DatagramError::QueueFull))
-            }
-            Some(_) => {
-                self.datagrams_out_bytes += cost;
-                self.requests.datagrams.push_back(data);
-                Ok(())
-            }
+        if let Err(error) = self.check_datagram(&data) {
+            return Err((data, error));
+        }
+        let most = self.datagrams_most();
+        if !self.datagrams_out.add(data.len(), most, waits) {
+            return Err((data, DatagramError::QueueFull));
+        }
+        self.requests.datagrams.push_back(data);
+        Ok(())
+    }
+
+    /// As [`offer_datagram`](Self::offer_datagram), pinned to a path, for a caller that waits.
+    pub(crate) fn offer_pinned_datagram(&mut self, data: Bytes, path: PathId) -> Result<(), (Bytes, DatagramError)> {
+        if let Err(error) = self.check_datagram(&data) {
+            return Err((data, error));
+        }
+        let most = self.datagrams_most();
+        if !self.pinned_out.entry(path).or_default().add(data.len(), most, true) {
+            return Err((data, DatagramError::QueueFull));
+        }
+        self.requests.pinned_datagrams.push((path, data));
+        Ok(())
+    }
+
+    /// Of the datagrams for any path, or of those pinned to this one, how many have left the connection.
+    pub(crate) fn datagrams_departed(&self, pinned: Option<PathId>) -> u64 {
+        match pinned {
+            None => self.datagrams_out.departed,
+            Some(path) => self.pinned_out.get(&path).map_or(0, |out| out.departed),
+        }
+    }
+
+    /// Path `id` is gone. What is pinned to it counts as what takes any path.
+    pub(crate) fn unpin_datagrams(&mut self, id: PathId) {
+        if let Some(out) = self.pinned_out.remove(&id) {
+            self.datagrams_out.bytes += out.bytes;
+            self.requests
+                .datagrams
+                .extend(self.requests.pinned_datagrams.extract_if(.., |(of, _)| *of == id).map(|(_, data)| data));
         }
     }
 
     /// As [`offer_datagram`](Self::offer_datagram), for certain paths.
     pub(crate) fn offer_urgent_datagram(&mut self, data: Bytes, paths: DatagramPaths) -> Result<(), DatagramError> {
-        match self.datagram_len_max {
-            None => Err(DatagramError::Unsupported),
-            Some(len_max) if data.len() > len_max => Err(DatagramError::TooLarge { len_max }),
-            Some(_) if self.requests.urgent_datagrams.len() >= URGENT_DATAGRAMS_MAX => Err(DatagramError::QueueFull),
-            Some(_) => {
-                self.requests.urgent_datagrams.push((data, paths));
-                Ok(())
-            }
+        self.check_datagram(&data)?;
+        if self.requests.urgent_datagrams.len() >= URGENT_DATAGRAMS_MAX {
+            return Err(DatagramError::QueueFull);
         }
+        self.requests.urgent_datagrams.push((data, paths));
+        Ok(())
     }
 
-    /// The connection has taken datagrams of `bytes`, overhead included, and wants `window` to wait. Returns the callers that wait
-    /// for space, if half of it is free.
+    /// The connection has taken datagrams of `bytes`, overhead included, and wants `window` to wait: those pinned
+    /// to this path, or those for any. So far `departed` have left it. Returns the callers that wait for space,
+    /// if half of it is free.
     #[must_use]
-    pub(crate) fn on_datagrams_taken(&mut self, bytes: usize, window: u64) -> WakerSet {
-        self.datagrams_out_bytes -= bytes;
-        self.datagrams_out_window = usize::try_from(window).ok();
-        if self.datagrams_out_bytes <= self.datagrams_bytes_max(true) / 2 {
+    pub(crate) fn on_datagrams_taken(
+        &mut self,
+        pinned: Option<PathId>,
+        bytes: usize,
+        departed: u64,
+        window: u64,
+    ) -> WakerSet {
+        let most = self.datagrams_most();
+        let out = match pinned {
+            None => &mut self.datagrams_out,
+            Some(path) => self.pinned_out.entry(path).or_default(),
+        };
+        out.bytes -= bytes;
+        out.departed = departed;
+        out.window = usize::try_from(window).ok();
+        if out.bytes <= out.bytes_max(most, true) / 2 {
             self.take_wakers(Interest::DatagramSpace)
         } else {
             WakerSet::default()

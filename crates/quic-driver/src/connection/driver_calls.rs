@@ -62,7 +62,7 @@ impl<K: Packets> driver::Connection<Quic<K>> for Connection<K> {
     }
 
     fn poll_plan(&mut self, now: Instant, socket_budget: &dyn Fn(usize) -> usize, plan: &mut Plan<K>) -> bool {
-        if !self.datagrams.is_empty() {
+        if self.has_datagrams() {
             self.serve_datagrams();
         }
         let is_planned = self.quic.poll_plan_where(now, &|socket| socket_budget(usize::from(socket)), &mut plan.plan);

@@ -1,6 +1,6 @@
 //! Requests for paths, and the events of paths.
 
-use quic::{Addresses, Event, MigrateError, OpenPathError};
+use quic::{Addresses, Event, MigrateError, OpenPathError, PathState};
 use units::Instant;
 
 use super::Connection;
@@ -63,6 +63,9 @@ impl<K: Packets> Connection<K> {
     pub(super) fn on_path_event(&mut self, event: &Event) {
         if let Event::PathState(path, state) = event {
             tracing::debug!(%path, state = state.name(), "a path has changed its state");
+            if *state == PathState::Abandoned {
+                self.unpin_datagrams(*path);
+            }
         }
         if let Event::Migrated(path) = *event {
             let Addresses { remote, socket, .. } = self.quic.addresses();

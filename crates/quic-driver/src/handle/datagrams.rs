@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::task::{Poll, Waker};
 
 use bytes::Bytes;
-use quic::{DatagramPaths, ReceivedDatagram};
+use quic::{DatagramPaths, PathId, ReceivedDatagram};
 
 use super::{ConnectionHandle, Runtime};
-use crate::cells::connection::Interest;
+use crate::cells::connection::{ConnectionState, Interest};
 use crate::error::{Closed, DatagramError};
 
 impl<R: Runtime> ConnectionHandle<R> {
@@ -46,11 +46,34 @@ impl<R: Runtime> ConnectionHandle<R> {
         batch: &mut VecDeque<Bytes>,
         waker: &Waker,
     ) -> Poll<Result<usize, DatagramError>> {
+        self.poll_send(batch, waker, |state, data| state.offer_datagram(data, true))
+    }
+
+    /// As [`poll_send_datagrams`](Self::poll_send_datagrams), all on one path and in this order. Each path has a
+    /// queue of its own. If the path does not work, or stops working before they have left, they take any other.
+    ///
+    /// # Errors
+    /// As [`poll_send_datagrams`](Self::poll_send_datagrams).
+    pub fn poll_send_datagrams_on(
+        &self,
+        batch: &mut VecDeque<Bytes>,
+        path: PathId,
+        waker: &Waker,
+    ) -> Poll<Result<usize, DatagramError>> {
+        self.poll_send(batch, waker, |state, data| state.offer_pinned_datagram(data, path))
+    }
+
+    fn poll_send(
+        &self,
+        batch: &mut VecDeque<Bytes>,
+        waker: &Waker,
+        mut offer: impl FnMut(&mut ConnectionState, Bytes) -> Result<(), (Bytes, DatagramError)>,
+    ) -> Poll<Result<usize, DatagramError>> {
         let mut sent = 0;
         let mut refusal = None;
         let submitted = self.submit(|state| {
             while let Some(data) = batch.pop_front() {
-                if let Err((data, error)) = state.offer_datagram(data, true) {
+                if let Err((data, error)) = offer(state, data) {
                     batch.push_front(data);
                     if sent == 0 && matches!(error, DatagramError::QueueFull) {
                         state.add_waker(Interest::DatagramSpace, waker);
@@ -69,10 +92,10 @@ impl<R: Runtime> ConnectionHandle<R> {
         }
     }
 
-    /// Of the datagrams that were sent, but for those on certain paths, how many have left the connection. Known
-    /// after the driver has fetched more, so that it may be late.
-    pub fn datagrams_departed(&self) -> u64 {
-        self.cell().lock().datagrams_departed
+    /// Of the datagrams that were sent on any path, or of those pinned to this one, how many have left the
+    /// connection. Known after the driver has fetched more, so that it may be late.
+    pub fn datagrams_departed(&self, pinned: Option<PathId>) -> u64 {
+        self.cell().lock().datagrams_departed(pinned)
     }
 
     /// Appends the received datagrams to `out`, the oldest first, and returns their number, at least

@@ -273,9 +273,10 @@ fn datagram_paths(reader: &mut Reader<'_>) -> Parsed<DatagramPaths> {
     match (reader.varint()?, reader.varint()?) {
         (0, 0) => Ok(DatagramPaths::Any),
         (1, count) => u8::try_from(count).map(DatagramPaths::Copies).map_err(|_| Malformed("impossible copies")),
-        (2, path) => u32::try_from(path)
-            .map(|path| DatagramPaths::Only(PathId(path)))
-            .map_err(|_| Malformed("an impossible path")),
+        (kind @ (2 | 3), path) => {
+            let path = PathId(u32::try_from(path).map_err(|_| Malformed("an impossible path"))?);
+            Ok(if kind == 2 { DatagramPaths::Only(path) } else { DatagramPaths::Pinned(path) })
+        }
         _ => Err(Malformed("unknown paths of a datagram")),
     }
 }

@@ -145,6 +145,7 @@ impl Journal {
             DatagramPaths::Any => (0, 0),
             DatagramPaths::Copies(count) => (1, count.into()),
             DatagramPaths::Only(path) => (2, path.0.into()),
+            DatagramPaths::Pinned(path) => (3, path.0.into()),
         };
         put(out, kind);
         put(out, number);

@@ -6,6 +6,7 @@ use wire::quic::PathId;
 use super::SendHalf;
 use super::datagram_window::WINDOW_MIN;
 use super::path::SendPath;
+use super::waiting_datagrams::WaitingDatagrams;
 
 /// DATAGRAM frames waiting to be sent, at most. The limit in bytes alone would not bound empty
 /// ones.
@@ -25,8 +26,11 @@ pub enum DatagramPaths {
     /// A copy on each of so many paths, those with the shortest round trips that work now; all that there
     /// are if there are fewer. The peer gets each copy. They leave before datagrams that take any path.
     Copies(u8),
-    /// This one. If it does not work now, any other.
+    /// This one, before datagrams that take any path. If it does not work now, any other.
     Only(PathId),
+    /// This one, after those that wait for it so. If it does not work now, or stops working before the
+    /// datagram has left, any other.
+    Pinned(PathId),
 }
 
 /// Why a datagram was not accepted.
@@ -61,30 +65,37 @@ impl std::error::Error for SendDatagramError {}
 impl SendHalf {
     /// Queues a datagram (RFC 9221).
     pub(crate) fn send_datagram(&mut self, data: Bytes) -> Result<(), SendDatagramError> {
-        self.check_datagram(&data)?;
+        self.check_datagram(&data, &self.datagrams)?;
         self.datagrams.push(data);
         Ok(())
     }
 
-    /// Whether a datagram may be queued.
-    fn check_datagram(&self, data: &Bytes) -> Result<(), SendDatagramError> {
+    /// Whether a datagram may join a queue.
+    fn check_datagram(&self, data: &Bytes, queue: &WaitingDatagrams) -> Result<(), SendDatagramError> {
         let max = self.datagram_len_max().ok_or(SendDatagramError::Unsupported)?;
         if data.len() > max {
             return Err(SendDatagramError::TooLarge(max));
         }
-        let bytes = self.datagrams.bytes() + data.len() as u64;
-        if bytes > self.config.datagram_send_buffer || self.datagrams.len() >= DATAGRAMS_WAITING_MAX {
+        if !self.has_place(data.len(), queue, self.config.datagram_send_buffer) {
             return Err(SendDatagramError::QueueFull);
         }
         Ok(())
     }
 
+    /// Whether a queue of at most `bytes_max` has a place for a datagram of `len` bytes.
+    fn has_place(&self, len: usize, queue: &WaitingDatagrams, bytes_max: u64) -> bool {
+        queue.bytes() + len as u64 <= bytes_max && queue.len() < DATAGRAMS_WAITING_MAX
+    }
+
     /// As [`send_datagram`](Self::send_datagram), on these paths, and before the datagrams that wait. With a
     /// single path there is no choice of paths.
     pub(crate) fn send_datagram_on(&mut self, data: Bytes, which: DatagramPaths) -> Result<(), SendDatagramError> {
+        if let DatagramPaths::Pinned(id) = which {
+            return self.send_pinned_datagram(data, id);
+        }
         let chosen = self.paths_of_datagram(which);
         if chosen.is_empty() {
-            self.check_datagram(&data)?;
+            self.check_datagram(&data, &self.datagrams)?;
             self.datagrams.push_first(data, DATAGRAMS_OF_PATH_MAX);
             return Ok(());
         }
@@ -103,13 +114,42 @@ impl SendHalf {
         Ok(())
     }
 
+    fn send_pinned_datagram(&mut self, data: Bytes, id: PathId) -> Result<(), SendDatagramError> {
+        let Some(at) = self.pinning_path(id) else { return self.send_datagram(data) };
+        self.check_datagram(&data, &self.paths[at].pinned)?;
+        self.paths[at].pinned.push(data);
+        Ok(())
+    }
+
+    /// The index of the path if datagrams may be pinned to it: it works, and there is a choice of paths.
+    fn pinning_path(&self, id: PathId) -> Option<usize> {
+        self.path_index(id).filter(|at| self.paths.len() > 1 && self.paths[*at].is_active())
+    }
+
+    /// The queue of the datagrams that are pinned to path `id`: that of all others, if none can be.
+    fn queue_of(&self, id: Option<PathId>) -> &WaitingDatagrams {
+        id.and_then(|id| self.pinning_path(id)).map_or(&self.datagrams, |at| &self.paths[at].pinned)
+    }
+
+    /// Datagrams that are pinned to the path at `at` may take any path from now on.
+    pub(super) fn unpin_datagrams(&mut self, at: usize) {
+        let mut pinned = std::mem::take(&mut self.paths[at].pinned);
+        while let Some(data) = pinned.pop_front() {
+            if self.has_place(data.len(), &self.datagrams, self.config.datagram_send_buffer) {
+                self.datagrams.push(data);
+            } else {
+                self.stats.datagrams_lost += 1;
+            }
+        }
+    }
+
     /// The indices of the paths, the one with the shortest round trip first; none if the scheduler chooses.
     fn paths_of_datagram(&self, which: DatagramPaths) -> Vec<usize> {
         let works = |path: &SendPath| path.is_active() && !path.is_suspect && path.refused_until.is_none();
         let mut working: Vec<usize> = (0..self.paths.len()).filter(|at| works(&self.paths[*at])).collect();
         match which {
             _ if self.paths.len() == 1 => working.clear(),
-            DatagramPaths::Any => working.clear(),
+            DatagramPaths::Any | DatagramPaths::Pinned(_) => working.clear(),
             DatagramPaths::Only(id) => working.retain(|at| self.paths[*at].id == id),
             DatagramPaths::Copies(count) => {
                 working.sort_by_key(|at| (self.paths[*at].rtt.smoothed(), *at));
@@ -119,28 +159,33 @@ impl SendHalf {
         working
     }
 
-    /// The bytes of datagrams that should wait here: enough to keep the paths busy, and few, because the
-    /// application cannot take them back or put others before them.
-    pub(crate) fn datagram_window(&self) -> u64 {
-        self.datagrams.window().min(self.config.datagram_send_buffer)
+    /// The bytes of datagrams that should wait here, of those pinned to this path or of those that take any:
+    /// enough to keep the paths busy, and few, because the application cannot take them back or put others
+    /// before them.
+    pub(crate) fn datagram_window(&self, pinned: Option<PathId>) -> u64 {
+        self.queue_of(pinned).window().min(self.config.datagram_send_buffer)
     }
 
-    /// Whether a datagram of `len` bytes should join those that wait, or none waits.
-    pub(crate) fn has_datagram_space(&self, len: usize) -> bool {
-        let bytes = self.datagrams.bytes() + len as u64;
-        let fits = bytes <= self.datagram_window() && self.datagrams.len() < DATAGRAMS_WAITING_MAX;
-        fits || self.datagrams.is_empty()
+    /// Whether a datagram of `len` bytes should join those that wait, as for
+    /// [`datagram_window`](Self::datagram_window), or none waits.
+    pub(crate) fn has_datagram_space(&self, len: usize, pinned: Option<PathId>) -> bool {
+        let queue = self.queue_of(pinned);
+        queue.is_empty() || self.has_place(len, queue, self.datagram_window(pinned))
     }
 
-    /// Datagrams of [`send_datagram`](Self::send_datagram) that wait.
-    pub(crate) fn datagrams_waiting(&self) -> usize {
-        self.datagrams.in_line_count()
+    /// Datagrams of [`send_datagram`](Self::send_datagram) that wait, or those pinned to a path.
+    pub(crate) fn datagrams_waiting(&self, pinned: Option<PathId>) -> usize {
+        match pinned {
+            None => self.datagrams.in_line_count(),
+            Some(id) => self.path_index(id).map_or(0, |at| self.paths[at].pinned.in_line_count()),
+        }
     }
 
     /// Bytes of all datagrams that wait, whatever paths they take.
     pub(crate) fn datagram_bytes_waiting(&self) -> u64 {
-        let of_paths = self.paths.iter().flat_map(|path| path.datagrams.iter());
-        self.datagrams.bytes() + of_paths.map(|datagram| datagram.len() as u64).sum::<u64>()
+        let urgent = |path: &SendPath| path.datagrams.iter().map(|datagram| datagram.len() as u64).sum::<u64>();
+        let of_paths = self.paths.iter().map(|path| path.pinned.bytes() + urgent(path));
+        self.datagrams.bytes() + of_paths.sum::<u64>()
     }
 
     /// The limit of the queue, in bytes.
@@ -150,7 +195,7 @@ impl SendHalf {
 
     /// Whether so many datagrams wait that more will follow when these have left, most likely.
     pub(super) fn are_datagrams_waiting(&self) -> bool {
-        self.datagrams.bytes() >= WINDOW_MIN / 2 && self.datagrams.bytes() >= self.datagram_window() / 2
+        self.datagrams.bytes() >= WINDOW_MIN / 2 && self.datagrams.bytes() >= self.datagram_window(None) / 2
     }
 
     /// The largest datagram that can be sent, bytes; `None` if the peer accepts none.

@@ -159,6 +159,8 @@ pub(crate) struct SendHalf {
     ack_path: Option<usize>,
     /// When the scheduler must be asked again.
     scheduler_deadline: Option<Instant>,
+    /// Datagrams that are pinned to a path are next, before the data for which the scheduler chooses one.
+    is_turn_of_pinned: bool,
     views: Views,
     stats: SendStats,
     /// See [`Self::found_nothing_due`].
@@ -220,6 +222,7 @@ impl SendHalf {
             scheduler: None,
             ack_path: None,
             scheduler_deadline: None,
+            is_turn_of_pinned: false,
             views: Views::default(),
             stats: SendStats::default(),
             found_nothing_due: false,
@@ -481,6 +484,7 @@ impl SendHalf {
             path.validation.shrink();
             path.resends.shrink();
             path.datagrams.shrink();
+            path.pinned.shrink();
         }
         self.views = Views::default();
     }

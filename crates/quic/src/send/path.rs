@@ -10,6 +10,7 @@ use super::mtu;
 use super::reordering::Reordering;
 use super::scavenger::ScavengerWindow;
 use super::validation::Validation;
+use super::waiting_datagrams::WaitingDatagrams;
 use crate::addresses::Addresses;
 use crate::config::TransportConfig;
 use crate::queue::Queue;
@@ -107,6 +108,8 @@ pub(crate) struct SendPath {
     pub(crate) copies: Queue<SentRange>,
     /// Datagrams that are to be sent here, and before others.
     pub(crate) datagrams: Queue<Bytes>,
+    /// Datagrams that are pinned to the path. Each waits its turn.
+    pub(crate) pinned: WaitingDatagrams,
     /// Data lost here that are to be retransmitted here
     /// ([`RetransmissionPolicy::OwnPath`](crate::RetransmissionPolicy)).
     pub(crate) resends: Queue<SentRange>,
@@ -199,6 +202,7 @@ impl SendPath {
             validation: Validation::default(),
             copies: Queue::new(),
             datagrams: Queue::new(),
+            pinned: WaitingDatagrams::new(),
             resends: Queue::new(),
             acked_via: id,
             received_at: Instant::ZERO,

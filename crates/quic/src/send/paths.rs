@@ -231,6 +231,7 @@ impl SendHalf {
         path.validation.start(now, interval);
         exchange.to_control.push_back(ToControl::PathState { path: path.id, state: PathState::Silent });
         self.spaces[DATA + at].probes_due = 0;
+        self.unpin_datagrams(at);
         self.move_content(at, u64::MAX);
         self.suspect_datagram_size(at);
     }
@@ -336,6 +337,7 @@ impl SendHalf {
         path.copies = crate::queue::Queue::new();
         path.datagrams = crate::queue::Queue::new();
         self.forget_off_paths_of(id);
+        self.unpin_datagrams(at);
         self.forget_sent(at, 0);
         (self.spaces[DATA + at].probes_due, self.spaces[DATA + at].loss_time) = (0, None);
         exchange.to_control.push_back(ToControl::RemoteIdsChanged);

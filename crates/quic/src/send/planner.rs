@@ -249,8 +249,21 @@ pub(super) enum PlanScope {
     All,
     /// As much of it as the probes that are due carry.
     Probes,
+    /// Everything but stream data.
+    NoStreams,
     /// Only frames bound to the path: acknowledgements, challenges and responses.
     PathBound,
+}
+
+impl PlanScope {
+    /// Whether the plan is as large as the path allows, and not just what has to leave.
+    const fn fills_window(self) -> bool {
+        matches!(self, Self::All | Self::NoStreams)
+    }
+
+    const fn has_streams(self) -> bool {
+        matches!(self, Self::All | Self::Probes)
+    }
 }
 
 /// Writes an acknowledgement; with `multipath` it names its path (multipath draft-21, section 2.3).

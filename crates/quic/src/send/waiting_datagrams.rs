@@ -15,7 +15,7 @@ use crate::queue::Queue;
 
 /// Datagrams that wait. A connection that sends none holds a pointer.
 #[derive(Debug, Default)]
-pub(super) struct WaitingDatagrams(Option<Box<Waiting>>);
+pub(crate) struct WaitingDatagrams(Option<Box<Waiting>>);
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -35,7 +35,7 @@ struct Waiting {
 }
 
 impl WaitingDatagrams {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self(None)
     }
 

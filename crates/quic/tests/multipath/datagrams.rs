@@ -110,3 +110,101 @@ fn what_waits_for_a_path_is_bounded_and_the_newest_is_kept() {
     assert_eq!(newest, 199);
     assert_eq!(pair.client.connection(0).stats().send.datagram_bytes_waiting, 0);
 }
+
+/// Sends datagrams pinned to a path while the queue takes them.
+fn fill_pinned(pair: &mut Pair, path: u32, sent: &mut u32) {
+    let pinned = DatagramPaths::Pinned(PathId(path));
+    while pair.client.connection(0).has_datagram_space(1000, Some(PathId(path))) {
+        let mut data = vec![path as u8; 1000];
+        data[1..5].copy_from_slice(&sent.to_be_bytes());
+        assert_eq!(pair.client.connection(0).send_datagram_on(data.into(), pinned), Ok(()));
+        *sent += 1;
+    }
+}
+
+/// The numbers and paths of those that have arrived, by the path to which they were pinned.
+fn arrived_pinned(pair: &mut Pair) -> [Vec<(u32, u32)>; 2] {
+    let mut all = [Vec::new(), Vec::new()];
+    while let Some(datagram) = pair.server.connection(0).recv_datagram_with_path() {
+        let number = u32::from_be_bytes(*datagram.data[1..].first_chunk().expect("a number"));
+        all[usize::from(datagram.data[0])].push((number, datagram.path.0));
+    }
+    all
+}
+
+#[test]
+fn pinned_datagrams_keep_to_their_paths_in_order_and_fill_both() {
+    let links = [link(20, 5), link(10, 20)];
+    let mut pair = connected(7, &links);
+    let (mut sent, mut got) = ([0, 0], [Vec::new(), Vec::new()]);
+    let from = pair.now;
+    let end = from + Duration::from_secs(4);
+    while pair.now < end {
+        (0..2).for_each(|path| fill_pinned(&mut pair, path as u32, &mut sent[path]));
+        pair.run_for(Duration::from_millis(1));
+        for (all, new) in got.iter_mut().zip(arrived_pinned(&mut pair)) {
+            all.extend(new);
+        }
+    }
+    for (path, arrivals) in got.iter().enumerate() {
+        assert!(arrivals.iter().all(|(_, on)| *on == path as u32), "path {path}");
+        assert!(arrivals.is_sorted(), "path {path} keeps the order");
+        let mbps = arrivals.len() as f64 * 8000.0 / 4e6;
+        let rate = links[path].rate.expect("a rate").as_mbps_f64();
+        assert!(mbps > 0.75 * rate && mbps < rate, "path {path}: {mbps} of {rate} Mb/s");
+    }
+}
+
+#[test]
+fn datagrams_pinned_to_a_path_that_fails_take_another_one() {
+    let mut pair = connected(8, &[link(20, 5), link(2, 5)]);
+    // More than the window of the path holds.
+    for sent in 0..60u32 {
+        let data = [&[1], &sent.to_be_bytes()[..], &[0; 995]].concat();
+        let pinned = DatagramPaths::Pinned(PathId(1));
+        assert_eq!(pair.client.connection(0).send_datagram_on(data.into(), pinned), Ok(()));
+    }
+    for direction in 0..2 {
+        let now = pair.now;
+        let link = &mut pair.link_pair(1)[direction];
+        let mut config = link.config().clone();
+        config.state = LineState::Silent;
+        link.set_config(now, config);
+    }
+    let is_silent = |pair: &mut Pair| pair.client.connection(0).path_stats()[1].state == PathState::Silent;
+    assert!(pair.run_until(Duration::from_secs(10), is_silent), "it was noticed");
+    assert_eq!(pair.client.connection(0).datagrams_waiting(Some(PathId(1))), 0);
+    let mut sent = 60;
+    fill_pinned(&mut pair, 1, &mut sent);
+    pair.run_for(Duration::from_millis(500));
+    let [_, arrivals] = arrived_pinned(&mut pair);
+    assert!(arrivals.iter().all(|(_, on)| *on == 0), "nothing arrives on the link that is down");
+    let (waited, later): (Vec<u32>, Vec<u32>) =
+        arrivals.iter().map(|(number, _)| number).partition(|number| **number < 60);
+    assert!((20..60).contains(&waited.len()), "{} of 60, and the rest was lost in flight", waited.len());
+    assert_eq!(later, (60..sent).collect::<Vec<_>>(), "those sent later arrive, too");
+}
+
+#[test]
+fn the_queue_of_a_path_is_bounded_and_leaves_that_of_others_alone() {
+    let mut pair = connected(9, &[link(2, 50), link(2, 50)]);
+    let pinned = DatagramPaths::Pinned(PathId(1));
+    let mut count = 0;
+    let refusal = loop {
+        match pair.client.connection(0).send_datagram_on(Bytes::from(vec![1; 1000]), pinned) {
+            Ok(()) => count += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refusal, SendDatagramError::QueueFull);
+    assert!(count > 60, "{count}");
+    assert!(pair.client.connection(0).has_datagram_space(1000, None));
+    assert!(!pair.client.connection(0).has_datagram_space(1000, Some(PathId(1))));
+    // A path that does not exist has the queue of all.
+    assert!(pair.client.connection(0).has_datagram_space(1000, Some(PathId(9))));
+    send(&mut pair, 3, DatagramPaths::Pinned(PathId(9)));
+    assert_eq!(pair.client.connection(0).datagrams_waiting(None), 1);
+    assert!(pair.client.connection(0).abandon_path(pair.now, PathId(1), 0));
+    pair.run_for(Duration::from_millis(1));
+    assert_eq!(pair.client.connection(0).datagrams_waiting(Some(PathId(1))), 0);
+}

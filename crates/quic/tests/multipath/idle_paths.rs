@@ -43,7 +43,7 @@ fn an_idle_path_is_measured_again_while_data_wait_for_others() {
     let (_, before) = sent_on_second(&mut pair);
     let count = send_messages(&mut pair, Duration::from_secs(1));
     let (_, after) = sent_on_second(&mut pair);
-    assert!(after - before > count * MESSAGE_BYTES / 4, "{} bytes of {count} messages", after - before);
+    assert!(after - before > count * MESSAGE_BYTES / 8, "{} bytes of {count} messages", after - before);
 }
 
 #[test]

@@ -11,7 +11,12 @@ fn at(ms: u64) -> Instant {
 }
 
 fn item(flow: u16, sequence: u32) -> Item {
-    Item { flow, sequence, body: Body::Packet { is_partial: false, packet: Bytes::from_static(&[0x45; 40]) } }
+    Item {
+        flow,
+        sequence,
+        is_pinned: false,
+        body: Body::Packet { is_partial: false, packet: Bytes::from_static(&[0x45; 40]) },
+    }
 }
 
 /// A resequencer and what it has delivered.
@@ -49,6 +54,26 @@ fn items_of_two_paths_are_delivered_in_order() {
     assert_eq!(bench.take(), [0, 1, 2, 3, 4, 5, 6]);
     let stats = bench.order.stats();
     assert_eq!((stats.held, stats.lost, stats.expired), (2, 0, 0));
+    assert_eq!((bench.order.held_items(), bench.order.timeout()), (0, None));
+}
+
+#[test]
+fn a_missing_item_of_a_flow_that_keeps_to_one_path_is_lost_at_once() {
+    let mut bench = Bench::default();
+    // Both paths are in use, by other flows.
+    [(0, 9), (1, 9)].into_iter().enumerate().for_each(|(sequence, (path, flow))| {
+        bench.push(at(0), path, flow, sequence as u32);
+    });
+    bench.take();
+    for (path, sequence) in [(0, 0), (0, 1), (0, 3), (0, 4), (1, 2)] {
+        let delivered = &mut bench.delivered;
+        let pinned = Item { is_pinned: true, ..item(3, sequence) };
+        bench.order.push(at(0), path, pinned, &mut |item| delivered.push((item.flow, item.sequence)));
+    }
+    // The last one has come on another path, which took over.
+    assert_eq!(bench.take(), [0, 1, 3, 4, 2]);
+    let stats = bench.order.stats();
+    assert_eq!((stats.lost, stats.late, stats.expired), (1, 1, 0));
     assert_eq!((bench.order.held_items(), bench.order.timeout()), (0, None));
 }
 

@@ -11,7 +11,7 @@ use litz::identity::PublicKey;
 use net::tun::Tun;
 use serde_json::json;
 use transfer::{CancelToken, Proof, Secret, Ticket, peer_key, proof_context};
-use tunnel::control::{Accepted, CLOSED_TAKEN_OVER, Refusal, VERSION, VERSION_TERMINATES};
+use tunnel::control::{Accepted, CLOSED_TAKEN_OVER, Refusal, VERSION};
 use tunnel::{Message, PROTOCOL, Prefix, Selector, UrgentKinds};
 use units::{Duration, Rate};
 
@@ -36,6 +36,7 @@ use crate::cli::transport_options::TransportOptions;
 use crate::cli::warning::Warning;
 use crate::cli::{exit, heading, out, signals, tls};
 use crate::tunnel::end::TunnelEnd;
+use crate::tunnel::entry::Flows;
 use crate::tunnel::peers::Peer;
 
 /// How often the waiting server checks for an interrupt and for changes of its ticket or list of keys.
@@ -112,6 +113,11 @@ pub(crate) struct ServeOptions {
     /// packets are.
     #[arg(long, value_name = "KINDS", default_value_t = UrgentKinds::default(), help_heading = heading::PATHS)]
     redundant: UrgentKinds,
+
+    /// Keep each flow to one path, instead of dividing its packets over all: as the option of `litz tunnel up`,
+    /// for what this end sends
+    #[arg(long, help_heading = heading::PATHS)]
+    pin: bool,
 
     #[command(flatten)]
     listening: ListenOptions,
@@ -199,7 +205,8 @@ impl<'a> Server<'a> {
         let own: Vec<(IpAddr, u8)> = addresses.iter().map(|own| (own.address, own.network.bits())).collect();
         let mut network = HostNetwork::begin(&folder(), &options.tun, false)?;
         let tun = Tun::open_up(&options.tun, &own, options.mtu).map_err(|error| error.to_string())?;
-        let end = TunnelEnd::start(tun, options.mtu, &state.key, &options.terminate, options.redundant)?;
+        let flows = Flows { urgent: options.redundant, pins: options.pin };
+        let end = TunnelEnd::start(tun, options.mtu, &state.key, &options.terminate, flows)?;
         for behind in clients.networks() {
             network.add_route(&behind, &options.tun)?;
         }
@@ -377,8 +384,7 @@ impl<'a> Server<'a> {
         self.note(&json!({ "event": "client", "remote": remote, "key": name, "addresses": shown }), || {
             format!("{remote} is here, with {}", shown.join(" and "))
         });
-        let takes_streams = version >= VERSION_TERMINATES;
-        let peer = Arc::new(Peer::new(connection.clone(), networks, mtu, rate, takes_streams));
+        let peer = Arc::new(Peer::new(connection.clone(), networks, mtu, rate, version));
         let (number, taken_over) = self.end.peers.add(Arc::clone(&peer));
         for before in taken_over {
             // Of a client that was killed, mostly. Its terminated connections are reset now, not after the idle

@@ -12,7 +12,7 @@ use litz::{Closed, Connection};
 use net::tun::Tun;
 use serde_json::{Value, json};
 use transfer::{CancelToken, Proof, Role, Ticket, proof_context};
-use tunnel::control::{Accepted, CLOSED_TAKEN_OVER, Refusal, VERSION, VERSION_TERMINATES};
+use tunnel::control::{Accepted, CLOSED_TAKEN_OVER, Refusal, VERSION};
 use tunnel::{Message, PROTOCOL, Prefix, Selector, UrgentKinds};
 use units::Rate;
 
@@ -35,6 +35,7 @@ use crate::cli::transport_options::TransportOptions;
 use crate::cli::warning::Warning;
 use crate::cli::{exit, heading, out, signals, tls};
 use crate::tunnel::end::TunnelEnd;
+use crate::tunnel::entry::Flows;
 use crate::tunnel::path_keeper::PathKeeper;
 use crate::tunnel::peers::Peer;
 
@@ -104,6 +105,14 @@ pub(crate) struct UpOptions {
     /// packets are.
     #[arg(long, value_name = "KINDS", default_value_t = UrgentKinds::default(), help_heading = heading::PATHS)]
     redundant: UrgentKinds,
+
+    /// Keep each flow to one path, instead of dividing its packets over all
+    ///
+    /// A flow then has the rate of one link, and its packets never wait for those of a slower one. Flows take
+    /// the path with the most of its rate for each, and others when a path fails. For what this end sends: the
+    /// other end has the same option.
+    #[arg(long, help_heading = heading::PATHS)]
+    pin: bool,
 
     #[command(flatten)]
     userspace: UserspaceOptions,
@@ -293,8 +302,7 @@ impl<'a> Client<'a> {
         let all = [Prefix::ALL_IPV4, Prefix::ALL_IPV6].into_iter().filter(|_| self.options.all);
         let networks = tunnels.chain(accepted.routes.iter().copied()).chain(all).collect();
         let rate = Some(Rate::from_bps(accepted.rate_bps)).filter(|rate| !rate.is_zero());
-        let takes_streams = accepted.version >= VERSION_TERMINATES;
-        let peer = Arc::new(Peer::new(connection.clone(), networks, accepted.mtu, rate, takes_streams));
+        let peer = Arc::new(Peer::new(connection.clone(), networks, accepted.mtu, rate, accepted.version));
         let (id, _) = device.end.peers.add(Arc::clone(&peer));
         device.end.terminator.serve(&peer);
         let shown: Vec<String> = accepted.addresses.iter().map(|(address, bits)| format!("{address}/{bits}")).collect();
@@ -460,8 +468,9 @@ impl<'a> Client<'a> {
         let is_userspace = self.options.userspace.userspace;
         let (tun, mut host) =
             if is_userspace { self.begin_userspace(accepted) } else { self.open_kernel(accepted, kept) }?;
-        let UpOptions { terminate, redundant, .. } = self.options;
-        let end = TunnelEnd::start(tun, accepted.mtu, &self.state.key, terminate, *redundant)?;
+        let UpOptions { terminate, redundant: urgent, pin: pins, .. } = self.options;
+        let flows = Flows { urgent: *urgent, pins: *pins };
+        let end = TunnelEnd::start(tun, accepted.mtu, &self.state.key, terminate, flows)?;
         if let Host::Kernel { routes } = &mut host {
             routes.stay(false);
         }

@@ -48,7 +48,7 @@ impl SendHalf {
             }
             return;
         }
-        if scope == PlanScope::All && self.plan_mtu_probe(now, at, plan, exchange) {
+        if scope.fills_window() && self.plan_mtu_probe(now, at, plan, exchange) {
             return;
         }
         let (scope, budget) = self.limit_of_validation(at, scope);
@@ -68,7 +68,7 @@ impl SendHalf {
             let challenges = self.paths[at].validation.has_due() && (has_window || exceeds);
             let probes = self.spaces[DATA + at].probes_due > 0;
             let pings = self.paths[at].is_ping_due && has_window;
-            let may_elicit = (has_window && scope == PlanScope::All) || probes || challenges || pings;
+            let may_elicit = (has_window && scope.fills_window()) || probes || challenges || pings;
             if !(may_elicit || ack_due && acks.is_some()) || budget < sent + size as u64 {
                 break;
             }
@@ -81,7 +81,7 @@ impl SendHalf {
                     continue;
                 }
             }
-            if scope == PlanScope::All && has_window && self.is_datagram_run_due(at) {
+            if scope.fills_window() && has_window && self.is_datagram_run_due(at, scope) {
                 // An acknowledgement that is due leaves in the last packet.
                 let reserved = usize::from(ack_due && acks.is_some());
                 let packets = (limit - plan.datagram_count).saturating_sub(reserved);
@@ -108,8 +108,8 @@ impl SendHalf {
                 break;
             }
         }
-        if scope == PlanScope::All {
-            self.finish_turn(at, size, bytes_left, limit, plan);
+        if scope.fills_window() {
+            self.finish_turn(at, scope, size, bytes_left, limit, plan);
         }
         self.settle_plan(now, at, plan, exchange);
     }
@@ -158,13 +158,24 @@ impl SendHalf {
     /// Ends the turn of the stream that was planned, and records whether the plan is a background
     /// plan and whether it ended for lack of data. The plan holds at most `limit` datagrams of
     /// `size` bytes; `bytes_left` more bytes could have left.
-    fn finish_turn(&mut self, at: usize, size: usize, bytes_left: u64, limit: usize, plan: &mut Plan) {
-        if plan.datagram_count > 0 {
-            self.streams.rotate();
+    fn finish_turn(
+        &mut self,
+        at: usize,
+        scope: PlanScope,
+        size: usize,
+        bytes_left: u64,
+        limit: usize,
+        plan: &mut Plan,
+    ) {
+        let mut is_over = plan.datagram_count >= limit;
+        if scope.has_streams() {
+            if plan.datagram_count > 0 {
+                self.streams.rotate();
+            }
+            is_over |= self.streams.defers_background();
+            plan.is_background = self.streams.holds_only_background();
         }
-        let is_over = plan.datagram_count >= limit || self.streams.defers_background();
         let is_app_limited = bytes_left >= size as u64 && !is_over;
-        plan.is_background = self.streams.holds_only_background();
         self.note_app_limited(at, size, is_app_limited);
     }
 
@@ -269,11 +280,11 @@ impl SendHalf {
                 self.fill_credit(draft, plan, frames);
                 self.fill_datagrams(draft, plan, frames);
             }
-            if scope != PlanScope::PathBound && self.handshake_complete {
+            if scope.has_streams() && self.handshake_complete {
                 self.fill_streams(draft, plan, frames);
             }
         }
-        if draft.body_len > 0 && !draft.eliciting && (may_elicit || scope != PlanScope::All) {
+        if draft.body_len > 0 && !draft.eliciting && (may_elicit || !scope.fills_window()) {
             self.paths[at].ack_only_count += 1;
             if self.paths[at].ack_only_count >= ACK_ONLY_PACKETS_MAX && draft.put(plan, &Frame::Ping) {
                 frames.push(SentFrame::Ping);

@@ -10,6 +10,7 @@
 
 use units::Instant;
 
+use super::PlanScope;
 use super::packet_run::LoggedRun;
 use crate::exchange::Exchange;
 use crate::plan::{Piece, Plan, RunFrame};
@@ -22,9 +23,9 @@ impl SendHalf {
     /// True if the next packets may hold datagrams only: no control frame or probe is due, and no stream
     /// data, which fills packets up and would not leave at all otherwise. Acknowledgements that are due
     /// leave in the last packet of the plan, which may have another size.
-    pub(super) fn is_datagram_run_due(&mut self, at: usize) -> bool {
+    pub(super) fn is_datagram_run_due(&mut self, at: usize, scope: PlanScope) -> bool {
         !self.datagrams.is_empty()
-            && !self.streams.has_ready()
+            && (!scope.has_streams() || !self.streams.has_ready())
             && self.handshake_complete
             && self.spaces[DATA + at].probes_due == 0
             && !self.paths[at].validation.has_due()

@@ -52,11 +52,21 @@ impl SendHalf {
         if let Some(at) = self.plan_bound(now, snapshot, socket_budget, plan, exchange) {
             return at;
         }
+        // Pinned datagrams and all other data take turns.
+        if self.is_turn_of_pinned
+            && let Some(at) = self.plan_pinned(now, snapshot, socket_budget, plan, exchange)
+        {
+            return at;
+        }
+        self.is_turn_of_pinned = true;
         let mut at = if self.streams.has_confined() {
             self.plan_confined(now, snapshot, socket_budget, plan, exchange)
         } else {
             self.plan_chosen(now, &[PathSet::ALL], snapshot, socket_budget, plan, exchange)
         };
+        if plan.items.is_empty() {
+            at = self.plan_pinned(now, snapshot, socket_budget, plan, exchange).unwrap_or(at);
+        }
         if plan.items.is_empty() && self.paths.iter().any(|path| path.is_ping_due) {
             at = self.plan_bound(now, snapshot, socket_budget, plan, exchange).unwrap_or(at);
         }
@@ -92,6 +102,38 @@ impl SendHalf {
             } else if path.is_active() && !path.copies.is_empty() {
                 self.plan_retransmissions(now, at, Reason::Copy, datagrams_max, plan, exchange);
             }
+            if !plan.items.is_empty() {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// Fills `plan` with datagrams that are pinned to one path, and returns the index of the path. They take the
+    /// place of those that take any path.
+    fn plan_pinned(
+        &mut self,
+        now: Instant,
+        snapshot: &Snapshot,
+        socket_budget: &dyn Fn(u16) -> usize,
+        plan: &mut Plan,
+        exchange: &mut Exchange,
+    ) -> Option<usize> {
+        self.is_turn_of_pinned = false;
+        for at in 0..self.paths.len() {
+            let path = &mut self.paths[at];
+            let can_send = path.is_active() && !path.is_suspect && path.refused_until.is_none();
+            if path.pinned.is_empty() || !can_send {
+                continue;
+            }
+            let datagrams_max = socket_budget(path.addresses.socket);
+            if datagrams_max == 0 {
+                continue;
+            }
+            std::mem::swap(&mut self.datagrams, &mut path.pinned);
+            self.plan_data_on(now, at, PlanScope::NoStreams, snapshot, datagrams_max, plan, exchange);
+            self.datagrams.on_planned(now);
+            std::mem::swap(&mut self.datagrams, &mut self.paths[at].pinned);
             if !plan.items.is_empty() {
                 return Some(at);
             }
@@ -189,8 +231,9 @@ impl SendHalf {
                 // Of another path set.
                 return None;
             }
-            // A path with retransmissions of its own is blocked by its window or its pacer.
-            for path in self.paths.iter_mut().filter(|path| path.resends.is_empty()) {
+            // A path with retransmissions or datagrams of its own is blocked by its window or its pacer.
+            let has_own = |path: &SendPath| !path.resends.is_empty() || !path.pinned.is_empty();
+            for path in self.paths.iter_mut().filter(|path| !has_own(path)) {
                 path.set_app_limited(true);
                 path.release_at = None;
             }
