@@ -35,7 +35,8 @@ pub struct TransportConfig {
     /// address. Zero means never. Default 10 s.
     pub handshake_timeout: Duration,
     /// A PING is sent after this long without packets in either direction, so that an idle
-    /// connection stays open. Default none.
+    /// connection stays open. With several paths, also on each that has carried nothing to be
+    /// acknowledged for so long, so that routers on the way do not forget it. Default none.
     pub keep_alive: Option<Duration>,
     /// Flow-control credit of each stream at the start, in bytes. Default 1 MiB.
     pub stream_window: u64,

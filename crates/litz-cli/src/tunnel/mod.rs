@@ -13,7 +13,6 @@
 //! | [`exit`] | the loop that writes it |
 //! | [`peers`] | the peers and which addresses they have |
 //! | [`terminate`] | TCP connections that end at each side |
-//! | [`path_keeper`] | keeps paths known to routers that translate addresses |
 //! | [`device`] | packets as the device has them |
 //! | [`wake`] | wakes a thread that waits for the device |
 
@@ -21,7 +20,6 @@ pub(crate) mod device;
 pub(crate) mod end;
 pub(crate) mod entry;
 pub(crate) mod exit;
-pub(crate) mod path_keeper;
 pub(crate) mod peers;
 pub(crate) mod terminate;
 pub(crate) mod wake;

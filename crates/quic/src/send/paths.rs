@@ -383,12 +383,20 @@ impl SendHalf {
         let paths = (0..self.paths.len()).filter(|at| self.paths[*at].is_open());
         let deadlines = paths.flat_map(|at| {
             let path = &self.paths[at];
-            [path.validation.timeout(), path.refused_until, self.no_response_deadline(at, &liveness)]
+            let deadline = self.no_response_deadline(at, &liveness);
+            [path.validation.timeout(), path.refused_until, deadline, self.keep_alive_at(path)]
         });
         deadlines.chain([self.scheduler_deadline, self.off_path_timeout()]).flatten().min()
     }
 
-    /// Repeats unanswered challenges, and finds paths that became suspect or silent.
+    /// When a path that carries nothing needs a PING: routers on the way forget it otherwise, and the keep-alive of
+    /// the connection leaves on one path alone. Only with several paths.
+    fn keep_alive_at(&self, path: &SendPath) -> Option<Instant> {
+        let is_idle = path.is_active() && path.in_flight == 0 && !path.is_ping_due;
+        self.config.keep_alive.filter(|_| is_idle && self.handshake_confirmed).map(|after| path.probe_anchor + after)
+    }
+
+    /// Repeats unanswered challenges, keeps paths alive, and finds paths that became suspect or silent.
     pub(super) fn on_path_timeout(&mut self, now: Instant, exchange: &mut Exchange) {
         if self.scheduler_deadline.is_some_and(|at| at <= now) {
             self.scheduler_deadline = None;
@@ -396,6 +404,9 @@ impl SendHalf {
         for at in 0..self.paths.len() {
             if self.paths[at].refused_until.is_some_and(|until| until <= now) {
                 self.paths[at].refused_until = None;
+            }
+            if self.paths.len() > 1 && self.keep_alive_at(&self.paths[at]).is_some_and(|due| due <= now) {
+                self.paths[at].is_ping_due = true;
             }
             if self.paths[at].validation.on_timeout(now, self.side) {
                 let path = &mut self.paths[at];

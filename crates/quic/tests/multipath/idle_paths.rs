@@ -2,8 +2,8 @@
 
 use units::Duration;
 
-use super::links::{connected, link, set_delay};
-use crate::support::{Pair, apps};
+use super::links::{connected, connected_as, link, set_delay};
+use crate::support::{Pair, Setup, apps};
 
 /// A path whose first round trips took this long one way.
 const SLOW: Duration = Duration::from_millis(300);
@@ -59,4 +59,25 @@ fn a_path_that_stays_slow_carries_a_ping_a_second_and_none_without_data() {
     let (before, _) = sent_on_second(&mut pair);
     pair.run_for(Duration::from_secs(5));
     assert_eq!(sent_on_second(&mut pair).0, before);
+}
+
+/// How many packets of each end and path are acknowledged in 20 s without data.
+fn acknowledged_at_rest(keep_alive: Option<Duration>) -> Vec<u64> {
+    let setup = Setup::new(63).over(&[link(20, 5), link(20, 40)]);
+    let mut pair = connected_as(setup.with_config(|config| config.keep_alive = keep_alive));
+    pair.run_for(Duration::from_secs(2));
+    let acknowledged = |pair: &mut Pair| -> Vec<u64> {
+        let [client, server] = [&mut pair.client, &mut pair.server].map(|node| node.connection(0).path_stats());
+        client.iter().chain(&server).map(|path| path.packets_acked).collect()
+    };
+    let before = acknowledged(&mut pair);
+    pair.run_for(Duration::from_secs(20));
+    acknowledged(&mut pair).into_iter().zip(before).map(|(after, before)| after - before).collect()
+}
+
+#[test]
+fn a_keep_alive_is_of_each_path() {
+    let with = acknowledged_at_rest(Some(Duration::from_secs(2)));
+    assert!(with.len() == 4 && with.iter().all(|count| (8..=11).contains(count)), "{with:?}");
+    assert_eq!(acknowledged_at_rest(None), [0; 4]);
 }

@@ -36,7 +36,6 @@ use crate::cli::warning::Warning;
 use crate::cli::{exit, heading, out, signals, tls};
 use crate::tunnel::end::TunnelEnd;
 use crate::tunnel::entry::Flows;
-use crate::tunnel::path_keeper::PathKeeper;
 use crate::tunnel::peers::Peer;
 
 /// Pause between attempts to connect again.
@@ -325,7 +324,6 @@ impl<'a> Client<'a> {
 
     /// Carries packets until the connection ends or the user interrupts.
     fn carry(&self, connected: &Connected, peer: &Arc<Peer>, device: &Device) -> Closed {
-        let mut keeper = PathKeeper::new(connected.connection.clone());
         let connection = &connected.connection;
         std::thread::scope(|scope| {
             let mut writer = device.end.writer();
@@ -340,7 +338,6 @@ impl<'a> Client<'a> {
                     break;
                 }
                 self.control.serve(&self.cancel, || self.status(Some(peer)));
-                keeper.look();
                 connected
                     .links
                     .iter()
