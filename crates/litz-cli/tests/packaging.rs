@@ -47,5 +47,6 @@ fn the_version_names_the_protocols() {
     let value = json(&litz().args(["version", "--json"]).output().unwrap().stdout);
     assert_eq!(value["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!((&value["quic"][0], &value["protocols"][0]), (&1.into(), &"litz/1".into()));
+    assert_eq!((&value["forward"], &value["tunnel"]), (&"litz-forward/1".into(), &"litz-tunnel/1".into()));
     assert!(value["commit"].is_null() || value["commit"].as_str().is_some_and(|commit| commit.len() >= 40), "{value}");
 }

@@ -6,6 +6,10 @@ pub(crate) const FILES: &str = "Files";
 pub(crate) const SECURITY: &str = "Tickets and keys";
 /// Addresses, paths and the data on them.
 pub(crate) const PATHS: &str = "Paths and scheduling";
+/// Which packets a tunnel carries, and how.
+pub(crate) const TUNNEL: &str = "Tunnel";
+/// The network device of a TCP/IP stack.
+pub(crate) const DEVICE: &str = "Device";
 /// A tunnel without a network device.
 pub(crate) const USERSPACE: &str = "Without a network device";
 /// Settings of the connection.

@@ -31,7 +31,7 @@ pub(crate) fn run(options: &VersionOptions) -> ExitCode {
         out::line(&format!("litz {VERSION}"));
         out::line(&format!("QUIC versions 1 and 2, multipath {}", MULTIPATH));
         out::line(&format!("file protocol {}; tickets {}", protocols().join(", "), ticket::PREFIX));
-        out::line(&format!("forwarding protocol {}", forward_protocol()));
+        out::line(&format!("forwarding protocol {}; tunnel {}", name(forward::ALPN), name(tunnel::PROTOCOL)));
     }
     ExitCode::from(exit::DONE)
 }
@@ -41,19 +41,17 @@ fn as_json() -> Value {
     json!({
         "event": "version", "version": PROGRAM.litz_version, "commit": commit,
         "quic": [1, 2], "multipath": MULTIPATH, "protocols": protocols(),
-        "forward": forward_protocol(), "ticket": ticket::PREFIX, "journal": quic::journal::VERSION,
+        "forward": name(forward::ALPN), "tunnel": name(tunnel::PROTOCOL), "ticket": ticket::PREFIX, "journal": quic::journal::VERSION,
         "tcp_journal": tcp::journal::VERSION,
     })
 }
 
-fn forward_protocol() -> String {
-    String::from_utf8_lossy(forward::ALPN).into_owned()
+/// A protocol as TLS negotiates it.
+fn name(protocol: &[u8]) -> String {
+    String::from_utf8_lossy(protocol).into_owned()
 }
 
-/// The versions of the file protocol as TLS negotiates them, oldest first.
+/// The versions of the file protocol, oldest first.
 fn protocols() -> Vec<String> {
-    [ALPN, ALPN_RUN_ID, ALPN_STREAMS, ALPN_SMALL_FILES, ALPN_LINKS]
-        .iter()
-        .map(|name| String::from_utf8_lossy(name).into_owned())
-        .collect()
+    [ALPN, ALPN_RUN_ID, ALPN_STREAMS, ALPN_SMALL_FILES, ALPN_LINKS].map(name).to_vec()
 }

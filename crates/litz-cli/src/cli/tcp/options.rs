@@ -15,30 +15,30 @@ use crate::cli::heading;
 #[derive(Args, Debug, Clone)]
 pub(super) struct StackOptions {
     /// Name of the device
-    #[arg(long, value_name = "NAME", default_value = "litz-tcp", help_heading = heading::PATHS)]
+    #[arg(long, value_name = "NAME", default_value = "litz-tcp", help_heading = heading::DEVICE)]
     pub(super) device: String,
 
     /// Make a TAP device: the stack is a host on an Ethernet link, with the kernel as its router
-    #[arg(long, help_heading = heading::PATHS)]
+    #[arg(long, help_heading = heading::DEVICE)]
     pub(super) tap: bool,
 
     /// Use this Ethernet interface instead of a device of its own: the stack is another host on its link
     ///
     /// The interface must be up. The address of --kernel is that of the link's router.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["device", "tap"], help_heading = heading::PATHS)]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["device", "tap"], help_heading = heading::DEVICE)]
     pub(super) interface: Option<String>,
 
     /// Address of the kernel's end with the length of its network; one for each family
     #[arg(long, value_name = "ADDRESS/BITS", default_values = ["10.66.0.1/24", "fd66::1/64"],
-          help_heading = heading::PATHS)]
+          help_heading = heading::DEVICE)]
     pub(super) kernel: Vec<Cidr>,
 
     /// Address of the stack; one for each family
-    #[arg(long, value_name = "ADDRESS", default_values = ["10.66.0.2", "fd66::2"], help_heading = heading::PATHS)]
+    #[arg(long, value_name = "ADDRESS", default_values = ["10.66.0.2", "fd66::2"], help_heading = heading::DEVICE)]
     pub(super) address: Vec<IpAddr>,
 
     /// Largest IP packet in bytes, or that of a link: ethernet (1500), fddi (4352), atm (9180)
-    #[arg(long, value_name = "BYTES", default_value = "1500", help_heading = heading::PATHS, value_parser = parse_mtu)]
+    #[arg(long, value_name = "BYTES", default_value = "1500", help_heading = heading::DEVICE, value_parser = parse_mtu)]
     pub(super) mtu: u16,
 
     /// Congestion control: newreno, cubic or bbr

@@ -56,7 +56,7 @@ pub(crate) struct ServeOptions {
 
     /// Address of this host in the tunnel, with its network; clients get the others of the network; may
     /// be repeated [default: 10.76.0.1/24 and fd76:6c69:747a::1/64]
-    #[arg(long, value_name = "ADDRESS/BITS", help_heading = heading::PATHS)]
+    #[arg(long, value_name = "ADDRESS/BITS", help_heading = heading::TUNNEL)]
     address: Vec<InterfaceAddress>,
 
     /// Network that clients reach through this host, besides the tunnel's own, such as 192.168.7.0/24; may
@@ -64,31 +64,31 @@ pub(crate) struct ServeOptions {
     ///
     /// This host must forward packets (`sysctl net.ipv4.ip_forward=1`), and the network must know the way
     /// back, or this host must translate addresses.
-    #[arg(long, value_name = "NETWORK", help_heading = heading::PATHS)]
+    #[arg(long, value_name = "NETWORK", help_heading = heading::TUNNEL)]
     route: Vec<Prefix>,
 
     /// Let TCP connections from this side to these targets end at each side of the tunnel, as the option of
     /// `litz tunnel up` does for the other direction; may be repeated
     ///
     /// Connections that clients open end at each side if the command of the client says so.
-    #[arg(long, value_name = "WHICH", help_heading = heading::PATHS)]
+    #[arg(long, value_name = "WHICH", help_heading = heading::TUNNEL)]
     terminate: Vec<Selector>,
 
     /// Name server for the clients that want one (`litz tunnel up --dns`); may be repeated
-    #[arg(long, value_name = "ADDRESS", help_heading = heading::PATHS)]
+    #[arg(long, value_name = "ADDRESS", help_heading = heading::TUNNEL)]
     dns: Vec<IpAddr>,
 
     /// Largest rate of each client, in each direction, such as 20Mb/s
-    #[arg(long, value_name = "RATE", help_heading = heading::PATHS)]
+    #[arg(long, value_name = "RATE", help_heading = heading::TUNNEL)]
     client_rate: Option<Rate>,
 
     /// Name of the network device that is made
-    #[arg(long, value_name = "NAME", default_value = DEVICE_DEFAULT, help_heading = heading::PATHS)]
+    #[arg(long, value_name = "NAME", default_value = DEVICE_DEFAULT, help_heading = heading::TUNNEL)]
     tun: String,
 
     /// Largest packet in the tunnel, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = MTU_DEFAULT,
-          value_parser = clap::value_parser!(u16).range(i64::from(MTU_MIN)..), help_heading = heading::PATHS)]
+          value_parser = clap::value_parser!(u16).range(i64::from(MTU_MIN)..), help_heading = heading::TUNNEL)]
     mtu: u16,
 
     /// Serve the keys listed in this file, without a ticket secret
@@ -111,12 +111,12 @@ pub(crate) struct ServeOptions {
     /// `ef` are packets with the DSCP EF, `dns` those of DNS, and `small` those of up to 300 bytes that are
     /// not TCP. They may take an eighth of all bytes, or 1 Mb/s if that is more; the rest is sent as other
     /// packets are.
-    #[arg(long, value_name = "KINDS", default_value_t = UrgentKinds::default(), help_heading = heading::PATHS)]
+    #[arg(long, value_name = "KINDS", default_value_t = UrgentKinds::default(), help_heading = heading::TUNNEL)]
     redundant: UrgentKinds,
 
     /// Keep each flow to one path, instead of dividing its packets over all: as the option of `litz tunnel up`,
     /// for what this end sends
-    #[arg(long, help_heading = heading::PATHS)]
+    #[arg(long, help_heading = heading::TUNNEL)]
     pin: bool,
 
     #[command(flatten)]

@@ -59,14 +59,14 @@ pub(crate) struct UpOptions {
     credential: CredentialOptions,
 
     /// Name of the network device that is made
-    #[arg(long, value_name = "NAME", default_value = DEVICE_DEFAULT, help_heading = heading::PATHS)]
+    #[arg(long, value_name = "NAME", default_value = DEVICE_DEFAULT, help_heading = heading::TUNNEL)]
     tun: String,
 
     /// Largest packet that goes through the tunnel, in bytes [default: that of the server, which is also the
     /// maximum]
     #[arg(long, value_name = "BYTES", default_value_t = u16::MAX,
           value_parser = clap::value_parser!(u16).range(i64::from(MTU_MIN)..), hide_default_value = true,
-          help_heading = heading::PATHS)]
+          help_heading = heading::TUNNEL)]
     mtu: u16,
 
     /// Send all packets of this host through the tunnel, except to networks for which it has routes of its
@@ -74,13 +74,13 @@ pub(crate) struct UpOptions {
     ///
     /// The server must forward packets, and translate addresses towards its own networks. The changes of the
     /// routes are undone at the end, by `litz tunnel down`, or when the next command starts.
-    #[arg(long, help_heading = heading::PATHS)]
+    #[arg(long, help_heading = heading::TUNNEL)]
     all: bool,
 
     /// With --all, refuse packets while the tunnel is down instead of sending them outside
     ///
     /// They are refused also after this command was killed or has failed, until `litz tunnel down`.
-    #[arg(long, requires = "all", help_heading = heading::PATHS)]
+    #[arg(long, requires = "all", help_heading = heading::TUNNEL)]
     kill_switch: bool,
 
     /// Let TCP connections to these targets end at each side of the tunnel and travel as streams; may be
@@ -90,11 +90,11 @@ pub(crate) struct UpOptions {
     /// [fd00::/8]:443) of the targets to which programs of this side connect. Such a connection does not
     /// notice losses and delays of the links. It is reset when the tunnel's connection is lost; others
     /// survive that.
-    #[arg(long, value_name = "WHICH", help_heading = heading::PATHS)]
+    #[arg(long, value_name = "WHICH", help_heading = heading::TUNNEL)]
     terminate: Vec<Selector>,
 
     /// Look up all names at the name servers that the server names
-    #[arg(long, conflicts_with = "userspace", help_heading = heading::PATHS)]
+    #[arg(long, conflicts_with = "userspace", help_heading = heading::TUNNEL)]
     dns: bool,
 
     /// Packets to send at once, on two paths: a list of `ef`, `dns` and `small`, or `none`
@@ -102,7 +102,7 @@ pub(crate) struct UpOptions {
     /// `ef` are packets with the DSCP EF, `dns` those of DNS, and `small` those of up to 300 bytes that are
     /// not TCP. They may take an eighth of all bytes, or 1 Mb/s if that is more; the rest is sent as other
     /// packets are.
-    #[arg(long, value_name = "KINDS", default_value_t = UrgentKinds::default(), help_heading = heading::PATHS)]
+    #[arg(long, value_name = "KINDS", default_value_t = UrgentKinds::default(), help_heading = heading::TUNNEL)]
     redundant: UrgentKinds,
 
     /// Keep each flow to one path, instead of dividing its packets over all
@@ -110,7 +110,7 @@ pub(crate) struct UpOptions {
     /// A flow then has the rate of one link, and its packets never wait for those of a slower one. Flows take
     /// the path with the most of its rate for each, and others when a path fails. For what this end sends: the
     /// other end has the same option.
-    #[arg(long, help_heading = heading::PATHS)]
+    #[arg(long, help_heading = heading::TUNNEL)]
     pin: bool,
 
     #[command(flatten)]
