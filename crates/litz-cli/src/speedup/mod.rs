@@ -41,6 +41,7 @@ mod test_bed;
 
 use litz::Placement;
 use transfer::CancelToken;
+use units::Duration;
 
 pub(crate) use failure::Failure;
 pub(crate) use measure::Estimate;
@@ -112,6 +113,10 @@ impl Checked {
     }
 }
 
+/// The longest warm-up, and the longest measurement, of the cost of a packet: it is a median of runs, and only the
+/// bound depends on it.
+const METERED_TIME_MAX: Duration = Duration::from_secs(2);
+
 fn measure_side(
     settings: &Settings,
     side: Side,
@@ -119,6 +124,7 @@ fn measure_side(
     progress: &dyn Fn(&str),
 ) -> Result<Measured, Failure> {
     let span = Span { warm_up: settings.warm_up, time: settings.time };
+    let metered_span = Span { warm_up: span.warm_up.min(METERED_TIME_MAX), time: span.time.min(METERED_TIME_MAX) };
     let placements = settings.placements();
     let outcomes = placements.iter().map(|placement| (*placement, Vec::new())).collect();
     let mut measured = Measured { side, outcomes, shares: Vec::new(), busiest: Vec::new() };
@@ -141,7 +147,7 @@ fn measure_side(
         let metered = |count: usize| {
             let placement = settings.kind.placement(count);
             step(&format!("costs of {placement}"));
-            let outcome = run_once(side, settings, placement, true, span, cancel)?;
+            let outcome = run_once(side, settings, placement, true, metered_span, cancel)?;
             Ok(Shares::new(side, settings, &outcome, absorb_ns))
         };
         measured.shares.push(metered(1)?);
