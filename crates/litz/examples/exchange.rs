@@ -185,7 +185,10 @@ fn answer(mut channel: Channel) -> io::Result<()> {
         }
         _ => channel.write(&kind)?,
     }
-    channel.finish()
+    channel.finish()?;
+    // Dropping a stream before its end would ask the client to stop.
+    while channel.read(&mut kind)? > 0 {}
+    Ok(())
 }
 
 /// Prints the median round trip and the median time of a new connection with a byte each way, in microseconds, and

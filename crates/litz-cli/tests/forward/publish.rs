@@ -98,7 +98,9 @@ fn what_a_program_does_not_accept_is_reset_and_other_ports_are_refused() {
     let error = dial(&daemon.world).and_then(|mut stream| stream.read(&mut [0]));
     assert_eq!(error.map_err(|error| error.kind()), Err(std::io::ErrorKind::ConnectionReset));
     // The far host allows 8080 to 8089, on its loopback.
-    for (place, reason) in [("9000", "--permit-listen"), ("*:8081", "--permit-listen"), ("8080", "already")] {
+    for (place, reason) in
+        [("9000", "--permit-listen"), ("*:8081", "--permit-listen"), ("8080", "publishes localhost:8080 already")]
+    {
         let output = daemon.command_with(&["--publish", place], &["echo", "started"]).output().expect("it starts");
         let (status, output, errors) = texts(output);
         assert!(status == 125 && output.is_empty() && errors.contains(reason), "{status} {output} {errors}");
