@@ -67,10 +67,10 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "NETWORK", help_heading = heading::TUNNEL)]
     route: Vec<Prefix>,
 
-    /// Let TCP connections from this side to these targets end at each side of the tunnel, as the option of
-    /// `litz tunnel up` does for the other direction; may be repeated
+    /// Let TCP connections from this side to these targets end at each side of the tunnel; may be repeated
     ///
-    /// Connections that clients open end at each side if the command of the client says so.
+    /// The option of `litz tunnel up` does so for the other direction. Connections that clients open end at
+    /// each side if the command of the client says so.
     #[arg(long, value_name = "WHICH", help_heading = heading::TUNNEL)]
     terminate: Vec<Selector>,
 
