@@ -216,6 +216,16 @@ impl World {
         panic!("there are not {count} paths: {}", self.status());
     }
 
+    /// Waits until the server has taken so many packets of its client.
+    fn await_packets(&self, count: u64) {
+        for _ in 0..10_000 {
+            if self.status_of(&self.server)["peers"][0]["out"]["packets"].as_u64() >= Some(count) {
+                return;
+            }
+        }
+        panic!("{count} packets have not come: {}", self.status_of(&self.server));
+    }
+
     /// Ends the client and then the server; returns what each counted.
     pub(crate) fn end(mut client: Litz, mut server: Litz) -> (Value, Value) {
         client.signal("TERM");
@@ -361,9 +371,7 @@ fn a_kill_switch_lets_nothing_out_while_the_device_is_made_again() {
     let mut listener = world.listener(&seen);
     let mut sender = World::in_namespace(&world.client, "python3", &["-c", SEND_ALWAYS, "10.200.0.1"]);
     let sender = Running(sender.spawn().expect("python3 starts"));
-    while world.status_of(&world.server)["peers"][0]["out"]["packets"].as_u64() < Some(20) {
-        std::thread::yield_now();
-    }
+    world.await_packets(20);
 
     // The server assigns other addresses.
     server.kill();
@@ -372,6 +380,7 @@ fn a_kill_switch_lets_nothing_out_while_the_device_is_made_again() {
     let addresses = client.wait_for("up")["addresses"].clone();
     assert_eq!(addresses[0], "10.77.0.2/24");
     server.wait_for("client");
+    world.await_packets(20);
 
     // The command is killed, and another one takes over what it has left.
     client.kill();

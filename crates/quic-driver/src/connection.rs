@@ -127,6 +127,10 @@ impl<K: Packets> Connection<K> {
         self.datagrams.waiting.extend(requests.datagrams);
         for (path, datagram) in requests.pinned_datagrams {
             self.pinned_datagrams.entry(path).or_default().waiting.push_back(datagram);
+            if !self.quic.has_path(path) {
+                // It was abandoned before the application knew.
+                self.unpin_datagrams(path);
+            }
         }
         self.serve_datagrams();
         self.add_path_requests(requests.paths);

@@ -336,6 +336,11 @@ impl Connection {
         self.send.datagrams_waiting(pinned)
     }
 
+    /// Whether there is a path with this ID that is not abandoned.
+    pub fn has_path(&self, id: PathId) -> bool {
+        self.send.path_of(id).is_some_and(SendPath::is_open)
+    }
+
     /// The bytes of datagrams that should wait, as for [`has_datagram_space`](Self::has_datagram_space), at
     /// most the limit of the queue.
     pub fn datagram_window(&self, pinned: Option<PathId>) -> u64 {

@@ -59,10 +59,16 @@ impl Outbox {
         }
     }
 
-    /// Empty, for what leaves on one path. Its datagrams say so.
+    /// Empty, for what leaves on one path. Its datagrams say so. An earlier outbox of the path has handed over so
+    /// many datagrams.
     #[must_use]
-    pub fn pinned() -> Self {
-        Self { packer: Packer::pinned(), ..Self::new(None) }
+    pub fn pinned(handed_over: u64) -> Self {
+        Self { packer: Packer::pinned(), handed_over, ..Self::new(None) }
+    }
+
+    /// Datagrams that the connection has taken from batches.
+    pub(crate) const fn handed_over(&self) -> u64 {
+        self.handed_over
     }
 
     /// What leaves keeps to the rate of `shaper`, which is taken back the same way.
@@ -163,7 +169,7 @@ impl Outbox {
     }
 
     /// The last packet of this flow is in the batch, or in the datagram that joins it next.
-    fn note_in_line(&mut self, flow: u16) {
+    pub(crate) fn note_in_line(&mut self, flow: u16) {
         self.in_line_until[usize::from(flow)] = self.handed_over + self.batch.len() as u64 + 1;
     }
 

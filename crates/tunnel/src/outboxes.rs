@@ -8,6 +8,7 @@
 //! A pinned flow stays on its path. A flow that begins, or goes on after a pause, takes the path that has the
 //! most of its rate for each flow. If a path fails, its flows and what waits go to the others.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use units::{Duration, Instant, Rate};
@@ -24,6 +25,9 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// The rate of all paths while none is known: any, as long as it can be divided by the number of flows.
 const RATE_UNKNOWN: Rate = Rate::from_mbps(1000);
 
+/// Paths that have stopped working and are remembered, at most.
+const PATHS_REMEMBERED: usize = 64;
+
 /// What waits for one peer.
 #[derive(Debug)]
 pub struct Outboxes {
@@ -33,6 +37,10 @@ pub struct Outboxes {
     shaper: Option<Shaper>,
     /// Counters of outboxes that are gone.
     before: QueueStats,
+    /// How many datagrams the outboxes of paths handed over that stopped working, for when they work again.
+    handed_over: BTreeMap<u32, u64>,
+    /// The line that is served first next: with a rate, it may take all of it.
+    first: usize,
 }
 
 /// An outbox and its path.
@@ -69,6 +77,8 @@ impl Outboxes {
             pins: Vec::new(),
             shaper: rate.map(Shaper::sender),
             before: QueueStats::default(),
+            handed_over: BTreeMap::new(),
+            first: 0,
         }
     }
 
@@ -95,7 +105,10 @@ impl Outboxes {
             let rate = rate.unwrap_or(highest);
             match self.lines.iter_mut().find(|line| line.path == Some(path)) {
                 Some(line) => line.rate = rate,
-                None => self.lines.push(Line { rate, ..Line::new(Some(path), Outbox::pinned()) }),
+                None => {
+                    let handed_over = self.handed_over.remove(&path).unwrap_or(0);
+                    self.lines.push(Line { rate, ..Line::new(Some(path), Outbox::pinned(handed_over)) });
+                }
             }
         }
         let is_gone = |line: &mut Line| !paths.iter().any(|(path, _)| line.path == Some(*path));
@@ -108,11 +121,20 @@ impl Outboxes {
     /// are divided over all paths later.
     fn move_to_another(&mut self, now: Instant, from: Line) {
         let to = self.lines.iter_mut().max_by_key(|line| line.rate).expect("there is always a line");
+        let mut moved = Vec::new();
         for (flow, pin) in self.pins.iter_mut().enumerate().filter(|(_, pin)| pin.path == Some(from.path)) {
             to.outbox.continue_flow(flow as u16, &from.outbox);
             pin.path = Some(to.path);
+            moved.push(flow as u16);
+        }
+        if let Some(path) = from.path {
+            if self.handed_over.len() >= PATHS_REMEMBERED {
+                self.handed_over.pop_first();
+            }
+            self.handed_over.insert(path, from.outbox.handed_over());
         }
         self.before = self.before.plus(to.outbox.take_over(now, from.outbox));
+        moved.into_iter().for_each(|flow| to.outbox.note_in_line(flow));
         to.is_blocked = false;
     }
 
@@ -183,7 +205,10 @@ impl Outboxes {
     /// Calls `serve` for the outbox of each path, with the path and whether the connection has no space for it;
     /// `serve` says whether it has none now.
     pub fn serve(&mut self, mut serve: impl FnMut(Option<u32>, &mut Outbox, bool) -> bool) {
-        for at in 0..self.lines.len() {
+        let count = self.lines.len();
+        let first = self.first % count;
+        self.first = first + 1;
+        for at in (first..count).chain(0..first) {
             self.with(at, |line| line.is_blocked = serve(line.path, &mut line.outbox, line.is_blocked));
         }
     }
@@ -360,6 +385,24 @@ mod tests {
             let count = if flow == 1 { 102 } else { 101 };
             assert_eq!(numbers, (0..count).collect::<Vec<_>>(), "flow {flow}");
         }
+    }
+
+    #[test]
+    fn no_path_takes_the_rate_of_the_others() {
+        let rate = Rate::from_mbps(10);
+        let mut outboxes = Outboxes::pinned(Some(rate));
+        outboxes.follow(at(0), &PATHS);
+        let (mut now, mut left) = (at(0), BTreeMap::new());
+        while now < at(500) {
+            // Each always has more to send than the rate allows.
+            (0..8).for_each(|_| (0..3).for_each(|flow| put(&mut outboxes, now, flow)));
+            for (path, items) in leave(&mut outboxes, now, None) {
+                *left.entry(path).or_insert(0) += items.len();
+            }
+            now = outboxes.blocked_until(now).unwrap_or(now) + Duration::from_micros(100);
+        }
+        let (least, most) = (left.values().min(), left.values().max());
+        assert!(left.len() == 2 && least.zip(most).is_some_and(|(least, most)| 3 * least > *most), "{left:?}");
     }
 
     #[test]

@@ -280,10 +280,13 @@ impl Resequencer {
             return;
         }
         self.stats.late += 1;
+        let is_pinned = item.is_pinned;
         deliver(item);
-        // It was given up too early, so the next is waited for longer.
-        let wait = self.wait();
-        self.note_lateness(now, wait);
+        if !is_pinned {
+            // It was given up too early, so the next is waited for longer.
+            let wait = self.wait();
+            self.note_lateness(now, wait);
+        }
     }
 
     /// An item so far ahead that the sender has lost count of this flow, or began again.

@@ -29,6 +29,9 @@ const READS_PER_ROUND: usize = 32;
 /// How often the paths of a connection are looked at to which flows are pinned.
 const PATHS_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Packets of flows that send little which pass others at a time on one path: half of what the path keeps.
+const SPARSE_OF_PATH_MAX: usize = 32;
+
 /// Phases of controllers that have not found the capacity of their path.
 const SLOW_STARTS: [&str; 3] = ["startup", "slow_start", "conservative_slow_start"];
 
@@ -302,7 +305,10 @@ impl Link<'_> {
     fn send_sparse(&self, now: Instant, outbox: &mut Outbox) {
         let connection = &self.peer.connection;
         let departed = connection.datagrams_departed(self.path);
-        while let Some((flow, datagram)) = outbox.pop_sparse(now, *self.len_max, departed) {
+        // A path keeps the newest of those that pass others. The rest waits until the connection has taken these.
+        let most = self.path.map_or(usize::MAX, |_| SPARSE_OF_PATH_MAX);
+        for _ in 0..most {
+            let Some((flow, datagram)) = outbox.pop_sparse(now, *self.len_max, departed) else { return };
             let paths = self.path.map_or(DatagramPaths::Any, DatagramPaths::Only);
             if connection.send_datagram_on(datagram.clone(), paths).is_err() {
                 // As with urgent packets.

@@ -77,7 +77,8 @@ fn packets_of_a_burst_keep_their_content_and_order() {
             let (of_round, number) = (buffer[0], buffer[1]);
             assert!(number < COUNT && buffer[2..len] == packet(number)[2..], "packet {number} of round {of_round}");
             if of_round == round {
-                assert!(last < Some(number), "packet {number} after {last:?}");
+                // Those that come while the flow is opened may pass others.
+                assert!(round == 0 || last < Some(number), "packet {number} after {last:?}");
                 (last, is_answered[usize::from(number)]) = (Some(number), true);
             }
         }

@@ -68,12 +68,13 @@ impl World {
 /// Waits until packets wait in the queues of the client's end, and in its connection.
 fn await_waiting(world: &World) {
     let is_waiting = |counts: &Value, name: &str| counts[name].as_u64().expect("a number") > 0;
-    loop {
+    for _ in 0..10_000 {
         let counts = &world.status()["peers"][0]["in"];
         if is_waiting(counts, "queued_bytes") && is_waiting(counts, "connection_bytes") {
             return;
         }
     }
+    panic!("nothing waits: {}", world.status());
 }
 
 /// The report of a side, once it is there.

@@ -1,8 +1,10 @@
 //! Flows that keep to one path each.
 
+use std::process::Stdio;
+
 use serde_json::Value;
 
-use super::{SERVER, World};
+use super::{Running, SERVER, World, ip};
 
 /// Links whose delays differ by more than any flow likes.
 const LINKS: [&str; 2] = ["rate=20Mb/s,delay=2ms,queue=256KiB", "rate=10Mb/s,delay=40ms,queue=256KiB"];
@@ -23,6 +25,12 @@ fn carried(world: &World, flows: &str) -> (Value, Value) {
     World::end(client, server)
 }
 
+/// Packets of a path keep their order. A machine that stands still makes a path fail, and flows go on elsewhere.
+fn assert_few_held(received: &Value) {
+    let number = |value: &Value| value.as_u64().expect("a number");
+    assert!(50 * number(&received["order"]["held"]) <= number(&received["out"]["packets"]), "{received}");
+}
+
 #[test]
 fn one_pinned_flow_uses_one_link_and_its_packets_do_not_wait_for_others() {
     let Some((world, _links)) = World::emulated("pin", &LINKS, &["iperf3", "ss"]) else { return };
@@ -30,7 +38,7 @@ fn one_pinned_flow_uses_one_link_and_its_packets_do_not_wait_for_others() {
     let bytes = bytes_sent(&sent);
     // The control connection of iperf3 is a flow, too.
     assert!(20 * bytes.iter().min().expect("two") < *bytes.iter().max().expect("two"), "{bytes:?}: {sent}");
-    assert_eq!(received["order"]["held"], 0, "{received}");
+    assert_few_held(&received);
 }
 
 #[test]
@@ -40,14 +48,38 @@ fn several_pinned_flows_use_both_links() {
     let bytes = bytes_sent(&sent);
     let sum: u64 = bytes.iter().sum();
     assert!(bytes.iter().all(|bytes| 8 * bytes > sum), "{bytes:?}: {sent}");
-    assert_eq!(received["order"]["held"], 0, "{received}");
+    assert_few_held(&received);
 }
 
 #[test]
 fn a_pinned_flow_goes_on_when_its_link_is_cut() {
-    let links = ["rate=20Mb/s,delay=2ms,down=1s..60s silent", "rate=10Mb/s,delay=10ms"];
+    let links = ["rate=20Mb/s,delay=2ms", "rate=10Mb/s,delay=10ms"];
     let Some((world, _links)) = World::emulated("pincut", &links, &["iperf3", "ss"]) else { return };
-    let (sent, _) = carried(&world, "1");
-    // More than the first link carries in its second.
-    assert!(bytes_sent(&sent)[1] > 2_000_000, "{sent}");
+    let (mut server, ticket) = world.serve(&["--pin"]);
+    let mut client = world.litz(&world.client, &["up", "--pin", &ticket]);
+    client.wait_for("up");
+    server.wait_for("client");
+    world.await_paths(2);
+    let mut listener = world.start("iperf3", &["-s", "-1"]);
+    world.await_port(5201);
+    let mut sender = World::in_namespace(&world.client, "iperf3", &["-C", "cubic", "-c", SERVER[0], "-n", "6M"]);
+    let mut sender = Running(sender.stdout(Stdio::null()).spawn().expect("iperf3 starts"));
+    let (used, remote) = loop {
+        let status = world.status();
+        let paths = status["peers"][0]["paths"].as_array().cloned().unwrap_or_default();
+        let is_used = |path: &&Value| path["bytes_sent"].as_u64() > Some(500_000);
+        if let Some(path) = paths.iter().find(is_used) {
+            break (path["path"].clone(), path["remote"].as_str().expect("an address").to_owned());
+        }
+        assert!(sender.0.try_wait().expect("it was started").is_none(), "the flow has ended: {status}");
+    };
+    // An address of the link names its device.
+    let link = remote.strip_prefix("10.9.").and_then(|rest| rest.split('.').next()).expect("a link");
+    ip(&format!("-n {} link set l{link} down", world.client));
+    assert!(sender.0.wait().expect("it was started").success());
+    assert!(listener.0.wait().expect("it was started").success());
+    let (sent, _) = World::end(client, server);
+    let paths = sent["paths"].as_array().expect("paths");
+    let others = paths.iter().filter(|path| path["path"] != used).map(|path| path["bytes_sent"].as_u64());
+    assert!(others.flatten().sum::<u64>() > 1_000_000, "{sent}");
 }

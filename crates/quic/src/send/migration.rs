@@ -81,6 +81,7 @@ impl SendHalf {
         if others && path.state != PathState::Validating {
             path.state = PathState::Validating;
             exchange.to_control.push_back(ToControl::PathState { path: id, state: PathState::Validating });
+            self.unpin_datagrams(at);
             self.move_content(at, u64::MAX);
         }
     }

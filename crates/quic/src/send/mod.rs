@@ -161,6 +161,8 @@ pub(crate) struct SendHalf {
     scheduler_deadline: Option<Instant>,
     /// Datagrams that are pinned to a path are next, before the data for which the scheduler chooses one.
     is_turn_of_pinned: bool,
+    /// The index of the path whose pinned datagrams are looked at first.
+    next_pinned: usize,
     views: Views,
     stats: SendStats,
     /// See [`Self::found_nothing_due`].
@@ -223,6 +225,7 @@ impl SendHalf {
             ack_path: None,
             scheduler_deadline: None,
             is_turn_of_pinned: false,
+            next_pinned: 0,
             views: Views::default(),
             stats: SendStats::default(),
             found_nothing_due: false,

@@ -10,6 +10,7 @@ use units::{Duration, Instant, Rng};
 use wire::quic::{ConnectionId, MIN_INITIAL_SIZE, PathId, Side, Space};
 
 use super::SendHalf;
+use super::datagrams::DATAGRAMS_OF_PATH_MAX;
 use super::frames::SentFrame;
 use super::path::SendPath;
 use super::sent_log::{Content, Run};
@@ -354,6 +355,11 @@ impl SendHalf {
         if self.paths.len() == 1 {
             // With one path, its losses and those of the connection are the same.
             self.release_resends(0);
+            // Nor is there a choice of paths for datagrams.
+            self.unpin_datagrams(0);
+            while let Some(data) = self.paths[0].datagrams.pop_front() {
+                self.datagrams.push_first(data, DATAGRAMS_OF_PATH_MAX);
+            }
         }
     }
 

@@ -61,14 +61,23 @@ struct Changes {
 impl Changes {
     /// Whether all packets are sent over the device.
     fn has_rules(&self) -> bool {
-        self.undo.iter().any(|arguments| arguments.iter().any(|word| word == "rule"))
+        self.have("rule", 1)
+    }
+
+    /// Whether packets are refused that would leave outside the tunnel: in both IP versions, and by the last rule.
+    fn refuses(&self) -> bool {
+        self.have("unreachable", 2) && self.have("rule", 4)
+    }
+
+    fn have(&self, word: &str, count: usize) -> bool {
+        self.undo.iter().filter(|arguments| arguments.iter().any(|it| it == word)).count() >= count
     }
 }
 
 impl HostNetwork {
     /// Begins to change routes for `device`. What a command that was killed has left is undone, or, with
-    /// `keeps`, taken over if it sends all packets over the device: then none passes outside meanwhile, and
-    /// the changes [stay](Self::stay).
+    /// `keeps`, taken over if it refuses packets outside the tunnel: then none passes meanwhile, and the
+    /// changes [stay](Self::stay).
     ///
     /// # Errors
     /// A message for the user: another command uses the device, or the folder cannot be written.
@@ -77,7 +86,7 @@ impl HostNetwork {
         let file = file_of(folder, device);
         let (mut changes, mut stays) = (Changes::default(), false);
         match left(&file)? {
-            Some(left) if keeps && left.has_rules() => (changes, stays) = (left, true),
+            Some(left) if keeps && left.refuses() => (changes, stays) = (left, true),
             Some(left) => undo(&file, &left),
             None => {}
         }
@@ -214,11 +223,15 @@ fn holders(folder: &Path) -> Vec<String> {
     let Ok(files) = fs::read_dir(folder) else { return Vec::new() };
     let device = |path: PathBuf| {
         let has_rules = path.extension().is_some_and(|extension| extension == EXTENSION)
-            && fs::read(&path)
-                .is_ok_and(|text| serde_json::from_slice(&text).is_ok_and(|changes: Changes| changes.has_rules()));
+            && changes_in(&path).is_some_and(|changes| changes.has_rules());
         has_rules.then(|| path.file_stem().and_then(OsStr::to_str).map(str::to_owned)).flatten()
     };
     files.filter_map(|file| device(file.ok()?.path())).collect()
+}
+
+/// The changes in a file, if it is there and whole.
+fn changes_in(file: &Path) -> Option<Changes> {
+    serde_json::from_slice(&fs::read(file).ok()?).ok()
 }
 
 /// Changes the MTU of a device of this command.
@@ -242,8 +255,8 @@ fn file_of(folder: &Path, device: &str) -> PathBuf {
 }
 
 /// Whether packets that would leave outside the tunnel are refused, by a file that a command has left.
-pub(super) fn is_left(folder: &Path, device: &str) -> bool {
-    holders(folder).iter().any(|holder| holder == device)
+pub(super) fn refuses(folder: &Path, device: &str) -> bool {
+    changes_in(&file_of(folder, device)).is_some_and(|changes| changes.refuses())
 }
 
 fn undo_left(file: &Path) -> Result<bool, String> {

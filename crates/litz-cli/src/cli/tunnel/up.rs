@@ -234,7 +234,7 @@ impl<'a> Client<'a> {
     /// end, or another holder of the key, could lift it. Returns the message for the user.
     fn end_after(&self, lost: Lost, device: Option<Device>) -> String {
         drop(device.and_then(|device| device.into_routes(self.options.kill_switch)));
-        if !self.options.kill_switch || !host_network::is_left(&folder(), &self.options.tun) {
+        if !self.options.kill_switch || !host_network::refuses(&folder(), &self.options.tun) {
             return lost.message;
         }
         let down = match self.options.tun.as_str() {

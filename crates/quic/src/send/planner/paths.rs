@@ -120,7 +120,8 @@ impl SendHalf {
         exchange: &mut Exchange,
     ) -> Option<usize> {
         self.is_turn_of_pinned = false;
-        for at in 0..self.paths.len() {
+        let (first, count) = (self.next_pinned, self.paths.len());
+        for at in (0..count).map(|step| (first + step) % count) {
             let path = &mut self.paths[at];
             let can_send = path.is_active() && !path.is_suspect && path.refused_until.is_none();
             if path.pinned.is_empty() || !can_send {
@@ -135,6 +136,7 @@ impl SendHalf {
             self.datagrams.on_planned(now);
             std::mem::swap(&mut self.datagrams, &mut self.paths[at].pinned);
             if !plan.items.is_empty() {
+                self.next_pinned = at + 1;
                 return Some(at);
             }
         }
