@@ -8,8 +8,8 @@ FUZZ_SECONDS ?= 20
 DENY_CHECKS ?=
 INTEROP_RESULTS ?= target/interop.json
 
-.PHONY: demo test test-long models miri bench instructions lint deny api api-update book interop \
-	interop-full packetdrill fuzz-smoke
+.PHONY: demo test test-long models miri bench instructions instructions-build lint deny api api-update book interop \
+	interop-build interop-full packetdrill fuzz-build fuzz-smoke
 
 ## A file crosses four unlike emulated links in one connection; the fastest is cut and restored; the
 ## file is verified.
@@ -53,9 +53,13 @@ bench:
 	bench/run
 
 ## Instructions per packet, counted by callgrind and compared with limits.
-instructions:
-	@scripts/need cc cmake valgrind gungraun-runner
+instructions: instructions-build
 	$(CARGO) bench --package litz-quic --bench instructions
+
+## Builds what `make instructions` counts.
+instructions-build:
+	@scripts/need cc cmake valgrind gungraun-runner
+	$(CARGO) bench --package litz-quic --bench instructions --no-run
 
 ## Format, import cycles, lints and documentation, warnings denied.
 lint:
@@ -94,11 +98,16 @@ book:
 
 ## Interoperability with other QUIC implementations: quinn and noq in tests, and short cases with those
 ## whose programs build quickly.
-interop:
-	@scripts/need cc cmake venv go
+interop: interop-build
 	cd interop && $(CARGO) test --profile quick --quiet
 	cd interop && $(CARGO) run --profile quick --quiet --bin matrix -- --quick
-# It must build. Its scripts are fetched from the network: `make packetdrill` runs them.
+
+## Builds what `make interop` runs, and the library for packetdrill, which must build: its scripts are
+## fetched from the network, by `make packetdrill`.
+interop-build:
+	@scripts/need cc cmake venv go
+	cd interop && $(CARGO) test --profile quick --quiet --no-run
+	cd interop && $(CARGO) build --profile quick --quiet --bin matrix
 	cd interop/packetdrill && $(CARGO) build --quiet
 
 ## All cases with all of them, 100 MB each; writes docs/interop.md. INTEROP_RESULTS is the file of the
@@ -115,6 +124,10 @@ packetdrill:
 	interop/packetdrill/run
 
 ## Each fuzz target for a few seconds (FUZZ_SECONDS).
-fuzz-smoke:
-	@scripts/need cc cmake c++ nightly
+fuzz-smoke: fuzz-build
 	fuzz/smoke $(FUZZ_SECONDS)
+
+## Builds the fuzz targets with address sanitizer.
+fuzz-build:
+	@scripts/need cc cmake c++ nightly
+	fuzz/smoke build
