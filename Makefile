@@ -29,13 +29,14 @@ test:
 test-long: export LITZ_TEST_SHARE = 100
 test-long: test
 
-## Model checking of the engine's sleeping and waking with loom (part of `make test`, too).
+## Model checking of sleeping and waking with loom (part of `make test`, too): the engine's, and that of
+## rings in shared memory.
 models:
 	@scripts/need cc cmake
-	$(CARGO) test --package litz-engine --test models --quiet
+	$(CARGO) test --package litz-engine --package litz-rings --test models --quiet
 
-## Under Miri: parsing and emitting, and the values that application threads and the driver share,
-## with a few cases for each property; some minutes. Properties read files of cases that once
+## Under Miri: parsing and emitting, the values that application threads and the driver share, and rings
+## over ordinary memory, with a few cases for each property; some minutes. Properties read files of cases that once
 ## failed, so Miri does not isolate them from the system. Tests that reach the cipher (foreign code)
 ## or sockets cannot run under Miri.
 miri: export MIRIFLAGS = -Zmiri-disable-isolation
@@ -44,6 +45,7 @@ miri:
 	@scripts/need cc cmake miri
 	$(CARGO) +nightly miri test --package litz-wire --lib --quiet
 	$(CARGO) +nightly miri test --package litz-quic-driver --lib --quiet -- cells::
+	$(CARGO) +nightly miri test --package litz-rings --lib --quiet
 	$(CARGO) +nightly miri test --package litz-driver --lib --quiet -- sync:: inlet:: run_queue:: interactive::
 
 ## Side-by-side measurements against peers in network namespaces (root), raw results in

@@ -100,8 +100,8 @@ pub enum Reply {
     /// The answer to [`Request::Hello`]: the program may not ask. The connection ends.
     Refused(Failure),
     /// The target is connected. With [`SocketFrom::Daemon`], one end of a TCP connection inside this host
-    /// comes with this message, whose other end leads to the target; otherwise the daemon waits for
-    /// [`Request::Carry`].
+    /// comes with this message, whose other end leads to the target; with [`SocketFrom::Rings`], shared
+    /// memory and its sockets do; otherwise the daemon waits for [`Request::Carry`].
     Connected {
         /// The connection.
         number: u32,
@@ -123,8 +123,9 @@ pub enum Reply {
         listen: Listen,
     },
     /// A connection has arrived at a publication. With [`SocketFrom::Daemon`], one end of a TCP connection
-    /// inside this host comes with this message, whose other end leads to the far program; otherwise the
-    /// daemon waits for [`Request::Carry`] or [`Request::Decline`].
+    /// inside this host comes with this message, whose other end leads to the far program; with
+    /// [`SocketFrom::Rings`], shared memory and its sockets do; otherwise the daemon waits for
+    /// [`Request::Carry`] or [`Request::Decline`].
     Arrived {
         /// The publication.
         publication: u32,
@@ -166,6 +167,8 @@ pub enum SocketFrom {
     Program = 0,
     /// The daemon passes one end of a TCP connection inside this host.
     Daemon = 1,
+    /// The daemon passes memory that it shares with the program, and the sockets that wake them.
+    Rings = 2,
 }
 
 /// The name of a program: at most [`NAME_LEN_MAX`] bytes, without control characters.
@@ -428,6 +431,7 @@ fn socket_from(reader: &mut Reader<'_>) -> Result<SocketFrom, Malformed> {
     match reader.u8()? {
         0 => Ok(SocketFrom::Program),
         1 => Ok(SocketFrom::Daemon),
+        2 => Ok(SocketFrom::Rings),
         _ => Err(Malformed("the kind of a socket is unknown")),
     }
 }
@@ -461,7 +465,8 @@ mod tests {
             Request::Hello { program: ProgramName::new("curl") },
             Request::Hello { program: ProgramName::new("") },
             Request::Connect { number: 7, socket: SocketFrom::Program, target: tcp },
-            Request::Connect { number: FROM_DAEMON - 1, socket: SocketFrom::Daemon, target: unix },
+            Request::Connect { number: FROM_DAEMON - 1, socket: SocketFrom::Daemon, target: unix.clone() },
+            Request::Connect { number: 8, socket: SocketFrom::Rings, target: unix },
             Request::Carry { number: 7 },
             Request::Carry { number: FROM_DAEMON | 7 },
             Request::Cancel { number: 7 },
@@ -527,7 +532,9 @@ mod tests {
         let long = [&[VERSION, ty::HELLO][..], &[b'a'; NAME_LEN_MAX + 1]].concat();
         assert!(Request::decode(&long).is_err());
         assert!(Reply::decode(&[&[VERSION, ty::STATUS_IS][..], &[b'a'; MESSAGE_LEN_MAX]].concat()).is_err());
-        assert!(Request::decode(&[VERSION, ty::CONNECT, 0, 0, 0, 1, 2]).is_err());
+        let mut unknown = requests()[2].encode();
+        unknown[6] = 3;
+        assert_eq!(Request::decode(&unknown), Err(Malformed("the kind of a socket is unknown")));
     }
 
     #[test]
