@@ -1,10 +1,11 @@
-//! Round trips, new connections and bytes per second to a server, over a stream of one Litz connection or over the
-//! kernel's sockets, which may be taken over by `litz run`. `bench/daemon/run` compares them.
+//! Round trips, new connections and bytes per second to a server, over a stream of one Litz connection, over the
+//! kernel's sockets, which may be taken over by `litz run`, or through `litz daemon`. `bench/daemon/run` compares them.
 //!
 //! ```text
 //! exchange serve ADDRESS:PORT                          both, on TCP and UDP of this port; prints a fingerprint
 //! exchange litz ADDRESS:PORT FINGERPRINT SECONDS       prints microseconds, microseconds, MB/s
 //! exchange tcp ADDRESS:PORT SECONDS
+//! exchange daemon SOCKET ADDRESS:PORT SECONDS          through the daemon, in memory that it shares
 //! ```
 #![expect(clippy::print_stdout, reason = "the figures are the result")]
 #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "an application of threads, sockets and time")]
@@ -12,9 +13,11 @@
 use std::error::Error;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use litz::daemon::{self, Daemon};
 use litz::identity::{Fingerprint, KeyPair, client_config, server_config};
 use litz::{Connection, Endpoint, EndpointConfig, RecvStream, SendStream, UdpSocketOptions};
 
@@ -30,10 +33,11 @@ const ECHO: u8 = b'e';
 const COUNT: u8 = b'c';
 const ANSWER: u8 = b'a';
 
-/// A connection of the kernel, or a stream of a Litz connection.
+/// A connection of the kernel, a stream of a Litz connection, or one of the daemon.
 enum Channel {
     Socket(TcpStream),
     Stream(SendStream, RecvStream),
+    Daemon(daemon::Stream),
 }
 
 impl Channel {
@@ -46,6 +50,7 @@ impl Channel {
         match self {
             Self::Socket(stream) => stream.read(buffer),
             Self::Stream(_, recv) => recv.read(buffer),
+            Self::Daemon(stream) => stream.read(buffer),
         }
     }
 
@@ -53,6 +58,7 @@ impl Channel {
         match self {
             Self::Socket(stream) => stream.read_exact(buffer),
             Self::Stream(_, recv) => recv.read_exact(buffer),
+            Self::Daemon(stream) => stream.read_exact(buffer),
         }
     }
 
@@ -60,6 +66,7 @@ impl Channel {
         match self {
             Self::Socket(stream) => stream.write_all(bytes),
             Self::Stream(send, _) => send.write_all(bytes),
+            Self::Daemon(stream) => stream.write_all(bytes),
         }
     }
 
@@ -68,27 +75,24 @@ impl Channel {
         match self {
             Self::Socket(stream) => stream.write_all(block),
             Self::Stream(send, _) => Ok(send.write_chunk(block.clone())?),
+            Self::Daemon(stream) => stream.write_all(block),
         }
     }
 
     /// Bytes to the end, as each way takes them best.
     fn count(&mut self) -> io::Result<u64> {
         let mut total = 0;
-        match self {
-            Self::Socket(stream) => {
-                let mut buffer = vec![0; 1 << 20];
-                loop {
-                    match stream.read(&mut buffer)? {
-                        0 => return Ok(total),
-                        len => total += len as u64,
-                    }
-                }
+        if let Self::Stream(_, recv) = self {
+            while let Some(bytes) = recv.read_strided()? {
+                total += bytes.len() as u64;
             }
-            Self::Stream(_, recv) => {
-                while let Some(bytes) = recv.read_strided()? {
-                    total += bytes.len() as u64;
-                }
-                Ok(total)
+            return Ok(total);
+        }
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            match self.read(&mut buffer)? {
+                0 => return Ok(total),
+                len => total += len as u64,
             }
         }
     }
@@ -97,6 +101,7 @@ impl Channel {
         match self {
             Self::Socket(stream) => stream.shutdown(Shutdown::Write),
             Self::Stream(send, _) => Ok(send.finish()?),
+            Self::Daemon(stream) => stream.finish(),
         }
     }
 }
@@ -117,11 +122,20 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
             let open = || connection.open_bi().map(|(send, recv)| Channel::Stream(send, recv)).map_err(io::Error::from);
             measure(open, seconds.parse()?)
         }
+        ["daemon", socket, target, seconds] => {
+            let daemon = Daemon::connect(Path::new(socket), "exchange")?;
+            let open = || -> io::Result<Channel> {
+                let stream = daemon.open(target)?;
+                assert!(stream.shares_memory(), "the daemon has memory to share");
+                Ok(Channel::Daemon(stream))
+            };
+            measure(open, seconds.parse()?)
+        }
         // As tests run it: both ends in this process, briefly.
         [] => check(),
-        _ => {
-            Err("exchange serve ADDRESS:PORT | tcp ADDRESS:PORT SECONDS | litz ADDRESS:PORT FINGERPRINT SECONDS".into())
-        }
+        _ => Err("exchange serve ADDRESS:PORT | tcp ADDRESS:PORT SECONDS | litz ADDRESS:PORT FINGERPRINT SECONDS | \
+                 daemon SOCKET ADDRESS:PORT SECONDS"
+            .into()),
     }
 }
 

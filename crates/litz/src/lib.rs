@@ -152,6 +152,7 @@
 //! | [`JournalFolder`] | records of all inputs of each connection, in files for `litz replay`; its [`source`](JournalFolder::source) is for [`TransportConfig::journal`] |
 //! | [`identity`] | host keys, TLS settings without certificates |
 //! | [`paths`] | the choice of the address pairs that a connection uses |
+//! | [`daemon`] | connections through `litz daemon`, over memory that is shared with it |
 //! | [`tcp`](mod@tcp) | TCP/IP in user space, on TUN and TAP devices and Ethernet interfaces |
 //!
 //! Complete programs are in `examples/`: `echo`, `messages`, `datagrams`, `tokio` and `multipath`.
@@ -161,6 +162,7 @@
 
 mod config;
 mod connection;
+pub mod daemon;
 mod endpoint;
 pub mod identity;
 pub mod paths;

@@ -1,0 +1,187 @@
+//! A connection with the daemon: requests of any thread, and one thread that takes the replies.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use driver::sync::lock;
+use forward::address::Target;
+use forward::daemon::{FROM_DAEMON, MESSAGE_LEN_MAX, ProgramName, Reply, Request, SocketFrom};
+use forward::message::Failure;
+use rings::packets;
+use rustix::net::{Shutdown, SocketFlags, shutdown, sockopt};
+
+/// The time for the daemon's first reply.
+const PROMPT: Duration = Duration::from_secs(15);
+
+/// The daemon's answer to a request: what it passes, or why it does not.
+type Answer = Result<Vec<OwnedFd>, Failure>;
+
+/// The daemon has ended the connection with this program, or has ended itself.
+#[derive(Debug)]
+pub(super) struct Ended;
+
+/// A connection with the daemon. It ends when this is dropped, and the thread with it.
+#[derive(Debug)]
+pub(super) struct Link {
+    shared: Arc<Shared>,
+    pub(super) asks_for_rings: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    socket: OwnedFd,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    next: u32,
+    is_over: bool,
+    /// The numbers in use, and where the answer to each goes, until it has come.
+    by_number: BTreeMap<u32, Option<SyncSender<Answer>>>,
+}
+
+impl Link {
+    /// Connects to the daemon at `path`.
+    pub(super) fn open(path: &Path, name: &ProgramName, asks_for_rings: bool) -> io::Result<Self> {
+        let socket = packets::connect_to(path, SocketFlags::empty())?;
+        // It will see all data of the program.
+        if sockopt::socket_peercred(&socket)?.uid != rustix::process::geteuid() {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it runs as another user"));
+        }
+        packets::send(socket.as_fd(), &Request::Hello { program: name.clone() }.encode(), &[])?;
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(PROMPT))?;
+        let mut buffer = vec![0; MESSAGE_LEN_MAX];
+        match receive(&socket, &mut buffer)? {
+            Some((Reply::Accepted, _)) => {}
+            Some((Reply::Refused(failure), _)) => return Err(io::Error::other(failure.to_string())),
+            Some(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, "it answered with another message")),
+            None => return Err(io::ErrorKind::ConnectionReset.into()),
+        }
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, None)?;
+        let shared = Arc::new(Shared { socket, waiting: Mutex::default() });
+        let reader = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("litz-daemon".to_owned());
+        #[expect(clippy::disallowed_methods, reason = "replies come at any time")]
+        let _thread = thread.spawn(move || reader.take_replies(&mut buffer))?;
+        Ok(Self { shared, asks_for_rings })
+    }
+
+    /// Whether the daemon has ended it.
+    pub(super) fn is_over(&self) -> bool {
+        lock(&self.shared.waiting).is_over
+    }
+
+    /// Asks for a connection, and waits for the answer.
+    pub(super) fn connect(&self, socket: SocketFrom, target: &Target) -> Result<Answer, Ended> {
+        let (number, answer) = lock(&self.shared.waiting).add().ok_or(Ended)?;
+        let request = Request::Connect { number, socket, target: target.clone() };
+        if packets::send(self.shared.socket.as_fd(), &request.encode(), &[]).is_err() {
+            // Perhaps before the thread knows.
+            lock(&self.shared.waiting).is_over = true;
+            return Err(Ended);
+        }
+        answer.recv().map_err(|_| Ended)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // It fails only if the daemon has gone.
+        let _over = shutdown(&self.shared.socket, Shutdown::Both);
+    }
+}
+
+impl Shared {
+    /// Takes replies until the connection ends. Those who wait then learn that no answer comes.
+    fn take_replies(&self, buffer: &mut [u8]) {
+        let ended = loop {
+            let result = match receive(&self.socket, buffer) {
+                Ok(Some((reply, descriptors))) => lock(&self.waiting).on_reply(reply, descriptors),
+                Ok(None) => break Ok(()),
+                Err(error) => Err(error),
+            };
+            if result.is_err() {
+                break result;
+            }
+        };
+        if let Err(error) = ended {
+            tracing::warn!(%error, "the daemon");
+        }
+        // A daemon that breaks the rules gets no more requests.
+        let _over = shutdown(&self.socket, Shutdown::Both);
+        let mut waiting = lock(&self.waiting);
+        waiting.is_over = true;
+        waiting.by_number.clear();
+    }
+}
+
+impl Waiting {
+    /// A number that is not in use, and what will be said about it. None if the connection has ended.
+    fn add(&mut self) -> Option<(u32, Receiver<Answer>)> {
+        if self.is_over {
+            return None;
+        }
+        while self.by_number.contains_key(&self.next) {
+            self.advance();
+        }
+        let (number, (give, answer)) = (self.next, sync_channel(1));
+        self.by_number.insert(number, Some(give));
+        self.advance();
+        Some((number, answer))
+    }
+
+    /// To the next one of the numbers that programs choose.
+    const fn advance(&mut self) {
+        self.next = self.next.wrapping_add(1) & !FROM_DAEMON;
+    }
+
+    fn on_reply(&mut self, reply: Reply, descriptors: Vec<OwnedFd>) -> io::Result<()> {
+        let (number, answer) = match reply {
+            Reply::Connected { number, .. } => (number, Ok(descriptors)),
+            Reply::Failed { number, failure } => (number, Err(failure)),
+            Reply::Ended { number, .. } => {
+                self.by_number.remove(&number);
+                return Ok(());
+            }
+            _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "a reply without its request")),
+        };
+        let is_last = answer.is_err();
+        // The channel has space for the one answer. It cannot be sent if the caller was unwound.
+        let _gone = self.by_number.get_mut(&number).and_then(Option::take).map(|give| give.try_send(answer));
+        if is_last {
+            self.by_number.remove(&number);
+        }
+        Ok(())
+    }
+}
+
+/// The next reply, and what came with it. None at the end.
+fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<(Reply, Vec<OwnedFd>)>> {
+    loop {
+        match packets::receive(socket.as_fd(), buffer, packets::DESCRIPTORS_MAX) {
+            Ok((0, _)) => return Ok(None),
+            Ok((len, descriptors)) => {
+                let reply = Reply::decode(&buffer[..len]);
+                let reply = reply.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+                return Ok(Some((reply, descriptors)));
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(io::ErrorKind::TimedOut.into()),
+            // It has not taken what this program sent.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+impl From<Ended> for io::Error {
+    fn from(_: Ended) -> Self {
+        Self::new(io::ErrorKind::ConnectionReset, "the daemon has ended")
+    }
+}

@@ -1,0 +1,161 @@
+//! Connections through `litz daemon`: one connection of Litz to a far host, for all programs of a user.
+//!
+//! A program asks the daemon of its user for a connection to a target that the far host reaches, and gets
+//! a [`Stream`]. Its bytes lie in memory that the program and the daemon share, if the daemon can do that;
+//! otherwise in a socket. The interface is specified in `docs/spec/daemon.md`.
+//!
+//! ```no_run
+//! use std::io::{Read, Write};
+//!
+//! use litz::daemon::{self, Daemon};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let path = daemon::default_path().expect("XDG_RUNTIME_DIR is set");
+//! let daemon = Daemon::connect(&path, "example")?;
+//! let mut stream = daemon.open("10.1.2.3:80")?;
+//! stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
+//! stream.finish()?;
+//! let mut answer = String::new();
+//! stream.read_to_string(&mut answer)?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod link;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use driver::sync::lock;
+use forward::address::Target;
+use forward::daemon::{ProgramName, SocketFrom};
+use forward::message::{Failure, Reason};
+
+use self::link::{Ended, Link};
+pub use self::stream::{ReadHalf, Stream, WriteHalf};
+
+/// Where the daemon of this user is, if it was not started with another path: `litz/daemon.sock` in
+/// `$XDG_RUNTIME_DIR`, for root in `/run`. None if that variable is not set.
+#[must_use]
+pub fn default_path() -> Option<PathBuf> {
+    let folder = match rustix::process::geteuid().is_root() {
+        true => PathBuf::from("/run"),
+        false => PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty())?),
+    };
+    Some(folder.join("litz/daemon.sock"))
+}
+
+/// The daemon, as a program uses it. Several threads may use it at a time. Streams go on when it is
+/// dropped.
+#[derive(Debug)]
+pub struct Daemon {
+    path: PathBuf,
+    name: ProgramName,
+    /// The connection with the daemon. A daemon that was started again gets a new one.
+    link: Mutex<Option<Arc<Link>>>,
+}
+
+impl Daemon {
+    /// Connects to the daemon at `path`. `program` is the name that `litz daemon status` shows, cut after 64
+    /// bytes.
+    ///
+    /// # Errors
+    /// If there is no daemon ([`NotFound`](io::ErrorKind::NotFound),
+    /// [`ConnectionRefused`](io::ErrorKind::ConnectionRefused)), it runs as another user
+    /// ([`PermissionDenied`](io::ErrorKind::PermissionDenied)), or it refuses the program.
+    pub fn connect(path: &Path, program: &str) -> io::Result<Self> {
+        let daemon = Self { path: path.to_owned(), name: ProgramName::new(program), link: Mutex::default() };
+        daemon.link(true)?;
+        Ok(daemon)
+    }
+
+    /// Connects to a target, `HOST:PORT` or the path of a UNIX socket of the far host, over TCP. Waits for the
+    /// answer of the far host.
+    ///
+    /// A daemon that was started again is asked for later connections. Without memory to share, or if the
+    /// daemon does not know how, the stream is a socket.
+    ///
+    /// # Errors
+    /// Why there is no connection: the far host says that the target refused
+    /// ([`ConnectionRefused`](io::ErrorKind::ConnectionRefused)), is not allowed
+    /// ([`PermissionDenied`](io::ErrorKind::PermissionDenied)), cannot be reached or does not answer; or the
+    /// daemon has ended ([`ConnectionReset`](io::ErrorKind::ConnectionReset)). If it had ended before, the
+    /// errors of [`connect`](Self::connect). [`InvalidInput`](io::ErrorKind::InvalidInput) if `target` is none.
+    pub fn open(&self, target: &str) -> io::Result<Stream> {
+        let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
+        let target: Target = target.parse().map_err(invalid)?;
+        if target.is_udp() {
+            return Err(invalid(format!("{target} is no target of a stream")));
+        }
+        let link = self.link(true)?;
+        if !link.asks_for_rings {
+            return open_socket(&link, &target);
+        }
+        match link.connect(SocketFrom::Rings, &target) {
+            Ok(Ok(descriptors)) => Stream::of_rings(descriptors),
+            // Perhaps there is no memory to share.
+            Ok(Err(failure)) if failure.reason == Reason::Busy => open_socket(&link, &target),
+            Ok(Err(failure)) => Err(refused(&failure)),
+            // A daemon that does not know rings ends the connection.
+            Err(Ended) => {
+                let link = self.link(false).map_err(|_| Ended)?;
+                open_socket(&link, &target)
+            }
+        }
+    }
+
+    /// The connection with the daemon. If it has ended, a new one, which asks for rings or does not.
+    fn link(&self, asks_for_rings: bool) -> io::Result<Arc<Link>> {
+        let mut link = lock(&self.link);
+        if let Some(link) = link.as_ref().filter(|link| !link.is_over()) {
+            return Ok(Arc::clone(link));
+        }
+        let new = Link::open(&self.path, &self.name, asks_for_rings).map_err(|error| explain(&self.path, &error))?;
+        Ok(Arc::clone(link.insert(Arc::new(new))))
+    }
+}
+
+/// Connects to a target, with a socket.
+fn open_socket(link: &Link, target: &Target) -> io::Result<Stream> {
+    match link.connect(SocketFrom::Daemon, target)? {
+        Ok(descriptors) => Stream::of_socket(descriptors),
+        Err(failure) => Err(refused(&failure)),
+    }
+}
+
+/// What came with a reply, if it is `N` descriptors.
+fn exactly<const N: usize>(descriptors: Vec<OwnedFd>) -> io::Result<[OwnedFd; N]> {
+    let other = |_| io::Error::new(io::ErrorKind::InvalidData, "the daemon has passed other descriptors");
+    <[OwnedFd; N]>::try_from(descriptors).map_err(other)
+}
+
+/// Why there is no connection.
+fn refused(failure: &Failure) -> io::Error {
+    let kind = match failure.reason {
+        Reason::NotAllowed => io::ErrorKind::PermissionDenied,
+        Reason::Refused => io::ErrorKind::ConnectionRefused,
+        Reason::HostUnreachable | Reason::NameNotFound => io::ErrorKind::HostUnreachable,
+        Reason::NetworkUnreachable => io::ErrorKind::NetworkUnreachable,
+        Reason::TimedOut => io::ErrorKind::TimedOut,
+        Reason::Busy => io::ErrorKind::ResourceBusy,
+        // Also the reasons of later versions.
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, failure.to_string())
+}
+
+/// Why there is no daemon, for the user.
+fn explain(path: &Path, error: &io::Error) -> io::Error {
+    let text = match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            format!("no daemon runs on {}: start one with `litz daemon TICKET`", path.display())
+        }
+        _ => format!("cannot use the daemon on {}: {error}", path.display()),
+    };
+    io::Error::new(error.kind(), text)
+}
