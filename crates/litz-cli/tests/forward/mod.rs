@@ -13,6 +13,7 @@ mod packets;
 mod programs;
 mod publish;
 mod remote;
+mod rings;
 mod run;
 mod servers;
 mod sockets;

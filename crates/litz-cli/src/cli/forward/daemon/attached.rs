@@ -14,10 +14,12 @@ use forward::message::{Failure, Reason};
 use serde_json::{Value, json};
 use socket2::{Domain, SockRef, Type};
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 
 use super::packets::Packets;
+use super::program_end::ProgramEnd;
+use super::ring_end::{RING_LEN, RINGS_MAX, RingEnd};
 use super::routes::Routes;
 use crate::cli::forward::carry::{Answer, Carried, carry};
 use crate::cli::forward::local_pair::pair;
@@ -48,6 +50,18 @@ pub(super) struct AttachedProgram {
     carried: Carried,
     /// Connections so far.
     opened: AtomicU64,
+    /// For connections with rings, of all programs.
+    ring_places: Arc<Semaphore>,
+}
+
+/// What a connection with a program takes.
+pub(super) enum Reserved {
+    /// Nothing: the program passes a socket.
+    Passed,
+    /// Nothing: the program gets a socket.
+    Socket,
+    /// A place for rings.
+    Rings(OwnedSemaphorePermit),
 }
 
 /// One connection of a program.
@@ -60,9 +74,9 @@ struct Connection {
 }
 
 impl AttachedProgram {
-    pub(super) fn new(packets: Packets, name: ProgramName, pid: i32) -> Self {
+    pub(super) fn new(packets: Packets, name: ProgramName, pid: i32, ring_places: Arc<Semaphore>) -> Self {
         let (connections, carried, opened) = (Mutex::default(), Carried::default(), AtomicU64::new(0));
-        Self { packets, name, pid, connections, next_arrival: AtomicU32::new(0), carried, opened }
+        Self { packets, name, pid, connections, next_arrival: AtomicU32::new(0), carried, opened, ring_places }
     }
 
     /// For the user.
@@ -139,7 +153,7 @@ impl AttachedProgram {
             None => Err(io::Error::new(io::ErrorKind::InvalidData, "the number of a connection is in use")),
             Some(Ok(answer)) => Ok(Some(answer)),
             Some(Err(failure)) => {
-                self.reply(&Reply::Failed { number, failure }, None).await?;
+                self.reply(&Reply::Failed { number, failure }, &[]).await?;
                 Ok(None)
             }
         }
@@ -174,7 +188,7 @@ impl AttachedProgram {
     /// Sends the last reply of a number. The program may use it again as soon as it has the reply.
     pub(super) async fn end(&self, number: u32, last: &Reply) {
         self.connections().remove(&number);
-        if let Err(error) = self.reply(last, None).await {
+        if let Err(error) = self.reply(last, &[]).await {
             tracing::info!(%error, "a program that has ended");
         }
     }
@@ -217,8 +231,8 @@ impl AttachedProgram {
         })
     }
 
-    pub(super) async fn reply(&self, reply: &Reply, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        let sent = timeout(REPLY_TIME, self.packets.send(&reply.encode(), descriptor)).await;
+    pub(super) async fn reply(&self, reply: &Reply, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let sent = timeout(REPLY_TIME, self.packets.send(&reply.encode(), descriptors)).await;
         sent.map_err(|_| io::ErrorKind::TimedOut)?
     }
 
@@ -226,9 +240,37 @@ impl AttachedProgram {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes what a connection needs.
+    pub(super) fn reserve(&self, from: SocketFrom) -> Result<Reserved, Failure> {
+        Ok(match from {
+            SocketFrom::Program => Reserved::Passed,
+            SocketFrom::Daemon => Reserved::Socket,
+            SocketFrom::Rings => {
+                let place = Arc::clone(&self.ring_places).try_acquire_owned();
+                let full = || format!("{RINGS_MAX} connections share memory with the daemon already");
+                Reserved::Rings(place.map_err(|_| Failure::new(Reason::Busy, &full()))?)
+            }
+        })
+    }
+
+    /// Sends a reply. Returns this end of the connection with the program: what it passes, or what comes to
+    /// it with the reply.
+    pub(super) async fn program_end(
+        &self,
+        reply: &Reply,
+        reserved: Reserved,
+        answer: oneshot::Receiver<Answered>,
+    ) -> Result<ProgramEnd, Failure> {
+        match reserved {
+            Reserved::Passed => self.passed(reply, answer).await.map(ProgramEnd::Socket),
+            Reserved::Socket => self.handed(reply).await.map(ProgramEnd::Socket),
+            Reserved::Rings(place) => self.shared(reply, place).await.map(ProgramEnd::Rings),
+        }
+    }
+
     /// Sends a reply, and waits for the socket that the program passes then.
-    pub(super) async fn passed(&self, reply: &Reply, answer: oneshot::Receiver<Answered>) -> Result<Socket, Failure> {
-        self.reply(reply, None).await.map_err(|error| other(&error))?;
+    async fn passed(&self, reply: &Reply, answer: oneshot::Receiver<Answered>) -> Result<Socket, Failure> {
+        self.reply(reply, &[]).await.map_err(|error| other(&error))?;
         let late = || Failure::new(Reason::TimedOut, "the program has passed no socket in time");
         let answered = timeout(CARRY_TIME, answer).await.map_err(|_| late())?;
         let socket = answered.map_err(|_| cancelled_by_program())??;
@@ -236,10 +278,20 @@ impl AttachedProgram {
     }
 
     /// Sends a reply with one end of a new connection inside this host.
-    pub(super) async fn handed(&self, reply: &Reply) -> Result<Socket, Failure> {
+    async fn handed(&self, reply: &Reply) -> Result<Socket, Failure> {
         let (theirs, ours) = pair().await.map_err(|error| other(&error))?;
         let ours = Socket::tcp(ours);
-        self.reply(reply, Some(theirs.as_fd())).await.map_err(|error| other(&error))?;
+        self.reply(reply, &[theirs.as_fd()]).await.map_err(|error| other(&error))?;
+        Ok(ours)
+    }
+
+    /// Sends a reply with memory that both share.
+    async fn shared(&self, reply: &Reply, place: OwnedSemaphorePermit) -> Result<RingEnd, Failure> {
+        let (end, passed) = rings::ends::create(RING_LEN).map_err(|error| other(&error))?;
+        let ours = RingEnd::new(end, place).map_err(|error| other(&error))?;
+        self.reply(reply, &passed.each_ref().map(|descriptor| descriptor.as_fd()))
+            .await
+            .map_err(|error| other(&error))?;
         Ok(ours)
     }
 
@@ -248,13 +300,13 @@ impl AttachedProgram {
         &self,
         report: &Report,
         label: &Label,
-        socket: Socket,
+        end: ProgramEnd,
         streams: Streams,
         carried: &Carried,
     ) -> Result<(), Failure> {
         report.opened(label);
         self.opened.fetch_add(1, Ordering::Relaxed);
-        let result = carry(socket, streams, carried, Answer::Given).await;
+        let result = carry(end, streams, carried, Answer::Given).await;
         report.closed(label, carried, &result);
         let total = &self.carried;
         total.sent.fetch_add(carried.sent.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -294,41 +346,38 @@ pub(super) fn ended(number: u32, carried: Carried, result: Result<(), Failure>) 
 }
 
 impl Connection {
-    async fn run(&self, from: SocketFrom, target: Target, mut socket_comes: oneshot::Receiver<Answered>) {
+    async fn run(&self, from: SocketFrom, target: Target, socket_comes: oneshot::Receiver<Answered>) {
         let number = self.number;
         let Some(_place) = self.own.place().await else { return };
-        let opened = tokio::select! {
-            opened = self.own.open(target) => opened,
-            // A socket that comes before it is asked for is no better.
-            _cancelled = &mut socket_comes => Err(cancelled_by_program()),
-        };
-        let last = match opened {
-            Err(failure) => {
+        let last = match self.attached.reserve(from) {
+            Ok(reserved) => self.connect(reserved, target, socket_comes).await.unwrap_or_else(|failure| {
                 self.report.refused(&self.label, failure.reason.name(), &failure.to_string());
                 Reply::Failed { number, failure }
-            }
-            Ok(streams) => {
-                let carried = Carried::default();
-                let result = self.serve(from, streams, socket_comes, &carried).await;
-                ended(number, carried, result)
-            }
+            }),
+            // The program may ask for a socket instead, so the user need not know.
+            Err(failure) => Reply::Failed { number, failure },
         };
         self.attached.end(number, &last).await;
     }
 
-    /// Gets the socket, and carries its data.
-    async fn serve(
+    /// Connects, gets this end of the connection with the program, and carries the data to their end. Returns
+    /// the last reply.
+    async fn connect(
         &self,
-        from: SocketFrom,
-        streams: Streams,
-        socket_comes: oneshot::Receiver<Answered>,
-        carried: &Carried,
-    ) -> Result<(), Failure> {
-        let reply = Reply::Connected { number: self.number, local: None };
-        let socket = match from {
-            SocketFrom::Program => self.attached.passed(&reply, socket_comes).await,
-            SocketFrom::Daemon => self.attached.handed(&reply).await,
+        reserved: Reserved,
+        target: Target,
+        mut socket_comes: oneshot::Receiver<Answered>,
+    ) -> Result<Reply, Failure> {
+        let streams = tokio::select! {
+            opened = self.own.open(target) => opened?,
+            // A socket that comes before it is asked for is no better.
+            _cancelled = &mut socket_comes => return Err(cancelled_by_program()),
         };
-        self.attached.carry_data(&self.report, &self.label, socket?, streams, carried).await
+        let (connected, carried) = (Reply::Connected { number: self.number, local: None }, Carried::default());
+        let result = match self.attached.program_end(&connected, reserved, socket_comes).await {
+            Ok(end) => self.attached.carry_data(&self.report, &self.label, end, streams, &carried).await,
+            Err(failure) => Err(failure),
+        };
+        Ok(ended(self.number, carried, result))
     }
 }

@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`server`], [`attached`] | the daemon's side: programs come in, and their connections |
+//! | [`program_end`], [`ring_end`] | the daemon's end of a connection with a program |
 //! | [`publications`] | places of the far host where it listens for programs |
 //! | [`routes`], [`servers`] | which server a request goes to |
 //! | [`user`] | the side of a program |
@@ -13,7 +14,9 @@
 mod attached;
 mod packets;
 pub(super) mod place;
+mod program_end;
 mod publications;
+mod ring_end;
 pub(super) mod routes;
 pub(super) mod server;
 pub(super) mod servers;
@@ -236,6 +239,9 @@ fn print(status: &Value) {
                 path["path"], path["round_trip_us"], path["bytes_sent"], path["bytes_received"], path["packets_lost"],
             ));
         }
+    }
+    if let Some(count) = status["rings"]["connections"].as_u64().filter(|count| *count > 0) {
+        out::line(&format!("{count} connections share {} bytes of memory", status["rings"]["memory_bytes"]));
     }
     for program in status["programs"].as_array().into_iter().flatten() {
         out::line(&format!(

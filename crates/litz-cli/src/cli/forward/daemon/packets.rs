@@ -1,15 +1,11 @@
-//! A UNIX socket that keeps the borders of messages, and passes descriptors.
+//! A UNIX socket that keeps the borders of messages, and passes descriptors, in the runtime.
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, UCred, connect, recvmsg, sendmsg,
-    socket_with, sockopt,
-};
+use rings::packets;
+use rustix::net::{SocketFlags, UCred, sockopt};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
@@ -27,7 +23,7 @@ impl Packets {
 
     /// Connects to the daemon at `path`. Needs the runtime.
     pub(super) fn connect(path: &Path) -> io::Result<Self> {
-        Ok(Self::new(UnixStream::from_std(connect_to(path)?.into())?))
+        Ok(Self::new(UnixStream::from_std(packets::connect_to(path, SocketFlags::NONBLOCK)?.into())?))
     }
 
     /// The other end reads its end, and what it sends fails.
@@ -46,60 +42,18 @@ impl Packets {
     /// # Errors
     /// Also if the message is longer than the buffer, or comes with several descriptors.
     pub(super) async fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<(usize, Option<OwnedFd>)>> {
-        let (len, descriptor) =
-            self.socket.async_io(Interest::READABLE, || receive(self.socket.as_fd(), buffer)).await?;
-        Ok((len > 0).then_some((len, descriptor)))
+        let receive = || packets::receive(self.socket.as_fd(), buffer, 1);
+        let (len, mut descriptors) = self.socket.async_io(Interest::READABLE, receive).await?;
+        Ok((len > 0).then_some((len, descriptors.pop())))
     }
 
     /// Sends a message as soon as there is space for it.
-    pub(super) async fn send(&self, bytes: &[u8], descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        self.socket.async_io(Interest::WRITABLE, || send(self.socket.as_fd(), bytes, descriptor)).await
+    pub(super) async fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        self.socket.async_io(Interest::WRITABLE, || packets::send(self.socket.as_fd(), bytes, descriptors)).await
     }
 
     /// Sends a message if there is space for it.
     pub(super) fn try_send(&self, bytes: &[u8]) -> io::Result<()> {
-        send(self.socket.as_fd(), bytes, None)
+        packets::send(self.socket.as_fd(), bytes, &[])
     }
-}
-
-/// A socket that does not block.
-pub(super) fn new_socket() -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
-}
-
-/// A socket that is connected to the daemon at `path`.
-pub(super) fn connect_to(path: &Path) -> io::Result<OwnedFd> {
-    let socket = new_socket()?;
-    connect(&socket, &SocketAddrUnix::new(path)?)?;
-    Ok(socket)
-}
-
-fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let received = recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    // The kernel rounds the space up, so that two of them fit.
-    let rights = control.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
-        _ => None,
-    });
-    let mut descriptors = rights.flatten();
-    let descriptor = descriptors.next();
-    let are_several = descriptors.next().is_some();
-    drop(descriptors);
-    if are_several || received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long, or has several descriptors"));
-    }
-    Ok((received.bytes, descriptor))
-}
-
-fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if let Some(descriptor) = &descriptor {
-        control.push(SendAncillaryMessage::ScmRights(std::slice::from_ref(descriptor)));
-    }
-    sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?;
-    Ok(())
 }

@@ -5,18 +5,16 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
+use rings::packets::{connect_to, new_socket};
 use rustix::fs::Mode;
-use rustix::net::{SocketAddrUnix, bind, listen};
-
-use super::packets::{connect_to, new_socket};
-use crate::cli::runtime_folder::runtime_folder;
+use rustix::net::{SocketAddrUnix, SocketFlags, bind, listen};
 
 /// Connections of programs that the kernel keeps while the daemon does not accept.
 const BACKLOG: i32 = 128;
 
 /// The socket of this user's daemon, if none is named. `None` without a folder for such sockets.
 pub(in crate::cli::forward) fn default_path() -> Option<PathBuf> {
-    Some(runtime_folder()?.join("daemon.sock"))
+    litz::daemon::default_path()
 }
 
 /// The socket that is named, or the usual one.
@@ -50,7 +48,7 @@ impl Bound {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(cannot)?;
         }
-        match connect_to(&path) {
+        match connect_to(&path, SocketFlags::NONBLOCK) {
             Ok(_) => return Err(format!("a daemon runs already on {shown}: `litz daemon stop` ends it")),
             // A daemon that was killed has left it.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && is_socket(&path) => {
@@ -59,7 +57,7 @@ impl Bound {
             Err(_) => {}
         }
         let bound = || {
-            let socket = new_socket()?;
+            let socket = new_socket(SocketFlags::NONBLOCK)?;
             // Linux gives the path the mode of its socket.
             rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
             bind(&socket, &SocketAddrUnix::new(&path)?)?;

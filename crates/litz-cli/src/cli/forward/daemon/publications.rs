@@ -23,12 +23,12 @@ use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::time::timeout;
 
 use super::attached::{Answered, AttachedProgram, cancelled_by_program, ended, other};
+use super::program_end::ProgramEnd;
 use crate::cli::forward::carry::{Carried, RESET};
 use crate::cli::forward::frames;
 use crate::cli::forward::own::Own;
 use crate::cli::forward::report::{Label, Report};
 use crate::cli::forward::session::{OtherRequests, Session, Streams};
-use crate::cli::forward::socket::Socket;
 
 /// Publications of a program.
 const PUBLISHED_MAX: usize = 16;
@@ -238,7 +238,7 @@ impl Keeper {
                     self.tell(&listening);
                     if published.is_none() {
                         let reply = Reply::Published { number: *number, listen: listening.clone() };
-                        if let Err(error) = attached.reply(&reply, None).await {
+                        if let Err(error) = attached.reply(&reply, &[]).await {
                             return other(&error);
                         }
                     }
@@ -299,18 +299,18 @@ impl Publication {
             Ok(begun) => begun,
             Err(failure) => return self.refuse(&label, failure, (send, recv)).await,
         };
-        let socket = tokio::select! {
-            socket = self.socket(number, origin, answer) => socket,
+        let end = tokio::select! {
+            end = self.program_end(number, origin, answer) => end,
             // The far program does not want it any more.
             _ = send.stopped_async() => Err(Failure::new(Reason::Other, "given up by the other side")),
         };
-        let last = match socket {
-            Ok(socket) => {
-                let (connected, carried) = (Message::Connected { local: socket.local_addr() }, Carried::default());
+        let last = match end {
+            Ok(end) => {
+                let (connected, carried) = (Message::Connected { local: end.local_addr() }, Carried::default());
                 let result = match frames::send(&mut send, &connected).await {
                     Ok(()) => {
                         let streams = (send, recv);
-                        self.attached.carry_data(&self.report, &label, socket, streams, &carried).await
+                        self.attached.carry_data(&self.report, &label, end, streams, &carried).await
                     }
                     Err(error) => {
                         recv.stop(RESET);
@@ -327,22 +327,19 @@ impl Publication {
         self.attached.end(number, &last).await;
     }
 
-    /// The socket of an arrival.
-    async fn socket(
+    /// This end of the connection with the program for an arrival.
+    async fn program_end(
         &self,
         number: u32,
         origin: Option<SocketAddr>,
         answer: oneshot::Receiver<Answered>,
-    ) -> Result<Socket, Failure> {
+    ) -> Result<ProgramEnd, Failure> {
         let Ok(Ok(_waits)) = timeout(QUEUE_TIME, self.waiting.acquire()).await else {
             let detail = format!("{ARRIVALS_WAITING_MAX} connections wait for the program already");
             return Err(Failure::new(Reason::Busy, &detail));
         };
         let arrived = Reply::Arrived { publication: self.number, number, origin };
-        match self.from {
-            SocketFrom::Program => self.attached.passed(&arrived, answer).await,
-            SocketFrom::Daemon => self.attached.handed(&arrived).await,
-        }
+        self.attached.program_end(&arrived, self.attached.reserve(self.from)?, answer).await
     }
 
     /// Tells the other side and the user why an arrival is not connected.

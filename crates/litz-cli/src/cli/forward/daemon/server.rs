@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use forward::daemon::{REQUEST_LEN_MAX, Reply, Request};
 use forward::message::{Failure, Reason};
+use rings::memory::memory_len;
 use serde_json::{Value, json};
 use tokio::net::UnixListener;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use transfer::CancelToken;
@@ -19,6 +21,7 @@ use super::attached::AttachedProgram;
 use super::packets::Packets;
 use super::place::Bound;
 use super::publications::Publications;
+use super::ring_end::{RING_LEN, RINGS_MAX};
 use super::routes::Routes;
 use crate::cli::forward::report::Report;
 use crate::cli::forward::session::OtherRequests;
@@ -44,6 +47,8 @@ pub(in crate::cli::forward) struct DaemonSocket {
 struct Shared {
     programs: Mutex<Programs>,
     publications: Arc<Publications>,
+    /// For connections with rings.
+    ring_places: Arc<Semaphore>,
     /// The program that has asked for the end. It learns that the daemon has ended when this is dropped.
     stopped_by: OnceLock<Packets>,
 }
@@ -69,7 +74,8 @@ impl DaemonSocket {
     /// A message for the user.
     pub(super) fn open(path: PathBuf, cancel: CancelToken) -> Result<Self, String> {
         let publications = Arc::new(Publications::new());
-        let shared = Shared { programs: Mutex::default(), publications, stopped_by: OnceLock::new() };
+        let ring_places = Arc::new(Semaphore::new(RINGS_MAX));
+        let shared = Shared { programs: Mutex::default(), publications, ring_places, stopped_by: OnceLock::new() };
         Ok(Self { bound: Bound::open(path)?, cancel, shared: Arc::new(shared) })
     }
 
@@ -140,7 +146,8 @@ impl Server {
         match first? {
             Some((Request::Hello { program }, _)) => {
                 let pid = peer.pid.as_raw_nonzero().get();
-                self.admit(Arc::new(AttachedProgram::new(packets, program, pid)), &mut buffer).await
+                let ring_places = Arc::clone(&self.shared.ring_places);
+                self.admit(Arc::new(AttachedProgram::new(packets, program, pid, ring_places)), &mut buffer).await
             }
             Some((Request::Status, _)) => reply(&packets, &Reply::Status(self.status().to_string())).await,
             Some((Request::Stop, _)) => {
@@ -200,8 +207,10 @@ impl Server {
         let attached: Vec<_> = self.shared.programs().by_number.values().cloned().collect();
         let publications = &self.shared.publications;
         let programs: Vec<Value> = attached.iter().map(|attached| attached.status(publications.of(attached))).collect();
+        let with_rings = RINGS_MAX - self.shared.ring_places.available_permits();
         json!({
             "event": "status", "pid": std::process::id(), "servers": self.routes.status(), "programs": programs,
+            "rings": { "connections": with_rings, "memory_bytes": with_rings * memory_len(RING_LEN) },
         })
     }
 }
@@ -225,7 +234,7 @@ impl Shared {
 
 /// Sends a reply. A program that does not take it in time is given up.
 pub(super) async fn reply(packets: &Packets, reply: &Reply) -> io::Result<()> {
-    timeout(PROMPT, packets.send(&reply.encode(), None)).await.map_err(|_| io::ErrorKind::TimedOut)?
+    timeout(PROMPT, packets.send(&reply.encode(), &[])).await.map_err(|_| io::ErrorKind::TimedOut)?
 }
 
 async fn receive(packets: &Packets, buffer: &mut [u8]) -> io::Result<Option<(Request, Option<OwnedFd>)>> {

@@ -125,7 +125,7 @@ impl Daemon {
         let (number, opened, delivered) = link.add().ok_or(Ended)?;
         let wanted = Wanted { link, number, delivered, is_carried: false };
         let request = Request::Connect { number, socket: SocketFrom::Program, target };
-        wanted.link.packets.send(&request.encode(), None).await.map_err(|_| Ended)?;
+        wanted.link.packets.send(&request.encode(), &[]).await.map_err(|_| Ended)?;
         match opened.await {
             Ok(Ok(())) => Ok(Ok(wanted)),
             Ok(Err(failure)) => Ok(Err(failure)),
@@ -140,7 +140,7 @@ impl Daemon {
             Err(failure) => return Ok(Err(failure)),
         };
         let (number, found) = link.add_name().ok_or(Ended)?;
-        link.packets.send(&Request::LookUp { number, name }.encode(), None).await.map_err(|_| Ended)?;
+        link.packets.send(&Request::LookUp { number, name }.encode(), &[]).await.map_err(|_| Ended)?;
         found.await.map_err(|_| Ended)
     }
 
@@ -153,7 +153,7 @@ impl Daemon {
         let (number, opened, arrivals) = link.add_publication().ok_or(Ended)?;
         let published = Published { link, number, arrivals };
         let request = Request::Publish { number, socket: SocketFrom::Program, listen };
-        published.link.packets.send(&request.encode(), None).await.map_err(|_| Ended)?;
+        published.link.packets.send(&request.encode(), &[]).await.map_err(|_| Ended)?;
         match opened.await {
             Ok(Ok(())) => Ok(Ok(published)),
             Ok(Err(failure)) => Ok(Err(failure)),
@@ -196,7 +196,7 @@ pub(super) fn dial(path: &Path) -> io::Result<Packets> {
 
 /// Sends a request and waits for the reply.
 pub(super) async fn ask(packets: &Packets, request: &Request, buffer: &mut [u8]) -> io::Result<Reply> {
-    packets.send(&request.encode(), None).await?;
+    packets.send(&request.encode(), &[]).await?;
     let received = timeout(PROMPT, packets.receive(buffer)).await.map_err(|_| io::ErrorKind::TimedOut)??;
     let (len, _) = received.ok_or(io::ErrorKind::ConnectionReset)?;
     Reply::decode(&buffer[..len]).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
@@ -389,7 +389,7 @@ impl Arrival {
         wanted.is_carried = true;
         let request = Request::Decline { number: wanted.number, failure };
         // It fails if the daemon has ended.
-        let _over = wanted.link.packets.send(&request.encode(), None).await;
+        let _over = wanted.link.packets.send(&request.encode(), &[]).await;
     }
 }
 
@@ -407,7 +407,7 @@ impl Wanted {
         let lost = || io::Error::new(io::ErrorKind::ConnectionReset, "the daemon has ended");
         let socket = socket.pass()?;
         let request = Request::Carry { number: self.number }.encode();
-        self.link.packets.send(&request, Some(socket.as_fd())).await.map_err(|_| lost())?;
+        self.link.packets.send(&request, &[socket.as_fd()]).await.map_err(|_| lost())?;
         self.is_carried = true;
         drop(socket);
         (&mut self.delivered).await.map_err(|_| lost())
