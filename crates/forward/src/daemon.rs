@@ -7,6 +7,8 @@
 //!
 //! All numbers are big-endian. There is exactly one encoding of each message.
 
+mod status;
+
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
@@ -18,11 +20,14 @@ use crate::message::{
     DETAIL_LEN_MAX, Failure, addresses, place, put_addresses, put_place, put_socket_address, socket_address,
 };
 use crate::spec::Listen;
+use status::PART_LEN_MAX;
+
+pub use status::{STATUS_LEN_MAX, StatusParts};
 
 /// The version in the first byte of each message.
 pub const VERSION: u8 = 1;
 
-/// The longest message: a status.
+/// The longest message: a part of a status.
 pub const MESSAGE_LEN_MAX: usize = 32 << 10;
 
 /// The longest request: one that declines an arrival, with the longest text.
@@ -153,7 +158,10 @@ pub enum Reply {
         /// What was lost, if the connection did not end in order.
         failure: Option<Failure>,
     },
-    /// The answer to [`Request::Status`]: a JSON object, or what fits of it.
+    /// A part of the answer to [`Request::Status`], of at least one character. Others follow.
+    StatusPart(String),
+    /// The answer to [`Request::Status`], or the end of it: all parts together are a JSON object of at most
+    /// [`STATUS_LEN_MAX`] bytes. [`Reply::status`] makes them.
     Status(String),
     /// The answer to [`Request::Stop`].
     Stopping,
@@ -223,6 +231,7 @@ mod ty {
     pub(super) const FOUND: u8 = 0x88;
     pub(super) const PUBLISHED: u8 = 0x89;
     pub(super) const ARRIVED: u8 = 0x8a;
+    pub(super) const STATUS_PART: u8 = 0x8b;
 }
 
 impl Request {
@@ -306,6 +315,9 @@ impl Request {
 
 impl Reply {
     /// The whole message.
+    ///
+    /// # Panics
+    /// If the text of a status is longer than a message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION, self.ty()];
@@ -341,12 +353,9 @@ impl Reply {
                     failure.encode(&mut out);
                 }
             }
-            Self::Status(text) => {
-                let mut fits = text.len().min(MESSAGE_LEN_MAX - out.len());
-                while !text.is_char_boundary(fits) {
-                    fits -= 1;
-                }
-                out.extend_from_slice(&text.as_bytes()[..fits]);
+            Self::StatusPart(text) | Self::Status(text) => {
+                assert!(text.len() <= PART_LEN_MAX, "a status of {} bytes is sent in parts", text.len());
+                out.extend_from_slice(text.as_bytes());
             }
         }
         out
@@ -376,6 +385,11 @@ impl Reply {
                 received: u64::from_be_bytes(reader.array()?),
                 failure: (!reader.is_empty()).then(|| Failure::decode(&mut reader)).transpose()?,
             },
+            ty::STATUS_PART => match text(&mut reader)? {
+                // A sender of empty ones would never end.
+                "" => return Err(Malformed("a part of a status is empty")),
+                part => Self::StatusPart(part.to_owned()),
+            },
             ty::STATUS_IS => Self::Status(text(&mut reader)?.to_owned()),
             ty::STOPPING => Self::Stopping,
             _ => return Err(Malformed("a message is of unknown type")),
@@ -393,6 +407,7 @@ impl Reply {
             Self::Arrived { .. } => ty::ARRIVED,
             Self::Failed { .. } => ty::FAILED,
             Self::Ended { .. } => ty::ENDED,
+            Self::StatusPart(_) => ty::STATUS_PART,
             Self::Status(_) => ty::STATUS_IS,
             Self::Stopping => ty::STOPPING,
         }
@@ -497,6 +512,7 @@ mod tests {
             Reply::Failed { number: 2, failure: failure() },
             Reply::Ended { number: 3, sent: 1, received: u64::MAX, failure: None },
             Reply::Ended { number: 3, sent: 1, received: 0, failure: Some(failure()) },
+            Reply::StatusPart("{".to_owned()),
             Reply::Status("{}".to_owned()),
             Reply::Stopping,
         ]
@@ -535,6 +551,7 @@ mod tests {
         let mut unknown = requests()[2].encode();
         unknown[6] = 3;
         assert_eq!(Request::decode(&unknown), Err(Malformed("the kind of a socket is unknown")));
+        assert!(Reply::decode(&[VERSION, ty::STATUS_PART]).is_err());
     }
 
     #[test]
@@ -543,7 +560,5 @@ mod tests {
         assert!(name.as_str().len() <= NAME_LEN_MAX && !name.as_str().contains(char::is_control));
         let hostile = [&[VERSION, ty::HELLO][..], b"a\x1bb"].concat();
         assert_eq!(Request::decode(&hostile), Ok(Request::Hello { program: ProgramName::new("a\u{fffd}b") }));
-        let status = Reply::Status("ü".repeat(MESSAGE_LEN_MAX)).encode();
-        assert!(status.len() <= MESSAGE_LEN_MAX && Reply::decode(&status).is_ok());
     }
 }

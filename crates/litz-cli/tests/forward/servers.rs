@@ -96,3 +96,17 @@ fn a_server_that_is_lost_does_not_disturb_another_one() {
     assert!(daemon.ask("stop").status.success());
     assert_eq!(daemon.process.finish("error"), (0, None));
 }
+
+#[test]
+fn a_status_that_fills_several_messages_is_whole() {
+    let Some(world) = World::new() else { return };
+    std::fs::write(world.place.path("first.ticket"), &world.ticket).expect("a file");
+    // Longer than a message. A daemon with 16 servers, of which each has four paths, has a status as long.
+    let name = "ü".repeat(40_000);
+    let servers = format!("[[server]]\nname = \"{name}\"\nticket-file = \"first.ticket\"\ntarget = [\"*:*\"]\n");
+    let mut daemon = Daemon::with_servers(world, &servers);
+    daemon.process.wait_for("connected");
+    let status = daemon.status();
+    assert!(status["servers"][0]["name"] == name.as_str(), "another name, or none");
+    assert_eq!(status["servers"][0]["is_connected"], true);
+}

@@ -22,13 +22,14 @@ pub(super) mod server;
 pub(super) mod servers;
 pub(super) mod user;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use forward::daemon::{MESSAGE_LEN_MAX, Reply, Request};
+use forward::daemon::{MESSAGE_LEN_MAX, Reply, Request, StatusParts};
 use forward::spec::Dynamic;
 use serde_json::Value;
 use transfer::CancelToken;
@@ -199,28 +200,44 @@ async fn cancelled(cancel: &CancelToken) {
 fn ask(options: &AskOptions, request: &Request) -> Result<u8, String> {
     let path = place::path(options.socket.socket.as_deref())?;
     match runtime()?.block_on(exchange(&path, request))? {
-        Reply::Status(text) => {
+        Answer::Status(text) => {
             let status: Value = serde_json::from_str(&text)
                 .map_err(|error| format!("the daemon on {} answered with no status: {error}", path.display()))?;
             if options.json { out::json(&status) } else { print(&status) }
         }
-        Reply::Stopping => {}
-        Reply::Refused(failure) => return Err(failure.to_string()),
-        _ => return Err(format!("the daemon on {} answered with another message", path.display())),
+        Answer::Other(Reply::Stopping) => {}
+        Answer::Other(Reply::Refused(failure)) => return Err(failure.to_string()),
+        Answer::Other(_) => return Err(format!("the daemon on {} answered with another message", path.display())),
     }
     Ok(exit::DONE)
 }
 
-async fn exchange(path: &Path, request: &Request) -> Result<Reply, String> {
+/// What a daemon answers.
+enum Answer {
+    /// The whole text.
+    Status(String),
+    Other(Reply),
+}
+
+async fn exchange(path: &Path, request: &Request) -> Result<Answer, String> {
     let explain = |error| user::explain(path, &error);
     let packets = user::dial(path).map_err(explain)?;
     let mut buffer = vec![0; MESSAGE_LEN_MAX];
-    let reply = user::ask(&packets, request, &mut buffer).await.map_err(explain)?;
+    let mut reply = user::ask(&packets, request, &mut buffer).await.map_err(explain)?;
     if *request == Request::Stop {
         // Its socket is closed when it has ended.
         while matches!(packets.receive(&mut buffer).await, Ok(Some(_))) {}
     }
-    Ok(reply)
+    let too_long = |error: forward::Malformed| explain(io::Error::new(io::ErrorKind::InvalidData, error));
+    let mut parts = StatusParts::default();
+    while let Reply::StatusPart(part) = &reply {
+        parts.add(part).map_err(too_long)?;
+        reply = user::next_reply(&packets, &mut buffer).await.map_err(explain)?;
+    }
+    match reply {
+        Reply::Status(end) => parts.finish(&end).map(Answer::Status).map_err(too_long),
+        other => Ok(Answer::Other(other)),
+    }
 }
 
 /// The status as text.

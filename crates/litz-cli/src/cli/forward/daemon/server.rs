@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use forward::daemon::{REQUEST_LEN_MAX, Reply, Request};
+use forward::daemon::{REQUEST_LEN_MAX, Reply, Request, STATUS_LEN_MAX};
 use forward::message::{Failure, Reason};
 use rings::memory::memory_len;
 use serde_json::{Value, json};
@@ -149,7 +149,7 @@ impl Server {
                 let ring_places = Arc::clone(&self.shared.ring_places);
                 self.admit(Arc::new(AttachedProgram::new(packets, program, pid, ring_places)), &mut buffer).await
             }
-            Some((Request::Status, _)) => reply(&packets, &Reply::Status(self.status().to_string())).await,
+            Some((Request::Status, _)) => self.tell_status(&packets).await,
             Some((Request::Stop, _)) => {
                 reply(&packets, &Reply::Stopping).await?;
                 let _first = self.shared.stopped_by.set(packets);
@@ -199,6 +199,17 @@ impl Server {
                     return Err(malformed("a message that only comes first"));
                 }
             }
+        }
+        Ok(())
+    }
+
+    async fn tell_status(&self, packets: &Packets) -> io::Result<()> {
+        let Some(messages) = Reply::status(&self.status().to_string()) else {
+            let failure = Failure::new(Reason::Other, &format!("the status has more than {STATUS_LEN_MAX} bytes"));
+            return reply(packets, &Reply::Refused(failure)).await;
+        };
+        for message in &messages {
+            reply(packets, message).await?;
         }
         Ok(())
     }

@@ -197,6 +197,11 @@ pub(super) fn dial(path: &Path) -> io::Result<Packets> {
 /// Sends a request and waits for the reply.
 pub(super) async fn ask(packets: &Packets, request: &Request, buffer: &mut [u8]) -> io::Result<Reply> {
     packets.send(&request.encode(), &[]).await?;
+    next_reply(packets, buffer).await
+}
+
+/// The next reply, if it comes in time.
+pub(super) async fn next_reply(packets: &Packets, buffer: &mut [u8]) -> io::Result<Reply> {
     let received = timeout(PROMPT, packets.receive(buffer)).await.map_err(|_| io::ErrorKind::TimedOut)??;
     let (len, _) = received.ok_or(io::ErrorKind::ConnectionReset)?;
     Reply::decode(&buffer[..len]).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
@@ -341,7 +346,12 @@ impl Waiting {
                     let _gone = waiter.delivered.send(Delivered { sent, received, failure });
                 }
             }
-            Reply::Accepted | Reply::Refused(_) | Reply::Arrived { .. } | Reply::Status(_) | Reply::Stopping => {
+            Reply::Accepted
+            | Reply::Refused(_)
+            | Reply::Arrived { .. }
+            | Reply::StatusPart(_)
+            | Reply::Status(_)
+            | Reply::Stopping => {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "a reply without its request"));
             }
         }
