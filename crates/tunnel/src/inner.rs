@@ -22,6 +22,11 @@ pub const HEADERS_BYTES_MAX: usize = 120;
 /// The ECN field value for congestion experienced (RFC 3168, section 5).
 const ECN_CE: u8 = 0b11;
 
+/// The DSCP of lower effort (RFC 8622, section 4). CS1, which had this meaning before, is served like other
+/// packets: a class selector may not be served worse than the default (RFC 2474, section 4.2.2.2), and programs
+/// such as ssh mark data with it that their users wait for.
+pub const LOWER_EFFORT: u8 = 1;
+
 /// A step of a hash.
 fn mix(state: u64, word: u64) -> u64 {
     let product =
@@ -167,6 +172,12 @@ impl Inner {
             checksum::fill_ipv4(&mut ip[..self.ip_header_bytes]);
         }
         true
+    }
+
+    /// Whether the packet may wait for all others.
+    #[must_use]
+    pub const fn is_lower_effort(&self) -> bool {
+        self.traffic_class >> 2 == LOWER_EFFORT
     }
 
     /// Whether the packet is of version 6.

@@ -1,5 +1,6 @@
 //! The packets that wait for a connection: a queue for each flow, served in turn, each with CoDel (RFC
-//! 8290). A flow that sends little is served first, so that it does not wait for others.
+//! 8290). A flow that sends little is served first, so that it does not wait for others. Packets of lower effort
+//! are served when no others wait (RFC 8622).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -85,6 +86,8 @@ pub struct FlowQueues {
     /// Flows that became active, and those that have had a turn (RFC 8290, section 4.2).
     new: VecDeque<u16>,
     old: VecDeque<u16>,
+    /// Flows of which only packets of lower effort wait.
+    lower: VecDeque<u16>,
     bytes: usize,
     packets: usize,
     spare: Vec<Vec<u8>>,
@@ -119,9 +122,21 @@ impl QueueStats {
 struct Flow {
     packets: VecDeque<Queued>,
     bytes: usize,
+    /// Those of the packets that are not of lower effort.
+    usual: usize,
     deficit: i64,
     codel: Codel,
-    is_listed: bool,
+    listed: Listed,
+}
+
+/// The list that a flow is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Listed {
+    #[default]
+    Nowhere,
+    /// New or old.
+    Usual,
+    Lower,
 }
 
 impl Default for FlowQueues {
@@ -138,6 +153,7 @@ impl FlowQueues {
             flows: (0..FLOWS_MAX).map(|_| Flow::default()).collect(),
             new: VecDeque::new(),
             old: VecDeque::new(),
+            lower: VecDeque::new(),
             bytes: 0,
             packets: 0,
             spare: Vec::new(),
@@ -203,15 +219,28 @@ impl FlowQueues {
     }
 
     fn add(&mut self, queued: Queued) {
-        let (flow, len) = (queued.flow, queued.len());
+        let (flow, len, is_lower) = (queued.flow, queued.len(), queued.inner.is_lower_effort());
         let queue = &mut self.flows[usize::from(flow)];
         queue.packets.push_back(queued);
         queue.bytes += len;
+        queue.usual += usize::from(!is_lower);
         (self.bytes, self.packets) = (self.bytes + len, self.packets + 1);
-        if !queue.is_listed {
-            queue.is_listed = true;
-            queue.deficit = QUANTUM_BYTES;
-            self.new.push_back(flow);
+        match (queue.listed, is_lower) {
+            (Listed::Nowhere, false) => {
+                (queue.listed, queue.deficit) = (Listed::Usual, QUANTUM_BYTES);
+                self.new.push_back(flow);
+            }
+            (Listed::Nowhere, true) => {
+                (queue.listed, queue.deficit) = (Listed::Lower, QUANTUM_BYTES);
+                self.lower.push_back(flow);
+            }
+            // The packets of a flow keep their order, so those before this one get its class.
+            (Listed::Lower, false) => {
+                queue.listed = Listed::Usual;
+                self.lower.retain(|other| *other != flow);
+                self.old.push_back(flow);
+            }
+            (Listed::Usual, _) | (Listed::Lower, true) => {}
         }
         while self.bytes > QUEUED_BYTES_MAX || self.packets > QUEUED_PACKETS_MAX {
             self.drop_from_longest();
@@ -222,13 +251,16 @@ impl FlowQueues {
     pub fn pop(&mut self, now: Instant) -> Option<Queued> {
         loop {
             let is_new = !self.new.is_empty();
-            let list = if is_new { &mut self.new } else { &mut self.old };
-            let number = *list.front()?;
+            let number = *self.turn().front()?;
             let flow = &mut self.flows[usize::from(number)];
             if flow.deficit <= 0 {
                 flow.deficit += QUANTUM_BYTES;
-                list.pop_front();
-                self.old.push_back(number);
+                // An empty one leaves the old flows at its turn, as always.
+                let is_lower = flow.usual == 0 && !flow.packets.is_empty();
+                flow.listed = if is_lower { Listed::Lower } else { Listed::Usual };
+                self.turn().pop_front();
+                let list = if is_lower { &mut self.lower } else { &mut self.old };
+                list.push_back(number);
                 continue;
             }
             match self.take(now, number) {
@@ -243,14 +275,21 @@ impl FlowQueues {
                     self.old.push_back(number);
                 }
                 None => {
-                    if is_new {
-                        self.new.pop_front()
-                    } else {
-                        self.old.pop_front()
-                    };
-                    self.flows[usize::from(number)].is_listed = false;
+                    self.turn().pop_front();
+                    self.flows[usize::from(number)].listed = Listed::Nowhere;
                 }
             }
+        }
+    }
+
+    /// The list whose first flow has its turn.
+    fn turn(&mut self) -> &mut VecDeque<u16> {
+        if !self.new.is_empty() {
+            &mut self.new
+        } else if !self.old.is_empty() {
+            &mut self.old
+        } else {
+            &mut self.lower
         }
     }
 
@@ -279,15 +318,11 @@ impl FlowQueues {
     /// Takes the first packet of a flow that CoDel does not drop.
     fn take(&mut self, now: Instant, number: u16) -> Option<Queued> {
         loop {
-            let flow = &mut self.flows[usize::from(number)];
-            let Some(mut queued) = flow.packets.pop_front() else {
-                flow.codel.on_empty();
+            let Some(mut queued) = self.remove_first(number) else {
+                self.flows[usize::from(number)].codel.on_empty();
                 return None;
             };
-            let mut len = queued.len();
-            flow.bytes -= len;
-            self.bytes -= len;
-            self.packets -= 1;
+            let (flow, mut len) = (&mut self.flows[usize::from(number)], queued.len());
             while flow.codel.signals(now, queued.entered, flow.bytes) {
                 if queued.mark() {
                     self.stats.marked += 1;
@@ -306,15 +341,24 @@ impl FlowQueues {
         }
     }
 
-    /// Drops the first packet of the flow with the most bytes (RFC 8290, section 4.1).
+    /// Removes the first packet of a flow.
+    fn remove_first(&mut self, number: u16) -> Option<Queued> {
+        let flow = &mut self.flows[usize::from(number)];
+        let queued = flow.packets.pop_front()?;
+        let len = queued.len();
+        flow.bytes -= len;
+        flow.usual -= usize::from(!queued.inner.is_lower_effort());
+        (self.bytes, self.packets) = (self.bytes - len, self.packets - 1);
+        Some(queued)
+    }
+
+    /// Drops the first packet of the flow with the most bytes (RFC 8290, section 4.1), of lower effort if there is
+    /// one.
     fn drop_from_longest(&mut self) {
-        let listed = self.new.iter().chain(&self.old);
-        let Some(longest) = listed.copied().max_by_key(|flow| self.flows[usize::from(*flow)].bytes) else { return };
-        let flow = &mut self.flows[usize::from(longest)];
-        if let Some(queued) = flow.packets.pop_front() {
-            let len = queued.len();
-            flow.bytes -= len;
-            (self.bytes, self.packets) = (self.bytes - len, self.packets - 1);
+        let bytes = |flow: &u16| self.flows[usize::from(*flow)].bytes;
+        let lower = self.lower.iter().copied().filter(|flow| bytes(flow) > 0).max_by_key(bytes);
+        let longest = lower.or_else(|| self.new.iter().chain(&self.old).copied().max_by_key(bytes));
+        if let Some(queued) = longest.and_then(|flow| self.remove_first(flow)) {
             self.stats.overflowed += 1;
             self.recycle(queued);
         }

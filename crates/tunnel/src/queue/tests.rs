@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use units::Duration;
 
 use super::*;
+use crate::inner::LOWER_EFFORT;
 use crate::samples::{Sample, transport_packet};
 
 fn at(us: u64) -> Instant {
@@ -10,6 +11,92 @@ fn at(us: u64) -> Instant {
 
 fn udp(port: u16, len: usize) -> Sample {
     transport_packet(false, false, port, &vec![1; len], None)
+}
+
+/// A UDP packet of lower effort.
+fn lower(port: u16, len: usize) -> Sample {
+    let mut sample = udp(port, len);
+    sample.ip[1] |= LOWER_EFFORT << 2;
+    wire::checksum::fill_ipv4(&mut sample.ip[..20]);
+    sample
+}
+
+/// The flows of the next packets.
+fn next_flows(queues: &mut FlowQueues, count: usize) -> Vec<u16> {
+    (0..count).map_while(|_| queues.pop(at(1))).map(|queued| queued.flow()).collect()
+}
+
+#[test]
+fn lower_effort_leaves_when_nothing_else_waits_and_in_turns() {
+    let mut queues = FlowQueues::new();
+    for _ in 0..4 {
+        queues.push(at(0), 1, &lower(1, 1200).packet());
+        queues.push(at(0), 2, &lower(2, 1200).packet());
+        queues.push(at(0), 3, &udp(3, 1200).packet());
+    }
+    assert_eq!(next_flows(&mut queues, 4), [3; 4]);
+    let flows = next_flows(&mut queues, 4);
+    assert!(flows.contains(&1) && flows.contains(&2) && !flows.contains(&3), "{flows:?}");
+    // Others come while the rest waits.
+    queues.push(at(0), 3, &udp(3, 1200).packet());
+    queues.push(at(0), 4, &udp(4, 1200).packet());
+    assert_eq!(next_flows(&mut queues, 2).iter().sum::<u16>(), 7);
+    let rest = next_flows(&mut queues, 9);
+    assert!(rest.len() == 4 && rest.iter().all(|flow| *flow < 3) && queues.is_empty(), "{rest:?}");
+}
+
+#[test]
+fn no_packet_of_lower_effort_passes_others_as_one_of_a_sparse_flow() {
+    let mut queues = FlowQueues::new();
+    queues.push(at(0), 1, &lower(1, 100).packet());
+    assert!(queues.pop_sparse(at(1), 1400, |_| true).is_none());
+    queues.push(at(0), 2, &udp(2, 100).packet());
+    assert_eq!(queues.pop_sparse(at(1), 1400, |_| true).map(|queued| queued.flow()), Some(2));
+}
+
+#[test]
+fn a_flow_whose_class_changes_keeps_its_order() {
+    let mut queues = FlowQueues::new();
+    // Longer packets come later.
+    let lens = |queues: &mut FlowQueues, count: usize| -> Vec<(u16, usize)> {
+        let next = |_| queues.pop(at(1)).map(|queued| (queued.flow(), queued.packet().ip.len() - 28));
+        (0..count).map_while(next).collect()
+    };
+    for len in [500, 501] {
+        queues.push(at(0), 1, &lower(1, len).packet());
+        queues.push(at(0), 2, &lower(2, len).packet());
+    }
+    // The packets before it leave with it, and do not wait for flow 2.
+    queues.push(at(0), 1, &udp(1, 502).packet());
+    assert_eq!(lens(&mut queues, 3), [(1, 500), (1, 501), (1, 502)]);
+    // And back: what follows waits for others once the flow has had a turn.
+    for len in 503..510 {
+        queues.push(at(0), 1, &lower(1, len).packet());
+    }
+    for _ in 0..9 {
+        queues.push(at(0), 3, &udp(3, 1200).packet());
+    }
+    let all = lens(&mut queues, 99);
+    let own: Vec<usize> = all.iter().filter(|(flow, _)| *flow == 1).map(|(_, len)| *len).collect();
+    assert_eq!(own, (503..510).collect::<Vec<_>>());
+    let last_of_others = all.iter().rposition(|(flow, _)| *flow == 3).expect("they left");
+    let before = all[..last_of_others].iter().filter(|(flow, _)| *flow == 1).count();
+    assert!(before < 7, "{before} of 7 left before others: {all:?}");
+}
+
+#[test]
+fn too_much_costs_lower_effort_first() {
+    let mut queues = FlowQueues::new();
+    let (large, small) = (transport_packet(false, true, 1, &[1; 60_000], Some(1400)), lower(2, 500));
+    let fits = QUEUED_BYTES_MAX / large.ip.len();
+    (0..fits - 1).for_each(|_| queues.push(at(0), 1, &large.packet()));
+    (0..200).for_each(|_| queues.push(at(0), 2, &small.packet()));
+    assert!(queues.stats().overflowed > 0, "that is too much");
+    (0..2).for_each(|_| queues.push(at(0), 1, &large.packet()));
+    let flows: Vec<_> = std::iter::from_fn(|| queues.pop(at(1))).map(|queued| queued.flow()).collect();
+    // All of the others but one that does not fit.
+    assert_eq!(flows.iter().filter(|flow| **flow == 1).count(), fits);
+    assert_eq!((queues.bytes(), queues.is_empty()), (0, true));
 }
 
 #[test]
@@ -155,7 +242,8 @@ proptest! {
             if *kind == 0 {
                 popped += u64::from(queues.pop(now).is_some());
             } else {
-                queues.push(now, *flow, &udp(*flow, *len).packet());
+                let sample = if *kind == 1 { udp(*flow, *len) } else { lower(*flow, *len) };
+                queues.push(now, *flow, &sample.packet());
                 pushed += 1;
             }
         }

@@ -3,13 +3,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use net::MonotonicClock;
+use tunnel::inner::LOWER_EFFORT;
 use tunnel::urgent::UrgentShare;
 use units::{Duration, Instant};
 
 use crate::cli::forward::carry::StreamClass;
-
-/// The DSCP of lower effort (RFC 8622).
-const LOWER_EFFORT: u8 = 1;
 
 /// So long the stream of a connection that exceeds the share of urgent data is sent as others are. What it has
 /// written before is urgent with the rest, so it must not become urgent again with each small write.
@@ -86,6 +84,8 @@ mod tests {
         for (dscp, class) in [
             (0, StreamClass::Usual),
             (34, StreamClass::Usual),
+            // CS1 is no lower effort.
+            (8, StreamClass::Usual),
             (EXPEDITED, StreamClass::Urgent),
             (44, StreamClass::Urgent),
             (LOWER_EFFORT, StreamClass::Background),
