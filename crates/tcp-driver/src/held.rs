@@ -48,13 +48,16 @@ impl Tcp {
     ) -> Begun<Self> {
         let mut out = SuperPacket::default();
         match decision {
-            Decision::Accept(cell) if may_begin => {
-                let connection = self.begin_accepted(now, arrival);
+            Decision::Accept(cell, dscp) if may_begin => {
+                let mut connection = self.begin_accepted(now, arrival);
+                if dscp != 0 {
+                    connection.set_dscp(dscp);
+                }
                 // The application has the handle already: it is in no queue of accepted connections.
                 let connection = TcpConnection::new(connection, Arc::clone(&cell), socket, false);
                 return Begun::Connection(connection, cell);
             }
-            Decision::Accept(cell) => cell.refuse(EndReason::TooMany),
+            Decision::Accept(cell, _) => cell.refuse(EndReason::TooMany),
             Decision::Refuse => {}
             Decision::Unreachable => {
                 return if icmp::unreachable(batch.packet(), &mut out) { Begun::Reply(out) } else { Begun::Nothing };

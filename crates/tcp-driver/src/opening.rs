@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use driver::Flush;
+use tcp::DSCP_MAX;
 
 use crate::application::{TcpCell, TcpShared};
 use crate::handle::{Runtime, StreamHandle};
@@ -58,9 +59,19 @@ impl<R: Runtime> OpeningHandle<R> {
 
     /// Answers the peer. Wait for the end of the handshake with
     /// [`poll_connected`](StreamHandle::poll_connected).
-    pub fn accept(mut self) -> StreamHandle<R> {
+    pub fn accept(self) -> StreamHandle<R> {
+        self.accept_with_dscp(0)
+    }
+
+    /// As [`accept`](Self::accept), with this code point of differentiated services in all packets, from the
+    /// answer on. [`StreamHandle::set_dscp`] changes it.
+    ///
+    /// # Panics
+    /// If it has more than six bits.
+    pub fn accept_with_dscp(mut self, dscp: u8) -> StreamHandle<R> {
+        assert!(dscp <= DSCP_MAX, "a DSCP has six bits");
         let cell = TcpCell::new(Arc::clone(&self.shared), self.source());
-        self.decide(Decision::Accept(Arc::clone(&cell)));
+        self.decide(Decision::Accept(Arc::clone(&cell), dscp));
         StreamHandle::new(cell, self.runtime.clone())
     }
 

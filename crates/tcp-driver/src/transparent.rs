@@ -52,8 +52,8 @@ pub struct Opening {
 
 /// What the application decides about a SYN.
 pub(crate) enum Decision {
-    /// It is answered, and begins the connection of this cell.
-    Accept(Arc<TcpCell>),
+    /// It is answered, and begins the connection of this cell, with this DSCP.
+    Accept(Arc<TcpCell>, u8),
     /// The peer gets a reset.
     Refuse,
     /// The peer gets the report that the host cannot be reached.
@@ -145,7 +145,7 @@ impl Transparent {
     pub(crate) fn decide(&self, tuple: Tuple, decision: Decision) {
         let mut state = lock(&self.state);
         match decision {
-            Decision::Accept(cell) if state.is_over => {
+            Decision::Accept(cell, _) if state.is_over => {
                 drop(state);
                 cell.refuse(EndReason::EndpointClosed);
             }
@@ -198,7 +198,7 @@ impl Transparent {
         };
         wakers.wake();
         for (_, decision) in decisions {
-            if let Decision::Accept(cell) = decision {
+            if let Decision::Accept(cell, _) = decision {
                 cell.refuse(EndReason::EndpointClosed);
             }
         }

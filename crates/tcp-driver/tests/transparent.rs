@@ -10,11 +10,12 @@ use driver::shared::Common;
 use driver::{Flush, Protocol, Route};
 use tcp::{Arrival, Connection, HostSecret, Plan, SuperPacket, TcpConfig, Tuple};
 use tcp_driver::{
-    Closed, Count, HostCounters, Limits, OpeningHandle, Received, Runtime, StreamHandle, Tcp, TcpShared, Transparent,
-    TransparentBounds,
+    Closed, Count, HostCounters, Limits, OpeningHandle, Received, Runtime, SegmentPlan, StreamHandle, Tcp, TcpShared,
+    Transparent, TransparentBounds,
 };
 use units::{Instant, Seq32};
 use wire::icmp::{Message, Unreachable};
+use wire::tcp::Flags;
 
 const NOW: Instant = Instant::ZERO;
 
@@ -113,6 +114,15 @@ fn sent(connection: &mut Connection) -> Option<Received> {
     out
 }
 
+/// The packet that a connection begins with.
+fn answer_of(connection: &mut tcp_driver::TcpConnection) -> Vec<u8> {
+    let (mut plan, mut packet, mut out) = (SegmentPlan::default(), SuperPacket::default(), None);
+    assert!(driver::Connection::poll_plan(connection, NOW, &|_| 1, &mut plan), "it answers");
+    driver::protocol::Plan::seal(&plan, &mut packet);
+    packet.packets(|bytes| out = Some(bytes.to_vec()));
+    out.expect("a packet")
+}
+
 #[test]
 fn a_syn_to_any_address_waits_for_the_decision_and_is_answered_then() {
     let mut stack = Stack::new(bounds(9, 9));
@@ -127,10 +137,14 @@ fn a_syn_to_any_address_waits_for_the_decision_and_is_answered_then() {
         assert!(stack.next().is_none());
         let ends: [SocketAddr; 2] = [source.parse().unwrap(), target.parse().unwrap()];
         assert_eq!((opening.source(), opening.destination(), opening.asks_for_ecn()), (ends[0], ends[1], true));
-        let handle: StreamHandle<Still> = opening.accept();
+        let handle: StreamHandle<Still> = opening.accept_with_dscp(34);
         assert!(stack.answers().is_empty(), "a connection answers");
-        let begun = stack.begun.lock().unwrap().pop().expect("a connection");
+        let mut begun = stack.begun.lock().unwrap().pop().expect("a connection");
         assert_eq!(*begun.tcp().tuple(), Tuple { local: ends[1], remote: ends[0] });
+        let answer = answer_of(&mut begun);
+        let answer = wire::ip::Packet::parse(&answer).expect("a packet");
+        let (header, _) = wire::tcp::Header::parse(answer.payload).expect("a segment");
+        assert_eq!((header.flags.contains(Flags::SYN | Flags::ACK), answer.dscp), (true, 34));
         assert!(handle.poll_connected(Waker::noop()).is_pending());
     }
 }

@@ -11,15 +11,18 @@ use crate::prefix::Prefix;
 /// The ALPN protocol of version 1.
 pub const PROTOCOL: &[u8] = b"litz-tunnel/1";
 
-/// The version of the protocol. Version 2 has streams of terminated connections, and version 3 items of flows
-/// that keep to one path; the messages are those of version 1.
-pub const VERSION: u16 = 3;
+/// The version of the protocol. Version 2 has streams of terminated connections, version 3 items of flows that
+/// keep to one path, and version 4 the class of an answer on such a stream; the messages are those of version 1.
+pub const VERSION: u16 = 4;
 
 /// The first version whose peers take streams of terminated connections.
 pub const VERSION_TERMINATES: u16 = 2;
 
 /// The first version whose peers know flows that keep to one path.
 pub const VERSION_PINS: u16 = 3;
+
+/// The first version whose peers take the class of a target's answer before they are told that it is connected.
+pub const VERSION_ANSWER_CLASS: u16 = 4;
 
 /// The application error code of a server that closes a connection because a later one has taken its
 /// addresses: its client must not connect again. Other reasons have code 0.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use litz::Connection;
-use tunnel::control::{VERSION_PINS, VERSION_TERMINATES};
+use tunnel::control::{VERSION_ANSWER_CLASS, VERSION_PINS, VERSION_TERMINATES};
 use tunnel::inner::Inner;
 use tunnel::{Prefix, PrefixMap};
 
@@ -30,6 +30,8 @@ pub(crate) struct Peer {
     pub(crate) takes_streams: bool,
     /// It knows flows that keep to one path.
     pub(crate) knows_pins: bool,
+    /// It takes the class of a target's answer before it is told that the target is connected.
+    pub(crate) takes_answer_class: bool,
     /// Its terminated connections.
     pub(crate) flows: Arc<Flows>,
     /// The classes of these: what the peer tells, and the share of urgent data.
@@ -89,12 +91,14 @@ impl Peer {
     ) -> Self {
         let (flows, counters) = (Arc::default(), PeerCounters::default());
         let (takes_streams, knows_pins) = (version >= VERSION_TERMINATES, version >= VERSION_PINS);
+        let takes_answer_class = version >= VERSION_ANSWER_CLASS;
         let (told_classes, urgent_streams) = (Arc::default(), UrgentStreams::default());
         Self {
             connection,
             networks,
             takes_streams,
             knows_pins,
+            takes_answer_class,
             flows,
             told_classes,
             urgent_streams,

@@ -54,7 +54,19 @@ impl Opening {
     /// # Errors
     /// If the peer has given up meanwhile, or the stack is closed.
     pub async fn accept(self) -> Result<TcpStream, Closed> {
-        let handle = self.handle.accept();
+        self.accept_with_dscp(0).await
+    }
+
+    /// As [`accept`](Self::accept), with this code point of differentiated services in all packets, from the
+    /// answer on. [`TcpStream::set_dscp`] changes it.
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept).
+    ///
+    /// # Panics
+    /// If it has more than six bits.
+    pub async fn accept_with_dscp(self, dscp: u8) -> Result<TcpStream, Closed> {
+        let handle = self.handle.accept_with_dscp(dscp);
         poll_fn(|context| handle.poll_connected(context.waker())).await?;
         Ok(TcpStream::new(handle))
     }

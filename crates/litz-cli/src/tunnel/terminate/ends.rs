@@ -32,7 +32,8 @@ pub(super) async fn ask(side: &Arc<Side>, opening: Opening, peer: &Arc<Peer>) {
         }
     };
     match answered {
-        Ok(((mut send, mut recv), told)) => match opening.accept().await {
+        // The answer to the SYN has the class of the target's.
+        Ok(((mut send, mut recv), told, answer_dscp)) => match opening.accept_with_dscp(answer_dscp).await {
             Ok(stream) => {
                 let guard = peer.flows.begin(source, target);
                 run(local(side, peer, stream, &send, &told, dscp), (send, recv), &guard).await;
@@ -50,8 +51,8 @@ pub(super) async fn ask(side: &Arc<Side>, opening: Opening, peer: &Arc<Peer>) {
     }
 }
 
-/// Opens a stream, and waits until the peer is connected.
-async fn open(opening: &Opening, peer: &Peer) -> Result<((SendStream, RecvStream), ToldClass), Failure> {
+/// Opens a stream, and waits until the peer is connected. Returns the DSCP of the target's packets, too.
+async fn open(opening: &Opening, peer: &Peer) -> Result<((SendStream, RecvStream), ToldClass, u8), Failure> {
     let other = |error: &str| Failure::new(Reason::Other, error);
     let opened = timeout(STREAM_TIME, peer.connection.open_bi_async()).await;
     let opened = opened.map_err(|_| Failure::new(Reason::Busy, "the peer has too many connections"))?;
@@ -60,8 +61,16 @@ async fn open(opening: &Opening, peer: &Peer) -> Result<((SendStream, RecvStream
     let class = SynClass { dscp: opening.dscp(), asks_for_ecn: opening.asks_for_ecn() };
     let request = Message::OpenFrom { source: opening.source(), target: opening.destination(), class };
     frames::send(&mut send, &request).await.map_err(|error| other(&error))?;
-    match frames::receive(&mut recv, CONNECT_TIME).await {
-        Ok(Message::Connected { .. }) => Ok(((send, recv), told)),
+    let mut answer = frames::receive(&mut recv, CONNECT_TIME).await;
+    let mut answer_dscp = 0;
+    if let Ok(Message::Class { stream, dscp }) = answer
+        && stream == send.id().raw()
+    {
+        answer_dscp = told.begin_with(dscp);
+        answer = frames::receive(&mut recv, frames::PROMPT).await;
+    }
+    match answer {
+        Ok(Message::Connected { .. }) => Ok(((send, recv), told, answer_dscp)),
         Ok(Message::Failed(failure)) => Err(failure),
         Ok(_) => Err(other("the peer answered with another message")),
         Err(error) => Err(other(&error)),
@@ -93,20 +102,31 @@ async fn answer(side: &Arc<Side>, peer: &Arc<Peer>, (mut send, mut recv): (SendS
         _ = send.stopped_async() => return recv.stop(RESET),
     };
     match connected {
-        Ok((stream, guard)) => {
-            if frames::send(&mut send, &Message::Connected { local: Some(stream.local_addr()) }).await.is_ok() {
-                // Of the target's packets the peer knows nothing.
-                run(local(side, peer, stream, &send, &told, 0), (send, recv), &guard).await;
-            } else {
-                stream.reset();
-            }
-        }
+        Ok((stream, guard)) => match tell_connected(side, peer, &stream, &mut send).await {
+            Ok(known) => run(local(side, peer, stream, &send, &told, known), (send, recv), &guard).await,
+            // The connection of the tunnel has ended.
+            Err(_) => stream.reset(),
+        },
         Err(failure) => {
             tracing::info!(%failure, "not connected for the peer");
             peer.flows.on_failed();
             fail(&mut send, &mut recv, failure).await;
         }
     }
+}
+
+/// Answers a request that it is met: first, the DSCP of the target's answer, unless it is 0. Returns the DSCP that
+/// the peer knows then.
+async fn tell_connected(side: &Side, peer: &Peer, stream: &TcpStream, send: &mut SendStream) -> Result<u8, String> {
+    let mut known = 0;
+    if peer.takes_answer_class {
+        known = side.stack.dscp_of_peer(stream.peer_addr(), stream.local_addr()).unwrap_or(0);
+        if known != 0 {
+            frames::send(send, &Message::Class { stream: send.id().raw(), dscp: known }).await?;
+        }
+    }
+    frames::send(send, &Message::Connected { local: Some(stream.local_addr()) }).await?;
+    Ok(known)
 }
 
 /// Answers a request that it is not met.

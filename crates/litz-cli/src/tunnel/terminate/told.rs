@@ -46,6 +46,13 @@ pub(super) struct ToldClass {
 }
 
 impl ToldClass {
+    /// The peer tells it in the answer to a request. What it has told since then is later, and counts. Returns
+    /// the DSCP of what leaves here.
+    pub(super) fn begin_with(&self, dscp: u8) -> u8 {
+        let mut by_stream = lock(&self.all.by_stream);
+        by_stream.get_mut(&self.stream).map_or(dscp, |told| *told.dscp.get_or_insert(dscp))
+    }
+
     /// Applies it to this connection from now on.
     pub(super) fn apply_to(&self, stream: &Arc<TcpStream>) {
         if let Some(told) = lock(&self.all.by_stream).get_mut(&self.stream) {
@@ -83,5 +90,15 @@ mod tests {
         drop(expected);
         assert!(!told.on_told(stream.raw(), EXPEDITED));
         assert!(lock(&told.by_stream).is_empty());
+    }
+
+    #[test]
+    fn the_class_of_an_answer_counts_until_another_one_is_told() {
+        let told = Arc::<ToldClasses>::default();
+        let first = told.expect(StreamId::from_raw(20));
+        assert_eq!((first.begin_with(34), first.begin_with(10)), (34, 34));
+        let second = told.expect(StreamId::from_raw(24));
+        assert!(told.on_told(24, EXPEDITED));
+        assert_eq!(second.begin_with(34), EXPEDITED, "it was told later, on another stream");
     }
 }
