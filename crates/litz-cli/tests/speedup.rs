@@ -58,7 +58,7 @@ fn the_figures_are_consistent_and_the_files_have_the_specified_format() {
     let plot_option = format!("--plot={}", plot.display());
     let output = small(&["--json", "--beside=thread,inline", &out, &plot_option]);
     let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
-    assert_eq!((&report["format"], &report["version"]), (&"litz-speedup".into(), &1.into()));
+    assert_eq!((&report["format"], &report["version"]), (&"litz-speedup".into(), &2.into()));
     assert_eq!((&report["cipher"], &report["datagram_bytes"]), (&"aes128".into(), &1472.into()));
     assert_eq!(&report["runs"], &Value::from(2));
     assert!(number(&report["time_ns"]) >= 100e6, "{}", report["time_ns"]);
@@ -98,7 +98,7 @@ fn both_directions_are_reported_separately_and_together() {
     // There may be only one processor, so only the baseline of `split` is measured.
     let output = small(&["--json", "--placement=split"]);
     let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
-    assert_eq!((&report["paths"], &report["seat"]), (&1.into(), &"apart".into()));
+    assert_eq!((&report["paths"], &report["application_affinity"]), (&1.into(), &"apart".into()));
     let [side] = list(&report["sides"]) else { panic!("{report:#}") };
     assert_eq!((&side["side"], &side["gain_printed"]), (&"duplex".into(), &1.7.into()));
     check_side(side, "thread");
@@ -107,7 +107,7 @@ fn both_directions_are_reported_separately_and_together() {
     // For two runs, the median of a sum is the sum of the medians.
     assert!(close(halves, number(&side["total_ns"])), "{side:#}");
     let point = &side["points"][0];
-    let directions = &point["ways"];
+    let directions = &point["directions"];
     assert!(
         (number(&directions["sent_bytes"]) / number(&directions["received_bytes"]) - 1.0).abs() < 0.01,
         "{point:#}"

@@ -14,8 +14,9 @@ use super::settings::{Settings, Side};
 use super::{Checked, Measured};
 use crate::provenance::{Machine, PROGRAM};
 
-/// The version of the JSON format.
-const VERSION: u32 = 1;
+/// The version of the JSON format. In version 1, `application_affinity` was named `seat`, and `directions` of a
+/// placement `ways`.
+const VERSION: u32 = 2;
 
 /// If other programs had the processor for a larger share of the time, the figures are not
 /// reliable.
@@ -36,8 +37,7 @@ pub(crate) struct SpeedupReport {
     /// The stack of TCP/IP; none for QUIC.
     pub(crate) stack: Option<StackReport>,
     /// The processor of the application's threads: `first`, `last`, `apart` or `free`.
-    #[serde(rename = "seat")]
-    app_core: &'static str,
+    application_affinity: &'static str,
     /// Number of paths of the connection, each with a socket.
     pub(crate) paths: u16,
     pub(crate) datagram_bytes: usize,
@@ -112,7 +112,6 @@ pub(crate) struct Point {
     /// Throughput of both directions together.
     pub(crate) throughput_bps: Estimate,
     /// The directions, if there was data in both.
-    #[serde(rename = "ways")]
     pub(crate) directions: Option<DirectionsReport>,
     /// Speedup relative to one processor in the same run.
     pub(crate) speedup: Estimate,
@@ -197,7 +196,7 @@ impl SpeedupReport {
                 // All are equal, or there would be no result.
                 wire_digest: checked.wire_digests.into_iter().map(|(_, digest)| digest).next().unwrap_or_default(),
             }),
-            app_core: settings.app_core.id(),
+            application_affinity: settings.app_core.id(),
             paths: settings.paths,
             datagram_bytes: settings.stack.map_or(settings.datagram_size, |measured| measured.packet_len()),
             payload_bytes: settings.payload_len(),
