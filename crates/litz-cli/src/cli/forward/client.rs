@@ -52,16 +52,23 @@ const CLOSE_TIME: Duration = Duration::from_secs(1);
 /// What the other host is called in messages.
 const PEER: &str = "server";
 
-pub(super) fn run(options: &ClientOptions) -> Result<u8, String> {
+/// Forwards what the options name, or standard input and output to the target `stdio`. Returns the status.
+pub(super) fn run(options: &ClientOptions, stdio: Option<&Target>) -> Result<u8, String> {
     let ClientOptions { server, forwards } = options;
-    check(forwards)?;
-    if forwards.stdio.is_some() {
-        // Standard output is the data's.
-        out::redirect();
-    }
+    let purpose = match stdio {
+        Some(target) => {
+            // Standard output is the data's.
+            out::redirect();
+            For::Stdio(target)
+        }
+        None => {
+            check(forwards)?;
+            For::Forwards
+        }
+    };
     let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
     let access = Access::of(server)?;
-    run_client(&Client::prepare(server, access, forwards, For::Forwards, cancel, report(server))?)
+    run_client(&Client::prepare(server, access, forwards, purpose, cancel, report(server))?)
 }
 
 /// Serves the programs that come in through `daemon_socket`, over the listed servers or that of the options. Returns
@@ -159,7 +166,7 @@ fn conclude(purpose: For<'_>, server: &ServerOptions, result: Result<u8, Lost>) 
         Ok(status) => Ok(status),
         Err(lost) if lost.is_interrupt => {
             let is_asked_for = match purpose {
-                For::Forwards => false,
+                For::Forwards | For::Stdio(_) => false,
                 For::Program(program) => program.status().is_some(),
                 For::Daemon(daemon_socket) => daemon_socket.is_stopped(),
             };
@@ -178,8 +185,7 @@ fn report(server: &ServerOptions) -> Arc<Report> {
 
 /// Whether the forwards are complete and safe.
 fn check(forwards: &Forwards) -> Result<(), String> {
-    let has_forwards = !(forwards.local.is_empty() && forwards.remote.is_empty() && forwards.dynamic.is_empty());
-    if !has_forwards && forwards.stdio.is_none() {
+    if forwards.local.is_empty() && forwards.remote.is_empty() && forwards.dynamic.is_empty() {
         return Err("name what to forward: -L, -R, -D or --stdio (`litz forward --help` has examples), or run \
                     `litz forward serve` on the far host"
             .to_owned());
@@ -202,6 +208,8 @@ fn check_dynamic(forwards: &Forwards) -> Result<(), String> {
 #[derive(Clone, Copy)]
 enum For<'a> {
     Forwards,
+    /// Standard input and output are a connection to this target.
+    Stdio(&'a Target),
     /// Started once there is a connection.
     Program(&'a Program<'a>),
     Daemon(&'a DaemonSocket),
@@ -337,7 +345,7 @@ impl<'a> Client<'a> {
                 AllowedRequests::Program(targets.map(port).collect(), Arc::clone(published))
             }
             For::Daemon(daemon_socket) => AllowedRequests::Client(targets.collect(), Some(daemon_socket.arrivals())),
-            For::Program(_) | For::Forwards => AllowedRequests::Client(targets.collect(), None),
+            For::Program(_) | For::Forwards | For::Stdio(_) => AllowedRequests::Client(targets.collect(), None),
         }
     }
 
@@ -368,7 +376,7 @@ impl<'a> Client<'a> {
             let lost = match self.connect(is_first) {
                 Ok(connected) => match runtime.block_on(self.unless_cancelled(self.begin(&connected, is_first))) {
                     Ok((session, control)) => {
-                        if let Some(target) = &self.forwards.stdio {
+                        if let For::Stdio(target) = self.purpose {
                             return self.carry_stdio(runtime, &session, target);
                         }
                         if is_first && let For::Program(program) = self.purpose {
@@ -635,7 +643,7 @@ impl<'a> Client<'a> {
     async fn program_ended(&self) {
         match self.purpose {
             For::Program(program) => program.ended().await,
-            For::Forwards | For::Daemon(_) => std::future::pending().await,
+            For::Forwards | For::Stdio(_) | For::Daemon(_) => std::future::pending().await,
         }
     }
 

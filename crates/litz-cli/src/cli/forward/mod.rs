@@ -70,7 +70,7 @@ pub(crate) fn run(options: &ForwardOptions) -> ExitCode {
     setup::raise_descriptor_limit();
     let (json, status) = match &options.serve {
         Some(ForwardCommand::Serve(options)) => (options.transport.json, serve::run(options)),
-        None => (options.client.server.transport.json, client::run(&options.client)),
+        None => (options.client.server.transport.json, client::run(&options.client, options.stdio.as_ref())),
     };
     match status {
         Ok(status) => ExitCode::from(status),

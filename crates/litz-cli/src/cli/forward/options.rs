@@ -53,6 +53,13 @@ pub(crate) struct ForwardOptions {
 
     #[command(flatten)]
     pub(crate) client: ClientOptions,
+
+    /// Connect standard input and output to this target, as a proxy command of ssh does
+    ///
+    /// TARGET is HOST:PORT, or the path of a UNIX socket.
+    #[arg(short = 'W', long, value_name = "TARGET", conflicts_with_all = ["local", "remote", "dynamic"],
+          help_heading = FORWARDS)]
+    pub(crate) stdio: Option<Target>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -99,13 +106,6 @@ pub(crate) struct Forwards {
     #[arg(short, long, help_heading = FORWARDS)]
     pub(crate) gateway: bool,
 
-    /// Connect standard input and output to this target, as a proxy command of ssh does
-    ///
-    /// TARGET is HOST:PORT, or the path of a UNIX socket.
-    #[arg(short = 'W', long, value_name = "TARGET", conflicts_with_all = ["local", "remote", "dynamic"],
-          help_heading = FORWARDS)]
-    pub(crate) stdio: Option<Target>,
-
     /// End a UDP flow after this time without a packet
     #[arg(long, value_name = "TIME", default_value = "2min", help_heading = FORWARDS)]
     pub(crate) udp_idle: Duration,
@@ -119,7 +119,6 @@ impl Forwards {
             remote: Vec::new(),
             dynamic: Vec::new(),
             gateway: false,
-            stdio: None,
             udp_idle: Duration::from_secs(120),
         }
     }

@@ -134,9 +134,6 @@ pub(crate) fn run(options: &DaemonOptions) -> ExitCode {
 
 fn serve(options: &DaemonOptions) -> Result<u8, String> {
     raise_descriptor_limit();
-    if options.client.forwards.stdio.is_some() {
-        return Err("a daemon has no standard input and output to forward: use `litz forward --stdio`".to_owned());
-    }
     let servers = options.servers.as_deref().map(servers::load).transpose()?;
     if servers.is_some() && options.client.server.transport.trace_scheduler.is_some() {
         return Err("--trace-scheduler records one connection: leave out --servers".to_owned());
