@@ -2,7 +2,7 @@
 //! are reset at both ends, because what their streams held is lost.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::stream::Stream;
@@ -141,4 +141,15 @@ fn a_command_ends_if_another_one_of_the_same_host_takes_its_addresses() {
     server.wait_for("client");
     server.wait_for("gone");
     World::end(second, server);
+}
+
+#[test]
+fn a_server_ends_its_tunnel_when_the_ticket_is_revoked() {
+    let Some(world) = World::new("revoke", 1, &[]) else { return };
+    let (mut client, mut server) = world.tunnel();
+    let state = format!("--state-dir={}", world.path("state-false").display());
+    let revoked = Command::new(env!("CARGO_BIN_EXE_litz")).args(["tickets", "revoke", "--all", &state]).output();
+    assert!(revoked.expect("it starts").status.success());
+    server.fail(2, "the ticket was revoked");
+    client.wait_for("down");
 }

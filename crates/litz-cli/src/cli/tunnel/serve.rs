@@ -317,14 +317,23 @@ impl<'a> Server<'a> {
             json!({ "device": self.end.tun.name(), "role": "server", "peers": peers })
         });
         self.serving.links.tell(self.options.transport.json, self.options.transport.quiet);
-        if let Admission::Keys(keys) = &self.serving.admission {
-            let refreshed = keys.refresh();
-            if let Some(warning) = refreshed.warning {
-                Warning::AllowedKeys.print(self.options.transport.json, self.options.transport.quiet, &warning);
+        match &self.serving.admission {
+            Admission::Keys(keys) => {
+                let refreshed = keys.refresh();
+                if let Some(warning) = refreshed.warning {
+                    Warning::AllowedKeys.print(self.options.transport.json, self.options.transport.quiet, &warning);
+                }
+                if refreshed.is_changed {
+                    self.visits.close_unless(|key| keys.allows(key));
+                }
             }
-            if refreshed.is_changed {
-                self.visits.close_unless(|key| keys.allows(key));
+            Admission::Ticket(ticket) if ticket.is_revoked() => {
+                return Some(Err("the ticket was revoked: run the command again for a new ticket".to_owned()));
             }
+            Admission::Ticket(ticket) if ticket.is_expired() && self.visits.senders() == 0 => {
+                return Some(Err("the ticket has expired: run the command again for a new ticket".to_owned()));
+            }
+            Admission::Ticket(_) => {}
         }
         if self.cancel.is_cancelled() {
             return Some(Ok(exit::INTERRUPTED));
