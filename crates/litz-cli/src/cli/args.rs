@@ -30,10 +30,12 @@ use super::transport_options::TransportOptions;
 use super::tunnel::TunnelOptions;
 use super::version::VersionOptions;
 
-/// Multipath QUIC transport: file transfer, measurements, link emulation and simulation.
+/// Multipath QUIC transport: file transfer, tunnels, forwarded connections, measurements, emulation and
+/// simulation.
 ///
-/// Litz sends files over all network interfaces of a host at once. It also measures this machine,
-/// emulates links, and runs scenarios and studies in a simulator.
+/// Litz makes one encrypted connection out of all network interfaces of a host. It sends files over it,
+/// carries IP packets, and forwards connections of programs. It also measures this machine, emulates links,
+/// and runs scenarios and studies in a simulator.
 #[derive(Parser, Debug)]
 #[command(name = "litz", version = crate::provenance::VERSION, after_help = exit::HELP)]
 pub(crate) struct Arguments {
@@ -48,10 +50,10 @@ pub(crate) struct Arguments {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Receive files: print a ticket and wait for the sender that has it
-    #[command(after_help = exit::HELP)]
+    #[command(after_help = exit::TRANSFER_HELP)]
     Recv(RecvOptions),
     /// Send files and directories to the receiver that printed the ticket
-    #[command(after_help = exit::HELP, override_usage = super::send::USAGE)]
+    #[command(after_help = exit::TRANSFER_HELP, override_usage = super::send::USAGE)]
     Send(SendOptions),
     /// Forward TCP, UDP and UNIX connections over all links, as ssh -L, -R, -D and -W do over one
     #[command(after_help = super::forward::HELP, override_usage = super::forward::USAGE)]
@@ -59,14 +61,14 @@ pub(crate) enum Command {
     /// Run a program, and forward the connections that it makes over all links; it needs no change
     #[command(after_help = super::forward::RUN_HELP, override_usage = super::forward::RUN_USAGE)]
     Run(Box<RunOptions>),
-    /// Serve the programs of `litz run` over one connection with all links
+    /// Make the connections of programs under `litz run`, over one connection with all links
     #[command(after_help = super::forward::DAEMON_HELP, override_usage = super::forward::DAEMON_USAGE)]
     Daemon(Box<DaemonOptions>),
-    /// Print this host's public key, as a line for the list of `litz recv --allow`; the first call
-    /// creates the key
+    /// Print this host's public key, as a line for the list of --allow of another host; the first call creates
+    /// the key
     #[command(after_help = super::id::HELP)]
     Id(IdOptions),
-    /// List the tickets of this host's receivers, or revoke some of them
+    /// List the tickets that this host has issued, or revoke some of them
     #[command(after_help = super::tickets::HELP)]
     Tickets(TicketsOptions),
     /// Watch a transfer on this machine: four different links, first each alone, then all together
@@ -166,9 +168,8 @@ pub(crate) struct RecvOptions {
     ///
     /// A line of the file begins with a public key, as `litz id` prints it on the sending host, or
     /// with its fingerprint. A name may follow; the rest of the line, and everything after #, is a
-    /// comment. A change of
-    /// the file takes effect at once: a key that is removed can start no transfer, and its running
-    /// ones end. Other users must not be able to write the file.
+    /// comment. A change of the file takes effect at once: a key that is removed can start no transfer,
+    /// and its running ones end. Other users must not be able to write the file.
     #[arg(long, value_name = "FILE", alias = "authorized-keys", help_heading = heading::SECURITY)]
     pub(crate) allow: Option<PathBuf>,
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Error;
 
+use super::forward::LITZ_FAILED;
 use super::{colour, exit, out};
 
 /// What the standard library says of a value that it cannot read, and what the user reads instead.
@@ -30,19 +31,28 @@ pub(super) fn print(error: &Error, arguments: &[OsString]) -> ExitCode {
         if is_data_on_output(arguments) {
             out::redirect();
         }
-        return exit::fail(true, exit::FAILED, &message(&in_plain_words(&text.to_string())));
+        return exit::fail(true, status(arguments), &message(&in_plain_words(&text.to_string())));
     }
     let text = if colour::is_wanted() { text.ansi().to_string() } else { text.to_string() };
     out::note(in_plain_words(&text).trim_end());
-    ExitCode::from(exit::FAILED)
+    ExitCode::from(status(arguments))
+}
+
+/// The status of an error in these arguments. Those of `litz run` leave 2 to the program, as env(1) does.
+fn status(arguments: &[OsString]) -> u8 {
+    if command(arguments).is_some_and(|name| name == "run") { LITZ_FAILED } else { exit::FAILED }
+}
+
+/// The name of the command.
+fn command(arguments: &[OsString]) -> Option<&OsString> {
+    arguments.iter().skip(1).find(|argument| !is_option(argument))
 }
 
 /// Whether the arguments, which could not be parsed, ask for JSON on standard output. With `scenario
 /// run`, --json names a file.
 fn is_json(arguments: &[OsString]) -> bool {
     let mut options = arguments.iter().skip(1).take_while(|argument| *argument != "--");
-    let is_scenario =
-        arguments.iter().skip(1).find(|argument| !is_option(argument)).is_some_and(|name| name == "scenario");
+    let is_scenario = command(arguments).is_some_and(|name| name == "scenario");
     !is_scenario && options.any(|argument| argument == "--json")
 }
 
@@ -75,6 +85,13 @@ mod tests {
 
     fn arguments(line: &str) -> Vec<OsString> {
         line.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn errors_of_run_have_a_status_that_programs_leave_free() {
+        for (line, expected) in [("litz run --bogus -- true", 125), ("litz -v run", 125), ("litz send run", 2)] {
+            assert_eq!(status(&arguments(line)), expected, "{line}");
+        }
     }
 
     fn message_of(line: &str) -> String {

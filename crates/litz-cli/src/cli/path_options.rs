@@ -11,10 +11,10 @@ use super::heading;
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct PathOptions {
     /// Use this path; repeat for several paths [default: over each link of this host that reaches
-    /// the receiver, at most 8]
+    /// the far host, at most 8]
     ///
     /// PATH is LOCAL or LOCAL-REMOTE, each with an optional :PORT. LOCAL is a network interface or
-    /// an address of this host. REMOTE is an address of the receiver; by default one of the
+    /// an address of this host. REMOTE is an address of the far host; by default one of the
     /// ticket's addresses is chosen. An IPv6 address with a port is written in brackets. Append
     /// ",backup" for a path that is used only while no other path works.
     ///
@@ -22,7 +22,7 @@ pub(crate) struct PathOptions {
     /// [2001:db8::1]:5000-2001:db8::9.
     ///
     /// Each --path makes one path, and no other paths are used. If the socket of one cannot be
-    /// opened at the start, nothing is sent. Path speed is measured automatically.
+    /// opened at the start, the command fails. The speed of a path is measured.
     #[arg(long = "path", value_name = "PATH", help_heading = heading::PATHS)]
     pub(crate) paths: Vec<PathSpec>,
 

@@ -28,9 +28,17 @@ Examples:
   litz tcp bench                 bytes to and from the kernel, each way
 
 Exit status:
-  0  both directions have ended in order
-  1  the connection was refused, reset or timed out
-  2  an error: bad arguments, no device";
+  0    both directions have ended in order; of `bench`: the result was printed
+  1    the connection was refused, reset or timed out
+  2    an error: bad arguments, no device";
+
+/// The end of the help text of `bench`.
+const BENCH_HELP: &str = "\
+It needs root, or CAP_NET_ADMIN, and an otherwise idle machine.
+
+Exit status:
+  0    the result was printed
+  2    an error: bad arguments, no device, a connection that failed";
 
 #[derive(Args, Debug)]
 pub(crate) struct TcpOptions {
@@ -53,7 +61,7 @@ enum TcpCommand {
     #[command(after_help = HELP)]
     Receive(replicated::ReceiveOptions),
     /// Measure the stack against the kernel's: one connection, each way
-    #[command(after_help = HELP)]
+    #[command(after_help = BENCH_HELP)]
     Bench(bench::BenchOptions),
 }
 

@@ -18,7 +18,7 @@ States of a ticket:
   completed  its transfer is complete
   expired    its lifetime has ended
 
-SENDER is the fingerprint of the only sender that may use the ticket from now on, or `unused`. A running \
+SENDER is the fingerprint of the only host that may use the ticket from now on, or `unused`. A running \
 command ends when its ticket is revoked. In place of a directory, tickets of `litz forward serve` have \
 its rules, and those of `litz tunnel serve` its device.
 
@@ -42,7 +42,7 @@ pub(crate) struct TicketsOptions {
 
 #[derive(Subcommand, Debug)]
 enum TicketsCommand {
-    /// Revoke tickets, so that no sender can use them
+    /// Revoke tickets, so that nobody can use them any more
     #[command(after_help = HELP)]
     Revoke(RevokeOptions),
 }

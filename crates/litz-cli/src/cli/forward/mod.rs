@@ -64,6 +64,7 @@ use super::exit;
 pub(crate) use daemon::{DaemonOptions, HELP as DAEMON_HELP, USAGE as DAEMON_USAGE, run as run_daemon};
 use options::ForwardCommand;
 pub(crate) use options::{ForwardOptions, HELP, USAGE};
+pub(crate) use program::LITZ_FAILED;
 pub(crate) use run::{HELP as RUN_HELP, RunOptions, USAGE as RUN_USAGE, run as run_program};
 
 pub(crate) fn run(options: &ForwardOptions) -> ExitCode {

@@ -35,7 +35,20 @@ Exit status:
   0    with --stdio: both directions have ended in order
   1    with --stdio: the target was not reached, or the connection was reset
   2    an error: bad arguments, no connection, refused ticket
-  130  interrupted";
+  130  interrupted; without --stdio the command runs until then";
+
+/// The end of the help text of the server.
+const SERVE_HELP: &str = "\
+Examples:
+  litz forward serve --target localhost:22 --target 10.0.0.0/8:80,443
+  litz forward serve --target '*:*' --allow KEYS
+
+The first prints a ticket for one client, the second serves the clients whose keys are listed. `litz forward \
+--help` shows what clients do with it.
+
+Exit status:
+  2    an error: bad arguments, no socket, a ticket that has expired or was revoked
+  130  interrupted; the server runs until then";
 
 /// How the command is called.
 pub(crate) const USAGE: &str = "\
@@ -65,7 +78,7 @@ pub(crate) struct ForwardOptions {
 #[derive(Subcommand, Debug)]
 pub(crate) enum ForwardCommand {
     /// Serve clients: connect to the targets that they name, as far as --target allows
-    #[command(after_help = HELP)]
+    #[command(after_help = SERVE_HELP)]
     Serve(Box<ServeOptions>),
 }
 

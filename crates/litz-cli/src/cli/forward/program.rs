@@ -26,7 +26,7 @@ use super::takeover::{Takeover, calls};
 use crate::cli::exit;
 
 /// The statuses that env(1) and timeout(1) use.
-pub(super) const LITZ_FAILED: u8 = 125;
+pub(crate) const LITZ_FAILED: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 

@@ -32,8 +32,8 @@ Or once, for all programs of this user:
 
 A connection that the far host does not allow is made without Litz, unless --strict is given.
 
-Exit status: that of the program, 128 and the number of the signal that killed it, or
-  125  an error of litz: bad ticket, no connection
+Exit status: that of the program; 128 plus the number of the signal that killed it; or
+  125  an error of litz: bad arguments, bad ticket, no connection
   126  the program cannot be executed
   127  the program is not there
   130  interrupted before the program was started";

@@ -23,6 +23,47 @@ fn helps_at(width: usize) -> Vec<(String, String)> {
     helps
 }
 
+/// All commands below this one that do something, by their words.
+fn all_commands(command: &Command, path: &str, all: &mut Vec<(String, Command)>) {
+    let path = format!("{path} {}", command.get_name()).trim().to_owned();
+    let below = command.get_subcommands().filter(|below| below.get_name() != "help");
+    below.for_each(|below| all_commands(below, &path, all));
+    all.push((path, command.clone()));
+}
+
+/// The exit statuses in a help text.
+fn statuses(help: &str) -> Vec<u8> {
+    let list = help.split_once("Exit status").map_or("", |(_, list)| list);
+    let lines = list.lines().skip(1).take_while(|line| !line.is_empty());
+    lines.filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect()
+}
+
+#[test]
+fn each_command_lists_the_statuses_that_it_returns() {
+    let mut all = Vec::new();
+    let mut command = command_for(100);
+    command.build();
+    all_commands(&command, "", &mut all);
+    assert!(all.len() > 40, "{} commands", all.len());
+    for (path, mut command) in all {
+        let help = command.render_long_help().to_string();
+        let found = statuses(&help);
+        assert!(!found.is_empty(), "{path} lists none");
+        let expected: Option<&[u8]> = match path.as_str() {
+            "litz" => Some(&[0, 1, 2, 130]),
+            // They run until they are interrupted.
+            "litz forward serve" | "litz tunnel serve" | "litz tunnel up" => Some(&[2, 130]),
+            "litz forward" => Some(&[0, 1, 2, 130]),
+            "litz daemon" => Some(&[0, 2, 130]),
+            "litz daemon status" | "litz daemon stop" | "litz tunnel status" | "litz tunnel down" => Some(&[0, 2]),
+            "litz run" => Some(&[125, 126, 127, 130]),
+            _ => None,
+        };
+        assert!(expected.is_none_or(|expected| found == expected), "{path}: {found:?}");
+        assert!(path == "litz forward" || !help.contains("--stdio"), "{path} has no standard input to forward");
+    }
+}
+
 fn indent(line: &str) -> usize {
     line.chars().take_while(|letter| *letter == ' ').count()
 }

@@ -19,6 +19,15 @@ const SIZES_MAX: usize = 16;
 const TIME_MIN: Duration = Duration::from_millis(10);
 const TIME_MAX: Duration = Duration::from_secs(60);
 
+/// The end of the help text of `tcp`.
+const TCP_HELP: &str = "\
+Stop other programs first: on a busy machine the profile contains a warning.
+
+Exit status:
+  0    the profile was printed
+  2    an error: bad arguments
+  130  interrupted";
+
 /// The end of the help text.
 pub(crate) const HELP: &str = "\
 Both ends of one connection run on this machine, over loopback, each on its own thread and its own half of \
@@ -72,6 +81,7 @@ pub(crate) enum OtherProfile {
     /// Cost of a segment of TCP by the processes of Ruetsche and Kaiserswerth 1992, beside theirs
     ///
     /// One processor runs the whole stack over a device in memory whose other side is a script.
+    #[command(after_help = TCP_HELP)]
     Tcp(TcpProfileOptions),
 }
 

@@ -24,7 +24,7 @@ use crate::cli::transport_options::TransportOptions;
 pub(crate) enum SandboxMode {
     /// As far as the kernel allows it
     Auto,
-    /// Or the command does not start
+    /// All of it, or the command does not start
     Require,
     /// The command keeps all rights of its user
     Off,

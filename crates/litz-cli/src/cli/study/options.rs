@@ -18,6 +18,22 @@ const REPLICATIONS_MAX: u32 = 1000;
 /// Limit of `--threads`, beyond any machine in use.
 const THREADS_MAX: u16 = 1024;
 
+/// The end of the help texts of the commands that run nothing.
+const READ_HELP: &str = "\
+Exit status:
+  0    done
+  2    an error: bad arguments, an unknown name";
+
+/// The end of the help text of `claims`.
+const CLAIMS_HELP: &str = "\
+A claim is a falsifiable statement of a paper. It is decided by running studies or models: it holds, is refuted, \
+or is not decidable here. A refutation is a result, not an error.
+
+Exit status:
+  0    all claims were decided, whatever the verdicts
+  2    an error: bad arguments, an unknown name
+  130  interrupted";
+
 /// The end of the help text.
 pub(crate) const HELP: &str = "\
 A study repeats an experiment of a paper in virtual time, without sockets and clocks. The same version, seed \
@@ -44,12 +60,14 @@ pub(crate) struct StudyOptions {
 #[derive(Subcommand, Debug)]
 pub(super) enum Command {
     /// List the studies
+    #[command(after_help = READ_HELP)]
     List {
         /// Print one JSON object on standard output
         #[arg(long)]
         json: bool,
     },
     /// Show what studies examine and assume, without running them
+    #[command(after_help = READ_HELP)]
     Show {
         /// Names of studies, from `litz study list`
         #[arg(required = true, value_name = "ID")]
@@ -69,7 +87,7 @@ pub(super) enum Command {
     #[command(after_help = HELP)]
     All(RunOptions),
     /// Decide the papers' claims (holds, refuted or not decidable here) and print the evidence
-    #[command(after_help = HELP)]
+    #[command(after_help = CLAIMS_HELP)]
     Claims {
         /// Names of claims, such as 002-03, or of documents, such as 002 [default: all]
         #[arg(value_name = "ID")]

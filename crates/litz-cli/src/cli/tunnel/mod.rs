@@ -36,12 +36,45 @@ Examples:
 
   litz tunnel up --userspace TICKET       without root: a SOCKS5 proxy on port 1080 leads there
 
-It needs root, or CAP_NET_ADMIN; `up --userspace` needs neither.
+`serve` and `up` need root, or CAP_NET_ADMIN; `up --userspace` needs neither.
 
 Exit status:
-  0    ended in order
+  0    of `status` and `down`: done
   2    an error: bad arguments, no device, no connection, refused
-  130  interrupted";
+  130  of `serve` and `up`: interrupted, or ended by `down`";
+
+/// The end of the help text of `serve`.
+const SERVE_HELP: &str = "\
+Examples:
+  litz tunnel serve                       prints a ticket for one host
+  litz tunnel serve --allow keys --route 192.168.7.0/24
+                                          for several hosts, which reach this network, too
+
+It needs root, or CAP_NET_ADMIN.
+
+Exit status:
+  2    an error: bad arguments, no device, no socket, a ticket that has expired or was revoked
+  130  interrupted, or ended by `litz tunnel down`; the server runs until then";
+
+/// The end of the help text of `up`.
+const UP_HELP: &str = "\
+Examples:
+  litz tunnel up TICKET                   a network device, litz0, that leads to the other host
+  litz tunnel up --all --kill-switch TICKET
+                                          all packets of this host go there, and none elsewhere
+  litz tunnel up --userspace TICKET       without root: a SOCKS5 proxy on port 1080 leads there
+
+It needs root, or CAP_NET_ADMIN; with --userspace it needs neither.
+
+Exit status:
+  2    an error: bad arguments, no device, no connection, refused
+  130  interrupted, or ended by `litz tunnel down`; the tunnel is there until then";
+
+/// The end of the help texts of what asks a tunnel.
+const ASK_HELP: &str = "\
+Exit status:
+  0    done
+  2    an error: bad arguments, no tunnel of this host has this device";
 
 #[derive(Args, Debug)]
 pub(crate) struct TunnelOptions {
@@ -53,14 +86,16 @@ pub(crate) struct TunnelOptions {
 enum TunnelCommand {
     /// Serve other hosts: print a ticket, and exchange IP packets with the hosts that have it, or
     /// whose keys are listed
-    #[command(after_help = HELP)]
+    #[command(after_help = SERVE_HELP)]
     Serve(serve::ServeOptions),
     /// Connect to a host that serves: a network device leads there while the command runs
-    #[command(after_help = HELP)]
+    #[command(after_help = UP_HELP)]
     Up(up::UpOptions),
     /// Show what a tunnel of this host does: its paths, and what went through it
+    #[command(after_help = ASK_HELP)]
     Status(status::StatusOptions),
     /// End a tunnel of this host, and undo the routes of one that was killed
+    #[command(after_help = ASK_HELP)]
     Down(status::DownOptions),
 }
 

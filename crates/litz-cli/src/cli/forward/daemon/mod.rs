@@ -67,6 +67,12 @@ Exit status:
   2    an error: bad arguments, no connection, refused ticket, another daemon runs
   130  interrupted";
 
+/// The end of the help texts of what asks a daemon.
+const ASK_HELP: &str = "\
+Exit status:
+  0    done
+  2    an error: bad arguments, no daemon runs, or it runs as another user";
+
 /// How the command is called.
 pub(crate) const USAGE: &str = "litz daemon [OPTIONS] [TICKET]\n       litz daemon status|stop";
 
@@ -105,8 +111,10 @@ struct SocketOptions {
 #[derive(Subcommand, Debug)]
 enum DaemonCommand {
     /// Show the daemon's programs and paths
+    #[command(after_help = ASK_HELP)]
     Status(AskOptions),
     /// End the daemon; connections that it carries are reset
+    #[command(after_help = ASK_HELP)]
     Stop(AskOptions),
 }
 
