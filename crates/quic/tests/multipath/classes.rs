@@ -1,11 +1,11 @@
 //! Streams that may take certain paths only.
 
-use netem::{LineState, LinkConfig};
+use netem::LineState;
 use quic::{Chunk, Dir, PathId, PathSet, Policy, RateLimit, ReadError, Side, Strategy, StreamId};
 use units::{Duration, Instant, Rate, Ratio};
 
 use super::flow::{Flow, run_all};
-use super::links::{connected, connected_as, link, set_delay};
+use super::links::{BOTH, connected, connected_as, link, set_delay, set_state};
 use crate::support::{Pair, Setup};
 
 fn only(paths: &[u32]) -> PathSet {
@@ -23,14 +23,6 @@ fn three_links(seed: u64, change: impl Fn(&mut Setup)) -> Pair {
     });
     change(&mut setup);
     connected_as(setup)
-}
-
-fn set_line(pair: &mut Pair, at: usize, state: LineState) {
-    let now = pair.now;
-    for direction in 0..2 {
-        let link = &mut pair.link_pair(at)[direction];
-        link.set_config(now, LinkConfig { state, ..link.config().clone() });
-    }
 }
 
 /// Bytes that challenges, probes and acknowledgements of the peer's few packets take on a link
@@ -124,14 +116,14 @@ fn streams_of_different_paths_fill_them_side_by_side_and_none_waits_for_another(
 
     // The path of the most urgent stream is cut: the others continue, and it continues when its
     // path returns.
-    set_line(&mut pair, 0, LineState::Silent);
+    set_state(&mut pair, 0, BOTH, LineState::Silent);
     let mut all: Vec<&mut Flow> = flows.iter_mut().collect();
     run_all(&mut pair, &mut all, Duration::from_secs(1));
     let (from, read) = (pair.now, all[0].read());
     run_all(&mut pair, &mut all, Duration::from_secs(3));
     assert_eq!(all[0].read(), read, "its path is cut");
     assert!(all[1].mbps(from, pair.now) > 30.0, "{}", all[1].mbps(from, pair.now));
-    set_line(&mut pair, 0, LineState::Up);
+    set_state(&mut pair, 0, BOTH, LineState::Up);
     run_all(&mut pair, &mut all, Duration::from_secs(2));
     let from = pair.now;
     run_all(&mut pair, &mut all, Duration::from_secs(2));

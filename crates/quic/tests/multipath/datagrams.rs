@@ -7,7 +7,7 @@ use netem::LineState;
 use quic::{DatagramPaths, PathId, PathState, SendDatagramError};
 use units::Duration;
 
-use super::links::{connected, link};
+use super::links::{BOTH, connected, link, set_state};
 use crate::support::Pair;
 
 /// The datagrams that have arrived at the server, by their first byte, with the paths of each.
@@ -44,13 +44,7 @@ fn a_datagram_takes_the_path_that_it_is_for_and_another_one_if_that_does_not_wor
     let arrivals = arrived(&mut pair);
     assert_eq!(arrivals[&0], [1]);
     assert_eq!(arrivals[&1].len(), 1, "there is no such path");
-    for direction in 0..2 {
-        let now = pair.now;
-        let link = &mut pair.link_pair(1)[direction];
-        let mut config = link.config().clone();
-        config.state = LineState::Silent;
-        link.set_config(now, config);
-    }
+    set_state(&mut pair, 1, BOTH, LineState::Silent);
     send(&mut pair, 2, DatagramPaths::Only(PathId(1)));
     let is_silent = |pair: &mut Pair| pair.client.connection(0).path_stats()[1].state == PathState::Silent;
     assert!(pair.run_until(Duration::from_secs(10), is_silent), "it was noticed");
@@ -66,11 +60,7 @@ fn a_copy_on_two_paths_survives_the_failure_of_one_and_passes_those_that_wait() 
         queued += 1;
     }
     assert!(queued > 60, "{queued} wait for half a second");
-    let now = pair.now;
-    let link = &mut pair.link_pair(0)[0];
-    let mut config = link.config().clone();
-    config.state = LineState::Silent;
-    link.set_config(now, config);
+    set_state(&mut pair, 0, &[0], LineState::Silent);
     send(&mut pair, 1, DatagramPaths::Copies(2));
     let received =
         |pair: &mut Pair| std::iter::from_fn(|| pair.server.connection(0).recv_datagram()).any(|data| data[0] == 1);
@@ -164,13 +154,7 @@ fn datagrams_pinned_to_a_path_that_fails_take_another_one() {
         let pinned = DatagramPaths::Pinned(PathId(1));
         assert_eq!(pair.client.connection(0).send_datagram_on(data.into(), pinned), Ok(()));
     }
-    for direction in 0..2 {
-        let now = pair.now;
-        let link = &mut pair.link_pair(1)[direction];
-        let mut config = link.config().clone();
-        config.state = LineState::Silent;
-        link.set_config(now, config);
-    }
+    set_state(&mut pair, 1, BOTH, LineState::Silent);
     let is_silent = |pair: &mut Pair| pair.client.connection(0).path_stats()[1].state == PathState::Silent;
     assert!(pair.run_until(Duration::from_secs(10), is_silent), "it was noticed");
     assert_eq!(pair.client.connection(0).datagrams_waiting(Some(PathId(1))), 0);

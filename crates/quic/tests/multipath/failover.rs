@@ -6,7 +6,7 @@ use quic::Side;
 use units::{Duration, Ratio};
 
 use super::flow::{Flow, node};
-use super::links::{capacity_mbps, connected, link_of};
+use super::links::{BOTH, capacity_mbps, change, connected, link_of, set_state};
 use crate::support::Pair;
 
 /// Long enough for every path to reach its rate.
@@ -20,19 +20,6 @@ const SHARE_AGAIN: f64 = 0.65;
 /// Four links with the same round trip; the first has the highest rate.
 fn four(round_trip_ms: u64) -> Vec<LinkConfig> {
     [24, 12, 8, 6].map(|mbps| link_of(mbps, Duration::from_micros(round_trip_ms * 500))).to_vec()
-}
-
-/// Changes one direction of a link.
-fn set(pair: &mut Pair, link: usize, direction: usize, change: impl Fn(&mut LinkConfig)) {
-    let now = pair.now;
-    let link = &mut pair.link_pair(link)[direction];
-    let mut config = link.config().clone();
-    change(&mut config);
-    link.set_config(now, config);
-}
-
-fn set_state(pair: &mut Pair, link: usize, directions: &[usize], state: LineState) {
-    directions.iter().for_each(|direction| set(pair, link, *direction, |config| config.state = state));
 }
 
 fn vanished(pair: &mut Pair, link: usize) -> u64 {
@@ -100,8 +87,6 @@ fn best_is_cut(seed: u64, round_trip_ms: u64, from: Side, directions: &[usize]) 
 fn data_direction(from: Side) -> usize {
     usize::from(from == Side::Server)
 }
-
-const BOTH: &[usize] = &[0, 1];
 
 #[test]
 fn the_best_of_four_is_cut_at_5_ms() {
@@ -192,7 +177,7 @@ fn a_path_that_loses_a_third_does_not_slow_down_a_good_one() {
     let mut flow = Flow::new(&mut pair, Side::Client);
     flow.run(&mut pair, Duration::from_secs(1));
     let from_at = pair.now;
-    (0..2).for_each(|direction| set(&mut pair, 1, direction, |config| config.loss = Ratio::new(30, 100)));
+    change(&mut pair, 1, BOTH, |config| config.loss = Ratio::new(30, 100));
     flow.run(&mut pair, Duration::from_secs(4));
     let (gap, at) = flow.longest_gap(from_at, pair.now);
     let (rate, good) = (flow.mbps(from_at + Duration::from_secs(1), pair.now), capacity_mbps(&links[..1]));

@@ -1,6 +1,6 @@
 //! The links that most tests here use.
 
-use netem::LinkConfig;
+use netem::{LineState, LinkConfig};
 use units::{Duration, Rate};
 
 use crate::support::{Pair, Setup};
@@ -42,13 +42,28 @@ pub(crate) fn connected_as(setup: Setup) -> Pair {
     pair
 }
 
+/// The directions of a link: from the client, and to it.
+pub(crate) const BOTH: &[usize] = &[0, 1];
+
+/// Changes directions of a link.
+pub(crate) fn change(pair: &mut Pair, at: usize, directions: &[usize], change: impl Fn(&mut LinkConfig)) {
+    let now = pair.now;
+    for &direction in directions {
+        let link = &mut pair.link_pair(at)[direction];
+        let mut config = link.config().clone();
+        change(&mut config);
+        link.set_config(now, config);
+    }
+}
+
 /// Changes the one-way delay of a link, both ways.
 pub(crate) fn set_delay(pair: &mut Pair, at: usize, delay: Duration) {
-    let now = pair.now;
-    for direction in 0..2 {
-        let link = &mut pair.link_pair(at)[direction];
-        link.set_config(now, LinkConfig { delay, ..link.config().clone() });
-    }
+    change(pair, at, BOTH, |config| config.delay = delay);
+}
+
+/// Cuts or restores directions of a link.
+pub(crate) fn set_state(pair: &mut Pair, at: usize, directions: &[usize], state: LineState) {
+    change(pair, at, directions, |config| config.state = state);
 }
 
 /// The stream data that all links together carry with packets of `size` bytes, in Mb/s.

@@ -8,7 +8,7 @@ use units::{Duration, Instant};
 use wire::quic::Frame;
 
 use super::flow::{Flow, node};
-use super::links::{connected, connected_as, link};
+use super::links::{BOTH, connected, connected_as, link, set_state};
 use super::{open_on, server_with_path, state};
 use crate::support::hostile::{HostilePair, hostile_on, payload};
 use crate::support::{Pair, Setup, apps, server_on};
@@ -242,13 +242,13 @@ fn a_backup_path_is_used_only_while_no_other_works_whichever_side_requested_it()
         let before = carried(&pair);
         flow.run(&mut pair, Duration::from_secs(1));
         assert!(carried(&pair) - before < 20_000, "{what}: {} bytes on the backup", carried(&pair) - before);
-        set_state(&mut pair, 0, LineState::Silent);
+        set_state(&mut pair, 0, BOTH, LineState::Silent);
         let (before, cut_at) = (carried(&pair), pair.now);
         flow.run(&mut pair, Duration::from_secs(1));
         assert!(carried(&pair) - before > 500_000, "{what}: the backup carries {}", carried(&pair) - before);
         let (gap, at) = flow.longest_gap(cut_at, pair.now);
         assert!(gap <= Duration::from_millis(160), "{what}: a gap of {gap} at {at:?}");
-        set_state(&mut pair, 0, LineState::Up);
+        set_state(&mut pair, 0, BOTH, LineState::Up);
         flow.run(&mut pair, Duration::from_millis(1500));
         let before = carried(&pair);
         flow.run(&mut pair, Duration::from_secs(1));
@@ -260,14 +260,6 @@ fn a_backup_path_is_used_only_while_no_other_works_whichever_side_requested_it()
         let before = carried(&pair);
         flow.run(&mut pair, Duration::from_secs(1));
         assert!(carried(&pair) - before > 1_000_000, "{what}: {} bytes", carried(&pair) - before);
-    }
-}
-
-fn set_state(pair: &mut Pair, at: usize, state: LineState) {
-    let now = pair.now;
-    for link in pair.link_pair(at) {
-        let config = netem::LinkConfig { state, ..link.config().clone() };
-        link.set_config(now, config);
     }
 }
 
@@ -384,9 +376,9 @@ fn keys_are_updated_while_a_path_opens_and_closes() {
     let mut pair = connected_as(setup);
     let mut flow = Flow::new(&mut pair, Side::Client);
     for round in 0..6 {
-        set_state(&mut pair, round % 2, LineState::Silent);
+        set_state(&mut pair, round % 2, BOTH, LineState::Silent);
         flow.run(&mut pair, Duration::from_millis(700));
-        set_state(&mut pair, round % 2, LineState::Up);
+        set_state(&mut pair, round % 2, BOTH, LineState::Up);
         flow.run(&mut pair, Duration::from_millis(1300));
     }
     let now = pair.now;
@@ -407,7 +399,7 @@ fn a_connection_of_several_paths_ends_on_both_sides_at_once() {
         flow.run(&mut pair, Duration::from_millis(500));
         if let Some(cut) = cut {
             // Long enough ago that both sides know.
-            set_state(&mut pair, cut, LineState::Silent);
+            set_state(&mut pair, cut, BOTH, LineState::Silent);
             flow.run(&mut pair, Duration::from_millis(500));
         }
         let now = pair.now;

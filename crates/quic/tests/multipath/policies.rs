@@ -8,7 +8,7 @@ use units::{Duration, Ratio};
 
 use super::failover::show;
 use super::flow::{Flow, node};
-use super::links::{capacity_mbps, connected_as, link};
+use super::links::{capacity_mbps, connected_as, link, set_state};
 use crate::support::apps::{Reader, Writer};
 use crate::support::{Pair, Setup};
 
@@ -30,11 +30,7 @@ fn connected(seed: u64, links: &[LinkConfig], policy: Policy) -> Pair {
 }
 
 fn cut(pair: &mut Pair, link: usize, directions: &[usize]) {
-    let now = pair.now;
-    for direction in directions {
-        let link = &mut pair.link_pair(link)[*direction];
-        link.set_config(now, LinkConfig { state: LineState::Silent, ..link.config().clone() });
-    }
+    set_state(pair, link, directions, LineState::Silent);
 }
 
 fn vanished(pair: &mut Pair, link: usize) -> u64 {
@@ -190,9 +186,7 @@ fn rest_after_a_gap(seed: u64, policy: Policy, left: u64, then: impl Fn(&mut Pai
     assert!(read_to(&mut pair, TOTAL - left, Duration::from_secs(10)), "{policy}");
     cut(&mut pair, 1, &[0]);
     read_to(&mut pair, u64::MAX, Duration::from_millis(12));
-    let now = pair.now;
-    let forward = &mut pair.link_pair(1)[0];
-    forward.set_config(now, LinkConfig { state: LineState::Up, ..forward.config().clone() });
+    set_state(&mut pair, 1, &[0], LineState::Up);
     let mut waited = 0;
     while waiting(&mut pair) < 10 * 1400 && waited < 100 {
         read_to(&mut pair, u64::MAX, Duration::from_millis(1));

@@ -13,21 +13,9 @@ use units::{Duration, Ratio};
 use wire::quic::Frame;
 
 use super::flow::{Flow, node};
-use super::links::{capacity_mbps, connected, connected_as, link};
+use super::links::{BOTH, capacity_mbps, connected, connected_as, link, set_state};
 use crate::support::hostile::{HostilePair, hostile_on, payload};
 use crate::support::{Pair, Setup, apps};
-
-const BOTH: &[usize] = &[0, 1];
-
-fn set_state(pair: &mut Pair, at: usize, directions: &[usize], state: LineState) {
-    let now = pair.now;
-    for &direction in directions {
-        let link = &mut pair.link_pair(at)[direction];
-        let mut config = link.config().clone();
-        config.state = state;
-        link.set_config(now, config);
-    }
-}
 
 fn path(pair: &mut Pair, side: Side, at: usize) -> quic::PathStats {
     node(pair, side).connection(0).path_stats()[at].clone()

@@ -5,7 +5,7 @@ use units::Duration;
 use wire::quic::Frame;
 
 use super::flow::Flow;
-use super::links::{connected, link};
+use super::links::{BOTH, connected, link, set_state};
 use super::{open_on, server_with_path, state};
 use crate::support::hostile::{HostilePair, hostile_on, payload};
 use crate::support::{Setup, apps};
@@ -184,11 +184,7 @@ fn an_unresponsive_path_is_challenged_every_second_and_used_once_it_responds() {
     assert_eq!(state(&mut pair, Side::Client, 1), Some(PathState::Validating));
     assert_eq!(state(&mut pair, Side::Server, 1), None);
     assert!(pair.more_links[0][0].stats().vanished >= 30);
-    for direction in 0..2 {
-        let config = netem::LinkConfig { state: LineState::Up, ..pair.more_links[0][direction].config().clone() };
-        let now = pair.now;
-        pair.more_links[0][direction].set_config(now, config);
-    }
+    set_state(&mut pair, 1, BOTH, LineState::Up);
     pair.run_for(Duration::from_millis(1100));
     for side in [Side::Client, Side::Server] {
         assert_eq!(state(&mut pair, side, 1), Some(PathState::Active), "{side:?}");
