@@ -202,7 +202,7 @@ fn the_command_shows_what_two_cards_in_one_subnet_would_do() {
     world.left.ip("link set l2 down");
     let (status, objects, _) = run(inside(&world.left), &[&ticket, "--json"]);
     assert_eq!(status, 2);
-    assert_eq!(objects[1]["message"], "no path leads to the receiver");
+    assert_eq!(objects[1]["message"], "no path leads to the far host");
 }
 
 #[test]

@@ -26,7 +26,7 @@ Exit status:
 
 #[derive(Args, Debug)]
 pub(crate) struct PathsOptions {
-    /// The ticket that `litz recv` printed
+    /// The ticket that the far host printed
     #[arg(conflicts_with_all = ["to", "ticket_file"])]
     pub(crate) ticket: Option<OsString>,
 
@@ -69,7 +69,7 @@ fn show(options: &PathsOptions) -> Result<(), String> {
         out::print(&as_text(&choice, &last, &advice));
     }
     if choice.candidates.is_empty() {
-        return Err("no path leads to the receiver".to_owned());
+        return Err("no path leads to the far host".to_owned());
     }
     Ok(())
 }

@@ -57,7 +57,7 @@ enum TcpCommand {
     /// Send standard input over several channels at a time, each with a stack and a device of its own
     #[command(after_help = HELP)]
     Send(replicated::SendOptions),
-    /// Receive what `send` sends, and write it to standard output
+    /// Receive what `litz tcp send` sends, and write it to standard output
     #[command(after_help = HELP)]
     Receive(replicated::ReceiveOptions),
     /// Measure the stack against the kernel's: one connection, each way

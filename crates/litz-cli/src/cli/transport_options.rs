@@ -22,8 +22,8 @@ pub(crate) struct TransportOptions {
 
     /// Do not mark packets as ECN-capable, so that routers can only drop them
     ///
-    /// Each path is tested in any case, and is not marked where marks do not work. Only what this end
-    /// sends is concerned.
+    /// Without this option, marks are tested on each path, and left out where they do not work. The option
+    /// applies to what this end sends.
     #[arg(long, help_heading = heading::PROTOCOL)]
     pub(crate) no_ecn: bool,
 

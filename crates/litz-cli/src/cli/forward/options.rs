@@ -156,9 +156,9 @@ pub(crate) struct ServerOptions {
     /// Reconnect after a lost connection, until this time has passed; 0 disables it [default: no
     /// limit]
     ///
-    /// The listeners stay open meanwhile: a new connection waits up to 10 seconds. Those that were
-    /// forwarded when the connection was lost are reset. The command ends at once with status 2 if the
-    /// first connection fails, if the server refuses the client, or if another host answers.
+    /// Meanwhile listeners stay open, and a new connection waits up to 10 seconds. Those that were forwarded
+    /// when the connection was lost are reset. The command fails at once if the first connection fails, if
+    /// the server refuses the client, or if another host answers.
     #[arg(long, value_name = "TIME", help_heading = heading::PATHS)]
     pub(crate) retry_for: Option<Duration>,
 

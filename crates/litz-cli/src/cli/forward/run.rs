@@ -58,12 +58,12 @@ pub(crate) struct RunOptions {
     /// Connect directly to this target; may be repeated
     ///
     /// RULE is as for `litz forward serve --target`: HOST:PORTS, with an address, a network such as
-    /// 10.0.0.0/8, or `*`. This host's own addresses 127.0.0.0/8 and ::1 are always without Litz. A name
-    /// server that a rule has is asked without Litz, too.
+    /// 10.0.0.0/8, or `*`. Connections to 127.0.0.0/8 and ::1, of this host itself, are always direct. A name
+    /// server that a RULE names is asked directly, too.
     #[arg(long, value_name = "RULE", help_heading = "Forwards")]
     direct: Vec<TargetRule>,
 
-    /// Let the far host listen on this port, whose connections go to the same port of the program; may be
+    /// Let the far host listen on this port, and carry its connections to the same port of the program; may be
     /// repeated
     ///
     /// BIND is an address of the far host or `*`; without it, only programs on that host can connect. The

@@ -149,7 +149,7 @@ pub(super) struct RunOptions {
     /// With --world netns and --pcapng: write the TLS keys of the run into the same file, so that
     /// Wireshark decrypts its packets
     ///
-    /// Everybody who gets the file can read the data of the run. Only its owner can read it.
+    /// Only the owner can read the file. With the file, all data of the run can be read.
     #[arg(long, requires = "pcapng", help_heading = heading::RECORDING)]
     pub(super) keys_in_pcapng: bool,
 

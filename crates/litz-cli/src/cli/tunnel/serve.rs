@@ -69,8 +69,7 @@ pub(crate) struct ServeOptions {
 
     /// Let TCP connections from this side to these targets end at each side of the tunnel; may be repeated
     ///
-    /// The option of `litz tunnel up` does so for the other direction. Connections that clients open end at
-    /// each side if the command of the client says so.
+    /// WHICH is as for `litz tunnel up`, whose option selects among the connections of programs of the client.
     #[arg(long, value_name = "WHICH", help_heading = heading::TUNNEL)]
     terminate: Vec<Selector>,
 

@@ -107,9 +107,9 @@ pub(crate) struct UpOptions {
 
     /// Keep each flow to one path, instead of dividing its packets over all
     ///
-    /// A flow then has the rate of one link, and its packets never wait for those of a slower one. Flows take
-    /// the path with the most of its rate for each, and others when a path fails. For what this end sends: the
-    /// other end has the same option.
+    /// A flow then has the rate of one link, and its packets never wait for those of a slower one. A new flow
+    /// takes the path with the highest rate for each of its flows, and goes on elsewhere when that fails. The
+    /// option applies to what this end sends; the other end has it, too.
     #[arg(long, help_heading = heading::TUNNEL)]
     pin: bool,
 
