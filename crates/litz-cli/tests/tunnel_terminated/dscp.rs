@@ -47,8 +47,11 @@ def set_dscp(s, dscp):
 
 /// Sends back what it gets, with the DSCP AF41, on two addresses.
 const ECHO: &str = "
-l = socket.create_server((address, port), family=family)
+l = socket.socket(family)
+l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 set_dscp(l, 34)
+l.bind((address, port))
+l.listen()
 while True:
     c, _ = l.accept()
     set_dscp(c, 34)
