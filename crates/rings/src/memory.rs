@@ -22,7 +22,7 @@ pub const CONTROL_LEN: usize = 4096;
 /// The shortest ring.
 pub const RING_LEN_MIN: usize = 4 << 10;
 
-/// The longest ring. A longer one would not stay in the caches of a processor, which makes it slower.
+/// The longest ring: a bound for the memory that a daemon makes a program map.
 pub const RING_LEN_MAX: usize = 4 << 20;
 
 /// The file can neither shrink, so that no access fails, nor grow.

@@ -27,8 +27,8 @@ use tokio::task::coop::consume_budget;
 
 use crate::cli::forward::carry::{Local, ReadBuffer};
 
-/// Bytes of a ring: as many as a read of a busy connection takes. Longer ones were not faster, and leave
-/// the processor's cache.
+/// Bytes of a ring: as many as a read of a busy connection takes. With longer ones, both sides would sleep
+/// less often, and a connection would take more memory.
 pub(super) const RING_LEN: usize = 256 << 10;
 
 /// Connections with rings, of all programs: 64 MiB of memory, which a connection takes as it uses it.
