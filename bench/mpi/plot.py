@@ -10,7 +10,7 @@ COLOURS = {
     "terminated": "#3a8f4d",
     "run": "#b03030",
 }
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 420, 260, 60, 24, 28, 12
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 420, 260, 60, 24, 28, 20
 
 
 def plot_of(title, series, at, level=None):
