@@ -41,7 +41,7 @@ use self::job::PoolJob;
 use self::order::{Ordered, Ticket};
 pub use self::turn::CryptoWorkerLoop;
 pub use self::worker::{CryptoWorker, PoolHelper, Tally};
-use self::worker::{JOBS_MAX, JobOutcome, LONG_JOB_BYTES_MIN};
+use self::worker::{JOBS_MAX, JobOutcome, LONG_JOB_BYTES_MIN, LONG_JOBS_AHEAD_MAX};
 use crate::driver::RECV_BATCHES_MAX;
 use crate::in_flight::{ConnectionRef, InFlightBatch};
 use crate::offload::{JobOutput, PathFlow};
@@ -157,19 +157,18 @@ impl<P: Protocol> CryptoPool<P> {
         self.order.len() == 0
     }
 
-    /// Whether a worker has space for a batch, which must not wait behind a long job.
+    /// Whether a worker has space for a batch.
     pub(crate) fn has_space(&self) -> bool {
-        self.workers.iter().any(|worker| worker.has_space() && !worker.has_long_job())
+        self.workers.iter().any(|worker| worker.has_space() && worker.long_jobs() <= LONG_JOBS_AHEAD_MAX)
     }
 
     /// Whether a worker has space for a job of this work. A long one goes to another processor even if
-    /// it is the `last` for now, but not behind more than one other: the driver runs one itself in that
-    /// time.
+    /// it is the `last` for now.
     pub(crate) fn has_space_for(&self, work: usize, is_last: bool) -> bool {
         if work < LONG_JOB_BYTES_MIN {
             return !is_last && self.has_space();
         }
-        self.workers.iter().any(|worker| worker.has_space() && worker.work_in_flight() <= work)
+        self.workers.iter().any(|worker| worker.has_space() && worker.work_in_flight() <= LONG_JOBS_AHEAD_MAX * work)
     }
 
     /// Whether a batch of this flow is in flight. Later ones must wait for their turn.
@@ -184,7 +183,7 @@ impl<P: Protocol> CryptoPool<P> {
 
     // ── Work ─────────────────────────────────────────────────────────────────────────────────────
 
-    /// Lets the worker with the least work seal a plan.
+    /// Lets the worker of the lowest [rank](CryptoWorker::rank) seal a plan.
     ///
     /// # Panics
     /// If no worker [has space](Self::has_space).
@@ -199,7 +198,7 @@ impl<P: Protocol> CryptoPool<P> {
         self.push_job(now, flow, connection, PoolJob::Seal { plan, packets });
     }
 
-    /// Lets the worker with the least work open a batch.
+    /// Lets the worker of the lowest [rank](CryptoWorker::rank) open a batch.
     ///
     /// # Panics
     /// If no worker [has space](Self::has_space).
@@ -214,7 +213,7 @@ impl<P: Protocol> CryptoPool<P> {
         self.push_job(now, flow, connection, PoolJob::Open { job, batch });
     }
 
-    /// Lets the worker with the least work run a job.
+    /// Lets the worker of the lowest [rank](CryptoWorker::rank) run a job.
     ///
     /// # Panics
     /// If no worker [has space](Self::has_space).
@@ -231,8 +230,7 @@ impl<P: Protocol> CryptoPool<P> {
 
     fn push_job(&mut self, now: Instant, flow: PathFlow, connection: ConnectionRef<P>, job: PoolJob<P>) {
         let free = self.workers.iter().enumerate().filter(|(_, worker)| worker.has_space());
-        let (worker, _) =
-            free.min_by_key(|(_, worker)| worker.work_in_flight()).expect("the caller has checked for space");
+        let (worker, _) = free.min_by_key(|(_, worker)| worker.rank()).expect("the caller has checked for space");
         let redo = match &job {
             PoolJob::Seal { plan, .. } => Some(Redo::Seal(Arc::clone(plan))),
             PoolJob::Open { .. } => None,

@@ -129,17 +129,42 @@ fn small_work_stays_with_the_driver_and_large_work_is_offloaded_while_there_is_s
 }
 
 #[test]
-fn the_last_job_is_offloaded_only_if_it_is_long_and_no_batch_waits_behind_a_long_job() {
+fn the_last_job_is_offloaded_only_if_it_is_long_and_work_waits_behind_few_long_jobs() {
     let mut bench = Bench::new();
     assert!(!bench.run_last(LONG - 1), "handing it over takes as long as running it");
     assert!(bench.run_last(LONG), "the driver is free in the meantime");
+    assert!(bench.run_last(LONG) && bench.open(LARGE), "some wait, so that the worker need not");
+    assert!(bench.run_last(LONG + LARGE), "behind two");
+    assert!(!bench.run(LONG) && bench.run(2 * LONG), "less would wait longer than the driver takes to run it");
     assert!(!bench.open(LARGE) && !bench.seal(6), "the driver has time for batches");
     assert!(!bench.run(LARGE), "and for a short job");
-    assert!(bench.run_last(LONG), "one waits, so that the worker need not");
-    assert!(!bench.run(LONG) && bench.run(2 * LONG), "less would wait longer than the driver takes to run it");
     bench.turn();
-    assert_eq!(bench.finished(NOW, true), [("run", LONG, true), ("run", LONG, true), ("run", 2 * LONG, true)]);
+    let mut finished = bench.finished(NOW, true);
+    finished.sort_unstable();
+    let runs = [LONG, LONG, LONG + LARGE, 2 * LONG].map(|len| ("run", len, true));
+    assert_eq!(finished, [&[("open", LARGE, true)][..], &runs].concat());
     assert!(bench.open(LARGE) && bench.run(LONG), "a long job may wait behind a short batch");
+}
+
+#[test]
+fn a_worker_that_is_awake_gets_the_next_job_until_it_has_enough() {
+    let mut bench = Bench::new();
+    let pair = [0; 2].map(|_| CryptoWorker::new(TestClock::manual(), Waker::noop().clone(), Waker::noop().clone()));
+    let (workers, mut loops): (Vec<_>, Vec<_>) = pair.into_iter().unzip();
+    bench.workers = Workers::of_pool(workers);
+    let counters = Arc::clone(bench.workers.pool_counters().unwrap());
+    let mut counts = |bench: &mut Bench| {
+        loops.iter_mut().for_each(|turns| turns.counted_turn());
+        assert!(bench.finished(NOW, true).iter().all(|(_, _, is_done)| *is_done));
+        counters.read().workers.iter().map(|worker| worker.batches).collect::<Vec<_>>()
+    };
+    assert!(bench.open(LARGE) && bench.open(LARGE) && bench.seal(6));
+    assert_eq!(counts(&mut bench), [3, 0], "the second may sleep on");
+    let half = LONG / 2 - 1;
+    assert!((0..3).all(|_| bench.run(half)));
+    assert_eq!(counts(&mut bench), [5, 1], "two are enough for the first");
+    assert!((0..6).all(|_| bench.run(half)));
+    assert_eq!(counts(&mut bench), [8, 4], "then the one with less");
 }
 
 #[test]
