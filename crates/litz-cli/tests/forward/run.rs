@@ -58,8 +58,18 @@ impl World {
 
     /// Kills the server, and starts it again after `between`.
     pub(super) fn restart(&mut self, between: impl FnOnce()) {
-        self.server.kill();
+        self.stop();
         between();
+        self.start();
+    }
+
+    /// Kills the server.
+    pub(super) fn stop(&mut self) {
+        self.server.kill();
+    }
+
+    /// Starts it again.
+    pub(super) fn start(&mut self) {
         let (server, ticket) = serve_in(&self.far, &self.arguments);
         assert_eq!(ticket, self.ticket);
         self.server = server;

@@ -1,7 +1,6 @@
 //! `litz forward`: the client, which connects to a server and keeps listeners open for its user.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,16 +17,16 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 use transfer::{CLOSE_CODE, CancelToken, Proof, Refusal, Role, RunId, Ticket, proof_context};
 
-use super::daemon::routes::{Route, Routes};
 use super::daemon::server::DaemonSocket;
 use super::daemon::servers::{ListedServer, PRINTED_BY};
 use super::engine::Engine;
-use super::listener::{Bound, Sessions, Way, places};
+use super::listener::{Bound, Way, places};
 use super::options::{ClientOptions, Forwards, ServerOptions};
 use super::own::Own;
 use super::program::Program;
 use super::report::Report;
 use super::session::{AllowedRequests, Session, Streams, transport};
+use super::sessions::{Current, Sessions};
 use super::setup::runtime;
 use super::socks::Proxy;
 use super::{frames, stdio};
@@ -47,7 +46,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The time that reset connections have to reach their peers at the end.
-const CLOSE_TIME: Duration = Duration::from_secs(1);
+pub(super) const CLOSE_TIME: Duration = Duration::from_secs(1);
 
 /// What the other host is called in messages.
 const PEER: &str = "server";
@@ -69,66 +68,6 @@ pub(super) fn run(options: &ClientOptions, stdio: Option<&Target>) -> Result<u8,
     let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
     let access = Access::of(server)?;
     run_client(&Client::prepare(server, access, forwards, purpose, cancel, report(server))?)
-}
-
-/// Serves the programs that come in through `daemon_socket`, over the listed servers or that of the options. Returns
-/// the status.
-pub(super) fn run_daemon(
-    options: &ClientOptions,
-    servers: Option<Vec<ListedServer>>,
-    daemon_socket: &DaemonSocket,
-    cancel: CancelToken,
-) -> Result<u8, String> {
-    let ClientOptions { server, forwards } = options;
-    check_dynamic(forwards)?;
-    let (report, purpose) = (report(server), For::Daemon(daemon_socket));
-    // The first server has the forwards.
-    let none = Forwards { udp_idle: forwards.udp_idle, ..Forwards::none() };
-    let accesses = match servers {
-        None => vec![(Access::of(server)?, None)],
-        Some(servers) => servers.into_iter().map(Access::listed).collect(),
-    };
-    let (mut clients, mut routes) = (Vec::new(), Vec::new());
-    for (access, rules) in accesses {
-        let name = access.name.clone();
-        let forwards = if clients.is_empty() { forwards } else { &none };
-        let client = Client::prepare(server, access, forwards, purpose, cancel.clone(), Arc::clone(&report))?;
-        routes.push(Route { name, rules, own: Arc::new(client.own()) });
-        clients.push(client);
-    }
-    let (runtime, mut programs) = (runtime()?, JoinSet::new());
-    {
-        let _context = runtime.enter();
-        daemon_socket.serve(Routes::new(routes), &report, &mut programs)?;
-    }
-    let result = run_all(&clients, &runtime);
-    programs.abort_all();
-    runtime.shutdown_timeout(CLOSE_TIME);
-    clients.iter().for_each(|client| client.recording.finish(&server.transport));
-    let status = conclude(purpose, server, result);
-    if daemon_socket.is_stopped() && status == Ok(exit::INTERRUPTED) { Ok(exit::DONE) } else { status }
-}
-
-/// Runs the clients beside each other, each in a thread that waits. The end of one ends the others; its result is
-/// that of all.
-fn run_all(clients: &[Client<'_>], runtime: &Runtime) -> Result<u8, Lost> {
-    let run = |client: &Client<'_>| {
-        let result = client.run(runtime);
-        client.cancel.cancel();
-        result
-    };
-    let [first, others @ ..] = clients else { return Err(Lost::last("there is no server".to_owned())) };
-    std::thread::scope(|scope| {
-        let others: Vec<_> = others.iter().map(|client| scope.spawn(move || run(client))).collect();
-        let mut result = run(first);
-        for other in others {
-            let other = other.join().unwrap_or_else(|panicked| resume_unwind(panicked));
-            if matches!(&result, Err(lost) if lost.is_interrupt) {
-                result = other;
-            }
-        }
-        result
-    })
 }
 
 /// Runs a program whose connections are forwarded. Returns its status.
@@ -161,7 +100,7 @@ fn run_client(client: &Client<'_>) -> Result<u8, String> {
 }
 
 /// The status of the command.
-fn conclude(purpose: For<'_>, server: &ServerOptions, result: Result<u8, Lost>) -> Result<u8, String> {
+pub(super) fn conclude(purpose: For<'_>, server: &ServerOptions, result: Result<u8, Lost>) -> Result<u8, String> {
     match result {
         Ok(status) => Ok(status),
         Err(lost) if lost.is_interrupt => {
@@ -179,7 +118,14 @@ fn conclude(purpose: For<'_>, server: &ServerOptions, result: Result<u8, Lost>) 
     }
 }
 
-fn report(server: &ServerOptions) -> Arc<Report> {
+/// Tells systemd, which waits for it if the unit says Type=notify. Elsewhere nothing is done.
+pub(super) fn tell_ready() {
+    if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Ready]) {
+        tracing::warn!(%error, "cannot tell the service manager that the client is ready");
+    }
+}
+
+pub(super) fn report(server: &ServerOptions) -> Arc<Report> {
     Arc::new(Report::new(&server.transport))
 }
 
@@ -193,7 +139,8 @@ fn check(forwards: &Forwards) -> Result<(), String> {
     check_dynamic(forwards)
 }
 
-fn check_dynamic(forwards: &Forwards) -> Result<(), String> {
+/// Whether no proxy is open to other hosts that the user did not want to be.
+pub(super) fn check_dynamic(forwards: &Forwards) -> Result<(), String> {
     if let Some(open) = forwards.dynamic.iter().find(|dynamic| !dynamic.bind.is_loopback() && !forwards.gateway) {
         return Err(format!(
             "-D {}:{} would let other hosts use the proxy, which asks for no password: add --gateway if you want \
@@ -206,7 +153,7 @@ fn check_dynamic(forwards: &Forwards) -> Result<(), String> {
 
 /// What the connection is for, besides forwards.
 #[derive(Clone, Copy)]
-enum For<'a> {
+pub(super) enum For<'a> {
     Forwards,
     /// Standard input and output are a connection to this target.
     Stdio(&'a Target),
@@ -216,9 +163,9 @@ enum For<'a> {
 }
 
 /// The server, and the right to use it.
-struct Access {
-    /// For the user, if there are several.
-    name: Option<String>,
+pub(super) struct Access {
+    /// For the user, if it is one of a list.
+    pub(super) name: Option<String>,
     ticket: Ticket,
     /// The server knows this host's key, and no secret is proven.
     by_key: bool,
@@ -226,20 +173,26 @@ struct Access {
 
 impl Access {
     /// That of the options.
-    fn of(server: &ServerOptions) -> Result<Self, String> {
+    pub(super) fn of(server: &ServerOptions) -> Result<Self, String> {
         let credential = &server.credential;
         let ticket = credential.only(server.ticket.as_deref(), PRINTED_BY)?;
         Ok(Self { name: None, ticket, by_key: credential.by_key })
     }
 
     /// That of a list, and what goes there.
-    fn listed(server: ListedServer) -> (Self, Option<Policy>) {
+    pub(super) fn listed(server: ListedServer) -> (Self, Option<Policy>) {
         let ListedServer { name, ticket, by_key, rules } = server;
         (Self { name: Some(name), ticket, by_key }, Some(rules))
     }
+
+    /// Whether it is one of a list.
+    const fn is_listed(&self) -> bool {
+        self.name.is_some()
+    }
 }
 
-struct Client<'a> {
+/// One connection to a server, kept as long as it can be.
+pub(super) struct Client<'a> {
     server: &'a ServerOptions,
     access: Access,
     forwards: &'a Forwards,
@@ -247,18 +200,18 @@ struct Client<'a> {
     state: HostState,
     cancel: CancelToken,
     transport: TransportConfig,
-    recording: Recording,
+    pub(super) recording: Recording,
     run_id: RunId,
     report: Arc<Report>,
     clock: MonotonicClock,
     /// For the tasks of listeners and sockets.
     places: Arc<Semaphore>,
     /// The connection that there is now.
-    current: watch::Sender<Option<Arc<Session>>>,
+    current: watch::Sender<Current>,
 }
 
 impl<'a> Client<'a> {
-    fn prepare(
+    pub(super) fn prepare(
         server: &'a ServerOptions,
         access: Access,
         forwards: &'a Forwards,
@@ -271,7 +224,7 @@ impl<'a> Client<'a> {
         let transport = transport(recording.transport(&server.transport));
         transport.validate()?;
         let run_id = RunId::generate().map_err(|error| error.to_string())?;
-        let (clock, places, current) = (MonotonicClock::start(), places(), watch::Sender::new(None));
+        let (clock, places, current) = (MonotonicClock::start(), places(), watch::Sender::new(Current::Away(None)));
         Ok(Self {
             server,
             access,
@@ -290,20 +243,13 @@ impl<'a> Client<'a> {
     }
 
     fn run(&self, runtime: &Runtime) -> Result<u8, Lost> {
-        let mut listeners = JoinSet::new();
-        {
-            let _context = runtime.enter();
-            self.listen(&mut listeners).map_err(Lost::last)?;
-        }
-        let result = self.keep_connected(runtime);
-        listeners.abort_all();
-        // Those that are still there are reset with the runtime.
-        self.current.send_replace(None);
-        result
+        let _listeners = self.listen(runtime).map_err(Lost::last)?;
+        self.keep_connected(runtime)
     }
 
-    /// Opens all listeners of this host.
-    fn listen(&self, tasks: &mut JoinSet<()>) -> Result<(), String> {
+    /// Opens all listeners of this host. They serve as long as the result is there.
+    pub(super) fn listen(&self, runtime: &Runtime) -> Result<JoinSet<()>, String> {
+        let (_context, mut tasks) = (runtime.enter(), JoinSet::new());
         for forward in &self.forwards.local {
             let listen = &forward.listen;
             let bound = Bound::open(listen).map_err(|error| format!("cannot listen on {listen}: {error}"))?;
@@ -316,7 +262,7 @@ impl<'a> Client<'a> {
                 report: Arc::clone(&self.report),
                 places: Arc::clone(&self.places),
             };
-            bound.serve(&Arc::new(way), tasks);
+            bound.serve(&Arc::new(way), &mut tasks);
         }
         for dynamic in &self.forwards.dynamic {
             let listen = Listen::Port { protocol: Protocol::Tcp, bind: dynamic.bind, port: dynamic.port };
@@ -331,9 +277,9 @@ impl<'a> Client<'a> {
                     drop(permit);
                 });
             };
-            bound.serve_with(&self.places, act, tasks);
+            bound.serve_with(&self.places, act, &mut tasks);
         }
-        Ok(())
+        Ok(tasks)
     }
 
     /// What the server may ask for.
@@ -350,7 +296,7 @@ impl<'a> Client<'a> {
     }
 
     /// Connections for programs.
-    fn own(&self) -> Own {
+    pub(super) fn own(&self) -> Own {
         Own { sessions: self.sessions(), places: Arc::clone(&self.places) }
     }
 
@@ -368,46 +314,68 @@ impl<'a> Client<'a> {
     }
 
     /// Connects, and reconnects, until the user interrupts or no attempt can succeed.
-    fn keep_connected(&self, runtime: &Runtime) -> Result<u8, Lost> {
-        let mut is_first = true;
+    pub(super) fn keep_connected(&self, runtime: &Runtime) -> Result<u8, Lost> {
+        let result = self.keep_trying(runtime);
+        // Those that are still there are reset with the runtime.
+        let why = result.as_ref().map_or_else(|lost| lost.message.clone(), |_| "the command ends".to_owned());
+        self.current.send_replace(Current::Over(why));
+        result
+    }
+
+    fn keep_trying(&self, runtime: &Runtime) -> Result<u8, Lost> {
+        let (mut is_first, mut was_connected) = (true, false);
         let mut lost_at = self.clock.now();
         let mut last_message = String::new();
         loop {
             let lost = match self.connect(is_first) {
-                Ok(connected) => match runtime.block_on(self.unless_cancelled(self.begin(&connected, is_first))) {
-                    Ok((session, control)) => {
-                        if let For::Stdio(target) = self.purpose {
-                            return self.carry_stdio(runtime, &session, target);
+                Ok(connected) => {
+                    connected.warn(!was_connected, |kind, message| self.report.warn(kind, message));
+                    match runtime.block_on(self.unless_cancelled(self.begin(&connected, !was_connected))) {
+                        Ok((session, control)) => {
+                            if let For::Stdio(target) = self.purpose {
+                                return self.carry_stdio(runtime, &session, target);
+                            }
+                            if !was_connected && let For::Program(program) = self.purpose {
+                                let own = Engine::Own(self.own());
+                                program.start(runtime.handle(), own, Arc::clone(&self.report));
+                            }
+                            last_message.clear();
+                            was_connected = true;
+                            let lost = runtime.block_on(self.serve(&connected, &session, control));
+                            lost_at = self.clock.now();
+                            lost
                         }
-                        if is_first && let For::Program(program) = self.purpose {
-                            let own = Engine::Own(self.own());
-                            program.start(runtime.handle(), own, Arc::clone(&self.report));
-                        }
-                        last_message.clear();
-                        let lost = runtime.block_on(self.serve(&connected, &session, control));
-                        lost_at = self.clock.now();
-                        is_first = false;
-                        lost
+                        Err(lost) => lost,
                     }
-                    Err(lost) => lost,
-                },
+                }
                 Err(lost) => lost,
             };
-            if lost.is_final || is_first {
+            is_first = false;
+            // A user who names a server in a command waits for it. Those of a list may come later.
+            if lost.is_final || !(was_connected || self.access.is_listed()) {
                 return Err(self.named(lost));
             }
             let limit = self.server.retry_for;
             if limit.is_some_and(|limit| self.clock.now().saturating_since(lost_at) >= limit) {
                 return Err(self.named(lost));
             }
+            self.current.send_replace(Current::Away(Some(lost.message.clone())));
             // An outage may last for hundreds of attempts.
             if lost.message != last_message {
                 let event = json!({ "event": "retrying", "message": lost.message });
-                self.report.tell(&self.event(event), &self.text(&format!("{}; reconnecting", lost.message)));
+                let again = if was_connected { "reconnecting" } else { "trying again" };
+                self.report.tell(&self.event(event), &self.text(&format!("{}; {again}", lost.message)));
                 last_message = lost.message;
             }
             self.pause()?;
         }
+    }
+
+    /// Tells why no attempt can succeed any more, while others go on.
+    pub(super) fn tell_given_up(&self, lost: &Lost) {
+        let event = json!({ "event": "given_up", "server": self.access.name, "message": lost.message });
+        let text = format!("{}; this server is given up", lost.message);
+        if self.server.transport.json { out::json(&event) } else { exit::report(false, exit::FAILED, &text) }
     }
 
     /// A message about the server.
@@ -453,9 +421,7 @@ impl<'a> Client<'a> {
             is_brief: false,
             is_first,
         };
-        let connected = connector.connect(&self.access.ticket)?;
-        connected.warn(is_first, |kind, message| self.report.warn(kind, message));
-        Ok(connected)
+        Ok(connector.connect(&self.access.ticket)?)
     }
 
     fn tell_unanswered(&self, addresses: &[SocketAddr], is_first: bool) {
@@ -526,10 +492,7 @@ impl<'a> Client<'a> {
             "handshake_us": stats.handshake_time.map(units::Duration::as_micros),
         });
         self.report.tell(&self.event(event), &self.text(&format!("connected to {remote}")));
-        // systemd waits for it, if the unit says Type=notify. Elsewhere nothing is done.
-        if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Ready]) {
-            tracing::warn!(%error, "cannot tell the service manager that the client is ready");
-        }
+        tell_ready();
         if connected.paths_wanted > 1 && !connected.is_multipath {
             let note = "the server supports one path only: the other links are not used";
             self.report.warn(Warning::PathLeftOut, note);
@@ -597,7 +560,7 @@ impl<'a> Client<'a> {
     /// Serves the connection until it ends.
     async fn serve(&self, connected: &Connected, session: &Arc<Session>, mut control: Streams) -> Lost {
         let allowed = Arc::new(self.allowed());
-        self.current.send_replace(Some(Arc::clone(session)));
+        self.current.send_replace(Current::Here(Arc::clone(session)));
         self.tell_connected(connected);
         let connection = &connected.connection;
         let mut look = interval(LOOK_INTERVAL);
@@ -634,7 +597,7 @@ impl<'a> Client<'a> {
                 }
             }
         };
-        self.current.send_replace(None);
+        self.current.send_replace(Current::Away(None));
         log_ended(connection);
         lost
     }

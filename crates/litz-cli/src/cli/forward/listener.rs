@@ -14,18 +14,15 @@ use forward::spec::{Bind, Listen};
 use rustix::fs::Mode;
 use socket2::{Domain, SockAddr, Socket as RawSocket, Type};
 use tokio::net::{TcpListener, UdpSocket, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 use super::carry::{Answer, Broken, Carried, carry};
 use super::datagrams::forward_packets;
 use super::report::Report;
-use super::session::{CONNECTIONS_MAX, Session};
+use super::session::CONNECTIONS_MAX;
+use super::sessions::Sessions;
 use super::socket::Socket;
-
-/// The time that a new connection waits for the client to reconnect.
-const SESSION_TIME: Duration = Duration::from_secs(10);
 
 /// The pause of a listener that cannot accept, because the process has no more descriptors, for
 /// instance.
@@ -36,14 +33,6 @@ const BACKLOG: i32 = 1024;
 
 /// How often another port is tried if the chosen one is free for one address family only.
 const PORTS_TRIED: u32 = 16;
-
-/// Where connections go.
-pub(super) enum Sessions {
-    /// Over the connection that the client has now.
-    Current(watch::Receiver<Option<Arc<Session>>>),
-    /// Over this one.
-    One(Arc<Session>),
-}
 
 /// What is done with the connections of a listener.
 pub(super) struct Way {
@@ -62,51 +51,6 @@ pub(super) type RequestOf = Box<dyn Fn(Option<SocketAddr>) -> Message + Send + S
 /// As many places as connections may be open.
 pub(crate) fn places() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(CONNECTIONS_MAX))
-}
-
-impl Sessions {
-    /// The connection to the other end, if there is one.
-    pub(super) fn now(&self) -> Option<Arc<Session>> {
-        match self {
-            Self::One(session) => Some(Arc::clone(session)),
-            Self::Current(current) => current.borrow().clone(),
-        }
-    }
-
-    /// The connection to the other end, as soon as there is one; `None` if there is none for too long.
-    pub(super) async fn get(&self) -> Option<Arc<Session>> {
-        match self {
-            Self::One(session) => Some(Arc::clone(session)),
-            Self::Current(current) => {
-                let mut current = current.clone();
-                let found = timeout(SESSION_TIME, current.wait_for(Option::is_some)).await.ok()?.ok()?;
-                found.clone()
-            }
-        }
-    }
-
-    /// The connection to the other end after `failed`: another one as soon as there is one, or after this time
-    /// the same one, if it is still there. `None` if there will be none.
-    pub(super) async fn next(&self, failed: &Arc<Session>, within: Duration) -> Option<Arc<Session>> {
-        match self {
-            Self::One(session) => {
-                tokio::time::sleep(within).await;
-                Some(Arc::clone(session))
-            }
-            Self::Current(current) => {
-                let mut current = current.clone();
-                let is_another = |session: &Option<Arc<Session>>| {
-                    session.as_ref().is_some_and(|session| !Arc::ptr_eq(session, failed))
-                };
-                let another = timeout(within, current.wait_for(is_another)).await;
-                if let Ok(another) = another.map(|found| found.ok().and_then(|found| found.clone())) {
-                    return another;
-                }
-                let found = current.wait_for(Option::is_some).await.ok()?;
-                found.clone()
-            }
-        }
-    }
 }
 
 /// Open sockets of a listener.
@@ -328,8 +272,9 @@ impl Way {
     async fn forward(&self, socket: Socket, origin: Option<SocketAddr>, _permit: OwnedSemaphorePermit) {
         let from = origin.map_or_else(|| "a local program".to_owned(), |origin| origin.to_string());
         let label = self.report.label(&from, &self.shown);
-        let Some(session) = self.sessions.get().await else {
-            return self.report.refused(&label, "not_connected", "there is no connection to the server");
+        let session = match self.sessions.get().await {
+            Ok(session) => session,
+            Err(why) => return self.report.refused(&label, "not_connected", &why),
         };
         let streams = match session.open(&(self.request)(origin)).await {
             Ok(streams) => streams,

@@ -11,8 +11,9 @@ use tokio::task::JoinSet;
 
 use super::carry::RESET;
 use super::frames;
-use super::listener::{Bound, Sessions, Way, places};
+use super::listener::{Bound, Way, places};
 use super::session::{OtherRequests, Session, Streams};
+use super::sessions::Sessions;
 
 /// Listeners of one client.
 const LISTENERS_MAX: usize = 64;

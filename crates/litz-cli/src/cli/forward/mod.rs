@@ -5,6 +5,7 @@
 //! | [`options`] | the arguments |
 //! | [`client`], [`serve`] | the two ends |
 //! | [`session`] | one connection between them: requests and answers, the same for both ends |
+//! | [`sessions`] | the connection that there is now, which may be away and come back |
 //! | [`frames`] | messages on streams |
 //! | [`listener`], [`datagrams`], [`socks`] | where connections and packets come in |
 //! | [`listeners`] | those that a client asks its server for |
@@ -49,6 +50,7 @@ pub(crate) mod report;
 mod run;
 mod serve;
 pub(crate) mod session;
+mod sessions;
 mod setup;
 pub(crate) mod socket;
 mod sockets;

@@ -158,7 +158,8 @@ pub(crate) struct ServerOptions {
     ///
     /// Meanwhile listeners stay open, and a new connection waits up to 10 seconds. Those that were forwarded
     /// when the connection was lost are reset. The command fails at once if the first connection fails, if
-    /// the server refuses the client, or if another host answers.
+    /// the server refuses the client, or if another host answers. A server of `litz daemon --servers` is
+    /// tried again if its first connection fails, and is given up alone.
     #[arg(long, value_name = "TIME", help_heading = heading::PATHS)]
     pub(crate) retry_for: Option<Duration>,
 

@@ -8,8 +8,8 @@ use forward::message::{Failure, Message, Reason};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::frames;
-use super::listener::Sessions;
 use super::session::{CONNECTIONS_MAX, Streams};
+use super::sessions::Sessions;
 
 /// The connection to the server, and places for what it carries.
 pub(super) struct Own {
@@ -41,8 +41,7 @@ impl Own {
 
     async fn request(&self, request: &Message) -> Result<Streams, Failure> {
         let unreachable = |detail: &str| Failure::new(Reason::NetworkUnreachable, detail);
-        let session = self.sessions.get().await;
-        let session = session.ok_or_else(|| unreachable("there is no connection to the server"))?;
+        let session = self.sessions.get().await.map_err(|why| unreachable(&why))?;
         session.open(request).await.map_err(|error| unreachable(&error))
     }
 

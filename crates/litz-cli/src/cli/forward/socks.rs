@@ -21,9 +21,9 @@ use tokio::time::timeout;
 use super::carry::{Answer, Carried, Local, carry};
 use super::datagrams::open_flow;
 use super::frames;
-use super::listener::Sessions;
 use super::report::Report;
 use super::session::Session;
+use super::sessions::Sessions;
 use super::socket::Socket;
 use super::udp::{Batch, FlowEnd, Opening, packet_buffer};
 
@@ -63,9 +63,12 @@ impl Proxy {
     /// Carries a connection to `address`. `early` is what the client sent after its request.
     async fn connect(&self, socket: Socket, origin: SocketAddr, address: Address, early: BytesMut) -> io::Result<()> {
         let label = self.report.label(&origin, &address);
-        let Some(session) = self.sessions.get().await else {
-            self.report.refused(&label, "not_connected", "there is no connection to the server");
-            return refuse(socket, Reply::Failed).await;
+        let session = match self.sessions.get().await {
+            Ok(session) => session,
+            Err(why) => {
+                self.report.refused(&label, "not_connected", &why);
+                return refuse(socket, Reply::Failed).await;
+            }
         };
         let request = Message::Open { target: Target::Host(Protocol::Tcp, address) };
         let (mut send, mut recv) = match session.open(&request).await {

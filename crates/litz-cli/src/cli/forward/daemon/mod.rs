@@ -5,6 +5,7 @@
 //! | [`server`], [`attached`] | the daemon's side: programs come in, and their connections |
 //! | [`program_end`], [`ring_end`] | the daemon's end of a connection with a program |
 //! | [`publications`] | places of the far host where it listens for programs |
+//! | [`clients`] | the connections to servers |
 //! | [`routes`], [`servers`] | which server a request goes to |
 //! | [`user`] | the side of a program |
 //! | [`place`], [`packets`] | the socket between them |
@@ -12,12 +13,13 @@
 //! The messages are in the crate `forward`, without sockets.
 
 mod attached;
+mod clients;
 mod packets;
 pub(super) mod place;
 mod program_end;
 mod publications;
 mod ring_end;
-pub(super) mod routes;
+mod routes;
 pub(super) mod server;
 pub(super) mod servers;
 pub(super) mod user;
@@ -34,7 +36,6 @@ use forward::spec::Dynamic;
 use serde_json::Value;
 use transfer::CancelToken;
 
-use super::client;
 use super::engine::Engine;
 use super::options::ClientOptions;
 use super::program::Program;
@@ -90,7 +91,7 @@ pub(crate) struct DaemonOptions {
     /// A table `[[server]]` has a name, a ticket-file, and rules: target as --target of `litz forward serve`,
     /// permit-listen as its --permit-listen. A connection goes to the first server with a rule for its
     /// target; without one it fails, or is made without Litz. A table may have by-key = true. -L, -R and -D
-    /// use the first server.
+    /// use the first server. Servers that cannot be reached now are tried again until they can be.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ticket", "to", "ticket_file", "by_key"],
           help_heading = "Forwards")]
     servers: Option<PathBuf>,
@@ -148,7 +149,7 @@ fn serve(options: &DaemonOptions) -> Result<u8, String> {
     }
     let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
     let daemon_socket = DaemonSocket::open(place::path(options.socket.socket.as_deref())?, cancel.clone())?;
-    client::run_daemon(&options.client, servers, &daemon_socket, cancel)
+    clients::run(&options.client, servers, &daemon_socket, cancel)
 }
 
 /// Runs a program whose connections a running daemon makes, and publishes its ports. Returns its status.
@@ -251,7 +252,11 @@ fn print(status: &Value) {
     for server in status["servers"].as_array().into_iter().flatten() {
         let name = server["name"].as_str().map_or_else(String::new, |name| format!("{name}: "));
         match &server["server"] {
-            Value::Null => out::line(&format!("{name}not connected")),
+            Value::Null => {
+                let why = server["message"].as_str().map_or_else(String::new, |why| format!(": {why}"));
+                let is_over = server["state"] == "given_up";
+                out::line(&format!("{name}{}{why}", if is_over { "given up" } else { "not connected, trying again" }));
+            }
             address => out::line(&format!("{name}connected to {}", text(address))),
         }
         for path in server["paths"].as_array().into_iter().flatten() {

@@ -226,8 +226,9 @@ impl Keeper {
         if let Err(failure) = self.publications.wait_for_place(self.id, listen).await {
             return failure;
         }
-        let Some(mut session) = self.own.sessions.get().await else {
-            return Failure::new(Reason::NetworkUnreachable, "there is no connection to the server");
+        let mut session = match self.own.sessions.get().await {
+            Ok(session) => session,
+            Err(why) => return Failure::new(Reason::NetworkUnreachable, &why),
         };
         let (mut published, mut told): (Option<Listen>, Option<Failure>) = (None, None);
         loop {

@@ -10,7 +10,11 @@ use forward::spec::Listen;
 use serde_json::{Value, json};
 
 use crate::cli::forward::own::Own;
+use crate::cli::forward::sessions::Current;
 use crate::cli::path_report;
+
+/// Letters of the reason why there is no connection, in a status.
+const MESSAGE_LETTERS_MAX: usize = 300;
 
 /// The servers of a daemon, in the order of the user.
 pub(in crate::cli::forward) struct Routes {
@@ -52,9 +56,17 @@ impl Routes {
     /// have rules with addresses, of which the answer has one.
     pub(super) async fn look_up(&self, name: &HostName) -> Result<Vec<IpAddr>, Failure> {
         let mut last = Failure::new(Reason::NotAllowed, &format!("no server of the daemon is for the name {name}"));
-        for Route { rules, own, .. } in &self.routes {
+        let mut away = None;
+        for Route { rules, own, name: server } in &self.routes {
             let verdict = rules.as_ref().map_or(Verdict::Allowed, |rules| rules.lookup_verdict(name));
             if verdict == Verdict::Refused {
+                continue;
+            }
+            if verdict == Verdict::ByAddress && own.sessions.now().is_none() {
+                // It may not know the name at all. To wait for it would delay the names of others.
+                let server = server.as_deref().unwrap_or("the server");
+                let detail = format!("{server}, which may know the name {name}, is not connected");
+                away = Some(Failure::new(Reason::NetworkUnreachable, &detail));
                 continue;
             }
             let found = {
@@ -75,20 +87,66 @@ impl Routes {
                 Err(failure) => last = failure,
             }
         }
-        Err(last)
+        // That a name does not exist is not known while a server is away.
+        Err(away.unwrap_or(last))
     }
 
     /// For the user: each server.
     pub(super) fn status(&self) -> Vec<Value> {
         let status = |route: &Route| {
-            let session = route.own.sessions.now();
+            let (state, session, message) = match route.own.sessions.current() {
+                Current::Here(session) => ("connected", Some(session), None),
+                Current::Away(why) => ("connecting", None, why),
+                Current::Over(why) => ("given_up", None, Some(why)),
+            };
             let paths = session.as_ref().map(|session| session.connection.stats().paths).unwrap_or_default();
             json!({
-                "name": route.name, "is_connected": session.is_some(),
+                "name": route.name, "state": state, "is_connected": session.is_some(),
+                "message": message.map(|message| message.chars().take(MESSAGE_LETTERS_MAX).collect::<String>()),
                 "server": session.map(|session| session.peer.clone()),
                 "paths": paths.iter().map(path_report::as_json).collect::<Vec<_>>(),
             })
         };
         self.routes.iter().map(status).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::cli::forward::listener::places;
+    use crate::cli::forward::sessions::Sessions;
+
+    /// A server that is away, and what keeps it so.
+    fn away(targets: &[&str]) -> (Route, watch::Sender<Current>) {
+        let (sender, current) = watch::channel(Current::Away(None));
+        let targets = targets.iter().map(|target| target.parse().expect("a rule")).collect();
+        let own = Arc::new(Own { sessions: Sessions::Current(current), places: places() });
+        (Route { name: None, rules: Some(Policy::new(targets, Vec::new())), own }, sender)
+    }
+
+    fn look_up(routes: &Routes, name: &str) -> Poll<Result<Vec<IpAddr>, Failure>> {
+        let name = HostName::new(name).expect("a name");
+        let mut found = pin!(routes.look_up(&name));
+        found.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[tokio::test]
+    async fn names_do_not_wait_for_a_server_that_is_away_and_has_no_rule_with_them() {
+        let ((first, _first), (second, second_sender)) =
+            (away(&["10.0.0.0/8:*"]), away(&["10.0.0.0/8:*", "*.lab.example:*"]));
+        let routes = Routes::new(vec![first, second]);
+        let Poll::Ready(Err(failure)) = look_up(&routes, "db.example") else { panic!("it waits") };
+        assert_eq!(failure.reason, Reason::NetworkUnreachable);
+        // This one is for the second server only.
+        assert!(look_up(&routes, "db.lab.example").is_pending());
+        second_sender.send_replace(Current::Over("revoked".to_owned()));
+        let Poll::Ready(Err(failure)) = look_up(&routes, "db.lab.example") else { panic!("it waits") };
+        assert_eq!(failure.reason, Reason::NetworkUnreachable);
     }
 }
