@@ -137,7 +137,9 @@ mod tests {
                 assert_eq!(notifies(Syscall::SocketError, arguments), expected, "{level} {name}");
             }
         }
-        for (syscall, index) in [(Syscall::Accept, 1), (Syscall::Accept4, 1), (Syscall::ReceiveFrom, 4)] {
+        let of_pointers =
+            [(Syscall::Accept, 1), (Syscall::Accept4, 1), (Syscall::ReceiveFrom, 4), (Syscall::SendTo, 4)];
+        for (syscall, index) in of_pointers {
             for (pointer, expected) in [(0, false), (1, true), (1 << 32, true), (u64::MAX, true)] {
                 let mut arguments = [3, 0, 0, 0, 0, 0];
                 arguments[index] = pointer;

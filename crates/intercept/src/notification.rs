@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::ioctl::{self, Opcode, Setter, Updater, opcode};
 
 use crate::syscall::Syscall;
-use crate::thread::Thread;
+use crate::thread::{Thread, read_memory};
 
 /// The requests of listeners (linux/seccomp.h).
 const GROUP: u8 = b'!';
@@ -133,6 +133,19 @@ impl Call {
             look(&thread)
         });
         if self.listener.is_waiting(self.id) { found } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+
+    /// Reads memory of the caller from `address` on. It costs less than [`with_caller`](Self::with_caller), which
+    /// opens the caller.
+    ///
+    /// # Errors
+    /// If there is no such memory, or the caller was killed.
+    pub fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
+        // Where that is not allowed, the other way may be.
+        if read_memory(self.thread, address, buffer).is_err() {
+            return self.with_caller(|caller| caller.read(address, buffer));
+        }
+        if self.listener.is_waiting(self.id) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
     /// The call succeeds with this value, or fails with the error.

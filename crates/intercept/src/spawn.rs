@@ -7,8 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    AddressFamily, MMsgHdr, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmmsg, socketpair,
 };
 
 use crate::filter;
@@ -50,13 +50,15 @@ fn install(filter: &[libc::sock_filter]) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor as i32) })
 }
 
-/// Sends a descriptor to the other end of a pair of sockets.
+/// Sends a descriptor to the other end of a pair of sockets: with sendmmsg, because a filter that this thread has
+/// already may stop sendmsg, and the supervisor does not listen yet.
 fn pass(to: BorrowedFd<'_>, descriptor: BorrowedFd<'_>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let descriptors = [descriptor];
     control.push(SendAncillaryMessage::ScmRights(&descriptors));
-    sendmsg(to, &[IoSlice::new(&[0])], &mut control, SendFlags::empty())?;
+    let byte = [IoSlice::new(&[0])];
+    sendmmsg(to, &mut [MMsgHdr::new(&byte, &mut control)], SendFlags::empty())?;
     Ok(())
 }
 

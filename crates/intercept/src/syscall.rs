@@ -18,6 +18,12 @@ pub enum Syscall {
     Accept4,
     /// recvfrom(2), only where it names the sender.
     ReceiveFrom,
+    /// recvmsg(2). Whether it names the sender stands in memory, which no filter can read.
+    ReceiveMessage,
+    /// sendto(2), only where it names the receiver.
+    SendTo,
+    /// sendmsg(2), as [`ReceiveMessage`](Self::ReceiveMessage).
+    SendMessage,
 }
 
 /// What must hold for the arguments of a call, so that it is taken over.
@@ -32,7 +38,7 @@ pub(crate) enum Condition {
 
 impl Syscall {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::Connect,
         Self::GetPeerName,
         Self::GetSockName,
@@ -40,6 +46,9 @@ impl Syscall {
         Self::Accept,
         Self::Accept4,
         Self::ReceiveFrom,
+        Self::ReceiveMessage,
+        Self::SendTo,
+        Self::SendMessage,
     ];
 
     pub(crate) const fn number(self) -> u32 {
@@ -51,15 +60,20 @@ impl Syscall {
             Self::Accept => libc::SYS_accept,
             Self::Accept4 => libc::SYS_accept4,
             Self::ReceiveFrom => libc::SYS_recvfrom,
+            Self::ReceiveMessage => libc::SYS_recvmsg,
+            Self::SendTo => libc::SYS_sendto,
+            Self::SendMessage => libc::SYS_sendmsg,
         }) as u32
     }
 
     pub(crate) const fn condition(self) -> Condition {
         match self {
-            Self::Connect | Self::GetPeerName | Self::GetSockName => Condition::None,
+            Self::Connect | Self::GetPeerName | Self::GetSockName | Self::ReceiveMessage | Self::SendMessage => {
+                Condition::None
+            }
             Self::SocketError => Condition::Are([(1, libc::SOL_SOCKET as u32), (2, libc::SO_ERROR as u32)]),
             Self::Accept | Self::Accept4 => Condition::IsPointer(1),
-            Self::ReceiveFrom => Condition::IsPointer(4),
+            Self::ReceiveFrom | Self::SendTo => Condition::IsPointer(4),
         }
     }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 /// A thread of another process, opened: what is read later is read from this process, whatever its
@@ -59,6 +60,20 @@ impl Thread {
     pub fn descriptor(&self, number: u64) -> io::Result<OwnedFd> {
         // The kernel takes an int from the register, too.
         Ok(pidfd_getfd(&self.process, number as u32 as i32, PidfdGetfdFlags::empty())?)
+    }
+}
+
+/// Reads memory of a thread from `address` on, without opening it (process_vm_readv(2)).
+pub(crate) fn read_memory(number: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
+    let here = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let there = libc::iovec { iov_base: std::ptr::without_provenance_mut(address as usize), iov_len: buffer.len() };
+    // SAFETY: the kernel writes at most `buffer.len()` bytes to `buffer`, which is borrowed until it returns. The
+    // other address is one of the other process, where the kernel only reads.
+    let len = unsafe { libc::process_vm_readv(number as libc::pid_t, &raw const here, 1, &raw const there, 1, 0) };
+    match usize::try_from(len) {
+        Ok(len) if len == buffer.len() => Ok(()),
+        Ok(_) => Err(Errno::FAULT.into()),
+        Err(_) => Err(io::Error::last_os_error()),
     }
 }
 

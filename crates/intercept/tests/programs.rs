@@ -55,6 +55,10 @@ fn a_socket_of_the_program_is_connected_to_another_address() {
     let (child, listener) = start(CONNECTS);
     let (call, address) = connects(&listener).expect("a call");
     assert_eq!(address, ([192, 0, 2, 1], 80).into());
+    let mut bytes = [0; 16];
+    call.read(call.argument(1), &mut bytes).expect("it waits");
+    assert_eq!(sockaddr::parse(&bytes), Some(address));
+    assert!(call.read(1, &mut bytes).is_err(), "no memory is there");
     let here = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = here.local_addr().expect("an address");
     let connected = call.with_caller(|caller| {
@@ -108,6 +112,7 @@ fn a_caller_that_was_killed_is_not_looked_at() {
     child.stdout.take().expect("a pipe").read_to_string(&mut rest).expect("the end");
     child.wait().expect("it ends");
     assert!(call.with_caller(|_| Ok(())).is_err());
+    assert!(call.read(call.argument(1), &mut [0; 2]).is_err());
     call.answer(Ok(0));
     assert!(connects(&listener).is_none());
 }

@@ -329,6 +329,207 @@ fn answers_come_from_the_name_server_and_only_to_the_program_that_asks() {
     assert_eq!(stranger.recv(&mut [0; 512]).map_err(|error| error.kind()), Err(std::io::ErrorKind::WouldBlock));
 }
 
+/// A program that names the name server in each call that sends, in all ways in which it may send and receive.
+const UNCONNECTED: &str = "
+import ctypes, errno, os, select, socket, struct, sys, threading
+server = ('192.0.2.53', 53)
+address = socket.inet_aton('10.79.0.1')
+def query(number, name='db.far.example'):
+    labels = b''.join(bytes([len(part)]) + part.encode() for part in name.split('.'))
+    return struct.pack('>6H', number, 0x100, 1, 0, 0, 0) + labels + b'\\0\\0\\x01\\0\\x01'
+def is_good(data, number):
+    return data[:2] == struct.pack('>H', number) and data[-4:] == address
+def new(family=socket.AF_INET, bound=None):
+    s = socket.socket(family, socket.SOCK_DGRAM)
+    if bound:
+        s.bind(bound)
+    return s
+def errno_of(act, *arguments):
+    try:
+        act(*arguments)
+    except OSError as error:
+        return error.errno
+# As dnspython and others do, with a socket that blocks.
+s = new()
+assert s.sendto(query(7, 'Db.Far.Example'), server) == 32
+data, origin = s.recvfrom(512)
+assert origin == server and is_good(data, 7), (data, origin)
+port = s.getsockname()[1]
+assert port > 0 and s.getsockname() == ('0.0.0.0', port)
+assert errno_of(s.getpeername) == errno.ENOTCONN
+# As musl does: bound, without blocking, recvmsg.
+m = new(bound=('0.0.0.0', 0))
+m.setblocking(False)
+assert errno_of(m.recvmsg, 512) == errno.EAGAIN
+m.sendto(query(8), server)
+def wait(s):
+    poll = select.poll()
+    poll.register(s, select.POLLIN)
+    assert poll.poll(60_000)
+wait(m)
+data, control, flags, origin = m.recvmsg(512, 100)
+assert origin == server and is_good(data, 8) and (control, flags) == ([], 0), (data, control, flags, origin)
+assert errno_of(m.recvmsg, 512) == errno.EAGAIN
+# A packet in pieces, and an answer that is cut.
+m.sendmsg([query(9)[:5], b'', query(9)[5:]], [], 0, server)
+wait(m)
+assert m.recvmsg(4, 0, socket.MSG_PEEK) == (b'\\0\\x09\\x81\\x80', [], socket.MSG_TRUNC, server)
+first, second = bytearray(4), bytearray(8)
+assert m.recvmsg_into([first, second]) == (12, [], socket.MSG_TRUNC, server)
+assert bytes(first + second)[:2] == b'\\0\\x09'
+# Other packets keep their sender.
+stranger = new(bound=('127.0.0.1', 0))
+stranger.sendto(b'hello', ('127.0.0.1', port))
+assert s.recvfrom(512) == (b'hello', stranger.getsockname())
+stranger.sendmsg([b'hello'], [], 0, ('127.0.0.1', port))
+assert s.recvmsg(512) == (b'hello', [], 0, stranger.getsockname())
+# Sockets of the other family, and bound ones.
+for s6, to in [(new(socket.AF_INET6), '::ffff:192.0.2.53'), (new(bound=('10.78.0.1', 0)), '192.0.2.53')]:
+    s6.settimeout(60)
+    s6.sendto(query(10), (to, 53))
+    data, origin = s6.recvfrom(512)
+    assert is_good(data, 10) and origin[:2] == (to, 53), (data, origin)
+only = new(socket.AF_INET6)
+only.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+assert errno_of(only.sendto, query(11), ('::ffff:192.0.2.53', 53)) == errno.ENETUNREACH
+# What is for no name server, or too long, is the kernel's, which has no way there.
+assert errno_of(s.sendto, query(12), ('192.0.2.54', 53)) == errno.ENETUNREACH
+assert errno_of(s.sendto, query(12), ('192.0.2.53', 54)) == errno.ENETUNREACH
+assert errno_of(s.sendto, bytes(5000), server) == errno.ENETUNREACH
+# What is no query has no answer.
+for wrong in [b'', b'x', b'\\xff' * 40, query(13)[:-3], bytes(4096)]:
+    assert s.sendto(wrong, server) == len(wrong)
+assert errno_of(s.recvfrom, 512, socket.MSG_DONTWAIT) == errno.EAGAIN
+# Memory that is not there, and a header that is none.
+libc = ctypes.CDLL(None, use_errno=True)
+def fails(name, *arguments):
+    ctypes.set_errno(0)
+    result = getattr(libc, name)(s.fileno(), *arguments)
+    return ctypes.get_errno() if result == -1 else result
+nowhere = ctypes.c_void_p(1)
+name = struct.pack('=H', socket.AF_INET) + b'\\0\\x35' + socket.inet_aton(server[0]) + bytes(8)
+at = ctypes.create_string_buffer(name, 16)
+# The kernel looks for the way before it looks at the packet.
+no_way = (errno.EFAULT, errno.ENETUNREACH)
+assert fails('sendto', nowhere, 20, 0, at, 16) in no_way
+assert fails('sendto', b'x', 1, 0, nowhere, 16) == errno.EFAULT
+assert fails('sendto', b'x', 1, 0, at, 3) == errno.EINVAL
+assert fails('sendto', b'x', 1, 0, at, -1) == errno.EINVAL
+assert fails('recvmsg', nowhere, 0) == errno.EFAULT and fails('sendmsg', nowhere, 0) == errno.EFAULT
+piece = ctypes.create_string_buffer(64)
+areas = ctypes.create_string_buffer(struct.pack('=QQQQ', ctypes.addressof(piece), 32, 1, 32), 32)
+def header(areas_at, count):
+    packed = struct.pack('=QIIQQQQii', ctypes.addressof(at), 16, 0, areas_at, count, 0, 0, 0, 0)
+    return ctypes.create_string_buffer(packed, 56)
+assert fails('sendmsg', header(ctypes.addressof(areas), 2000), 0) == errno.EMSGSIZE
+assert fails('sendmsg', header(1, 1), 0) == errno.EFAULT
+assert fails('sendmsg', header(ctypes.addressof(areas), 2), 0) in no_way
+s.sendto(query(14), server)
+wait(s)
+assert fails('recvmsg', header(ctypes.addressof(areas), 2), 0) == errno.EFAULT
+assert at.raw == name
+# Threads, each with a socket of its own.
+def ask(number):
+    own = new()
+    for _ in range(4):
+        own.sendto(query(number), server)
+        data, origin = own.recvfrom(512)
+        assert origin == server and is_good(data, number), (data, origin)
+    good.append(number)
+good = []
+threads = [threading.Thread(target=ask, args=[number]) for number in range(100, 108)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+assert len(good) == 8, good
+# More queries than there are places: each is taken, and some have no answer.
+for number in range(300):
+    assert s.sendto(query(number), server) == 32
+s.settimeout(1)
+def is_answered():
+    s.sendto(query(999), server)
+    try:
+        while not is_good(s.recvfrom(512)[0], 999):
+            pass
+        return True
+    except TimeoutError:
+        return False
+while not is_answered():
+    pass
+print('good')";
+
+#[test]
+fn a_program_may_name_the_name_server_in_each_call() {
+    let Some(named) = Named::new() else { return };
+    for more in [&["--dns", "far"][..], &[]] {
+        let (status, output, errors) = named.run(more, &["python3", "-c", UNCONNECTED]);
+        assert!(status == 0 && output == "good\n", "{more:?} {status} {output} {errors}");
+    }
+    // Without Litz, there is no way to the name server.
+    for more in [["--dns", "here"], ["--direct", "192.0.2.53:53"]] {
+        let script = "import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.53', 53))";
+        let (status, _, errors) = named.run(&more, &["python3", "-c", script]);
+        assert!(status == 1 && errors.contains("Network is unreachable"), "{more:?} {status} {errors}");
+    }
+}
+
+/// Static, with the resolver of musl.
+const MUSL: &str = r#"
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+
+int main(int count, char **arguments) {
+    struct addrinfo hints, *found, *each;
+    char text[64];
+    memset(&hints, 0, sizeof hints);
+    hints.ai_socktype = SOCK_STREAM;
+    int error = getaddrinfo(arguments[1], "80", &hints, &found);
+    if (error) {
+        puts(gai_strerror(error));
+        return 1;
+    }
+    for (each = found; each; each = each->ai_next) {
+        getnameinfo(each->ai_addr, each->ai_addrlen, text, sizeof text, 0, 0, NI_NUMERICHOST);
+        puts(text);
+    }
+    return 0;
+}
+"#;
+
+#[test]
+fn a_static_program_of_musl_finds_names_of_the_far_host() {
+    if !is_there("musl-gcc") {
+        return;
+    }
+    let Some(named) = Named::new() else { return };
+    let (source, program) = (named.world.place.path("look-up.c"), named.world.place.path("look-up"));
+    std::fs::write(&source, MUSL).expect("a file");
+    let built = Command::new("musl-gcc").arg("-static").arg("-o").arg(&program).arg(&source).output();
+    let (status, _, errors) = texts(built.expect("it starts"));
+    assert_eq!(status, 0, "{errors}");
+    let program = program.to_str().expect("a plain path");
+    for more in [&["--dns", "far"][..], &[]] {
+        let (status, output, errors) = named.run(more, &[program, NAME]);
+        let mut found: Vec<_> = output.lines().collect();
+        found.sort_unstable();
+        assert!(status == 0 && found == [FAR, FAR6], "{more:?} {status} {output} {errors}");
+        let (status, output, errors) = named.run(more, &[program, "missing.far.example"]);
+        assert!(status == 1 && output.contains("Name does not resolve"), "{more:?} {status} {output} {errors}");
+    }
+}
+
+#[test]
+fn tools_that_ask_name_servers_get_answers_of_the_far_host() {
+    let Some(named) = Named::new() else { return };
+    for tool in [&["busybox", "nslookup", NAME][..], &["dig", "+short", NAME], &["nslookup", NAME]] {
+        if is_there(tool[0]) {
+            let (status, output, errors) = named.run(&["--dns", "far"], tool);
+            assert!(status == 0 && output.contains(FAR), "{tool:?} {status} {output} {errors}");
+        }
+    }
+}
+
 #[test]
 fn a_way_to_look_up_names_that_is_none_is_refused() {
     let output = Command::new(env!("CARGO_BIN_EXE_litz")).args(["run", "--dns", "nowhere", "x", "--", "true"]).output();

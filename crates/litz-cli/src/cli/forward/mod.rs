@@ -19,7 +19,7 @@
 //! | [`sockets`], [`published`], [`own_address`] | what the kernel does not know about a program's sockets |
 //! | [`publisher`] | publishes ports of a program through the daemon |
 //! | [`names`] | names that a program looks up |
-//! | [`calls`] | what the answers to several calls need |
+//! | [`calls`], [`packet_calls`] | what the answers to several calls need |
 //! | [`setup`] | threads, limits and TLS settings of both ends |
 //! | [`stdio`] | standard input and output as a connection |
 //! | [`report`] | what the user is told |
@@ -42,6 +42,7 @@ mod names;
 mod options;
 mod own;
 mod own_address;
+mod packet_calls;
 mod packet_runs;
 mod program;
 mod published;

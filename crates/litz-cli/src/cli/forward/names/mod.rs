@@ -7,18 +7,22 @@
 //! ```
 //!
 //! A program that connects a UDP socket to a name server is connected to a socket of this process on
-//! loopback. It believes to have the answers from the name server: recvfrom and getpeername are taken over
-//! for such sockets ([`receive`](mod@receive)). TCP connections to a name server are answered, too.
+//! loopback. One that names the server in each call that sends keeps its socket as it is, and this process
+//! takes the query out of the call ([`send`](mod@send)). Both believe to have the answers from the name server:
+//! recvfrom, recvmsg and getpeername are taken over for such sockets ([`receive`](mod@receive)). TCP connections
+//! to a name server are answered, too.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`question`] | queries and answers, as bytes |
 //! | [`configured`] | the name servers of this host |
+//! | [`send`](mod@send) | queries that a program sends with an address |
 //! | [`receive`](mod@receive) | answers that a program receives |
 
 mod configured;
 mod question;
 mod receive;
+mod send;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -61,6 +65,10 @@ const ASKING_TIME: units::Duration = units::Duration::from_secs(3600);
 
 /// The pause after an error of a socket for a name server, for example if there is no memory.
 const ERROR_PAUSE: Duration = Duration::from_secs(1);
+
+/// Sockets of programs that have sent queries with an address, and whose answers have to come from there. One that
+/// is forgotten gets its next answers from loopback, until it sends again.
+const SENDERS_MAX: usize = 1024;
 
 /// Addresses whose names are kept, and how long.
 const FOUND_MAX: usize = 4096;
@@ -105,11 +113,20 @@ pub(super) struct Names {
 
 struct Shared {
     /// The sockets of this process by the name server that each stands for.
-    stand_ins: BTreeMap<SocketAddr, SocketAddr>,
+    stand_ins: BTreeMap<SocketAddr, StandIn>,
     /// The sockets of programs that are connected to them.
     asking: Flows<SocketAddr, OwnedFd>,
+    /// The kernel's numbers of those that are not, and have sent queries with an address.
+    senders: Flows<u64, ()>,
     /// The names that the far host has found, by address.
     found: Flows<IpAddr, HostName>,
+}
+
+/// A socket of this process that stands for a name server.
+#[derive(Clone)]
+struct StandIn {
+    address: SocketAddr,
+    socket: Arc<UdpSocket>,
 }
 
 /// How a query comes, and is passed on.
@@ -124,6 +141,7 @@ impl Names {
         let shared = Shared {
             stand_ins: BTreeMap::new(),
             asking: Flows::new(ASKING_TIME, ASKING_MAX),
+            senders: Flows::new(ASKING_TIME, SENDERS_MAX),
             found: Flows::new(FOUND_TIME, FOUND_MAX),
         };
         let queries = Arc::new(Semaphore::new(QUERIES_MAX));
@@ -147,10 +165,11 @@ impl Names {
         !self.lock().stand_ins.is_empty()
     }
 
-    /// The name server to which a program believes that its socket is connected, whose peer is `peer`.
+    /// The name server that a program believes to be at `peer`, where a socket of this process stands for it.
     pub(super) fn server_behind(&self, peer: SocketAddr) -> Option<SocketAddr> {
         let canonical = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-        let server = self.lock().stand_ins.iter().find(|(_, own)| **own == canonical).map(|(server, _)| *server)?;
+        let shared = self.lock();
+        let server = shared.stand_ins.iter().find(|(_, own)| own.address == canonical).map(|(server, _)| *server)?;
         Some(in_family_of(peer, server))
     }
 
@@ -165,7 +184,7 @@ impl Names {
     /// If there are too many of them, or the system's error.
     pub(super) fn attach(self: &Arc<Self>, socket: OwnedFd, server: SocketAddr) -> io::Result<()> {
         let server = SocketAddr::new(server.ip().to_canonical(), server.port());
-        let own = self.stand_in(server)?;
+        let own = self.stand_in(server)?.address;
         let is_ipv6 = SockRef::from(&socket).domain()? == Domain::IPV6;
         let address = match own.ip() {
             IpAddr::V4(ip) if is_ipv6 => SocketAddr::new(ip.to_ipv6_mapped().into(), own.port()),
@@ -183,10 +202,10 @@ impl Names {
 
     /// The socket that stands for `server`.
     #[expect(clippy::disallowed_methods, reason = "a socket inside this host is the kernel's")]
-    fn stand_in(self: &Arc<Self>, server: SocketAddr) -> io::Result<SocketAddr> {
+    fn stand_in(self: &Arc<Self>, server: SocketAddr) -> io::Result<StandIn> {
         let mut shared = self.lock();
         if let Some(own) = shared.stand_ins.get(&server) {
-            return Ok(*own);
+            return Ok(own.clone());
         }
         if shared.stand_ins.len() == SERVERS_MAX {
             return Err(io::Error::other("programs ask too many name servers"));
@@ -194,10 +213,21 @@ impl Names {
         let ip: IpAddr = if server.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
         let socket = std::net::UdpSocket::bind((ip, 0))?;
         socket.set_nonblocking(true)?;
-        let own = socket.local_addr()?;
-        tokio::spawn(Arc::clone(self).serve(Arc::new(UdpSocket::from_std(socket)?), server));
-        shared.stand_ins.insert(server, own);
+        let address = socket.local_addr()?;
+        let own = StandIn { address, socket: Arc::new(UdpSocket::from_std(socket)?) };
+        tokio::spawn(Arc::clone(self).serve(Arc::clone(&own.socket), server));
+        shared.stand_ins.insert(server, own.clone());
         Ok(own)
+    }
+
+    /// Keeps in mind that a program has sent a query from its socket with this number.
+    fn note_sent(&self, number: u64) {
+        let (now, mut shared) = (self.clock.now(), self.lock());
+        let _forgotten = (shared.senders.poll_idle(now), shared.senders.insert(now, number, ()));
+    }
+
+    fn has_sent(&self, number: u64) -> bool {
+        self.lock().senders.use_now(self.clock.now(), &number).is_some()
     }
 
     /// Answers the queries that come to a socket.
@@ -221,15 +251,25 @@ impl Names {
             // Before there is a task: the queries that wait are bounded by the socket's own buffer.
             let Ok(place) = Arc::clone(&self.queries).try_acquire_owned() else { continue };
             let (names, socket, query) = (Arc::clone(&self), Arc::clone(&socket), buffer[..len].to_vec());
-            tokio::spawn(async move {
-                let answer = names.answer(server, &query, Over::Udp, place).await;
-                // A query without an answer is asked again, as with any name server.
-                if let Some(answer) = answer
-                    && let Err(error) = socket.send_to(&answer, origin).await
-                {
-                    tracing::info!(%error, "an answer about a name");
-                }
-            });
+            tokio::spawn(async move { names.answer_to(&socket, origin, server, &query, place).await });
+        }
+    }
+
+    /// Answers a query that has come from `origin`, with the socket that stands for `server`.
+    async fn answer_to(
+        &self,
+        own: &UdpSocket,
+        origin: SocketAddr,
+        server: SocketAddr,
+        query: &[u8],
+        place: OwnedSemaphorePermit,
+    ) {
+        let answer = self.answer(server, query, Over::Udp, place).await;
+        // A query without an answer is asked again, as with any name server.
+        if let Some(answer) = answer
+            && let Err(error) = own.send_to(&answer, origin).await
+        {
+            tracing::info!(%error, "an answer about a name");
         }
     }
 

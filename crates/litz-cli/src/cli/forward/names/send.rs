@@ -1,0 +1,134 @@
+//! Queries that a program sends with the address of a name server, from a socket that is not connected to it.
+//!
+//! ```text
+//!  program's socket ── sendto: the bytes of the query are copied ──▶ this process ──▶ as for other queries
+//!                   ◀── answer, from the socket that stands for the name server ──
+//! ```
+//!
+//! The kernel sends nothing. The program waits for its socket as always, and is told that the answer comes from the
+//! name server ([`receive`](super::receive)).
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use intercept::Call;
+use socket2::{Domain, SockRef};
+
+use super::{Names, QUERY_LEN_MAX, StandIn};
+use crate::cli::forward::packet_calls::{PacketCall, receiver};
+
+/// A packet to a name server.
+pub(in crate::cli::forward) struct Query {
+    pub(in crate::cli::forward) socket: OwnedFd,
+    pub(in crate::cli::forward) server: SocketAddr,
+    bytes: Vec<u8>,
+}
+
+impl Names {
+    /// Whether a program sends to a name server: the kernel sends all else.
+    pub(in crate::cli::forward) fn may_send(&self, call: &Call) -> bool {
+        let server = receiver(call).ok().flatten();
+        server.is_some_and(|server| self.are_asked_at(server))
+    }
+
+    /// The query that a program sends; `None` if it is the kernel's.
+    pub(in crate::cli::forward) fn query_of(&self, call: &Call) -> Option<Query> {
+        let server = receiver(call).ok().flatten().filter(|server| self.are_asked_at(*server))?;
+        let parts = call.with_caller(|caller| {
+            let bytes = PacketCall::of(call, caller)?.bytes(caller, QUERY_LEN_MAX)?;
+            Ok((caller.descriptor(call.argument(0))?, bytes))
+        });
+        let (socket, bytes) = parts.ok()?;
+        Some(Query { socket, server, bytes })
+    }
+
+    /// Answers a query in place of the name server. Returns what the program's call does. A query for which there is
+    /// no place has no answer, and is asked again, as with any name server.
+    ///
+    /// # Errors
+    /// Why the kernel has to send it.
+    pub(in crate::cli::forward) fn take_query(self: &Arc<Self>, query: Query) -> io::Result<i64> {
+        let Query { socket, server, bytes } = query;
+        let server = SocketAddr::new(server.ip().to_canonical(), server.port());
+        let stand_in = self.stand_in(server)?;
+        let place = place_of(&socket, stand_in.address)?;
+        self.note_sent(SockRef::from(&socket).cookie()?);
+        let len = bytes.len() as i64;
+        if let Ok(permit) = Arc::clone(&self.queries).try_acquire_owned() {
+            let (names, StandIn { socket: own, .. }) = (Arc::clone(self), stand_in);
+            tokio::spawn(async move {
+                names.answer_to(&own, place, server, &bytes, permit).await;
+                // Until then no other program could get its port, and the answer.
+                drop(socket);
+            });
+        }
+        Ok(len)
+    }
+}
+
+/// Where a program's socket receives what comes from `own`, an address of loopback. It gets a port if it has none
+/// yet, as it would by sending.
+///
+/// # Errors
+/// If it cannot receive from there, so that the kernel knows better what to do with its packet.
+fn place_of(socket: &OwnedFd, own: SocketAddr) -> io::Result<SocketAddr> {
+    let unfit = |why: &str| io::Error::other(format!("the program's socket {why}"));
+    let reference = SockRef::from(socket);
+    let is_ipv6 = reference.domain()? == Domain::IPV6;
+    if own.is_ipv6() != is_ipv6 && (!is_ipv6 || reference.only_v6()?) {
+        return Err(unfit("has another address family"));
+    }
+    if reference.device()?.is_some() {
+        return Err(unfit("is bound to a device"));
+    }
+    let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+    if reference.peer_addr().ok().and_then(|peer| peer.as_socket()).is_some_and(|peer| canonical(peer) != own) {
+        return Err(unfit("is connected to another host"));
+    }
+    let local = || reference.local_addr()?.as_socket().ok_or_else(|| unfit("has no address"));
+    let mut address = local()?;
+    if address.port() == 0 {
+        // Another thread of the program may have been faster.
+        let _has_one = reference.bind(&address.into());
+        address = local()?;
+    }
+    let mut address = canonical(address);
+    if address.ip().is_unspecified() {
+        address.set_ip(own.ip());
+    }
+    if address.port() == 0 || address.is_ipv4() != own.is_ipv4() {
+        return Err(unfit("receives elsewhere"));
+    }
+    Ok(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[expect(clippy::disallowed_methods, reason = "stands for the socket of a program")]
+    fn socket(domain: Domain, bound: Option<&str>) -> OwnedFd {
+        let socket = socket2::Socket::new(domain, socket2::Type::DGRAM, None).expect("a socket");
+        if let Some(bound) = bound {
+            socket.bind(&bound.parse::<SocketAddr>().expect("an address").into()).expect("a port");
+        }
+        socket.into()
+    }
+
+    #[test]
+    fn a_socket_receives_at_loopback_with_a_port_of_its_own() {
+        let own: SocketAddr = "127.0.0.1:7000".parse().expect("an address");
+        let unbound = socket(Domain::IPV4, None);
+        let place = place_of(&unbound, own).expect("a place");
+        assert!(place.ip() == own.ip() && place.port() != 0);
+        // The same one for the next query.
+        assert_eq!(place_of(&unbound, own).expect("a place"), place);
+        let bound = socket(Domain::IPV4, Some("127.0.0.2:0"));
+        assert_eq!(place_of(&bound, own).expect("a place").ip().to_string(), "127.0.0.2");
+        assert!(place_of(&unbound, "[::1]:7000".parse().expect("an address")).is_err());
+        SockRef::from(&bound).connect(&"127.0.0.1:9".parse::<SocketAddr>().expect("an address").into()).expect("UDP");
+        assert!(place_of(&bound, own).is_err());
+    }
+}
