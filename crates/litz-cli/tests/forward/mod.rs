@@ -2,6 +2,7 @@
 //! ends.
 #![expect(clippy::disallowed_methods, reason = "stands for programs that use the forwarder")]
 
+mod calls;
 mod daemon;
 mod dynamic;
 mod hostile;

@@ -10,6 +10,9 @@ use rustix::io::Errno;
 /// Sockets that could not be connected, and whose programs have not asked why.
 const FAILED_MAX: usize = 1024;
 
+/// Sockets whose connections have ended, and whose programs may still ask for their own address.
+const ENDED_MAX: usize = 1024;
+
 /// Targets that are known to be allowed.
 const ALLOWED_MAX: usize = 1024;
 
@@ -32,6 +35,8 @@ pub(super) struct Sockets {
 struct Inner {
     states: BTreeMap<u64, State>,
     failed: usize,
+    /// Where the programs believe that they were connected to. A later socket has a larger number.
+    ended: BTreeMap<u64, SocketAddr>,
     allowed: BTreeSet<SocketAddr>,
 }
 
@@ -42,6 +47,7 @@ impl Sockets {
 
     pub(super) fn set(&self, number: u64, state: State) {
         let mut inner = self.lock();
+        inner.ended.remove(&number);
         if let State::Failed(_) = state {
             if inner.failed == FAILED_MAX {
                 // The oldest one.
@@ -58,8 +64,25 @@ impl Sockets {
         }
     }
 
-    pub(super) fn remove(&self, number: u64) {
-        self.lock().remove(number);
+    /// The connection of a socket has ended.
+    pub(super) fn end(&self, number: u64) {
+        let mut inner = self.lock();
+        if let Some(State::Connected(target)) = inner.states.get(&number).copied() {
+            inner.remove(number);
+            if inner.ended.len() == ENDED_MAX {
+                inner.ended.pop_first();
+            }
+            inner.ended.insert(number, target);
+        }
+    }
+
+    /// The address to which the program believes that its socket is, or was, connected.
+    pub(super) fn target(&self, number: u64) -> Option<SocketAddr> {
+        let inner = self.lock();
+        match inner.states.get(&number) {
+            Some(State::Connected(target)) => Some(*target),
+            _ => inner.ended.get(&number).copied(),
+        }
     }
 
     /// The error of a socket that could not be connected, once.
@@ -76,7 +99,8 @@ impl Sockets {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.lock().states.is_empty()
+        let inner = self.lock();
+        inner.states.is_empty() && inner.ended.is_empty()
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -129,5 +153,24 @@ mod tests {
         sockets.set(total, State::Failed(Errno::TIMEDOUT));
         sockets.set(total, State::Connecting);
         assert!(!sockets.has_failed());
+    }
+
+    #[test]
+    fn the_target_of_a_socket_is_known_after_its_connection_has_ended() {
+        let (sockets, total) = (Sockets::default(), ENDED_MAX as u64 + 10);
+        let target = |number| SocketAddr::from(([192, 0, 2, 1], number as u16));
+        for number in 0..total {
+            sockets.set(number, State::Connected(target(number)));
+            assert_eq!(sockets.target(number), Some(target(number)));
+            sockets.end(number);
+            assert_eq!((sockets.get(number), sockets.target(number)), (None, Some(target(number))));
+        }
+        // The oldest ones are forgotten.
+        assert_eq!((sockets.target(9), sockets.target(10)), (None, Some(target(10))));
+        // It connects anew.
+        sockets.set(10, State::Connecting);
+        assert_eq!(sockets.target(10), None);
+        sockets.end(10);
+        assert_eq!(sockets.get(10), Some(State::Connecting));
     }
 }

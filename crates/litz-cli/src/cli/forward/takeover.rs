@@ -240,7 +240,7 @@ impl Takeover {
                 if let Err(error) = self.names.serve_tcp(stream, address).await {
                     tracing::info!(%error, "a connection to a name server");
                 }
-                self.sockets.remove(number);
+                self.sockets.end(number);
             }
             Err(error) => {
                 tracing::info!(%error, %address, "a name server is asked directly");
@@ -393,7 +393,7 @@ impl Takeover {
         self.report.opened(label);
         let carried = Carried::default();
         let result = opened.carry(Socket::tcp(stream), &carried).await;
-        self.sockets.remove(number);
+        self.sockets.end(number);
         self.report.closed(label, &carried, &result);
     }
 
@@ -417,14 +417,15 @@ impl Takeover {
         told.ok()?
     }
 
-    /// Tells the program an address of this host that fits the address to which it believes that its socket is
-    /// connected, if it is one of ours. The port is the kernel's.
+    /// Tells the program an address of this host that fits the address to which it believes that its socket is, or
+    /// was, connected, if it is one of ours. The port is the kernel's.
     fn name_own(&self, call: &Call) -> Option<()> {
         let told = call.with_caller(|caller| {
             let socket = caller.descriptor(call.argument(0))?;
             let socket = SockRef::from(&socket);
-            let Some(State::Connected(target)) = self.sockets.get(socket.cookie()?) else { return Ok(None) };
-            let kernels = socket.local_addr()?.as_socket();
+            let Some(target) = self.sockets.target(socket.cookie()?) else { return Ok(None) };
+            // A program that has bound its socket knows its address already.
+            let kernels = socket.local_addr()?.as_socket().filter(|own| own.ip().to_canonical().is_loopback());
             let address = kernels.and_then(|kernels| match (kernels, own_address(target)?) {
                 (SocketAddr::V6(_), IpAddr::V4(ip)) => {
                     Some(SocketAddr::new(ip.to_ipv6_mapped().into(), kernels.port()))
