@@ -27,7 +27,9 @@ const WINDOW_MAX: u64 = 12 << 20;
 /// A shorter time says little: plans are bursts.
 const MEASURED_MIN: Duration = Duration::from_micros(500);
 
-/// If a plan takes all datagrams, more could have left: so many times as many may wait from then on.
+/// If a plan takes all datagrams, more could have left: so many times as many may wait from then on, but not
+/// more than twice as many as before. On a slow link a plan after a pause takes a burst that says little about
+/// what leaves in 2 ms.
 const GROWTH: u64 = 4;
 
 /// The bytes of datagrams that should wait.
@@ -73,7 +75,8 @@ impl DatagramWindow {
         }
         if waiting == 0 {
             self.mark = None;
-            self.set(self.bytes.max(taken.saturating_mul(GROWTH)));
+            let grown = taken.saturating_mul(GROWTH).min(self.bytes.saturating_mul(2));
+            self.set(self.bytes.max(grown));
         } else if self.mark.is_none() {
             self.mark = Some(Mark { at: now, left: waiting, taken: 0 });
         }
@@ -130,8 +133,10 @@ mod tests {
     fn it_grows_if_plans_take_all_and_stays_within_its_bounds() {
         let mut window = DatagramWindow::default();
         window.on_planned(Instant::ZERO, 1 << 20, 0);
-        assert_eq!(window.bytes(), 4 << 20);
-        window.on_planned(Instant::ZERO, u64::MAX, 0);
+        assert_eq!(window.bytes(), 2 * WINDOW_FIRST, "a burst alone says little");
+        (0..10).for_each(|_| window.on_planned(Instant::ZERO, 100 << 10, 0));
+        assert_eq!(window.bytes(), 400 << 10);
+        (0..10).for_each(|_| window.on_planned(Instant::ZERO, u64::MAX, 0));
         assert_eq!(window.bytes(), WINDOW_MAX);
         // An outage: nothing leaves for a minute.
         let mut now = Instant::ZERO;
