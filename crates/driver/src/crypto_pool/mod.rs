@@ -168,7 +168,12 @@ impl<P: Protocol> CryptoPool<P> {
         if work < LONG_JOB_BYTES_MIN {
             return !is_last && self.has_space();
         }
-        self.workers.iter().any(|worker| worker.has_space() && worker.work_in_flight() <= LONG_JOBS_AHEAD_MAX * work)
+        let has_space = |worker: &CryptoWorker<P>| {
+            worker.has_space()
+                && worker.long_jobs() <= LONG_JOBS_AHEAD_MAX
+                && worker.work_in_flight() <= LONG_JOBS_AHEAD_MAX * work
+        };
+        self.workers.iter().any(has_space)
     }
 
     /// Whether a batch of this flow is in flight. Later ones must wait for their turn.

@@ -197,11 +197,13 @@ impl<P: Protocol> CryptoWorker<P> {
     }
 
     /// The worker with the lowest rank gets the next job: one that is awake and has little work, else one
-    /// without work, else the one with the least.
+    /// without work, else the one with the least; last one that has too many long jobs. A worker that has
+    /// stopped with little work gets more until it is late.
     pub(super) fn rank(&self) -> (u8, usize) {
         let class = match self.work_in_flight {
             0 => 1,
             1..=AWAKE_WORK_MAX => 0,
+            _ if self.long_jobs() > LONG_JOBS_AHEAD_MAX => 3,
             _ => 2,
         };
         (class, self.work_in_flight)
