@@ -253,10 +253,12 @@ impl FlowQueues {
             let is_new = !self.new.is_empty();
             let number = *self.turn().front()?;
             let flow = &mut self.flows[usize::from(number)];
-            if flow.deficit <= 0 {
-                flow.deficit += QUANTUM_BYTES;
-                // An empty one leaves the old flows at its turn, as always.
-                let is_lower = flow.usual == 0 && !flow.packets.is_empty();
+            // An empty one leaves the old flows at its turn, as always.
+            let is_lower = flow.usual == 0 && !flow.packets.is_empty();
+            if flow.deficit <= 0 || (is_lower && flow.listed == Listed::Usual) {
+                if flow.deficit <= 0 {
+                    flow.deficit += QUANTUM_BYTES;
+                }
                 flow.listed = if is_lower { Listed::Lower } else { Listed::Usual };
                 self.turn().pop_front();
                 let list = if is_lower { &mut self.lower } else { &mut self.old };
@@ -300,7 +302,7 @@ impl FlowQueues {
         let is_sparse = |number: &&u16| {
             let flow = &self.flows[usize::from(**number)];
             let fits = |first: &Queued| first.segment.is_none() && first.len() <= len_max;
-            flow.deficit > 0 && flow.packets.front().is_some_and(fits) && may_pass(**number)
+            flow.deficit > 0 && flow.usual > 0 && flow.packets.front().is_some_and(fits) && may_pass(**number)
         };
         let number = *self.new.iter().take(SPARSE_LOOKED_AT).find(is_sparse)?;
         let queued = self.take(now, number)?;
