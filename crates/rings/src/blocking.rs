@@ -28,7 +28,8 @@ pub struct Reader {
 
 /// Writes to a ring. Dropping it before [`finish`](Self::finish) resets the ring.
 ///
-/// Writing fails with [`ConnectionReset`](io::ErrorKind::ConnectionReset) if the reader has gone.
+/// Writing fails with [`ConnectionReset`](io::ErrorKind::ConnectionReset) if the reader has gone: as soon as
+/// the writer wakes it, or waits for space.
 #[derive(Debug)]
 pub struct Writer {
     ring: Producer<Arc<Memory>>,

@@ -1,5 +1,5 @@
-//! What processes of one host share with the daemon: rings of bytes in shared memory, and the sockets
-//! that pass them.
+//! Rings of bytes in memory that a process shares with the daemon of its host, and the sockets that pass
+//! them.
 //!
 //! ```text
 //!   program                        memory                         daemon

@@ -20,7 +20,7 @@ pub struct Stream {
 }
 
 /// The reading half of a [`Stream`]. Dropping it before the end tells the daemon that nothing is read any
-/// more: the connection is reset when more arrives.
+/// more: the connection is reset when more arrives. A socket stays until both halves are dropped.
 #[derive(Debug)]
 pub struct ReadHalf(Kind<rings::Reader>);
 
@@ -116,7 +116,11 @@ impl WriteHalf {
                 Ok(())
             }
             Kind::Socket(socket) => {
-                socket.shutdown(Shutdown::Write)?;
+                match socket.shutdown(Shutdown::Write) {
+                    // It has ended in both directions, or was reset; reading tells which.
+                    Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
+                    result => result?,
+                }
                 Ok(set_socket_linger(socket, None)?)
             }
         }

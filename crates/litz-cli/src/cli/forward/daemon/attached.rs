@@ -287,8 +287,10 @@ impl AttachedProgram {
 
     /// Sends a reply with memory that both share.
     async fn shared(&self, reply: &Reply, place: OwnedSemaphorePermit) -> Result<RingEnd, Failure> {
-        let (end, passed) = rings::ends::create(RING_LEN).map_err(|error| other(&error))?;
-        let ours = RingEnd::new(end, place).map_err(|error| other(&error))?;
+        // The program asks for a socket then.
+        let no_memory = |error: io::Error| Failure::new(Reason::Busy, &format!("no memory to share: {error}"));
+        let (end, passed) = rings::ends::create(RING_LEN).map_err(no_memory)?;
+        let ours = RingEnd::new(end, place).map_err(no_memory)?;
         self.reply(reply, &passed.each_ref().map(|descriptor| descriptor.as_fd()))
             .await
             .map_err(|error| other(&error))?;
@@ -374,8 +376,11 @@ impl Connection {
             _cancelled = &mut socket_comes => return Err(cancelled_by_program()),
         };
         let (connected, carried) = (Reply::Connected { number: self.number, local: None }, Carried::default());
+        let is_passed = matches!(reserved, Reserved::Passed);
         let result = match self.attached.program_end(&connected, reserved, socket_comes).await {
             Ok(end) => self.attached.carry_data(&self.report, &self.label, end, streams, &carried).await,
+            // The program has not got `connected`.
+            Err(failure) if !is_passed => return Err(failure),
             Err(failure) => Err(failure),
         };
         Ok(ended(self.number, carried, result))

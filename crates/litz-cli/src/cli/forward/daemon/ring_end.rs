@@ -8,11 +8,11 @@
 //! The program may change the memory at any time, and may lie. The ring compares its counts, and bytes are
 //! looked at only when they are copied. A lie ends this connection.
 
-use std::future::pending;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use litz::StridedBytes;
@@ -34,6 +34,10 @@ pub(super) const RING_LEN: usize = 256 << 10;
 /// Connections with rings, of all programs: 64 MiB of memory, which a connection takes as it uses it.
 pub(super) const RINGS_MAX: usize = 128;
 
+/// How long the target may take what was written by a program that finished and then ended, until the connection
+/// is reset: as long as the kernel keeps a connection of TCP that no process has.
+const ORPHAN_TIME: Duration = Duration::from_secs(60);
+
 /// Bytes that are made space for and copied at once, so that they stay in the cache in between. Their space
 /// in the ring is free then, and the program can write on.
 const COPY_LEN: usize = 16 << 10;
@@ -45,7 +49,7 @@ pub(super) struct RingEnd {
     /// The program has broken the rules.
     is_violated: AtomicBool,
     is_closed: bool,
-    /// Free when the memory is.
+    /// Free when this end is. The program may keep its memory longer.
     _place: OwnedSemaphorePermit,
 }
 
@@ -179,6 +183,13 @@ impl Local for RingEnd {
     }
 
     async fn write(&self, bytes: &mut StridedBytes) -> io::Result<()> {
+        // While it does not sleep, a program that reads no more is noticed by this alone. A wake-up that came
+        // before is no loss: nothing sleeps here. It is no system call unless something has come.
+        match self.to_program.socket.try_read(&mut [0; WAKES_MAX]) {
+            Ok(0) => return Err(gone()),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Err(gone()),
+            Ok(_) | Err(_) => {}
+        }
         loop {
             consume_budget().await;
             if self.put(bytes)? {
@@ -205,9 +216,15 @@ impl Local for RingEnd {
         if let Err(error) = self.from_program.socket.ready(Interest::PRIORITY).await {
             return error;
         }
-        let is_finished = self.from_program.lock().is_finished();
-        // It may have closed its writing side in order, and still read.
-        if is_finished { pending().await } else { gone() }
+        if !self.from_program.lock().is_finished() {
+            return gone();
+        }
+        // It has closed its writing side in order, and may still read.
+        if let Err(error) = self.to_program.socket.ready(Interest::PRIORITY).await {
+            return error;
+        }
+        tokio::time::sleep(ORPHAN_TIME).await;
+        gone()
     }
 
     fn close(mut self) {
