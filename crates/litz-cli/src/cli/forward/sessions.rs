@@ -53,6 +53,11 @@ impl Sessions {
         self.current().session()
     }
 
+    /// Whether there will be no connection any more.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.current(), Current::Over(_))
+    }
+
     /// The connection to the other end, as soon as there is one.
     ///
     /// # Errors

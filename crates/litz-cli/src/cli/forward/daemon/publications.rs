@@ -263,7 +263,8 @@ impl Keeper {
             }
             *streams = None;
             let Some(next) = self.own.sessions.next(&session, AGAIN_INTERVAL).await else {
-                return Failure::new(Reason::Other, "the daemon ends");
+                let why = self.own.sessions.get().await.err();
+                return Failure::new(Reason::NetworkUnreachable, why.as_deref().unwrap_or("the daemon ends"));
             };
             session = next;
         }

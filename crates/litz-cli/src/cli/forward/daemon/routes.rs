@@ -62,6 +62,10 @@ impl Routes {
             if verdict == Verdict::Refused {
                 continue;
             }
+            if verdict == Verdict::ByAddress && own.sessions.is_over() {
+                // It will never know the name.
+                continue;
+            }
             if verdict == Verdict::ByAddress && own.sessions.now().is_none() {
                 // It may not know the name at all. To wait for it would delay the names of others.
                 let server = server.as_deref().unwrap_or("the server");
