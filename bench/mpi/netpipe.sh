@@ -25,7 +25,7 @@ listens() { ip netns exec $1 ss -Hltn "sport = :$2" | grep -q .; } # NAMESPACE P
 # The daemons exchange UDP datagrams. NetPIPE asks for a TCP connection between the tasks. Each namespace needs a name
 # that PVM can look up, and a folder for PVM's sockets and logs.
 
-# pvmd closes all descriptors that it may have, one by one: few, please.
+# pvmd closes all descriptors that it may have, one by one, so the limit is low.
 cat > "$WORK/pvm-in" << END
 #!/bin/sh
 n=\$1; shift; hostname \$n; mount --bind "$WORK/hosts" /etc/hosts; ulimit -n 1024
