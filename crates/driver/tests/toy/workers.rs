@@ -135,7 +135,7 @@ fn the_last_job_is_offloaded_only_if_it_is_long_and_work_waits_behind_few_long_j
     assert!(bench.run_last(LONG), "the driver is free in the meantime");
     assert!(bench.run_last(LONG) && bench.open(LARGE), "some wait, so that the worker need not");
     assert!(bench.run_last(LONG + LARGE), "behind two");
-    assert!(!bench.run(LONG) && !bench.run(2 * LONG), "a third would wait longer than the driver takes to run it");
+    assert!(!bench.run(LONG) && !bench.run(2 * LONG), "a fourth would wait longer than the driver takes to run it");
     assert!(!bench.open(LARGE) && !bench.seal(6), "the driver has time for batches");
     assert!(!bench.run(LARGE), "and for a short job");
     bench.turn();

@@ -42,7 +42,7 @@ pub(crate) struct TicketsOptions {
 
 #[derive(Subcommand, Debug)]
 enum TicketsCommand {
-    /// Revoke tickets, so that nobody can use them any more
+    /// Revoke tickets: they cannot be used any more
     #[command(after_help = HELP)]
     Revoke(RevokeOptions),
 }
