@@ -15,6 +15,14 @@ const BUFFER_BYTES_WANTED: usize = 4 << 20;
 /// Kernels store the size in a signed 32-bit number and double it.
 const BUFFER_BYTES_MAX: usize = 1 << 30;
 
+/// The steps that may need a privilege, as verb phrases.
+const STEP_MARK: &str = "mark the packets of";
+const STEP_DEVICE: &str = "choose the device of";
+const STEP_BIND: &str = "bind";
+
+/// The first port that every user may have, by default (`net.ipv4.ip_unprivileged_port_start`).
+const FREE_PORT_MIN: u16 = 1024;
+
 /// Options for opening a UDP socket.
 ///
 /// More fields may be added: begin with [`new`](Self::new), and set others with the `with_`
@@ -131,13 +139,13 @@ impl UdpSocketOptions {
             self.share_port(&socket)?;
         }
         if let Some(mark) = self.mark {
-            set_mark(&socket, mark).map_err(|error| self.error("mark the packets of", error))?;
+            set_mark(&socket, mark).map_err(|error| self.error(STEP_MARK, error))?;
         }
         if let Some(device) = &self.device {
-            bind_device(&socket, device).map_err(|error| self.error("choose the device of", error))?;
+            bind_device(&socket, device).map_err(|error| self.error(STEP_DEVICE, error))?;
         }
         self.set_buffers(&socket).map_err(|error| self.error("size the buffers of", error))?;
-        socket.bind(&self.bind.into()).map_err(|error| self.error("bind", error))?;
+        socket.bind(&self.bind.into()).map_err(|error| self.error(STEP_BIND, error))?;
         if self.reuse_port && gets_any_port {
             self.share_port(&socket)?;
         }
@@ -221,13 +229,24 @@ impl OpenError {
         self.source.kind()
     }
 
+    /// What the failed step needs a privilege for.
+    fn missing_privilege(&self) -> Option<&'static str> {
+        match self.step {
+            STEP_MARK => Some("marking packets needs root, or CAP_NET_ADMIN"),
+            STEP_DEVICE => {
+                Some("binding to a device needs CAP_NET_RAW on this kernel: run as root or leave the device out")
+            }
+            STEP_BIND if (1..FREE_PORT_MIN).contains(&self.bind.port()) => {
+                Some("ports below 1024 need a privilege: choose a higher port")
+            }
+            _ => None,
+        }
+    }
+
     fn advice(&self) -> Option<&'static str> {
         Some(match Errno::from_io_error(&self.source)? {
             Errno::NODEV | Errno::NAMETOOLONG => "no device has this name: `ip link` lists them",
-            Errno::PERM | Errno::ACCESS if self.device.is_some() => {
-                "binding to a device needs CAP_NET_RAW on this kernel: run as root or leave the device out"
-            }
-            Errno::PERM | Errno::ACCESS => "ports below 1024 need a privilege: choose a higher port",
+            Errno::PERM | Errno::ACCESS => return self.missing_privilege(),
             Errno::ADDRINUSE => "another socket has this port: choose another one, or 0 for any",
             Errno::ADDRNOTAVAIL => "no device of this machine has this address: `ip address` lists them",
             Errno::AFNOSUPPORT => "this machine has no IPv6: use an IPv4 address",
@@ -254,5 +273,33 @@ impl fmt::Display for OpenError {
 impl Error for OpenError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(&self.source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_about_privileges_is_about_the_step_that_failed() {
+        let any_port = UdpSocketOptions::new(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0));
+        let low_port = any_port.clone().with_bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 443));
+        let on_device = low_port.clone().with_device("eth0".to_owned());
+        for (options, step, words) in [
+            (&any_port, STEP_MARK, Some("CAP_NET_ADMIN")),
+            (&on_device, STEP_MARK, Some("CAP_NET_ADMIN")),
+            (&on_device, STEP_DEVICE, Some("CAP_NET_RAW")),
+            (&on_device, STEP_BIND, Some("below 1024")),
+            (&any_port, STEP_BIND, None),
+            (&any_port, "create", None),
+        ] {
+            for errno in [Errno::PERM, Errno::ACCESS] {
+                let text = options.error(step, errno.into()).to_string();
+                match words {
+                    Some(words) => assert!(text.contains(words), "{text}"),
+                    None => assert!(!text.contains("CAP_") && !text.contains("1024"), "{text}"),
+                }
+            }
+        }
     }
 }

@@ -14,6 +14,19 @@ use rustix::thread::{
 const KEPT: CapabilitySet =
     CapabilitySet::NET_ADMIN.union(CapabilitySet::NET_RAW).union(CapabilitySet::NET_BIND_SERVICE);
 
+/// Refuses to begin what needs a network device without the privilege for that. `otherwise` says what else
+/// the user can do.
+///
+/// # Errors
+/// A message for the user.
+pub(super) fn require_those_for_a_device(otherwise: &str) -> Result<(), String> {
+    let held = capabilities(None).map_err(|error| format!("cannot read the privileges of this command: {error}"))?;
+    if held.effective.contains(CapabilitySet::NET_ADMIN) {
+        return Ok(());
+    }
+    Err(format!("the tunnel's network device needs root, or CAP_NET_ADMIN{otherwise}"))
+}
+
 /// Gives up all other privileges of this thread, and of the threads and programs that it starts from now on.
 /// So it is called before other threads are started. `state` is the folder that the command writes: if it
 /// belongs to another user, the privilege to do so is kept.

@@ -172,6 +172,7 @@ struct Server<'a> {
 impl<'a> Server<'a> {
     fn prepare(options: &'a ServeOptions, recording: &Recording) -> Result<Self, String> {
         options.listening.check()?;
+        privileges::require_those_for_a_device("")?;
         let settings = options.settings.as_deref();
         let clients = Clients::load(settings)?;
         let settings = settings.filter(|_| clients.are_listed());

@@ -195,6 +195,9 @@ enum Host {
 impl<'a> Client<'a> {
     fn prepare(options: &'a UpOptions, recording: &'a Recording) -> Result<Self, String> {
         options.userspace.check()?;
+        if !options.userspace.userspace {
+            privileges::require_those_for_a_device("; --userspace needs neither")?;
+        }
         let ticket = options.credential.only(options.ticket_argument.as_deref(), "litz tunnel serve")?;
         let state = host::open_state(options.transport.state_dir.as_deref())?;
         privileges::keep_those_for_the_network(&host::state_directory(options.transport.state_dir.as_deref())?)?;
