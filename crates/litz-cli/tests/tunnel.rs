@@ -18,6 +18,7 @@ mod many;
 mod mtu;
 mod nat;
 mod order;
+mod other_commands;
 mod pin;
 mod recording;
 mod restart;

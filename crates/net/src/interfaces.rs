@@ -3,6 +3,8 @@
 //! [`interfaces`] reads the kernel's current table. [`reachable`] checks with the kernel's routes
 //! whether a datagram can be sent from an address and a device to another host; it sends nothing.
 
+#[cfg(target_os = "linux")]
+pub(crate) mod alias;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod route;
 
@@ -19,6 +21,10 @@ use crate::udp::{UdpSocket, UdpSocketOptions};
 /// Largest number of interfaces returned; those with the lowest indices are kept. A host of
 /// containers may have hundreds.
 pub const INTERFACES_MAX: usize = 256;
+
+/// The alias of a device whose packets leave over the other interfaces of its host.
+#[cfg(target_os = "linux")]
+pub(crate) const TUNNEL_ALIAS: &str = "litz tunnel";
 
 /// A reachability check neither sends nor receives, so its buffers are small.
 const PROBE_BUFFER_BYTES: usize = 4096;
@@ -39,6 +45,9 @@ pub struct Interface {
     pub is_loopback: bool,
     /// Whether it is a point-to-point interface, as most tunnels are.
     pub is_point_to_point: bool,
+    /// Whether it is the device of a tunnel of Litz ([`Tun::open_tunnel`](crate::tun::Tun::open_tunnel)),
+    /// of any user: its packets leave over the other interfaces of this host.
+    pub is_litz_tunnel: bool,
     /// The addresses, in the kernel's order.
     pub addresses: Vec<InterfaceAddress>,
 }
@@ -138,15 +147,28 @@ fn device_name(reported: &str) -> &str {
 }
 
 fn without_addresses(name: &str, index: u32, flags: InterfaceFlags) -> Interface {
+    let is_point_to_point = flags.contains(InterfaceFlags::IFF_POINTOPOINT);
     Interface {
         name: name.to_owned(),
         index,
         is_up: flags.contains(InterfaceFlags::IFF_UP),
         is_running: flags.contains(InterfaceFlags::IFF_RUNNING),
         is_loopback: flags.contains(InterfaceFlags::IFF_LOOPBACK),
-        is_point_to_point: flags.contains(InterfaceFlags::IFF_POINTOPOINT),
+        is_point_to_point,
+        // Each TUN device is a point-to-point interface. Others need not be asked.
+        is_litz_tunnel: is_point_to_point && is_litz_tunnel(index),
         addresses: Vec::new(),
     }
+}
+
+#[cfg(target_os = "linux")]
+fn is_litz_tunnel(index: u32) -> bool {
+    alias::of(index).is_some_and(|alias| alias == TUNNEL_ALIAS)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_litz_tunnel(_index: u32) -> bool {
+    false
 }
 
 /// The IP address of an entry; entries of other families (the link layer's) have none.

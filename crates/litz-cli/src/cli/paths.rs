@@ -205,6 +205,7 @@ mod tests {
             is_running: true,
             is_loopback: name == "lo",
             is_point_to_point: false,
+            is_litz_tunnel: false,
             addresses: vec![address],
         }
     }

@@ -84,6 +84,7 @@ mod tests {
             is_running: true,
             is_loopback: false,
             is_point_to_point: false,
+            is_litz_tunnel: false,
             addresses: vec![address],
         }
     }

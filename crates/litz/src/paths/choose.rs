@@ -27,6 +27,9 @@
 //! where only IPv6 has a public address at both ends, because IPv4 would need an address translator
 //! there.
 //!
+//! The device of a tunnel of Litz is no card while another interface leads to any of the receiver's
+//! addresses: its packets leave over those interfaces, and would be encrypted twice.
+//!
 //! A ticket with nothing but addresses of this host is a test on one machine: one path, bound to no
 //! device. Otherwise loopback and addresses that we have ourselves (a container bridge has the same
 //! one on many hosts) are never used.

@@ -45,16 +45,36 @@ pub struct Listening<S = UdpSocket> {
 /// address that one alone.
 ///
 /// Link-local addresses count only if there is nothing else, and never IPv6 ones, which a ticket
-/// cannot name (it carries no scope). Without any address the only place is loopback: a test on one
-/// machine.
+/// cannot name (it carries no scope). So do the addresses of tunnels of Litz, through which packets
+/// would be encrypted twice. Without any address the only place is loopback: a test on one machine.
 #[must_use]
 pub fn plan(interfaces: &[Interface], wanted: Option<IpAddr>) -> Vec<Place> {
     if let Some(ip) = wanted.filter(|ip| !ip.is_unspecified()) {
         return vec![place_of(interfaces, ip)];
     }
     let is_wanted = |ip: IpAddr| wanted.is_none_or(|wanted| wanted.is_ipv4() == ip.is_ipv4());
+    let usable = || interfaces.iter().filter(|interface| interface.is_up && interface.is_running);
+    let mut turns = turns(usable().filter(|interface| !interface.is_litz_tunnel), is_wanted);
+    if turns.is_empty() {
+        turns = self::turns(usable(), is_wanted);
+    }
+    // Stable, so the cards keep their order within a turn.
+    turns.sort_by_key(|(turn, _)| *turn);
+    turns.truncate(PLACES_MAX);
+    if turns.is_empty() {
+        let loopback = if wanted.is_some_and(|ip| ip.is_ipv6()) { LOOPBACK_6 } else { Ipv4Addr::LOCALHOST.into() };
+        return vec![place_of(interfaces, loopback)];
+    }
+    turns.into_iter().map(|(_, place)| place).collect()
+}
+
+/// The addresses of the interfaces, each with its number among those of its interface and family.
+fn turns<'a>(
+    interfaces: impl Iterator<Item = &'a Interface>,
+    is_wanted: impl Fn(IpAddr) -> bool,
+) -> Vec<(usize, Place)> {
     let mut turns: Vec<(usize, Place)> = Vec::new();
-    for interface in interfaces.iter().filter(|interface| interface.is_up && interface.is_running) {
+    for interface in interfaces {
         let mut counts = [0_usize; 2];
         for address in interface.addresses.iter().filter(|_| !interface.is_loopback) {
             let is_nameable = address.ip.is_ipv4() || !is_link_local(address.ip);
@@ -68,14 +88,7 @@ pub fn plan(interfaces: &[Interface], wanted: Option<IpAddr>) -> Vec<Place> {
     if turns.iter().any(|(_, place)| !is_link_local(place.address.ip)) {
         turns.retain(|(_, place)| !is_link_local(place.address.ip));
     }
-    // Stable, so the cards keep their order within a turn.
-    turns.sort_by_key(|(turn, _)| *turn);
-    turns.truncate(PLACES_MAX);
-    if turns.is_empty() {
-        let loopback = if wanted.is_some_and(|ip| ip.is_ipv6()) { LOOPBACK_6 } else { Ipv4Addr::LOCALHOST.into() };
-        return vec![place_of(interfaces, loopback)];
-    }
-    turns.into_iter().map(|(_, place)| place).collect()
+    turns
 }
 
 /// Opens a socket at each place, all on `port`; 0 is the first port that is free at all of them.

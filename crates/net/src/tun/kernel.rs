@@ -21,6 +21,7 @@ use rustix::net::{
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
 use super::device::TunDevice;
+use crate::interfaces::{TUNNEL_ALIAS, alias};
 
 /// How often to look whether a new address can be used, at most, and the time between. The kernel takes
 /// milliseconds, or longer when it is busy.
@@ -53,6 +54,15 @@ enum End {
     Pair(Arc<OwnedFd>),
 }
 
+/// What a device is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Link,
+    LinkWithQueues,
+    /// Its packets leave over the other interfaces.
+    Tunnel,
+}
+
 /// An error while opening a device.
 #[derive(Debug)]
 pub struct OpenTunError {
@@ -76,7 +86,17 @@ impl Tun {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_up(name: &str, addresses: &[(IpAddr, u8)], mtu: u16) -> Result<Self, OpenTunError> {
-        Self::open_up_with(name, addresses, DeviceBuilder::new().mtu(mtu), false)
+        Self::open_up_with(name, addresses, DeviceBuilder::new().mtu(mtu), Kind::Link)
+    }
+
+    /// As [`open_up`](Self::open_up), for a device whose packets leave over the other interfaces of this
+    /// host. Before it is up, it gets the alias `litz tunnel`, which `ip link` shows, and by which
+    /// [`interfaces`](crate::interfaces()) knows it, in the processes of all users.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_tunnel(name: &str, addresses: &[(IpAddr, u8)], mtu: u16) -> Result<Self, OpenTunError> {
+        Self::open_up_with(name, addresses, DeviceBuilder::new().mtu(mtu), Kind::Tunnel)
     }
 
     /// As [`open_up`](Self::open_up), with this many queues, for as many threads. The kernel sends the
@@ -91,7 +111,7 @@ impl Tun {
         mtu: u16,
         queues: usize,
     ) -> Result<Vec<Self>, OpenTunError> {
-        let first = Self::open_up_with(name, addresses, DeviceBuilder::new().mtu(mtu), true)?;
+        let first = Self::open_up_with(name, addresses, DeviceBuilder::new().mtu(mtu), Kind::LinkWithQueues)?;
         let another = |_| {
             let fails = |source| OpenTunError { name: name.to_owned(), source };
             let End::Device(device) = &first.end else { unreachable!("it was opened as a device") };
@@ -107,15 +127,20 @@ impl Tun {
         name: &str,
         addresses: &[(IpAddr, u8)],
         builder: DeviceBuilder,
-        has_queues: bool,
+        kind: Kind,
     ) -> Result<Self, OpenTunError> {
         let builder = addresses.iter().fold(builder, |builder, (ip, prefix)| match ip {
             IpAddr::V4(ip) => builder.ipv4(*ip, *prefix, None),
             IpAddr::V6(ip) => builder.ipv6(*ip, *prefix),
         });
-        let tun = Self::build(name, builder.enable(true), has_queues)?;
+        let fails = |source| OpenTunError { name: name.to_owned(), source };
+        let tun = Self::build(name, builder.enable(kind != Kind::Tunnel), kind == Kind::LinkWithQueues)?;
+        if let (Kind::Tunnel, End::Device(device)) = (kind, &tun.end) {
+            mark_as_tunnel(device);
+            device.enabled(true).map_err(fails)?;
+        }
         for (ip, _) in addresses {
-            await_usable(*ip).map_err(|source| OpenTunError { name: name.to_owned(), source })?;
+            await_usable(*ip).map_err(fails)?;
         }
         Ok(tun)
     }
@@ -161,6 +186,13 @@ impl Tun {
     #[must_use]
     pub const fn has_udp_gso(&self) -> bool {
         self.has_udp_gso
+    }
+}
+
+/// Lets other commands know the device. Without that they use it as a further link, which is slow but works.
+fn mark_as_tunnel(device: &SyncDevice) {
+    if let Err(error) = device.if_index().and_then(|index| alias::set(index, TUNNEL_ALIAS)) {
+        tracing::warn!(%error, "other commands of this host take the tunnel's device for a further link");
     }
 }
 
@@ -215,7 +247,7 @@ impl Tap {
     /// As [`Tun::open`].
     pub fn open_up(name: &str, addresses: &[(IpAddr, u8)], mtu: u16) -> Result<Self, OpenTunError> {
         let builder = DeviceBuilder::new().layer(Layer::L2).mtu(mtu);
-        Ok(Self { tun: Tun::open_up_with(name, addresses, builder, false)? })
+        Ok(Self { tun: Tun::open_up_with(name, addresses, builder, Kind::Link)? })
     }
 
     /// The name under which it was opened.

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use litz::paths::Choice;
+use litz::paths::choose::Unused;
 use litz::{LiveSocket, ReplaceableSocket, UdpSocket, UdpSocketOptions};
 use net::DatagramSocket;
 
@@ -125,13 +126,16 @@ impl Connector<'_> {
     }
 }
 
-/// Addresses of the receiver that no chosen path leads to. They are tried last, on the default
+/// Addresses of the receiver that no chosen path leads to, and those to which a tunnel leads that is not
+/// used: another host may have the same address on our links. They are tried last, on the default
 /// route, because one of them may be the only one that answers. Empty if the user chose the paths.
 pub(crate) fn tried_last(options: &PathOptions, choice: &Choice, remotes: &[SocketAddr]) -> Vec<SocketAddr> {
     if !options.paths.is_empty() {
         return Vec::new();
     }
     let has_path = |remote: &SocketAddr| choice.candidates.iter().any(|path| path.remote == *remote);
+    let has_tunnel =
+        |remote: &SocketAddr| choice.rejected.iter().any(|it| it.why == Unused::Tunnel && it.remote == Some(*remote));
     let free = CANDIDATES_MAX.saturating_sub(choice.candidates.len());
-    remotes.iter().filter(|remote| !has_path(remote)).take(free).copied().collect()
+    remotes.iter().filter(|remote| !has_path(remote) || has_tunnel(remote)).take(free).copied().collect()
 }

@@ -70,7 +70,11 @@ impl LaterPaths {
         if self.places.is_empty() || self.path_count >= limit {
             return opened;
         }
-        let interfaces = self.options.usable(interfaces.to_vec());
+        let mut interfaces = self.options.usable(interfaces.to_vec());
+        if self.options.paths.is_empty() {
+            // While all links are down, a tunnel over them may be up.
+            interfaces.retain(|interface| !interface.is_litz_tunnel);
+        }
         let request = Request::new(&interfaces, &self.remotes)
             .with_paths(&self.options.paths)
             .with_limit(self.options.limit.map(usize::from));

@@ -1,9 +1,9 @@
 //! The sockets on which a command listens.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use litz::paths::{advice, listen};
-use litz::{LiveSocket, ReplaceableSocket, UdpSocket};
+use litz::{Interface, LiveSocket, ReplaceableSocket, UdpSocket};
 use net::DatagramSocket;
 use transfer::TicketAddress;
 
@@ -29,12 +29,16 @@ pub(crate) struct ListenSockets {
 /// one for a given address, and otherwise one for each address of this host.
 pub(crate) fn listen(options: &ListenOptions, output: &TransportOptions, port: u16) -> Result<ListenSockets, String> {
     let interfaces = net::interfaces().map_err(|error| format!("cannot list the network interfaces: {error}"))?;
+    // A device that is named is listened on also if it is a tunnel's.
+    let is_meant = |it: &&Interface| options.device.as_ref().is_none_or(|device| it.name == *device);
+    let meant: Vec<Interface> = interfaces.iter().filter(is_meant).cloned().collect();
+    let plan = |ip: Option<IpAddr>| listen::plan(if ip.is_some_and(is_one) { &interfaces } else { &meant }, ip);
     let mut places = match &options.listen[..] {
-        [] => listen::plan(&interfaces, None),
-        named => named.iter().flat_map(|named| listen::plan(&interfaces, named.ip)).collect(),
+        [] => plan(None),
+        named => named.iter().flat_map(|named| plan(named.ip)).collect(),
     };
     if let Some(device) = &options.device {
-        if options.ip().is_some_and(|ip| !ip.is_unspecified()) {
+        if options.ip().is_some_and(is_one) {
             places.iter_mut().for_each(|place| place.device = Some(device.clone()));
         } else {
             places.retain(|place| place.device.as_ref() == Some(device));
@@ -72,6 +76,11 @@ pub(crate) fn listen(options: &ListenOptions, output: &TransportOptions, port: u
         sockets.push(Box::new(live));
     }
     Ok(ListenSockets { port, addresses, sockets, bound, advice })
+}
+
+/// Whether it is one address, and not all of its family.
+const fn is_one(ip: IpAddr) -> bool {
+    !ip.is_unspecified()
 }
 
 fn warn_of_buffers(output: &TransportOptions, advice: Option<String>) {

@@ -204,7 +204,7 @@ impl<'a> Server<'a> {
         let visits = Arc::new(Visits::new(serving.admission.visitors(PLACES), "server"));
         let own: Vec<(IpAddr, u8)> = addresses.iter().map(|own| (own.address, own.network.bits())).collect();
         let mut network = HostNetwork::begin(&folder(), &options.tun, false)?;
-        let tun = Tun::open_up(&options.tun, &own, options.mtu).map_err(|error| error.to_string())?;
+        let tun = Tun::open_tunnel(&options.tun, &own, options.mtu).map_err(|error| error.to_string())?;
         let flows = Flows { urgent: options.redundant, pins: options.pin };
         let end = TunnelEnd::start(tun, options.mtu, &state.key, &options.terminate, flows)?;
         for behind in clients.networks() {

@@ -443,7 +443,7 @@ impl<'a> Client<'a> {
         let name = &self.options.tun;
         let begin = || HostNetwork::begin(&folder(), name, self.options.kill_switch);
         let mut network = kept.map_or_else(begin, Ok)?;
-        let tun = Tun::open_up(name, &accepted.addresses, accepted.mtu).map_err(|error| error.to_string())?;
+        let tun = Tun::open_tunnel(name, &accepted.addresses, accepted.mtu).map_err(|error| error.to_string())?;
         for prefix in &accepted.routes {
             if let Err(why) = network.add_route(prefix, name) {
                 self.warn_of_route(&format!("packets to {prefix} do not go through the tunnel: {why}"));

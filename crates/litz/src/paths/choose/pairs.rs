@@ -57,6 +57,7 @@ impl Pairs {
                 search.run(reachable, &mut pairs, &mut rejected);
             }
         }
+        leave_tunnels_out(&slots.slots, &mut pairs, &mut rejected);
         let card_count = number_cards(&mut pairs);
         let mut between: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for (index, pair) in pairs.iter().enumerate() {
@@ -68,6 +69,18 @@ impl Pairs {
         let mut all = slots.rejected;
         all.append(&mut rejected);
         Self { slots: slots.slots, pairs, between, card_count, is_loop: slots.is_loop, rejected: all }
+    }
+}
+
+/// Rejects the pairs over tunnels, unless there are no others.
+fn leave_tunnels_out(slots: &[Slot], pairs: &mut Vec<Pair>, rejected: &mut Vec<Rejected>) {
+    let is_tunnel = |pair: &Pair| slots[pair.slot].is_tunnel;
+    if pairs.iter().all(is_tunnel) {
+        return;
+    }
+    for pair in pairs.extract_if(.., |pair| is_tunnel(pair)) {
+        let device = slots[pair.slot].name.clone();
+        rejected.push(Rejected { device, local: Some(pair.local), remote: Some(pair.remote), why: Unused::Tunnel });
     }
 }
 

@@ -77,6 +77,9 @@ pub enum Unused {
     TooMany,
     /// The routes or the address do not allow it; holds the system's error.
     NoRoute(String),
+    /// The interface is a tunnel of Litz over the other interfaces: through it, their packets would be
+    /// encrypted twice.
+    Tunnel,
     /// Another address pair between the same two cards is used.
     PairUsed,
     /// Both ends are used, in other pairs.
@@ -165,7 +168,7 @@ impl Unused {
     /// Whether it would work as far as this host knows.
     #[must_use]
     pub const fn is_spare(&self) -> bool {
-        matches!(self, Self::PairUsed | Self::EndsUsed | Self::BeyondLimit(_))
+        matches!(self, Self::Tunnel | Self::PairUsed | Self::EndsUsed | Self::BeyondLimit(_))
     }
 
     /// A stable identifier for programs.
@@ -182,6 +185,7 @@ impl Unused {
             Self::NotAHost => "not_a_host",
             Self::TooMany => "too_many",
             Self::NoRoute(_) => "no_route",
+            Self::Tunnel => "tunnel",
             Self::PairUsed => "pair_used",
             Self::EndsUsed => "ends_used",
             Self::PortTaken => "port_taken",
@@ -238,6 +242,7 @@ impl fmt::Display for Unused {
             Self::NotAHost => "not the address of one host",
             Self::TooMany => "more addresses than are considered",
             Self::NoRoute(said) => return write!(f, "not reachable: {said}"),
+            Self::Tunnel => "a tunnel of Litz over the other interfaces (--path takes it)",
             Self::PairUsed => "other addresses of the same pair are used",
             Self::EndsUsed => "both ends are used already (a greater --paths takes it)",
             Self::PortTaken => "another path uses this local address and port",

@@ -25,6 +25,8 @@ pub(super) struct Slot {
     /// the ticket.
     pub(super) remote: Option<usize>,
     pub(super) backup: bool,
+    /// It is a tunnel of Litz, and the user did not name it.
+    pub(super) is_tunnel: bool,
 }
 
 /// All of them.
@@ -144,7 +146,7 @@ fn loop_slot(remotes: &[SocketAddr]) -> Slot {
         prefix_len: whole(remote.ip()),
         scope_id: scope_of(remote),
     });
-    Slot { name: None, addresses: addresses.collect(), port: 0, remote: None, backup: false }
+    Slot { name: None, addresses: addresses.collect(), port: 0, remote: None, backup: false, is_tunnel: false }
 }
 
 fn by_interface(interfaces: &[Interface], rejected: &mut Vec<Rejected>) -> Vec<Slot> {
@@ -159,6 +161,7 @@ fn by_interface(interfaces: &[Interface], rejected: &mut Vec<Rejected>) -> Vec<S
                 port: 0,
                 remote: None,
                 backup: false,
+                is_tunnel: interface.is_litz_tunnel,
             }),
         }
     }
@@ -190,6 +193,7 @@ fn by_path(
             port: path.local_port,
             remote,
             backup: path.backup,
+            is_tunnel: false,
         });
     }
     Ok(slots)

@@ -15,8 +15,8 @@ pub(super) struct World {
 }
 
 impl World {
-    /// From lines like `eth0 10.0.0.1/24 fd00::1/64`; `down`, `idle` (no carrier) and `loopback`
-    /// may stand among the addresses.
+    /// From lines like `eth0 10.0.0.1/24 fd00::1/64`; `down`, `idle` (no carrier), `loopback`
+    /// and `tunnel` (of Litz) may stand among the addresses.
     pub(super) fn new(lines: &[&str]) -> Self {
         let interfaces = lines.iter().zip(1..).map(|(line, index)| interface(line, index)).collect();
         Self { interfaces, blocked: BTreeSet::new() }
@@ -61,7 +61,8 @@ fn interface(line: &str, index: u32) -> Interface {
         is_up: !has("down"),
         is_running: !has("down") && !has("idle"),
         is_loopback: has("loopback"),
-        is_point_to_point: false,
+        is_point_to_point: has("tunnel"),
+        is_litz_tunnel: has("tunnel"),
         addresses: addresses.collect(),
     }
 }
@@ -324,4 +325,26 @@ fn an_address_given_with_two_prefixes_is_one_address() {
     let reasons: Vec<Reason> = choice.candidates.iter().map(|path| path.why).collect();
     let link = Link::SameSubnet { prefix_len: 24 };
     assert_eq!(reasons, [Reason { link, turn: Turn::Pair }, Reason { link, turn: Turn::OtherPort }]);
+}
+
+#[test]
+fn a_tunnel_over_the_same_links_is_no_further_link() {
+    let world = World::new(&["a 10.1.0.1/24", "b 10.2.0.1/24", "litz0 10.76.0.2/24 tunnel"])
+        .without_route("a", "10.2.0.2")
+        .without_route("b", "10.1.0.2");
+    let remotes = ["10.1.0.2", "10.2.0.2", "10.76.0.1"];
+    let straight = ["a 10.1.0.1 > 10.1.0.2", "b 10.2.0.1 > 10.2.0.2"];
+    let blocked = world.without_route("a", "10.76.0.1").without_route("b", "10.76.0.1");
+    assert_eq!(blocked.paths(&remotes, &[], None), straight);
+    assert_eq!(blocked.paths(&remotes, &[], Some(3))[..2], straight, "nor with --paths");
+    let choice = blocked.choose(&remotes, &[], None).unwrap();
+    assert_eq!(why_not(&choice, "litz0", "10.76.0.1"), &Unused::Tunnel);
+    assert!(choice.rejected.iter().all(|rejected| rejected.device.as_deref() != Some("litz0") || {
+        matches!(rejected.why, Unused::Tunnel | Unused::OtherFamily)
+    }));
+    // The user wants it.
+    assert_eq!(blocked.paths(&remotes, &["litz0"], None), ["litz0 10.76.0.2 > 10.76.0.1"]);
+    assert_eq!(blocked.paths(&remotes, &["10.76.0.2-10.76.0.1"], None), ["litz0 10.76.0.2 > 10.76.0.1"]);
+    // Nothing else leads there.
+    assert_eq!(blocked.paths(&["10.76.0.1"], &[], None), ["litz0 10.76.0.2 > 10.76.0.1"]);
 }

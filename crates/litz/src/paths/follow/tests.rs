@@ -16,6 +16,7 @@ fn card(index: u32) -> Interface {
         is_running: true,
         is_loopback: false,
         is_point_to_point: false,
+        is_litz_tunnel: false,
         addresses: vec![address],
     }
 }

@@ -14,6 +14,7 @@ fn card(name: &str, index: u32, addresses: &[&str]) -> Interface {
         is_running: true,
         is_loopback: name == "lo",
         is_point_to_point: false,
+        is_litz_tunnel: false,
         addresses: addresses.collect(),
     }
 }
@@ -48,6 +49,16 @@ fn without_other_addresses_link_local_and_then_loopback_count() {
     assert_eq!(short(&plan(&host()[..1], Some("::".parse().unwrap()))), ["- ::1"]);
     let only_link_local = [card("a", 2, &["169.254.0.9/16", "fe80::1/64"])];
     assert_eq!(short(&plan(&only_link_local, None)), ["a 169.254.0.9"]);
+}
+
+#[test]
+fn a_tunnel_over_the_same_links_is_listened_on_only_if_it_is_all_there_is_or_named() {
+    let tunnel = Interface { is_litz_tunnel: true, ..card("litz0", 5, &["10.76.0.1/24", "fd76::1/64"]) };
+    let host = [host(), vec![tunnel]].concat();
+    assert_eq!(short(&plan(&host, None)), ["a 10.1.0.1", "a fd01::1", "b 10.1.0.2", "a 10.9.0.1"]);
+    assert_eq!(short(&plan(&host, Some("::".parse().unwrap()))), ["a fd01::1"]);
+    assert_eq!(short(&plan(&host, Some("10.76.0.1".parse().unwrap()))), ["litz0 10.76.0.1"]);
+    assert_eq!(short(&plan(&host[4..], None)), ["litz0 10.76.0.1", "litz0 fd76::1"]);
 }
 
 #[test]

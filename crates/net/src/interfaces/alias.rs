@@ -1,0 +1,142 @@
+//! The alias of a device: a text that Linux keeps with it, and shows in `ip link`.
+//!
+//! Every user can read it, in the network namespace of the device, and only a process with
+//! `CAP_NET_ADMIN` can set it. It goes with the device, also to another namespace.
+//!
+//! The exchange is one request and one answer of which a single attribute is read, so no netlink library
+//! is used.
+
+use std::io;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
+
+// linux/netlink.h, linux/rtnetlink.h and linux/if_link.h: constants of the kernel's user-space interface.
+const NLM_F_REQUEST: u16 = 1;
+const NLM_F_ACK: u16 = 4;
+const NLMSG_ERROR: u16 = 2;
+const RTM_NEWLINK: u16 = 16;
+const RTM_GETLINK: u16 = 18;
+const RTM_SETLINK: u16 = 19;
+const IFLA_IFALIAS: u16 = 20;
+
+/// `struct nlmsghdr` and `struct ifinfomsg`.
+const HEADER_LEN: usize = 16;
+const LINK_LEN: usize = 16;
+
+/// `struct rtattr`.
+const ATTRIBUTE_LEN: usize = 4;
+
+/// The length of an answer: the kernel's buffer for a message (NLMSG_GOODSIZE) is smaller.
+const ANSWER_LEN_MAX: usize = 32 << 10;
+
+/// The alias of the device with this index; none if it has none or is gone, or if the system refuses to
+/// say it (in a sandbox).
+pub(super) fn of(index: u32) -> Option<String> {
+    let answer = exchange(&message(RTM_GETLINK, NLM_F_REQUEST, index, None)).ok()?;
+    alias_in(&answer).and_then(|alias| String::from_utf8(alias.to_vec()).ok())
+}
+
+/// Sets the alias of the device with this index.
+///
+/// # Errors
+/// The system's error: `PermissionDenied` without `CAP_NET_ADMIN`.
+pub(crate) fn set(index: u32, alias: &str) -> io::Result<()> {
+    let answer = exchange(&message(RTM_SETLINK, NLM_F_REQUEST | NLM_F_ACK, index, Some(alias)))?;
+    let unexpected = || io::Error::new(io::ErrorKind::InvalidData, "unexpected answer of the kernel to a new alias");
+    if u16_at(&answer, 4) != Some(NLMSG_ERROR) {
+        return Err(unexpected());
+    }
+    let code = answer.get(HEADER_LEN..HEADER_LEN + 4).and_then(|bytes| bytes.try_into().ok());
+    match code.map(i32::from_ne_bytes).ok_or_else(unexpected)? {
+        0 => Ok(()),
+        // The kernel sends negative error numbers.
+        code if code < 0 => Err(Errno::from_raw_os_error(code.saturating_neg()).into()),
+        _ => Err(unexpected()),
+    }
+}
+
+fn exchange(request: &[u8]) -> io::Result<Vec<u8>> {
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    send(&socket, request, SendFlags::empty())?;
+    let mut answer = vec![0; ANSWER_LEN_MAX];
+    // The kernel answers within the `send` call, so there is nothing to wait for.
+    let (_, len) = recv(&socket, &mut answer[..], RecvFlags::DONTWAIT)?;
+    answer.truncate(len);
+    Ok(answer)
+}
+
+fn message(kind: u16, flags: u16, index: u32, alias: Option<&str>) -> Vec<u8> {
+    let attribute_len = alias.map_or(0, |alias| ATTRIBUTE_LEN + alias.len());
+    let mut bytes = Vec::with_capacity(HEADER_LEN + LINK_LEN + attribute_len.next_multiple_of(4));
+    bytes.extend([0; 4]);
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(flags.to_ne_bytes());
+    // Sequence number and port: there is one request per socket, so neither is checked. Then the family and
+    // the type of the device: any.
+    bytes.extend([0; 8 + 4]);
+    bytes.extend(index.to_ne_bytes());
+    // Flags, and which of them change: none.
+    bytes.extend([0; 8]);
+    if let Some(alias) = alias {
+        bytes.extend((attribute_len as u16).to_ne_bytes());
+        bytes.extend(IFLA_IFALIAS.to_ne_bytes());
+        bytes.extend(alias.as_bytes());
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+    }
+    let len = bytes.len() as u32;
+    bytes[..4].copy_from_slice(&len.to_ne_bytes());
+    bytes
+}
+
+/// The alias in a message about a device. Its attributes follow each other, each with its length and kind.
+fn alias_in(message: &[u8]) -> Option<&[u8]> {
+    if u16_at(message, 4) != Some(RTM_NEWLINK) {
+        return None;
+    }
+    let mut rest = message.get(HEADER_LEN + LINK_LEN..)?;
+    loop {
+        let (len, kind) = (usize::from(u16_at(rest, 0)?), u16_at(rest, 2)?);
+        let value = rest.get(ATTRIBUTE_LEN..len)?;
+        if kind == IFLA_IFALIAS {
+            // The kernel ends it with a zero byte.
+            return Some(value.strip_suffix(&[0]).unwrap_or(value));
+        }
+        rest = rest.get(len.next_multiple_of(4)..)?;
+    }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_alias_is_found_among_attributes_and_no_bytes_panic() {
+        let mut answer = message(RTM_NEWLINK, 0, 7, None);
+        // A name of five bytes, which is padded, then the alias.
+        answer.extend([9_u16.to_ne_bytes(), 3_u16.to_ne_bytes()].concat());
+        answer.extend(*b"eth0\0\0\0\0");
+        let before = answer.len();
+        answer.extend([7_u16.to_ne_bytes(), IFLA_IFALIAS.to_ne_bytes()].concat());
+        answer.extend(*b"up\0");
+        assert_eq!(alias_in(&answer), Some(&b"up"[..]));
+        for len in 0..answer.len() {
+            assert_eq!(alias_in(&answer[..len]), None, "{len} bytes");
+        }
+        // A length that leads nowhere.
+        answer[before..before + 2].fill(0);
+        assert_eq!(alias_in(&answer), None);
+    }
+
+    #[test]
+    fn loopback_has_no_alias_and_no_device_has_index_0() {
+        let loopback = nix::net::if_::if_nametoindex("lo").expect("loopback");
+        assert_eq!(of(loopback), None);
+        assert_eq!(of(0), None);
+        assert!(set(0, "x").is_err());
+    }
+}
