@@ -10,8 +10,8 @@ use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use litz::{DatagramError, DatagramPaths, PathId, PathState};
-use net::MonotonicClock;
 use net::tun::{OFFLOAD_HEADER_BYTES, TUN_BUFFER_BYTES, Tun, TunDevice};
+use net::{BufferPool, MonotonicClock};
 use tunnel::item::ITEM_HEADER_BYTES;
 use tunnel::mtu::{Reports, clamp_segment_size, is_too_large};
 use tunnel::urgent::{COPIES, Urgency};
@@ -25,6 +25,9 @@ use super::wake::WakeEvent;
 
 /// Packets that are read before the connections are served.
 const READS_PER_ROUND: usize = 32;
+
+/// Shorter packets for our TCP are copied, so that an acknowledgement does not keep 64 KiB alive.
+const COPY_BELOW: usize = 16 << 10;
 
 /// How often the paths of a connection are looked at to which flows are pinned.
 const PATHS_INTERVAL: Duration = Duration::from_millis(100);
@@ -78,6 +81,7 @@ impl Entry {
             seed,
             flows,
             reports: Reports::default(),
+            memory: BufferPool::new(TUN_BUFFER_BYTES),
         };
         #[expect(clippy::disallowed_methods, reason = "the command is above the engine: one thread for the device")]
         let thread = std::thread::spawn(move || {
@@ -121,6 +125,8 @@ struct State {
     seed: u64,
     flows: Flows,
     reports: Reports,
+    /// Memory of packets for our TCP.
+    memory: BufferPool,
 }
 
 /// A peer, and what waits for it.
@@ -162,7 +168,7 @@ impl State {
                 let next = self.destinations.values().filter_map(|to| to.outboxes.blocked_until(now)).min();
                 self.wake.wait(self.tun.as_fd(), next.map(|at| at.saturating_since(now).into()))?;
                 self.unblock();
-            } else if self.destinations.values().any(|to| to.outboxes.is_blocked()) && self.wake.take()? {
+            } else if self.destinations.values().any(|to| to.outboxes.is_blocked()) && self.wake.take() {
                 // The host sends without a pause, so this thread never waits.
                 self.unblock();
             }
@@ -200,7 +206,7 @@ impl State {
         let to = self.routes.get(read.inner.destination).and_then(|id| self.destinations.get_mut(id));
         let Some(to) = to else { return false };
         if self.terminator.takes(&read.with(&buffer[OFFLOAD_HEADER_BYTES..len]), &to.peer) {
-            self.terminator.push(Bytes::copy_from_slice(&buffer[..len]));
+            self.terminator.push(own(&self.memory, buffer, len));
             return false;
         }
         let ip = &mut buffer[OFFLOAD_HEADER_BYTES..len];
@@ -232,6 +238,15 @@ impl State {
             self.counters.refused.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+/// The first `len` bytes of `buffer`, which gets other memory from `pool` if they are many.
+fn own(pool: &BufferPool, buffer: &mut Vec<u8>, len: usize) -> Bytes {
+    if len < COPY_BELOW || buffer.len() != TUN_BUFFER_BYTES {
+        return Bytes::copy_from_slice(&buffer[..len]);
+    }
+    let filled = std::mem::replace(buffer, pool.take().into_vec());
+    Bytes::from_owner(pool.filled(filled.into_boxed_slice(), len))
 }
 
 impl Destination {

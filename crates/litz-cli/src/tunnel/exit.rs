@@ -1,9 +1,11 @@
-//! The loop that takes packets out of a connection and writes them to the TUN device.
+//! [`Exit`]: takes packets out of a connection and writes them to the TUN device.
 
-use std::sync::Arc;
+use std::pin::pin;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::task::{Context, Poll, Wake, Waker};
 
-use litz::{Closed, PathState};
+use litz::{Closed, PathState, ReceivedDatagram};
 use net::MonotonicClock;
 use tunnel::inner::Inner;
 use tunnel::shaper::Shaper;
@@ -17,41 +19,169 @@ use super::peers::Peer;
 /// few until then.
 const PATHS_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Writes the packets of a peer until its connection ends; returns why. If it `polices`, packets above the
-/// peer's rate are dropped.
-pub(crate) fn run(peer: &Arc<Peer>, writer: &mut Writer, polices: bool) -> Closed {
-    let clock = MonotonicClock::start();
-    let mut unpacker = Unpacker::with_udp_runs(writer.takes_udp_super_packets());
-    let mut received = Vec::new();
-    let mut policer = peer.rate.filter(|_| polices).map(Shaper::receiver);
-    let mut paths_at = clock.now();
-    let mut sink = PeerSink { peer, writer, policer: policer.as_mut(), now: clock.now() };
-    loop {
-        let taken = match unpacker.timeout() {
-            None => peer.connection.recv_datagrams(&mut received),
-            Some(at) => {
-                let wait = at.saturating_since(clock.now());
-                peer.connection.recv_datagrams_timeout(&mut received, wait.into())
-            }
+/// Bytes of datagrams that the driver's thread writes to the device itself: a wake-up of the exit's thread would take
+/// longer. Where more have arrived, the driver goes on receiving meanwhile.
+const IN_PLACE_BYTES_MAX: usize = 16 << 10;
+
+/// Takes packets out of the connection of one peer. A thread [runs](Self::run) it. The thread of the connection's
+/// driver, when it wakes it, writes few packets by itself.
+pub(crate) struct Exit {
+    peer: Arc<Peer>,
+    clock: MonotonicClock,
+    state: Mutex<State>,
+    /// The thread has something to do.
+    is_due: Mutex<bool>,
+    due: Condvar,
+}
+
+/// What both threads use.
+struct State {
+    writer: Writer,
+    unpacker: Unpacker,
+    policer: Option<Shaper>,
+    paths_at: Instant,
+    /// Datagrams that wait to be unpacked.
+    received: Vec<ReceivedDatagram>,
+    /// When the thread wakes by itself.
+    wakes_at: Option<Instant>,
+    closed: Option<Closed>,
+}
+
+impl Exit {
+    /// Of a peer. If it `polices`, packets above the peer's rate are dropped.
+    pub(crate) fn new(peer: &Arc<Peer>, writer: Writer, polices: bool) -> Arc<Self> {
+        let clock = MonotonicClock::start();
+        let state = State {
+            unpacker: Unpacker::with_udp_runs(writer.takes_udp_super_packets()),
+            writer,
+            policer: peer.rate.filter(|_| polices).map(Shaper::receiver),
+            paths_at: clock.now(),
+            received: Vec::new(),
+            wakes_at: None,
+            closed: None,
         };
-        if let Err(closed) = taken {
-            return closed;
+        let (state, is_due) = (Mutex::new(state), Mutex::new(false));
+        Arc::new(Self { peer: Arc::clone(peer), clock, state, is_due, due: Condvar::new() })
+    }
+
+    /// Writes packets until the connection ends; returns why.
+    pub(crate) fn run(self: &Arc<Self>) -> Closed {
+        let waker = Waker::from(Arc::clone(self));
+        loop {
+            let mut state = self.lock();
+            let now = self.clock.now();
+            if now >= state.paths_at {
+                state.paths_at = now + PATHS_INTERVAL;
+                follow_paths(&self.peer, &mut state.unpacker);
+            }
+            self.serve(&mut state, &waker, usize::MAX);
+            if let Some(closed) = &state.closed {
+                return closed.clone();
+            }
+            let wakes_at = state.unpacker.timeout();
+            state.wakes_at = wakes_at;
+            drop(state);
+            self.wait(wakes_at);
         }
-        let now = clock.now();
-        sink.now = now;
-        if now >= paths_at {
-            paths_at = now + PATHS_INTERVAL;
-            follow_paths(peer, &mut unpacker);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until there is something for the thread to do.
+    fn wait(&self, until: Option<Instant>) {
+        let mut is_due = self.is_due.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*is_due {
+            is_due = match until.map(|at| at.saturating_since(self.clock.now())) {
+                None => self.due.wait(is_due).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => break,
+                Some(left) => self.due.wait_timeout(is_due, left.into()).unwrap_or_else(PoisonError::into_inner).0,
+            };
         }
-        for datagram in received.drain(..) {
-            unpacker.push(now, datagram.path.0 as usize, datagram.data, &mut sink);
+        *is_due = false;
+    }
+
+    fn wake_thread(&self) {
+        let was_due = std::mem::replace(&mut *self.is_due.lock().unwrap_or_else(PoisonError::into_inner), true);
+        if !was_due {
+            self.due.notify_one();
         }
-        unpacker.handle_timeout(now, &mut sink);
-        unpacker.flush(&mut sink);
-        publish(peer, &unpacker);
+    }
+
+    /// Writes what has arrived, and registers `waker` for what comes next. Whether that is left to the thread: more than
+    /// `bytes_max` have arrived, or the connection has ended.
+    fn serve(&self, state: &mut State, waker: &Waker, bytes_max: usize) -> bool {
+        loop {
+            let arrived = {
+                let receive = pin!(self.peer.connection.recv_datagrams_async(&mut state.received));
+                receive.poll(&mut Context::from_waker(waker))
+            };
+            match arrived {
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(closed)) => {
+                    state.closed = Some(closed);
+                    return true;
+                }
+                Poll::Pending if state.received.is_empty() => {
+                    state.handle_timeout(&self.peer, self.clock.now());
+                    return false;
+                }
+                Poll::Pending => {}
+            }
+            let bytes: usize = state.received.iter().map(|datagram| datagram.data.len()).sum();
+            if bytes > bytes_max {
+                return true;
+            }
+            state.write(&self.peer, self.clock.now());
+        }
     }
 }
 
+/// Datagrams have arrived, says a thread of the connection's driver. It holds no locks.
+impl Wake for Exit {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let is_due = match self.state.try_lock() {
+            Ok(mut state) => {
+                let waker = Waker::from(Arc::clone(self));
+                let is_due = self.serve(&mut state, &waker, IN_PLACE_BYTES_MAX);
+                let timeout = state.unpacker.timeout();
+                let is_late = timeout.is_some_and(|at| state.wakes_at.is_none_or(|wakes| at < wakes));
+                // What the paths are, the driver answers, so its thread cannot wait for that.
+                is_due || is_late || self.clock.now() >= state.paths_at
+            }
+            // The thread serves it, and may have looked for more already. Or it has panicked.
+            Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => true,
+        };
+        if is_due {
+            self.wake_thread();
+        }
+    }
+}
+
+impl State {
+    /// Writes what was received.
+    fn write(&mut self, peer: &Peer, now: Instant) {
+        let mut sink = PeerSink { peer, writer: &mut self.writer, policer: self.policer.as_mut(), now };
+        for datagram in self.received.drain(..) {
+            self.unpacker.push(now, datagram.path.0 as usize, datagram.data, &mut sink);
+        }
+        self.unpacker.handle_timeout(now, &mut sink);
+        self.unpacker.flush(&mut sink);
+        publish(peer, &self.unpacker);
+    }
+
+    /// Writes what has waited too long for earlier packets.
+    fn handle_timeout(&mut self, peer: &Peer, now: Instant) {
+        if self.unpacker.timeout().is_some_and(|at| at <= now) {
+            self.write(peer, now);
+        }
+    }
+}
 /// Tells the order on which paths packets may come.
 fn follow_paths(peer: &Peer, unpacker: &mut Unpacker) {
     let stats = peer.connection.stats();

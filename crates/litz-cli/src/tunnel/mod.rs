@@ -1,5 +1,6 @@
 //! The threads of a tunnel: one takes packets from the TUN device and puts them into the connections of
-//! the peers, one for each peer takes them out and writes them to the device.
+//! the peers, one for each peer takes them out and writes them to the device. Where few have arrived, the thread of the
+//! connection's driver writes them.
 //!
 //! ```text
 //!  TUN ─ read ─▶ [entry] ─ route by destination ─▶ queue ─▶ datagrams ─▶ connection of the peer

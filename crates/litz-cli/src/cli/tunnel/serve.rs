@@ -37,6 +37,7 @@ use crate::cli::warning::Warning;
 use crate::cli::{exit, heading, out, signals, tls};
 use crate::tunnel::end::TunnelEnd;
 use crate::tunnel::entry::Flows;
+use crate::tunnel::exit::Exit;
 use crate::tunnel::peers::Peer;
 
 /// How often the waiting server checks for an interrupt and for changes of its ticket or list of keys.
@@ -401,8 +402,7 @@ impl<'a> Server<'a> {
             before.connection.close(CLOSED_TAKEN_OVER, "another connection has taken over its addresses");
         }
         self.end.terminator.serve(&peer);
-        let mut writer = self.end.writer();
-        let closed = crate::tunnel::exit::run(&peer, &mut writer, true);
+        let closed = Exit::new(&peer, self.end.writer(), true).run();
         self.end.peers.remove(number);
         self.note(
             &json!({ "event": "gone", "remote": remote, "key": name, "reason": closed.to_string(), "peer": peer_json(&peer) }),

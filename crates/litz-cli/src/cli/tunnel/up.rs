@@ -36,6 +36,7 @@ use crate::cli::warning::Warning;
 use crate::cli::{exit, heading, out, signals, tls};
 use crate::tunnel::end::TunnelEnd;
 use crate::tunnel::entry::Flows;
+use crate::tunnel::exit::Exit;
 use crate::tunnel::peers::Peer;
 
 /// Pause between attempts to connect again.
@@ -329,8 +330,8 @@ impl<'a> Client<'a> {
     fn carry(&self, connected: &Connected, peer: &Arc<Peer>, device: &Device) -> Closed {
         let connection = &connected.connection;
         std::thread::scope(|scope| {
-            let mut writer = device.end.writer();
-            let exit = scope.spawn(move || crate::tunnel::exit::run(peer, &mut writer, false));
+            let exit = Exit::new(peer, device.end.writer(), false);
+            let exit = scope.spawn(move || exit.run());
             while !exit.is_finished() {
                 if self.cancel.is_cancelled() {
                     connection.close(0, "the client ends");

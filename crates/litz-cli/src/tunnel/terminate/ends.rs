@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use super::class::FlowClass;
 use super::flows::FlowGuard;
+use super::in_place::in_place;
 use super::local::StackConnection;
 use super::side::{STREAM_TIME, Side};
 use super::told::ToldClass;
@@ -36,7 +37,7 @@ pub(super) async fn ask(side: &Arc<Side>, opening: Opening, peer: &Arc<Peer>) {
         Ok(((mut send, mut recv), told, answer_dscp)) => match opening.accept_with_dscp(answer_dscp).await {
             Ok(stream) => {
                 let guard = peer.flows.begin(source, target);
-                run(local(side, peer, stream, &send, &told, dscp), (send, recv), &guard).await;
+                run(local(side, peer, stream, &send, &told, dscp), (send, recv), guard).await;
             }
             // The program has given up meanwhile.
             Err(_) => {
@@ -103,7 +104,7 @@ async fn answer(side: &Arc<Side>, peer: &Arc<Peer>, (mut send, mut recv): (SendS
     };
     match connected {
         Ok((stream, guard)) => match tell_connected(side, peer, &stream, &mut send).await {
-            Ok(known) => run(local(side, peer, stream, &send, &told, known), (send, recv), &guard).await,
+            Ok(known) => run(local(side, peer, stream, &send, &told, known), (send, recv), guard).await,
             // The connection of the tunnel has ended.
             Err(_) => stream.reset(),
         },
@@ -179,12 +180,14 @@ fn local(
     StackConnection::with_class(stream, class)
 }
 
-/// Carries the data until both directions have ended.
-async fn run(local: StackConnection, streams: (SendStream, RecvStream), guard: &FlowGuard) {
-    match carry(local, streams, &guard.carried, Answer::Given).await {
-        Ok(()) => {}
-        Err(Broken::Local(error)) => tracing::info!(%error, "a terminated connection was reset here"),
-        Err(error) => tracing::info!(%error, "a terminated connection was reset by the peer"),
+/// Carries the data until both directions have ended, in the threads of the drivers.
+async fn run(local: StackConnection, streams: (SendStream, RecvStream), guard: FlowGuard) {
+    let carried = async move { carry(local, streams, &guard.carried, Answer::Given).await };
+    match in_place(carried).await {
+        Some(Ok(())) => {}
+        Some(Err(Broken::Local(error))) => tracing::info!(%error, "a terminated connection was reset here"),
+        Some(Err(error)) => tracing::info!(%error, "a terminated connection was reset by the peer"),
+        None => tracing::error!("a terminated connection was reset: carrying its data panicked"),
     }
 }
 

@@ -18,12 +18,14 @@
 //! | [`choice`] | the class of the stream, by the DSCP |
 //! | [`told`] | what the peer tells |
 //! | [`side`] | what this side has |
+//! | [`in_place`] | a future that the drivers' threads run |
 //! | [`flows`] | the connections of a peer, counted |
 
 pub(crate) mod choice;
 pub(crate) mod class;
 pub(crate) mod ends;
 pub(crate) mod flows;
+mod in_place;
 pub(crate) mod local;
 pub(crate) mod side;
 pub(crate) mod terminator;
