@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use wire::quic::{ConnectionId, ErrorCode};
+use wire::quic::{ConnectionId, ErrorCode, Side};
 
 use crate::error::TransportError;
 use crate::queue::Queue;
@@ -231,6 +231,25 @@ impl RemoteIds {
         change.current = self.current().filter(|current| before != Some(*current));
         Ok(change)
     }
+}
+
+/// The IDs that are routed to a new connection: ours, and that for the preferred address of a server.
+pub(super) fn first_routes(
+    side: Side,
+    local_id: ConnectionId,
+    original_destination: ConnectionId,
+    preferred_id: Option<ConnectionId>,
+) -> Queue<RouteChange> {
+    let mut routes = Queue::new();
+    routes.push_back(RouteChange::Add(local_id));
+    if side == Side::Server {
+        // Until the client knows our ID, it uses the one that it chose at random.
+        routes.push_back(RouteChange::Add(original_destination));
+    }
+    if let Some(id) = preferred_id {
+        routes.push_back(RouteChange::Add(id));
+    }
+    routes
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ use crate::send::frames::ControlFrame;
 use crate::session::{DirectionKeys, PhaseKeys, Session, SessionSummary};
 use crate::spaces::Spaces;
 use early::Early;
-use ids::{LocalIds, RemoteIds, ResetToken, RouteChange};
+use ids::{LocalIds, RemoteIds, ResetToken, RouteChange, first_routes};
 use paths::Paths;
 
 /// Handshake bytes out of order that are kept, at each level (RFC 9000, section 7.5, asks for at
@@ -176,16 +176,9 @@ impl Control {
             original_destination,
             secrets,
         } = control;
-        let mut routes = Queue::new();
-        routes.push_back(RouteChange::Add(local_id));
-        if side == Side::Server {
-            // Until the client knows our ID, it uses the one that it chose at random.
-            routes.push_back(RouteChange::Add(original_destination));
-        }
         let mut local_ids = LocalIds::new(local_id);
         if let Some(id) = preferred_id {
             local_ids.issue(id);
-            routes.push_back(RouteChange::Add(id));
         }
         let mut control = Self {
             side,
@@ -225,7 +218,7 @@ impl Control {
             keep_alive: config.keep_alive,
             keep_alive_at: None,
             secrets,
-            routes,
+            routes: first_routes(side, local_id, original_destination, preferred_id),
             summary: Arc::default(),
             peer_identity: Arc::default(),
             started_at: now,
