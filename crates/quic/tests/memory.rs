@@ -36,6 +36,11 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+const MIB: usize = 1 << 20;
+
+/// A flood: its name, the bytes held after it, and their bound.
+type Flood = (&'static str, usize, usize);
+
 /// Bytes that the victim holds after the hostile peer's `act`. The peer itself drops what it has
 /// received.
 fn held_after(act: impl FnMut(&mut HostilePair, u64), rounds: u64) -> usize {
@@ -83,9 +88,91 @@ fn all_paths() -> HostilePair {
     hostile_pair
 }
 
-/// Memory held after floods on several paths: name, bytes and their bound.
-fn held_by_paths() -> Vec<(&'static str, usize, usize)> {
-    const MIB: usize = 1 << 20;
+/// The flooding client's unidirectional stream.
+fn stream(index: u64) -> StreamId {
+    StreamId::new(Side::Client, Dir::Uni, index)
+}
+
+fn data(index: u64, offset: u64, data: &'static [u8]) -> Frame<'static> {
+    Frame::Stream(Stream { id: stream(index), offset, fin: false, data })
+}
+
+/// Floods of stream data, and of frames about their flow control.
+fn held_by_streams() -> Vec<Flood> {
+    // A window's worth of single bytes, in order, unread: 2 MiB of data.
+    let in_order = held_after(
+        |hostile_pair, round| {
+            let frames: Vec<Frame<'_>> =
+                (0..200).map(|index| data(round % 2, (round / 2) * 200 + index, b"x")).collect();
+            hostile_pair.send(&payload(&frames));
+        },
+        9_000,
+    );
+    // As many out-of-order fragments as are allowed, on many streams.
+    let crumbs = held_after(
+        |hostile_pair, round| {
+            let frames: Vec<Frame<'_>> =
+                (0..100).map(|index| data(round % 200, 1 + 2 * ((round / 200) * 100 + index), b"x")).collect();
+            hostile_pair.send(&payload(&frames));
+        },
+        2_000,
+    );
+    let streams =
+        held_after(|hostile_pair, round| hostile_pair.send(&payload(&[data(round.min(1023), 0, b"")])), 1_100);
+    let blocked = held_after(
+        |hostile_pair, round| {
+            let frames = [Frame::DataBlocked(round), Frame::StreamDataBlocked { id: stream(0), limit: round }];
+            hostile_pair.send(&payload(&frames.repeat(50)));
+        },
+        5_000,
+    );
+    let credit = held_in(
+        without_credit(),
+        |hostile_pair, round| {
+            hostile_pair.send(&payload(&[Frame::MaxStreamData {
+                id: StreamId::new(Side::Server, Dir::Uni, 0),
+                max: (1 << 18) + round,
+            }]));
+        },
+        60_000,
+    );
+    vec![
+        ("in order", in_order, 8 * MIB),
+        ("crumbs", crumbs, 32 * MIB),
+        ("streams", streams, 2 * MIB),
+        ("blocked", blocked, MIB / 4),
+        ("credit", credit, MIB / 4),
+    ]
+}
+
+/// Floods of other frames, on one path.
+fn held_by_frames() -> Vec<Flood> {
+    let datagrams =
+        held_after(|hostile_pair, _| hostile_pair.send(&payload(&[Frame::Datagram { data: b"" }; 400])), 2_000);
+    let pings = held_after(|hostile_pair, _| hostile_pair.send(&payload(&[Frame::Ping; 10])), 20_000);
+    let challenges = held_after(
+        |hostile_pair, round| hostile_pair.send(&payload(&[Frame::PathChallenge([round as u8; 8]); 100])),
+        100,
+    );
+    let probes = held_after(
+        |hostile_pair, round| {
+            let probe = hostile_pair.hostile.packet(Space::Data, &payload(&[Frame::PathChallenge([1; 8]); 100]));
+            let source = SocketAddr::new(HOSTILE.ip(), round as u16);
+            hostile_pair.deliver_unpadded(&probe, source);
+            hostile_pair.victim_bytes.clear();
+        },
+        20_000,
+    );
+    vec![
+        ("datagrams", datagrams, 4 * MIB),
+        ("pings", pings, MIB / 4),
+        ("challenges", challenges, MIB / 2),
+        ("probes from many addresses", probes, MIB / 4),
+    ]
+}
+
+/// Floods on several paths.
+fn held_by_paths() -> Vec<Flood> {
     let path = |round: u64| round as u32 % quic::PATHS_MAX;
     let challenges = held_in(
         all_paths(),
@@ -192,75 +279,7 @@ fn held_at_rest() -> usize {
 fn no_flood_makes_a_connection_hold_more_than_its_windows_allow() {
     let at_rest = held_at_rest();
     assert!(at_rest < 6_500, "{at_rest} bytes are held by a connection at rest");
-    const MIB: usize = 1 << 20;
-    let id = |index| StreamId::new(Side::Client, Dir::Uni, index);
-    let data = |index, offset, data: &'static [u8]| Frame::Stream(Stream { id: id(index), offset, fin: false, data });
-
-    // A window's worth of single bytes, in order, unread: 2 MiB of data.
-    let in_order = held_after(
-        |hostile_pair, round| {
-            let frames: Vec<Frame<'_>> =
-                (0..200).map(|index| data(round % 2, (round / 2) * 200 + index, b"x")).collect();
-            hostile_pair.send(&payload(&frames));
-        },
-        9_000,
-    );
-    // As many out-of-order fragments as are allowed, on many streams.
-    let crumbs = held_after(
-        |hostile_pair, round| {
-            let frames: Vec<Frame<'_>> =
-                (0..100).map(|index| data(round % 200, 1 + 2 * ((round / 200) * 100 + index), b"x")).collect();
-            hostile_pair.send(&payload(&frames));
-        },
-        2_000,
-    );
-    let streams =
-        held_after(|hostile_pair, round| hostile_pair.send(&payload(&[data(round.min(1023), 0, b"")])), 1_100);
-    let datagrams =
-        held_after(|hostile_pair, _| hostile_pair.send(&payload(&[Frame::Datagram { data: b"" }; 400])), 2_000);
-    let pings = held_after(|hostile_pair, _| hostile_pair.send(&payload(&[Frame::Ping; 10])), 20_000);
-    let challenges = held_after(
-        |hostile_pair, round| hostile_pair.send(&payload(&[Frame::PathChallenge([round as u8; 8]); 100])),
-        100,
-    );
-    let probes = held_after(
-        |hostile_pair, round| {
-            let probe = hostile_pair.hostile.packet(Space::Data, &payload(&[Frame::PathChallenge([1; 8]); 100]));
-            let source = SocketAddr::new(HOSTILE.ip(), round as u16);
-            hostile_pair.deliver_unpadded(&probe, source);
-            hostile_pair.victim_bytes.clear();
-        },
-        20_000,
-    );
-    let blocked = held_after(
-        |hostile_pair, round| {
-            let frames = [Frame::DataBlocked(round), Frame::StreamDataBlocked { id: id(0), limit: round }];
-            hostile_pair.send(&payload(&frames.repeat(50)));
-        },
-        5_000,
-    );
-    let credit = held_in(
-        without_credit(),
-        |hostile_pair, round| {
-            hostile_pair.send(&payload(&[Frame::MaxStreamData {
-                id: StreamId::new(Side::Server, Dir::Uni, 0),
-                max: (1 << 18) + round,
-            }]));
-        },
-        60_000,
-    );
-    let mut kinds = vec![
-        ("in order", in_order, 8 * MIB),
-        ("crumbs", crumbs, 32 * MIB),
-        ("streams", streams, 2 * MIB),
-        ("datagrams", datagrams, 4 * MIB),
-        ("pings", pings, MIB / 4),
-        ("challenges", challenges, MIB / 2),
-        ("probes from many addresses", probes, MIB / 4),
-        ("blocked", blocked, MIB / 4),
-        ("credit", credit, MIB / 4),
-    ];
-    kinds.extend(held_by_paths());
+    let kinds = [held_by_streams(), held_by_frames(), held_by_paths()].concat();
     let report: Vec<String> = kinds.iter().map(|(name, held, _)| format!("{name}: {held}")).collect();
     assert!(kinds.iter().all(|(_, held, bound)| held < bound), "bytes held: {report:?}");
     if std::env::var_os("LITZ_SHOW").is_some() {
