@@ -82,25 +82,23 @@ pub enum Found {
 /// The writing side of a ring.
 #[derive(Debug)]
 pub struct Producer<M> {
-    shared: Shared<M>,
-    written: u64,
-    /// The reader's count, as it was seen last: `written - read <= len`.
-    read: u64,
+    side: Side<M>,
 }
 
 /// The reading side of a ring.
 #[derive(Debug)]
 pub struct Consumer<M> {
-    shared: Shared<M>,
-    read: u64,
-    /// The writer's count, as it was seen last: `written - read <= len`.
-    written: u64,
+    side: Side<M>,
 }
 
+/// What both sides keep: where the ring lies, and both counts. The count of the other side is as it was
+/// seen last: `written - read <= len`.
 #[derive(Debug)]
-struct Shared<M> {
+struct Side<M> {
     memory: M,
     place: Place,
+    written: u64,
+    read: u64,
 }
 
 impl<M: SharedWords> Producer<M> {
@@ -109,16 +107,13 @@ impl<M: SharedWords> Producer<M> {
     /// # Panics
     /// If the ring is not inside the words.
     pub fn new(memory: M, place: Place) -> Self {
-        Self { shared: Shared::new(memory, place), written: 0, read: 0 }
+        Self { side: Side::new(memory, place) }
     }
 
     /// As if `count` bytes had been written and read.
     #[cfg(test)]
     pub(crate) fn after(memory: M, place: Place, count: u64) -> Self {
-        let mut producer = Self::new(memory, place);
-        producer.shared.control(WRITTEN).store(count, Ordering::Relaxed);
-        (producer.written, producer.read) = (count, count);
-        producer
+        Self { side: Side::after(memory, place, WRITTEN, count) }
     }
 
     /// Copies from `bytes` what fits and shows it to the reader. Returns how much that was.
@@ -126,16 +121,16 @@ impl<M: SharedWords> Producer<M> {
     /// # Errors
     /// If the reader has broken the rules.
     pub fn write(&mut self, bytes: &[u8]) -> Result<usize, Violation> {
-        let len = self.shared.place.len;
-        let known = len - count_between(self.read, self.written);
+        let len = self.side.place.len;
+        let known = len - self.side.known_unread();
         let space = if known < bytes.len() { self.space()? } else { known };
         let bytes = &bytes[..bytes.len().min(space)];
-        let at = self.shared.offset(self.written);
+        let at = self.side.offset(self.side.written);
         let (before_end, behind) = bytes.split_at(bytes.len().min(len - at));
-        copy_in(self.shared.data(), at, before_end);
-        copy_in(self.shared.data(), 0, behind);
-        self.written = self.written.wrapping_add(bytes.len() as u64);
-        self.shared.control(WRITTEN).store(self.written, Ordering::Release);
+        copy_in(self.side.data(), at, before_end);
+        copy_in(self.side.data(), 0, behind);
+        self.side.written = self.side.written.wrapping_add(bytes.len() as u64);
+        self.side.control(WRITTEN).store(self.side.written, Ordering::Release);
         Ok(bytes.len())
     }
 
@@ -144,41 +139,41 @@ impl<M: SharedWords> Producer<M> {
     /// # Errors
     /// If the reader has broken the rules.
     pub fn space(&mut self) -> Result<usize, Violation> {
-        let read = self.shared.control(READ).load(Ordering::Acquire);
-        let unread = self.written.wrapping_sub(read);
-        if unread > self.written.wrapping_sub(self.read) {
+        let read = self.side.control(READ).load(Ordering::Acquire);
+        let unread = self.side.written.wrapping_sub(read);
+        if unread > self.side.written.wrapping_sub(self.side.read) {
             return Err(Violation);
         }
-        self.read = read;
-        Ok(self.shared.place.len - count_between(read, self.written))
+        self.side.read = read;
+        Ok(self.side.place.len - self.side.known_unread())
     }
 
     /// Nothing follows.
     pub fn finish(&mut self) {
-        self.shared.control(STATE).store(FINISHED, Ordering::Release);
+        self.side.control(STATE).store(FINISHED, Ordering::Release);
     }
 
     /// Ends the ring before its end. The reader learns of it before it reads what is left.
     pub fn reset(&mut self, reset: Reset) {
         let state = if reset == Reset::Broken { BROKEN } else { VIOLATED };
-        self.shared.control(STATE).store(state, Ordering::Release);
+        self.side.control(STATE).store(state, Ordering::Release);
     }
 
     /// Whether the reader sleeps. Then the caller, and no other one, wakes it. To be called after bytes
     /// were written, and after the end.
     #[must_use]
     pub fn takes_sleep(&self) -> bool {
-        self.shared.take(READER_SLEEPS)
+        self.side.take(READER_SLEEPS)
     }
 
     /// The writer is about to sleep. It looks for space once more before it does.
     pub fn announce_sleep(&self) {
-        self.shared.announce(WRITER_SLEEPS);
+        self.side.announce(WRITER_SLEEPS);
     }
 
     /// The sleep has ended, or did not begin.
     pub fn withdraw_sleep(&self) {
-        self.shared.take(WRITER_SLEEPS);
+        self.side.take(WRITER_SLEEPS);
     }
 
     /// Sleeps in `sleep` if there is no space. None if there is.
@@ -199,16 +194,13 @@ impl<M: SharedWords> Consumer<M> {
     /// # Panics
     /// If the ring is not inside the words.
     pub fn new(memory: M, place: Place) -> Self {
-        Self { shared: Shared::new(memory, place), read: 0, written: 0 }
+        Self { side: Side::new(memory, place) }
     }
 
     /// As if `count` bytes had been written and read.
     #[cfg(test)]
     pub(crate) fn after(memory: M, place: Place, count: u64) -> Self {
-        let mut consumer = Self::new(memory, place);
-        consumer.shared.control(READ).store(count, Ordering::Relaxed);
-        (consumer.written, consumer.read) = (count, count);
-        consumer
+        Self { side: Side::after(memory, place, READ, count) }
     }
 
     /// What there is to read.
@@ -217,7 +209,7 @@ impl<M: SharedWords> Consumer<M> {
     /// If the writer has broken the rules.
     pub fn look(&mut self) -> Result<Found, Violation> {
         // Before the count: everything that the writer wrote before it finished is counted then.
-        let state = self.shared.control(STATE).load(Ordering::Acquire);
+        let state = self.side.control(STATE).load(Ordering::Acquire);
         let nothing = match state {
             OPEN => Found::Nothing,
             FINISHED => Found::End,
@@ -231,7 +223,7 @@ impl<M: SharedWords> Consumer<M> {
     /// Whether the writer has finished. There may be bytes to read.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        self.shared.control(STATE).load(Ordering::Acquire) == FINISHED
+        self.side.control(STATE).load(Ordering::Acquire) == FINISHED
     }
 
     /// Bytes that can be read now.
@@ -239,13 +231,13 @@ impl<M: SharedWords> Consumer<M> {
     /// # Errors
     /// If the writer has broken the rules.
     pub fn unread(&mut self) -> Result<usize, Violation> {
-        let written = self.shared.control(WRITTEN).load(Ordering::Acquire);
-        let unread = written.wrapping_sub(self.read);
-        if unread > self.shared.place.len as u64 || unread < self.written.wrapping_sub(self.read) {
+        let written = self.side.control(WRITTEN).load(Ordering::Acquire);
+        let unread = written.wrapping_sub(self.side.read);
+        if unread > self.side.place.len as u64 || unread < self.side.written.wrapping_sub(self.side.read) {
             return Err(Violation);
         }
-        self.written = written;
-        Ok(count_between(self.read, written))
+        self.side.written = written;
+        Ok(self.side.known_unread())
     }
 
     /// Copies what is there and fits to `bytes`, and gives its space back. Returns how much that was.
@@ -253,16 +245,16 @@ impl<M: SharedWords> Consumer<M> {
     /// # Errors
     /// If the writer has broken the rules.
     pub fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Violation> {
-        let known = count_between(self.read, self.written);
+        let known = self.side.known_unread();
         let unread = if known < bytes.len() { self.unread()? } else { known };
         let len = bytes.len().min(unread);
-        let at = self.shared.offset(self.read);
-        let (before_end, behind) = bytes[..len].split_at_mut(len.min(self.shared.place.len - at));
-        copy_out(self.shared.data(), at, before_end);
-        copy_out(self.shared.data(), 0, behind);
-        self.read = self.read.wrapping_add(len as u64);
+        let at = self.side.offset(self.side.read);
+        let (before_end, behind) = bytes[..len].split_at_mut(len.min(self.side.place.len - at));
+        copy_out(self.side.data(), at, before_end);
+        copy_out(self.side.data(), 0, behind);
+        self.side.read = self.side.read.wrapping_add(len as u64);
         // Also after the loads of the bytes: the writer overwrites them when it sees the count.
-        self.shared.control(READ).store(self.read, Ordering::Release);
+        self.side.control(READ).store(self.side.read, Ordering::Release);
         Ok(len)
     }
 
@@ -270,17 +262,17 @@ impl<M: SharedWords> Consumer<M> {
     /// bytes. Then the caller, and no other one, wakes it. To be called after bytes were read.
     #[must_use]
     pub fn takes_sleep(&self) -> bool {
-        count_between(self.read, self.written) <= self.shared.place.len / 2 && self.shared.take(WRITER_SLEEPS)
+        self.side.known_unread() <= self.side.place.len / 2 && self.side.take(WRITER_SLEEPS)
     }
 
     /// The reader is about to sleep. It looks once more before it does.
     pub fn announce_sleep(&self) {
-        self.shared.announce(READER_SLEEPS);
+        self.side.announce(READER_SLEEPS);
     }
 
     /// The sleep has ended, or did not begin.
     pub fn withdraw_sleep(&self) {
-        self.shared.take(READER_SLEEPS);
+        self.side.take(READER_SLEEPS);
     }
 
     /// Sleeps in `sleep` if there is nothing to read. None if there is something.
@@ -295,13 +287,21 @@ impl<M: SharedWords> Consumer<M> {
     }
 }
 
-impl<M: SharedWords> Shared<M> {
+impl<M: SharedWords> Side<M> {
     fn new(memory: M, place: Place) -> Self {
         let Place { control, data, len } = place;
         assert!(len.is_power_of_two() && len >= WORD_LEN, "a ring of {len} bytes");
         let words = memory.words().len();
         assert!(control + READER_SLEEPS < words && data + len / WORD_LEN <= words, "{place:?} in {words} words");
-        Self { memory, place }
+        Self { memory, place, written: 0, read: 0 }
+    }
+
+    /// As if `count` bytes had been written and read. `shown` is the word where this side shows its count.
+    #[cfg(test)]
+    fn after(memory: M, place: Place, shown: usize, count: u64) -> Self {
+        let side = Self { written: count, read: count, ..Self::new(memory, place) };
+        side.control(shown).store(count, Ordering::Relaxed);
+        side
     }
 
     fn control(&self, word: usize) -> &AtomicU64 {
@@ -310,6 +310,11 @@ impl<M: SharedWords> Shared<M> {
 
     fn data(&self) -> &[AtomicU64] {
         &self.memory.words()[self.place.data..self.place.data + self.place.len / WORD_LEN]
+    }
+
+    /// Bytes that were written and not read yet, by the counts that this side knows.
+    fn known_unread(&self) -> usize {
+        self.written.wrapping_sub(self.read) as usize
     }
 
     /// Where the byte with this count lies.
@@ -326,9 +331,4 @@ impl<M: SharedWords> Shared<M> {
     fn take(&self, sleeps: usize) -> bool {
         self.control(sleeps).swap(0, Ordering::AcqRel) != 0
     }
-}
-
-/// Bytes from one count to another one, which are at most a ring apart.
-fn count_between(from: u64, to: u64) -> usize {
-    to.wrapping_sub(from) as usize
 }
