@@ -20,6 +20,7 @@ use crate::message::{
     DETAIL_LEN_MAX, Failure, addresses, place, put_addresses, put_place, put_socket_address, socket_address,
 };
 use crate::spec::Listen;
+use crate::text::clean;
 use status::PART_LEN_MAX;
 
 pub use status::{STATUS_LEN_MAX, StatusParts};
@@ -187,15 +188,7 @@ impl ProgramName {
     /// A name, which is cleaned and cut.
     #[must_use]
     pub fn new(text: &str) -> Self {
-        let mut clean = String::new();
-        for letter in text.chars() {
-            let letter = if letter.is_control() { '\u{fffd}' } else { letter };
-            if clean.len() + letter.len_utf8() > NAME_LEN_MAX {
-                break;
-            }
-            clean.push(letter);
-        }
-        Self(clean)
+        Self(clean(text, NAME_LEN_MAX))
     }
 
     /// The name.

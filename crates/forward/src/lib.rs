@@ -24,6 +24,7 @@ pub mod packet;
 pub mod policy;
 pub mod socks;
 pub mod spec;
+mod text;
 
 pub use malformed::Malformed;
 

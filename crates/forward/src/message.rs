@@ -14,6 +14,7 @@ use wire::quic::Reader;
 use crate::address::{HostName, Protocol, Target, UNIX_CODE, UnixPath, decode_ip, encode_ip};
 use crate::malformed::Malformed;
 use crate::spec::{Bind, Listen};
+use crate::text::clean;
 
 /// The version in the first byte of each message.
 pub const VERSION: u8 = 1;
@@ -194,15 +195,7 @@ mod ty {
 impl Failure {
     /// A failure with a text for people, which is cleaned and cut.
     pub fn new(reason: Reason, detail: &str) -> Self {
-        let mut clean = String::new();
-        for letter in detail.chars() {
-            let letter = if letter.is_control() { '\u{fffd}' } else { letter };
-            if clean.len() + letter.len_utf8() > DETAIL_LEN_MAX {
-                break;
-            }
-            clean.push(letter);
-        }
-        Self { reason, detail: clean }
+        Self { reason, detail: clean(detail, DETAIL_LEN_MAX) }
     }
 
     /// The text for people.
