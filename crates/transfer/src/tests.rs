@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -9,7 +10,10 @@ use std::sync::atomic::Ordering;
 use litz::identity::{Fingerprint, KeyPair, PublicKey};
 use units::Rng;
 
+use super::control::read_message;
+use super::link::Control;
 use super::memory::{MemoryLink, pair};
+use super::message::Message;
 use super::proof::{Proof, ProofContext};
 use super::store::Refusal;
 use super::ticket::Secret;
@@ -138,6 +142,25 @@ impl Fixture {
         }
     }
 
+    /// Runs a receiver with a sender that it has accepted, and that goes on as in `script`. Returns why the
+    /// receiver failed. What `script` returns is kept until then.
+    fn fail_receiver<T>(&self, script: impl FnOnce(&MemoryLink, Control) -> T) -> TransferError {
+        let ((link, mut control), receiver) = pair();
+        *link.faults().revision.lock().unwrap() = self.revision;
+        let context = self.context();
+        std::thread::scope(|scope| {
+            let receiving = scope.spawn(|| {
+                let (link, control) = receiver;
+                let (directory, mut anybody) = (self.top.path().join("in"), AcceptAll { completed: false });
+                receive::run(&link, control, &context, &directory, &self.receive, &mut anybody, &())
+            });
+            say(&mut control, &Message::Hello { version: 1, base_log2: 10, proof: None, run: None }).unwrap();
+            assert!(matches!(read_message(&mut control.reader), Ok(Some(Message::Accepted { .. }))));
+            let _kept = script(&link, control);
+            receiving.join().unwrap().unwrap_err()
+        })
+    }
+
     fn context(&self) -> ProofContext {
         ProofContext::new(|_, _| [1; 32], PublicKey::from_bytes([self.sender; 32]), Fingerprint::from_bytes([2; 32]))
     }
@@ -181,6 +204,13 @@ impl Events for Recorder {
     fn event(&self, event: TransferEvent<'_>) {
         self.0.lock().unwrap().push(serde_json::to_value(&event).unwrap());
     }
+}
+
+/// Sends a message on the control stream.
+fn say(control: &mut Control, message: &Message) -> std::io::Result<()> {
+    let mut bytes = Vec::new();
+    message.encode(&mut bytes);
+    control.writer.write_all(&bytes)
 }
 
 fn text(value: &serde_json::Value) -> String {

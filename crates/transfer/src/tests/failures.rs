@@ -3,8 +3,6 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use super::*;
-use crate::control::read_message;
-use crate::message::Message;
 
 /// Two files around one that fails must arrive.
 fn rest_arrives(fixture: &Fixture, outcome: &Outcome, kind: &str) {
@@ -239,40 +237,25 @@ fn a_transfer_above_the_size_limit_is_refused_before_the_first_byte() {
 
 /// Runs a receiver with a sender that, once accepted, sends the bytes that `script` writes to the
 /// control stream.
-fn against_receiver(script: impl FnOnce(&mut dyn std::io::Write, &MemoryLink)) -> TransferError {
+fn against_receiver(script: impl FnOnce(&mut dyn Write, &MemoryLink)) -> TransferError {
     let fixture = Fixture::new();
-    let ((link, mut control), receiver) = pair();
-    let context = fixture.context();
-    std::thread::scope(|scope| {
-        let receiving = scope.spawn(|| {
-            let (link, control) = receiver;
-            let (directory, mut anybody) = (fixture.top.path().join("in"), AcceptAll { completed: false });
-            receive::run(&link, control, &context, &directory, &fixture.receive, &mut anybody, &|_: TransferEvent<
-                '_,
-            >| {})
-        });
-        let mut bytes = Vec::new();
-        Message::Hello { version: 1, base_log2: 10, proof: None, run: None }.encode(&mut bytes);
-        control.writer.write_all(&bytes).unwrap();
-        assert!(matches!(read_message(&mut control.reader), Ok(Some(Message::Accepted { .. }))));
-        script(&mut control.writer, &link);
+    let error = fixture.fail_receiver(|link, mut control| {
+        script(&mut control.writer, link);
         // As a peer would: listens until the receiver is through with us.
         while let Ok(Some(_)) = read_message(&mut control.reader) {}
-        drop(control);
-        let error = receiving.join().unwrap().unwrap_err();
-        assert_eq!(fs::read_dir(fixture.top.path().join("in")).unwrap().count(), 0, "nothing is left: {error}");
-        error
-    })
+    });
+    assert_eq!(fs::read_dir(fixture.top.path().join("in")).unwrap().count(), 0, "nothing is left: {error}");
+    error
 }
 
-fn say(out: &mut dyn std::io::Write, message: Message) {
+fn say(out: &mut dyn Write, message: Message) {
     let mut bytes = Vec::new();
     message.encode(&mut bytes);
     out.write_all(&bytes).unwrap();
 }
 
 /// A list of one file.
-fn say_list(out: &mut dyn std::io::Write) {
+fn say_list(out: &mut dyn Write) {
     let entry = Entry {
         path: RelativePath::from_components([b"file".as_slice()]).unwrap(),
         kind: EntryKind::File { size: 5000 },

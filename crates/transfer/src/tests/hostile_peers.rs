@@ -1,18 +1,9 @@
 //! Authorised peers that try to hold or to exhaust the other side.
 
-use std::io::{Read, Write};
+use std::io::Read;
 
 use super::*;
-use crate::control::read_message;
-use crate::link::Control;
-use crate::message::Message;
 use crate::open_files::{FILES_AHEAD, SMALL_FILES_AHEAD};
-
-pub(super) fn say(control: &mut Control, message: &Message) -> std::io::Result<()> {
-    let mut bytes = Vec::new();
-    message.encode(&mut bytes);
-    control.writer.write_all(&bytes)
-}
 
 /// Runs a sender of `paths` with a receiver that has read the list and goes on as in `script`.
 fn against_sender(
@@ -106,16 +97,7 @@ fn a_receiver_that_reads_nothing_does_not_keep_a_cancelled_sender() {
 #[test]
 fn a_sender_that_reads_nothing_does_not_keep_a_cancelled_receiver() {
     let fixture = Fixture::new();
-    let ((link, mut control), receiver) = pair();
-    let context = fixture.context();
-    let error = std::thread::scope(|scope| {
-        let receiving = scope.spawn(|| {
-            let (link, control) = receiver;
-            let (directory, mut anybody) = (fixture.top.path().join("in"), AcceptAll { completed: false });
-            receive::run(&link, control, &context, &directory, &fixture.receive, &mut anybody, &())
-        });
-        say(&mut control, &Message::Hello { version: 1, base_log2: 10, proof: None, run: None }).unwrap();
-        assert!(matches!(read_message(&mut control.reader), Ok(Some(Message::Accepted { .. }))));
+    let error = fixture.fail_receiver(|link, mut control| {
         // As many as the receiver opens at a time for one transfer, so that each gets a plan at once.
         let entries: Vec<_> = (0..FILES_AHEAD / 2).map(|index| file_entry(&format!("file{index}"))).collect();
         let count = entries.len() as u32;
@@ -128,20 +110,21 @@ fn a_sender_that_reads_nothing_does_not_keep_a_cancelled_receiver() {
         // Each file that this side gives up is answered by Failed with a long text. Nothing reads that,
         // so the coordinator of the receiver waits with an answer, and takes no more from this side.
         let detail = "x".repeat(200);
-        let writing = scope.spawn(move || {
-            for index in 0..count {
-                let error = FileError::new(FileErrorKind::Source, &detail);
-                if say(&mut control, &Message::FileAbort { index, error }).is_err() {
-                    break;
+        std::thread::scope(|scope| {
+            let writing = scope.spawn(move || {
+                for index in 0..count {
+                    let error = FileError::new(FileErrorKind::Source, &detail);
+                    if say(&mut control, &Message::FileAbort { index, error }).is_err() {
+                        break;
+                    }
                 }
-            }
-            control
+                control
+            });
+            link.wait_until_full();
+            fixture.receive.cancel.cancel();
+            assert!(link.accept_closed());
+            drop(writing.join().unwrap());
         });
-        link.wait_until_full();
-        fixture.receive.cancel.cancel();
-        assert!(link.accept_closed());
-        drop(writing.join().unwrap());
-        receiving.join().unwrap().unwrap_err()
     });
     assert!(matches!(error, TransferError::Cancelled), "{error:?}");
 }

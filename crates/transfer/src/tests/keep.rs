@@ -4,12 +4,8 @@ use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::hostile_peers::say;
 use super::*;
-use crate::control::read_message;
-use crate::link::Control;
 use crate::manifest::{Entry, EntryKind, Modified};
-use crate::message::Message;
 
 const ALL: Keep = Keep { modes: true, links: true, hard_links: true, holes: true };
 
@@ -216,23 +212,14 @@ fn link(target: &str) -> EntryKind {
 
 /// What a receiver says of a sender that lists these entries.
 fn receiver_of(fixture: &Fixture, entries: Vec<Entry>, more: impl FnOnce(&MemoryLink, &mut Control)) -> TransferError {
-    let ((sender, mut control), (receiver, receiving)) = pair();
-    *sender.faults().revision.lock().unwrap() = fixture.revision;
-    let (context, directory) = (fixture.context(), fixture.top.path().join("in"));
-    std::thread::scope(|scope| {
-        let received = scope.spawn(|| {
-            let mut authoriser = AcceptAll { completed: false };
-            receive::run(&receiver, receiving, &context, &directory, &fixture.receive, &mut authoriser, &())
-        });
-        say(&mut control, &Message::Hello { version: 1, base_log2: 10, proof: None, run: None }).unwrap();
-        assert!(matches!(read_message(&mut control.reader), Ok(Some(Message::Accepted { .. }))));
+    fixture.fail_receiver(|sender, mut control| {
         let count = entries.len() as u32;
         say(&mut control, &Message::Entries(entries)).unwrap();
         // A receiver that has read enough is gone.
         let _is_refused = say(&mut control, &Message::EntriesEnd { count, skipped: None });
-        more(&sender, &mut control);
+        more(sender, &mut control);
         let _read = control.reader.read_to_end(&mut Vec::new());
-        received.join().unwrap().unwrap_err()
+        control
     })
 }
 

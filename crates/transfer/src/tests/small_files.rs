@@ -5,11 +5,8 @@ use std::fs::File;
 use rustix::fs::{FlockOperation, flock};
 
 use super::disk_faults::on_faulty_disk;
-use super::hostile_peers::say;
 use super::*;
-use crate::control::read_message;
 use crate::disk::{Disk, SystemDisk};
-use crate::message::Message;
 
 const COUNT: usize = 300;
 
@@ -123,16 +120,7 @@ fn a_source_that_changes_is_given_up_before_its_end_is_sent() {
 #[test]
 fn a_second_hash_of_a_small_file_ends_the_transfer() {
     let fixture = Fixture::new();
-    let ((_link, mut control), receiver) = pair();
-    let context = fixture.context();
-    let error = std::thread::scope(|scope| {
-        let receiving = scope.spawn(|| {
-            let (link, control) = receiver;
-            let (directory, mut anybody) = (fixture.top.path().join("in"), AcceptAll { completed: false });
-            receive::run(&link, control, &context, &directory, &fixture.receive, &mut anybody, &())
-        });
-        say(&mut control, &Message::Hello { version: 1, base_log2: 10, proof: None, run: None }).unwrap();
-        assert!(matches!(read_message(&mut control.reader), Ok(Some(Message::Accepted { .. }))));
+    let error = fixture.fail_receiver(|_, mut control| {
         let entry = Entry {
             path: RelativePath::from_components([b"file".as_slice()]).unwrap(),
             kind: EntryKind::File { size: 500 },
@@ -147,7 +135,7 @@ fn a_second_hash_of_a_small_file_ends_the_transfer() {
             say(&mut control, &Message::FileDone { index: 0, hash }).unwrap();
         }
         while let Ok(Some(_)) = read_message(&mut control.reader) {}
-        receiving.join().unwrap().unwrap_err()
+        control
     });
     assert!(matches!(error, TransferError::Protocol("a file has two hashes")), "{error:?}");
     assert!(names(&fixture.top.path().join("in")).is_empty());

@@ -1,12 +1,9 @@
 //! Files of unknown length: from pipes, to files and to pipes.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 
 use super::*;
-use crate::control::read_message;
-use crate::link::Control;
-use crate::message::Message;
 
 /// Both ends of a pipe: the reader first.
 fn pipe_files() -> (File, File) {
@@ -176,30 +173,17 @@ fn peers_without_streams_get_a_clear_error() {
 /// Runs a receiver against a sender that announces `entries` and goes on as in `script`.
 fn against_receiver(entries: &[Entry], script: impl FnOnce(&mut Control, &MemoryLink)) -> TransferError {
     let fixture = Fixture::new();
-    let ((link, mut control), receiver) = pair();
-    let context = fixture.context();
-    std::thread::scope(|scope| {
-        let receiving = scope.spawn(|| {
-            let (link, control) = receiver;
-            let (directory, mut anybody) = (fixture.top.path().join("in"), AcceptAll { completed: false });
-            receive::run(&link, control, &context, &directory, &fixture.receive, &mut anybody, &())
-        });
-        let mut say = |message: Message| {
-            let mut bytes = Vec::new();
-            message.encode(&mut bytes);
-            control.writer.write_all(&bytes).unwrap();
-        };
-        say(Message::Hello { version: 1, base_log2: 10, proof: None, run: None });
-        say(Message::Entries(entries.to_vec()));
-        say(Message::EntriesEnd { count: entries.len() as u32, skipped: None });
+    let error = fixture.fail_receiver(|link, mut control| {
+        say(&mut control, &Message::Entries(entries.to_vec())).unwrap();
+        say(&mut control, &Message::EntriesEnd { count: entries.len() as u32, skipped: None }).unwrap();
         while !matches!(read_message(&mut control.reader), Ok(Some(Message::Plan { .. } | Message::Stop { .. }) | None))
         {
         }
-        script(&mut control, &link);
-        let error = receiving.join().unwrap().unwrap_err();
-        assert!(names(&fixture.top.path().join("in")).is_empty());
-        error
-    })
+        script(&mut control, link);
+        control
+    });
+    assert!(names(&fixture.top.path().join("in")).is_empty());
+    error
 }
 
 #[test]
@@ -246,18 +230,14 @@ fn against_sender(messages: &[Message]) -> Result<Summary, TransferError> {
             send::run(&link, control, &context, &Credential::Key, &source, &fixture.send, &())
         });
         for message in [&[Message::Accepted { version: 1, proof: None }], messages].concat() {
-            let mut bytes = Vec::new();
-            message.encode(&mut bytes);
-            control.writer.write_all(&bytes).unwrap();
+            say(&mut control, &message).unwrap();
         }
         while let Ok(Some(message)) = read_message(&mut control.reader) {
             if matches!(message, Message::Stop { .. }) {
                 break;
             }
             if matches!(message, Message::Finish) {
-                let mut bytes = Vec::new();
-                Message::Bye.encode(&mut bytes);
-                control.writer.write_all(&bytes).unwrap();
+                say(&mut control, &Message::Bye).unwrap();
             }
         }
         drop(control);
