@@ -27,15 +27,8 @@ fn send_from_new_address(pair: &mut HostilePair, body: &[u8]) -> u64 {
 
 /// The challenges that the server has sent to the new address, each with the size of its datagram.
 fn challenges(pair: &HostilePair) -> Vec<([u8; 8], usize)> {
-    let mut challenges = Vec::new();
-    for packet in pair.hostile.opened.iter().filter(|packet| packet.to == Some(MOVED)) {
-        for frame in packet.frames() {
-            if let Frame::PathChallenge(data) = frame {
-                challenges.push((data, packet.datagram_len));
-            }
-        }
-    }
-    challenges
+    let to_new = pair.hostile.opened.iter().filter(|packet| packet.to == Some(MOVED));
+    to_new.flat_map(|packet| packet.challenges().into_iter().map(move |data| (data, packet.datagram_len))).collect()
 }
 
 fn newest_challenge(pair: &HostilePair) -> Option<[u8; 8]> {
@@ -240,10 +233,7 @@ fn a_late_response_validates_no_other_address_than_that_of_its_challenge() {
         pair.hostile.packet_with(Space::Data, &payload(&[Frame::PathResponse(asked[0]), Frame::Ping]), overrides);
     pair.deliver_unpadded(&late, MOVED);
     assert_eq!(pair.victim.connection(0).path_stats()[0].addresses.remote, HOSTILE);
-    let to_former = |pair: &HostilePair| {
-        let sent = pair.hostile.opened.iter().filter(|packet| packet.to == Some(HOSTILE));
-        sent.flat_map(|packet| packet.frames()).filter(|frame| matches!(frame, Frame::PathChallenge(_))).count()
-    };
+    let to_former = |pair: &HostilePair| pair.hostile.challenges_to(HOSTILE).len();
     let before = to_former(&pair);
     pair.wait(Duration::from_secs(3));
     assert!(to_former(&pair) > before, "the server still asks whether the client is at its former address");

@@ -59,10 +59,7 @@ fn server_with_paths_as(config: TransportConfig, count: u32) -> HostilePair {
         pair.send_and_ack(&payload(&issued));
         pair.send_on(path, &payload(&[Frame::Ping, Frame::Padding { len: 1100 }]));
         let on_path = pair.hostile.opened.iter().filter(|packet| packet.path == PathId(path));
-        let challenges: Vec<[u8; 8]> = on_path
-            .flat_map(|packet| packet.frames())
-            .filter_map(|frame| if let Frame::PathChallenge(data) = frame { Some(data) } else { None })
-            .collect();
+        let challenges: Vec<[u8; 8]> = on_path.flat_map(|packet| packet.challenges()).collect();
         pair.send_on(path, &payload(&[Frame::PathResponse(challenges[0])]));
     }
     let stats = pair.victim.connection(0).path_stats();
@@ -472,15 +469,11 @@ fn an_acknowledgement_does_not_end_the_validation_of_a_silent_path_that_moved() 
     assert_eq!((remote, state), (MOVED, PathState::Silent));
     from_new_address(&mut pair, &before);
     assert!(first_path(&mut pair).2 > acked, "an acknowledgement arrives");
-    let challenges = |pair: &HostilePair| -> Vec<[u8; 8]> {
-        let to_new = pair.hostile.opened.iter().filter(|packet| packet.to == Some(MOVED));
-        let frames = to_new.flat_map(|packet| packet.frames());
-        frames.filter_map(|frame| if let Frame::PathChallenge(data) = frame { Some(data) } else { None }).collect()
-    };
-    let asked = challenges(&pair).len();
+    let asked = pair.hostile.challenges_to(MOVED).len();
     pair.wait(Duration::from_secs(1));
-    assert!(challenges(&pair).len() > asked, "the server repeats its challenge");
-    let answer = payload(&[Frame::PathResponse(*challenges(&pair).last().expect("a challenge")), Frame::Ping]);
+    let challenges = pair.hostile.challenges_to(MOVED);
+    assert!(challenges.len() > asked, "the server repeats its challenge");
+    let answer = payload(&[Frame::PathResponse(challenges[challenges.len() - 1]), Frame::Ping]);
     from_new_address(&mut pair, &answer);
     assert_eq!(first_path(&mut pair).1, PathState::Active);
     let sent = |pair: &HostilePair| pair.victim_bytes[&MOVED];

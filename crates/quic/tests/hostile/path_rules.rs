@@ -107,20 +107,14 @@ fn send_from(pair: &mut HostilePair, source: SocketAddr, body: &[u8]) {
     pair.deliver_unpadded(&packet, source);
 }
 
-fn challenges(packet: &OpenedPacket) -> Vec<[u8; 8]> {
-    let data = |frame| if let Frame::PathChallenge(data) = frame { Some(data) } else { None };
-    packet.frames().into_iter().filter_map(data).collect()
-}
-
 #[test]
 fn challenges_leave_one_by_one_and_their_response_may_come_from_any_address() {
     let moved = SocketAddr::new(HOSTILE.ip(), 7777);
     let mut pair = HostilePair::against_server();
     pair.send_and_ack(&payload(&[Frame::Ping]));
     send_from(&mut pair, moved, &payload(&[Frame::Ping, Frame::Padding { len: 1100 }]));
-    assert!(pair.hostile.opened.iter().all(|packet| challenges(packet).len() <= 1), "RFC 9000, section 8.2.1");
-    let to_moved = pair.hostile.opened.iter().filter(|packet| packet.to == Some(moved));
-    let data = to_moved.flat_map(challenges).last().expect("the new address is validated");
+    assert!(pair.hostile.opened.iter().all(|packet| packet.challenges().len() <= 1), "RFC 9000, section 8.2.1");
+    let data = *pair.hostile.challenges_to(moved).last().expect("the new address is validated");
     let other = SocketAddr::new(HOSTILE.ip(), 8888);
     send_from(&mut pair, other, &payload(&[Frame::PathResponse(data), Frame::Padding { len: 1150 }]));
     // The limit of an address that is not validated no longer applies.

@@ -8,7 +8,7 @@ use units::Duration;
 use wire::quic::{Frame, Space, emit_ack};
 
 use super::{ping, server_for};
-use crate::support::hostile::{HOSTILE, Hostile, HostilePair, OpenedPacket, SealOverrides, hostile_on, payload};
+use crate::support::hostile::{HOSTILE, Hostile, HostilePair, SealOverrides, hostile_on, payload};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -159,13 +159,6 @@ fn keys_are_not_updated_before_the_handshake_is_confirmed() {
 
 // ── The preferred address ────────────────────────────────────────────────────────────────────────
 
-/// The challenges that have arrived at an address.
-fn challenges_to(pair: &HostilePair, address: SocketAddr) -> Vec<[u8; 8]> {
-    let packets = pair.hostile.opened.iter().filter(|packet| packet.to == Some(address));
-    let frames = packets.flat_map(OpenedPacket::frames);
-    frames.filter_map(|frame| if let Frame::PathChallenge(data) = frame { Some(data) } else { None }).collect()
-}
-
 #[test]
 fn a_client_at_the_preferred_address_is_validated_from_there() {
     // RFC 9000, sections 9.6.2 and 9.6.3. Socket 1 has the preferred address.
@@ -179,7 +172,7 @@ fn a_client_at_the_preferred_address_is_validated_from_there() {
     pair.deliver_on(1, &packet);
     let addresses = pair.victim.connection(0).path_stats()[0].addresses;
     assert_eq!((addresses.remote, addresses.socket), (hostile_on(1), 1), "the client has moved");
-    let asked = challenges_to(&pair, hostile_on(1));
+    let asked = pair.hostile.challenges_to(hostile_on(1));
     assert_eq!(asked.len(), 1, "it is validated there");
     pair.wait(ms(200));
     let sent = pair.victim_bytes[&hostile_on(1)];

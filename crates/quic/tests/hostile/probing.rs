@@ -133,13 +133,7 @@ fn a_probed_address_gets_a_connection_id_of_its_own() {
     let (_, sent) = send_from(&mut pair, third, &body);
     let moved = ids_to(sent, third);
     assert!(!moved.is_empty() && moved.iter().all(|id| *id == next), "{moved:?}");
-    let challenge =
-        sent.iter().filter(|packet| packet.to == Some(third)).flat_map(OpenedPacket::frames).find_map(|frame| {
-            match frame {
-                Frame::PathChallenge(data) => Some(data),
-                _ => None,
-            }
-        });
+    let challenge = sent.iter().filter(|packet| packet.to == Some(third)).flat_map(OpenedPacket::challenges).next();
     let challenge = challenge.expect("the new address is validated");
     assert_eq!(address_of_path(&mut pair), third);
     assert!(bytes_to(&pair, HOSTILE) >= before + 1200, "the former address is probed (section 9.3.3)");
@@ -161,20 +155,13 @@ fn the_former_address_is_probed_and_can_take_the_path_back() {
     let attacker = elsewhere(666);
     let before = bytes_to(&pair, HOSTILE);
     let (_, sent) = send_from(&mut pair, attacker, &payload(&[Frame::Ping, Frame::Padding { len: 1100 }]));
-    let challenges = |sent: &[OpenedPacket]| {
-        let frames = sent.iter().flat_map(OpenedPacket::frames);
-        frames.filter(|frame| matches!(frame, Frame::PathChallenge(_))).count()
-    };
-    assert_eq!(challenges(sent), 2, "both addresses are validated");
+    assert_eq!(sent.iter().flat_map(OpenedPacket::challenges).count(), 2, "both addresses are validated");
     assert_eq!(bytes_to(&pair, HOSTILE), before + 1200);
     assert_eq!(address_of_path(&mut pair), attacker);
     // The client, which knows of no other path, responds on the active one with a packet that does
     // not only probe.
-    let data = pair.hostile.opened.iter().flat_map(OpenedPacket::frames).filter_map(|frame| match frame {
-        Frame::PathChallenge(data) => Some(Frame::PathResponse(data)),
-        _ => None,
-    });
-    let body = [pair.hostile.ack(Space::Data), payload(&data.collect::<Vec<_>>())].concat();
+    let responses: Vec<Frame<'_>> = pair.hostile.challenges().into_iter().map(Frame::PathResponse).collect();
+    let body = [pair.hostile.ack(Space::Data), payload(&responses)].concat();
     send_from(&mut pair, HOSTILE, &body);
     assert_eq!(address_of_path(&mut pair), HOSTILE);
     pair.assert_alive("a client whose packets are copied");

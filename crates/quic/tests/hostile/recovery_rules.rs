@@ -70,12 +70,9 @@ fn without_sample() -> HostilePair {
     // The acknowledgement came at once, as a sample of zero: a new address knows none.
     let packet = pair.hostile.packet(Space::Data, &payload(&[Frame::Ping, Frame::Padding { len: 1_100 }]));
     pair.deliver_unpadded(&packet, ELSEWHERE);
-    let data = pair.hostile.opened.iter().filter(|packet| packet.to == Some(ELSEWHERE));
-    let data = data.flat_map(OpenedPacket::frames).find_map(|frame| match frame {
-        Frame::PathChallenge(data) => Some(data),
-        _ => None,
-    });
-    let response = payload(&[Frame::PathResponse(data.expect("the address is validated"))]);
+    let challenges = pair.hostile.challenges_to(ELSEWHERE);
+    let data = challenges.first().expect("the address is validated");
+    let response = payload(&[Frame::PathResponse(*data)]);
     let packet = pair.hostile.packet(Space::Data, &response);
     pair.deliver_unpadded(&packet, ELSEWHERE);
     pair
@@ -198,9 +195,7 @@ fn the_time_of_a_path_validation_is_no_sample() {
     let before = path(&mut pair).round_trip;
     let packet = pair.hostile.packet(Space::Data, &payload(&[Frame::Ping, Frame::Padding { len: 1_100 }]));
     pair.deliver_unpadded(&packet, SocketAddr::new(ELSEWHERE.ip(), 7777));
-    let frames = pair.hostile.opened.iter().flat_map(OpenedPacket::frames);
-    let data = frames.filter_map(|frame| if let Frame::PathChallenge(data) = frame { Some(data) } else { None });
-    let responses: Vec<Frame<'_>> = data.map(Frame::PathResponse).collect();
+    let responses: Vec<Frame<'_>> = pair.hostile.challenges().into_iter().map(Frame::PathResponse).collect();
     let responses = payload(&responses);
     pair.wait(ms(70));
     let packet = pair.hostile.packet(Space::Data, &responses);

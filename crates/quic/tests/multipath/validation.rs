@@ -87,13 +87,7 @@ fn a_server_sends_at_most_three_times_the_bytes_received_until_the_path_is_valid
             hostile_pair.send_on(1, &payload(&[Frame::Ping, Frame::Padding { len: 1100 }]));
         }
         hostile_pair.wait(Duration::from_secs(2));
-        let sent_challenges: Vec<[u8; 8]> = hostile_pair
-            .hostile
-            .opened
-            .iter()
-            .flat_map(|packet| packet.frames())
-            .filter_map(|frame| if let Frame::PathChallenge(data) = frame { Some(data) } else { None })
-            .collect();
+        let sent_challenges = hostile_pair.hostile.challenges();
         let last = *sent_challenges.last().expect("it was challenged");
         hostile_pair.send_on(1, &payload(&[Frame::PathResponse(last)]));
         let stats = hostile_pair.victim.connection(0).path_stats();
@@ -135,13 +129,7 @@ fn a_client_too_validates_a_path_only_by_a_response() {
     let ack = hostile_pair.hostile.path_ack(1);
     hostile_pair.send(&ack);
     assert_eq!(state(&mut hostile_pair), PathState::Validating);
-    let sent_challenges: Vec<[u8; 8]> = hostile_pair
-        .hostile
-        .opened
-        .iter()
-        .flat_map(|packet| packet.frames())
-        .filter_map(|frame| if let Frame::PathChallenge(data) = frame { Some(data) } else { None })
-        .collect();
+    let sent_challenges = hostile_pair.hostile.challenges();
     hostile_pair.send_on(1, &payload(&[Frame::PathResponse(sent_challenges[0])]));
     assert_eq!(state(&mut hostile_pair), PathState::Active);
 }

@@ -68,6 +68,12 @@ impl OpenedPacket {
         }
         frames
     }
+
+    /// The data of its PATH_CHALLENGE frames.
+    pub fn challenges(&self) -> Vec<[u8; 8]> {
+        let data = |frame| if let Frame::PathChallenge(data) = frame { Some(data) } else { None };
+        self.frames().into_iter().filter_map(data).collect()
+    }
 }
 
 /// Deviations from an ordinary packet.
@@ -540,6 +546,16 @@ impl Hostile {
             Frame::Close(Close { code, origin, .. }) => Some((ErrorCode(code), origin == CloseOrigin::Application)),
             _ => None,
         })
+    }
+
+    /// The data of the PATH_CHALLENGE frames received, oldest first.
+    pub fn challenges(&self) -> Vec<[u8; 8]> {
+        self.opened.iter().flat_map(OpenedPacket::challenges).collect()
+    }
+
+    /// Those that were sent to this address.
+    pub fn challenges_to(&self, address: SocketAddr) -> Vec<[u8; 8]> {
+        self.opened.iter().filter(|packet| packet.to == Some(address)).flat_map(OpenedPacket::challenges).collect()
     }
 
     /// True if a received packet holds a matching frame.
