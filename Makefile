@@ -7,8 +7,11 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 FUZZ_SECONDS ?= 20
 DENY_CHECKS ?=
 INTEROP_RESULTS ?= target/interop.json
+# The programs that tests of the command use. Without one its tests are skipped.
+TEST_PROGRAMS = ip tc ss nstat python3 curl nginx iperf3 ssh ssh-keygen sshd rsync redis-server redis-cli postgres \
+	setpriv script nft conntrack busybox dig nslookup musl-gcc go
 
-.PHONY: demo test test-long models miri bench instructions instructions-build lint deny api api-update book interop \
+.PHONY: demo test test-long test-programs programs models miri bench instructions instructions-build lint deny api api-update book interop \
 	interop-build interop-full packetdrill fuzz-build fuzz-smoke
 
 ## A file crosses four unlike emulated links in one connection; the fastest is cut and restored; the
@@ -28,6 +31,17 @@ test:
 ## The same with all cases of random tests: some minutes more.
 test-long: export LITZ_TEST_SHARE = 100
 test-long: test
+
+## The tests of the command with other programs, as root. They fail where a program is missing, and nothing
+## is installed.
+test-programs: export LITZ_TEST_STRICT = 1
+test-programs:
+	@scripts/need --check cc cmake $(TEST_PROGRAMS)
+	$(CARGO) test --package litz-cli --test all --quiet -- tunnel forward tcp_programs
+
+## Installs these programs. Not part of `make test`, because some of them install services.
+programs:
+	@scripts/need $(TEST_PROGRAMS)
 
 ## Model checking of sleeping and waking with loom (part of `make test`, too): the engine's, and that of
 ## rings in shared memory.

@@ -7,6 +7,7 @@ use std::path::Path;
 use litz::identity::KeyPair;
 use transfer::{Secret, Ticket};
 
+use crate::support::needs::skipped;
 use crate::support::{Litz, Place, assert_same};
 
 #[test]
@@ -229,11 +230,7 @@ fn a_full_disk_fails_one_file_and_not_the_other() {
         .status()
         .is_ok_and(|status| status.success());
     if !mounted {
-        #[expect(clippy::print_stderr, reason = "a skipped test says so")]
-        {
-            eprintln!("skipped: mounting a small tmpfs needs root");
-        }
-        return;
+        return skipped("mounting a small tmpfs needs root");
     }
     let (large, small) = (place.file("large", 20_000_000, 1), place.file("small", 10_000, 2));
     let (mut receiver, ticket) = place.recv(&[]);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use net::MonotonicClock;
 
 use crate::support::Litz;
+use crate::support::needs::has_root;
 
 #[expect(clippy::disallowed_methods, reason = "stands for an unmodified program")]
 fn udp() -> UdpSocket {
@@ -123,8 +124,7 @@ fn a_relay_warns_if_it_cannot_open_sockets_for_clients() {
 
 #[test]
 fn interrupted_measurements_leave_no_namespace() {
-    if !cfg!(target_os = "linux") || !rustix::process::geteuid().is_root() {
-        skipped();
+    if !has_root() {
         return;
     }
     let mut litz = Litz::start(&["emulate", "limits", "--for=100ms", "--json"]);
@@ -152,18 +152,12 @@ fn pause() {
     std::thread::sleep(Duration::from_millis(20));
 }
 
-#[expect(clippy::print_stderr, reason = "a skipped test says why")]
-fn skipped() {
-    eprintln!("SKIPPED: network namespaces need root on Linux");
-}
-
 /// Two namespaces, removed when dropped.
 struct Namespaces([String; 2]);
 
 impl Namespaces {
     fn new(name: &str) -> Option<Self> {
-        if !cfg!(target_os = "linux") || !rustix::process::geteuid().is_root() {
-            skipped();
+        if !has_root() {
             return None;
         }
         let names = ["a", "b"].map(|side| format!("litz-{name}-{}-{side}", std::process::id()));

@@ -9,12 +9,8 @@ use std::process::Command;
 
 use net::MonotonicClock;
 
+use crate::support::needs::has_root;
 use crate::support::{Litz, Place, assert_same};
-
-#[expect(clippy::print_stderr, reason = "a test that cannot run says so")]
-fn skipped() {
-    eprintln!("skipped: network namespaces need root");
-}
 
 #[expect(clippy::print_stdout, reason = "a measurement")]
 fn tell(took: units::Duration) {
@@ -38,8 +34,7 @@ fn ip(arguments: &str) {
 impl Network {
     /// With two links, of which the sender has only the first; none without root.
     pub(crate) fn new(test: &str) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            skipped();
+        if !has_root() {
             return None;
         }
         let names = ["s", "m", "r"].map(|side| format!("litz-{test}-{}-{side}", std::process::id()));

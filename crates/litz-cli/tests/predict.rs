@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use crate::support::needs::has_root;
 use crate::support::run::{json, number, run, run_long_enough};
 
 /// A machine on which a packet takes ten microseconds at each end, half of that for the cipher.
@@ -116,10 +117,8 @@ fn without_a_profile_this_machine_is_profiled_in_turn_with_the_live_runs() {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a skipped test says why")]
 fn a_scenario_is_verified_between_network_namespaces() {
-    if !cfg!(target_os = "linux") || !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: network namespaces need root on Linux");
+    if !has_root() {
         return;
     }
     let folder = folder();

@@ -9,13 +9,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use net::MonotonicClock;
 use serde_json::Value;
 
+use crate::support::needs::{has_root, skipped};
+
 /// Serializes the runs, because parallel runs would compete for the processors.
 static ALONE: Mutex<()> = Mutex::new(());
 
-#[expect(clippy::print_stderr, reason = "a skipped test says why")]
 fn root() -> Option<MutexGuard<'static, ()>> {
-    if !cfg!(target_os = "linux") || !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: network namespaces need root on Linux");
+    if !has_root() {
         return None;
     }
     Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner))
@@ -343,7 +343,6 @@ fn an_impossible_run_is_reported_in_one_line() {
 
 /// Without the privilege the message says what to do. Runs with and without root.
 #[test]
-#[expect(clippy::print_stderr, reason = "a skipped test says why")]
 fn without_the_privilege_it_says_what_to_do() {
     if !cfg!(target_os = "linux") {
         return;
@@ -355,7 +354,7 @@ fn without_the_privilege_it_says_what_to_do() {
     let drop = ["setpriv", "--bounding-set=-net_admin", "--inh-caps=-all"];
     match Command::new(drop[0]).args(&drop[1..]).arg("true").status() {
         Ok(status) if status.success() => place.run(&drop).is(2, "run it as root"),
-        result => eprintln!("SKIPPED: setpriv cannot take the privilege away: {result:?}"),
+        result => skipped(&format!("setpriv cannot take the privilege away: {result:?}")),
     }
 }
 

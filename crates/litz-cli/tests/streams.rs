@@ -6,6 +6,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use serde_json::Value;
 use units::Rng;
 
+use crate::support::needs::skipped;
 use crate::support::{Litz, Place};
 
 fn random(len: usize) -> Vec<u8> {
@@ -157,11 +158,7 @@ fn data_is_not_written_to_a_terminal() {
     let place = Place::new();
     let command = format!("{} recv -o - --state-dir={}", env!("CARGO_BIN_EXE_litz"), place.path("state").display());
     let Ok(output) = Command::new("script").args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).output() else {
-        #[expect(clippy::print_stderr, reason = "a skipped test says so")]
-        {
-            eprintln!("skipped: the program `script` is not there");
-        }
-        return;
+        return skipped("the program script is missing (scripts/need installs it)");
     };
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("standard output is a terminal"), "{text}");

@@ -8,13 +8,14 @@ use std::process::{Child, Command, Stdio};
 
 use emulate::Namespace;
 
+use crate::support::needs::has_root;
+
 const KERNEL: &str = "10.66.0.1";
 const STACK: &str = "10.66.0.2";
 
 /// `None` without root: the test is skipped.
 fn namespace(name: &str) -> Option<Namespace> {
-    let is_root = rustix::process::geteuid().is_root();
-    is_root.then(|| Namespace::create(&format!("litz-tcp-{name}-{}", std::process::id())).expect("a namespace"))
+    has_root().then(|| Namespace::create(&format!("litz-tcp-{name}-{}", std::process::id())).expect("a namespace"))
 }
 
 /// Runs `litz tcp` in the namespace.

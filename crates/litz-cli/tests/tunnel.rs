@@ -10,6 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
+use crate::support::needs::{has_programs, has_root};
 use crate::support::{Litz, Place};
 
 mod call;
@@ -33,11 +34,6 @@ const PROGRAM_SECONDS_MAX: &str = "60";
 /// The server's addresses in the tunnel, as in its default.
 pub(crate) const SERVER: [&str; 2] = ["10.76.0.1", "fd76:6c69:747a::1"];
 
-#[expect(clippy::print_stderr, reason = "a test that cannot run says so")]
-fn skipped(why: &str) {
-    eprintln!("SKIPPED: {why}");
-}
-
 pub(crate) fn ip(arguments: &str) {
     let output = Command::new("ip").args(arguments.split(' ')).output().expect("the command ip");
     assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
@@ -55,14 +51,7 @@ pub(crate) struct World {
 impl World {
     /// None without root or one of `programs`.
     pub(crate) fn new(test: &str, links: usize, programs: &[&str]) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            skipped("network namespaces need root");
-            return None;
-        }
-        let folders = ["/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/bin"];
-        let is_missing = |program: &&&str| !folders.iter().any(|folder| Path::new(folder).join(program).exists());
-        if let Some(missing) = programs.iter().find(is_missing) {
-            skipped(&format!("the program {missing} is missing (scripts/need installs it)"));
+        if !has_root() || !has_programs(programs) {
             return None;
         }
         let [client, server] = ["c", "s"].map(|side| format!("litz-tunnel-{test}-{}-{side}", std::process::id()));

@@ -4,9 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
-use super::dynamic::skipped;
 use super::run::{FAR, World, echo, texts};
 use super::*;
+use crate::support::needs::has_programs;
 
 /// A daemon on the near host.
 pub(super) struct Daemon {
@@ -222,8 +222,8 @@ print('credentials' if answer[:3] == b'\\x01\\x82\\x02' else answer)";
 #[test]
 fn programs_of_other_users_are_refused_by_the_mode_and_by_their_credentials() {
     let Some(mut daemon) = Daemon::new() else { return };
-    if Command::new("setpriv").arg("--version").output().is_err() {
-        return skipped("setpriv");
+    if !has_programs(&["setpriv"]) {
+        return;
     }
     let open = |path: &std::path::Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("it is ours");

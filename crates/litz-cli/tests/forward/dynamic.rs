@@ -4,6 +4,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::process::Command;
 
 use super::*;
+use crate::support::needs::has_programs;
 
 /// A request of a client of SOCKS5: the reply's code and address, and the connection.
 fn request(proxy: SocketAddr, command: u8, host: &str, port: u16) -> (u8, SocketAddr, TcpStream) {
@@ -97,8 +98,8 @@ fn udp_packets_go_through_the_proxy_until_its_connection_ends() {
 
 #[test]
 fn curl_uses_the_proxy() {
-    if Command::new("curl").arg("--version").output().is_err() {
-        return skipped("curl");
+    if !has_programs(&["curl"]) {
+        return;
     }
     let target = tcp_program(|mut stream| {
         let mut request = [0; 4096];
@@ -115,9 +116,4 @@ fn curl_uses_the_proxy() {
     let output = Command::new("curl").args(["-sS", "-m", "60", "--socks5-hostname", &proxy, &url]).output();
     let output = output.expect("it runs");
     assert!(output.status.success() && output.stdout == "x".repeat(100_000).into_bytes(), "{output:?}");
-}
-
-#[expect(clippy::print_stderr, reason = "a test that cannot run says so")]
-pub(super) fn skipped(what: &str) {
-    eprintln!("skipped: there is no {what}");
 }

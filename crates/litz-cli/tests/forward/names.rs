@@ -4,10 +4,10 @@ use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::programs::is_there;
 use super::run::{FAR, FAR6, World, echo, http, texts};
 use super::*;
 use crate::namespaces::Namespace;
+use crate::support::needs::has_programs;
 
 /// A name that only the far host knows.
 const NAME: &str = "db.far.example";
@@ -87,7 +87,7 @@ fn programs_find_names_that_only_the_far_host_knows() {
     }
     let (status, output, _) = named.run(&["--dns", "here"], &["getent", "ahostsv4", NAME]);
     assert_eq!((status, &*output), (2, ""));
-    if is_there("curl") {
+    if has_programs(&["curl"]) {
         let port = named.world.serve(FAR, http);
         let (status, output, errors) = named.run(&[], &["curl", "-4sS", "-m", "60", &format!("http://{NAME}:{port}/")]);
         assert_eq!((status, &*output), (0, "hello"), "{errors}");
@@ -113,7 +113,7 @@ func main() {
 
 #[test]
 fn a_static_program_of_go_finds_names_of_the_far_host() {
-    if !is_there("go") {
+    if !has_programs(&["go"]) {
         return;
     }
     let Some(named) = Named::new() else { return };
@@ -499,7 +499,7 @@ int main(int count, char **arguments) {
 
 #[test]
 fn a_static_program_of_musl_finds_names_of_the_far_host() {
-    if !is_there("musl-gcc") {
+    if !has_programs(&["musl-gcc"]) {
         return;
     }
     let Some(named) = Named::new() else { return };
@@ -523,7 +523,7 @@ fn a_static_program_of_musl_finds_names_of_the_far_host() {
 fn tools_that_ask_name_servers_get_answers_of_the_far_host() {
     let Some(named) = Named::new() else { return };
     for tool in [&["busybox", "nslookup", NAME][..], &["dig", "+short", NAME], &["nslookup", NAME]] {
-        if is_there(tool[0]) {
+        if has_programs(&tool[..1]) {
             let (status, output, errors) = named.run(&["--dns", "far"], tool);
             assert!(status == 0 && output.contains(FAR), "{tool:?} {status} {output} {errors}");
         }

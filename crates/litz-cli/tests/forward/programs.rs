@@ -1,13 +1,12 @@
 //! Known programs under `litz run`, as clients and as servers. Each checks its bytes. A program that is
 //! missing is skipped.
 
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use super::dynamic::skipped;
 use super::run::{FAR, World, texts};
 use super::*;
 use crate::namespaces::Namespace;
+use crate::support::needs::{has_programs, skipped};
 
 /// A server that runs until this is dropped.
 struct Server(Child);
@@ -22,17 +21,7 @@ impl Drop for Server {
 
 /// A world in which these programs are.
 fn world(programs: &[&str]) -> Option<World> {
-    if programs.iter().all(|name| is_there(name)) { World::new() } else { None }
-}
-
-/// Whether a program is there; says that the test is skipped otherwise.
-pub(super) fn is_there(name: &str) -> bool {
-    let folders = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/usr/local/go/bin";
-    let is_there = folders.split(':').any(|folder| Path::new(folder).join(name).is_file());
-    if !is_there {
-        skipped(name);
-    }
-    is_there
+    if has_programs(programs) { World::new() } else { None }
 }
 
 /// Waits until something listens.
@@ -201,7 +190,7 @@ fn postgres_folder() -> Option<std::path::PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let found = versions.map(|version| version.path().join("bin")).find(|folder| folder.join("postgres").is_file());
     if found.is_none() {
-        skipped("postgres");
+        skipped("the program postgres is missing (scripts/need installs it)");
     }
     found
 }

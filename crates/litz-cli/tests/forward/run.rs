@@ -3,9 +3,9 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
-use super::dynamic::skipped;
 use super::*;
 use crate::namespaces::Namespace;
+use crate::support::needs::{has_programs, has_root};
 
 /// An address of the far host that the near one has no route to: it is reached over Litz or not at all.
 pub(super) const FAR: &str = "10.79.0.1";
@@ -31,8 +31,7 @@ impl World {
     /// The same with other targets and arguments of the server, after `prepare` with the near and the far
     /// host.
     pub(super) fn with(targets: &[&str], more: &[&str], prepare: impl FnOnce(&Namespace, &Namespace)) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            skipped("root");
+        if !has_root() {
             return None;
         }
         let (near, far, place) = (Namespace::new("near"), Namespace::new("far"), Place::new());
@@ -134,15 +133,6 @@ pub(super) fn http(mut stream: TcpStream) {
     let _written = stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello");
 }
 
-/// Whether the program is there; says that the test is skipped otherwise.
-fn has(program: &str) -> bool {
-    let is_there = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
-    if !is_there {
-        skipped(program);
-    }
-    is_there
-}
-
 #[test]
 fn a_program_that_blocks_exchanges_data_and_ends() {
     let Some(world) = World::new() else { return };
@@ -175,7 +165,7 @@ fn what_a_program_sent_before_it_ended_arrives() {
 #[test]
 fn curl_does_not_block_and_sees_the_address_that_it_wants() {
     let Some(world) = World::new() else { return };
-    if !has("curl") {
+    if !has_programs(&["curl"]) {
         return;
     }
     for (ip, host) in [(FAR, FAR.to_owned()), (FAR6, format!("[{FAR6}]"))] {
@@ -206,7 +196,7 @@ asyncio.run(main())";
 #[test]
 fn many_connections_of_one_thread_are_polled() {
     let Some(world) = World::new() else { return };
-    if !has("python3") {
+    if !has_programs(&["python3"]) {
         return;
     }
     let port = world.serve(FAR, echo).to_string();

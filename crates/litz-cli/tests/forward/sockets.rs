@@ -4,6 +4,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::run::{FAR, World, echo, texts};
 use super::*;
+use crate::support::needs::skipped_by_the_kernel;
 
 /// One thread, sockets that do not block: while one waits for a host that does not answer, another one is
 /// connected, and a third one is refused.
@@ -112,7 +113,7 @@ fn a_socket_of_multipath_tcp_is_forwarded_as_one_of_tcp() {
     let (status, output, errors) = world.run(&["python3", "-c", MULTIPATH, FAR, &port]);
     assert!(status == 0 && output.ends_with("end\n"), "{status} {output} {errors}");
     if output.contains("missing") {
-        super::dynamic::skipped("multipath TCP of the kernel");
+        skipped_by_the_kernel("multipath TCP");
     }
 }
 

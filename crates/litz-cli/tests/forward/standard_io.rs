@@ -3,8 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use super::dynamic::skipped;
 use super::*;
+use crate::support::needs::{has_programs, has_root};
 
 fn stdio(place: &Place, ticket: &str, target: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_litz"));
@@ -50,10 +50,8 @@ fn standard_input_and_output_are_a_connection() {
 
 #[test]
 fn ssh_uses_the_command_as_its_connection() {
-    let programs = ["ssh", "sshd", "ssh-keygen"];
-    let exists = |name: &&str| ["/usr/bin", "/usr/sbin"].iter().any(|folder| Path::new(folder).join(name).exists());
-    if !rustix::process::geteuid().is_root() || !programs.iter().all(exists) {
-        return skipped("ssh, sshd and root");
+    if !has_root() || !has_programs(&["ssh", "sshd", "ssh-keygen"]) {
+        return;
     }
     let place = Place::new();
     let path = |name: &str| place.path(name).to_str().expect("a plain path").to_owned();

@@ -2,6 +2,7 @@
 //! between them.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of the harness")]
 
+pub(crate) mod needs;
 pub(crate) mod run;
 
 use std::ffi::OsStr;

@@ -6,11 +6,7 @@
 //!   namespace "host"                                                      namespace "remote"
 //!   stack 10.66.N.2 ── TUN ── 10.66.N.1, kernel forwards, 10.77.0.1 ── l0 ── 10.77.0.2, programs
 //! ```
-#![expect(
-    clippy::disallowed_methods,
-    clippy::print_stderr,
-    reason = "stands for programs of the kernel's stack, and says why it is skipped"
-)]
+#![expect(clippy::disallowed_methods, reason = "stands for programs of the kernel's stack")]
 
 mod forward;
 mod http;

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
@@ -11,31 +11,17 @@ use netem::LinkConfig;
 use tempfile::TempDir;
 use units::{Rate, Ratio, Rng};
 
+use crate::support::needs::{has_programs, has_root, path_of, skipped_by_the_kernel};
+
 /// A program that has not ended after so many seconds hangs.
 const PROGRAM_SECONDS_MAX: &str = "100";
-
-/// Where programs are that are not for every user.
-const FOLDERS: [&str; 5] = ["/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/bin"];
 
 /// The addresses of the namespace `remote`.
 pub(super) const REMOTE: [&str; 2] = ["10.77.0.2", "fd77::2"];
 
-/// The path of a program.
-pub(super) fn path_of(program: &str) -> Option<PathBuf> {
-    FOLDERS.iter().map(|folder| Path::new(folder).join(program)).find(|path| path.exists())
-}
-
 /// Whether a test can run: with root, and all of `programs`. Says why not.
 fn can_run(programs: &[&str]) -> bool {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: network namespaces need root");
-        return false;
-    }
-    let missing = programs.iter().find(|program| path_of(program).is_none());
-    if let Some(missing) = missing {
-        eprintln!("SKIPPED: the program {missing} is missing (scripts/need installs it)");
-    }
-    missing.is_none()
+    has_root() && has_programs(programs)
 }
 
 /// A link with these faults: a share of a thousand packets each.
@@ -75,7 +61,7 @@ impl World {
         }
         let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").expect("Linux");
         if !known.split_whitespace().any(|name| name == congestion) {
-            eprintln!("SKIPPED: this kernel has no congestion control named {congestion}");
+            skipped_by_the_kernel(&format!("congestion control named {congestion}"));
             return None;
         }
         let [host, remote] = Namespace::create_pair("litz-programs").expect("namespaces");
