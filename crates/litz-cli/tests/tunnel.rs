@@ -15,6 +15,7 @@ use crate::support::{Litz, Place};
 
 mod call;
 mod crowd;
+mod flood;
 mod many;
 mod mtu;
 mod nat;
@@ -87,6 +88,17 @@ impl World {
         let mut links = Litz::start(&arguments);
         links.wait_for("running");
         Some((world, links))
+    }
+
+    /// Gives the links these rates, in Mb/s, with queues of 30 ms.
+    fn shape(&self, rates: &[u32]) {
+        for (name, device) in [(&self.client, 'c'), (&self.server, 's')] {
+            for (link, rate) in rates.iter().enumerate() {
+                let shape = format!("qdisc add dev {device}{link} root tbf rate {rate}mbit burst 20kb latency 30ms");
+                let output = Self::in_namespace(name, "tc", &shape.split(' ').collect::<Vec<_>>()).output();
+                assert!(output.as_ref().is_ok_and(|output| output.status.success()), "{output:?}");
+            }
+        }
     }
 
     pub(crate) fn in_namespace(name: &str, program: &str, arguments: &[&str]) -> Command {
@@ -463,13 +475,7 @@ fn down_ends_a_tunnel_in_order_and_another_one_cannot_take_its_device() {
 #[test]
 fn one_inner_connection_uses_both_links() {
     let Some(world) = World::new("sum", 2, &["iperf3", "ss", "tc"]) else { return };
-    for (name, device) in [(&world.client, 'c'), (&world.server, 's')] {
-        for (link, rate) in [(0, 20), (1, 10)] {
-            let shape = format!("qdisc add dev {device}{link} root tbf rate {rate}mbit burst 20kb latency 30ms");
-            let output = World::in_namespace(name, "tc", &shape.split(' ').collect::<Vec<_>>()).output().expect("tc");
-            assert!(output.status.success(), "{output:?}");
-        }
-    }
+    world.shape(&[20, 10]);
     let (client, server) = world.tunnel();
     let _iperf = world.start("iperf3", &["-s"]);
     world.await_port(5201);

@@ -129,9 +129,18 @@ fn next_packet(datagram: &mut Bytes) -> Option<Bytes> {
 }
 
 /// Resident memory of a process.
-fn resident_bytes(process: u32) -> u64 {
+pub(super) fn resident_bytes(process: u32) -> u64 {
+    status_bytes(process, "VmRSS:")
+}
+
+/// The most that it ever was.
+pub(super) fn resident_bytes_max(process: u32) -> u64 {
+    status_bytes(process, "VmHWM:")
+}
+
+fn status_bytes(process: u32, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
 }
 
