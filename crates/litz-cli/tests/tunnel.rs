@@ -25,6 +25,7 @@ mod pin;
 mod recording;
 mod restart;
 mod settings;
+mod ssh;
 mod stream;
 mod underlay;
 mod urgent;

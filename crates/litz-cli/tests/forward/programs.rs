@@ -7,6 +7,7 @@ use super::run::{FAR, World, texts};
 use super::*;
 use crate::namespaces::Namespace;
 use crate::support::needs::{has_programs, skipped};
+use crate::support::ssh;
 
 /// A server that runs until this is dropped.
 struct Server(Child);
@@ -128,27 +129,10 @@ fn redis_is_used_and_served() {
 
 #[test]
 fn ssh_logs_in_on_a_far_host_and_rsync_copies_over_it() {
-    let Some(world) = world(&["ssh", "sshd", "ssh-keygen", "rsync", "cmp"]) else { return };
+    let Some(world) = world(&[&ssh::PROGRAMS[..], &["cmp"]].concat()) else { return };
     let path = |name: &str| world.place.path(name).to_str().expect("a plain path").to_owned();
-    for name in ["host-key", "user-key"] {
-        far(&world, &["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", &path(name)]);
-    }
-    // sshd wants it, and the package's service makes it.
-    std::fs::create_dir_all("/run/sshd").expect("root");
-    let text = format!(
-        "Port 22\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\nPidFile none\n\
-         PermitRootLogin yes\nUseDNS no\n",
-        path("host-key"),
-        path("user-key.pub")
-    );
-    let config = file(&world, "sshd_config", &text);
-    let _server = far_server(&world, &["/usr/sbin/sshd", "-D", "-f", &config], "127.0.0.1:22");
-    let text = format!(
-        "Host *\nIdentityFile {}\nIdentitiesOnly yes\nUser root\nBatchMode yes\nStrictHostKeyChecking no\n\
-         UserKnownHostsFile /dev/null\nLogLevel ERROR\n",
-        path("user-key")
-    );
-    let config = file(&world, "ssh_config", &text);
+    let (of_server, config) = ssh::configure(&world.place.path(""));
+    let _server = far_server(&world, &["/usr/sbin/sshd", "-D", "-f", &of_server], "127.0.0.1:22");
     let sent = world.place.file("a/b", 3_000_000, 3);
     let shown = sent.display();
     // Both directions at the same time, and the status of the far command.

@@ -4,6 +4,7 @@
 
 pub(crate) mod needs;
 pub(crate) mod run;
+pub(crate) mod ssh;
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};

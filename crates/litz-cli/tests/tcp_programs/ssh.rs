@@ -5,39 +5,14 @@ use std::path::Path;
 
 use super::forward::Forwarder;
 use super::world::{Place, REMOTE, Server, World, assert_same, device_options, faulty, stack_addresses, with_port};
-
-const PROGRAMS: [&str; 5] = ["ssh", "sshd", "ssh-keygen", "rsync", "cat"];
+use crate::support::ssh::{PROGRAMS, configure};
 
 /// An ssh server in each namespace, and a client's configuration; returns its path.
 fn ssh(world: &World) -> (Vec<Server>, String) {
-    let path = |name: &str| world.path(name).to_str().expect("a plain path").to_owned();
-    for name in ["host-key", "user-key"] {
-        world.succeed(Place::Host, "ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", &path(name)], &[]);
-    }
-    std::fs::copy(world.path("user-key.pub"), world.path("authorized")).expect("a file");
-    // sshd wants it, and the package's service makes it.
-    std::fs::create_dir_all("/run/sshd").expect("root");
-    let config = world.text(
-        "sshd_config",
-        &format!(
-            "Port 22\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\nPidFile none\n\
-             PermitRootLogin yes\nUseDNS no\n",
-            path("host-key"),
-            path("authorized")
-        ),
-    );
-    let config = config.to_str().expect("a plain path").to_owned();
+    let (config, client) = configure(&world.path(""));
     let servers = [Place::Host, Place::Remote]
         .map(|place| world.serve(place, "sshd", &["-D", "-f", &config], &with_port("127.0.0.1", 22)));
-    let client = world.text(
-        "ssh_config",
-        &format!(
-            "Host *\nIdentityFile {}\nIdentitiesOnly yes\nUser root\nStrictHostKeyChecking no\n\
-             UserKnownHostsFile /dev/null\nLogLevel ERROR\nBatchMode yes\n",
-            path("user-key")
-        ),
-    );
-    (servers.into(), client.to_str().expect("a plain path").to_owned())
+    (servers.into(), client)
 }
 
 /// A folder of files of all sizes; returns the names and contents.
