@@ -53,7 +53,7 @@ def print_ratios():
         for own in MODES:
             figures = FOUND["one", own][0]
             shown = ((what, ratio_of(own, other, what)) for what in figures)
-            print(f"{own} / {other}: " + ", ".join(f"{what} {ratio.text('{:.2f}')}" for what, ratio in shown if ratio))
+            print(f"{own} / {other}: " + "; ".join(f"{what} {ratio.text('{:.2f}')}" for what, ratio in shown if ratio))
 
 
 def targets():
