@@ -151,7 +151,8 @@ fn a_tunnel_in_a_tunnel_carries_packets_of_every_size() {
     let Some(world) = World::new("nested", 1, &["python3", "ss"]) else { return };
     let _echo = world.echo();
     let (outer_client, outer_server) = world.tunnel();
-    let inner = ["--tun", "litz1", "--address", "10.77.0.1/24", "--address", "fd77::1/64"];
+    // Unless it is named, a tunnel is no link of another one.
+    let inner = ["--tun", "litz1", "--device", "litz0", "--address", "10.77.0.1/24", "--address", "fd77::1/64"];
     let (mut server, ticket) = world.serve(&inner);
     let mut client = world.litz(&world.client, &["up", "--tun", "litz1", "--path", "litz0", &ticket]);
     let up = client.wait_for("up");
