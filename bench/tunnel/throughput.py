@@ -19,29 +19,29 @@ SPAN = 4
 
 
 def trial(rate=None):
-    """Offers a rate; returns the datagrams a second that were sent, and how many of these arrived."""
+    """Offers a rate; returns the datagrams a second that were sent, how many of these arrived, and at which rate."""
     receiver = subprocess.Popen(
         ["ip", "netns", "exec", TO, "python3", FLOOD, "receive"], stdout=subprocess.PIPE, text=True
     )
     assert receiver.stdout.readline() == "ready\n"
     send = ["ip", "netns", "exec", FROM, "python3", FLOOD, "send", ADDRESS, str(SECONDS), BATCH]
     sent = int(subprocess.check_output(send + ([] if rate is None else [str(rate)])))
-    arrived = int(receiver.communicate()[0].split()[0])
-    return sent / SECONDS, arrived / SECONDS
+    arrived, rate = map(int, receiver.communicate()[0].split())
+    return sent / SECONDS, arrived / SECONDS, rate
 
 
 def passes(sent, arrived):
     return arrived >= (1 - LOSS_MAX) * sent
 
 
-sent, flood = trial()
-if passes(sent, flood):
+sent, arrived, flood = trial()
+if passes(sent, arrived):
     best = sent
 else:
     best, low, high = 0, flood / SPAN, min(sent, flood * SPAN)
     for _ in range(STEPS):
         rate = (low * high) ** 0.5
-        sent, arrived = trial(rate)
+        sent, arrived, _ = trial(rate)
         if passes(sent, arrived):
             best, low = max(best, sent), rate
         else:
