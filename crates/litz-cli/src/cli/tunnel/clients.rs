@@ -9,7 +9,9 @@ use serde::Deserialize;
 use tunnel::Prefix;
 use units::Rate;
 
+use super::settings::client_rate;
 use super::settings_file;
+use super::texts::Texts;
 
 /// The tables `[[client]]` of a file. Other keys are options of the command.
 #[derive(Deserialize)]
@@ -23,9 +25,9 @@ struct Tables {
 struct Table {
     key: toml::Spanned<String>,
     #[serde(default)]
-    address: Vec<toml::Spanned<String>>,
+    address: Texts,
     #[serde(default)]
-    network: Vec<toml::Spanned<String>>,
+    network: Texts,
     rate: Option<toml::Spanned<String>>,
 }
 
@@ -99,6 +101,7 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<Client>, String> {
             key: read(path, text, &table.key, fingerprint)?,
             addresses: table
                 .address
+                .as_slice()
                 .iter()
                 .map(|address| {
                     read(path, text, address, |text| text.parse().map_err(|_| "is no IP address".to_owned()))
@@ -106,14 +109,11 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<Client>, String> {
                 .collect::<Result<_, _>>()?,
             networks: table
                 .network
+                .as_slice()
                 .iter()
                 .map(|network| read(path, text, network, |text| text.parse().map_err(|_| "is no network".to_owned())))
                 .collect::<Result<_, _>>()?,
-            rate: table
-                .rate
-                .as_ref()
-                .map(|rate| read(path, text, rate, |text| text.parse().map_err(|error| format!("is not {error}"))))
-                .transpose()?,
+            rate: table.rate.as_ref().map(|rate| read(path, text, rate, rate_of)).transpose()?,
         };
         let others = || clients.iter();
         let is_taken = others().any(|other| other.key == client.key)
@@ -136,6 +136,10 @@ fn read<T>(
 ) -> Result<T, String> {
     parse(value.get_ref())
         .map_err(|why| settings_file::error_at(path, text, value.span().start, &format!("{:?} {why}", value.get_ref())))
+}
+
+fn rate_of(text: &str) -> Result<Rate, String> {
+    client_rate(text).map_err(|why| format!("is no rate for a client: {why}"))
 }
 
 fn fingerprint(text: &str) -> Result<Fingerprint, String> {
@@ -185,6 +189,8 @@ mod tests {
             networks: vec!["192.168.9.0/24".parse().unwrap()],
             rate: Some(Rate::from_mbps(20)),
         };
+        let one = parsed("[[client]]\nkey = 'KEY1'\naddress = '10.76.0.9'\nnetwork = '192.168.9.0/24'").unwrap();
+        assert_eq!((&one[0].addresses[..], &one[0].networks), (&first.addresses[..1], &first.networks));
         let second = Client { key: key(2).fingerprint(), addresses: vec![], networks: vec![], rate: None };
         assert_eq!(clients, [first, second]);
         assert_eq!(parsed("tun = 'litz3'"), Ok(vec![]));
@@ -197,7 +203,10 @@ mod tests {
             ("[[client]]\nkey = 'ed25519:short'", 2, "is no key"),
             ("[[client]]\naddress = []", 1, "key"),
             ("\n[[client]]\nkey = 'KEY1'\naddress = [\n  '10.0.0.300',\n]", 5, "10.0.0.300"),
-            ("[[client]]\nkey = 'KEY1'\nrate = '9'", 3, "rate such as"),
+            ("[[client]]\nkey = 'KEY1'\nrate = '9'", 3, "\"9\" is no rate for a client: expected a rate such as"),
+            ("[[client]]\nkey = 'KEY1'\nrate = '0'", 3, "not limited"),
+            ("[[client]]\nkey = 'KEY1'\naddress = '10.0.0.300'", 3, "10.0.0.300"),
+            ("[[client]]\nkey = 'KEY1'\naddress = 9", 3, "a text in quotes or a list"),
             ("[[client]]\nkey = 'KEY1'\nnetwork = ['10.0.0.0/33']", 3, "no network"),
             ("[[client]]\nkey = 'KEY1'\n[[client]]\nkey = 'KEY1'", 4, "another client"),
             (

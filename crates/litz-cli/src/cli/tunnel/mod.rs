@@ -13,6 +13,7 @@ mod settings;
 pub(in crate::cli) mod settings_file;
 mod status;
 mod up;
+pub(in crate::cli) mod texts;
 mod userspace;
 
 use std::ffi::{OsStr, OsString};
@@ -146,8 +147,11 @@ fn with_file(path: &Path, name: &str, command: Command, given: &[OsString]) -> R
     let options = options.ok_or("there is no such command")?;
     let file = SettingsFile::parse(path, &text, options, &format!("litz tunnel {name}"))?;
     file.refuse_open_secret(path)?;
-    let arguments = insert(given, path, name, file.arguments());
-    command.try_get_matches_from(arguments).map_err(|error| file.explain(path, &text, &error))
+    file.check(path, &text)?;
+    let parse = |left_out: Option<usize>| {
+        command.clone().try_get_matches_from(insert(given, path, name, file.arguments(left_out)))
+    };
+    parse(None).map_err(|error| file.explain(path, &text, &error, |left_out| parse(Some(left_out)).is_ok()))
 }
 
 /// The arguments with those of the file after the command's name. The file of `up` is where its ticket would

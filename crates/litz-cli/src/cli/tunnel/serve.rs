@@ -79,11 +79,12 @@ pub(crate) struct ServeOptions {
     dns: Vec<IpAddr>,
 
     /// Largest rate of each client, in each direction, such as 20Mb/s
-    #[arg(long, value_name = "RATE", help_heading = heading::TUNNEL)]
+    #[arg(long, value_name = "RATE", value_parser = settings::client_rate, help_heading = heading::TUNNEL)]
     client_rate: Option<Rate>,
 
     /// Name of the network device that is made
-    #[arg(long, value_name = "NAME", default_value = DEVICE_DEFAULT, help_heading = heading::TUNNEL)]
+    #[arg(long, value_name = "NAME", default_value = DEVICE_DEFAULT, value_parser = settings::device_name,
+          help_heading = heading::TUNNEL)]
     tun: String,
 
     /// Largest packet in the tunnel, in bytes

@@ -1,7 +1,7 @@
 //! What the commands of `litz tunnel` share: defaults and the transport.
 
 use litz::TransportConfig;
-use units::Duration;
+use units::{Duration, Rate};
 
 use crate::cli::forward::session;
 use crate::cli::recording::Recording;
@@ -27,6 +27,39 @@ pub(super) const MTU_MIN: u16 = 1280;
 /// The name of the device, if the user gives none.
 pub(super) const DEVICE_DEFAULT: &str = "litz0";
 
+/// The longest name of a device: IFNAMSIZ of Linux, less its closing zero.
+const DEVICE_NAME_BYTES_MAX: usize = 15;
+
+/// Reads the name of a network device.
+///
+/// # Errors
+/// A message for the user.
+pub(super) fn device_name(text: &str) -> Result<String, String> {
+    let is_part = |letter: char| !letter.is_whitespace() && !letter.is_control() && !['/', ':'].contains(&letter);
+    if text.len() > DEVICE_NAME_BYTES_MAX {
+        return Err(format!("the name of a network device has at most {DEVICE_NAME_BYTES_MAX} bytes"));
+    }
+    if ["", ".", ".."].contains(&text) || !text.chars().all(is_part) {
+        return Err("it is no name of a network device: no spaces, slashes or colons".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// Reads the largest rate of a client.
+///
+/// # Errors
+/// A message for the user. The rate of 0 stands for no limit in the protocol.
+pub(super) fn client_rate(text: &str) -> Result<Rate, String> {
+    let rate = text.parse::<Rate>().map_err(|error| {
+        let why = error.to_string();
+        why.split_once(": ").map_or(why.clone(), |(_, expected)| expected.to_owned())
+    })?;
+    if rate.is_zero() {
+        return Err("0 is no rate; leave it out for clients that are not limited".to_owned());
+    }
+    Ok(rate)
+}
+
 /// Tells systemd that the tunnel is there, which it waits for if the unit says Type=notify. Elsewhere nothing
 /// is done.
 pub(super) fn tell_ready() {
@@ -46,4 +79,29 @@ pub(super) fn transport(options: &TransportOptions, recording: &Recording) -> Re
         .with_datagram_receive_buffer(DATAGRAM_RECEIVE_BUFFER);
     config.validate()?;
     Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_devices_are_those_that_linux_takes() {
+        for name in ["litz0", "wg.home-1", "fifteen-letters"] {
+            assert_eq!(device_name(name).as_deref(), Ok(name));
+        }
+        for (name, words) in
+            [("sixteen-letters-", "at most 15"), ("", "no name"), ("a b", "no name"), ("a/b", "no name")]
+        {
+            assert!(device_name(name).is_err_and(|error| error.contains(words)), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_rate_of_0_is_refused_because_it_would_be_no_limit() {
+        assert_eq!(client_rate("20Mb/s"), Ok(Rate::from_mbps(20)));
+        assert!(client_rate("0").is_err_and(|error| error.contains("not limited")));
+        assert!(client_rate("0.4b/s").is_err_and(|error| error.contains("not limited")));
+        assert!(client_rate("fast").is_err_and(|error| error.starts_with("expected a rate")));
+    }
 }

@@ -60,7 +60,8 @@ pub(crate) struct UpOptions {
     credential: CredentialOptions,
 
     /// Name of the network device that is made
-    #[arg(long, value_name = "NAME", default_value = DEVICE_DEFAULT, help_heading = heading::TUNNEL)]
+    #[arg(long, value_name = "NAME", default_value = DEVICE_DEFAULT, value_parser = settings::device_name,
+          help_heading = heading::TUNNEL)]
     tun: String,
 
     /// Largest packet that goes through the tunnel, in bytes [default: that of the server, which is also the

@@ -10,9 +10,13 @@ use transfer::Ticket;
 use crate::cli::credential::CredentialOptions;
 use crate::cli::ticket::TicketOptions;
 use crate::cli::tunnel::settings_file;
+use crate::cli::tunnel::texts::Texts;
 
 /// Servers of a daemon. Each has a connection, and threads of its own.
 const SERVERS_MAX: usize = 16;
+
+/// The name of their tables.
+const SERVER: &str = "server";
 
 /// The command whose tickets they are.
 pub(in crate::cli::forward) const PRINTED_BY: &str = "litz forward serve";
@@ -43,9 +47,9 @@ struct Table {
     #[serde(default)]
     by_key: bool,
     #[serde(default)]
-    target: Vec<Spanned<String>>,
+    target: Texts,
     #[serde(default)]
-    permit_listen: Vec<Spanned<String>>,
+    permit_listen: Texts,
 }
 
 /// The servers in the file at `path`: at least one.
@@ -57,6 +61,9 @@ pub(super) fn load(path: &Path) -> Result<Vec<ListedServer>, String> {
 }
 
 fn parse(path: &Path, text: &str) -> Result<Vec<ListedServer>, String> {
+    if let Some(at) = settings_file::single_table(text, SERVER) {
+        return Err(settings_file::error_at(path, text, at, &settings_file::one_of_several(SERVER)));
+    }
     let file: File = toml::from_str(text).map_err(|error| settings_file::syntax_error(path, text, &error))?;
     if file.server.is_empty() || file.server.len() > SERVERS_MAX {
         return Err(format!("{} must have 1 to {SERVERS_MAX} tables [[server]]", path.display()));
@@ -67,11 +74,12 @@ fn parse(path: &Path, text: &str) -> Result<Vec<ListedServer>, String> {
         if servers.iter().any(|other| other.name == *table.name.get_ref()) {
             return Err(fails(&table.name, "another server has this name"));
         }
-        if table.target.is_empty() && table.permit_listen.is_empty() {
+        let (targets, listeners) = (table.target.as_slice(), table.permit_listen.as_slice());
+        if targets.is_empty() && listeners.is_empty() {
             let why = "nothing goes to this server: add target = [\"10.0.0.0/8:*\"], for instance, or permit-listen";
             return Err(fails(&table.name, why));
         }
-        let rules = Policy::new(rules(path, text, &table.target)?, rules(path, text, &table.permit_listen)?);
+        let rules = Policy::new(rules(path, text, targets)?, rules(path, text, listeners)?);
         // Beside the file, if the path is relative.
         let ticket_file = path.parent().unwrap_or(Path::new("")).join(table.ticket_file.get_ref());
         let ticket = TicketOptions { to: None, ticket_file: Some(ticket_file) };
@@ -106,9 +114,13 @@ mod tests {
             ("", "1 to 16 tables"),
             (server.repeat(17).as_str(), "1 to 16 tables"),
             ("server = 1", "line 1"),
+            ("\n[server]\nname = \"a\"\n", "line 2: there may be several tables `server`: write [[server]]"),
+            (format!("{server}target = \"db\"\n").as_str(), "line 4: \"db\" is neither"),
+            (format!("{server}target = \"*:*\"\n").as_str(), "line 3: cannot read the ticket in /nonexistent/t"),
+            (format!("{server}target = 9\n").as_str(), "line 4: "),
             (server, "line 2: nothing goes to this server"),
             (format!("{server}targets = []\n").as_str(), "unknown field"),
-            (format!("{server}target = [\"*:*\", \"db\"]\n").as_str(), "line 4: db is neither"),
+            (format!("{server}target = [\"*:*\", \"db\"]\n").as_str(), "line 4: \"db\" is neither"),
             (format!("{server}permit-listen = [\"x\"]\n").as_str(), "line 4: "),
             (format!("{server}target = [\"*:*\"]\n").as_str(), "line 3: cannot read the ticket in /nonexistent/t"),
             ("[[server]]\nname = \"a\"\ntarget = [\"*:*\"]\n", "ticket-file"),
