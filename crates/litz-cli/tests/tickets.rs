@@ -36,6 +36,7 @@ fn a_new_ticket_revokes_the_unfinished_one() {
     assert_ne!(old, new);
     place.send(&[&file], &old, &[]).fail(2, "no such ticket");
     assert_eq!(list(&place).len(), 1);
+    place.send(&[&file], &new, &["--by-key"]).fail(2, "leave --by-key out");
     place.send(&[&file], &new, &[]).succeed();
     receiver.succeed();
 }

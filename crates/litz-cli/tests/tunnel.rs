@@ -493,9 +493,17 @@ fn a_host_without_the_ticket_is_refused() {
     let Some(world) = World::new("refuse", 1, &[]) else { return };
     let (mut server, ticket) = world.serve(&[]);
     let mut stranger = world.litz(&world.client, &["up", "--by-key", &ticket]);
-    stranger.fail(2, "refused");
+    stranger.fail(2, "leave --by-key out");
     let ended = server.wait_for("ended");
-    assert!(ended["message"].as_str().expect("text").contains("proof"), "{ended}");
+    assert!(ended["message"].as_str().expect("text").contains("wants the secret of its ticket"), "{ended}");
+    // The first host with the ticket keeps it.
+    let mut client = world.litz(&world.client, &["up", &ticket]);
+    client.wait_for("up");
+    let other = format!("--state-dir={}", world.path("state-other").display());
+    let mut command = world.command(&world.client);
+    command.args(["up", "--tun=other", "--json", &other, &ticket]);
+    Litz::of(&mut command).fail(2, "the ticket belongs to another host");
+    World::end(client, server);
 }
 
 #[test]

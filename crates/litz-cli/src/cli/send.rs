@@ -371,6 +371,9 @@ impl Job<'_> {
                 )
                 .into()
             }
+            TransferError::Refused(Refusal::UnknownOrWrongProof) if self.options.credential.by_key => {
+                "the receiver wants the secret of its ticket: leave --by-key out".to_owned().into()
+            }
             TransferError::Connection(_) if is_busy(connection) => {
                 let message = "the receiver is busy: it serves as many senders as it can".to_owned();
                 Failure { kind: FailureKind::Passing, ..message.into() }

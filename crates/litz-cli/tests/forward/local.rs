@@ -103,6 +103,8 @@ fn a_ticket_belongs_to_one_client_and_to_its_targets() {
     let other = format!("--state-dir={}", place.path("state-other").display());
     Litz::start(&["forward", "--json", &other, "-L", "0:localhost:1", &ticket]).fail(2, "belongs to another client");
     server.wait_for("client_refused");
+    client(&place, &ticket, &["--by-key", "-L", "0:localhost:1"]).fail(2, "leave --by-key out");
+    server.wait_for("client_refused");
     drop((first, server));
     // The same rules in another order.
     let (server, again) = serve_at(&place, "127.0.0.1:0", &["--target=*:2", "--target=*:1"]);

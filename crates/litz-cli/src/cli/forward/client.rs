@@ -512,7 +512,10 @@ impl<'a> Client<'a> {
                 let proof = proof.map(Proof::from_bytes);
                 let is_proven = |proof: &Proof| context.verify(&self.access.ticket.secret, Role::Receiver, proof);
                 if !self.access.by_key && !proof.as_ref().is_some_and(is_proven) {
-                    return Err(Ok(Lost::last("the server does not know the ticket's secret".to_owned())));
+                    return Err(Ok(Lost::last(
+                        "the server does not know the ticket's secret: if it lists the keys of clients, use --by-key"
+                            .to_owned(),
+                    )));
                 }
                 Ok(())
             }
@@ -541,6 +544,7 @@ impl<'a> Client<'a> {
                 let message = "the server cannot read or write its own state: see its messages".to_owned();
                 return Lost::passing(message);
             }
+            _ if self.access.by_key => "the server wants the secret of its ticket: leave --by-key out".to_owned(),
             _ => "the server knows no such ticket: it may be revoked, or issued for other targets; ask for a new one"
                 .to_owned(),
         };

@@ -8,12 +8,13 @@ mod host_network;
 mod name_service;
 mod pool;
 mod privileges;
+mod refusals;
 mod serve;
 mod settings;
 pub(in crate::cli) mod settings_file;
 mod status;
-mod up;
 pub(in crate::cli) mod texts;
+mod up;
 mod userspace;
 
 use std::ffi::{OsStr, OsString};

@@ -22,6 +22,7 @@ use super::control_socket::{ControlSocket, folder};
 use super::host_network::HostNetwork;
 use super::pool::Pool;
 use super::privileges;
+use super::refusals;
 use super::settings::{self, DEVICE_DEFAULT, MTU_DEFAULT, MTU_MIN, transport};
 use super::status::peer_json;
 use crate::cli::host::{self, HostState};
@@ -443,11 +444,11 @@ impl<'a> Server<'a> {
         let context = proof_context(connection, key, own).map_err(|error| error.to_string())?;
         let answer = match &self.serving.admission {
             Admission::Keys(keys) if keys.allows(&key) => None,
-            Admission::Keys(_) => return Err("the server does not know the key of this host".to_owned()),
+            Admission::Keys(_) => return Err(refusals::not_listed(&key, proof.is_some())),
             Admission::Ticket(_) => {
-                let proof = proof.map(Proof::from_bytes).ok_or("the server wants a ticket's proof")?;
+                let proof = proof.map(Proof::from_bytes).ok_or(refusals::NO_PROOF)?;
                 let decided = self.state.store.decide(host::now_unix(), &self.purpose, &context, &proof);
-                Some(*decided.map_err(|refusal| refusal.to_string())?.proof.as_bytes())
+                Some(*decided.map_err(refusals::of_ticket)?.proof.as_bytes())
             }
         };
         self.visits.prove(id).map_err(|_| "the server is busy".to_owned())?;

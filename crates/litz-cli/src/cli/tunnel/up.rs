@@ -12,7 +12,7 @@ use litz::{Closed, Connection};
 use net::tun::Tun;
 use serde_json::{Value, json};
 use transfer::{CancelToken, Proof, Role, Ticket, proof_context};
-use tunnel::control::{Accepted, CLOSED_TAKEN_OVER, Refusal, VERSION};
+use tunnel::control::{Accepted, CLOSED_TAKEN_OVER, VERSION};
 use tunnel::{Message, PROTOCOL, Prefix, Selector, UrgentKinds};
 use units::Rate;
 
@@ -397,16 +397,10 @@ impl<'a> Client<'a> {
             Message::Accepted(accepted) => {
                 let is_proven = |proof| context.verify(&self.ticket.secret, Role::Receiver, &Proof::from_bytes(proof));
                 if !self.options.credential.by_key && !accepted.proof.is_some_and(is_proven) {
-                    return Err(Lost::last("the server did not prove that it issued the ticket".to_owned()));
+                    let why = "the server did not prove that it issued the ticket: if it lists keys, use --by-key";
+                    return Err(Lost::last(why.to_owned()));
                 }
                 Ok((*accepted, control))
-            }
-            Message::Refused { reason: Refusal::NotAllowed, text } => {
-                let key = self.state.key.public();
-                Err(Lost::last(format!(
-                    "the server refused this host: {text}. With --by-key, this line, which `litz id` prints, must be in \
-                     the server's list of keys: {key}"
-                )))
             }
             Message::Refused { text, .. } => Err(Lost::last(format!("the server refused this host: {text}"))),
             _ => Err(passing("the server answered with another message".to_owned())),
