@@ -88,7 +88,21 @@ fn a_server_without_rules_does_not_start_and_a_client_without_forwards_neither()
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let local = format!("{}:localhost:1", taken.local_addr().expect("a socket").port());
     let (_server, ticket) = serve_at(&place, "127.0.0.1:0", &["--target=*:*"]);
-    client(&place, &ticket, &["-L", &local]).fail(2, "cannot listen on");
+    let occupied = place.file("occupied", 1, 1).display().to_string();
+    let folder = place.path("nosuchfolder").display().to_string();
+    for (local, words) in [
+        (local, "another program of this host has this port: choose another one, or 0 for any"),
+        ("203.0.113.99:0:localhost:1".to_owned(), "this host does not have this address"),
+        (format!("{occupied}:localhost:1"), "choose another path"),
+        (format!("{folder}/socket:localhost:1"), "no such folder"),
+    ] {
+        client(&place, &ticket, &["-L", &local]).fail(2, words);
+    }
+    let socks = format!("{}", taken.local_addr().expect("a socket").port());
+    client(&place, &ticket, &["-D", &socks]).fail(2, "choose another one, or 0 for any");
+    // Before anything is served.
+    let permit = format!("--permit-listen={folder}/socket");
+    Litz::start(&["forward", "serve", "--json", &state, "--listen=127.0.0.1:0", &permit]).fail(2, "there is no folder");
 }
 
 #[test]

@@ -44,7 +44,8 @@ fn a_listener_that_is_not_permitted_ends_the_client() {
         client(&place, &ticket, &["-R", &listen]).fail(2, "--permit-listen");
     }
     let taken = TcpListener::bind(("127.0.0.1", port)).expect("it was free");
-    client(&place, &ticket, &["-R", &format!("{port}:localhost:1")]).fail(2, "cannot listen");
+    let words = "another program of the server's host has this port";
+    client(&place, &ticket, &["-R", &format!("{port}:localhost:1")]).fail(2, words);
     drop(taken);
     // A server with listeners alone connects to nothing.
     let mut forward = client(&place, &ticket, &["-L", "0:localhost:1", "-R", &format!("{port}:localhost:1")]);

@@ -252,7 +252,7 @@ impl<'a> Client<'a> {
         let (_context, mut tasks) = (runtime.enter(), JoinSet::new());
         for forward in &self.forwards.local {
             let listen = &forward.listen;
-            let bound = Bound::open(listen).map_err(|error| format!("cannot listen on {listen}: {error}"))?;
+            let bound = Bound::open_here(listen)?;
             self.tell_listening("local", &bound, &forward.target);
             let target = forward.target.clone();
             let way = Way {
@@ -266,7 +266,7 @@ impl<'a> Client<'a> {
         }
         for dynamic in &self.forwards.dynamic {
             let listen = Listen::Port { protocol: Protocol::Tcp, bind: dynamic.bind, port: dynamic.port };
-            let bound = Bound::open(&listen).map_err(|error| format!("cannot listen on {listen}: {error}"))?;
+            let bound = Bound::open_here(&listen)?;
             self.tell_listening("dynamic", &bound, &"SOCKS5");
             let sessions = self.sessions();
             let proxy = Arc::new(Proxy { sessions, report: Arc::clone(&self.report) });

@@ -34,6 +34,9 @@ const BACKLOG: i32 = 1024;
 /// How often another port is tried if the chosen one is free for one address family only.
 const PORTS_TRIED: u32 = 16;
 
+/// The first port that every user may have, by default (`net.ipv4.ip_unprivileged_port_start`).
+const FREE_PORT_MIN: u16 = 1024;
+
 /// What is done with the connections of a listener.
 pub(super) struct Way {
     pub(super) sessions: Sessions,
@@ -77,11 +80,27 @@ impl Drop for OwnPath {
 }
 
 impl Bound {
+    /// Opens a listener of the user's host. Needs the runtime.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(crate) fn open_here(listen: &Listen) -> Result<Self, String> {
+        Self::open(listen).map_err(|error| cannot_listen(listen, &error, "this host"))
+    }
+
+    /// Opens a listener that a client asks its server for. Needs the runtime.
+    ///
+    /// # Errors
+    /// A message for the users of both.
+    pub(super) fn open_for_client(listen: &Listen) -> Result<Self, String> {
+        Self::open(listen).map_err(|error| cannot_listen(listen, &error, "the server's host"))
+    }
+
     /// Opens the sockets. Needs the runtime.
     ///
     /// # Errors
     /// If the first address cannot be used, or the port is in use on a later one.
-    pub(crate) fn open(listen: &Listen) -> io::Result<Self> {
+    fn open(listen: &Listen) -> io::Result<Self> {
         match listen {
             Listen::Unix(path) => {
                 let sockets = vec![bind_unix(path)?];
@@ -161,6 +180,27 @@ impl Bound {
             }
         }
     }
+}
+
+/// The message for an error of [`Bound::open`], with what to do. `host` is that of the listener, in words.
+fn cannot_listen(listen: &Listen, error: &io::Error, host: &str) -> String {
+    let advice = match (error.kind(), listen) {
+        (io::ErrorKind::AddrInUse, Listen::Port { .. }) => {
+            format!("another program of {host} has this port: choose another one, or 0 for any")
+        }
+        (io::ErrorKind::AddrInUse, Listen::Unix(_)) => {
+            format!("{host} has a file or the socket of another program there: choose another path")
+        }
+        (io::ErrorKind::AddrNotAvailable, _) => {
+            format!("{host} does not have this address; `ip address` there lists those that it has")
+        }
+        (io::ErrorKind::PermissionDenied, Listen::Port { port: 1..FREE_PORT_MIN, .. }) => {
+            "ports below 1024 need a privilege: choose a higher port".to_owned()
+        }
+        (io::ErrorKind::NotFound, Listen::Unix(_)) => format!("{host} has no such folder"),
+        _ => return format!("cannot listen on {listen}: {error}"),
+    };
+    format!("cannot listen on {listen}: {error} ({advice})")
 }
 
 fn bind_ports(protocol: Protocol, bind: Bind, port: u16) -> io::Result<(Vec<BoundSocket>, u16)> {

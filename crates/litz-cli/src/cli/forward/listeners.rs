@@ -59,8 +59,7 @@ impl Listeners {
         let place = Arc::clone(&self.free).try_acquire_owned();
         let place = place
             .map_err(|_none| Failure::new(Reason::Busy, &format!("a client has at most {LISTENERS_MAX} listeners")))?;
-        let bound = Bound::open(listen)
-            .map_err(|error| Failure::new(Reason::Other, &format!("cannot listen on {listen}: {error}")))?;
+        let bound = Bound::open_for_client(listen).map_err(|why| Failure::new(Reason::Other, &why))?;
         let way = Way {
             sessions: Sessions::One(Arc::clone(session)),
             request: Box::new(move |origin| Message::Arrived { id, origin }),

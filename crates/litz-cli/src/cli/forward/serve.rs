@@ -60,6 +60,7 @@ pub(super) fn run(options: &ServeOptions) -> Result<u8, String> {
         return Err("--expires must be more than 0: a client needs time to use the ticket".to_owned());
     }
     let policy = Arc::new(Policy::new(options.targets.clone(), options.listeners.clone()));
+    check_listeners(&policy)?;
     if options.targets.is_empty() && options.listeners.is_empty() {
         return Err("clients would be allowed nothing: name targets with --target, such as --target localhost:22, or \
                     ports with --permit-listen"
@@ -112,6 +113,18 @@ pub(super) fn run(options: &ServeOptions) -> Result<u8, String> {
     runtime.shutdown_timeout(CLOSE_TIME);
     recording.finish(&options.transport);
     status
+}
+
+/// Refuses rules that allow nothing.
+fn check_listeners(policy: &Policy) -> Result<(), String> {
+    for path in policy.unix_listeners() {
+        let folder = folder_of(path.as_path());
+        if !folder.is_dir() {
+            let shown = folder.display();
+            return Err(format!("--permit-listen {path}: there is no folder {shown}, so no client can listen there"));
+        }
+    }
+    Ok(())
 }
 
 /// What the server may do once it runs. Landlock does not limit connecting to UNIX sockets.

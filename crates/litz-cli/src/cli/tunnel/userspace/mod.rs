@@ -142,7 +142,7 @@ impl Drop for Userspace {
 fn listen(options: &UserspaceOptions, front: &Front, tasks: &mut JoinSet<()>) -> Result<(), String> {
     for dynamic in options.proxies() {
         let listen = Listen::Port { protocol: Protocol::Tcp, bind: dynamic.bind, port: dynamic.port };
-        let bound = open(&listen)?;
+        let bound = Bound::open_here(&listen)?;
         tell(&front.report, "dynamic", &bound, "SOCKS5");
         let front = front.clone();
         let places = Arc::clone(&front.places);
@@ -150,7 +150,7 @@ fn listen(options: &UserspaceOptions, front: &Front, tasks: &mut JoinSet<()>) ->
     }
     for forward in &options.local {
         let Target::Host(protocol, target) = &forward.target else { continue };
-        let bound = open(&forward.listen)?;
+        let bound = Bound::open_here(&forward.listen)?;
         tell(&front.report, "local", &bound, &forward.target.to_string());
         match protocol {
             Protocol::Tcp => {
@@ -168,10 +168,6 @@ fn listen(options: &UserspaceOptions, front: &Front, tasks: &mut JoinSet<()>) ->
         }
     }
     Ok(())
-}
-
-fn open(listen: &Listen) -> Result<Bound, String> {
-    Bound::open(listen).map_err(|error| format!("cannot listen on {listen}: {error}"))
 }
 
 fn tell(report: &Report, kind: &str, bound: &Bound, target: &str) {
