@@ -1,6 +1,7 @@
 //! `litz tickets`, and what happens to the tickets of a receiver.
 
 use litz::identity::KeyPair;
+use litz::{UdpSocket, UdpSocketOptions};
 use serde_json::Value;
 
 use crate::support::{Litz, Place};
@@ -35,10 +36,44 @@ fn a_new_ticket_revokes_the_unfinished_one() {
     let (mut receiver, new) = place.recv(&["--new-ticket", &listen]);
     assert_ne!(old, new);
     place.send(&[&file], &old, &[]).fail(2, "no such ticket");
-    assert_eq!(list(&place).len(), 1);
     place.send(&[&file], &new, &["--by-key"]).fail(2, "leave --by-key out");
+    assert_eq!(list(&place).len(), 1);
     place.send(&[&file], &new, &[]).succeed();
     receiver.succeed();
+}
+
+#[test]
+fn a_listen_error_names_a_waiting_ticket_only_if_its_port_is_taken_and_its_lifetime_stays() {
+    let place = Place::new();
+    let (mut receiver, ticket) = place.recv(&[]);
+    let port = receiver.port;
+    receiver.kill();
+    let arguments = |more: &[&str]| {
+        let (inbox, state) = (place.inbox().display().to_string(), state(&place));
+        let all = [&["recv", "--json", &state, &inbox], more].concat();
+        Litz::start(&all)
+    };
+    let message = |mut receiver: Litz| {
+        let (status, error) = receiver.finish("error");
+        assert_eq!(status, 2);
+        error.expect("an error")["message"].as_str().expect("text").to_owned()
+    };
+    let elsewhere = message(arguments(&["--listen=203.0.113.99"]));
+    assert!(!elsewhere.contains("unfinished ticket"), "{elsewhere}");
+    let unknown = message(arguments(&["--device=nosuch0"]));
+    assert!(!unknown.contains("unfinished ticket"), "{unknown}");
+    let options = UdpSocketOptions::new(([127, 0, 0, 1], port).into());
+    let taken = UdpSocket::open(&options).expect("it is free");
+    let taken_port = message(arguments(&["--listen=127.0.0.1"]));
+    assert!(taken_port.contains(&format!("An unfinished ticket for this needs port {port}")), "{taken_port}");
+    let named = message(arguments(&[&format!("--listen=127.0.0.1:{port}")]));
+    assert!(!named.contains("unfinished ticket"), "the user chose the port: {named}");
+    drop(taken);
+
+    let (again, same) = place.recv(&["--expires=5min"]);
+    assert_eq!(same, ticket);
+    let warned = again.seen.iter().filter(|event| event["kind"] == "expires_ignored");
+    assert_eq!(warned.count(), 1, "{:#?}", again.seen);
 }
 
 #[test]

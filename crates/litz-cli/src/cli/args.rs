@@ -144,9 +144,9 @@ pub(crate) struct RecvOptions {
     #[command(flatten)]
     pub(crate) listening: ListenOptions,
 
-    /// Lifetime of the ticket
-    #[arg(long, value_name = "TIME", default_value = "24h", help_heading = heading::SECURITY)]
-    pub(crate) expires: Duration,
+    /// Lifetime of the ticket, if it is a new one [default: 24h]
+    #[arg(long, value_name = "TIME", help_heading = heading::SECURITY)]
+    pub(crate) expires: Option<Duration>,
 
     /// Replace existing files of the same name
     #[arg(long, help_heading = heading::FILES)]

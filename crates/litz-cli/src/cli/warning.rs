@@ -27,6 +27,8 @@ pub(crate) enum Warning {
     RouteLeftOut,
     /// The addresses of a tunnel's clients cannot be written.
     AddressesNotKept,
+    /// An earlier ticket, which keeps its lifetime, is served again.
+    ExpiresIgnored,
     /// A relay does not serve every client.
     ClientsNotServed,
 }
@@ -45,6 +47,7 @@ impl Warning {
             Self::Journal => "journal",
             Self::AllowedKeys => "allowed_keys",
             Self::KeysWritten => "keys_written",
+            Self::ExpiresIgnored => "expires_ignored",
             Self::ClientsNotServed => "clients_not_served",
         }
     }

@@ -208,9 +208,9 @@ pub(crate) struct ServeOptions {
     #[command(flatten)]
     pub(crate) listening: ListenOptions,
 
-    /// Lifetime of the ticket: no client can connect with it afterwards
-    #[arg(long, value_name = "TIME", default_value = "24h", help_heading = heading::SECURITY)]
-    pub(crate) expires: Duration,
+    /// Lifetime of the ticket, if it is a new one: no client can connect with it afterwards [default: 24h]
+    #[arg(long, value_name = "TIME", help_heading = heading::SECURITY)]
+    pub(crate) expires: Option<Duration>,
 
     /// Issue a new ticket, and revoke the earlier ones for the same targets
     ///

@@ -30,7 +30,7 @@ use crate::cli::links::Links;
 use crate::cli::recording::Recording;
 use crate::cli::serving::admission::{Places, VisitorId};
 use crate::cli::serving::allowed::ListedAuthoriser;
-use crate::cli::serving::authorisation::Admission;
+use crate::cli::serving::authorisation::{Admission, check_lifetime};
 use crate::cli::serving::refusals;
 use crate::cli::serving::sandbox::{self, Rights, Sandbox, folder_of};
 use crate::cli::serving::start::{AdmissionRequest, Request, Serving, start};
@@ -56,9 +56,7 @@ const CLOSE_TIME: Duration = Duration::from_secs(1);
 
 pub(super) fn run(options: &ServeOptions) -> Result<u8, String> {
     options.listening.check()?;
-    if options.expires.is_zero() {
-        return Err("--expires must be more than 0: a client needs time to use the ticket".to_owned());
-    }
+    check_lifetime(options.expires, "client")?;
     let policy = Arc::new(Policy::new(options.targets.clone(), options.listeners.clone()));
     check_listeners(&policy)?;
     if options.targets.is_empty() && options.listeners.is_empty() {

@@ -4,13 +4,12 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use crate::cli::args::RecvOptions;
+use crate::cli::serving::authorisation::check_lifetime;
 
 /// Checks what can be checked before anything is opened; returns the directory.
 pub(super) fn check(options: &RecvOptions) -> Result<PathBuf, String> {
     let directory = if options.output.is_some() { check_output(options)? } else { check_directory(options)? };
-    if options.expires.is_zero() {
-        return Err("--expires must be more than 0: a sender needs time to use the ticket".to_owned());
-    }
+    check_lifetime(options.expires, "sender")?;
     options.listening.check()?;
     Ok(directory)
 }

@@ -4,14 +4,31 @@ use std::sync::Arc;
 
 use transfer::StoreError;
 use transfer::store::{Issued, Serving};
+use units::Duration;
 
 use super::admission::{Places, Visitors};
 use super::allowed::AllowedKeys;
 use super::served_ticket::ServedTicket;
 use super::start::AdmissionRequest;
-use crate::cli::host::HostState;
+use crate::cli::host::{self, HostState};
 use crate::cli::transport_options::TransportOptions;
 use crate::cli::warning::Warning;
+
+/// The lifetime of a ticket, if the user has said nothing.
+const LIFETIME_DEFAULT: Duration = Duration::from_secs(24 * 3600);
+
+/// Refuses a lifetime in which no host can use a ticket.
+///
+/// # Errors
+/// A message for the user, about the hosts that use it.
+pub(crate) fn check_lifetime(expires: Option<Duration>, peer: &str) -> Result<(), String> {
+    match expires {
+        Some(expires) if expires.is_zero() => {
+            Err(format!("--expires must be more than 0: a {peer} needs time to use the ticket"))
+        }
+        _ => Ok(()),
+    }
+}
 
 /// How other hosts are authorised.
 pub(crate) enum Admission {
@@ -43,6 +60,14 @@ impl Admission {
         let store = &state.store;
         let (issued, serving) = match unfinished {
             Some((issued, serving)) => {
+                if request.expires.is_some() {
+                    let until = host::utc(issued.expires_unix);
+                    let note = format!(
+                        "--expires is for new tickets: the earlier one is served again, until {until}, unless \
+                         --new-ticket is given"
+                    );
+                    Warning::ExpiresIgnored.print(output.json, output.quiet, &note);
+                }
                 store.set_port(&issued.id, port).map_err(failed)?;
                 (issued, serving)
             }
@@ -51,7 +76,8 @@ impl Admission {
                 if !request.is_for_one_run {
                     store.revoke_unfinished(now, request.purpose).map_err(failed)?;
                 }
-                let expires = now.saturating_add(request.expires.as_millis().div_ceil(1000));
+                let lifetime = request.expires.unwrap_or(LIFETIME_DEFAULT);
+                let expires = now.saturating_add(lifetime.as_millis().div_ceil(1000));
                 let issued = store.issue(now, request.purpose, port, expires).map_err(failed)?;
                 let serving = store.serve(&issued.id).map_err(failed)?;
                 (issued, serving)

@@ -1,10 +1,11 @@
 //! The sockets on which a command listens.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use litz::paths::{advice, listen};
 use litz::{Interface, LiveSocket, ReplaceableSocket, UdpSocket};
-use net::DatagramSocket;
+use net::{DatagramSocket, OpenError};
 use transfer::TicketAddress;
 
 use crate::cli::connect::{small_buffers, socket};
@@ -25,9 +26,36 @@ pub(crate) struct ListenSockets {
     pub(crate) advice: Vec<String>,
 }
 
+/// Why a command cannot listen.
+pub(crate) struct ListenError {
+    /// For the user.
+    pub(crate) message: String,
+    /// Another program has the port.
+    pub(crate) is_port_taken: bool,
+}
+
+impl From<String> for ListenError {
+    fn from(message: String) -> Self {
+        Self { message, is_port_taken: false }
+    }
+}
+
+impl From<OpenError> for ListenError {
+    fn from(error: OpenError) -> Self {
+        Self { message: error.to_string(), is_port_taken: error.kind() == io::ErrorKind::AddrInUse }
+    }
+}
+
 /// Opens the sockets that the options request: one for all addresses of a family for a wildcard,
 /// one for a given address, and otherwise one for each address of this host.
-pub(crate) fn listen(options: &ListenOptions, output: &TransportOptions, port: u16) -> Result<ListenSockets, String> {
+///
+/// # Errors
+/// [`ListenError`], whose text is for the user.
+pub(crate) fn listen(
+    options: &ListenOptions,
+    output: &TransportOptions,
+    port: u16,
+) -> Result<ListenSockets, ListenError> {
     let interfaces = net::interfaces().map_err(|error| format!("cannot list the network interfaces: {error}"))?;
     // A device that is named is listened on also if it is a tunnel's.
     let is_meant = |it: &&Interface| options.device.as_ref().is_none_or(|device| it.name == *device);
@@ -44,13 +72,14 @@ pub(crate) fn listen(options: &ListenOptions, output: &TransportOptions, port: u
             places.retain(|place| place.device.as_ref() == Some(device));
         }
         if places.is_empty() {
-            return Err(format!("cannot listen on {device}: it has no address, is down, or is not a network device"));
+            let why = "it has no address, is down, or is not a network device";
+            return Err(format!("cannot listen on {device}: {why}").into());
         }
     }
     if let Some(wildcard) = options.ip().filter(|ip| ip.is_unspecified()) {
         let bind = SocketAddr::new(wildcard, port);
         let asked = socket(bind, options.device.as_deref());
-        let opened = UdpSocket::open(&asked).map_err(|error| error.to_string())?;
+        let opened = UdpSocket::open(&asked)?;
         let buffers = small_buffers(&opened, &asked);
         let port = opened.local_addr().map_err(|error| error.to_string())?.port();
         let addresses = places.iter().map(|place| TicketAddress::Socket(SocketAddr::new(place.address.ip, port)));
@@ -58,7 +87,7 @@ pub(crate) fn listen(options: &ListenOptions, output: &TransportOptions, port: u
         warn_of_buffers(output, buffers);
         return Ok(ListenSockets { port, addresses, sockets, bound: Vec::new(), advice: Vec::new() });
     }
-    let listening = listen::open(&places, port).map_err(|error| error.to_string())?;
+    let listening = listen::open(&places, port)?;
     for (place, why) in &listening.skipped {
         let note = format!("not listening on {}: {why}", place.address.ip);
         Warning::NotListening.print(output.json, output.quiet, &note);

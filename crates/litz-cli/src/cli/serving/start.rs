@@ -32,8 +32,8 @@ pub(crate) struct AdmissionRequest<'a> {
     pub(crate) read_keys: Option<ReadKeys>,
     /// What the ticket is for, as the store of tickets names it.
     pub(crate) purpose: &'a Path,
-    /// The lifetime of a new ticket.
-    pub(crate) expires: Duration,
+    /// The lifetime of a new ticket, if the user has said so.
+    pub(crate) expires: Option<Duration>,
     /// Not to serve an unfinished ticket again.
     pub(crate) new_ticket: bool,
     /// The ticket serves this run alone, and leaves others for the same purpose as they are.
@@ -60,15 +60,15 @@ pub(crate) fn start(request: Request<'_>, state: &HostState) -> Result<Serving, 
     let now = host::now_unix();
     let unfinished = unfinished_ticket(&admission, state, now)?;
     let port = listening.port();
-    let port = if port == 0 { unfinished.as_ref().map_or(0, |(issued, _)| issued.port) } else { port };
+    let of_ticket = unfinished.as_ref().map(|(issued, _)| issued.port).filter(|_| port == 0);
     let baseline = LinkBaseline::take();
-    let opened = listen(listening, options, port).map_err(|error| match &unfinished {
-        Some((issued, _)) => format!(
-            "{error}. An unfinished ticket for this needs port {}: if another program uses it, stop that program, or \
-             use --new-ticket for a new ticket",
-            issued.port
+    let opened = listen(listening, options, of_ticket.unwrap_or(port)).map_err(|error| match of_ticket {
+        Some(port) if error.is_port_taken => format!(
+            "{}. An unfinished ticket for this needs port {port}: stop the other program, or use --new-ticket for a \
+             new ticket",
+            error.message
         ),
-        None => error,
+        _ => error.message,
     })?;
     let ListenSockets { port, addresses, sockets, bound, advice } = opened;
     let config =

@@ -30,7 +30,7 @@ use crate::cli::listen_options::ListenOptions;
 use crate::cli::recording::Recording;
 use crate::cli::serving::admission::{Places, VisitorId};
 use crate::cli::serving::allowed::ReadKeys;
-use crate::cli::serving::authorisation::Admission;
+use crate::cli::serving::authorisation::{Admission, check_lifetime};
 use crate::cli::serving::start::{AdmissionRequest, Request, Serving, start};
 use crate::cli::serving::visits::Visits;
 use crate::cli::transport_options::TransportOptions;
@@ -100,9 +100,9 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "FILE", help_heading = heading::SECURITY)]
     allow: Option<PathBuf>,
 
-    /// Lifetime of the ticket
-    #[arg(long, value_name = "TIME", default_value = "24h", help_heading = heading::SECURITY)]
-    expires: Duration,
+    /// Lifetime of the ticket, if it is a new one [default: 24h]
+    #[arg(long, value_name = "TIME", help_heading = heading::SECURITY)]
+    expires: Option<Duration>,
 
     /// Issue a new ticket, and revoke the earlier one
     #[arg(long, help_heading = heading::SECURITY)]
@@ -175,6 +175,7 @@ struct Server<'a> {
 impl<'a> Server<'a> {
     fn prepare(options: &'a ServeOptions, recording: &Recording) -> Result<Self, String> {
         options.listening.check()?;
+        check_lifetime(options.expires, "client")?;
         privileges::require_those_for_a_device("")?;
         let settings = options.settings.as_deref();
         let clients = Clients::load(settings)?;
