@@ -243,6 +243,9 @@ impl FromStr for Host {
 
     /// An address, in brackets or not, or a name.
     fn from_str(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("the host is missing: name an IP address (IPv6 in brackets) or a host".to_owned());
+        }
         if let Some(inner) = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
             let ip: Ipv6Addr = inner.parse().map_err(|_| format!("{inner} in brackets is not an IPv6 address"))?;
             return Ok(Self::ip(ip.into()));

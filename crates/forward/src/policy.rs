@@ -277,7 +277,7 @@ impl FromStr for TargetRule {
             [host, ports] => RuleKind::Ports { protocol, hosts: host.parse()?, ports: ports.parse()? },
             _ => {
                 return Err(format!(
-                    "{text} is neither HOST:PORTS, such as db:5432, 10.0.0.0/8:80,443 or *:*, nor the path of a \
+                    "{text:?} is neither HOST:PORTS, such as db:5432, 10.0.0.0/8:80,443 or *:*, nor the path of a \
                      socket; an IPv6 address in brackets"
                 ));
             }
@@ -295,7 +295,7 @@ impl FromStr for ListenRule {
             [path] if path.starts_with('/') => unix(path)?,
             [ports] => RuleKind::Ports { protocol, hosts: Bind::Loopback, ports: ports.parse()? },
             [bind, ports] => RuleKind::Ports { protocol, hosts: bind.parse()?, ports: ports.parse()? },
-            _ => return Err(format!("{text} is neither [BIND:]PORTS, such as 8080 or *:8000-8099, nor a path")),
+            _ => return Err(format!("{text:?} is neither [BIND:]PORTS, such as 8080 or *:8000-8099, nor a path")),
         };
         Ok(Self { kind, text: text.to_owned() })
     }
@@ -323,6 +323,15 @@ mod tests {
 
     fn verdict(targets: &[&str], target: &str) -> Verdict {
         policy(targets).verdict(&target.parse().expect(target))
+    }
+
+    #[test]
+    fn no_message_begins_with_an_empty_name() {
+        for text in ["", ":80", "udp::80"] {
+            let error = text.parse::<TargetRule>().expect_err(text);
+            assert!(!error.starts_with(' '), "{error}");
+        }
+        assert!("".parse::<ListenRule>().expect_err("nothing").starts_with('"'));
     }
 
     #[test]

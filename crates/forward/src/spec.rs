@@ -113,7 +113,7 @@ impl FromStr for Forward {
                 let address = Address { host: host.parse()?, port: target_port(port)? };
                 (listen, Target::Host(protocol, address))
             }
-            _ => return Err(format!("{text} has too few parts: expected {FORM}")),
+            _ => return Err(format!("{text:?} has too few parts: expected {FORM}")),
         };
         let listen = match listen {
             [path] if is_path(path) => Listen::Unix(unix(path)?),
@@ -139,7 +139,7 @@ impl FromStr for Dynamic {
         match fields.as_slice() {
             [port] => Ok(Self { bind: Bind::Loopback, port: listen_port(port)? }),
             [bind, port] => Ok(Self { bind: bind.parse()?, port: listen_port(port)? }),
-            _ => Err(format!("{text} is not [BIND:]PORT, such as 1080; an IPv6 address in brackets")),
+            _ => Err(format!("{text:?} is not [BIND:]PORT, such as 1080; an IPv6 address in brackets")),
         }
     }
 }
@@ -154,7 +154,7 @@ impl FromStr for Target {
         match fields.as_slice() {
             [path] if is_path(path) && protocol == Protocol::Tcp => Ok(Self::Unix(unix(path)?)),
             [host, port] => Ok(Self::Host(protocol, Address { host: host.parse()?, port: target_port(port)? })),
-            _ => Err(format!("{text} is neither HOST:PORT nor the path of a socket; an IPv6 address in brackets")),
+            _ => Err(format!("{text:?} is neither HOST:PORT nor the path of a socket; an IPv6 address in brackets")),
         }
     }
 }
@@ -271,6 +271,7 @@ mod tests {
             ("name:80:host:1", "no address to listen on"),
             ("80:[::1:1", "not closed"),
             ("80:a b:1", "neither"),
+            ("8080::80", "the host is missing"),
             ("udp:80:/path", "UDP cannot"),
             ("udp:/path:a:1", "UDP cannot"),
         ] {

@@ -80,3 +80,16 @@ fn without_rights_the_advice_is_what_helps() {
         Litz::of(&mut command).fail(2, words);
     }
 }
+
+#[test]
+fn arguments_that_cannot_be_are_refused_with_the_reason() {
+    let Some(world) = World::new("arguments", 1, &[]) else { return };
+    for (arguments, words) in [
+        (&["--tun=lo"][..], "a device of another kind has this name"),
+        (&["--tun=sixteen-letters-"], "at most 15 bytes"),
+        (&["--expires=0", "--new-ticket"], "--expires must be more than 0"),
+        (&["--client-rate=0"], "leave it out"),
+    ] {
+        world.litz(&world.server, &[&["serve"], arguments].concat()).fail(2, words);
+    }
+}

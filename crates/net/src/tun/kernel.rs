@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::net::if_::if_nametoindex;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, socketpair, sockopt,
@@ -27,6 +28,9 @@ use crate::interfaces::{TUNNEL_ALIAS, alias};
 /// milliseconds, or longer when it is busy.
 const USABLE_LOOKS_MAX: u32 = 10_000;
 const USABLE_LOOK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// The longest name of a device: IFNAMSIZ of Linux, less its closing zero.
+const NAME_BYTES_MAX: usize = 15;
 
 /// Bytes of packets that wait between the ends of a pair, if the kernel allows so many.
 const PAIR_BUFFER_BYTES: usize = 1 << 20;
@@ -296,11 +300,17 @@ impl fmt::Debug for Tun {
 
 impl OpenTunError {
     fn advice(&self) -> Option<&'static str> {
+        if self.name.len() > NAME_BYTES_MAX {
+            return Some("a device name has at most 15 bytes");
+        }
         Some(match Errno::from_io_error(&self.source)? {
             Errno::PERM | Errno::ACCESS => "TUN devices need root, or CAP_NET_ADMIN",
             Errno::NOENT | Errno::NODEV | Errno::NXIO => "this kernel has no TUN devices: `modprobe tun`",
             Errno::BUSY | Errno::EXIST => "another device has this name: `ip link` lists them",
-            Errno::INVAL => "invalid device name: at most 15 bytes, no spaces or slashes",
+            Errno::INVAL if if_nametoindex(self.name.as_str()).is_ok() => {
+                "a device of another kind has this name: choose another one; `ip link` lists them"
+            }
+            Errno::INVAL => "invalid device name: no spaces or slashes",
             Errno::MFILE | Errno::NFILE => "too many files are open: raise the limit (`ulimit -n`) or use fewer links",
             _ => return None,
         })
@@ -347,6 +357,16 @@ mod tests {
         drop(other);
         assert_eq!(one.read(&mut buffer).expect_err("it is gone").kind(), io::ErrorKind::BrokenPipe);
         assert_eq!(one.write(&[IoSlice::new(b"x")]).expect_err("it is gone").kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_used_is_explained() {
+        for (name, words) in [("lo", "a device of another kind"), ("a/b", "no spaces or slashes")] {
+            let error = OpenTunError { name: name.to_owned(), source: Errno::INVAL.into() };
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        let long = OpenTunError { name: "x".repeat(16), source: io::Error::other("device name too long") };
+        assert!(long.to_string().contains("at most 15 bytes"), "{long}");
     }
 
     #[test]

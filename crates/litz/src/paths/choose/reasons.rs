@@ -256,7 +256,14 @@ impl fmt::Display for ChooseError {
         match self {
             Self::NoTable(error) => write!(f, "cannot list the network interfaces: {error}"),
             Self::UnknownInterface { name, known } => {
-                write!(f, "no interface is called {name}; there are {}", known.join(", "))
+                write!(f, "no interface is called {name}; there are {}", known.join(", "))?;
+                // Names may contain a hyphen, too.
+                match name.rsplit_once('-') {
+                    Some((local, remote)) if known.iter().any(|known| known == local) => {
+                        write!(f, ". If a path from {local} is meant, {remote} must be an IP address")
+                    }
+                    _ => Ok(()),
+                }
             }
             Self::NotOurAddress { ip, ours } => {
                 let ours = ours.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");

@@ -328,6 +328,15 @@ fn an_address_given_with_two_prefixes_is_one_address() {
 }
 
 #[test]
+fn a_hyphen_before_a_bad_address_is_explained() {
+    let world = World::new(&["eth0 10.0.0.1/24", "br-1.20 10.1.0.1/24"]);
+    let error = |path: &str| world.choose(&["10.0.0.2"], &[path], None).unwrap_err().to_string();
+    assert!(error("eth0-1.2.3").ends_with("If a path from eth0 is meant, 1.2.3 must be an IP address"));
+    assert!(error("br-1.20-9").contains("a path from br-1.20 is meant, 9 must be"));
+    assert!(error("eth1-1.2.3").ends_with("there are eth0, br-1.20"));
+}
+
+#[test]
 fn a_tunnel_over_the_same_links_is_no_further_link() {
     let world = World::new(&["a 10.1.0.1/24", "b 10.2.0.1/24", "litz0 10.76.0.2/24 tunnel"])
         .without_route("a", "10.2.0.2")

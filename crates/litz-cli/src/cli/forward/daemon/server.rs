@@ -102,7 +102,7 @@ impl DaemonSocket {
         let path = self.bound.path.display().to_string();
         let listener = self.bound.socket.try_clone().and_then(|socket| UnixListener::from_std(socket.into()));
         let listener = listener.map_err(|error| format!("cannot listen on {path}: {error}"))?;
-        report.tell(&json!({ "event": "serving", "socket": path }), &format!("programs come in through {path}"));
+        report.tell(&json!({ "event": "serving", "socket": path }), &format!("listening for programs on {path}"));
         let (report, cancel, shared) = (Arc::clone(report), self.cancel.clone(), Arc::clone(&self.shared));
         tasks.spawn(accept(listener, Arc::new(Server { routes: Arc::new(routes), report, cancel, shared })));
         Ok(())
