@@ -91,19 +91,28 @@ fn failed(number: u32, reason: Reason) -> Reply {
     Reply::Failed { number, failure: Failure::new(reason, "as the test wants") }
 }
 
-#[test]
-fn a_daemon_that_shares_memory_gets_and_gives_all_bytes() {
+/// Runs a daemon and a program beside each other. Returns what both return.
+fn run_both<D: Send, P>(daemon: impl FnOnce(&Place) -> D + Send, program: impl FnOnce(&Place) -> P) -> (D, P) {
     let place = Place::new();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let program = place.welcome();
-            let (mut reader, mut writer) = program.pass_rings(program.connect(SocketFrom::Rings));
-            let mut all = Vec::new();
-            reader.read_to_end(&mut all).unwrap();
-            writer.write_all(&all).unwrap();
-            writer.finish();
-            assert_eq!(program.request(), None, "the connection ends when the daemon is dropped");
-        });
+        let daemon = scope.spawn(|| daemon(&place));
+        let result = program(&place);
+        (daemon.join().unwrap(), result)
+    })
+}
+
+#[test]
+fn a_daemon_that_shares_memory_gets_and_gives_all_bytes() {
+    let daemon = |place: &Place| {
+        let program = place.welcome();
+        let (mut reader, mut writer) = program.pass_rings(program.connect(SocketFrom::Rings));
+        let mut all = Vec::new();
+        reader.read_to_end(&mut all).unwrap();
+        writer.write_all(&all).unwrap();
+        writer.finish();
+        assert_eq!(program.request(), None, "the connection ends when the daemon is dropped");
+    };
+    run_both(daemon, |place| {
         let daemon = place.connect().unwrap();
         let stream = daemon.open("example:80").unwrap();
         assert!(stream.shares_memory());
@@ -121,19 +130,18 @@ fn a_daemon_that_shares_memory_gets_and_gives_all_bytes() {
 
 #[test]
 fn a_daemon_that_knows_no_rings_is_asked_for_a_socket() {
-    let place = Place::new();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let old = place.welcome();
-            old.connect(SocketFrom::Rings);
-            // To an old daemon, the message is malformed.
-            drop(old);
-            let program = place.welcome();
-            for _ in 0..2 {
-                let mut socket = program.pass_socket(program.connect(SocketFrom::Daemon));
-                socket.write_all(b"good day").unwrap();
-            }
-        });
+    let daemon = |place: &Place| {
+        let old = place.welcome();
+        old.connect(SocketFrom::Rings);
+        // To an old daemon, the message is malformed.
+        drop(old);
+        let program = place.welcome();
+        for _ in 0..2 {
+            let mut socket = program.pass_socket(program.connect(SocketFrom::Daemon));
+            socket.write_all(b"good day").unwrap();
+        }
+    };
+    run_both(daemon, |place| {
         let daemon = place.connect().unwrap();
         for _ in 0..2 {
             let mut stream = daemon.open("example:80").unwrap();
@@ -147,96 +155,85 @@ fn a_daemon_that_knows_no_rings_is_asked_for_a_socket() {
 
 #[test]
 fn without_memory_to_share_the_stream_is_a_socket_and_it_is_reset_if_it_is_dropped_early() {
-    let place = Place::new();
-    std::thread::scope(|scope| {
-        let daemon = scope.spawn(|| {
-            let program = place.welcome();
-            let number = program.connect(SocketFrom::Rings);
-            program.reply(&failed(number, Reason::Busy), &[]);
-            let mut socket = program.pass_socket(program.connect(SocketFrom::Daemon));
-            let mut all = Vec::new();
-            socket.read_to_end(&mut all).unwrap_err().kind()
-        });
+    let daemon = |place: &Place| {
+        let program = place.welcome();
+        let number = program.connect(SocketFrom::Rings);
+        program.reply(&failed(number, Reason::Busy), &[]);
+        let mut socket = program.pass_socket(program.connect(SocketFrom::Daemon));
+        let mut all = Vec::new();
+        socket.read_to_end(&mut all).unwrap_err().kind()
+    };
+    let (end, ()) = run_both(daemon, |place| {
         let mut stream = place.connect().unwrap().open("example:80").unwrap();
         assert!(!stream.shares_memory());
         stream.write_all(b"half").unwrap();
-        drop(stream);
-        assert_eq!(daemon.join().unwrap(), ErrorKind::ConnectionReset);
     });
+    assert_eq!(end, ErrorKind::ConnectionReset);
 }
 
 #[test]
 fn failures_have_their_kind_and_text() {
-    let place = Place::new();
     let kinds = [
         (Reason::NotAllowed, ErrorKind::PermissionDenied),
         (Reason::Refused, ErrorKind::ConnectionRefused),
         (Reason::NameNotFound, ErrorKind::HostUnreachable),
         (Reason::Unknown, ErrorKind::Other),
     ];
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let program = place.welcome();
-            for (reason, _) in kinds {
-                let number = program.connect(SocketFrom::Rings);
-                program.reply(&failed(number, reason), &[]);
-            }
-        });
+    let daemon = |place: &Place| {
+        let program = place.welcome();
+        for (reason, _) in kinds {
+            let number = program.connect(SocketFrom::Rings);
+            program.reply(&failed(number, reason), &[]);
+        }
+    };
+    run_both(daemon, |place| {
         let daemon = place.connect().unwrap();
         for (_, kind) in kinds {
             let error = daemon.open("/run/x").unwrap_err();
             assert_eq!((error.kind(), error.to_string().as_str()), (kind, "as the test wants"));
         }
+        let daemon_less = Daemon::connect(&place.path.with_extension("other"), "test").unwrap_err();
+        assert_eq!(daemon_less.kind(), ErrorKind::NotFound);
+        assert!(daemon_less.to_string().contains("no daemon runs"), "{daemon_less}");
     });
-    let daemon_less = Daemon::connect(&place.path.with_extension("other"), "test").unwrap_err();
-    assert_eq!(daemon_less.kind(), ErrorKind::NotFound);
-    assert!(daemon_less.to_string().contains("no daemon runs"), "{daemon_less}");
 }
 
 #[test]
 fn what_is_no_target_of_a_stream_is_not_asked_for() {
-    let place = Place::new();
-    std::thread::scope(|scope| {
-        let daemon = scope.spawn(|| place.connect().unwrap());
-        let program = place.welcome();
-        let daemon = daemon.join().unwrap();
+    let daemon = |place: &Place| assert_eq!(place.welcome().request(), None);
+    run_both(daemon, |place| {
+        let daemon = place.connect().unwrap();
         for target in ["", "host", "udp:host:53"] {
             assert_eq!(daemon.open(target).unwrap_err().kind(), ErrorKind::InvalidInput, "{target}");
         }
-        drop(daemon);
-        assert_eq!(program.request(), None);
     });
 }
 
 #[test]
 fn those_who_wait_learn_that_the_daemon_has_ended() {
-    let place = Place::new();
-    std::thread::scope(|scope| {
-        let opened = scope.spawn(|| {
-            let daemon = place.connect().unwrap();
-            let mut stream = daemon.open("example:80").unwrap();
-            let open = daemon.open("example:80").unwrap_err();
-            let read = stream.read(&mut [0; 9]).unwrap_err();
-            (open, read, stream.write_all(&vec![0; 1 << 20]).unwrap_err())
-        });
+    let daemon = |place: &Place| {
         let program = place.welcome();
         let rings = program.pass_rings(program.connect(SocketFrom::Rings));
         program.connect(SocketFrom::Rings);
         // As when it is killed: the kernel closes all.
         std::fs::remove_file(&place.path).unwrap();
         drop((program, rings));
-        let (open, read, write) = opened.join().unwrap();
-        for error in [open, read, write] {
-            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
-        }
+    };
+    let ((), errors) = run_both(daemon, |place| {
+        let daemon = place.connect().unwrap();
+        let mut stream = daemon.open("example:80").unwrap();
+        let open = daemon.open("example:80").unwrap_err();
+        let read = stream.read(&mut [0; 9]).unwrap_err();
+        [open, read, stream.write_all(&vec![0; 1 << 20]).unwrap_err()]
     });
+    for error in errors {
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
+    }
 }
 
 #[test]
 fn a_program_that_has_broken_the_rules_is_told_so() {
-    let place = Place::new();
-    std::thread::scope(|scope| {
-        let read = scope.spawn(|| place.connect().unwrap().open("example:80").unwrap().read(&mut [0; 9]));
+    let daemon = |place: &Place| {
         let program = place.welcome();
         let number = program.connect(SocketFrom::Rings);
         let (mut end, passed) = rings::ends::create(rings::memory::RING_LEN_MIN).unwrap();
@@ -244,7 +241,9 @@ fn a_program_that_has_broken_the_rules_is_told_so() {
         drop(passed);
         end.to_program.0.reset(Reset::Violated);
         drop(end);
-        let error = read.join().unwrap().unwrap_err();
-        assert!(error.kind() == ErrorKind::ConnectionReset && error.to_string().contains("rules"), "{error}");
-    });
+        assert_eq!(program.request(), None, "the connection ends when the daemon is dropped");
+    };
+    let ((), read) = run_both(daemon, |place| place.connect().unwrap().open("example:80").unwrap().read(&mut [0; 9]));
+    let error = read.unwrap_err();
+    assert!(error.kind() == ErrorKind::ConnectionReset && error.to_string().contains("rules"), "{error}");
 }
