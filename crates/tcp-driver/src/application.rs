@@ -384,7 +384,9 @@ impl TcpCell {
             (state.is_outbox_full, state.has_changed) = (false, true);
         }
         release_empty(&mut state.outbox);
-        state.is_finished && state.outbox.is_empty()
+        // A handle that is dropped after a reset has finished, too. The driver may see that before it has reset the
+        // connection, and a FIN must not say that the data are complete.
+        state.is_finished && !state.is_aborted && state.outbox.is_empty()
     }
 
     /// Bytes that the inbox has space for; zero makes the reader wake the driver.
@@ -512,11 +514,29 @@ mod tests {
         }
     }
 
+    fn cell(limits: Limits) -> Arc<TcpCell> {
+        let shared = TcpShared::new(Waker::noop().clone(), Vec::new(), limits, Arc::new(Common::new(1)), 0);
+        TcpCell::new(Arc::new(shared), ([10, 0, 0, 1], 80).into())
+    }
+
+    #[test]
+    fn a_connection_that_is_reset_and_dropped_has_not_finished() {
+        let cell = cell(Limits::default());
+        let is_finished = || cell.take_written(0, |_| {});
+        assert!(!is_finished());
+        cell.request(|state| state.is_aborted = true);
+        cell.request(|state| (state.is_finished, state.is_dropped) = (true, true));
+        assert!(!is_finished());
+        assert!(cell.take_requests().is_aborted);
+
+        let cell = self::cell(Limits::default());
+        cell.request(|state| (state.is_finished, state.is_dropped) = (true, true));
+        assert!(cell.take_written(0, |_| {}), "without a reset it has");
+    }
+
     #[test]
     fn a_writer_that_waits_is_woken_when_half_of_the_outbox_is_free() {
-        let limits = Limits { outbox_bytes_max: 1000, ..Limits::default() };
-        let shared = TcpShared::new(Waker::noop().clone(), Vec::new(), limits, Arc::new(Common::new(1)), 0);
-        let cell = TcpCell::new(Arc::new(shared), ([10, 0, 0, 1], 80).into());
+        let cell = cell(Limits { outbox_bytes_max: 1000, ..Limits::default() });
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(Arc::clone(&woken));
         let take = |len| {

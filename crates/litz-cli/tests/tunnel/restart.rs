@@ -17,27 +17,34 @@ const PORT: &str = "8001";
 
 /// Writes a byte each 50 ms and reads all that comes, on a connection to ADDRESS, or on the first one that is
 /// accepted, until it breaks: ADDRESS|listen PORT FILE. Makes FILE.ready when data come, and writes to FILE
-/// how it ended.
+/// how it ended. The kernel reports a reset once: if that was to the writer, the reader sees an end.
 const TALK: &str = "
-import os, socket, sys, threading, time
+import errno, os, socket, sys, threading, time
 to, port, file = sys.argv[1:4]
 if to == 'listen':
     listener = socket.create_server(('::', int(port)), family=socket.AF_INET6, dualstack_ipv6=True)
     s, _ = listener.accept()
 else:
     s = socket.create_connection((to, int(port)))
+broke = []
 def write():
     try:
         while True:
             s.sendall(b'a')
             time.sleep(0.05)
-    except OSError:
-        pass  # the reader tells
-threading.Thread(target=write, daemon=True).start()
+    except OSError as error:
+        broke.append(error.errno)
+writer = threading.Thread(target=write, daemon=True)
+writer.start()
 try:
     while s.recv(1000):
         open(file + '.ready', 'w').close()
-    ended = 'ended in order'
+    try:
+        s.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass  # it is reset
+    writer.join()
+    ended = os.strerror(broke[0]) if broke[0] == errno.ECONNRESET else 'ended in order'
 except OSError as error:
     ended = os.strerror(error.errno)
 open(file + '.new', 'w').write(ended)
