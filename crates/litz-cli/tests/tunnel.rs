@@ -26,6 +26,7 @@ mod recording;
 mod restart;
 mod settings;
 mod ssh;
+mod status;
 mod stream;
 mod underlay;
 mod urgent;
@@ -242,6 +243,13 @@ impl World {
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.place.path(name)
+    }
+
+    /// The same, where other users may pass through the folders of the test.
+    pub(crate) fn path_for_all(&self, name: &str) -> PathBuf {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(self.path(""), std::fs::Permissions::from_mode(0o711)).expect("ours");
+        self.path(name)
     }
 }
 

@@ -1,6 +1,6 @@
 //! `litz tunnel up --userspace`, run by a user without rights, and used through its proxy and its ports.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::support::Litz;
@@ -26,7 +26,7 @@ fn tunnel_to(world: &World, serve: &[&str], more: &[&str]) -> (Litz, Litz) {
 /// The command at the client, as a user without rights.
 fn user(world: &World, arguments: &[&str]) -> Litz {
     // Other users may have no access to the folder of the build.
-    let program = world.path("litz");
+    let program = world.path_for_all("litz");
     std::fs::copy(env!("CARGO_BIN_EXE_litz"), &program).expect("there is space");
     let mut command = Command::new("ip");
     command.args(["netns", "exec", &world.client, "setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
@@ -37,14 +37,7 @@ fn user(world: &World, arguments: &[&str]) -> Litz {
         std::os::unix::fs::chown(&path, NOBODY.parse().ok(), NOBODY.parse().ok()).expect("we are root");
         command.env(name, path);
     }
-    open_to_all(&world.path(""));
     Litz::of(command.env_remove("RUNTIME_DIRECTORY").arg("--json"))
-}
-
-/// Lets other users pass through the folders of a test.
-fn open_to_all(folder: &Path) {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o711)).expect("ours");
 }
 
 /// Where the client listens for this kind of forward.

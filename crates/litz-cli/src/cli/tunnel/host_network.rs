@@ -254,6 +254,11 @@ fn file_of(folder: &Path, device: &str) -> PathBuf {
     folder.join(format!("{device}.{EXTENSION}"))
 }
 
+/// Whether a command that uses `device`, or was killed, has written how to undo changes.
+pub(super) fn has_left(folder: &Path, device: &str) -> bool {
+    file_of(folder, device).exists()
+}
+
 /// Whether packets that would leave outside the tunnel are refused, by a file that a command has left.
 pub(super) fn refuses(folder: &Path, device: &str) -> bool {
     changes_in(&file_of(folder, device)).is_some_and(|changes| changes.refuses())

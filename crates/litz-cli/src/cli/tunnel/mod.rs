@@ -6,6 +6,7 @@ mod control;
 mod control_socket;
 mod host_network;
 mod name_service;
+mod phase;
 mod pool;
 mod privileges;
 mod refusals;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use clap::Args;
 use litz::Connection;
@@ -39,7 +39,7 @@ use crate::cli::{exit, heading, out, signals, tls};
 use crate::tunnel::end::TunnelEnd;
 use crate::tunnel::entry::Flows;
 use crate::tunnel::exit::Exit;
-use crate::tunnel::peers::Peer;
+use crate::tunnel::peers::{Peer, Peers};
 
 /// How often the waiting server checks for an interrupt and for changes of its ticket or list of keys.
 const WAKE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(200);
@@ -168,7 +168,7 @@ struct Server<'a> {
     /// The routes to networks behind clients.
     _network: HostNetwork,
     end: TunnelEnd,
-    control: ControlSocket,
+    _control: ControlSocket,
     cancel: CancelToken,
 }
 
@@ -187,7 +187,10 @@ impl<'a> Server<'a> {
         let state = host::open_state(options.transport.state_dir.as_deref())?;
         privileges::keep_those_for_the_network(&host::state_directory(options.transport.state_dir.as_deref())?)?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
-        let control = ControlSocket::open(&options.tun)?;
+        let peers: Arc<OnceLock<Arc<Peers>>> = Arc::default();
+        let (shown, device) = (Arc::clone(&peers), options.tun.clone());
+        let control =
+            ControlSocket::open(&options.tun, cancel.clone(), move || status_json(&device, shown.get().map(|p| &**p)))?;
         // What the ticket is for: another device is another tunnel.
         let purpose = PathBuf::from(format!("litz tunnel {}", options.tun));
         let request = Request {
@@ -211,6 +214,7 @@ impl<'a> Server<'a> {
         let tun = Tun::open_tunnel(&options.tun, &own, options.mtu).map_err(|error| error.to_string())?;
         let flows = Flows { urgent: options.redundant, pins: options.pin };
         let end = TunnelEnd::start(tun, options.mtu, &state.key, &options.terminate, flows)?;
+        peers.get_or_init(|| Arc::clone(&end.peers));
         for behind in clients.networks() {
             network.add_route(&behind, &options.tun)?;
         }
@@ -229,7 +233,7 @@ impl<'a> Server<'a> {
             clients,
             _network: network,
             end,
-            control,
+            _control: control,
             cancel,
         };
         server.announce()?;
@@ -246,6 +250,9 @@ impl<'a> Server<'a> {
         };
         let port = self.serving.endpoint.local_addr().port();
         let addresses = self.options.listening.ticket_addresses(&self.serving.addresses, port);
+        if let Some(warning) = self.options.listening.loopback_warning(&addresses) {
+            Warning::LoopbackOnly.print(self.options.transport.json, self.options.transport.quiet, &warning);
+        }
         let ticket = Ticket::new(addresses.clone(), self.state.key.public().fingerprint(), secret, expires_unix);
         let text = ticket.to_text().map_err(|error| error.to_string())?;
         let own: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
@@ -316,10 +323,6 @@ impl<'a> Server<'a> {
     /// The regular checks. Returns the status or the error if one ends the command.
     fn check(&self) -> Option<Result<u8, String>> {
         self.visits.close_overdue();
-        self.control.serve(&self.cancel, || {
-            let peers: Vec<_> = self.end.peers.table().peers.values().map(|peer| peer_json(peer)).collect();
-            json!({ "device": self.end.tun.name(), "role": "server", "peers": peers })
-        });
         self.serving.links.tell(self.options.transport.json, self.options.transport.quiet);
         match &self.serving.admission {
             Admission::Keys(keys) => {
@@ -461,4 +464,12 @@ impl<'a> Server<'a> {
         control.finish();
         Err(format!("refused: {text}"))
     }
+}
+
+/// The answer to `litz tunnel status`. There are no peers before the device is made.
+fn status_json(device: &str, peers: Option<&Peers>) -> serde_json::Value {
+    let state = if peers.is_some() { "up" } else { "starting" };
+    let peers = peers.map(Peers::table).unwrap_or_default().peers;
+    let peers: Vec<_> = peers.values().map(|peer| peer_json(peer)).collect();
+    json!({ "device": device, "role": "server", "state": state, "peers": peers })
 }

@@ -1,5 +1,6 @@
 //! `litz tunnel status` and `litz tunnel down`, and what a running tunnel tells about itself.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,8 +8,8 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::control_socket::{folder, request};
-use super::host_network::undo_device;
+use super::control_socket::{ask, folder, folder_of_root, request};
+use super::host_network::{has_left, undo_device};
 use super::settings::DEVICE_DEFAULT;
 use crate::cli::{exit, out, path_report};
 use crate::tunnel::peers::Peer;
@@ -38,8 +39,8 @@ pub(crate) struct DownOptions {
 
 pub(super) fn run(options: &StatusOptions) -> ExitCode {
     match request(&options.tun, "status") {
-        Ok(Some(status)) if options.json => out::json(&status),
-        Ok(Some(status)) => print(&status),
+        Ok(Some(answer)) if options.json => out::json(&answer.value),
+        Ok(Some(answer)) => print(&answer.value),
         Ok(None) => {
             let message = format!("no tunnel of this host has the device {}", options.tun);
             return exit::fail(options.json, exit::FAILED, &message);
@@ -51,11 +52,19 @@ pub(super) fn run(options: &StatusOptions) -> ExitCode {
 
 pub(super) fn run_down(options: &DownOptions) -> ExitCode {
     let ended = request(&options.tun, "down").and_then(|answer| {
-        if answer.is_some() {
-            await_end(&options.tun)?;
+        if let Some(answer) = &answer {
+            await_end(&answer.socket)?;
         }
         // Of a command that was killed.
-        Ok(undo_device(&folder(), &options.tun)? || answer.is_some())
+        if undo_device(&folder(), &options.tun)? || answer.is_some() {
+            return Ok(true);
+        }
+        match folder_of_root() {
+            Some(folder) if has_left(&folder, &options.tun) => {
+                Err(format!("root's tunnel {} was killed and has left changes: run this command as root", options.tun))
+            }
+            _ => Ok(false),
+        }
     });
     match ended {
         Ok(true) => ExitCode::from(exit::DONE),
@@ -68,9 +77,9 @@ pub(super) fn run_down(options: &DownOptions) -> ExitCode {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the command is above the engine: it waits for another one")]
-fn await_end(device: &str) -> Result<(), String> {
+fn await_end(socket: &Path) -> Result<(), String> {
     for _ in 0..LOOKS_MAX {
-        if request(device, "status").is_ok_and(|answer| answer.is_none()) {
+        if ask(socket, "status").is_ok_and(|answer| answer.is_none()) {
             return Ok(());
         }
         std::thread::sleep(LOOK_INTERVAL);
@@ -81,7 +90,12 @@ fn await_end(device: &str) -> Result<(), String> {
 /// The status as text.
 fn print(status: &Value) {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    out::line(&format!("{} ({})", text(&status["device"]), text(&status["role"])));
+    let state = match (&status["state"], &status["reason"]) {
+        (Value::String(state), Value::String(reason)) => format!(", {state}: {reason}"),
+        (Value::String(state), _) => format!(", {state}"),
+        _ => String::new(),
+    };
+    out::line(&format!("{} ({}{state})", text(&status["device"]), text(&status["role"])));
     for peer in status["peers"].as_array().into_iter().flatten() {
         let networks: Vec<String> = peer["networks"].as_array().into_iter().flatten().map(text).collect();
         out::line(&format!("  {}: {}", text(&peer["remote"]), networks.join(", ")));

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration as StdDuration;
 
 use clap::Args;
@@ -19,6 +19,7 @@ use units::Rate;
 use super::control::Control;
 use super::control_socket::{ControlSocket, folder};
 use super::host_network::{self, HostNetwork, MARK};
+use super::phase::ClientPhase;
 use super::privileges;
 use super::settings::{self, DEVICE_DEFAULT, MTU_MIN, transport};
 use super::settings_file;
@@ -153,7 +154,8 @@ struct Client<'a> {
     options: &'a UpOptions,
     recording: &'a Recording,
     paths: PathOptions,
-    control: ControlSocket,
+    phase: ClientPhase,
+    _control: ControlSocket,
     ticket: Ticket,
     state: HostState,
     cancel: CancelToken,
@@ -204,7 +206,9 @@ impl<'a> Client<'a> {
         let state = host::open_state(options.transport.state_dir.as_deref())?;
         privileges::keep_those_for_the_network(&host::state_directory(options.transport.state_dir.as_deref())?)?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
-        let control = ControlSocket::open(&options.tun)?;
+        let phase = ClientPhase::new(&options.tun);
+        let shown = phase.clone();
+        let control = ControlSocket::open(&options.tun, cancel.clone(), move || shown.as_json())?;
         if options.all {
             host_network::check_that_no_other_sends_all(&folder(), &options.tun)?;
         }
@@ -212,7 +216,7 @@ impl<'a> Client<'a> {
         let has_device = !options.userspace.userspace;
         let (without_device, mark) = (has_device.then(|| options.tun.clone()), has_device.then_some(MARK));
         let paths = PathOptions { without_device, mark, ..options.paths.clone() };
-        Ok(Self { options, recording, paths, control, ticket, state, cancel })
+        Ok(Self { options, recording, paths, phase, _control: control, ticket, state, cancel })
     }
 
     /// Keeps the tunnel up until an interrupt.
@@ -228,6 +232,7 @@ impl<'a> Client<'a> {
                 if lost.is_final || device.is_none() {
                     return Err(self.end_after(lost, device));
                 }
+                self.phase.connect(lost.message.clone());
                 let event = json!({ "event": "retrying", "message": lost.message });
                 self.note(&event, || format!("{}; connecting again", lost.message));
             }
@@ -256,16 +261,9 @@ impl<'a> Client<'a> {
     fn pause(&self) {
         let mut waited = StdDuration::ZERO;
         while waited < RETRY_INTERVAL && !self.cancel.is_cancelled() {
-            self.control.serve(&self.cancel, || self.status(None));
             std::thread::sleep(LOOK_INTERVAL);
             waited += LOOK_INTERVAL;
         }
-    }
-
-    /// The answer to `litz tunnel status`.
-    fn status(&self, peer: Option<&Peer>) -> Value {
-        let peers: Vec<_> = peer.map(peer_json).into_iter().collect();
-        json!({ "device": self.options.tun, "role": "client", "peers": peers })
     }
 
     fn note(&self, event: &Value, text: impl FnOnce() -> String) {
@@ -281,7 +279,7 @@ impl<'a> Client<'a> {
         let connected = self.connect(device.is_none())?;
         let connection = &connected.connection;
         // The control stream stays open as long as the tunnel.
-        let (mut accepted, _control) = self.greet(connection)?;
+        let (mut accepted, _control) = self.interruptibly(connection, || self.greet(connection))?;
         accepted.routes.retain(|route| self.may_route(route));
         // A device of IPv6 needs the least (RFC 8200, section 5), and the user may want less than the server.
         accepted.mtu = accepted.mtu.min(self.options.mtu).max(MTU_MIN);
@@ -309,6 +307,7 @@ impl<'a> Client<'a> {
         let peer = Arc::new(Peer::new(connection.clone(), networks, accepted.mtu, rate, accepted.version));
         let (id, _) = device.end.peers.add(Arc::clone(&peer));
         device.end.terminator.serve(&peer);
+        self.phase.up(Arc::clone(&peer));
         let shown: Vec<String> = accepted.addresses.iter().map(|(address, bits)| format!("{address}/{bits}")).collect();
         let routes: Vec<String> = accepted.routes.iter().map(ToString::to_string).collect();
         self.note(
@@ -320,6 +319,7 @@ impl<'a> Client<'a> {
         );
         settings::tell_ready();
         let closed = self.carry(&connected, &peer, device);
+        self.phase.connect(closed.to_string());
         device.end.peers.remove(id);
         self.note(&json!({ "event": "down", "reason": closed.to_string(), "peer": peer_json(&peer) }), || {
             format!("the connection has ended: {closed}")
@@ -342,7 +342,6 @@ impl<'a> Client<'a> {
                     connection.close(0, "the client's device is gone");
                     break;
                 }
-                self.control.serve(&self.cancel, || self.status(Some(peer)));
                 connected
                     .links
                     .iter()
@@ -372,6 +371,7 @@ impl<'a> Client<'a> {
             cancel: &self.cancel,
             on_unanswered: &|addresses| {
                 let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+                self.phase.connect(format!("no answer yet from {}", addresses.join(", ")));
                 self.note(&json!({ "event": "unanswered", "addresses": addresses }), || {
                     format!("trying {}; no answer yet", addresses.join(", "))
                 });
@@ -382,6 +382,26 @@ impl<'a> Client<'a> {
         let connected = connector.connect(&self.ticket)?;
         connected.warn(is_first, |kind, message| self.warn(kind, message));
         Ok(connected)
+    }
+
+    /// Does what waits for the server. An interrupt closes the connection, which ends the wait.
+    fn interruptibly<T>(&self, connection: &Connection, work: impl FnOnce() -> T) -> T {
+        let (ended, end) = mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            let cancel = &self.cancel;
+            scope.spawn(move || {
+                // The sending end is dropped when the work has ended.
+                while end.recv_timeout(LOOK_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    if cancel.is_cancelled() {
+                        connection.close(0, "the client ends");
+                        return;
+                    }
+                }
+            });
+            let result = work();
+            drop(ended);
+            result
+        })
     }
 
     /// Exchanges the first messages.

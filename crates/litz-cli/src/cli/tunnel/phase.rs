@@ -1,0 +1,53 @@
+//! What a client does now, for `litz tunnel status`.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+
+use super::status::peer_json;
+use crate::tunnel::peers::Peer;
+
+/// What the client of a device does now. Clones are the same.
+#[derive(Clone)]
+pub(super) struct ClientPhase {
+    device: String,
+    phase: Arc<Mutex<Phase>>,
+}
+
+enum Phase {
+    /// It connects, and the last attempt has failed for this reason.
+    Connecting(Option<String>),
+    Up(Arc<Peer>),
+}
+
+impl ClientPhase {
+    /// Of a client that begins to connect.
+    pub(super) fn new(device: &str) -> Self {
+        Self { device: device.to_owned(), phase: Arc::new(Mutex::new(Phase::Connecting(None))) }
+    }
+
+    /// The client connects, because of `reason`.
+    pub(super) fn connect(&self, reason: String) {
+        *self.lock() = Phase::Connecting(Some(reason));
+    }
+
+    /// The tunnel to this server is up.
+    pub(super) fn up(&self, server: Arc<Peer>) {
+        *self.lock() = Phase::Up(server);
+    }
+
+    /// The answer to `litz tunnel status`.
+    pub(super) fn as_json(&self) -> Value {
+        // The statistics of a connection wait for its thread: not with the lock.
+        let (state, reason, server) = match &*self.lock() {
+            Phase::Connecting(reason) => ("connecting", reason.clone(), None),
+            Phase::Up(server) => ("up", None, Some(Arc::clone(server))),
+        };
+        let peers: Vec<Value> = server.iter().map(|server| peer_json(server)).collect();
+        json!({ "device": self.device, "role": "client", "state": state, "reason": reason, "peers": peers })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Phase> {
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

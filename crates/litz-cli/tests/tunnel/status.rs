@@ -1,0 +1,123 @@
+//! `litz tunnel status` and `down` answer whatever the tunnel waits for, and say whose it is.
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::Arc;
+
+use litz::identity::{KeyPair, server_config};
+use litz::{Endpoint, EndpointConfig, TransportConfig};
+use serde_json::Value;
+use transfer::{Secret, Ticket, TicketAddress};
+
+use super::{World, ip};
+use crate::support::{Litz, Place, TEST_TIMEOUT};
+
+#[test]
+fn a_client_answers_and_ends_while_it_connects_and_while_it_connects_again() {
+    let Some(world) = World::new("asked", 1, &[]) else { return };
+    // Packets to this address leave, and nothing comes back.
+    ip(&format!("-n {} neigh add 10.9.0.77 lladdr 02:00:00:00:00:01 dev c0 nud permanent", world.client));
+    let (mut server, ticket) = world.serve(&["--advertise", "10.9.0.77:4433"]);
+    let mut client = world.litz(&world.client, &["up", &ticket]);
+    client.wait_for("unanswered");
+    let status = world.status();
+    assert_eq!((&status["state"], &status["peers"]), (&"connecting".into(), &Value::Array(vec![])), "{status}");
+    assert!(status["reason"].as_str().is_some_and(|reason| reason.contains("10.9.0.77:4433")), "{status}");
+    world.down();
+    assert_eq!(client.finish("down"), (130, None));
+    assert_eq!(world.status_of(&world.server)["state"], "up");
+    server.kill();
+
+    let (client, mut server) = world.tunnel();
+    let mut client = client;
+    assert_eq!(world.status()["state"], "up");
+    server.kill();
+    let retrying = client.wait_for("retrying");
+    let status = world.status();
+    assert_eq!(status["state"], "connecting", "{status}");
+    assert!(status["reason"].is_string() && retrying["message"].is_string(), "{status} {retrying}");
+    let output = world.command(&world.client).arg("status").output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.starts_with("litz0 (client, connecting: "), "{text}");
+    world.down();
+    assert_eq!(client.finish("down").0, 130);
+}
+
+#[test]
+fn a_client_ends_while_a_server_that_it_has_reached_says_nothing() {
+    let place = Place::new();
+    let key = KeyPair::generate().expect("random bytes");
+    let mut tls = server_config(&key).expect("a key");
+    Arc::make_mut(&mut tls).alpn_protocols = vec![tunnel::PROTOCOL.to_vec()];
+    let transport = transfer::transport(TransportConfig::default());
+    let config = EndpointConfig::at(SocketAddr::from(([127, 0, 0, 1], 0))).with_transport(transport);
+    let server = Endpoint::bind(config.with_server_tls(tls)).expect("a port");
+    let addresses = vec![TicketAddress::Socket(server.local_addr())];
+    let secret = Secret::generate().expect("random bytes");
+    let ticket = Ticket::new(addresses, key.public().fingerprint(), secret, (1 << 40) - 1).to_text().expect("a ticket");
+
+    let command = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_litz"));
+        command.env("RUNTIME_DIRECTORY", place.path("run")).arg("tunnel");
+        command
+    };
+    let state = format!("--state-dir={}", place.path("state").display());
+    let mut client = Litz::of(command().args(["up", "--userspace", "--json", &state, &ticket]));
+    let connection = server.accept().expect("the client connects");
+    let (_send, mut hello) = connection.accept_bi().expect("its control stream");
+    std::io::Read::read_exact(&mut hello, &mut [0; 2]).expect("a Hello");
+
+    let status = command().args(["status", "--json"]).output().expect("it starts");
+    let status: Value = serde_json::from_slice(&status.stdout).expect("an answer");
+    assert_eq!(status["state"], "connecting", "{status}");
+    let down = command().arg("down").output().expect("it starts");
+    assert!(down.status.success(), "{down:?}");
+    assert_eq!(client.finish("down"), (130, None));
+    let closed = connection.closed_timeout(TEST_TIMEOUT).expect("the client has closed it");
+    assert!(closed.to_string().contains("the client ends"), "{closed}");
+}
+
+/// Runs a tunnel of root where `/run` has nothing else, and asks for it as a user without rights, while it runs and
+/// when there is none: PROGRAM STATE.
+const ASK_AS_USER: &str = r#"
+program=$1
+mount -t tmpfs none /run
+"$program" tunnel serve --json "--state-dir=$2" > /run/events 2>&1 &
+until grep -q '"listening"' /run/events; do kill -0 $!; done
+export HOME=/nonexistent
+unset XDG_RUNTIME_DIR XDG_STATE_HOME RUNTIME_DIRECTORY
+user() { setpriv --reuid 65534 --regid 65534 --clear-groups "$program" tunnel "$@" 2>&1 || echo "status $?"; }
+user status
+user down
+"$program" tunnel down
+user status
+user down
+chmod 700 /run/litz
+user status
+"#;
+
+#[test]
+fn a_user_is_told_that_a_tunnel_is_roots() {
+    let Some(world) = World::new("roots", 1, &["setpriv", "mount"]) else { return };
+    let program = world.path_for_all("litz");
+    std::fs::copy(env!("CARGO_BIN_EXE_litz"), &program).expect("there is space");
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", &world.server, "sh", "-e", "-c", ASK_AS_USER, "sh"]).arg(&program);
+    let output = command.arg(world.path("state")).env_remove("RUNTIME_DIRECTORY").output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let roots = "litz: the tunnel of /run/litz/litz0.sock is root's: run this command as root\nstatus 2\n";
+    let none = "litz: no tunnel of this host has the device litz0";
+    let expected = format!(
+        "{roots}{roots}{none}\nstatus 2\n{none}, and nothing is to be undone\nstatus 2\n\
+         litz: only root can see whether there is a tunnel at /run/litz/litz0.sock: run this command as root\nstatus 2\n"
+    );
+    assert_eq!(text, expected, "{output:?}");
+}
+
+#[test]
+fn a_ticket_that_only_this_host_can_use_is_warned_of() {
+    let Some(world) = World::new("alone", 0, &[]) else { return };
+    let (server, _) = world.serve(&[]);
+    let warnings: Vec<_> = server.seen.iter().filter(|event| event["event"] == "warning").collect();
+    assert!(warnings.iter().any(|warning| warning["kind"] == "loopback_only"), "{warnings:?}");
+}
