@@ -16,6 +16,7 @@ use crate::support::{Litz, Place};
 mod call;
 mod crowd;
 mod flood;
+mod forwarding;
 mod many;
 mod mtu;
 mod nat;

@@ -12,7 +12,8 @@ use crate::prefix::Prefix;
 pub const PROTOCOL: &[u8] = b"litz-tunnel/1";
 
 /// The version of the protocol. Version 2 has streams of terminated connections, version 3 items of flows that
-/// keep to one path, and version 4 the class of an answer on such a stream; the messages are those of version 1.
+/// keep to one path, and version 4 the class of an answer on such a stream; the messages are those of version 1, and
+/// those that a reader may pass over.
 pub const VERSION: u16 = 4;
 
 /// The first version whose peers take streams of terminated connections.
@@ -54,6 +55,9 @@ pub enum Message {
     },
     /// Server: the answer, if the client may use the tunnel.
     Accepted(Box<Accepted>),
+    /// Server, before [`Accepted`](Self::Accepted): whether its host forwards packets. Earlier servers do not tell, and
+    /// earlier clients pass it over.
+    Forwarding(Forwarding),
     /// Server: the client may not use the tunnel.
     Refused {
         /// Why.
@@ -66,6 +70,15 @@ pub enum Message {
         /// Why.
         text: String,
     },
+}
+
+/// The IP versions whose packets the server's host forwards between its interfaces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Forwarding {
+    /// IPv4.
+    pub ipv4: bool,
+    /// IPv6.
+    pub ipv6: bool,
 }
 
 /// What the server assigns.
@@ -109,6 +122,7 @@ pub struct MalformedMessage(pub &'static str);
 const HELLO: u8 = 0x01;
 const ACCEPTED: u8 = 0x41;
 const REFUSED: u8 = 0x42;
+const FORWARDING: u8 = 0x43;
 const BYE: u8 = 0x7f;
 
 impl Message {
@@ -129,6 +143,9 @@ impl Message {
             Self::Accepted(accepted) => {
                 out.push(ACCEPTED);
                 accepted.encode(out);
+            }
+            Self::Forwarding(Forwarding { ipv4, ipv6 }) => {
+                out.extend_from_slice(&[FORWARDING, u8::from(*ipv4) | u8::from(*ipv6) << 1]);
             }
             Self::Refused { reason, text } => {
                 out.extend_from_slice(&[REFUSED, *reason as u8]);
@@ -153,6 +170,11 @@ impl Message {
         let message = match reader.u8()? {
             HELLO => Self::Hello { version: reader.u16()?, proof: reader.proof()?, mtu: reader.u16()? },
             ACCEPTED => Self::Accepted(Box::new(Accepted::decode(&mut reader)?)),
+            FORWARDING => {
+                // Bits that are not defined have no meaning yet.
+                let flags = reader.u8()?;
+                Self::Forwarding(Forwarding { ipv4: flags & 1 != 0, ipv6: flags & 2 != 0 })
+            }
             REFUSED => {
                 let reason = match reader.u8()? {
                     1 => Refusal::NotAllowed,
@@ -342,6 +364,7 @@ mod tests {
             Message::Hello { version: 1, proof: None, mtu: 1400 },
             Message::Hello { version: 9, proof: Some([1; PROOF_BYTES]), mtu: 9000 },
             accepted(),
+            Message::Forwarding(Forwarding { ipv4: false, ipv6: true }),
             Message::Refused { reason: Refusal::PoolExhausted, text: "full".to_owned() },
             Message::Bye { text: String::new() },
         ]
@@ -363,10 +386,13 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_a_hello_are_those_of_the_specification() {
+    fn the_bytes_of_messages_are_those_of_the_specification() {
         let mut frame = Vec::new();
         Message::Hello { version: 1, proof: None, mtu: 1400 }.encode(&mut frame);
         assert_eq!(frame, [0, 6, 0x01, 0, 1, 0, 0x05, 0x78]);
+        frame.clear();
+        Message::Forwarding(Forwarding { ipv4: true, ipv6: false }).encode(&mut frame);
+        assert_eq!(frame, [0, 2, 0x43, 1]);
     }
 
     #[test]
@@ -395,7 +421,7 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_message_does_not_panic(at in 0..400_usize, value in any::<u8>(), which in 0..5_usize) {
+        fn a_changed_message_does_not_panic(at in 0..400_usize, value in any::<u8>(), which in 0..6_usize) {
             let mut frame = Vec::new();
             samples()[which].encode(&mut frame);
             let at = 2 + at % (frame.len() - 2);

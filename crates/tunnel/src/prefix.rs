@@ -59,6 +59,12 @@ impl Prefix {
         self.address.is_ipv4() == address.is_ipv4() && masked(address, self.bits) == self.address
     }
 
+    /// Whether an address belongs to both.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.contains(other.address) || other.contains(self.address)
+    }
+
     /// The address `index` places after the first; none if it is outside.
     #[must_use]
     pub fn nth(&self, index: u64) -> Option<IpAddr> {
@@ -180,6 +186,19 @@ mod tests {
         assert_eq!(prefix("10.8.3.4").as_deref(), Ok("10.8.3.4/32"));
         for wrong in ["", "10.8.0.0/33", "::/129", "10.8.0/8", "10.8.0.0/", "10.8.0.0/-1"] {
             assert!(prefix(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn prefixes_overlap_if_one_contains_the_other() {
+        let prefix = |text: &str| text.parse::<Prefix>().unwrap();
+        for (one, other, expected) in [
+            ("10.8.0.0/16", "10.8.3.0/24", true),
+            ("10.8.0.0/16", "10.9.0.0/16", false),
+            ("0.0.0.0/0", "::/0", false),
+            ("fd76::/64", "fd76::/64", true),
+        ] {
+            assert_eq!([prefix(one).overlaps(&prefix(other)), prefix(other).overlaps(&prefix(one))], [expected; 2]);
         }
     }
 

@@ -25,6 +25,8 @@ pub(crate) enum Warning {
     KeysWritten,
     /// A network that the server of a tunnel names is not routed to it.
     RouteLeftOut,
+    /// The server of a tunnel does not forward packets.
+    NotForwarding,
     /// The addresses of a tunnel's clients cannot be written.
     AddressesNotKept,
     /// An earlier ticket, which keeps its lifetime, is served again.
@@ -39,6 +41,7 @@ impl Warning {
         match self {
             Self::PathLeftOut => "path_left_out",
             Self::RouteLeftOut => "route_left_out",
+            Self::NotForwarding => "not_forwarding",
             Self::AddressesNotKept => "addresses_not_kept",
             Self::NotListening => "not_listening",
             Self::LoopbackOnly => "loopback_only",

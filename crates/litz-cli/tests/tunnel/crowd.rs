@@ -51,11 +51,17 @@ impl Member {
         let mut frame = Vec::new();
         Message::Hello { version: VERSION, proof: None, mtu: 1400 }.encode(&mut frame);
         send.write_all(&frame).expect("it reads");
-        let mut len = [0; 2];
-        recv.read_exact(&mut len).expect("an answer");
-        let mut frame = vec![0; u16::from_be_bytes(len).into()];
-        recv.read_exact(&mut frame).expect("an answer");
-        let Ok(Some(Message::Accepted(accepted))) = Message::decode(&frame) else { panic!("not accepted: {frame:?}") };
+        let mut receive = || {
+            let mut len = [0; 2];
+            recv.read_exact(&mut len).expect("an answer");
+            let mut frame = vec![0; u16::from_be_bytes(len).into()];
+            recv.read_exact(&mut frame).expect("an answer");
+            Message::decode(&frame).expect("a message")
+        };
+        let told = receive();
+        assert!(matches!(told, Some(Message::Forwarding(_))), "{told:?}");
+        let answer = receive();
+        let Some(Message::Accepted(accepted)) = answer else { panic!("not accepted: {answer:?}") };
         let Accepted { addresses, .. } = *accepted;
         let address = addresses.iter().find_map(|(address, _)| match address {
             IpAddr::V4(address) => Some(*address),
@@ -154,7 +160,8 @@ fn two_hundred_clients_reach_a_server_at_a_time_and_none_with_the_address_of_ano
     std::fs::write(&list, keys.iter().map(|key| format!("{}\n", key.public())).collect::<String>()).expect("a file");
     let (mut server, text) = world.serve(&["--allow", list.to_str().expect("text")]);
     let ticket: Ticket = text.parse().expect("a ticket");
-    let port = server.seen[0]["port"].as_u64().and_then(|port| u16::try_from(port).ok()).expect("a port");
+    let listening = server.seen.iter().find(|event| event["event"] == "listening").expect("it listens");
+    let port = listening["port"].as_u64().and_then(|port| u16::try_from(port).ok()).expect("a port");
     let remote = SocketAddr::from(([10, 9, 0, 2], port));
     let local = SocketAddr::from(([10, 9, 0, 1], 0));
     let endpoint = inside(&world.client, || Endpoint::bind(EndpointConfig::at(local)).expect("a socket"));

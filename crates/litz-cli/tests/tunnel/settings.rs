@@ -115,6 +115,31 @@ fn errors_of_a_file_name_its_line_and_a_ticket_in_it_is_a_secret() {
     world.litz(&world.client, &["up", file.to_str().expect("text")]).fail(2, "chmod go-w");
 }
 
+#[test]
+fn a_server_refuses_clients_that_would_take_its_own_packets_and_addresses_without_space_for_clients() {
+    let Some(world) = World::new("own", 1, &[]) else { return };
+    let key = format!("ed25519:{}", "a".repeat(52));
+    for (client, words) in [
+        ("network = ['192.168.9.0/24', '0.0.0.0/0']", "serve.toml, line 3: \"0.0.0.0/0\" is a large part"),
+        ("network = ['10.0.0.0/8']", "serve.toml, line 3: \"10.0.0.0/8\" has the server's own address 10.76.0.1"),
+        ("address = ['10.76.0.1']", "serve.toml, line 3: \"10.76.0.1\" is the server's own address"),
+        ("address = ['10.9.9.9']", "serve.toml, line 3: \"10.9.9.9\" is outside the server's networks"),
+        ("\nnetwork = ['10.9.0.0/24']", "serve.toml, line 4: this host has another route to 10.9.0.0/24"),
+    ] {
+        let file = world.settings("serve.toml", &format!("[[client]]\nkey = '{key}'\n{client}\n"));
+        world.litz(&world.server, &["serve", file.to_str().expect("text")]).fail(2, words);
+    }
+    for (addresses, words) in [
+        (&["10.0.0.1"][..], "the network 10.0.0.1/32 has no address for a client"),
+        (&["10.0.0.0/24"], "10.0.0.0 is the address of the network"),
+        (&["10.76.0.1/24", "10.76.0.1/24"], "have addresses in common"),
+    ] {
+        let addresses: Vec<String> = addresses.iter().map(|address| format!("--address={address}")).collect();
+        let arguments: Vec<&str> = ["serve"].into_iter().chain(addresses.iter().map(String::as_str)).collect();
+        world.litz(&world.server, &arguments).fail(2, words);
+    }
+}
+
 /// Runs a command where systemd-resolved seems to run: FOLDER COMMAND... A program in FOLDER stands for
 /// `resolvectl` and notes how it is called.
 const WITH_RESOLVED: &str = r#"

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use litz::identity::{AllowList, PublicKey};
 use transfer::{Authoriser, Proof, ProofContext, Refusal};
@@ -18,7 +18,7 @@ pub(crate) struct AllowedKeys {
 }
 
 /// How a file lists keys.
-pub(crate) type ReadKeys = fn(&Path) -> Result<AllowList, String>;
+pub(crate) type ReadKeys = Arc<dyn Fn(&Path) -> Result<AllowList, String> + Send + Sync>;
 
 struct State {
     watch: FileWatch,
@@ -44,7 +44,7 @@ impl AllowedKeys {
     /// # Errors
     /// A message for the user, also if others may write the file.
     pub(crate) fn load(path: &Path) -> Result<Self, String> {
-        Self::load_with(path, read)
+        Self::load_with(path, Arc::new(read))
     }
 
     /// As [`load`](Self::load), from a file that lists keys in another way.
@@ -112,7 +112,7 @@ impl AllowedKeys {
 }
 
 /// Decides by the list as it is at the sender's Hello.
-pub(crate) struct ListedAuthoriser(pub(crate) std::sync::Arc<AllowedKeys>);
+pub(crate) struct ListedAuthoriser(pub(crate) Arc<AllowedKeys>);
 
 impl Authoriser for ListedAuthoriser {
     fn authorise(&mut self, context: &ProofContext, _proof: Option<&Proof>) -> Result<Option<Proof>, Refusal> {

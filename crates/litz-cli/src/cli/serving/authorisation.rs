@@ -47,8 +47,8 @@ impl Admission {
         unfinished: Option<(Issued, Serving)>,
     ) -> Result<Self, String> {
         if let Some(path) = request.allow {
-            let keys = match request.read_keys {
-                Some(read) => AllowedKeys::load_with(path, read)?,
+            let keys = match &request.read_keys {
+                Some(read) => AllowedKeys::load_with(path, Arc::clone(read))?,
                 None => AllowedKeys::load(path)?,
             };
             if let Some(note) = keys.emptiness_note() {

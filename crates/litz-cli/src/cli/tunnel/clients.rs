@@ -9,7 +9,8 @@ use serde::Deserialize;
 use tunnel::Prefix;
 use units::Rate;
 
-use super::settings::client_rate;
+use super::addresses::{InterfaceAddress, refusal};
+use super::settings::{ROUTE_BITS_MIN, client_rate};
 use super::settings_file;
 use super::texts::Texts;
 
@@ -31,6 +32,14 @@ struct Table {
     rate: Option<toml::Spanned<String>>,
 }
 
+/// A network behind a client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Behind {
+    pub(super) network: Prefix,
+    /// The line of the file that names it.
+    line: usize,
+}
+
 /// A client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Client {
@@ -38,7 +47,7 @@ pub(super) struct Client {
     /// Its addresses in the tunnel, instead of any of the server's networks.
     pub(super) addresses: Vec<IpAddr>,
     /// Networks behind it.
-    pub(super) networks: Vec<Prefix>,
+    pub(super) networks: Vec<Behind>,
     /// The rate of each direction, instead of that for all clients.
     pub(super) rate: Option<Rate>,
 }
@@ -47,18 +56,20 @@ pub(super) struct Client {
 #[derive(Debug)]
 pub(super) struct Clients {
     file: Option<PathBuf>,
+    /// The server's addresses in the tunnel.
+    own: Vec<InterfaceAddress>,
     /// As they were read last without an error.
     read: Mutex<Vec<Client>>,
 }
 
 impl Clients {
-    /// Those of this file, if there is one.
+    /// Those of this file, if there is one, of a server with these addresses.
     ///
     /// # Errors
     /// A message for the user.
-    pub(super) fn load(file: Option<&Path>) -> Result<Self, String> {
-        let read = file.map(load).transpose()?.unwrap_or_default();
-        Ok(Self { file: file.map(Path::to_owned), read: Mutex::new(read) })
+    pub(super) fn load(file: Option<&Path>, own: &[InterfaceAddress]) -> Result<Self, String> {
+        let read = file.map(|file| load(file, own)).transpose()?.unwrap_or_default();
+        Ok(Self { file: file.map(Path::to_owned), own: own.to_vec(), read: Mutex::new(read) })
     }
 
     /// Whether clients are listed: then others are refused.
@@ -72,13 +83,19 @@ impl Clients {
     }
 
     /// The networks behind clients.
-    pub(super) fn networks(&self) -> Vec<Prefix> {
+    pub(super) fn networks(&self) -> Vec<Behind> {
         self.lock().iter().flat_map(|client| client.networks.clone()).collect()
+    }
+
+    /// The message for an error of a network of the file.
+    pub(super) fn error_of(&self, behind: &Behind, why: &str) -> String {
+        let file = self.file.as_deref().unwrap_or(Path::new(""));
+        settings_file::error_on_line(file, behind.line, why)
     }
 
     /// What the file says now of a client. A file with an error is as it was before.
     pub(super) fn find(&self, key: &PublicKey) -> Option<Client> {
-        if let Some(Ok(read)) = self.file.as_deref().map(load) {
+        if let Some(Ok(read)) = self.file.as_deref().map(|file| load(file, &self.own)) {
             *self.lock() = read;
         }
         self.lock().iter().find(|client| client.key == key.fingerprint()).cloned()
@@ -89,36 +106,20 @@ impl Clients {
     }
 }
 
-/// The clients in `text`, the content of the file at `path`.
+/// The clients in `text`, the content of the file at `path`, of a server with the addresses `own`.
 ///
 /// # Errors
 /// A message for the user, with the line.
-pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<Client>, String> {
+pub(super) fn parse(path: &Path, text: &str, own: &[InterfaceAddress]) -> Result<Vec<Client>, String> {
     let tables: Tables = toml::from_str(text).map_err(|error| settings_file::syntax_error(path, text, &error))?;
     let mut clients: Vec<Client> = Vec::new();
     for table in tables.client {
-        let client = Client {
-            key: read(path, text, &table.key, fingerprint)?,
-            addresses: table
-                .address
-                .as_slice()
-                .iter()
-                .map(|address| {
-                    read(path, text, address, |text| text.parse().map_err(|_| "is no IP address".to_owned()))
-                })
-                .collect::<Result<_, _>>()?,
-            networks: table
-                .network
-                .as_slice()
-                .iter()
-                .map(|network| read(path, text, network, |text| text.parse().map_err(|_| "is no network".to_owned())))
-                .collect::<Result<_, _>>()?,
-            rate: table.rate.as_ref().map(|rate| read(path, text, rate, rate_of)).transpose()?,
-        };
+        let client = client_of(path, text, &table, own)?;
         let others = || clients.iter();
+        let has_network = |other: &Client, behind: &Behind| other.networks.iter().any(|o| o.network == behind.network);
         let is_taken = others().any(|other| other.key == client.key)
             || others().any(|other| other.addresses.iter().any(|address| client.addresses.contains(address)))
-            || others().any(|other| other.networks.iter().any(|network| client.networks.contains(network)));
+            || others().any(|other| client.networks.iter().any(|behind| has_network(other, behind)));
         if is_taken {
             let why = "another client has this key, or an address or a network of this one";
             return Err(settings_file::error_at(path, text, table.key.span().start, why));
@@ -126,6 +127,60 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<Client>, String> {
         clients.push(client);
     }
     Ok(clients)
+}
+
+/// The client of a table.
+fn client_of(path: &Path, text: &str, table: &Table, own: &[InterfaceAddress]) -> Result<Client, String> {
+    let address = |text: &str| {
+        let address: IpAddr = text.parse().map_err(|_| "is no IP address".to_owned())?;
+        check_address(address, own).map(|()| address)
+    };
+    let network = |text: &str| {
+        let network: Prefix = text.parse().map_err(|_| "is no network".to_owned())?;
+        check_network(&network, own).map(|()| network)
+    };
+    let behind = |value: &toml::Spanned<String>| {
+        let line = settings_file::line_at(text, value.span().start);
+        read(path, text, value, network).map(|network| Behind { network, line })
+    };
+    Ok(Client {
+        key: read(path, text, &table.key, fingerprint)?,
+        addresses: table
+            .address
+            .as_slice()
+            .iter()
+            .map(|value| read(path, text, value, address))
+            .collect::<Result<_, _>>()?,
+        networks: table.network.as_slice().iter().map(behind).collect::<Result<_, _>>()?,
+        rate: table.rate.as_ref().map(|value| read(path, text, value, rate_of)).transpose()?,
+    })
+}
+
+/// Refuses an address that a client of this server cannot have, or that no route leads to.
+fn check_address(address: IpAddr, own: &[InterfaceAddress]) -> Result<(), String> {
+    if own.iter().any(|own| own.address == address) {
+        return Err("is the server's own address".to_owned());
+    }
+    let Some(of) = own.iter().find(|own| own.network.contains(address)) else {
+        let networks: Vec<String> = own.iter().map(|own| own.network.to_string()).collect();
+        let networks = networks.join(" and ");
+        return Err(format!("is outside the server's networks, {networks}, so that no route leads to it"));
+    };
+    refusal(address, &of.network).map_or(Ok(()), |why| Err(why.to_owned()))
+}
+
+/// Refuses a network whose packets the server needs itself.
+fn check_network(network: &Prefix, own: &[InterfaceAddress]) -> Result<(), String> {
+    if network.bits() < ROUTE_BITS_MIN {
+        return Err(format!(
+            "is a large part of the Internet, whose packets the server would send to this client: a network has at least \
+             {ROUTE_BITS_MIN} bits"
+        ));
+    }
+    match own.iter().find(|own| network.contains(own.address)) {
+        Some(own) => Err(format!("has the server's own address {} in it", own.address)),
+        None => Ok(()),
+    }
 }
 
 fn read<T>(
@@ -151,16 +206,16 @@ fn fingerprint(text: &str) -> Result<Fingerprint, String> {
 ///
 /// # Errors
 /// A message for the user.
-pub(super) fn allow_list(path: &Path) -> Result<AllowList, String> {
-    Ok(AllowList::of(load(path)?.into_iter().map(|client| client.key)))
+pub(super) fn allow_list(path: &Path, own: &[InterfaceAddress]) -> Result<AllowList, String> {
+    Ok(AllowList::of(load(path, own)?.into_iter().map(|client| client.key)))
 }
 
 /// The clients in the file at `path`.
 ///
 /// # Errors
 /// A message for the user.
-pub(super) fn load(path: &Path) -> Result<Vec<Client>, String> {
-    parse(path, &settings_file::read(path)?)
+fn load(path: &Path, own: &[InterfaceAddress]) -> Result<Vec<Client>, String> {
+    parse(path, &settings_file::read(path)?, own)
 }
 
 #[cfg(test)]
@@ -173,7 +228,8 @@ mod tests {
 
     fn parsed(text: &str) -> Result<Vec<Client>, String> {
         let text = text.replace("KEY1", &key(1).to_string()).replace("KEY2", &key(2).fingerprint().to_string());
-        parse(Path::new("tunnel.toml"), &text)
+        let own = ["10.76.0.1/24", "fd76::1/64"].map(|text| text.parse().unwrap());
+        parse(Path::new("tunnel.toml"), &text, &own)
     }
 
     #[test]
@@ -186,11 +242,12 @@ mod tests {
         let first = Client {
             key: key(1).fingerprint(),
             addresses: vec!["10.76.0.9".parse().unwrap(), "fd76::9".parse().unwrap()],
-            networks: vec!["192.168.9.0/24".parse().unwrap()],
+            networks: vec![Behind { network: "192.168.9.0/24".parse().unwrap(), line: 5 }],
             rate: Some(Rate::from_mbps(20)),
         };
         let one = parsed("[[client]]\nkey = 'KEY1'\naddress = '10.76.0.9'\nnetwork = '192.168.9.0/24'").unwrap();
-        assert_eq!((&one[0].addresses[..], &one[0].networks), (&first.addresses[..1], &first.networks));
+        let network = |client: &Client| client.networks[0].network;
+        assert_eq!((&one[0].addresses[..], network(&one[0])), (&first.addresses[..1], network(&first)));
         let second = Client { key: key(2).fingerprint(), addresses: vec![], networks: vec![], rate: None };
         assert_eq!(clients, [first, second]);
         assert_eq!(parsed("tun = 'litz3'"), Ok(vec![]));
@@ -208,9 +265,18 @@ mod tests {
             ("[[client]]\nkey = 'KEY1'\naddress = '10.0.0.300'", 3, "10.0.0.300"),
             ("[[client]]\nkey = 'KEY1'\naddress = 9", 3, "a text in quotes or a list"),
             ("[[client]]\nkey = 'KEY1'\nnetwork = ['10.0.0.0/33']", 3, "no network"),
+            ("[[client]]\nkey = 'KEY1'\nnetwork = ['0.0.0.0/0']", 3, "at least 8 bits"),
+            ("[[client]]\nkey = 'KEY1'\nnetwork = [\n'128.0.0.0/1']", 4, "at least 8 bits"),
+            ("[[client]]\nkey = 'KEY1'\nnetwork = ['2000::/3']", 3, "at least 8 bits"),
+            ("[[client]]\nkey = 'KEY1'\nnetwork = ['10.0.0.0/8']", 3, "the server's own address 10.76.0.1"),
+            ("[[client]]\nkey = 'KEY1'\naddress = ['10.76.0.1']", 3, "is the server's own address"),
+            ("[[client]]\nkey = 'KEY1'\naddress = ['fd76::1']", 3, "is the server's own address"),
+            ("[[client]]\nkey = 'KEY1'\naddress = ['10.9.9.9']", 3, "outside the server's networks, 10.76.0.0/24 and"),
+            ("[[client]]\nkey = 'KEY1'\naddress = ['10.76.0.0']", 3, "is the address of the network"),
+            ("[[client]]\nkey = 'KEY1'\naddress = ['10.76.0.255']", 3, "is the broadcast address"),
             ("[[client]]\nkey = 'KEY1'\n[[client]]\nkey = 'KEY1'", 4, "another client"),
             (
-                "[[client]]\nkey = 'KEY1'\naddress = ['10.0.0.1']\n[[client]]\nkey = 'KEY2'\naddress = ['10.0.0.1']",
+                "[[client]]\nkey = 'KEY1'\naddress = ['10.76.0.2']\n[[client]]\nkey = 'KEY2'\naddress = ['10.76.0.2']",
                 5,
                 "another client",
             ),

@@ -33,7 +33,7 @@ const PRIORITY_TUNNEL: &str = "32101";
 /// A route with a lower metric is preferred, so this one is used only when the device is gone.
 const METRIC_LAST: &str = "4294967295";
 
-/// What `ip` says of a rule that is there already (EEXIST).
+/// What `ip` says of a rule or a route that is there already (EEXIST).
 const EXISTS: &str = "File exists";
 
 /// The end of the names of the files.
@@ -104,7 +104,10 @@ impl HostNetwork {
     /// A message for the user. A route that this host has to the same network stays.
     pub(super) fn add_route(&mut self, network: &Prefix, device: &str) -> Result<(), String> {
         let family = family(network.address());
-        ip(&[family, "route", "add", &network.to_string(), "dev", device]).map(drop)
+        match ip(&[family, "route", "add", &network.to_string(), "dev", device]) {
+            Err(error) if error.contains(EXISTS) => Err(format!("this host has another route to {network}")),
+            made => made.map(drop),
+        }
     }
 
     /// Sends all packets over the device but those with the [`MARK`] and those to networks that this host

@@ -4,6 +4,7 @@ mod addresses;
 mod clients;
 mod control;
 mod control_socket;
+mod forwarding;
 mod host_network;
 mod name_service;
 mod phase;

@@ -15,10 +15,11 @@ use tunnel::control::{Accepted, CLOSED_TAKEN_OVER, Refusal, VERSION};
 use tunnel::{Message, PROTOCOL, Prefix, Selector, UrgentKinds};
 use units::{Duration, Rate};
 
-use super::addresses::InterfaceAddress;
+use super::addresses::{InterfaceAddress, check_that_networks_differ};
 use super::clients::{self, Client, Clients};
 use super::control::Control;
 use super::control_socket::{ControlSocket, folder};
+use super::forwarding;
 use super::host_network::HostNetwork;
 use super::pool::Pool;
 use super::privileges;
@@ -58,14 +59,16 @@ pub(crate) struct ServeOptions {
 
     /// Address of this host in the tunnel, with its network; clients get the others of the network; may
     /// be repeated [default: 10.76.0.1/24 and fd76:6c69:747a::1/64]
+    ///
+    /// Each has a network of its own, with at least one address for a client.
     #[arg(long, value_name = "ADDRESS/BITS", help_heading = heading::TUNNEL)]
     address: Vec<InterfaceAddress>,
 
     /// Network that clients reach through this host, besides the tunnel's own, such as 192.168.7.0/24; may
     /// be repeated
     ///
-    /// This host must forward packets (`sysctl net.ipv4.ip_forward=1`), and the network must know the way
-    /// back, or this host must translate addresses.
+    /// This host must forward packets (`sysctl net.ipv4.ip_forward=1`), which the command checks, and the
+    /// network must know the way back, or this host must translate addresses.
     #[arg(long, value_name = "NETWORK", help_heading = heading::TUNNEL)]
     route: Vec<Prefix>,
 
@@ -177,13 +180,14 @@ impl<'a> Server<'a> {
         options.listening.check()?;
         check_lifetime(options.expires, "client")?;
         privileges::require_those_for_a_device("")?;
+        let addresses = options.own_addresses();
+        check_that_networks_differ(&addresses)?;
         let settings = options.settings.as_deref();
-        let clients = Clients::load(settings)?;
+        let clients = Clients::load(settings, &addresses)?;
         let settings = settings.filter(|_| clients.are_listed());
         if settings.is_some() && options.allow.is_some() {
             return Err("the file lists clients, and --allow names another list: use one of them".to_owned());
         }
-        let addresses = options.own_addresses();
         let state = host::open_state(options.transport.state_dir.as_deref())?;
         privileges::keep_those_for_the_network(&host::state_directory(options.transport.state_dir.as_deref())?)?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
@@ -200,7 +204,10 @@ impl<'a> Server<'a> {
             tls: tls::server(&state.key, PROTOCOL)?,
             admission: AdmissionRequest {
                 allow: settings.or(options.allow.as_deref()),
-                read_keys: settings.map(|_| clients::allow_list as ReadKeys),
+                read_keys: settings.map(|_| -> ReadKeys {
+                    let own = addresses.clone();
+                    Arc::new(move |path| clients::allow_list(path, &own))
+                }),
                 purpose: &purpose,
                 expires: options.expires,
                 new_ticket: options.new_ticket,
@@ -216,7 +223,7 @@ impl<'a> Server<'a> {
         let end = TunnelEnd::start(tun, options.mtu, &state.key, &options.terminate, flows)?;
         peers.get_or_init(|| Arc::clone(&end.peers));
         for behind in clients.networks() {
-            network.add_route(&behind, &options.tun)?;
+            network.add_route(&behind.network, &options.tun).map_err(|why| clients.error_of(&behind, &why))?;
         }
         let places = host::state_directory(options.transport.state_dir.as_deref())?;
         let mut pool = Pool::open(addresses.clone(), places.join(format!("{}.addresses", options.tun)))?;
@@ -236,9 +243,30 @@ impl<'a> Server<'a> {
             _control: control,
             cancel,
         };
+        server.warn_of_forwarding();
         server.announce()?;
         settings::tell_ready();
         Ok(server)
+    }
+
+    /// Warns if packets are to go on from this host, which does not forward them. It is told once, at the start.
+    fn warn_of_forwarding(&self) {
+        let behind = self.clients.networks();
+        let mut beyond: Vec<IpAddr> = self.options.route.iter().map(Prefix::address).collect();
+        beyond.extend(behind.iter().map(|behind| behind.network.address()));
+        // Several clients may reach each other.
+        if let Admission::Keys(_) = self.serving.admission {
+            beyond.extend(self.addresses.iter().map(|own| own.address));
+        }
+        let is = forwarding::of_this_host(self.end.tun.name());
+        if let Some((versions, command)) = forwarding::missing(forwarding::to(&beyond), is) {
+            let (json, quiet) = (self.options.transport.json, self.options.transport.quiet);
+            let message = format!(
+                "this host does not forward packets of {versions}: those from clients reach this host, but neither networks \
+                 behind it nor other clients, unless you run `{command}`"
+            );
+            Warning::NotForwarding.print(json, quiet, &message);
+        }
     }
 
     /// Prints the ticket.
@@ -391,8 +419,9 @@ impl<'a> Server<'a> {
             name_servers: self.options.dns.clone(),
             rate_bps: rate.map_or(0, Rate::as_bps),
         };
+        control.send(&Message::Forwarding(forwarding::of_this_host(self.end.tun.name())))?;
         control.send(&Message::Accepted(Box::new(accepted)))?;
-        let behind = client.into_iter().flat_map(|client| client.networks);
+        let behind = client.into_iter().flat_map(|client| client.networks).map(|behind| behind.network);
         let networks: Vec<Prefix> = addresses.iter().map(|(address, _)| Prefix::host(*address)).chain(behind).collect();
         let name = key.fingerprint().to_string();
         let shown: Vec<String> = networks.iter().map(|network| network.address().to_string()).collect();

@@ -24,6 +24,10 @@ pub(super) const MTU_DEFAULT: u16 = 1400;
 /// The smallest MTU of IPv6 (RFC 8200, section 5).
 pub(super) const MTU_MIN: u16 = 1280;
 
+/// A network with a shorter prefix is a large part of the Internet: another end gets its packets only if the user has
+/// said so, with --all.
+pub(super) const ROUTE_BITS_MIN: u8 = 8;
+
 /// The name of the device, if the user gives none.
 pub(super) const DEVICE_DEFAULT: &str = "litz0";
 

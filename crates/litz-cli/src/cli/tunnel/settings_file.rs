@@ -51,7 +51,16 @@ pub(in crate::cli) fn read(path: &Path) -> Result<String, String> {
 
 /// An error in the file, at a byte of its text.
 pub(in crate::cli) fn error_at(path: &Path, text: &str, at: usize, why: &str) -> String {
-    let line = text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1;
+    error_on_line(path, line_at(text, at), why)
+}
+
+/// The line of a byte of the text, from 1.
+pub(super) fn line_at(text: &str, at: usize) -> usize {
+    text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// An error in the file, on a line of its text.
+pub(super) fn error_on_line(path: &Path, line: usize, why: &str) -> String {
     format!("{}, line {line}: {why}", path.display())
 }
 

@@ -12,16 +12,17 @@ use litz::{Closed, Connection};
 use net::tun::Tun;
 use serde_json::{Value, json};
 use transfer::{CancelToken, Proof, Role, Ticket, proof_context};
-use tunnel::control::{Accepted, CLOSED_TAKEN_OVER, VERSION};
+use tunnel::control::{Accepted, CLOSED_TAKEN_OVER, Forwarding, VERSION};
 use tunnel::{Message, PROTOCOL, Prefix, Selector, UrgentKinds};
 use units::Rate;
 
 use super::control::Control;
 use super::control_socket::{ControlSocket, folder};
+use super::forwarding;
 use super::host_network::{self, HostNetwork, MARK};
 use super::phase::ClientPhase;
 use super::privileges;
-use super::settings::{self, DEVICE_DEFAULT, MTU_MIN, transport};
+use super::settings::{self, DEVICE_DEFAULT, MTU_MIN, ROUTE_BITS_MIN, transport};
 use super::settings_file;
 use super::status::peer_json;
 use super::userspace::{Userspace, UserspaceOptions};
@@ -45,10 +46,6 @@ const RETRY_INTERVAL: StdDuration = StdDuration::from_millis(500);
 
 /// How often a waiting command looks for an interrupt.
 const LOOK_INTERVAL: StdDuration = StdDuration::from_millis(50);
-
-/// A network with a shorter prefix is a large part of the Internet. Its packets go to a server only if the
-/// user has said so, with --all.
-const ROUTE_BITS_MIN: u8 = 8;
 
 #[derive(Args, Debug)]
 pub(crate) struct UpOptions {
@@ -75,8 +72,8 @@ pub(crate) struct UpOptions {
     /// Send all packets of this host through the tunnel, except to networks for which it has routes of its
     /// own besides the default route
     ///
-    /// The server must forward packets, and translate addresses towards its own networks. The changes of the
-    /// routes are undone at the end, by `litz tunnel down`, or when the next command starts.
+    /// The server must forward packets, which the command checks, and translate addresses towards its own networks.
+    /// The changes of the routes are undone at the end, by `litz tunnel down`, or when the next command starts.
     #[arg(long, help_heading = heading::TUNNEL)]
     all: bool,
 
@@ -159,6 +156,15 @@ struct Client<'a> {
     ticket: Ticket,
     state: HostState,
     cancel: CancelToken,
+}
+
+/// What a server tells at first.
+struct Welcome {
+    accepted: Accepted,
+    /// Earlier servers do not tell.
+    forwarding: Option<Forwarding>,
+    /// It stays open as long as the tunnel.
+    _control: Control,
 }
 
 /// The device, once the server has assigned addresses.
@@ -278,9 +284,12 @@ impl<'a> Client<'a> {
     fn attempt(&self, device: &mut Option<Device>) -> Result<(), Lost> {
         let connected = self.connect(device.is_none())?;
         let connection = &connected.connection;
-        // The control stream stays open as long as the tunnel.
-        let (mut accepted, _control) = self.interruptibly(connection, || self.greet(connection))?;
+        let Welcome { mut accepted, forwarding, _control } =
+            self.interruptibly(connection, || self.greet(connection))?;
         accepted.routes.retain(|route| self.may_route(route));
+        if let Some(forwarding) = forwarding.filter(|_| device.is_none()) {
+            self.warn_of_forwarding(&accepted, forwarding);
+        }
         // A device of IPv6 needs the least (RFC 8200, section 5), and the user may want less than the server.
         accepted.mtu = accepted.mtu.min(self.options.mtu).max(MTU_MIN);
         let is_new = device.as_ref().is_none_or(|device| {
@@ -405,7 +414,7 @@ impl<'a> Client<'a> {
     }
 
     /// Exchanges the first messages.
-    fn greet(&self, connection: &Connection) -> Result<(Accepted, Control), Lost> {
+    fn greet(&self, connection: &Connection) -> Result<Welcome, Lost> {
         let passing = |why: String| Lost::passing(why);
         let context = proof_context(connection, self.state.key.public(), self.ticket.receiver)
             .map_err(|error| passing(error.to_string()))?;
@@ -413,14 +422,20 @@ impl<'a> Client<'a> {
         let proof =
             (!self.options.credential.by_key).then(|| *context.prove(&self.ticket.secret, Role::Sender).as_bytes());
         control.send(&Message::Hello { version: VERSION, proof, mtu: self.options.mtu }).map_err(passing)?;
-        match control.receive().map_err(passing)? {
+        let mut answer = control.receive().map_err(passing)?;
+        let mut forwarding = None;
+        if let Message::Forwarding(told) = answer {
+            forwarding = Some(told);
+            answer = control.receive().map_err(passing)?;
+        }
+        match answer {
             Message::Accepted(accepted) => {
                 let is_proven = |proof| context.verify(&self.ticket.secret, Role::Receiver, &Proof::from_bytes(proof));
                 if !self.options.credential.by_key && !accepted.proof.is_some_and(is_proven) {
                     let why = "the server did not prove that it issued the ticket: if it lists keys, use --by-key";
                     return Err(Lost::last(why.to_owned()));
                 }
-                Ok((*accepted, control))
+                Ok(Welcome { accepted: *accepted, forwarding, _control: control })
             }
             Message::Refused { text, .. } => Err(Lost::last(format!("the server refused this host: {text}"))),
             _ => Err(passing("the server answered with another message".to_owned())),
@@ -436,6 +451,19 @@ impl<'a> Client<'a> {
             ));
         }
         may
+    }
+
+    /// Warns at the first connection if packets are to go on from the server, which does not forward them.
+    fn warn_of_forwarding(&self, accepted: &Accepted, is: Forwarding) {
+        let own = || accepted.addresses.iter().map(|(address, _)| *address).filter(|_| self.options.all);
+        let beyond: Vec<IpAddr> = own().chain(accepted.routes.iter().map(Prefix::address)).collect();
+        if let Some((versions, command)) = forwarding::missing(forwarding::to(&beyond), is) {
+            let message = format!(
+                "the server does not forward packets of {versions}: those to hosts beyond it are lost, until `{command}` is \
+                 run there"
+            );
+            self.warn(Warning::NotForwarding, &message);
+        }
     }
 
     fn warn_of_route(&self, message: &str) {
