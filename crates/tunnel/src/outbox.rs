@@ -220,6 +220,12 @@ impl Outbox {
         self.queue.bytes()
     }
 
+    /// Flows with packets in the queues.
+    #[must_use]
+    pub const fn queued_flows(&self) -> usize {
+        self.queue.waiting_flows()
+    }
+
     /// Bytes of datagrams that have left the queues and that the connection has not taken.
     #[must_use]
     pub fn batch_bytes(&self) -> usize {

@@ -237,6 +237,12 @@ impl Outboxes {
         self.lines.iter().map(|line| line.outbox.queued_bytes() + line.outbox.batch_bytes()).sum()
     }
 
+    /// Flows with packets in the queues.
+    #[must_use]
+    pub fn queued_flows(&self) -> usize {
+        self.lines.iter().map(|line| line.outbox.queued_flows()).sum()
+    }
+
     /// Counters of the queues.
     #[must_use]
     pub fn stats(&self) -> QueueStats {

@@ -90,6 +90,8 @@ pub struct FlowQueues {
     lower: VecDeque<u16>,
     bytes: usize,
     packets: usize,
+    /// Flows with packets that wait. The lists also have empty ones.
+    waiting_flows: usize,
     spare: Vec<Vec<u8>>,
     stats: QueueStats,
 }
@@ -156,6 +158,7 @@ impl FlowQueues {
             lower: VecDeque::new(),
             bytes: 0,
             packets: 0,
+            waiting_flows: 0,
             spare: Vec::new(),
             stats: QueueStats::default(),
         }
@@ -180,6 +183,12 @@ impl FlowQueues {
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Flows with packets that wait.
+    #[must_use]
+    pub const fn waiting_flows(&self) -> usize {
+        self.waiting_flows
     }
 
     /// Counters.
@@ -221,6 +230,7 @@ impl FlowQueues {
     fn add(&mut self, queued: Queued) {
         let (flow, len, is_lower) = (queued.flow, queued.len(), queued.inner.is_lower_effort());
         let queue = &mut self.flows[usize::from(flow)];
+        self.waiting_flows += usize::from(queue.packets.is_empty());
         queue.packets.push_back(queued);
         queue.bytes += len;
         queue.usual += usize::from(!is_lower);
@@ -350,6 +360,7 @@ impl FlowQueues {
         let len = queued.len();
         flow.bytes -= len;
         flow.usual -= usize::from(!queued.inner.is_lower_effort());
+        self.waiting_flows -= usize::from(flow.packets.is_empty());
         (self.bytes, self.packets) = (self.bytes - len, self.packets - 1);
         Some(queued)
     }

@@ -150,8 +150,14 @@ impl Meter {
 }
 
 fn loss_percent(path: &PathStats) -> f64 {
-    let settled = path.packets_acked + path.packets_lost;
-    if settled == 0 { 0.0 } else { path.packets_lost as f64 * 100.0 / settled as f64 }
+    loss_percent_of(std::slice::from_ref(path))
+}
+
+/// Packets of these paths that were lost so far, in percent of those whose fate is known.
+pub(crate) fn loss_percent_of(paths: &[PathStats]) -> f64 {
+    let (lost, acked) =
+        paths.iter().fold((0, 0), |(lost, acked), path| (lost + path.packets_lost, acked + path.packets_acked));
+    if lost + acked == 0 { 0.0 } else { lost as f64 * 100.0 / (lost + acked) as f64 }
 }
 
 impl PathLine {

@@ -290,6 +290,7 @@ impl Destination {
         counters.dropped.store(stats.dropped + stats.overflowed, Ordering::Relaxed);
         counters.marked.store(stats.marked, Ordering::Relaxed);
         counters.queued_bytes.store(self.outboxes.waiting_bytes() as u64, Ordering::Relaxed);
+        counters.queued_flows.store(self.outboxes.queued_flows() as u64, Ordering::Relaxed);
     }
 
     /// Pins flows to the paths that work.

@@ -13,6 +13,7 @@
 //! | [`entry`] | the thread that reads the device |
 //! | [`exit`] | the loop that writes it |
 //! | [`peers`] | the peers and which addresses they have |
+//! | [`rates`] | the rates of the paths of a peer |
 //! | [`terminate`] | TCP connections that end at each side |
 //! | [`device`] | packets as the device has them |
 //! | [`wake`] | wakes a thread that waits for the device |
@@ -22,5 +23,6 @@ pub(crate) mod end;
 pub(crate) mod entry;
 pub(crate) mod exit;
 pub(crate) mod peers;
+pub(crate) mod rates;
 pub(crate) mod terminate;
 pub(crate) mod wake;

@@ -12,6 +12,7 @@ use tunnel::{Prefix, PrefixMap};
 
 use units::Rate;
 
+use super::rates::Rates;
 use super::terminate::choice::UrgentStreams;
 use super::terminate::flows::Flows;
 use super::terminate::told::ToldClasses;
@@ -42,6 +43,7 @@ pub(crate) struct Peer {
     /// The most that goes to it, and comes from it.
     pub(crate) rate: Option<Rate>,
     pub(crate) counters: PeerCounters,
+    pub(crate) rates: Rates,
 }
 
 /// Counters of a peer.
@@ -60,6 +62,8 @@ pub(crate) struct PeerCounters {
     pub(crate) too_large: AtomicU64,
     /// Bytes that wait in the queue now, and in what the connection takes next.
     pub(crate) queued_bytes: AtomicU64,
+    /// Flows with packets in the queue now.
+    pub(crate) queued_flows: AtomicU64,
     /// Packets and super-packets out of the tunnel, and their bytes.
     pub(crate) packets_out: AtomicU64,
     pub(crate) bytes_out: AtomicU64,
@@ -105,6 +109,7 @@ impl Peer {
             mtu,
             rate,
             counters,
+            rates: Rates::default(),
         }
     }
 

@@ -9,7 +9,7 @@ use litz::{Endpoint, EndpointConfig, TransportConfig};
 use serde_json::Value;
 use transfer::{Secret, Ticket, TicketAddress};
 
-use super::{World, ip};
+use super::{Running, SEND_ALWAYS, SERVER, World, ip};
 use crate::support::{Litz, Place, TEST_TIMEOUT};
 
 #[test]
@@ -120,4 +120,22 @@ fn a_ticket_that_only_this_host_can_use_is_warned_of() {
     let (server, _) = world.serve(&[]);
     let warnings: Vec<_> = server.seen.iter().filter(|event| event["event"] == "warning").collect();
     assert!(warnings.iter().any(|warning| warning["kind"] == "loopback_only"), "{warnings:?}");
+}
+
+#[test]
+fn the_status_has_the_rates_of_each_path_and_of_all() {
+    let Some(world) = World::new("rates", 1, &["python3"]) else { return };
+    let (client, server) = world.tunnel();
+    let sender = ["-c", SEND_ALWAYS, SERVER[0]];
+    let mut sender = World::in_namespace(&world.client, "python3", &sender);
+    let _sender = Running(sender.spawn().expect("python3 starts"));
+    let mut statuses = (0..10_000).map(|_| world.status());
+    let status = statuses.find(|status| status["peers"][0]["rate_sent_bps"].as_u64() > Some(10_000));
+    let status = status.expect("it has the rate");
+    let peer = &status["peers"][0];
+    let path = &peer["paths"][0];
+    assert_eq!((&path["rate_sent_bps"], &path["loss_percent"]), (&peer["rate_sent_bps"], &peer["loss_percent"]));
+    assert!(peer["rate_received_bps"].is_u64() && peer["in"]["queued_flows"].is_u64(), "{peer}");
+    assert!(peer["loss_percent"].is_number(), "{peer}");
+    World::end(client, server);
 }

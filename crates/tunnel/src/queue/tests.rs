@@ -251,6 +251,7 @@ proptest! {
                 queues.push(now, *flow, &sample.packet());
                 pushed += 1;
             }
+            prop_assert_eq!(queues.waiting_flows(), (0..8).filter(|flow| queues.holds(*flow)).count());
         }
         let end = at(operations.len() as u64 * 3000);
         while queues.pop(end).is_some() {
@@ -258,6 +259,6 @@ proptest! {
         }
         let stats = queues.stats();
         prop_assert_eq!(popped + stats.dropped + stats.overflowed, pushed);
-        prop_assert_eq!((queues.bytes(), queues.is_empty()), (0, true));
+        prop_assert_eq!((queues.bytes(), queues.waiting_flows(), queues.is_empty()), (0, 0, true));
     }
 }

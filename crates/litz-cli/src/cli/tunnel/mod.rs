@@ -15,6 +15,7 @@ mod serve;
 mod settings;
 pub(in crate::cli) mod settings_file;
 mod status;
+mod status_text;
 pub(in crate::cli) mod texts;
 mod up;
 mod userspace;

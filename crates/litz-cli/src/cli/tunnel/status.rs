@@ -6,13 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Args;
+use litz::PathStats;
 use serde_json::{Value, json};
+use units::Rate;
 
-use super::control_socket::{ask, folder, folder_of_root, request};
+use super::control_socket::{Answer, ask, folder, folder_of_root, request};
 use super::host_network::{has_left, undo_device};
 use super::settings::DEVICE_DEFAULT;
+use super::status_text;
 use crate::cli::{exit, out, path_report};
 use crate::tunnel::peers::Peer;
+use crate::tunnel::rates::{Both, SPAN_MIN};
 use crate::tunnel::terminate::flows::Flow;
 
 /// How often `down` looks whether the command has ended, and how many times.
@@ -38,9 +42,9 @@ pub(crate) struct DownOptions {
 }
 
 pub(super) fn run(options: &StatusOptions) -> ExitCode {
-    match request(&options.tun, "status") {
+    match request(&options.tun, "status").and_then(with_rates) {
         Ok(Some(answer)) if options.json => out::json(&answer.value),
-        Ok(Some(answer)) => print(&answer.value),
+        Ok(Some(answer)) => status_text::lines(&answer.value).iter().for_each(|line| out::line(line)),
         Ok(None) => {
             let message = format!("no tunnel of this host has the device {}", options.tun);
             return exit::fail(options.json, exit::FAILED, &message);
@@ -48,6 +52,22 @@ pub(super) fn run(options: &StatusOptions) -> ExitCode {
         Err(message) => return exit::fail(options.json, exit::FAILED, &message),
     }
     ExitCode::from(exit::DONE)
+}
+
+/// The answer with rates: a tunnel that has not been asked lately has no sample to compute them from, so it is asked
+/// again. If it has ended meanwhile, the first answer counts.
+fn with_rates(answer: Option<Answer>) -> Result<Option<Answer>, String> {
+    let lacks = |answer: &Answer| {
+        answer.value["peers"].as_array().into_iter().flatten().any(|peer| peer["rate_sent_bps"].is_null())
+    };
+    let Some(first) = answer else { return Ok(None) };
+    if !lacks(&first) {
+        return Ok(Some(first));
+    }
+    #[expect(clippy::disallowed_methods, reason = "the command is above the engine: a rate is that over some time")]
+    std::thread::sleep(SPAN_MIN.into());
+    let value = ask(&first.socket, "status")?.unwrap_or(first.value);
+    Ok(Some(Answer { value, socket: first.socket }))
 }
 
 pub(super) fn run_down(options: &DownOptions) -> ExitCode {
@@ -87,45 +107,6 @@ fn await_end(socket: &Path) -> Result<(), String> {
     Err("the tunnel has not ended".to_owned())
 }
 
-/// The status as text.
-fn print(status: &Value) {
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let state = match (&status["state"], &status["reason"]) {
-        (Value::String(state), Value::String(reason)) => format!(", {state}: {reason}"),
-        (Value::String(state), _) => format!(", {state}"),
-        _ => String::new(),
-    };
-    out::line(&format!("{} ({}{state})", text(&status["device"]), text(&status["role"])));
-    for peer in status["peers"].as_array().into_iter().flatten() {
-        let networks: Vec<String> = peer["networks"].as_array().into_iter().flatten().map(text).collect();
-        out::line(&format!("  {}: {}", text(&peer["remote"]), networks.join(", ")));
-        let kinds = [
-            ("in", &["dropped", "marked", "queued_bytes", "connection_bytes"][..]),
-            ("out", &["spoofed", "malformed", "incomplete"]),
-        ];
-        for (name, more) in kinds {
-            let counts = &peer[name];
-            let more: Vec<String> = more.iter().map(|name| format!("{name} {}", counts[*name])).collect();
-            let (packets, bytes) = (&counts["packets"], &counts["bytes"]);
-            out::line(&format!("    {name}: {packets} packets, {bytes} bytes; {}", more.join(", ")));
-        }
-        let flows = &peer["terminated"];
-        if flows["begun"] != 0 || flows["failed"] != 0 {
-            out::line(&format!(
-                "    terminated: {} connections, {} in all, {} failed; {} bytes in, {} bytes out",
-                flows["open"], flows["begun"], flows["failed"], flows["bytes_in"], flows["bytes_out"],
-            ));
-        }
-        for path in peer["paths"].as_array().into_iter().flatten() {
-            let (remote, state) = (text(&path["remote"]), text(&path["state"]));
-            out::line(&format!(
-                "    path {} to {remote}: {state}, round trip {} us, {} bytes sent, {} packets lost",
-                path["path"], path["round_trip_us"], path["bytes_sent"], path["packets_lost"],
-            ));
-        }
-    }
-}
-
 /// A terminated connection.
 fn flow_json(flow: &Flow) -> Value {
     let (bytes_in, bytes_out) = flow.bytes();
@@ -142,15 +123,20 @@ pub(super) fn peer_json(peer: &Peer) -> Value {
     let stats = peer.connection.stats();
     let flows = peer.flows.totals();
     let listed: Vec<_> = peer.flows.oldest().iter().map(flow_json).collect();
+    let (rates, paths) = paths_json(peer, &stats.paths);
     json!({
         "remote": peer.connection.remote_addr().to_string(),
         "mtu": peer.mtu,
         "networks": peer.networks.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "rate_sent_bps": rates.map(|rates| rates.sent.as_bps()),
+        "rate_received_bps": rates.map(|rates| rates.received.as_bps()),
+        "loss_percent": path_report::loss_percent_of(&stats.paths),
         "in": {
             "packets": get(&counters.packets_in), "bytes": get(&counters.bytes_in),
             "dropped": get(&counters.dropped), "marked": get(&counters.marked),
             "too_large": get(&counters.too_large), "urgent": get(&counters.urgent),
-            "queued_bytes": get(&counters.queued_bytes), "connection_bytes": stats.send.datagram_bytes_waiting,
+            "queued_flows": get(&counters.queued_flows), "queued_bytes": get(&counters.queued_bytes),
+            "connection_bytes": stats.send.datagram_bytes_waiting,
         },
         "out": {
             "packets": get(&counters.packets_out), "bytes": get(&counters.bytes_out),
@@ -167,6 +153,27 @@ pub(super) fn peer_json(peer: &Peer) -> Value {
         },
         "datagrams_lost": stats.send.datagrams_lost,
         "datagrams_dropped": stats.receive.datagrams_dropped,
-        "paths": stats.paths.iter().map(path_report::as_json).collect::<Vec<_>>(),
+        "paths": paths,
     })
+}
+
+/// The rates of all paths together, and the paths. There are no rates if nobody has asked lately.
+fn paths_json(peer: &Peer, paths: &[PathStats]) -> (Option<Both<Rate>>, Vec<Value>) {
+    let bytes = paths.iter().map(|path| (path.id.0, Both { sent: path.bytes_sent, received: path.bytes_received }));
+    let rates = peer.rates.read(bytes.collect());
+    let sum = rates.as_ref().map(|rates| {
+        let sum = |of: fn(&Both<Rate>) -> Rate| {
+            Rate::from_bps(rates.values().fold(0, |sum: u64, rates| sum.saturating_add(of(rates).as_bps())))
+        };
+        Both { sent: sum(|rates| rates.sent), received: sum(|rates| rates.received) }
+    });
+    let path_json = |path: &PathStats| {
+        let rates = rates.as_ref().and_then(|rates| rates.get(&path.id.0));
+        let mut json = path_report::as_json(path);
+        json["rate_sent_bps"] = rates.map(|rates| rates.sent.as_bps()).into();
+        json["rate_received_bps"] = rates.map(|rates| rates.received.as_bps()).into();
+        json["loss_percent"] = path_report::loss_percent_of(std::slice::from_ref(path)).into();
+        json
+    };
+    (sum, paths.iter().map(path_json).collect())
 }
