@@ -117,6 +117,28 @@ fn a_caller_that_was_killed_is_not_looked_at() {
     assert!(connects(&listener).is_none());
 }
 
+/// The filters of this thread, and whether it may gain privileges.
+fn state() -> Vec<String> {
+    let status = std::fs::read_to_string("/proc/thread-self/status").expect("the thread's state");
+    let is_wanted = |line: &&str| ["Seccomp", "NoNewPrivs"].iter().any(|name| line.starts_with(name));
+    status.lines().filter(is_wanted).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_filter_is_the_programs_and_the_listener_is_not() {
+    let before = state();
+    assert!(before.len() > 1, "{before:?}");
+    let script = "for each in /proc/self/fd/*; do readlink \"$each\"; done; grep NoNewPrivs /proc/self/status";
+    let (child, listener) = start(script);
+    assert_eq!(state(), before);
+    let (output, errors) = finish(child, &listener);
+    assert!(output.contains("pipe:") && output.ends_with("NoNewPrivs:\t1\n"), "{output} {errors}");
+    assert!(!output.contains("seccomp"), "{output}");
+    // This thread connects as always.
+    let here = TcpListener::bind("127.0.0.1:0").expect("a port");
+    std::net::TcpStream::connect(here.local_addr().expect("an address")).expect("it listens");
+}
+
 #[test]
 fn a_program_that_is_not_there_is_an_error() {
     let error = spawn(Command::new("/nonexistent/program"), &Syscall::ALL).expect_err("no program");
