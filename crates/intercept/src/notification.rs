@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::ioctl::{self, IntegerSetter, Opcode, Setter, Updater, opcode};
 
 use crate::syscall::Syscall;
-use crate::thread::{Thread, read_memory};
+use crate::thread::{Descriptors, Thread, read_memory};
 
 /// The requests of listeners (linux/seccomp.h).
 const GROUP: u8 = b'!';
@@ -144,16 +144,44 @@ impl Call {
         if self.listener.is_waiting(self.id) { found } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
+    /// A duplicate of one of the caller's descriptors, for the same open file. It costs less than
+    /// [`with_caller`](Self::with_caller). It is never that of an earlier call: between two calls, the program may
+    /// have closed its descriptor, or replaced it, without a call that is seen here.
+    ///
+    /// # Errors
+    /// If there is no such descriptor, or the caller was killed.
+    pub fn descriptor(&self, number: u64) -> io::Result<OwnedFd> {
+        let descriptors = Descriptors::open(self.thread)?;
+        // What was opened is the caller if it still waits.
+        if self.listener.is_waiting(self.id) {
+            descriptors.duplicate(number)
+        } else {
+            Err(io::ErrorKind::NotFound.into())
+        }
+    }
+
+    /// Reads memory as [`read`](Self::read), and costs less: it is perhaps that of another process, if the caller
+    /// was killed. That is enough to let the call through, because then it has no effect.
+    ///
+    /// # Errors
+    /// If there is no such memory.
+    pub fn glance(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
+        match read_memory(self.thread, address, buffer) {
+            Err(error) if error.raw_os_error() != Some(libc::EFAULT) => {
+                // Where that is not allowed, the other way may be.
+                self.with_caller(|caller| caller.read(address, buffer))
+            }
+            read => read,
+        }
+    }
+
     /// Reads memory of the caller from `address` on. It costs less than [`with_caller`](Self::with_caller), which
     /// opens the caller.
     ///
     /// # Errors
     /// If there is no such memory, or the caller was killed.
     pub fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
-        // Where that is not allowed, the other way may be.
-        if read_memory(self.thread, address, buffer).is_err() {
-            return self.with_caller(|caller| caller.read(address, buffer));
-        }
+        self.glance(address, buffer)?;
         if self.listener.is_waiting(self.id) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 

@@ -8,23 +8,23 @@ use std::os::unix::fs::FileExt;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
+/// Opens a thread that is no leader of its process (PIDFD_THREAD, since Linux 6.9).
+const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);
+
 /// A thread of another process, opened: what is read later is read from this process, whatever its
 /// number means then.
 #[derive(Debug)]
 pub struct Thread {
-    status: File,
+    number: u32,
     memory: File,
-    process: OwnedFd,
+    descriptors: Descriptors,
 }
 
 impl Thread {
     /// Needs the right to trace it (ptrace(2)), as a parent of the same user has.
     pub(crate) fn open(number: u32) -> io::Result<Self> {
         let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{number}/mem"))?;
-        let status = File::open(format!("/proc/{number}/status"))?;
-        let leader = field(&status, "Tgid:", 10).and_then(|leader| Pid::from_raw(leader as i32));
-        let process = pidfd_open(leader.ok_or(io::ErrorKind::InvalidData)?, PidfdFlags::empty())?;
-        Ok(Self { status, memory, process })
+        Ok(Self { number, memory, descriptors: Descriptors::open(number)? })
     }
 
     /// Reads memory from `address` on.
@@ -43,12 +43,14 @@ impl Thread {
         self.memory.write_all_at(bytes, address)
     }
 
-    /// Whether a signal waits for which it has a handler.
+    /// Whether a signal waits for which it has a handler. What is read is that of another process if this one has
+    /// ended.
     ///
     /// # Errors
-    /// If it has ended.
+    /// If there is no such process.
     pub(crate) fn has_signal(&self) -> io::Result<bool> {
-        let set = |name| field(&self.status, name, 16).ok_or(io::ErrorKind::NotFound);
+        let status = status_of(self.number)?;
+        let set = |name| field(&status, name, 16).ok_or(io::ErrorKind::NotFound);
         let waiting = set("SigPnd:")? | set("ShdPnd:")?;
         Ok(waiting & set("SigCgt:")? & !set("SigBlk:")? != 0)
     }
@@ -58,8 +60,31 @@ impl Thread {
     /// # Errors
     /// If there is no such descriptor.
     pub fn descriptor(&self, number: u64) -> io::Result<OwnedFd> {
-        // The kernel takes an int from the register, too.
-        Ok(pidfd_getfd(&self.process, number as u32 as i32, PidfdGetfdFlags::empty())?)
+        self.descriptors.duplicate(number)
+    }
+}
+
+/// The descriptors of a thread, opened as [`Thread`].
+#[derive(Debug)]
+pub(crate) struct Descriptors(OwnedFd);
+
+impl Descriptors {
+    pub(crate) fn open(number: u32) -> io::Result<Self> {
+        let thread = Pid::from_raw(number as i32).ok_or(io::ErrorKind::NotFound)?;
+        // Before Linux 6.9, only leaders can be opened, and a flag is none.
+        let opened = pidfd_open(thread, THREAD).or_else(|_| pidfd_open(thread, PidfdFlags::empty()));
+        if let Ok(opened) = opened {
+            return Ok(Self(opened));
+        }
+        let leader = field(&status_of(number)?, "Tgid:", 10).and_then(|leader| Pid::from_raw(leader as i32));
+        Ok(Self(pidfd_open(leader.ok_or(io::ErrorKind::NotFound)?, PidfdFlags::empty())?))
+    }
+
+    /// A duplicate of one of them, for the same open file.
+    pub(crate) fn duplicate(&self, number: u64) -> io::Result<OwnedFd> {
+        // The kernel takes an int from the register, too. It has to be none that stands for a folder (AT_FDCWD).
+        let number = Some(number as u32 as i32).filter(|number| *number >= 0).ok_or(Errno::BADF)?;
+        Ok(pidfd_getfd(&self.0, number, PidfdGetfdFlags::empty())?)
     }
 }
 
@@ -77,12 +102,13 @@ pub(crate) fn read_memory(number: u32, address: u64, buffer: &mut [u8]) -> io::R
     }
 }
 
-/// A number in the table of a thread's state. Descriptors of processes can be opened for their leaders
-/// only, whose number is there.
-fn field(status: &File, name: &str, radix: u32) -> Option<u64> {
-    let mut bytes = [0; 4096];
-    let len = status.read_at(&mut bytes, 0).ok()?;
-    let text = std::str::from_utf8(&bytes[..len]).ok()?;
-    let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+/// The table of a thread's state. Its name may have any bytes.
+fn status_of(number: u32) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&std::fs::read(format!("/proc/{number}/status"))?).into_owned())
+}
+
+/// A number in the table of a thread's state.
+fn field(status: &str, name: &str, radix: u32) -> Option<u64> {
+    let value = status.lines().find_map(|line| line.strip_prefix(name))?;
     u64::from_str_radix(value.trim(), radix).ok()
 }

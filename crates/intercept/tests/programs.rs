@@ -58,14 +58,16 @@ fn a_socket_of_the_program_is_connected_to_another_address() {
     let mut bytes = [0; 16];
     call.read(call.argument(1), &mut bytes).expect("it waits");
     assert_eq!(sockaddr::parse(&bytes), Some(address));
-    assert!(call.read(1, &mut bytes).is_err(), "no memory is there");
+    assert!(call.read(1, &mut bytes).is_err() && call.glance(1, &mut bytes).is_err(), "no memory is there");
+    let mut same = [0; 16];
+    call.glance(call.argument(1), &mut same).expect("it waits");
+    assert_eq!(same, bytes);
     let here = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = here.local_addr().expect("an address");
-    let connected = call.with_caller(|caller| {
-        let socket = caller.descriptor(call.argument(0))?;
-        Ok(rustix::net::connect(&socket, &address)?)
-    });
-    call.answer(connected.map(|()| 0).map_err(|_| Errno::IO));
+    assert!(call.descriptor(u64::from(u32::MAX)).is_err(), "no descriptor has this number");
+    let socket = call.descriptor(call.argument(0)).expect("it waits");
+    call.answer(rustix::net::connect(&socket, &address).map(|()| 0));
+    drop(socket);
     let (mut stream, _) = here.accept().expect("the program");
     stream.write_all(b"hello").expect("connected");
     drop(stream);
@@ -112,7 +114,7 @@ fn a_caller_that_was_killed_is_not_looked_at() {
     child.stdout.take().expect("a pipe").read_to_string(&mut rest).expect("the end");
     child.wait().expect("it ends");
     assert!(call.with_caller(|_| Ok(())).is_err());
-    assert!(call.read(call.argument(1), &mut [0; 2]).is_err());
+    assert!(call.read(call.argument(1), &mut [0; 2]).is_err() && call.descriptor(call.argument(0)).is_err());
     call.answer(Ok(0));
     assert!(connects(&listener).is_none());
 }
@@ -137,6 +139,36 @@ fn the_filter_is_the_programs_and_the_listener_is_not() {
     // This thread connects as always.
     let here = TcpListener::bind("127.0.0.1:0").expect("a port");
     std::net::TcpStream::connect(here.local_addr().expect("an address")).expect("it listens");
+}
+
+#[test]
+fn threads_of_a_program_have_their_descriptors() {
+    // The first thread waits meanwhile.
+    let script = "exec python3 -c '
+import socket, threading
+def connect():
+    s = socket.socket()
+    s.connect((\"192.0.2.1\", 80))
+    print(s.recv(9).decode(), end=\"\")
+thread = threading.Thread(target=connect)
+thread.start()
+thread.join()'";
+    let (child, listener) = start(script);
+    let (call, _) = connects(&listener).expect("a call");
+    let here = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = here.local_addr().expect("an address");
+    let sockets = [
+        call.descriptor(call.argument(0)).expect("it waits"),
+        call.with_caller(|caller| caller.descriptor(call.argument(0))).expect("it waits"),
+    ];
+    rustix::net::connect(&sockets[0], &address).expect("it listens");
+    // Both are the same one.
+    assert_eq!(rustix::net::connect(&sockets[1], &address), Err(Errno::ISCONN));
+    call.answer(Ok(0));
+    let (mut stream, _) = here.accept().expect("the program");
+    stream.write_all(b"hello").expect("connected");
+    drop((stream, sockets));
+    assert_eq!(finish(child, &listener).0, "hello");
 }
 
 #[test]

@@ -41,13 +41,14 @@ pub(super) struct PacketCall {
     flags: u32,
 }
 
-/// The address that the packet goes to; `None` if the call names none, or it is no address of IP.
+/// The address that the packet goes to; `None` if the call names none, or it is no address of IP. That is a
+/// [glance](Call::glance).
 pub(super) fn receiver(call: &Call) -> io::Result<Option<SocketAddr>> {
     let (name, len) = match call.syscall() {
         Syscall::SendTo => (call.argument(4), call.argument(5) as u32),
         Syscall::SendMessage => {
             let mut header = [0; 12];
-            call.read(call.argument(1), &mut header)?;
+            call.glance(call.argument(1), &mut header)?;
             (u64_at(&header, 0), u32_at(&header, NAME_LEN_AT as usize))
         }
         _ => return Ok(None),
@@ -58,17 +59,17 @@ pub(super) fn receiver(call: &Call) -> io::Result<Option<SocketAddr>> {
     }
     let len = (len as usize).min(sockaddr::LEN_MAX);
     let mut bytes = [0; sockaddr::LEN_MAX];
-    call.read(name, &mut bytes[..len])?;
+    call.glance(name, &mut bytes[..len])?;
     Ok(sockaddr::parse(&bytes[..len]))
 }
 
-/// Whether the program wants to know the sender of a packet.
+/// Whether the program wants to know the sender of a packet. That is a [glance](Call::glance).
 pub(super) fn wants_sender(call: &Call) -> io::Result<bool> {
     match call.syscall() {
         Syscall::ReceiveFrom => Ok(call.argument(4) != 0),
         Syscall::ReceiveMessage => {
             let mut name = [0; 8];
-            call.read(call.argument(1), &mut name)?;
+            call.glance(call.argument(1), &mut name)?;
             Ok(u64_at(&name, 0) != 0)
         }
         _ => Ok(false),

@@ -30,7 +30,7 @@ impl Names {
     pub(in crate::cli::forward) fn may_receive(&self, call: &Call) -> bool {
         self.are_used()
             && wants_sender(call).is_ok_and(|wants| wants)
-            && call.with_caller(|caller| caller.descriptor(call.argument(0))).is_ok_and(|socket| self.asks(&socket))
+            && call.descriptor(call.argument(0)).is_ok_and(|socket| self.asks(&socket))
     }
 
     /// Whether a socket asks: it is connected to one of this process, or has sent with the address of a name server.
