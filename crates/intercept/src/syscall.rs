@@ -20,10 +20,14 @@ pub enum Syscall {
     ReceiveFrom,
     /// recvmsg(2). Whether it names the sender stands in memory, which no filter can read.
     ReceiveMessage,
+    /// recvmmsg(2), as [`ReceiveMessage`](Self::ReceiveMessage).
+    ReceiveMessages,
     /// sendto(2), only where it names the receiver.
     SendTo,
     /// sendmsg(2), as [`ReceiveMessage`](Self::ReceiveMessage).
     SendMessage,
+    /// sendmmsg(2), as [`ReceiveMessage`](Self::ReceiveMessage).
+    SendMessages,
 }
 
 /// What must hold for the arguments of a call, so that it is taken over.
@@ -38,7 +42,7 @@ pub(crate) enum Condition {
 
 impl Syscall {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Connect,
         Self::GetPeerName,
         Self::GetSockName,
@@ -47,8 +51,10 @@ impl Syscall {
         Self::Accept4,
         Self::ReceiveFrom,
         Self::ReceiveMessage,
+        Self::ReceiveMessages,
         Self::SendTo,
         Self::SendMessage,
+        Self::SendMessages,
     ];
 
     pub(crate) const fn number(self) -> u32 {
@@ -61,16 +67,22 @@ impl Syscall {
             Self::Accept4 => libc::SYS_accept4,
             Self::ReceiveFrom => libc::SYS_recvfrom,
             Self::ReceiveMessage => libc::SYS_recvmsg,
+            Self::ReceiveMessages => libc::SYS_recvmmsg,
             Self::SendTo => libc::SYS_sendto,
             Self::SendMessage => libc::SYS_sendmsg,
+            Self::SendMessages => libc::SYS_sendmmsg,
         }) as u32
     }
 
     pub(crate) const fn condition(self) -> Condition {
         match self {
-            Self::Connect | Self::GetPeerName | Self::GetSockName | Self::ReceiveMessage | Self::SendMessage => {
-                Condition::None
-            }
+            Self::Connect
+            | Self::GetPeerName
+            | Self::GetSockName
+            | Self::ReceiveMessage
+            | Self::ReceiveMessages
+            | Self::SendMessage
+            | Self::SendMessages => Condition::None,
             Self::SocketError => Condition::Are([(1, libc::SOL_SOCKET as u32), (2, libc::SO_ERROR as u32)]),
             Self::Accept | Self::Accept4 => Condition::IsPointer(1),
             Self::ReceiveFrom | Self::SendTo => Condition::IsPointer(4),

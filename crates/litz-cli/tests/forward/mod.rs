@@ -9,6 +9,7 @@ mod hostile;
 mod links;
 mod local;
 mod lost;
+mod name_batches;
 mod names;
 mod packets;
 mod programs;

@@ -31,13 +31,13 @@ impl Drop for Files {
 }
 
 /// Hosts whose name servers do not answer; the far one knows names by itself.
-struct Named {
-    world: World,
+pub(super) struct Named {
+    pub(super) world: World,
     _files: [Files; 2],
 }
 
 impl Named {
-    fn with(targets: &[&str], name_server: &str) -> Option<Self> {
+    pub(super) fn with(targets: &[&str], name_server: &str) -> Option<Self> {
         let mut files = None;
         let world = World::with(targets, &[], |near, far| {
             let near = Files::new(near, &[("resolv.conf", &format!("nameserver {name_server}\n"))]);
@@ -52,11 +52,11 @@ impl Named {
     }
 
     /// By address; the name server of the near host is one without a way to it.
-    fn new() -> Option<Self> {
+    pub(super) fn new() -> Option<Self> {
         Self::with(&["10.79.0.0/16:*", "[fd79::]/16:*"], "192.0.2.53")
     }
 
-    fn run(&self, more: &[&str], program: &[&str]) -> (i32, String, String) {
+    pub(super) fn run(&self, more: &[&str], program: &[&str]) -> (i32, String, String) {
         texts(self.world.command_with(more, program).output().expect("it starts"))
     }
 }

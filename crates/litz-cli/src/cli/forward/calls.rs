@@ -2,7 +2,7 @@
 //! caller.
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use intercept::{Thread, sockaddr};
@@ -23,7 +23,7 @@ pub(super) fn write_address(caller: &Thread, place: u64, len_place: u64, address
 
 /// Waits for a connection or a packet, and not longer than until signals are looked for. The runtime cannot
 /// wait: it takes no sockets that block.
-pub(super) async fn wait_until_ready(socket: OwnedFd) -> OwnedFd {
+pub(super) async fn wait_until_ready<S: AsFd + Send + 'static>(socket: S) -> S {
     let wait = move || {
         poll_for(&socket, SIGNAL_INTERVAL);
         socket
@@ -32,7 +32,7 @@ pub(super) async fn wait_until_ready(socket: OwnedFd) -> OwnedFd {
 }
 
 /// Whether a call would return at once, or does in this time.
-pub(super) fn poll_for(socket: &OwnedFd, time: Duration) -> bool {
+pub(super) fn poll_for(socket: &impl AsFd, time: Duration) -> bool {
     let mut ready = [PollFd::new(socket, PollFlags::IN)];
     let time = Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
     poll(&mut ready, Some(&time)).is_ok_and(|count| count > 0)

@@ -45,7 +45,8 @@ pub(super) fn calls(is_published: bool, names_from: NamesFrom) -> Vec<Syscall> {
         calls.extend([Syscall::Accept, Syscall::Accept4]);
     }
     if names_from != NamesFrom::Here {
-        calls.extend([Syscall::ReceiveFrom, Syscall::ReceiveMessage, Syscall::SendTo, Syscall::SendMessage]);
+        calls.extend([Syscall::ReceiveFrom, Syscall::ReceiveMessage, Syscall::ReceiveMessages]);
+        calls.extend([Syscall::SendTo, Syscall::SendMessage, Syscall::SendMessages]);
     }
     calls
 }
@@ -106,8 +107,8 @@ impl Takeover {
     /// Answers a call that needs no time; otherwise gives it back.
     pub(super) fn take_at_once(&self, call: Call) -> Option<Call> {
         let is_the_kernels = match call.syscall() {
-            Syscall::ReceiveFrom | Syscall::ReceiveMessage => !self.names.may_receive(&call),
-            Syscall::SendTo | Syscall::SendMessage => !self.names.may_send(&call),
+            Syscall::ReceiveFrom | Syscall::ReceiveMessage | Syscall::ReceiveMessages => !self.names.may_receive(&call),
+            Syscall::SendTo | Syscall::SendMessage | Syscall::SendMessages => !self.names.may_send(&call),
             Syscall::GetSockName => self.sockets.is_empty(),
             _ => false,
         };
@@ -139,8 +140,10 @@ impl Takeover {
                 Some(()) => call.answer(Ok(0)),
                 None => call.let_through(),
             },
-            Syscall::ReceiveFrom | Syscall::ReceiveMessage => self.names.receive(call).await,
-            Syscall::SendTo | Syscall::SendMessage => self.send_query(call),
+            Syscall::ReceiveFrom | Syscall::ReceiveMessage | Syscall::ReceiveMessages => {
+                self.names.receive(call).await;
+            }
+            Syscall::SendTo | Syscall::SendMessage | Syscall::SendMessages => self.send_queries(call),
             Syscall::Accept => self.accept(call, SocketFlags::empty()).await,
             Syscall::Accept4 => {
                 let flags = SocketFlags::from_bits_truncate(call.argument(3) as u32);
@@ -249,18 +252,11 @@ impl Takeover {
         }
     }
 
-    /// Answers a query that a program sends with the address of a name server.
-    fn send_query(&self, call: Call) {
-        let query = self
-            .names
-            .query_of(&call)
-            .filter(|query| is_udp(&query.socket) && !self.direct.allows_address(Protocol::Udp, query.server));
-        match query.map(|query| self.names.take_query(query)) {
-            Some(Ok(len)) => call.answer(Ok(len)),
-            Some(Err(error)) => {
-                tracing::info!(%error, "a name server is asked directly");
-                call.let_through();
-            }
+    /// Answers queries that a program sends with the address of a name server.
+    fn send_queries(&self, call: Call) {
+        let is_direct = |server| self.direct.allows_address(Protocol::Udp, server);
+        match self.names.take_queries(&call, is_direct) {
+            Some(result) => call.answer(result),
             None => call.let_through(),
         }
     }

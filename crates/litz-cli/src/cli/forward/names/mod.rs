@@ -9,8 +9,8 @@
 //! A program that connects a UDP socket to a name server is connected to a socket of this process on
 //! loopback. One that names the server in each call that sends keeps its socket as it is, and this process
 //! takes the query out of the call ([`send`](mod@send)). Both believe to have the answers from the name server:
-//! recvfrom, recvmsg and getpeername are taken over for such sockets ([`receive`](mod@receive)). TCP connections
-//! to a name server are answered, too.
+//! recvfrom, recvmsg, recvmmsg and getpeername are taken over for such sockets ([`receive`](mod@receive)). TCP
+//! connections to a name server are answered, too.
 //!
 //! | module | contents |
 //! |---|---|

@@ -13,55 +13,95 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use intercept::Call;
-use socket2::{Domain, SockRef};
+use intercept::{Call, Thread};
+use rustix::io::Errno;
+use socket2::{Domain, Protocol, SockRef};
 
 use super::{Names, QUERY_LEN_MAX, StandIn};
-use crate::cli::forward::packet_calls::{PacketCall, receiver};
+use crate::cli::forward::packet_calls::{self, PacketCall};
 
 /// A packet to a name server.
-pub(in crate::cli::forward) struct Query {
-    pub(in crate::cli::forward) socket: OwnedFd,
-    pub(in crate::cli::forward) server: SocketAddr,
+struct Query {
+    server: SocketAddr,
     bytes: Vec<u8>,
 }
 
 impl Names {
-    /// Whether a program sends to a name server: the kernel sends all else.
+    /// Whether a program sends to a name server: the kernel sends all else. If a call sends several packets, the
+    /// first one decides.
     pub(in crate::cli::forward) fn may_send(&self, call: &Call) -> bool {
-        let server = receiver(call).ok().flatten();
+        let server = packet_calls::first_receiver(call).ok().flatten();
         server.is_some_and(|server| self.are_asked_at(server))
     }
 
-    /// The query that a program sends; `None` if it is the kernel's.
-    pub(in crate::cli::forward) fn query_of(&self, call: &Call) -> Option<Query> {
-        let server = receiver(call).ok().flatten().filter(|server| self.are_asked_at(*server))?;
-        let parts = call.with_caller(|caller| {
-            let bytes = PacketCall::of(call, caller)?.bytes(caller, QUERY_LEN_MAX)?;
-            Ok((caller.descriptor(call.argument(0))?, bytes))
+    /// Answers the queries with which a call begins, in place of the name servers. Returns what the call does; `None`
+    /// if it begins with another packet, so that the kernel has to send.
+    pub(in crate::cli::forward) fn take_queries(
+        self: &Arc<Self>,
+        call: &Call,
+        is_direct: impl Fn(SocketAddr) -> bool,
+    ) -> Option<Result<i64, Errno>> {
+        let taken = call.with_caller(|caller| {
+            let socket = caller.descriptor(call.argument(0))?;
+            let mut result = None;
+            for index in 0..packet_calls::count(call) {
+                // The program calls again for what is not sent, and that call begins with it.
+                let Some(query) = self.query_of(call, caller, index).filter(|query| !is_direct(query.server)) else {
+                    break;
+                };
+                let sent = self.take_query(&socket, query).map(|len| {
+                    let told = packet_calls::finish_packet(call, caller, index, len);
+                    told.map_err(|_| Errno::FAULT)
+                });
+                match sent {
+                    Ok(Ok(value)) => result = Some(Ok(value)),
+                    // An error is that of the call if it is the first packet's.
+                    Ok(Err(error)) => {
+                        result = result.or(Some(Err(error)));
+                        break;
+                    }
+                    Err(error) => {
+                        tracing::info!(%error, "a name server is asked directly");
+                        break;
+                    }
+                }
+            }
+            Ok(result)
         });
-        let (socket, bytes) = parts.ok()?;
-        Some(Query { socket, server, bytes })
+        taken.ok().flatten()
     }
 
-    /// Answers a query in place of the name server. Returns what the program's call does. A query for which there is
-    /// no place has no answer, and is asked again, as with any name server.
+    /// The query that is the packet with this index; `None` if it is the kernel's.
+    fn query_of(&self, call: &Call, caller: &Thread, index: u64) -> Option<Query> {
+        let read = |at, buffer: &mut [u8]| caller.read(at, buffer);
+        let server = packet_calls::receiver(call, index, &read).ok().flatten();
+        let server = server.filter(|server| self.are_asked_at(*server))?;
+        let bytes = PacketCall::of(call, index, &read).and_then(|packet| packet.bytes(caller, QUERY_LEN_MAX)).ok()?;
+        Some(Query { server, bytes })
+    }
+
+    /// Answers a query in place of the name server. Returns its length. A query for which there is no place has no
+    /// answer, and is asked again, as with any name server.
     ///
     /// # Errors
     /// Why the kernel has to send it.
-    pub(in crate::cli::forward) fn take_query(self: &Arc<Self>, query: Query) -> io::Result<i64> {
-        let Query { socket, server, bytes } = query;
+    fn take_query(self: &Arc<Self>, socket: &OwnedFd, query: Query) -> io::Result<i64> {
+        let Query { server, bytes } = query;
         let server = SocketAddr::new(server.ip().to_canonical(), server.port());
+        if SockRef::from(socket).protocol()? != Some(Protocol::UDP) {
+            return Err(io::Error::other("the program's socket is none of UDP"));
+        }
         let stand_in = self.stand_in(server)?;
-        let place = place_of(&socket, stand_in.address)?;
-        self.note_sent(SockRef::from(&socket).cookie()?);
+        let place = place_of(socket, stand_in.address)?;
+        self.note_sent(SockRef::from(socket).cookie()?);
         let len = bytes.len() as i64;
         if let Ok(permit) = Arc::clone(&self.queries).try_acquire_owned() {
             let (names, StandIn { socket: own, .. }) = (Arc::clone(self), stand_in);
+            let held = socket.try_clone()?;
             tokio::spawn(async move {
                 names.answer_to(&own, place, server, &bytes, permit).await;
                 // Until then no other program could get its port, and the answer.
-                drop(socket);
+                drop(held);
             });
         }
         Ok(len)
@@ -80,6 +120,7 @@ fn place_of(socket: &OwnedFd, own: SocketAddr) -> io::Result<SocketAddr> {
     if own.is_ipv6() != is_ipv6 && (!is_ipv6 || reference.only_v6()?) {
         return Err(unfit("has another address family"));
     }
+    // The program asks for that link.
     if reference.device()?.is_some() {
         return Err(unfit("is bound to a device"));
     }
