@@ -4,6 +4,7 @@
 
 mod calls;
 mod daemon;
+mod devices;
 mod dynamic;
 mod hostile;
 mod links;

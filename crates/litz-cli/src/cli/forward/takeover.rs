@@ -164,7 +164,7 @@ impl Takeover {
         self.report.tell(&event, &text);
     }
 
-    /// A connection is taken over if it is TCP to another host.
+    /// A connection is taken over if it is TCP to another host, by any link.
     fn decide(&self, call: &Call) -> Decision {
         // The kernel takes an int from the register.
         let len = (call.argument(2) as u32 as usize).min(sockaddr::LEN_MAX);
@@ -190,7 +190,8 @@ impl Takeover {
         };
         let is_udp = is_udp(&wanted.socket);
         let protocol = if is_udp { Protocol::Udp } else { Protocol::Tcp };
-        let is_direct = || self.direct.allows_address(protocol, wanted.address);
+        // A socket that is bound to a device asks for that link.
+        let is_direct = || self.direct.allows_address(protocol, wanted.address) || is_bound_to_device(&wanted.socket);
         if self.names.are_asked_at(wanted.address) && !is_direct() {
             let is_asking = is_udp || is_unconnected_tcp(&wanted.socket);
             return if is_asking { Decision::NameServer(wanted) } else { Decision::LetThrough };
@@ -524,6 +525,12 @@ fn is_udp(socket: &OwnedFd) -> bool {
 
 fn is_of(socket: &OwnedFd, wanted: socket2::Protocol) -> bool {
     SockRef::from(socket).protocol().is_ok_and(|protocol| protocol == Some(wanted))
+}
+
+/// Whether the kernel sends what comes from this socket by one device only (SO_BINDTODEVICE).
+fn is_bound_to_device(socket: &OwnedFd) -> bool {
+    // It fails if the device is gone.
+    !matches!(SockRef::from(socket).device(), Ok(None))
 }
 
 /// Whether it is a TCP socket without a connection.
