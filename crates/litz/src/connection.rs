@@ -1,5 +1,7 @@
 //! Connections: streams, datagrams, messages, and how they end.
 
+pub(crate) mod waiting;
+
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -8,13 +10,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{
-    AcceptStreamError, Closed, ConnectionHandle, DatagramError, Engine, MessageError, OpenError, PathEvent, Placement,
-    RecvHandle, SendHandle,
+    AcceptStreamError, Closed, ConnectionHandle, DatagramError, MessageError, OpenError, PathEvent, RecvHandle,
+    SendHandle,
 };
 use quic::session::ExportError;
 use quic::{Class, DatagramPaths, Dir, PathId, RateLimit, ReceivedDatagram, Side, Stats};
 use rustls::pki_types::CertificateDer;
 
+use self::waiting::GONE;
 use crate::stream::{RecvStream, SendStream};
 
 /// A connection to a peer, encrypted and authenticated.
@@ -27,45 +30,16 @@ use crate::stream::{RecvStream, SendStream};
 /// Data that arrived before the connection ended can still be read afterwards.
 ///
 /// A blocking call waits until the connection ends, unless it has a timeout. Calls that end in
-/// `_async` fail with [`Closed::Configuration`] under [`Placement::Inline`], because no thread
-/// would wake their tasks.
+/// `_async` fail with [`Closed::Configuration`] under
+/// [`Placement::Inline`](crate::Placement::Inline), because no thread would wake their tasks.
 #[derive(Clone, Debug)]
 pub struct Connection {
     handle: ConnectionHandle,
 }
 
-/// Fails under [`Placement::Inline`], because no thread would ever wake a task.
-pub(crate) fn not_inline(engine: &Engine) -> Result<(), Closed> {
-    match engine.placement() {
-        Placement::Inline => Err(Closed::Configuration(
-            "asynchronous calls need an endpoint with a thread, but the placement is Inline: \
-             use the blocking calls or another placement"
-                .to_owned(),
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// The result of a wait without a deadline that ends without an outcome. This does not happen, but
-/// must not panic.
-pub(crate) const GONE: Closed = Closed::EndpointClosed;
-
 impl Connection {
     pub(crate) fn new(handle: ConnectionHandle) -> Self {
         Self { handle }
-    }
-
-    pub(crate) fn wait<T>(&self, poll: impl FnMut(&Waker) -> Poll<T>) -> Option<T> {
-        self.handle.runtime().block_on(None, poll)
-    }
-
-    fn wait_for<T>(&self, timeout: Duration, poll: impl FnMut(&Waker) -> Poll<T>) -> Option<T> {
-        let engine = self.handle.runtime();
-        engine.block_on(Some(engine.now() + timeout.into()), poll)
-    }
-
-    pub(crate) fn can_async(&self) -> Result<(), Closed> {
-        not_inline(self.handle.runtime())
     }
 
     // ── Paths ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -174,8 +148,7 @@ impl Connection {
     /// # Errors
     /// If the connection is closed, or more than 4096 callers wait.
     pub fn open_bi(&self) -> Result<(SendStream, RecvStream), OpenError> {
-        let mut opening = self.handle.open(Dir::Bi);
-        self.wait(|waker| opening.poll(waker)).unwrap_or(Err(OpenError::ConnectionClosed(GONE))).map(both)
+        self.opened(self.handle.open(Dir::Bi)).map(both)
     }
 
     /// As [`open_bi`](Self::open_bi).
@@ -183,9 +156,7 @@ impl Connection {
     /// # Errors
     /// As [`open_bi`](Self::open_bi).
     pub async fn open_bi_async(&self) -> Result<(SendStream, RecvStream), OpenError> {
-        self.can_async().map_err(OpenError::ConnectionClosed)?;
-        let mut opening = self.handle.open(Dir::Bi);
-        poll_fn(|context| opening.poll(context.waker())).await.map(both)
+        self.opened_async(self.handle.open(Dir::Bi)).await.map(both)
     }
 
     /// Opens a bidirectional stream for a request that may be repeated without harm: **an attacker
@@ -201,8 +172,7 @@ impl Connection {
     /// # Errors
     /// As [`open_bi`](Self::open_bi).
     pub fn open_bi_early(&self) -> Result<(SendStream, RecvStream), OpenError> {
-        let mut opening = self.handle.open_early(Dir::Bi);
-        self.wait(|waker| opening.poll(waker)).unwrap_or(Err(OpenError::ConnectionClosed(GONE))).map(both)
+        self.opened(self.handle.open_early(Dir::Bi)).map(both)
     }
 
     /// As [`open_bi_early`](Self::open_bi_early).
@@ -210,9 +180,7 @@ impl Connection {
     /// # Errors
     /// As [`open_bi`](Self::open_bi).
     pub async fn open_bi_early_async(&self) -> Result<(SendStream, RecvStream), OpenError> {
-        self.can_async().map_err(OpenError::ConnectionClosed)?;
-        let mut opening = self.handle.open_early(Dir::Bi);
-        poll_fn(|context| opening.poll(context.waker())).await.map(both)
+        self.opened_async(self.handle.open_early(Dir::Bi)).await.map(both)
     }
 
     /// Waits until the handshake is complete: the peer is authenticated, and no one replays what it
@@ -240,9 +208,7 @@ impl Connection {
     /// # Errors
     /// As [`open_bi`](Self::open_bi).
     pub fn open_uni(&self) -> Result<SendStream, OpenError> {
-        let mut opening = self.handle.open(Dir::Uni);
-        let opened = self.wait(|waker| opening.poll(waker)).unwrap_or(Err(OpenError::ConnectionClosed(GONE)));
-        opened.map(|(send, _)| SendStream::new(send))
+        self.opened(self.handle.open(Dir::Uni)).map(|(send, _)| SendStream::new(send))
     }
 
     /// As [`open_uni`](Self::open_uni).
@@ -250,9 +216,7 @@ impl Connection {
     /// # Errors
     /// As [`open_bi`](Self::open_bi).
     pub async fn open_uni_async(&self) -> Result<SendStream, OpenError> {
-        self.can_async().map_err(OpenError::ConnectionClosed)?;
-        let mut opening = self.handle.open(Dir::Uni);
-        poll_fn(|context| opening.poll(context.waker())).await.map(|(send, _)| SendStream::new(send))
+        self.opened_async(self.handle.open(Dir::Uni)).await.map(|(send, _)| SendStream::new(send))
     }
 
     /// The peer's next bidirectional stream, in the order in which it opened them.

@@ -18,7 +18,8 @@ use quic::session::SessionFactory;
 use quic::session::tls::{TlsClient, TlsServer, keys_for_measuring};
 
 use crate::config::EndpointConfig;
-use crate::connection::{Connection, not_inline};
+use crate::connection::Connection;
+use crate::connection::waiting::not_inline;
 
 /// Errors of [`Endpoint::bind`] and [`Endpoint::with_sockets`].
 #[derive(Debug)]

@@ -11,7 +11,8 @@ use engine::{ReadError, RecvHandle, SendHandle, WriteError};
 use quic::{PathSet, RateLimit, StreamId, StridedBytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::connection::{Connection, GONE};
+use crate::connection::Connection;
+use crate::connection::waiting::GONE;
 
 /// The sending side of a stream.
 ///
