@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 
 use litz::Endpoint;
-use litz::identity::{PublicKey, server_config};
+use litz::identity::server_config;
 use transfer::{CLOSE_CODE, CancelToken, OpenFiles, Refusal, StreamOutput, TicketAddress, TransferError, peer_key};
 
 use super::args::RecvOptions;
@@ -213,7 +213,7 @@ impl<'a> Receiver<'a> {
                     continue;
                 }
                 self.refresh_keys();
-                let id = self.visits.admit(&connection, key, self.is_known(&key));
+                let id = self.visits.admit(&connection, key, self.admission.is_known(&key));
                 let ended = ended.clone();
                 scope.spawn(move || {
                     // The receiver of the channel outlives this thread.
@@ -257,22 +257,7 @@ impl<'a> Receiver<'a> {
 
     /// Reads the list of keys again if it changed, and ends the transfers of removed keys.
     fn refresh_keys(&self) {
-        let Admission::Keys(keys) = &self.admission else { return };
-        let refreshed = keys.refresh();
-        if let Some(warning) = refreshed.warning {
-            self.warn(Warning::AllowedKeys, &warning);
-        }
-        if refreshed.is_changed {
-            self.visits.close_unless(|key| keys.allows(key));
-        }
-    }
-
-    /// Whether a visitor with this key has the right to send, so that it gets a place of its own.
-    fn is_known(&self, key: &PublicKey) -> bool {
-        match &self.admission {
-            Admission::Ticket(ticket) => ticket.bound().as_ref() == Some(key),
-            Admission::Keys(keys) => keys.allows(key),
-        }
+        self.admission.refresh_keys(&self.visits, |kind, message| self.warn(kind, message));
     }
 
     /// Reports how an attempt ended; returns the status or the error if that ends the command.

@@ -257,7 +257,7 @@ impl Server {
                     // The handshake has authenticated a key of the only kind that TLS accepts.
                     let Ok(key) = peer_key(&connection) else { continue };
                     self.refresh_keys();
-                    let id = self.visits.admit(&connection, key, self.is_known(&key));
+                    let id = self.visits.admit(&connection, key, self.admission.is_known(&key));
                     let server = Arc::clone(self);
                     tokio::spawn(async move {
                         server.serve(&connection, key, id).await;
@@ -307,22 +307,7 @@ impl Server {
 
     /// Reads the list of keys again if it changed, and ends the connections of removed keys.
     fn refresh_keys(&self) {
-        let Admission::Keys(keys) = &self.admission else { return };
-        let refreshed = keys.refresh();
-        if let Some(warning) = refreshed.warning {
-            self.report.warn(Warning::AllowedKeys, &warning);
-        }
-        if refreshed.is_changed {
-            self.visits.close_unless(|key| keys.allows(key));
-        }
-    }
-
-    /// Whether this key has the right to forward, so that it gets a place of its own.
-    fn is_known(&self, key: &PublicKey) -> bool {
-        match &self.admission {
-            Admission::Ticket(ticket) => ticket.bound().as_ref() == Some(key),
-            Admission::Keys(keys) => keys.allows(key),
-        }
+        self.admission.refresh_keys(&self.visits, |kind, message| self.report.warn(kind, message));
     }
 
     /// Serves one connection.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use litz::identity::PublicKey;
 use transfer::StoreError;
 use transfer::store::{Issued, Serving};
 use units::Duration;
@@ -10,6 +11,7 @@ use super::admission::{Places, Visitors};
 use super::allowed::AllowedKeys;
 use super::served_ticket::ServedTicket;
 use super::start::AdmissionRequest;
+use super::visits::Visits;
 use crate::cli::host::{self, HostState};
 use crate::cli::transport_options::TransportOptions;
 use crate::cli::warning::Warning;
@@ -90,6 +92,27 @@ impl Admission {
         match self {
             Self::Ticket(_) => Visitors::of_ticket(places),
             Self::Keys(_) => Visitors::of_keys(places),
+        }
+    }
+
+    /// Whether this key has the right, so that a visitor with it gets a place of its own.
+    pub(crate) fn is_known(&self, key: &PublicKey) -> bool {
+        match self {
+            Self::Ticket(ticket) => ticket.bound().as_ref() == Some(key),
+            Self::Keys(keys) => keys.allows(key),
+        }
+    }
+
+    /// Reads the list of keys again if it changed, and ends the visits of removed keys. `warn` tells the user if
+    /// the list is empty or cannot be used.
+    pub(crate) fn refresh_keys(&self, visits: &Visits, warn: impl FnOnce(Warning, &str)) {
+        let Self::Keys(keys) = self else { return };
+        let refreshed = keys.refresh();
+        if let Some(warning) = refreshed.warning {
+            warn(Warning::AllowedKeys, &warning);
+        }
+        if refreshed.is_changed {
+            visits.close_unless(|key| keys.allows(key));
         }
     }
 }

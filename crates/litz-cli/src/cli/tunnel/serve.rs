@@ -324,7 +324,7 @@ impl<'a> Server<'a> {
                     connection.close(0, "the server is busy");
                     continue;
                 }
-                let id = self.visits.admit(&connection, key, self.is_known(&key));
+                let id = self.visits.admit(&connection, key, self.serving.admission.is_known(&key));
                 scope.spawn(move || {
                     let name = connection.remote_addr().to_string();
                     if let Err(error) = self.serve(&connection, key, id) {
@@ -352,23 +352,18 @@ impl<'a> Server<'a> {
     fn check(&self) -> Option<Result<u8, String>> {
         self.visits.close_overdue();
         self.serving.links.tell(self.options.transport.json, self.options.transport.quiet);
-        match &self.serving.admission {
-            Admission::Keys(keys) => {
-                let refreshed = keys.refresh();
-                if let Some(warning) = refreshed.warning {
-                    Warning::AllowedKeys.print(self.options.transport.json, self.options.transport.quiet, &warning);
-                }
-                if refreshed.is_changed {
-                    self.visits.close_unless(|key| keys.allows(key));
-                }
-            }
+        let admission = &self.serving.admission;
+        admission.refresh_keys(&self.visits, |kind, message| {
+            kind.print(self.options.transport.json, self.options.transport.quiet, message);
+        });
+        match admission {
             Admission::Ticket(ticket) if ticket.is_revoked() => {
                 return Some(Err("the ticket was revoked: run the command again for a new ticket".to_owned()));
             }
             Admission::Ticket(ticket) if ticket.is_expired() && self.visits.senders() == 0 => {
                 return Some(Err("the ticket has expired: run the command again for a new ticket".to_owned()));
             }
-            Admission::Ticket(_) => {}
+            Admission::Ticket(_) | Admission::Keys(_) => {}
         }
         if self.cancel.is_cancelled() {
             return Some(Ok(exit::INTERRUPTED));
@@ -377,13 +372,6 @@ impl<'a> Server<'a> {
             return Some(Err(format!("the device {} is gone", self.end.tun.name())));
         }
         None
-    }
-
-    fn is_known(&self, key: &PublicKey) -> bool {
-        match &self.serving.admission {
-            Admission::Ticket(ticket) => ticket.bound().as_ref() == Some(key),
-            Admission::Keys(keys) => keys.allows(key),
-        }
     }
 
     /// Serves one client until its connection ends.
