@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use super::daemon::{Daemon, wait_for_output};
-use super::run::{FAR, World, echo, texts};
+use super::run::{FAR, World, assert_prints, echo, texts};
 use super::*;
 
 /// Options, forks, programs that are executed, threads, bound sockets and files.
@@ -101,8 +101,7 @@ print('good')";
 fn calls_of_a_connected_socket_give_what_they_give_without_litz() {
     let Some(world) = World::new() else { return };
     let port = world.serve(FAR, echo).to_string();
-    let (status, output, errors) = world.run(&["python3", "-c", CALLS, FAR, &port]);
-    assert_eq!((status, &*output), (0, "good\n"), "{errors}");
+    assert_prints(world.run(&["python3", "-c", CALLS, FAR, &port]), "good\n");
 }
 
 /// Accepts in all ways, and looks at the descriptors and the addresses that it gets.
@@ -168,6 +167,5 @@ fn a_connection_that_has_begun_is_reset_when_the_daemon_is_killed() {
         std::thread::yield_now();
     }
     daemon.process.kill();
-    let (status, output, errors) = texts(child.wait_with_output().expect("it ends"));
-    assert_eq!((status, &*output), (0, "reset\n"), "{errors}");
+    assert_prints(texts(child.wait_with_output().expect("it ends")), "reset\n");
 }

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
-use super::run::{FAR, World, echo, texts};
+use super::run::{FAR, World, assert_prints, echo, texts};
 use super::*;
 use crate::support::needs::has_programs;
 
@@ -107,14 +107,12 @@ fn programs_share_one_connection_and_get_all_bytes() {
     assert_eq!(status["servers"][0]["paths"].as_array().map(Vec::len), Some(2), "{status:#}");
     for mut program in programs {
         program.stdin.take().expect("piped").write_all(b"go\n").expect("it reads");
-        let (status, output, errors) = texts(program.wait_with_output().expect("it ends"));
-        assert_eq!((status, &*output), (0, "down\n"), "{errors}");
+        assert_prints(texts(program.wait_with_output().expect("it ends")), "down\n");
     }
     // Whole answers, too.
     let script = format!("exec 3<>/dev/tcp/{FAR}/{port}; printf hello >&3; exec 4<&3; exec 3>&-; exec 4<&-");
     assert_eq!(daemon.run(&["bash", "-c", &script]).0, 0);
-    let (status, output, errors) = daemon.run(&["python3", "-c", EXCHANGE, FAR, &port.to_string()]);
-    assert!((status, &*output) == (0, "5000000 same\n"), "{status} {output} {errors}");
+    assert_prints(daemon.run(&["python3", "-c", EXCHANGE, FAR, &port.to_string()]), "5000000 same\n");
 }
 
 /// Sends random bytes with a half-close, and compares the answer.
@@ -237,12 +235,10 @@ fn programs_of_other_users_are_refused_by_the_mode_and_by_their_credentials() {
         texts(command.output().expect("it starts"))
     };
     let other = ["--reuid=65534", "--regid=65534", "--clear-groups"];
-    let (status, output, errors) = stranger(&other);
-    assert_eq!((status, &*output), (0, "mode\n"), "{errors}");
+    assert_prints(stranger(&other), "mode\n");
     // As if the owner had let all in.
     open(&daemon.socket, 0o666);
-    let (status, output, errors) = stranger(&other);
-    assert_eq!((status, &*output), (0, "credentials\n"), "{errors}");
+    assert_prints(stranger(&other), "credentials\n");
     let refused = daemon.process.wait_for("program_refused");
     assert_eq!(refused["user"], 65534);
     let (_, output, _) = stranger(&["--reuid=0"]);
@@ -293,12 +289,10 @@ while True:
     held.append(s)
 print(len(held))";
     let output = Command::new("python3").args(["-c", hostile]).arg(&daemon.socket).output().expect("it starts");
-    let (status, output, errors) = texts(output);
-    assert_eq!((status, &*output), (0, "64\n"), "{errors}");
+    assert_prints(texts(output), "64\n");
     let port = daemon.world.serve(FAR, echo);
     let script = format!("exec 3<>/dev/tcp/{FAR}/{port}; echo connected");
-    let (status, output, errors) = daemon.run(&["bash", "-c", &script]);
-    assert_eq!((status, &*output), (0, "connected\n"), "{errors}");
+    assert_prints(daemon.run(&["bash", "-c", &script]), "connected\n");
 }
 
 /// Attaches a program to the daemon whose socket is its first argument: `s`.
@@ -338,8 +332,7 @@ print('good')";
 fn a_program_may_ask_for_a_socket_itself() {
     let Some(daemon) = Daemon::new() else { return };
     let port = daemon.world.serve(FAR, echo).to_string();
-    let (status, output, errors) = run_attached(&daemon.socket, ASKS, &[FAR, &port]);
-    assert_eq!((status, &*output), (0, "good\n"), "{errors}");
+    assert_prints(run_attached(&daemon.socket, ASKS, &[FAR, &port]), "good\n");
 }
 
 #[test]
@@ -364,8 +357,7 @@ fn a_reader_that_stops_stops_its_writer_and_no_other_program() {
         total = now;
     }
     assert!(total < 64 << 20, "{total} bytes are on their way");
-    let (status, output, errors) = daemon.run(&["python3", "-c", EXCHANGE, FAR, &port]);
-    assert!((status, &*output) == (0, "5000000 same\n"), "{status} {output} {errors}");
+    assert_prints(daemon.run(&["python3", "-c", EXCHANGE, FAR, &port]), "5000000 same\n");
     drop(stopped.stdin.take());
     stopped.wait().expect("it ends");
 }

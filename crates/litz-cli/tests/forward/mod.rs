@@ -90,7 +90,11 @@ fn connect(address: SocketAddr) -> TcpStream {
 
 /// A program that accepts TCP connections, each in a thread of its own.
 fn tcp_program(act: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    accept_each(TcpListener::bind("127.0.0.1:0").expect("a port"), act)
+}
+
+/// The same with a listener. Returns its address.
+fn accept_each(listener: TcpListener, act: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
     let address = listener.local_addr().expect("a socket");
     std::thread::spawn(move || {
         for stream in listener.incoming() {

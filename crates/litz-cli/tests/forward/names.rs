@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::run::{FAR, FAR6, World, echo, http, texts};
+use super::run::{FAR, FAR6, World, assert_prints, echo, http, texts};
 use super::*;
 use crate::namespaces::Namespace;
 use crate::support::needs::has_programs;
@@ -89,8 +89,7 @@ fn programs_find_names_that_only_the_far_host_knows() {
     assert_eq!((status, &*output), (2, ""));
     if has_programs(&["curl"]) {
         let port = named.world.serve(FAR, http);
-        let (status, output, errors) = named.run(&[], &["curl", "-4sS", "-m", "60", &format!("http://{NAME}:{port}/")]);
-        assert_eq!((status, &*output), (0, "hello"), "{errors}");
+        assert_prints(named.run(&[], &["curl", "-4sS", "-m", "60", &format!("http://{NAME}:{port}/")]), "hello");
     }
 }
 
@@ -251,8 +250,7 @@ fn a_program_may_give_up_a_name_that_it_has_asked_the_daemon_for() {
     let Some(world) = world else { return };
     let socket = world.place.path("daemon.sock");
     let _daemon = daemon::Daemon::start(&world, &socket);
-    let (status, output, errors) = daemon::run_attached(&socket, CANCELS, &[]);
-    assert_eq!((status, &*output), (0, "good\n"), "{errors}");
+    assert_prints(daemon::run_attached(&socket, CANCELS, &[]), "good\n");
 }
 
 /// A program that makes its queries itself, in all ways in which it may receive.

@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use litz::daemon::{Daemon, Stream};
 
 use super::daemon::run_attached;
+use super::run::assert_prints;
 use super::*;
 
 /// Connections with rings that a daemon has at a time.
@@ -270,8 +271,7 @@ assert r.read(8) == b'good day'
 r.finish()
 assert r.ended() == (8).to_bytes(8, 'big') * 2
 print('good')";
-    let (status, output, errors) = run_sharing(&host, script, &[echo()]);
-    assert_eq!((status, &*output), (0, "good\n"), "{errors}");
+    assert_prints(run_sharing(&host, script, &[echo()]), "good\n");
 }
 
 #[test]
@@ -294,8 +294,7 @@ r.finish()
 assert c.recv(100) + c.recv(100) == b'and to you'
 assert r.ended() == (10).to_bytes(8, 'big') + (8).to_bytes(8, 'big')
 print('good')";
-    let (status, output, errors) = run_sharing(&host, script, &[SocketAddr::from(([127, 0, 0, 1], port))]);
-    assert_eq!((status, &*output), (0, "good\n"), "{errors}");
+    assert_prints(run_sharing(&host, script, &[SocketAddr::from(([127, 0, 0, 1], port))]), "good\n");
 }
 
 #[test]
@@ -365,8 +364,7 @@ r.put(56, 2 ** 64 - 1)
 r.write(b'good day')
 assert r.read(8) == b'good day'
 print('good')";
-    let (status, output, errors) = run_sharing(&host, script, &[echo(), endless]);
-    assert_eq!((status, &*output), (0, "good\n"), "{errors}");
+    assert_prints(run_sharing(&host, script, &[echo(), endless]), "good\n");
     assert!(host.place.path("daemon.sock").exists());
     let mut honest = host.open(echo());
     honest.write_all(b"still here").expect("it is read");

@@ -79,15 +79,7 @@ impl World {
         let address: SocketAddr = (ip.parse::<std::net::IpAddr>().expect("an address"), 0).into();
         // Its sockets stay in the namespace.
         let listener = self.far.inside(|| TcpListener::bind(address).expect("a port"));
-        let port = listener.local_addr().expect("a socket").port();
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let (stream, act) = (stream.expect("a connection"), act.clone());
-                stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a socket");
-                std::thread::spawn(move || act(stream));
-            }
-        });
-        port
+        accept_each(listener, act).port()
     }
 
     fn command(&self, program: &[&str]) -> Command {
@@ -113,6 +105,12 @@ pub(super) fn serve_in(far: &Namespace, arguments: &[String]) -> (Litz, String) 
     let mut server = Litz::of(far.command(env!("CARGO_BIN_EXE_litz")).args(arguments));
     let ticket = server.wait_for("listening")["ticket"].as_str().expect("a ticket").to_owned();
     (server, ticket)
+}
+
+/// Asserts that a program has succeeded and printed this, and nothing else on standard output.
+#[track_caller]
+pub(super) fn assert_prints((status, output, errors): (i32, String, String), expected: &str) {
+    assert_eq!((status, &*output), (0, expected), "{errors}");
 }
 
 pub(super) fn texts(output: Output) -> (i32, String, String) {
@@ -200,8 +198,7 @@ fn many_connections_of_one_thread_are_polled() {
         return;
     }
     let port = world.serve(FAR, echo).to_string();
-    let (status, output, errors) = world.run(&["python3", "-c", ASYNCIO, FAR, &port]);
-    assert_eq!((status, &*output), (0, "all\n"), "{errors}");
+    assert_prints(world.run(&["python3", "-c", ASYNCIO, FAR, &port]), "all\n");
 }
 
 #[test]
@@ -308,8 +305,7 @@ fn connections_come_from_the_address_that_the_server_chooses() {
             let _written = stream.write_all(peer.as_bytes());
         });
         let script = format!("cat </dev/tcp/10.78.0.2/{port}");
-        let (status, output, errors) = world.run(&["bash", "-c", &script]);
-        assert_eq!((status, &*output), (0, expected), "{errors}");
+        assert_prints(world.run(&["bash", "-c", &script]), expected);
         if source == "10.79.0.1" {
             // The other family has none.
             let (status, _, errors) = world.run(&["bash", "-c", &format!("exec 3<>/dev/tcp/{FAR6}/1")]);
