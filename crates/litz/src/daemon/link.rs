@@ -41,6 +41,10 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Waiting {
     next: u32,
+    /// There was a request.
+    has_asked: bool,
+    /// There was an answer to one.
+    has_answered: bool,
     is_over: bool,
     /// The numbers in use, and where the answer to each goes, until it has come.
     by_number: BTreeMap<u32, Option<SyncSender<Answer>>>,
@@ -75,6 +79,17 @@ impl Link {
     /// Whether the daemon has ended it.
     pub(super) fn is_over(&self) -> bool {
         lock(&self.shared.waiting).is_over
+    }
+
+    /// Whether the daemon knows rings: their request is the first one, and a daemon that does not know them ends
+    /// the connection in place of an answer. None if it was not asked, or has not answered yet.
+    pub(super) fn knows_rings(&self) -> Option<bool> {
+        let waiting = lock(&self.shared.waiting);
+        match waiting.has_answered {
+            _ if !self.asks_for_rings => None,
+            true => Some(true),
+            false => (waiting.has_asked && waiting.is_over).then_some(false),
+        }
     }
 
     /// Asks for a connection, and waits for the answer.
@@ -130,6 +145,7 @@ impl Waiting {
         while self.by_number.contains_key(&self.next) {
             self.advance();
         }
+        self.has_asked = true;
         let (number, (give, answer)) = (self.next, sync_channel(1));
         self.by_number.insert(number, Some(give));
         self.advance();
@@ -151,6 +167,7 @@ impl Waiting {
             }
             _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "a reply without its request")),
         };
+        self.has_answered = true;
         let is_last = answer.is_err();
         // The channel has space for the one answer. It cannot be sent if the caller was unwound.
         let _gone = self.by_number.get_mut(&number).and_then(Option::take).map(|give| give.try_send(answer));

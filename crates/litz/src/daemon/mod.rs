@@ -39,6 +39,10 @@ use forward::message::{Failure, Reason};
 use self::link::{Ended, Link};
 pub use self::stream::{ReadHalf, Stream, WriteHalf};
 
+/// Connections with the daemon that may end one after the other in place of the first answer about rings. A daemon
+/// that does not know rings ends each; one that ends itself, and is started again, ends one of them.
+const UNANSWERED_MAX: usize = 2;
+
 /// Where the daemon of this user is, if it was not started with another path: `litz/daemon.sock` in
 /// `$XDG_RUNTIME_DIR`, for root in `/run`. None if that variable is not set.
 #[must_use]
@@ -56,8 +60,15 @@ pub fn default_path() -> Option<PathBuf> {
 pub struct Daemon {
     path: PathBuf,
     name: ProgramName,
+    links: Mutex<Links>,
+}
+
+#[derive(Debug, Default)]
+struct Links {
     /// The connection with the daemon. A daemon that was started again gets a new one.
-    link: Mutex<Option<Arc<Link>>>,
+    current: Option<Arc<Link>>,
+    /// How many before this one have ended in place of an answer about rings.
+    unanswered: usize,
 }
 
 impl Daemon {
@@ -69,8 +80,8 @@ impl Daemon {
     /// [`ConnectionRefused`](io::ErrorKind::ConnectionRefused)), it runs as another user
     /// ([`PermissionDenied`](io::ErrorKind::PermissionDenied)), or it refuses the program.
     pub fn connect(path: &Path, program: &str) -> io::Result<Self> {
-        let daemon = Self { path: path.to_owned(), name: ProgramName::new(program), link: Mutex::default() };
-        daemon.link(true)?;
+        let daemon = Self { path: path.to_owned(), name: ProgramName::new(program), links: Mutex::default() };
+        daemon.link()?;
         Ok(daemon)
     }
 
@@ -78,7 +89,8 @@ impl Daemon {
     /// answer of the far host.
     ///
     /// A daemon that was started again is asked for later connections. Without memory to share, or if the
-    /// daemon does not know how, the stream is a socket.
+    /// daemon does not know how, the stream is a socket. A daemon that has twice ended its connection with this
+    /// program in place of the first answer counts as one that does not know how, until that connection ends.
     ///
     /// # Errors
     /// Why there is no connection: the far host says that the target refused
@@ -92,31 +104,43 @@ impl Daemon {
         if target.is_udp() {
             return Err(invalid(format!("{target} is no target of a stream")));
         }
-        let link = self.link(true)?;
-        if !link.asks_for_rings {
-            return open_socket(&link, &target);
-        }
-        match link.connect(SocketFrom::Rings, &target) {
-            Ok(Ok(descriptors)) => Stream::of_rings(descriptors),
-            // Perhaps there is no memory to share.
-            Ok(Err(failure)) if failure.reason == Reason::Busy => open_socket(&link, &target),
-            Ok(Err(failure)) => Err(refused(&failure)),
-            // A daemon that does not know rings ends the connection.
-            Err(Ended) => {
-                let link = self.link(false).map_err(|_| Ended)?;
-                open_socket(&link, &target)
+        let mut link = self.link()?;
+        for _ in 0..=UNANSWERED_MAX {
+            if !link.asks_for_rings {
+                return open_socket(&link, &target);
+            }
+            match link.connect(SocketFrom::Rings, &target) {
+                Ok(Ok(descriptors)) => return Stream::of_rings(descriptors),
+                // Perhaps there is no memory to share.
+                Ok(Err(failure)) if failure.reason == Reason::Busy => return open_socket(&link, &target),
+                Ok(Err(failure)) => return Err(refused(&failure)),
+                Err(Ended) if link.knows_rings() == Some(true) => break,
+                // Perhaps the daemon does not know rings.
+                Err(Ended) => link = self.link().map_err(|_| Ended)?,
             }
         }
+        Err(Ended.into())
     }
 
-    /// The connection with the daemon. If it has ended, a new one, which asks for rings or does not.
-    fn link(&self, asks_for_rings: bool) -> io::Result<Arc<Link>> {
-        let mut link = lock(&self.link);
-        if let Some(link) = link.as_ref().filter(|link| !link.is_over()) {
+    /// The connection with the daemon. If it has ended, a new one. It asks for rings, but not after daemons that do
+    /// not know them.
+    fn link(&self) -> io::Result<Arc<Link>> {
+        let mut links = lock(&self.links);
+        let old = links.current.as_ref();
+        if let Some(link) = old.filter(|link| !link.is_over()) {
             return Ok(Arc::clone(link));
         }
+        let unanswered = match old.map(|link| (link.asks_for_rings, link.knows_rings())) {
+            Some((true, Some(false))) => links.unanswered + 1,
+            Some((true, None)) => links.unanswered,
+            // The daemon has ended, and the next one may be another version.
+            Some((true, Some(true)) | (false, _)) | None => 0,
+        };
+        let asks_for_rings = unanswered < UNANSWERED_MAX;
         let new = Link::open(&self.path, &self.name, asks_for_rings).map_err(|error| explain(&self.path, &error))?;
-        Ok(Arc::clone(link.insert(Arc::new(new))))
+        let new = Arc::new(new);
+        *links = Links { current: Some(Arc::clone(&new)), unanswered };
+        Ok(new)
     }
 }
 

@@ -13,7 +13,7 @@ use rings::ring::Reset;
 use rustix::net::{SocketAddrUnix, SocketFlags, accept, bind, listen};
 use tempfile::TempDir;
 
-use super::Daemon;
+use super::{Daemon, UNANSWERED_MAX};
 
 /// Where a daemon listens.
 struct Place {
@@ -36,6 +36,14 @@ impl Place {
 
     fn connect(&self) -> io::Result<Daemon> {
         Daemon::connect(&self.path, "test")
+    }
+
+    /// The next program, as a daemon sees it that does not know rings: to it, a request for them is malformed.
+    fn welcome_by_old_daemon(&self) -> Program {
+        for _ in 0..UNANSWERED_MAX {
+            self.welcome().connect(SocketFrom::Rings);
+        }
+        self.welcome()
     }
 
     /// The next program, which is accepted.
@@ -131,11 +139,7 @@ fn a_daemon_that_shares_memory_gets_and_gives_all_bytes() {
 #[test]
 fn a_daemon_that_knows_no_rings_is_asked_for_a_socket() {
     let daemon = |place: &Place| {
-        let old = place.welcome();
-        old.connect(SocketFrom::Rings);
-        // To an old daemon, the message is malformed.
-        drop(old);
-        let program = place.welcome();
+        let program = place.welcome_by_old_daemon();
         for _ in 0..2 {
             let mut socket = program.pass_socket(program.connect(SocketFrom::Daemon));
             socket.write_all(b"good day").unwrap();
@@ -150,6 +154,82 @@ fn a_daemon_that_knows_no_rings_is_asked_for_a_socket() {
             stream.read_to_string(&mut words).unwrap();
             assert_eq!(words, "good day");
         }
+    });
+}
+
+#[test]
+fn a_daemon_that_is_started_again_while_it_is_asked_first_gives_rings() {
+    let place = Place::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            place.welcome().connect(SocketFrom::Rings);
+            let program = place.welcome();
+            let (_reader, mut writer) = program.pass_rings(program.connect(SocketFrom::Rings));
+            writer.finish();
+            assert_eq!(program.request(), None);
+        });
+        let mut stream = place.connect().unwrap().open("example:80").unwrap();
+        assert!(stream.shares_memory());
+        assert_eq!(stream.read(&mut [0; 9]).unwrap(), 0);
+    });
+}
+
+#[test]
+fn a_daemon_that_has_given_rings_is_asked_for_them_when_it_is_started_again() {
+    let place = Place::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..=UNANSWERED_MAX {
+                let program = place.welcome();
+                let _rings = program.pass_rings(program.connect(SocketFrom::Rings));
+                program.connect(SocketFrom::Rings);
+            }
+        });
+        let daemon = place.connect().unwrap();
+        for _ in 0..=UNANSWERED_MAX {
+            assert!(daemon.open("example:80").unwrap().shares_memory());
+            assert_eq!(daemon.open("example:80").unwrap_err().kind(), ErrorKind::ConnectionReset);
+        }
+    });
+}
+
+#[test]
+fn a_daemon_that_knows_rings_is_asked_for_them_after_one_that_does_not() {
+    let place = Place::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let program = place.welcome_by_old_daemon();
+            let _socket = program.pass_socket(program.connect(SocketFrom::Daemon));
+            program.connect(SocketFrom::Daemon);
+            drop(program);
+            let program = place.welcome();
+            let _rings = program.pass_rings(program.connect(SocketFrom::Rings));
+            assert_eq!(program.request(), None);
+        });
+        let daemon = place.connect().unwrap();
+        assert!(!daemon.open("example:80").unwrap().shares_memory());
+        assert_eq!(daemon.open("example:80").unwrap_err().kind(), ErrorKind::ConnectionReset);
+        assert!(daemon.open("example:80").unwrap().shares_memory());
+    });
+}
+
+#[test]
+fn several_threads_of_a_program_get_sockets_of_a_daemon_that_knows_no_rings() {
+    const THREADS: usize = 8;
+    let place = Place::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let program = place.welcome_by_old_daemon();
+            let _sockets: Vec<_> =
+                (0..THREADS).map(|_| program.pass_socket(program.connect(SocketFrom::Daemon))).collect();
+            assert_eq!(program.request(), None);
+        });
+        let daemon = place.connect().unwrap();
+        std::thread::scope(|threads| {
+            for _ in 0..THREADS {
+                threads.spawn(|| assert!(!daemon.open("example:80").unwrap().shares_memory()));
+            }
+        });
     });
 }
 
