@@ -152,7 +152,7 @@ impl Call {
     /// If there is no such descriptor, or the caller was killed.
     pub fn descriptor(&self, number: u64) -> io::Result<OwnedFd> {
         let descriptors = Descriptors::open(self.thread)?;
-        // What was opened is the caller if it still waits.
+        // If the caller still waits, its descriptors were opened, and not those of a later process.
         if self.listener.is_waiting(self.id) {
             descriptors.duplicate(number)
         } else {

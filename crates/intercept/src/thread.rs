@@ -43,8 +43,8 @@ impl Thread {
         self.memory.write_all_at(bytes, address)
     }
 
-    /// Whether a signal waits for which it has a handler. What is read is that of another process if this one has
-    /// ended.
+    /// Whether a signal waits for which it has a handler. If the process has ended, the answer may be that of
+    /// another one.
     ///
     /// # Errors
     /// If there is no such process.

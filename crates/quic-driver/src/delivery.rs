@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::task::Waker;
 
 use quic::{Chunk, Connection, DetachedReceiveHalf, Dir, ReadError, ReceivedDatagram, StreamId};
 use units::Instant;
@@ -99,16 +98,12 @@ impl Delivery {
     pub(crate) fn wake_readers(&mut self) {
         // In the order of arrival. If a waker panics, those after it remain in the list.
         self.to_wake.reverse();
-        let mut last: Option<Waker> = None;
         while let Some(cell) = self.to_wake.pop() {
-            let waker = cell.lock().take_waker();
-            // A task that reads several streams is woken once.
-            if let Some(waker) = waker
-                && !last.as_ref().is_some_and(|last| last.will_wake(&waker))
-            {
-                waker.wake_by_ref();
-                last = Some(waker);
-            }
+            let Some(waker) = cell.lock().take_waker() else { continue };
+            // A task that reads several streams is woken once. It may run while it is woken, and wait for them again,
+            // so only wakers from before that are left out.
+            while self.to_wake.pop_if(|next| next.lock().take_waker_of(&waker)).is_some() {}
+            waker.wake();
         }
     }
 

@@ -143,7 +143,7 @@ impl Fixture {
     }
 
     /// Runs a receiver with a sender that it has accepted, and that goes on as in `script`. Returns why the
-    /// receiver failed. What `script` returns is kept until then.
+    /// receiver failed. The value of `script` is kept until then.
     fn fail_receiver<T>(&self, script: impl FnOnce(&MemoryLink, Control) -> T) -> TransferError {
         let ((link, mut control), receiver) = pair();
         *link.faults().revision.lock().unwrap() = self.revision;

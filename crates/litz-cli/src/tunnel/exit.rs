@@ -151,7 +151,7 @@ impl Wake for Exit {
                 let is_due = self.serve(&mut state, &waker, IN_PLACE_BYTES_MAX);
                 let timeout = state.unpacker.timeout();
                 let is_late = timeout.is_some_and(|at| state.wakes_at.is_none_or(|wakes| at < wakes));
-                // What the paths are, the driver answers, so its thread cannot wait for that.
+                // The driver answers which paths there are, so its thread cannot wait for that.
                 is_due || is_late || self.clock.now() >= state.paths_at
             }
             // The thread serves it, and may have looked for more already. Or it has panicked.
@@ -182,6 +182,7 @@ impl State {
         }
     }
 }
+
 /// Tells the order on which paths packets may come.
 fn follow_paths(peer: &Peer, unpacker: &mut Unpacker) {
     let stats = peer.connection.stats();

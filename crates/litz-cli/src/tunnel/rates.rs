@@ -110,7 +110,7 @@ mod tests {
         let stopped = |samples: &mut Samples, ms| sent(samples.read(at(ms), bytes(&[(0, 39_000, 0)])));
         assert!(stopped(&mut samples, 4400).is_some_and(|bps| (1..80_000).contains(&bps)));
         assert_eq!(stopped(&mut samples, 4900), Some(0));
-        // Nobody has asked for long.
+        // There was no request for long.
         assert_eq!(read(&mut samples, 60_000), None);
         assert_eq!(read(&mut samples, 60_500), Some(80_000));
     }

@@ -51,14 +51,15 @@ impl WakeEvent {
     /// # Errors
     /// The system's.
     pub(crate) fn wait(&self, readable: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<()> {
+        let timeout = timeout.map(rustix::time::Timespec::try_from).transpose().map_err(io::Error::other)?;
         let Inner { state, event } = &*self.inner;
         if state.compare_exchange(NONE, WAITING, Ordering::SeqCst, Ordering::SeqCst).is_err() {
-            state.store(NONE, Ordering::SeqCst);
+            // With what the event tells of, which a store alone would not show.
+            state.swap(NONE, Ordering::SeqCst);
             return Ok(());
         }
         let mut polled =
             [PollFd::from_borrowed_fd(readable, PollFlags::IN), PollFd::from_borrowed_fd(event.as_fd(), PollFlags::IN)];
-        let timeout = timeout.map(rustix::time::Timespec::try_from).transpose().map_err(io::Error::other)?;
         let result = poll(&mut polled, timeout.as_ref());
         let has_happened = state.swap(NONE, Ordering::SeqCst) == HAPPENED;
         if has_happened || polled[1].revents().contains(PollFlags::IN) {

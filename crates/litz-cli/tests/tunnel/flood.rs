@@ -1,12 +1,12 @@
 //! A flood of tiny packets of very many flows into the tunnel.
 
-use super::crowd::{resident_bytes, resident_bytes_max};
+use super::crowd::resident_bytes_max;
 use super::{SERVER, World};
 
 /// Packets of the flood. The tunnel takes what it can; the kernel drops the rest at the device.
 const PACKETS: u64 = 400_000;
 
-/// How much the flood may add to the resident memory of an end. Three MiB are usual; an end that kept the packets
+/// How much the flood may add to the largest resident memory of an end. Three MiB are usual; an end that kept the packets
 /// that it drops would take far more.
 const GROWTH_BYTES_MAX: u64 = 12 << 20;
 
@@ -40,13 +40,13 @@ fn a_flood_of_tiny_packets_of_many_flows_takes_bounded_memory() {
     let (client, server) = world.tunnel();
     world.succeed("python3", &["-c", EXCHANGE, SERVER[0]]);
     let ends = [client.id(), server.id()];
-    let before = ends.map(resident_bytes);
+    let before = ends.map(resident_bytes_max);
     world.succeed("python3", &["-c", FLOOD, &PACKETS.to_string(), SERVER[0]]);
     let after = ends.map(resident_bytes_max);
     world.succeed("python3", &["-c", EXCHANGE, SERVER[0]]);
 
     let (sent, received) = World::end(client, server);
-    eprintln!("resident bytes of client and server: {before:?}, at most {after:?}; {sent} {received}");
+    eprintln!("resident bytes of client and server, at most: {before:?}, then {after:?}; {sent} {received}");
     assert!(sent["in"]["dropped"].as_u64() > Some(PACKETS / 8), "more came than the link carries: {sent}");
     for (before, after) in before.into_iter().zip(after) {
         assert!(after < before + GROWTH_BYTES_MAX, "{before} bytes became {after}");

@@ -121,7 +121,10 @@ fn a_server_refuses_clients_that_would_take_its_own_packets_and_addresses_withou
     let key = format!("ed25519:{}", "a".repeat(52));
     for (client, words) in [
         ("network = ['192.168.9.0/24', '0.0.0.0/0']", "serve.toml, line 3: \"0.0.0.0/0\" is a large part"),
-        ("network = ['10.0.0.0/8']", "serve.toml, line 3: \"10.0.0.0/8\" has the server's own address 10.76.0.1"),
+        (
+            "network = ['10.0.0.0/8']",
+            "serve.toml, line 3: \"10.0.0.0/8\" has addresses of the server's network 10.76.0.0/24",
+        ),
         ("address = ['10.76.0.1']", "serve.toml, line 3: \"10.76.0.1\" is the server's own address"),
         ("address = ['10.9.9.9']", "serve.toml, line 3: \"10.9.9.9\" is outside the server's networks"),
         ("\nnetwork = ['10.9.0.0/24']", "serve.toml, line 4: this host has another route to 10.9.0.0/24"),

@@ -174,6 +174,11 @@ impl Inbox {
     pub(crate) fn take_waker(&mut self) -> Option<Waker> {
         self.waker.take()
     }
+
+    /// Takes the waker if it wakes the same task as this one. Whether it does.
+    pub(crate) fn take_waker_of(&mut self, other: &Waker) -> bool {
+        self.waker.take_if(|waker| waker.will_wake(other)).is_some()
+    }
 }
 
 #[cfg(test)]

@@ -126,6 +126,49 @@ fn a_task_that_reads_several_streams_is_woken_once() {
     assert_eq!((one.get(), other.get()), (1, 1));
 }
 
+/// Reads two streams while it is woken, and waits for them again.
+struct ReadingWaker {
+    cells: [Arc<RecvCell>; 2],
+    count: Count,
+}
+
+impl ReadingWaker {
+    fn read(self: &Arc<Self>) {
+        let waker = Waker::from(Arc::clone(self));
+        for cell in &self.cells {
+            while cell.poll_take(&waker).is_ready() {}
+        }
+    }
+}
+
+impl Wake for ReadingWaker {
+    fn wake(self: Arc<Self>) {
+        self.count.0.fetch_add(1, Ordering::Relaxed);
+        self.read();
+    }
+}
+
+#[test]
+fn a_reader_that_runs_while_it_is_woken_is_woken_for_what_comes_next() {
+    let (mut fixture, other) = (Fixture::new(), Arc::<Count>::default());
+    let cells = [0, 1].map(|index| fixture.add_reader(index));
+    let between = fixture.add_reader(2);
+    let reader = Arc::new(ReadingWaker { cells: cells.clone(), count: Count::default() });
+    reader.read();
+    assert_eq!(take(&between, &other), None);
+    for cell in [&cells[0], &cells[1], &between, &cells[0]] {
+        fixture.deliver(cell);
+    }
+    // Its task is awake already.
+    assert!(between.lock().take_waker().is_some());
+    fixture.delivery.wake_readers();
+    assert!(reader.count.get() > 0);
+    let before = reader.count.get();
+    fixture.deliver(&cells[0]);
+    fixture.delivery.wake_readers();
+    assert_eq!(reader.count.get(), before + 1, "it waits, so it is woken");
+}
+
 #[test]
 fn ending_wakes_a_reader_that_was_not_woken_for_earlier_data() {
     let (mut fixture, count) = (Fixture::new(), Arc::<Count>::default());

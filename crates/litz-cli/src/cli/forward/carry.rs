@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bytes::{Bytes, BytesMut};
 use forward::message::Failure;
 use litz::{RecvStream, SendStream, StridedBytes};
+use tokio::task::yield_now;
 
 use super::frames;
 
@@ -29,6 +30,9 @@ const READ_LEN_MIN: usize = 8 << 10;
 
 /// Bytes of a read of a busy connection. Larger reads save no more time, and hold more memory.
 const READ_LEN_MAX: usize = 256 << 10;
+
+/// Pieces that a direction carries in a row. Then others of its thread have their turn, which may be a driver.
+const ROUNDS_MAX: usize = 32;
 
 /// A connection of this host with a program: what is carried.
 pub(crate) trait Local {
@@ -195,7 +199,12 @@ fn finish(local: &impl Local) -> io::Result<()> {
 /// From the local connection to the stream.
 async fn outward(local: &impl Local, stream: &mut SendStream, carried: &Carried) -> Result<(), Broken> {
     let (mut buffer, mut class) = (ReadBuffer::new(), StreamClass::default());
+    let mut round = 0_usize;
     loop {
+        round += 1;
+        if round.is_multiple_of(ROUNDS_MAX) {
+            yield_now().await;
+        }
         let chunk = tokio::select! {
             biased;
             chunk = local.read(&mut buffer) => chunk.map_err(Broken::Local)?,
@@ -222,7 +231,12 @@ async fn outward(local: &impl Local, stream: &mut SendStream, carried: &Carried)
 
 /// From the stream to the local connection.
 async fn inward(local: &impl Local, stream: &mut RecvStream, carried: &Carried) -> Result<(), Broken> {
+    let mut round = 0_usize;
     loop {
+        round += 1;
+        if round.is_multiple_of(ROUNDS_MAX) {
+            yield_now().await;
+        }
         let arrived = tokio::select! {
             biased;
             arrived = stream.read_strided_async() => arrived.map_err(stream_broke_reading)?,

@@ -46,8 +46,8 @@ impl FromStr for InterfaceAddress {
         let (bits, example) = if address.is_ipv4() { (32, "10.76.0.1/24") } else { (128, "fd76::1/64") };
         if bits - network.bits() < HOST_BITS_MIN {
             return Err(format!(
-                "the network {network} has no address for a client: write an address and the bits of its network, such \
-                 as {example}"
+                "the network {network} has no address for a client, as its first and its last one are not used: write an \
+                 address and the bits of its network, such as {example}"
             ));
         }
         match refusal(address, &network) {

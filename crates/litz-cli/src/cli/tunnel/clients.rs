@@ -131,8 +131,14 @@ pub(super) fn parse(path: &Path, text: &str, own: &[InterfaceAddress]) -> Result
 
 /// The client of a table.
 fn client_of(path: &Path, text: &str, table: &Table, own: &[InterfaceAddress]) -> Result<Client, String> {
+    // The server routes these networks, too. Those that cannot be read are refused below.
+    let routed: Vec<Prefix> =
+        table.network.as_slice().iter().filter_map(|value| value.get_ref().parse().ok()).collect();
     let address = |text: &str| {
         let address: IpAddr = text.parse().map_err(|_| "is no IP address".to_owned())?;
+        if routed.iter().any(|network| network.contains(address)) {
+            return Ok(address);
+        }
         check_address(address, own).map(|()| address)
     };
     let network = |text: &str| {
@@ -169,7 +175,8 @@ fn check_address(address: IpAddr, own: &[InterfaceAddress]) -> Result<(), String
     refusal(address, &of.network).map_or(Ok(()), |why| Err(why.to_owned()))
 }
 
-/// Refuses a network whose packets the server needs itself.
+/// Refuses a network that is too large, or has addresses of the server and of other clients: the client could send
+/// from these.
 fn check_network(network: &Prefix, own: &[InterfaceAddress]) -> Result<(), String> {
     if network.bits() < ROUTE_BITS_MIN {
         return Err(format!(
@@ -177,8 +184,12 @@ fn check_network(network: &Prefix, own: &[InterfaceAddress]) -> Result<(), Strin
              {ROUTE_BITS_MIN} bits"
         ));
     }
-    match own.iter().find(|own| network.contains(own.address)) {
-        Some(own) => Err(format!("has the server's own address {} in it", own.address)),
+    match own.iter().find(|own| network.overlaps(&own.network)) {
+        Some(own) => Err(format!(
+            "has addresses of the server's network {} in it, which are of the server and of all clients: name smaller \
+             networks, or give the server another --address",
+            own.network
+        )),
         None => Ok(()),
     }
 }

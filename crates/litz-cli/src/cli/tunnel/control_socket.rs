@@ -98,6 +98,8 @@ impl ControlSocket {
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
+        // First, as another command may listen there as soon as this one does not.
+        let _none = std::fs::remove_file(&self.path);
         self.is_over.store(true, Ordering::Release);
         // It ends the wait for the next request. It cannot fail for a socket that listens.
         let _ended = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
@@ -106,7 +108,6 @@ impl Drop for ControlSocket {
         {
             std::panic::resume_unwind(panic);
         }
-        let _none = std::fs::remove_file(&self.path);
     }
 }
 
