@@ -265,6 +265,13 @@ mod tests {
     }
 
     #[test]
+    fn a_client_may_have_an_address_of_a_network_behind_it() {
+        let text = "[[client]]\nkey = 'KEY1'\naddress = ['10.9.8.5']\nnetwork = ['10.9.8.0/24']";
+        let client = parsed(text).unwrap().remove(0);
+        assert_eq!(client.addresses, ["10.9.8.5".parse::<IpAddr>().unwrap()]);
+    }
+
+    #[test]
     fn errors_name_the_line() {
         for (text, line, words) in [
             ("[[client]]\nkey = 'KEY1'\nadress = ['10.0.0.1']", 3, "adress"),
@@ -279,7 +286,9 @@ mod tests {
             ("[[client]]\nkey = 'KEY1'\nnetwork = ['0.0.0.0/0']", 3, "at least 8 bits"),
             ("[[client]]\nkey = 'KEY1'\nnetwork = [\n'128.0.0.0/1']", 4, "at least 8 bits"),
             ("[[client]]\nkey = 'KEY1'\nnetwork = ['2000::/3']", 3, "at least 8 bits"),
-            ("[[client]]\nkey = 'KEY1'\nnetwork = ['10.0.0.0/8']", 3, "the server's own address 10.76.0.1"),
+            ("[[client]]\nkey = 'KEY1'\nnetwork = ['10.0.0.0/8']", 3, "addresses of the server's network 10.76.0.0/24"),
+            ("[[client]]\nkey = 'KEY1'\nnetwork = ['10.76.0.128/25']", 3, "addresses of the server's network"),
+            ("[[client]]\nkey = 'KEY1'\naddress = ['10.9.9.9']\nnetwork = ['10.9.8.0/24']", 3, "outside the server's"),
             ("[[client]]\nkey = 'KEY1'\naddress = ['10.76.0.1']", 3, "is the server's own address"),
             ("[[client]]\nkey = 'KEY1'\naddress = ['fd76::1']", 3, "is the server's own address"),
             ("[[client]]\nkey = 'KEY1'\naddress = ['10.9.9.9']", 3, "outside the server's networks, 10.76.0.0/24 and"),
