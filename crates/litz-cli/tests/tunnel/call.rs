@@ -14,7 +14,7 @@ const PACKETS: u64 = 250;
 /// It says so itself until FILE.stop is there.
 const CALL: &str = "
 import json, os, socket, struct, sys, threading, time
-own, peer, count, file = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+own, peer, count, file, other = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5]
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.bind((own, 5006))
 open(file + '.ready', 'w').close()
@@ -40,6 +40,9 @@ def receive():
 threading.Thread(target=receive, daemon=True).start()
 def send(number):
     s.sendto(struct.pack('!qq', number, time.monotonic_ns()).ljust(160, b'x'), (peer, 5006))
+# What comes before the other side listens would be lost.
+while not os.path.exists(other + '.ready'):
+    time.sleep(0.01)
 for number in range(count):
     send(number)
     time.sleep(0.02)
@@ -51,8 +54,8 @@ while not os.path.exists(file + '.stop'):
 impl World {
     /// Starts one side of a call at `name`; the name of its file.
     fn call(&self, name: &str, own: &str, peer: &str) -> (Running, String) {
-        let file = self.path(&format!("call-{own}")).display().to_string();
-        let arguments = ["-c", CALL, own, peer, &PACKETS.to_string(), &file];
+        let [file, other] = [own, peer].map(|side| self.path(&format!("call-{side}")).display().to_string());
+        let arguments = ["-c", CALL, own, peer, &PACKETS.to_string(), &file, &other];
         let command = Self::in_namespace(name, "python3", &arguments).stdout(Stdio::null()).spawn();
         (Running(command.expect("python3 starts")), file)
     }
