@@ -120,6 +120,8 @@ impl Exit {
             match arrived {
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(closed)) => {
+                    // What was left to the thread before the connection ended.
+                    state.write(&self.peer, self.clock.now());
                     state.closed = Some(closed);
                     return true;
                 }

@@ -1,4 +1,4 @@
-//! The rates of the paths of a peer, from samples of their counters that are taken when somebody asks.
+//! The rates of the paths of a peer, from samples of their counters that are taken for each request.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -225,10 +225,7 @@ impl<'a> Server<'a> {
         for behind in clients.networks() {
             network.add_route(&behind.network, &options.tun).map_err(|why| clients.error_of(&behind, &why))?;
         }
-        let places = host::state_directory(options.transport.state_dir.as_deref())?;
-        let mut pool = Pool::open(addresses.clone(), places.join(format!("{}.addresses", options.tun)))?;
-        pool.reserve(clients.addresses());
-        let pool = Mutex::new(pool);
+        let pool = Mutex::new(open_pool(options, &addresses, &clients)?);
         let server = Self {
             options,
             addresses,
@@ -481,6 +478,14 @@ impl<'a> Server<'a> {
         control.finish();
         Err(format!("refused: {text}"))
     }
+}
+
+/// The addresses for clients that are not listed with addresses.
+fn open_pool(options: &ServeOptions, addresses: &[InterfaceAddress], clients: &Clients) -> Result<Pool, String> {
+    let places = host::state_directory(options.transport.state_dir.as_deref())?;
+    let mut pool = Pool::open(addresses.to_vec(), places.join(format!("{}.addresses", options.tun)))?;
+    pool.reserve(clients.addresses());
+    Ok(pool)
 }
 
 /// The answer to `litz tunnel status`. There are no peers before the device is made.

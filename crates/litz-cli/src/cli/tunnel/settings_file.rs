@@ -309,6 +309,9 @@ mod tests {
 
     #[test]
     fn errors_name_the_line() {
+        let check = |error: &str, line: usize, words: &str| {
+            assert!(error.starts_with(&format!("a.toml, line {line}: ")) && error.contains(words), "{error}");
+        };
         for (text, line, words) in [
             ("mtu = 1400\nmtoo = 1400", 2, "`mtoo` is no option of `litz tunnel serve`"),
             ("\nmtu = 12", 2, "--mtu"),
@@ -322,8 +325,7 @@ mod tests {
             ("mtu = 1400\n[client]\nkey = 'x'", 2, "write [[client]] instead of [client]"),
             ("mtu = 1400\ntun = 'a-name-that-is-long'", 2, "at most 15 bytes"),
         ] {
-            let error = serve(text).unwrap_err();
-            assert!(error.starts_with(&format!("a.toml, line {line}: ")) && error.contains(words), "{error}");
+            check(&serve(text).unwrap_err(), line, words);
         }
         let mistyped = format!("{}x", ticket());
         let mistyped = format!("all = true\nticket = '{mistyped}'");
@@ -338,7 +340,7 @@ mod tests {
             ("userspace = true\ndns = true", 1, "cannot be used with"),
         ] {
             let error = up(text).unwrap_err();
-            assert!(error.starts_with(&format!("a.toml, line {line}: ")) && error.contains(words), "{error}");
+            check(&error, line, words);
             assert!(!error.contains(&ticket()[..20]), "a secret: {error}");
         }
         assert!(up("client = []").unwrap_err().contains("no option"));

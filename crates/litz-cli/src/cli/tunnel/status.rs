@@ -157,7 +157,7 @@ pub(super) fn peer_json(peer: &Peer) -> Value {
     })
 }
 
-/// The rates of all paths together, and the paths. There are no rates if nobody has asked lately.
+/// The rates of all paths together, and the paths. There are no rates without a recent request.
 fn paths_json(peer: &Peer, paths: &[PathStats]) -> (Option<Both<Rate>>, Vec<Value>) {
     let bytes = paths.iter().map(|path| (path.id.0, Both { sent: path.bytes_sent, received: path.bytes_received }));
     let rates = peer.rates.read(bytes.collect());
