@@ -14,7 +14,8 @@
 //!   the wait is what the round trips of the paths differ by, and no less than a batch takes.
 //! - If the flow keeps to one path, as its sender says, the missing one is lost at once.
 //! - A path in use may stop. The missing item is waited for no longer than the spread of the paths' delays,
-//!   which is measured: how late items were that filled a gap.
+//!   which is measured: how late items were that filled a gap, or came after such a wait. A path that has let
+//!   a wait run out is not in use until it delivers again, so that the next items do not wait for it.
 //! - Too much is held.
 //!
 //! An item that arrives after its gap was given up is still delivered, late, and once.
@@ -104,6 +105,23 @@ struct Flow {
     /// For each path the newest item that it has delivered.
     passed: Vec<Option<u32>>,
     deadline: Option<Instant>,
+    /// The last gap that was given up because the wait was over.
+    expired: Option<Gap>,
+}
+
+/// Items that were missing: those from `first` on, before `end`.
+#[derive(Debug, Clone, Copy)]
+struct Gap {
+    first: u32,
+    end: u32,
+    /// When the item after them arrived.
+    began: Instant,
+}
+
+impl Gap {
+    fn contains(&self, sequence: u32) -> bool {
+        sequence.wrapping_sub(self.first) < self.end.wrapping_sub(self.first)
+    }
 }
 
 /// A bit for each remembered item, by its number modulo their count. Without memory until the first is
@@ -238,6 +256,7 @@ impl Resequencer {
         while let Some((&(at, flow), ())) = self.deadlines.first_key_value()
             && at <= now
         {
+            self.note_stopped_paths(flow);
             self.skip_gap(now, flow, deliver);
         }
     }
@@ -275,17 +294,17 @@ impl Resequencer {
 
     /// An item `behind` before the expected one.
     fn push_late(&mut self, now: Instant, number: u16, behind: u32, item: Item, deliver: &mut impl FnMut(Item)) {
-        if !self.flows[usize::from(number)].deliver_late(behind) {
+        let flow = &mut self.flows[usize::from(number)];
+        let sequence = flow.next.wrapping_sub(behind);
+        if !flow.deliver_late(behind) {
             self.stats.dropped += 1;
             return;
         }
         self.stats.late += 1;
-        let is_pinned = item.is_pinned;
         deliver(item);
-        if !is_pinned {
-            // It was given up too early, so the next is waited for longer.
-            let wait = self.wait();
-            self.note_lateness(now, wait);
+        // It was waited for too briefly. One that every path had passed was given up for that, whatever the wait.
+        if let Some(gap) = flow.expired.filter(|gap| gap.contains(sequence)) {
+            self.note_lateness(now, now.saturating_since(gap.began));
         }
     }
 
@@ -325,12 +344,26 @@ impl Resequencer {
         self.set_deadline(now, number);
     }
 
+    /// The paths that might have filled the first gap of a flow are not in use until they deliver again.
+    fn note_stopped_paths(&mut self, number: u16) {
+        let flow = &self.flows[usize::from(number)];
+        let Some(Held { item, .. }) = flow.held.front() else { return };
+        for (path, used_at) in self.used_at.iter_mut().enumerate() {
+            if !flow.has_passed(path, item.sequence) {
+                *used_at = Instant::ZERO;
+            }
+        }
+    }
+
     /// Gives up the first gap of a flow.
     fn skip_gap(&mut self, now: Instant, number: u16, deliver: &mut impl FnMut(Item)) {
         let flow = &mut self.flows[usize::from(number)];
-        let gap = flow.gap().unwrap_or(0);
-        self.stats.expired += u64::from(gap);
-        flow.skip(gap);
+        let Some(held) = flow.held.front() else { return self.drain(now, number, deliver) };
+        let gap = Gap { first: flow.next, end: held.item.sequence, began: held.since };
+        let count = gap.end.wrapping_sub(gap.first);
+        flow.expired = Some(gap);
+        self.stats.expired += u64::from(count);
+        flow.skip(count);
         self.drain(now, number, deliver);
     }
 

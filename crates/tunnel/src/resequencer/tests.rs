@@ -197,6 +197,54 @@ fn the_wait_follows_the_measured_spread() {
 }
 
 #[test]
+fn only_the_first_item_waits_for_a_path_that_has_stopped() {
+    let mut bench = Bench::default();
+    bench.push(at(0), 1, 3, 0);
+    bench.push(at(0), 0, 3, 2);
+    bench.push(at(50), 0, 3, 4);
+    assert_eq!(bench.take(), [0]);
+    bench.time_out(at(60));
+    assert_eq!(bench.take(), [2, 4]);
+    bench.push(at(61), 0, 3, 6);
+    assert_eq!(bench.take(), [6], "the other path has let a wait run out");
+    // It delivers again, so it is waited for.
+    bench.push(at(70), 1, 3, 7);
+    bench.push(at(70), 0, 3, 9);
+    assert_eq!((bench.take(), bench.order.timeout()), (vec![7], Some(at(70) + bench.order.wait())));
+}
+
+#[test]
+fn the_wait_grows_by_how_late_items_come_after_it() {
+    let mut bench = Bench::default();
+    for (path, sequence) in [(1, 0), (0, 2), (1, 1)] {
+        bench.push(at(0), path, 3, sequence);
+    }
+    bench.push(at(0), 0, 3, 5);
+    bench.time_out(at(4));
+    assert_eq!(bench.take(), [0, 1, 2, 5], "the spread was nothing, so the wait is the shortest");
+    // Two items of one gap: both are as late.
+    bench.push(at(20), 1, 3, 3);
+    bench.push(at(20), 1, 3, 4);
+    assert_eq!((bench.take(), bench.order.wait()), (vec![3, 4], Duration::from_millis(30)));
+}
+
+#[test]
+fn an_item_that_its_own_path_has_passed_does_not_change_the_wait() {
+    let mut bench = Bench::default();
+    for (path, sequence) in [(1, 0), (0, 2), (1, 1)] {
+        bench.push(at(0), path, 3, sequence);
+    }
+    bench.push(at(0), 0, 3, 5);
+    bench.push(at(0), 1, 3, 6);
+    assert_eq!(bench.order.stats().lost, 2);
+    for sequence in 3..5 {
+        bench.push(at(100), 1, 3, sequence);
+    }
+    assert_eq!(bench.take(), [0, 1, 2, 5, 6, 3, 4]);
+    assert_eq!((bench.order.stats().late, bench.order.wait()), (2, WAIT_MIN));
+}
+
+#[test]
 fn flows_do_not_wait_for_each_other() {
     let mut bench = Bench::default();
     bench.push(at(0), 0, 1, 0);
