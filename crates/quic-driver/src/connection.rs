@@ -141,7 +141,7 @@ impl<K: Packets> Connection<K> {
         self.open_streams(now, Dir::Bi);
         self.open_streams(now, Dir::Uni);
         self.messages.serve(&mut self.quic, &self.cell);
-        self.cell.lock().datagram_len_max = self.quic.datagram_len_max();
+        self.publish_datagram_len_max();
         self.with_delivery(|delivery, connection| delivery.serve(now, connection));
         if let Some(detached) = &mut self.detached {
             detached.wants_delivery |= requests.wants_delivery;
@@ -150,6 +150,11 @@ impl<K: Packets> Connection<K> {
             self.quic.close(now, code, &reason);
         }
         Served { priority, is_interactive: self.quic.has_interactive_next(INTERACTIVE_MAX as u64) }
+    }
+
+    /// Tells the handles how large datagrams may be. Of larger ones that they have queued, the connection takes none.
+    fn publish_datagram_len_max(&self) {
+        self.cell.lock().datagram_len_max = self.quic.datagram_len_max();
     }
 
     /// Moves datagrams into the connection, as far as it takes them. Called before each plan, so that
@@ -208,7 +213,11 @@ impl<K: Packets> Connection<K> {
                 self.with_delivery(|delivery, connection| delivery.serve_datagrams(connection));
             }
             Event::Confirmed => self.serve_paths(now),
-            Event::PathState(..) | Event::PathOpened(_) | Event::Migrated(_) => self.on_path_event(&event),
+            Event::PathState(..) | Event::PathOpened(_) | Event::Migrated(_) => {
+                // Datagrams fit into the packets of each path. Those of a path that has failed may be smaller now.
+                self.publish_datagram_len_max();
+                self.on_path_event(&event);
+            }
             Event::Closed(quic::ConnectionError::HandshakeTimedOut) => {
                 let last_send_error = self.last_send_error.take();
                 self.on_closed(now, Closed::HandshakeTimedOut { last_send_error });
