@@ -78,6 +78,7 @@ impl Entry {
             counters,
             terminator,
             clock: MonotonicClock::start(),
+            round: 0,
             seed,
             flows,
             reports: Reports::default(),
@@ -122,6 +123,8 @@ struct State {
     counters: Arc<DeviceCounters>,
     terminator: Arc<Terminator>,
     clock: MonotonicClock,
+    /// Counts rounds of reading and serving.
+    round: u64,
     seed: u64,
     flows: Flows,
     reports: Reports,
@@ -134,7 +137,10 @@ struct Destination {
     peer: Arc<Peer>,
     outboxes: Outboxes,
     urgency: Urgency,
+    /// Bytes of a datagram of the connection, as of the round that was last asked in. It becomes less when a path
+    /// fails.
     len_max: usize,
+    asked_in: u64,
     /// When to look at the paths again.
     paths_at: Instant,
 }
@@ -144,6 +150,7 @@ impl State {
         let mut buffer = vec![0; TUN_BUFFER_BYTES];
         while !self.stop.load(Ordering::Acquire) {
             self.follow_peers();
+            self.round += 1;
             let (mut reads, mut is_full) = (0, false);
             while reads < READS_PER_ROUND {
                 match self.tun.read(&mut buffer) {
@@ -161,7 +168,7 @@ impl State {
             }
             let now = self.clock.now();
             for destination in self.destinations.values_mut() {
-                destination.serve(now, &self.waker);
+                destination.serve(now, self.round, &self.waker);
             }
             if reads < READS_PER_ROUND && !is_full {
                 // A connection that has space wakes this thread, and so does a change of the peers.
@@ -209,6 +216,7 @@ impl State {
             self.terminator.push(own(&self.memory, buffer, len));
             return false;
         }
+        to.ask_len_max(self.round);
         let ip = &mut buffer[OFFLOAD_HEADER_BYTES..len];
         let _changed = clamp_segment_size(ip, &read.inner, read.is_partial, to.peer.mtu);
         let packet = read.with(ip);
@@ -253,7 +261,15 @@ impl Destination {
     fn new(peer: Arc<Peer>, Flows { urgent, pins }: Flows) -> Self {
         let len_max = peer.connection.datagram_len_max().unwrap_or(0);
         let outboxes = if pins && peer.knows_pins { Outboxes::pinned(peer.rate) } else { Outboxes::sprayed(peer.rate) };
-        Self { peer, outboxes, urgency: Urgency::new(urgent), len_max, paths_at: Instant::ZERO }
+        Self { peer, outboxes, urgency: Urgency::new(urgent), len_max, asked_in: 0, paths_at: Instant::ZERO }
+    }
+
+    /// Before packets are packed, since those that are too large are lost. Once a round.
+    fn ask_len_max(&mut self, round: u64) {
+        if self.asked_in != round {
+            self.asked_in = round;
+            self.len_max = self.peer.connection.datagram_len_max().unwrap_or(self.len_max);
+        }
     }
 
     /// Sends a packet at once, on two paths, if it is urgent. Whether it is on its way.
@@ -272,7 +288,10 @@ impl Destination {
     }
 
     /// Gives the connection as much as it takes.
-    fn serve(&mut self, now: Instant, waker: &Waker) {
+    fn serve(&mut self, now: Instant, round: u64, waker: &Waker) {
+        if self.outboxes.waiting_bytes() > 0 {
+            self.ask_len_max(round);
+        }
         if self.outboxes.is_pinned() && now >= self.paths_at {
             self.paths_at = now + PATHS_INTERVAL;
             self.follow_paths(now);
@@ -281,8 +300,9 @@ impl Destination {
         self.outboxes.serve(|path, outbox, was_blocked| {
             let mut link = Link { peer, path: path.map(PathId), len_max: &mut *len_max };
             let is_blocked = was_blocked || link.send(now, outbox, waker);
-            if outbox.has_queued() {
-                link.send_sparse(now, outbox);
+            if outbox.has_queued() && link.send_sparse(now, outbox) {
+                // What the connection did not take waits in the line, and the thread for space.
+                return is_blocked || link.send(now, outbox, waker);
             }
             is_blocked
         });
@@ -317,21 +337,22 @@ struct Link<'a> {
 }
 
 impl Link<'_> {
-    /// Sends packets of flows that send little before all that waits for space.
-    fn send_sparse(&self, now: Instant, outbox: &mut Outbox) {
+    /// Sends packets of flows that send little before all that waits for space. Whether one of them now waits, too.
+    fn send_sparse(&self, now: Instant, outbox: &mut Outbox) -> bool {
         let connection = &self.peer.connection;
         let departed = connection.datagrams_departed(self.path);
         // A path keeps the newest of those that pass others. The rest waits until the connection has taken these.
         let most = self.path.map_or(usize::MAX, |_| SPARSE_OF_PATH_MAX);
         for _ in 0..most {
-            let Some((flow, datagram)) = outbox.pop_sparse(now, *self.len_max, departed) else { return };
+            let Some((flow, datagram)) = outbox.pop_sparse(now, *self.len_max, departed) else { return false };
             let paths = self.path.map_or(DatagramPaths::Any, DatagramPaths::Only);
             if connection.send_datagram_on(datagram.clone(), paths).is_err() {
                 // As with urgent packets.
                 outbox.put(flow, datagram);
-                return;
+                return true;
             }
         }
+        false
     }
 
     /// Gives the connection as much as it takes. Whether it has no space now; then it wakes this thread.
