@@ -116,6 +116,45 @@ fn a_vacant_place_becomes_a_path_that_can_be_switched_off_and_on() {
     }
 }
 
+/// A new path carries small packets at first, and datagrams fit into those of each path.
+#[test]
+fn the_size_of_datagrams_is_known_once_the_peer_has_opened_a_path() {
+    let world = World::new(Variant { wire: Wire::Udp, placement: Placement::Thread });
+    let config = world.config().with_transport(world.config().transport.with_max_paths(2).with_datagram_size_max(8972));
+    let server = world.server_over(config.clone(), Box::new(open(0)));
+    let address = server.local_addr();
+    let (has_grown, grown) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let told = scope.spawn(|| {
+            let connection = server.accept().unwrap();
+            // Path MTU discovery needs data.
+            let first = connection.datagram_len_max();
+            while connection.datagram_len_max() == first {
+                let mut stream = connection.open_uni().unwrap();
+                stream.write_all(&[1; 100_000]).unwrap();
+                stream.finish().unwrap();
+            }
+            let before = connection.datagram_len_max();
+            has_grown.send(()).unwrap();
+            state_of_path(&connection, PathState::Active);
+            (before, connection.datagram_len_max())
+        });
+        let sockets: Vec<Box<dyn LiveSocket>> = vec![Box::new(open(0)), Box::new(open(0))];
+        let client = Endpoint::with_sockets(config, sockets).unwrap();
+        let connection = world.connect(&client, address);
+        while grown.try_recv().is_err() {
+            let mut said = Vec::new();
+            if let Ok(Some(mut stream)) = connection.accept_uni_timeout(Duration::from_millis(20)) {
+                stream.read_to_end(&mut said).unwrap();
+            }
+        }
+        connection.open_path(1, address, false).unwrap();
+        let (before, after) = told.join().unwrap();
+        assert!(after < before, "{after:?} after {before:?}");
+        connection.close(0, "");
+    });
+}
+
 fn with_two_sockets(world: &World) -> Endpoint {
     let sockets: Vec<Box<dyn LiveSocket>> = vec![Box::new(open(0)), Box::new(open(0))];
     Endpoint::with_sockets(world.config(), sockets).unwrap()
