@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use litz::{
-    Connection, Endpoint, LiveSocket, MigrateError, PathEvent, PathState, Placement, ReplaceableSocket, SocketSwitch,
-    UdpSocket, UdpSocketOptions,
+    Connection, Endpoint, EndpointConfig, LiveSocket, MigrateError, PathEvent, PathState, Placement, ReplaceableSocket,
+    SocketSwitch, UdpSocket, UdpSocketOptions,
 };
 
 use crate::world::{TEST_TIMEOUT, Variant, Wire, World};
@@ -139,12 +139,12 @@ fn the_size_of_datagrams_is_known_once_the_peer_has_opened_a_path() {
             state_of_path(&connection, PathState::Active);
             (before, connection.datagram_len_max())
         });
-        let sockets: Vec<Box<dyn LiveSocket>> = vec![Box::new(open(0)), Box::new(open(0))];
-        let client = Endpoint::with_sockets(config, sockets).unwrap();
+        let client = with_two_sockets(config);
         let connection = world.connect(&client, address);
         while grown.try_recv().is_err() {
             let mut said = Vec::new();
-            if let Ok(Some(mut stream)) = connection.accept_uni_timeout(Duration::from_millis(20)) {
+            // It fails if the server's thread has ended.
+            if let Some(mut stream) = connection.accept_uni_timeout(Duration::from_millis(20)).unwrap() {
                 stream.read_to_end(&mut said).unwrap();
             }
         }
@@ -155,9 +155,9 @@ fn the_size_of_datagrams_is_known_once_the_peer_has_opened_a_path() {
     });
 }
 
-fn with_two_sockets(world: &World) -> Endpoint {
+fn with_two_sockets(config: EndpointConfig) -> Endpoint {
     let sockets: Vec<Box<dyn LiveSocket>> = vec![Box::new(open(0)), Box::new(open(0))];
-    Endpoint::with_sockets(world.config(), sockets).unwrap()
+    Endpoint::with_sockets(config, sockets).unwrap()
 }
 
 /// The next event of a migration.
@@ -180,7 +180,7 @@ fn a_connection_migrates_to_and_fro_in_mid_transfer() {
         let address = server.local_addr();
         std::thread::scope(|scope| {
             scope.spawn(|| echo(&server));
-            let client = with_two_sockets(&world);
+            let client = with_two_sockets(world.config());
             let connection = world.connect(&client, address);
             for socket in [1, 0, 1] {
                 let (mut send, mut recv) = connection.open_bi().unwrap();
@@ -211,7 +211,7 @@ fn a_migration_that_is_forbidden_is_refused_with_an_event() {
         let address = server.local_addr();
         std::thread::scope(|scope| {
             scope.spawn(|| echo(&server));
-            let client = with_two_sockets(&world);
+            let client = with_two_sockets(world.config());
             let connection = world.connect(&client, address);
             connection.migrate(1, address).unwrap();
             let refused = PathEvent::MigrationRefused { socket: 1, remote: address, error: MigrateError::Forbidden };

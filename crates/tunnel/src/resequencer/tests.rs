@@ -213,13 +213,18 @@ fn only_the_first_item_waits_for_a_path_that_has_stopped() {
     assert_eq!((bench.take(), bench.order.timeout()), (vec![7], Some(at(70) + bench.order.wait())));
 }
 
-#[test]
-fn the_wait_grows_by_how_late_items_come_after_it() {
+/// Two paths without a difference of delays, of which one has not delivered items 3 and 4.
+fn without_3_and_4() -> Bench {
     let mut bench = Bench::default();
-    for (path, sequence) in [(1, 0), (0, 2), (1, 1)] {
+    for (path, sequence) in [(1, 0), (0, 2), (1, 1), (0, 5)] {
         bench.push(at(0), path, 3, sequence);
     }
-    bench.push(at(0), 0, 3, 5);
+    bench
+}
+
+#[test]
+fn the_wait_grows_by_how_late_items_come_after_it() {
+    let mut bench = without_3_and_4();
     bench.time_out(at(4));
     assert_eq!(bench.take(), [0, 1, 2, 5], "the spread was nothing, so the wait is the shortest");
     // Two items of one gap: both are as late.
@@ -230,11 +235,7 @@ fn the_wait_grows_by_how_late_items_come_after_it() {
 
 #[test]
 fn an_item_that_its_own_path_has_passed_does_not_change_the_wait() {
-    let mut bench = Bench::default();
-    for (path, sequence) in [(1, 0), (0, 2), (1, 1)] {
-        bench.push(at(0), path, 3, sequence);
-    }
-    bench.push(at(0), 0, 3, 5);
+    let mut bench = without_3_and_4();
     bench.push(at(0), 1, 3, 6);
     assert_eq!(bench.order.stats().lost, 2);
     for sequence in 3..5 {
