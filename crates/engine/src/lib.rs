@@ -18,7 +18,7 @@
 //! | `live` | the driver's environment: devices, clock and meter |
 //! | `driver_thread`, `inline` | a driver with its own thread, and a driver run by its callers |
 //! | `worker` | the threads of workers |
-//! | `sleep`, `wake`, `sleep_flag`, `primitives`, `parker` | sleeping and waking |
+//! | `sleep`, `busy_poll`, `wake`, `sleep_flag`, `primitives`, `parker` | sleeping and waking |
 //! | `clock` | the system's clock, or one set by the owner: [`Drivers::start_stepped`] |
 //! | `journals` | [`JournalFolder`]: writes the journals of connections to a folder |
 //! | `meter` | time spent by activity, if measuring is enabled |
@@ -31,6 +31,7 @@
 //! under [`Placement::Inline`] the calling thread runs the driver.
 #![forbid(unsafe_code)]
 
+mod busy_poll;
 mod clock;
 mod device;
 mod driver_thread;

@@ -15,7 +15,8 @@ pub struct DriverSettings {
     /// The time to encrypt a packet of 1440 bytes, for [`Placement::Auto`]. `None` if it is not
     /// known.
     pub seal_cost: Option<Duration>,
-    /// How long an idle processor polls before it sleeps. Zero by default: sleep at once.
+    /// How long an idle thread polls before it sleeps, while other threads need its processor only for
+    /// moments. Zero by default: sleep at once.
     pub busy_poll: Duration,
     /// Whether to measure for [`Drivers::costs`](crate::Drivers::costs). Reads the clock a dozen
     /// times for each batch.

@@ -5,6 +5,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::task::Waker;
 
+use crate::busy_poll::BusyPoll;
 use crate::clock::Clock;
 use crate::device::{Device, Readiness};
 use crate::live::ServedSocket;
@@ -42,13 +43,12 @@ pub(crate) struct Sleeper {
     /// When the timer fires next.
     armed: Option<Instant>,
     clock: Clock,
-    busy_poll: Duration,
+    busy_poll: BusyPoll,
     waker: Arc<EngineWaker>,
 }
 
 impl Sleeper {
-    /// Creates a sleeper and the waker that ends its sleep. It polls without sleeping for
-    /// `busy_poll` before each sleep.
+    /// Creates a sleeper and the waker that ends its sleep. It polls for `busy_poll` before each sleep.
     pub(crate) fn new(clock: Clock, busy_poll: Duration) -> io::Result<(Self, Waker)> {
         let (poll, waker) = crate::wake::poll_and_waker(WAKER)?;
         let timer = FineTimer::new()?;
@@ -57,7 +57,7 @@ impl Sleeper {
         }
         let events = Events::with_capacity(EVENTS_MAX);
         let external = Waker::from(Arc::clone(&waker));
-        Ok((Self { poll, events, timer, armed: None, clock, busy_poll, waker }, external))
+        Ok((Self { poll, events, timer, armed: None, clock, busy_poll: BusyPoll::new(busy_poll), waker }, external))
     }
 
     fn registry(&self) -> &Registry {
@@ -123,37 +123,17 @@ impl Sleeper {
     }
 
     fn sleep(&mut self, now: Instant, until: Option<Instant>) -> io::Result<()> {
-        if self.busy_poll(now, until)? {
-            return Ok(());
-        }
-        // The time spent on busy polling counts towards the deadline.
-        let now = if self.busy_poll.is_zero() { now } else { self.clock.now() };
+        let (poll, events) = (&mut self.poll, &mut self.events);
+        let polled = self.busy_poll.poll(&self.clock, now, until, || {
+            poll_for(poll, events, Some(Duration::ZERO)).map(|()| !events.is_empty())
+        })?;
+        // The time spent on polling counts towards the deadline.
+        let Some(now) = polled else { return Ok(()) };
         let timeout = match until.map(|until| (until, until.saturating_since(now))) {
             Some((until, span)) if !span.is_zero() && span < COARSE_FROM && self.arm(now, until) => None,
             other => other.map(|(_, span)| span),
         };
-        self.poll(timeout)
-    }
-
-    /// Polls without sleeping for the busy-poll time. True if there was an event.
-    fn busy_poll(&mut self, now: Instant, until: Option<Instant>) -> io::Result<bool> {
-        let end = until.unwrap_or(Instant::FAR_FUTURE).min(now + self.busy_poll);
-        let mut now = now;
-        while now < end {
-            self.poll(Some(Duration::ZERO))?;
-            if !self.events.is_empty() {
-                return Ok(true);
-            }
-            now = self.clock.now();
-        }
-        Ok(false)
-    }
-
-    fn poll(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        match self.poll.poll(&mut self.events, timeout.map(Into::into)) {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
-            _ => Ok(()),
-        }
+        poll_for(&mut self.poll, &mut self.events, timeout)
     }
 
     fn ready(&self) -> impl Iterator<Item = Ready> {
@@ -162,6 +142,14 @@ impl Sleeper {
             readable: event.is_readable() || event.is_error(),
             writable: event.is_writable() || event.is_error(),
         })
+    }
+}
+
+/// Waits for events for at most `timeout`.
+fn poll_for(poll: &mut Poll, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
+    match poll.poll(events, timeout.map(Into::into)) {
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+        _ => Ok(()),
     }
 }
 

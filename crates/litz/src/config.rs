@@ -93,7 +93,8 @@ pub struct EndpointConfig {
     /// The maximum length of a message in either direction, in bytes. Default: 1 MiB.
     pub message_len_max: usize,
     /// How long an idle thread polls before it sleeps. Polling shortens round trips and occupies a
-    /// whole core. Default: zero, which sleeps at once.
+    /// core while packets come in such intervals. Other threads run meanwhile, and for 200 ms after one
+    /// that computes the thread sleeps at once. Default: zero, which sleeps at once.
     pub busy_poll: Duration,
     /// Whether to measure processor time per stage, for
     /// [`Endpoint::costs`](crate::Endpoint::costs). Default: false.

@@ -1,5 +1,6 @@
 //! How a worker's thread sleeps between turns.
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
@@ -11,6 +12,7 @@ use driver::intake::IntakeEnv;
 use driver::worker::{IoRole, IoWorker, WorkerLoop};
 
 use super::thread_park::ThreadPark;
+use crate::busy_poll::BusyPoll;
 use crate::clock::Clock;
 use crate::device::Device;
 use crate::live::LiveEnv;
@@ -94,14 +96,14 @@ impl<W: WorkerLoop + ServesSockets> Idle<W> for PollIdle {
 pub(super) struct ParkIdle {
     park: Arc<ThreadPark>,
     clock: Clock,
-    busy_poll: Duration,
+    busy_poll: BusyPoll,
 }
 
 impl ParkIdle {
     /// Creates it together with the waker that ends the sleep.
     pub(super) fn new(clock: &Clock, busy_poll: Duration) -> (Self, Waker) {
         let park = Arc::new(ThreadPark::default());
-        (Self { park: Arc::clone(&park), clock: clock.clone(), busy_poll }, Waker::from(park))
+        (Self { park: Arc::clone(&park), clock: clock.clone(), busy_poll: BusyPoll::new(busy_poll) }, Waker::from(park))
     }
 }
 
@@ -113,13 +115,10 @@ impl<W: WorkerLoop> Idle<W> for ParkIdle {
     fn sleep(&mut self, worker: &mut W) {
         let begun = self.clock.now();
         let has_work = || worker.due_at(begun).is_some() || worker.is_abandoned();
-        while !self.busy_poll.is_zero() && self.clock.now() < begun + self.busy_poll {
-            if has_work() {
-                return;
-            }
-            std::hint::spin_loop();
+        let polled = self.busy_poll.poll(&self.clock, begun, None, || Ok::<_, Infallible>(has_work()));
+        if let Ok(Some(_)) = polled {
+            self.park.sleep_unless(has_work);
         }
-        self.park.sleep_unless(has_work);
     }
 }
 

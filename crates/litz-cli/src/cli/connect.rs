@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 
 use litz::identity::ClientTls;
-use litz::{Closed, Connection, Endpoint, EndpointConfig, Placement, TransportConfig, UdpSocket, UdpSocketOptions};
+use litz::{Closed, Connection, Endpoint, TransportConfig, UdpSocket, UdpSocketOptions};
 use recovery::RateCap;
 use transfer::{CancelToken, Ticket, TicketAddress};
 use units::Duration;
@@ -125,7 +125,7 @@ pub(crate) struct Connector<'a> {
     /// What the other host is called in messages: the receiver, for instance.
     pub(crate) peer: &'static str,
     pub(crate) transport: TransportConfig,
-    pub(crate) placement: Placement,
+    pub(crate) options: &'a TransportOptions,
     pub(crate) single_path: &'a SinglePathOptions,
     pub(crate) paths: &'a PathOptions,
     /// Created for each attempt, because it remembers a host with the wrong key.
@@ -202,7 +202,7 @@ impl Connector<'_> {
         let paths_now = paths_max(&candidates.candidates);
         let paths_max = (paths_now + later.places_left()).min(litz::PATHS_MAX);
         let transport = self.transport.clone().with_max_paths(paths_max);
-        let config = EndpointConfig::default().with_transport(transport).with_placement(self.placement);
+        let config = self.options.endpoint().with_transport(transport);
         let endpoint =
             Endpoint::with_sockets(config, sockets).map_err(|error| ConnectFailure::Silent(error.to_string()))?;
         let closing = Closing { endpoint: Arc::new(endpoint), gate: Arc::default() };

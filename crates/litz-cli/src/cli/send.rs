@@ -325,7 +325,7 @@ impl Job<'_> {
         let reach = Connector {
             peer: "receiver",
             transport: self.transport.clone(),
-            placement: self.options.transport.placement,
+            options: &self.options.transport,
             single_path: &self.options.single_path,
             paths: &self.options.paths,
             tls: &tls,

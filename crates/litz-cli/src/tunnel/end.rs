@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use litz::identity::KeyPair;
 use net::tun::Tun;
-use tunnel::Selector;
 
 use super::device::{DeviceCounters, Writer};
 use super::entry::{Entry, Flows};
 use super::peers::Peers;
-use super::terminate::terminator::Terminator;
+use super::terminate::terminator::{Termination, Terminator};
 use super::wake::WakeEvent;
 
 /// An end of a tunnel. Its threads end when this is dropped.
@@ -30,7 +29,7 @@ impl TunnelEnd {
         tun: Tun,
         mtu: u16,
         key: &KeyPair,
-        terminate: &[Selector],
+        termination: Termination<'_>,
         flows: Flows,
     ) -> Result<Self, String> {
         let wake = WakeEvent::new().map_err(|error| error.to_string())?;
@@ -38,7 +37,7 @@ impl TunnelEnd {
         let counters = Arc::new(DeviceCounters::default());
         let secret = key.derive_secret("flows of a tunnel");
         let seed = u64::from_be_bytes(*secret.first_chunk().expect("it has 32 bytes"));
-        let terminator = Arc::new(Terminator::start(&tun, mtu, &peers, terminate, flows.urgent)?);
+        let terminator = Arc::new(Terminator::start(&tun, mtu, &peers, termination, flows.urgent)?);
         let (stack, taken) = (Arc::clone(&terminator), Arc::clone(&counters));
         let entry = Entry::start(tun.clone(), Arc::clone(&peers), wake, taken, stack, seed, flows);
         Ok(Self { tun, entry, terminator, peers, counters })

@@ -119,6 +119,14 @@ impl TcpStackConfig {
         self.settings.placement = placement;
         self
     }
+
+    /// Sets how long an idle thread polls before it sleeps, as
+    /// [`busy_poll`](crate::EndpointConfig::busy_poll) of an endpoint. Default: zero.
+    #[must_use]
+    pub fn with_busy_poll(mut self, busy_poll: Duration) -> Self {
+        self.settings.busy_poll = busy_poll.into();
+        self
+    }
 }
 
 /// A TCP/IP stack. It ends when it and all of its streams are dropped, or by [`close`](Self::close).

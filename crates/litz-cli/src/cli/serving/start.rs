@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use litz::{Endpoint, EndpointConfig, TransportConfig};
+use litz::{Endpoint, TransportConfig};
 use transfer::TicketAddress;
 use units::Duration;
 
@@ -71,8 +71,7 @@ pub(crate) fn start(request: Request<'_>, state: &HostState) -> Result<Serving, 
         _ => error.message,
     })?;
     let ListenSockets { port, addresses, sockets, bound, advice } = opened;
-    let config =
-        EndpointConfig::default().with_transport(transport).with_placement(options.placement).with_server_tls(tls);
+    let config = options.endpoint().with_transport(transport).with_server_tls(tls);
     // A command that is started again for the same ticket has the same port, and tells its peers that
     // their connections are gone. Another one of this host has another key: it must not end the
     // connections of this one (RFC 9000, section 21.11).

@@ -41,6 +41,7 @@ use crate::tunnel::end::TunnelEnd;
 use crate::tunnel::entry::Flows;
 use crate::tunnel::exit::Exit;
 use crate::tunnel::peers::{Peer, Peers};
+use crate::tunnel::terminate::terminator::Termination;
 
 /// How often the waiting server checks for an interrupt and for changes of its ticket or list of keys.
 const WAKE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(200);
@@ -220,7 +221,8 @@ impl<'a> Server<'a> {
         let mut network = HostNetwork::begin(&folder(), &options.tun, false)?;
         let tun = Tun::open_tunnel(&options.tun, &own, options.mtu).map_err(|error| error.to_string())?;
         let flows = Flows { urgent: options.redundant, pins: options.pin };
-        let end = TunnelEnd::start(tun, options.mtu, &state.key, &options.terminate, flows)?;
+        let termination = Termination { selectors: &options.terminate, busy_poll: options.transport.busy_poll };
+        let end = TunnelEnd::start(tun, options.mtu, &state.key, termination, flows)?;
         peers.get_or_init(|| Arc::clone(&end.peers));
         for behind in clients.networks() {
             network.add_route(&behind.network, &options.tun).map_err(|why| clients.error_of(&behind, &why))?;

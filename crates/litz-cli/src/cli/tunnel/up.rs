@@ -40,6 +40,7 @@ use crate::tunnel::end::TunnelEnd;
 use crate::tunnel::entry::Flows;
 use crate::tunnel::exit::Exit;
 use crate::tunnel::peers::Peer;
+use crate::tunnel::terminate::terminator::Termination;
 
 /// Pause between attempts to connect again.
 const RETRY_INTERVAL: StdDuration = StdDuration::from_millis(500);
@@ -373,7 +374,7 @@ impl<'a> Client<'a> {
         let connector = Connector {
             peer: "server",
             transport: transport(&self.options.transport, self.recording).map_err(Lost::last)?,
-            placement: self.options.transport.placement,
+            options: &self.options.transport,
             single_path: &SinglePathOptions::default(),
             paths: &self.paths,
             tls: &tls,
@@ -478,7 +479,8 @@ impl<'a> Client<'a> {
     fn begin_userspace(&self, accepted: &Accepted) -> Result<(Tun, Host), String> {
         let [tun, inner] = Tun::pair(&self.options.tun).map_err(|error| error.to_string())?;
         let report = Arc::new(Report::new(&self.options.transport));
-        let front = Userspace::start(&self.options.userspace, inner, accepted, &report)?;
+        let front =
+            Userspace::start(&self.options.userspace, inner, accepted, self.options.transport.busy_poll, &report)?;
         Ok((tun, Host::Userspace { _front: front }))
     }
 
@@ -514,7 +516,8 @@ impl<'a> Client<'a> {
             if is_userspace { self.begin_userspace(accepted) } else { self.open_kernel(accepted, kept) }?;
         let UpOptions { terminate, redundant: urgent, pin: pins, .. } = self.options;
         let flows = Flows { urgent: *urgent, pins: *pins };
-        let end = TunnelEnd::start(tun, accepted.mtu, &self.state.key, terminate, flows)?;
+        let termination = Termination { selectors: terminate, busy_poll: self.options.transport.busy_poll };
+        let end = TunnelEnd::start(tun, accepted.mtu, &self.state.key, termination, flows)?;
         if let Host::Kernel { routes } = &mut host {
             routes.stay(false);
         }

@@ -36,6 +36,15 @@ const ACK: u8 = 0x10;
 const RST: u8 = 0x04;
 const FIN: u8 = 0x01;
 
+/// Which connections are terminated, and how the stack's thread waits.
+#[derive(Clone, Copy)]
+pub(crate) struct Termination<'a> {
+    /// A connection is terminated if one of them selects it.
+    pub(crate) selectors: &'a [Selector],
+    /// How long the thread polls before it sleeps.
+    pub(crate) busy_poll: Duration,
+}
+
 /// Our TCP on a TUN device. It ends, with all its connections, when this is dropped.
 pub(crate) struct Terminator {
     side: Arc<Side>,
@@ -47,7 +56,7 @@ pub(crate) struct Terminator {
 
 impl Terminator {
     /// Starts on `tun`, with packets of at most `mtu` bytes. Connections that programs of this side open are
-    /// terminated if one of `selectors` selects them. Data of `urgent` kinds pass others.
+    /// terminated if one of its selectors selects them. Data of `urgent` kinds pass others.
     ///
     /// # Errors
     /// A message for the user: the system refuses a thread.
@@ -55,7 +64,7 @@ impl Terminator {
         tun: &Tun,
         mtu: u16,
         peers: &Arc<Peers>,
-        selectors: &[Selector],
+        termination: Termination<'_>,
         urgent: UrgentKinds,
     ) -> Result<Self, String> {
         let port = PacketPort::new(tun.clone());
@@ -67,14 +76,16 @@ impl Terminator {
             syn_attempts_max: SYN_ATTEMPTS_MAX,
             ..TcpConfig::default()
         };
-        let config = TcpStackConfig::transparent(IpDevice::port(port.clone()), BOUNDS).with_tcp(tcp);
+        let config = TcpStackConfig::transparent(IpDevice::port(port.clone()), BOUNDS)
+            .with_tcp(tcp)
+            .with_busy_poll(termination.busy_poll.into());
         let stack = TcpStack::start(config).map_err(|error| error.to_string())?;
         let runtime = Builder::new_multi_thread().worker_threads(WORKERS).enable_time().build();
         let runtime =
             runtime.map_err(|error| format!("cannot start the threads of terminated connections: {error}"))?;
         let side = Arc::new(Side { stack, urgent });
         runtime.spawn(ask_all(Arc::clone(&side), Arc::clone(peers)));
-        Ok(Self { side, port, selectors: selectors.to_vec(), runtime: Some(runtime) })
+        Ok(Self { side, port, selectors: termination.selectors.to_vec(), runtime: Some(runtime) })
     }
 
     /// Answers the streams of a peer until its connection ends.

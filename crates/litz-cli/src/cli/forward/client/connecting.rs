@@ -96,7 +96,7 @@ impl Client<'_> {
         let connector = Connector {
             peer: PEER,
             transport: self.transport.clone(),
-            placement: self.server.transport.placement,
+            options: &self.server.transport,
             single_path: &self.server.single_path,
             paths: &self.server.paths,
             tls: &tls,

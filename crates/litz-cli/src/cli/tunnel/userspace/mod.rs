@@ -27,6 +27,7 @@ use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tunnel::control::Accepted;
+use units::Duration;
 
 use crate::cli::forward::listener::{Bound, places};
 use crate::cli::forward::report::Report;
@@ -114,9 +115,10 @@ impl Userspace {
         options: &UserspaceOptions,
         tun: Tun,
         accepted: &Accepted,
+        busy_poll: Duration,
         report: &Arc<Report>,
     ) -> Result<Self, String> {
-        let network = Arc::new(Network::start(tun, accepted)?);
+        let network = Arc::new(Network::start(tun, accepted, busy_poll)?);
         let mut builder = Builder::new_multi_thread();
         let runtime = builder.worker_threads(WORKERS).max_blocking_threads(LOOKUPS_MAX).enable_all().build();
         let runtime = runtime.map_err(|error| format!("cannot start the threads for sockets: {error}"))?;

@@ -27,15 +27,17 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// Starts on `tun`.
+    /// Starts on `tun`. Its thread polls for `busy_poll` before it sleeps.
     ///
     /// # Errors
     /// A message for the user: the system refuses a thread.
-    pub(super) fn start(tun: Tun, accepted: &Accepted) -> Result<Self, String> {
+    pub(super) fn start(tun: Tun, accepted: &Accepted, busy_poll: Duration) -> Result<Self, String> {
         let addresses: Vec<IpAddr> = accepted.addresses.iter().map(|(address, _)| *address).collect();
         let first = *addresses.first().ok_or("the server has assigned no address")?;
         let tcp = TcpConfig { mtu: accepted.mtu.into(), keep_alive: Some(KEEP_ALIVE), ..TcpConfig::default() };
-        let config = TcpStackConfig::new(IpDevice::kernel(tun, first), &addresses).with_tcp(tcp);
+        let config = TcpStackConfig::new(IpDevice::kernel(tun, first), &addresses)
+            .with_tcp(tcp)
+            .with_busy_poll(busy_poll.into());
         let stack = TcpStack::start(config).map_err(|error| error.to_string())?;
         Ok(Self { stack, addresses, name_servers: accepted.name_servers.clone() })
     }
