@@ -12,22 +12,34 @@ use crate::exchange::Exchange;
 use crate::plan::Plan;
 use crate::spaces::DATA;
 
-/// So many datagrams must be in flight before a probe is sent.
+/// So many datagrams must be in flight before a probe is sent, unless the path keeps those of others small.
 const IN_FLIGHT_MIN: u64 = 4;
 
 impl SendHalf {
     /// The size of the probe that is due on the path at `at`, if any.
     fn mtu_probe_due(&mut self, now: Instant, at: usize) -> Option<usize> {
-        let path = &mut self.paths[at];
+        let path = &self.paths[at];
         let flows = path.in_flight >= IN_FLIGHT_MIN * path.datagram_size as u64;
-        if !flows || !path.is_active() || path.amplification_budget() < u64::MAX || !self.handshake_confirmed {
+        let is_wanted = flows || path.datagram_size < self.datagram_size_wanted();
+        if !is_wanted || !path.is_active() || path.amplification_budget() < u64::MAX || !self.handshake_confirmed {
             return None;
         }
+        let path = &mut self.paths[at];
         let size = path.mtu.as_mut()?.due(now)?;
         // A probe may exceed the window by a part of it. In congestion avoidance there is never space
         // for several datagrams at a time, and a large probe would never leave.
         let has_window = path.available_window() >= path.datagram_size as u64;
         (has_window && size as u64 <= path.congestion.window() / 2).then_some(size)
+    }
+
+    /// The size that each path should carry if datagrams wait: that of the path with the largest. A datagram may
+    /// leave on any path, so one that carries few data would keep all of them small, and so would never carry
+    /// enough to be probed for itself. Zero if none wait.
+    pub(super) fn datagram_size_wanted(&self) -> usize {
+        if self.datagrams.is_empty() {
+            return 0;
+        }
+        self.paths.iter().filter(|path| path.is_active()).map(|path| path.datagram_size).max().unwrap_or(0)
     }
 
     /// Fills `plan` with the probe that is due on the path at `at`; false if there is none.

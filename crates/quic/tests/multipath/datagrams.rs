@@ -7,8 +7,8 @@ use netem::LineState;
 use quic::{DatagramPaths, PathId, PathState, SendDatagramError};
 use units::Duration;
 
-use super::links::{BOTH, connected, link, set_state};
-use crate::support::Pair;
+use super::links::{BOTH, connected, connected_as, link, set_state};
+use crate::support::{Pair, Setup};
 
 /// The datagrams that have arrived at the server, by their first byte, with the paths of each.
 fn arrived(pair: &mut Pair) -> BTreeMap<u8, Vec<u32>> {
@@ -191,4 +191,25 @@ fn the_queue_of_a_path_is_bounded_and_leaves_that_of_others_alone() {
     assert!(pair.client.connection(0).abandon_path(pair.now, PathId(1), 0));
     pair.run_for(Duration::from_millis(1));
     assert_eq!(pair.client.connection(0).datagrams_waiting(Some(PathId(1))), 0);
+}
+
+#[test]
+fn a_path_that_carries_few_data_does_not_keep_the_datagrams_of_all_paths_small() {
+    let setup = Setup::new(7).over(&[link(50, 5), link(50, 80)]);
+    let mut pair = connected_as(setup.with_config(|config| config.datagram_size_max = 1472));
+    let len_max = |pair: &mut Pair| pair.client.connection(0).datagram_len_max().expect("datagrams");
+    assert!(len_max(&mut pair) < 1200);
+    let grown = pair.run_until(Duration::from_secs(5), |pair| {
+        let (waiting, len) = (pair.client.connection(0).stats().send.datagram_bytes_waiting, len_max(pair));
+        // As much as the first path carries before the second one delivers.
+        if waiting == 0 && pair.client.connection(0).path_stats()[0].in_flight_bytes < 20_000 {
+            let sent = pair.client.connection(0).send_datagram(Bytes::from(vec![1; len]));
+            assert_eq!(sent, Ok(()));
+        }
+        while pair.server.connection(0).recv_datagram().is_some() {}
+        len > 1400
+    });
+    let paths = pair.client.connection(0).path_stats();
+    assert!(grown, "{paths:?}");
+    assert!(paths[1].bytes_sent < 20_000 && paths[0].bytes_sent > paths[1].bytes_sent, "{paths:?}");
 }

@@ -85,6 +85,7 @@ impl SendHalf {
         plan: &mut Plan,
         exchange: &mut Exchange,
     ) -> Option<usize> {
+        let size_of_others = self.datagram_size_wanted();
         for at in 0..self.paths.len() {
             let path = &self.paths[at];
             let datagrams_max = socket_budget(path.addresses.socket);
@@ -101,6 +102,8 @@ impl SendHalf {
                 self.plan_retransmissions(now, at, Reason::Resend, datagrams_max, plan, exchange);
             } else if path.is_active() && !path.copies.is_empty() {
                 self.plan_retransmissions(now, at, Reason::Copy, datagrams_max, plan, exchange);
+            } else if path.datagram_size < size_of_others {
+                self.plan_mtu_probe(now, at, plan, exchange);
             }
             if !plan.items.is_empty() {
                 return Some(at);
