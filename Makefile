@@ -21,7 +21,8 @@ demo:
 	$(CARGO) run --profile demo --package litz-cli -- demo
 
 ## All tests: unit, property, deterministic pairs, sockets, whole programs. Random tests run a share
-## of their cases.
+## of their cases. Many tests wait for other processes and for time, so more run than there are processors.
+test: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 test:
 	@scripts/need cc cmake ip
 	$(CARGO) test --workspace --tests --no-run

@@ -213,3 +213,23 @@ fn a_path_that_carries_few_data_does_not_keep_the_datagrams_of_all_paths_small()
     assert!(grown, "{paths:?}");
     assert!(paths[1].bytes_sent < 20_000 && paths[0].bytes_sent > paths[1].bytes_sent, "{paths:?}");
 }
+
+#[test]
+fn a_path_that_is_too_small_for_probes_stays_in_use() {
+    let setup = Setup::new(8).over(&[link(50, 80), link(50, 5)]);
+    let mut pair = connected_as(setup.with_config(|config| config.datagram_size_max = 1472));
+    pair.tap(0, |_, datagram| datagram.len() <= 1200);
+    let probed = pair.run_until(Duration::from_secs(20), |pair| {
+        if pair.client.connection(0).path_stats()[1].in_flight_bytes < 20_000 {
+            let sent = pair.client.connection(0).send_datagram(Bytes::from(vec![1; 1000]));
+            assert_eq!(sent, Ok(()));
+        }
+        while pair.server.connection(0).recv_datagram().is_some() {}
+        // Three of Ethernet's size are lost, and some of sizes below it.
+        pair.client.connection(0).path_stats()[0].bytes_sent > 12_000
+    });
+    let path = &pair.client.connection(0).path_stats()[0];
+    assert!(probed, "{path:?}");
+    assert_eq!((path.state, path.datagram_size), (PathState::Active, 1200), "{path:?}");
+    assert_eq!((path.silences, path.suspicions, path.packets_lost), (0, 0, 0), "{path:?}");
+}

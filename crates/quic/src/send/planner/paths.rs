@@ -103,7 +103,8 @@ impl SendHalf {
             } else if path.is_active() && !path.copies.is_empty() {
                 self.plan_retransmissions(now, at, Reason::Copy, datagrams_max, plan, exchange);
             } else if path.datagram_size < size_of_others {
-                self.plan_mtu_probe(now, at, plan, exchange);
+                // Few data follow that would show the loss of the probe: without them the path would look dead.
+                self.paths[at].is_ping_due |= self.plan_mtu_probe(now, at, plan, exchange);
             }
             if !plan.items.is_empty() {
                 return Some(at);
