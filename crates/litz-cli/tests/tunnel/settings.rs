@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::stream::Stream;
 use super::{SEND_FROM, SERVER, World, ip};
 use crate::support::Litz;
 
@@ -28,12 +29,7 @@ impl World {
 #[test]
 fn a_file_has_the_options_of_each_end_and_what_each_client_may_use() {
     let Some(world) = World::new("file", 1, &["python3", "iperf3", "ss"]) else { return };
-    let names = Path::new("/etc/netns").join(&world.client);
-    fs::create_dir_all(&names).expect("a folder");
-    let names = Removed(names);
-    let resolv_conf = names.0.join("resolv.conf");
-    fs::write(&resolv_conf, "nameserver 192.0.2.53\n").expect("a file");
-
+    let names = Names::of(&world.client);
     let key = World::key_in(&format!("--state-dir={}", world.path("state-true").display()));
     let settings = format!(
         "dns = ['{}']\nmtu = 1300\n\n[[client]]\nkey = '{key}'\naddress = ['10.76.0.9', 'fd76:6c69:747a::9']\n\
@@ -73,11 +69,10 @@ fn a_file_has_the_options_of_each_end_and_what_each_client_may_use() {
         assert!(rate < 25e6, "{direction:?}: {rate}");
     }
 
-    let shown = || fs::read_to_string(&resolv_conf).expect("a file");
-    assert!(shown().contains("nameserver 10.76.0.1") && !shown().contains("192.0.2.53"), "{}", shown());
+    assert_eq!(names.servers(), ["10.76.0.1"]);
     client.kill();
     world.down();
-    assert_eq!(shown(), "nameserver 192.0.2.53\n");
+    assert_eq!(names.servers(), ["192.0.2.53"]);
     assert_eq!(server.wait_for("gone")["peer"]["out"]["over_rate"], 0);
 
     // A client that is not listed.
@@ -88,13 +83,64 @@ fn a_file_has_the_options_of_each_end_and_what_each_client_may_use() {
     world.litz(&world.client, &["up", file.to_str().expect("text")]).fail(2, "refused");
 }
 
-/// A folder that is removed at the end.
-struct Removed(PathBuf);
+/// The file of name servers of a namespace, in a folder that is removed at the end.
+struct Names(PathBuf);
 
-impl Drop for Removed {
+impl Names {
+    /// With one server, 192.0.2.53.
+    fn of(namespace: &str) -> Self {
+        let names = Self(Path::new("/etc/netns").join(namespace));
+        fs::create_dir_all(&names.0).expect("a folder");
+        fs::write(names.file(), "nameserver 192.0.2.53\n").expect("a file");
+        names
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("resolv.conf")
+    }
+
+    /// The servers that it names now.
+    fn servers(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.file()).expect("a file");
+        text.lines().filter_map(|line| line.strip_prefix("nameserver ").map(str::to_owned)).collect()
+    }
+}
+
+impl Drop for Names {
     fn drop(&mut self) {
         let _gone = fs::remove_dir_all(&self.0);
     }
+}
+
+#[test]
+fn routes_and_name_servers_of_a_server_that_is_started_again_replace_those_before() {
+    let Some(world) = World::new("replaced", 1, &["python3", "ss"]) else { return };
+    let names = Names::of(&world.client);
+    let _echo = world.echo();
+    let networks = ["192.168.7.0/24", "192.168.8.0/24", "192.168.9.0/24"];
+    let routes = networks.map(|network| format!("--route={network}"));
+    let is_routed = |network: &str| {
+        let shown = World::in_namespace(&world.client, "ip", &["route", "show", network]).output().expect("ip");
+        String::from_utf8_lossy(&shown.stdout).contains("dev litz0")
+    };
+    let (mut server, ticket) = world.serve(&[&routes[0], &routes[1], "--dns=192.168.7.53"]);
+    let mut client = world.litz(&world.client, &["up", "--dns", &ticket]);
+    client.wait_for("up");
+    server.wait_for("client");
+    assert_eq!((networks.map(is_routed), names.servers()), ([true, true, false], vec!["192.168.7.53".to_owned()]));
+    let mut stream = Stream::start(&world, SERVER[0]);
+    stream.await_progress(10);
+
+    server.kill();
+    server = world.serve(&[&routes[1], &routes[2], "--dns=192.168.9.53"]).0;
+    client.wait_for("retrying");
+    assert_eq!(client.wait_for("up")["routes"], json!(networks[1..]));
+    server.wait_for("client");
+    assert_eq!((networks.map(is_routed), names.servers()), ([false, true, true], vec!["192.168.9.53".to_owned()]));
+    stream.await_progress(10);
+    stream.finish();
+    World::end(client, server);
+    assert_eq!(names.servers(), ["192.0.2.53"]);
 }
 
 #[test]

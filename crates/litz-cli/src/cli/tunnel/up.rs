@@ -174,10 +174,24 @@ struct Device {
     host: Host,
     /// What it was made for. Another assignment needs another device.
     addresses: Vec<(IpAddr, u8)>,
+    routes: Vec<Prefix>,
+    name_servers: Vec<IpAddr>,
     mtu: u16,
 }
 
 impl Device {
+    /// Whether the assignment of a server that was started again needs another device.
+    fn differs(&self, accepted: &Accepted, options: &UpOptions) -> bool {
+        let is_other = match self.host {
+            Host::Kernel { .. } => {
+                self.routes != accepted.routes || options.dns && self.name_servers != accepted.name_servers
+            }
+            // It has no routes, and takes over other name servers. Only the kernel changes the MTU of a device.
+            Host::Userspace { .. } => self.mtu != accepted.mtu,
+        };
+        is_other || self.addresses != accepted.addresses
+    }
+
     /// Ends, and leaves the routes for the next device: with a kill switch, no packet passes outside while it is
     /// made, nor if that fails.
     fn into_routes(self, has_kill_switch: bool) -> Option<HostNetwork> {
@@ -199,7 +213,7 @@ enum Host {
         routes: HostNetwork,
     },
     Userspace {
-        _front: Userspace,
+        front: Userspace,
     },
 }
 
@@ -293,12 +307,7 @@ impl<'a> Client<'a> {
         }
         // A device of IPv6 needs the least (RFC 8200, section 5), and the user may want less than the server.
         accepted.mtu = accepted.mtu.min(self.options.mtu).max(MTU_MIN);
-        let is_new = device.as_ref().is_none_or(|device| {
-            // Only the kernel changes the MTU of a device.
-            let is_other_mtu = self.options.userspace.userspace && device.mtu != accepted.mtu;
-            device.addresses != accepted.addresses || is_other_mtu
-        });
-        if is_new {
+        if device.as_ref().is_none_or(|device| device.differs(&accepted, self.options)) {
             let kept = device.take().and_then(|device| device.into_routes(self.options.kill_switch));
             *device = Some(self.open(&accepted, kept).map_err(Lost::last)?);
         }
@@ -307,6 +316,9 @@ impl<'a> Client<'a> {
             // The server was started again with another MTU. The device stays, and with it inner connections.
             host_network::set_mtu(device.end.tun.name(), accepted.mtu).map_err(Lost::last)?;
             device.mtu = accepted.mtu;
+        }
+        if let Host::Userspace { front } = &device.host {
+            front.use_name_servers(&accepted.name_servers);
         }
         let device = &*device;
         // What the server may send from: its own addresses, other clients', and the networks behind it.
@@ -481,7 +493,7 @@ impl<'a> Client<'a> {
         let report = Arc::new(Report::new(&self.options.transport));
         let front =
             Userspace::start(&self.options.userspace, inner, accepted, self.options.transport.busy_poll, &report)?;
-        Ok((tun, Host::Userspace { _front: front }))
+        Ok((tun, Host::Userspace { front }))
     }
 
     /// Makes the kernel's device and its routes. `kept` are those of an earlier device.
@@ -521,7 +533,8 @@ impl<'a> Client<'a> {
         if let Host::Kernel { routes } = &mut host {
             routes.stay(false);
         }
-        Ok(Device { end, host, addresses: accepted.addresses.clone(), mtu: accepted.mtu })
+        let Accepted { addresses, routes, name_servers, mtu, .. } = accepted.clone();
+        Ok(Device { end, host, addresses, routes, name_servers, mtu })
     }
 }
 

@@ -17,6 +17,7 @@ mod network;
 mod tcp;
 mod udp;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use clap::Args;
@@ -129,6 +130,11 @@ impl Userspace {
             listen(options, &front, &mut listeners)?;
         }
         Ok(Self { network, runtime: Some(runtime), _listeners: listeners })
+    }
+
+    /// Looks up names at these servers from now on.
+    pub(super) fn use_name_servers(&self, servers: &[IpAddr]) {
+        self.network.use_name_servers(servers);
     }
 }
 

@@ -1,6 +1,7 @@
 //! [`Network`]: the stack that is the host in the tunnel.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use forward::address::{Address, Host};
 use forward::message::{Failure, Reason};
@@ -23,7 +24,7 @@ pub(super) struct Network {
     stack: TcpStack,
     addresses: Vec<IpAddr>,
     /// Name servers that are reached through the tunnel. Without any, this host looks names up.
-    name_servers: Vec<IpAddr>,
+    name_servers: Mutex<Vec<IpAddr>>,
 }
 
 impl Network {
@@ -39,7 +40,16 @@ impl Network {
             .with_tcp(tcp)
             .with_busy_poll(busy_poll.into());
         let stack = TcpStack::start(config).map_err(|error| error.to_string())?;
-        Ok(Self { stack, addresses, name_servers: accepted.name_servers.clone() })
+        Ok(Self { stack, addresses, name_servers: Mutex::new(accepted.name_servers.clone()) })
+    }
+
+    /// Looks up names at these servers from now on.
+    pub(super) fn use_name_servers(&self, servers: &[IpAddr]) {
+        servers.clone_into(&mut self.name_servers());
+    }
+
+    fn name_servers(&self) -> MutexGuard<'_, Vec<IpAddr>> {
+        self.name_servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The addresses of a target that the stack can reach, those to try first in front.
@@ -47,9 +57,10 @@ impl Network {
     /// # Errors
     /// If it has none. The text is for the user.
     pub(super) async fn addresses_of(&self, target: &Address) -> Result<Vec<SocketAddr>, Failure> {
+        let name_servers = self.name_servers().clone();
         let mut found = match &target.host {
-            Host::Name(name) if !self.name_servers.is_empty() => {
-                let found = names::look_up(&self.stack, &self.name_servers, name.as_str()).await?;
+            Host::Name(name) if !name_servers.is_empty() => {
+                let found = names::look_up(&self.stack, &name_servers, name.as_str()).await?;
                 found.into_iter().map(|ip| SocketAddr::new(ip, target.port)).collect()
             }
             _ => resolve(target).await?,
