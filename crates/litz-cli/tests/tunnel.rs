@@ -517,7 +517,7 @@ fn a_host_without_the_ticket_is_refused() {
 
 #[test]
 fn a_server_gets_no_packets_by_a_default_route_and_replaces_no_route_of_the_client() {
-    let Some(world) = World::new("routes", 1, &[]) else { return };
+    let Some(world) = World::new("routes", 1, &["python3"]) else { return };
     let route = |network: &str| {
         let output = World::in_namespace(&world.client, "ip", &["route", "show", network]).output().expect("ip");
         String::from_utf8(output.stdout).expect("text")
@@ -525,13 +525,28 @@ fn a_server_gets_no_packets_by_a_default_route_and_replaces_no_route_of_the_clie
     // The network of the client's own link, and all that there is, in one piece and in two.
     let own = route("10.9.0.0/24");
     let named = ["192.168.7.0/24", "10.9.0.0/24", "0.0.0.0/0", "0.0.0.0/1", "128.0.0.0/1", "::/0", "2000::/3"];
-    let (_server, ticket) = world.serve(&named.map(|network| format!("--route={network}")).each_ref().map(|s| &**s));
+    let (mut server, ticket) = world.serve(&named.map(|network| format!("--route={network}")).each_ref().map(|s| &**s));
     let mut client = world.litz(&world.client, &["up", &ticket]);
     let up = client.wait_for("up");
-    assert_eq!(up["routes"], serde_json::json!(["192.168.7.0/24", "10.9.0.0/24"]));
+    assert_eq!(up["routes"], serde_json::json!(["192.168.7.0/24"]));
     assert!(route("192.168.7.0/24").contains("litz0"));
     assert_eq!(route("10.9.0.0/24"), own);
     assert_eq!([route("default"), route("0.0.0.0/1"), route("128.0.0.0/1")], ["", "", ""].map(str::to_owned));
     let left_out = client.seen.iter().filter(|event| event["kind"] == "route_left_out");
     assert_eq!(left_out.count(), 6, "{:#?}", client.seen);
+
+    // The server's address in the network of the link is none that it may send from in the tunnel.
+    let own = up["addresses"][0].as_str().and_then(|own| own.split('/').next()).expect("an address");
+    for source in ["10.9.0.2", SERVER[0]] {
+        let sent = World::in_namespace(&world.server, "python3", &["-c", SEND_FROM, source, own, "forged"]).output();
+        assert!(sent.as_ref().is_ok_and(|sent| sent.status.success()), "{sent:?}");
+    }
+    let is_counted = |status: &Value| {
+        let out = &status["peers"][0]["out"];
+        out["spoofed"] == 1 && out["packets"].as_u64() > Some(0)
+    };
+    let mut statuses = (0..10_000).map(|_| world.status());
+    assert!(statuses.any(|status| is_counted(&status)), "{}", world.status());
+    server.wait_for("client");
+    World::end(client, server);
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use litz::Connection;
+use litz::identity::Fingerprint;
 use tunnel::control::{VERSION_ANSWER_CLASS, VERSION_PINS, VERSION_TERMINATES};
 use tunnel::inner::Inner;
 use tunnel::{Prefix, PrefixMap};
@@ -25,6 +26,7 @@ pub(crate) type PeerId = u64;
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) connection: Connection,
+    pub(crate) key: Fingerprint,
     /// The networks that are behind it: packets to these go to it, and it may send from these only.
     pub(crate) networks: Vec<Prefix>,
     /// It takes streams of terminated connections.
@@ -88,6 +90,7 @@ pub(crate) struct PeerCounters {
 impl Peer {
     pub(crate) fn new(
         connection: Connection,
+        key: Fingerprint,
         networks: Vec<Prefix>,
         mtu: u16,
         rate: Option<Rate>,
@@ -99,6 +102,7 @@ impl Peer {
         let (told_classes, urgent_streams) = (Arc::default(), UrgentStreams::default());
         Self {
             connection,
+            key,
             networks,
             takes_streams,
             knows_pins,
@@ -147,21 +151,20 @@ impl Peers {
         Self { table: Mutex::default(), version: AtomicU64::new(1), wake }
     }
 
-    /// Adds a peer, which takes its networks from peers that have them. Returns its number, and the peers
-    /// that have none any more.
+    /// Adds a peer, which takes its networks from peers that have them. Returns its number, and these peers: they
+    /// must end, because they could still send from the networks.
     pub(crate) fn add(&self, peer: Arc<Peer>) -> (PeerId, Vec<Arc<Peer>>) {
         let added = {
             let mut table = self.lock();
             let id = table.next;
             table.next += 1;
+            let mut before = BTreeSet::new();
             for network in &peer.networks {
-                table.routes.insert(*network, id);
+                before.extend(table.routes.insert(*network, id));
             }
-            let having: BTreeSet<PeerId> = table.routes.iter().map(|(_, id)| *id).collect();
-            let without = table.peers.iter().filter(|(id, _)| !having.contains(id));
-            let without = without.map(|(_, peer)| Arc::clone(peer)).collect();
+            let before = before.iter().filter_map(|id| table.peers.get(id)).map(Arc::clone).collect();
             table.peers.insert(id, peer);
-            (id, without)
+            (id, before)
         };
         self.changed();
         added

@@ -144,6 +144,35 @@ fn routes_and_name_servers_of_a_server_that_is_started_again_replace_those_befor
 }
 
 #[test]
+fn a_client_of_the_pool_gives_up_an_address_that_is_listed_for_another_one() {
+    let Some(world) = World::new("listed", 1, &[]) else { return };
+    let states = ["state-true", "state-other"].map(|state| format!("--state-dir={}", world.path(state).display()));
+    let keys = states.each_ref().map(|state| World::key_in(state));
+    let list = |address: &str| {
+        let text = format!("[[client]]\nkey = '{}'\n\n[[client]]\nkey = '{}'\n{address}", keys[0], keys[1]);
+        // The server reads it at any time: it must be whole.
+        fs::rename(world.settings("new.toml", &text), world.path("serve.toml")).expect("it was written");
+    };
+    list("");
+    let (mut server, ticket) = world.serve(&[world.path("serve.toml").to_str().expect("text")]);
+    let mut client = world.litz(&world.client, &["up", "--by-key", &ticket]);
+    assert_eq!(client.wait_for("up")["addresses"][0], "10.76.0.2/24");
+    server.wait_for("client");
+
+    list("address = '10.76.0.2'\n");
+    let mut command = world.command(&world.client);
+    let mut other = Litz::of(command.args(["up", "--by-key", "--tun=litz1", "--json", &states[1], &ticket]));
+    assert_eq!(other.wait_for("up")["addresses"], json!(["10.76.0.2/24"]));
+    client.wait_for("retrying");
+    assert_eq!(client.wait_for("up")["addresses"][0], "10.76.0.3/24");
+    // The first client, the other one, and the first one again. No other change follows.
+    server.wait_for("client");
+    server.wait_for("client");
+    World::end(client, server);
+    assert_eq!(other.seen.iter().filter(|event| event["event"] == "down").count(), 0, "{:#?}", other.seen);
+}
+
+#[test]
 fn errors_of_a_file_name_its_line_and_a_ticket_in_it_is_a_secret() {
     let Some(world) = World::new("badfile", 0, &[]) else { return };
     for (name, text, words) in [

@@ -116,12 +116,14 @@ pub(super) fn parse(path: &Path, text: &str, own: &[InterfaceAddress]) -> Result
     for table in tables.client {
         let client = client_of(path, text, &table, own)?;
         let others = || clients.iter();
-        let has_network = |other: &Client, behind: &Behind| other.networks.iter().any(|o| o.network == behind.network);
+        // A peer may send from all of its networks, so no part of one may be another's.
+        let has_network =
+            |other: &Client, behind: &Behind| other.networks.iter().any(|o| o.network.overlaps(&behind.network));
         let is_taken = others().any(|other| other.key == client.key)
             || others().any(|other| other.addresses.iter().any(|address| client.addresses.contains(address)))
             || others().any(|other| client.networks.iter().any(|behind| has_network(other, behind)));
         if is_taken {
-            let why = "another client has this key, or an address or a network of this one";
+            let why = "another client has this key, or an address of this one or of its networks";
             return Err(settings_file::error_at(path, text, table.key.span().start, why));
         }
         clients.push(client);
@@ -299,6 +301,11 @@ mod tests {
                 "[[client]]\nkey = 'KEY1'\naddress = ['10.76.0.2']\n[[client]]\nkey = 'KEY2'\naddress = ['10.76.0.2']",
                 5,
                 "another client",
+            ),
+            (
+                "[[client]]\nkey = 'KEY1'\nnetwork = '10.50.0.0/16'\n[[client]]\nkey = 'KEY2'\nnetwork = '10.50.1.0/24'",
+                5,
+                "an address of this one or of its networks",
             ),
         ] {
             let error = parsed(text).unwrap_err();

@@ -227,7 +227,7 @@ impl<'a> Server<'a> {
         for behind in clients.networks() {
             network.add_route(&behind.network, &options.tun).map_err(|why| clients.error_of(&behind, &why))?;
         }
-        let pool = Mutex::new(open_pool(options, &addresses, &clients)?);
+        let pool = Mutex::new(open_pool(options, &addresses)?);
         let server = Self {
             options,
             addresses,
@@ -416,12 +416,17 @@ impl<'a> Server<'a> {
         self.note(&json!({ "event": "client", "remote": remote, "key": name, "addresses": shown }), || {
             format!("{remote} is here, with {}", shown.join(" and "))
         });
-        let peer = Arc::new(Peer::new(connection.clone(), networks, mtu, rate, version));
+        let peer = Arc::new(Peer::new(connection.clone(), key.fingerprint(), networks, mtu, rate, version));
         let (number, taken_over) = self.end.peers.add(Arc::clone(&peer));
         for before in taken_over {
-            // Of a client that was killed, mostly. Its terminated connections are reset now, not after the idle
-            // timeout: till then their packets would go on to the stack of this end.
-            before.connection.close(CLOSED_TAKEN_OVER, "another connection has taken over its addresses");
+            if before.key == peer.key {
+                // Of a client that was killed, mostly. Its terminated connections are reset now, not after the idle
+                // timeout: till then their packets would go on to the stack of this end.
+                before.connection.close(CLOSED_TAKEN_OVER, "another connection has taken over its addresses");
+            } else {
+                // The tables of the file have changed. It connects again, and is assigned others.
+                before.connection.close(0, "another client has an address or a network of this one now");
+            }
         }
         self.end.terminator.serve(&peer);
         let closed = Exit::new(&peer, self.end.writer(), true).run();
@@ -444,6 +449,8 @@ impl<'a> Server<'a> {
         }
         let table = self.end.peers.table();
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        // The file may have changed since.
+        pool.reserve(self.clients.addresses());
         let addresses = pool.assign(key, |address| table.routes.get(address).is_some());
         if let Some(why) = pool.write_error() {
             let (json, quiet) = (self.options.transport.json, self.options.transport.quiet);
@@ -483,11 +490,9 @@ impl<'a> Server<'a> {
 }
 
 /// The addresses for clients that are not listed with addresses.
-fn open_pool(options: &ServeOptions, addresses: &[InterfaceAddress], clients: &Clients) -> Result<Pool, String> {
+fn open_pool(options: &ServeOptions, addresses: &[InterfaceAddress]) -> Result<Pool, String> {
     let places = host::state_directory(options.transport.state_dir.as_deref())?;
-    let mut pool = Pool::open(addresses.to_vec(), places.join(format!("{}.addresses", options.tun)))?;
-    pool.reserve(clients.addresses());
-    Ok(pool)
+    Pool::open(addresses.to_vec(), places.join(format!("{}.addresses", options.tun)))
 }
 
 /// The answer to `litz tunnel status`. There are no peers before the device is made.

@@ -197,7 +197,7 @@ impl Device {
     fn into_routes(self, has_kill_switch: bool) -> Option<HostNetwork> {
         drop(self.end);
         match self.host {
-            Host::Kernel { mut routes } if has_kill_switch => {
+            Host::Kernel { mut routes, .. } if has_kill_switch => {
                 routes.stay(true);
                 Some(routes)
             }
@@ -211,6 +211,8 @@ enum Host {
     /// The kernel, by these routes.
     Kernel {
         routes: HostNetwork,
+        /// Networks that the server named and that this host reaches otherwise.
+        left_out: Vec<Prefix>,
     },
     Userspace {
         front: Userspace,
@@ -317,8 +319,10 @@ impl<'a> Client<'a> {
             host_network::set_mtu(device.end.tun.name(), accepted.mtu).map_err(Lost::last)?;
             device.mtu = accepted.mtu;
         }
-        if let Host::Userspace { front } = &device.host {
-            front.use_name_servers(&accepted.name_servers);
+        match &device.host {
+            // The server may not send from networks that this host reaches otherwise.
+            Host::Kernel { left_out, .. } => accepted.routes.retain(|route| !left_out.contains(route)),
+            Host::Userspace { front } => front.use_name_servers(&accepted.name_servers),
         }
         let device = &*device;
         // What the server may send from: its own addresses, other clients', and the networks behind it.
@@ -326,7 +330,8 @@ impl<'a> Client<'a> {
         let all = [Prefix::ALL_IPV4, Prefix::ALL_IPV6].into_iter().filter(|_| self.options.all);
         let networks = tunnels.chain(accepted.routes.iter().copied()).chain(all).collect();
         let rate = Some(Rate::from_bps(accepted.rate_bps)).filter(|rate| !rate.is_zero());
-        let peer = Arc::new(Peer::new(connection.clone(), networks, accepted.mtu, rate, accepted.version));
+        let server = self.ticket.receiver;
+        let peer = Arc::new(Peer::new(connection.clone(), server, networks, accepted.mtu, rate, accepted.version));
         let (id, _) = device.end.peers.add(Arc::clone(&peer));
         device.end.terminator.serve(&peer);
         self.phase.up(Arc::clone(&peer));
@@ -502,9 +507,11 @@ impl<'a> Client<'a> {
         let begin = || HostNetwork::begin(&folder(), name, self.options.kill_switch);
         let mut network = kept.map_or_else(begin, Ok)?;
         let tun = Tun::open_tunnel(name, &accepted.addresses, accepted.mtu).map_err(|error| error.to_string())?;
+        let mut left_out = Vec::new();
         for prefix in &accepted.routes {
             if let Err(why) = network.add_route(prefix, name) {
                 self.warn_of_route(&format!("packets to {prefix} do not go through the tunnel: {why}"));
+                left_out.push(*prefix);
             }
         }
         if self.options.all {
@@ -518,7 +525,7 @@ impl<'a> Client<'a> {
         } else {
             network.undo_names();
         }
-        Ok((tun, Host::Kernel { routes: network }))
+        Ok((tun, Host::Kernel { routes: network, left_out }))
     }
 
     /// Makes the device, and begins to take its packets.
@@ -530,7 +537,7 @@ impl<'a> Client<'a> {
         let flows = Flows { urgent: *urgent, pins: *pins };
         let termination = Termination { selectors: terminate, busy_poll: self.options.transport.busy_poll };
         let end = TunnelEnd::start(tun, accepted.mtu, &self.state.key, termination, flows)?;
-        if let Host::Kernel { routes } = &mut host {
+        if let Host::Kernel { routes, .. } = &mut host {
             routes.stay(false);
         }
         let Accepted { addresses, routes, name_servers, mtu, .. } = accepted.clone();
