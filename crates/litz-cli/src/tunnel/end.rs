@@ -17,7 +17,7 @@ pub(crate) struct TunnelEnd {
     pub(crate) entry: Entry,
     pub(crate) terminator: Arc<Terminator>,
     pub(crate) peers: Arc<Peers>,
-    counters: Arc<DeviceCounters>,
+    pub(crate) counters: Arc<DeviceCounters>,
 }
 
 impl TunnelEnd {

@@ -22,11 +22,18 @@ use super::wake::WakeEvent;
 /// The number of a peer, which is never used again.
 pub(crate) type PeerId = u64;
 
+/// The key of a peer, and the word by which the user knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Identity {
+    pub(crate) key: Fingerprint,
+    pub(crate) label: Option<String>,
+}
+
 /// A peer.
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) connection: Connection,
-    pub(crate) key: Fingerprint,
+    pub(crate) identity: Identity,
     /// The networks that are behind it: packets to these go to it, and it may send from these only.
     pub(crate) networks: Vec<Prefix>,
     /// It takes streams of terminated connections.
@@ -90,7 +97,7 @@ pub(crate) struct PeerCounters {
 impl Peer {
     pub(crate) fn new(
         connection: Connection,
-        key: Fingerprint,
+        identity: Identity,
         networks: Vec<Prefix>,
         mtu: u16,
         rate: Option<Rate>,
@@ -102,7 +109,7 @@ impl Peer {
         let (told_classes, urgent_streams) = (Arc::default(), UrgentStreams::default());
         Self {
             connection,
-            key,
+            identity,
             networks,
             takes_streams,
             knows_pins,

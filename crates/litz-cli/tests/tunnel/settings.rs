@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use litz::identity::PublicKey;
 use serde_json::{Value, json};
 
 use super::stream::Stream;
@@ -32,7 +33,7 @@ fn a_file_has_the_options_of_each_end_and_what_each_client_may_use() {
     let names = Names::of(&world.client);
     let key = World::key_in(&format!("--state-dir={}", world.path("state-true").display()));
     let settings = format!(
-        "dns = ['{}']\nmtu = 1300\n\n[[client]]\nkey = '{key}'\naddress = ['10.76.0.9', 'fd76:6c69:747a::9']\n\
+        "dns = ['{}']\nmtu = 1300\n\n[[client]]\nkey = '{key}'\nlabel = 'laptop'\naddress = ['10.76.0.9', 'fd76:6c69:747a::9']\n\
          network = ['10.50.0.0/24']\nrate = '20Mb/s'\n",
         SERVER[0]
     );
@@ -41,6 +42,11 @@ fn a_file_has_the_options_of_each_end_and_what_each_client_may_use() {
     let (mut client, up) = world.up(&file);
     assert_eq!((&up["addresses"], &up["mtu"]), (&json!(["10.76.0.9/24", "fd76:6c69:747a::9/64"]), &json!(1300)));
     server.wait_for("client");
+    let status = world.status_of(&world.server);
+    let fingerprint = key.parse::<PublicKey>().expect("a key").fingerprint().to_string();
+    let shown = &status["peers"][0];
+    assert_eq!((&shown["key"], &shown["label"]), (&json!(fingerprint), &json!("laptop")), "{status}");
+    assert_eq!(status["counters"], json!({ "refused": 0, "malformed": 0 }), "{status}");
 
     // Of root's privileges only those for the network are left, in all threads.
     for process in [&client, &server] {

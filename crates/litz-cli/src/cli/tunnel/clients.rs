@@ -25,6 +25,7 @@ struct Tables {
 #[serde(deny_unknown_fields)]
 struct Table {
     key: toml::Spanned<String>,
+    label: Option<String>,
     #[serde(default)]
     address: Texts,
     #[serde(default)]
@@ -44,6 +45,8 @@ pub(super) struct Behind {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Client {
     pub(super) key: Fingerprint,
+    /// What the user calls it.
+    pub(super) label: Option<String>,
     /// Its addresses in the tunnel, instead of any of the server's networks.
     pub(super) addresses: Vec<IpAddr>,
     /// Networks behind it.
@@ -153,6 +156,7 @@ fn client_of(path: &Path, text: &str, table: &Table, own: &[InterfaceAddress]) -
     };
     Ok(Client {
         key: read(path, text, &table.key, fingerprint)?,
+        label: table.label.clone(),
         addresses: table
             .address
             .as_slice()
@@ -249,11 +253,12 @@ mod tests {
     fn clients_have_keys_addresses_networks_and_rates() {
         let clients = parsed(
             "tun = 'litz3'\n[[client]]\nkey = 'KEY1'\naddress = ['10.76.0.9', 'fd76::9']\nnetwork = ['192.168.9.0/24']\n\
-             rate = '20Mb/s'\n[[client]]\nkey = 'KEY2'\n",
+             rate = '20Mb/s'\nlabel = 'laptop'\n[[client]]\nkey = 'KEY2'\n",
         )
         .unwrap();
         let first = Client {
             key: key(1).fingerprint(),
+            label: Some("laptop".to_owned()),
             addresses: vec!["10.76.0.9".parse().unwrap(), "fd76::9".parse().unwrap()],
             networks: vec![Behind { network: "192.168.9.0/24".parse().unwrap(), line: 5 }],
             rate: Some(Rate::from_mbps(20)),
@@ -261,7 +266,7 @@ mod tests {
         let one = parsed("[[client]]\nkey = 'KEY1'\naddress = '10.76.0.9'\nnetwork = '192.168.9.0/24'").unwrap();
         let network = |client: &Client| client.networks[0].network;
         assert_eq!((&one[0].addresses[..], network(&one[0])), (&first.addresses[..1], network(&first)));
-        let second = Client { key: key(2).fingerprint(), addresses: vec![], networks: vec![], rate: None };
+        let second = Client { key: key(2).fingerprint(), label: None, addresses: vec![], networks: vec![], rate: None };
         assert_eq!(clients, [first, second]);
         assert_eq!(parsed("tun = 'litz3'"), Ok(vec![]));
     }

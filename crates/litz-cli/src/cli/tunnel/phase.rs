@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::status::peer_json;
+use super::status::{device_json, peer_json};
+use crate::tunnel::device::DeviceCounters;
 use crate::tunnel::peers::Peer;
 
 /// What the client of a device does now. Clones are the same.
@@ -17,7 +18,7 @@ pub(super) struct ClientPhase {
 enum Phase {
     /// It connects, and the last attempt has failed for this reason.
     Connecting(Option<String>),
-    Up(Arc<Peer>),
+    Up(Arc<Peer>, Arc<DeviceCounters>),
 }
 
 impl ClientPhase {
@@ -31,9 +32,9 @@ impl ClientPhase {
         *self.lock() = Phase::Connecting(Some(reason));
     }
 
-    /// The tunnel to this server is up.
-    pub(super) fn up(&self, server: Arc<Peer>) {
-        *self.lock() = Phase::Up(server);
+    /// The tunnel to this server is up, with a device that has these counters.
+    pub(super) fn up(&self, server: Arc<Peer>, counters: Arc<DeviceCounters>) {
+        *self.lock() = Phase::Up(server, counters);
     }
 
     /// The answer to `litz tunnel status`.
@@ -41,10 +42,13 @@ impl ClientPhase {
         // The statistics of a connection wait for its thread: not with the lock.
         let (state, reason, server) = match &*self.lock() {
             Phase::Connecting(reason) => ("connecting", reason.clone(), None),
-            Phase::Up(server) => ("up", None, Some(Arc::clone(server))),
+            Phase::Up(server, counters) => ("up", None, Some((Arc::clone(server), device_json(counters)))),
         };
-        let peers: Vec<Value> = server.iter().map(|server| peer_json(server)).collect();
-        json!({ "device": self.device, "role": "client", "state": state, "reason": reason, "peers": peers })
+        let peers: Vec<Value> = server.iter().map(|(server, _)| peer_json(server)).collect();
+        let counters = server.map(|(_, counters)| counters);
+        json!({
+            "device": self.device, "role": "client", "state": state, "reason": reason, "counters": counters, "peers": peers,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Phase> {

@@ -25,7 +25,7 @@ use super::pool::Pool;
 use super::privileges;
 use super::refusals;
 use super::settings::{self, DEVICE_DEFAULT, MTU_DEFAULT, MTU_MIN, transport};
-use super::status::peer_json;
+use super::status::{device_json, peer_json};
 use crate::cli::host::{self, HostState};
 use crate::cli::listen_options::ListenOptions;
 use crate::cli::recording::Recording;
@@ -37,10 +37,11 @@ use crate::cli::serving::visits::Visits;
 use crate::cli::transport_options::TransportOptions;
 use crate::cli::warning::Warning;
 use crate::cli::{exit, heading, out, signals, tls};
+use crate::tunnel::device::DeviceCounters;
 use crate::tunnel::end::TunnelEnd;
 use crate::tunnel::entry::Flows;
 use crate::tunnel::exit::Exit;
-use crate::tunnel::peers::{Peer, Peers};
+use crate::tunnel::peers::{Identity, Peer, Peers};
 use crate::tunnel::terminate::terminator::Termination;
 
 /// How often the waiting server checks for an interrupt and for changes of its ticket or list of keys.
@@ -192,10 +193,9 @@ impl<'a> Server<'a> {
         let state = host::open_state(options.transport.state_dir.as_deref())?;
         privileges::keep_those_for_the_network(&host::state_directory(options.transport.state_dir.as_deref())?)?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
-        let peers: Arc<OnceLock<Arc<Peers>>> = Arc::default();
-        let (shown, device) = (Arc::clone(&peers), options.tun.clone());
-        let control =
-            ControlSocket::open(&options.tun, cancel.clone(), move || status_json(&device, shown.get().map(|p| &**p)))?;
+        let shown: Arc<OnceLock<Shown>> = Arc::default();
+        let (told, device) = (Arc::clone(&shown), options.tun.clone());
+        let control = ControlSocket::open(&options.tun, cancel.clone(), move || status_json(&device, told.get()))?;
         // What the ticket is for: another device is another tunnel.
         let purpose = PathBuf::from(format!("litz tunnel {}", options.tun));
         let request = Request {
@@ -223,7 +223,7 @@ impl<'a> Server<'a> {
         let flows = Flows { urgent: options.redundant, pins: options.pin };
         let termination = Termination { selectors: &options.terminate, busy_poll: options.transport.busy_poll };
         let end = TunnelEnd::start(tun, options.mtu, &state.key, termination, flows)?;
-        peers.get_or_init(|| Arc::clone(&end.peers));
+        shown.get_or_init(|| Shown { peers: Arc::clone(&end.peers), device: Arc::clone(&end.counters) });
         for behind in clients.networks() {
             network.add_route(&behind.network, &options.tun).map_err(|why| clients.error_of(&behind, &why))?;
         }
@@ -408,6 +408,10 @@ impl<'a> Server<'a> {
         };
         control.send(&Message::Forwarding(forwarding::of_this_host(self.end.tun.name())))?;
         control.send(&Message::Accepted(Box::new(accepted)))?;
+        let label = client.as_ref().and_then(|client| client.label.clone()).or_else(|| match &self.serving.admission {
+            Admission::Keys(keys) => keys.label(&key),
+            Admission::Ticket(_) => None,
+        });
         let behind = client.into_iter().flat_map(|client| client.networks).map(|behind| behind.network);
         let networks: Vec<Prefix> = addresses.iter().map(|(address, _)| Prefix::host(*address)).chain(behind).collect();
         let name = key.fingerprint().to_string();
@@ -416,10 +420,11 @@ impl<'a> Server<'a> {
         self.note(&json!({ "event": "client", "remote": remote, "key": name, "addresses": shown }), || {
             format!("{remote} is here, with {}", shown.join(" and "))
         });
-        let peer = Arc::new(Peer::new(connection.clone(), key.fingerprint(), networks, mtu, rate, version));
+        let identity = Identity { key: key.fingerprint(), label };
+        let peer = Arc::new(Peer::new(connection.clone(), identity, networks, mtu, rate, version));
         let (number, taken_over) = self.end.peers.add(Arc::clone(&peer));
         for before in taken_over {
-            if before.key == peer.key {
+            if before.identity.key == peer.identity.key {
                 // Of a client that was killed, mostly. Its terminated connections are reset now, not after the idle
                 // timeout: till then their packets would go on to the stack of this end.
                 before.connection.close(CLOSED_TAKEN_OVER, "another connection has taken over its addresses");
@@ -495,10 +500,17 @@ fn open_pool(options: &ServeOptions, addresses: &[InterfaceAddress]) -> Result<P
     Pool::open(addresses.to_vec(), places.join(format!("{}.addresses", options.tun)))
 }
 
+/// What `litz tunnel status` shows.
+struct Shown {
+    peers: Arc<Peers>,
+    device: Arc<DeviceCounters>,
+}
+
 /// The answer to `litz tunnel status`. There are no peers before the device is made.
-fn status_json(device: &str, peers: Option<&Peers>) -> serde_json::Value {
-    let state = if peers.is_some() { "up" } else { "starting" };
-    let peers = peers.map(Peers::table).unwrap_or_default().peers;
+fn status_json(device: &str, shown: Option<&Shown>) -> serde_json::Value {
+    let state = if shown.is_some() { "up" } else { "starting" };
+    let peers = shown.map(|shown| shown.peers.table()).unwrap_or_default().peers;
     let peers: Vec<_> = peers.values().map(|peer| peer_json(peer)).collect();
-    json!({ "device": device, "role": "server", "state": state, "peers": peers })
+    let counters = shown.map(|shown| device_json(&shown.device));
+    json!({ "device": device, "role": "server", "state": state, "counters": counters, "peers": peers })
 }

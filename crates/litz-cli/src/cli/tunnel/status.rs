@@ -15,6 +15,7 @@ use super::host_network::{has_left, undo_device};
 use super::settings::DEVICE_DEFAULT;
 use super::status_text;
 use crate::cli::{exit, out, path_report};
+use crate::tunnel::device::DeviceCounters;
 use crate::tunnel::peers::Peer;
 use crate::tunnel::rates::{Both, SPAN_MIN};
 use crate::tunnel::terminate::flows::Flow;
@@ -116,7 +117,13 @@ fn flow_json(flow: &Flow) -> Value {
     })
 }
 
-/// The counters of a peer and its paths.
+/// The counters of a device. Packets in them belong to no peer.
+pub(super) fn device_json(counters: &DeviceCounters) -> Value {
+    let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    json!({ "refused": get(&counters.refused), "malformed": get(&counters.malformed) })
+}
+
+/// The key, the counters and the paths of a peer.
 pub(super) fn peer_json(peer: &Peer) -> Value {
     let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let counters = &peer.counters;
@@ -126,6 +133,8 @@ pub(super) fn peer_json(peer: &Peer) -> Value {
     let (rates, paths) = paths_json(peer, &stats.paths);
     json!({
         "remote": peer.connection.remote_addr().to_string(),
+        "key": peer.identity.key.to_string(),
+        "label": peer.identity.label,
         "mtu": peer.mtu,
         "networks": peer.networks.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "rate_sent_bps": rates.map(|rates| rates.sent.as_bps()),

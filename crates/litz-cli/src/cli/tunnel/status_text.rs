@@ -18,14 +18,21 @@ pub(super) fn lines(status: &Value) -> Vec<String> {
         _ => String::new(),
     };
     let first = format!("{} ({}{state})", text(&status["device"]), text(&status["role"]));
+    let counts = status["counters"].as_object().into_iter().map(|counters| {
+        let counts: Vec<String> = counters.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        format!("  device: {}", counts.join(", "))
+    });
     let peers = status["peers"].as_array().into_iter().flatten();
-    std::iter::once(first).chain(peers.flat_map(of_peer)).collect()
+    std::iter::once(first).chain(counts).chain(peers.flat_map(of_peer)).collect()
 }
 
 fn of_peer(peer: &Value) -> Vec<String> {
     let networks: Vec<String> = peer["networks"].as_array().into_iter().flatten().map(text).collect();
+    // A label comes from a file that others may have written.
+    let label = peer["label"].as_str().map(|label| format!(" ({})", label.replace(char::is_control, "\u{fffd}")));
     let mut lines = vec![
         format!("  {}: {}; MTU {}", text(&peer["remote"]), networks.join(", "), peer["mtu"]),
+        format!("    key: {}{}", text(&peer["key"]), label.unwrap_or_default()),
         format!("    all paths: {}{} lost", rates(peer), percent(&peer["loss_percent"])),
     ];
     for path in peer["paths"].as_array().into_iter().flatten() {
@@ -91,7 +98,7 @@ mod tests {
             "packets_lost": 3, "loss_percent": 0.25, "rate_sent_bps": 12_500_000, "rate_received_bps": 900,
         });
         let mut peer = json!({
-            "remote": "192.0.2.1:4433", "mtu": 1400, "networks": ["10.76.0.0/24", "fd76::/64"], "paths": [path],
+            "remote": "192.0.2.1:4433", "key": "sha256:abc", "label": "laptop\n", "mtu": 1400, "networks": ["10.76.0.0/24", "fd76::/64"], "paths": [path],
             "loss_percent": 1.0, "rate_sent_bps": 12_500_000, "rate_received_bps": 900,
             "in": { "packets": 7, "bytes": 700 }, "out": { "packets": 8, "bytes": 800 }, "order": {},
             "terminated": { "open": 0, "begun": 0, "failed": 0 },
@@ -99,12 +106,17 @@ mod tests {
         for (number, (name, counters)) in COUNTERS.iter().enumerate() {
             counters.iter().for_each(|counter| peer[*name][*counter] = number.into());
         }
-        let status = json!({ "device": "litz0", "role": "client", "state": "up", "reason": null, "peers": [peer] });
+        let counters = json!({ "refused": 3, "malformed": 4 });
+        let status = json!({
+            "device": "litz0", "role": "client", "state": "up", "reason": null, "counters": counters, "peers": [peer],
+        });
         assert_eq!(
             lines(&status),
             [
                 "litz0 (client, up)",
+                "  device: malformed 4, refused 3",
                 "  192.0.2.1:4433: 10.76.0.0/24, fd76::/64; MTU 1400",
+                "    key: sha256:abc (laptop\u{fffd})",
                 "    all paths: 12.5 Mb/s sent, 900 b/s received, 1.00 % lost",
                 "    path 1 to 192.0.2.1:4433: active, 12.5 Mb/s sent, 900 b/s received, round trip 12000 us, 5000 bytes \
                  sent, 3 packets lost (0.25 %)",

@@ -39,7 +39,7 @@ use crate::cli::{exit, heading, out, signals, tls};
 use crate::tunnel::end::TunnelEnd;
 use crate::tunnel::entry::Flows;
 use crate::tunnel::exit::Exit;
-use crate::tunnel::peers::Peer;
+use crate::tunnel::peers::{Identity, Peer};
 use crate::tunnel::terminate::terminator::Termination;
 
 /// Pause between attempts to connect again.
@@ -330,11 +330,11 @@ impl<'a> Client<'a> {
         let all = [Prefix::ALL_IPV4, Prefix::ALL_IPV6].into_iter().filter(|_| self.options.all);
         let networks = tunnels.chain(accepted.routes.iter().copied()).chain(all).collect();
         let rate = Some(Rate::from_bps(accepted.rate_bps)).filter(|rate| !rate.is_zero());
-        let server = self.ticket.receiver;
+        let server = Identity { key: self.ticket.receiver, label: None };
         let peer = Arc::new(Peer::new(connection.clone(), server, networks, accepted.mtu, rate, accepted.version));
         let (id, _) = device.end.peers.add(Arc::clone(&peer));
         device.end.terminator.serve(&peer);
-        self.phase.up(Arc::clone(&peer));
+        self.phase.up(Arc::clone(&peer), Arc::clone(&device.end.counters));
         let shown: Vec<String> = accepted.addresses.iter().map(|(address, bits)| format!("{address}/{bits}")).collect();
         let routes: Vec<String> = accepted.routes.iter().map(ToString::to_string).collect();
         self.note(
