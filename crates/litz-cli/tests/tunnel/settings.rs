@@ -46,7 +46,7 @@ fn a_file_has_the_options_of_each_end_and_what_each_client_may_use() {
     let fingerprint = key.parse::<PublicKey>().expect("a key").fingerprint().to_string();
     let shown = &status["peers"][0];
     assert_eq!((&shown["key"], &shown["label"]), (&json!(fingerprint), &json!("laptop")), "{status}");
-    assert_eq!(status["counters"], json!({ "refused": 0, "malformed": 0 }), "{status}");
+    assert_eq!(status["counters"], json!({ "refused": 0, "malformed": 0, "clients_refused": 0 }), "{status}");
 
     // Of root's privileges only those for the network are left, in all threads.
     for process in [&client, &server] {
@@ -147,6 +147,19 @@ fn routes_and_name_servers_of_a_server_that_is_started_again_replace_those_befor
     stream.finish();
     World::end(client, server);
     assert_eq!(names.servers(), ["192.0.2.53"]);
+}
+
+#[test]
+fn a_client_whose_own_address_is_in_a_network_behind_it_is_refused_and_counted() {
+    let Some(world) = World::new("loop", 1, &[]) else { return };
+    let key = World::key_in(&format!("--state-dir={}", world.path("state-true").display()));
+    let file = world.settings("serve.toml", &format!("[[client]]\nkey = '{key}'\nnetwork = '10.9.0.0/25'\n"));
+    let (mut server, ticket) = world.serve(&[file.to_str().expect("text")]);
+    let mut client = world.litz(&world.client, &["up", "--by-key", &ticket]);
+    client.fail(2, "10.9.0.1, from which it connects, is in the network 10.9.0.0/25 behind it");
+    let ended = server.wait_for("ended");
+    assert!(ended["message"].as_str().is_some_and(|message| message.contains("10.9.0.0/25 behind it")), "{ended}");
+    assert_eq!(world.status_of(&world.server)["counters"]["clients_refused"], 1);
 }
 
 #[test]

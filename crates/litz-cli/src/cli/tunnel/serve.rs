@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use clap::Args;
@@ -173,6 +174,8 @@ struct Server<'a> {
     /// The routes to networks behind clients.
     _network: HostNetwork,
     end: TunnelEnd,
+    /// Clients that were refused.
+    refused: Arc<AtomicU64>,
     _control: ControlSocket,
     cancel: CancelToken,
 }
@@ -223,7 +226,8 @@ impl<'a> Server<'a> {
         let flows = Flows { urgent: options.redundant, pins: options.pin };
         let termination = Termination { selectors: &options.terminate, busy_poll: options.transport.busy_poll };
         let end = TunnelEnd::start(tun, options.mtu, &state.key, termination, flows)?;
-        shown.get_or_init(|| Shown { peers: Arc::clone(&end.peers), device: Arc::clone(&end.counters) });
+        let refused = Arc::<AtomicU64>::default();
+        shown.get_or_init(|| Shown::of(&end, &refused));
         for behind in clients.networks() {
             network.add_route(&behind.network, &options.tun).map_err(|why| clients.error_of(&behind, &why))?;
         }
@@ -239,6 +243,7 @@ impl<'a> Server<'a> {
             clients,
             _network: network,
             end,
+            refused,
             _control: control,
             cancel,
         };
@@ -381,16 +386,19 @@ impl<'a> Server<'a> {
             return Err("the client did not begin with a Hello".to_owned());
         };
         if version == 0 {
-            return Self::refuse(&mut control, Refusal::Version, format!("this server speaks version {VERSION}"));
+            return self.refuse(&mut control, Refusal::Version, format!("this server speaks version {VERSION}"));
         }
         let version = version.min(VERSION);
         let proof = match self.authorise(connection, key, id, proof) {
             Ok(proof) => proof,
-            Err(why) => return Self::refuse(&mut control, Refusal::NotAllowed, why),
+            Err(why) => return self.refuse(&mut control, Refusal::NotAllowed, why),
         };
         let client = self.clients.find(&key);
+        if let Err(why) = check_outer_address(connection.remote_addr().ip(), client.as_ref()) {
+            return self.refuse(&mut control, Refusal::Other, why);
+        }
         let Some(addresses) = self.assign(key, client.as_ref()) else {
-            return Self::refuse(&mut control, Refusal::PoolExhausted, "all addresses are taken".to_owned());
+            return self.refuse(&mut control, Refusal::PoolExhausted, "all addresses are taken".to_owned());
         };
         let own = self.addresses.iter();
         let rate = client.as_ref().and_then(|client| client.rate).or(self.options.client_rate);
@@ -408,10 +416,7 @@ impl<'a> Server<'a> {
         };
         control.send(&Message::Forwarding(forwarding::of_this_host(self.end.tun.name())))?;
         control.send(&Message::Accepted(Box::new(accepted)))?;
-        let label = client.as_ref().and_then(|client| client.label.clone()).or_else(|| match &self.serving.admission {
-            Admission::Keys(keys) => keys.label(&key),
-            Admission::Ticket(_) => None,
-        });
+        let label = self.label_of(&key, client.as_ref());
         let behind = client.into_iter().flat_map(|client| client.networks).map(|behind| behind.network);
         let networks: Vec<Prefix> = addresses.iter().map(|(address, _)| Prefix::host(*address)).chain(behind).collect();
         let name = key.fingerprint().to_string();
@@ -441,6 +446,14 @@ impl<'a> Server<'a> {
             || format!("{remote} is gone: {closed}"),
         );
         Ok(())
+    }
+
+    /// What the user calls a client, in its table or in the list of keys.
+    fn label_of(&self, key: &PublicKey, client: Option<&Client>) -> Option<String> {
+        client.and_then(|client| client.label.clone()).or_else(|| match &self.serving.admission {
+            Admission::Keys(keys) => keys.label(key),
+            Admission::Ticket(_) => None,
+        })
     }
 
     /// The addresses of a client: those that are listed for it, or of the pool.
@@ -487,7 +500,8 @@ impl<'a> Server<'a> {
         Ok(answer)
     }
 
-    fn refuse(control: &mut Control, reason: Refusal, text: String) -> Result<(), String> {
+    fn refuse(&self, control: &mut Control, reason: Refusal, text: String) -> Result<(), String> {
+        self.refused.fetch_add(1, Ordering::Relaxed);
         control.send(&Message::Refused { reason, text: text.clone() })?;
         control.finish();
         Err(format!("refused: {text}"))
@@ -500,10 +514,31 @@ fn open_pool(options: &ServeOptions, addresses: &[InterfaceAddress]) -> Result<P
     Pool::open(addresses.to_vec(), places.join(format!("{}.addresses", options.tun)))
 }
 
+/// Refuses a client that connects from an address of a network behind it: the packets of its own connection would be
+/// routed into the tunnel, again and again.
+fn check_outer_address(outer: IpAddr, client: Option<&Client>) -> Result<(), String> {
+    let outer = outer.to_canonical();
+    let mut networks = client.into_iter().flat_map(|client| &client.networks).map(|behind| behind.network);
+    networks.find(|network| network.contains(outer)).map_or(Ok(()), |network| {
+        Err(format!(
+            "the address {outer}, from which it connects, is in the network {network} behind it: the server would send the \
+             tunnel's own packets through the tunnel. Name smaller networks in its table, or let it connect from another \
+             address"
+        ))
+    })
+}
+
 /// What `litz tunnel status` shows.
 struct Shown {
     peers: Arc<Peers>,
     device: Arc<DeviceCounters>,
+    refused: Arc<AtomicU64>,
+}
+
+impl Shown {
+    fn of(end: &TunnelEnd, refused: &Arc<AtomicU64>) -> Self {
+        Self { peers: Arc::clone(&end.peers), device: Arc::clone(&end.counters), refused: Arc::clone(refused) }
+    }
 }
 
 /// The answer to `litz tunnel status`. There are no peers before the device is made.
@@ -511,6 +546,10 @@ fn status_json(device: &str, shown: Option<&Shown>) -> serde_json::Value {
     let state = if shown.is_some() { "up" } else { "starting" };
     let peers = shown.map(|shown| shown.peers.table()).unwrap_or_default().peers;
     let peers: Vec<_> = peers.values().map(|peer| peer_json(peer)).collect();
-    let counters = shown.map(|shown| device_json(&shown.device));
+    let counters = shown.map(|shown| {
+        let mut counters = device_json(&shown.device);
+        counters["clients_refused"] = shown.refused.load(Ordering::Relaxed).into();
+        counters
+    });
     json!({ "device": device, "role": "server", "state": state, "counters": counters, "peers": peers })
 }

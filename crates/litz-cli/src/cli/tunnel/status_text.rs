@@ -20,7 +20,7 @@ pub(super) fn lines(status: &Value) -> Vec<String> {
     let first = format!("{} ({}{state})", text(&status["device"]), text(&status["role"]));
     let counts = status["counters"].as_object().into_iter().map(|counters| {
         let counts: Vec<String> = counters.iter().map(|(name, count)| format!("{name} {count}")).collect();
-        format!("  device: {}", counts.join(", "))
+        format!("  counters: {}", counts.join(", "))
     });
     let peers = status["peers"].as_array().into_iter().flatten();
     std::iter::once(first).chain(counts).chain(peers.flat_map(of_peer)).collect()
@@ -114,7 +114,7 @@ mod tests {
             lines(&status),
             [
                 "litz0 (client, up)",
-                "  device: malformed 4, refused 3",
+                "  counters: malformed 4, refused 3",
                 "  192.0.2.1:4433: 10.76.0.0/24, fd76::/64; MTU 1400",
                 "    key: sha256:abc (laptop\u{fffd})",
                 "    all paths: 12.5 Mb/s sent, 900 b/s received, 1.00 % lost",
