@@ -97,10 +97,14 @@ fn what_a_program_does_not_accept_is_reset_and_other_ports_are_refused() {
     let mut program = publish(&daemon, PORT, &["bash", "-c", "echo ready; read -r"]);
     let error = dial(&daemon.world).and_then(|mut stream| stream.read(&mut [0]));
     assert_eq!(error.map_err(|error| error.kind()), Err(std::io::ErrorKind::ConnectionReset));
+    let _taken = daemon.world.far.inside(|| TcpListener::bind("127.0.0.1:8085")).expect("no program has it");
     // The far host allows 8080 to 8089, on its loopback.
-    for (place, reason) in
-        [("9000", "--permit-listen"), ("*:8081", "--permit-listen"), ("8080", "publishes localhost:8080 already")]
-    {
+    for (place, reason) in [
+        ("9000", "--permit-listen"),
+        ("*:8081", "--permit-listen"),
+        ("8080", "publishes localhost:8080 already"),
+        ("8085", "another program of the server's host has this port: choose another one)"),
+    ] {
         let output = daemon.command_with(&["--publish", place], &["echo", "started"]).output().expect("it starts");
         let (status, output, errors) = texts(output);
         assert!(status == 125 && output.is_empty() && errors.contains(reason), "{status} {output} {errors}");

@@ -48,11 +48,17 @@ fn both_ends_warn_of_routes_and_clients_that_the_server_does_not_forward_to() {
     server.wait_for("client");
     World::end(client, server);
 
-    // Several clients, which may reach each other.
+    // One client reaches no other one.
     let keys = world.path("keys");
-    std::fs::write(&keys, World::key_in(&format!("--state-dir={}", world.path("state-true").display())))
-        .expect("a file");
+    let key = World::key_in(&format!("--state-dir={}", world.path("state-true").display()));
+    std::fs::write(&keys, format!("{key}\n")).expect("a file");
     let allow = ["--allow", keys.to_str().expect("text")];
+    let (server, _) = world.serve(&allow);
+    assert_eq!(warned(&server), Vec::<String>::new());
+    drop(server);
+
+    // Several clients, which may reach each other.
+    std::fs::write(&keys, format!("{key}\ned25519:{}\n", "a".repeat(52))).expect("a file");
     let (server, _) = world.serve(&allow);
     assert!(has(&warned(&server), &["packets of IPv6:"]), "{:#?}", server.seen);
     drop(server);

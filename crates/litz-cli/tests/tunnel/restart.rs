@@ -140,8 +140,10 @@ fn inner_connections_survive_ten_seconds_without_the_client_and_terminated_ones_
 #[test]
 fn a_command_ends_if_another_one_of_the_same_host_takes_its_addresses() {
     let Some(world) = World::new("twice", 1, &[]) else { return };
-    let (mut first, mut server) = world.tunnel();
-    let ticket = server.seen[0]["ticket"].as_str().expect("a ticket").to_owned();
+    let (mut server, ticket) = world.serve(&[]);
+    let mut first = world.litz(&world.client, &["up", &ticket]);
+    first.wait_for("up");
+    server.wait_for("client");
     let mut second = world.litz(&world.client, &["up", "--tun", "litz1", &ticket]);
     second.wait_for("up");
     first.fail(2, "has taken over");

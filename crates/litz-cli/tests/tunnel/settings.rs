@@ -276,7 +276,8 @@ fn a_server_listens_on_the_addresses_that_are_named() {
     let Some(world) = World::new("listen", 3, &[]) else { return };
     let file = world.settings("serve.toml", "listen = ['10.9.0.2:4433', '10.9.2.2']\n");
     let (mut server, ticket) = world.serve(&[file.to_str().expect("text")]);
-    assert_eq!(server.seen[0]["addresses"], json!(["10.9.0.2:4433", "10.9.2.2:4433"]));
+    let listening = server.seen.iter().find(|event| event["event"] == "listening").expect("it was waited for");
+    assert_eq!(listening["addresses"], json!(["10.9.0.2:4433", "10.9.2.2:4433"]));
     let mut client = world.litz(&world.client, &["up", &ticket]);
     client.wait_for("up");
     server.wait_for("client");

@@ -53,6 +53,12 @@ impl AllowList {
         self.keys.is_empty()
     }
 
+    /// The number of keys that the list names.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
     /// Whether the list names `key`.
     #[must_use]
     pub fn allows(&self, key: &PublicKey) -> bool {
@@ -112,6 +118,7 @@ mod tests {
         let path = directory.path().join("allowed_keys");
         std::fs::write(&path, format!("# laptops\n\n{}  anna\n\t{} # bert\n", keys[0], keys[1].fingerprint())).unwrap();
         let list = AllowList::load(&path).unwrap();
+        assert_eq!(list.len(), 2);
         assert!(list.allows(&keys[0]) && list.allows(&keys[1]) && !list.allows(&keys[2]));
         assert_eq!((list.label(&keys[0]), list.label(&keys[1]), list.label(&keys[2])), (Some("anna"), None, None));
     }

@@ -37,6 +37,9 @@ const PORTS_TRIED: u32 = 16;
 /// The first port that every user may have, by default (`net.ipv4.ip_unprivileged_port_start`).
 const FREE_PORT_MIN: u16 = 1024;
 
+/// The host of a listener that is the user's, in words.
+const THIS_HOST: &str = "this host";
+
 /// What is done with the connections of a listener.
 pub(super) struct Way {
     pub(super) sessions: Sessions,
@@ -85,7 +88,7 @@ impl Bound {
     /// # Errors
     /// A message for the user.
     pub(crate) fn open_here(listen: &Listen) -> Result<Self, String> {
-        Self::open(listen).map_err(|error| cannot_listen(listen, &error, "this host"))
+        Self::open(listen).map_err(|error| cannot_listen(listen, &error, THIS_HOST))
     }
 
     /// Opens a listener that a client asks its server for. Needs the runtime.
@@ -186,7 +189,9 @@ impl Bound {
 fn cannot_listen(listen: &Listen, error: &io::Error, host: &str) -> String {
     let advice = match (error.kind(), listen) {
         (io::ErrorKind::AddrInUse, Listen::Port { .. }) => {
-            format!("another program of {host} has this port: choose another one, or 0 for any")
+            // A port of the far host may be a published one, which is that of the program and not any.
+            let any = if host == THIS_HOST { ", or 0 for any" } else { "" };
+            format!("another program of {host} has this port: choose another one{any}")
         }
         (io::ErrorKind::AddrInUse, Listen::Unix(_)) => {
             format!("{host} has a file or the socket of another program there: choose another path")

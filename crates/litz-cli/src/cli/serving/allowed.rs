@@ -91,6 +91,11 @@ impl AllowedKeys {
         refreshed
     }
 
+    /// The number of keys.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().list.len()
+    }
+
     pub(crate) fn allows(&self, key: &PublicKey) -> bool {
         self.lock().list.allows(key)
     }

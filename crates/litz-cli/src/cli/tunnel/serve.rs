@@ -259,7 +259,7 @@ impl<'a> Server<'a> {
         let mut beyond: Vec<IpAddr> = self.options.route.iter().map(Prefix::address).collect();
         beyond.extend(behind.iter().map(|behind| behind.network.address()));
         // Several clients may reach each other.
-        if let Admission::Keys(_) = self.serving.admission {
+        if matches!(&self.serving.admission, Admission::Keys(keys) if keys.count() > 1) {
             beyond.extend(self.addresses.iter().map(|own| own.address));
         }
         let is = forwarding::of_this_host(self.end.tun.name());
