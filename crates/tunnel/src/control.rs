@@ -65,11 +65,6 @@ pub enum Message {
         /// The same in words.
         text: String,
     },
-    /// Either: the sender ends the tunnel, and says why.
-    Bye {
-        /// Why.
-        text: String,
-    },
 }
 
 /// The IP versions whose packets the server's host forwards between its interfaces.
@@ -123,7 +118,6 @@ const HELLO: u8 = 0x01;
 const ACCEPTED: u8 = 0x41;
 const REFUSED: u8 = 0x42;
 const FORWARDING: u8 = 0x43;
-const BYE: u8 = 0x7f;
 
 impl Message {
     /// Appends the whole frame to `out`.
@@ -149,10 +143,6 @@ impl Message {
             }
             Self::Refused { reason, text } => {
                 out.extend_from_slice(&[REFUSED, *reason as u8]);
-                put_text(text, out);
-            }
-            Self::Bye { text } => {
-                out.push(BYE);
                 put_text(text, out);
             }
         }
@@ -184,7 +174,6 @@ impl Message {
                 };
                 Self::Refused { reason, text: reader.text()? }
             }
-            BYE => Self::Bye { text: reader.text()? },
             _ => return Ok(None),
         };
         if !reader.0.is_empty() {
@@ -366,7 +355,6 @@ mod tests {
             accepted(),
             Message::Forwarding(Forwarding { ipv4: false, ipv6: true }),
             Message::Refused { reason: Refusal::PoolExhausted, text: "full".to_owned() },
-            Message::Bye { text: String::new() },
         ]
     }
 
@@ -405,8 +393,9 @@ mod tests {
         let long = "ä".repeat(TEXT_BYTES_MAX);
         for (text, expected) in [("a\u{1b}[2Jb", "a [2Jb"), (&long, &long[..TEXT_BYTES_MAX])] {
             let mut frame = Vec::new();
-            Message::Bye { text: text.to_owned() }.encode(&mut frame);
-            assert_eq!(Message::decode(&frame[2..]), Ok(Some(Message::Bye { text: expected.to_owned() })));
+            let refused = |text: &str| Message::Refused { reason: Refusal::Other, text: text.to_owned() };
+            refused(text).encode(&mut frame);
+            assert_eq!(Message::decode(&frame[2..]), Ok(Some(refused(expected))));
         }
     }
 
@@ -421,7 +410,7 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_message_does_not_panic(at in 0..400_usize, value in any::<u8>(), which in 0..6_usize) {
+        fn a_changed_message_does_not_panic(at in 0..400_usize, value in any::<u8>(), which in 0..5_usize) {
             let mut frame = Vec::new();
             samples()[which].encode(&mut frame);
             let at = 2 + at % (frame.len() - 2);
