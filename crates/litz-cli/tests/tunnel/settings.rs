@@ -229,6 +229,7 @@ fn a_server_refuses_clients_that_would_take_its_own_packets_and_addresses_withou
     for (addresses, words) in [
         (&["10.0.0.1"][..], "the network 10.0.0.1/32 has no address for a client"),
         (&["10.0.0.0/24"], "10.0.0.0 is the address of the network"),
+        (&["10.76.0.2/31", "fd76::1/64"], "no client could have an address"),
         (&["10.76.0.1/24", "10.76.0.1/24"], "have addresses in common"),
     ] {
         let addresses: Vec<String> = addresses.iter().map(|address| format!("--address={address}")).collect();

@@ -14,9 +14,14 @@ pub(super) struct InterfaceAddress {
     pub(super) network: Prefix,
 }
 
-/// Bits of a network without which it has no address for a client: besides the server's there are the first one and,
-/// in IPv4, the last one, which no host may have.
-const HOST_BITS_MIN: u8 = 2;
+/// Bits of a network without which it has no address for a client besides the server's.
+const HOST_BITS_MIN: u8 = 1;
+
+/// Whether a network has two addresses, which both are hosts': RFC 3021, section 2.1; RFC 6164, section 6.
+fn is_point_to_point(network: &Prefix) -> bool {
+    let bits = if network.address().is_ipv4() { 32 } else { 128 };
+    bits - network.bits() == 1
+}
 
 /// Why no host may have this address of the network, if that is so.
 pub(super) fn refusal(address: IpAddr, network: &Prefix) -> Option<&'static str> {
@@ -29,6 +34,9 @@ pub(super) fn refusal(address: IpAddr, network: &Prefix) -> Option<&'static str>
     };
     if address.is_loopback() || address.is_multicast() || address.is_unspecified() {
         return Some("is no address of a host");
+    }
+    if is_point_to_point(network) {
+        return None;
     }
     if address == network.address() {
         return Some("is the address of the network, and not of a host in it");
@@ -46,8 +54,8 @@ impl FromStr for InterfaceAddress {
         let (bits, example) = if address.is_ipv4() { (32, "10.76.0.1/24") } else { (128, "fd76::1/64") };
         if bits - network.bits() < HOST_BITS_MIN {
             return Err(format!(
-                "the network {network} has no address for a client, as its first and its last one are not used: write an \
-                 address and the bits of its network, such as {example}"
+                "the network {network} has no address for a client: write an address and the bits of its network, such as \
+                 {example}"
             ));
         }
         match refusal(address, &network) {
@@ -83,13 +91,23 @@ mod tests {
 
     #[test]
     fn an_address_of_a_server_leaves_space_for_clients() {
-        for text in ["10.76.0.1/24", "10.76.0.2/30", "fd76::1/64", "fd76::2/126"] {
+        for text in [
+            "10.76.0.1/24",
+            "10.76.0.2/30",
+            "10.76.0.2/31",
+            "10.76.0.3/31",
+            "fd76::1/64",
+            "fd76::2/126",
+            "fd76::/127",
+            "fd76::1/127",
+        ] {
             assert_eq!(text.parse().map(|address: InterfaceAddress| address.to_string()), Ok(text.to_owned()));
         }
         for (text, words) in [
             ("10.0.0.1", "no address for a client"),
-            ("10.0.0.1/31", "no address for a client"),
-            ("fd76::1/127", "no address for a client"),
+            ("fd76::1", "no address for a client"),
+            ("10.0.0.3/30", "the broadcast address"),
+            ("0.0.0.0/31", "no address of a host"),
             ("10.0.0.0/24", "the address of the network"),
             ("fd76::/64", "the address of the network"),
             ("10.0.0.255/24", "the broadcast address"),

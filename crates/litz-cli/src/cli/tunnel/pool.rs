@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use litz::identity::PublicKey;
 
-use super::addresses::InterfaceAddress;
+use super::addresses::{InterfaceAddress, refusal};
 
 /// Keys that are remembered, at most. The one that was here least recently is forgotten for another.
 const PLACES_MAX: usize = 65_536;
@@ -88,12 +88,16 @@ impl Pool {
         self.write_error.as_deref()
     }
 
+    /// Whether any place has an address for a client in each network.
+    pub(super) fn has_places(&self) -> bool {
+        Self::new(self.server.clone()).free().is_some()
+    }
+
     /// A place that no client has.
     fn free(&self) -> Option<u64> {
         let mut taken: Vec<u64> = self.places.iter().map(|(_, place)| *place).collect();
         taken.sort_unstable();
-        // The first address of an IPv4 network names the network.
-        let mut place = 1;
+        let mut place = 0;
         loop {
             let mut addresses = self.server.iter().map(|server| server.network.nth(place));
             if addresses.any(|address| address.is_none()) {
@@ -106,14 +110,13 @@ impl Pool {
         }
     }
 
-    /// The addresses of a place, unless one of them is the server's, reserved, or a broadcast address.
+    /// The addresses of a place, unless one of them is the server's, reserved, or none of a host.
     fn at(&self, place: u64) -> Option<Vec<(IpAddr, u8)>> {
         let of = |server: &InterfaceAddress| {
             let address = server.network.nth(place)?;
-            // The last address of an IPv4 network is its broadcast address (RFC 919, section 7).
-            let is_last = address.is_ipv4() && server.network.nth(place + 1).is_none();
             let is_others = address == server.address || self.reserved.contains(&address);
-            (!is_last && !is_others).then_some((address, server.network.bits()))
+            let is_free = !is_others && refusal(address, &server.network).is_none();
+            is_free.then_some((address, server.network.bits()))
         };
         self.server.iter().map(of).collect()
     }
@@ -172,6 +175,29 @@ mod tests {
         let mut pool = Pool::new(vec!["10.76.0.2/24".parse().unwrap()]);
         let assigned: Vec<_> = (1..=2).map(|number| assigned(&mut pool, number, &[]).unwrap()).collect();
         assert_eq!(assigned, ["10.76.0.1", "10.76.0.3"]);
+    }
+
+    #[test]
+    fn a_network_of_two_addresses_has_one_for_a_client() {
+        for (server, expected) in [
+            ("10.76.0.2/31", "10.76.0.3/31"),
+            ("10.76.0.3/31", "10.76.0.2/31"),
+            ("fd76::/127", "fd76::1/127"),
+            ("fd76::1/127", "fd76::/127"),
+        ] {
+            let mut pool = Pool::new(vec![server.parse().unwrap()]);
+            let (address, bits) = pool.assign(key(1), |_| true).unwrap()[0];
+            assert_eq!(format!("{address}/{bits}"), expected);
+            assert_eq!(pool.assign(key(2), |_| true), None, "{server}");
+        }
+        // A client has the same place in both networks, and the first one of a larger network is no host's.
+        let both = |own: [&str; 2]| {
+            let mut pool = Pool::new(own.map(|own| own.parse().unwrap()).to_vec());
+            pool.assign(key(1), |_| true).map(|addresses| addresses[0].0.to_string())
+        };
+        assert_eq!(both(["10.76.0.2/31", "fd76::9/64"]).as_deref(), Some("10.76.0.3"));
+        assert_eq!(both(["10.76.0.3/31", "fd76::9/64"]), None);
+        assert!(!Pool::new(vec!["10.76.0.2/31".parse().unwrap(), "fd76::1/64".parse().unwrap()]).has_places());
     }
 
     #[test]

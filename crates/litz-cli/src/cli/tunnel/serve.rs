@@ -63,7 +63,8 @@ pub(crate) struct ServeOptions {
     /// Address of this host in the tunnel, with its network; clients get the others of the network; may
     /// be repeated [default: 10.76.0.1/24 and fd76:6c69:747a::1/64]
     ///
-    /// Each has a network of its own, with at least one address for a client.
+    /// Each has a network of its own, with at least one address for a client: /31 and /127 are the smallest. A
+    /// client has the same place in all of them.
     #[arg(long, value_name = "ADDRESS/BITS", help_heading = heading::TUNNEL)]
     address: Vec<InterfaceAddress>,
 
@@ -231,7 +232,7 @@ impl<'a> Server<'a> {
         for behind in clients.networks() {
             network.add_route(&behind.network, &options.tun).map_err(|why| clients.error_of(&behind, &why))?;
         }
-        let pool = Mutex::new(open_pool(options, &addresses)?);
+        let pool = Mutex::new(open_pool(options, &addresses, &clients)?);
         let server = Self {
             options,
             addresses,
@@ -509,9 +510,17 @@ impl<'a> Server<'a> {
 }
 
 /// The addresses for clients that are not listed with addresses.
-fn open_pool(options: &ServeOptions, addresses: &[InterfaceAddress]) -> Result<Pool, String> {
+fn open_pool(options: &ServeOptions, addresses: &[InterfaceAddress], clients: &Clients) -> Result<Pool, String> {
     let places = host::state_directory(options.transport.state_dir.as_deref())?;
-    Pool::open(addresses.to_vec(), places.join(format!("{}.addresses", options.tun)))
+    let pool = Pool::open(addresses.to_vec(), places.join(format!("{}.addresses", options.tun)))?;
+    if !pool.has_places() && !clients.are_listed() {
+        return Err(
+            "no client could have an address: it has the same place in the network of each --address, so choose \
+                    another one for this host in one of them"
+                .to_owned(),
+        );
+    }
+    Ok(pool)
 }
 
 /// Refuses a client that connects from an address of a network behind it: the packets of its own connection would be
