@@ -115,6 +115,29 @@ fn a_user_is_told_that_a_tunnel_is_roots() {
 }
 
 #[test]
+fn systemd_is_told_when_an_end_is_ready() {
+    let Some(world) = World::new("ready", 1, &[]) else { return };
+    // As systemd starts it, with Type=notify.
+    #[expect(clippy::disallowed_methods, reason = "stands for systemd")]
+    let notify = std::os::unix::net::UnixDatagram::bind(world.path("notify")).expect("a socket");
+    notify.set_read_timeout(Some(TEST_TIMEOUT)).expect("a time");
+    let mut command = world.command(&world.server);
+    let mut start = |arguments: &[&str], state: &str, event: &str| {
+        let state = format!("--state-dir={}", world.path(state).display());
+        let mut litz =
+            Litz::of(command.env("NOTIFY_SOCKET", world.path("notify")).args(arguments).args([&state, "--json"]));
+        let event = litz.wait_for(event);
+        let mut said = [0; 64];
+        let len = notify.recv(&mut said).expect("the command says that it is ready");
+        assert_eq!(said[..len].trim_ascii(), b"READY=1", "{arguments:?}");
+        command = world.command(&world.client);
+        (litz, event)
+    };
+    let (_server, listening) = start(&["serve"], "state-false", "listening");
+    start(&["up", listening["ticket"].as_str().expect("a ticket")], "state-true", "up");
+}
+
+#[test]
 fn a_ticket_that_only_this_host_can_use_is_warned_of() {
     let Some(world) = World::new("alone", 0, &[]) else { return };
     let (server, _) = world.serve(&[]);
