@@ -120,19 +120,21 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
 
 /// Checks whether a datagram can be sent from `local` over `device` to `remote`, according to this
 /// host: the address is local and usable, the device is up, and a route exists. Nothing is sent, so
-/// the remote host is not checked. Without a device any route counts.
+/// the remote host is not checked. Without a device any route counts. The routes are those of packets
+/// with `mark`, as of a socket with [`UdpSocketOptions::mark`], which needs the same privilege.
 ///
 /// # Errors
 /// The obstacle: `AddrNotAvailable` (not a local address, or not usable yet), `NetworkUnreachable`
 /// or `HostUnreachable` (no route, or a prohibiting one), `PermissionDenied`, `NotFound` and
 /// others. The message says what to do.
-pub fn reachable(local: SocketAddr, device: Option<&str>, remote: SocketAddr) -> io::Result<()> {
+pub fn reachable(local: SocketAddr, device: Option<&str>, mark: Option<u32>, remote: SocketAddr) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if let (Some(device), IpAddr::V4(from), IpAddr::V4(to)) = (device, local.ip(), remote.ip()) {
-        route::exists(from, device, to)?;
+        route::exists(from, device, to, mark.unwrap_or(0))?;
     }
     let options = UdpSocketOptions {
         device: device.map(str::to_owned),
+        mark,
         send_buffer_bytes: PROBE_BUFFER_BYTES,
         recv_buffer_bytes: PROBE_BUFFER_BYTES,
         ..UdpSocketOptions::new(local)

@@ -88,7 +88,8 @@ fn routes_are_checked_per_device() {
     host.ip("route add 192.0.2.0/24 via 10.77.2.254");
     host.ip("route add unreachable 198.51.100.0/24");
     host.ip("route add 2001:db8::/32 via fd77:2::ff");
-    let ask = |local: &str, device, remote: &str| host.inside(|| reachable(socket(local), device, socket(remote)));
+    let ask =
+        |local: &str, device, remote: &str| host.inside(|| reachable(socket(local), device, None, socket(remote)));
     ask("10.77.1.1:0", Some("c1"), "10.77.1.2:9").expect("its own subnet");
     ask("10.77.1.1:0", Some("c1"), "203.0.113.1:9").expect("the default route");
     ask("10.77.2.1:0", Some("c2"), "192.0.2.1:9").expect("its own route");
@@ -118,6 +119,30 @@ fn routes_are_checked_per_device() {
     ask("10.77.3.1:0", Some("c3"), "203.0.113.1:9").expect("by the rule");
     host.ip("link set c3 down");
     ask("10.77.3.1:0", Some("c3"), "203.0.113.1:9").expect_err("the device is down");
+}
+
+/// Rules by marks, as those of a tunnel that gets all packets but its own.
+#[test]
+fn marked_packets_have_the_routes_of_their_rules() {
+    if !available() {
+        return;
+    }
+    let host = Namespace::new("marked");
+    host.add_device("c1");
+    host.ip("addr add 10.77.1.1/24 dev c1");
+    host.ip("addr add fd77:1::1/64 dev c1 nodad");
+    host.ip("link set c1 up");
+    host.ip("route add default via 10.77.1.254 table 300");
+    host.ip("-6 route add default via fd77:1::ff table 300");
+    host.ip("rule add fwmark 7 table 300");
+    host.ip("-6 rule add fwmark 7 table 300");
+    let ask =
+        |local: &str, mark, remote: &str| host.inside(|| reachable(socket(local), Some("c1"), mark, socket(remote)));
+    for (local, remote) in [("10.77.1.1:0", "203.0.113.1:9"), ("[fd77:1::1]:0", "[2001:db8::1]:9")] {
+        ask(local, None, remote).expect_err("it has no route");
+        ask(local, Some(8), remote).expect_err("another mark");
+        ask(local, Some(7), remote).expect("the default route");
+    }
 }
 
 /// Without devices, all packets of two network cards in one subnet would be sent over the first

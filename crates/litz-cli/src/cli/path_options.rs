@@ -67,7 +67,9 @@ impl PathOptions {
         let interfaces = net::interfaces().map_err(|error| ChooseError::NoTable(error.to_string()))?;
         let interfaces = self.usable(interfaces);
         let request = Request::new(&interfaces, remotes).with_paths(&self.paths);
-        choose(&request.with_limit(self.limit.map(usize::from)), &mut net::reachable)
+        choose(&request.with_limit(self.limit.map(usize::from)), &mut |local, device, remote| {
+            net::reachable(local, device, self.mark, remote)
+        })
     }
 
     /// These interfaces without the one that is never a path.

@@ -144,3 +144,45 @@ fn an_inner_connection_survives_routers_that_translate_anew_on_each_link() {
     let paths = sent["paths"].as_array().expect("a list");
     assert_eq!(paths.len(), 2, "each path was kept: {sent}");
 }
+
+/// The mark of the tunnel's own packets.
+const MARK: &str = "0x6c69747a";
+
+#[test]
+fn a_kill_switch_takes_no_path_away_from_a_server_that_is_beyond_gateways() {
+    let Some((world, _routers)) = World::behind_nat("gates", 2) else { return };
+    // The second link has a route, and gets its address later.
+    ip(&format!("-n {} addr flush dev c1", world.client));
+    ip(&format!("-n {} route add default via 10.1.1.1 dev c1 onlink metric 101", world.client));
+    let arguments = serve_args(&PORT.to_string());
+    let (mut server, ticket) = world.serve(&arguments.each_ref().map(String::as_str));
+    let mut client = world.litz(&world.client, &["up", "--all", "--kill-switch", &ticket]);
+    client.wait_for("up");
+    server.wait_for("client");
+    world.await_paths(1);
+    address(&world.client, "c1", "10.1.1.2/24");
+    world.await_paths(2);
+    // The routes of other packets lead to the server over none of the links.
+    let has_route = |link: u8, mark: &str| {
+        let (own, device) = (format!("10.1.{link}.2"), format!("c{link}"));
+        let get = ["route", "get", "fibmatch", PUBLIC, "from", &own, "oif", &device, "mark", mark];
+        World::in_namespace(&world.client, "ip", &get).output().expect("ip").status.success()
+    };
+    assert_eq!([0, 1].map(|link| (has_route(link, "0"), has_route(link, MARK))), [(false, true); 2]);
+
+    server.kill();
+    server = world.serve(&arguments.each_ref().map(String::as_str)).0;
+    client.wait_for("retrying");
+    client.wait_for("up");
+    server.wait_for("client");
+    world.await_paths(2);
+
+    // Another command takes over what one that was killed has left.
+    client.kill();
+    client = world.litz(&world.client, &["up", "--all", "--kill-switch", &ticket]);
+    client.wait_for("up");
+    server.wait_for("client");
+    world.await_paths(2);
+    server.wait_for("gone");
+    World::end(client, server);
+}

@@ -35,5 +35,5 @@ pub use spec::{PathSpec, PathSpecError};
 pub fn choose_here(remotes: &[SocketAddr], paths: &[PathSpec], limit: Option<usize>) -> Result<Choice, ChooseError> {
     let interfaces = net::interfaces().map_err(|error| ChooseError::NoTable(error.to_string()))?;
     let request = Request { interfaces: &interfaces, remotes, paths, limit };
-    choose(&request, &mut net::reachable)
+    choose(&request, &mut |local, device, remote| net::reachable(local, device, None, remote))
 }

@@ -6,7 +6,7 @@
 //! from the routes alone. IPv6 does not need this: there a socket bound to a device connects only
 //! if that device has a route.
 //!
-//! The exchange is one request of 52 bytes and one answer of which a single number is read, so no
+//! The exchange is one request of 60 bytes and one answer of which a single number is read, so no
 //! netlink library is used.
 
 use std::io;
@@ -25,36 +25,37 @@ const RTM_F_FIB_MATCH: u32 = 0x2000;
 const RTA_DST: u16 = 1;
 const RTA_SRC: u16 = 2;
 const RTA_OIF: u16 = 4;
+const RTA_MARK: u16 = 16;
 const AF_INET: u8 = 2;
 
 /// `struct nlmsghdr`.
 const HEADER_LEN: usize = 16;
-const REQUEST_LEN: usize = HEADER_LEN + 12 + 3 * 8;
+const REQUEST_LEN: usize = HEADER_LEN + 12 + 4 * 8;
 
 /// Size of the answer buffer. A longer answer would be truncated after the part that is read.
 const ANSWER_LEN_MAX: usize = 4096;
 
-/// Checks whether there is a route from `from` over `device` to `to`.
+/// Checks whether there is a route from `from` over `device` to `to` for packets with `mark`; 0 is none.
 ///
 /// # Errors
 /// `NetworkUnreachable` or `HostUnreachable` if there is none, `InvalidInput` if `from` is not an
 /// address of this host, `NotFound` if there is no such device. If routes cannot be queried (in a
 /// sandbox), the result is `Ok`.
-pub(super) fn exists(from: Ipv4Addr, device: &str, to: Ipv4Addr) -> io::Result<()> {
+pub(super) fn exists(from: Ipv4Addr, device: &str, to: Ipv4Addr, mark: u32) -> io::Result<()> {
     let index = if_nametoindex(device).map_err(|_| {
         io::Error::new(io::ErrorKind::NotFound, format!("there is no device {device}: `ip link` lists the devices"))
     })?;
     let Ok(socket) = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None) else {
         return Ok(());
     };
-    send(&socket, &request(from, index, to), SendFlags::empty())?;
+    send(&socket, &request(from, index, to, mark), SendFlags::empty())?;
     let mut answer = [0; ANSWER_LEN_MAX];
     // The kernel answers within the `send` call, so there is nothing to wait for.
     let (_, len) = recv(&socket, &mut answer, RecvFlags::DONTWAIT)?;
     parse_answer(&answer[..len.min(ANSWER_LEN_MAX)])
 }
 
-fn request(from: Ipv4Addr, index: u32, to: Ipv4Addr) -> [u8; REQUEST_LEN] {
+fn request(from: Ipv4Addr, index: u32, to: Ipv4Addr, mark: u32) -> [u8; REQUEST_LEN] {
     let mut bytes = [0; REQUEST_LEN];
     let mut rest = &mut bytes[..];
     let mut put = |field: &[u8]| {
@@ -70,7 +71,12 @@ fn request(from: Ipv4Addr, index: u32, to: Ipv4Addr) -> [u8; REQUEST_LEN] {
     // `struct rtmsg`: full-length addresses, all tables.
     put(&[AF_INET, 32, 32, 0, 0, 0, 0, 0]);
     put(&RTM_F_FIB_MATCH.to_ne_bytes());
-    for (kind, value) in [(RTA_DST, to.octets()), (RTA_SRC, from.octets()), (RTA_OIF, index.to_ne_bytes())] {
+    for (kind, value) in [
+        (RTA_DST, to.octets()),
+        (RTA_SRC, from.octets()),
+        (RTA_OIF, index.to_ne_bytes()),
+        (RTA_MARK, mark.to_ne_bytes()),
+    ] {
         put(&8_u16.to_ne_bytes());
         put(&kind.to_ne_bytes());
         put(&value);
@@ -115,9 +121,9 @@ mod tests {
 
     #[test]
     fn loopback_has_a_route_only_to_itself() {
-        exists(Ipv4Addr::LOCALHOST, "lo", Ipv4Addr::LOCALHOST).unwrap();
-        exists(Ipv4Addr::LOCALHOST, "lo", Ipv4Addr::new(192, 0, 2, 77)).unwrap_err();
-        let error = exists(Ipv4Addr::LOCALHOST, "nosuch0", Ipv4Addr::LOCALHOST).unwrap_err();
+        exists(Ipv4Addr::LOCALHOST, "lo", Ipv4Addr::LOCALHOST, 0).unwrap();
+        exists(Ipv4Addr::LOCALHOST, "lo", Ipv4Addr::new(192, 0, 2, 77), 0).unwrap_err();
+        let error = exists(Ipv4Addr::LOCALHOST, "nosuch0", Ipv4Addr::LOCALHOST, 0).unwrap_err();
         assert!(error.kind() == io::ErrorKind::NotFound && error.to_string().contains("nosuch0"), "{error}");
     }
 }

@@ -47,11 +47,11 @@ fn with_port_keeps_the_scope_of_a_link_local_address() {
 fn unreachable_errors_say_what_to_do() {
     let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let remote = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
-    reachable(local, None, remote).unwrap();
-    let foreign = reachable((Ipv4Addr::new(203, 0, 113, 7), 0).into(), None, remote).unwrap_err();
+    reachable(local, None, None, remote).unwrap();
+    let foreign = reachable((Ipv4Addr::new(203, 0, 113, 7), 0).into(), None, None, remote).unwrap_err();
     assert_eq!(foreign.kind(), io::ErrorKind::AddrNotAvailable, "{foreign}");
     assert!(foreign.to_string().contains("ip address"), "{foreign}");
-    let nosuch = reachable(local, Some("nosuch0"), remote).unwrap_err();
+    let nosuch = reachable(local, Some("nosuch0"), None, remote).unwrap_err();
     assert!(nosuch.to_string().contains("ip link"), "{nosuch}");
 }
 

@@ -79,7 +79,9 @@ impl LaterPaths {
             .with_paths(&self.options.paths)
             .with_limit(self.options.limit.map(usize::from));
         // The user's paths may name links that do not exist now.
-        let Ok(choice) = choose(&request, &mut net::reachable) else { return opened };
+        let mark = self.options.mark;
+        let reachable = &mut |local, device: Option<&str>, remote| net::reachable(local, device, mark, remote);
+        let Ok(choice) = choose(&request, reachable) else { return opened };
         for path in choice.candidates {
             let local = (path.device.clone(), path.local.ip());
             let Some(device) = path.device.clone().filter(|_| !self.used.contains(&local)) else { continue };
