@@ -191,14 +191,21 @@ impl Connector<'_> {
     /// The error of each address. An interrupt is noticed soon; threads that still wait for an
     /// answer end on their own.
     pub(crate) fn connect(&self, ticket: &Ticket) -> Result<Connected, ConnectFailure> {
-        let remotes = self.resolve(&ticket.addresses)?;
+        self.connect_to(&look_up(&ticket.addresses, self.cancel, self.is_brief)?)
+    }
+
+    /// As [`connect`](Self::connect), to a host with these addresses.
+    ///
+    /// # Errors
+    /// As those of [`connect`](Self::connect).
+    pub(crate) fn connect_to(&self, remotes: &[SocketAddr]) -> Result<Connected, ConnectFailure> {
         let baseline = LinkBaseline::take();
-        let candidates = self.candidates(&remotes)?;
+        let candidates = self.candidates(remotes)?;
         if candidates.candidates.is_empty() {
             return Err(ConnectFailure::Silent(NO_CANDIDATE.to_owned()));
         }
         let Opened { candidates, mut sockets, bound, advice } = self.open(candidates)?;
-        let later = LaterPaths::reserve(self, &candidates.candidates, &remotes, &mut sockets);
+        let later = LaterPaths::reserve(self, &candidates.candidates, remotes, &mut sockets);
         let paths_now = paths_max(&candidates.candidates);
         let paths_max = (paths_now + later.places_left()).min(litz::PATHS_MAX);
         let transport = self.transport.clone().with_max_paths(paths_max);
@@ -222,7 +229,7 @@ impl Connector<'_> {
         }
         drop(answers);
         let mut failures = Vec::new();
-        while let Some((index, result)) = self.wait(&results, &remotes)? {
+        while let Some((index, result)) = self.wait(&results, remotes)? {
             match result {
                 Ok(connection) => {
                     closing.gate.close();
@@ -257,44 +264,63 @@ impl Connector<'_> {
         Err(ConnectFailure::Silent(format!("cannot reach the {}: {}", self.peer, failures.join("; "))))
     }
 
-    /// Resolves the addresses of a ticket, in its order and without duplicates.
-    fn resolve(&self, addresses: &[TicketAddress]) -> Result<Vec<SocketAddr>, ConnectFailure> {
-        if addresses.iter().all(|address| matches!(address, TicketAddress::Socket(_))) {
-            return resolve(addresses).map_err(ConnectFailure::Silent);
-        }
-        // On a separate thread, because a name lookup may block for long and cannot be cancelled.
-        let (answer, results) = mpsc::channel();
-        let addresses = addresses.to_vec();
-        #[expect(clippy::disallowed_methods, reason = "the command is above the engine: one thread for name lookups")]
-        std::thread::spawn(move || {
-            // The channel is closed after an interrupt.
-            let _sent = answer.send(resolve(&addresses));
-        });
-        let resolved = self.wait(&results, &[])?.unwrap_or_else(|| Err("the name lookup failed".to_owned()));
-        resolved.map_err(ConnectFailure::Silent)
-    }
-
     /// Waits for the next result, from these addresses; none if there are no more, or if none comes
     /// during a brief attempt.
     fn wait<T>(&self, results: &mpsc::Receiver<T>, remotes: &[SocketAddr]) -> Result<Option<T>, ConnectFailure> {
-        let mut looks = 0;
-        loop {
-            if self.cancel.is_cancelled() {
-                return Err(ConnectFailure::Interrupted);
+        wait(results, self.cancel, |looks| {
+            if looks == LOOKS_UNANSWERED {
+                (self.on_unanswered)(remotes);
             }
-            match results.recv_timeout(LOOK_INTERVAL) {
-                Ok(result) => return Ok(Some(result)),
-                Err(mpsc::RecvTimeoutError::Timeout) => {
-                    looks += 1;
-                    if looks == LOOKS_UNANSWERED && !remotes.is_empty() {
-                        (self.on_unanswered)(remotes);
-                    }
-                    if looks == LOOKS_BRIEF && self.is_brief {
-                        return Ok(None);
-                    }
+            !self.is_brief || looks < LOOKS_BRIEF
+        })
+    }
+}
+
+/// Looks up the addresses of a ticket, in its order and without duplicates; for 3 s at most if `is_brief`.
+///
+/// # Errors
+/// [`ConnectFailure::Silent`] if there are none, and [`ConnectFailure::Interrupted`].
+pub(super) fn look_up(
+    addresses: &[TicketAddress],
+    cancel: &CancelToken,
+    is_brief: bool,
+) -> Result<Vec<SocketAddr>, ConnectFailure> {
+    if addresses.iter().all(|address| matches!(address, TicketAddress::Socket(_))) {
+        return resolve(addresses).map_err(ConnectFailure::Silent);
+    }
+    // On a separate thread, because a name lookup may block for long and cannot be cancelled.
+    let (answer, results) = mpsc::channel();
+    let addresses = addresses.to_vec();
+    #[expect(clippy::disallowed_methods, reason = "the command is above the engine: one thread for name lookups")]
+    std::thread::spawn(move || {
+        // The channel is closed after an interrupt.
+        let _sent = answer.send(resolve(&addresses));
+    });
+    let resolved = wait(&results, cancel, |looks| !is_brief || looks < LOOKS_BRIEF)?;
+    resolved.unwrap_or_else(|| Err("the name lookup failed".to_owned())).map_err(ConnectFailure::Silent)
+}
+
+/// Waits for the next result; none if there are no more, or if `goes_on`, which is asked after each
+/// interval with their number, does not want to wait for longer.
+fn wait<T>(
+    results: &mpsc::Receiver<T>,
+    cancel: &CancelToken,
+    mut goes_on: impl FnMut(u32) -> bool,
+) -> Result<Option<T>, ConnectFailure> {
+    let mut looks = 0;
+    loop {
+        if cancel.is_cancelled() {
+            return Err(ConnectFailure::Interrupted);
+        }
+        match results.recv_timeout(LOOK_INTERVAL) {
+            Ok(result) => return Ok(Some(result)),
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                looks += 1;
+                if !goes_on(looks) {
+                    return Ok(None);
                 }
-                Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(None),
             }
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(None),
         }
     }
 }

@@ -186,3 +186,54 @@ fn a_kill_switch_takes_no_path_away_from_a_server_that_is_beyond_gateways() {
     server.wait_for("gone");
     World::end(client, server);
 }
+
+/// How many packets the reverse path filter of a host has dropped.
+fn filtered(name: &str) -> u64 {
+    let output = World::in_namespace(name, "cat", &["/proc/net/netstat"]).output().expect("cat");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:")).map(str::split_whitespace);
+    let (names, mut values) = (lines.next().expect("names"), lines.next().expect("values"));
+    let at = names.into_iter().position(|name| name == "IPReversePathFilter").expect("its counter");
+    values.nth(at).expect("its value").parse().expect("a number")
+}
+
+#[test]
+fn a_reverse_path_filter_lets_the_servers_packets_in() {
+    let Some((world, _routers)) = World::behind_nat("filter", 1) else { return };
+    let rules = || World::in_namespace(&world.client, "ip", &["rule", "show"]).output().expect("ip").stdout;
+    let before = rules();
+    let _echo = world.echo();
+    for (filter, options) in
+        [("1", &["--all"][..]), ("1", &["--all", "--kill-switch"]), ("2", &["--all", "--kill-switch"])]
+    {
+        ip(&format!("netns exec {} sysctl -qw net.ipv4.conf.all.rp_filter={filter}", world.client));
+        let (mut server, ticket) = world.serve(&serve_args(&PORT.to_string()).each_ref().map(String::as_str));
+        let arguments = [&["up"], options, &[&ticket]].concat();
+        let mut client = world.litz(&world.client, &arguments);
+        client.wait_for("up");
+        server.wait_for("client");
+        client.kill();
+        client = world.litz(&world.client, &arguments);
+        client.wait_for("up");
+        server.wait_for("client");
+        server.wait_for("gone");
+        let mut stream = Stream::start(&world, SERVER[0]);
+        stream.await_progress(100);
+        stream.finish();
+        World::end(client, server);
+        assert_eq!(rules(), before);
+    }
+    assert_eq!(filtered(&world.client), 0);
+
+    // Without the rule, the filter drops them.
+    ip(&format!("netns exec {} sysctl -qw net.ipv4.conf.all.rp_filter=1", world.client));
+    let (server, ticket) = world.serve(&serve_args(&PORT.to_string()).each_ref().map(String::as_str));
+    let mut client = world.litz(&world.client, &["up", "--all", &ticket]);
+    client.wait_for("up");
+    ip(&format!("-n {} rule del priority 32099", world.client));
+    // The connection's own packets suffice, as each path carries one every 2 s.
+    while filtered(&world.client) == 0 {
+        std::thread::yield_now();
+    }
+    drop((client, server));
+}

@@ -52,6 +52,8 @@ impl Stream {
     /// Starts it, to [`World::echo`] at this address.
     pub(super) fn start(world: &World, address: &str) -> Self {
         let file = world.path("stream").display().to_string();
+        // An earlier one may have left them.
+        let _none = ["", ".stop"].map(|end| std::fs::remove_file(format!("{file}{end}")));
         let mut command = World::in_namespace(&world.client, "python3", &["-c", STREAM, address, &file]);
         let program = Running(command.stderr(Stdio::piped()).spawn().expect("python3 starts"));
         Self { program, file }

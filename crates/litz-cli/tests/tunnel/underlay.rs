@@ -173,3 +173,53 @@ fn an_inner_connection_survives_links_and_addresses_that_go_and_come() {
     stream.finish();
     World::end(client, server);
 }
+
+/// Sends a datagram over a device, whatever the rules prefer.
+const SEND_ON_DEVICE: &str = "
+import socket
+s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b'c0')
+s.sendto(b'x', ('fd20::1', 5005))
+";
+
+#[test]
+fn a_kill_switch_is_in_force_before_the_server_answers_and_when_it_does_not() {
+    let Some(world) = World::new("early", 1, &["python3"]) else { return };
+    ip(&format!("-n {} addr add 10.200.0.1/32 dev lo", world.server));
+    ip(&format!("-n {} route add default via 10.9.0.2 dev c0", world.client));
+    ip(&format!("-n {} addr add fd09::1/64 dev c0 nodad", world.client));
+    ip(&format!("-n {} -6 route add default via fd09::2 dev c0", world.client));
+    let sends_on_device = || World::in_namespace(&world.client, "python3", &["-c", SEND_ON_DEVICE]).output();
+    let sends_on_device = || sends_on_device().expect("python3 starts").status.success();
+    assert!(sends_on_device());
+    // Packets to this address leave, and nothing comes back.
+    ip(&format!("-n {} neigh add 10.9.0.77 lladdr 02:00:00:00:00:01 dev c0 nud permanent", world.client));
+    let rules = || World::in_namespace(&world.client, "ip", &["rule", "show"]).output().expect("ip").stdout;
+    let before = rules();
+    let (_server, ticket) = world.serve(&["--advertise", "10.9.0.77:4433"]);
+    let seen = world.path("seen").display().to_string();
+    let mut listener = world.listener(&seen);
+    let up = ["up", "--all", "--kill-switch", &ticket];
+    let mut client = world.litz(&world.client, &up);
+    client.wait_for("unanswered");
+    assert!(!try_outside(&world, "refused") && !sends_on_device());
+    // The user ends it.
+    world.down();
+    assert_eq!(client.finish("down").0, 130);
+    assert_eq!(rules(), before);
+    assert!(try_outside(&world, "between"));
+
+    // The first attempt fails.
+    world.litz(&world.client, &[&up[..], &["--path", "c9"]].concat()).fail(2, "still refused (--kill-switch)");
+    assert!(!try_outside(&world, "refused"));
+    // Another command takes that over, and is killed before it is answered.
+    client = world.litz(&world.client, &up);
+    client.wait_for("unanswered");
+    client.kill();
+    assert!(!try_outside(&world, "refused"));
+    world.down();
+    assert_eq!(rules(), before);
+    assert!(try_outside(&world, "end"));
+    assert!(listener.0.wait().expect("it was started").success());
+    assert_eq!(std::fs::read_to_string(&seen).expect("a file"), "between 10.9.0.1\nend 10.9.0.1");
+}

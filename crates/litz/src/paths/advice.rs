@@ -1,11 +1,12 @@
-//! Settings of this host that break paths without an error: the settings that two interfaces in one
-//! IPv4 subnet need.
+//! Settings of this host that break paths without an error: the settings that two interfaces need,
+//! above all those in one IPv4 subnet.
 //!
 //! On Linux, addresses belong to the host and not to an interface. Each interface answers ARP for
 //! the addresses of the others (`arp_ignore` 0), so packets arrive at the wrong interface and miss
 //! the sockets bound to the right one. With a strict reverse path filter (`rp_filter` 1), packets
-//! that arrive at the interface that the routes do not prefer are dropped. In both cases this host
-//! only sees a path that does not work.
+//! that arrive at an interface that the routes to their sender do not prefer are dropped, also in
+//! different subnets if the sender is beyond gateways. In all cases this host only sees a path that
+//! does not work.
 
 use std::net::IpAddr;
 
@@ -20,14 +21,22 @@ pub type Setting<'a> = dyn FnMut(&str, &str) -> Option<u32> + 'a;
 #[must_use]
 pub fn advise(interfaces: &[Interface], used: &[(&str, IpAddr)], setting: &mut Setting<'_>) -> Vec<String> {
     let mut advice = Vec::new();
-    for interface in sharing(interfaces, used) {
+    for (interface, shares) in several(interfaces, used) {
         // The kernel takes the larger of the two (ip-sysctl: rp_filter, arp_ignore).
         let mut effective = |key| Some(setting("all", key)?.max(setting(interface, key)?));
         if effective("rp_filter") == Some(STRICT) {
+            let (why, which) = if shares {
+                ("shares a subnet with another interface", "")
+            } else {
+                ("is not the only interface", ", if the routes prefer another one")
+            };
             advice.push(format!(
-                "{interface} shares a subnet with another interface, and the strict reverse path filter drops packets that arrive there: \
+                "{interface} {why}, and the strict reverse path filter drops packets that arrive there{which}: \
                  `sysctl -w net.ipv4.conf.{interface}.rp_filter=2`"
             ));
+        }
+        if !shares {
+            continue;
         }
         if effective("arp_ignore") == Some(ANY_CARD_ANSWERS) {
             advice.push(format!(
@@ -48,21 +57,24 @@ pub fn advise_here(interfaces: &[Interface], used: &[(&str, IpAddr)]) -> Vec<Str
     })
 }
 
-/// The used interfaces that have an IPv4 subnet in common with another used one, in the table's
-/// order.
-fn sharing<'a>(interfaces: &'a [Interface], used: &[(&str, IpAddr)]) -> Vec<&'a str> {
+/// The used interfaces with IPv4, if there are several, in the table's order, and whether each has a
+/// subnet in common with another one.
+fn several<'a>(interfaces: &'a [Interface], used: &[(&str, IpAddr)]) -> Vec<(&'a str, bool)> {
     let used_addresses = |interface: &'a Interface| {
         let is_used = |ip| used.iter().any(|(device, address)| *device == interface.name && *address == ip);
         let four = interface.addresses.iter().filter(|address| address.ip.is_ipv4());
         four.filter(move |address| is_used(address.ip)).copied().collect::<Vec<InterfaceAddress>>()
     };
-    let cards: Vec<_> =
-        interfaces.iter().map(|interface| (interface.name.as_str(), used_addresses(interface))).collect();
+    let cards = interfaces.iter().map(|interface| (interface.name.as_str(), used_addresses(interface)));
+    let cards: Vec<_> = cards.filter(|(_, own)| !own.is_empty()).collect();
+    if cards.len() < 2 {
+        return Vec::new();
+    }
     let shares = |name: &str, own: &[InterfaceAddress]| {
         let others = cards.iter().filter(|(other, _)| *other != name).flat_map(|(_, addresses)| addresses);
         others.into_iter().any(|other| own.iter().any(|mine| mine.shares_subnet_with(other.ip)))
     };
-    cards.iter().filter(|(name, own)| shares(name, own)).map(|(name, _)| *name).collect()
+    cards.iter().map(|(name, own)| (*name, shares(name, own))).collect()
 }
 
 /// `rp_filter`: RFC 3704, section 2.2. 2 is loose, 0 off.
@@ -95,17 +107,21 @@ mod tests {
     }
 
     #[test]
-    fn two_cards_in_one_subnet_need_settings_and_two_in_two_do_not() {
+    fn two_cards_in_one_subnet_need_more_settings_than_two_in_two() {
         let shared = [card("a", "10.0.0.1", 24), card("b", "10.0.0.2", 24), card("c", "10.0.1.1", 24)];
         let strict = &mut |interface: &str, key: &str| Some(u32::from(interface == "all" && key == "rp_filter"));
         let advice = advice_for(&shared, strict);
-        assert_eq!(advice.len(), 4, "{advice:#?}");
+        assert_eq!(advice.len(), 5, "{advice:#?}");
         for (sentence, words) in
-            advice.iter().zip(["a.rp_filter=2", "a.arp_ignore=1", "b.rp_filter=2", "b.arp_ignore=1"])
+            advice.iter().zip(["a.rp_filter=2", "a.arp_ignore=1", "b.rp_filter=2", "b.arp_ignore=1", "c.rp_filter=2"])
         {
             assert!(sentence.contains(words), "{sentence}");
         }
-        assert_eq!(advice_for(&shared[1..], strict), Vec::<String>::new());
+        let advice = advice_for(&shared[1..], strict);
+        assert_eq!(advice.len(), 2, "{advice:#?}");
+        assert!(advice.iter().all(|sentence| sentence.contains("if the routes prefer another")), "{advice:#?}");
+        assert_eq!(advice_for(&shared[1..], &mut |_, _| Some(0)), Vec::<String>::new());
+        assert_eq!(advice_for(&shared[..1], strict), Vec::<String>::new());
     }
 
     #[test]

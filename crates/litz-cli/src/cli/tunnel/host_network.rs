@@ -10,7 +10,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -26,9 +26,11 @@ pub(super) const MARK: u32 = 0x6c69_747a;
 /// The first rule, which is there as long as packets go through a tunnel, as `ip` shows it.
 const FIRST_RULE: &str = "32100: from all lookup main suppress_prefixlength 0";
 
-/// Priorities of the rules: before those of the main table (32766), the specific routes first.
+/// Priorities of the rules: before those of the main table (32766), the servers and the specific routes first.
+const PRIORITY_SERVER: &str = "32099";
 const PRIORITY_SPECIFIC: &str = "32100";
 const PRIORITY_TUNNEL: &str = "32101";
+const PRIORITY_BOUND: &str = "32102";
 
 /// A route with a lower metric is preferred, so this one is used only when the device is gone.
 const METRIC_LAST: &str = "4294967295";
@@ -56,6 +58,9 @@ struct Changes {
     undo: Vec<Vec<String>>,
     #[serde(default)]
     names: Option<NameService>,
+    /// The addresses of the server. Their names cannot be looked up while packets are refused.
+    #[serde(default)]
+    servers: Vec<SocketAddr>,
 }
 
 impl Changes {
@@ -66,7 +71,7 @@ impl Changes {
 
     /// Whether packets are refused that would leave outside the tunnel: in both IP versions, and by the last rule.
     fn refuses(&self) -> bool {
-        self.have("unreachable", 2) && self.have("rule", 4)
+        self.have("unreachable", 2) && self.have("fwmark", 2)
     }
 
     fn have(&self, word: &str, count: usize) -> bool {
@@ -117,14 +122,28 @@ impl HostNetwork {
     /// # Errors
     /// A message for the user.
     pub(super) fn send_all(&mut self, device: &str, is_strict: bool) -> Result<(), String> {
+        self.direct(Some(device), is_strict)
+    }
+
+    /// Refuses these packets until there is a device.
+    ///
+    /// # Errors
+    /// As [`send_all`](Self::send_all).
+    pub(super) fn refuse_all(&mut self) -> Result<(), String> {
+        self.direct(None, true)
+    }
+
+    fn direct(&mut self, device: Option<&str>, is_strict: bool) -> Result<(), String> {
         let (mark, table) = (format!("{MARK:#x}"), MARK.to_string());
         for family in ["-4", "-6"] {
             let specific = |verb| {
                 [family, "rule", verb, "priority", PRIORITY_SPECIFIC, "table", "main", "suppress_prefixlength", "0"]
             };
             self.change(&specific("add"), &specific("del"))?;
-            let route = |verb| [family, "route", verb, "default", "dev", device, "table", &table];
-            self.change(&route("replace"), &route("del"))?;
+            if let Some(device) = device {
+                let route = |verb| [family, "route", verb, "default", "dev", device, "table", &table];
+                self.change(&route("replace"), &route("del"))?;
+            }
             if is_strict {
                 let refuse =
                     |verb| [family, "route", verb, "unreachable", "default", "metric", METRIC_LAST, "table", &table];
@@ -133,8 +152,50 @@ impl HostNetwork {
             let rule =
                 |verb| [family, "rule", verb, "priority", PRIORITY_TUNNEL, "not", "fwmark", &mark, "table", &table];
             self.change(&rule("add"), &rule("del"))?;
+            if is_strict && family == "-6" {
+                // In IPv6, an unreachable route is none for a socket that its program has bound to a device.
+                let refuse =
+                    |verb| [family, "rule", verb, "priority", PRIORITY_BOUND, "not", "fwmark", &mark, "unreachable"];
+                self.change(&refuse("add"), &refuse("del"))?;
+            }
         }
         Ok(())
+    }
+
+    /// Lets packets of these servers in, and keeps their addresses for the next command. The kernel's reverse path
+    /// filter (RFC 3704), where it is on, looks up the route back without a mark, finds the tunnel's device or
+    /// none, and drops the packet. It does so as root, for the protocol and the ports of the packet: those
+    /// of a server have the main table.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(super) fn let_in(&mut self, servers: &[SocketAddr]) -> Result<(), String> {
+        let rule = |verb: &str, server: &SocketAddr| {
+            let (to, port) = (server.ip().to_string(), server.port().to_string());
+            let of_port = ["ipproto", "udp", "dport", &port, "uidrange", "0-0", "table", "main"];
+            let rule = ["-4", "rule", verb, "priority", PRIORITY_SERVER, "to", &to];
+            rule.iter().chain(&of_port).map(|&word| word.to_owned()).collect::<Vec<_>>()
+        };
+        let filtered: Vec<_> = servers.iter().filter(|server| server.is_ipv4() && has_reverse_path_filter()).collect();
+        let wanted: Vec<_> = filtered.iter().map(|server| rule("del", server)).collect();
+        let is_outdated = |undo: &Vec<String>| undo.iter().any(|it| it == PRIORITY_SERVER) && !wanted.contains(undo);
+        for outdated in self.changes.undo.iter().filter(|undo| is_outdated(undo)) {
+            undo_one(outdated);
+        }
+        self.changes.undo.retain(|undo| !is_outdated(undo));
+        self.changes.servers = servers.to_vec();
+        self.write()?;
+        for server in filtered {
+            let [add, del] = ["add", "del"].map(|verb| rule(verb, server));
+            let [add, del] = [&add, &del].map(|rule| rule.iter().map(String::as_str).collect::<Vec<_>>());
+            self.change(&add, &del)?;
+        }
+        Ok(())
+    }
+
+    /// The servers of the command whose changes were taken over.
+    pub(super) fn servers(&self) -> &[SocketAddr] {
+        &self.changes.servers
     }
 
     /// Looks up names at these servers.
@@ -214,7 +275,7 @@ pub(super) fn check_that_no_other_sends_all(folder: &Path, device: &str) -> Resu
         None if !holders.is_empty() => Ok(()),
         None => Err(format!(
             "all packets of this host go through another tunnel, which has no file in {}: end its command, or, if \
-             there is none, remove the rules with the priorities {PRIORITY_SPECIFIC} and {PRIORITY_TUNNEL} with \
+             there is none, remove the rules with the priorities {PRIORITY_SERVER} to {PRIORITY_BOUND} with \
              `ip -4 rule del` and `ip -6 rule del`",
             folder.display()
         )),
@@ -296,15 +357,25 @@ fn runs(process: u32) -> bool {
 /// Undoes changes and removes the file. A change that was not made, or that the kernel has undone with the
 /// device, cannot be undone, which is right.
 fn undo(file: &Path, changes: &Changes) {
-    for arguments in &changes.undo {
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        if let Err(error) = ip(&arguments) {
-            tracing::debug!(error, "a change of the routes was undone before");
-        }
-    }
+    changes.undo.iter().for_each(|arguments| undo_one(arguments));
     undo_names(changes.names.as_ref());
     // It may never have been written.
     let _none = fs::remove_file(file);
+}
+
+fn undo_one(arguments: &[String]) {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if let Err(error) = ip(&arguments) {
+        tracing::debug!(error, "a change of the routes was undone before");
+    }
+}
+
+/// Whether the kernel compares where a packet comes from with the routes, on any device or on new ones.
+fn has_reverse_path_filter() -> bool {
+    let Ok(devices) = fs::read_dir("/proc/sys/net/ipv4/conf") else { return true };
+    devices
+        .flatten()
+        .any(|device| fs::read_to_string(device.path().join("rp_filter")).is_ok_and(|setting| setting.trim() != "0"))
 }
 
 fn undo_names(names: Option<&NameService>) {

@@ -1,7 +1,7 @@
 //! `litz tunnel up`: a network device that leads to a host that serves.
 
 use std::ffi::OsString;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
@@ -26,7 +26,7 @@ use super::settings::{self, DEVICE_DEFAULT, MTU_MIN, ROUTE_BITS_MIN, transport};
 use super::settings_file;
 use super::status::peer_json;
 use super::userspace::{Userspace, UserspaceOptions};
-use crate::cli::connect::{Connected, Connector};
+use crate::cli::connect::{ConnectFailure, Connected, Connector, look_up};
 use crate::cli::credential::CredentialOptions;
 use crate::cli::forward::report::Report;
 use crate::cli::host::{self, HostState};
@@ -80,7 +80,8 @@ pub(crate) struct UpOptions {
 
     /// With --all, refuse packets while the tunnel is down instead of sending them outside
     ///
-    /// They are refused also after this command was killed or has failed, until `litz tunnel down`.
+    /// They are refused from the start of this command on, and also after it was killed or has failed, until
+    /// `litz tunnel down`.
     #[arg(long, requires = "all", help_heading = heading::TUNNEL)]
     kill_switch: bool,
 
@@ -168,10 +169,24 @@ struct Welcome {
     _control: Control,
 }
 
-/// The device, once the server has assigned addresses.
+/// What a client keeps from one connection to the next. The device ends first.
+#[derive(Default)]
+struct Kept {
+    /// The device, once the server has assigned addresses.
+    device: Option<Device>,
+    /// The changed routes, as long as the kernel's device. With a kill switch they are there from the start, so that
+    /// no packet passes outside while a device is made, nor if that fails.
+    network: Option<HostNetwork>,
+    /// The addresses of the server, as they were found last.
+    servers: Vec<SocketAddr>,
+}
+
 struct Device {
     end: TunnelEnd,
-    host: Host,
+    /// The programs' way to the device, if the kernel has none.
+    front: Option<Userspace>,
+    /// Networks that the server named and that this host reaches otherwise.
+    left_out: Vec<Prefix>,
     /// What it was made for. Another assignment needs another device.
     addresses: Vec<(IpAddr, u8)>,
     routes: Vec<Prefix>,
@@ -182,41 +197,30 @@ struct Device {
 impl Device {
     /// Whether the assignment of a server that was started again needs another device.
     fn differs(&self, accepted: &Accepted, options: &UpOptions) -> bool {
-        let is_other = match self.host {
-            Host::Kernel { .. } => {
-                self.routes != accepted.routes || options.dns && self.name_servers != accepted.name_servers
-            }
+        let is_other = if self.front.is_some() {
             // It has no routes, and takes over other name servers. Only the kernel changes the MTU of a device.
-            Host::Userspace { .. } => self.mtu != accepted.mtu,
+            self.mtu != accepted.mtu
+        } else {
+            self.routes != accepted.routes || options.dns && self.name_servers != accepted.name_servers
         };
         is_other || self.addresses != accepted.addresses
     }
-
-    /// Ends, and leaves the routes for the next device: with a kill switch, no packet passes outside while it is
-    /// made, nor if that fails.
-    fn into_routes(self, has_kill_switch: bool) -> Option<HostNetwork> {
-        drop(self.end);
-        match self.host {
-            Host::Kernel { mut routes, .. } if has_kill_switch => {
-                routes.stay(true);
-                Some(routes)
-            }
-            _ => None,
-        }
-    }
 }
 
-/// What uses the device on this host. It ends, or is undone, when this is dropped.
-enum Host {
-    /// The kernel, by these routes.
-    Kernel {
-        routes: HostNetwork,
-        /// Networks that the server named and that this host reaches otherwise.
-        left_out: Vec<Prefix>,
-    },
-    Userspace {
-        front: Userspace,
-    },
+impl Kept {
+    /// Looks up the addresses of the server. Those that were found before are kept if only names fail, as they do while
+    /// the tunnel is down and name servers are beyond it.
+    fn look_up(&mut self, ticket: &Ticket, cancel: &CancelToken) -> Result<(), ConnectFailure> {
+        match look_up(&ticket.addresses, cancel, true) {
+            Ok(found) if found.iter().all(|server| self.servers.contains(server)) => Ok(()),
+            Ok(found) => {
+                self.servers = found;
+                Ok(())
+            }
+            Err(ConnectFailure::Silent(_)) if !self.servers.is_empty() => Ok(()),
+            Err(failure) => Err(failure),
+        }
+    }
 }
 
 impl<'a> Client<'a> {
@@ -244,16 +248,20 @@ impl<'a> Client<'a> {
 
     /// Keeps the tunnel up until an interrupt.
     fn run(&self) -> Result<(), String> {
-        let mut device = None;
+        let mut kept = Kept::default();
+        if self.options.kill_switch {
+            self.refuse_outside(&mut kept)?;
+        }
         loop {
-            let ending = self.attempt(&mut device);
+            let ending = self.attempt(&mut kept);
             if self.cancel.is_cancelled() {
+                kept.network.iter_mut().for_each(|network| network.stay(false));
                 return Ok(());
             }
             if let Err(lost) = ending {
                 // Before the first connection, a wrong address is more likely than a fault that passes.
-                if lost.is_final || device.is_none() {
-                    return Err(self.end_after(lost, device));
+                if lost.is_final || kept.device.is_none() {
+                    return Err(self.end_after(lost, kept));
                 }
                 self.phase.connect(lost.message.clone());
                 let event = json!({ "event": "retrying", "message": lost.message });
@@ -263,10 +271,26 @@ impl<'a> Client<'a> {
         }
     }
 
+    /// Refuses packets outside the tunnel, which is not there yet. The server's name is looked up before, as far as
+    /// possible: name servers may be beyond the tunnel.
+    fn refuse_outside(&self, kept: &mut Kept) -> Result<(), String> {
+        // Why it failed is told by the first attempt, which looks again.
+        let _failed = kept.look_up(&self.ticket, &self.cancel);
+        let mut network = HostNetwork::begin(&folder(), &self.options.tun, true)?;
+        if kept.servers.is_empty() {
+            kept.servers = network.servers().to_vec();
+        }
+        network.refuse_all()?;
+        network.let_in(&kept.servers)?;
+        network.stay(true);
+        kept.network = Some(network);
+        Ok(())
+    }
+
     /// Ends without the user's wish, as a kill does: a kill switch stays in force, because otherwise the far
     /// end, or another holder of the key, could lift it. Returns the message for the user.
-    fn end_after(&self, lost: Lost, device: Option<Device>) -> String {
-        drop(device.and_then(|device| device.into_routes(self.options.kill_switch)));
+    fn end_after(&self, lost: Lost, kept: Kept) -> String {
+        drop(kept);
         if !self.options.kill_switch || !host_network::refuses(&folder(), &self.options.tun) {
             return lost.message;
         }
@@ -298,31 +322,33 @@ impl<'a> Client<'a> {
     }
 
     /// Connects and carries packets until the connection ends.
-    fn attempt(&self, device: &mut Option<Device>) -> Result<(), Lost> {
-        let connected = self.connect(device.is_none())?;
+    fn attempt(&self, kept: &mut Kept) -> Result<(), Lost> {
+        let connected = self.connect(kept)?;
         let connection = &connected.connection;
         let Welcome { mut accepted, forwarding, _control } =
             self.interruptibly(connection, || self.greet(connection))?;
         accepted.routes.retain(|route| self.may_route(route));
-        if let Some(forwarding) = forwarding.filter(|_| device.is_none()) {
+        if let Some(forwarding) = forwarding.filter(|_| kept.device.is_none()) {
             self.warn_of_forwarding(&accepted, forwarding);
         }
         // A device of IPv6 needs the least (RFC 8200, section 5), and the user may want less than the server.
         accepted.mtu = accepted.mtu.min(self.options.mtu).max(MTU_MIN);
-        if device.as_ref().is_none_or(|device| device.differs(&accepted, self.options)) {
-            let kept = device.take().and_then(|device| device.into_routes(self.options.kill_switch));
-            *device = Some(self.open(&accepted, kept).map_err(Lost::last)?);
+        if kept.device.as_ref().is_none_or(|device| device.differs(&accepted, self.options)) {
+            kept.device = None;
+            // They are undone, unless they are a kill switch.
+            kept.network = kept.network.take().filter(|_| self.options.kill_switch);
+            self.open(&accepted, kept).map_err(Lost::last)?;
         }
-        let device = device.as_mut().expect("it was just opened");
+        let device = kept.device.as_mut().expect("it was just opened");
         if device.mtu != accepted.mtu {
             // The server was started again with another MTU. The device stays, and with it inner connections.
             host_network::set_mtu(device.end.tun.name(), accepted.mtu).map_err(Lost::last)?;
             device.mtu = accepted.mtu;
         }
-        match &device.host {
-            // The server may not send from networks that this host reaches otherwise.
-            Host::Kernel { left_out, .. } => accepted.routes.retain(|route| !left_out.contains(route)),
-            Host::Userspace { front } => front.use_name_servers(&accepted.name_servers),
+        // The server may not send from networks that this host reaches otherwise.
+        accepted.routes.retain(|route| !device.left_out.contains(route));
+        if let Some(front) = &device.front {
+            front.use_name_servers(&accepted.name_servers);
         }
         let device = &*device;
         // What the server may send from: its own addresses, other clients', and the networks behind it.
@@ -386,7 +412,12 @@ impl<'a> Client<'a> {
         })
     }
 
-    fn connect(&self, is_first: bool) -> Result<Connected, Lost> {
+    fn connect(&self, kept: &mut Kept) -> Result<Connected, Lost> {
+        let is_first = kept.device.is_none();
+        kept.look_up(&self.ticket, &self.cancel)?;
+        if let Some(network) = kept.network.as_mut().filter(|_| self.options.all) {
+            network.let_in(&kept.servers).map_err(Lost::last)?;
+        }
         let tls = tls::client(&self.state.key, self.ticket.receiver, PROTOCOL).map_err(Lost::last)?;
         let connector = Connector {
             peer: "server",
@@ -406,7 +437,7 @@ impl<'a> Client<'a> {
             is_brief: !is_first,
             is_first,
         };
-        let connected = connector.connect(&self.ticket)?;
+        let connected = connector.connect_to(&kept.servers)?;
         connected.warn(is_first, |kind, message| self.warn(kind, message));
         Ok(connected)
     }
@@ -493,19 +524,21 @@ impl<'a> Client<'a> {
     }
 
     /// Starts our TCP/IP on one end of a pair of devices, and returns the other end.
-    fn begin_userspace(&self, accepted: &Accepted) -> Result<(Tun, Host), String> {
+    fn begin_userspace(&self, accepted: &Accepted) -> Result<(Tun, Userspace), String> {
         let [tun, inner] = Tun::pair(&self.options.tun).map_err(|error| error.to_string())?;
         let report = Arc::new(Report::new(&self.options.transport));
         let front =
             Userspace::start(&self.options.userspace, inner, accepted, self.options.transport.busy_poll, &report)?;
-        Ok((tun, Host::Userspace { front }))
+        Ok((tun, front))
     }
 
-    /// Makes the kernel's device and its routes. `kept` are those of an earlier device.
-    fn open_kernel(&self, accepted: &Accepted, kept: Option<HostNetwork>) -> Result<(Tun, Host), String> {
+    /// Makes the kernel's device and its routes. Returns the networks that are left out, too.
+    fn open_kernel(&self, accepted: &Accepted, kept: &mut Kept) -> Result<(Tun, Vec<Prefix>), String> {
         let name = &self.options.tun;
-        let begin = || HostNetwork::begin(&folder(), name, self.options.kill_switch);
-        let mut network = kept.map_or_else(begin, Ok)?;
+        let network = match &mut kept.network {
+            Some(network) => network,
+            none => none.insert(HostNetwork::begin(&folder(), name, false)?),
+        };
         let tun = Tun::open_tunnel(name, &accepted.addresses, accepted.mtu).map_err(|error| error.to_string())?;
         let mut left_out = Vec::new();
         for prefix in &accepted.routes {
@@ -516,6 +549,7 @@ impl<'a> Client<'a> {
         }
         if self.options.all {
             network.send_all(name, self.options.kill_switch)?;
+            network.let_in(&kept.servers)?;
         }
         if self.options.dns {
             if accepted.name_servers.is_empty() {
@@ -525,23 +559,23 @@ impl<'a> Client<'a> {
         } else {
             network.undo_names();
         }
-        Ok((tun, Host::Kernel { routes: network, left_out }))
+        Ok((tun, left_out))
     }
 
     /// Makes the device, and begins to take its packets.
-    fn open(&self, accepted: &Accepted, kept: Option<HostNetwork>) -> Result<Device, String> {
-        let is_userspace = self.options.userspace.userspace;
-        let (tun, mut host) =
-            if is_userspace { self.begin_userspace(accepted) } else { self.open_kernel(accepted, kept) }?;
+    fn open(&self, accepted: &Accepted, kept: &mut Kept) -> Result<(), String> {
+        let (tun, front, left_out) = if self.options.userspace.userspace {
+            self.begin_userspace(accepted).map(|(tun, front)| (tun, Some(front), Vec::new()))?
+        } else {
+            self.open_kernel(accepted, kept).map(|(tun, left_out)| (tun, None, left_out))?
+        };
         let UpOptions { terminate, redundant: urgent, pin: pins, .. } = self.options;
         let flows = Flows { urgent: *urgent, pins: *pins };
         let termination = Termination { selectors: terminate, busy_poll: self.options.transport.busy_poll };
         let end = TunnelEnd::start(tun, accepted.mtu, &self.state.key, termination, flows)?;
-        if let Host::Kernel { routes, .. } = &mut host {
-            routes.stay(false);
-        }
         let Accepted { addresses, routes, name_servers, mtu, .. } = accepted.clone();
-        Ok(Device { end, host, addresses, routes, name_servers, mtu })
+        kept.device = Some(Device { end, front, left_out, addresses, routes, name_servers, mtu });
+        Ok(())
     }
 }
 
