@@ -48,7 +48,9 @@ impl SendHalf {
             }
             return;
         }
-        if scope.fills_window() && self.plan_mtu_probe(now, at, plan, exchange) {
+        // Most endpoints search for no size: they are spared the call.
+        let searches = scope.fills_window() && self.paths[at].mtu.is_some();
+        if searches && self.plan_mtu_probe(now, at, plan, exchange) {
             return;
         }
         let (scope, budget) = self.limit_of_validation(at, scope);
