@@ -60,8 +60,8 @@ pub(crate) struct TransportOptions {
     /// Poll for this long before a thread of the protocol sleeps: shorter round trips, at the cost of a
     /// processor while packets come in such intervals
     ///
-    /// A sleeping thread takes its time to wake up, on a virtual machine up to 50 us. 200us suits most
-    /// machines. Other threads run meanwhile, and for 200 ms after one that computes, the thread sleeps at
+    /// To wake a sleeping thread takes a good part of a short round trip, above all on a virtual machine. Begin
+    /// with 50us. Other threads run meanwhile, and for 200 ms after one that computes, the thread sleeps at
     /// once. 0s stands for no polling.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = busy_poll, help_heading = heading::PROTOCOL)]
     pub(crate) busy_poll: Duration,
@@ -125,7 +125,7 @@ impl TransportOptions {
 fn busy_poll(text: &str) -> Result<Duration, String> {
     let time: Duration = text.parse().map_err(|error: <Duration as std::str::FromStr>::Err| error.to_string())?;
     if time > BUSY_POLL_MAX {
-        return Err(format!("at most {BUSY_POLL_MAX}; 200us suits most machines"));
+        return Err(format!("at most {BUSY_POLL_MAX}; begin with 50us"));
     }
     Ok(time)
 }
