@@ -56,13 +56,18 @@ for family, to in ((socket.AF_INET, '10.200.0.1'), (socket.AF_INET6, 'fd20::1'))
         pass
 ";
 
-#[test]
-fn with_a_kill_switch_nothing_but_the_tunnels_own_packets_leaves() {
-    let Some(world) = World::new("capture", 1, &["python3"]) else { return };
+/// The client reaches all networks through the server, which has an address in another one.
+fn give_default_routes(world: &World) {
     ip(&format!("-n {} addr add 10.200.0.1/32 dev lo", world.server));
     ip(&format!("-n {} route add default via 10.9.0.2 dev c0", world.client));
     ip(&format!("-n {} addr add fd09::1/64 dev c0 nodad", world.client));
     ip(&format!("-n {} -6 route add default via fd09::2 dev c0", world.client));
+}
+
+#[test]
+fn with_a_kill_switch_nothing_but_the_tunnels_own_packets_leaves() {
+    let Some(world) = World::new("capture", 1, &["python3"]) else { return };
+    give_default_routes(&world);
     let (mut server, ticket) = world.serve(&[]);
     let port = server.seen.iter().find_map(|event| event["port"].as_u64()).expect("a port").to_string();
     let mut client = world.litz(&world.client, &["up", "--all", "--kill-switch", &ticket]);
@@ -185,10 +190,7 @@ s.sendto(b'x', ('fd20::1', 5005))
 #[test]
 fn a_kill_switch_is_in_force_before_the_server_answers_and_when_it_does_not() {
     let Some(world) = World::new("early", 1, &["python3"]) else { return };
-    ip(&format!("-n {} addr add 10.200.0.1/32 dev lo", world.server));
-    ip(&format!("-n {} route add default via 10.9.0.2 dev c0", world.client));
-    ip(&format!("-n {} addr add fd09::1/64 dev c0 nodad", world.client));
-    ip(&format!("-n {} -6 route add default via fd09::2 dev c0", world.client));
+    give_default_routes(&world);
     let sends_on_device = || World::in_namespace(&world.client, "python3", &["-c", SEND_ON_DEVICE]).output();
     let sends_on_device = || sends_on_device().expect("python3 starts").status.success();
     assert!(sends_on_device());

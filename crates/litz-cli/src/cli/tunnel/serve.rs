@@ -1,7 +1,7 @@
 //! `litz tunnel serve`: exchanges IP packets with other hosts.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -207,17 +207,7 @@ impl<'a> Server<'a> {
             options: &options.transport,
             transport: transport(&options.transport, recording)?,
             tls: tls::server(&state.key, PROTOCOL)?,
-            admission: AdmissionRequest {
-                allow: settings.or(options.allow.as_deref()),
-                read_keys: settings.map(|_| -> ReadKeys {
-                    let own = addresses.clone();
-                    Arc::new(move |path| clients::allow_list(path, &own))
-                }),
-                purpose: &purpose,
-                expires: options.expires,
-                new_ticket: options.new_ticket,
-                is_for_one_run: false,
-            },
+            admission: admission(options, settings, &addresses, &purpose),
         };
         let serving = start(request, &state)?;
         let visits = Arc::new(Visits::new(serving.admission.visitors(PLACES), "server"));
@@ -521,6 +511,27 @@ fn open_pool(options: &ServeOptions, addresses: &[InterfaceAddress], clients: &C
         );
     }
     Ok(pool)
+}
+
+/// Admits the clients of the file `settings` if it lists any, those of --allow, or the holder of a
+/// ticket.
+fn admission<'a>(
+    options: &'a ServeOptions,
+    settings: Option<&'a Path>,
+    addresses: &[InterfaceAddress],
+    purpose: &'a Path,
+) -> AdmissionRequest<'a> {
+    AdmissionRequest {
+        allow: settings.or(options.allow.as_deref()),
+        read_keys: settings.map(|_| -> ReadKeys {
+            let own = addresses.to_vec();
+            Arc::new(move |path| clients::allow_list(path, &own))
+        }),
+        purpose,
+        expires: options.expires,
+        new_ticket: options.new_ticket,
+        is_for_one_run: false,
+    }
 }
 
 /// Refuses a client that connects from an address of a network behind it: the packets of its own connection would be
