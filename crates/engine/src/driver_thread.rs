@@ -1,9 +1,12 @@
 //! [`LiveDriver`]: a driver with its sleeper, and the loop of its thread.
 
+use std::sync::Arc;
+
 use driver::{Activity, Driver, Env, Flush, Work};
 use units::{Duration, Instant};
 
 use crate::device::Device;
+use crate::event_handler::EventHandler;
 use crate::live::LiveEnv;
 use crate::sleep::Sleeper;
 
@@ -15,11 +18,15 @@ const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct LiveDriver<D: Device> {
     driver: Driver<LiveEnv<D>>,
     sleeper: Sleeper,
+    handler: Option<Arc<dyn EventHandler>>,
+    /// There was an event for the handler.
+    has_event: bool,
 }
 
 impl<D: Device> LiveDriver<D> {
-    pub(crate) fn new(driver: Driver<LiveEnv<D>>, sleeper: Sleeper) -> Self {
-        let mut live = Self { driver, sleeper };
+    /// Whose thread calls `handler`, which the sleeper watches.
+    pub(crate) fn new(driver: Driver<LiveEnv<D>>, sleeper: Sleeper, handler: Option<Arc<dyn EventHandler>>) -> Self {
+        let mut live = Self { driver, sleeper, handler, has_event: false };
         live.watch_sockets();
         live
     }
@@ -63,10 +70,9 @@ impl<D: Device> LiveDriver<D> {
         self.watch_sockets();
         self.sleeper.announce_sleep();
         let now = self.now();
-        let busy = self.driver.is_busy();
+        let busy = self.driver.is_busy() || self.handler.as_ref().is_some_and(|handler| handler.is_due());
         let until = if busy { Some(now) } else { self.driver.next_deadline().into_iter().chain(deadline).min() };
-        let ready = self.sleeper.wait(now, until);
-        match ready {
+        match self.sleeper.wait(now, until) {
             Ok(ready) => {
                 for ready in ready {
                     if let Some(socket) = self.driver.socket_mut(ready.socket) {
@@ -77,7 +83,18 @@ impl<D: Device> LiveDriver<D> {
             // Fails only for an invalid poll descriptor, which is a bug. The driver continues.
             Err(error) => tracing::error!(%error, "cannot wait for sockets"),
         }
+        self.has_event = self.sleeper.has_handler_event();
         self.driver.env().lap(if busy { Activity::Poll } else { Activity::Waiting });
+    }
+
+    /// Calls the event handler if it is due. Its time counts as the application's.
+    pub(crate) fn handle_event(&mut self) {
+        let has_event = std::mem::take(&mut self.has_event);
+        if let Some(handler) = &self.handler
+            && (has_event || handler.is_due())
+        {
+            handler.handle_event();
+        }
     }
 
     /// Runs turns until the engine is stopped, and then until the last packets have left.
@@ -91,6 +108,7 @@ impl<D: Device> LiveDriver<D> {
                 break;
             }
             self.wait(None);
+            self.handle_event();
         }
         self.close_all();
     }

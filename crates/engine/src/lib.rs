@@ -14,6 +14,7 @@
 //! | `quic` | [`Engine`]: QUIC. Starting, stopping, waiting, connecting, accepting. Start here |
 //! | `drivers` | [`Drivers`]: the drivers of an endpoint, for any protocol: starting, placing, stopping, waiting |
 //! | `device` | [`Device`]: what a protocol provides: a socket or network device that announces arrivals |
+//! | `event_handler` | [`EventHandler`]: what the application does in a driver's thread |
 //! | `settings`, `error` | [`DriverSettings`], [`StartError`] |
 //! | `live` | the driver's environment: devices, clock and meter |
 //! | `driver_thread`, `inline` | a driver with its own thread, and a driver run by its callers |
@@ -37,6 +38,7 @@ mod device;
 mod driver_thread;
 mod drivers;
 mod error;
+mod event_handler;
 mod inline;
 mod journals;
 mod live;
@@ -65,6 +67,7 @@ pub use driver::receive_worker::ReceiveWorkerStats;
 pub use driver::{Activity, ActivityKind, DriverLimits, SOCKETS_MAX};
 pub use drivers::{Drivers, SteppedDrivers};
 pub use error::StartError;
+pub use event_handler::EventHandler;
 pub use journals::JournalFolder;
 pub use meter::{Costs, LAP_MAX, Traffic};
 pub use quic_driver::PathEvent;

@@ -1,8 +1,12 @@
 //! [`DriverSettings`]: the settings of drivers and their threads, whatever their protocol.
 
+use std::sync::Arc;
+
 use driver::DriverLimits;
 use driver::placement::Placement;
 use units::Duration;
+
+use crate::event_handler::EventHandler;
 
 /// The settings of the drivers of one endpoint, and of their threads.
 #[derive(Debug, Clone)]
@@ -18,6 +22,8 @@ pub struct DriverSettings {
     /// How long an idle thread polls before it sleeps, while other threads need its processor only for
     /// moments. Zero by default: sleep at once.
     pub busy_poll: Duration,
+    /// What the thread of the first driver does besides, if anything.
+    pub event_handler: Option<Arc<dyn EventHandler>>,
     /// Whether to measure for [`Drivers::costs`](crate::Drivers::costs). Reads the clock a dozen
     /// times for each batch.
     pub measure: bool,
@@ -32,6 +38,7 @@ impl Default for DriverSettings {
             cores: Vec::new(),
             seal_cost: None,
             busy_poll: Duration::ZERO,
+            event_handler: None,
             measure: false,
             limits: DriverLimits { half_open_max: 128, connections_max: 1024 },
         }

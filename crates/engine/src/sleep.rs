@@ -1,7 +1,7 @@
 //! [`Sleeper`]: waits in a poll for devices, a deadline or a waker.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -17,7 +17,8 @@ use units::{Duration, Instant};
 
 const WAKER: Token = Token(0);
 const TIMER: Token = Token(1);
-const SOCKETS_FROM: usize = 2;
+const HANDLER: Token = Token(2);
+const SOCKETS_FROM: usize = 3;
 
 /// Limit of events per call: at most one for each source.
 const EVENTS_MAX: usize = 64;
@@ -62,6 +63,11 @@ impl Sleeper {
 
     fn registry(&self) -> &Registry {
         self.poll.registry()
+    }
+
+    /// Registers the descriptor of an event handler. See [`has_handler_event`](Self::has_handler_event).
+    pub(crate) fn watch_handler(&self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        self.registry().register(&mut SourceFd(&descriptor.as_raw_fd()), HANDLER, Interest::READABLE)
     }
 
     /// Registers a socket for the events that are needed now: readable if this thread receives from
@@ -134,6 +140,11 @@ impl Sleeper {
             other => other.map(|(_, span)| span),
         };
         poll_for(&mut self.poll, &mut self.events, timeout)
+    }
+
+    /// Whether the last [`wait`](Self::wait) has seen an event of the handler's descriptor.
+    pub(crate) fn has_handler_event(&self) -> bool {
+        self.events.iter().any(|event| event.token() == HANDLER)
     }
 
     fn ready(&self) -> impl Iterator<Item = Ready> {

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{EngineConfig, Placement};
+use engine::{EngineConfig, EventHandler, Placement};
 use net::UdpSocketOptions;
 use quic::{AddressValidation, TransportConfig};
 
@@ -96,6 +96,8 @@ pub struct EndpointConfig {
     /// core while packets come in such intervals. Other threads run meanwhile, and for 200 ms after one
     /// that computes the thread sleeps at once. Default: zero, which sleeps at once.
     pub busy_poll: Duration,
+    /// What the first thread that serves connections does besides when a descriptor is readable. Default: nothing.
+    pub event_handler: Option<Arc<dyn EventHandler>>,
     /// Whether to measure processor time per stage, for
     /// [`Endpoint::costs`](crate::Endpoint::costs). Default: false.
     pub measure: bool,
@@ -121,6 +123,7 @@ impl Default for EndpointConfig {
             inbox_bytes_max: engine.inbox_bytes_max,
             message_len_max: engine.message_len_max,
             busy_poll: engine.busy_poll.into(),
+            event_handler: engine.event_handler,
             measure: engine.measure,
         }
     }
@@ -247,6 +250,13 @@ impl EndpointConfig {
     #[must_use]
     pub fn with_busy_poll(mut self, busy_poll: Duration) -> Self {
         self.busy_poll = busy_poll;
+        self
+    }
+
+    /// Sets [`event_handler`](Self::event_handler).
+    #[must_use]
+    pub fn with_event_handler(mut self, event_handler: Arc<dyn EventHandler>) -> Self {
+        self.event_handler = Some(event_handler);
         self
     }
 

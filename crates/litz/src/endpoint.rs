@@ -135,6 +135,7 @@ impl Endpoint {
             inbox_bytes_max: config.inbox_bytes_max,
             message_len_max: config.message_len_max,
             busy_poll: config.busy_poll.into(),
+            event_handler: config.event_handler,
             measure: config.measure,
         };
         let engine = Engine::start(config, sockets).map_err(BindError::Start)?;

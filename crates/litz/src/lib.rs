@@ -173,10 +173,10 @@ pub use config::EndpointConfig;
 pub use connection::Connection;
 pub use endpoint::{BindError, ConnectError, Endpoint};
 pub use engine::{
-    AcceptStreamError, Activity, ActivityKind, Closed, ConnectOptions, Costs, DatagramError, Incoming, JournalFolder,
-    LAP_MAX, LiveSocket, MessageError, OpenError, PROCESSORS_MAX, PathEvent, Placement, PlacementError, ReadError,
-    Readiness, ReceiveWorkerStats, ReplaceableSocket, RetryError, SocketSwitch, StartError, Traffic, WorkerPoolStats,
-    WorkerStats, WriteError,
+    AcceptStreamError, Activity, ActivityKind, Closed, ConnectOptions, Costs, DatagramError, EventHandler, Incoming,
+    JournalFolder, LAP_MAX, LiveSocket, MessageError, OpenError, PROCESSORS_MAX, PathEvent, Placement, PlacementError,
+    ReadError, Readiness, ReceiveWorkerStats, ReplaceableSocket, RetryError, SocketSwitch, StartError, Traffic,
+    WorkerPoolStats, WorkerStats, WriteError,
 };
 pub use net::{Interface, InterfaceAddress, OpenError as SocketOpenError, UdpSocket, UdpSocketOptions};
 pub use quic::session::{ExportError, SessionSummary};

@@ -18,6 +18,7 @@ use crate::clock::Clock;
 use crate::device::{ApplicationOf, BatchOf, Device, LimitsOf, SharedOf};
 use crate::driver_thread::LiveDriver;
 use crate::error::StartError;
+use crate::event_handler::EventHandler;
 use crate::inline::Inline;
 use crate::live::LiveEnv;
 use crate::meter::Meter;
@@ -94,6 +95,7 @@ struct Prepared<D: Device> {
     /// Wakes the driver's thread.
     waker: Waker,
     devices: Vec<D>,
+    handler: Option<Arc<dyn EventHandler>>,
 }
 
 impl<D: Device> Started<D> {
@@ -108,7 +110,7 @@ impl<D: Device> Started<D> {
         make: impl FnOnce(usize, Instant) -> Result<Vec<D::Protocol>, StartError>,
     ) -> Result<Self, StartError> {
         let count = settings.placement.driver_count();
-        check(settings.placement, devices.len())?;
+        check(settings, devices.len())?;
         let protocols = make(count, clock.now())?;
         assert_eq!(protocols.len(), count, "a protocol for each driver");
         let common = Arc::new(Common::new(count));
@@ -124,7 +126,7 @@ impl<D: Device> Started<D> {
             if count > 1 { prepared.iter().map(inlet).collect() } else { Vec::new() };
         let drivers = Vec::with_capacity(count);
         let mut started = Self { drivers, counters: None, receive_worker_counters: None };
-        for (Prepared { shared, sleeper, waker, devices }, protocol) in prepared.into_iter().zip(protocols) {
+        for (Prepared { shared, sleeper, waker, devices, handler }, protocol) in prepared.into_iter().zip(protocols) {
             let DriverParts { sockets, workers } = place(settings, clock, &waker, devices, protocol.verify(), spawner)?;
             started.counters = workers.pool_counters().cloned();
             started.receive_worker_counters = workers.receive_worker_counters().cloned();
@@ -132,7 +134,8 @@ impl<D: Device> Started<D> {
             let env = LiveEnv::new(clock.clone(), meter.clone());
             let (of_driver, inlets, buffers) = (Arc::clone(&shared), inlets.clone(), D::Buffers::default());
             let driver = Driver::new(env, of_driver, inlets, protocol, sockets, buffers, workers, settings.limits);
-            let driver = WithWorkers { driver: LiveDriver::new(driver, sleeper), _threads: spawner.take_threads() };
+            let driver = LiveDriver::new(driver, sleeper, handler);
+            let driver = WithWorkers { driver, _threads: spawner.take_threads() };
             started.drivers.push(StartedDriver { shared, meter, driver });
         }
         Ok(started)
@@ -176,13 +179,18 @@ fn prepare<D: Device>(
 ) -> Result<Prepared<D>, StartError> {
     let (sleeper, waker) =
         Sleeper::new(clock.clone(), settings.busy_poll).map_err(|error| StartError::System("set up polling", error))?;
+    let handler = settings.event_handler.clone().filter(|_| index == 0);
+    if let Some(handler) = &handler {
+        let watched = sleeper.watch_handler(handler.descriptor());
+        watched.map_err(|error| StartError::System("poll the descriptor of the event handler", error))?;
+    }
     let mut local_addrs = Vec::with_capacity(devices.len());
     for device in &devices {
         let local = device.local_addr().map_err(|error| StartError::System("get the address of a socket", error))?;
         local_addrs.push(local);
     }
     let shared = Shared::new(waker.clone(), local_addrs, handle_limits, Arc::clone(common), index);
-    Ok(Prepared { shared: Arc::new(shared), sleeper, waker, devices })
+    Ok(Prepared { shared: Arc::new(shared), sleeper, waker, devices, handler })
 }
 
 /// Starts the thread of a driver.
@@ -198,7 +206,8 @@ fn spawn<D: Device>(driver: WithWorkers<D>, core: Option<usize>) -> Result<JoinH
 }
 
 /// Checks that the placement is possible with this number of devices.
-fn check(placement: Placement, devices: usize) -> Result<(), StartError> {
+fn check(settings: &DriverSettings, devices: usize) -> Result<(), StartError> {
+    let placement = settings.placement;
     let drivers = placement.driver_count();
     let text = if devices == 0 {
         "an endpoint needs at least one socket".to_owned()
@@ -208,6 +217,8 @@ fn check(placement: Placement, devices: usize) -> Result<(), StartError> {
         format!("an endpoint takes at most {SOCKETS_MAX} sockets, not {}", devices / drivers)
     } else if placement.thread_count() > PROCESSORS_MAX {
         format!("an endpoint takes at most {PROCESSORS_MAX} processors, not {placement}")
+    } else if placement.is_inline() && settings.event_handler.is_some() {
+        format!("{placement} has no thread that could call an event handler")
     } else {
         return Ok(());
     };

@@ -8,6 +8,7 @@ use quic::session::SessionFactory;
 use quic::{AddressValidation, TransportConfig};
 use units::Duration;
 
+use crate::event_handler::EventHandler;
 use crate::settings::DriverSettings;
 
 /// The limits and settings of one engine.
@@ -62,6 +63,8 @@ pub struct EngineConfig {
     /// machines is most of a short round trip, and keeps a core busy while round trips are shorter
     /// than this. Zero by default: sleep at once.
     pub busy_poll: Duration,
+    /// What the thread of the first driver does besides, if anything.
+    pub event_handler: Option<Arc<dyn EventHandler>>,
     /// Whether to measure for [`Engine::costs`](crate::Engine::costs). Reads the clock a dozen
     /// times for each batch.
     pub measure: bool,
@@ -69,7 +72,8 @@ pub struct EngineConfig {
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        let DriverSettings { placement, cores, seal_cost, busy_poll, measure, limits } = DriverSettings::default();
+        let DriverSettings { placement, cores, seal_cost, busy_poll, event_handler, measure, limits } =
+            DriverSettings::default();
         let DriverLimits { half_open_max, connections_max } = limits;
         Self {
             placement,
@@ -88,6 +92,7 @@ impl Default for EngineConfig {
             inbox_bytes_max: 1 << 20,
             message_len_max: 1 << 20,
             busy_poll,
+            event_handler,
             measure,
         }
     }

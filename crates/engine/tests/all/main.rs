@@ -4,6 +4,7 @@
 
 mod crypto_pool;
 mod driver_faults;
+mod event_handler;
 mod fairness;
 #[expect(dead_code, reason = "the benchmark of degradation uses more of it")]
 mod faulty_keys;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 
 use litz::identity::ClientTls;
-use litz::{Closed, Connection, Endpoint, TransportConfig, UdpSocket, UdpSocketOptions};
+use litz::{Closed, Connection, Endpoint, EventHandler, TransportConfig, UdpSocket, UdpSocketOptions};
 use recovery::RateCap;
 use transfer::{CancelToken, Ticket, TicketAddress};
 use units::Duration;
@@ -138,6 +138,8 @@ pub(crate) struct Connector<'a> {
     /// Whether no attempt has succeeded before. Then a path that the user requested and that cannot
     /// be used is an error; later it is left out.
     pub(crate) is_first: bool,
+    /// What the thread of the connection does besides.
+    pub(crate) event_handler: Option<Arc<dyn EventHandler>>,
 }
 
 /// Why the connection failed; the text is for the user.
@@ -209,7 +211,8 @@ impl Connector<'_> {
         let paths_now = paths_max(&candidates.candidates);
         let paths_max = (paths_now + later.places_left()).min(litz::PATHS_MAX);
         let transport = self.transport.clone().with_max_paths(paths_max);
-        let config = self.options.endpoint().with_transport(transport);
+        let mut config = self.options.endpoint().with_transport(transport);
+        config.event_handler.clone_from(&self.event_handler);
         let endpoint =
             Endpoint::with_sockets(config, sockets).map_err(|error| ConnectFailure::Silent(error.to_string()))?;
         let closing = Closing { endpoint: Arc::new(endpoint), gate: Arc::default() };

@@ -109,7 +109,7 @@ impl<'a> Receiver<'a> {
         };
         let tls = server_config(&state.key).map_err(|error| error.to_string())?;
         let (listening, output) = (&options.listening, &options.transport);
-        let request = Request { listening, options: output, transport, tls, admission };
+        let request = Request { listening, options: output, transport, tls, admission, event_handler: None };
         let Serving { endpoint, links, admission, addresses, advice } = start(request, &state)?;
         let visits = Arc::new(Visits::new(admission.visitors(Places::RECEIVER), "receiver"));
         let current = ActiveAttempt::new(TAKEOVER_TIMEOUT, SILENCE_MAX);

@@ -333,6 +333,7 @@ impl Job<'_> {
             on_unanswered: &|addresses| self.tell_unanswered(addresses, is_first),
             is_brief: is_refused,
             is_first,
+            event_handler: None,
         };
         Ok(reach.connect(&self.ticket)?)
     }

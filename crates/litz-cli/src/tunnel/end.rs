@@ -5,8 +5,11 @@ use std::sync::Arc;
 use litz::identity::KeyPair;
 use net::tun::Tun;
 
+use super::destination::Flows;
 use super::device::{DeviceCounters, Writer};
-use super::entry::{Entry, Flows};
+use super::device_events::DeviceEvents;
+use super::entry::{Entry, EntryParts};
+use super::in_place_bytes_max;
 use super::peers::Peers;
 use super::terminate::terminator::{Termination, Terminator};
 use super::wake::WakeEvent;
@@ -21,7 +24,8 @@ pub(crate) struct TunnelEnd {
 }
 
 impl TunnelEnd {
-    /// Begins to take packets from `tun`, for no peers yet. The flows are numbered by a secret of `key`.
+    /// Begins to take packets from `tun`, for no peers yet. The flows are numbered by a secret of `key`. The endpoint
+    /// whose handler `events` is reads the device, too.
     ///
     /// # Errors
     /// A message for the user: the system refuses a descriptor or a thread.
@@ -31,6 +35,7 @@ impl TunnelEnd {
         key: &KeyPair,
         termination: Termination<'_>,
         flows: Flows,
+        events: Arc<DeviceEvents>,
     ) -> Result<Self, String> {
         let wake = WakeEvent::new().map_err(|error| error.to_string())?;
         let peers = Arc::new(Peers::new(wake.clone()));
@@ -38,8 +43,18 @@ impl TunnelEnd {
         let secret = key.derive_secret("flows of a tunnel");
         let seed = u64::from_be_bytes(*secret.first_chunk().expect("it has 32 bytes"));
         let terminator = Arc::new(Terminator::start(&tun, mtu, &peers, termination, flows.urgent)?);
-        let (stack, taken) = (Arc::clone(&terminator), Arc::clone(&counters));
-        let entry = Entry::start(tun.clone(), Arc::clone(&peers), wake, taken, stack, seed, flows);
+        let entry = Entry::start(EntryParts {
+            tun: tun.clone(),
+            peers: Arc::clone(&peers),
+            wake,
+            counters: Arc::clone(&counters),
+            terminator: Arc::clone(&terminator),
+            seed,
+            flows,
+            events,
+            in_place_bytes_max: in_place_bytes_max(),
+        });
+        let entry = entry.map_err(|error| format!("cannot watch the device: {error}"))?;
         Ok(Self { tun, entry, terminator, peers, counters })
     }
 

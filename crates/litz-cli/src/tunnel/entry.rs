@@ -1,80 +1,80 @@
-//! The thread that takes packets from the TUN device and puts them into connections.
+//! [`Entry`]: takes packets from the TUN device and puts them into connections.
+//!
+//! The thread of the driver reads the device: no other thread is woken for a packet then. On a host with many
+//! processors, a thread of the entry reads what is much, and the driver sends meanwhile.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Poll, Waker};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Wake, Waker};
+use std::thread::{JoinHandle, ThreadId};
 
 use bytes::Bytes;
-use litz::{DatagramError, DatagramPaths, PathId, PathState};
 use net::tun::{OFFLOAD_HEADER_BYTES, TUN_BUFFER_BYTES, Tun, TunDevice};
 use net::{BufferPool, MonotonicClock};
-use tunnel::item::ITEM_HEADER_BYTES;
 use tunnel::mtu::{Reports, clamp_segment_size, is_too_large};
-use tunnel::urgent::{COPIES, Urgency};
-use tunnel::{Outbox, Outboxes, Packet, PrefixMap, UrgentKinds};
-use units::{Duration, Instant, Rate};
+use tunnel::{Packet, PrefixMap};
+use units::{Duration, Instant};
 
+use super::destination::{Destination, Flows};
 use super::device::{DeviceCounters, parse_read};
-use super::peers::{Peer, PeerId, Peers};
+use super::device_events::{DeviceEvents, DeviceReader};
+use super::peers::{PeerId, Peers};
 use super::terminate::terminator::Terminator;
 use super::wake::WakeEvent;
 
 /// Packets that are read before the connections are served.
 const READS_PER_ROUND: usize = 32;
 
+/// Bytes after which a round ends. Meanwhile, the driver's thread receives nothing.
+const ROUND_BYTES_MAX: usize = 256 << 10;
+
+/// After a round with more than the driver's thread should read, the entry's goes on to read for so long.
+const BULK_TIME: Duration = Duration::from_millis(5);
+
 /// Shorter packets for our TCP are copied, so that an acknowledgement does not keep 64 KiB alive.
 const COPY_BELOW: usize = 16 << 10;
 
-/// How often the paths of a connection are looked at to which flows are pinned.
-const PATHS_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Packets of flows that send little which pass others at a time on one path: half of what the path keeps.
-const SPARSE_OF_PATH_MAX: usize = 32;
-
-/// Phases of controllers that have not found the capacity of their path.
-const SLOW_STARTS: [&str; 3] = ["startup", "slow_start", "conservative_slow_start"];
-
-/// What is to be done with the packets of certain flows.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Flows {
-    /// Those that leave at once, on two paths.
-    pub(crate) urgent: UrgentKinds,
-    /// Whether each flow keeps to one path, if the peer knows such flows.
-    pub(crate) pins: bool,
-}
-
 /// A thread that takes packets from a device. It ends when this is dropped.
 pub(crate) struct Entry {
-    wake: WakeEvent,
-    stop: Arc<AtomicBool>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What an entry begins with.
+pub(crate) struct EntryParts {
+    pub(crate) tun: Tun,
+    pub(crate) peers: Arc<Peers>,
+    /// Wakes the thread after a change of the peers.
+    pub(crate) wake: WakeEvent,
+    pub(crate) counters: Arc<DeviceCounters>,
+    pub(crate) terminator: Arc<Terminator>,
+    /// Numbers the flows.
+    pub(crate) seed: u64,
+    pub(crate) flows: Flows,
+    /// Announces packets to the thread of the driver.
+    pub(crate) events: Arc<DeviceEvents>,
+    /// Bytes that the driver's thread reads at a time.
+    pub(crate) in_place_bytes_max: usize,
 }
 
 impl Entry {
     /// Starts the thread.
-    pub(crate) fn start(
-        tun: Tun,
-        peers: Arc<Peers>,
-        wake: WakeEvent,
-        counters: Arc<DeviceCounters>,
-        terminator: Arc<Terminator>,
-        seed: u64,
-        flows: Flows,
-    ) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
+    ///
+    /// # Errors
+    /// If the device cannot be watched.
+    pub(crate) fn start(parts: EntryParts) -> io::Result<Self> {
+        let EntryParts { tun, peers, wake, counters, terminator, seed, flows, events, in_place_bytes_max } = parts;
+        let space = Arc::new(Space { is_due: AtomicBool::new(false), driver: Mutex::new(None), wake });
         let state = State {
-            tun,
+            tun: tun.clone(),
             peers,
             version: 0,
             routes: PrefixMap::new(),
             destinations: BTreeMap::new(),
-            wake: wake.clone(),
-            waker: wake.waker(),
-            stop: Arc::clone(&stop),
+            waker: Arc::clone(&space).into(),
             counters,
             terminator,
             clock: MonotonicClock::start(),
@@ -83,14 +83,22 @@ impl Entry {
             flows,
             reports: Reports::default(),
             memory: BufferPool::new(TUN_BUFFER_BYTES),
+            buffer: vec![0; TUN_BUFFER_BYTES],
+            reader: Reader::Thread,
+            bulk_until: Instant::ZERO,
+            in_place_bytes_max,
         };
+        let shared = Arc::new(Shared { state: Mutex::new(state), space, stop: AtomicBool::new(false), events });
+        let reader: Arc<dyn DeviceReader> = Arc::clone(&shared) as _;
+        shared.events.attach(tun.clone(), Arc::downgrade(&reader))?;
+        let reads = Arc::clone(&shared);
         #[expect(clippy::disallowed_methods, reason = "the command is above the engine: one thread for the device")]
         let thread = std::thread::spawn(move || {
-            if let Err(error) = state.run() {
+            if let Err(error) = reads.run(&tun) {
                 tracing::error!(%error, "the TUN device cannot be read any more");
             }
         });
-        Self { wake, stop, thread: Some(thread) }
+        Ok(Self { shared, thread: Some(thread) })
     }
 
     /// Whether the thread has ended: the device is gone.
@@ -101,13 +109,147 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        self.wake.wake();
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.space.wake.wake();
         if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join)
             && !std::thread::panicking()
         {
             std::panic::resume_unwind(panic);
         }
+        self.shared.events.detach();
+    }
+}
+
+/// What the threads that read use.
+struct Shared {
+    state: Mutex<State>,
+    space: Arc<Space>,
+    stop: AtomicBool,
+    events: Arc<DeviceEvents>,
+}
+
+/// Tells that a connection has space again, and that packets wait to be read.
+struct Space {
+    /// The driver's thread has something to do.
+    is_due: AtomicBool,
+    /// The thread of a driver that reads, or has read.
+    driver: Mutex<Option<ThreadId>>,
+    /// Wakes the entry's thread.
+    wake: WakeEvent,
+}
+
+impl Space {
+    fn lock(&self) -> MutexGuard<'_, Option<ThreadId>> {
+        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wake for Space {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if *self.lock() == Some(std::thread::current().id()) {
+            // It looks before it sleeps.
+            self.is_due.store(true, Ordering::Release);
+        } else {
+            self.wake.wake();
+        }
+    }
+}
+
+/// The thread that reads the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reader {
+    /// The entry's.
+    Thread,
+    /// The driver's, when a packet is announced to it.
+    Driver,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads until it is stopped, but for the times when the driver's thread reads.
+    fn run(&self, tun: &Tun) -> io::Result<()> {
+        while !self.stop.load(Ordering::Acquire) {
+            let mut state = self.lock();
+            state.follow_peers();
+            if state.may_leave_to_driver() {
+                state.reader = Reader::Driver;
+                // What woke this thread may be space in a connection of another driver.
+                state.serve();
+                // Also where it had been left to it before: an event that came while this thread held the lock is lost.
+                self.events.arm()?;
+                drop(state);
+                self.space.wake.wait(None, None)?;
+                self.lock().unblock();
+                continue;
+            }
+            if state.reader == Reader::Driver {
+                self.leave_to_thread(&mut state)?;
+            }
+            let has_more = state.do_round()?.has_more;
+            if has_more {
+                if state.is_blocked() && self.space.wake.take() {
+                    // The host sends without a pause, so this thread never waits.
+                    state.unblock();
+                }
+                continue;
+            }
+            let timeout = state.next_departure();
+            drop(state);
+            // A connection that has space wakes this thread, and so does a change of the peers.
+            self.space.wake.wait(Some(tun.as_fd()), timeout)?;
+            self.lock().unblock();
+        }
+        Ok(())
+    }
+
+    /// The entry's thread reads from now on.
+    fn leave_to_thread(&self, state: &mut State) -> io::Result<()> {
+        state.reader = Reader::Thread;
+        // The driver's thread, which has registered the waker, may look no more.
+        *self.space.lock() = None;
+        state.unblock();
+        self.events.disarm()
+    }
+}
+
+impl DeviceReader for Shared {
+    fn is_due(&self) -> bool {
+        self.space.is_due.load(Ordering::Acquire)
+    }
+
+    fn read_in_place(&self) {
+        // The entry's thread has it for a moment. Then it has events announced again. What is due stays so.
+        let Ok(mut state) = self.state.try_lock() else { return };
+        let is_due = self.space.is_due.swap(false, Ordering::AcqRel);
+        if state.reader == Reader::Thread || self.stop.load(Ordering::Acquire) {
+            return;
+        }
+        *self.space.lock() = Some(std::thread::current().id());
+        if is_due {
+            state.unblock();
+        }
+        state.follow_peers();
+        let round = state.do_round();
+        if round.is_ok() && state.may_leave_to_driver() {
+            if round.is_ok_and(|round| round.has_more) {
+                self.space.is_due.store(true, Ordering::Release);
+            }
+            return;
+        }
+        // After an error, the entry's thread meets it again, and ends.
+        if let Err(error) = self.leave_to_thread(&mut state) {
+            // The events do no harm.
+            tracing::warn!(%error, "the events of the TUN device cannot be ended");
+        }
+        drop(state);
+        self.space.wake.wake();
     }
 }
 
@@ -117,9 +259,7 @@ struct State {
     version: u64,
     routes: PrefixMap<PeerId>,
     destinations: BTreeMap<PeerId, Destination>,
-    wake: WakeEvent,
     waker: Waker,
-    stop: Arc<AtomicBool>,
     counters: Arc<DeviceCounters>,
     terminator: Arc<Terminator>,
     clock: MonotonicClock,
@@ -130,57 +270,85 @@ struct State {
     reports: Reports,
     /// Memory of packets for our TCP.
     memory: BufferPool,
+    buffer: Vec<u8>,
+    reader: Reader,
+    /// The entry's thread reads at least until then.
+    bulk_until: Instant,
+    in_place_bytes_max: usize,
 }
 
-/// A peer, and what waits for it.
-struct Destination {
-    peer: Arc<Peer>,
-    outboxes: Outboxes,
-    urgency: Urgency,
-    /// Bytes of a datagram of the connection, as of the round that was last asked in. It becomes less when a path
-    /// fails.
-    len_max: usize,
-    asked_in: u64,
-    /// When to look at the paths again.
-    paths_at: Instant,
+/// What a round has read.
+struct Round {
+    bytes: usize,
+    /// More may be there.
+    has_more: bool,
 }
 
 impl State {
-    fn run(mut self) -> io::Result<()> {
-        let mut buffer = vec![0; TUN_BUFFER_BYTES];
-        while !self.stop.load(Ordering::Acquire) {
-            self.follow_peers();
-            self.round += 1;
-            let (mut reads, mut is_full) = (0, false);
-            while reads < READS_PER_ROUND {
-                match self.tun.read(&mut buffer) {
+    /// Reads packets, and gives the connections what they take.
+    fn do_round(&mut self) -> io::Result<Round> {
+        self.round += 1;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let read = self.read(&mut buffer);
+        self.buffer = buffer;
+        let round = read?;
+        self.serve();
+        if round.bytes > self.in_place_bytes_max {
+            self.bulk_until = self.clock.now() + BULK_TIME;
+        }
+        Ok(round)
+    }
+
+    /// Gives the connections what they take.
+    fn serve(&mut self) {
+        let now = self.clock.now();
+        for destination in self.destinations.values_mut() {
+            destination.serve(now, self.round, &self.waker);
+        }
+    }
+
+    fn read(&mut self, buffer: &mut Vec<u8>) -> io::Result<Round> {
+        let mut bytes = 0;
+        for _ in 0..READS_PER_ROUND {
+            match self.tun.read(buffer) {
+                Ok(len) => {
+                    bytes += len;
                     // A full batch leaves before more is read: what is read meanwhile would only wait here.
-                    Ok(len) if self.take(&mut buffer, len) => {
-                        is_full = true;
-                        break;
+                    if self.take(buffer, len) || bytes >= ROUND_BYTES_MAX {
+                        return Ok(Round { bytes, has_more: true });
                     }
-                    Ok(_) => {}
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => return Err(error),
                 }
-                reads += 1;
-            }
-            let now = self.clock.now();
-            for destination in self.destinations.values_mut() {
-                destination.serve(now, self.round, &self.waker);
-            }
-            if reads < READS_PER_ROUND && !is_full {
-                // A connection that has space wakes this thread, and so does a change of the peers.
-                let next = self.destinations.values().filter_map(|to| to.outboxes.blocked_until(now)).min();
-                self.wake.wait(self.tun.as_fd(), next.map(|at| at.saturating_since(now).into()))?;
-                self.unblock();
-            } else if self.destinations.values().any(|to| to.outboxes.is_blocked()) && self.wake.take() {
-                // The host sends without a pause, so this thread never waits.
-                self.unblock();
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Round { bytes, has_more: false }),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(Round { bytes, has_more: true })
+    }
+
+    /// Whether the driver's thread may read: it has connections, no packet waits for a rate, and there is not too much
+    /// to read. To pin flows takes answers of the driver, for which its thread cannot wait.
+    fn may_leave_to_driver(&self) -> bool {
+        let now = self.clock.now();
+        let waits = |to: &Destination| {
+            to.outboxes.blocked_until(now).is_some()
+                || (to.outboxes.waiting_bytes() > 0 && self.in_place_bytes_max < ROUND_BYTES_MAX)
+        };
+        !self.flows.pins
+            && !self.destinations.is_empty()
+            && now >= self.bulk_until
+            && !self.destinations.values().any(waits)
+    }
+
+    fn is_blocked(&self) -> bool {
+        self.destinations.values().any(|to| to.outboxes.is_blocked())
+    }
+
+    /// How long until packets that wait for their rate may leave.
+    fn next_departure(&self) -> Option<std::time::Duration> {
+        let now = self.clock.now();
+        let next = self.destinations.values().filter_map(|to| to.outboxes.blocked_until(now)).min()?;
+        Some(next.saturating_since(now).into())
     }
 
     /// Tries again to give each connection what waits for it.
@@ -255,132 +423,4 @@ fn own(pool: &BufferPool, buffer: &mut Vec<u8>, len: usize) -> Bytes {
     }
     let filled = std::mem::replace(buffer, pool.take().into_vec());
     Bytes::from_owner(pool.filled(filled.into_boxed_slice(), len))
-}
-
-impl Destination {
-    fn new(peer: Arc<Peer>, Flows { urgent, pins }: Flows) -> Self {
-        let len_max = peer.connection.datagram_len_max().unwrap_or(0);
-        let outboxes = if pins && peer.knows_pins { Outboxes::pinned(peer.rate) } else { Outboxes::sprayed(peer.rate) };
-        Self { peer, outboxes, urgency: Urgency::new(urgent), len_max, asked_in: 0, paths_at: Instant::ZERO }
-    }
-
-    /// Before packets are packed, since those that are too large are lost. Once a round.
-    fn ask_len_max(&mut self, round: u64) {
-        if self.asked_in != round {
-            self.asked_in = round;
-            self.len_max = self.peer.connection.datagram_len_max().unwrap_or(self.len_max);
-        }
-    }
-
-    /// Sends a packet at once, on two paths, if it is urgent. Whether it is on its way.
-    fn send_urgent(&mut self, now: impl Fn() -> Instant, flow: u16, packet: &Packet<'_>) -> bool {
-        if !self.urgency.takes(&now, packet, self.len_max.saturating_sub(ITEM_HEADER_BYTES)) {
-            return false;
-        }
-        let outbox = self.outboxes.of_flow(now, flow);
-        let Some(datagram) = outbox.pack_alone(flow, packet, self.len_max) else { return false };
-        self.peer.counters.urgent.fetch_add(1, Ordering::Relaxed);
-        if self.peer.connection.send_datagram_on(datagram.clone(), DatagramPaths::Copies(COPIES)).is_err() {
-            // The connection has no space for it, or has ended. It has its number, so it goes with the others.
-            outbox.put(flow, datagram);
-        }
-        true
-    }
-
-    /// Gives the connection as much as it takes.
-    fn serve(&mut self, now: Instant, round: u64, waker: &Waker) {
-        if self.outboxes.waiting_bytes() > 0 {
-            self.ask_len_max(round);
-        }
-        if self.outboxes.is_pinned() && now >= self.paths_at {
-            self.paths_at = now + PATHS_INTERVAL;
-            self.follow_paths(now);
-        }
-        let (peer, len_max) = (&self.peer, &mut self.len_max);
-        self.outboxes.serve(|path, outbox, was_blocked| {
-            let mut link = Link { peer, path: path.map(PathId), len_max: &mut *len_max };
-            let is_blocked = was_blocked || link.send(now, outbox, waker);
-            if outbox.has_queued() && link.send_sparse(now, outbox) {
-                // What the connection did not take waits in the line, and the thread for space.
-                return is_blocked || link.send(now, outbox, waker);
-            }
-            is_blocked
-        });
-        let (stats, counters) = (self.outboxes.stats(), &self.peer.counters);
-        counters.dropped.store(stats.dropped + stats.overflowed, Ordering::Relaxed);
-        counters.marked.store(stats.marked, Ordering::Relaxed);
-        counters.queued_bytes.store(self.outboxes.waiting_bytes() as u64, Ordering::Relaxed);
-        counters.queued_flows.store(self.outboxes.queued_flows() as u64, Ordering::Relaxed);
-    }
-
-    /// Pins flows to the paths that work.
-    fn follow_paths(&mut self, now: Instant) {
-        let stats = self.peer.connection.stats();
-        // Before the end of slow start, the window says little.
-        let is_known = |path: &litz::PathStats| !SLOW_STARTS.contains(&path.congestion.phase);
-        let rate = |path: &litz::PathStats| {
-            let round_trip = path.round_trip.max(Duration::from_micros(1));
-            Rate::from_transfer(path.congestion.window, round_trip).filter(|_| is_known(path))
-        };
-        let working = stats.paths.iter().filter(|path| path.state == PathState::Active && !path.is_backup);
-        let paths: Vec<_> = working.map(|path| (path.id.0, rate(path))).collect();
-        self.outboxes.follow(now, &paths);
-    }
-}
-
-/// Where an outbox leads.
-struct Link<'a> {
-    peer: &'a Peer,
-    /// None if datagrams take any path.
-    path: Option<PathId>,
-    len_max: &'a mut usize,
-}
-
-impl Link<'_> {
-    /// Sends packets of flows that send little before all that waits for space. Whether one of them now waits, too.
-    fn send_sparse(&self, now: Instant, outbox: &mut Outbox) -> bool {
-        let connection = &self.peer.connection;
-        let departed = connection.datagrams_departed(self.path);
-        // A path keeps the newest of those that pass others. The rest waits until the connection has taken these.
-        let most = self.path.map_or(usize::MAX, |_| SPARSE_OF_PATH_MAX);
-        for _ in 0..most {
-            let Some((flow, datagram)) = outbox.pop_sparse(now, *self.len_max, departed) else { return false };
-            let paths = self.path.map_or(DatagramPaths::Any, DatagramPaths::Only);
-            if connection.send_datagram_on(datagram.clone(), paths).is_err() {
-                // As with urgent packets.
-                outbox.put(flow, datagram);
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Gives the connection as much as it takes. Whether it has no space now; then it wakes this thread.
-    fn send(&mut self, now: Instant, outbox: &mut Outbox, waker: &Waker) -> bool {
-        let connection = &self.peer.connection;
-        loop {
-            let batch = outbox.fill(now, *self.len_max);
-            if batch.is_empty() {
-                return false;
-            }
-            let sent = match self.path {
-                None => connection.poll_send_datagrams(batch, waker),
-                Some(path) => connection.poll_send_datagrams_on(batch, path, waker),
-            };
-            match sent {
-                Poll::Ready(Ok(count)) => outbox.on_taken(count),
-                Poll::Pending => return true,
-                // The path's datagrams have become smaller since. The packet is lost; the next ones fit.
-                Poll::Ready(Err(DatagramError::TooLarge { .. })) => {
-                    batch.pop_front();
-                }
-                // The connection has ended: the peer is removed soon.
-                Poll::Ready(Err(_)) => {
-                    batch.clear();
-                    return false;
-                }
-            }
-            *self.len_max = connection.datagram_len_max().unwrap_or(*self.len_max);
-        }
-    }
 }

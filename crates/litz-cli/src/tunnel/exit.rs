@@ -13,15 +13,12 @@ use tunnel::{Arrived, Sink, Unpacker};
 use units::{Duration, Instant};
 
 use super::device::Writer;
+use super::in_place_bytes_max;
 use super::peers::Peer;
 
 /// How often the paths of a connection are looked at, while packets come. A path that has just opened carries
 /// few until then.
 const PATHS_INTERVAL: Duration = Duration::from_millis(50);
-
-/// Bytes of datagrams that the driver's thread writes to the device itself: a wake-up of the exit's thread would take
-/// longer. Where more have arrived, the driver goes on receiving meanwhile.
-const IN_PLACE_BYTES_MAX: usize = 16 << 10;
 
 /// Takes packets out of the connection of one peer. A thread [runs](Self::run) it. The thread of the connection's
 /// driver, when it wakes it, writes few packets by itself.
@@ -32,6 +29,9 @@ pub(crate) struct Exit {
     /// The thread has something to do.
     is_due: Mutex<bool>,
     due: Condvar,
+    /// Bytes of datagrams that the driver's thread writes to the device itself. Where more have arrived, the driver goes
+    /// on receiving meanwhile.
+    in_place_bytes_max: usize,
 }
 
 /// What both threads use.
@@ -61,7 +61,8 @@ impl Exit {
             closed: None,
         };
         let (state, is_due) = (Mutex::new(state), Mutex::new(false));
-        Arc::new(Self { peer: Arc::clone(peer), clock, state, is_due, due: Condvar::new() })
+        let in_place_bytes_max = in_place_bytes_max();
+        Arc::new(Self { peer: Arc::clone(peer), clock, state, is_due, due: Condvar::new(), in_place_bytes_max })
     }
 
     /// Writes packets until the connection ends; returns why.
@@ -150,7 +151,7 @@ impl Wake for Exit {
         let is_due = match self.state.try_lock() {
             Ok(mut state) => {
                 let waker = Waker::from(Arc::clone(self));
-                let is_due = self.serve(&mut state, &waker, IN_PLACE_BYTES_MAX);
+                let is_due = self.serve(&mut state, &waker, self.in_place_bytes_max);
                 let timeout = state.unpacker.timeout();
                 let is_late = timeout.is_some_and(|at| state.wakes_at.is_none_or(|wakes| at < wakes));
                 // The driver answers which paths there are, so its thread cannot wait for that.

@@ -1,6 +1,6 @@
 //! The threads of a tunnel: one takes packets from the TUN device and puts them into the connections of
-//! the peers, one for each peer takes them out and writes them to the device. Where few have arrived, the thread of the
-//! connection's driver writes them.
+//! the peers, one for each peer takes them out and writes them to the device. Where there are few, the thread of the
+//! connection's driver reads and writes them.
 //!
 //! ```text
 //!  TUN ─ read ─▶ [entry] ─ route by destination ─▶ queue ─▶ datagrams ─▶ connection of the peer
@@ -10,7 +10,9 @@
 //! | module | content |
 //! |---|---|
 //! | [`end`] | a device and the threads that serve it |
-//! | [`entry`] | the thread that reads the device |
+//! | [`entry`] | reads the device |
+//! | [`destination`] | a peer, and the packets that wait for it |
+//! | [`device_events`] | announces packets of the device to the driver |
 //! | [`exit`] | the loop that writes it |
 //! | [`peers`] | the peers and which addresses they have |
 //! | [`rates`] | the rates of the paths of a peer |
@@ -18,7 +20,9 @@
 //! | [`device`] | packets as the device has them |
 //! | [`wake`] | wakes a thread that waits for the device |
 
+pub(crate) mod destination;
 pub(crate) mod device;
+pub(crate) mod device_events;
 pub(crate) mod end;
 pub(crate) mod entry;
 pub(crate) mod exit;
@@ -26,3 +30,10 @@ pub(crate) mod peers;
 pub(crate) mod rates;
 pub(crate) mod terminate;
 pub(crate) mod wake;
+
+/// Bytes of packets that the thread of a driver reads from the device, or writes to it, at a time. Where there are more,
+/// another thread does: it has a processor of its own, and the driver goes on to send or receive meanwhile. On hosts
+/// with one or two processors, programs and drivers need these, and to wake the other thread would only cost time.
+pub(crate) fn in_place_bytes_max() -> usize {
+    if net::processors::count() > 2 { 16 << 10 } else { usize::MAX }
+}

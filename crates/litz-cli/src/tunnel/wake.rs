@@ -4,7 +4,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -42,15 +41,12 @@ impl WakeEvent {
         self.inner.happen();
     }
 
-    pub(crate) fn waker(&self) -> Waker {
-        Waker::from(Arc::clone(&self.inner))
-    }
-
-    /// Waits until `readable` can be read, the event has happened, or the time is over. One thread waits at a time.
+    /// Waits until `readable`, if there is one, can be read, the event has happened, or the time is over. One thread waits
+    /// at a time.
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn wait(&self, readable: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<()> {
+    pub(crate) fn wait(&self, readable: Option<BorrowedFd<'_>>, timeout: Option<Duration>) -> io::Result<()> {
         let timeout = timeout.map(rustix::time::Timespec::try_from).transpose().map_err(io::Error::other)?;
         let Inner { state, event } = &*self.inner;
         if state.compare_exchange(NONE, WAITING, Ordering::SeqCst, Ordering::SeqCst).is_err() {
@@ -58,8 +54,9 @@ impl WakeEvent {
             state.swap(NONE, Ordering::SeqCst);
             return Ok(());
         }
-        let mut polled =
-            [PollFd::from_borrowed_fd(readable, PollFlags::IN), PollFd::from_borrowed_fd(event.as_fd(), PollFlags::IN)];
+        let own = PollFd::from_borrowed_fd(event.as_fd(), PollFlags::IN);
+        let other = readable.map_or_else(|| own.clone(), |readable| PollFd::from_borrowed_fd(readable, PollFlags::IN));
+        let mut polled = [other, own];
         let result = poll(&mut polled, timeout.as_ref());
         let has_happened = state.swap(NONE, Ordering::SeqCst) == HAPPENED;
         if has_happened || polled[1].revents().contains(PollFlags::IN) {
@@ -91,16 +88,6 @@ impl Inner {
     }
 }
 
-impl Wake for Inner {
-    fn wake(self: Arc<Self>) {
-        self.happen();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.happen();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicU64;
@@ -126,7 +113,7 @@ mod tests {
             });
             while seen.load(Ordering::SeqCst) < ROUNDS {
                 // Without a time limit: a lost event hangs the test.
-                wake.wait(never.inner.event.as_fd(), None).expect("waits");
+                wake.wait(Some(never.inner.event.as_fd()), None).expect("waits");
                 seen.store(published.load(Ordering::SeqCst), Ordering::SeqCst);
             }
         });
@@ -136,13 +123,13 @@ mod tests {
     fn an_event_is_taken_once_and_ends_one_wait() {
         let (wake, never) = (WakeEvent::new().expect("an event"), WakeEvent::new().expect("an event"));
         assert!(!wake.take());
-        wake.waker().wake_by_ref();
+        wake.wake();
         wake.wake();
         assert!(wake.take() && !wake.take());
         wake.wake();
-        wake.wait(never.inner.event.as_fd(), None).expect("it returns at once");
+        wake.wait(None, None).expect("it returns at once");
         assert!(!wake.take());
-        wake.wait(never.inner.event.as_fd(), Some(Duration::from_millis(1))).expect("it returns after the time");
+        wake.wait(Some(never.inner.event.as_fd()), Some(Duration::from_millis(1))).expect("it returns after the time");
         assert!(!wake.take());
     }
 }

@@ -102,6 +102,7 @@ pub(super) fn settings(config: &EngineConfig) -> DriverSettings {
         cores: config.cores.clone(),
         seal_cost: config.seal_cost,
         busy_poll: config.busy_poll,
+        event_handler: config.event_handler.clone(),
         measure: config.measure,
         limits: driver::DriverLimits { half_open_max: config.half_open_max, connections_max: config.connections_max },
     }

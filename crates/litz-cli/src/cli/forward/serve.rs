@@ -83,8 +83,14 @@ pub(super) fn run(options: &ServeOptions) -> Result<u8, String> {
         is_for_one_run: false,
     };
     let (listening, output) = (&options.listening, &options.transport);
-    let request =
-        Request { listening, options: output, transport, tls: tls::server(&state.key, forward::ALPN)?, admission };
+    let request = Request {
+        listening,
+        options: output,
+        transport,
+        tls: tls::server(&state.key, forward::ALPN)?,
+        admission,
+        event_handler: None,
+    };
     let runtime = runtime()?;
     let Serving { endpoint, links, admission, addresses, advice } = start(request, &state)?;
     let visits = Arc::new(Visits::new(admission.visitors(PLACES), HOST));

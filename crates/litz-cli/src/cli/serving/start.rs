@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use litz::{Endpoint, TransportConfig};
+use litz::{Endpoint, EventHandler, TransportConfig};
 use transfer::TicketAddress;
 use units::Duration;
 
@@ -22,6 +22,8 @@ pub(crate) struct Request<'a> {
     pub(crate) transport: TransportConfig,
     pub(crate) tls: Arc<rustls::ServerConfig>,
     pub(crate) admission: AdmissionRequest<'a>,
+    /// What the thread of the connections does besides.
+    pub(crate) event_handler: Option<Arc<dyn EventHandler>>,
 }
 
 /// Who is admitted.
@@ -56,7 +58,7 @@ pub(crate) struct Serving {
 /// # Errors
 /// A message for the user.
 pub(crate) fn start(request: Request<'_>, state: &HostState) -> Result<Serving, String> {
-    let Request { listening, options, transport, tls, admission } = request;
+    let Request { listening, options, transport, tls, admission, event_handler } = request;
     let now = host::now_unix();
     let unfinished = unfinished_ticket(&admission, state, now)?;
     let port = listening.port();
@@ -77,7 +79,8 @@ pub(crate) fn start(request: Request<'_>, state: &HostState) -> Result<Serving, 
     // connections of this one (RFC 9000, section 21.11).
     let listen_ip = listening.ip();
     let purpose = format!("stateless resets of port {port}, address {listen_ip:?}");
-    let config = config.with_reset_key(state.key.derive_secret(&purpose));
+    let mut config = config.with_reset_key(state.key.derive_secret(&purpose));
+    config.event_handler = event_handler;
     let endpoint = Endpoint::with_sockets(config, sockets).map_err(|error| error.to_string())?;
     let links = Links::follow(baseline, bound, |_| Vec::new());
     let admission = Admission::prepare(&admission, options, state, now, port, unfinished)?;

@@ -38,9 +38,10 @@ use crate::cli::serving::visits::Visits;
 use crate::cli::transport_options::TransportOptions;
 use crate::cli::warning::Warning;
 use crate::cli::{exit, heading, out, signals, tls};
+use crate::tunnel::destination::Flows;
 use crate::tunnel::device::DeviceCounters;
+use crate::tunnel::device_events::DeviceEvents;
 use crate::tunnel::end::TunnelEnd;
-use crate::tunnel::entry::Flows;
 use crate::tunnel::exit::Exit;
 use crate::tunnel::peers::{Identity, Peer, Peers};
 use crate::tunnel::terminate::terminator::Termination;
@@ -202,12 +203,14 @@ impl<'a> Server<'a> {
         let control = ControlSocket::open(&options.tun, cancel.clone(), move || status_json(&device, told.get()))?;
         // What the ticket is for: another device is another tunnel.
         let purpose = PathBuf::from(format!("litz tunnel {}", options.tun));
+        let events = DeviceEvents::new().map_err(|error| format!("cannot watch the device: {error}"))?;
         let request = Request {
             listening: &options.listening,
             options: &options.transport,
             transport: transport(&options.transport, recording)?,
             tls: tls::server(&state.key, PROTOCOL)?,
             admission: admission(options, settings, &addresses, &purpose),
+            event_handler: Some(Arc::clone(&events) as _),
         };
         let serving = start(request, &state)?;
         let visits = Arc::new(Visits::new(serving.admission.visitors(PLACES), "server"));
@@ -216,7 +219,7 @@ impl<'a> Server<'a> {
         let tun = Tun::open_tunnel(&options.tun, &own, options.mtu).map_err(|error| error.to_string())?;
         let flows = Flows { urgent: options.redundant, pins: options.pin };
         let termination = Termination { selectors: &options.terminate, busy_poll: options.transport.busy_poll };
-        let end = TunnelEnd::start(tun, options.mtu, &state.key, termination, flows)?;
+        let end = TunnelEnd::start(tun, options.mtu, &state.key, termination, flows, events)?;
         let refused = Arc::<AtomicU64>::default();
         shown.get_or_init(|| Shown::of(&end, &refused));
         for behind in clients.networks() {

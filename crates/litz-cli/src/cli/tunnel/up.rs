@@ -36,8 +36,9 @@ use crate::cli::recording::Recording;
 use crate::cli::transport_options::TransportOptions;
 use crate::cli::warning::Warning;
 use crate::cli::{exit, heading, out, signals, tls};
+use crate::tunnel::destination::Flows;
+use crate::tunnel::device_events::DeviceEvents;
 use crate::tunnel::end::TunnelEnd;
-use crate::tunnel::entry::Flows;
 use crate::tunnel::exit::Exit;
 use crate::tunnel::peers::{Identity, Peer};
 use crate::tunnel::terminate::terminator::Termination;
@@ -158,6 +159,8 @@ struct Client<'a> {
     ticket: Ticket,
     state: HostState,
     cancel: CancelToken,
+    /// Announces packets of the device to the thread of the connection.
+    events: Arc<DeviceEvents>,
 }
 
 /// What a server tells at first.
@@ -243,7 +246,8 @@ impl<'a> Client<'a> {
         let has_device = !options.userspace.userspace;
         let (without_device, mark) = (has_device.then(|| options.tun.clone()), has_device.then_some(MARK));
         let paths = PathOptions { without_device, mark, ..options.paths.clone() };
-        Ok(Self { options, recording, paths, phase, _control: control, ticket, state, cancel })
+        let events = DeviceEvents::new().map_err(|error| format!("cannot watch the device: {error}"))?;
+        Ok(Self { options, recording, paths, phase, _control: control, ticket, state, cancel, events })
     }
 
     /// Keeps the tunnel up until an interrupt.
@@ -436,6 +440,7 @@ impl<'a> Client<'a> {
             },
             is_brief: !is_first,
             is_first,
+            event_handler: Some(Arc::clone(&self.events) as _),
         };
         let connected = connector.connect_to(&kept.servers)?;
         connected.warn(is_first, |kind, message| self.warn(kind, message));
@@ -572,7 +577,7 @@ impl<'a> Client<'a> {
         let UpOptions { terminate, redundant: urgent, pin: pins, .. } = self.options;
         let flows = Flows { urgent: *urgent, pins: *pins };
         let termination = Termination { selectors: terminate, busy_poll: self.options.transport.busy_poll };
-        let end = TunnelEnd::start(tun, accepted.mtu, &self.state.key, termination, flows)?;
+        let end = TunnelEnd::start(tun, accepted.mtu, &self.state.key, termination, flows, Arc::clone(&self.events))?;
         let Accepted { addresses, routes, name_servers, mtu, .. } = accepted.clone();
         kept.device = Some(Device { end, front, left_out, addresses, routes, name_servers, mtu });
         Ok(())

@@ -104,6 +104,7 @@ impl Client<'_> {
             on_unanswered: &|addresses| self.tell_unanswered(addresses, is_first),
             is_brief: false,
             is_first,
+            event_handler: None,
         };
         Ok(connector.connect(&self.access.ticket)?)
     }

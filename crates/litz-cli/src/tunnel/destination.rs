@@ -1,0 +1,172 @@
+//! [`Destination`]: a peer, and the packets that wait for it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Poll, Waker};
+
+use litz::{DatagramError, DatagramPaths, PathId, PathState};
+use tunnel::item::ITEM_HEADER_BYTES;
+use tunnel::urgent::{COPIES, Urgency};
+use tunnel::{Outbox, Outboxes, Packet, UrgentKinds};
+use units::{Duration, Instant, Rate};
+
+use super::peers::Peer;
+
+/// How often the paths of a connection are looked at to which flows are pinned.
+const PATHS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Packets of flows that send little which pass others at a time on one path: half of what the path keeps.
+const SPARSE_OF_PATH_MAX: usize = 32;
+
+/// Phases of controllers that have not found the capacity of their path.
+const SLOW_STARTS: [&str; 3] = ["startup", "slow_start", "conservative_slow_start"];
+
+/// What is to be done with the packets of certain flows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Flows {
+    /// Those that leave at once, on two paths.
+    pub(crate) urgent: UrgentKinds,
+    /// Whether each flow keeps to one path, if the peer knows such flows.
+    pub(crate) pins: bool,
+}
+
+/// A peer, and what waits for it.
+pub(super) struct Destination {
+    pub(super) peer: Arc<Peer>,
+    pub(super) outboxes: Outboxes,
+    urgency: Urgency,
+    /// Bytes of a datagram of the connection, as of the round that was last asked in. It becomes less when a path
+    /// fails.
+    pub(super) len_max: usize,
+    asked_in: u64,
+    /// When to look at the paths again.
+    paths_at: Instant,
+}
+
+impl Destination {
+    pub(super) fn new(peer: Arc<Peer>, Flows { urgent, pins }: Flows) -> Self {
+        let len_max = peer.connection.datagram_len_max().unwrap_or(0);
+        let outboxes = if pins && peer.knows_pins { Outboxes::pinned(peer.rate) } else { Outboxes::sprayed(peer.rate) };
+        Self { peer, outboxes, urgency: Urgency::new(urgent), len_max, asked_in: 0, paths_at: Instant::ZERO }
+    }
+
+    /// Before packets are packed, since those that are too large are lost. Once a round.
+    pub(super) fn ask_len_max(&mut self, round: u64) {
+        if self.asked_in != round {
+            self.asked_in = round;
+            self.len_max = self.peer.connection.datagram_len_max().unwrap_or(self.len_max);
+        }
+    }
+
+    /// Sends a packet at once, on two paths, if it is urgent. Whether it is on its way.
+    pub(super) fn send_urgent(&mut self, now: impl Fn() -> Instant, flow: u16, packet: &Packet<'_>) -> bool {
+        if !self.urgency.takes(&now, packet, self.len_max.saturating_sub(ITEM_HEADER_BYTES)) {
+            return false;
+        }
+        let outbox = self.outboxes.of_flow(now, flow);
+        let Some(datagram) = outbox.pack_alone(flow, packet, self.len_max) else { return false };
+        self.peer.counters.urgent.fetch_add(1, Ordering::Relaxed);
+        if self.peer.connection.send_datagram_on(datagram.clone(), DatagramPaths::Copies(COPIES)).is_err() {
+            // The connection has no space for it, or has ended. It has its number, so it goes with the others.
+            outbox.put(flow, datagram);
+        }
+        true
+    }
+
+    /// Gives the connection as much as it takes.
+    pub(super) fn serve(&mut self, now: Instant, round: u64, waker: &Waker) {
+        if self.outboxes.waiting_bytes() > 0 {
+            self.ask_len_max(round);
+        }
+        if self.outboxes.is_pinned() && now >= self.paths_at {
+            self.paths_at = now + PATHS_INTERVAL;
+            self.follow_paths(now);
+        }
+        let (peer, len_max) = (&self.peer, &mut self.len_max);
+        self.outboxes.serve(|path, outbox, was_blocked| {
+            let mut link = Link { peer, path: path.map(PathId), len_max: &mut *len_max };
+            let is_blocked = was_blocked || link.send(now, outbox, waker);
+            if outbox.has_queued() && link.send_sparse(now, outbox) {
+                // What the connection did not take waits in the line, and the thread for space.
+                return is_blocked || link.send(now, outbox, waker);
+            }
+            is_blocked
+        });
+        let (stats, counters) = (self.outboxes.stats(), &self.peer.counters);
+        counters.dropped.store(stats.dropped + stats.overflowed, Ordering::Relaxed);
+        counters.marked.store(stats.marked, Ordering::Relaxed);
+        counters.queued_bytes.store(self.outboxes.waiting_bytes() as u64, Ordering::Relaxed);
+        counters.queued_flows.store(self.outboxes.queued_flows() as u64, Ordering::Relaxed);
+    }
+
+    /// Pins flows to the paths that work.
+    fn follow_paths(&mut self, now: Instant) {
+        let stats = self.peer.connection.stats();
+        // Before the end of slow start, the window says little.
+        let is_known = |path: &litz::PathStats| !SLOW_STARTS.contains(&path.congestion.phase);
+        let rate = |path: &litz::PathStats| {
+            let round_trip = path.round_trip.max(Duration::from_micros(1));
+            Rate::from_transfer(path.congestion.window, round_trip).filter(|_| is_known(path))
+        };
+        let working = stats.paths.iter().filter(|path| path.state == PathState::Active && !path.is_backup);
+        let paths: Vec<_> = working.map(|path| (path.id.0, rate(path))).collect();
+        self.outboxes.follow(now, &paths);
+    }
+}
+
+/// Where an outbox leads.
+struct Link<'a> {
+    peer: &'a Peer,
+    /// None if datagrams take any path.
+    path: Option<PathId>,
+    len_max: &'a mut usize,
+}
+
+impl Link<'_> {
+    /// Sends packets of flows that send little before all that waits for space. Whether one of them now waits, too.
+    fn send_sparse(&self, now: Instant, outbox: &mut Outbox) -> bool {
+        let connection = &self.peer.connection;
+        let departed = connection.datagrams_departed(self.path);
+        // A path keeps the newest of those that pass others. The rest waits until the connection has taken these.
+        let most = self.path.map_or(usize::MAX, |_| SPARSE_OF_PATH_MAX);
+        for _ in 0..most {
+            let Some((flow, datagram)) = outbox.pop_sparse(now, *self.len_max, departed) else { return false };
+            let paths = self.path.map_or(DatagramPaths::Any, DatagramPaths::Only);
+            if connection.send_datagram_on(datagram.clone(), paths).is_err() {
+                // As with urgent packets.
+                outbox.put(flow, datagram);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Gives the connection as much as it takes. Whether it has no space now; then it wakes this thread.
+    fn send(&mut self, now: Instant, outbox: &mut Outbox, waker: &Waker) -> bool {
+        let connection = &self.peer.connection;
+        loop {
+            let batch = outbox.fill(now, *self.len_max);
+            if batch.is_empty() {
+                return false;
+            }
+            let sent = match self.path {
+                None => connection.poll_send_datagrams(batch, waker),
+                Some(path) => connection.poll_send_datagrams_on(batch, path, waker),
+            };
+            match sent {
+                Poll::Ready(Ok(count)) => outbox.on_taken(count),
+                Poll::Pending => return true,
+                // The path's datagrams have become smaller since. The packet is lost; the next ones fit.
+                Poll::Ready(Err(DatagramError::TooLarge { .. })) => {
+                    batch.pop_front();
+                }
+                // The connection has ended: the peer is removed soon.
+                Poll::Ready(Err(_)) => {
+                    batch.clear();
+                    return false;
+                }
+            }
+            *self.len_max = connection.datagram_len_max().unwrap_or(*self.len_max);
+        }
+    }
+}
