@@ -42,7 +42,9 @@ impl TunnelEnd {
         let counters = Arc::new(DeviceCounters::default());
         let secret = key.derive_secret("flows of a tunnel");
         let seed = u64::from_be_bytes(*secret.first_chunk().expect("it has 32 bytes"));
-        let terminator = Arc::new(Terminator::start(&tun, mtu, &peers, termination, flows.urgent)?);
+        let of_stack = DeviceEvents::new().map_err(|error| error.to_string())?;
+        let handler = Arc::clone(&of_stack);
+        let terminator = Arc::new(Terminator::start(&tun, mtu, &peers, termination, flows.urgent, handler)?);
         let entry = Entry::start(EntryParts {
             tun: tun.clone(),
             peers: Arc::clone(&peers),
@@ -51,7 +53,7 @@ impl TunnelEnd {
             terminator: Arc::clone(&terminator),
             seed,
             flows,
-            events,
+            events: [events, of_stack],
             in_place_bytes_max: in_place_bytes_max(),
         });
         let entry = entry.map_err(|error| format!("cannot watch the device: {error}"))?;

@@ -1,6 +1,7 @@
 //! [`Entry`]: takes packets from the TUN device and puts them into connections.
 //!
-//! The thread of the driver reads the device: no other thread is woken for a packet then. On a host with many
+//! The thread of a driver reads the device: no other thread is woken for a packet then. It is the driver of the
+//! connections, or that of the stack for terminated connections if most packets are for it. On a host with many
 //! processors, a thread of the entry reads what is much, and the driver sends meanwhile.
 
 use std::collections::BTreeMap;
@@ -34,12 +35,17 @@ const ROUND_BYTES_MAX: usize = 256 << 10;
 /// After a round with more than the driver's thread should read, the entry's goes on to read for so long.
 const BULK_TIME: Duration = Duration::from_millis(5);
 
+/// So many packets in a row for the other driver let that read.
+const OTHERS_MAX: u32 = 8;
+
 /// Shorter packets for our TCP are copied, so that an acknowledgement does not keep 64 KiB alive.
 const COPY_BELOW: usize = 16 << 10;
 
 /// A thread that takes packets from a device. It ends when this is dropped.
 pub(crate) struct Entry {
     shared: Arc<Shared>,
+    /// In the threads of drivers.
+    _readers: Vec<Arc<dyn DeviceReader>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -54,8 +60,8 @@ pub(crate) struct EntryParts {
     /// Numbers the flows.
     pub(crate) seed: u64,
     pub(crate) flows: Flows,
-    /// Announces packets to the thread of the driver.
-    pub(crate) events: Arc<DeviceEvents>,
+    /// Announces packets to the threads of drivers: that of the connections, and that of the stack.
+    pub(crate) events: [Arc<DeviceEvents>; 2],
     /// Bytes that the driver's thread reads at a time.
     pub(crate) in_place_bytes_max: usize,
 }
@@ -85,12 +91,17 @@ impl Entry {
             memory: BufferPool::new(TUN_BUFFER_BYTES),
             buffer: vec![0; TUN_BUFFER_BYTES],
             reader: Reader::Thread,
+            suited: Suited { driver: Driver::Connections, others: 0 },
             bulk_until: Instant::ZERO,
             in_place_bytes_max,
         };
         let shared = Arc::new(Shared { state: Mutex::new(state), space, stop: AtomicBool::new(false), events });
-        let reader: Arc<dyn DeviceReader> = Arc::clone(&shared) as _;
-        shared.events.attach(tun.clone(), Arc::downgrade(&reader))?;
+        let mut readers = Vec::new();
+        for driver in [Driver::Connections, Driver::Stack] {
+            let reader: Arc<dyn DeviceReader> = Arc::new(DriverReader { shared: Arc::clone(&shared), driver });
+            shared.events_of(driver).attach(tun.clone(), Arc::downgrade(&reader))?;
+            readers.push(reader);
+        }
         let reads = Arc::clone(&shared);
         #[expect(clippy::disallowed_methods, reason = "the command is above the engine: one thread for the device")]
         let thread = std::thread::spawn(move || {
@@ -98,7 +109,7 @@ impl Entry {
                 tracing::error!(%error, "the TUN device cannot be read any more");
             }
         });
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self { shared, _readers: readers, thread: Some(thread) })
     }
 
     /// Whether the thread has ended: the device is gone.
@@ -116,7 +127,7 @@ impl Drop for Entry {
         {
             std::panic::resume_unwind(panic);
         }
-        self.shared.events.detach();
+        self.shared.events.iter().for_each(|events| events.detach());
     }
 }
 
@@ -125,7 +136,7 @@ struct Shared {
     state: Mutex<State>,
     space: Arc<Space>,
     stop: AtomicBool,
-    events: Arc<DeviceEvents>,
+    events: [Arc<DeviceEvents>; 2],
 }
 
 /// Tells that a connection has space again, and that packets wait to be read.
@@ -142,6 +153,11 @@ impl Space {
     fn lock(&self) -> MutexGuard<'_, Option<ThreadId>> {
         self.driver.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Whether this is the thread of the driver that reads.
+    fn is_here(&self) -> bool {
+        *self.lock() == Some(std::thread::current().id())
+    }
 }
 
 impl Wake for Space {
@@ -150,7 +166,7 @@ impl Wake for Space {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if *self.lock() == Some(std::thread::current().id()) {
+        if self.is_here() {
             // It looks before it sleeps.
             self.is_due.store(true, Ordering::Release);
         } else {
@@ -164,8 +180,34 @@ impl Wake for Space {
 enum Reader {
     /// The entry's.
     Thread,
-    /// The driver's, when a packet is announced to it.
-    Driver,
+    /// That of a driver, when a packet is announced to it.
+    Driver(Driver),
+}
+
+/// A driver whose thread reads the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Driver {
+    /// That of the connections to peers.
+    Connections,
+    /// That of the stack for terminated connections.
+    Stack,
+}
+
+/// The driver for which the packets are, mostly.
+struct Suited {
+    driver: Driver,
+    /// The last packets that were for the other one.
+    others: u32,
+}
+
+impl Suited {
+    /// A packet is for this one.
+    fn note(&mut self, driver: Driver) {
+        self.others = if driver == self.driver { 0 } else { self.others + 1 };
+        if self.others >= OTHERS_MAX {
+            *self = Self { driver, others: 0 };
+        }
+    }
 }
 
 impl Shared {
@@ -179,18 +221,22 @@ impl Shared {
             let mut state = self.lock();
             state.follow_peers();
             if state.may_leave_to_driver() {
-                state.reader = Reader::Driver;
+                // Also to the one that had it before: an event that came while this thread held the lock is lost.
+                let driver = match state.reader {
+                    Reader::Driver(driver) => driver,
+                    Reader::Thread => state.suited.driver,
+                };
+                state.reader = Reader::Driver(driver);
                 // What woke this thread may be space in a connection of another driver.
                 state.serve();
-                // Also where it had been left to it before: an event that came while this thread held the lock is lost.
-                self.events.arm()?;
+                self.events_of(driver).arm()?;
                 drop(state);
                 self.space.wake.wait(None, None)?;
                 self.lock().unblock();
                 continue;
             }
-            if state.reader == Reader::Driver {
-                self.leave_to_thread(&mut state)?;
+            if let Reader::Driver(driver) = state.reader {
+                self.leave_to(Reader::Thread, driver, &mut state)?;
             }
             let has_more = state.do_round()?.has_more;
             if has_more {
@@ -209,47 +255,75 @@ impl Shared {
         Ok(())
     }
 
-    /// The entry's thread reads from now on.
-    fn leave_to_thread(&self, state: &mut State) -> io::Result<()> {
-        state.reader = Reader::Thread;
-        // The driver's thread, which has registered the waker, may look no more.
+    fn events_of(&self, driver: Driver) -> &DeviceEvents {
+        &self.events[match driver {
+            Driver::Connections => 0,
+            Driver::Stack => 1,
+        }]
+    }
+
+    /// After `driver`, another reads.
+    fn leave_to(&self, next: Reader, driver: Driver, state: &mut State) -> io::Result<()> {
+        state.reader = next;
+        // Its thread, which has registered the waker, may look no more.
         *self.space.lock() = None;
         state.unblock();
-        self.events.disarm()
-    }
-}
-
-impl DeviceReader for Shared {
-    fn is_due(&self) -> bool {
-        self.space.is_due.load(Ordering::Acquire)
+        self.events_of(driver).disarm()
     }
 
-    fn read_in_place(&self) {
+    /// Reads in the thread of `driver`.
+    fn read_in_place(&self, driver: Driver) {
         // The entry's thread has it for a moment. Then it has events announced again. What is due stays so.
         let Ok(mut state) = self.state.try_lock() else { return };
-        let is_due = self.space.is_due.swap(false, Ordering::AcqRel);
-        if state.reader == Reader::Thread || self.stop.load(Ordering::Acquire) {
+        if state.reader != Reader::Driver(driver) || self.stop.load(Ordering::Acquire) {
             return;
         }
         *self.space.lock() = Some(std::thread::current().id());
-        if is_due {
+        if self.space.is_due.swap(false, Ordering::AcqRel) {
             state.unblock();
         }
         state.follow_peers();
         let round = state.do_round();
-        if round.is_ok() && state.may_leave_to_driver() {
-            if round.is_ok_and(|round| round.has_more) {
-                self.space.is_due.store(true, Ordering::Release);
+        let left = if round.is_ok() && state.may_leave_to_driver() {
+            let suited = state.suited.driver;
+            if suited != driver {
+                let left = self.leave_to(Reader::Driver(suited), driver, &mut state);
+                left.and_then(|()| self.events_of(suited).arm())
+            } else {
+                if round.is_ok_and(|round| round.has_more) {
+                    self.space.is_due.store(true, Ordering::Release);
+                }
+                Ok(())
             }
-            return;
+        } else {
+            // After an error, the entry's thread meets it again, and ends.
+            let left = self.leave_to(Reader::Thread, driver, &mut state);
+            self.space.wake.wake();
+            left
+        };
+        if let Err(error) = left {
+            // Only for a descriptor that is not watched. The entry's thread can still read.
+            tracing::warn!(%error, "the events of the TUN device cannot be changed");
+            state.reader = Reader::Thread;
+            self.space.wake.wake();
         }
-        // After an error, the entry's thread meets it again, and ends.
-        if let Err(error) = self.leave_to_thread(&mut state) {
-            // The events do no harm.
-            tracing::warn!(%error, "the events of the TUN device cannot be ended");
-        }
-        drop(state);
-        self.space.wake.wake();
+    }
+}
+
+/// Reads in the thread of a driver.
+struct DriverReader {
+    shared: Arc<Shared>,
+    driver: Driver,
+}
+
+impl DeviceReader for DriverReader {
+    fn is_due(&self) -> bool {
+        let space = &self.shared.space;
+        space.is_due.load(Ordering::Acquire) && space.is_here()
+    }
+
+    fn read_in_place(&self) {
+        self.shared.read_in_place(self.driver);
     }
 }
 
@@ -272,6 +346,7 @@ struct State {
     memory: BufferPool,
     buffer: Vec<u8>,
     reader: Reader,
+    suited: Suited,
     /// The entry's thread reads at least until then.
     bulk_until: Instant,
     in_place_bytes_max: usize,
@@ -381,9 +456,11 @@ impl State {
         let to = self.routes.get(read.inner.destination).and_then(|id| self.destinations.get_mut(id));
         let Some(to) = to else { return false };
         if self.terminator.takes(&read.with(&buffer[OFFLOAD_HEADER_BYTES..len]), &to.peer) {
+            self.suited.note(Driver::Stack);
             self.terminator.push(own(&self.memory, buffer, len));
             return false;
         }
+        self.suited.note(Driver::Connections);
         to.ask_len_max(self.round);
         let ip = &mut buffer[OFFLOAD_HEADER_BYTES..len];
         let _changed = clamp_segment_size(ip, &read.inner, read.is_partial, to.peer.mtu);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use driver::placement::Placement;
 use driver::receive_worker::ReceiveWorkerStats;
-use engine::{DriverSettings, Drivers, StartError};
+use engine::{DriverSettings, Drivers, EventHandler, StartError};
 use tcp::{HostSecret, TcpConfig};
 use tcp_driver::udp::{UdpError, UdpHost};
 use tcp_driver::{
@@ -125,6 +125,14 @@ impl TcpStackConfig {
     #[must_use]
     pub fn with_busy_poll(mut self, busy_poll: Duration) -> Self {
         self.settings.busy_poll = busy_poll.into();
+        self
+    }
+
+    /// Sets what the first thread does besides when a descriptor is readable, as
+    /// [`event_handler`](crate::EndpointConfig::event_handler) of an endpoint. Default: nothing.
+    #[must_use]
+    pub fn with_event_handler(mut self, event_handler: Arc<dyn EventHandler>) -> Self {
+        self.settings.event_handler = Some(event_handler);
         self
     }
 }

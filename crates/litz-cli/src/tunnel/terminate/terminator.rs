@@ -13,6 +13,7 @@ use units::Duration;
 
 use super::ends;
 use super::side::Side;
+use crate::tunnel::device_events::DeviceEvents;
 use crate::tunnel::peers::{Peer, Peers};
 
 /// SYNs that wait for the far end, and what the stack bounds. A SYN beyond these goes through the tunnel as
@@ -56,7 +57,8 @@ pub(crate) struct Terminator {
 
 impl Terminator {
     /// Starts on `tun`, with packets of at most `mtu` bytes. Connections that programs of this side open are
-    /// terminated if one of its selectors selects them. Data of `urgent` kinds pass others.
+    /// terminated if one of its selectors selects them. Data of `urgent` kinds pass others. The
+    /// stack's thread is the one that handles `events`.
     ///
     /// # Errors
     /// A message for the user: the system refuses a thread.
@@ -66,6 +68,7 @@ impl Terminator {
         peers: &Arc<Peers>,
         termination: Termination<'_>,
         urgent: UrgentKinds,
+        events: Arc<DeviceEvents>,
     ) -> Result<Self, String> {
         let port = PacketPort::new(tun.clone());
         let tcp = TcpConfig {
@@ -78,7 +81,8 @@ impl Terminator {
         };
         let config = TcpStackConfig::transparent(IpDevice::port(port.clone()), BOUNDS)
             .with_tcp(tcp)
-            .with_busy_poll(termination.busy_poll.into());
+            .with_busy_poll(termination.busy_poll.into())
+            .with_event_handler(events);
         let stack = TcpStack::start(config).map_err(|error| error.to_string())?;
         let runtime = Builder::new_multi_thread().worker_threads(WORKERS).enable_time().build();
         let runtime =
