@@ -15,13 +15,16 @@ import sys
 
 PORT, MARKER, RESULT, DEVICES = int(sys.argv[1]), sys.argv[2].encode(), sys.argv[3], sys.argv[4:]
 
-# Ethernet, IPv6 and UDP headers, and two bytes of QUIC's; 22 with IPv4. What follows is encrypted, and xz cannot make
-# it smaller.
-KEPT_BYTES = 64
+# Of Litz's datagrams: Ethernet, IPv6 and UDP headers, and two bytes of QUIC's; 22 with IPv4. What follows is
+# encrypted, and xz cannot make it smaller. Of others: ICMPv6, and the headers that it quotes.
+OWN_BYTES, OTHER_BYTES = 64, 112
 # The first of those that may be there, and the first of the others: some sixty captures stay below 1.5 MB.
 KEPT_PACKETS_MAX = 500
 # Python does not keep up with bursts: this holds some 28,000 packets of a link.
 BUFFER_BYTES = 64 << 20
+
+# What its datagrams are called.
+OWN = f"UDP {PORT}"
 
 # Linux's numbers that the module socket does not have.
 ETH_P_ALL, SO_RCVBUFFORCE, SO_TIMESTAMPNS, SOL_PACKET, PACKET_STATISTICS, PACKET_OUTGOING = 3, 33, 35, 263, 6, 4
@@ -57,7 +60,7 @@ def name_of(frame, outgoing):
         return "fragment", False
     protocol, body = upper(packet, version)
     if is_own(protocol, body, outgoing):
-        return f"UDP {PORT}", True
+        return OWN, True
     if protocol in (TCP, UDP):
         ports = struct.unpack_from("!HH", body)
         return f"{'TCP' if protocol == TCP else 'UDP'} {min(ports)}", False
@@ -68,7 +71,7 @@ def name_of(frame, outgoing):
     if (protocol, body[0]) in ((ICMP, ICMP_UNREACHABLE), (ICMPV6, ICMPV6_UNREACHABLE)):
         # A kernel answers datagrams of Litz to a socket that is closed. It quotes one of the other direction.
         if is_own(*upper(body[8:], version), not outgoing):
-            return f"unreachable (UDP {PORT})", True
+            return f"unreachable ({OWN})", True
     if protocol in (ICMP, ICMPV6):
         return f"{'ICMP' if protocol == ICMP else 'ICMPv6'} type {body[0]}", False
     return f"IP protocol {protocol}", False
@@ -114,7 +117,7 @@ class Capture:
                 names[name] = names.get(name, 0) + 1
                 self.marked += MARKER in frame
                 if len(kept) < KEPT_PACKETS_MAX:
-                    kept.append((time_ns, len(frame), frame[:KEPT_BYTES]))
+                    kept.append((time_ns, len(frame), frame[: OWN_BYTES if name == OWN else OTHER_BYTES]))
         except BlockingIOError:
             pass
 
@@ -126,7 +129,7 @@ class Capture:
             json.dump(result, file)
         with lzma.open(RESULT + ".pcap.xz", "wb", preset=9) as file:
             # pcap with nanoseconds, Ethernet.
-            file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, KEPT_BYTES, 1))
+            file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, OTHER_BYTES, 1))
             for time_ns, length, start in sorted(self.kept[True] + self.kept[False]):
                 file.write(struct.pack("<IIII", time_ns // 10**9, time_ns % 10**9, len(start), length) + start)
 
