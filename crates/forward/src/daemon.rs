@@ -12,6 +12,7 @@ mod status;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use units::text::printable;
 use wire::quic::Reader;
 
 use crate::address::{HostName, Target};
@@ -20,7 +21,6 @@ use crate::message::{
     DETAIL_LEN_MAX, Failure, addresses, place, put_addresses, put_place, put_socket_address, socket_address,
 };
 use crate::spec::Listen;
-use crate::text::clean;
 use status::PART_LEN_MAX;
 
 pub use status::{STATUS_LEN_MAX, StatusParts};
@@ -188,7 +188,7 @@ impl ProgramName {
     /// A name, which is cleaned and cut.
     #[must_use]
     pub fn new(text: &str) -> Self {
-        Self(clean(text, NAME_LEN_MAX))
+        Self(printable(text, NAME_LEN_MAX))
     }
 
     /// The name.

@@ -24,7 +24,6 @@ pub mod packet;
 pub mod policy;
 pub mod socks;
 pub mod spec;
-mod text;
 
 pub use malformed::Malformed;
 

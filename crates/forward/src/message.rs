@@ -9,12 +9,12 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use units::text::printable;
 use wire::quic::Reader;
 
 use crate::address::{HostName, Protocol, Target, UNIX_CODE, UnixPath, decode_ip, encode_ip};
 use crate::malformed::Malformed;
 use crate::spec::{Bind, Listen};
-use crate::text::clean;
 
 /// The version in the first byte of each message.
 pub const VERSION: u8 = 1;
@@ -195,7 +195,7 @@ mod ty {
 impl Failure {
     /// A failure with a text for people, which is cleaned and cut.
     pub fn new(reason: Reason, detail: &str) -> Self {
-        Self { reason, detail: clean(detail, DETAIL_LEN_MAX) }
+        Self { reason, detail: printable(detail, DETAIL_LEN_MAX) }
     }
 
     /// The text for people.

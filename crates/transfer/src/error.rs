@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use units::ByteSize;
+use units::text::printable;
 
 use super::limits::{ENTRIES_MAX, VERSION};
 use super::store::Refusal;
@@ -120,7 +121,7 @@ pub enum TransferError {
 impl FileError {
     /// An error of this kind, with `detail` truncated and without control characters.
     pub fn new(kind: FileErrorKind, detail: impl fmt::Display) -> Self {
-        Self { kind, detail: clean(&detail.to_string()) }
+        Self { kind, detail: printable(&detail.to_string(), DETAIL_LEN_MAX) }
     }
 
     /// The error for a failed call on the receiver's file system.
@@ -362,20 +363,6 @@ impl std::error::Error for TransferError {
 /// ELOOP: the error of opening a symbolic link when links are not followed.
 fn is_loop(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
-}
-
-/// `text` without control characters, cut at [`DETAIL_LEN_MAX`] bytes: it may come from a peer and
-/// go to a terminal.
-pub(crate) fn clean(text: &str) -> String {
-    let mut cleaned = String::new();
-    for character in text.chars() {
-        let character = if character.is_control() { ' ' } else { character };
-        if cleaned.len() + character.len_utf8() > DETAIL_LEN_MAX {
-            break;
-        }
-        cleaned.push(character);
-    }
-    cleaned
 }
 
 /// The maximum length of free text from a peer, in bytes.

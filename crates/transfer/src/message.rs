@@ -4,7 +4,9 @@
 //! fixed-width big-endian fields. No frame exceeds [`FRAME_LEN_MAX`]; decoding takes any bytes,
 //! allocates in proportion to them, and accepts exactly one encoding of each message.
 
-use super::error::{DETAIL_LEN_MAX, FileError, FileErrorKind, clean};
+use units::text::printable;
+
+use super::error::{DETAIL_LEN_MAX, FileError, FileErrorKind};
 use super::link_target::LinkTarget;
 use super::manifest::{Entry, EntryKind, Modified, SkippedCounts};
 use super::names::RelativePath;
@@ -280,10 +282,10 @@ fn put_optional(out: &mut Vec<u8>, value: Option<&[u8; 32]>) {
     out.extend_from_slice(value.map_or(&[], |bytes| bytes.as_slice()));
 }
 
-/// [`FileError::new`] already cleans and bounds the text. This applies the same rule to values made
+/// [`FileError::new`] already makes the text printable and bounds it. This applies the same rule to values made
 /// otherwise.
 fn put_text(out: &mut Vec<u8>, text: &str) {
-    let text = clean(text);
+    let text = printable(text, DETAIL_LEN_MAX);
     out.push(text.len() as u8);
     out.extend_from_slice(text.as_bytes());
 }

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use units::text::printable;
+
 use crate::prefix::Prefix;
 
 /// The ALPN protocol of version 1.
@@ -289,7 +291,7 @@ impl Reader<'_> {
         self.0 = rest;
         let text = std::str::from_utf8(text).map_err(|_| MalformedMessage("a text is not UTF-8"))?;
         // It is shown to a person: control characters could forge output.
-        Ok(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
+        Ok(printable(text, TEXT_BYTES_MAX))
     }
 
     fn list<T>(
@@ -391,7 +393,7 @@ mod tests {
     #[test]
     fn a_text_for_the_user_has_no_control_characters_and_is_cut() {
         let long = "ä".repeat(TEXT_BYTES_MAX);
-        for (text, expected) in [("a\u{1b}[2Jb", "a [2Jb"), (&long, &long[..TEXT_BYTES_MAX])] {
+        for (text, expected) in [("a\u{1b}[2Jb", "a\u{fffd}[2Jb"), (&long, &long[..TEXT_BYTES_MAX])] {
             let mut frame = Vec::new();
             let refused = |text: &str| Message::Refused { reason: Refusal::Other, text: text.to_owned() };
             refused(text).encode(&mut frame);

@@ -1,5 +1,5 @@
-//! Quantities that every other crate uses: time, rates, sizes, sequence numbers and the seeded
-//! random generator.
+//! Quantities that every other crate uses: time, rates, sizes, sequence numbers, the seeded random
+//! generator, and texts of other programs made fit to print.
 //!
 //! Nothing in this crate reads a clock or asks the system for randomness. An [`Instant`] counts
 //! nanoseconds since the start of the run, so the same seed gives the same times. An [`Rng`] is
@@ -14,6 +14,7 @@
 //! | [`parse`] | quantities with units, such as `400Mb/s`, `64KiB` and `30ms` |
 //! | [`random`] | [`Rng`] (xoshiro256++) and [`Ratio`], an exact probability |
 //! | [`sequence`] | [`Seq32`], sequence numbers that wrap |
+//! | [`text`] | texts of other programs, made fit to print |
 //!
 //! Start with [`time`] and [`rate`].
 #![forbid(unsafe_code)]
@@ -23,6 +24,7 @@ pub mod parse;
 pub mod random;
 pub mod rate;
 pub mod sequence;
+pub mod text;
 pub mod time;
 
 pub use ecn::Ecn;
