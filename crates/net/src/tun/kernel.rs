@@ -9,7 +9,7 @@
 use core::fmt;
 use std::error::Error;
 use std::io::{self, IoSlice};
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, Ipv6Addr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,6 +71,8 @@ enum Kind {
 #[derive(Debug)]
 pub struct OpenTunError {
     name: String,
+    /// The IPv6 address that the kernel did not give the device, if that is what failed.
+    address: Option<Ipv6Addr>,
     source: io::Error,
 }
 
@@ -117,7 +119,7 @@ impl Tun {
     ) -> Result<Vec<Self>, OpenTunError> {
         let first = Self::open_up_with(name, addresses, DeviceBuilder::new().mtu(mtu), Kind::LinkWithQueues)?;
         let another = |_| {
-            let fails = |source| OpenTunError { name: name.to_owned(), source };
+            let fails = |source| OpenTunError::of(name, source);
             let End::Device(device) = &first.end else { unreachable!("it was opened as a device") };
             let device = device.try_clone().map_err(fails)?;
             device.set_nonblocking(true).map_err(fails)?;
@@ -135,14 +137,21 @@ impl Tun {
     ) -> Result<Self, OpenTunError> {
         let builder = addresses.iter().fold(builder, |builder, (ip, prefix)| match ip {
             IpAddr::V4(ip) => builder.ipv4(*ip, *prefix, None),
-            IpAddr::V6(ip) => builder.ipv6(*ip, *prefix),
+            IpAddr::V6(_) => builder,
         });
-        let fails = |source| OpenTunError { name: name.to_owned(), source };
-        let tun = Self::build(name, builder.enable(kind != Kind::Tunnel), kind == Kind::LinkWithQueues)?;
-        if let (Kind::Tunnel, End::Device(device)) = (kind, &tun.end) {
-            mark_as_tunnel(device);
-            device.enabled(true).map_err(fails)?;
+        let fails = |source| OpenTunError::of(name, source);
+        let tun = Self::build(name, builder.enable(false), kind == Kind::LinkWithQueues)?;
+        let End::Device(device) = &tun.end else { unreachable!("it was opened as a device") };
+        // Not by the builder, whose error would not tell that IPv6 is what the kernel refuses.
+        for (ip, prefix) in addresses {
+            let IpAddr::V6(ip) = ip else { continue };
+            let refused = |source| OpenTunError { address: Some(*ip), ..fails(source) };
+            device.add_address_v6(*ip, *prefix).map_err(refused)?;
         }
+        if kind == Kind::Tunnel {
+            mark_as_tunnel(device);
+        }
+        device.enabled(true).map_err(fails)?;
         for (ip, _) in addresses {
             await_usable(*ip).map_err(fails)?;
         }
@@ -150,7 +159,7 @@ impl Tun {
     }
 
     fn build(name: &str, builder: DeviceBuilder, has_queues: bool) -> Result<Self, OpenTunError> {
-        let fails = |source| OpenTunError { name: name.to_owned(), source };
+        let fails = |source| OpenTunError::of(name, source);
         let device = builder
             .name(name)
             .with(|options| {
@@ -299,11 +308,20 @@ impl fmt::Debug for Tun {
 }
 
 impl OpenTunError {
+    fn of(name: &str, source: io::Error) -> Self {
+        Self { name: name.to_owned(), address: None, source }
+    }
+
     fn advice(&self) -> Option<&'static str> {
         if self.name.len() > NAME_BYTES_MAX {
             return Some("a device name has at most 15 bytes");
         }
         Some(match Errno::from_io_error(&self.source)? {
+            // A process without the right gets EPERM here.
+            Errno::ACCESS if self.address.is_some() => {
+                "IPv6 is disabled for this device: `sysctl -w net.ipv6.conf.default.disable_ipv6=0`"
+            }
+            Errno::AFNOSUPPORT if self.address.is_some() => "this kernel has no IPv6: leave IPv6 addresses out",
             Errno::PERM | Errno::ACCESS => "TUN devices need root, or CAP_NET_ADMIN",
             Errno::NOENT | Errno::NODEV | Errno::NXIO => "this kernel has no TUN devices: `modprobe tun`",
             Errno::BUSY | Errno::EXIST => "another device has this name: `ip link` lists them",
@@ -319,7 +337,12 @@ impl OpenTunError {
 
 impl fmt::Display for OpenTunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot open the TUN device {}: {}", self.name, self.source)?;
+        match self.address {
+            Some(address) => {
+                write!(f, "cannot give the TUN device {} the address {address}: {}", self.name, self.source)?
+            }
+            None => write!(f, "cannot open the TUN device {}: {}", self.name, self.source)?,
+        }
         if let Some(advice) = self.advice() {
             write!(f, " ({advice})")?;
         }
@@ -362,11 +385,27 @@ mod tests {
     #[test]
     fn a_name_that_cannot_be_used_is_explained() {
         for (name, words) in [("lo", "a device of another kind"), ("a/b", "no spaces or slashes")] {
-            let error = OpenTunError { name: name.to_owned(), source: Errno::INVAL.into() };
+            let error = OpenTunError::of(name, Errno::INVAL.into());
             assert!(error.to_string().contains(words), "{error}");
         }
-        let long = OpenTunError { name: "x".repeat(16), source: io::Error::other("device name too long") };
+        let long = OpenTunError::of(&"x".repeat(16), io::Error::other("device name too long"));
         assert!(long.to_string().contains("at most 15 bytes"), "{long}");
+    }
+
+    #[test]
+    fn missing_rights_are_told_from_ipv6_that_is_disabled_or_missing() {
+        let address = Some("fd00::1".parse().expect("an address"));
+        for (address, errno, words) in [
+            (None, Errno::ACCESS, "need root"),
+            (None, Errno::PERM, "need root"),
+            (address, Errno::PERM, "need root"),
+            (address, Errno::ACCESS, "the address fd00::1: Permission denied"),
+            (address, Errno::ACCESS, "IPv6 is disabled for this device"),
+            (address, Errno::AFNOSUPPORT, "this kernel has no IPv6"),
+        ] {
+            let error = OpenTunError { address, ..OpenTunError::of("litz0", errno.into()) };
+            assert!(error.to_string().contains(words), "{error}");
+        }
     }
 
     #[test]
