@@ -31,6 +31,7 @@ mod status;
 mod stream;
 mod underlay;
 mod urgent;
+mod without_ipv6;
 
 /// A program that has not ended after so many seconds hangs.
 const PROGRAM_SECONDS_MAX: &str = "60";

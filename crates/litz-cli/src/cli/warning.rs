@@ -25,6 +25,8 @@ pub(crate) enum Warning {
     KeysWritten,
     /// A network that the server of a tunnel names is not routed to it.
     RouteLeftOut,
+    /// A tunnel is without what it has of IPv6, because this host has none for its device.
+    Ipv6LeftOut,
     /// The server of a tunnel does not forward packets.
     NotForwarding,
     /// The addresses of a tunnel's clients cannot be written.
@@ -41,6 +43,7 @@ impl Warning {
         match self {
             Self::PathLeftOut => "path_left_out",
             Self::RouteLeftOut => "route_left_out",
+            Self::Ipv6LeftOut => "ipv6_left_out",
             Self::NotForwarding => "not_forwarding",
             Self::AddressesNotKept => "addresses_not_kept",
             Self::NotListening => "not_listening",

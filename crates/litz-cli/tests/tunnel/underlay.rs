@@ -57,7 +57,7 @@ for family, to in ((socket.AF_INET, '10.200.0.1'), (socket.AF_INET6, 'fd20::1'))
 ";
 
 /// The client reaches all networks through the server, which has an address in another one.
-fn give_default_routes(world: &World) {
+pub(super) fn give_default_routes(world: &World) {
     ip(&format!("-n {} addr add 10.200.0.1/32 dev lo", world.server));
     ip(&format!("-n {} route add default via 10.9.0.2 dev c0", world.client));
     ip(&format!("-n {} addr add fd09::1/64 dev c0 nodad", world.client));

@@ -17,6 +17,7 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 use tunnel::Prefix;
 
+use super::ipv6::Ipv6;
 use super::name_service::NameService;
 
 /// The number of the routing table with the tunnel's default route, and the mark of the tunnel's own
@@ -45,6 +46,7 @@ const EXTENSION: &str = "routes";
 pub(super) struct HostNetwork {
     file: PathBuf,
     changes: Changes,
+    ipv6: Ipv6,
     /// Whether the changes outlive this.
     stays: bool,
 }
@@ -66,16 +68,19 @@ struct Changes {
 impl Changes {
     /// Whether all packets are sent over the device.
     fn has_rules(&self) -> bool {
-        self.have("rule", 1)
+        self.undo.iter().any(|arguments| arguments.iter().any(|it| it == "rule"))
     }
 
-    /// Whether packets are refused that would leave outside the tunnel: in both IP versions, and by the last rule.
-    fn refuses(&self) -> bool {
-        self.have("unreachable", 2) && self.have("fwmark", 2)
-    }
-
-    fn have(&self, word: &str, count: usize) -> bool {
-        self.undo.iter().filter(|arguments| arguments.iter().any(|it| it == word)).count() >= count
+    /// Whether packets are refused that would leave outside the tunnel, in all IP versions of the kernel.
+    fn refuses(&self, ipv6: &Ipv6) -> bool {
+        ipv6.families().iter().all(|(family, _)| {
+            let have = |word: &str| {
+                let is_such =
+                    |undo: &Vec<String>| undo.iter().any(|it| it == family) && undo.iter().any(|it| it == word);
+                self.undo.iter().any(is_such)
+            };
+            have("unreachable") && have("fwmark")
+        })
     }
 }
 
@@ -86,17 +91,17 @@ impl HostNetwork {
     ///
     /// # Errors
     /// A message for the user: another command uses the device, or the folder cannot be written.
-    pub(super) fn begin(folder: &Path, device: &str, keeps: bool) -> Result<Self, String> {
+    pub(super) fn begin(folder: &Path, device: &str, ipv6: &Ipv6, keeps: bool) -> Result<Self, String> {
         fs::create_dir_all(folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
         let file = file_of(folder, device);
         let (mut changes, mut stays) = (Changes::default(), false);
         match left(&file)? {
-            Some(left) if keeps && left.refuses() => (changes, stays) = (left, true),
+            Some(left) if keeps && left.refuses(ipv6) => (changes, stays) = (left, true),
             Some(left) => undo(&file, &left),
             None => {}
         }
         changes.process = std::process::id();
-        let network = Self { file, changes, stays };
+        let network = Self { file, changes, ipv6: ipv6.clone(), stays };
         if stays {
             network.write()?;
         }
@@ -117,7 +122,8 @@ impl HostNetwork {
 
     /// Sends all packets over the device but those with the [`MARK`] and those to networks that this host
     /// has a route for besides its default route. With `is_strict`, packets that would use the default
-    /// route are refused while the device is gone.
+    /// route are refused while the device is gone. Those of IPv6 are always refused if the kernel has it, but not for
+    /// this device: others may have it.
     ///
     /// # Errors
     /// A message for the user.
@@ -135,16 +141,16 @@ impl HostNetwork {
 
     fn direct(&mut self, device: Option<&str>, is_strict: bool) -> Result<(), String> {
         let (mark, table) = (format!("{MARK:#x}"), MARK.to_string());
-        for family in ["-4", "-6"] {
+        for &(family, is_usable) in self.ipv6.families() {
             let specific = |verb| {
                 [family, "rule", verb, "priority", PRIORITY_SPECIFIC, "table", "main", "suppress_prefixlength", "0"]
             };
             self.change(&specific("add"), &specific("del"))?;
-            if let Some(device) = device {
+            if let Some(device) = device.filter(|_| is_usable) {
                 let route = |verb| [family, "route", verb, "default", "dev", device, "table", &table];
                 self.change(&route("replace"), &route("del"))?;
             }
-            if is_strict {
+            if is_strict || !is_usable {
                 let refuse =
                     |verb| [family, "route", verb, "unreachable", "default", "metric", METRIC_LAST, "table", &table];
                 self.change(&refuse("replace"), &refuse("del"))?;
@@ -324,8 +330,8 @@ pub(super) fn has_left(folder: &Path, device: &str) -> bool {
 }
 
 /// Whether packets that would leave outside the tunnel are refused, by a file that a command has left.
-pub(super) fn refuses(folder: &Path, device: &str) -> bool {
-    changes_in(&file_of(folder, device)).is_some_and(|changes| changes.refuses())
+pub(super) fn refuses(folder: &Path, device: &str, ipv6: &Ipv6) -> bool {
+    changes_in(&file_of(folder, device)).is_some_and(|changes| changes.refuses(ipv6))
 }
 
 fn undo_left(file: &Path) -> Result<bool, String> {

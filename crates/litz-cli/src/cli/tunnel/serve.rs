@@ -22,6 +22,8 @@ use super::control::Control;
 use super::control_socket::{ControlSocket, folder};
 use super::forwarding;
 use super::host_network::HostNetwork;
+use super::ipv6::{Ipv6, LeftOut};
+use super::offer::Offer;
 use super::pool::Pool;
 use super::privileges;
 use super::refusals;
@@ -148,6 +150,16 @@ impl ServeOptions {
         }
         ADDRESSES_DEFAULT.iter().map(|text| text.parse().expect("it is an address")).collect()
     }
+
+    fn offer(&self, addresses: &[InterfaceAddress], clients: &Clients) -> Offer {
+        Offer {
+            addresses: addresses.to_vec(),
+            routes: self.route.clone(),
+            name_servers: self.dns.clone(),
+            behind: clients.networks(),
+            of_clients: clients.addresses(),
+        }
+    }
 }
 
 pub(super) fn run(options: &ServeOptions) -> ExitCode {
@@ -166,7 +178,8 @@ pub(super) fn run(options: &ServeOptions) -> ExitCode {
 /// A server that runs.
 struct Server<'a> {
     options: &'a ServeOptions,
-    addresses: Vec<InterfaceAddress>,
+    offer: Offer,
+    ipv6: Ipv6,
     state: HostState,
     serving: Serving,
     purpose: PathBuf,
@@ -195,6 +208,8 @@ impl<'a> Server<'a> {
         if settings.is_some() && options.allow.is_some() {
             return Err("the file lists clients, and --allow names another list: use one of them".to_owned());
         }
+        let (ipv6, mut offer) = (Ipv6::of_this_host(&options.tun), options.offer(&addresses, &clients));
+        let left_out = ipv6.restrict_offer(&mut offer)?;
         let state = host::open_state(options.transport.state_dir.as_deref())?;
         privileges::keep_those_for_the_network(&host::state_directory(options.transport.state_dir.as_deref())?)?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
@@ -214,21 +229,22 @@ impl<'a> Server<'a> {
         };
         let serving = start(request, &state)?;
         let visits = Arc::new(Visits::new(serving.admission.visitors(PLACES), "server"));
-        let own: Vec<(IpAddr, u8)> = addresses.iter().map(|own| (own.address, own.network.bits())).collect();
-        let mut network = HostNetwork::begin(&folder(), &options.tun, false)?;
+        let own: Vec<(IpAddr, u8)> = offer.addresses.iter().map(|own| (own.address, own.network.bits())).collect();
+        let mut network = HostNetwork::begin(&folder(), &options.tun, &ipv6, false)?;
         let tun = Tun::open_tunnel(&options.tun, &own, options.mtu).map_err(|error| error.to_string())?;
         let flows = Flows { urgent: options.redundant, pins: options.pin };
         let termination = Termination { selectors: &options.terminate, busy_poll: options.transport.busy_poll };
         let end = TunnelEnd::start(tun, options.mtu, &state.key, termination, flows, events)?;
         let refused = Arc::<AtomicU64>::default();
         shown.get_or_init(|| Shown::of(&end, &refused));
-        for behind in clients.networks() {
-            network.add_route(&behind.network, &options.tun).map_err(|why| clients.error_of(&behind, &why))?;
+        for behind in &offer.behind {
+            network.add_route(&behind.network, &options.tun).map_err(|why| clients.error_of(behind, &why))?;
         }
-        let pool = Mutex::new(open_pool(options, &addresses, &clients)?);
+        let pool = Mutex::new(open_pool(options, &offer.addresses, &clients)?);
         let server = Self {
             options,
-            addresses,
+            offer,
+            ipv6,
             state,
             serving,
             purpose,
@@ -241,20 +257,26 @@ impl<'a> Server<'a> {
             _control: control,
             cancel,
         };
+        server.warn_of_left_out(&left_out);
         server.warn_of_forwarding();
         server.announce()?;
         settings::tell_ready();
         Ok(server)
     }
 
+    fn warn_of_left_out(&self, left_out: &LeftOut) {
+        if let Some(message) = self.ipv6.warning(left_out, false) {
+            Warning::Ipv6LeftOut.print(self.options.transport.json, self.options.transport.quiet, &message);
+        }
+    }
+
     /// Warns if packets are to go on from this host, which does not forward them. It is told once, at the start.
     fn warn_of_forwarding(&self) {
-        let behind = self.clients.networks();
-        let mut beyond: Vec<IpAddr> = self.options.route.iter().map(Prefix::address).collect();
-        beyond.extend(behind.iter().map(|behind| behind.network.address()));
+        let mut beyond: Vec<IpAddr> = self.offer.routes.iter().map(Prefix::address).collect();
+        beyond.extend(self.offer.behind.iter().map(|behind| behind.network.address()));
         // Several clients may reach each other.
         if matches!(&self.serving.admission, Admission::Keys(keys) if keys.count() > 1) {
-            beyond.extend(self.addresses.iter().map(|own| own.address));
+            beyond.extend(self.offer.addresses.iter().map(|own| own.address));
         }
         let is = forwarding::of_this_host(self.end.tun.name());
         if let Some((versions, command)) = forwarding::missing(forwarding::to(&beyond), is) {
@@ -281,7 +303,7 @@ impl<'a> Server<'a> {
         }
         let ticket = Ticket::new(addresses.clone(), self.state.key.public().fingerprint(), secret, expires_unix);
         let text = ticket.to_text().map_err(|error| error.to_string())?;
-        let own: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
+        let own: Vec<String> = self.offer.addresses.iter().map(ToString::to_string).collect();
         if self.options.transport.json {
             let listening: Vec<String> = addresses.iter().map(ToString::to_string).collect();
             out::json(&json!({
@@ -391,10 +413,11 @@ impl<'a> Server<'a> {
         if let Err(why) = check_outer_address(connection.remote_addr().ip(), client.as_ref()) {
             return self.refuse(&mut control, Refusal::Other, why);
         }
-        let Some(addresses) = self.assign(key, client.as_ref()) else {
-            return self.refuse(&mut control, Refusal::PoolExhausted, "all addresses are taken".to_owned());
+        let addresses = match self.assign(key, client.as_ref()) {
+            Ok(addresses) => addresses,
+            Err((reason, why)) => return self.refuse(&mut control, reason, why.to_owned()),
         };
-        let own = self.addresses.iter();
+        let own = self.offer.addresses.iter();
         let rate = client.as_ref().and_then(|client| client.rate).or(self.options.client_rate);
         // A client with less than what IPv6 needs is in error (RFC 8200, section 5).
         let mtu = self.options.mtu.min(mtu.max(MTU_MIN));
@@ -404,14 +427,15 @@ impl<'a> Server<'a> {
             mtu,
             addresses: addresses.clone(),
             server: own.map(|own| own.address).collect(),
-            routes: self.options.route.clone(),
-            name_servers: self.options.dns.clone(),
+            routes: self.offer.routes.clone(),
+            name_servers: self.offer.name_servers.clone(),
             rate_bps: rate.map_or(0, Rate::as_bps),
         };
         control.send(&Message::Forwarding(forwarding::of_this_host(self.end.tun.name())))?;
         control.send(&Message::Accepted(Box::new(accepted)))?;
         let label = self.label_of(&key, client.as_ref());
         let behind = client.into_iter().flat_map(|client| client.networks).map(|behind| behind.network);
+        let behind = behind.filter(|network| self.ipv6.takes(network.address()));
         let networks: Vec<Prefix> = addresses.iter().map(|(address, _)| Prefix::host(*address)).chain(behind).collect();
         let name = key.fingerprint().to_string();
         let shown: Vec<String> = networks.iter().map(|network| network.address().to_string()).collect();
@@ -451,13 +475,24 @@ impl<'a> Server<'a> {
     }
 
     /// The addresses of a client: those that are listed for it, or of the pool.
-    fn assign(&self, key: PublicKey, client: Option<&Client>) -> Option<Vec<(IpAddr, u8)>> {
+    ///
+    /// # Errors
+    /// Why it has none.
+    fn assign(&self, key: PublicKey, client: Option<&Client>) -> Result<Vec<(IpAddr, u8)>, (Refusal, &'static str)> {
         if let Some(client) = client.filter(|client| !client.addresses.is_empty()) {
             let bits = |address: IpAddr| {
-                let network = self.addresses.iter().find(|own| own.network.contains(address));
+                let network = self.offer.addresses.iter().find(|own| own.network.contains(address));
                 network.map_or_else(|| Prefix::host(address).bits(), |own| own.network.bits())
             };
-            return Some(client.addresses.iter().map(|address| (*address, bits(*address))).collect());
+            let usable = client.addresses.iter().filter(|address| self.ipv6.takes(**address));
+            let addresses: Vec<_> = usable.map(|address| (*address, bits(*address))).collect();
+            if addresses.is_empty() {
+                return Err((
+                    Refusal::Other,
+                    "its listed addresses are of IPv6, which the server's host does not have",
+                ));
+            }
+            return Ok(addresses);
         }
         let table = self.end.peers.table();
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
@@ -468,7 +503,7 @@ impl<'a> Server<'a> {
             let (json, quiet) = (self.options.transport.json, self.options.transport.quiet);
             Warning::AddressesNotKept.print(json, quiet, &format!("clients may get other addresses next time: {why}"));
         }
-        addresses
+        addresses.ok_or((Refusal::PoolExhausted, "all addresses are taken"))
     }
 
     /// Whether the client may use the tunnel; the proof to send back.

@@ -20,6 +20,7 @@ use super::control::Control;
 use super::control_socket::{ControlSocket, folder};
 use super::forwarding;
 use super::host_network::{self, HostNetwork, MARK};
+use super::ipv6::{Ipv6, LeftOut};
 use super::phase::ClientPhase;
 use super::privileges;
 use super::settings::{self, DEVICE_DEFAULT, MTU_MIN, ROUTE_BITS_MIN, transport};
@@ -158,6 +159,8 @@ struct Client<'a> {
     _control: ControlSocket,
     ticket: Ticket,
     state: HostState,
+    /// What the kernel's device can have of IPv6.
+    ipv6: Ipv6,
     cancel: CancelToken,
     /// Announces packets of the device to the thread of the connection.
     events: Arc<DeviceEvents>,
@@ -182,6 +185,8 @@ struct Kept {
     network: Option<HostNetwork>,
     /// The addresses of the server, as they were found last.
     servers: Vec<SocketAddr>,
+    /// What the user knows to be left out of IPv6.
+    left_out: LeftOut,
 }
 
 struct Device {
@@ -246,8 +251,9 @@ impl<'a> Client<'a> {
         let has_device = !options.userspace.userspace;
         let (without_device, mark) = (has_device.then(|| options.tun.clone()), has_device.then_some(MARK));
         let paths = PathOptions { without_device, mark, ..options.paths.clone() };
+        let ipv6 = if has_device { Ipv6::of_this_host(&options.tun) } else { Ipv6::USABLE };
         let events = DeviceEvents::new().map_err(|error| format!("cannot watch the device: {error}"))?;
-        Ok(Self { options, recording, paths, phase, _control: control, ticket, state, cancel, events })
+        Ok(Self { options, recording, paths, phase, _control: control, ticket, state, ipv6, cancel, events })
     }
 
     /// Keeps the tunnel up until an interrupt.
@@ -280,7 +286,7 @@ impl<'a> Client<'a> {
     fn refuse_outside(&self, kept: &mut Kept) -> Result<(), String> {
         // Why it failed is told by the first attempt, which looks again.
         let _failed = kept.look_up(&self.ticket, &self.cancel);
-        let mut network = HostNetwork::begin(&folder(), &self.options.tun, true)?;
+        let mut network = HostNetwork::begin(&folder(), &self.options.tun, &self.ipv6, true)?;
         if kept.servers.is_empty() {
             kept.servers = network.servers().to_vec();
         }
@@ -295,7 +301,7 @@ impl<'a> Client<'a> {
     /// end, or another holder of the key, could lift it. Returns the message for the user.
     fn end_after(&self, lost: Lost, kept: Kept) -> String {
         drop(kept);
-        if !self.options.kill_switch || !host_network::refuses(&folder(), &self.options.tun) {
+        if !self.options.kill_switch || !host_network::refuses(&folder(), &self.options.tun, &self.ipv6) {
             return lost.message;
         }
         let down = match self.options.tun.as_str() {
@@ -331,6 +337,8 @@ impl<'a> Client<'a> {
         let connection = &connected.connection;
         let Welcome { mut accepted, forwarding, _control } =
             self.interruptibly(connection, || self.greet(connection))?;
+        let left_out = self.ipv6.restrict(&mut accepted, self.options.dns).map_err(Lost::last)?;
+        self.warn_of_left_out(left_out, kept);
         accepted.routes.retain(|route| self.may_route(route));
         if let Some(forwarding) = forwarding.filter(|_| kept.device.is_none()) {
             self.warn_of_forwarding(&accepted, forwarding);
@@ -357,7 +365,8 @@ impl<'a> Client<'a> {
         let device = &*device;
         // What the server may send from: its own addresses, other clients', and the networks behind it.
         let tunnels = accepted.addresses.iter().filter_map(|(address, bits)| Prefix::new(*address, *bits).ok());
-        let all = [Prefix::ALL_IPV4, Prefix::ALL_IPV6].into_iter().filter(|_| self.options.all);
+        let all = [Prefix::ALL_IPV4, Prefix::ALL_IPV6].into_iter();
+        let all = all.filter(|all| self.options.all && self.ipv6.takes(all.address()));
         let networks = tunnels.chain(accepted.routes.iter().copied()).chain(all).collect();
         let rate = Some(Rate::from_bps(accepted.rate_bps)).filter(|rate| !rate.is_zero());
         let server = Identity { key: self.ticket.receiver, label: None };
@@ -507,6 +516,13 @@ impl<'a> Client<'a> {
         may
     }
 
+    /// Warns of what of IPv6 is left out, unless that was told before.
+    fn warn_of_left_out(&self, left_out: LeftOut, kept: &mut Kept) {
+        let warning = self.ipv6.warning(&left_out, self.options.all).filter(|_| left_out != kept.left_out);
+        warning.iter().for_each(|message| self.warn(Warning::Ipv6LeftOut, message));
+        kept.left_out = left_out;
+    }
+
     /// Warns at the first connection if packets are to go on from the server, which does not forward them.
     fn warn_of_forwarding(&self, accepted: &Accepted, is: Forwarding) {
         let own = || accepted.addresses.iter().map(|(address, _)| *address).filter(|_| self.options.all);
@@ -542,7 +558,7 @@ impl<'a> Client<'a> {
         let name = &self.options.tun;
         let network = match &mut kept.network {
             Some(network) => network,
-            none => none.insert(HostNetwork::begin(&folder(), name, false)?),
+            none => none.insert(HostNetwork::begin(&folder(), name, &self.ipv6, false)?),
         };
         let tun = Tun::open_tunnel(name, &accepted.addresses, accepted.mtu).map_err(|error| error.to_string())?;
         let mut left_out = Vec::new();
