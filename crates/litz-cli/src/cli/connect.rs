@@ -3,11 +3,13 @@
 //! |---|---|
 //! | [`candidates`] | the candidate paths to the receiver, and their sockets |
 //! | [`later_paths`] | paths over links that appear while a transfer runs |
+//! | [`unanswered`] | settings of this host that may be why a path does not answer |
 //! | [`gate`] | delays and stops the threads that try the candidates |
 
 mod candidates;
 mod gate;
 mod later_paths;
+mod unanswered;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -28,6 +30,7 @@ use super::warning::Warning;
 use candidates::{Candidate, Candidates, Opened};
 use gate::Gate;
 use later_paths::LaterPaths;
+use unanswered::PathSockets;
 
 pub(super) use candidates::tried_last;
 
@@ -44,6 +47,9 @@ const LOOKS_UNANSWERED: u32 = 40;
 /// Number of these intervals after which a brief attempt ends: 3 s. Within it, an Initial packet that
 /// was lost is sent again once or twice.
 const LOOKS_BRIEF: u32 = 60;
+
+/// The user is told why a path may not answer after this time. On another one the host has answered by then.
+pub(crate) const UNANSWERED: std::time::Duration = std::time::Duration::from_secs(3);
 
 /// Delay between the attempts on successive candidates. Most receivers answer within it, so that
 /// usually only one handshake is made (as in Happy Eyeballs, RFC 8305).
@@ -169,6 +175,7 @@ pub(crate) struct Connected {
     pub(crate) advice: Option<String>,
     /// Follows the links of this host.
     pub(crate) links: Option<Links>,
+    sockets: PathSockets,
 }
 
 /// On drop, closes the endpoint and stops the threads that still wait for their turn. They would
@@ -244,6 +251,7 @@ impl Connector<'_> {
                         left_out: Vec::new(),
                         advice,
                         links: None,
+                        sockets: PathSockets::of(candidates.candidates.iter().map(|candidate| &candidate.socket)),
                     };
                     connected.open_paths(candidates, index, paths_now);
                     connected.follow_links(baseline, bound, later);
@@ -345,6 +353,12 @@ impl Connected {
         for path in &self.left_out {
             warn(Warning::PathLeftOut, &format!("a path is left out: {path}"));
         }
+    }
+
+    /// Warns of settings of this host that may be why a path does not answer. Called when [`UNANSWERED`] has passed
+    /// since the connection was made.
+    pub(crate) fn warn_of_unanswered(&self, warn: impl Fn(Warning, &str)) {
+        self.sockets.warn_of_unanswered(&self.connection, warn);
     }
 
     /// Keeps the sockets in use when their links go and come, and opens paths over new links.

@@ -7,6 +7,7 @@ use litz::{Connection, PathEvent, PathId, PathState, PathStats};
 use serde_json::{Value, json};
 use units::{Duration, Instant, Rate};
 
+use super::connect::{Connected, UNANSWERED};
 use super::links::Links;
 use super::progress::{Direction, Progress};
 use super::status::{is_silence, per_second, seconds};
@@ -17,6 +18,10 @@ const LINK_INTERVAL: StdDuration = StdDuration::from_millis(50);
 
 /// The paths are sampled each time this many of these intervals have passed: half a second.
 const LOOKS_PER_SAMPLE: u32 = 10;
+
+/// The user is told after so many samples why a path may not answer.
+const SAMPLES_UNANSWERED: u32 =
+    (UNANSWERED.as_millis() / (LINK_INTERVAL.as_millis() * LOOKS_PER_SAMPLE as u128)) as u32;
 
 /// One path over the last interval.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,15 +41,17 @@ pub(crate) struct PathLine {
 }
 
 /// Runs `transfer`, shows the paths of its connection while it runs, warns of requested paths that
-/// are refused, and tells which of `links` have gone or come back.
+/// are refused. Of a connection that this host has made, `connected`, it tells which links have gone or come back, and
+/// why a path may not answer.
 pub(crate) fn watch_paths<T>(
     connection: &Connection,
     direction: Direction,
     progress: &Progress,
-    links: Option<&Links>,
+    connected: Option<&Connected>,
     transfer: impl FnOnce() -> T,
 ) -> T {
     let (ended, end) = mpsc::channel::<()>();
+    let links = connected.and_then(|connected| connected.links.as_ref());
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut meter = Meter { direction, before: Vec::new(), at: progress.now() };
@@ -61,6 +68,9 @@ pub(crate) fn watch_paths<T>(
                     progress.paths(&meter.read(progress.now(), &connection.stats().paths));
                 }
                 warn_of_refused_paths(connection, progress);
+                if let Some(connected) = connected.filter(|_| looks == SAMPLES_UNANSWERED * looks_per_sample) {
+                    connected.warn_of_unanswered(|kind, message| progress.warn(kind, message));
+                }
             }
             tell_of_links(links, progress);
             warn_of_refused_paths(connection, progress);

@@ -414,7 +414,7 @@ impl Job<'_> {
             send_options.threads = usize::from(parallel);
         }
         let link = ConnectionLink::new(connection);
-        let result = watch_paths(connection, Direction::Sending, &self.progress, connected.links.as_ref(), || {
+        let result = watch_paths(connection, Direction::Sending, &self.progress, Some(connected), || {
             let list = || self.list();
             send::run_deferred(&link, control(streams), &context, &credential, &list, &send_options, &self.progress)
         });

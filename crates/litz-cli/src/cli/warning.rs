@@ -9,6 +9,8 @@ use super::out;
 pub(crate) enum Warning {
     /// A requested path is not available.
     PathLeftOut,
+    /// A path does not answer, and a setting of this host may be why.
+    PathUnanswered,
     /// The receiver does not listen on an address of this host.
     NotListening,
     /// The ticket has only loopback addresses.
@@ -42,6 +44,7 @@ impl Warning {
     pub(crate) const fn label(self) -> &'static str {
         match self {
             Self::PathLeftOut => "path_left_out",
+            Self::PathUnanswered => "path_unanswered",
             Self::RouteLeftOut => "route_left_out",
             Self::Ipv6LeftOut => "ipv6_left_out",
             Self::NotForwarding => "not_forwarding",
@@ -60,7 +63,7 @@ impl Warning {
 
     /// Whether the warning is only advice, which `--quiet` suppresses.
     pub(crate) const fn is_advice(self) -> bool {
-        matches!(self, Self::SmallBuffers)
+        matches!(self, Self::SmallBuffers | Self::PathUnanswered)
     }
 
     /// The warning as a JSON event.

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 
 use super::stream::Stream;
 use super::{SERVER, World, ip};
+use crate::support::Litz;
 
 /// The address of the server's router outside.
 const PUBLIC: &str = "203.0.113.1";
@@ -185,6 +186,48 @@ fn a_kill_switch_takes_no_path_away_from_a_server_that_is_beyond_gateways() {
     world.await_paths(2);
     server.wait_for("gone");
     World::end(client, server);
+}
+
+#[test]
+fn a_strict_reverse_path_filter_is_named_if_a_path_does_not_answer() {
+    let Some((world, _routers)) = World::behind_nat("strict", 2) else { return };
+    ip(&format!("netns exec {} sysctl -qw net.ipv4.conf.all.rp_filter=1", world.client));
+    let (mut server, ticket) = world.serve(&serve_args(&PORT.to_string()).each_ref().map(String::as_str));
+    let mut client = world.litz(&world.client, &["up", &ticket]);
+    client.wait_for("up");
+    server.wait_for("client");
+    let warning = client.wait_until(|event| event["kind"] == "path_unanswered");
+    let message = warning["message"].as_str().expect("text");
+    assert!(message.contains("`sysctl -w net.ipv4.conf.c1.rp_filter=2`"), "{message}");
+    // It helps.
+    ip(&format!("netns exec {} sysctl -qw net.ipv4.conf.c1.rp_filter=2", world.client));
+    world.await_paths(2);
+    let warnings = client.seen.iter().filter(|event| event["kind"] == "path_unanswered");
+    assert_eq!(warnings.count(), 1, "the other link answers");
+    World::end(client, server);
+}
+
+#[test]
+fn a_sender_names_a_strict_reverse_path_filter_too() {
+    let Some((world, _routers)) = World::behind_nat("strictsend", 2) else { return };
+    ip(&format!("netns exec {} sysctl -qw net.ipv4.conf.c1.rp_filter=1", world.client));
+    let litz = |name: &str, arguments: &[&str]| {
+        let state = format!("--state-dir={}", world.path(name).display());
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", name, env!("CARGO_BIN_EXE_litz")]).args(arguments).args([&state, "--json"]);
+        Litz::of(&mut command)
+    };
+    let inbox = world.place.inbox().display().to_string();
+    let serve = serve_args(&PORT.to_string());
+    let mut receiver = litz(&world.server, &[&["recv", &inbox], &serve.each_ref().map(String::as_str)[..]].concat());
+    let ticket = receiver.wait_for("listening")["ticket"].as_str().expect("a ticket").to_owned();
+    let file = world.place.file("file", 4_000_000, 1).display().to_string();
+    let mut sender = litz(&world.client, &["send", "--rate=4Mb/s", &file, &ticket]);
+    let warning = sender.wait_until(|event| event["kind"] == "path_unanswered");
+    let message = warning["message"].as_str().expect("text");
+    assert!(message.contains("`sysctl -w net.ipv4.conf.c1.rp_filter=2`"), "{message}");
+    sender.succeed();
+    receiver.succeed();
 }
 
 /// How many packets the reverse path filter of a host has dropped.

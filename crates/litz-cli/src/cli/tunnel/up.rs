@@ -27,7 +27,7 @@ use super::settings::{self, DEVICE_DEFAULT, MTU_MIN, ROUTE_BITS_MIN, transport};
 use super::settings_file;
 use super::status::peer_json;
 use super::userspace::{Userspace, UserspaceOptions};
-use crate::cli::connect::{ConnectFailure, Connected, Connector, look_up};
+use crate::cli::connect::{ConnectFailure, Connected, Connector, UNANSWERED, look_up};
 use crate::cli::credential::CredentialOptions;
 use crate::cli::forward::report::Report;
 use crate::cli::host::{self, HostState};
@@ -399,6 +399,7 @@ impl<'a> Client<'a> {
         std::thread::scope(|scope| {
             let exit = Exit::new(peer, device.end.writer(), false);
             let exit = scope.spawn(move || exit.run());
+            let mut looks = 0_u32;
             while !exit.is_finished() {
                 if self.cancel.is_cancelled() {
                     connection.close(0, "the client ends");
@@ -417,6 +418,10 @@ impl<'a> Client<'a> {
                     reason = "the command is above the engine: it looks for an interrupt"
                 )]
                 std::thread::sleep(LOOK_INTERVAL);
+                looks = looks.saturating_add(1);
+                if LOOK_INTERVAL * looks == UNANSWERED {
+                    connected.warn_of_unanswered(|kind, message| self.warn(kind, message));
+                }
             }
             match exit.join() {
                 Ok(closed) => closed,
