@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use wire::checksum;
+use wire::segmentation::{TCP_FLAG_OF_FIRST, TCP_FLAGS_OF_LAST, TCP_FLAGS_OFFSET};
 
 use crate::item::FLOWS_MAX;
 
@@ -215,11 +216,6 @@ impl Transport {
     }
 }
 
-/// TCP flags that belong to the last segment of a super-packet: FIN and PSH (RFC 9293, section 3.1).
-const TCP_FLAGS_OF_LAST: u8 = 0x01 | 0x08;
-/// TCP flag that belongs to the first segment: CWR (RFC 3168, section 6.1).
-const TCP_FLAG_OF_FIRST: u8 = 0x80;
-
 /// A part of a super-packet's payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
@@ -251,10 +247,10 @@ pub fn fit_headers(headers: &mut [u8], inner: &Inner, part: Part) {
         let sequence = u32::from_be_bytes([rest[4], rest[5], rest[6], rest[7]]);
         rest[4..8].copy_from_slice(&sequence.wrapping_add(part.from as u32).to_be_bytes());
         if part.to < part.total {
-            rest[13] &= !TCP_FLAGS_OF_LAST;
+            rest[TCP_FLAGS_OFFSET] &= !TCP_FLAGS_OF_LAST;
         }
         if part.from > 0 {
-            rest[13] &= !TCP_FLAG_OF_FIRST;
+            rest[TCP_FLAGS_OFFSET] &= !TCP_FLAG_OF_FIRST;
         }
     }
     set_payload_bytes(headers, inner, part.total, part.to - part.from);

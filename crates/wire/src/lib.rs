@@ -26,6 +26,7 @@
 //! | [`arp`] | address resolution of IPv4 on Ethernet | RFC 826 |
 //! | [`ethernet`] | Ethernet headers and addresses | RFC 894, RFC 2464 |
 //! | [`checksum`] | the checksum of all but QUIC and Ethernet | RFC 1071 |
+//! | [`segmentation`] | headers of the packets of one super-packet | |
 //!
 //! Start with [`quic`], which has the map of its modules, or with [`ip`]: the payload of a packet
 //! is read by the module of its protocol.
@@ -38,6 +39,7 @@ pub mod icmp;
 pub mod ip;
 pub mod ndp;
 pub mod quic;
+pub mod segmentation;
 pub mod tcp;
 pub mod udp;
 

@@ -5,12 +5,15 @@
 //! a complete checksum are never coalesced.
 
 use wire::checksum;
+use wire::segmentation::{
+    TCP_FLAG_OF_FIRST, TCP_FLAGS_OF_ALL, TCP_FLAGS_OF_LAST, TCP_FLAGS_OFFSET, continues_ip, continues_tcp,
+};
 
 use super::header::{
     OFFLOAD_HEADER_BYTES, OffloadHeader, PartialChecksum, TCP_CHECKSUM_OFFSET, Transport, UDP_CHECKSUM_OFFSET,
 };
 use super::packet::TunPacket;
-use super::segment::{TCP_FLAG_OF_FIRST, TCP_FLAGS_OF_LAST, UDP_HEADER_BYTES, get, put};
+use super::segment::{UDP_HEADER_BYTES, get, put};
 
 /// Segments per UDP super-packet that every kernel accepts (`UDP_MAX_SEGMENTS`, since raised to
 /// 128).
@@ -18,9 +21,6 @@ const UDP_SEGMENTS_MAX: usize = 64;
 
 /// Size of the largest IP packet, including super-packets.
 const IP_BYTES_MAX: usize = 65_535;
-
-/// TCP flags permitted in a middle segment: ACK and ECE.
-const TCP_FLAGS_OF_ALL: u8 = 0x10 | 0x40;
 
 /// Coalesces packets into one super-packet.
 #[derive(Debug, Default)]
@@ -87,7 +87,8 @@ impl Coalescer {
         self.buffer.extend_from_slice(payload);
         if layout.transport == Transport::Tcp {
             // The super-packet has the FIN and PSH flags of its last segment.
-            self.buffer[OFFLOAD_HEADER_BYTES + layout.at + 13] |= ip[layout.at + 13] & TCP_FLAGS_OF_LAST;
+            let at = layout.at + TCP_FLAGS_OFFSET;
+            self.buffer[OFFLOAD_HEADER_BYTES + at] |= ip[at] & TCP_FLAGS_OF_LAST;
         }
         self.segments += 1;
         if is_last {
@@ -181,37 +182,19 @@ impl HeaderLayout {
 
     /// Whether another segment may follow `ip`.
     fn may_continue(&self, ip: &[u8]) -> bool {
-        self.transport == Transport::Udp || ip[self.at + 13] & !(TCP_FLAGS_OF_ALL | TCP_FLAG_OF_FIRST) == 0
+        self.transport == Transport::Udp
+            || ip[self.at + TCP_FLAGS_OFFSET] & !(TCP_FLAGS_OF_ALL | TCP_FLAG_OF_FIRST) == 0
     }
 
     /// Whether `ip`, of the same layout, is the segment that segmentation would produce after
     /// `whole`, which holds `segments`.
     fn continues(&self, whole: &[u8], ip: &[u8], segments: usize) -> bool {
-        let at = self.at;
-        let network_is_same = if self.is_ipv6 {
-            whole[..4] == ip[..4] && whole[6..at] == ip[6..at]
-        } else {
-            let identification = get(whole, 4).wrapping_add(segments as u16);
-            whole[..2] == ip[..2]
-                && get(ip, 4) == identification
-                && whole[6..10] == ip[6..10]
-                && whole[12..at] == ip[12..at]
-        };
-        network_is_same
+        let (at, all) = (self.at, self.header_bytes);
+        continues_ip(&whole[..at], &ip[..at], segments as u16)
             && self.checksum_continues(whole, ip)
             && match self.transport {
                 Transport::Udp => whole[at..at + 4] == ip[at..at + 4],
-                Transport::Tcp => {
-                    let sequence = |ip: &[u8]| u32::from_be_bytes([ip[at + 4], ip[at + 5], ip[at + 6], ip[at + 7]]);
-                    let sent = (whole.len() - self.header_bytes) as u32;
-                    let (first_flags, flags) = (whole[at + 13], ip[at + 13]);
-                    whole[at..at + 4] == ip[at..at + 4]
-                        && sequence(ip) == sequence(whole).wrapping_add(sent)
-                        && whole[at + 8..at + 13] == ip[at + 8..at + 13]
-                        && first_flags & !TCP_FLAG_OF_FIRST == flags & !TCP_FLAGS_OF_LAST
-                        && whole[at + 14..at + 16] == ip[at + 14..at + 16]
-                        && whole[at + 18..self.header_bytes] == ip[at + 18..self.header_bytes]
-                }
+                Transport::Tcp => continues_tcp(&whole[at..all], &ip[at..all], (whole.len() - all) as u32),
             }
     }
 

@@ -8,14 +8,10 @@ use core::fmt;
 use std::error::Error;
 
 use wire::checksum;
+use wire::segmentation::{TCP_FLAG_OF_FIRST, TCP_FLAGS_OF_LAST, TCP_FLAGS_OFFSET};
 
 use super::header::{OFFLOAD_HEADER_BYTES, OffloadHeader, Transport};
 use super::packet::TunPacket;
-
-/// TCP flags (RFC 9293, section 3.1; CWR: RFC 3168, section 6.1). FIN and PSH belong to the last
-/// segment, CWR to the first.
-pub(super) const TCP_FLAGS_OF_LAST: u8 = 0x01 | 0x08;
-pub(super) const TCP_FLAG_OF_FIRST: u8 = 0x80;
 
 pub(super) const UDP_HEADER_BYTES: usize = 8;
 
@@ -153,10 +149,10 @@ impl SegmentPlan {
                 let sequence = u32::from_be_bytes([transport[4], transport[5], transport[6], transport[7]]);
                 transport[4..8].copy_from_slice(&sequence.wrapping_add(offset).to_be_bytes());
                 if !is_last {
-                    transport[13] &= !TCP_FLAGS_OF_LAST;
+                    transport[TCP_FLAGS_OFFSET] &= !TCP_FLAGS_OF_LAST;
                 }
                 if !is_first {
-                    transport[13] &= !TCP_FLAG_OF_FIRST;
+                    transport[TCP_FLAGS_OFFSET] &= !TCP_FLAG_OF_FIRST;
                 }
                 ((whole_bytes - self.ip_header_bytes) as u16, 16)
             }
