@@ -17,6 +17,7 @@ mod call;
 mod crowd;
 mod flood;
 mod forwarding;
+mod joined;
 mod many;
 mod mtu;
 mod nat;

@@ -15,7 +15,7 @@
 //! | [`outbox`] | what waits for one peer, or for one of its paths: the queues, and the next datagrams |
 //! | [`outboxes`] | the outboxes of one peer, and which flow takes which path |
 //! | [`urgent`] | the packets that leave on two paths |
-//! | [`unpacker`], `udp_run` | datagrams to packets |
+//! | [`unpacker`], `run`, `runs` | datagrams to packets |
 //! | [`shaper`] | the rate of a peer |
 //! | [`resequencer`] | the order of a flow that several paths carry |
 //! | [`selector`] | which TCP connections are terminated |
@@ -37,11 +37,12 @@ pub mod packer;
 pub mod prefix;
 pub mod queue;
 pub mod resequencer;
+mod run;
+mod runs;
 #[cfg(test)]
 mod samples;
 pub mod selector;
 pub mod shaper;
-mod udp_run;
 pub mod unpacker;
 pub mod urgent;
 

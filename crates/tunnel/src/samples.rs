@@ -71,7 +71,8 @@ fn adjust(ip: &mut [u8], inner: &Inner, index: usize, segment: usize, total: usi
     ip[field..field + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-fn partial_sum(inner: &Inner, bytes: usize) -> u16 {
+/// The sum of the pseudo-header of a packet whose transport has so many bytes.
+pub(crate) fn partial_sum(inner: &Inner, bytes: usize) -> u16 {
     checksum::pseudo_header(inner.source, inner.destination, Protocol(inner.protocol), bytes as u32)
 }
 

@@ -1,6 +1,6 @@
 //! Turns received datagrams into packets: parses items, puts them in order, joins segments of one
-//! super-packet, pieces of one packet and UDP packets that follow each other, and refuses packets from
-//! addresses that their sender does not have.
+//! super-packet, pieces of one packet and packets of one flow that follow each other, and refuses packets
+//! from addresses that their sender does not have.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,11 @@ use units::{Duration, Instant};
 use crate::inner::{HEADERS_BYTES_MAX, Inner, Part, fit_headers};
 use crate::item::{Body, Item, take_item};
 use crate::resequencer::{Resequencer, ResequencerStats};
-use crate::udp_run::UdpRun;
+use crate::run::Run;
+use crate::runs::Runs;
 
-/// Parts of a super-packet that are joined, at most: of the smallest datagrams more do not fit.
-const PARTS_MAX: usize = 64;
+/// Parts of what is delivered, at most: packets of 520 bytes that are joined to 64 KiB.
+pub const PARTS_MAX: usize = 126;
 
 /// Packets of which some pieces have arrived, at most: a packet of each of so many flows, 4 MiB.
 const PIECES_MAX: usize = 64;
@@ -31,14 +32,15 @@ pub struct Arrived<'a> {
     pub is_partial: bool,
     /// For a super-packet, the payload of each segment in bytes.
     pub segment: Option<u16>,
+    /// Packets that were joined; 1 for others, and for a super-packet that came as one.
+    pub packets: usize,
 }
 
 impl Arrived<'_> {
-    /// The bytes of the packet.
+    /// The bytes as they came: packets that were joined had headers each.
     #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "a packet has headers")]
-    pub fn len(&self) -> usize {
-        self.parts.iter().fold(self.headers.len(), |sum, part| sum + part.len())
+    pub fn bytes_carried(&self) -> usize {
+        self.parts.iter().map(Bytes::len).sum::<usize>() + self.packets * self.headers.len()
     }
 }
 
@@ -55,7 +57,7 @@ pub trait Sink {
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct UnpackerStats {
-    /// Packets and super-packets delivered.
+    /// Packets and super-packets delivered, as they came: not joined.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -82,10 +84,10 @@ impl Unpacker {
     }
 
     /// As [`new`](Self::new). UDP packets of one length that follow each other are delivered as one
-    /// super-packet if `joins_udp`: if the device takes those.
+    /// super-packet, as TCP packets always are, if `joins_udp`: if the device takes those.
     #[must_use]
     pub fn with_udp_runs(joins_udp: bool) -> Self {
-        Self { joiner: Joiner { joins_udp, ..Joiner::default() }, ..Self::default() }
+        Self { joiner: Joiner { runs: Runs::new(joins_udp), ..Joiner::default() }, ..Self::default() }
     }
 
     /// Sets which paths the sender may use, with their round trips.
@@ -109,7 +111,7 @@ impl Unpacker {
         }
     }
 
-    /// Delivers what waits for more segments. Called after the datagrams that arrived together.
+    /// Delivers what waits for more segments or packets. Called after the datagrams that arrived together.
     pub fn flush(&mut self, sink: &mut impl Sink) {
         self.joiner.flush(sink);
     }
@@ -152,8 +154,7 @@ struct Joiner {
     segments: Option<Segments>,
     /// The payload of the segments.
     parts: Vec<Bytes>,
-    joins_udp: bool,
-    udp_run: Option<UdpRun>,
+    runs: Runs,
     /// The first pieces of packets, by flow.
     pieces: BTreeMap<u16, Pieces>,
     stats: UnpackerStats,
@@ -188,15 +189,15 @@ impl Joiner {
         }
         match body {
             Body::Segments { segment, offset, bytes } => {
-                self.flush_udp_run(sink);
+                self.flush_run(flow, sink);
                 self.push_segments(flow, segment, offset, bytes, sink);
             }
             Body::Packet { is_partial, packet } => {
-                self.flush_segments(sink);
+                self.flush_segments_of(flow, sink);
                 self.push_packet(flow, is_partial, packet, sink);
             }
             Body::Fragment { is_partial, total, offset, bytes } => {
-                self.flush_segments(sink);
+                self.flush_segments_of(flow, sink);
                 self.push_piece(flow, is_partial, usize::from(total), usize::from(offset), &bytes, sink);
             }
         }
@@ -204,36 +205,51 @@ impl Joiner {
 
     fn flush(&mut self, sink: &mut impl Sink) {
         self.flush_segments(sink);
-        self.flush_udp_run(sink);
+        while let Some(run) = self.runs.take_first() {
+            self.deliver_run(run, sink);
+        }
     }
 
-    fn push_packet(&mut self, flow: u16, is_partial: bool, packet: Bytes, sink: &mut impl Sink) {
-        if let Some(run) = &mut self.udp_run {
-            if is_partial && run.is_next(flow, &packet) {
-                run.push(packet);
+    fn push_packet(&mut self, flow: u16, is_partial: bool, mut packet: Bytes, sink: &mut impl Sink) {
+        if let Some(run) = self.runs.of(flow) {
+            match run.push(is_partial, packet) {
+                Ok(()) if !run.is_complete => return,
+                Ok(()) => return self.flush_run(flow, sink),
+                Err(other) => packet = other,
+            }
+            self.flush_run(flow, sink);
+        }
+        let inner = match Inner::parse(&packet) {
+            Ok(inner) if !is_partial || inner.transport.is_some() => inner,
+            _ => {
+                self.stats.malformed += 1;
                 return;
             }
-            self.flush_udp_run(sink);
-        }
-        if self.joins_udp && is_partial {
-            self.udp_run = UdpRun::begin(flow, &packet);
-        }
-        if self.udp_run.is_none() {
-            self.deliver_packet(is_partial, packet, sink);
+        };
+        if !self.runs.may_begin(&inner, is_partial, &packet) {
+            self.deliver_packet(inner, is_partial, packet, sink);
+        } else if let Some(first) = self.runs.begin(flow, is_partial, inner, packet) {
+            self.deliver_run(first, sink);
         }
     }
 
-    fn flush_udp_run(&mut self, sink: &mut impl Sink) {
-        let Some(run) = self.udp_run.take() else { return };
-        match run.finish() {
-            Err(alone) => self.deliver_packet(true, alone, sink),
-            Ok(joined) if sink.allows(&joined.inner) => {
-                self.stats.packets += joined.parts.len() as u64;
-                self.stats.bytes += joined.bytes() as u64;
-                sink.deliver(&joined.arrived());
-            }
-            Ok(joined) => self.stats.spoofed += joined.parts.len() as u64,
+    fn flush_run(&mut self, flow: u16, sink: &mut impl Sink) {
+        if let Some(run) = self.runs.take(flow) {
+            self.deliver_run(run, sink);
         }
+    }
+
+    fn deliver_run(&mut self, run: Run, sink: &mut impl Sink) {
+        let packets = run.len() as u64;
+        let memory = if sink.allows(run.inner()) {
+            self.stats.packets += packets;
+            self.stats.bytes += run.bytes() as u64;
+            run.deliver(sink)
+        } else {
+            self.stats.spoofed += packets;
+            run.drop_packets()
+        };
+        self.runs.recycle(memory);
     }
 
     fn push_segments(&mut self, flow: u16, segment: u16, offset: u16, mut bytes: Bytes, sink: &mut impl Sink) {
@@ -278,6 +294,13 @@ impl Joiner {
         }
     }
 
+    /// Flushes the segments if they are of this flow.
+    fn flush_segments_of(&mut self, flow: u16, sink: &mut impl Sink) {
+        if self.segments.as_ref().is_some_and(|open| open.flow == flow) {
+            self.flush_segments(sink);
+        }
+    }
+
     fn flush_segments(&mut self, sink: &mut impl Sink) {
         let Some(Segments { headers, inner, segment, from, to, total, .. }) = self.segments.take() else { return };
         if sink.allows(&inner) {
@@ -291,29 +314,22 @@ impl Joiner {
             self.stats.packets += 1;
             self.stats.bytes += (headers.len() + to - from) as u64;
             let segment = (to - from > usize::from(segment)).then_some(segment);
-            sink.deliver(&Arrived { inner, headers: fitted, parts: &self.parts, is_partial: true, segment });
+            let parts = &self.parts;
+            sink.deliver(&Arrived { inner, headers: fitted, parts, is_partial: true, segment, packets: 1 });
         } else {
             self.stats.spoofed += 1;
         }
         self.parts.clear();
     }
 
-    fn deliver_packet(&mut self, is_partial: bool, packet: Bytes, sink: &mut impl Sink) {
-        let Ok(inner) = Inner::parse(&packet) else {
-            self.stats.malformed += 1;
-            return;
-        };
-        if is_partial && inner.transport.is_none() {
-            self.stats.malformed += 1;
-            return;
-        }
+    fn deliver_packet(&mut self, inner: Inner, is_partial: bool, packet: Bytes, sink: &mut impl Sink) {
         if !sink.allows(&inner) {
             self.stats.spoofed += 1;
             return;
         }
         self.stats.packets += 1;
         self.stats.bytes += packet.len() as u64;
-        sink.deliver(&Arrived { inner, headers: &[], parts: &[packet], is_partial, segment: None });
+        sink.deliver(&Arrived { inner, headers: &[], parts: &[packet], is_partial, segment: None, packets: 1 });
     }
 
     fn push_piece(

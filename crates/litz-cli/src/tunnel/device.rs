@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use net::tun::{OFFLOAD_HEADER_BYTES, ReadOffload, Segments, Tun, TunDevice, tcp_offload, udp_offload};
 use tunnel::inner::{Inner, Transport};
+use tunnel::unpacker::PARTS_MAX;
 use tunnel::{Arrived, PacketHead};
 
-/// The parts of a packet, at most: its offload header, its headers, and its payload.
-const PARTS_MAX: usize = 128;
+/// The slices of a packet, at most: its offload header, its headers, and its parts.
+const SLICES_MAX: usize = 2 + PARTS_MAX;
 
 /// Counters of a device.
 #[derive(Debug, Default)]
@@ -61,7 +62,7 @@ impl Writer {
     }
 
     pub(crate) fn write(&mut self, packet: &Arrived<'_>) {
-        let Arrived { inner, headers, parts, is_partial, segment } = *packet;
+        let Arrived { inner, headers, parts, is_partial, segment, .. } = *packet;
         let offload = match inner.transport {
             Some((transport, header_bytes)) if is_partial => {
                 let make = match transport {
@@ -73,7 +74,7 @@ impl Writer {
             _ => [0; OFFLOAD_HEADER_BYTES],
         };
         let empty: &[u8] = &[];
-        let mut slices = [IoSlice::new(empty); PARTS_MAX];
+        let mut slices = [IoSlice::new(empty); SLICES_MAX];
         slices[0] = IoSlice::new(&offload);
         slices[1] = IoSlice::new(headers);
         for (slice, part) in slices[2..].iter_mut().zip(parts) {

@@ -225,9 +225,9 @@ impl Sink for PeerSink<'_> {
     }
 
     fn deliver(&mut self, packet: &Arrived<'_>) {
-        let is_over = self.policer.as_mut().is_some_and(|policer| !policer.admits(self.now, packet.len()));
+        let is_over = self.policer.as_mut().is_some_and(|policer| !policer.admits(self.now, packet.bytes_carried()));
         if is_over {
-            self.peer.counters.over_rate.fetch_add(1, Ordering::Relaxed);
+            self.peer.counters.over_rate.fetch_add(packet.packets as u64, Ordering::Relaxed);
             return;
         }
         self.writer.write(packet);

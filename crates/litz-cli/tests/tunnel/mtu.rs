@@ -79,7 +79,7 @@ print(s.getsockopt(socket.IPPROTO_IPV6, 24) if is_v6 else s.getsockopt(socket.IP
 
 impl World {
     /// Sets the MTU of all links.
-    fn set_link_mtu(&self, mtu: u32, links: usize) {
+    pub(super) fn set_link_mtu(&self, mtu: u32, links: usize) {
         for (name, device) in [(&self.client, 'c'), (&self.server, 's')] {
             (0..links).for_each(|link| ip(&format!("-n {name} link set {device}{link} mtu {mtu}")));
         }
