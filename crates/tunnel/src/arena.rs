@@ -33,6 +33,13 @@ impl Arena {
         }
         self.pieces.back_mut().expect("a piece was just added")
     }
+
+    /// A buffer of its own for `bytes`, which may be filled while others are.
+    pub(crate) fn take(&mut self, bytes: usize) -> BytesMut {
+        let buffer = self.with_space(bytes);
+        let rest = buffer.split_off(bytes);
+        std::mem::replace(buffer, rest)
+    }
 }
 
 #[cfg(test)]
@@ -56,6 +63,21 @@ mod tests {
             }
         }
         assert!(places.len() < 50, "{} places", places.len());
+    }
+
+    #[test]
+    fn buffers_that_are_filled_by_turns_keep_their_bytes() {
+        let mut arena = Arena::default();
+        for round in 0..100_u8 {
+            let mut buffers: Vec<BytesMut> = (0..120).map(|_| arena.take(1400)).collect();
+            for half in 0..2 {
+                buffers.iter_mut().for_each(|buffer| buffer.extend_from_slice(&[round + half; 700]));
+            }
+            for buffer in &buffers {
+                assert_eq!(buffer[..], [[round; 700], [round + 1; 700]].concat());
+            }
+        }
+        assert!(arena.pieces.len() < 6, "{} pieces of memory", arena.pieces.len());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use bytes::{Buf, Bytes, BytesMut};
 use units::{Duration, Instant};
 
+use crate::arena::Arena;
 use crate::inner::{HEADERS_BYTES_MAX, Inner, Part, fit_headers};
 use crate::item::{Body, Item, take_item};
 use crate::resequencer::{Resequencer, ResequencerStats};
@@ -16,7 +17,7 @@ use crate::runs::Runs;
 /// Parts of what is delivered, at most: packets of 520 bytes that are joined to 64 KiB.
 pub const PARTS_MAX: usize = 126;
 
-/// Packets of which some pieces have arrived, at most: a packet of each of so many flows, 4 MiB.
+/// Packets of which some pieces have arrived, at most: a packet of each of so many flows, in 5 MiB of memory.
 const PIECES_MAX: usize = 64;
 
 /// A packet that leaves the tunnel.
@@ -157,6 +158,8 @@ struct Joiner {
     runs: Runs,
     /// The first pieces of packets, by flow.
     pieces: BTreeMap<u16, Pieces>,
+    /// For the bytes of such packets.
+    memory: Arena,
     stats: UnpackerStats,
 }
 
@@ -354,7 +357,7 @@ impl Joiner {
             self.stats.incomplete += 1;
         }
         if offset == 0 && bytes.len() < total && self.pieces.len() < PIECES_MAX {
-            let mut whole = BytesMut::with_capacity(total);
+            let mut whole = self.memory.take(total);
             whole.extend_from_slice(bytes);
             self.pieces.insert(flow, Pieces { is_partial, total, bytes: whole });
         } else {
