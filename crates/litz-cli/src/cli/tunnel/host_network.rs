@@ -123,29 +123,33 @@ impl HostNetwork {
     /// Sends all packets over the device but those with the [`MARK`] and those to networks that this host
     /// has a route for besides its default route. With `is_strict`, packets that would use the default
     /// route are refused while the device is gone. Those of IPv6 are always refused if the kernel has it, but not for
-    /// this device: others may have it.
+    /// this device: others may have it. Packets of `servers` are [let in](Self::let_in).
     ///
     /// # Errors
     /// A message for the user.
-    pub(super) fn send_all(&mut self, device: &str, is_strict: bool) -> Result<(), String> {
-        self.direct(Some(device), is_strict)
+    pub(super) fn send_all(&mut self, device: &str, is_strict: bool, servers: &[SocketAddr]) -> Result<(), String> {
+        self.direct(Some(device), is_strict, servers)
     }
 
-    /// Refuses these packets until there is a device.
+    /// Refuses these packets until there is a device, and lets in those of `servers`.
     ///
     /// # Errors
     /// As [`send_all`](Self::send_all).
-    pub(super) fn refuse_all(&mut self) -> Result<(), String> {
-        self.direct(None, true)
+    pub(super) fn refuse_all(&mut self, servers: &[SocketAddr]) -> Result<(), String> {
+        self.direct(None, true, servers)
     }
 
-    fn direct(&mut self, device: Option<&str>, is_strict: bool) -> Result<(), String> {
+    fn direct(&mut self, device: Option<&str>, is_strict: bool, servers: &[SocketAddr]) -> Result<(), String> {
         let (mark, table) = (format!("{MARK:#x}"), MARK.to_string());
         for &(family, is_usable) in self.ipv6.families() {
             let specific = |verb| {
                 [family, "rule", verb, "priority", PRIORITY_SPECIFIC, "table", "main", "suppress_prefixlength", "0"]
             };
             self.change(&specific("add"), &specific("del"))?;
+            if family == "-4" {
+                // Before the rules that have the filter drop their packets, and so undone after these.
+                self.let_in(servers)?;
+            }
             if let Some(device) = device.filter(|_| is_usable) {
                 let route = |verb| [family, "route", verb, "default", "dev", device, "table", &table];
                 self.change(&route("replace"), &route("del"))?;

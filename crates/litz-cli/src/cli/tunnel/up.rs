@@ -290,8 +290,7 @@ impl<'a> Client<'a> {
         if kept.servers.is_empty() {
             kept.servers = network.servers().to_vec();
         }
-        network.refuse_all()?;
-        network.let_in(&kept.servers)?;
+        network.refuse_all(&kept.servers)?;
         network.stay(true);
         kept.network = Some(network);
         Ok(())
@@ -574,8 +573,7 @@ impl<'a> Client<'a> {
             }
         }
         if self.options.all {
-            network.send_all(name, self.options.kill_switch)?;
-            network.let_in(&kept.servers)?;
+            network.send_all(name, self.options.kill_switch, &kept.servers)?;
         }
         if self.options.dns {
             if accepted.name_servers.is_empty() {
