@@ -279,6 +279,9 @@ fn a_super_packet_has_at_most_64_kib_and_so_many_parts() {
         // Exactly 65,535 bytes.
         (false, 5953, 11, 1),
         (false, 5953, 12, 2),
+        // One more.
+        (false, 16_371, 4, 2),
+        (true, 8183, 8, 2),
         (true, 21_821, 3, 1),
         (true, 21_822, 3, 2),
         (false, 100, PARTS_MAX as u16, 1),
