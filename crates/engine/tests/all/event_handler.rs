@@ -1,4 +1,5 @@
 //! The thread of the first driver calls an event handler.
+#![expect(clippy::disallowed_methods, reason = "the tests compare the threads of calls")]
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,12 +16,14 @@ use net::MemoryNetwork;
 /// Long for a wake-up, on any machine.
 const WAKE_UP_MAX: Duration = Duration::from_secs(30);
 
+/// The data that were read in a call, and the thread of the call.
+type Call = (Vec<u8>, ThreadId);
+
 /// Reads from a socket, and tells what and where.
 #[derive(Debug)]
 struct Reader {
     socket: UnixStream,
-    /// The data that were read in a call, and the thread of the call.
-    calls: Mutex<Sender<(Vec<u8>, ThreadId)>>,
+    calls: Mutex<Sender<Call>>,
     is_due: AtomicBool,
 }
 
@@ -47,7 +50,7 @@ impl EventHandler for Reader {
     }
 }
 
-fn reader() -> (Arc<Reader>, UnixStream, Receiver<(Vec<u8>, ThreadId)>) {
+fn reader() -> (Arc<Reader>, UnixStream, Receiver<Call>) {
     let (near, far) = UnixStream::pair().unwrap();
     near.set_nonblocking(true).unwrap();
     let (calls, told) = channel();

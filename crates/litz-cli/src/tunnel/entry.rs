@@ -156,7 +156,7 @@ impl Space {
 
     /// Whether this is the thread of the driver that reads.
     fn is_here(&self) -> bool {
-        *self.lock() == Some(std::thread::current().id())
+        *self.lock() == Some(this_thread())
     }
 }
 
@@ -173,6 +173,14 @@ impl Wake for Space {
             self.wake.wake();
         }
     }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "which thread wakes decides whether a system call is needed, nothing else"
+)]
+fn this_thread() -> ThreadId {
+    std::thread::current().id()
 }
 
 /// The thread that reads the device.
@@ -278,7 +286,7 @@ impl Shared {
         if state.reader != Reader::Driver(driver) || self.stop.load(Ordering::Acquire) {
             return;
         }
-        *self.space.lock() = Some(std::thread::current().id());
+        *self.space.lock() = Some(this_thread());
         if self.space.is_due.swap(false, Ordering::AcqRel) {
             state.unblock();
         }
