@@ -37,6 +37,8 @@ pub(crate) struct Run {
     /// The payload of each but the last.
     segment_bytes: usize,
     payload_bytes: usize,
+    /// Whether all packets have the same identification (IPv4), once there are two.
+    has_fixed_identification: bool,
     /// Flags of the last packet alone (TCP).
     flags_of_last: u8,
     /// No other may follow.
@@ -74,6 +76,7 @@ impl Run {
             is_partial,
             segment_bytes,
             payload_bytes: segment_bytes,
+            has_fixed_identification: false,
             flags_of_last: 0,
             is_complete: false,
             parts,
@@ -91,6 +94,7 @@ impl Run {
         if self.transport == Transport::Tcp {
             self.flags_of_last = packet[self.inner.ip_header_bytes + TCP_FLAGS_OFFSET] & TCP_FLAGS_OF_LAST;
         }
+        self.has_fixed_identification = self.identification_step(&packet) == 0;
         packet.advance(self.header_bytes);
         self.is_complete = packet.len() < self.segment_bytes || self.flags_of_last != 0;
         self.payload_bytes += packet.len();
@@ -179,7 +183,10 @@ impl Run {
     /// By how much the identification (IPv4) of the next packet, which may be this one, exceeds the first's.
     fn identification_step(&self, packet: &[u8]) -> u16 {
         let first = &self.parts[0];
-        let is_fixed = first[6] & DO_NOT_FRAGMENT != 0 && first[4..6] == packet[4..6];
+        let is_fixed = match self.parts.len() {
+            1 => first[6] & DO_NOT_FRAGMENT != 0 && first[4..6] == packet[4..6],
+            _ => self.has_fixed_identification,
+        };
         if is_fixed { 0 } else { self.parts.len() as u16 }
     }
 

@@ -17,7 +17,7 @@ use crate::runs::Runs;
 /// Parts of what is delivered, at most: packets of 520 bytes that are joined to 64 KiB.
 pub const PARTS_MAX: usize = 126;
 
-/// Packets of which some pieces have arrived, at most: a packet of each of so many flows, in 5 MiB of memory.
+/// Packets of which some pieces have arrived, at most: a packet of each of so many flows, in at most 7 MiB of memory.
 const PIECES_MAX: usize = 64;
 
 /// A packet that leaves the tunnel.

@@ -27,6 +27,7 @@ pub(crate) struct DeviceEvents {
 struct Attached {
     tun: Tun,
     reader: Weak<dyn DeviceReader>,
+    is_armed: bool,
 }
 
 impl DeviceEvents {
@@ -48,31 +49,31 @@ impl DeviceEvents {
     }
 
     /// Takes a device, whose packets are announced to `reader` once that is [armed](Self::arm). There is one at a time.
-    ///
-    /// # Errors
-    /// The system's.
-    pub(super) fn attach(&self, tun: Tun, reader: Weak<dyn DeviceReader>) -> io::Result<()> {
+    pub(super) fn attach(&self, tun: Tun, reader: Weak<dyn DeviceReader>) {
         self.detach();
-        epoll::add(&self.epoll, &tun, EventData::new_u64(0), EventFlags::empty())?;
-        *self.lock() = Some(Attached { tun, reader });
-        Ok(())
+        *self.lock() = Some(Attached { tun, reader, is_armed: false });
     }
 
     /// Lets go of the device.
     pub(super) fn detach(&self) {
-        if let Some(Attached { tun, .. }) = self.lock().take()
-            && let Err(error) = epoll::delete(&self.epoll, &tun)
-        {
+        if let Err(error) = self.disarm() {
             tracing::warn!(%error, "the events of the TUN device cannot be ended");
         }
+        self.lock().take();
     }
 
-    /// Announces packets from now on, and those that wait.
+    /// Announces packets from now on, and those that wait. The device is added anew: the kernel announces nothing for one
+    /// that was ready before and that nothing has asked since, as nothing asks this instance for its events.
     ///
     /// # Errors
     /// The system's.
     pub(super) fn arm(&self) -> io::Result<()> {
-        self.set(EventFlags::IN)
+        self.disarm()?;
+        if let Some(Attached { tun, is_armed, .. }) = &mut *self.lock() {
+            epoll::add(&self.epoll, tun, EventData::new_u64(0), EventFlags::IN)?;
+            *is_armed = true;
+        }
+        Ok(())
     }
 
     /// Announces no packets from now on. An event may be on its way.
@@ -80,14 +81,12 @@ impl DeviceEvents {
     /// # Errors
     /// The system's.
     pub(super) fn disarm(&self) -> io::Result<()> {
-        self.set(EventFlags::empty())
-    }
-
-    fn set(&self, flags: EventFlags) -> io::Result<()> {
-        match &*self.lock() {
-            Some(Attached { tun, .. }) => Ok(epoll::modify(&self.epoll, tun, EventData::new_u64(0), flags)?),
-            None => Ok(()),
+        if let Some(Attached { tun, is_armed, .. }) = &mut *self.lock()
+            && std::mem::replace(is_armed, false)
+        {
+            epoll::delete(&self.epoll, tun)?;
         }
+        Ok(())
     }
 }
 
@@ -110,5 +109,68 @@ impl EventHandler for DeviceEvents {
         if let Some(reader) = self.reader() {
             reader.read_in_place();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+
+    use net::tun::{OFFLOAD_HEADER_BYTES, TUN_BUFFER_BYTES, TunDevice};
+    use rustix::time::Timespec;
+
+    use super::*;
+
+    struct NoReader;
+
+    impl DeviceReader for NoReader {
+        fn is_due(&self) -> bool {
+            false
+        }
+
+        fn read_in_place(&self) {}
+    }
+
+    #[test]
+    fn packets_that_wait_are_announced_once_it_is_armed() {
+        let [mut near, mut far] = Tun::pair("test").expect("a pair");
+        let events = DeviceEvents::new().expect("an instance");
+        let reader: Arc<dyn DeviceReader> = Arc::new(NoReader);
+        events.attach(near.clone(), Arc::downgrade(&reader));
+        // As the driver's thread polls.
+        let poll = epoll::create(CreateFlags::CLOEXEC).expect("an instance");
+        epoll::add(&poll, events.descriptor(), EventData::new_u64(0), EventFlags::IN | EventFlags::ET).expect("added");
+        let announced = || {
+            let mut found = Vec::with_capacity(1);
+            epoll::wait(&poll, rustix::buffer::spare_capacity(&mut found), Some(&Timespec::default())).expect("polled")
+                > 0
+        };
+        let packet = [0; OFFLOAD_HEADER_BYTES + 20];
+        let mut write = || far.write(&[IoSlice::new(&packet)]).expect("written");
+        let mut read_all = || while near.read(&mut [0; TUN_BUFFER_BYTES]).is_ok() {};
+        write();
+        assert!(!announced(), "it is not armed");
+        for _ in 0..3 {
+            events.arm().expect("armed");
+            assert!(announced(), "a packet waits");
+            read_all();
+            assert!(!announced());
+            write();
+            assert!(announced());
+            read_all();
+            events.disarm().expect("disarmed");
+            write();
+            assert!(!announced());
+        }
+        // What is read between is not missed either.
+        events.arm().expect("armed");
+        read_all();
+        events.arm().expect("armed");
+        let _earlier = announced();
+        write();
+        assert!(announced());
+        events.detach();
+        write();
+        assert!(!announced());
     }
 }

@@ -56,7 +56,6 @@ impl TunnelEnd {
             events: [events, of_stack],
             in_place_bytes_max: in_place_bytes_max(),
         });
-        let entry = entry.map_err(|error| format!("cannot watch the device: {error}"))?;
         Ok(Self { tun, entry, terminator, peers, counters })
     }
 

@@ -68,10 +68,7 @@ pub(crate) struct EntryParts {
 
 impl Entry {
     /// Starts the thread.
-    ///
-    /// # Errors
-    /// If the device cannot be watched.
-    pub(crate) fn start(parts: EntryParts) -> io::Result<Self> {
+    pub(crate) fn start(parts: EntryParts) -> Self {
         let EntryParts { tun, peers, wake, counters, terminator, seed, flows, events, in_place_bytes_max } = parts;
         let space = Arc::new(Space { is_due: AtomicBool::new(false), driver: Mutex::new(None), wake });
         let state = State {
@@ -91,15 +88,16 @@ impl Entry {
             memory: BufferPool::new(TUN_BUFFER_BYTES),
             buffer: vec![0; TUN_BUFFER_BYTES],
             reader: Reader::Thread,
+            is_broken: false,
             suited: Suited { driver: Driver::Connections, others: 0 },
             bulk_until: Instant::ZERO,
             in_place_bytes_max,
         };
-        let shared = Arc::new(Shared { state: Mutex::new(state), space, stop: AtomicBool::new(false), events });
+        let shared = Arc::new(Shared { state: Mutex::new(Some(state)), space, stop: AtomicBool::new(false), events });
         let mut readers = Vec::new();
         for driver in [Driver::Connections, Driver::Stack] {
             let reader: Arc<dyn DeviceReader> = Arc::new(DriverReader { shared: Arc::clone(&shared), driver });
-            shared.events_of(driver).attach(tun.clone(), Arc::downgrade(&reader))?;
+            shared.events_of(driver).attach(tun.clone(), Arc::downgrade(&reader));
             readers.push(reader);
         }
         let reads = Arc::clone(&shared);
@@ -109,7 +107,7 @@ impl Entry {
                 tracing::error!(%error, "the TUN device cannot be read any more");
             }
         });
-        Ok(Self { shared, _readers: readers, thread: Some(thread) })
+        Self { shared, _readers: readers, thread: Some(thread) }
     }
 
     /// Whether the thread has ended: the device is gone.
@@ -128,12 +126,16 @@ impl Drop for Entry {
             std::panic::resume_unwind(panic);
         }
         self.shared.events.iter().for_each(|events| events.detach());
+        // A driver's thread may hold the rest for a moment. It must not be the one that ends the stack.
+        let state = self.shared.lock().ok().and_then(|mut state| state.take());
+        drop(state);
     }
 }
 
 /// What the threads that read use.
 struct Shared {
-    state: Mutex<State>,
+    /// None at the end.
+    state: Mutex<Option<State>>,
     space: Arc<Space>,
     stop: AtomicBool,
     events: [Arc<DeviceEvents>; 2],
@@ -219,17 +221,20 @@ impl Suited {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// # Errors
+    /// If a thread that read the device has panicked.
+    fn lock(&self) -> io::Result<MutexGuard<'_, Option<State>>> {
+        self.state.lock().map_err(|_| io::Error::other("another thread that read it has panicked"))
     }
 
     /// Reads until it is stopped, but for the times when the driver's thread reads.
     fn run(&self, tun: &Tun) -> io::Result<()> {
         while !self.stop.load(Ordering::Acquire) {
-            let mut state = self.lock();
+            let mut guard = self.lock()?;
+            let Some(state) = guard.as_mut() else { break };
             state.follow_peers();
             if state.may_leave_to_driver() {
-                // Also to the one that had it before: an event that came while this thread held the lock is lost.
+                // Also to the one that had it before: an event that came while another thread held the lock is lost.
                 let driver = match state.reader {
                     Reader::Driver(driver) => driver,
                     Reader::Thread => state.suited.driver,
@@ -237,14 +242,15 @@ impl Shared {
                 state.reader = Reader::Driver(driver);
                 // What woke this thread may be space in a connection of another driver.
                 state.serve();
+                // The thread of the driver needs the lock.
+                drop(guard);
                 self.events_of(driver).arm()?;
-                drop(state);
                 self.space.wake.wait(None, None)?;
-                self.lock().unblock();
+                self.unblock()?;
                 continue;
             }
             if let Reader::Driver(driver) = state.reader {
-                self.leave_to(Reader::Thread, driver, &mut state)?;
+                self.leave_to(Reader::Thread, driver, state)?;
             }
             let has_more = state.do_round()?.has_more;
             if has_more {
@@ -255,10 +261,17 @@ impl Shared {
                 continue;
             }
             let timeout = state.next_departure();
-            drop(state);
+            drop(guard);
             // A connection that has space wakes this thread, and so does a change of the peers.
             self.space.wake.wait(Some(tun.as_fd()), timeout)?;
-            self.lock().unblock();
+            self.unblock()?;
+        }
+        Ok(())
+    }
+
+    fn unblock(&self) -> io::Result<()> {
+        if let Some(state) = self.lock()?.as_mut() {
+            state.unblock();
         }
         Ok(())
     }
@@ -281,39 +294,55 @@ impl Shared {
 
     /// Reads in the thread of `driver`.
     fn read_in_place(&self, driver: Driver) {
-        // The entry's thread has it for a moment. Then it has events announced again. What is due stays so.
-        let Ok(mut state) = self.state.try_lock() else { return };
-        if state.reader != Reader::Driver(driver) || self.stop.load(Ordering::Acquire) {
+        // Also after a panic here, which the thread finds.
+        let mut thread = WakeThread { wake: &self.space.wake, is_needed: true };
+        // Another thread has it for a moment. The event is lost, so the entry's thread has it announced again. What is due
+        // stays so.
+        let Ok(mut guard) = self.state.try_lock() else { return };
+        let Some(state) = guard.as_mut().filter(|state| state.reader == Reader::Driver(driver)) else {
+            thread.is_needed = false;
             return;
-        }
+        };
         *self.space.lock() = Some(this_thread());
         if self.space.is_due.swap(false, Ordering::AcqRel) {
             state.unblock();
         }
         state.follow_peers();
         let round = state.do_round();
-        let left = if round.is_ok() && state.may_leave_to_driver() {
-            let suited = state.suited.driver;
-            if suited != driver {
-                let left = self.leave_to(Reader::Driver(suited), driver, &mut state);
-                left.and_then(|()| self.events_of(suited).arm())
-            } else {
-                if round.is_ok_and(|round| round.has_more) {
-                    self.space.is_due.store(true, Ordering::Release);
-                }
-                Ok(())
+        // The entry's thread meets the error again, and ends.
+        state.is_broken |= round.is_err();
+        let next = if state.may_leave_to_driver() { Reader::Driver(state.suited.driver) } else { Reader::Thread };
+        if next == Reader::Driver(driver) {
+            if round.is_ok_and(|round| round.has_more) {
+                self.space.is_due.store(true, Ordering::Release);
             }
-        } else {
-            // After an error, the entry's thread meets it again, and ends.
-            let left = self.leave_to(Reader::Thread, driver, &mut state);
-            self.space.wake.wake();
-            left
+            thread.is_needed = false;
+            return;
+        }
+        let left = self.leave_to(next, driver, state);
+        drop(guard);
+        let changed = match next {
+            Reader::Driver(other) => left.and_then(|()| self.events_of(other).arm()),
+            Reader::Thread => left,
         };
-        if let Err(error) = left {
-            // Only for a descriptor that is not watched. The entry's thread can still read.
-            tracing::warn!(%error, "the events of the TUN device cannot be changed");
-            state.reader = Reader::Thread;
-            self.space.wake.wake();
+        match changed {
+            Ok(()) => thread.is_needed = next == Reader::Thread,
+            // The thread meets it, too, when it changes them.
+            Err(error) => tracing::warn!(%error, "the events of the TUN device cannot be changed"),
+        }
+    }
+}
+
+/// Wakes the entry's thread at the end of a call in another, if that is needed.
+struct WakeThread<'a> {
+    wake: &'a WakeEvent,
+    is_needed: bool,
+}
+
+impl Drop for WakeThread<'_> {
+    fn drop(&mut self) {
+        if self.is_needed {
+            self.wake.wake();
         }
     }
 }
@@ -354,6 +383,8 @@ struct State {
     memory: BufferPool,
     buffer: Vec<u8>,
     reader: Reader,
+    /// The device cannot be read any more.
+    is_broken: bool,
     suited: Suited,
     /// The entry's thread reads at least until then.
     bulk_until: Instant,
@@ -417,7 +448,8 @@ impl State {
             to.outboxes.blocked_until(now).is_some()
                 || (to.outboxes.waiting_bytes() > 0 && self.in_place_bytes_max < ROUND_BYTES_MAX)
         };
-        !self.flows.pins
+        !self.is_broken
+            && !self.flows.pins
             && !self.destinations.is_empty()
             && now >= self.bulk_until
             && !self.destinations.values().any(waits)

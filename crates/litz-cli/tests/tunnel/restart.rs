@@ -162,3 +162,20 @@ fn a_server_ends_its_tunnel_when_the_ticket_is_revoked() {
     server.fail(2, "the ticket was revoked");
     client.wait_for("down");
 }
+
+#[test]
+fn a_client_makes_a_removed_device_again_and_a_server_ends_without_one() {
+    let Some(world) = World::new("removed", 1, &["python3", "ss"]) else { return };
+    let _echo = world.echo();
+    let (mut client, mut server) = world.tunnel();
+    let remove = |name: &str| super::ip(&format!("-n {name} link del litz0"));
+    remove(&world.client);
+    client.wait_for("up");
+    server.wait_for("client");
+    let mut stream = Stream::start(&world, SERVER[0]);
+    stream.await_progress(100);
+    stream.finish();
+    remove(&world.server);
+    server.fail(2, "the device litz0 is gone");
+    client.kill();
+}

@@ -73,21 +73,22 @@ impl Changes {
 
     /// Whether packets are refused that would leave outside the tunnel, in all IP versions of the kernel.
     fn refuses(&self, ipv6: &Ipv6) -> bool {
-        ipv6.families().iter().all(|(family, _)| {
-            let have = |word: &str| {
-                let is_such =
-                    |undo: &Vec<String>| undo.iter().any(|it| it == family) && undo.iter().any(|it| it == word);
-                self.undo.iter().any(is_such)
-            };
-            have("unreachable") && have("fwmark")
-        })
+        ipv6.families().iter().all(|(family, _)| self.refuses_in(family))
+    }
+
+    fn refuses_in(&self, family: &str) -> bool {
+        let have = |word: &str| {
+            let is_such = |undo: &Vec<String>| undo.iter().any(|it| it == family) && undo.iter().any(|it| it == word);
+            self.undo.iter().any(is_such)
+        };
+        have("unreachable") && have("fwmark")
     }
 }
 
 impl HostNetwork {
     /// Begins to change routes for `device`. What a command that was killed has left is undone, or, with
     /// `keeps`, taken over if it refuses packets outside the tunnel: then none passes meanwhile, and the
-    /// changes [stay](Self::stay).
+    /// changes [stay](Self::stay). It may do so in IPv4 alone, if the kernel has got IPv6 since.
     ///
     /// # Errors
     /// A message for the user: another command uses the device, or the folder cannot be written.
@@ -96,7 +97,7 @@ impl HostNetwork {
         let file = file_of(folder, device);
         let (mut changes, mut stays) = (Changes::default(), false);
         match left(&file)? {
-            Some(left) if keeps && left.refuses(ipv6) => (changes, stays) = (left, true),
+            Some(left) if keeps && left.refuses_in("-4") => (changes, stays) = (left, true),
             Some(left) => undo(&file, &left),
             None => {}
         }
@@ -162,7 +163,7 @@ impl HostNetwork {
             let rule =
                 |verb| [family, "rule", verb, "priority", PRIORITY_TUNNEL, "not", "fwmark", &mark, "table", &table];
             self.change(&rule("add"), &rule("del"))?;
-            if is_strict && family == "-6" {
+            if (is_strict || !is_usable) && family == "-6" {
                 // In IPv6, an unreachable route is none for a socket that its program has bound to a device.
                 let refuse =
                     |verb| [family, "rule", verb, "priority", PRIORITY_BOUND, "not", "fwmark", &mark, "unreachable"];

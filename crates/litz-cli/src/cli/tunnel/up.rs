@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration as StdDuration;
 
@@ -162,6 +163,7 @@ struct Client<'a> {
     /// What the kernel's device can have of IPv6.
     ipv6: Ipv6,
     cancel: CancelToken,
+    has_warned_of_unanswered: AtomicBool,
     /// Announces packets of the device to the thread of the connection.
     events: Arc<DeviceEvents>,
 }
@@ -203,8 +205,11 @@ struct Device {
 }
 
 impl Device {
-    /// Whether the assignment of a server that was started again needs another device.
+    /// Whether the assignment of a server that was started again needs another device, or this one is gone.
     fn differs(&self, accepted: &Accepted, options: &UpOptions) -> bool {
+        if self.end.entry.has_ended() {
+            return true;
+        }
         let is_other = if self.front.is_some() {
             // It has no routes, and takes over other name servers. Only the kernel changes the MTU of a device.
             self.mtu != accepted.mtu
@@ -253,7 +258,19 @@ impl<'a> Client<'a> {
         let paths = PathOptions { without_device, mark, ..options.paths.clone() };
         let ipv6 = if has_device { Ipv6::of_this_host(&options.tun) } else { Ipv6::USABLE };
         let events = DeviceEvents::new().map_err(|error| format!("cannot watch the device: {error}"))?;
-        Ok(Self { options, recording, paths, phase, _control: control, ticket, state, ipv6, cancel, events })
+        Ok(Self {
+            options,
+            recording,
+            paths,
+            phase,
+            _control: control,
+            ticket,
+            state,
+            ipv6,
+            cancel,
+            has_warned_of_unanswered: AtomicBool::new(false),
+            events,
+        })
     }
 
     /// Keeps the tunnel up until an interrupt.
@@ -418,7 +435,7 @@ impl<'a> Client<'a> {
                 )]
                 std::thread::sleep(LOOK_INTERVAL);
                 looks = looks.saturating_add(1);
-                if LOOK_INTERVAL * looks == UNANSWERED {
+                if LOOK_INTERVAL * looks == UNANSWERED && !self.has_warned_of_unanswered.swap(true, Ordering::Relaxed) {
                     connected.warn_of_unanswered(|kind, message| self.warn(kind, message));
                 }
             }
