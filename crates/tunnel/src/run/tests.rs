@@ -429,6 +429,12 @@ fn packets_with_df_may_have_one_identification() {
     };
     let packets: Vec<_> = fixed.into_iter().map(|sample| with_df(false, sample)).collect();
     assert_eq!(writes(&packets), 6, "a router may fragment them");
+    // Segmentation could not restore a mixture of both kinds.
+    let mut mixed = Stream { has_fixed_id: true, ..STREAM }.packets(1000, 6);
+    let id = u16::from_be_bytes([mixed[2].ip[4], mixed[2].ip[5]]);
+    mixed[2].ip[4..6].copy_from_slice(&id.wrapping_add(2).to_be_bytes());
+    checksum::fill_ipv4(&mut mixed[2].ip[..20]);
+    assert_eq!(writes(&mixed), 3);
     // Those that count are kept.
     let packets = STREAM.packets(1000, 6).into_iter().map(|sample| (1, with_df(true, sample)));
     let packets: Vec<_> = packets.collect();
