@@ -25,6 +25,7 @@ mod scenario_netns;
 mod senders;
 mod speedup;
 mod strangers;
+mod standard_streams;
 mod streams;
 mod study;
 mod support;

@@ -23,7 +23,9 @@ const PLAIN_WORDS: [(&str, &str); 8] = [
 /// Prints the error, or the help that the arguments ask for; returns the exit status.
 pub(super) fn print(error: &Error, arguments: &[OsString]) -> ExitCode {
     if !error.use_stderr() {
-        out::note_failure(error.print());
+        let text = error.render();
+        let is_coloured = out::is_terminal() && colour::is_permitted();
+        out::print(&if is_coloured { text.ansi().to_string() } else { text.to_string() });
         return ExitCode::from(exit::DONE);
     }
     let text = error.render();

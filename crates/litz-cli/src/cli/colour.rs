@@ -13,8 +13,12 @@ pub(crate) enum Colour {
 
 /// Whether text on standard error may have colours.
 pub(crate) fn is_wanted() -> bool {
-    std::io::stderr().is_terminal()
-        && permits(std::env::var_os("NO_COLOR").as_deref(), std::env::var_os("TERM").as_deref())
+    std::io::stderr().is_terminal() && is_permitted()
+}
+
+/// Whether text on a terminal may have colours.
+pub(crate) fn is_permitted() -> bool {
+    permits(std::env::var_os("NO_COLOR").as_deref(), std::env::var_os("TERM").as_deref())
 }
 
 /// Whether these values of `NO_COLOR` and `TERM` permit colours. See <https://no-color.org>.

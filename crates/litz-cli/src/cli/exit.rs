@@ -50,7 +50,11 @@ Exit status:
 /// Prints the error as the last line on standard error, or as the last JSON event, and returns the
 /// exit code.
 pub(crate) fn fail(json: bool, status: u8, message: &str) -> ExitCode {
-    report(json, status, message);
+    if json {
+        report(json, status, message);
+    } else {
+        out::last_note(&format!("litz: {message}"));
+    }
     ExitCode::from(status)
 }
 

@@ -43,6 +43,7 @@ mod send;
 mod serving;
 mod signals;
 mod status;
+mod standard_streams;
 mod study;
 mod tables;
 mod takeover;
@@ -129,6 +130,8 @@ fn start_logging(verbose: u8) {
     };
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(standard_streams::Log::start());
+    // The library would report a failed write on standard error, and panic if that fails too.
+    let log = log.log_internal_errors(false);
     log.with_ansi(colour::is_wanted()).init();
 }

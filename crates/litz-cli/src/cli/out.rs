@@ -3,7 +3,7 @@
 //! rest of the output is discarded without a message. Any other failure, such as a full disk, is
 //! reported, and the command ends with status 2 once its work is done: see [`conclude`].
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 
 use super::exit;
+use super::standard_streams::{Log, Stream};
 
 /// The first failure of standard output. It is global, as standard output is.
 static FAILURE: OnceLock<io::Error> = OnceLock::new();
@@ -23,18 +24,27 @@ pub(crate) fn redirect() {
     IS_REDIRECTED.store(true, Ordering::Relaxed);
 }
 
-/// Writes text to standard output unchanged and flushes it.
+/// Writes text to standard output unchanged. Waits for a slow reader.
 pub(crate) fn print(text: &str) {
-    if FAILURE.get().is_none() {
-        note_failure(write_all(text));
+    if FAILURE.get().is_none()
+        && let Err(error) = stream().write_text(text)
+    {
+        // If another thread has recorded a failure, that one is kept.
+        let _first = FAILURE.set(error);
     }
 }
 
-/// Records the failure if a write failed.
-pub(crate) fn note_failure(written: io::Result<()>) {
-    if let Err(error) = written {
-        // If another thread has recorded a failure, that one is kept.
-        let _first = FAILURE.set(error);
+/// Whether a result can be written without waiting for its reader. A result that the next one replaces
+/// is left out otherwise.
+pub(crate) fn is_ready() -> bool {
+    stream().is_ready()
+}
+
+/// Whether results go to a terminal.
+pub(crate) fn is_terminal() -> bool {
+    match stream() {
+        Stream::Output => io::stdout().is_terminal(),
+        Stream::Error => io::stderr().is_terminal(),
     }
 }
 
@@ -48,9 +58,15 @@ pub(crate) fn json(value: &Value) {
     line(&value.to_string());
 }
 
-/// Writes a line to standard error. A failure cannot be reported and is ignored.
+/// Writes a line to standard error. A failure cannot be reported and is ignored. If the reader takes
+/// nothing, the line is lost.
 pub(crate) fn note(text: &str) {
-    let _written = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
+    Stream::Error.offer_text(&format!("{text}\n"));
+}
+
+/// As [`note`], and waits for the reader: the last line of a command that fails.
+pub(crate) fn last_note(text: &str) {
+    let _written = Stream::Error.write_text(&format!("{text}\n"));
 }
 
 /// Whether standard output has failed. A command that only writes to it may end.
@@ -69,9 +85,11 @@ pub(crate) fn check() -> Result<(), String> {
 /// The last step of the command: returns `status`, or a failure if output was lost for another
 /// reason than a closed pipe.
 pub(crate) fn conclude(status: ExitCode) -> ExitCode {
+    Log::flush();
     match FAILURE.get() {
-        Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            note(&format!("litz: {}", to_message(error)));
+        // After an interrupt, a reader that takes nothing is not waited for.
+        Some(error) if !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::TimedOut) => {
+            last_note(&format!("litz: {}", to_message(error)));
             ExitCode::from(exit::FAILED)
         }
         _ => status,
@@ -82,11 +100,6 @@ fn to_message(error: &io::Error) -> String {
     format!("cannot write to standard output: {error}")
 }
 
-fn write_all(text: &str) -> io::Result<()> {
-    if IS_REDIRECTED.load(Ordering::Relaxed) {
-        return io::stderr().lock().write_all(text.as_bytes());
-    }
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+fn stream() -> Stream {
+    if IS_REDIRECTED.load(Ordering::Relaxed) { Stream::Error } else { Stream::Output }
 }

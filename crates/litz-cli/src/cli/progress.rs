@@ -281,6 +281,7 @@ impl Progress {
             }
             Mode::Json => {
                 let paths: Vec<_> = paths.iter().map(PathLine::json).collect();
+            Mode::Json if !out::is_ready() => {}
                 self.print_json(serde_json::json!({ "event": "paths", "paths": paths }));
             }
             Mode::Lines | Mode::Quiet => {}
@@ -444,7 +445,8 @@ impl Events for Progress {
             return;
         }
         let is_frequent = matches!(event, TransferEvent::Progress { .. } | TransferEvent::Verifying { .. });
-        if (!is_frequent || self.is_time(JSON_INTERVAL))
+        // A slow reader gets fewer of them, and does not slow the transfer down.
+        if (!is_frequent || self.is_time(JSON_INTERVAL) && out::is_ready())
             && let Ok(value) = serde_json::to_value(&event)
         {
             self.print_json(value);

@@ -8,6 +8,7 @@ use signal_hook::flag;
 use transfer::CancelToken;
 
 use super::exit;
+use super::standard_streams::watch_interrupt;
 
 /// A token that the first signal cancels. A second signal ends the process.
 ///
@@ -21,5 +22,6 @@ pub(crate) fn cancel_token() -> std::io::Result<CancelToken> {
         flag::register_conditional_shutdown(signal, i32::from(exit::INTERRUPTED), flag.clone())?;
         flag::register(signal, flag.clone())?;
     }
+    watch_interrupt(Arc::clone(&flag));
     Ok(CancelToken::from_flag(flag))
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use transfer::Ticket;
 
+use super::standard_streams::StandardInput;
 use super::{heading, host};
 
 /// The variable with the ticket, if no argument gives one.
@@ -133,7 +134,7 @@ fn is_like_ticket(argument: &Path) -> bool {
 
 fn read_file(file: &Path) -> io::Result<String> {
     let source: Box<dyn Read> =
-        if file == Path::new("-") { Box::new(io::stdin().lock()) } else { Box::new(std::fs::File::open(file)?) };
+        if file == Path::new("-") { Box::new(StandardInput) } else { Box::new(std::fs::File::open(file)?) };
     let mut bytes = Vec::new();
     source.take(FILE_LEN_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_LEN_MAX {

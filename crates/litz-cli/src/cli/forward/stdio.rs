@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use transfer::CancelToken;
 
 use super::carry::RESET;
 use super::session::Streams;
+use crate::cli::standard_streams::{StandardInput, StandardOutput};
 
 /// Bytes read from standard input at a time.
 const CHUNK: usize = 64 << 10;
@@ -62,8 +62,7 @@ pub(super) fn carry(connection: &Connection, (send, recv): Streams, cancel: &Can
 
 /// Sends standard input. Returns when the far side has everything.
 fn read_input(mut stream: SendStream) -> Result<(), String> {
-    let input = io::stdin().as_fd().try_clone_to_owned();
-    let mut input = File::from(input.map_err(|error| format!("cannot read standard input: {error}"))?);
+    let mut input = StandardInput;
     let mut memory = BytesMut::new();
     loop {
         if memory.len() < CHUNK / 4 {
@@ -72,7 +71,6 @@ fn read_input(mut stream: SendStream) -> Result<(), String> {
         let count = match input.read(&mut memory) {
             Ok(0) => break,
             Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => {
                 stream.reset(RESET);
                 return Err(format!("cannot read standard input: {error}"));
@@ -87,9 +85,7 @@ fn read_input(mut stream: SendStream) -> Result<(), String> {
 /// Writes what arrives to standard output.
 fn write_output(mut stream: RecvStream) -> Result<(), String> {
     let fails = |error: io::Error| format!("cannot write to standard output: {error}");
-    // Not through the standard library's buffer, which would keep what follows the last line: the program
-    // behind the pipe may have to answer it.
-    let mut output = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(fails)?);
+    let mut output = StandardOutput;
     while let Some(chunk) = stream.read_strided().map_err(|error| error.to_string())? {
         for piece in chunk.pieces() {
             if let Err(error) = output.write_all(piece) {

@@ -1,9 +1,8 @@
 //! `litz tcp listen` and `litz tcp connect`: a connection between standard input and output.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
@@ -12,6 +11,7 @@ use litz::tcp::{Closed, TcpStream, WriteError};
 
 use super::device::{self, Recorded};
 use super::options::StackOptions;
+use crate::cli::standard_streams::{StandardInput, StandardOutput};
 use crate::cli::{exit, out};
 
 /// A connection was refused, reset or timed out.
@@ -94,7 +94,7 @@ fn carry(stack: &Recorded, stream: TcpStream) -> ExitCode {
 }
 
 fn send(stream: &TcpStream) -> Result<(), Failure> {
-    let mut input = io::stdin().lock();
+    let mut input = StandardInput;
     let mut memory = BytesMut::new();
     loop {
         memory.resize(CHUNK, 0);
@@ -115,9 +115,7 @@ fn send(stream: &TcpStream) -> Result<(), Failure> {
 
 fn receive(stream: &TcpStream) -> Result<(), Failure> {
     let fails = |error| Failure::Local(format!("cannot write standard output: {error}"));
-    // Not through the standard library's buffer, which would keep what follows the last line: the program
-    // behind the pipe may have to answer it.
-    let mut output = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(fails)?);
+    let mut output = StandardOutput;
     while let Some(chunk) = stream.read_chunk().map_err(Failure::Connection)? {
         output.write_all(&chunk).map_err(fails)?;
     }

@@ -12,6 +12,7 @@ use litz::tcp::replicated::{ReplicatedError, ReplicatedReceiver, ReplicatedSende
 use super::device::Recorded;
 use super::options::StackOptions;
 use super::{device, parse_remote};
+use crate::cli::standard_streams::{StandardInput, StandardOutput};
 use crate::cli::{exit, heading, out};
 
 /// Bytes read from standard input at a time.
@@ -81,7 +82,7 @@ fn try_send(options: &SendOptions) -> Result<(), Failure> {
     }
     let failed = |error: ReplicatedError| Failure::Stream(options.stack.layers.explain(error.to_string()));
     let mut sender = ReplicatedSender::begin(streams, options.scheduling).map_err(failed)?;
-    let mut input = io::stdin().lock();
+    let mut input = StandardInput;
     let mut buffer = vec![0; CHUNK];
     loop {
         let count = input.read(&mut buffer).map_err(|error| Failure::Local(format!("cannot read: {error}")))?;
@@ -115,7 +116,7 @@ fn try_receive(options: &ReceiveOptions) -> Result<(), Failure> {
     }
     let failed = |error: ReplicatedError| Failure::Stream(options.stack.layers.explain(error.to_string()));
     let mut receiver = ReplicatedReceiver::begin(streams).map_err(failed)?;
-    let mut output = io::stdout().lock();
+    let mut output = StandardOutput;
     let cannot_write = |error: io::Error| Failure::Local(format!("cannot write: {error}"));
     while let Some(bytes) = receiver.read().map_err(failed)? {
         output.write_all(&bytes).map_err(cannot_write)?;
