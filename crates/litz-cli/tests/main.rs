@@ -1,5 +1,6 @@
 //! The command as a user runs it.
 
+mod clocks;
 mod command;
 mod crash;
 mod credentials;

@@ -12,6 +12,7 @@ use rustls::crypto::{CryptoProvider, verify_tls13_signature_with_raw_key};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::AlwaysResolvesServerRawPublicKeys;
 use rustls::sign::CertifiedKey;
+use rustls::time_provider::TimeProvider;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, PeerIncompatible, ServerConfig, SignatureScheme,
     SupportedCipherSuite,
@@ -94,6 +95,16 @@ pub struct Tls {
     pub server: Arc<ServerConfig>,
 }
 
+/// The system's clock. The TLS library's own panics if it is before 1970.
+#[derive(Debug)]
+struct AnyClock;
+
+impl TimeProvider for AnyClock {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(net::since_epoch().into()))
+    }
+}
+
 impl Tls {
     /// With a new key, the only one that the client accepts.
     ///
@@ -108,14 +119,14 @@ impl Tls {
         let public = CertificateDer::from(public.as_ref().to_vec());
         let certified = Arc::new(CertifiedKey::new(vec![public.clone()], key));
         let provider = Arc::new(cipher.provider());
-        let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        let mut server = ServerConfig::builder_with_details(Arc::clone(&provider), Arc::new(AnyClock))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(to_message)?
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified)));
         server.alpn_protocols = vec![ALPN.to_vec()];
         server.send_tls13_tickets = 0;
-        let mut client = ClientConfig::builder_with_provider(provider)
+        let mut client = ClientConfig::builder_with_details(provider, Arc::new(AnyClock))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(to_message)?
             .dangerous()

@@ -30,6 +30,7 @@ use rustix::fs::{FlockOperation, flock};
 use zeroize::Zeroizing;
 
 mod format;
+mod lifetime;
 mod serving;
 
 use format::{StateFile, TicketRecord, Version};
@@ -50,7 +51,11 @@ pub struct Issued {
     pub id: String,
     /// The secret that the sender must prove.
     pub secret: Secret,
-    /// Seconds since 1970 from which on the ticket is refused.
+    /// Seconds since 1970, by the clock of then, at which it was issued. `None` for a ticket of an earlier
+    /// version of this program.
+    pub issued_unix: Option<u64>,
+    /// Seconds since 1970 from which on the ticket is refused. Later if the clock turns out to have been
+    /// wrong: see [`Issued::is_expired`].
     pub expires_unix: u64,
     /// The UDP port the ticket names: a restarted receiver must listen there again.
     pub port: u16,
@@ -151,6 +156,7 @@ impl TicketStore {
         let issued = Issued {
             id: base32::encode(&id),
             secret,
+            issued_unix: Some(now_unix),
             expires_unix,
             port,
             directory: directory.to_owned(),
@@ -158,6 +164,7 @@ impl TicketStore {
             completed: false,
         };
         self.change(|tickets| {
+            tickets.iter_mut().for_each(|ticket| ticket.follow_clock(now_unix));
             tickets.retain(|ticket| now_unix < ticket.expires_unix.saturating_add(KEEP_EXPIRED_SECONDS));
             drop_spent_if_full(tickets, now_unix)?;
             tickets.push(issued.clone());
@@ -169,12 +176,13 @@ impl TicketStore {
     /// receiver serves these.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// If the file cannot be read, or cannot be written although the clock was set.
     pub fn usable(&self, now_unix: u64, directory: &Path) -> Result<Vec<Issued>, StoreError> {
-        let _lock = self.acquire()?;
-        let mut tickets = self.read()?;
-        tickets.retain(|ticket| ticket.is_usable(now_unix) && ticket.directory == directory);
-        Ok(tickets)
+        self.change(|tickets| {
+            tickets.iter_mut().for_each(|ticket| ticket.follow_clock(now_unix));
+            let is_usable = |ticket: &&Issued| ticket.is_usable(now_unix) && ticket.directory == directory;
+            Ok(tickets.iter().filter(is_usable).cloned().collect())
+        })
     }
 
     /// All stored tickets, oldest first.
@@ -369,7 +377,7 @@ impl TicketStore {
         let content = |what: String| StoreError::Content(self.path.clone(), what);
         // Checks the version first, because a later format may not parse as this one.
         let Version { version } = serde_json::from_slice(&bytes).map_err(|error| content(error.to_string()))?;
-        if version != FORMAT_VERSION {
+        if !(FORMAT_VERSION_MIN..=FORMAT_VERSION).contains(&version) {
             return Err(StoreError::Version(self.path.clone(), version));
         }
         let state: StateFile = serde_json::from_slice(&bytes).map_err(|error| content(error.to_string()))?;
@@ -389,14 +397,6 @@ impl TicketStore {
             .map_err(|error| StoreError::Content(self.path.clone(), error.to_string()))?;
         bytes.push(b'\n');
         private_file::replace(&self.path, &bytes).map_err(|error| StoreError::Io(self.path.clone(), error))
-    }
-}
-
-impl Issued {
-    /// Whether a sender may still use the ticket at `now_unix`.
-    #[must_use]
-    pub fn is_usable(&self, now_unix: u64) -> bool {
-        !self.completed && now_unix < self.expires_unix
     }
 }
 
@@ -459,7 +459,8 @@ fn decide(
     if ticket.completed {
         return Err(Refusal::Completed);
     }
-    if now_unix >= ticket.expires_unix {
+    ticket.follow_clock(now_unix);
+    if ticket.is_expired(now_unix) {
         return Err(Refusal::Expired);
     }
     ticket.bound = Some(context.sender());
@@ -568,7 +569,9 @@ pub const TICKETS_MAX: usize = 256;
 /// "unknown".
 const KEEP_EXPIRED_SECONDS: u64 = 24 * 60 * 60;
 
-const FORMAT_VERSION: u32 = 1;
+/// Version 2 has the time of issue.
+const FORMAT_VERSION: u32 = 2;
+const FORMAT_VERSION_MIN: u32 = 1;
 
 /// A record without its directory.
 const RECORD_LEN_MAX: usize = 600;

@@ -25,6 +25,7 @@ use super::journals::Journals;
 use super::links::{BoundSocket, LinkBaseline, Links};
 use super::path_options::{PathOptions, SinglePathOptions};
 use super::scheduler_trace::Trace;
+use super::ticket::expiry_hint;
 use super::transport_options::TransportOptions;
 use super::warning::Warning;
 use candidates::{Candidate, Candidates, Opened};
@@ -200,7 +201,11 @@ impl Connector<'_> {
     /// The error of each address. An interrupt is noticed soon; threads that still wait for an
     /// answer end on their own.
     pub(crate) fn connect(&self, ticket: &Ticket) -> Result<Connected, ConnectFailure> {
-        self.connect_to(&look_up(&ticket.addresses, self.cancel, self.is_brief)?)
+        let connected = self.connect_to(&look_up(&ticket.addresses, self.cancel, self.is_brief)?);
+        connected.map_err(|failure| match (failure, expiry_hint(ticket)) {
+            (ConnectFailure::Silent(message), Some(hint)) => ConnectFailure::Silent(format!("{message}; {hint}")),
+            (failure, _) => failure,
+        })
     }
 
     /// As [`connect`](Self::connect), to a host with these addresses.

@@ -7,7 +7,7 @@ use clap::Args;
 use transfer::Ticket;
 
 use super::heading;
-use super::ticket::{TicketOptions, refuse_expired};
+use super::ticket::TicketOptions;
 
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct CredentialOptions {
@@ -24,10 +24,9 @@ impl CredentialOptions {
     /// The ticket and the paths of the arguments, of which the last may be the ticket.
     ///
     /// # Errors
-    /// A message for the user, also if the ticket has expired.
+    /// A message for the user.
     pub(crate) fn split<'a>(&self, arguments: &'a [PathBuf]) -> Result<(Ticket, &'a [PathBuf]), String> {
-        let (ticket, paths) = self.ticket.split(arguments)?;
-        Ok((self.unexpired(ticket)?, paths))
+        self.ticket.split(arguments)
     }
 
     /// The ticket of a command whose only argument it is. `printed_by` is the command that prints such
@@ -36,14 +35,6 @@ impl CredentialOptions {
     /// # Errors
     /// As [`split`](Self::split).
     pub(crate) fn only(&self, argument: Option<&OsStr>, printed_by: &str) -> Result<Ticket, String> {
-        self.unexpired(self.ticket.only(argument, printed_by)?)
-    }
-
-    /// The lifetime is that of the secret, which a key replaces.
-    fn unexpired(&self, ticket: Ticket) -> Result<Ticket, String> {
-        if !self.by_key {
-            refuse_expired(&ticket)?;
-        }
-        Ok(ticket)
+        self.ticket.only(argument, printed_by)
     }
 }

@@ -1,9 +1,11 @@
 //! This host: its key, its state folder and its wall clock.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use litz::identity::KeyPair;
+use rustix::time::{ClockId, clock_gettime};
 use transfer::TicketStore;
 use transfer::store::default_state_dir;
 
@@ -40,8 +42,18 @@ pub(crate) fn state_directory(chosen: Option<&Path>) -> Result<PathBuf, String> 
     chosen.map_or_else(|| default_state_dir().map_err(|error| error.to_string()), |chosen| Ok(chosen.to_owned()))
 }
 
-/// Seconds since 1970.
-#[expect(clippy::disallowed_methods, reason = "tickets expire by the wall clock")]
+/// Seconds since 1970 by the clock that tickets expire by. It begins with the wall clock when the process
+/// starts, and counts the time since, in which the machine may have slept. A wall clock that is set
+/// meanwhile does not change the age of a ticket.
+pub(crate) fn ticket_clock() -> u64 {
+    static START: OnceLock<(u64, i64)> = OnceLock::new();
+    let since_boot = || clock_gettime(ClockId::Boottime).tv_sec;
+    let (unix, boot) = *START.get_or_init(|| (now_unix(), since_boot()));
+    unix.saturating_add_signed(since_boot().saturating_sub(boot))
+}
+
+/// Seconds since 1970; 0 if the clock is before it.
+#[expect(clippy::disallowed_methods, reason = "files and tickets have the time of the wall clock")]
 pub(crate) fn now_unix() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
 }

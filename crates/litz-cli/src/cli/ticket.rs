@@ -143,15 +143,13 @@ fn read_file(file: &Path) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text"))
 }
 
-/// Refuses an expired ticket before connecting.
-///
-/// # Errors
-/// If the ticket has expired: a message for the user.
-pub(crate) fn refuse_expired(ticket: &Ticket) -> Result<(), String> {
-    if ticket.is_expired(host::now_unix()) {
-        return Err("the ticket has expired: ask for a new one".to_owned());
-    }
-    Ok(())
+/// What may be wrong with a ticket whose host does not answer, to be added to that message. The host
+/// decides by its own clock whether a ticket has expired; one of the two clocks may be wrong.
+pub(crate) fn expiry_hint(ticket: &Ticket) -> Option<String> {
+    ticket.is_expired(host::now_unix()).then(|| {
+        let expiry = host::utc(ticket.expires_unix);
+        format!("the ticket has expired on {expiry}, if the clocks of both hosts are right: ask for a new one")
+    })
 }
 
 #[cfg(test)]

@@ -77,7 +77,7 @@ struct Row {
 }
 
 fn list(store: &TicketStore, json: bool) -> Result<(), String> {
-    let now = host::now_unix();
+    let now = host::ticket_clock();
     let rows = tickets(store)?.into_iter().map(|ticket| Row::new(store, ticket, now));
     let rows = rows.collect::<Result<Vec<_>, _>>()?;
     if json {
@@ -92,7 +92,7 @@ fn list(store: &TicketStore, json: bool) -> Result<(), String> {
 }
 
 fn revoke(store: &TicketStore, options: &RevokeOptions, json: bool) -> Result<(), String> {
-    let (tickets, now) = (tickets(store)?, host::now_unix());
+    let (tickets, now) = (tickets(store)?, host::ticket_clock());
     if let Some(unknown) = options.ids.iter().find(|id| tickets.iter().all(|ticket| ticket.id != **id)) {
         return Err(format!("there is no ticket {unknown}: nothing was revoked; `litz tickets` lists all"));
     }

@@ -18,6 +18,7 @@ use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, Uni
 use rustls::server::AlwaysResolvesServerRawPublicKeys;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::sign::CertifiedKey;
+use rustls::time_provider::TimeProvider;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, OtherError, PeerIncompatible,
     ServerConfig, SignatureScheme,
@@ -48,6 +49,17 @@ pub struct WrongHost {
 #[derive(Debug)]
 pub struct TlsError(rustls::Error);
 
+/// The system's clock, which may be wrong in any way: raw keys have no dates. The TLS library's own panics
+/// if the clock is before 1970.
+#[derive(Debug)]
+struct AnyClock;
+
+impl TimeProvider for AnyClock {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(net::since_epoch().into()))
+    }
+}
+
 /// The settings of the connecting end, with `own` as its key. The host must hold one of the
 /// `expected` keys.
 ///
@@ -57,7 +69,7 @@ pub fn client_config(own: &KeyPair, expected: &[Fingerprint]) -> Result<ClientTl
     let verdict = Arc::new(Mutex::new(None));
     let verifier =
         HostVerifier { expected: expected.to_vec(), verdict: Arc::clone(&verdict), algorithms: algorithms() };
-    let mut config = ClientConfig::builder_with_provider(Arc::new(crypto_provider()))
+    let mut config = ClientConfig::builder_with_details(Arc::new(crypto_provider()), Arc::new(AnyClock))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(TlsError)?
         .dangerous()
@@ -80,7 +92,7 @@ pub fn client_config(own: &KeyPair, expected: &[Fingerprint]) -> Result<ClientTl
 /// # Errors
 /// As [`client_config`].
 pub fn server_config(own: &KeyPair) -> Result<Arc<ServerConfig>, TlsError> {
-    let mut config = ServerConfig::builder_with_provider(Arc::new(crypto_provider()))
+    let mut config = ServerConfig::builder_with_details(Arc::new(crypto_provider()), Arc::new(AnyClock))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(TlsError)?
         .with_client_cert_verifier(Arc::new(AnyKeyVerifier { algorithms: algorithms() }))

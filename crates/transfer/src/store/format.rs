@@ -29,6 +29,7 @@ pub(super) struct StateFile {
 pub(super) struct TicketRecord {
     id: String,
     secret: String,
+    issued_unix: Option<u64>,
     expires_unix: u64,
     port: u16,
     directory: String,
@@ -47,6 +48,7 @@ impl From<&Issued> for TicketRecord {
         Self {
             id: ticket.id.clone(),
             secret: base32::encode(ticket.secret.as_bytes()),
+            issued_unix: ticket.issued_unix,
             expires_unix: ticket.expires_unix,
             port: ticket.port,
             directory: escape(&ticket.directory),
@@ -65,6 +67,7 @@ impl TryFrom<TicketRecord> for Issued {
         Ok(Self {
             id: std::mem::take(&mut record.id),
             secret: secret.ok_or("a secret is not readable")?,
+            issued_unix: record.issued_unix,
             expires_unix: record.expires_unix,
             port: record.port,
             directory: unescape(&record.directory).ok_or("a directory is not readable")?,

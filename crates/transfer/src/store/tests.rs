@@ -122,8 +122,8 @@ fn damaged_or_foreign_state_is_an_error_and_is_kept() {
     let fixture = Fixture::new();
     let ticket = fixture.issue();
     let file = fixture.state.path().join("litz/tickets.json");
-    std::fs::write(&file, "{\"version\": 2, \"later\": []}").unwrap();
-    assert!(matches!(fixture.store.usable(NOW, Path::new("/in")), Err(StoreError::Version(_, 2))));
+    std::fs::write(&file, "{\"version\": 3, \"later\": []}").unwrap();
+    assert!(matches!(fixture.store.usable(NOW, Path::new("/in")), Err(StoreError::Version(_, 3))));
     std::fs::write(&file, "{\"version\": 1, \"tick").unwrap();
     assert!(matches!(fixture.store.usable(NOW, Path::new("/in")), Err(StoreError::Content(..))));
     assert_eq!(fixture.attempt(NOW, &ticket.secret, 1).unwrap_err(), Refusal::Unavailable);

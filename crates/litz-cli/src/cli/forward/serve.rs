@@ -397,7 +397,7 @@ impl Server {
         let inner: Box<dyn Authoriser> = match &self.admission {
             Admission::Ticket(_) => {
                 let store = self.state.store.clone();
-                Box::new(TicketAuthoriser::new(store, self.purpose.clone(), host::now_unix()))
+                Box::new(TicketAuthoriser::new(store, self.purpose.clone(), host::ticket_clock()))
             }
             Admission::Keys(keys) => Box::new(ListedAuthoriser(Arc::clone(keys))),
         };

@@ -132,7 +132,7 @@ impl Receiver<'_> {
         let (inner, current): (Box<dyn Authoriser>, _) = match &self.admission {
             Admission::Ticket(_) => {
                 let (store, directory) = (self.state.store.clone(), self.directory.clone());
-                (Box::new(TicketAuthoriser::new(store, directory, host::now_unix())), Some(&self.current))
+                (Box::new(TicketAuthoriser::new(store, directory, host::ticket_clock())), Some(&self.current))
             }
             // A listed key may run several transfers at a time.
             Admission::Keys(keys) => (Box::new(ListedAuthoriser(Arc::clone(keys))), None),

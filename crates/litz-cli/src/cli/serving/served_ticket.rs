@@ -44,7 +44,7 @@ impl ServedTicket {
     }
 
     pub(crate) fn is_expired(&self) -> bool {
-        host::now_unix() >= self.issued.expires_unix
+        self.issued.is_expired(host::ticket_clock())
     }
 
     /// The state, read again if the store's file may have changed. While the file cannot be read,

@@ -59,7 +59,7 @@ pub(crate) struct Serving {
 /// A message for the user.
 pub(crate) fn start(request: Request<'_>, state: &HostState) -> Result<Serving, String> {
     let Request { listening, options, transport, tls, admission, event_handler } = request;
-    let now = host::now_unix();
+    let now = host::ticket_clock();
     let unfinished = unfinished_ticket(&admission, state, now)?;
     let port = listening.port();
     let of_ticket = unfinished.as_ref().map(|(issued, _)| issued.port).filter(|_| port == 0);

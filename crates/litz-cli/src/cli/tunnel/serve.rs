@@ -521,7 +521,7 @@ impl<'a> Server<'a> {
             Admission::Keys(_) => return Err(refusals::not_listed(&key, proof.is_some())),
             Admission::Ticket(_) => {
                 let proof = proof.map(Proof::from_bytes).ok_or(refusals::NO_PROOF)?;
-                let decided = self.state.store.decide(host::now_unix(), &self.purpose, &context, &proof);
+                let decided = self.state.store.decide(host::ticket_clock(), &self.purpose, &context, &proof);
                 Some(*decided.map_err(refusals::of_ticket)?.proof.as_bytes())
             }
         };
