@@ -1,6 +1,7 @@
 //! The list of files to send: created from paths on the sender's disk, and checked on the
 //! receiver's side as it arrives.
 
+use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -13,6 +14,7 @@ use super::keep::Keep;
 pub use super::limits::ENTRIES_MAX;
 use super::link::CancelToken;
 use super::link_target::LinkTarget;
+use super::measure::Content;
 use super::names::{NameError, RelativePath};
 use super::stream_io::StreamInput;
 
@@ -87,7 +89,8 @@ pub struct Modified {
     pub nanoseconds: u32,
 }
 
-/// The files to send, as found on disk. Uses about 150 bytes per entry.
+/// The files to send, as found on disk. Uses about 150 bytes per entry, and at most 64 MiB for files of
+/// which the file system does not know the length, such as those of procfs.
 #[derive(Debug)]
 pub struct Source {
     entries: Vec<Entry>,
@@ -98,6 +101,8 @@ pub struct Source {
     skipped: Vec<(PathBuf, FileError)>,
     skipped_counts: SkippedCounts,
     totals: Totals,
+    /// Where the bytes of files come from whose file system may state a wrong length.
+    contents: BTreeMap<u32, Content>,
     /// What is sent if the only entry is a stream.
     input: Option<StreamInput>,
 }
@@ -166,7 +171,7 @@ impl Source {
     /// As [`scan`](Self::scan), for the paths themselves.
     pub fn check(paths: &[PathBuf]) -> Result<(), TransferError> {
         let cancel = CancelToken::new();
-        let mut scan = Scan::new(Keep::default(), &cancel);
+        let mut scan = Scan::check(&cancel);
         for (disk, relative) in roots(paths)? {
             scan.source.roots.push(disk.clone());
             match scan.one(&disk, relative) {
@@ -223,6 +228,19 @@ impl Source {
         path
     }
 
+    /// Where the bytes of file `index` come from.
+    pub(crate) fn content(&self, index: u32) -> Content {
+        self.contents.get(&index).cloned().unwrap_or(Content::File)
+    }
+
+    /// Sends these entries with other modes than they have on disk.
+    #[cfg(test)]
+    pub(crate) fn set_modes(&mut self, modes: &BTreeMap<String, u16>) {
+        for entry in &mut self.entries {
+            entry.mode = modes.get(&entry.path.to_string()).copied().unwrap_or(entry.mode);
+        }
+    }
+
     fn empty() -> Self {
         Self {
             entries: Vec::new(),
@@ -231,6 +249,7 @@ impl Source {
             skipped: Vec::new(),
             skipped_counts: SkippedCounts::default(),
             totals: Totals::default(),
+            contents: BTreeMap::new(),
             input: None,
         }
     }

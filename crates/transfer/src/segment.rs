@@ -196,6 +196,11 @@ impl HashTree {
         new
     }
 
+    /// The value of `segment`, if it is known.
+    pub(crate) fn value(&self, segment: u32) -> Option<ChainingValue> {
+        self.known.contains(segment).then(|| self.values[segment as usize])
+    }
+
     /// The segments whose value is known.
     pub(crate) fn known(&self) -> &SegmentSet {
         &self.known

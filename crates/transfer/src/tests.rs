@@ -20,6 +20,7 @@ use super::ticket::Secret;
 use super::*;
 
 mod authentication;
+mod changing_files;
 mod disk_faults;
 mod failures;
 mod hostile_peers;
@@ -107,19 +108,25 @@ impl Fixture {
 
     fn transfer_source(&self, source: &Source, prepare: impl FnOnce(&MemoryLink)) -> Outcome {
         let (sender, receiver) = pair();
+        self.transfer_observed(source, prepare, &())
+    }
+
+    /// As `transfer_source`; `watch` gets the sender's events, too.
+    fn transfer_observed(&self, source: &Source, prepare: impl FnOnce(&MemoryLink), watch: &dyn Events) -> Outcome {
         *sender.0.faults().revision.lock().unwrap() = self.revision;
         prepare(&sender.0);
         let context = self.context();
         let mut authoriser = AcceptAll { completed: false };
         let (sender_events, receiver_events) = (Recorder::default(), Recorder::default());
         let (sent, received) = std::thread::scope(|scope| {
+        let both = Both(watch, &sender_events);
             let receiving = scope.spawn(|| {
                 let (link, control) = receiver;
                 let directory = self.top.path().join("in");
                 receive::run(&link, control, &context, &directory, &self.receive, &mut authoriser, &receiver_events)
             });
             let (link, control) = sender;
-            let sent = send::run(&link, control, &context, &Credential::Key, source, &self.send, &sender_events);
+            let sent = send::run(&link, control, &context, &Credential::Key, source, &self.send, &both);
             (sent, receiving.join().unwrap())
         });
         match &received {
@@ -197,6 +204,16 @@ impl Outcome {
 }
 
 /// Keeps events.
+/// Passes events to two.
+struct Both<'a>(&'a dyn Events, &'a Recorder);
+
+impl Events for Both<'_> {
+    fn event(&self, event: TransferEvent<'_>) {
+        self.1.0.lock().unwrap().push(serde_json::to_value(&event).unwrap());
+        self.0.event(event);
+    }
+}
+
 #[derive(Default)]
 struct Recorder(Mutex<Vec<serde_json::Value>>);
 

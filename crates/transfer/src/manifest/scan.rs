@@ -14,6 +14,7 @@ use crate::extent::data_len;
 use crate::keep::Keep;
 use crate::link::CancelToken;
 use crate::link_target::LinkTarget;
+use crate::measure::{Content, Measure};
 use crate::names::RelativePath;
 use crate::segment::CHUNK_LEN_MAX;
 
@@ -24,6 +25,9 @@ pub(super) struct Scan<'a> {
     /// Files with several names: device and inode number, and the entry of the first name.
     files: HashMap<(u64, u64), u32>,
     limits: Limits,
+    measure: Measure,
+    /// Only the paths themselves are looked at, so no file is read.
+    is_check: bool,
     cancel: &'a CancelToken,
 }
 
@@ -46,7 +50,13 @@ pub(super) fn roots(paths: &[PathBuf]) -> Result<Vec<(PathBuf, RelativePath)>, T
 
 impl<'a> Scan<'a> {
     pub(super) fn new(keep: Keep, cancel: &'a CancelToken) -> Self {
-        Self { source: Source::empty(), keep, files: HashMap::new(), limits: Limits::default(), cancel }
+        let (source, limits, measure) = (Source::empty(), Limits::default(), Measure::default());
+        Self { source, keep, files: HashMap::new(), limits, measure, is_check: false, cancel }
+    }
+
+    /// For a check of the paths alone.
+    pub(super) fn check(cancel: &'a CancelToken) -> Self {
+        Self { is_check: true, ..Self::new(Keep::default(), cancel) }
     }
 
     /// What was found, if anything was.
@@ -109,7 +119,13 @@ impl<'a> Scan<'a> {
                 return Ok(EntryKind::HardLink { file });
             }
         }
-        let size = metadata.len();
+        let (size, content) = self.size(disk, metadata)?;
+        if !matches!(content, Content::File) {
+            self.source.contents.insert(self.source.entries.len() as u32, content);
+            if size != metadata.len() {
+                return Ok(EntryKind::File { size });
+            }
+        }
         Ok(match self.data_of_sparse(disk, metadata) {
             Some(data) => EntryKind::SparseFile { size, data },
             None => EntryKind::File { size },
@@ -120,6 +136,13 @@ impl<'a> Scan<'a> {
     fn data_of_sparse(&self, disk: &Path, metadata: &Metadata) -> Option<u64> {
         let size = metadata.len();
         // A small file arrives at once and as a whole.
+    fn size(&mut self, disk: &Path, metadata: &Metadata) -> Result<(u64, Content), FileError> {
+        if self.is_check {
+            return Ok((metadata.len(), Content::File));
+        }
+        self.measure.measure(disk, metadata, self.cancel).map_err(|error| FileError::source(&error))
+    }
+
         if !self.keep.holes || size <= CHUNK_LEN_MAX as u64 {
             return None;
         }

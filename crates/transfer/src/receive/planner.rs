@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::Session;
 use super::incoming::{Incoming, Target};
-use crate::error::{FileError, TransferError};
+use crate::error::{FileError, FileErrorKind, TransferError};
 use crate::events::TransferEvent;
 use crate::journal::{JournalKey, Recorded};
 use crate::manifest::{Entry, EntryKind};
@@ -19,6 +19,7 @@ use crate::open_files::FilePermit;
 use crate::part_file::{Found, PartFile, look};
 use crate::record::CHUNK_LEN_MAX;
 use crate::segment::{HashTree, Layout};
+use crate::stamp::{Change, Stamp};
 
 /// The result of hashing the existing data of a file.
 enum Hashed {
@@ -142,8 +143,13 @@ impl Session<'_> {
     /// Checks which data of a file exists. `None` if the transfer stops.
     fn open(
         &self,
+        let stamp = || file.metadata().map(|found| Stamp::of(&found)).map_err(|error| FileError::target(&error));
+        let before = stamp()?;
         index: u32,
         entry: &Entry,
+        if before.change_to(&stamp()?) != Change::None {
+            return Err(FileError::new(FileErrorKind::Target, "the existing file changed while it was compared"));
+        }
         layout: Layout,
         permit: Arc<FilePermit>,
     ) -> Result<Option<Incoming>, FileError> {

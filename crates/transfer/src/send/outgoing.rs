@@ -1,18 +1,16 @@
 //! The files to send, and the order in which threads send their segments.
 
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::OFlags;
-
 use super::stream::OutgoingStream;
-use crate::error::{FileError, FileErrorKind};
-use crate::manifest::{Entry, Modified};
+use crate::error::FileError;
+use crate::manifest::Entry;
+use crate::measure::Content;
 use crate::segment::{FileHash, HashTree, Layout, SegmentSet};
+use crate::source_file::SourceFile;
 
 /// A file that the receiver is ready for.
 pub(super) struct Outgoing {
@@ -29,7 +27,7 @@ pub(super) struct Outgoing {
 
 struct OutgoingState {
     /// Open from the first segment taken to the last one hashed.
-    file: Option<Arc<File>>,
+    file: Option<Arc<SourceFile>>,
     tree: HashTree,
     /// The hash that was sent to the receiver.
     hash: Option<FileHash>,
@@ -105,58 +103,32 @@ impl Outgoing {
     }
 
     /// The source, opened on the first call and checked to be what `entry` says.
-    pub(super) fn file(&self, path: &Path, entry: &Entry) -> Result<Arc<File>, FileError> {
+    pub(super) fn file(&self, path: &Path, entry: &Entry, content: Content) -> Result<Arc<SourceFile>, FileError> {
         let mut state = self.lock();
         if let Some(file) = &state.file {
             return Ok(Arc::clone(file));
         }
-        // Non-blocking, because a pipe that replaced the file must not block the thread.
-        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
-        let file = Arc::new(file.map_err(|error| FileError::source(&error))?);
-        check_unchanged(&file, entry)?;
+        let file = Arc::new(SourceFile::open(path, entry, content)?);
         state.file = Some(Arc::clone(&file));
         Ok(file)
     }
 
-    /// Records the value of a segment. The file's hash if that was the last one missing: then the
-    /// source is checked once more and closed.
-    pub(super) fn on_segment(
-        &self,
-        segment: u32,
-        value: [u8; 32],
-        entry: &Entry,
-    ) -> Result<Option<FileHash>, FileError> {
+    /// Records the value of a segment. Returns the file's hash, once, if that was the last one missing.
+    pub(super) fn on_segment(&self, segment: u32, value: [u8; 32]) -> Option<FileHash> {
         let mut state = self.lock();
-        if !state.tree.insert(segment, value) {
-            return Ok(None);
-        }
-        self.complete(&mut state, entry)
+        if state.tree.insert(segment, value) { state.tree.root() } else { None }
     }
 
-    /// Before the only segment of a file is sent to its end: checks that the source is unchanged, and
-    /// closes it. The segment's value is the file's hash.
-    pub(super) fn on_whole(&self, value: [u8; 32], entry: &Entry) -> Result<(), FileError> {
+    /// The recorded value of a segment.
+    pub(super) fn value(&self, segment: u32) -> Option<[u8; 32]> {
+        self.lock().tree.value(segment)
+    }
+
+    /// Before the hash is sent to the receiver. Closes the source.
+    pub(super) fn set_hash(&self, hash: FileHash) {
         let mut state = self.lock();
-        if let Some(file) = state.file.take() {
-            check_unchanged(&file, entry)?;
-        }
-        state.hash = Some(FileHash::from_bytes(value));
-        Ok(())
-    }
-
-    /// As [`Outgoing::on_segment`] for a file that has none.
-    pub(super) fn on_empty(&self, entry: &Entry) -> Result<Option<FileHash>, FileError> {
-        self.complete(&mut self.lock(), entry)
-    }
-
-    fn complete(&self, state: &mut OutgoingState, entry: &Entry) -> Result<Option<FileHash>, FileError> {
-        let Some(hash) = state.tree.root() else { return Ok(None) };
-        if let Some(file) = state.file.take() {
-            check_unchanged(&file, entry)?;
-        }
         state.hash = Some(hash);
-        Ok(Some(hash))
+        state.file = None;
     }
 
     fn lock(&self) -> MutexGuard<'_, OutgoingState> {
@@ -235,13 +207,6 @@ impl Work {
     fn lock(&self) -> MutexGuard<'_, WorkState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Whether the source is unchanged since it was listed, as far as the file system reports.
-fn check_unchanged(file: &File, entry: &Entry) -> Result<(), FileError> {
-    let metadata = file.metadata().map_err(|error| FileError::source(&error))?;
-    let same = metadata.is_file() && Some(metadata.len()) == entry.size() && Modified::of(&metadata) == entry.modified;
-    if same { Ok(()) } else { Err(FileError::new(FileErrorKind::SourceChanged, "")) }
 }
 
 /// Segments on one stream, at most: small files share a stream, but not all files one stream.

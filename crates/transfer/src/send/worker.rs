@@ -1,17 +1,15 @@
 //! A worker of the sending side: reads segments, hashes them, and sends those that the receiver
 //! does not hold.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-
 use super::outgoing::{Job, Outgoing};
 use super::{Session, connection};
-use crate::error::{FileError, FileErrorKind, TransferError};
+use crate::error::{FileError, TransferError};
 use crate::extent::Extent;
 use crate::manifest::Entry;
 use crate::message::Message;
 use crate::record::{CHUNK_LEN_MAX, RecordWriter};
-use crate::segment::{FileHash, SegmentHasher, ZEROS_STEP};
+use crate::segment::{FileHash, HashTree, SegmentHasher, ZEROS_STEP};
+use crate::source_file::SourceFile;
 
 /// Works until the queue is closed. An error is the connection's; errors of files are sent to the
 /// receiver.
@@ -60,14 +58,18 @@ fn process(
     buffer: &mut [u8],
 ) -> Result<Result<Option<FileHash>, FileError>, TransferError> {
     let outgoing = &job.outgoing;
-    let entry = &session.source().entries()[outgoing.index as usize];
-    let file = match outgoing.file(&session.source().disk_path(outgoing.index), entry) {
+    let source = session.source();
+    let entry = &source.entries()[outgoing.index as usize];
+    let content = source.content(outgoing.index);
+    let file = match outgoing.file(&source.disk_path(outgoing.index), entry, content) {
         Ok(file) => file,
         Err(error) => return Ok(Err(error)),
     };
-    let Some(segment) = job.segment else { return Ok(outgoing.on_empty(entry)) };
+    let Some(segment) = job.segment else {
+        return Ok(finish(session, outgoing, &file, HashTree::new(outgoing.layout).root()));
+    };
     let value = if outgoing.is_held(segment) {
-        hash_only(session, outgoing, &file, segment, buffer)
+        hash_held(session, outgoing, &file, segment, buffer)
     } else {
         let sent = send(session, outgoing, &file, segment, entry, writer)?;
         if session.knows_small_files() && outgoing.layout.count() == 1 {
@@ -77,20 +79,63 @@ fn process(
         sent
     };
     Ok(match value {
-        Ok(Some(value)) => outgoing.on_segment(segment, value, entry),
+        Ok(Some(value)) => finish(session, outgoing, &file, outgoing.on_segment(segment, value)),
         Ok(None) => Ok(None),
         Err(error) => Err(error),
     })
 }
 
-/// The value of a segment that the receiver holds. `None` if the file or the transfer was
-/// abandoned.
-fn hash_only(
+/// Makes sure that the file with this hash was the same from the first to the last byte. `None` without
+/// a hash, or if the transfer stops.
+fn finish(
     session: &Session<'_>,
     outgoing: &Outgoing,
-    file: &File,
+    file: &SourceFile,
+    hash: Option<FileHash>,
+) -> Result<Option<FileHash>, FileError> {
+    let Some(hash) = hash else { return Ok(None) };
+    let is_same = || {
+        let mut buffer = vec![0; CHUNK_LEN_MAX];
+        for segment in 0..outgoing.layout.count() {
+            let Some(value) = hash_segment(session, outgoing, file, segment, &mut buffer, &|_| {})? else {
+                return Ok(None);
+            };
+            // A file of one segment that is sent at once has no recorded value: it is the hash.
+            if value != outgoing.value(segment).unwrap_or(*hash.as_bytes()) {
+                return Ok(Some(false));
+            }
+        }
+        Ok(Some(true))
+    };
+    if !file.confirm(&is_same)? {
+        return Ok(None);
+    }
+    outgoing.set_hash(hash);
+    Ok(Some(hash))
+}
+
+/// The value of a segment that the receiver holds. `None` if the file or the transfer was abandoned.
+fn hash_held(
+    session: &Session<'_>,
+    outgoing: &Outgoing,
+    file: &SourceFile,
     segment: u32,
     buffer: &mut [u8],
+) -> Result<Option<[u8; 32]>, FileError> {
+    hash_segment(session, outgoing, file, segment, buffer, &|bytes| {
+        session.progress.add_resumed(bytes);
+        outgoing.count(bytes);
+    })
+}
+
+/// Reads a segment for its value. `None` if the file or the transfer was abandoned.
+fn hash_segment(
+    session: &Session<'_>,
+    outgoing: &Outgoing,
+    file: &SourceFile,
+    segment: u32,
+    buffer: &mut [u8],
+    on_hashed: &dyn Fn(u64),
 ) -> Result<Option<[u8; 32]>, FileError> {
     let (mut offset, mut left) = outgoing.layout.range(segment);
     let mut hasher = outgoing.layout.hasher(segment);
@@ -99,10 +144,9 @@ fn hash_only(
             return Ok(None);
         }
         let bytes = &mut buffer[..left.min(CHUNK_LEN_MAX as u64) as usize];
-        read_at(file, bytes, offset)?;
+        file.read_at(bytes, offset)?;
         hasher.update(bytes);
-        session.progress.add_resumed(bytes.len() as u64);
-        outgoing.count(bytes.len() as u64);
+        on_hashed(bytes.len() as u64);
         offset += bytes.len() as u64;
         left -= bytes.len() as u64;
     }
@@ -114,7 +158,7 @@ fn hash_only(
 fn send(
     session: &Session<'_>,
     outgoing: &Outgoing,
-    file: &File,
+    file: &SourceFile,
     segment: u32,
     entry: &Entry,
     writer: &mut RecordWriter,
@@ -127,7 +171,7 @@ fn send(
             writer.abort().map_err(connection)?;
             return Ok(Ok(None));
         }
-        let len = match if entry.data().is_some() { Extent::at(file, offset) } else { Extent::Data(left) } {
+        let len = match if entry.data().is_some() { file.extent_at(offset) } else { Extent::Data(left) } {
             Extent::Hole(len) => {
                 let len = len.min(left).min(ZEROS_STEP);
                 writer.hole(len as u32).map_err(connection)?;
@@ -149,12 +193,14 @@ fn send(
         left -= len;
     }
     let value = hasher.finish();
-    if session.knows_small_files()
-        && outgoing.layout.count() == 1
-        && let Err(error) = outgoing.on_whole(value, entry)
-    {
-        writer.abort().map_err(connection)?;
-        return Ok(Err(error));
+    if session.knows_small_files() && outgoing.layout.count() == 1 {
+        match finish(session, outgoing, file, Some(FileHash::from_bytes(value))) {
+            Ok(Some(_)) => {}
+            other => {
+                writer.abort().map_err(connection)?;
+                return Ok(other.map(|_| None));
+            }
+        }
     }
     writer.end(&value).map_err(connection)?;
     Ok(Ok(Some(value)))
@@ -162,19 +208,11 @@ fn send(
 
 fn send_chunk(
     writer: &mut RecordWriter,
-    file: &File,
+    file: &SourceFile,
     offset: u64,
     len: usize,
     hasher: &mut SegmentHasher,
 ) -> Result<Result<(), FileError>, TransferError> {
-    let sent = writer.chunk(len, |bytes| read_at(file, bytes, offset), |bytes| hasher.update(bytes));
+    let sent = writer.chunk(len, |bytes| file.read_at(bytes, offset), |bytes| hasher.update(bytes));
     sent.map_err(connection)
-}
-
-/// Fills `bytes` from `offset`. A file that ends before was truncated after it was listed.
-fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> Result<(), FileError> {
-    file.read_exact_at(bytes, offset).map_err(|error| match error.kind() {
-        std::io::ErrorKind::UnexpectedEof => FileError::new(FileErrorKind::SourceChanged, "it became shorter"),
-        _ => FileError::source(&error),
-    })
 }
