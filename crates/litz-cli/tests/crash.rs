@@ -8,12 +8,15 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use units::Rng;
 
+use crate::support::needs::has_root;
+use crate::support::run::names;
 use crate::support::{Litz, Place};
 
 /// Rounds of a run without the variable.
@@ -41,8 +44,12 @@ struct Round {
     rng: Rng,
     /// The content of each file below the inbox: new, and old if it is to be overwritten.
     files: BTreeMap<PathBuf, (Vec<u8>, Option<Vec<u8>>)>,
+    /// The directories, and whether they were there before.
+    directories: BTreeMap<PathBuf, bool>,
     is_overwriting: bool,
     has_strace: bool,
+    /// The receiver runs as a user without privileges, for whom modes count.
+    is_unprivileged: bool,
 }
 
 #[test]
@@ -93,7 +100,30 @@ impl Round {
             });
             files.insert(PathBuf::from(name), (std::fs::read(source).expect("just written"), old));
         }
-        Self { place, rng, files, is_overwriting, has_strace }
+        let parents = files.keys().flat_map(|name| name.ancestors().skip(1)).filter(|name| name.iter().count() > 0);
+        let directories = parents.map(|name| (name.to_owned(), place.inbox().join(name).exists())).collect();
+        let mut round = Self { place, rng, files, directories, is_overwriting, has_strace, is_unprivileged: false };
+        round.is_unprivileged = round.rng.below(2) == 0 && round.give_up_privileges();
+        for name in round.directories.keys() {
+            let mode = [0o755, 0o555, 0o500, 0o700][round.rng.below(4) as usize];
+            set_mode(&round.place.path("out").join(name), mode);
+        }
+        round
+    }
+
+    /// Gives the receiver's folders to a user without privileges. Returns false if that cannot be.
+    fn give_up_privileges(&self) -> bool {
+        if !has_root() {
+            return false;
+        }
+        set_mode(self.place.root.path(), 0o755);
+        std::fs::create_dir(self.place.path("state-in")).expect("a folder");
+        let mut owned = Command::new("chown");
+        let owned = owned.arg("-R").arg(NOBODY).arg(self.place.inbox()).arg(self.place.path("state-in")).status();
+        // The program may lie where only root has access.
+        let mut version = Command::new("setpriv");
+        version.args(SETPRIV).args([env!("CARGO_BIN_EXE_litz"), "version"]).stdout(Stdio::null()).stderr(Stdio::null());
+        owned.is_ok_and(|status| status.success()) && version.status().is_ok_and(|status| status.success())
     }
 
     fn run(mut self, tally: &mut Tally) {
@@ -165,6 +195,15 @@ impl Round {
             let found = std::fs::read(self.place.inbox().join(name)).expect("it has arrived");
             assert!(found == *new, "{} is wrong", name.display());
         }
+        for (name, was_there) in &self.directories {
+            let at = |top: PathBuf| std::fs::metadata(top.join(name)).expect("a directory");
+            let (sent, found) = (at(self.place.path("out")), at(self.place.inbox()));
+            assert!(*was_there || found.mode() == sent.mode() & !0o022, "{}: {:o}", name.display(), found.mode());
+            let time = |of: &std::fs::Metadata| (of.mtime(), of.mtime_nsec());
+            assert!(*was_there || time(&found) == time(&sent), "{}: another time", name.display());
+        }
+        let inbox: Vec<_> = names(&self.place.inbox());
+        assert_eq!(inbox, ["tree"], "something was left");
         for folder in std::fs::read_dir(self.place.inbox().join("tree")).expect("the tree") {
             for child in std::fs::read_dir(folder.expect("a folder").path()).expect("a folder") {
                 let name = child.expect("a file").file_name();
@@ -176,6 +215,10 @@ impl Round {
 
     fn recv(&mut self, is_faulty: bool) -> Option<(Litz, String)> {
         let mut arguments: Vec<OsString> = Vec::new();
+        if self.is_unprivileged {
+            arguments.push("setpriv".into());
+            arguments.extend(SETPRIV.map(Into::into));
+        }
         if is_faulty && self.has_strace && self.rng.below(2) == 0 {
             arguments.extend(self.faults().into_iter().map(Into::into));
         }
@@ -211,6 +254,26 @@ impl Round {
         text.split(' ').map(ToOwned::to_owned).collect()
     }
 }
+
+impl Drop for Round {
+    fn drop(&mut self) {
+        // So that the folders can be removed by a user who is not root.
+        for top in [self.place.path("out"), self.place.inbox()] {
+            for name in self.directories.keys().filter(|name| top.join(name).exists()) {
+                set_mode(&top.join(name), 0o755);
+            }
+        }
+    }
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("a mode");
+}
+
+/// The user and the group of files that belong to no user.
+const NOBODY: &str = "65534:65534";
+
+const SETPRIV: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
 
 fn option(name: &str, value: &Path) -> OsString {
     let mut option = OsString::from(name);

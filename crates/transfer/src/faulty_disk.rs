@@ -20,6 +20,7 @@ use super::disk::{Disk, SystemDisk};
 #[derive(Debug, Default)]
 pub(crate) struct FaultyDisk {
     fail_sync: AtomicBool,
+    fail_directory_sync: AtomicBool,
     /// Bytes that may still be written. Zero: no limit.
     pub(crate) write_limit: AtomicU64,
     written: AtomicU64,
@@ -48,6 +49,11 @@ impl FaultyDisk {
         self.fail_sync.store(true, Ordering::SeqCst);
     }
 
+    /// Makes the next sync of a directory fail with EIO, once.
+    pub(crate) fn fail_next_directory_sync(&self) {
+        self.fail_directory_sync.store(true, Ordering::SeqCst);
+    }
+
     /// The modes of files when they were synced with their metadata.
     pub(crate) fn synced_modes(&self) -> Vec<u32> {
         self.synced_modes.lock().unwrap().clone()
@@ -56,6 +62,7 @@ impl FaultyDisk {
     /// Makes that sync succeed again.
     pub(crate) fn heal(&self) {
         self.fail_sync.store(false, Ordering::SeqCst);
+        self.fail_directory_sync.store(false, Ordering::SeqCst);
         self.write_limit.store(0, Ordering::SeqCst);
         self.written.store(0, Ordering::SeqCst);
     }
@@ -111,6 +118,9 @@ impl Disk for FaultyDisk {
         let mode = stat.st_mode;
         if FileType::from_raw_mode(mode).is_dir() {
             self.directory_syncs.fetch_add(1, Ordering::SeqCst);
+            if self.fail_directory_sync.swap(false, Ordering::SeqCst) {
+                return Err(rustix::io::Errno::IO.into());
+            }
             return SystemDisk.sync_all(file.as_fd());
         }
         self.synced_modes.lock().unwrap().push(mode & 0o777);

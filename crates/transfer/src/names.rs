@@ -81,6 +81,11 @@ impl RelativePath {
         (parents, OsStr::from_bytes(name))
     }
 
+    /// The components with `/` between them.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Length in bytes, separators included.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()

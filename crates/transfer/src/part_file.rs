@@ -20,7 +20,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{Advice, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::fs::{Advice, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use super::disk::Disk;
@@ -29,6 +29,7 @@ use super::error::{FileError, FileErrorKind};
 use super::journal::{Journal, JournalKey, Recorded};
 use super::manifest::{Entry, Modified};
 use super::names::{COMPONENT_LEN_MAX, JOURNAL_SUFFIX, PART_SUFFIX};
+use super::own_file::{chmod_at, is_own};
 use super::segment::Layout;
 use super::tree::TargetTree;
 
@@ -46,6 +47,9 @@ const DIRTY_BYTES_MAX: u64 = 128 << 20;
 
 /// The mode of part files and journals: for the owner only.
 const PART_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// The bit of a mode that lets the owner read.
+const OWNER_READS: u32 = 0o400;
 
 /// The state of a file's name before it is received.
 pub(crate) enum Found {
@@ -90,8 +94,7 @@ pub(crate) fn look(directory: &OwnedFd, name: &OsStr, entry: &Entry, overwrite: 
             return Err(FileError::new(FileErrorKind::Blocked, "the receiver has a directory with this name"));
         }
         FileType::RegularFile if entry.size() == Some(stat.st_size as u64) => {
-            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            if let Ok(file) = rustix::fs::openat(directory, name, flags, Mode::empty()).map(File::from)
+            if let Ok(file) = open_existing(directory, name, entry)
                 && file
                     .metadata()
                     .is_ok_and(|found| found.is_file() && (!overwrite || Modified::of(&found) == entry.modified))
@@ -102,6 +105,43 @@ pub(crate) fn look(directory: &OwnedFd, name: &OsStr, entry: &Entry, overwrite: 
         _ => {}
     }
     if overwrite { Ok(Found::Free) } else { Err(FileError::new(FileErrorKind::Exists, "")) }
+}
+
+/// Opens a file for reading. One that an earlier attempt has moved here may have a mode that denies it.
+fn open_existing(directory: &OwnedFd, name: &OsStr, entry: &Entry) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let open = || rustix::fs::openat(directory, name, flags, Mode::empty()).map(File::from);
+    match open() {
+        Err(Errno::ACCESS) if u32::from(entry.mode) & OWNER_READS == 0 => {
+            let is_it = |stat: &Stat| {
+                let time = Modified { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec as u32 };
+                FileType::from_raw_mode(stat.st_mode).is_file() && is_own(stat) && time == entry.modified
+            };
+            let Some(before) = chmod_at(directory, name, |mode| mode | OWNER_READS, is_it)? else {
+                return Err(Errno::ACCESS.into());
+            };
+            let opened = open();
+            // If the process is killed before this, `restore_mode` does it.
+            let _ = chmod_at(directory, name, |_| before.st_mode & 0o777, is_own);
+            Ok(opened?)
+        }
+        opened => Ok(opened?),
+    }
+}
+
+/// Gives the file of `entry`, which is in its place, its mode back if an earlier attempt was killed while
+/// it had made it readable.
+pub(crate) fn restore_mode(directory: &OwnedFd, name: &OsStr, entry: &Entry, tree: &TargetTree) {
+    let wanted = tree.mode(entry.mode);
+    if wanted & OWNER_READS == 0 {
+        let is_left = |stat: &Stat| {
+            FileType::from_raw_mode(stat.st_mode).is_file()
+                && is_own(stat)
+                && stat.st_mode & 0o777 == wanted | OWNER_READS
+        };
+        // Best effort, as the file is there and verified.
+        let _ = chmod_at(directory, name, |_| wanted, is_left);
+    }
 }
 
 impl PartFile {
@@ -331,17 +371,15 @@ fn resume_or_create(
 fn open_regular(directory: &OwnedFd, name: &OsStr) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = match rustix::fs::openat(directory, name, flags, PART_MODE) {
-        // Its process was killed when it was about to move a read-only file into place.
+        // Its process was killed when it was about to move a file into place that its owner may not write
+        // to or read.
         Err(Errno::ACCESS) => {
-            let read_only = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            let existing = match rustix::fs::openat(directory, name, read_only, PART_MODE) {
+            let is_it = |stat: &Stat| FileType::from_raw_mode(stat.st_mode).is_file() && stat.st_nlink == 1;
+            match chmod_at(directory, name, |_| PART_MODE.as_raw_mode(), is_it) {
                 // There is none: the folder itself denies a new one.
-                Err(Errno::NOENT) => return Err(Errno::ACCESS.into()),
-                existing => existing?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Errno::ACCESS.into()),
+                outcome => outcome?.ok_or_else(|| not_ours(name))?,
             };
-            let file = File::from(existing);
-            check_regular(&file, name)?;
-            rustix::fs::fchmod(&file, PART_MODE)?;
             rustix::fs::openat(directory, name, flags, PART_MODE)
         }
         opened => opened,
@@ -358,10 +396,14 @@ fn open_regular(directory: &OwnedFd, name: &OsStr) -> io::Result<File> {
 fn check_regular(file: &File, name: &OsStr) -> io::Result<Metadata> {
     let metadata = file.metadata()?;
     if !metadata.is_file() || metadata.nlink() > 1 {
-        let what = format!("{} is not a plain file of ours: move it away", name.display());
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        return Err(not_ours(name));
     }
     Ok(metadata)
+}
+
+fn not_ours(name: &OsStr) -> io::Error {
+    let what = format!("{} is not a plain file of ours: move it away", name.display());
+    io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
 /// Locks the part file, and makes sure that it is still the one under its name.

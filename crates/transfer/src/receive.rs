@@ -44,6 +44,7 @@ use super::transport::STREAMS_MAX;
 use super::tree::TargetTree;
 
 mod data;
+mod directories;
 mod finisher;
 mod incoming;
 mod incoming_stream;
@@ -269,7 +270,7 @@ struct SessionState {
     is_planner_waiting: bool,
     /// Files in place.
     placed: SegmentSet,
-    /// Directories that this transfer created, in this order.
+    /// Directories that this transfer or an earlier attempt created, in the order of the list.
     made: Vec<u32>,
 }
 
@@ -320,11 +321,9 @@ impl<'a> Session<'a> {
             scope.spawn(|| self.finish_files());
         }
         self.serve()?;
-        self.settle_directories();
-        self.tree
-            .get()
-            .map_or(Ok(()), TargetTree::sync)
-            .map_err(|error| TransferError::Directory(self.directory.clone(), std::io::Error::other(error)))?;
+        // What the planner did not wait for: the name of a stream.
+        self.sync_directories(&[])?;
+        self.forget_directories();
         let summary = Summary {
             files: totals.files,
             bytes: if self.stream.get().is_some() { self.progress.moved() } else { totals.bytes },
@@ -469,19 +468,6 @@ impl<'a> Session<'a> {
             self.changed.notify_one();
         }
         sent
-    }
-
-    /// Sets permissions and times of the created directories, innermost first, after all their
-    /// content.
-    fn settle_directories(&self) {
-        let made = std::mem::take(&mut self.lock().made);
-        for index in made.into_iter().rev() {
-            let entry = &self.list().entries[index as usize];
-            if let Err(error) = self.tree().settle_directory(&entry.path, entry.mode, entry.modified) {
-                self.failed.fetch_add(1, Ordering::Relaxed);
-                self.events.event(TransferEvent::FileFailed { path: &entry.path, error: &error });
-            }
-        }
     }
 
     /// Makes every thread end soon. Verified data stays for the next attempt.

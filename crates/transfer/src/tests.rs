@@ -24,6 +24,7 @@ mod changing_files;
 mod disk_faults;
 mod failures;
 mod hostile_peers;
+mod interruptions;
 mod keep;
 mod resume;
 mod room;
@@ -49,6 +50,8 @@ struct Fixture {
 struct Outcome {
     sent: Result<Summary, TransferError>,
     received: Result<Summary, TransferError>,
+    /// The receiver has marked the ticket as used: all is in place.
+    is_spent: bool,
     /// As JSON, so that every event is known to be expressible.
     sender_events: Vec<serde_json::Value>,
     receiver_events: Vec<serde_json::Value>,
@@ -107,19 +110,19 @@ impl Fixture {
     }
 
     fn transfer_source(&self, source: &Source, prepare: impl FnOnce(&MemoryLink)) -> Outcome {
-        let (sender, receiver) = pair();
         self.transfer_observed(source, prepare, &())
     }
 
     /// As `transfer_source`; `watch` gets the sender's events, too.
     fn transfer_observed(&self, source: &Source, prepare: impl FnOnce(&MemoryLink), watch: &dyn Events) -> Outcome {
+        let (sender, receiver) = pair();
         *sender.0.faults().revision.lock().unwrap() = self.revision;
         prepare(&sender.0);
         let context = self.context();
         let mut authoriser = AcceptAll { completed: false };
         let (sender_events, receiver_events) = (Recorder::default(), Recorder::default());
-        let (sent, received) = std::thread::scope(|scope| {
         let both = Both(watch, &sender_events);
+        let (sent, received) = std::thread::scope(|scope| {
             let receiving = scope.spawn(|| {
                 let (link, control) = receiver;
                 let directory = self.top.path().join("in");
@@ -144,6 +147,7 @@ impl Fixture {
         Outcome {
             sent,
             received,
+            is_spent: authoriser.completed,
             sender_events: sender_events.0.into_inner().unwrap(),
             receiver_events: receiver_events.0.into_inner().unwrap(),
         }
@@ -203,7 +207,6 @@ impl Outcome {
     }
 }
 
-/// Keeps events.
 /// Passes events to two.
 struct Both<'a>(&'a dyn Events, &'a Recorder);
 
@@ -214,6 +217,7 @@ impl Events for Both<'_> {
     }
 }
 
+/// Keeps events.
 #[derive(Default)]
 struct Recorder(Mutex<Vec<serde_json::Value>>);
 

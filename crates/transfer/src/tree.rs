@@ -4,21 +4,23 @@
 //! there before nor one that appears half-way can lead outside. The path of the target directory
 //! itself may contain links, because the user chose it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 
+use super::directory_journal::{DirectoryJournal, Made};
 use super::disk::Disk;
 use super::disk_space::DiskSpace;
 use super::error::{FileError, FileErrorKind};
 use super::manifest::Modified;
 use super::names::RelativePath;
+use super::own_file::{chmod_at, is_own};
 use super::part_file::part_and_journal_names;
 
 /// A directory that files are received into.
@@ -27,6 +29,7 @@ pub(crate) struct TargetTree {
     umask: u32,
     disk: Arc<dyn Disk>,
     disk_space: DiskSpace,
+    directories: Mutex<DirectoryJournal>,
     state: Mutex<TreeState>,
 }
 
@@ -37,6 +40,11 @@ struct TreeState {
     /// Directories whose entries changed and that must be synced. At most one for each entry of the
     /// transfer.
     changed: BTreeSet<Vec<u8>>,
+    /// Directories that an earlier attempt has made and this one goes on with, and their modes before.
+    reopened: BTreeMap<Vec<u8>, u32>,
+    /// Announced directories that could not be made. Nothing below them is made either: they would
+    /// remain with the modes and times of directories that were never announced.
+    refused: BTreeMap<Vec<u8>, FileError>,
 }
 
 impl TargetTree {
@@ -44,9 +52,10 @@ impl TargetTree {
     /// `umask`. Files are written to `disk`.
     pub(crate) fn open(directory: &Path, umask: u32, disk: Arc<dyn Disk>) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(directory, flags, Mode::empty())?;
+        let root = Arc::new(rustix::fs::open(directory, flags, Mode::empty())?);
         Ok(Self {
-            root: Arc::new(root),
+            directories: Mutex::new(DirectoryJournal::new(Arc::clone(&root))),
+            root,
             umask,
             disk_space: DiskSpace::new(Arc::clone(&disk)),
             disk,
@@ -77,43 +86,119 @@ impl TargetTree {
         let Ok(directory) = self.descend(parents, false) else { return 0 };
         let (part_name, _) = part_and_journal_names(name);
         let len = |name: &OsStr| match rustix::fs::statat(&*directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() => stat.st_size as u64,
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_file() => stat.st_size as u64,
             _ => 0,
         };
         len(name).max(len(&part_name))
     }
 
+    /// Opens up those of the directories `listed` that an earlier attempt has made and has completed:
+    /// their owner needs to write to them again.
+    pub(crate) fn reopen_directories(&self, listed: &BTreeSet<&[u8]>) -> io::Result<()> {
+        let known = self.directories().read()?;
+        for (path, made) in known.into_iter().filter(|(path, _)| listed.contains(path.as_slice())) {
+            // One that is not as it was left is not ours any more.
+            if let Some(mode) = self.reopen_directory(&path, made) {
+                self.lock().reopened.insert(path, mode);
+            }
+        }
+        Ok(())
+    }
+
+    /// The mode that the directory had; `None` if it is not the one that was made.
+    fn reopen_directory(&self, path: &[u8], made: Made) -> Option<u32> {
+        let path = RelativePath::from_components(path.split(|byte| *byte == b'/')).ok()?;
+        let (parents, name) = path.split_last();
+        let parent = self.descend(parents, false).ok()?;
+        // The process may have been killed before the number of a new directory was known. Then nothing
+        // is in it.
+        if made.is_none() && !is_empty(&parent, name) {
+            return None;
+        }
+        let is_it = |stat: &Stat| {
+            let is_directory = FileType::from_raw_mode(stat.st_mode).is_dir();
+            is_directory && is_own(stat) && made.is_none_or(|made| made == (stat.st_dev, stat.st_ino))
+        };
+        let before = chmod_at(&parent, name, |mode| mode | 0o700, is_it).ok()??;
+        Some(before.st_mode & 0o777)
+    }
+
+    /// Gives the directories that were opened up their modes back: the transfer does not take place.
+    pub(crate) fn close_directories(&self) {
+        let reopened = std::mem::take(&mut self.lock().reopened);
+        for (path, mode) in reopened.into_iter().rev() {
+            let Ok(path) = RelativePath::from_components(path.split(|byte| *byte == b'/')) else { continue };
+            let (parents, name) = path.split_last();
+            if let Ok(parent) = self.descend(parents, false) {
+                let _ = chmod_at(&parent, name, |_| mode, is_own);
+            }
+        }
+    }
+
     /// Creates the directory `path` with the permissions `mode`, but writable for its owner until
-    /// [`TargetTree::settle_directory`]. Returns false if it existed.
+    /// [`TargetTree::settle_directory`]. Returns false if it existed before the transfer.
     pub(crate) fn make_directory(&self, path: &RelativePath, mode: u16) -> Result<bool, FileError> {
+        self.try_make_directory(path, mode).inspect_err(|error| {
+            self.lock().refused.insert(path.as_bytes().to_vec(), error.clone());
+        })
+    }
+
+    fn try_make_directory(&self, path: &RelativePath, mode: u16) -> Result<bool, FileError> {
+        let target = |error: io::Error| FileError::target(&error);
         let (parent, name) = self.parent(path)?;
+        if rustix::fs::statat(&*parent, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+            open_directory(&parent, name)?;
+            return Ok(self.lock().reopened.contains_key(path.as_bytes()));
+        }
+        let mut journal = self.directories();
+        journal.intend(path).map_err(target)?;
         // Other users never get more access than the final mode gives, also if the transfer is
         // interrupted.
         let mode = u32::from(mode) & 0o777 & !self.umask | 0o700;
         match rustix::fs::mkdirat(&*parent, name, Mode::from_raw_mode(mode)) {
-            Ok(()) => {
-                self.note_changed(path);
-                Ok(true)
-            }
+            Ok(()) => {}
             Err(Errno::EXIST) => {
                 open_directory(&parent, name)?;
-                Ok(false)
+                return Ok(false);
             }
-            Err(errno) => Err(FileError::target(&errno.into())),
+            Err(errno) => return Err(target(errno.into())),
         }
+        let noted = rustix::fs::statat(&*parent, name, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(io::Error::from)
+            .and_then(|stat| journal.made(path, (stat.st_dev, stat.st_ino)));
+        if let Err(error) = noted {
+            let _ = rustix::fs::unlinkat(&*parent, name, AtFlags::REMOVEDIR);
+            return Err(target(error));
+        }
+        drop(journal);
+        self.note_changed(path);
+        Ok(true)
     }
 
-    /// Sets the final permissions and time of the directory `path`, which this transfer created.
+    /// Sets the final permissions and time of the directory `path`, which this transfer or an earlier
+    /// attempt created, after all its content. Syncs it if its entries changed.
     pub(crate) fn settle_directory(&self, path: &RelativePath, mode: u16, modified: Modified) -> Result<(), FileError> {
         let (parent, name) = self.parent(path)?;
         let directory = open_directory(&parent, name)?;
+        let has_changed = self.lock().changed.remove(path.as_bytes());
         let applied = self.set_mode(&directory, mode).and_then(|()| self.set_time(&directory, modified));
-        applied.map_err(|error| FileError::target(&error))
+        let synced = applied.and_then(|()| if has_changed { self.disk.sync_all(directory.as_fd()) } else { Ok(()) });
+        synced.map_err(|error| FileError::target(&error))
+    }
+
+    /// The transfer that made `paths` is complete: a later one finds them as they are.
+    pub(crate) fn forget_directories<'p>(&self, paths: impl Iterator<Item = &'p RelativePath>) {
+        self.directories().settle(paths);
     }
 
     /// Sets the permissions of an open file or directory.
     pub(crate) fn set_mode(&self, file: impl rustix::fd::AsFd, mode: u16) -> io::Result<()> {
-        Ok(rustix::fs::fchmod(&file, Mode::from_raw_mode(u32::from(mode) & 0o777 & !self.umask))?)
+        Ok(rustix::fs::fchmod(&file, Mode::from_raw_mode(self.mode(mode)))?)
+    }
+
+    /// The permissions that a file or directory gets.
+    pub(crate) fn mode(&self, mode: u16) -> u32 {
+        u32::from(mode) & 0o777 & !self.umask
     }
 
     /// Sets the time of an open file or directory.
@@ -135,11 +220,18 @@ impl TargetTree {
         self.lock().changed.insert(parent);
     }
 
-    /// Syncs every directory noted. Until then, a power loss may undo a rename, but never leaves a
-    /// partial file.
-    pub(crate) fn sync(&self) -> Result<(), FileError> {
-        let changed = std::mem::take(&mut self.lock().changed);
-        for path in changed {
+    /// Syncs every directory noted but those that are settled later. Until then, a power loss may undo a
+    /// rename, but never leaves a partial file.
+    pub(crate) fn sync_but(&self, later: &BTreeSet<&[u8]>) -> Result<(), FileError> {
+        let mut now = Vec::new();
+        self.lock().changed.retain(|path| {
+            let is_later = later.contains(path.as_slice());
+            if !is_later {
+                now.push(path.clone());
+            }
+            is_later
+        });
+        for path in now {
             let components = path.split(|byte| *byte == b'/').filter(|component| !component.is_empty());
             let directory = self.descend(components.map(os_str), false)?;
             self.disk.sync_all(directory.as_fd()).map_err(|error| FileError::target(&error))?;
@@ -159,14 +251,19 @@ impl TargetTree {
         let mut directory = Arc::clone(&self.root);
         let mut above = Vec::new();
         for component in components {
+            let mut here = above.clone();
+            push_component(&mut here, component);
             directory = Arc::new(match open_directory(&directory, component) {
                 Err(error) if make && error.kind == FileErrorKind::Target => {
+                    if let Some(reason) = self.lock().refused.get(&here) {
+                        return Err(reason.clone());
+                    }
                     self.make_missing(&directory, component, &above)?;
                     open_directory(&directory, component)?
                 }
                 outcome => outcome?,
             });
-            push_component(&mut above, component);
+            above = here;
         }
         self.lock().last = Some((path, Arc::clone(&directory)));
         Ok(directory)
@@ -184,6 +281,10 @@ impl TargetTree {
         }
     }
 
+    fn directories(&self) -> std::sync::MutexGuard<'_, DirectoryJournal> {
+        self.directories.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, TreeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -194,13 +295,22 @@ fn timestamps(modified: Modified) -> Timestamps {
     Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification }
 }
 
+/// Whether `name` in `parent` is a directory without entries.
+fn is_empty(parent: &OwnedFd, name: &OsStr) -> bool {
+    let entries = open_directory(parent, name).ok().and_then(|directory| Dir::read_from(directory).ok());
+    let is_entry = |entry: Result<rustix::fs::DirEntry, Errno>| {
+        entry.is_ok_and(|entry| !matches!(entry.file_name().to_bytes(), b"." | b".."))
+    };
+    entries.is_some_and(|mut entries| !entries.any(is_entry))
+}
+
 /// Opens the directory `name` in `parent`; a symbolic link is an error.
 fn open_directory(parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, FileError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(parent, name, flags, Mode::empty()).map_err(|errno| match errno {
         // With O_DIRECTORY, Linux reports a link as ENOTDIR, other systems as ELOOP.
         Errno::NOTDIR | Errno::LOOP => match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_symlink() => {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_symlink() => {
                 FileError::new(FileErrorKind::SymbolicLink, name.display())
             }
             _ => FileError::new(FileErrorKind::Blocked, name.display()),

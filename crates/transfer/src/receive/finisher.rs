@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Session;
 use super::incoming::{Incoming, Target};
 use crate::error::{FileError, FileErrorKind, TransferError};
-use crate::part_file::discard_remains;
+use crate::part_file::{discard_remains, restore_mode};
 
 impl Session<'_> {
     /// Runs a finishing thread.
@@ -30,7 +30,9 @@ impl Session<'_> {
                 Err(error) => self.settle_failed(incoming, &error),
             },
             (Target::InPlace(directory), Some(hash)) => {
-                discard_remains(directory, entry.path.split_last().1);
+                let name = entry.path.split_last().1;
+                discard_remains(directory, name);
+                restore_mode(directory, name, entry, self.tree());
                 // An attempt that was killed may have moved it here without syncing the directory.
                 self.tree().note_changed(&entry.path);
                 self.settle(incoming.index, Ok(Some(hash)))

@@ -15,26 +15,22 @@ use crate::manifest::{Entry, EntryKind};
 use crate::part_file::{discard_remains, part_and_journal_names};
 
 impl Session<'_> {
-    /// Makes all links once every other entry has its result.
-    pub(super) fn make_links(&self) -> Result<(), TransferError> {
-        let entries = &self.list().entries;
-        if !entries.iter().any(Entry::is_link) || !self.wait_for_files()? {
-            return Ok(());
-        }
-        for (index, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.is_link()) {
+    /// Makes all links once every file has its result. Returns false if the transfer stops.
+    pub(super) fn make_links(&self) -> Result<bool, TransferError> {
+        for (index, entry) in self.list().entries.iter().enumerate().filter(|(_, entry)| entry.is_link()) {
             if self.is_stopping() {
-                return Ok(());
+                return Ok(false);
             }
             match self.make_link(entry) {
                 Ok(()) => self.settle_queued(index as u32, Ok(None))?,
                 Err(error) => self.settle_queued(index as u32, Err(&error))?,
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Waits until no file is in progress. Returns false if the transfer stops.
-    fn wait_for_files(&self) -> Result<bool, TransferError> {
+    pub(super) fn wait_for_files(&self) -> Result<bool, TransferError> {
         self.control.flush()?;
         let in_progress = |state: &mut SessionState| !state.active.is_empty() && !self.is_stopping();
         let mut state = self.lock();

@@ -5,6 +5,7 @@ use crate::control::{Input, next_input};
 use crate::error::{FileError, FileErrorKind, TransferError};
 use crate::manifest::{Entry, EntryKind, Limits, SkippedCounts, Totals};
 use crate::message::Message;
+use crate::tree::TargetTree;
 
 /// The list of files that the sender announced.
 pub(super) struct List {
@@ -42,13 +43,15 @@ impl Session<'_> {
         if let Some(bytes_max) = self.options.bytes_max.filter(|bytes_max| totals.bytes > *bytes_max) {
             return Err(TransferError::TooLarge(totals.bytes, bytes_max));
         }
-        self.check_growth(&entries)?;
         if entries.len() > 1 && entries.iter().any(Entry::is_stream) {
             return Err(TransferError::Protocol("a stream is not the only entry"));
         }
         if self.options.output.is_some() && !entries.iter().all(Entry::is_stream) {
             return Err(TransferError::StreamOnly);
         }
+        self.reopen_directories(&entries)?;
+        self.check_growth(&entries)
+            .inspect_err(|_| self.tree.get().into_iter().for_each(TargetTree::close_directories))?;
         Ok(List { entries, totals, skipped, base_log2 })
     }
 

@@ -44,7 +44,10 @@ impl Session<'_> {
             }
             self.plan_one(index)?;
         }
-        self.make_links()?;
+        if !self.wait_for_files()? || !self.make_links()? {
+            return Ok(());
+        }
+        self.settle_directories()?;
         self.control.flush()
     }
 
@@ -94,18 +97,6 @@ impl Session<'_> {
         }
     }
 
-    fn plan_directory(&self, index: u32, entry: &Entry) -> Result<(), TransferError> {
-        match self.tree().make_directory(&entry.path, entry.mode) {
-            Ok(made) => {
-                if made {
-                    self.lock().made.push(index);
-                }
-                self.settle_queued(index, Ok(None))
-            }
-            Err(error) => self.settle_queued(index, Err(&error)),
-        }
-    }
-
     /// Restarts a file whose existing data is unusable.
     pub(super) fn plan_again(&self, incoming: &Incoming) -> Result<(), TransferError> {
         let (index, layout) = (incoming.index, incoming.layout);
@@ -143,13 +134,8 @@ impl Session<'_> {
     /// Checks which data of a file exists. `None` if the transfer stops.
     fn open(
         &self,
-        let stamp = || file.metadata().map(|found| Stamp::of(&found)).map_err(|error| FileError::target(&error));
-        let before = stamp()?;
         index: u32,
         entry: &Entry,
-        if before.change_to(&stamp()?) != Change::None {
-            return Err(FileError::new(FileErrorKind::Target, "the existing file changed while it was compared"));
-        }
         layout: Layout,
         permit: Arc<FilePermit>,
     ) -> Result<Option<Incoming>, FileError> {
@@ -157,8 +143,13 @@ impl Session<'_> {
         let Found::Same(file) = look(&directory, name, entry, self.options.overwrite)? else {
             return self.open_part(index, entry, layout, permit);
         };
+        let stamp = || file.metadata().map(|found| Stamp::of(&found)).map_err(|error| FileError::target(&error));
+        let before = stamp()?;
         let segments: Vec<u32> = (0..layout.count()).collect();
         let Hashed::Values(values) = self.hash(index, &file, layout, &segments) else { return Ok(None) };
+        if before.change_to(&stamp()?) != Change::None {
+            return Err(FileError::new(FileErrorKind::Target, "the existing file changed while it was compared"));
+        }
         let mut tree = HashTree::new(layout);
         for (segment, value) in values {
             tree.insert(segment, value);
