@@ -30,6 +30,7 @@ mod path_options;
 mod path_report;
 mod paths;
 mod predict;
+mod problems;
 mod profile;
 mod progress;
 mod qlog;

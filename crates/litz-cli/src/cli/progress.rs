@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use net::MonotonicClock;
-use transfer::{Events, SkippedCounts, Summary, TransferEvent};
+use transfer::{Events, FileError, SkippedCounts, Summary, TransferEvent};
 use units::{ByteSize, Instant};
 
 use super::colour::{self, Colour, paint};
 use super::lines::Lines;
 use super::out;
 use super::path_report::PathLine;
+use super::problems::Problems;
 use super::status::{SilenceChange, Status, grouped, seconds};
 use super::transport_options::TransportOptions;
 use super::warning::Warning;
@@ -187,6 +188,7 @@ struct ProgressState {
     shown_at: Option<Instant>,
     paths_shown_at: Option<Instant>,
     progressed_at: Instant,
+    problems: Problems,
 }
 
 impl Progress {
@@ -335,10 +337,14 @@ impl Progress {
         self.clock.now()
     }
 
-    /// Removes the bar; further output is plain text.
+    /// Removes the bar; further output is plain text. Prints how many problems were not shown.
     pub(crate) fn clear(&self) {
         if let Mode::Bar(bars) = &self.mode {
             bars.clear();
+        }
+        let hidden = self.state.lock().map(|mut state| state.problems.take_hidden()).unwrap_or_default();
+        for (count, kind) in hidden {
+            self.problem(Colour::Bad, &format!("{} more: {kind}", grouped(count)));
         }
     }
 
@@ -356,8 +362,10 @@ impl Progress {
 
     fn show(&self, event: &TransferEvent<'_>) {
         match event {
-            TransferEvent::FileFailed { path, error } => self.problem(Colour::Bad, &format!("{path}: {error}")),
-            TransferEvent::Skipped { path, error } => {
+            TransferEvent::FileFailed { path, error } if self.is_shown(error) => {
+                self.problem(Colour::Bad, &format!("{path}: {error}"));
+            }
+            TransferEvent::Skipped { path, error } if self.is_shown(error) => {
                 self.problem(Colour::Warning, &format!("{path}: skipped: {error}"));
             }
             TransferEvent::NotSent { skipped } => self.problem(Colour::Warning, &not_sent(skipped)),
@@ -381,6 +389,11 @@ impl Progress {
         {
             out::note(&self.named(state.status.plain_line(self.clock.now())));
         }
+    }
+
+    /// Whether the problem is one of the first of its kind.
+    fn is_shown(&self, error: &FileError) -> bool {
+        self.state.lock().is_ok_and(|mut state| state.problems.is_shown(error))
     }
 
     /// Prints a problem, even with `--quiet`.
