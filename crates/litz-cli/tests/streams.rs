@@ -149,7 +149,8 @@ fn bad_arguments_of_streams_are_explained() {
     }
     let (status, errors) = send_all(&place, &ticket, &[], &random(5000));
     assert!(status == Some(2) && errors.contains("longer than the 1.0 kB"), "{errors}");
-    receiver.fail(2, "longer than the 1.0 kB");
+    let ended = receiver.wait_for("visit_ended");
+    assert!(ended["message"].as_str().is_some_and(|text| text.contains("longer than the 1.0 kB")), "{ended}");
 }
 
 /// Runs `litz recv -o -` on a terminal, which the program `script` provides.

@@ -196,6 +196,17 @@ impl TransferError {
 
     /// Whether the same command, run again unchanged, can resume the transfer: after a network
     /// failure or an interruption. Every other error would end the next attempt too, until the user
+    /// Whether a fault of this host ended the transfer, which would end any other one too. Otherwise a
+    /// receiver can wait for another attempt.
+    #[must_use]
+    pub fn is_own_fault(&self) -> bool {
+        match self {
+            Self::Directory(..) | Self::State(_) | Self::Output(_) | Self::Option(_) => true,
+            Self::StreamBroken(reason) => reason.is_own_fault(),
+            _ => false,
+        }
+    }
+
     /// changes something.
     #[must_use]
     pub fn is_resumable(&self) -> bool {

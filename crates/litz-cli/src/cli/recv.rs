@@ -276,9 +276,9 @@ impl<'a> Receiver<'a> {
             // Reported when it ended.
             Err(_) if attempt.closing == Some(Closing::Superseded) => None,
             Err(error) if error.exit_code() == exit::INTERRUPTED => Some(Ok(exit::INTERRUPTED)),
-            // The next attempt would fail the same way. Only the ticket's own sender gets this far,
-            // so an unauthorised host cannot end the command.
-            Err(error) if is_ticket && attempt.authorised && !error.is_resumable() => {
+            // The next attempt would fail the same way, whatever is sent. Only the ticket's own sender
+            // gets this far, so an unauthorised host cannot end the command.
+            Err(error) if is_ticket && attempt.authorised && (error.is_own_fault() || self.is_output_used()) => {
                 Some(Err(format!("{}: {}", attempt.peer, reports::ending(error))))
             }
             // A sender tries all our addresses and keeps the first that answers. It closes the
@@ -297,6 +297,13 @@ impl<'a> Receiver<'a> {
                 None
             }
         }
+    }
+}
+
+impl Receiver<'_> {
+    /// Whether data was written to standard output, so that no other transfer can begin.
+    fn is_output_used(&self) -> bool {
+        self.output.as_ref().is_some_and(StreamOutput::was_taken)
     }
 }
 

@@ -55,6 +55,9 @@ impl Receiver<'_> {
         let is_waiting = attempt.authorised && attempt.closing.is_none();
         let waiting = match (&self.admission, error) {
             (Admission::Ticket(_), TransferError::CancelledByPeer) if is_waiting => "; waiting for it to send again",
+            (Admission::Ticket(_), error) if is_waiting && !error.is_resumable() => {
+                "; waiting for another attempt; Ctrl-C ends this"
+            }
             (Admission::Ticket(_), _) if is_waiting => "; waiting for the sender to reconnect",
             _ => "",
         };
