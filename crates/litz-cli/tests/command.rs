@@ -602,3 +602,30 @@ fn what_is_not_there_is_named_with_advice() {
     let state = format!("--state-dir={}", place.path("plain/litz").display());
     Litz::start(&["recv", "--json", &state]).fail(2, "cannot use the state folder");
 }
+
+#[test]
+fn a_pipe_of_the_shell_is_not_said_to_be_missing() {
+    let place = Place::new();
+    let (_receiver, ticket) = place.recv(&[]);
+    let script = format!("exec {} send --json <(echo text) {ticket}", env!("CARGO_BIN_EXE_litz"));
+    let mut sender = Litz::of(std::process::Command::new("bash").args(["-c", &script]));
+    sender.fail(2, "send it as a stream, as with `litz send -");
+}
+
+#[test]
+fn symbolic_links_are_kept_without_being_asked_for() {
+    let place = Place::new();
+    place.file("tree/file", 1000, 1);
+    let tree = place.path("out").join("tree");
+    std::os::unix::fs::symlink("file", tree.join("link")).unwrap();
+    let (mut receiver, ticket) = place.recv(&[]);
+    place.send(&[&tree], &ticket, &[]).succeed();
+    receiver.succeed();
+    assert_eq!(std::fs::read_link(place.inbox().join("tree/link")).unwrap(), std::path::Path::new("file"));
+    // Only those that lead out are skipped.
+    std::os::unix::fs::symlink("/etc/passwd", tree.join("outside")).unwrap();
+    let (mut receiver, ticket) = place.recv(&[]);
+    let (status, finished) = place.send(&[&tree], &ticket, &[]).finish("finished");
+    assert_eq!((status, &finished.unwrap()["summary"]["skipped"]), (1, &1.into()));
+    receiver.finish("finished");
+}

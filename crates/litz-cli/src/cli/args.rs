@@ -218,10 +218,10 @@ pub(crate) struct SendOptions {
     pub(crate) name: Option<PathBuf>,
 
     /// Keep these besides names, content and times: a comma-separated list of modes, links, hard-links and
-    /// holes, or all, or none [default: modes]
+    /// holes, or all, or none [default: modes,links]
     ///
-    /// modes: permission bits; otherwise the receiver's default applies. links: symbolic links, unless
-    /// they lead out of what is sent; otherwise they are skipped, and the exit status is 1. hard-links:
+    /// modes: permission bits; otherwise the receiver's default applies. links: symbolic links. Those
+    /// that lead out of what is sent are skipped, and without the word all are; then the exit status is 1. hard-links:
     /// several names of one file; otherwise each name arrives as a file of its own. holes: the holes of
     /// sparse files are neither sent nor stored. Owners, access lists and extended attributes are never
     /// kept: send a tar stream for those (`tar c DIR | litz send - TICKET`). A symbolic link that is named

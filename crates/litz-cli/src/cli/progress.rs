@@ -281,9 +281,9 @@ impl Progress {
             Mode::Lines if paths.len() > 1 && self.is_time_for_paths() => {
                 paths.iter().for_each(|path| out::note(&format!("  {}", path.text())));
             }
+            Mode::Json if !out::is_ready() => {}
             Mode::Json => {
                 let paths: Vec<_> = paths.iter().map(PathLine::json).collect();
-            Mode::Json if !out::is_ready() => {}
                 self.print_json(serde_json::json!({ "event": "paths", "paths": paths }));
             }
             Mode::Lines | Mode::Quiet => {}
@@ -429,12 +429,7 @@ fn not_sent(skipped: &SkippedCounts) -> String {
     let kinds: Vec<_> = kinds
         .map(|(count, one, many)| format!("{} {}", grouped(count.into()), if count == 1 { one } else { many }))
         .collect();
-    let advice = if skipped.links > 0 {
-        " (`litz send --keep links` keeps links, except those that lead out of what is sent)"
-    } else {
-        ""
-    };
-    format!("the sender has skipped {}{advice}", kinds.join(", "))
+    format!("the sender has skipped {}", kinds.join(", "))
 }
 
 impl Events for Progress {

@@ -12,8 +12,8 @@ use litz::{Closed, Connection, RateLimit, TransportConfig};
 use recovery::RateCap;
 use serde_json::json;
 use transfer::{
-    CLOSE_CODE, CancelToken, ConnectionLink, Credential, Refusal, RunId, Source, StreamInput, Summary, Ticket,
-    TransferError, control, proof_context, send,
+    CLOSE_CODE, CancelToken, ConnectionLink, Credential, Keep, Refusal, Revision, RunId, Source, StreamInput, Summary,
+    Ticket, TransferError, control, proof_context, send,
 };
 use units::{ByteSize, Duration, Instant, Rate};
 
@@ -338,14 +338,17 @@ impl Job<'_> {
         Ok(reach.connect(&self.ticket)?)
     }
 
-    /// The list of what is sent. The first call goes through the directories.
-    fn list(&self) -> Result<&Source, TransferError> {
+    /// The list of what is sent, for a receiver that knows `revision`. The first call goes through the
+    /// directories.
+    fn list(&self, revision: Revision) -> Result<&Source, TransferError> {
         self.is_accepted.set(true);
         if let Some(source) = self.source.get() {
             return Ok(source);
         }
         self.progress.scanning();
-        let keep = self.options.keep.unwrap_or_default();
+        // An older receiver takes no links.
+        let default = Keep::default().with_links(revision >= Revision::Links);
+        let keep = self.options.keep.unwrap_or(default);
         let source = Source::scan_keeping(self.paths, keep, &self.cancel)?;
         Ok(self.source.get_or_init(|| source))
     }
@@ -415,7 +418,7 @@ impl Job<'_> {
         }
         let link = ConnectionLink::new(connection);
         let result = watch_paths(connection, Direction::Sending, &self.progress, Some(connected), || {
-            let list = || self.list();
+            let list = || self.list(Revision::of(connection));
             send::run_deferred(&link, control(streams), &context, &credential, &list, &send_options, &self.progress)
         });
         let stats = connection.stats();

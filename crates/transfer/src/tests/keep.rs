@@ -310,3 +310,14 @@ fn a_hard_link_to_a_symbolic_link_that_took_the_place_of_its_file_fails() {
     assert!(matches!(error, TransferError::Connection(_)), "{error}");
     assert!(fs::symlink_metadata(fixture.target("top")).is_err());
 }
+
+#[test]
+fn holes_count_for_the_bound_on_a_transfer() {
+    let mut fixture = Fixture::new();
+    fixture.receive.bytes_max = Some(1 << 30);
+    // Their zeros would take a core for hours: BLAKE3 binds each chunk to its place, so they have no
+    // closed form.
+    fs::File::create(fixture.source("file")).unwrap().set_len(15 << 40).unwrap();
+    let outcome = transfer(&fixture, ALL, fixture.source("file"));
+    assert!(matches!(outcome.received, Err(TransferError::TooLarge(_, _))), "{:?}", outcome.received);
+}
