@@ -88,6 +88,8 @@ pub enum TransferError {
     NothingToSend,
     /// A path to send cannot be used.
     Path(PathBuf, io::Error),
+    /// A path to send leads to an open pipe, or to a file that was removed.
+    Nameless(PathBuf),
     /// A path to send has a name that cannot be sent.
     Name(PathBuf, super::names::NameError),
     /// Two paths to send would arrive under this one name.
@@ -194,8 +196,6 @@ impl TransferError {
         }
     }
 
-    /// Whether the same command, run again unchanged, can resume the transfer: after a network
-    /// failure or an interruption. Every other error would end the next attempt too, until the user
     /// Whether a fault of this host ended the transfer, which would end any other one too. Otherwise a
     /// receiver can wait for another attempt.
     #[must_use]
@@ -207,6 +207,8 @@ impl TransferError {
         }
     }
 
+    /// Whether the same command, run again unchanged, can resume the transfer: after a network
+    /// failure or an interruption. Every other error would end the next attempt too, until the user
     /// changes something.
     #[must_use]
     pub fn is_resumable(&self) -> bool {
@@ -266,6 +268,14 @@ impl fmt::Display for TransferError {
                 write!(f, "cannot send {}: there is no such file or directory; check the name", path.display())
             }
             Self::Path(path, error) => write!(f, "cannot send {}: {error}", path.display()),
+            Self::Nameless(path) => {
+                let path = path.display();
+                write!(
+                    f,
+                    "cannot send {path}: it is an open pipe or a removed file, not a file with a name; send it as a \
+                     stream, as with `litz send - --name NAME TICKET < {path}`"
+                )
+            }
             Self::Name(path, error) => write!(f, "cannot send {}: {error}", path.display()),
             Self::Duplicate(name) => {
                 write!(f, "two paths have the same name, {name}: rename one, or send them in separate transfers")

@@ -35,7 +35,11 @@ pub(super) struct Scan<'a> {
 pub(super) fn roots(paths: &[PathBuf]) -> Result<Vec<(PathBuf, RelativePath)>, TransferError> {
     let mut names = BTreeSet::new();
     let root = |path: &PathBuf| {
-        let disk = fs::canonicalize(path).map_err(|error| TransferError::Path(path.clone(), error))?;
+        let disk = fs::canonicalize(path).map_err(|error| match (error.kind(), fs::metadata(path)) {
+            // The name of a descriptor, as in /dev/fd: what it leads to has none itself.
+            (io::ErrorKind::NotFound, Ok(_)) => TransferError::Nameless(path.clone()),
+            _ => TransferError::Path(path.clone(), error),
+        })?;
         let name = path.file_name().or_else(|| disk.file_name());
         let name = name.map_or(b"".as_slice(), |name| name.as_bytes());
         let relative =
@@ -132,10 +136,6 @@ impl<'a> Scan<'a> {
         })
     }
 
-    /// The bytes that are not in holes, if the file has holes and they are kept.
-    fn data_of_sparse(&self, disk: &Path, metadata: &Metadata) -> Option<u64> {
-        let size = metadata.len();
-        // A small file arrives at once and as a whole.
     fn size(&mut self, disk: &Path, metadata: &Metadata) -> Result<(u64, Content), FileError> {
         if self.is_check {
             return Ok((metadata.len(), Content::File));
@@ -143,6 +143,10 @@ impl<'a> Scan<'a> {
         self.measure.measure(disk, metadata, self.cancel).map_err(|error| FileError::source(&error))
     }
 
+    /// The bytes that are not in holes, if the file has holes and they are kept.
+    fn data_of_sparse(&self, disk: &Path, metadata: &Metadata) -> Option<u64> {
+        let size = metadata.len();
+        // A small file arrives at once and as a whole.
         if !self.keep.holes || size <= CHUNK_LEN_MAX as u64 {
             return None;
         }

@@ -32,8 +32,17 @@ fn check_directory(options: &RecvOptions) -> Result<PathBuf, String> {
         }
         _ => format!("cannot receive into {shown}: {error}"),
     })?;
-    if !directory.is_dir() {
-        return Err(format!("cannot receive into {shown}: it is not a directory"));
+    match directory.metadata() {
+        Ok(found) if found.is_dir() => {}
+        Ok(_) => return Err(format!("cannot receive into {shown}: it is not a directory")),
+        // A relative name may lead to where the full one does not.
+        Err(error) => {
+            return Err(format!(
+                "cannot receive into {shown}: its full name is {}, and this user cannot get there ({error}); change \
+                 the permissions of the folders above it",
+                directory.display()
+            ));
+        }
     }
     check_writable(&directory).map_err(|error| format!("cannot receive into {shown}: {error}"))?;
     Ok(directory)
