@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use recovery::CongestionSnapshot;
-use units::{Duration, Instant};
+use units::{Duration, Instant, Rate};
 use wire::quic::PathId;
 
 use crate::addresses::Addresses;
@@ -178,6 +178,8 @@ pub struct PathStats {
     pub round_trip_min: Duration,
     /// Bytes in flight.
     pub in_flight_bytes: u64,
+    /// The capacity as far as it is known: the controller's estimate, or a window per round trip.
+    pub capacity: Rate,
     /// The congestion controller.
     pub congestion: CongestionSnapshot,
     /// Size of the datagrams sent, bytes.

@@ -483,6 +483,7 @@ impl SendHalf {
                 is_backup: path.is_backup || path.is_peers_backup,
                 round_trip: path.rtt.smoothed(),
                 round_trip_min: path.rtt.min(),
+                capacity: path.capacity(),
                 in_flight_bytes: path.in_flight,
                 congestion: path.congestion.snapshot(),
                 datagram_size: path.datagram_size,
