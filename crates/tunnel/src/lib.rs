@@ -13,7 +13,8 @@
 //! | [`queue`], `codel` | the packets that wait for a connection: flow queues with CoDel |
 //! | [`packer`] | packets to datagrams |
 //! | [`outbox`] | what waits for one peer, or for one of its paths: the queues, and the next datagrams |
-//! | [`outboxes`] | the outboxes of one peer, and which flow takes which path |
+//! | [`outboxes`] | the outboxes of one peer, and of its paths |
+//! | [`path_choice`] | which flow takes which path |
 //! | [`urgent`] | the packets that leave on two paths |
 //! | [`unpacker`], `run`, `runs` | datagrams to packets |
 //! | [`shaper`] | the rate of a peer |
@@ -34,6 +35,7 @@ pub mod mtu;
 pub mod outbox;
 pub mod outboxes;
 pub mod packer;
+pub mod path_choice;
 pub mod prefix;
 pub mod queue;
 pub mod resequencer;
@@ -51,6 +53,7 @@ pub use inner::Inner;
 pub use outbox::Outbox;
 pub use outboxes::Outboxes;
 pub use packer::{Packer, Packet, PacketHead};
+pub use path_choice::PathView;
 pub use prefix::{Prefix, PrefixMap};
 pub use queue::{FlowQueues, Queued};
 pub use selector::Selector;

@@ -76,17 +76,18 @@ impl Outbox {
         std::mem::swap(&mut self.shaper, shaper);
     }
 
-    /// Goes on with a flow of `other`, whose next packets come here.
-    pub(crate) fn continue_flow(&mut self, flow: u16, other: &Self) {
+    /// Goes on with a flow of `other`, whose packets that wait in its queues come here.
+    pub(crate) fn take_flow(&mut self, flow: u16, other: &mut Self) {
         self.packer.continue_flow(flow, &other.packer);
+        other.queue.take_flow(flow).into_iter().for_each(|queued| self.queue.put(queued));
     }
 
-    /// Whether packets of this flow wait in the queues.
-    pub(crate) fn holds(&self, flow: u16) -> bool {
-        self.queue.holds(flow)
+    /// Whether the datagrams of a flow say that it keeps to one path.
+    pub(crate) fn set_pinned(&mut self, flow: u16, is_pinned: bool) {
+        self.packer.set_pinned(flow, is_pinned);
     }
 
-    /// Takes all that waits in `other`, whose [flows](Self::continue_flow) go on here. Returns the counters of
+    /// Takes all that waits in `other`, whose [flows](Self::take_flow) go on elsewhere. Returns the counters of
     /// its queues.
     pub(crate) fn take_over(&mut self, now: Instant, mut other: Self) -> QueueStats {
         other.packer.flush(&mut other.batch);

@@ -1,29 +1,23 @@
-//! The outboxes of one peer: one whose datagrams take any path, or one for each path, if flows are pinned.
+//! The outboxes of one peer: one whose datagrams take any path, and one for each path to which flows keep.
 //!
 //! ```text
-//!  packet ─▶ flow ─▶ path ─▶ [Outbox] ─▶ connection: on this path
-//!                        └─▶ [Outbox] ─▶ connection: on that path
+//!  packet ─▶ flow ─▶ [PathChoice] ─▶ [Outbox] ─▶ connection: any path
+//!                                └─▶ [Outbox] ─▶ connection: on this path
+//!                                └─▶ [Outbox] ─▶ connection: on that path
 //! ```
 //!
-//! A pinned flow stays on its path. A flow that begins, or goes on after a pause, takes the path that has the
-//! most of its rate for each flow. If a path fails, its flows and what waits go to the others.
+//! If a path fails, its flows and what waits go to the others.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use units::{Duration, Instant, Rate};
+use units::{Instant, Rate};
 
-use crate::item::FLOWS_MAX;
 use crate::outbox::Outbox;
 use crate::packer::PacketHead;
+use crate::path_choice::{Move, PathChoice, PathUse, PathView};
 use crate::queue::QueueStats;
 use crate::shaper::Shaper;
-
-/// A flow that has sent nothing for this long may take another path: nothing of it is under way any more.
-const PAUSE: Duration = Duration::from_secs(2);
-
-/// The rate of all paths while none is known: any, as long as it can be divided by the number of flows.
-const RATE_UNKNOWN: Rate = Rate::from_mbps(1000);
 
 /// Paths that have stopped working and are remembered, at most.
 const PATHS_REMEMBERED: usize = 64;
@@ -31,9 +25,10 @@ const PATHS_REMEMBERED: usize = 64;
 /// What waits for one peer.
 #[derive(Debug)]
 pub struct Outboxes {
+    /// The first is that of datagrams that take any path. The others are those of paths.
     lines: Vec<Line>,
-    /// For each flow its path. Empty if flows are not pinned.
-    pins: Vec<Pin>,
+    /// None if all datagrams take any path.
+    choice: Option<PathChoice>,
     shaper: Option<Shaper>,
     /// Counters of outboxes that are gone.
     before: QueueStats,
@@ -48,7 +43,6 @@ pub struct Outboxes {
 struct Line {
     /// None if the datagrams take any path.
     path: Option<u32>,
-    rate: Rate,
     outbox: Outbox,
     /// The connection has no space.
     is_blocked: bool,
@@ -56,16 +50,8 @@ struct Line {
 
 impl Line {
     const fn new(path: Option<u32>, outbox: Outbox) -> Self {
-        Self { path, rate: Rate::ZERO, outbox, is_blocked: false }
+        Self { path, outbox, is_blocked: false }
     }
-}
-
-/// The path of a flow.
-#[derive(Debug, Clone, Copy, Default)]
-struct Pin {
-    /// None before its first packet.
-    path: Option<Option<u32>>,
-    used_at: Instant,
 }
 
 impl Outboxes {
@@ -74,7 +60,7 @@ impl Outboxes {
     pub fn sprayed(rate: Option<Rate>) -> Self {
         Self {
             lines: vec![Line::new(None, Outbox::new(None))],
-            pins: Vec::new(),
+            choice: None,
             shaper: rate.map(Shaper::sender),
             before: QueueStats::default(),
             handed_over: BTreeMap::new(),
@@ -85,95 +71,108 @@ impl Outboxes {
     /// Empty. Each flow keeps to one of the paths that [`follow`](Self::follow) names; before that, to none.
     #[must_use]
     pub fn pinned(rate: Option<Rate>) -> Self {
-        Self { pins: vec![Pin::default(); usize::from(FLOWS_MAX)], ..Self::sprayed(rate) }
+        Self { choice: Some(PathChoice::new(true)), ..Self::sprayed(rate) }
     }
 
-    /// Whether flows are pinned to paths.
+    /// Empty. Flows keep to one path each while the delays of the paths are unlike.
     #[must_use]
-    pub const fn is_pinned(&self) -> bool {
-        !self.pins.is_empty()
+    pub fn chosen(rate: Option<Rate>) -> Self {
+        Self { choice: Some(PathChoice::new(false)), ..Self::sprayed(rate) }
     }
 
-    /// Pins flows to these paths, with their rates, from now on. A rate that is not known yet is taken for the
-    /// highest one, and known once flows use the path. Without any paths, all stays as it is.
-    pub fn follow(&mut self, now: Instant, paths: &[(u32, Option<Rate>)]) {
-        if !self.is_pinned() || paths.is_empty() {
+    /// Whether flows always keep to one path.
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        self.choice.as_ref().is_some_and(PathChoice::always_pins)
+    }
+
+    /// Whether flows may keep to one path.
+    #[must_use]
+    pub const fn chooses(&self) -> bool {
+        self.choice.is_some()
+    }
+
+    /// What each path is used for. Empty while all flows use all paths.
+    #[must_use]
+    pub fn uses(&self) -> Vec<PathUse> {
+        self.choice.as_ref().map(PathChoice::uses).unwrap_or_default()
+    }
+
+    /// If the capacity of a path is measured now: datagrams of the first path are to be sent on the second one, too.
+    #[must_use]
+    pub fn probed(&self) -> Option<(u32, u32)> {
+        self.choice.as_ref().and_then(PathChoice::probed)
+    }
+
+    /// Of the bytes of such copies that were offered to a path, it took so many.
+    pub fn on_copies(&mut self, path: u32, offered: u64, taken: u64) {
+        if let Some(choice) = &mut self.choice {
+            choice.on_copies(path, offered, taken);
+        }
+    }
+
+    /// These paths work. Without any, all stays as it is. To be called several times a second while packets come.
+    pub fn follow(&mut self, now: Instant, paths: &[PathView]) {
+        let Some(choice) = &mut self.choice else { return };
+        if paths.is_empty() {
             return;
         }
-        let highest = paths.iter().filter_map(|(_, rate)| *rate).max().unwrap_or(RATE_UNKNOWN);
-        for &(path, rate) in paths {
-            let rate = rate.unwrap_or(highest);
-            match self.lines.iter_mut().find(|line| line.path == Some(path)) {
-                Some(line) => line.rate = rate,
-                None => {
-                    let handed_over = self.handed_over.remove(&path).unwrap_or(0);
-                    self.lines.push(Line { rate, ..Line::new(Some(path), Outbox::pinned(handed_over)) });
+        let moves = choice.follow(now, paths);
+        if choice.pins() {
+            for view in paths {
+                if !self.lines.iter().any(|line| line.path == Some(view.id)) {
+                    let handed_over = self.handed_over.remove(&view.id).unwrap_or(0);
+                    self.lines.push(Line::new(Some(view.id), Outbox::pinned(handed_over)));
                 }
             }
         }
-        let is_gone = |line: &mut Line| !paths.iter().any(|(path, _)| line.path == Some(*path));
+        let moved: Vec<_> = moves.iter().filter(|flow_move| flow_move.from != flow_move.to).copied().collect();
+        moves.into_iter().for_each(|flow_move| self.move_flow(flow_move));
+        let is_gone = |line: &mut Line| line.path.is_some_and(|id| !paths.iter().any(|path| path.id == id));
         for line in self.lines.extract_if(.., is_gone).collect::<Vec<_>>() {
-            self.move_to_another(now, line);
+            let moved: Vec<_> = moved.iter().filter(|flow_move| flow_move.from == line.path).collect();
+            self.take_over(now, line, &moved);
         }
     }
 
-    /// The path of a line is gone. Its flows and what waits go to the path with the highest rate; flows that pause
-    /// are divided over all paths later.
-    fn move_to_another(&mut self, now: Instant, from: Line) {
-        let to = self.lines.iter_mut().max_by_key(|line| line.rate).expect("there is always a line");
-        let mut moved = Vec::new();
-        for (flow, pin) in self.pins.iter_mut().enumerate().filter(|(_, pin)| pin.path == Some(from.path)) {
-            to.outbox.continue_flow(flow as u16, &from.outbox);
-            pin.path = Some(to.path);
-            moved.push(flow as u16);
+    fn line_at(&self, path: Option<u32>) -> usize {
+        self.lines.iter().position(|line| line.path == path).unwrap_or(0)
+    }
+
+    /// A flow goes on elsewhere, with its packets that wait in queues.
+    fn move_flow(&mut self, Move { flow, from, to, is_settled }: Move) {
+        let (from, to) = (self.line_at(from), self.line_at(to));
+        if let Ok([from, to]) = self.lines.get_disjoint_mut([from, to]) {
+            to.outbox.take_flow(flow, &mut from.outbox);
         }
+        self.lines[to].outbox.set_pinned(flow, is_settled);
+    }
+
+    /// The path of a line is gone, and its flows have moved. What is packed goes where the first of them is now.
+    fn take_over(&mut self, now: Instant, from: Line, moved: &[&Move]) {
+        let to = self.line_at(moved.first().and_then(|flow_move| flow_move.to));
         if let Some(path) = from.path {
             if self.handed_over.len() >= PATHS_REMEMBERED {
                 self.handed_over.pop_first();
             }
             self.handed_over.insert(path, from.outbox.handed_over());
         }
+        let to = &mut self.lines[to];
         self.before = self.before.plus(to.outbox.take_over(now, from.outbox));
-        moved.into_iter().for_each(|flow| to.outbox.note_in_line(flow));
+        moved.iter().for_each(|flow_move| to.outbox.note_in_line(flow_move.flow));
         to.is_blocked = false;
     }
 
-    /// The line of a flow that sends a packet now.
-    fn line_of(&mut self, now: impl FnOnce() -> Instant, flow: u16) -> usize {
-        if !self.is_pinned() {
-            return 0;
+    /// The line of a flow that sends a packet of `len` bytes now.
+    fn line_of(&mut self, flow: u16, len: usize) -> usize {
+        let Some(choice) = &mut self.choice else { return 0 };
+        if let Some(flow_move) = choice.note(flow, len) {
+            self.move_flow(flow_move);
         }
-        let (now, number) = (now(), usize::from(flow));
-        let Pin { path, used_at } = self.pins[number];
-        let known = path.and_then(|path| self.lines.iter().position(|line| line.path == path));
-        let is_paused = now.saturating_since(used_at) >= PAUSE;
-        let at = match known {
-            Some(at) if !is_paused || self.lines[at].outbox.holds(flow) => at,
-            Some(old) => {
-                let new = self.least_used(now);
-                if new != old {
-                    let [old, new] = self.lines.get_disjoint_mut([old, new]).expect("two lines");
-                    new.outbox.continue_flow(flow, &old.outbox);
-                }
-                new
-            }
-            None => self.least_used(now),
-        };
-        self.pins[number] = Pin { path: Some(self.lines[at].path), used_at: now };
-        at
-    }
-
-    /// The line with the most of its rate for each flow, if it had one more.
-    fn least_used(&self, now: Instant) -> usize {
-        let flows = |line: &Line| {
-            let uses = |pin: &&Pin| pin.path == Some(line.path) && now.saturating_since(pin.used_at) < PAUSE;
-            self.pins.iter().filter(uses).count() as u64
-        };
-        let share = |at: &usize| {
-            let line = &self.lines[*at];
-            (line.rate.as_bps() / (flows(line) + 1), std::cmp::Reverse(*at))
-        };
-        (0..self.lines.len()).max_by_key(share).expect("there is always a line")
+        match self.choice.as_ref().and_then(|choice| choice.path_of(flow)) {
+            None => 0,
+            path => self.line_at(path),
+        }
     }
 
     /// As [`Outbox::take`]. Whether the batch of the flow's outbox is full now.
@@ -189,7 +188,7 @@ impl Outboxes {
         head: &PacketHead,
         len_max: usize,
     ) -> bool {
-        let at = self.line_of(&now, flow);
+        let at = self.line_of(flow, place.len());
         self.with(at, |line| line.outbox.take(now, flow, buffer, place, head, len_max, line.is_blocked))
     }
 
@@ -197,8 +196,8 @@ impl Outboxes {
     ///
     /// # Panics
     /// If there is no such flow.
-    pub fn of_flow(&mut self, now: impl FnOnce() -> Instant, flow: u16) -> &mut Outbox {
-        let at = self.line_of(now, flow);
+    pub fn of_flow(&mut self, flow: u16) -> &mut Outbox {
+        let at = self.line_of(flow, 0);
         &mut self.lines[at].outbox
     }
 
@@ -264,6 +263,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use bytes::Bytes;
+    use units::Duration;
 
     use super::*;
     use crate::item::{Item, take_item};
@@ -315,7 +315,11 @@ mod tests {
         flows
     }
 
-    const PATHS: [(u32, Option<Rate>); 2] = [(4, Some(Rate::from_mbps(20))), (7, Some(Rate::from_mbps(10)))];
+    const fn view(id: u32, rate: Option<Rate>) -> PathView {
+        PathView { id, round_trip: Duration::from_millis(10), rate, packets: (0, 0) }
+    }
+
+    const PATHS: [PathView; 2] = [view(4, Some(Rate::from_mbps(20))), view(7, Some(Rate::from_mbps(10)))];
 
     #[test]
     fn flows_that_are_not_pinned_have_one_outbox() {
@@ -335,7 +339,7 @@ mod tests {
             (0..6).for_each(|flow| put(&mut outboxes, at(round), flow));
         }
         let left = leave(&mut outboxes, at(4), None);
-        assert_eq!((flows(&left[&Some(4)]), flows(&left[&Some(7)])), (vec![0, 1, 3, 4], vec![2, 5]));
+        assert_eq!((flows(&left[&Some(4)]), flows(&left[&Some(7)])), (vec![0, 2, 3, 4], vec![1, 5]));
         assert!(left.values().flatten().all(|item| item.is_pinned));
         for flow in 0..6 {
             let numbers: Vec<u32> =
@@ -346,9 +350,9 @@ mod tests {
 
     #[test]
     fn a_path_whose_rate_is_not_known_gets_flows_as_the_fastest_one() {
-        for known in [None, PATHS[0].1] {
+        for known in [None, PATHS[0].rate] {
             let mut outboxes = Outboxes::pinned(None);
-            outboxes.follow(at(0), &[(4, known), (7, None)]);
+            outboxes.follow(at(0), &[view(4, known), view(7, None)]);
             (0..6).for_each(|flow| put(&mut outboxes, at(0), flow));
             let left = leave(&mut outboxes, at(0), None);
             assert_eq!((flows(&left[&Some(4)]), flows(&left[&Some(7)])), (vec![0, 2, 4], vec![1, 3, 5]));
@@ -364,10 +368,11 @@ mod tests {
         outboxes.follow(at(1), &PATHS);
         (0..3).for_each(|flow| put(&mut outboxes, at(1), flow));
         assert_eq!(leave(&mut outboxes, at(1), None).keys().collect::<Vec<_>>(), [&Some(4)], "no pause");
-        (0..3).for_each(|flow| put(&mut outboxes, at(2500), flow));
-        let left = leave(&mut outboxes, at(2500), None);
+        (0..3).for_each(|pause| outboxes.follow(at(1000 * (1 + pause)), &PATHS));
+        (0..3).for_each(|flow| put(&mut outboxes, at(3500), flow));
+        let left = leave(&mut outboxes, at(3500), None);
         let shown = |path| left[&Some(path)].iter().map(|item| (item.flow, item.sequence)).collect::<Vec<_>>();
-        assert_eq!((shown(4), shown(7)), (vec![(0, 2), (1, 2)], vec![(2, 2)]));
+        assert_eq!((shown(4), shown(7)), (vec![(0, 2), (2, 2)], vec![(1, 2)]));
     }
 
     #[test]

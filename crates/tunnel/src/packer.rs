@@ -69,6 +69,8 @@ pub struct Packer {
     arena: Arena,
     /// Whether all datagrams leave on one path.
     is_pinned: bool,
+    /// Flows that have come from another path lately: few.
+    moving: Vec<u16>,
 }
 
 impl Default for Packer {
@@ -82,7 +84,14 @@ impl Packer {
     #[must_use]
     pub fn new() -> Self {
         let next = vec![0; usize::from(FLOWS_MAX)].into_boxed_slice();
-        Self { next, open: BytesMut::new(), open_flows: Vec::new(), arena: Arena::default(), is_pinned: false }
+        Self {
+            next,
+            open: BytesMut::new(),
+            open_flows: Vec::new(),
+            arena: Arena::default(),
+            is_pinned: false,
+            moving: Vec::new(),
+        }
     }
 
     /// Without items, for datagrams that all leave on one path, but for those with a packet
@@ -98,6 +107,18 @@ impl Packer {
     /// If there is no such flow.
     pub fn continue_flow(&mut self, flow: u16, other: &Self) {
         self.next[usize::from(flow)] = other.next[usize::from(flow)];
+    }
+
+    /// Whether the items of a flow say that it keeps to one path, if those of other flows do.
+    pub(crate) fn set_pinned(&mut self, flow: u16, is_pinned: bool) {
+        self.moving.retain(|other| *other != flow);
+        if !is_pinned {
+            self.moving.push(flow);
+        }
+    }
+
+    fn is_pinned(&self, flow: u16) -> bool {
+        self.is_pinned && !self.moving.contains(&flow)
     }
 
     /// Whether a packet may share its datagram with others, and stay for them.
@@ -155,7 +176,7 @@ impl Packer {
     }
 
     fn header(&mut self, flow: u16, kind: Kind) -> ItemHeader {
-        ItemHeader { flow, sequence: self.take_numbers(flow, 1), is_pinned: self.is_pinned, kind }
+        ItemHeader { flow, sequence: self.take_numbers(flow, 1), is_pinned: self.is_pinned(flow), kind }
     }
 
     /// The first of the next `count` sequence numbers of a flow.
@@ -208,7 +229,7 @@ impl Packer {
         // All of them lie in one piece of memory, so that it is taken once, and divided once all is written: to
         // count a reference, a processor waits for what it has written before.
         let sequence = self.take_numbers(flow, count as u32);
-        let is_pinned = self.is_pinned;
+        let is_pinned = self.is_pinned(flow);
         let buffer = self.arena.with_space(payload.len() + count * overhead);
         for (index, part) in payload.chunks(step).enumerate() {
             let kind = Kind::Segments { segment, offset: (index * step) as u16 };

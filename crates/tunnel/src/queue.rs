@@ -257,6 +257,16 @@ impl FlowQueues {
         }
     }
 
+    /// Takes all packets of a flow, the oldest first.
+    pub(crate) fn take_flow(&mut self, flow: u16) -> Vec<Queued> {
+        std::iter::from_fn(|| self.remove_first(flow)).collect()
+    }
+
+    /// Adds a packet that was taken from other queues.
+    pub(crate) fn put(&mut self, queued: Queued) {
+        self.add(queued);
+    }
+
     /// Takes the next packet.
     pub fn pop(&mut self, now: Instant) -> Option<Queued> {
         loop {

@@ -1,15 +1,18 @@
 //! [`Destination`]: a peer, and the packets that wait for it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 
-use litz::{DatagramError, DatagramPaths, PathId, PathState};
+use bytes::Bytes;
+use litz::{DatagramError, DatagramPaths, PathId};
 use tunnel::item::ITEM_HEADER_BYTES;
 use tunnel::urgent::{COPIES, Urgency};
 use tunnel::{Outbox, Outboxes, Packet, UrgentKinds};
-use units::{Duration, Instant, Rate};
+use units::{Duration, Instant};
 
+use super::path_views::path_views;
 use super::peers::Peer;
 
 /// How often the paths of a connection are looked at to which flows are pinned.
@@ -17,9 +20,6 @@ const PATHS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Packets of flows that send little which pass others at a time on one path: half of what the path keeps.
 const SPARSE_OF_PATH_MAX: usize = 32;
-
-/// Phases of controllers that have not found the capacity of their path.
-const SLOW_STARTS: [&str; 3] = ["startup", "slow_start", "conservative_slow_start"];
 
 /// What is to be done with the packets of certain flows.
 #[derive(Debug, Clone, Copy)]
@@ -39,15 +39,22 @@ pub(super) struct Destination {
     /// fails.
     pub(super) len_max: usize,
     asked_in: u64,
-    /// When to look at the paths again.
+    /// When to look at the paths again, if flows are always pinned.
     paths_at: Instant,
+    /// Of the paths that were looked at last.
+    paths_version: u64,
 }
 
 impl Destination {
     pub(super) fn new(peer: Arc<Peer>, Flows { urgent, pins }: Flows) -> Self {
         let len_max = peer.connection.datagram_len_max().unwrap_or(0);
-        let outboxes = if pins && peer.knows_pins { Outboxes::pinned(peer.rate) } else { Outboxes::sprayed(peer.rate) };
-        Self { peer, outboxes, urgency: Urgency::new(urgent), len_max, asked_in: 0, paths_at: Instant::ZERO }
+        let outboxes = match (peer.knows_pins, pins) {
+            (false, _) => Outboxes::sprayed(peer.rate),
+            (true, false) => Outboxes::chosen(peer.rate),
+            (true, true) => Outboxes::pinned(peer.rate),
+        };
+        let urgency = Urgency::new(urgent);
+        Self { peer, outboxes, urgency, len_max, asked_in: 0, paths_at: Instant::ZERO, paths_version: 0 }
     }
 
     /// Before packets are packed, since those that are too large are lost. Once a round.
@@ -63,7 +70,7 @@ impl Destination {
         if !self.urgency.takes(&now, packet, self.len_max.saturating_sub(ITEM_HEADER_BYTES)) {
             return false;
         }
-        let outbox = self.outboxes.of_flow(now, flow);
+        let outbox = self.outboxes.of_flow(flow);
         let Some(datagram) = outbox.pack_alone(flow, packet, self.len_max) else { return false };
         self.peer.counters.urgent.fetch_add(1, Ordering::Relaxed);
         if self.peer.connection.send_datagram_on(datagram.clone(), DatagramPaths::Copies(COPIES)).is_err() {
@@ -78,13 +85,12 @@ impl Destination {
         if self.outboxes.waiting_bytes() > 0 {
             self.ask_len_max(round);
         }
-        if self.outboxes.is_pinned() && now >= self.paths_at {
-            self.paths_at = now + PATHS_INTERVAL;
-            self.follow_paths(now);
-        }
+        self.follow_paths(now);
+        let mut copies = self.outboxes.probed().map(|(of, on)| Copies { of, on, offered: 0, taken: 0 });
         let (peer, len_max) = (&self.peer, &mut self.len_max);
         self.outboxes.serve(|path, outbox, was_blocked| {
-            let mut link = Link { peer, path: path.map(PathId), len_max: &mut *len_max };
+            let copies = copies.as_mut().filter(|copies| path == Some(copies.of));
+            let mut link = Link { peer, path: path.map(PathId), copies, len_max: &mut *len_max };
             let is_blocked = was_blocked || link.send(now, outbox, waker);
             if outbox.has_queued() && link.send_sparse(now, outbox) {
                 // What the connection did not take waits in the line, and the thread for space.
@@ -92,6 +98,9 @@ impl Destination {
             }
             is_blocked
         });
+        if let Some(Copies { on, offered, taken, .. }) = copies {
+            self.outboxes.on_copies(on, offered, taken);
+        }
         let (stats, counters) = (self.outboxes.stats(), &self.peer.counters);
         counters.dropped.store(stats.dropped + stats.overflowed, Ordering::Relaxed);
         counters.marked.store(stats.marked, Ordering::Relaxed);
@@ -99,18 +108,41 @@ impl Destination {
         counters.queued_flows.store(self.outboxes.queued_flows() as u64, Ordering::Relaxed);
     }
 
-    /// Pins flows to the paths that work.
+    /// Lets flows take the paths that work.
     fn follow_paths(&mut self, now: Instant) {
-        let stats = self.peer.connection.stats();
-        // Before the end of slow start, the window says little.
-        let is_known = |path: &litz::PathStats| !SLOW_STARTS.contains(&path.congestion.phase);
-        let rate = |path: &litz::PathStats| {
-            let round_trip = path.round_trip.max(Duration::from_micros(1));
-            Rate::from_transfer(path.congestion.window, round_trip).filter(|_| is_known(path))
+        let views = if self.outboxes.is_pinned() {
+            if now < self.paths_at {
+                return;
+            }
+            self.paths_at = now + PATHS_INTERVAL;
+            path_views(&self.peer.connection.stats().paths)
+        } else {
+            match self.peer.paths.newer(&mut self.paths_version) {
+                Some(views) if self.outboxes.chooses() => views,
+                _ => return,
+            }
         };
-        let working = stats.paths.iter().filter(|path| path.state == PathState::Active && !path.is_backup);
-        let paths: Vec<_> = working.map(|path| (path.id.0, rate(path))).collect();
-        self.outboxes.follow(now, &paths);
+        self.outboxes.follow(now, &views);
+        self.peer.paths.set_uses(self.outboxes.uses());
+    }
+}
+
+/// Copies of what leaves on one path, which measure another one. The peer drops them.
+struct Copies {
+    of: u32,
+    on: u32,
+    /// Bytes.
+    offered: u64,
+    taken: u64,
+}
+
+impl Copies {
+    /// Sends as many as the path takes.
+    fn send(&mut self, connection: &litz::Connection, mut copies: VecDeque<Bytes>, waker: &Waker) {
+        let bytes = |copies: &VecDeque<Bytes>| copies.iter().map(|copy| copy.len() as u64).sum::<u64>();
+        let offered = bytes(&copies);
+        let _sent = connection.poll_send_datagrams_on(&mut copies, PathId(self.on), waker);
+        (self.offered, self.taken) = (self.offered + offered, self.taken + offered - bytes(&copies));
     }
 }
 
@@ -119,6 +151,8 @@ struct Link<'a> {
     peer: &'a Peer,
     /// None if datagrams take any path.
     path: Option<PathId>,
+    /// A path that is measured with copies of what leaves here.
+    copies: Option<&'a mut Copies>,
     len_max: &'a mut usize,
 }
 
@@ -149,12 +183,18 @@ impl Link<'_> {
             if batch.is_empty() {
                 return false;
             }
+            let copied = if self.copies.is_none() { VecDeque::new() } else { batch.clone() };
             let sent = match self.path {
                 None => connection.poll_send_datagrams(batch, waker),
                 Some(path) => connection.poll_send_datagrams_on(batch, path, waker),
             };
             match sent {
-                Poll::Ready(Ok(count)) => outbox.on_taken(count),
+                Poll::Ready(Ok(count)) => {
+                    outbox.on_taken(count);
+                    if let Some(copies) = &mut self.copies {
+                        copies.send(connection, copied.into_iter().take(count).collect(), waker);
+                    }
+                }
                 Poll::Pending => return true,
                 // The path's datagrams have become smaller since. The packet is lost; the next ones fit.
                 Poll::Ready(Err(DatagramError::TooLarge { .. })) => {

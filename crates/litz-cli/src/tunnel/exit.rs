@@ -189,6 +189,7 @@ impl State {
 /// Tells the order on which paths packets may come.
 fn follow_paths(peer: &Peer, unpacker: &mut Unpacker) {
     let stats = peer.connection.stats();
+    peer.paths.set(&stats.paths);
     let open = stats.paths.iter().filter(|path| path.state == PathState::Active);
     unpacker.set_open_paths(open.map(|path| (path.id.0 as usize, path.round_trip)));
 }

@@ -14,6 +14,7 @@
 //! | [`destination`] | a peer, and the packets that wait for it |
 //! | [`device_events`] | announces packets of the device to the driver |
 //! | [`exit`] | the loop that writes it |
+//! | [`path_views`] | the paths of a peer, and what they are used for |
 //! | [`peers`] | the peers and which addresses they have |
 //! | [`rates`] | the rates of the paths of a peer |
 //! | [`terminate`] | TCP connections that end at each side |
@@ -26,6 +27,7 @@ pub(crate) mod device_events;
 pub(crate) mod end;
 pub(crate) mod entry;
 pub(crate) mod exit;
+pub(crate) mod path_views;
 pub(crate) mod peers;
 pub(crate) mod rates;
 pub(crate) mod terminate;

@@ -13,6 +13,7 @@ use tunnel::{Prefix, PrefixMap};
 
 use units::Rate;
 
+use super::path_views::PathViews;
 use super::rates::Rates;
 use super::terminate::choice::UrgentStreams;
 use super::terminate::flows::Flows;
@@ -53,6 +54,7 @@ pub(crate) struct Peer {
     pub(crate) rate: Option<Rate>,
     pub(crate) counters: PeerCounters,
     pub(crate) rates: Rates,
+    pub(crate) paths: PathViews,
 }
 
 /// Counters of a peer.
@@ -121,6 +123,7 @@ impl Peer {
             rate,
             counters,
             rates: Rates::default(),
+            paths: PathViews::default(),
         }
     }
 

@@ -51,6 +51,37 @@ fn several_pinned_flows_use_both_links() {
     assert_few_held(&received);
 }
 
+/// Without the option. While the flows send, the status says which paths they use.
+#[test]
+fn flows_share_links_of_unlike_delays_and_the_status_says_which_is_left_out() {
+    let Some((world, _links)) = World::emulated("unlike", &LINKS, &["iperf3", "ss"]) else { return };
+    let (client, server) = world.tunnel();
+    world.await_paths(2);
+    let are_shared = |paths: &[Value]| paths.iter().all(|path| path["flows"].as_u64() > Some(0));
+    let is_one_left_out = |paths: &[Value]| {
+        let left_out = paths.iter().filter(|path| path["left_out"].is_string() && path["flows"] == 0);
+        left_out.count() == 1 && paths.iter().filter(|path| path["flows"] == 1).count() == 1
+    };
+    for (flows, is_as_wanted) in [("6", &are_shared as &dyn Fn(&[Value]) -> bool), ("1", &is_one_left_out)] {
+        let listener = world.start("iperf3", &["-s", "-1"]);
+        world.await_port(5201);
+        let arguments = ["-C", "cubic", "-c", SERVER[0], "-t", "50", "-P", flows];
+        let mut sender = World::in_namespace(&world.client, "iperf3", &arguments);
+        let mut sender = Running(sender.stdout(Stdio::null()).spawn().expect("iperf3 starts"));
+        loop {
+            let status = world.status();
+            let paths = status["peers"][0]["paths"].as_array().cloned().unwrap_or_default();
+            if paths.len() == 2 && is_as_wanted(&paths) {
+                break;
+            }
+            assert!(sender.0.try_wait().expect("it was started").is_none(), "{flows} flows have ended: {status}");
+        }
+        drop((sender, listener));
+    }
+    let (_, received) = World::end(client, server);
+    assert_few_held(&received);
+}
+
 #[test]
 fn a_pinned_flow_goes_on_when_its_link_is_cut() {
     let links = ["rate=20Mb/s,delay=2ms", "rate=10Mb/s,delay=10ms"];

@@ -176,12 +176,16 @@ fn paths_json(peer: &Peer, paths: &[PathStats]) -> (Option<Both<Rate>>, Vec<Valu
         };
         Both { sent: sum(|rates| rates.sent), received: sum(|rates| rates.received) }
     });
+    let uses = peer.paths.uses();
     let path_json = |path: &PathStats| {
+        let path_use = uses.iter().find(|path_use| path_use.id == path.id.0);
         let rates = rates.as_ref().and_then(|rates| rates.get(&path.id.0));
         let mut json = path_report::as_json(path);
         json["rate_sent_bps"] = rates.map(|rates| rates.sent.as_bps()).into();
         json["rate_received_bps"] = rates.map(|rates| rates.received.as_bps()).into();
         json["loss_percent"] = path_report::loss_percent_of(std::slice::from_ref(path)).into();
+        json["flows"] = path_use.map(|path_use| path_use.flows).into();
+        json["left_out"] = path_use.and_then(|path_use| path_use.left_out).map(|why| why.to_string()).into();
         json
     };
     (sum, paths.iter().map(path_json).collect())

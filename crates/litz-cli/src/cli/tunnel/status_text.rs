@@ -26,6 +26,15 @@ pub(super) fn lines(status: &Value) -> Vec<String> {
     std::iter::once(first).chain(counts).chain(peers.flat_map(of_peer)).collect()
 }
 
+/// Flows that keep to a path, or why none does.
+fn flows_of(path: &Value) -> String {
+    match (&path["flows"], &path["left_out"]) {
+        (_, Value::String(why)) => format!("; left out: {why}"),
+        (Value::Number(flows), _) => format!("; flows that keep to it: {flows}"),
+        _ => String::new(),
+    }
+}
+
 fn of_peer(peer: &Value) -> Vec<String> {
     let networks: Vec<String> = peer["networks"].as_array().into_iter().flatten().map(text).collect();
     // A label comes from a file that others may have written.
@@ -37,7 +46,7 @@ fn of_peer(peer: &Value) -> Vec<String> {
     ];
     for path in peer["paths"].as_array().into_iter().flatten() {
         lines.push(format!(
-            "    path {} to {}: {}, {}round trip {} us, {} bytes sent, {} packets lost ({})",
+            "    path {} to {}: {}, {}round trip {} us, {} bytes sent, {} packets lost ({}){}",
             path["path"],
             text(&path["remote"]),
             text(&path["state"]),
@@ -46,6 +55,7 @@ fn of_peer(peer: &Value) -> Vec<String> {
             path["bytes_sent"],
             path["packets_lost"],
             percent(&path["loss_percent"]),
+            flows_of(path),
         ));
     }
     for (name, counters) in COUNTERS {

@@ -1,0 +1,188 @@
+//! The choice over time, with flows that take what their paths give them.
+
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn view(id: u32, mbps: Option<u64>, round_trip_ms: u64) -> PathView {
+    PathView { id, round_trip: MS * round_trip_ms, rate: mbps.map(Rate::from_mbps), packets: (1000, 0) }
+}
+
+/// Paths, and flows that always have more to send.
+struct Bench {
+    choice: PathChoice,
+    now: Instant,
+    views: Vec<PathView>,
+    /// The most that a flow gets on each path with its losses, in Mb/s.
+    limits: Vec<f64>,
+    /// Megabits that each flow has had.
+    had: Vec<f64>,
+    moves: usize,
+}
+
+impl Bench {
+    fn new(views: &[PathView]) -> Self {
+        let now = Instant::ZERO + Duration::from_secs(10);
+        let mut choice = PathChoice::new(false);
+        choice.follow(now, views);
+        Self { choice, now, views: views.to_vec(), limits: vec![f64::INFINITY; views.len()], had: Vec::new(), moves: 0 }
+    }
+
+    /// Mb/s that a path really carries: its view may not know it.
+    fn run(&mut self, seconds: u64, flows: u16, carries: &[f64]) -> Vec<f64> {
+        self.had = vec![0.0; flows.into()];
+        for _ in 0..seconds * 100 {
+            self.now += MS * 10;
+            let path_of = |choice: &PathChoice, flow| {
+                choice.path_of(flow).and_then(|id| self.views.iter().position(|view| view.id == id))
+            };
+            let on: Vec<_> = (0..flows).map(|flow| path_of(&self.choice, flow)).collect();
+            for flow in 0..flows {
+                let at = on[usize::from(flow)];
+                let users = on.iter().filter(|other| **other == at).count() as f64;
+                // All paths if it keeps to none.
+                let mbps =
+                    at.map_or_else(|| carries.iter().sum::<f64>(), |at| (carries[at] / users).min(self.limits[at]));
+                let bytes = (mbps * 1e6 / 8.0 * 0.01) as usize;
+                self.had[usize::from(flow)] += mbps * 0.01;
+                for _ in 0..bytes.div_ceil(1400) {
+                    self.moves += usize::from(self.choice.note(flow, 1400).is_some());
+                }
+            }
+            for (view, limit) in self.views.iter_mut().zip(&self.limits) {
+                let lost = if limit.is_finite() { 10 } else { 0 };
+                view.packets = (view.packets.0 + 1000, view.packets.1 + lost);
+            }
+            if let Some((_, on)) = self.choice.probed() {
+                self.choice.on_copies(on, 1000, 1000);
+            }
+            self.moves += self.choice.follow(self.now, &self.views).len();
+        }
+        self.had.iter().map(|had| had / seconds as f64).collect()
+    }
+
+    fn counts(&self) -> Vec<u32> {
+        self.views
+            .iter()
+            .map(|view| self.choice.uses().iter().find(|of| of.id == view.id).map_or(0, |of| of.flows))
+            .collect()
+    }
+}
+
+#[test]
+fn flows_use_all_paths_while_delays_are_alike() {
+    let mut bench = Bench::new(&[view(0, Some(50), 20), view(1, Some(20), 35)]);
+    bench.run(3, 8, &[50.0, 20.0]);
+    assert!((0..8).all(|flow| bench.choice.path_of(flow).is_none()));
+    assert_eq!((bench.choice.uses(), bench.moves), (Vec::new(), 0));
+}
+
+#[test]
+fn several_flows_share_unlike_paths_by_their_rates_and_stay() {
+    for (views, carries, expected) in [
+        (vec![view(3, Some(50), 20), view(5, Some(20), 120)], vec![50.0, 20.0], vec![6, 2]),
+        (vec![view(3, Some(100), 200), view(5, Some(100), 4)], vec![100.0, 100.0], vec![4, 4]),
+        // An eighth of the fast path is more than the slow one has, but the sum counts.
+        (
+            vec![view(3, Some(100), 10), view(5, Some(12), 60), view(9, Some(12), 90)],
+            vec![100.0, 12.0, 12.0],
+            vec![6, 1, 1],
+        ),
+        (vec![view(3, Some(100), 10), view(5, Some(2), 60)], vec![100.0, 2.0], vec![8, 0]),
+    ] {
+        let mut bench = Bench::new(&views);
+        bench.run(20, 8, &carries);
+        let counts = bench.counts();
+        assert!(
+            counts.iter().zip(&expected).all(|(has, wanted)| has.abs_diff(*wanted) <= 1),
+            "{counts:?}, {expected:?}"
+        );
+        let (before, seconds) = (bench.moves, 30);
+        bench.run(seconds, 8, &carries);
+        assert!(bench.moves - before <= 2, "{} moves in {seconds} s: {views:?}", bench.moves - before);
+    }
+}
+
+#[test]
+fn a_flow_alone_takes_the_path_that_gives_it_most() {
+    for (views, carries, wanted) in [
+        (vec![view(3, Some(50), 20), view(5, Some(20), 120)], vec![50.0, 20.0], 3),
+        (vec![view(3, Some(5), 4), view(5, Some(100), 300)], vec![5.0, 100.0], 5),
+        // Nothing is known of the slow path, which is faster.
+        (vec![view(3, Some(5), 4), view(5, None, 300)], vec![5.0, 100.0], 5),
+        (vec![view(3, Some(100), 4), view(5, Some(100), 300)], vec![100.0, 100.0], 3),
+    ] {
+        let mut bench = Bench::new(&views);
+        bench.run(10, 1, &carries);
+        assert_eq!(bench.choice.path_of(0), Some(wanted), "{views:?}");
+        let out = bench.choice.uses().into_iter().find(|path| path.id != wanted).expect("two");
+        assert!(matches!(out.left_out, Some(LeftOut::FewFlows(_))), "{out:?}");
+    }
+}
+
+#[test]
+fn a_path_on_which_losses_limit_a_flow_is_left_and_tried_seldom() {
+    let mut bench = Bench::new(&[view(3, Some(5), 4), view(5, Some(100), 300)]);
+    bench.limits[1] = 0.5;
+    let had = bench.run(300, 1, &[5.0, 100.0]);
+    assert!(had[0] > 4.4, "{had:?}");
+    // And the other way round: the first path is the lossy one.
+    let mut bench = Bench::new(&[view(3, Some(50), 10), view(5, Some(20), 80)]);
+    bench.limits[0] = 10.0;
+    let had = bench.run(60, 1, &[50.0, 20.0]);
+    assert!(had[0] > 18.0, "{had:?}");
+}
+
+#[test]
+fn a_flow_with_little_to_send_takes_the_shortest_round_trip_and_acknowledgements_do() {
+    let mut bench = Bench::new(&[view(3, Some(50), 120), view(5, Some(20), 10)]);
+    for _ in 0..100 {
+        bench.now += MS * 20;
+        // 80 kB a second of acknowledgements.
+        (0..20).for_each(|_| assert_eq!(bench.choice.note(1, 80).and_then(|flow| flow.from), None));
+        bench.choice.note(2, 1400);
+        bench.choice.follow(bench.now, &bench.views);
+    }
+    assert_eq!((bench.choice.path_of(1), bench.choice.path_of(2)), (Some(5), Some(5)));
+    assert_eq!(bench.choice.uses(), []);
+}
+
+#[test]
+fn flows_leave_a_path_that_fails_at_once_and_share_it_again_when_it_is_back() {
+    let views = [view(3, Some(50), 20), view(5, Some(50), 120)];
+    let mut bench = Bench::new(&views);
+    bench.run(5, 4, &[50.0, 50.0]);
+    assert_eq!(bench.counts(), [2, 2]);
+    bench.now += MS;
+    let moves = bench.choice.follow(bench.now, &views[..1]);
+    assert!((0..4).all(|flow| bench.choice.path_of(flow) != Some(5)) && moves.len() >= 2, "{moves:?}");
+    bench.run(20, 4, &[50.0, 50.0]);
+    assert_eq!(bench.counts(), [2, 2]);
+}
+
+#[test]
+fn a_flow_that_has_moved_says_so_for_a_second() {
+    let mut bench = Bench::new(&[view(3, Some(50), 20), view(5, Some(50), 120)]);
+    bench.run(5, 4, &[50.0, 50.0]);
+    let mut moved = bench.choice.follow(bench.now, &[view(3, Some(50), 20)]);
+    moved.retain(|flow_move| flow_move.from == Some(5));
+    assert!(!moved.is_empty() && moved.iter().all(|flow_move| !flow_move.is_settled), "{moved:?}");
+}
+
+#[test]
+fn an_unknown_path_is_measured_with_copies_for_a_while_and_only_while_a_flow_could_use_it() {
+    let views = [view(3, Some(50), 20), view(5, None, 120)];
+    let mut bench = Bench::new(&views);
+    bench.choice.note(1, 100);
+    bench.now += TICK;
+    bench.choice.follow(bench.now, &views);
+    assert_eq!(bench.choice.probed(), None);
+    let mut probed = 0;
+    for _ in 0..100 {
+        bench.now += TICK;
+        (0..440).for_each(|_| assert_eq!(bench.choice.note(0, 1400).and_then(|flow| flow.from), None));
+        bench.choice.follow(bench.now, &views);
+        probed += usize::from(bench.choice.probed().is_some());
+    }
+    assert!((8..=20).contains(&probed), "{probed}");
+}
