@@ -1,9 +1,10 @@
 //! Batches, with a fallback for devices without segmentation offload.
 //!
 //! The kernel splits a batch into datagrams as late as possible. Some devices and tunnels cannot
-//! (`EIO`, or `EINVAL`), and there is no way to find out in advance. In that case the batch is sent
-//! as single datagrams, and if that succeeds the socket stops using segmentation offload. The order
-//! of the datagrams never changes.
+//! (`EIO`, or `EINVAL`), a filter of this host may refuse the batch as one long packet (`EPERM`), and
+//! there is no way to find out in advance. So whatever the error is, the batch is sent as single
+//! datagrams, and if that succeeds the socket stops using segmentation offload. The order of the
+//! datagrams never changes.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,6 +14,14 @@ use units::Ecn;
 
 use crate::counters::SocketCounters;
 use crate::datagram::{BATCH_BYTES_MAX, SendError, Transmit};
+
+/// After so many refusals in a row for lack of buffers, the cause may be the batch itself, which is
+/// sent as single datagrams then. A driver repeats a call after half a millisecond, so this is a tenth
+/// of a second: a queue below the socket has space again much earlier.
+const BATCH_REFUSALS_MAX: u32 = 200;
+
+/// After so many, a second, the error is no lack that will pass.
+const REFUSALS_MAX: u32 = 2000;
 
 /// The send system call.
 pub(super) trait RawSend {
@@ -27,6 +36,8 @@ pub(super) struct Segmentation {
     segments_max: usize,
     /// The unsent rest of a split batch. At most one: nothing else is sent before it.
     kept: Option<PendingRest>,
+    /// Calls in a row that found no buffers.
+    without_buffers: u32,
 }
 
 #[derive(Debug)]
@@ -47,7 +58,7 @@ struct PartialSend {
 
 impl Segmentation {
     pub(super) const fn new(segments_max: usize) -> Self {
-        Self { segments_max, kept: None }
+        Self { segments_max, kept: None, without_buffers: 0 }
     }
 
     pub(super) const fn segments_max(&self) -> usize {
@@ -111,7 +122,7 @@ impl Segmentation {
         transmit: &Transmit<'_>,
     ) -> Result<(), PartialSend> {
         if !transmit.is_batch() {
-            return send_one(raw, counters, transmit).map_err(|error| PartialSend { sent: 0, error: error.into() });
+            return self.send_one(raw, counters, transmit).map_err(|error| PartialSend { sent: 0, error });
         }
         let stride = transmit.stride();
         let mut sent = 0;
@@ -119,17 +130,17 @@ impl Segmentation {
             let rest = &transmit.contents[sent..];
             let piece_bytes = rest.len().min(stride.saturating_mul(self.segments_max));
             let piece = Transmit { contents: &rest[..piece_bytes], ..*transmit };
-            let Err(error) = send_one(raw, counters, &piece) else {
+            let Err(error) = self.send_one(raw, counters, &piece) else {
                 sent += piece_bytes;
                 continue;
             };
-            if !(piece.is_batch() && may_be_segmentation(&error)) {
-                return Err(PartialSend { sent, error: error.into() });
+            if !(piece.is_batch() && self.may_be_segmentation(&error)) {
+                return Err(PartialSend { sent, error });
             }
             // The first datagram alone shows whether the cause was segmentation or the address, the
             // route or the size.
             let single = Transmit { contents: &piece.contents[..stride], ..piece };
-            send_one(raw, counters, &single).map_err(|error| PartialSend { sent, error: error.into() })?;
+            self.send_one(raw, counters, &single).map_err(|error| PartialSend { sent, error })?;
             tracing::info!(%error, destination = %transmit.destination, "no segmentation offload on this socket");
             sent += stride;
             self.segments_max = 1;
@@ -137,19 +148,43 @@ impl Segmentation {
         }
         Ok(())
     }
-}
 
-/// One call, counted if it succeeds.
-fn send_one(raw: &mut impl RawSend, counters: &mut SocketCounters, transmit: &Transmit<'_>) -> io::Result<()> {
-    raw.send_raw(transmit)?;
-    counters.on_sent(transmit.contents.len(), transmit.stride());
-    Ok(())
-}
+    /// One call, counted if it succeeds.
+    fn send_one(
+        &mut self,
+        raw: &mut impl RawSend,
+        counters: &mut SocketCounters,
+        transmit: &Transmit<'_>,
+    ) -> Result<(), SendError> {
+        let Err(error) = raw.send_raw(transmit) else {
+            self.without_buffers = 0;
+            counters.on_sent(transmit.contents.len(), transmit.stride());
+            return Ok(());
+        };
+        match SendError::from(error) {
+            SendError::NoBuffers if self.without_buffers >= REFUSALS_MAX => {
+                self.without_buffers = 0;
+                Err(SendError::Other(Errno::NOBUFS.into()))
+            }
+            SendError::NoBuffers => {
+                self.without_buffers += 1;
+                Err(SendError::NoBuffers)
+            }
+            error => Err(error),
+        }
+    }
 
-/// `EIO`: the device or a tunnel cannot compute checksums for segments. `EINVAL`: reported by some
-/// drivers, and by the kernel if the socket has no checksums.
-fn may_be_segmentation(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::IO | Errno::INVAL))
+    /// Whether a batch may have been refused because it is one. `EIO`: the device or a tunnel cannot
+    /// compute checksums for segments. `EINVAL`: reported by some drivers, and by the kernel if the
+    /// socket has no checksums. `EPERM`: a filter sees one packet that is longer than it lets through.
+    /// Others may mean the same elsewhere, and one datagram more is a cheap question.
+    fn may_be_segmentation(&self, error: &SendError) -> bool {
+        match error {
+            SendError::WouldBlock => false,
+            SendError::NoBuffers => self.without_buffers >= BATCH_REFUSALS_MAX,
+            SendError::TooLarge | SendError::Other(_) => true,
+        }
+    }
 }
 
 #[cfg(test)]

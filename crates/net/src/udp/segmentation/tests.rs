@@ -122,3 +122,65 @@ fn an_unsendable_rest_neither_blocks_nor_fails_later_sends() {
     segmentation.send(&mut device, &mut counters, &batch(b"cc")).unwrap();
     assert_carried(&device, &[b"aa", b"cc"]);
 }
+
+/// A device that refuses batches alone, or also single datagrams of more than a size.
+struct Filter {
+    errno: Errno,
+    bytes_max: usize,
+    wire: Vec<Vec<u8>>,
+}
+
+impl RawSend for Filter {
+    fn send_raw(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
+        if transmit.contents.len() > self.bytes_max {
+            return Err(self.errno.into());
+        }
+        self.wire.extend(transmit.contents.chunks(transmit.stride()).map(<[u8]>::to_vec));
+        Ok(())
+    }
+}
+
+#[test]
+fn whatever_the_error_for_a_batch_is_single_datagrams_are_tried() {
+    use Errno as E;
+    let errors = [
+        E::PERM,
+        E::ACCESS,
+        E::MSGSIZE,
+        E::IO,
+        E::INVAL,
+        E::NETUNREACH,
+        E::HOSTUNREACH,
+        E::NETDOWN,
+        E::OPNOTSUPP,
+        E::NOBUFS,
+        E::NOMEM,
+    ];
+    for errno in errors {
+        let mut device = Filter { errno, bytes_max: 2, wire: Vec::new() };
+        let (mut segmentation, mut counters) = (Segmentation::new(64), SocketCounters::default());
+        let mut calls = 0;
+        while segmentation.send(&mut device, &mut counters, &batch(b"aabbc")).is_err() {
+            calls += 1;
+            assert!(calls <= BATCH_REFUSALS_MAX, "{errno}: never sent");
+        }
+        assert_eq!(device.wire, [&b"aa"[..], b"bb", b"c"], "{errno}: in order, each once");
+        assert_eq!((segmentation.segments_max(), counters.gso_fallbacks), (1, 1), "{errno}");
+        segmentation.send(&mut device, &mut counters, &batch(b"dd")).unwrap();
+    }
+}
+
+#[test]
+fn datagrams_that_never_find_buffers_end_in_an_error_that_is_not_temporary() {
+    let mut device = Filter { errno: Errno::NOBUFS, bytes_max: 1, wire: Vec::new() };
+    let (mut segmentation, mut counters) = (Segmentation::new(64), SocketCounters::default());
+    for contents in [&b"aabb"[..], b"aa"] {
+        let mut calls = 0;
+        while !matches!(segmentation.send(&mut device, &mut counters, &batch(contents)), Err(SendError::Other(_))) {
+            calls += 1;
+            assert!(calls <= REFUSALS_MAX, "temporary for ever");
+        }
+        assert!(calls > REFUSALS_MAX / 2, "given up after {calls} calls");
+    }
+    assert_eq!(device.wire, Vec::<Vec<u8>>::new());
+}
