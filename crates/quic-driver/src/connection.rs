@@ -29,6 +29,7 @@ use crate::leases::LeaseTable;
 use crate::messages::OutgoingMessages;
 use crate::packets::Packets;
 use crate::quic_protocol::EventObserver;
+use crate::refusals::Refusals;
 
 /// A QUIC connection with the state that it shares with its handles.
 pub struct Connection<K: Packets> {
@@ -41,6 +42,8 @@ pub struct Connection<K: Packets> {
     pub(crate) end_override: Option<Closed>,
     /// The last error that the system reported for a batch of the handshake.
     pub(crate) last_send_error: Option<String>,
+    /// Refusals of the system after the handshake.
+    pub(crate) refusals: Refusals,
     writers: BTreeMap<StreamId, Arc<SendCell>>,
     /// Delivers received data. `None` while the receive half is [detached](DetachedState) and after
     /// it was lost.
@@ -76,6 +79,7 @@ impl<K: Packets> Connection<K> {
             leases: LeaseTable::default(),
             end_override: None,
             last_send_error: None,
+            refusals: Refusals::default(),
             writers: BTreeMap::new(),
             delivery: Some(delivery),
             detached: None,

@@ -43,6 +43,7 @@ mod messages;
 pub mod packets;
 mod path_events;
 pub mod quic_protocol;
+mod refusals;
 pub mod routing;
 
 pub use application::{COMPACT_BELOW, Connect, Limits, QuicApplication, QuicShared};

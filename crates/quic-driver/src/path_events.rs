@@ -49,6 +49,17 @@ pub enum PathEvent {
         /// The reason.
         error: OpenPathError,
     },
+    /// The system refused to send on a path: a filter, a missing route, or a device that is down. The
+    /// path is tried again, and others carry the data meanwhile. The same error on a path is reported
+    /// at most once in ten seconds.
+    SendRefused {
+        /// Its identifier.
+        path: PathId,
+        /// The system's error.
+        error: String,
+        /// Datagrams on this path are smaller from now on, because small ones may pass.
+        is_smaller: bool,
+    },
     /// The connection has moved to another address.
     Migrated {
         /// Its path.

@@ -81,6 +81,7 @@ impl<K: Packets> driver::Connection<Quic<K>> for Connection<K> {
 
     fn handle_emitted(&mut self, now: Instant, receipt: &quic::Receipt) {
         self.quic.handle_emitted(now, receipt);
+        self.refusals.on_emitted(receipt.path());
     }
 
     fn handle_not_emitted(&mut self, now: Instant, receipt: &quic::Receipt, error: &SendError) -> bool {
@@ -93,9 +94,20 @@ impl<K: Packets> driver::Connection<Quic<K>> for Connection<K> {
         if *error == SendError::TooLarge && self.quic.handle_too_large(now, path) {
             return true;
         }
+        let text = error.to_string();
         if self.quic.is_handshaking() {
             // The reason, most likely, if the handshake times out.
-            self.last_send_error = Some(error.to_string());
+            self.last_send_error = Some(text);
+        } else {
+            let verdict = self.refusals.on_refused(now, path, &text);
+            let is_smaller = verdict.tries_smaller && self.quic.handle_too_large(now, path);
+            if is_smaller || verdict.is_news {
+                tracing::debug!(%path, %error, is_smaller, "the system refuses to send on a path");
+                self.report_send_refused(path, text, is_smaller);
+            }
+            if is_smaller {
+                return true;
+            }
         }
         let has_other = self.quic.handle_refused(now, path);
         if has_other {

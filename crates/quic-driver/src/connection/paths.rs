@@ -1,6 +1,6 @@
 //! Requests for paths, and the events of paths.
 
-use quic::{Addresses, Event, MigrateError, OpenPathError, PathState};
+use quic::{Addresses, Event, MigrateError, OpenPathError, PathId, PathState};
 use units::Instant;
 
 use super::Connection;
@@ -90,6 +90,11 @@ impl<K: Packets> Connection<K> {
     fn report_refused(&self, Addresses { remote, socket, .. }: Addresses, error: OpenPathError) {
         tracing::debug!(%remote, %error, "cannot open a path");
         self.report(PathEvent::Refused { socket: usize::from(socket), remote, error });
+    }
+
+    /// Reports that the system refused to send on a path.
+    pub(super) fn report_send_refused(&self, path: PathId, error: String, is_smaller: bool) {
+        self.report(PathEvent::SendRefused { path, error, is_smaller });
     }
 
     fn report_migration_refused(&self, Addresses { remote, socket, .. }: Addresses, error: MigrateError) {
