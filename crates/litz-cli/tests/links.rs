@@ -8,6 +8,8 @@
 use std::process::Command;
 
 use net::MonotonicClock;
+use serde_json::Value;
+use units::Duration;
 
 use crate::support::needs::has_root;
 use crate::support::{Litz, Place, assert_same};
@@ -65,6 +67,29 @@ impl Network {
         self.ip(SWITCH, &format!("link set m{device} master br{link} up"));
         self.ip(namespace, &format!("link set {device} up"));
         self.ip(namespace, &format!("addr add 10.8.{link}.{host}/24 dev {device}"));
+    }
+
+    /// Runs a command in a namespace.
+    fn run(&self, namespace: usize, command: &[&str]) {
+        let status = Command::new("ip").args(["netns", "exec", &self.names[namespace]]).args(command).status();
+        assert!(status.expect("the command ip").success(), "{command:?}");
+    }
+
+    /// Makes the switch a router: each link leads to all addresses of the receiver.
+    fn join_links(&self) {
+        for link in 0..2 {
+            self.ip(SWITCH, &format!("addr add 10.8.{link}.254/24 dev br{link}"));
+        }
+        self.run(SWITCH, &["sysctl", "-qw", "net.ipv4.ip_forward=1"]);
+        for link in 0..2 {
+            self.add_far_route(link);
+            self.ip(RECEIVER, &format!("route add 10.8.{}.1/32 via 10.8.{link}.254 dev r{link} metric 50", 1 - link));
+        }
+    }
+
+    /// The route of the sender over a link to the other network, which goes when the link is down.
+    fn add_far_route(&self, link: usize) {
+        self.ip(SENDER, &format!("route add 10.8.{}.0/24 via 10.8.{link}.254 dev s{link} metric 50", 1 - link));
     }
 
     /// Starts `litz` in a namespace.
@@ -128,13 +153,94 @@ fn a_transfer_continues_when_the_senders_device_is_made_again() {
     assert!(sender.seen.iter().all(|event| event["event"] != "retrying"), "{:#?}", sender.seen);
 }
 
+/// The paths of an event that are not abandoned.
+fn open_paths(event: &Value) -> Vec<Value> {
+    let paths = event["paths"].as_array().into_iter().flatten();
+    paths.filter(|path| path["state"] != "abandoned").cloned().collect()
+}
+
+/// The addresses of this host that have an active path, in order, if no other path is open.
+fn active_from(event: &Value) -> Option<Vec<String>> {
+    let paths = open_paths(event);
+    let active = paths.iter().filter(|path| path["state"] == "active" && path["bytes"] != 0);
+    let mut from: Vec<String> = active.filter_map(|path| path["local"].as_str().map(str::to_owned)).collect();
+    from.sort();
+    Some(from).filter(|from| event["event"] == "paths" && from.len() == paths.len())
+}
+
+#[test]
+fn addresses_that_change_use_up_no_paths_and_the_link_carries_on_when_the_other_one_fails() {
+    let Some(network) = Network::new("addresses") else { return };
+    network.plug(SENDER, 1);
+    let place = Place::new();
+    let (mut receiver, mut sender) = network.transfer(&place, 400_000_000);
+    let is_over = |from: &[&str]| {
+        let from: Vec<String> = from.iter().map(ToString::to_string).collect();
+        move |event: &Value| active_from(event).as_ref() == Some(&from)
+    };
+    sender.wait_until(is_over(&["10.8.0.1", "10.8.1.1"]));
+    for change in 0..12 {
+        let address = format!("10.8.1.{}", 10 + change);
+        network.ip(SENDER, "addr flush dev s1");
+        network.ip(SENDER, &format!("addr add {address}/24 dev s1"));
+        // The path from the former address is gone, too.
+        sender.wait_until(is_over(&["10.8.0.1", &address]));
+    }
+    receiver.take_events();
+    network.ip(SWITCH, "link set ms0 down");
+    sender.wait_until(|event| open_paths(event).iter().any(|path| path["device"] == "s0" && path["state"] == "down"));
+    let clock = MonotonicClock::start();
+    let (mut last, mut longest, mut more) = (clock.now(), Duration::ZERO, 0);
+    while more < 20 {
+        if receiver.next().is_some_and(|event| event["event"] == "progress") {
+            let now = clock.now();
+            (longest, last, more) = (longest.max(now - last), now, more + 1);
+        }
+    }
+    // 30 s are the end of a connection without paths.
+    assert!(longest < Duration::from_secs(3), "nothing arrived for {longest}");
+    drop((sender, receiver));
+}
+
+#[test]
+fn links_that_were_down_have_one_path_each_when_they_are_back() {
+    let Some(network) = Network::new("back") else { return };
+    network.plug(SENDER, 1);
+    // Each link of the sender reaches both addresses of the receiver, as over the Internet.
+    network.join_links();
+    let place = Place::new();
+    let (receiver, mut sender) = network.transfer(&place, 400_000_000);
+    let is_over_both = |event: &Value| active_from(event).is_some_and(|from| from == ["10.8.0.1", "10.8.1.1"]);
+    sender.wait_until(is_over_both);
+    for round in 0..3 {
+        for link in [0, 1] {
+            network.ip(SENDER, &format!("link set s{link} down"));
+            sender.wait_until(|event| event["event"] == "link" && event["usable"] == false);
+        }
+        if round == 2 {
+            // The connection ends, and is made again over the first link that is back.
+            sender.wait_until(|event| event["event"] == "retrying");
+        }
+        for link in [1, 0] {
+            network.ip(SENDER, &format!("link set s{link} up"));
+            network.add_far_route(link);
+            let device = format!("s{link}");
+            sender.wait_until(|event| {
+                open_paths(event).iter().any(|path| path["device"] == device.as_str() && path["state"] == "active")
+            });
+        }
+        sender.wait_until(is_over_both);
+    }
+    drop((sender, receiver));
+}
+
 #[test]
 fn a_new_link_becomes_a_path_and_a_lost_carrier_silences_it() {
     let Some(network) = Network::new("new") else { return };
     let place = Place::new();
     let (mut receiver, mut sender) = network.transfer(&place, 400_000_000);
     receiver.wait_for_bytes(1_000_000);
-    let path = |event: &serde_json::Value| {
+    let path = |event: &Value| {
         let paths = event["paths"].as_array().into_iter().flatten();
         let mut paths = paths.filter(|path| path["remote"].as_str().is_some_and(|to| to.starts_with("10.8.1.2:")));
         paths.next().cloned()
@@ -150,7 +256,7 @@ fn a_new_link_becomes_a_path_and_a_lost_carrier_silences_it() {
     network.ip(SWITCH, "link set ms1 down");
     let lost = sender.wait_for("link");
     assert!(lost["usable"] == false && lost["message"].as_str().expect("text").contains("carrier"), "{lost}");
-    sender.wait_until(|event| path(event).is_some_and(|path| path["state"] == "silent"));
+    sender.wait_until(|event| path(event).is_some_and(|path| path["state"] == "down"));
     network.ip(SWITCH, "link set ms1 up");
     sender.wait_until(|event| event["event"] == "link" && event["usable"] == true);
     sender.wait_until(|event| path(event).is_some_and(|path| path["state"] == "active"));

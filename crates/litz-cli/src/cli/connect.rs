@@ -12,8 +12,7 @@ mod later_paths;
 mod unanswered;
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use litz::identity::ClientTls;
 use litz::{Closed, Connection, Endpoint, EventHandler, TransportConfig, UdpSocket, UdpSocketOptions};
@@ -22,7 +21,8 @@ use transfer::{CancelToken, Ticket, TicketAddress};
 use units::Duration;
 
 use super::journals::Journals;
-use super::links::{BoundSocket, LinkBaseline, Links};
+use super::links::{BoundSocket, LinkBaseline, Links, PathChanges};
+use super::local_ends::LocalEnds;
 use super::path_options::{PathOptions, SinglePathOptions};
 use super::scheduler_trace::Trace;
 use super::ticket::expiry_hint;
@@ -31,7 +31,7 @@ use super::warning::Warning;
 use candidates::{Candidate, Candidates, Opened};
 use gate::Gate;
 use later_paths::LaterPaths;
-use unanswered::PathSockets;
+use unanswered::warn_of_unanswered;
 
 pub(super) use candidates::tried_last;
 
@@ -176,7 +176,6 @@ pub(crate) struct Connected {
     pub(crate) advice: Option<String>,
     /// Follows the links of this host.
     pub(crate) links: Option<Links>,
-    sockets: PathSockets,
 }
 
 /// On drop, closes the endpoint and stops the threads that still wait for their turn. They would
@@ -218,10 +217,12 @@ impl Connector<'_> {
         if candidates.candidates.is_empty() {
             return Err(ConnectFailure::Silent(NO_CANDIDATE.to_owned()));
         }
-        let Opened { candidates, mut sockets, bound, advice } = self.open(candidates)?;
-        let later = LaterPaths::reserve(self, &candidates.candidates, remotes, &mut sockets);
+        let Opened { candidates, mut sockets, bound, switches, advice } = self.open(candidates)?;
+        let mut later = LaterPaths::reserve(self, remotes, switches, &mut sockets);
         let paths_now = paths_max(&candidates.candidates);
-        let paths_max = (paths_now + later.places_left()).min(litz::PATHS_MAX);
+        let places = paths_now + later.places_left();
+        // Every path can be replaced before the peer has given back the ID of one.
+        let paths_max = (if later.places_left() == 0 { places } else { 2 * places }).min(litz::PATHS_MAX);
         let transport = self.transport.clone().with_max_paths(paths_max);
         let mut config = self.options.endpoint().with_transport(transport);
         config.event_handler.clone_from(&self.event_handler);
@@ -256,9 +257,9 @@ impl Connector<'_> {
                         left_out: Vec::new(),
                         advice,
                         links: None,
-                        sockets: PathSockets::of(candidates.candidates.iter().map(|candidate| &candidate.socket)),
                     };
-                    connected.open_paths(candidates, index, paths_now);
+                    let requested = connected.open_paths(candidates, index, paths_now);
+                    later.begin(places, requested.into_iter());
                     connected.follow_links(baseline, bound, later);
                     return Ok(connected);
                 }
@@ -350,6 +351,11 @@ fn paths_max(candidates: &[Candidate]) -> u32 {
 }
 
 impl Connected {
+    /// The devices and addresses of its sockets.
+    pub(crate) fn ends(&self) -> Arc<LocalEnds> {
+        self.links.as_ref().map(|links| Arc::clone(links.ends())).unwrap_or_default()
+    }
+
     /// Warns of paths that are left out and, at the first connection, of the system's settings.
     pub(crate) fn warn(&self, is_first: bool, warn: impl Fn(Warning, &str)) {
         if let Some(advice) = self.advice.as_ref().filter(|_| is_first) {
@@ -363,21 +369,27 @@ impl Connected {
     /// Warns of settings of this host that may be why a path does not answer. Called when [`UNANSWERED`] has passed
     /// since the connection was made.
     pub(crate) fn warn_of_unanswered(&self, warn: impl Fn(Warning, &str)) {
-        self.sockets.warn_of_unanswered(&self.connection, warn);
+        warn_of_unanswered(&self.ends().all(), &self.connection, warn);
     }
 
     /// Keeps the sockets in use when their links go and come, and opens paths over new links.
     fn follow_links(&mut self, baseline: LinkBaseline, bound: Vec<BoundSocket>, mut later: LaterPaths) {
         let (connection, is_multipath) = (self.connection.clone(), self.is_multipath);
-        let on_change = move |interfaces: &[_]| {
-            if is_multipath { later.open_new(&connection, interfaces) } else { Vec::new() }
+        let on_look = move |interfaces: &[_]| {
+            if is_multipath { later.look(&connection, interfaces) } else { PathChanges::default() }
         };
-        self.links = Some(Links::follow(baseline, bound, on_change));
+        self.links = Some(Links::follow(baseline, bound, on_look));
     }
 
     /// Opens the other candidates as paths of the connection, which was made on candidate `first`;
-    /// `paths_max` in all.
-    fn open_paths(&mut self, Candidates { candidates, left_out }: Candidates, first: usize, paths_max: u32) {
+    /// `paths_max` in all. Returns the candidates that are paths now, with their sockets.
+    fn open_paths(
+        &mut self,
+        Candidates { candidates, left_out }: Candidates,
+        first: usize,
+        paths_max: u32,
+    ) -> Vec<(usize, Candidate)> {
+        let mut requested = vec![(first, candidates[first].clone())];
         self.left_out = left_out;
         self.paths_wanted += self.left_out.len();
         let mut paths_left = (paths_max as usize).saturating_sub(1);
@@ -392,18 +404,19 @@ impl Connected {
             }
             paths_left -= 1;
             match self.connection.open_path(index, candidate.remote, candidate.backup) {
-                Ok(()) => {}
+                Ok(()) => requested.push((index, candidate.clone())),
                 Err(error @ (Closed::NoSocket | Closed::TooMany)) => {
                     self.left_out.push(format!("to {}: {error}", candidate.remote));
                 }
                 // The connection has ended. Its next use returns the reason.
-                Err(_) => return,
+                Err(_) => return requested,
             }
         }
         if candidates[first].backup {
             // This fails only if the connection has ended.
             let _over = self.connection.set_path_backup(litz::PathId::ZERO, true);
         }
+        requested
     }
 }
 

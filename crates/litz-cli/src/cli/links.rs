@@ -3,7 +3,7 @@
 //! paths over links that appear.
 
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -12,11 +12,16 @@ use litz::{Interface, SocketSwitch, UdpSocket, UdpSocketOptions};
 use net::{LinkNews, LinkWatch, LinkWatchWaker};
 use serde_json::{Value, json};
 
+use super::local_ends::LocalEnds;
 use super::out;
 
 /// Without a change of the links, the thread tries after this time to open a socket that could not
 /// be opened at once: an IPv6 address is usable only after duplicate address detection.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The shortest and the longest time between two looks at paths that are not settled. Each look
+/// doubles it.
+const LOOK_INTERVALS: [Duration; 2] = [Duration::from_millis(25), Duration::from_secs(1)];
 
 /// The user is told that a socket cannot be opened after this many attempts: two seconds.
 const FAILURES_UNTIL_TOLD: u32 = 10;
@@ -29,6 +34,8 @@ const EVENTS_MAX: usize = 64;
 
 /// A socket that may be bound to a device.
 pub(crate) struct BoundSocket {
+    /// Its index in the endpoint.
+    place: usize,
     /// The options it was opened with, and its port.
     options: UdpSocketOptions,
     switch: SocketSwitch,
@@ -37,9 +44,21 @@ pub(crate) struct BoundSocket {
 }
 
 impl BoundSocket {
-    pub(crate) fn new(options: UdpSocketOptions, switch: SocketSwitch) -> Self {
-        Self { options, switch, failures: 0 }
+    /// The socket with the index `place` in the endpoint.
+    pub(crate) fn new(place: usize, options: UdpSocketOptions, switch: SocketSwitch) -> Self {
+        Self { place, options, switch, failures: 0 }
     }
+}
+
+/// Changes of a connection's paths, after a look at the links.
+#[derive(Default)]
+pub(crate) struct PathChanges {
+    /// Sockets that were bound, each with what to tell the user.
+    pub(crate) bound: Vec<(BoundSocket, LinkEvent)>,
+    /// Sockets that are not used any more.
+    pub(crate) released: Vec<usize>,
+    /// Whether to look again soon, although no link changes.
+    pub(crate) is_unsettled: bool,
 }
 
 /// A link of this host has changed.
@@ -95,28 +114,35 @@ impl LinkBaseline {
 pub(crate) struct Links {
     stop: Option<LinkWatchWaker>,
     events: Mutex<mpsc::Receiver<LinkEvent>>,
+    ends: Arc<LocalEnds>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Links {
     /// Follows the links of `sockets`, which were opened after `baseline` was taken; those without a
-    /// device need nothing. After a change, `on_change` gets the table of interfaces and may return
-    /// further sockets, each with what to tell the user.
+    /// device need nothing. `on_look` gets the table of interfaces after each change, and again while
+    /// it says that the paths are not settled.
     pub(crate) fn follow(
         baseline: LinkBaseline,
         sockets: Vec<BoundSocket>,
-        on_change: impl FnMut(&[Interface]) -> Vec<(BoundSocket, LinkEvent)> + Send + 'static,
+        on_look: impl FnMut(&[Interface]) -> PathChanges + Send + 'static,
     ) -> Self {
         let (sender, events) = mpsc::sync_channel(EVENTS_MAX);
-        let mut follower = Follower { state: LinkFollower::new(), sockets: Vec::new(), events: sender };
+        let ends = Arc::<LocalEnds>::default();
+        let mut follower =
+            Follower { state: LinkFollower::new(), sockets: Vec::new(), events: sender, ends: Arc::clone(&ends) };
         sockets.into_iter().for_each(|socket| follower.add(socket, &baseline.interfaces));
-        let Some(watch) = baseline.watch else {
-            return Self { stop: None, events: Mutex::new(events), thread: None };
-        };
+        let events = Mutex::new(events);
+        let Some(watch) = baseline.watch else { return Self { stop: None, events, ends, thread: None } };
         let stop = Some(watch.waker());
         #[expect(clippy::disallowed_methods, reason = "the command is above the engine: one thread for the links")]
-        let thread = std::thread::spawn(move || follower.run(watch, on_change));
-        Self { stop, events: Mutex::new(events), thread: Some(thread) }
+        let thread = std::thread::spawn(move || follower.run(watch, on_look));
+        Self { stop, events, ends, thread: Some(thread) }
+    }
+
+    /// The devices and addresses that the sockets are bound to.
+    pub(crate) fn ends(&self) -> &Arc<LocalEnds> {
+        &self.ends
     }
 
     /// Prints what has happened since the last call, for a command without a progress display.
@@ -153,32 +179,63 @@ struct Follower {
     /// In the order of their numbers.
     sockets: Vec<BoundSocket>,
     events: mpsc::SyncSender<LinkEvent>,
+    ends: Arc<LocalEnds>,
 }
 
 impl Follower {
+    /// Follows a socket, in place of the one that was in its place before.
     fn add(&mut self, socket: BoundSocket, interfaces: &[Interface]) {
+        let ip = socket.options.bind.ip();
+        self.ends.bind(socket.place, socket.options.device.clone(), ip);
         let Some(device) = socket.options.device.clone() else { return };
         let index = interfaces.iter().find(|interface| interface.name == device).map_or(0, |found| found.index);
-        self.state.add(&device, socket.options.bind.ip(), index);
-        self.sockets.push(socket);
+        match self.sockets.iter().position(|known| known.place == socket.place) {
+            Some(number) => {
+                self.state.replace(number, &device, ip, index);
+                self.sockets[number] = socket;
+            }
+            None => {
+                self.state.add(&device, ip, index);
+                self.sockets.push(socket);
+            }
+        }
     }
 
-    fn run(mut self, mut watch: LinkWatch, mut on_change: impl FnMut(&[Interface]) -> Vec<(BoundSocket, LinkEvent)>) {
-        let mut is_incomplete = false;
+    fn run(mut self, mut watch: LinkWatch, mut on_look: impl FnMut(&[Interface]) -> PathChanges) {
+        let (mut is_incomplete, mut look_after) = (false, None::<Duration>);
         loop {
-            let has_changed = match watch.wait(if is_incomplete { RETRY_INTERVAL } else { WAIT_MAX }) {
+            let retry = is_incomplete.then_some(RETRY_INTERVAL);
+            let news = match watch.wait(retry.into_iter().chain(look_after).min().unwrap_or(WAIT_MAX)) {
                 Ok(LinkNews::Woken) => return,
-                Ok(news) => news == LinkNews::MayHaveChanged,
+                Ok(news) => news,
                 Err(error) => return tracing::error!(%error, "changes of links are not followed any more"),
             };
+            let has_changed = news == LinkNews::MayHaveChanged;
             // A table that cannot be read now is read after the next change.
             let Ok(interfaces) = net::interfaces() else { continue };
             is_incomplete = self.apply(&interfaces);
-            let new = if has_changed { on_change(&interfaces) } else { Vec::new() };
-            for (socket, event) in new {
+            if !has_changed && look_after.is_none() {
+                continue;
+            }
+            let changes = on_look(&interfaces);
+            let [shortest, longest] = LOOK_INTERVALS;
+            let has_steps = has_changed || !changes.bound.is_empty() || !changes.released.is_empty();
+            let next = look_after.filter(|_| !has_steps).map_or(shortest, |last| (last * 2).min(longest));
+            look_after = changes.is_unsettled.then_some(next);
+            for place in changes.released {
+                self.release(place);
+            }
+            for (socket, event) in changes.bound {
                 self.add(socket, &interfaces);
                 self.tell(event);
             }
+        }
+    }
+
+    /// Stops to follow the socket in a place, whose path was abandoned.
+    fn release(&mut self, place: usize) {
+        if let Some(number) = self.sockets.iter().position(|known| known.place == place) {
+            self.state.remove(number);
         }
     }
 
@@ -190,10 +247,12 @@ impl Follower {
                 LinkAction::Reopen { socket, index } => is_incomplete |= !self.reopen(socket, index),
                 LinkAction::SwitchOff { socket, reason } => {
                     self.sockets[socket].switch.switch_off(&reason.to_string());
+                    self.ends.set_down(self.sockets[socket].place, Some(reason));
                     self.tell_of(socket, false, format!("{reason}; it is used again when it is back"));
                 }
                 LinkAction::SwitchOn { socket } => {
                     self.sockets[socket].switch.switch_on();
+                    self.ends.set_down(self.sockets[socket].place, None);
                     self.tell_of(socket, true, "the link is back".to_owned());
                 }
             }
@@ -214,6 +273,7 @@ impl Follower {
             Ok(opened) => {
                 bound.switch.replace(opened);
                 bound.failures = 0;
+                self.ends.set_down(bound.place, None);
                 self.state.on_reopened(socket, index);
                 self.tell_of(socket, true, "the device was made again and is used again".to_owned());
                 true

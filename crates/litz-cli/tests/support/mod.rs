@@ -128,6 +128,11 @@ impl Litz {
         Some(event)
     }
 
+    /// Takes the events that have been printed and not been read.
+    pub fn take_events(&mut self) {
+        self.seen.extend(self.events.try_iter());
+    }
+
     /// Reads until an event satisfies `wanted`.
     pub fn wait_until(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
         while let Some(event) = self.next() {

@@ -62,7 +62,8 @@ pub enum LinkAction {
 /// Follows the links of sockets.
 #[derive(Clone, Debug, Default)]
 pub struct LinkFollower {
-    sockets: Vec<Followed>,
+    /// By their numbers; `None` for one that is not followed any more.
+    sockets: Vec<Option<Followed>>,
 }
 
 /// One socket.
@@ -85,8 +86,22 @@ impl LinkFollower {
     /// Adds a socket that was just bound to a device and an address; returns its number. `index` is
     /// that of the device, 0 if it is not known: then it is the index in the first table.
     pub fn add(&mut self, device: &str, ip: IpAddr, index: u32) -> usize {
-        self.sockets.push(Followed { device: device.to_owned(), ip, index, down: None });
+        self.sockets.push(Some(Followed { device: device.to_owned(), ip, index, down: None }));
         self.sockets.len() - 1
+    }
+
+    /// Replaces a socket by one that was just bound, as in [`add`](Self::add); it keeps the number.
+    pub fn replace(&mut self, socket: usize, device: &str, ip: IpAddr, index: u32) {
+        if let Some(followed) = self.sockets.get_mut(socket) {
+            *followed = Some(Followed { device: device.to_owned(), ip, index, down: None });
+        }
+    }
+
+    /// Stops to follow a socket, which is not used any more.
+    pub fn remove(&mut self, socket: usize) {
+        if let Some(followed) = self.sockets.get_mut(socket) {
+            *followed = None;
+        }
     }
 
     /// The interfaces are now these. The actions lead from the state at the last call to this one;
@@ -95,7 +110,8 @@ impl LinkFollower {
     pub fn on_interfaces(&mut self, interfaces: &[Interface]) -> Vec<LinkAction> {
         let mut actions = Vec::new();
         for (socket, followed) in self.sockets.iter_mut().enumerate() {
-            match state_of(followed, interfaces) {
+            let Some(followed) = followed else { continue };
+            match link_state(&followed.device, followed.ip, interfaces) {
                 Ok(index) if followed.index == 0 => followed.index = index,
                 Ok(index) if index != followed.index => actions.push(LinkAction::Reopen { socket, index }),
                 Ok(_) => {
@@ -115,19 +131,22 @@ impl LinkFollower {
 
     /// A socket was opened anew, on the device with this index.
     pub fn on_reopened(&mut self, socket: usize, index: u32) {
-        if let Some(followed) = self.sockets.get_mut(socket) {
+        if let Some(Some(followed)) = self.sockets.get_mut(socket) {
             (followed.index, followed.down) = (index, None);
         }
     }
 }
 
-/// The index of the socket's device, if the socket can be used there.
-fn state_of(socket: &Followed, interfaces: &[Interface]) -> Result<u32, LinkDown> {
-    let device = interfaces.iter().find(|interface| interface.name == socket.device).ok_or(LinkDown::Removed)?;
+/// The index of a device, if packets can be sent there from the address `ip`.
+///
+/// # Errors
+/// Why not.
+pub(super) fn link_state(device: &str, ip: IpAddr, interfaces: &[Interface]) -> Result<u32, LinkDown> {
+    let device = interfaces.iter().find(|interface| interface.name == device).ok_or(LinkDown::Removed)?;
     if !device.is_up {
         return Err(LinkDown::SwitchedOff);
     }
-    if !device.addresses.iter().any(|address| address.ip == socket.ip) {
+    if !device.addresses.iter().any(|address| address.ip == ip) {
         return Err(LinkDown::NoAddress);
     }
     if device.is_running { Ok(device.index) } else { Err(LinkDown::NoCarrier) }

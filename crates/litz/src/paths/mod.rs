@@ -6,6 +6,7 @@
 //! | [`mod@choose`] | the sender's choice among all pairs: [`choose()`], start there |
 //! | [`listen`] | the receiver's sockets, one for each address, and the addresses its ticket names |
 //! | [`follow`] | what becomes of sockets when links come and go |
+//! | [`keep`] | which paths a connection has when links come and go |
 //! | `limits` | how many paths a transfer uses |
 //! | `binding` | what a socket is bound to |
 //! | [`advice`] | settings of this host that break paths without an error |
@@ -17,6 +18,7 @@ pub mod advice;
 mod binding;
 pub mod choose;
 pub mod follow;
+pub mod keep;
 mod limits;
 pub mod listen;
 pub mod spec;

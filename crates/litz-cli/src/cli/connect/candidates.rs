@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use litz::paths::Choice;
 use litz::paths::choose::Unused;
-use litz::{LiveSocket, ReplaceableSocket, UdpSocket, UdpSocketOptions};
+use litz::{LiveSocket, ReplaceableSocket, SocketSwitch, UdpSocket, UdpSocketOptions};
 use net::DatagramSocket;
 
 use super::super::links::BoundSocket;
@@ -38,6 +38,8 @@ pub(super) struct Opened {
     pub(super) sockets: Vec<Box<dyn LiveSocket>>,
     /// The same, to be followed.
     pub(super) bound: Vec<BoundSocket>,
+    /// Their switches.
+    pub(super) switches: Vec<SocketSwitch>,
     /// Advice on the sockets' buffers.
     pub(super) advice: Option<String>,
 }
@@ -77,7 +79,7 @@ impl Connector<'_> {
     /// the first attempt, one that the user gave is an error.
     pub(super) fn open(&self, Candidates { candidates, mut left_out }: Candidates) -> Result<Opened, ConnectFailure> {
         let (mut sockets, mut usable, mut failures) = (Vec::<Box<dyn LiveSocket>>::new(), Vec::new(), Vec::new());
-        let (mut advice, mut bound) = (None, Vec::new());
+        let (mut advice, mut bound, mut switches) = (None, Vec::new(), Vec::new());
         for candidate in candidates {
             match UdpSocket::open(&candidate.socket) {
                 Ok(socket) => {
@@ -86,7 +88,8 @@ impl Connector<'_> {
                     let (live, switch) = ReplaceableSocket::new(socket);
                     let mut options = candidate.socket.clone();
                     options.bind.set_port(port);
-                    bound.push(BoundSocket::new(options, switch));
+                    switches.push(switch.clone());
+                    bound.push(BoundSocket::new(sockets.len(), options, switch));
                     sockets.push(Box::new(live));
                     usable.push(candidate);
                 }
@@ -103,7 +106,7 @@ impl Connector<'_> {
         if sockets.is_empty() {
             return Err(ConnectFailure::Silent(failures.join("; ")));
         }
-        Ok(Opened { candidates: Candidates { candidates: usable, left_out }, sockets, bound, advice })
+        Ok(Opened { candidates: Candidates { candidates: usable, left_out }, sockets, bound, switches, advice })
     }
 
     /// A candidate from `bind`, or from the address that the routes choose; none if `bind` is of

@@ -101,7 +101,7 @@ pub(crate) fn listen(
     for (place, opened) in listening.sockets {
         let (live, switch) = ReplaceableSocket::new(opened);
         let options = socket(place.address.with_port(port), place.device.as_deref());
-        bound.push(BoundSocket::new(options, switch));
+        bound.push(BoundSocket::new(sockets.len(), options, switch));
         sockets.push(Box::new(live));
     }
     Ok(ListenSockets { port, addresses, sockets, bound, advice })

@@ -11,7 +11,7 @@ use super::allowed::ReadKeys;
 use super::authorisation::{Admission, unfinished_ticket};
 use super::sockets::{ListenSockets, listen};
 use crate::cli::host::{self, HostState};
-use crate::cli::links::{LinkBaseline, Links};
+use crate::cli::links::{LinkBaseline, Links, PathChanges};
 use crate::cli::listen_options::ListenOptions;
 use crate::cli::transport_options::TransportOptions;
 
@@ -82,7 +82,7 @@ pub(crate) fn start(request: Request<'_>, state: &HostState) -> Result<Serving, 
     let mut config = config.with_reset_key(state.key.derive_secret(&purpose));
     config.event_handler = event_handler;
     let endpoint = Endpoint::with_sockets(config, sockets).map_err(|error| error.to_string())?;
-    let links = Links::follow(baseline, bound, |_| Vec::new());
+    let links = Links::follow(baseline, bound, |_| PathChanges::default());
     let admission = Admission::prepare(&admission, options, state, now, port, unfinished)?;
     Ok(Serving { endpoint, links, admission, addresses, advice })
 }
