@@ -3,12 +3,14 @@
 use std::sync::mpsc;
 use std::time::Duration as StdDuration;
 
-use litz::{Connection, PathEvent, PathId, PathState, PathStats};
+use litz::paths::shown::{Observation, ShownState};
+use litz::{Connection, PathEvent, PathId, PathStats};
 use serde_json::{Value, json};
 use units::{Duration, Instant, Rate};
 
 use super::connect::{Connected, UNANSWERED};
 use super::links::Links;
+use super::local_ends::{LocalEnd, LocalEnds};
 use super::progress::{Direction, Progress};
 use super::status::{is_silence, per_second, seconds};
 use super::warning::Warning;
@@ -27,8 +29,9 @@ const SAMPLES_UNANSWERED: u32 =
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PathLine {
     pub(crate) id: PathId,
+    pub(crate) end: LocalEnd,
     pub(crate) remote: String,
-    pub(crate) state: PathState,
+    pub(crate) state: ShownState,
     pub(crate) is_backup: bool,
     pub(crate) rate: Rate,
     pub(crate) round_trip: Duration,
@@ -41,12 +44,13 @@ pub(crate) struct PathLine {
 }
 
 /// Runs `transfer`, shows the paths of its connection while it runs, warns of requested paths that
-/// are refused. Of a connection that this host has made, `connected`, it tells which links have gone or come back, and
-/// why a path may not answer.
+/// are refused. `ends` has the local ends of the connection's sockets. Of a connection that this host
+/// has made, `connected`, it tells which links have gone or come back, and why a path may not answer.
 pub(crate) fn watch_paths<T>(
     connection: &Connection,
     direction: Direction,
     progress: &Progress,
+    ends: &LocalEnds,
     connected: Option<&Connected>,
     transfer: impl FnOnce() -> T,
 ) -> T {
@@ -65,7 +69,7 @@ pub(crate) fn watch_paths<T>(
                     continue;
                 }
                 if progress.wants_paths() {
-                    progress.paths(&meter.read(progress.now(), &connection.stats().paths));
+                    progress.paths(&meter.read(progress.now(), &connection.stats().paths, ends));
                 }
                 warn_of_refused_paths(connection, progress);
                 if let Some(connected) = connected.filter(|_| looks == SAMPLES_UNANSWERED * looks_per_sample) {
@@ -122,7 +126,7 @@ struct Before {
 }
 
 impl Meter {
-    fn read(&mut self, now: Instant, paths: &[PathStats]) -> Vec<PathLine> {
+    fn read(&mut self, now: Instant, paths: &[PathStats], ends: &LocalEnds) -> Vec<PathLine> {
         let span = now.saturating_since(self.at);
         let bytes = |path: &PathStats| match self.direction {
             Direction::Sending => path.bytes_acked,
@@ -135,17 +139,30 @@ impl Meter {
         let heard_at = |path: &PathStats| {
             if path.bytes_received > before(path).received { now } else { before(path).heard_at }
         };
-        let lines = paths.iter().map(|path| PathLine {
-            id: path.id,
-            remote: path.addresses.remote.to_string(),
-            state: path.state,
-            is_backup: path.is_backup,
-            rate: Rate::from_transfer(bytes(path).saturating_sub(before(path).bytes), span).unwrap_or_default(),
-            round_trip: path.round_trip,
-            loss_percent: loss_percent(path),
-            bytes: bytes(path),
-            quiet_for: now.saturating_since(heard_at(path)),
-        });
+        let line = |path: &PathStats| {
+            let (end, before, quiet_for) =
+                (ends.of(&path.addresses), before(path), now.saturating_since(heard_at(path)));
+            let state = ShownState::of(&Observation {
+                state: path.state,
+                is_link_usable: end.down.is_none(),
+                is_carrying: bytes(path) > before.bytes || path.bytes_received > before.received,
+                expects_packets: path.in_flight_bytes > 0,
+                quiet_for,
+            });
+            PathLine {
+                id: path.id,
+                end,
+                remote: path.addresses.remote.to_string(),
+                state,
+                is_backup: path.is_backup,
+                rate: Rate::from_transfer(bytes(path).saturating_sub(before.bytes), span).unwrap_or_default(),
+                round_trip: path.round_trip,
+                loss_percent: loss_percent(path),
+                bytes: bytes(path),
+                quiet_for,
+            }
+        };
+        let lines = paths.iter().map(line);
         let lines = lines.collect();
         let seen = paths.iter().map(|path| Before {
             id: path.id,
@@ -173,34 +190,42 @@ pub(crate) fn loss_percent_of(paths: &[PathStats]) -> f64 {
 impl PathLine {
     /// The text for the user.
     pub(crate) fn text(&self) -> String {
-        let state = match (self.state, self.is_backup) {
-            (PathState::Active, true) => "backup",
-            (state, _) => state.name(),
+        let state = match (self.state, self.is_backup, self.end.down) {
+            (ShownState::Active, true, _) => "backup".to_owned(),
+            (ShownState::Down, _, Some(why)) => format!("down ({why})"),
+            (state, ..) => state.name().to_owned(),
         };
         let rate = match is_silence(self.quiet_for) {
             true => format!("no packets for {}", seconds(self.quiet_for)),
             false => per_second(self.rate),
         };
         format!(
-            "path {} to {}: {state}, {rate}, round trip {}, {:.2} % lost",
-            self.id.0, self.remote, self.round_trip, self.loss_percent
+            "path {} {}: {state}, {rate}, round trip {}, {:.2} % lost",
+            self.id.0,
+            self.end.path_text(&self.remote),
+            self.round_trip,
+            self.loss_percent
         )
     }
 
     /// The JSON form.
     pub(crate) fn json(&self) -> Value {
         json!({
-            "path": self.id.0, "remote": self.remote, "state": self.state.name(), "backup": self.is_backup,
+            "path": self.id.0, "device": self.end.device, "local": self.end.address(), "remote": self.remote,
+            "state": self.state.name(), "backup": self.is_backup,
             "rate_bps": self.rate.as_bps(), "round_trip_us": self.round_trip.as_micros(),
             "loss_percent": self.loss_percent, "bytes": self.bytes, "silent_us": self.quiet_for.as_micros(),
         })
     }
 }
 
-/// The final statistics of a path, as JSON.
-pub(crate) fn as_json(path: &PathStats) -> Value {
+/// Statistics of a path from this local end, as JSON.
+pub(crate) fn as_json(path: &PathStats, ends: &LocalEnds) -> Value {
+    let end = ends.of(&path.addresses);
+    let state = if end.down.is_some() { ShownState::Down.name() } else { path.state.name() };
     json!({
-        "path": path.id.0, "remote": path.addresses.remote.to_string(), "state": path.state.name(),
+        "path": path.id.0, "device": end.device, "local": end.address(),
+        "remote": path.addresses.remote.to_string(), "state": state,
         "backup": path.is_backup, "round_trip_us": path.round_trip.as_micros(),
         "round_trip_min_us": path.round_trip_min.as_micros(), "packets_sent": path.packets_sent,
         "packets_acked": path.packets_acked, "packets_lost": path.packets_lost, "ecn": path.ecn.name(),

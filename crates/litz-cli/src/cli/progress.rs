@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use litz::paths::shown::ShownState;
 use net::MonotonicClock;
 use transfer::{Events, FileError, SkippedCounts, Summary, TransferEvent};
 use units::{ByteSize, Instant};
@@ -79,7 +80,7 @@ impl Bars {
 
     /// Shows a line for each open path if there are several.
     fn show_paths(&self, paths: &[PathLine]) {
-        let texts = if paths.len() > 1 { paths.iter().map(PathLine::text).collect() } else { Vec::new() };
+        let texts = path_texts(paths);
         if let Ok(mut lines) = self.paths.lock() {
             lines.show(&texts);
         }
@@ -107,6 +108,12 @@ impl Bars {
             lines.clear();
         }
     }
+}
+
+/// A line for each path that is not abandoned, if there are several.
+fn path_texts(paths: &[PathLine]) -> Vec<String> {
+    let open: Vec<&PathLine> = paths.iter().filter(|path| path.state != ShownState::Abandoned).collect();
+    if open.len() > 1 { open.into_iter().map(PathLine::text).collect() } else { Vec::new() }
 }
 
 /// What stands before the figures.
@@ -279,7 +286,7 @@ impl Progress {
         match &self.mode {
             Mode::Bar(bars) => bars.show_paths(paths),
             Mode::Lines if paths.len() > 1 && self.is_time_for_paths() => {
-                paths.iter().for_each(|path| out::note(&format!("  {}", path.text())));
+                path_texts(paths).iter().for_each(|path| out::note(&format!("  {path}")));
             }
             Mode::Json if !out::is_ready() => {}
             Mode::Json => {

@@ -416,8 +416,8 @@ impl Job<'_> {
         if let Some(parallel) = self.options.parallel {
             send_options.threads = usize::from(parallel);
         }
-        let link = ConnectionLink::new(connection);
-        let result = watch_paths(connection, Direction::Sending, &self.progress, Some(connected), || {
+        let (link, ends) = (ConnectionLink::new(connection), connected.ends());
+        let result = watch_paths(connection, Direction::Sending, &self.progress, &ends, Some(connected), || {
             let list = || self.list(Revision::of(connection));
             send::run_deferred(&link, control(streams), &context, &credential, &list, &send_options, &self.progress)
         });
@@ -431,7 +431,7 @@ impl Job<'_> {
             "round_trip_us": stats.round_trip.as_micros(),
             "round_trip_min_us": stats.round_trip_min.as_micros(),
             "key_updates": stats.send.key_updates,
-            "paths": stats.paths.iter().map(path_report::as_json).collect::<Vec<_>>(),
+            "paths": stats.paths.iter().map(|path| path_report::as_json(path, &ends)).collect::<Vec<_>>(),
         }));
         log_ended(connection);
         connection.close(CLOSE_CODE, "done");

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use litz::paths::shown::SILENCE_MIN;
 use transfer::{Summary, TransferEvent};
 use units::{ByteSize, Duration, Instant, Rate};
 
@@ -11,9 +12,6 @@ use super::progress::Direction;
 
 /// The rates are those over this time: long enough to be readable, short enough to show a change.
 const RATE_SPAN: Duration = Duration::from_secs(3);
-
-/// After this time without a packet the connection is reported as silent.
-const SILENCE_MIN: Duration = Duration::from_secs(3);
 
 /// Interval of further reports of the same silence.
 const SILENCE_INTERVAL: Duration = Duration::from_secs(10);

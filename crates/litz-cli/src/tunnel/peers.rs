@@ -19,6 +19,7 @@ use super::terminate::choice::UrgentStreams;
 use super::terminate::flows::Flows;
 use super::terminate::told::ToldClasses;
 use super::wake::WakeEvent;
+use crate::cli::local_ends::LocalEnds;
 
 /// The number of a peer, which is never used again.
 pub(crate) type PeerId = u64;
@@ -34,6 +35,8 @@ pub(crate) struct Identity {
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) connection: Connection,
+    /// The local ends of its paths.
+    pub(crate) ends: Arc<LocalEnds>,
     pub(crate) identity: Identity,
     /// The networks that are behind it: packets to these go to it, and it may send from these only.
     pub(crate) networks: Vec<Prefix>,
@@ -99,6 +102,7 @@ pub(crate) struct PeerCounters {
 impl Peer {
     pub(crate) fn new(
         connection: Connection,
+        ends: Arc<LocalEnds>,
         identity: Identity,
         networks: Vec<Prefix>,
         mtu: u16,
@@ -111,6 +115,7 @@ impl Peer {
         let (told_classes, urgent_streams) = (Arc::default(), UrgentStreams::default());
         Self {
             connection,
+            ends,
             identity,
             networks,
             takes_streams,

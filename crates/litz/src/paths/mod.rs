@@ -7,6 +7,7 @@
 //! | [`listen`] | the receiver's sockets, one for each address, and the addresses its ticket names |
 //! | [`follow`] | what becomes of sockets when links come and go |
 //! | [`keep`] | which paths a connection has when links come and go |
+//! | [`shown`] | the state of a path as users see it |
 //! | `limits` | how many paths a transfer uses |
 //! | `binding` | what a socket is bound to |
 //! | [`advice`] | settings of this host that break paths without an error |
@@ -21,6 +22,7 @@ pub mod follow;
 pub mod keep;
 mod limits;
 pub mod listen;
+pub mod shown;
 pub mod spec;
 
 use std::net::SocketAddr;

@@ -67,7 +67,7 @@ impl Receiver<'_> {
                 "first_byte_us": arrivals.first.as_micros(),
                 "last_byte_us": arrivals.last.as_micros(),
                 "longest_gap_us": arrivals.longest_gap.as_micros(),
-                "paths": paths.iter().map(path_report::as_json).collect::<Vec<_>>(),
+                "paths": paths.iter().map(|path| path_report::as_json(path, self.links.ends())).collect::<Vec<_>>(),
             }));
         }
         if result.is_err() {
@@ -112,7 +112,7 @@ impl Receiver<'_> {
             .with_open_files(self.open_files.clone())
             .with_output(self.output.clone())
             .with_cancel(self.cancel.clone());
-        watch_paths(connection, Direction::Receiving, progress, None, || {
+        watch_paths(connection, Direction::Receiving, progress, self.links.ends(), None, || {
             receive::run(link, control(streams), &context, &directory, &options, authoriser, progress)
         })
     }

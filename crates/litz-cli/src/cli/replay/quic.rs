@@ -9,6 +9,7 @@ use units::{ByteSize, Duration, Instant};
 
 use super::logged::{Input, Logged, Stepped};
 use super::show::{Counts, Show, joined};
+use crate::cli::local_ends::LocalEnds;
 use crate::cli::{out, path_report};
 
 impl Stepped for Step {
@@ -93,7 +94,7 @@ impl Logged for Replay<Input> {
                 "handshake_us": stats.handshake_time.map(Duration::as_micros),
                 "packets_sent": stats.send.packets_sent, "packets_lost": stats.send.packets_lost,
                 "packets_received": stats.receive.packets_received, "key_updates": stats.send.key_updates,
-                "paths": stats.paths.iter().map(path_report::as_json).collect::<Vec<_>>(),
+                "paths": stats.paths.iter().map(|path| path_report::as_json(path, &LocalEnds::default())).collect::<Vec<_>>(),
             });
             out::json(&joined(show.replayed(counts, "datagrams", end), state));
             return;

@@ -1,7 +1,9 @@
-use litz::{PathId, PathState};
+use litz::PathId;
+use litz::paths::shown::ShownState;
 use transfer::{FileError, FileErrorKind, RelativePath};
 
 use super::*;
+use crate::cli::local_ends::LocalEnd;
 
 const MB: u64 = 1_000_000;
 
@@ -13,8 +15,9 @@ fn at(millis: u64) -> Instant {
 fn path(id: u32, bytes: u64, quiet: u64) -> PathLine {
     PathLine {
         id: PathId(id),
+        end: LocalEnd { device: None, ip: [192, 0, 2, 1].into(), down: None },
         remote: "192.0.2.9:4433".to_owned(),
-        state: PathState::Active,
+        state: ShownState::Active,
         is_backup: false,
         rate: Rate::from_mbps(80),
         round_trip: Duration::from_millis(20),

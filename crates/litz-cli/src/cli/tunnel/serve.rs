@@ -444,7 +444,8 @@ impl<'a> Server<'a> {
             format!("{remote} is here, with {}", shown.join(" and "))
         });
         let identity = Identity { key: key.fingerprint(), label };
-        let peer = Arc::new(Peer::new(connection.clone(), identity, networks, mtu, rate, version));
+        let ends = Arc::clone(self.serving.links.ends());
+        let peer = Arc::new(Peer::new(connection.clone(), ends, identity, networks, mtu, rate, version));
         let (number, taken_over) = self.end.peers.add(Arc::clone(&peer));
         for before in taken_over {
             if before.identity.key == peer.identity.key {

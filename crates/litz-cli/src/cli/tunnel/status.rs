@@ -180,7 +180,7 @@ fn paths_json(peer: &Peer, paths: &[PathStats]) -> (Option<Both<Rate>>, Vec<Valu
     let path_json = |path: &PathStats| {
         let path_use = uses.iter().find(|path_use| path_use.id == path.id.0);
         let rates = rates.as_ref().and_then(|rates| rates.get(&path.id.0));
-        let mut json = path_report::as_json(path);
+        let mut json = path_report::as_json(path, &peer.ends);
         json["rate_sent_bps"] = rates.map(|rates| rates.sent.as_bps()).into();
         json["rate_received_bps"] = rates.map(|rates| rates.received.as_bps()).into();
         json["loss_percent"] = path_report::loss_percent_of(std::slice::from_ref(path)).into();

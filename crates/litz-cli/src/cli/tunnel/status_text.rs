@@ -3,6 +3,8 @@
 use serde_json::Value;
 use units::Rate;
 
+use crate::cli::local_ends::path_text;
+
 /// The counters of packets into the tunnel, out of it, and of the order of flows, as the object of JSON names them.
 const COUNTERS: [(&str, &[&str]); 3] = [
     ("in", &["dropped", "marked", "too_large", "urgent", "queued_flows", "queued_bytes", "connection_bytes"]),
@@ -46,9 +48,9 @@ fn of_peer(peer: &Value) -> Vec<String> {
     ];
     for path in peer["paths"].as_array().into_iter().flatten() {
         lines.push(format!(
-            "    path {} to {}: {}, {}round trip {} us, {} bytes sent, {} packets lost ({}){}",
+            "    path {} {}: {}, {}round trip {} us, {} bytes sent, {} packets lost ({}){}",
             path["path"],
-            text(&path["remote"]),
+            path_text(path["device"].as_str(), path["local"].as_str(), &text(&path["remote"])),
             text(&path["state"]),
             rates(path),
             path["round_trip_us"],
@@ -104,7 +106,8 @@ mod tests {
     #[test]
     fn the_text_has_the_rates_the_losses_and_all_counters() {
         let path = json!({
-            "path": 1, "remote": "192.0.2.1:4433", "state": "active", "round_trip_us": 12_000, "bytes_sent": 5000,
+            "path": 1, "device": "eth0", "local": "192.0.2.9", "remote": "192.0.2.1:4433", "state": "active",
+            "round_trip_us": 12_000, "bytes_sent": 5000,
             "packets_lost": 3, "loss_percent": 0.25, "rate_sent_bps": 12_500_000, "rate_received_bps": 900,
         });
         let mut peer = json!({
@@ -128,8 +131,8 @@ mod tests {
                 "  192.0.2.1:4433: 10.76.0.0/24, fd76::/64; MTU 1400",
                 "    key: sha256:abc (laptop\u{fffd})",
                 "    all paths: 12.5 Mb/s sent, 900 b/s received, 1.00 % lost",
-                "    path 1 to 192.0.2.1:4433: active, 12.5 Mb/s sent, 900 b/s received, round trip 12000 us, 5000 bytes \
-                 sent, 3 packets lost (0.25 %)",
+                "    path 1 over eth0 (192.0.2.9) to 192.0.2.1:4433: active, 12.5 Mb/s sent, 900 b/s received, round trip \
+                 12000 us, 5000 bytes sent, 3 packets lost (0.25 %)",
                 "    in: 7 packets, 700 bytes; dropped 0, marked 0, too_large 0, urgent 0, queued_flows 0, \
                  queued_bytes 0, connection_bytes 0",
                 "    out: 8 packets, 800 bytes; spoofed 1, malformed 1, incomplete 1, over_rate 1",

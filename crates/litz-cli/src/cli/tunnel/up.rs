@@ -386,7 +386,8 @@ impl<'a> Client<'a> {
         let networks = tunnels.chain(accepted.routes.iter().copied()).chain(all).collect();
         let rate = Some(Rate::from_bps(accepted.rate_bps)).filter(|rate| !rate.is_zero());
         let server = Identity { key: self.ticket.receiver, label: None };
-        let peer = Arc::new(Peer::new(connection.clone(), server, networks, accepted.mtu, rate, accepted.version));
+        let (ends, version) = (connected.ends(), accepted.version);
+        let peer = Arc::new(Peer::new(connection.clone(), ends, server, networks, accepted.mtu, rate, version));
         let (id, _) = device.end.peers.add(Arc::clone(&peer));
         device.end.terminator.serve(&peer);
         self.phase.up(Arc::clone(&peer), Arc::clone(&device.end.counters));

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::cli::forward::own::Own;
 use crate::cli::forward::sessions::Current;
+use crate::cli::local_ends::LocalEnds;
 use crate::cli::path_report;
 
 /// Letters of the reason why there is no connection, in a status.
@@ -108,7 +109,7 @@ impl Routes {
                 "name": route.name, "state": state, "is_connected": session.is_some(),
                 "message": message.map(|message| message.chars().take(MESSAGE_LETTERS_MAX).collect::<String>()),
                 "server": session.map(|session| session.peer.clone()),
-                "paths": paths.iter().map(path_report::as_json).collect::<Vec<_>>(),
+                "paths": paths.iter().map(|path| path_report::as_json(path, &LocalEnds::default())).collect::<Vec<_>>(),
             })
         };
         self.routes.iter().map(status).collect()
