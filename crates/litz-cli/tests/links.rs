@@ -235,6 +235,27 @@ fn links_that_were_down_have_one_path_each_when_they_are_back() {
 }
 
 #[test]
+fn a_filter_that_refuses_large_packets_makes_them_smaller_and_is_named() {
+    let Some(network) = Network::new("filter") else { return };
+    network.plug(SENDER, 1);
+    let place = Place::new();
+    let (mut receiver, mut sender) = network.transfer(&place, 24_000_000);
+    receiver.wait_for_bytes(3_000_000);
+    // The kernel refuses such packets with EPERM: batches, and datagrams larger than the smallest.
+    let rules = "add table inet refuse; \
+                 add chain inet refuse out { type filter hook output priority 0; }; \
+                 add rule inet refuse out meta l4proto udp meta length > 1300 drop";
+    network.run(SENDER, &["nft", rules]);
+    let warning = sender.wait_until(|event| event["event"] == "warning" && event["kind"] == "send_refused");
+    let message = warning["message"].as_str().expect("text");
+    assert!(message.contains("Operation not permitted") && message.contains("over s"), "{message}");
+    sender.succeed();
+    receiver.succeed();
+    assert!(sender.seen.iter().all(|event| event["event"] != "retrying"), "{:#?}", sender.seen);
+    assert_same(&place.path("out").join("file"), &place.inbox().join("file"));
+}
+
+#[test]
 fn a_new_link_becomes_a_path_and_a_lost_carrier_silences_it() {
     let Some(network) = Network::new("new") else { return };
     let place = Place::new();

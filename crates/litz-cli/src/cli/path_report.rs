@@ -71,13 +71,13 @@ pub(crate) fn watch_paths<T>(
                 if progress.wants_paths() {
                     progress.paths(&meter.read(progress.now(), &connection.stats().paths, ends));
                 }
-                warn_of_refused_paths(connection, progress);
+                warn_of_problems(connection, ends, progress);
                 if let Some(connected) = connected.filter(|_| looks == SAMPLES_UNANSWERED * looks_per_sample) {
                     connected.warn_of_unanswered(|kind, message| progress.warn(kind, message));
                 }
             }
             tell_of_links(links, progress);
-            warn_of_refused_paths(connection, progress);
+            warn_of_problems(connection, ends, progress);
         });
         let result = transfer();
         drop(ended);
@@ -92,20 +92,41 @@ fn tell_of_links(links: Option<&Links>, progress: &Progress) {
     }
 }
 
-fn warn_of_refused_paths(connection: &Connection, progress: &Progress) {
-    for path in refused_paths(connection) {
-        progress.warn(Warning::PathLeftOut, &format!("a path is left out: {path}"));
+fn warn_of_problems(connection: &Connection, ends: &LocalEnds, progress: &Progress) {
+    for (warning, message) in path_problems(connection, ends) {
+        progress.warn(warning, &message);
     }
 }
 
-/// The requested paths that were refused since the last call, each with the reason.
-pub(crate) fn refused_paths(connection: &Connection) -> Vec<String> {
+/// The problems of paths since the last call, for the user: requested paths that were refused, and
+/// paths on which the system refuses to send.
+pub(crate) fn path_problems(connection: &Connection, ends: &LocalEnds) -> Vec<(Warning, String)> {
     let events = std::iter::from_fn(|| connection.next_path_event_timeout(StdDuration::ZERO).ok().flatten());
-    let refused = events.filter_map(|event| match event {
-        PathEvent::Refused { remote, error, .. } => Some(format!("to {remote}: {error}")),
+    let problems = events.filter_map(|event| match event {
+        PathEvent::Refused { remote, error, .. } => {
+            Some((Warning::PathLeftOut, format!("a path is left out: to {remote}: {error}")))
+        }
+        PathEvent::SendRefused { path, error, is_smaller } => {
+            let stats = connection.stats().paths.into_iter().find(|stats| stats.id == path)?;
+            let end = ends.of(&stats.addresses);
+            // That its link is down is known already.
+            end.down.is_none().then(|| {
+                let path = end.path_text(&stats.addresses.remote.to_string());
+                (Warning::SendRefused, refusal_text(&path, &error, is_smaller))
+            })
+        }
         _ => None,
     });
-    refused.collect()
+    problems.collect()
+}
+
+/// Says that the system refuses to send on a path.
+fn refusal_text(path: &str, error: &str, is_smaller: bool) -> String {
+    let then = if is_smaller { "smaller datagrams are sent now" } else { "trying again" };
+    format!(
+        "this host refuses to send {path}: {error}; {then}. A filter (`nft list ruleset`) or a missing route (`ip \
+         route`) may be the cause"
+    )
 }
 
 /// Computes rates from counters.
@@ -244,6 +265,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_refusal_of_the_system_names_the_path_the_error_and_where_to_look() {
+        let text = refusal_text("over eth0 (192.0.2.1) to 192.0.2.9:4433", "Operation not permitted", true);
+        for words in ["eth0", "192.0.2.9:4433", "Operation not permitted", "smaller datagrams", "nft list ruleset"] {
+            assert!(text.contains(words), "{text}");
+        }
+        assert!(refusal_text("to 192.0.2.9:4433", "no", false).contains("trying again"));
+    }
+
+    #[test]
     fn a_refused_path_is_named_once_with_its_reason() {
         let (server_key, client_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let tls = identity::client_config(&client_key, &[server_key.public().fingerprint()]).unwrap();
@@ -255,17 +285,19 @@ mod tests {
         let remote = server.local_addr();
         let connection = client.connect(remote, "litz", tls.config.clone()).unwrap();
         let _theirs = server.accept().unwrap();
-        assert_eq!(refused_paths(&connection), Vec::<String>::new());
+        let ends = LocalEnds::default();
+        assert_eq!(path_problems(&connection, &ends), []);
         for _ in 0..2 {
             connection.open_path(0, remote, false).unwrap();
         }
         let refused = loop {
-            let refused = refused_paths(&connection);
+            let refused = path_problems(&connection, &ends);
             if !refused.is_empty() {
                 break refused;
             }
             std::thread::yield_now();
         };
-        assert_eq!(refused, [format!("to {remote}: {}", OpenPathError::TooMany)]);
+        let message = format!("a path is left out: to {remote}: {}", OpenPathError::TooMany);
+        assert_eq!(refused, [(Warning::PathLeftOut, message)]);
     }
 }

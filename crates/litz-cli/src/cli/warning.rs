@@ -9,6 +9,8 @@ use super::out;
 pub(crate) enum Warning {
     /// A requested path is not available.
     PathLeftOut,
+    /// The system refuses to send on a path.
+    SendRefused,
     /// A path does not answer, and a setting of this host may be why.
     PathUnanswered,
     /// The receiver does not listen on an address of this host.
@@ -44,6 +46,7 @@ impl Warning {
     pub(crate) const fn label(self) -> &'static str {
         match self {
             Self::PathLeftOut => "path_left_out",
+            Self::SendRefused => "send_refused",
             Self::PathUnanswered => "path_unanswered",
             Self::RouteLeftOut => "route_left_out",
             Self::Ipv6LeftOut => "ipv6_left_out",

@@ -34,6 +34,7 @@ use crate::cli::forward::report::Report;
 use crate::cli::host::{self, HostState};
 use crate::cli::lost::Lost;
 use crate::cli::path_options::{PathOptions, SinglePathOptions};
+use crate::cli::path_report::path_problems;
 use crate::cli::recording::Recording;
 use crate::cli::transport_options::TransportOptions;
 use crate::cli::warning::Warning;
@@ -430,6 +431,9 @@ impl<'a> Client<'a> {
                     .links
                     .iter()
                     .for_each(|links| links.tell(self.options.transport.json, self.options.transport.quiet));
+                for (warning, message) in path_problems(connection, &connected.ends()) {
+                    self.warn(warning, &message);
+                }
                 #[expect(
                     clippy::disallowed_methods,
                     reason = "the command is above the engine: it looks for an interrupt"

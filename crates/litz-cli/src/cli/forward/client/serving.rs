@@ -18,7 +18,7 @@ use crate::cli::forward::session::{AllowedRequests, Session, Streams};
 use crate::cli::forward::sessions::Current;
 use crate::cli::forward::{frames, stdio};
 use crate::cli::lost::Lost;
-use crate::cli::path_report::refused_paths;
+use crate::cli::path_report::path_problems;
 use crate::cli::warning::Warning;
 
 impl Client<'_> {
@@ -52,8 +52,8 @@ impl Client<'_> {
                     for link in connected.links.iter().flat_map(|links| links.take_events()) {
                         self.report.tell(&link.json(), &link.text());
                     }
-                    for path in refused_paths(connection) {
-                        self.report.warn(Warning::PathLeftOut, &format!("a path is left out: {path}"));
+                    for (warning, message) in path_problems(connection, &connected.ends()) {
+                        self.report.warn(warning, &message);
                     }
                     if self.cancel.is_cancelled() {
                         connection.close(CLOSE_CODE, "the client ends");
