@@ -252,9 +252,8 @@ impl fmt::Display for TransferError {
         let size = ByteSize::from_bytes;
         match self {
             Self::Refused(refusal) => write!(f, "{refusal}"),
-            Self::Connection(error) => {
-                write!(f, "the connection was lost ({error}): run the same command again to go on from here")
-            }
+            // The command goes on by itself for a while; only at its end it says what to do.
+            Self::Connection(error) => write!(f, "the connection was lost ({error})"),
             Self::Protocol(what) => {
                 write!(f, "the peer broke the protocol: {what}; use the same version of litz on both hosts")
             }

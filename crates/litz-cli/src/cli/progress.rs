@@ -255,6 +255,17 @@ impl Progress {
         }
     }
 
+    /// The connection was lost, and another one is being made: its paths and its silence are over.
+    pub(crate) fn lost(&self) {
+        let now = self.clock.now();
+        let Ok(mut state) = self.state.lock() else { return };
+        state.status.on_lost();
+        if let Mode::Bar(bars) = &self.mode {
+            bars.show_status(now, &state.status);
+            bars.show_paths(&[]);
+        }
+    }
+
     /// Prints a warning; the transfer continues.
     pub(crate) fn warn(&self, warning: Warning, message: &str) {
         match &self.mode {

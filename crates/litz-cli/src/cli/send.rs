@@ -82,6 +82,16 @@ enum FailureKind {
     Unanswered,
 }
 
+impl Failure {
+    /// The command gives up: the user may go on later.
+    fn with_advice(mut self) -> Self {
+        if matches!(self.kind, FailureKind::Passing | FailureKind::Unanswered) {
+            self.message += "; run the same command again to go on from here";
+        }
+        self
+    }
+}
+
 impl From<String> for Failure {
     fn from(message: String) -> Self {
         Self { status: exit::FAILED, message, kind: FailureKind::Final }
@@ -272,7 +282,7 @@ impl Job<'_> {
             None => (self.progress.progressed_at(), self.options.retry_for),
         };
         if self.progress.now().saturating_since(since) >= wait_max {
-            return Err(failure);
+            return Err(failure.with_advice());
         }
         if is_first_refusal {
             let why = format!("it may have been stopped a moment ago; trying again for {wait_max}");
@@ -280,6 +290,7 @@ impl Job<'_> {
         } else if refused_at.is_none() {
             self.note_retry(format!("{}; retrying", failure.message));
         }
+        self.progress.lost();
         if is_first_refusal || refused_at.is_none() {
             self.progress.json(&json!({ "event": "retrying", "message": failure.message }));
         }

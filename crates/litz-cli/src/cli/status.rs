@@ -116,6 +116,13 @@ impl Status {
         self.stage = Stage::Listing;
     }
 
+    /// The connection was lost, and another one is being made.
+    pub(crate) fn on_lost(&mut self) {
+        (self.stage, self.quiet_for, self.silence) = (Stage::Connecting, Duration::ZERO, Silence::default());
+        self.samples.clear();
+        self.wire_of_paths.clear();
+    }
+
     pub(crate) fn on_event(&mut self, now: Instant, event: &TransferEvent<'_>) {
         match event {
             TransferEvent::Started { bytes, .. } => {

@@ -80,6 +80,18 @@ fn silence_is_reported_at_once_then_rarely_and_its_end() {
 }
 
 #[test]
+fn a_lost_connection_is_not_silent_but_being_made_again() {
+    let mut status = status();
+    status.on_sample(at(500), &[path(0, 5, 29)]);
+    assert!(status.figures(at(500)).contains("no packets for 29 s"));
+    status.on_lost();
+    assert_eq!(status.figures(at(600)), "connecting");
+    assert_eq!(status.silence(), None);
+    status.on_event(at(900), &TransferEvent::Started { files: 2, bytes: 100 * MB });
+    assert_eq!(status.on_sample(at(1000), &[path(0, 1, 0)]), None, "that packets arrive is no news");
+}
+
+#[test]
 fn the_file_is_one_that_is_under_way() {
     let mut status = status();
     let (old, next) = (name("photos/old.raw"), name("photos/next.raw"));
