@@ -90,6 +90,26 @@ fn a_killed_receiver_resumes_with_the_same_ticket() {
 }
 
 #[test]
+fn a_sender_notices_by_the_closed_port_that_its_receiver_is_gone() {
+    let place = Place::new();
+    let file = place.file("file", 60_000_000, 8);
+    let patient = "--idle-timeout=120s";
+    let (mut receiver, ticket) = place.recv(&[patient]);
+    let mut sender = place.send(&[&file], &ticket, &[patient, "--rate=10MB/s"]);
+    receiver.wait_for_bytes(ENOUGH);
+    receiver.kill();
+    // Long before the idle timeout.
+    let retrying = sender.wait_for("retrying");
+    let message = retrying["message"].as_str().expect("text");
+    assert!(message.contains("the port is closed") && !message.contains("run the same command"), "{message}");
+    let (mut receiver, again) = place.recv(&[patient]);
+    assert_eq!(again, ticket);
+    sender.succeed();
+    receiver.succeed();
+    assert_same(&file, &place.inbox().join("file"));
+}
+
+#[test]
 fn a_sender_notices_at_once_that_its_receiver_was_started_again() {
     let scene = ThrottledReceiver::new(7, Ratio::ZERO);
     let patient = "--idle-timeout=120s";

@@ -64,5 +64,5 @@ pub use link_watch::{LinkNews, LinkWatch, LinkWatchWaker};
 pub use memory::{MemoryNetwork, MemorySocket};
 pub use secret::os_random;
 pub use timer::FineTimer;
-pub use udp::{OpenError, UdpSocket, UdpSocketOptions};
+pub use udp::{OpenError, PortProbe, UdpSocket, UdpSocketOptions};
 pub use units::Ecn;

@@ -5,6 +5,7 @@
 //! to do, a fallback for devices without segmentation (in `segmentation`), and counters.
 
 mod options;
+mod port_probe;
 mod segmentation;
 mod state;
 
@@ -15,6 +16,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use quinn_udp::{EcnCodepoint, UdpSocketState};
 
 pub use options::{OpenError, UdpSocketOptions};
+pub use port_probe::PortProbe;
 use units::Ecn;
 
 use crate::counters::SocketCounters;

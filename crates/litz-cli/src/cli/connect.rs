@@ -2,16 +2,19 @@
 //! | module | contents |
 //! |---|---|
 //! | [`candidates`] | the candidate paths to the receiver, and their sockets |
+//! | [`closed_port`] | ends a connection whose peer has ended without a word |
 //! | [`later_paths`] | paths over links that appear while a transfer runs |
 //! | [`unanswered`] | settings of this host that may be why a path does not answer |
 //! | [`gate`] | delays and stops the threads that try the candidates |
 
 mod candidates;
+pub(crate) mod closed_port;
 mod gate;
 mod later_paths;
 mod unanswered;
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 
 use litz::identity::ClientTls;
@@ -176,6 +179,8 @@ pub(crate) struct Connected {
     pub(crate) advice: Option<String>,
     /// Follows the links of this host.
     pub(crate) links: Option<Links>,
+    /// This host has ended the connection, because the peer's port is closed.
+    pub(crate) has_peer_ended: AtomicBool,
 }
 
 /// On drop, closes the endpoint and stops the threads that still wait for their turn. They would
@@ -257,6 +262,7 @@ impl Connector<'_> {
                         left_out: Vec::new(),
                         advice,
                         links: None,
+                        has_peer_ended: AtomicBool::new(false),
                     };
                     let requested = connected.open_paths(candidates, index, paths_now);
                     later.begin(places, requested.into_iter());

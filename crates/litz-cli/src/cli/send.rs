@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
 
 use litz::identity::client_config;
 use litz::{Closed, Connection, RateLimit, TransportConfig};
@@ -366,7 +367,7 @@ impl Job<'_> {
 
     /// Sends over the connection and closes it, its endpoint, its trace and its journal.
     fn attempt(&self, connected: Connected) -> Result<Summary, Failure> {
-        let result = self.send_over(&connected).map_err(|error| self.explain(error, &connected.connection));
+        let result = self.send_over(&connected).map_err(|error| self.explain(error, &connected));
         drop(connected);
         for error in self.trace.iter().flat_map(Trace::take_errors) {
             self.progress.warn(Warning::Trace, &error);
@@ -374,8 +375,8 @@ impl Job<'_> {
         result
     }
 
-    /// The failure for `error` of an attempt over `connection`.
-    fn explain(&self, error: TransferError, connection: &Connection) -> Failure {
+    /// The failure for `error` of an attempt over `connected`.
+    fn explain(&self, error: TransferError, connected: &Connected) -> Failure {
         match error {
             TransferError::Refused(Refusal::KeyNotAllowed) => {
                 let key = self.state.key.public();
@@ -389,7 +390,11 @@ impl Job<'_> {
             TransferError::Refused(Refusal::UnknownOrWrongProof) if self.options.credential.by_key => {
                 "the receiver wants the secret of its ticket: leave --by-key out".to_owned().into()
             }
-            TransferError::Connection(_) if is_busy(connection) => {
+            TransferError::Connection(_) if connected.has_peer_ended.load(Ordering::Relaxed) => {
+                let message = "the receiver has ended: its host reports that the port is closed; start it again";
+                Failure { kind: FailureKind::Passing, ..message.to_owned().into() }
+            }
+            TransferError::Connection(_) if is_busy(&connected.connection) => {
                 let message = "the receiver is busy: it serves as many senders as it can".to_owned();
                 Failure { kind: FailureKind::Passing, ..message.into() }
             }

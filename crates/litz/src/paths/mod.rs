@@ -8,6 +8,7 @@
 //! | [`follow`] | what becomes of sockets when links come and go |
 //! | [`keep`] | which paths a connection has when links come and go |
 //! | [`shown`] | the state of a path as users see it |
+//! | [`closed_port`] | when a silent peer has ended |
 //! | `limits` | how many paths a transfer uses |
 //! | `binding` | what a socket is bound to |
 //! | [`advice`] | settings of this host that break paths without an error |
@@ -18,6 +19,7 @@
 pub mod advice;
 mod binding;
 pub mod choose;
+pub mod closed_port;
 pub mod follow;
 pub mod keep;
 mod limits;
