@@ -8,6 +8,7 @@ use units::Duration;
 
 use crate::budget::BufferBudget;
 use crate::md5::Md5Key;
+use crate::plan::IP_PACKET_MAX;
 
 /// The largest shift of the window (RFC 7323, section 2.3).
 pub(crate) const SCALE_MAX: u8 = 14;
@@ -22,7 +23,7 @@ pub struct TcpConfig {
     /// flight, as in RFC 793: for closed networks and models.
     pub congestion: Option<Algorithm>,
     /// The largest IP packet that the device carries, bytes. It gives the maximum segment size that is
-    /// announced (RFC 9293, section 3.7.1). Default: 1500.
+    /// announced (RFC 9293, section 3.7.1). More than 65,535 counts as that. Default: 1500.
     pub mtu: usize,
     /// Bytes that wait for acknowledgement or for the first transmission, at most. The buffer grows to
     /// twice the congestion window, and has its initial size again when everything is acknowledged.
@@ -262,7 +263,7 @@ impl TcpConfig {
     /// The maximum segment size that this side announces (RFC 9293, section 3.7.1, and RFC 6691).
     pub(crate) fn announced_mss(&self, is_ipv6: bool) -> u16 {
         let ip_len = if is_ipv6 { 40 } else { 20 };
-        self.mtu.saturating_sub(ip_len + 20).min(u16::MAX.into()) as u16
+        self.mtu.min(IP_PACKET_MAX).saturating_sub(ip_len + 20) as u16
     }
 
     /// The shift that lets the window cover the receive buffer.

@@ -13,8 +13,13 @@ use crate::tuple::Tuple;
 /// The time to live of our packets (RFC 1700).
 pub(crate) const HOP_LIMIT: u8 = 64;
 
-/// The largest plan in bytes of data: what fits into an IP packet with all headers.
-pub const PLAN_BYTES_MAX: usize = 65_535 - 60 - 60;
+/// The longest IP packet (RFC 791, section 3.1), and the longest that carries TCP over IPv6 here:
+/// jumbograms (RFC 2675) have no use on the devices of a host.
+pub(crate) const IP_PACKET_MAX: usize = 65_535;
+
+/// The largest plan of several segments in bytes of data: what fits into an IP packet with all
+/// headers. One segment may have more, if its headers are shorter: it always makes a plan.
+pub const PLAN_BYTES_MAX: usize = IP_PACKET_MAX - 60 - 60;
 
 /// Data of at most this length are copied: that costs less than to refer to them.
 const COPIED_BYTES_MAX: usize = 2048;

@@ -3,8 +3,10 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use tcp::TcpConfig;
-use units::Duration;
+use bytes::Bytes;
+use tcp::{Arrival, Connection, Md5Key, Plan, SuperPacket, TcpConfig, Tuple};
+use units::{Duration, Instant, Seq32};
+use wire::tcp::{Flags, Header, Options, Timestamps};
 
 use crate::support::{Pair, link, pattern};
 
@@ -124,5 +126,56 @@ fn a_lost_probe_is_no_congestion_and_comes_three_times() {
         let sizes = sizes.borrow();
         let expected = [1500, 1390, 1335, 1307, 1293].map(|size| [size; 3]).concat();
         assert_eq!(sizes[sizes.len() - 15..], expected, "{sack}");
+    }
+}
+
+/// The IP packet of the first full segment to a peer that takes the largest.
+fn first_packet(config: &TcpConfig, tuple: Tuple) -> usize {
+    let options = Options { mss: Some(u16::MAX), timestamps: Some(Timestamps::default()), ..Options::default() };
+    let header = Header { flags: Flags::SYN, window: u16::MAX, options, ..Header::default() };
+    let syn = Arrival { tuple, header, data: Bytes::new(), segment: 0, ecn: None };
+    let config = TcpConfig { buffers_initial: usize::MAX, send_buffer: 1 << 20, ..config.clone() };
+    let mut connection = Connection::accept(Instant::ZERO, config, &syn, Seq32::new(5), 6);
+    let mut plan = Plan::default();
+    assert!(connection.poll_plan(Instant::ZERO, 9, &mut plan), "the answer to the SYN");
+    let header = Header { seq: Seq32::new(1), ack: Seq32::new(6), flags: Flags::ACK, ..header };
+    connection.handle_segment(Instant::ZERO, Arrival { header, ..syn });
+    connection.write(&mut Bytes::from(vec![0; 200_000])).expect("there is space");
+    assert!(connection.poll_plan(Instant::ZERO, 9, &mut plan), "nothing is sent");
+    let (mut packet, mut len) = (SuperPacket::default(), 0);
+    plan.seal(&mut packet);
+    packet.packets(|packet| len = len.max(packet.len()));
+    len
+}
+
+/// A device may have any size of packets up to the largest of IP. One that is larger counts as
+/// that.
+#[test]
+fn a_full_segment_is_sent_whatever_the_device_carries() {
+    let [v4, v6] = [("10.0.0.1:80", "10.0.0.2:5000"), ("[fd00::1]:80", "[fd00::2]:5000")]
+        .map(|(local, remote)| Tuple { local: local.parse().unwrap(), remote: remote.parse().unwrap() });
+    let md5 = Md5Key::new(b"secret").expect("a key");
+    for mtu in (1280..65_000).step_by(997).chain(65_300..=65_600).chain([100_000]) {
+        for tuple in [v4, v6] {
+            for (timestamps, md5) in [(true, None), (false, None), (true, Some(&md5))] {
+                let config = TcpConfig { mtu, timestamps, md5: md5.cloned(), ..TcpConfig::default() };
+                let len = first_packet(&config, tuple);
+                // The window of the peer is not scaled: 65,535 bytes of data.
+                assert_eq!(len, mtu.min(65_535), "{mtu} {tuple} {timestamps}");
+            }
+        }
+    }
+}
+
+#[test]
+fn data_cross_links_of_all_packet_sizes() {
+    for mtu in [576, 1280, 9000, 32_768, 65_414, 65_415, 65_466, 65_467, 65_468, 65_534, 65_535] {
+        for timestamps in [true, false] {
+            let config = TcpConfig { mtu, timestamps, ..TcpConfig::default() };
+            let mut pair = Pair::with(1, [link(100, 10), link(100, 10)], [config.clone(), config]);
+            pair.connect();
+            let spent = pair.transfer(0, 3_000_000, MINUTE);
+            assert!(spent < Duration::from_secs(2), "{mtu} {timestamps}: {spent}");
+        }
     }
 }

@@ -13,6 +13,7 @@ use crate::event::Events;
 use crate::journal::begin::Seed;
 use crate::md5::MD5_LEN;
 use crate::negotiated::Negotiated;
+use crate::plan::IP_PACKET_MAX;
 use crate::position::FIRST_BYTE;
 use crate::receive::ReceiveHalf;
 use crate::send::SendHalf;
@@ -147,10 +148,12 @@ impl Connection {
         let mss = options.mss.unwrap_or(default).max(MSS_MIN).min(announced_mss);
         let segment = u64::from(mss.saturating_sub(self.options_len())).max(1);
         let terms = self.negotiated;
+        let headers_len = if self.tuple.local.is_ipv6() { 40 } else { 20 } + HEADER_LEN as u16 + self.options_len();
+        // A segment that makes no plan would never leave.
+        assert!(segment + u64::from(headers_len) <= IP_PACKET_MAX as u64, "a full segment fits into a packet");
         self.send.negotiated(segment, terms.sack, terms.timestamps, terms.ecn);
         if self.config.path_probing {
-            let ip_len = if self.tuple.local.is_ipv6() { 40 } else { 20 };
-            self.send.probe_path(ip_len + HEADER_LEN as u16 + self.options_len());
+            self.send.probe_path(headers_len);
         }
         let (ours, segments) = (self.send.space(), (segment, announced_mss));
         let mut receive = ReceiveHalf::new(&self.config, header, terms, clock, ours, segments);

@@ -44,7 +44,9 @@ impl Connection {
             return true;
         }
         let segments_max = if self.is_cwr_counter() { 1 } else { segments_max };
-        let bytes_max = (segments_max as u64 * self.send.segment()).min(PLAN_BYTES_MAX as u64);
+        let segment = self.send.segment();
+        // Each plan has space for a segment: `negotiated` has made sure that it is a packet.
+        let bytes_max = (segments_max as u64 * segment).min(PLAN_BYTES_MAX as u64).max(segment);
         if let Some(next) = self.send.next(now, bytes_max, &mut plan.pieces) {
             self.fill(now, &next, plan);
             if next.has_fin {
