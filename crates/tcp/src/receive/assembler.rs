@@ -167,6 +167,14 @@ impl Assembler {
         (position < *end).then_some(*start..*end)
     }
 
+    /// The first part of `range` that is there already, beyond `nxt`, without a hole.
+    pub(crate) fn first_known(&self, range: &Range<u64>) -> Option<Range<u64>> {
+        let around = self.block_around(range.start);
+        let next = || self.blocks.range(range.start..range.end).next().map(|(start, end)| *start..*end);
+        let block = around.or_else(next)?;
+        Some(block.start.max(range.start)..block.end.min(range.end))
+    }
+
     /// The next bytes to be read, at most `len_max`.
     pub(crate) fn read(&mut self, len_max: usize) -> Option<Bytes> {
         if self.ready.is_empty() {

@@ -24,6 +24,8 @@ mod segment;
 mod tuner;
 mod urgent;
 
+use std::ops::Range;
+
 use bytes::{Buf, Bytes};
 use units::{Instant, Seq32};
 use wire::tcp::{Flags, Header, SackBlocks};
@@ -183,6 +185,7 @@ impl ReceiveHalf {
             data.truncate(data.len() - (end - edge).min(data.len() as u64) as usize);
             (end, has_fin) = (start + data.len() as u64, false);
         }
+        let is_partly_known = start < nxt && !data.is_empty();
         if start < nxt {
             let known = (nxt - start).min(data.len() as u64);
             if known > 0 {
@@ -203,22 +206,29 @@ impl ReceiveHalf {
             // Nothing follows a FIN.
             data.truncate(fin.saturating_sub(start) as usize);
         }
-        self.place(now, start, data, has_fin)
+        self.place(now, start, data, has_fin, is_partly_known)
     }
 
-    fn place(&mut self, now: Instant, start: u64, data: Bytes, has_fin: bool) -> bool {
+    /// Data beyond a hole arrive again, also as a part of a larger segment: they are reported once
+    /// more, the first of them if there are several (RFC 2883, sections 4.1 and 4.2). If what was
+    /// received in order came with them, that is the first.
+    fn note_known(&mut self, range: &Range<u64>, is_reported: bool) {
+        if let Some(known) = self.assembler.first_known(range) {
+            self.stats.bytes_duplicate += known.end - known.start;
+            if !is_reported {
+                self.received.on_duplicate(known);
+            }
+        }
+    }
+
+    fn place(&mut self, now: Instant, start: u64, data: Bytes, has_fin: bool, is_partly_known: bool) -> bool {
         let (before, had_hole) = (self.received.nxt, self.assembler.has_hole());
         let mut nxt = before;
         if !data.is_empty() {
             let len = data.len() as u64;
-            if start > before {
-                self.stats.out_of_order += 1;
-                // What was there already is reported once more (RFC 2883, section 4).
-                let known = self.assembler.block_around(start).filter(|block| block.end >= start + len);
-                if known.is_some() {
-                    self.stats.bytes_duplicate += len;
-                    self.received.on_duplicate(start..start + len);
-                }
+            self.stats.out_of_order += u64::from(start > before);
+            if had_hole {
+                self.note_known(&(start..start + len), is_partly_known);
             }
             nxt = self.assembler.insert(before, start, data);
             if let Some(block) = self.assembler.block_around(start) {

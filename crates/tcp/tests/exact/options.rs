@@ -152,6 +152,37 @@ fn what_came_twice_is_reported_once() {
     assert_eq!(blocks_of(&peer.sent()), [(2001, 4001)]);
 }
 
+/// Segments of all places and lengths over two blocks: the first part that was there is reported, wherever the segment
+/// begins and ends.
+#[test]
+fn a_part_of_a_segment_that_came_twice_is_reported() {
+    // Received: 1 to 1000 in order, 2001 to 3000 and 4001 to 5000 beyond.
+    let known = |at: u32| at < 1001 || (2001..3001).contains(&at) || (4001..5001).contains(&at);
+    let (mut count, step) = (0, 250);
+    for start in (1..5500).step_by(step) {
+        for len in (step as u32..4000).step_by(step) {
+            let mut peer = Peer::opens(&TcpConfig::default(), offer());
+            peer.send_data(1000);
+            for seq in [2001, 4001] {
+                peer.send(peer.segment().seq(seq).len(1000));
+            }
+            peer.sent();
+            peer.send(peer.segment().seq(start).len(len as usize));
+            let blocks = blocks_of(&peer.sent());
+            let first = (start..start + len).find(|at| known(*at));
+            let part = first.map(|first| (first, (first..=start + len).find(|at| !known(*at)).unwrap_or(start + len)));
+            let part = part.map(|(first, end)| (first, end.min(start + len)));
+            match part {
+                Some(part) => assert_eq!(blocks.first(), Some(&part), "{start}+{len}: RFC 2883, section 4.2"),
+                None if start == 1001 => assert_eq!(blocks[0], (4001, 5001), "{len} in order"),
+                None => assert!(blocks[0].0 <= start && start + len <= blocks[0].1, "{start}+{len}: {blocks:?}"),
+            }
+            count += u32::from(part.is_some_and(|part| part.0 > 1001 && start <= 1001));
+        }
+    }
+    assert!(count > 0, "none began at the next number and overlapped a block");
+}
+
 /// A connection with marks in both directions.
 fn marked(config: &TcpConfig) -> Peer {
     Peer::opens_with(config, offer(), Flags::SYN | Flags::ECE | Flags::CWR, (INITIAL, PEER_INITIAL))
