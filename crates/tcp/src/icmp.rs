@@ -32,6 +32,10 @@ pub enum IcmpErrorKind {
     Unreachable,
 }
 
+/// The code of a Parameter Problem of ICMPv6 about a protocol that the host does not know (RFC
+/// 4443, section 3.4).
+const UNKNOWN_NEXT_HEADER: u8 = 1;
+
 /// The error about a TCP segment in an ICMP packet; `None` if it is something else, or too short to
 /// tell.
 pub fn error_of(packet: &ip::Packet<'_>) -> Option<IcmpError> {
@@ -43,9 +47,15 @@ pub fn error_of(packet: &ip::Packet<'_>) -> Option<IcmpError> {
         Message::Unreachable { code: Unreachable::Port | Unreachable::Protocol, quoted, .. } => {
             (IcmpErrorKind::Refused, quoted)
         }
-        Message::Unreachable { quoted, .. } | Message::TimeExceeded { quoted, .. } => {
-            (IcmpErrorKind::Unreachable, quoted)
+        // The peer itself does not know the protocol, as in the report of IPv4. RFC 9293, section
+        // 3.9.2.2, calls it soft and the other one hard; the application must not wait for a minute
+        // with one of the two families.
+        Message::ParameterProblem { code: UNKNOWN_NEXT_HEADER, quoted, .. } if packet.source.is_ipv6() => {
+            (IcmpErrorKind::Refused, quoted)
         }
+        Message::Unreachable { quoted, .. }
+        | Message::TimeExceeded { quoted, .. }
+        | Message::ParameterProblem { quoted, .. } => (IcmpErrorKind::Unreachable, quoted),
         _ => return None,
     };
     let ours = ip::Packet::parse_quoted(quoted).ok()?;
@@ -151,6 +161,8 @@ fn emit(packet: &ip::Packet<'_>, message: &Message<'_>, out: &mut SuperPacket) {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, Ipv6Addr};
+
     use super::*;
 
     fn packet(protocol: Protocol, payload: impl FnOnce(&mut Vec<u8>), len: usize) -> Vec<u8> {
@@ -219,6 +231,50 @@ mod tests {
         for len in 0..24 + 8 {
             assert!(quoting(&header(6)[..len]).is_none(), "{len}");
         }
+    }
+
+    /// Each report counts (RFC 9293, section 3.9.2.2), and the same reports of both versions have
+    /// the same meaning.
+    #[test]
+    fn reports_of_both_versions_mean_the_same() {
+        let kind = |is_ipv6: bool, ty: u8, code: u8| {
+            let ip =
+                |host: u8| if is_ipv6 { IpAddr::V6(Ipv6Addr::from(u128::from(host))) } else { [10, 0, 0, host].into() };
+            let header = |source, destination, protocol| ip::Header {
+                source,
+                destination,
+                protocol,
+                hop_limit: 64,
+                dscp: 0,
+                ecn: None,
+                id: 0,
+                may_fragment: false,
+            };
+            let mut ours = Vec::new();
+            header(ip(2), ip(1), Protocol::TCP).emit(8, &mut ours);
+            ours.extend_from_slice(&[0x13, 0x88, 0, 80, 1, 2, 3, 4]);
+            let mut message = vec![ty, code, 0, 0, 0, 0, 0, 0];
+            message.extend_from_slice(&ours);
+            let protocol = if is_ipv6 { Protocol::ICMPV6 } else { Protocol::ICMP };
+            let pseudo = wire::checksum::pseudo_header(ip(1), ip(2), protocol, message.len() as u32);
+            let sum = !wire::checksum::sum(&message, if is_ipv6 { pseudo } else { 0 });
+            message[2..4].copy_from_slice(&sum.to_be_bytes());
+            let mut bytes = Vec::new();
+            header(ip(1), ip(2), protocol).emit(message.len(), &mut bytes);
+            bytes.extend_from_slice(&message);
+            error_of(&ip::Packet::parse(&bytes).unwrap()).map(|error| error.kind)
+        };
+        let (refused, unreachable) = (Some(IcmpErrorKind::Refused), Some(IcmpErrorKind::Unreachable));
+        // Protocol and port.
+        assert_eq!([kind(false, 3, 2), kind(false, 3, 3)], [refused; 2]);
+        assert_eq!([kind(true, 4, 1), kind(true, 1, 4)], [refused; 2]);
+        for (ty, code) in [(3, 0), (3, 1), (3, 5), (3, 13), (11, 0), (11, 1), (12, 0), (12, 1)] {
+            assert_eq!(kind(false, ty, code), unreachable, "{ty} {code}");
+        }
+        for (ty, code) in [(1, 0), (1, 1), (1, 3), (3, 0), (3, 1), (4, 0), (4, 2)] {
+            assert_eq!(kind(true, ty, code), unreachable, "{ty} {code}");
+        }
+        assert_eq!([kind(false, 4, 0), kind(false, 8, 0), kind(true, 128, 0)], [None; 3]);
     }
 
     #[test]
