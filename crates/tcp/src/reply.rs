@@ -84,7 +84,7 @@ impl TimeWait {
         let is_later_number = syn.header.seq.is_after(self.ack);
         match (&self.clock, syn.header.options.timestamps) {
             (Some(clock), Some(timestamps)) => {
-                let is_old = clock.is_old(now, timestamps.value);
+                let is_old = clock.is_syn_old(now, timestamps.value);
                 clock.is_new(now, timestamps.value) || (is_later_number && !is_old)
             }
             _ => is_later_number,

@@ -7,6 +7,10 @@ use wire::tcp::Timestamps;
 /// and a second).
 const TICK: Duration = Duration::from_millis(1);
 
+/// A timestamp may be so many ticks older than the latest, as in Linux: the processors of some
+/// hosts have clocks of their own. Far less than the lifetime of a segment.
+const TICKS_BACK: i32 = 1;
+
 /// After so long without a segment the peer's clock may have wrapped (RFC 7323, section 5.5).
 const RECENT_MAX: Duration = Duration::from_secs(24 * 24 * 3600);
 
@@ -47,9 +51,21 @@ impl TimestampClock {
     }
 
     /// Whether a segment with this timestamp is an old duplicate (RFC 7323, section 5.3, R1).
+    ///
+    /// Nothing is older than a timestamp of zero: some hosts send it in their SYNs, and begin their
+    /// clock anywhere after that. All that they send could look old for weeks.
     pub(crate) fn is_old(&self, now: Instant, value: u32) -> bool {
+        self.is_older(now, value, TICKS_BACK)
+    }
+
+    /// Whether a SYN with this timestamp is older than the latest segment (RFC 6191, section 2).
+    pub(crate) fn is_syn_old(&self, now: Instant, value: u32) -> bool {
+        self.is_older(now, value, 0)
+    }
+
+    fn is_older(&self, now: Instant, value: u32, ticks: i32) -> bool {
         self.recent.is_some_and(|(recent, at)| {
-            (value.wrapping_sub(recent) as i32) < 0 && now.saturating_since(at) < RECENT_MAX
+            recent != 0 && (value.wrapping_sub(recent) as i32) < -ticks && now.saturating_since(at) < RECENT_MAX
         })
     }
 
@@ -63,7 +79,7 @@ impl TimestampClock {
     /// 4.3).
     pub(crate) fn update(&mut self, now: Instant, value: u32) {
         if self.recent.is_none_or(|(recent, at)| {
-            (value.wrapping_sub(recent) as i32) >= 0 || now.saturating_since(at) >= RECENT_MAX
+            recent == 0 || (value.wrapping_sub(recent) as i32) >= 0 || now.saturating_since(at) >= RECENT_MAX
         }) {
             self.recent = Some((value, now));
         }
@@ -100,7 +116,19 @@ mod tests {
         assert_eq!(clock.stamp(at(0)).echo, 3);
         clock.update(at(0), 2);
         assert_eq!(clock.stamp(at(0)).echo, 3);
-        assert!(clock.is_old(at(0), 2) && !clock.is_old(at(0), 3) && !clock.is_old(at(0), 4));
-        assert!(!clock.is_old(Instant::ZERO + RECENT_MAX, 2));
+        assert!(clock.is_old(at(0), 1) && !clock.is_old(at(0), 2) && !clock.is_old(at(0), 3));
+        assert!(!clock.is_old(Instant::ZERO + RECENT_MAX, 1));
+    }
+
+    #[test]
+    fn a_timestamp_of_zero_makes_no_other_one_old() {
+        for first in [1, 1 << 31, (1 << 31) + 1, u32::MAX] {
+            let mut clock = TimestampClock::new(0);
+            clock.update(at(0), 0);
+            assert!(!clock.is_old(at(0), first), "{first}");
+            clock.update(at(0), first);
+            assert_eq!(clock.stamp(at(0)).echo, first);
+            assert!(clock.is_old(at(0), first.wrapping_sub(2)), "{first}");
+        }
     }
 }

@@ -48,13 +48,14 @@ impl ReceiveHalf {
     /// First check: the timestamp (RFC 7323, section 5.3), and the sequence number.
     pub(crate) fn judge(&mut self, now: Instant, arrival: &Arrival) -> Judgement {
         let header = &arrival.header;
-        if self.terms.timestamps && !arrival.has(Flags::RST) {
-            // RFC 7323, section 3.2: a segment without timestamps should be dropped.
-            let Some(timestamps) = header.options.timestamps else { return Judgement::Dropped };
-            if self.received.clock.is_old(now, timestamps.value) {
-                self.answer_unacceptable(now, arrival);
-                return Judgement::Dropped;
-            }
+        // RFC 7323, section 3.2: a segment without timestamps should be dropped. As in Linux it is
+        // not: a path that removes them would end the connection without a message.
+        if let Some(timestamps) =
+            header.options.timestamps.filter(|_| self.terms.timestamps && !arrival.has(Flags::RST))
+            && self.received.clock.is_old(now, timestamps.value)
+        {
+            self.answer_unacceptable(now, arrival);
+            return Judgement::Dropped;
         }
         self.acceptance(header.seq, arrival.data.len() as u64, arrival.sequence_len())
     }

@@ -4,7 +4,7 @@ use tcp::TcpConfig;
 use units::{Duration, Ecn};
 use wire::tcp::{Flags, Options, Timestamps};
 
-use crate::support::peer::{INITIAL, PEER_INITIAL, Peer, Sent, offer};
+use crate::support::peer::{INITIAL, PEER_INITIAL, Peer, Segment, Sent, offer};
 
 fn stamped() -> Peer {
     Peer::opens(&TcpConfig::default(), Options { timestamps: Some(Timestamps::default()), ..offer() })
@@ -78,28 +78,69 @@ fn old_timestamps_are_answered_and_dropped_also_when_the_clock_wraps() {
         assert_eq!(peer.read().len(), 10, "{value}");
         peer.pass(Duration::from_millis(50));
     }
-    peer.send(peer.segment().stamp(value.wrapping_sub(1), 0).len(10));
+    peer.send(peer.segment().stamp(value.wrapping_sub(2), 0).len(10));
     let answer = peer.sent();
     assert!(answer.len() == 1 && answer[0].ack == peer.nxt, "RFC 7323, section 5.3, R1: {answer:?}");
     assert_eq!(peer.read().len(), 0);
-    // The same timestamp is not old. Nor is any after 24 days of silence.
-    peer.send(peer.segment().stamp(value, 0).len(10));
-    peer.nxt += 10;
-    assert_eq!(peer.read().len(), 10);
-    peer.sent();
+    // The same timestamp is not old, nor that of the tick before. Nor is any after 24 days of
+    // silence.
+    for value in [value, value.wrapping_sub(1)] {
+        peer.send(peer.segment().stamp(value, 0).len(10));
+        peer.nxt += 10;
+        assert_eq!(peer.read().len(), 10);
+        peer.sent();
+    }
     peer.now += Duration::from_secs(25 * 24 * 3600);
     peer.send(peer.segment().stamp(value.wrapping_sub(1000), 0).len(10));
     assert_eq!(peer.read().len(), 10, "section 5.5");
 }
 
+/// RFC 7323, section 3.2, says that they should be dropped. Linux takes them, and a path that
+/// removes options must not stop a connection without a message.
 #[test]
-fn a_segment_without_timestamps_is_dropped_but_for_a_reset() {
+fn segments_without_timestamps_are_taken_in_all_states() {
     let mut peer = stamped();
     peer.echo = None;
+    peer.write(3000);
+    peer.receive();
     peer.send(peer.segment().len(10));
-    assert_eq!((peer.read().len(), peer.sent().len()), (0, 0), "section 3.2");
+    peer.nxt += 10;
+    assert_eq!((peer.read().len(), peer.connection.buffered()), (10, 0));
+    peer.assert_works();
     peer.send(peer.segment().flags(Flags::RST));
     assert_eq!(peer.connection.close_reason(), Some(tcp::CloseReason::Reset));
+    // The last segment of a handshake, and all of the connection.
+    let options = Options { timestamps: Some(Timestamps::default()), ..offer() };
+    let mut peer = Peer::sends_syn(&TcpConfig::default(), options, Flags::SYN, (INITIAL, PEER_INITIAL));
+    peer.receive();
+    peer.echo = None;
+    peer.send_ack();
+    assert_eq!(peer.connection.state(), tcp::State::Established);
+    peer.assert_works();
+}
+
+/// Some hosts send a timestamp of zero in their SYN, and begin their clock anywhere after that.
+#[test]
+fn a_timestamp_of_zero_in_a_syn_makes_nothing_look_old() {
+    for value in [1, 1 << 31, u32::MAX - 5] {
+        let options = Options { timestamps: Some(Timestamps::default()), ..offer() };
+        let mut peer = Peer::awaits(&TcpConfig::default());
+        let ours = peer.receive()[0].options.timestamps.expect("timestamps").value;
+        let answer = Segment { options, ..peer.segment().flags(Flags::SYN | Flags::ACK).ack(1) };
+        peer.send(answer);
+        peer.nxt = 1;
+        peer.expected = 1;
+        peer.sent();
+        for step in 0..3 {
+            peer.send(peer.segment().stamp(value.wrapping_add(step), ours).len(10));
+            peer.nxt += 10;
+            assert_eq!(peer.read().len(), 10, "{value}");
+            peer.pass(Duration::from_millis(50));
+        }
+        // Then it is a clock like any other.
+        peer.send(peer.segment().stamp(value.wrapping_sub(9), ours).len(10));
+        assert_eq!(peer.read().len(), 0, "{value}");
+    }
 }
 
 #[test]
@@ -152,8 +193,8 @@ fn what_came_twice_is_reported_once() {
     assert_eq!(blocks_of(&peer.sent()), [(2001, 4001)]);
 }
 
-/// Segments of all places and lengths over two blocks: the first part that was there is reported, wherever the segment
-/// begins and ends.
+/// Segments of all places and lengths over two blocks: the first part that was there is reported,
+/// wherever the segment begins and ends.
 #[test]
 fn a_part_of_a_segment_that_came_twice_is_reported() {
     // Received: 1 to 1000 in order, 2001 to 3000 and 4001 to 5000 beyond.
