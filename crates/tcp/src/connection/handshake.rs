@@ -5,7 +5,7 @@ use std::sync::Arc;
 use units::{Ecn, Instant, Seq32};
 use wire::tcp::{Flags, HEADER_LEN, Header, Options};
 
-use super::{CloseReason, Connection, timers};
+use super::{CloseReason, Connection, Reset, timers};
 use crate::accurate_ecn::{self, Feedback, Offer};
 use crate::arrival::Arrival;
 use crate::config::{SCALE_MAX, TcpConfig};
@@ -60,7 +60,9 @@ impl Connection {
         let journal = seed.begin_journal(now, syn);
         let mut connection = Self::new(seed, if syn.is_some() { State::SynReceived } else { State::SynSent });
         if let Some(syn) = syn {
+            connection.is_passive = true;
             connection.on_peer_syn(now, &syn.header, syn.ecn);
+            connection.keep_syn_text(syn);
         }
         Self { journal, ..connection }
     }
@@ -70,11 +72,13 @@ impl Connection {
         let segment = u64::from(DEFAULT_MSS[usize::from(tuple.local.is_ipv6())]);
         Self {
             send: SendHalf::new(&config, initial, segment),
+            is_passive: false,
             receive: None,
             detached: None,
             timestamp_offset,
             negotiated: Negotiated::default(),
             timers: timers::Timers::default(),
+            syn_text: None,
             reset_due: None,
             events: Events::default(),
             close_reason: None,
@@ -124,7 +128,7 @@ impl Connection {
     }
 
     /// The peer's SYN: what it offers is used if this side wants it too.
-    fn on_peer_syn(&mut self, now: Instant, header: &Header, ecn: Option<Ecn>) {
+    pub(super) fn on_peer_syn(&mut self, now: Instant, header: &Header, ecn: Option<Ecn>) {
         let options = &header.options;
         let is_answer = header.flags.contains(Flags::ACK);
         let offer = self.ecn_offer(header.flags);
@@ -179,13 +183,14 @@ impl Connection {
     }
 
     /// A segment in state SYN-SENT (RFC 9293, section 3.10.7.3).
-    pub(super) fn on_segment_syn_sent(&mut self, now: Instant, arrival: &Arrival) {
+    pub(super) fn on_segment_syn_sent(&mut self, now: Instant, arrival: Arrival) {
         let header = &arrival.header;
         let ack = self.send.space().position(header.ack, self.send.una());
         let acks_our_syn = arrival.has(Flags::ACK) && ack == Some(1) && self.send.sent_end() == 1;
         if arrival.has(Flags::ACK) && !acks_our_syn {
             if !arrival.has(Flags::RST) {
-                self.reset_due = Some(header.ack);
+                self.reset_due = Some(Reset::Unacceptable(header.ack));
+                self.open_again(&arrival);
             }
             return;
         }
@@ -199,16 +204,27 @@ impl Connection {
             return;
         }
         self.on_peer_syn(now, header, arrival.ecn);
+        if let Some(receive) = &mut self.receive {
+            receive.set_ack_due();
+        }
         if acks_our_syn {
-            self.on_handshake_ack(now, arrival);
+            self.on_handshake_ack(now, &arrival);
             self.connected();
+            self.take_content(now, 0, arrival);
         } else {
             // Both sides have opened at once (section 3.5): our SYN is repeated with an acknowledgement.
             self.state = State::SynReceived;
+            self.keep_syn_text(&arrival);
             self.send.repeat_syn();
         }
-        if let Some(receive) = &mut self.receive {
-            receive.set_ack_due();
+    }
+
+    /// The peer answers for an earlier connection, which the reset ends (RFC 9293, section 3.5.1,
+    /// figure 9). So our SYN, which it has not taken, follows at once, as in Linux, and not a
+    /// second later. It does so once: forged answers must not cause twice as many packets.
+    fn open_again(&mut self, arrival: &Arrival) {
+        if !arrival.has(Flags::SYN) && self.send.is_syn_sent_once() {
+            self.send.repeat_syn();
         }
     }
 

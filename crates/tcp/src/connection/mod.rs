@@ -16,6 +16,7 @@
 //! | `icmp` | errors that routers report |
 //! | `journal` | the entries of the connection's journal |
 //! | `segment` | segments of a synchronized connection |
+//! | `syn_received` | segments before our SYN is acknowledged |
 //! | `plan` | what is sent |
 //! | `timers` | timeouts |
 
@@ -26,6 +27,7 @@ mod icmp;
 mod journal;
 mod plan;
 mod segment;
+mod syn_received;
 mod timers;
 
 use std::sync::Arc;
@@ -35,6 +37,7 @@ use units::{Instant, Seq32};
 use wire::tcp::Timestamps;
 
 pub use self::cookie::COOKIE_LIFETIME;
+use crate::arrival::Arrival;
 use crate::config::{DSCP_MAX, KeepAlive, Nagle, TcpConfig};
 use crate::detached::ReceiveCommands;
 use crate::event::{Event, Events, SoftError};
@@ -61,6 +64,8 @@ pub struct Connection {
     config: Arc<TcpConfig>,
     tuple: Tuple,
     state: State,
+    /// It has answered a SYN, and was not opened by this side.
+    is_passive: bool,
     send: SendHalf,
     /// Exists once the peer's SYN was received.
     receive: Option<ReceiveHalf>,
@@ -69,8 +74,10 @@ pub struct Connection {
     timestamp_offset: u32,
     negotiated: Negotiated,
     timers: timers::Timers,
-    /// A reset leaves next, with this sequence number.
-    reset_due: Option<Seq32>,
+    /// The data and the end that came with the peer's SYN, until the handshake is complete.
+    syn_text: Option<Box<Arrival>>,
+    /// A reset leaves next.
+    reset_due: Option<Reset>,
     events: Events,
     close_reason: Option<CloseReason>,
     /// The last soft error, until the peer answers.
@@ -81,6 +88,16 @@ pub struct Connection {
     dscp: u8,
     /// Records all inputs, if a journal is wanted.
     journal: Option<Box<Journal>>,
+}
+
+/// A reset that leaves next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reset {
+    /// This side ends the connection (RFC 9293, section 3.10.5). The number is the next one.
+    Abort(Seq32),
+    /// The peer has acknowledged what was never sent: this number (RFC 9293, section 3.5.2, group
+    /// 2).
+    Unacceptable(Seq32),
 }
 
 /// Counters of a connection.
@@ -189,7 +206,7 @@ impl Connection {
     fn reset(&mut self) {
         if self.close_reason.is_none() {
             if self.state != State::SynSent {
-                self.reset_due = Some(self.send.nxt_on_wire());
+                self.reset_due = Some(Reset::Abort(self.send.nxt_on_wire()));
             }
             self.close(CloseReason::Aborted);
         }
@@ -357,6 +374,7 @@ impl Connection {
             self.events.closed = true;
         }
         self.timers.stop();
+        self.syn_text = None;
     }
 
     /// The peer did not answer.

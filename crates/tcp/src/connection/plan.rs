@@ -3,7 +3,7 @@
 use units::{Instant, Seq32};
 use wire::tcp::{Flags, HEADER_LEN, Header, Options};
 
-use super::Connection;
+use super::{Connection, Reset};
 use crate::md5::MD5_LEN;
 use crate::plan::{PLAN_BYTES_MAX, Plan};
 use crate::receive::ReceiveHalf;
@@ -26,8 +26,8 @@ impl Connection {
         (plan.dscp, plan.ecn) = (self.dscp, None);
         plan.sign(self.config.md5.as_ref());
         plan.segment = self.send.segment() as usize;
-        if let Some(seq) = self.reset_due.take() {
-            self.fill_reset(now, seq, plan);
+        if let Some(reset) = self.reset_due.take() {
+            self.fill_reset(now, reset, plan);
             return true;
         }
         if self.state == State::Closed {
@@ -54,7 +54,9 @@ impl Connection {
             }
             return true;
         }
-        if self.receive.as_ref().is_some_and(|receive| receive.is_ack_due()) && self.send.is_syn_acked() {
+        // Before our SYN is acknowledged, what is answered is a segment that is not acceptable (RFC
+        // 9293, section 3.10.7.4, first check).
+        if self.receive.as_ref().is_some_and(|receive| receive.is_ack_due()) && self.send.is_syn_sent() {
             self.fill_ack(now, plan);
             return true;
         }
@@ -127,10 +129,12 @@ impl Connection {
         plan.header = self.header(seq, snapshot.ack, flags | Flags::ACK | snapshot.marks, snapshot.window, options);
     }
 
-    fn fill_reset(&mut self, now: Instant, seq: Seq32, plan: &mut Plan) {
-        let (ack, flags) = match &self.receive {
-            Some(receive) => (receive.nxt_on_wire(), Flags::RST | Flags::ACK),
-            None => (Seq32::new(0), Flags::RST),
+    fn fill_reset(&mut self, now: Instant, reset: Reset, plan: &mut Plan) {
+        let (seq, ack, flags) = match (reset, &self.receive) {
+            (Reset::Abort(seq), Some(receive)) => (seq, receive.nxt_on_wire(), Flags::RST | Flags::ACK),
+            // In these states it must not acknowledge anything (RFC 9293, sections 3.10.7.3 and
+            // 3.10.7.4).
+            (Reset::Abort(seq) | Reset::Unacceptable(seq), _) => (seq, Seq32::new(0), Flags::RST),
         };
         // A peer that checks timestamps may check that of a reset, too (RFC 7323, section 3.2).
         let timestamps = self.negotiated.timestamps.then(|| self.stamp(now));

@@ -15,7 +15,8 @@ impl Connection {
         self.record(|journal| journal.segment(now, &arrival));
         match self.state {
             State::Closed => {}
-            State::SynSent => self.on_segment_syn_sent(now, &arrival),
+            State::SynSent => self.on_segment_syn_sent(now, arrival),
+            State::SynReceived => self.on_segment_syn_received(now, arrival),
             _ => self.on_segment_synchronized(now, arrival),
         }
         self.settle(now);
@@ -50,11 +51,13 @@ impl Connection {
     /// Nothing of the segment lies in the window.
     fn on_outside(&mut self, now: Instant, arrival: &Arrival) {
         let (seq, len) = (arrival.header.seq, arrival.sequence_len());
-        let Some(receive) = self.receive.as_mut().filter(|_| !arrival.has(Flags::RST)) else { return };
-        if self.state == State::SynReceived && arrival.has(Flags::SYN | Flags::ACK) && receive.is_syn(seq) {
-            // Both sides have opened at once, and the peer answers our SYN (RFC 9293, section 3.5, figure 7).
-            receive.set_ack_due();
-            self.on_ack(now, arrival);
+        let Some(receive) = &mut self.receive else { return };
+        if arrival.has(Flags::RST) {
+            // Some peers do not count the end that they have sent (Linux accepts it, too).
+            let has_end = matches!(self.state, State::CloseWait | State::LastAck | State::Closing);
+            if has_end && receive.is_next(seq + 1) {
+                self.close(CloseReason::Reset);
+            }
             return;
         }
         // Our acknowledgement of the FIN was lost (RFC 9293, section 3.10.7.4, eighth check).
@@ -94,17 +97,6 @@ impl Connection {
     /// Fifth check: the acknowledgement. False if the segment is dropped.
     fn on_ack(&mut self, now: Instant, arrival: &Arrival) -> bool {
         let Some(receive) = &mut self.receive else { return false };
-        if self.state == State::SynReceived {
-            let (una, end) = (self.send.una(), self.send.sent_end());
-            let ack = self.send.space().position(arrival.header.ack, una);
-            if !ack.is_some_and(|ack| una < ack && ack <= end) {
-                self.reset_due = Some(arrival.header.ack);
-                return false;
-            }
-            self.on_handshake_ack(now, arrival);
-            self.connected();
-            return true;
-        }
         let Some(info) = receive.credible_ack(now, arrival) else { return false };
         self.take_ack(now, &info);
         true
@@ -126,9 +118,17 @@ impl Connection {
 
     /// Sixth to eighth check: urgent data stay in the stream (RFC 6093, section 4), then the data and
     /// the FIN.
-    fn on_content(&mut self, now: Instant, position: u64, arrival: Arrival) {
+    pub(super) fn on_content(&mut self, now: Instant, position: u64, arrival: Arrival) {
+        if let Some(receive) = &mut self.receive {
+            receive.note_marks_of(&arrival);
+        }
+        self.take_content(now, position, arrival);
+    }
+
+    /// Does the same as [`on_content`](Self::on_content) without the congestion marks: those of a
+    /// SYN negotiate (RFC 3168, section 6.1.1).
+    pub(super) fn take_content(&mut self, now: Instant, position: u64, arrival: Arrival) {
         let Some(receive) = &mut self.receive else { return };
-        receive.note_marks_of(&arrival);
         if arrival.has(Flags::URG) {
             self.events.urgent |= receive.note_urgent(position, arrival.header.urgent);
         }

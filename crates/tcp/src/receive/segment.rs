@@ -5,6 +5,7 @@ use units::{Instant, Seq32};
 use wire::tcp::Flags;
 
 use super::ReceiveHalf;
+use super::challenges::Challenges;
 use crate::accurate_ecn;
 use crate::arrival::Arrival;
 use crate::position::SequenceSpace;
@@ -138,9 +139,23 @@ impl ReceiveHalf {
 
     /// A segment is answered and not believed, unless too many were (RFC 5961, section 7).
     pub(crate) fn challenge(&mut self, now: Instant) {
-        if self.challenges.take(now) {
+        if self.may_challenge(now) {
             self.received.demand();
         }
+    }
+
+    /// Whether one more segment is answered that is not believed.
+    pub(crate) fn may_challenge(&mut self, now: Instant) -> bool {
+        self.challenges.take(now)
+    }
+
+    /// The answers that may still be given, for the half that takes its place.
+    pub(crate) fn take_challenges(&mut self) -> Challenges {
+        std::mem::take(&mut self.challenges)
+    }
+
+    pub(crate) fn set_challenges(&mut self, challenges: Challenges) {
+        self.challenges = challenges;
     }
 
     /// Fifth check: what the segment acknowledges, for the send half. `None` if the segment is dropped.

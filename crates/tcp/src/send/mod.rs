@@ -215,7 +215,7 @@ impl SendHalf {
     pub(crate) fn negotiated(&mut self, segment: u64, has_sack: bool, has_timestamps: bool, has_ecn: bool) {
         self.set_segment(segment);
         self.segment_max = segment.min(u16::MAX.into()) as u16;
-        (self.has_timestamps, self.ecn.is_on) = (has_timestamps, has_ecn);
+        (self.has_timestamps, self.ecn.is_on, self.ecn.accurate) = (has_timestamps, has_ecn, None);
         self.has_sack = has_sack && self.recovery == LossRecovery::Selective;
     }
 
@@ -321,6 +321,11 @@ impl SendHalf {
 
     pub(crate) const fn is_finished(&self) -> bool {
         self.is_finished
+    }
+
+    /// The SYN was sent.
+    pub(crate) const fn is_syn_sent(&self) -> bool {
+        self.nxt > 0
     }
 
     /// The peer has acknowledged the SYN.

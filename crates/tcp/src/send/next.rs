@@ -292,6 +292,11 @@ impl SendHalf {
         self.log.lose_range(0..1, |_| {});
     }
 
+    /// Whether the SYN was sent once, and is not acknowledged.
+    pub(crate) fn is_syn_sent_once(&self) -> bool {
+        self.una == 0 && self.log.runs().next().is_some_and(|run| !run.is_retransmitted)
+    }
+
     /// Packets of more than `segment` bytes of data do not arrive: what is outstanding is sent again in
     /// smaller ones, and counts as no loss.
     pub(crate) fn on_packet_too_big(&mut self, now: Instant, segment: u64, size: u64) {

@@ -289,18 +289,138 @@ fn segments_have_the_announced_size_whatever_the_peer_says() {
     }
 }
 
+/// Text and an end that come with a SYN, whichever side opens, or both (RFC 9293, sections 3.10.7.2
+/// and 3.10.7.3).
 #[test]
-fn a_syn_may_have_data_or_an_end_which_come_again() {
-    for (flags, len) in [(Flags::SYN, 100), (Flags::SYN | Flags::FIN, 0), (Flags::SYN | Flags::FIN, 5)] {
+fn data_and_an_end_that_come_with_a_syn_are_taken_once_the_handshake_is_complete() {
+    for (end, len) in [(Flags::empty(), 100), (Flags::FIN, 0), (Flags::FIN, 5)] {
+        let opens = |peer: &Peer, flags: Flags| peer.segment().flags(flags | end).seq(0).len(len);
+        let check = |mut peer: Peer, text: &str| {
+            let expected = 1 + len as u32 + u32::from(end == Flags::FIN);
+            let state = if end == Flags::FIN { State::CloseWait } else { State::Established };
+            assert_eq!(peer.connection.state(), state, "{text} {end} {len}");
+            let answer = peer.sent();
+            assert!(answer.len() == 1 && answer[0].flags == Flags::ACK, "{text}: {answer:?}");
+            assert_eq!((answer[0].ack, peer.read().len()), (expected, len), "{text} {end}");
+        };
+        // This side opens.
         let mut peer = Peer::awaits(&TcpConfig::default());
         peer.receive();
-        peer.send(peer.segment().flags(flags | Flags::ACK).len(len));
-        assert_eq!(peer.connection.state(), State::Established);
+        peer.send(opens(&peer, SYN_ACK));
+        check(peer, "client");
+        // Both do: the text waits for the acknowledgement.
+        let mut peer = Peer::awaits(&TcpConfig::default());
+        peer.receive();
+        peer.send(opens(&peer, Flags::SYN).ack(0));
+        assert!(peer.connection.state() == State::SynReceived && peer.connection.readable() == 0);
+        let answer = peer.receive();
+        assert!(answer.len() == 1 && answer[0].has(SYN_ACK) && answer[0].ack == 1, "{answer:?}");
+        peer.send(peer.segment().seq(1 + len as u32).ack(1));
+        check(peer, "both");
+        // The peer does, and repeats its SYN, with the text only then.
+        let mut peer = Peer::sends_syn(&TcpConfig::default(), offer(), Flags::SYN, (INITIAL, PEER_INITIAL));
+        peer.receive();
+        for _ in 0..2 {
+            peer.send(opens(&peer, Flags::SYN));
+            let answer = peer.receive();
+            assert!(answer.len() == 1 && answer[0].has(SYN_ACK) && answer[0].ack == 1, "{answer:?}");
+        }
         assert_eq!(peer.connection.readable(), 0);
-        peer.nxt = 1;
+        peer.send(peer.segment().seq(1 + len as u32));
+        check(peer, "server");
+        // At once.
+        let mut peer = Peer::sends_syn(&TcpConfig::default(), offer(), Flags::SYN, (INITIAL, PEER_INITIAL));
+        let syn = peer.arrival(&opens(&peer, Flags::SYN));
+        peer.connection = Connection::accept(peer.now, TcpConfig::default(), &syn, Seq32::new(INITIAL), 77);
+        let answer = peer.receive();
+        assert!(answer.len() == 1 && answer[0].has(SYN_ACK) && answer[0].ack == 1, "{answer:?}");
+        peer.send_ack();
+        check(peer, "accepted");
+    }
+    // No more than a segment is kept, whatever arrives.
+    let mut peer = Peer::sends_syn(&TcpConfig::default(), offer(), Flags::SYN, (INITIAL, PEER_INITIAL));
+    peer.receive();
+    peer.send(peer.segment().flags(Flags::SYN | Flags::FIN).seq(0).len(60_000));
+    peer.receive();
+    peer.send_ack();
+    assert_eq!((peer.read().len(), peer.connection.state()), (1460, State::Established));
+}
+
+/// A peer that begins anew with another number, in the window or not, is connected without waiting
+/// for a timer.
+#[test]
+fn a_peer_that_begins_anew_is_answered_at_once() {
+    for other in [100, 60_000, 70_000, 1 << 31, u32::MAX - 5] {
+        let mut peer = Peer::sends_syn(&TcpConfig::default(), offer(), Flags::SYN, (INITIAL, PEER_INITIAL));
+        peer.sent();
+        let syn =
+            Segment { options: Options { mss: Some(700), ..offer() }, ..peer.segment().flags(Flags::SYN).seq(other) };
+        peer.send(syn.clone());
         let answer = peer.sent();
-        assert!(answer.len() == 1 && answer[0].ack == 1, "{answer:?}");
+        if other < 65_535 {
+            assert!(answer.len() == 1 && answer[0].flags.contains(SYN_ACK), "{answer:?}");
+        } else {
+            // RFC 9293, section 3.5.1, figure 9: the peer resets what it does not know, and repeats
+            // its SYN.
+            assert!(answer.len() == 1 && answer[0].flags == Flags::ACK && answer[0].ack == 1, "{answer:?}");
+            peer.send(peer.segment().flags(Flags::RST).seq(answer[0].ack));
+            assert_eq!(peer.connection.close_reason(), Some(CloseReason::Refused));
+            continue;
+        }
+        assert_eq!((answer[0].seq, answer[0].ack), (0, other + 1));
+        peer.nxt = other + 1;
+        peer.expected = 1;
+        peer.send_ack();
+        assert_eq!(peer.connection.state(), State::Established);
+        // The offer of the second SYN holds.
+        peer.write(3000);
+        assert_eq!(peer.receive()[0].data.len(), 700, "{other}");
         peer.assert_works();
+    }
+}
+
+/// The peer of a client has an earlier connection, which the reset ends. The SYN follows it.
+#[test]
+fn an_answer_for_an_earlier_connection_is_reset_and_the_syn_repeated_once() {
+    let mut peer = Peer::awaits(&TcpConfig::default());
+    peer.receive();
+    for round in 0..5 {
+        peer.send(peer.segment().flags(Flags::ACK).seq(900).ack(5000));
+        let flags: Vec<_> = peer.sent().iter().map(|sent| (sent.flags.contains(Flags::SYN), sent.seq)).collect();
+        let expected = if round == 0 { vec![(false, 5000), (true, 0)] } else { vec![(false, 5000)] };
+        assert_eq!(flags, expected, "{round}");
+    }
+    peer.send(peer.segment().flags(SYN_ACK).ack(1));
+    peer.nxt = 1;
+    peer.expected = 1;
+    peer.assert_works();
+}
+
+/// Each answer to what is not believed counts (RFC 5961, section 7), also that of a peer that
+/// begins anew.
+#[test]
+fn a_flood_before_the_handshake_is_complete_gets_few_answers() {
+    type Make<'a> = &'a dyn Fn(&Peer, u32) -> Segment;
+    let flood = |segment: Make<'_>| {
+        let mut peer = Peer::sends_syn(&TcpConfig::default(), offer(), Flags::SYN, (INITIAL, PEER_INITIAL));
+        peer.sent();
+        let mut count = 0;
+        for number in 0..1000 {
+            peer.send(segment(&peer, number));
+            count += peer.sent().len();
+        }
+        count
+    };
+    let all: [Make<'_>; 5] = [
+        &|peer, _| peer.segment().flags(Flags::SYN).seq(0),
+        &|peer, number| peer.segment().flags(Flags::SYN).seq(1 + number),
+        &|peer, number| peer.segment().flags(Flags::SYN).seq(1 << 30 | number),
+        &|peer, number| peer.segment().flags(Flags::RST).seq(2 + number),
+        &|peer, number| peer.segment().seq(1 << 30 | number).len(100),
+    ];
+    for (at, segment) in all.iter().enumerate() {
+        let count = flood(*segment);
+        assert!((1..=10).contains(&count), "{at}: {count}");
     }
 }
 
