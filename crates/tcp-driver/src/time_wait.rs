@@ -174,4 +174,22 @@ mod tests {
         waits.end(&tuple);
         assert_eq!((waits.ends.len(), waits.handle_segment(at(101), &last, &mut plan)), (0, None));
     }
+
+    #[test]
+    fn a_reset_with_the_next_number_ends_it_at_once() {
+        let mut waits = TimeWaits::new([3; 16], 10);
+        let (time_wait, last) = ended(at(0), 1000);
+        let tuple = *time_wait.tuple();
+        waits.keep(time_wait);
+        let mut plan = Plan::default();
+        // The FIN of the peer has the number before it.
+        for (step, is_ended) in [(0, false), (2, false), (1, true)] {
+            let mut reset = last.clone();
+            (reset.header.seq, reset.header.flags) = (last.header.seq + step, wire::tcp::Flags::RST);
+            assert_eq!(waits.handle_segment(at(5), &reset, &mut plan), Some(false));
+            end_until(&mut waits, at(5));
+            assert_eq!(waits.contains(&tuple), !is_ended, "{step}");
+        }
+        assert_eq!((waits.ends.len(), waits.poll_timeout()), (0, None));
+    }
 }

@@ -9,6 +9,9 @@ use crate::plan::Plan;
 use crate::timestamps::TimestampClock;
 use crate::tuple::Tuple;
 
+/// The largest window (RFC 7323, section 2.3).
+const WINDOW_MAX: i32 = 1 << 30;
+
 /// Fills `plan` with the reset that answers a segment without a connection (RFC 9293, section 3.10.7.1).
 /// False if it is a reset itself.
 pub fn reset(arrival: &Arrival, plan: &mut Plan) -> bool {
@@ -91,16 +94,28 @@ impl TimeWait {
         }
     }
 
+    /// Whether a segment acknowledges nothing, or something that was sent (RFC 5961, section 5.2,
+    /// with the largest window): it would be dropped, or say nothing new.
+    fn is_known(&self, arrival: &Arrival) -> bool {
+        let age = self.seq.distance_from(arrival.header.ack);
+        !arrival.has(Flags::ACK) || (0..=WINDOW_MAX).contains(&age)
+    }
+
     /// Fills `plan` with the answer to a segment; false if there is none. A repeated FIN begins the
-    /// time anew. A reset ends nothing (RFC 1337, section 3).
+    /// time anew. A reset with the next number [ends](Self::until) it now (RFC 9293, section
+    /// 3.10.7.4, second check): the peer has begun anew, and its SYN is not later than the
+    /// connection. RFC 1337 would ignore the reset, and the peer could not connect for a minute.
     pub fn handle_segment(&mut self, now: Instant, arrival: &Arrival, plan: &mut Plan) -> bool {
         if arrival.has(Flags::RST) {
+            if arrival.header.seq == self.ack {
+                self.until = now;
+            }
             return false;
         }
         if arrival.has(Flags::FIN) && arrival.header.seq + arrival.sequence_len() as u32 == self.ack {
             self.until = now + self.time;
         }
-        if arrival.sequence_len() == 0 && arrival.header.seq == self.ack && arrival.header.ack == self.seq {
+        if arrival.sequence_len() == 0 && arrival.header.seq == self.ack && self.is_known(arrival) {
             return false;
         }
         let clock = self.clock.as_ref().map(|clock| (clock, now));

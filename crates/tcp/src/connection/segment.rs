@@ -78,17 +78,13 @@ impl Connection {
         }
     }
 
-    /// RFC 5961, section 3.2: only the expected sequence number resets; another one in the window is
-    /// answered, and a peer that means it repeats the reset with the right number.
+    /// RFC 5961, section 3.2: only the expected sequence number resets; another one in the window
+    /// is answered, and a peer that means it repeats the reset with the right number. TIME-WAIT
+    /// ends, too: see [`TimeWait`](crate::TimeWait::handle_segment).
     fn on_reset(&mut self, now: Instant, arrival: &Arrival) {
         let Some(receive) = &mut self.receive else { return };
-        if self.state == State::TimeWait {
-            // An old reset must not let old data into the next connection (RFC 1337, section 3).
-            return;
-        }
         if receive.is_next(arrival.header.seq) {
-            let reason = if self.state == State::SynReceived { CloseReason::Refused } else { CloseReason::Reset };
-            self.close(reason);
+            self.close(CloseReason::Reset);
         } else {
             receive.challenge(now);
         }

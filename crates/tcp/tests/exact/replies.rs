@@ -81,7 +81,11 @@ fn time_wait_answers_what_is_not_the_last_acknowledgement() {
     }
     assert!(answers(&mut rest, &mut plan, &peer, &peer.segment().seq(1).flags(Flags::FIN | Flags::ACK)).is_some());
     assert_eq!(rest.until(), peer.now + TcpConfig::default().time_wait);
-    assert!(answers(&mut rest, &mut plan, &peer, &peer.segment().flags(Flags::RST)).is_none(), "RFC 1337");
+    for (seq, end) in [(0, rest.until()), (3, rest.until()), (2, peer.now)] {
+        let reset = peer.segment().seq(seq).flags(Flags::RST);
+        assert!(answers(&mut rest, &mut plan, &peer, &reset).is_none());
+        assert_eq!(rest.until(), end, "{seq}: RFC 9293, section 3.10.7.4, second check");
+    }
 }
 
 #[test]

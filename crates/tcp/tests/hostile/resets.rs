@@ -87,7 +87,7 @@ fn a_syn_is_answered_and_not_believed_and_the_answers_are_limited() {
 }
 
 #[test]
-fn a_reset_ends_no_time_wait() {
+fn only_a_reset_with_the_expected_number_ends_time_wait() {
     let mut peer = peer();
     peer.connection.finish();
     peer.receive();
@@ -95,10 +95,32 @@ fn a_reset_ends_no_time_wait() {
     peer.nxt += 1;
     assert_eq!(peer.connection.state(), State::TimeWait);
     peer.receive();
+    for seq in [0, 1, 3, 70_000] {
+        peer.send(peer.segment().seq(seq).flags(Flags::RST));
+        peer.sent();
+        assert_eq!(peer.connection.state(), State::TimeWait, "{seq}");
+    }
     peer.send(peer.segment().flags(Flags::RST));
-    assert_eq!(peer.connection.state(), State::TimeWait, "RFC 1337, section 3");
-    peer.pass(TcpConfig::default().time_wait);
-    assert_eq!(peer.connection.state(), State::Closed);
+    assert_eq!((peer.connection.state(), peer.sent().len()), (State::Closed, 0));
+    assert_eq!(peer.connection.close_reason(), Some(CloseReason::Finished));
+}
+
+/// Some hosts reset like this after their end.
+#[test]
+fn a_reset_that_does_not_count_the_end_ends_the_connection() {
+    for finishes in [false, true] {
+        let mut peer = peer();
+        peer.send(peer.segment().flags(Flags::FIN | Flags::ACK));
+        if finishes {
+            peer.connection.finish();
+        }
+        peer.receive();
+        peer.nxt += 1;
+        peer.send(peer.segment().seq(peer.nxt - 2).flags(Flags::RST));
+        assert!(peer.connection.state().is_synchronized());
+        peer.send(peer.segment().seq(peer.nxt - 1).flags(Flags::RST));
+        assert_eq!(peer.events.last(), Some(&Event::Closed(CloseReason::Reset)));
+    }
 }
 
 #[test]
