@@ -25,17 +25,21 @@ pub enum Count {
     /// Segments of no connection that were dropped because their digest between TCP and IP was missing or
     /// wrong, or because the stack has none: the peer has another stack or secret.
     UnauthenticSegments,
+    /// Packets that were dropped because no host has the address that they come from, or this one
+    /// has it.
+    InvalidSources,
 }
 
 impl Count {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::CookiesSent,
         Self::CookiesAccepted,
         Self::BacklogDrops,
         Self::Reassembled,
         Self::WrongDigests,
         Self::UnauthenticSegments,
+        Self::InvalidSources,
     ];
 }
 

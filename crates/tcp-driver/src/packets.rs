@@ -1,11 +1,12 @@
 //! Packets of a device: received ones, plans, and jobs that open.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use driver::protocol::{Batch, OpenJob, Plan};
 use layers::DigestError;
+use tcp::sources::is_valid_source;
 use tcp::{Arrival, IcmpError, SegmentHead, SuperPacket, icmp};
 use wire::ip;
 
@@ -36,6 +37,8 @@ pub(crate) enum Content {
     Fragment(IpAddr),
     /// Another packet for this address.
     Other(IpAddr),
+    /// Its source is no host.
+    InvalidSource,
     /// Nothing valid.
     #[default]
     Nothing,
@@ -99,7 +102,7 @@ impl Received {
                 }
             }
             Content::Error(error) => Opened::Error(*error),
-            Content::Fragment(_) | Content::Other(_) | Content::Nothing => Opened::Nothing,
+            Content::Fragment(_) | Content::Other(_) | Content::InvalidSource | Content::Nothing => Opened::Nothing,
         }
     }
 }
@@ -135,21 +138,19 @@ impl Content {
                 return Self::Nothing;
             }
         };
-        // From no host (RFC 1122, section 3.2.1.3; RFC 9293, MUST-63).
-        if is_group(ip.source) || ip.source.is_unspecified() {
-            return Self::Nothing;
+        // Packets of any protocol (RFC 1122, section 3.2.1.3; RFC 9293, MUST-63). Whether a segment
+        // comes from this host is seen when its route is known.
+        let is_own = |head: &Result<SegmentHead, _>| head.is_err() && ip.source == ip.destination;
+        let head = SegmentHead::of(&ip);
+        if !is_valid_source(ip.source, ip.destination) || is_own(&head) {
+            return Self::InvalidSource;
         }
-        match SegmentHead::of(&ip) {
+        match head {
             Ok(head) => Self::Segment(head),
             Err(_) if ip.fragment.is_some() => Self::Fragment(ip.destination),
             Err(_) => icmp::error_of(&ip).map_or(Self::Other(ip.destination), Self::Error),
         }
     }
-}
-
-/// Whether an address is of several hosts.
-pub(crate) fn is_group(ip: IpAddr) -> bool {
-    ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST)
 }
 
 /// What a packet holds for a connection.

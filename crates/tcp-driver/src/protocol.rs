@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use driver::protocol::{Batch, Begun, Cell, NoLeases, Verify};
 use driver::{ConnectionKey, EndReason, Protocol, Route};
+use tcp::listen::{self, Listening};
+use tcp::sources::is_group;
 use tcp::{Arrival, HostSecret, Md5Key, Plan, SegmentHead, SuperPacket, TcpConfig, TimeWait, Tuple, icmp};
 use units::{Duration, Instant};
-use wire::tcp::Flags;
 
 use crate::application::{Connect, TcpApplication, TcpCell, TcpShared};
 use crate::connection::{RouteChange, TcpConnection};
@@ -18,7 +19,7 @@ use crate::detached::{DetachedHalf, Report, Update};
 use crate::fragments::host::{Fragments, fill};
 use crate::layers::{Layers, seal};
 use crate::listeners::{Admission, Listeners, ListeningPorts, Port};
-use crate::packets::{Content, OpenSegment, Opened, Received, SegmentPlan, is_group};
+use crate::packets::{Content, OpenSegment, Opened, Received, SegmentPlan};
 use crate::records::RecordJob;
 use crate::shard::{self, Shard};
 use crate::signature::Signature;
@@ -236,12 +237,25 @@ impl Tcp {
 
     /// Whether this SYN begins a connection: its port listens, and a connection in TIME-WAIT gives way.
     fn begins(&self, now: Instant, arrival: &Arrival) -> bool {
-        let flags = arrival.header.flags;
-        let is_syn = flags.contains(Flags::SYN) && !flags.intersects(Flags::ACK | Flags::RST | Flags::FIN);
         let gives_way = |time_wait: &TimeWait| time_wait.may_be_replaced(now, arrival);
-        is_syn
-            && (self.held.is_some() || self.listeners.contains(arrival.tuple.local.port()))
+        listen::judge(arrival.header.flags) == Listening::Begins
+            && self.listens(&arrival.tuple)
             && self.time_waits.get(&arrival.tuple).is_none_or(gives_way)
+    }
+
+    /// Whether a segment of no connection with these addresses and ports comes to a port that
+    /// listens.
+    fn listens(&self, tuple: &Tuple) -> bool {
+        self.held.is_some() || self.listeners.contains(tuple.local.port())
+    }
+
+    /// Whether a packet that comes from outside says that this host has sent it, which it has not:
+    /// RFC 1122, section 3.2.1.3, lets no host answer it. A connection of the stack to itself has
+    /// both directions here.
+    fn is_forged(&self, tuple: &Tuple) -> bool {
+        let source = tuple.remote.ip();
+        let is_own = source == tuple.local.ip() || self.addresses.iter().any(|address| address.ip == source);
+        is_own && !self.by_tuple.contains(&Tuple { local: tuple.remote, remote: tuple.local })
     }
 
     /// Begins a connection with a SYN, or answers it with a cookie.
@@ -323,7 +337,9 @@ impl Tcp {
         if let Some(has_answer) = self.time_waits.handle_segment(now, arrival, &mut self.plan) {
             return has_answer;
         }
-        let has_answer = self.may_answer(now) && tcp::reply::reset(arrival, &mut self.plan);
+        // RFC 9293, sections 3.10.7.1 and 3.10.7.2.
+        let is_dropped = self.listens(&arrival.tuple) && listen::judge(arrival.header.flags) == Listening::Dropped;
+        let has_answer = !is_dropped && self.may_answer(now) && tcp::reply::reset(arrival, &mut self.plan);
         // Without a digest, the peer would not believe it.
         self.plan.sign(self.listeners.md5(arrival.tuple.local.port()));
         has_answer
@@ -357,11 +373,19 @@ impl Protocol for Tcp {
             Content::Error(error) => (&error.tuple, false),
             Content::Other(ip) if self.is_local(*ip) => return (batch.len_bytes(), Route::Reply),
             Content::Fragment(ip) if self.is_local(*ip) => return (batch.len_bytes(), Route::Fragment),
+            Content::InvalidSource => {
+                self.counters.add(Count::InvalidSources);
+                return (batch.len_bytes(), Route::Unknown);
+            }
             Content::Fragment(_) | Content::Other(_) | Content::Nothing => return (batch.len_bytes(), Route::Unknown),
         };
         let route = match self.by_tuple.get(tuple) {
             Some(key) => Route::Known(*key),
             None if !self.is_local(tuple.local.ip()) || !self.shard.owns(tuple) => Route::Unknown,
+            None if self.is_forged(tuple) => {
+                self.counters.add(Count::InvalidSources);
+                Route::Unknown
+            }
             None if begins => Route::Begins,
             None => Route::Reply,
         };
@@ -372,7 +396,7 @@ impl Protocol for Tcp {
         let tuple = match batch.content() {
             Content::Segment(head) => head.tuple,
             Content::Error(error) => error.tuple,
-            Content::Fragment(_) | Content::Other(_) | Content::Nothing => return None,
+            Content::Fragment(_) | Content::Other(_) | Content::InvalidSource | Content::Nothing => return None,
         };
         Some((batch.len_bytes(), tuple))
     }

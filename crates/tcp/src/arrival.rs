@@ -9,6 +9,7 @@ use wire::ip::{self, Protocol};
 use wire::tcp::{self, Flags};
 use wire::{checksum, tcp::Header};
 
+use crate::listen::{self, Listening};
 use crate::tuple::Tuple;
 
 /// A received segment, or several in a row that the device has joined.
@@ -104,7 +105,7 @@ impl SegmentHead {
 
     /// Whether it is a SYN that may begin a connection.
     pub fn is_opening(&self) -> bool {
-        self.flags.contains(Flags::SYN) && !self.flags.intersects(Flags::ACK | Flags::RST | Flags::FIN)
+        listen::judge(self.flags) == Listening::Begins
     }
 
     /// Whether it may be the last segment of a handshake: it acknowledges something, and is neither SYN

@@ -12,6 +12,8 @@
 //! | [`icmp`] | what ICMP errors say about a connection, and the answers of a host |
 //! | [`md5`] | the MD5 signature option |
 //! | [`reply`] | answers without a connection: resets, TIME-WAIT |
+//! | [`listen`] | segments for a port that listens |
+//! | [`sources`] | addresses that are no source of a packet |
 //! | [`secret`] | initial sequence numbers and ports that cannot be guessed |
 //! | [`detached`] | the receive half on another processor |
 //! | [`journal`](mod@journal) | all inputs of a connection, recorded for a replay |
@@ -32,6 +34,7 @@ pub mod detached;
 mod event;
 pub mod icmp;
 pub mod journal;
+pub mod listen;
 pub mod md5;
 mod negotiated;
 pub mod plan;
@@ -41,6 +44,7 @@ pub mod reply;
 mod results;
 pub mod secret;
 mod send;
+pub mod sources;
 pub mod state;
 mod timestamps;
 mod tuple;

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::os::fd::IntoRawFd;
 
 use bytes::Bytes;
+use tcp::listen::{self, Listening};
+use tcp::sources::{is_group, is_valid_source};
 use tcp::{
     Arrival, Connection, Event, HostSecret, Nagle, Plan, Read, State, SuperPacket, TcpConfig, Tuple, WriteError, icmp,
 };
@@ -317,6 +319,14 @@ impl Host {
     /// A packet of the script's remote side.
     pub(crate) fn receive(&mut self, packet: &[u8]) {
         let bytes = Bytes::copy_from_slice(packet);
+        // RFC 1122, section 3.2.1.3.
+        let is_valid = |ip: &ip::Packet<'_>| {
+            let is_own = ip.source == ip.destination || ip.source == self.settings.local;
+            !is_own && is_valid_source(ip.source, ip.destination) && !is_group(ip.destination)
+        };
+        if !ip::Packet::parse(&bytes).is_ok_and(|packet| is_valid(&packet)) {
+            return;
+        }
         match Arrival::open(&bytes, None, false) {
             Ok(arrival) => self.receive_segment(arrival),
             Err(_) => {
@@ -341,15 +351,14 @@ impl Host {
         if let Some(entry) = self.find(&arrival.tuple) {
             return entry.connection.handle_segment(now, arrival);
         }
-        let flags = arrival.header.flags;
-        let is_syn = flags.contains(Flags::SYN) && !flags.intersects(Flags::ACK | Flags::RST);
         let port = arrival.tuple.local.port();
         let listens = |socket: &&mut Socket| {
             matches!(socket.kind, Kind::Listening { .. }) && socket.local.is_some_and(|local| local.port() == port)
         };
         let listener = self.sockets.iter_mut().map(|(fd, socket)| (*fd, socket)).find(|(_, socket)| listens(&socket));
-        match listener {
-            Some((fd, socket)) if is_syn => {
+        match listener.map(|listener| (listener, listen::judge(arrival.header.flags))) {
+            Some((_, Listening::Dropped)) => {}
+            Some(((fd, socket), Listening::Begins)) => {
                 let options = socket.options.clone();
                 let Kind::Listening { waiting, backlog } = &socket.kind else { unreachable!("it listens") };
                 // A full queue drops the SYN, which its sender repeats.
