@@ -3,6 +3,7 @@
 mod buffers;
 mod detached;
 mod differential;
+mod events;
 mod exact;
 mod hostile;
 mod icmp;
