@@ -130,9 +130,13 @@ fn a_killed_sender_ends_the_receiver_with_an_error() {
 fn a_file_is_refused_where_a_stream_is_needed() {
     let place = Place::new();
     let file = place.file("file", 10, 1);
-    let (mut receiver, _messages, ticket) = recv(&place, &[]);
+    let (receiver, _messages, ticket) = recv(&place, &[]);
     place.send(&[&file], &ticket, &[]).fail(2, "litz send - TICKET");
-    assert_eq!(receiver.wait().unwrap().code(), Some(2));
+    // Nothing was written, so the receiver waits for a stream.
+    let (status, errors) = send_all(&place, &ticket, &[], b"text");
+    assert_eq!(status, Some(0), "{errors}");
+    let output = receiver.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"text".as_slice()));
 }
 
 #[test]
