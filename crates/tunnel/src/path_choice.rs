@@ -17,10 +17,14 @@
 //!   what flows have had on a path that they do not fill, as where losses limit them.
 //! - A path whose capacity is not known is measured with copies of the packets of the flow that could use it.
 
-use std::fmt;
+mod state;
+mod views;
 
 use units::{Duration, Instant, Rate};
 
+use self::state::{Flow, Path};
+pub(crate) use self::views::Move;
+pub use self::views::{LeftOut, PathUse, PathView};
 use crate::item::FLOWS_MAX;
 
 /// Round trips that differ by more are unlike. With less, a flow that uses all paths loses little; with more, several
@@ -92,128 +96,6 @@ const RATE_UNKNOWN: Rate = Rate::from_mbps(1000);
 
 /// How long the items of a flow that has moved say that they may be out of order, in ticks.
 const MOVING_TICKS: u32 = 10;
-
-/// A path that works.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PathView {
-    /// Its number.
-    pub id: u32,
-    /// The smoothed round trip.
-    pub round_trip: Duration,
-    /// The capacity, if it was measured.
-    pub rate: Option<Rate>,
-    /// Packets sent and lost so far.
-    pub packets: (u64, u64),
-}
-
-/// Why no flow with much to send takes a path, although there are such flows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LeftOut {
-    /// There are fewer such flows than paths, and packets of one flow would wait this long for those on this path.
-    FewFlows(Duration),
-    /// A flow would have much less than on another path.
-    Slower,
-}
-
-impl fmt::Display for LeftOut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::FewFlows(wait) => write!(
-                f,
-                "few flows have much to send, each keeps to another path, and packets of a flow on both would wait {} ms",
-                wait.as_millis()
-            ),
-            Self::Slower => f.write_str("a flow has more on another path"),
-        }
-    }
-}
-
-/// What [`PathChoice`] says of a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PathUse {
-    /// The path.
-    pub id: u32,
-    /// Flows with much to send that keep to it.
-    pub flows: u32,
-    /// Why it has none.
-    pub left_out: Option<LeftOut>,
-}
-
-/// A flow takes another path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Move {
-    pub(crate) flow: u16,
-    /// None for all paths. The same as before if only the rest changes.
-    pub(crate) from: Option<u32>,
-    pub(crate) to: Option<u32>,
-    /// Whether the flow is in order there from the beginning, as one that has paused.
-    pub(crate) is_settled: bool,
-}
-
-#[derive(Debug, Clone)]
-struct Path {
-    id: u32,
-    rate: Option<Rate>,
-    /// The smallest round trips of this period and of the one before.
-    round_trips: [Duration; 2],
-    packets: (u64, u64),
-    /// At the beginning of this period and of the one before.
-    packets_before: [(u64, u64); 2],
-    /// What a flow had when flows did not fill the path, until when that counts, and for how long next time.
-    limit: Option<(u64, u32)>,
-    memory: u32,
-    /// Copies measure it until this tick; zero if not.
-    probed_until: u32,
-    /// Bytes of copies that were offered and that the path took, since the middle of the measurement.
-    copies: (u64, u64),
-    copies_began: Instant,
-    /// It was measured with copies.
-    was_probed: bool,
-    /// What they have shown. The controller's estimate is too high after a start.
-    probed: Option<Rate>,
-    /// It took all copies, so that it carries more than was measured.
-    carries_more: bool,
-    /// The last flow came or went.
-    changed_at: u32,
-}
-
-impl Path {
-    fn round_trip(&self) -> Duration {
-        self.round_trips[0].min(self.round_trips[1])
-    }
-
-    /// Ticks after a change until what flows get says something.
-    fn settles(&self) -> u32 {
-        SETTLED_TICKS + self.ticks_of(8)
-    }
-
-    /// So many round trips in ticks.
-    fn ticks_of(&self, round_trips: u64) -> u32 {
-        (self.round_trip().as_millis() * round_trips / TICK.as_millis()) as u32
-    }
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Flow {
-    /// None for all paths, or any that works.
-    path: Option<u32>,
-    /// Bytes of large packets, an eighth less each tick: those of 0.8 s.
-    bytes: u32,
-    is_bulk: bool,
-    moved_at: u32,
-    /// It has taken a path since the last pause.
-    is_used: bool,
-    idle: u8,
-    is_moving: bool,
-}
-
-impl Flow {
-    /// After the decay of a tick, seven ticks' worth is left of a constant rate.
-    const fn bps(&self) -> u64 {
-        self.bytes as u64 * 80 / 7
-    }
-}
 
 /// Ticks without a packet after which nothing of a flow is under way any more.
 const PAUSE_TICKS: u8 = 20;
