@@ -34,12 +34,12 @@ fn counted(name: &str, run: impl FnOnce()) -> BTreeMap<String, u64> {
 #[expect(clippy::print_stderr, reason = "a measurement")]
 fn the_kernel_retransmits_nothing_for_the_unlike_delays_of_paths() {
     for (what, links) in [
-        ("delays", ["rate=20Mb/s,delay=2ms,queue=2MiB", "rate=10Mb/s,delay=18ms,queue=2MiB"]),
+        ("delays", ["rate=20Mb/s,delay=2ms,queue=2MiB", "rate=10Mb/s,delay=9ms,queue=2MiB"]),
         (
             "rates",
             [
                 "rate=20Mb/s,delay=2ms,queue=2MiB,at=700ms rate=6Mb/s,at=1400ms rate=20Mb/s,every=2s",
-                "rate=10Mb/s,delay=20ms,queue=2MiB,at=900ms rate=25Mb/s,at=1700ms rate=10Mb/s,every=2s",
+                "rate=10Mb/s,delay=9ms,queue=2MiB,at=900ms rate=25Mb/s,at=1700ms rate=10Mb/s,every=2s",
             ],
         ),
     ] {
