@@ -5,6 +5,8 @@
 
 #[cfg(target_os = "linux")]
 pub(crate) mod alias;
+#[cfg(target_os = "linux")]
+pub mod own_networks;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod route;
 

@@ -47,6 +47,8 @@ pub mod interfaces;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub mod link_watch;
 pub mod memory;
+#[cfg(target_os = "linux")]
+mod netlink;
 pub mod processors;
 pub mod secret;
 pub mod testing;

@@ -9,11 +9,14 @@
 use core::fmt;
 use std::error::Error;
 use std::io::{self, IoSlice};
-use std::net::{IpAddr, Ipv6Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use nix::net::if_::if_nametoindex;
 use rustix::io::Errno;
 use rustix::net::{
@@ -23,6 +26,7 @@ use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
 use super::device::TunDevice;
 use crate::interfaces::{TUNNEL_ALIAS, alias};
+use crate::netlink;
 
 /// How often to look whether a new address can be used, at most, and the time between. The kernel takes
 /// milliseconds, or longer when it is busy.
@@ -38,6 +42,9 @@ const PAIR_BUFFER_BYTES: usize = 1 << 20;
 /// The time that a packet waits for the other end of a pair to read others; then it is lost, as on any
 /// link.
 const PAIR_WAIT: Duration = Duration::from_millis(50);
+
+/// The advice to a process that lacks a privilege.
+const NO_RIGHT: &str = "TUN devices need root, or CAP_NET_ADMIN";
 
 /// A TUN device. Clones refer to the same device. The kernel removes the device, with its addresses
 /// and routes, when the last clone is dropped or the process ends.
@@ -71,8 +78,8 @@ enum Kind {
 #[derive(Debug)]
 pub struct OpenTunError {
     name: String,
-    /// The IPv6 address that the kernel did not give the device, if that is what failed.
-    address: Option<Ipv6Addr>,
+    /// The address that the kernel did not give the device, if that is what failed.
+    address: Option<IpAddr>,
     source: io::Error,
 }
 
@@ -135,31 +142,32 @@ impl Tun {
         builder: DeviceBuilder,
         kind: Kind,
     ) -> Result<Self, OpenTunError> {
-        let builder = addresses.iter().fold(builder, |builder, (ip, prefix)| match ip {
-            IpAddr::V4(ip) => builder.ipv4(*ip, *prefix, None),
-            IpAddr::V6(_) => builder,
-        });
         let fails = |source| OpenTunError::of(name, source);
         let tun = Self::build(name, builder.enable(false), kind == Kind::LinkWithQueues)?;
         let End::Device(device) = &tun.end else { unreachable!("it was opened as a device") };
-        // Not by the builder, whose error would not tell that IPv6 is what the kernel refuses.
+        // Not by the builder, which takes one IPv4 address, and whose error would not tell what the kernel refuses.
         for (ip, prefix) in addresses {
-            let IpAddr::V6(ip) = ip else { continue };
             let refused = |source| OpenTunError { address: Some(*ip), ..fails(source) };
-            device.add_address_v6(*ip, *prefix).map_err(refused)?;
+            match ip {
+                IpAddr::V4(ip) => add_address_v4(device, *ip, *prefix).map_err(refused)?,
+                IpAddr::V6(ip) => device.add_address_v6(*ip, *prefix).map_err(refused)?,
+            }
         }
         if kind == Kind::Tunnel {
             mark_as_tunnel(device);
         }
         device.enabled(true).map_err(fails)?;
         for (ip, _) in addresses {
-            await_usable(*ip).map_err(fails)?;
+            await_usable(*ip).map_err(|source| OpenTunError { address: Some(*ip), ..fails(source) })?;
         }
         Ok(tun)
     }
 
     fn build(name: &str, builder: DeviceBuilder, has_queues: bool) -> Result<Self, OpenTunError> {
         let fails = |source| OpenTunError::of(name, source);
+        if !is_device_name(name) {
+            return Err(fails(Errno::INVAL.into()));
+        }
         let device = builder
             .name(name)
             .with(|options| {
@@ -200,6 +208,17 @@ impl Tun {
     pub const fn has_udp_gso(&self) -> bool {
         self.has_udp_gso
     }
+}
+
+/// Adds an address to those that a device has. `tun-rs` can set one only, without further dependencies.
+fn add_address_v4(device: &SyncDevice, ip: Ipv4Addr, prefix_len: u8) -> io::Result<()> {
+    let mut address = AddressMessage::default();
+    address.header.family = netlink_packet_route::AddressFamily::Inet;
+    address.header.index = device.if_index()?;
+    address.header.prefix_len = prefix_len;
+    // Without a peer, both are the same (rtnetlink(7)).
+    address.attributes = vec![AddressAttribute::Local(ip.into()), AddressAttribute::Address(ip.into())];
+    netlink::change(RouteNetlinkMessage::NewAddress(address), NLM_F_CREATE | NLM_F_EXCL)
 }
 
 /// Lets other commands know the device. Without that they use it as a further link, which is slow but works.
@@ -313,26 +332,50 @@ impl OpenTunError {
     }
 
     fn advice(&self) -> Option<&'static str> {
+        match self.address {
+            Some(address) => self.advice_of(address),
+            None => self.advice_of_device(),
+        }
+    }
+
+    /// What to do if the device cannot have an address.
+    fn advice_of(&self, address: IpAddr) -> Option<&'static str> {
+        Some(match Errno::from_io_error(&self.source)? {
+            // A process without the right gets EPERM here.
+            Errno::ACCESS if address.is_ipv6() => {
+                "IPv6 is disabled for this device: `sysctl -w net.ipv6.conf.default.disable_ipv6=0`"
+            }
+            Errno::AFNOSUPPORT if address.is_ipv6() => "this kernel has no IPv6: leave IPv6 addresses out",
+            Errno::PERM | Errno::ACCESS => NO_RIGHT,
+            Errno::EXIST => "the device has this address already: name it once",
+            Errno::INVAL | Errno::ADDRNOTAVAIL => "no host can have this address: choose another one",
+            _ => return None,
+        })
+    }
+
+    /// What to do if there can be no such device.
+    fn advice_of_device(&self) -> Option<&'static str> {
         if self.name.len() > NAME_BYTES_MAX {
             return Some("a device name has at most 15 bytes");
         }
         Some(match Errno::from_io_error(&self.source)? {
-            // A process without the right gets EPERM here.
-            Errno::ACCESS if self.address.is_some() => {
-                "IPv6 is disabled for this device: `sysctl -w net.ipv6.conf.default.disable_ipv6=0`"
-            }
-            Errno::AFNOSUPPORT if self.address.is_some() => "this kernel has no IPv6: leave IPv6 addresses out",
-            Errno::PERM | Errno::ACCESS => "TUN devices need root, or CAP_NET_ADMIN",
+            Errno::PERM | Errno::ACCESS => NO_RIGHT,
             Errno::NOENT | Errno::NODEV | Errno::NXIO => "this kernel has no TUN devices: `modprobe tun`",
             Errno::BUSY | Errno::EXIST => "another device has this name: `ip link` lists them",
             Errno::INVAL if if_nametoindex(self.name.as_str()).is_ok() => {
                 "a device of another kind has this name: choose another one; `ip link` lists them"
             }
-            Errno::INVAL => "invalid device name: no spaces or slashes",
+            Errno::INVAL if !is_device_name(&self.name) => "invalid device name: no spaces, slashes, colons or %",
             Errno::MFILE | Errno::NFILE => "too many files are open: raise the limit (`ulimit -n`) or use fewer links",
             _ => return None,
         })
     }
+}
+
+/// Whether Linux takes a name for a device, and does not replace a part of it by a number.
+fn is_device_name(name: &str) -> bool {
+    let is_part = |letter: char| !letter.is_whitespace() && !letter.is_control() && !['/', ':', '%'].contains(&letter);
+    !["", ".", ".."].contains(&name) && name.chars().all(is_part)
 }
 
 impl fmt::Display for OpenTunError {
@@ -384,7 +427,8 @@ mod tests {
 
     #[test]
     fn a_name_that_cannot_be_used_is_explained() {
-        for (name, words) in [("lo", "a device of another kind"), ("a/b", "no spaces or slashes")] {
+        for (name, words) in [("lo", "a device of another kind"), ("a/b", "no spaces, slashes"), ("a%d", "colons or %")]
+        {
             let error = OpenTunError::of(name, Errno::INVAL.into());
             assert!(error.to_string().contains(words), "{error}");
         }
@@ -402,6 +446,7 @@ mod tests {
             (address, Errno::ACCESS, "the address fd00::1: Permission denied"),
             (address, Errno::ACCESS, "IPv6 is disabled for this device"),
             (address, Errno::AFNOSUPPORT, "this kernel has no IPv6"),
+            (Some("0.0.0.7".parse().expect("an address")), Errno::INVAL, "no host can have this address"),
         ] {
             let error = OpenTunError { address, ..OpenTunError::of("litz0", errno.into()) };
             assert!(error.to_string().contains(words), "{error}");
