@@ -24,6 +24,7 @@ mod nat;
 mod order;
 mod other_commands;
 mod pin;
+mod policy;
 mod recording;
 mod restart;
 mod settings;

@@ -21,7 +21,8 @@
 //! | [`resequencer`] | the order of a flow that several paths carry |
 //! | [`selector`] | which TCP connections are terminated |
 //! | [`mtu`] | packets that are too large for the other end |
-//! | [`prefix`] | networks, and which peer has which address |
+//! | [`prefix`], [`host_address`] | networks, and which peer has which address |
+//! | [`policy`], [`own_networks`] | what a client takes of what a server assigns |
 //!
 //! The formats are specified in `docs/spec/tunnel.md`.
 #![forbid(unsafe_code)]
@@ -29,13 +30,16 @@
 mod arena;
 mod codel;
 pub mod control;
+pub mod host_address;
 pub mod inner;
 pub mod item;
 pub mod mtu;
 pub mod outbox;
 pub mod outboxes;
+pub mod own_networks;
 pub mod packer;
 pub mod path_choice;
+pub mod policy;
 pub mod prefix;
 pub mod queue;
 pub mod resequencer;

@@ -35,6 +35,11 @@ impl Prefix {
         Ok(Self { address: masked(address, bits), bits })
     }
 
+    /// The network of `address`, which has no bits after `bits`.
+    pub(crate) const fn masked_already(address: IpAddr, bits: u8) -> Self {
+        Self { address, bits }
+    }
+
     /// The prefix of this address alone.
     #[must_use]
     pub fn host(address: IpAddr) -> Self {
@@ -53,6 +58,27 @@ impl Prefix {
         self.bits
     }
 
+    /// The number of bits of its addresses.
+    #[must_use]
+    pub const fn width(&self) -> u8 {
+        width(self.address)
+    }
+
+    /// The last address.
+    #[must_use]
+    pub fn last(&self) -> IpAddr {
+        match self.address {
+            IpAddr::V4(first) => {
+                let rest = u32::MAX.checked_shr(self.bits.into()).unwrap_or(0);
+                Ipv4Addr::from_bits(first.to_bits() | rest).into()
+            }
+            IpAddr::V6(first) => {
+                let rest = u128::MAX.checked_shr(self.bits.into()).unwrap_or(0);
+                Ipv6Addr::from_bits(first.to_bits() | rest).into()
+            }
+        }
+    }
+
     /// Whether `address` belongs to it.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
@@ -63,6 +89,29 @@ impl Prefix {
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         self.contains(other.address) || other.contains(self.address)
+    }
+
+    /// Whether all addresses of `other` belong to it.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        self.bits <= other.bits && self.contains(other.address)
+    }
+
+    /// The addresses that do not belong to `other`, as the fewest prefixes: at most one for each bit.
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Vec<Self> {
+        if !self.overlaps(other) {
+            return vec![*self];
+        }
+        // The sibling of each network between this one and the other, the largest first.
+        let sibling = |bits: u8| {
+            let flip = |address: IpAddr| match address {
+                IpAddr::V4(address) => IpAddr::V4(Ipv4Addr::from_bits(address.to_bits() ^ 1 << (32 - bits))),
+                IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() ^ 1 << (128 - bits))),
+            };
+            Self { address: masked(flip(other.address), bits), bits }
+        };
+        (self.bits + 1..=other.bits).map(sibling).collect()
     }
 
     /// The address `index` places after the first; none if it is outside.
@@ -200,6 +249,24 @@ mod tests {
         ] {
             assert_eq!([prefix(one).overlaps(&prefix(other)), prefix(other).overlaps(&prefix(one))], [expected; 2]);
         }
+    }
+
+    #[test]
+    fn a_prefix_without_another_has_all_other_addresses() {
+        let prefix = |text: &str| text.parse::<Prefix>().unwrap();
+        let rest = |one: &str, other: &str| {
+            prefix(one).without(&prefix(other)).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(rest("10.8.0.0/30", "10.8.0.1"), ["10.8.0.2/31", "10.8.0.0/32"]);
+        assert_eq!(rest("10.8.0.0/30", "10.8.0.0/29"), [""; 0]);
+        assert_eq!(rest("10.8.0.0/30", "10.9.0.0/30"), ["10.8.0.0/30"]);
+        assert_eq!(rest("::/0", "8000::/1"), ["::/1"]);
+        assert_eq!(rest("0.0.0.0/0", "0.0.0.0").len(), 32);
+        assert_eq!(
+            [prefix("10.8.0.0/30"), prefix("0.0.0.0/0")].map(|prefix| prefix.last().to_string()),
+            ["10.8.0.3", "255.255.255.255"]
+        );
+        assert_eq!(prefix("fd00::/127").last().to_string(), "fd00::1");
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub(crate) enum Warning {
     KeysWritten,
     /// A network that the server of a tunnel names is not routed to it.
     RouteLeftOut,
+    /// This host has the network of a tunnel itself.
+    NetworkCollides,
     /// A tunnel is without what it has of IPv6, because this host has none for its device.
     Ipv6LeftOut,
     /// The server of a tunnel does not forward packets.
@@ -49,6 +51,7 @@ impl Warning {
             Self::SendRefused => "send_refused",
             Self::PathUnanswered => "path_unanswered",
             Self::RouteLeftOut => "route_left_out",
+            Self::NetworkCollides => "network_collides",
             Self::Ipv6LeftOut => "ipv6_left_out",
             Self::NotForwarding => "not_forwarding",
             Self::AddressesNotKept => "addresses_not_kept",

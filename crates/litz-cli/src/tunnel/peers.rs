@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use litz::Connection;
 use litz::identity::Fingerprint;
@@ -39,7 +39,7 @@ pub(crate) struct Peer {
     pub(crate) ends: Arc<LocalEnds>,
     pub(crate) identity: Identity,
     /// The networks that are behind it: packets to these go to it, and it may send from these only.
-    pub(crate) networks: Vec<Prefix>,
+    networks: RwLock<Vec<Prefix>>,
     /// It takes streams of terminated connections.
     pub(crate) takes_streams: bool,
     /// It knows flows that keep to one path.
@@ -117,7 +117,7 @@ impl Peer {
             connection,
             ends,
             identity,
-            networks,
+            networks: RwLock::new(networks),
             takes_streams,
             knows_pins,
             takes_answer_class,
@@ -139,7 +139,16 @@ impl Peer {
 
     /// Whether an address belongs to the peer.
     pub(crate) fn has_address(&self, address: IpAddr) -> bool {
-        self.networks.iter().any(|network| network.contains(address))
+        self.read_networks().iter().any(|network| network.contains(address))
+    }
+
+    /// The networks that are behind it.
+    pub(crate) fn networks(&self) -> Vec<Prefix> {
+        self.read_networks().clone()
+    }
+
+    fn read_networks(&self) -> RwLockReadGuard<'_, Vec<Prefix>> {
+        self.networks.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -174,8 +183,8 @@ impl Peers {
             let id = table.next;
             table.next += 1;
             let mut before = BTreeSet::new();
-            for network in &peer.networks {
-                before.extend(table.routes.insert(*network, id));
+            for network in peer.networks() {
+                before.extend(table.routes.insert(network, id));
             }
             let before = before.iter().filter_map(|id| table.peers.get(id)).map(Arc::clone).collect();
             table.peers.insert(id, peer);
@@ -183,6 +192,19 @@ impl Peers {
         };
         self.changed();
         added
+    }
+
+    /// Gives a peer other networks, which no other peer has.
+    pub(crate) fn set_networks(&self, id: PeerId, peer: &Peer, networks: Vec<Prefix>) {
+        {
+            let mut table = self.lock();
+            table.routes.retain(|_, owner| *owner != id);
+            for network in &networks {
+                table.routes.insert(*network, id);
+            }
+            *peer.networks.write().unwrap_or_else(PoisonError::into_inner) = networks;
+        }
+        self.changed();
     }
 
     /// Removes a peer, and its networks unless another one has them now.

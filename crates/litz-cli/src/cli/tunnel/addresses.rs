@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use tunnel::Prefix;
+use tunnel::host_address::refusal;
 
 /// An address of a server with the length of its network, such as 10.76.0.1/24. The network has an address for a
 /// client, too.
@@ -16,34 +17,6 @@ pub(super) struct InterfaceAddress {
 
 /// Bits of a network without which it has no address for a client besides the server's.
 const HOST_BITS_MIN: u8 = 1;
-
-/// Whether a network has two addresses, which both are hosts': RFC 3021, section 2.1; RFC 6164, section 6.
-fn is_point_to_point(network: &Prefix) -> bool {
-    let bits = if network.address().is_ipv4() { 32 } else { 128 };
-    bits - network.bits() == 1
-}
-
-/// Why no host may have this address of the network, if that is so.
-pub(super) fn refusal(address: IpAddr, network: &Prefix) -> Option<&'static str> {
-    let is_last = || match (address, network.address()) {
-        (IpAddr::V4(address), IpAddr::V4(first)) => {
-            let hosts = u32::MAX.checked_shr(u32::from(network.bits())).unwrap_or(0);
-            address.to_bits() == first.to_bits() | hosts
-        }
-        _ => false,
-    };
-    if address.is_loopback() || address.is_multicast() || address.is_unspecified() {
-        return Some("is no address of a host");
-    }
-    if is_point_to_point(network) {
-        return None;
-    }
-    if address == network.address() {
-        return Some("is the address of the network, and not of a host in it");
-    }
-    // RFC 919, section 7.
-    is_last().then_some("is the broadcast address of the network")
-}
 
 impl FromStr for InterfaceAddress {
     type Err = String;

@@ -7,10 +7,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use litz::identity::{AllowList, Fingerprint, PublicKey};
 use serde::Deserialize;
 use tunnel::Prefix;
+use tunnel::host_address::refusal;
+use tunnel::own_networks::ROUTE_BITS_MIN;
 use units::Rate;
 
-use super::addresses::{InterfaceAddress, refusal};
-use super::settings::{ROUTE_BITS_MIN, client_rate};
+use super::addresses::InterfaceAddress;
+use super::settings::client_rate;
 use super::settings_file;
 use super::texts::Texts;
 

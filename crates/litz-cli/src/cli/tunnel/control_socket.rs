@@ -45,7 +45,7 @@ fn of_service() -> Option<PathBuf> {
     std::env::var_os("RUNTIME_DIRECTORY").filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
-fn path_in(folder: &Path, device: &str) -> PathBuf {
+pub(super) fn path_in(folder: &Path, device: &str) -> PathBuf {
     folder.join(format!("{device}.sock"))
 }
 

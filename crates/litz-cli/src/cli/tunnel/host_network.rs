@@ -121,6 +121,14 @@ impl HostNetwork {
         }
     }
 
+    /// Sends packets for `network` over the device no more.
+    pub(super) fn remove_route(&mut self, network: &Prefix, device: &str) {
+        let route = [family(network.address()), "route", "del", &network.to_string(), "dev", device];
+        if let Err(error) = ip(&route) {
+            tracing::debug!(error, "a route was removed before");
+        }
+    }
+
     /// Sends all packets over the device but those with the [`MARK`] and those to networks that this host
     /// has a route for besides its default route. With `is_strict`, packets that would use the default
     /// route are refused while the device is gone. Those of IPv6 are always refused if the kernel has it, but not for

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use litz::identity::Fingerprint;
 use serde_json::{Value, json};
 
 use super::status::{device_json, peer_json};
@@ -12,7 +13,10 @@ use crate::tunnel::peers::Peer;
 #[derive(Clone)]
 pub(super) struct ClientPhase {
     device: String,
+    server: Fingerprint,
     phase: Arc<Mutex<Phase>>,
+    /// What is left out of what the server assigns.
+    left_out: Arc<Mutex<Vec<Value>>>,
 }
 
 enum Phase {
@@ -23,35 +27,46 @@ enum Phase {
 
 impl ClientPhase {
     /// Of a client that begins to connect.
-    pub(super) fn new(device: &str) -> Self {
-        Self { device: device.to_owned(), phase: Arc::new(Mutex::new(Phase::Connecting(None))) }
+    pub(super) fn new(device: &str, server: Fingerprint) -> Self {
+        Self {
+            device: device.to_owned(),
+            server,
+            phase: Arc::new(Mutex::new(Phase::Connecting(None))),
+            left_out: Arc::default(),
+        }
     }
 
     /// The client connects, because of `reason`.
     pub(super) fn connect(&self, reason: String) {
-        *self.lock() = Phase::Connecting(Some(reason));
+        *lock(&self.phase) = Phase::Connecting(Some(reason));
     }
 
     /// The tunnel to this server is up, with a device that has these counters.
     pub(super) fn up(&self, server: Arc<Peer>, counters: Arc<DeviceCounters>) {
-        *self.lock() = Phase::Up(server, counters);
+        *lock(&self.phase) = Phase::Up(server, counters);
+    }
+
+    /// This is left out of what the server assigns.
+    pub(super) fn leave_out(&self, left_out: Vec<Value>) {
+        *lock(&self.left_out) = left_out;
     }
 
     /// The answer to `litz tunnel status`.
     pub(super) fn as_json(&self) -> Value {
         // The statistics of a connection wait for its thread: not with the lock.
-        let (state, reason, server) = match &*self.lock() {
+        let (state, reason, server) = match &*lock(&self.phase) {
             Phase::Connecting(reason) => ("connecting", reason.clone(), None),
             Phase::Up(server, counters) => ("up", None, Some((Arc::clone(server), device_json(counters)))),
         };
         let peers: Vec<Value> = server.iter().map(|(server, _)| peer_json(server)).collect();
         let counters = server.map(|(_, counters)| counters);
         json!({
-            "device": self.device, "role": "client", "state": state, "reason": reason, "counters": counters, "peers": peers,
+            "device": self.device, "server": self.server.to_string(), "role": "client", "state": state, "reason": reason, "left_out": *lock(&self.left_out),
+            "counters": counters, "peers": peers,
         })
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Phase> {
-        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

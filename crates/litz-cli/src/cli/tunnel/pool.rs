@@ -6,8 +6,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use litz::identity::PublicKey;
+use tunnel::host_address::refusal;
 
-use super::addresses::{InterfaceAddress, refusal};
+use super::addresses::InterfaceAddress;
 
 /// Keys that are remembered, at most. The one that was here least recently is forgotten for another.
 const PLACES_MAX: usize = 65_536;

@@ -13,10 +13,11 @@ use net::tun::Tun;
 use serde_json::json;
 use transfer::{CancelToken, Proof, Secret, Ticket, peer_key, proof_context};
 use tunnel::control::{Accepted, CLOSED_TAKEN_OVER, Refusal, VERSION};
+use tunnel::policy::MTU_MIN;
 use tunnel::{Message, PROTOCOL, Prefix, Selector, UrgentKinds};
 use units::{Duration, Rate};
 
-use super::addresses::{InterfaceAddress, check_that_networks_differ};
+use super::addresses::InterfaceAddress;
 use super::clients::{self, Client, Clients};
 use super::control::Control;
 use super::control_socket::{ControlSocket, folder};
@@ -24,11 +25,13 @@ use super::forwarding;
 use super::host_network::HostNetwork;
 use super::ipv6::{Ipv6, LeftOut};
 use super::offer::Offer;
+use super::own_addresses::{Collisions, OwnAddresses};
 use super::pool::Pool;
 use super::privileges;
 use super::refusals;
-use super::settings::{self, DEVICE_DEFAULT, MTU_DEFAULT, MTU_MIN, transport};
+use super::settings::{self, DEVICE_DEFAULT, MTU_DEFAULT, transport};
 use super::status::{device_json, peer_json};
+use super::terms::NetworkWatch;
 use crate::cli::host::{self, HostState};
 use crate::cli::listen_options::ListenOptions;
 use crate::cli::recording::Recording;
@@ -54,9 +57,6 @@ const WAKE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(200)
 /// Clients at a time: each has a thread and an address.
 const PLACES: Places = Places { count: 1024, per_key: 4, kept_for_new_keys: 64 };
 
-/// The addresses of the server, if the user names none.
-const ADDRESSES_DEFAULT: [&str; 2] = ["10.76.0.1/24", "fd76:6c69:747a::1/64"];
-
 #[derive(Args, Debug)]
 pub(crate) struct ServeOptions {
     /// A file with these options, and with the clients, their addresses and rates; arguments are preferred
@@ -64,7 +64,7 @@ pub(crate) struct ServeOptions {
     pub(super) settings: Option<PathBuf>,
 
     /// Address of this host in the tunnel, with its network; clients get the others of the network; may
-    /// be repeated [default: 10.76.0.1/24 and fd76:6c69:747a::1/64]
+    /// be repeated [default: 10.76.0.1/24 and fd76:6c69:747a::1/64, or the next networks that this host does not have]
     ///
     /// Each has a network of its own, with at least one address for a client: /31 and /127 are the smallest. A
     /// client has the same place in all of them.
@@ -143,14 +143,6 @@ impl ServeOptions {
         self.transport.json
     }
 
-    /// The addresses of this host in the tunnel.
-    fn own_addresses(&self) -> Vec<InterfaceAddress> {
-        if !self.address.is_empty() {
-            return self.address.clone();
-        }
-        ADDRESSES_DEFAULT.iter().map(|text| text.parse().expect("it is an address")).collect()
-    }
-
     fn offer(&self, addresses: &[InterfaceAddress], clients: &Clients) -> Offer {
         Offer {
             addresses: addresses.to_vec(),
@@ -185,6 +177,7 @@ struct Server<'a> {
     purpose: PathBuf,
     visits: Arc<Visits>,
     pool: Mutex<Pool>,
+    collisions: Mutex<Collisions>,
     clients: Clients,
     /// The routes to networks behind clients.
     _network: HostNetwork,
@@ -200,8 +193,9 @@ impl<'a> Server<'a> {
         options.listening.check()?;
         check_lifetime(options.expires, "client")?;
         privileges::require_those_for_a_device("")?;
-        let addresses = options.own_addresses();
-        check_that_networks_differ(&addresses)?;
+        // Before the networks are read, so that no change is missed.
+        let watch = NetworkWatch::open()?;
+        let OwnAddresses { addresses, passed_over } = OwnAddresses::choose(&options.address, &options.tun)?;
         let settings = options.settings.as_deref();
         let clients = Clients::load(settings, &addresses)?;
         let settings = settings.filter(|_| clients.are_listed());
@@ -240,6 +234,7 @@ impl<'a> Server<'a> {
         for behind in &offer.behind {
             network.add_route(&behind.network, &options.tun).map_err(|why| clients.error_of(behind, &why))?;
         }
+        let collisions = Mutex::new(Collisions::watch(&options.tun, &offer.addresses, watch));
         let pool = Mutex::new(open_pool(options, &offer.addresses, &clients)?);
         let server = Self {
             options,
@@ -250,6 +245,7 @@ impl<'a> Server<'a> {
             purpose,
             visits,
             pool,
+            collisions,
             clients,
             _network: network,
             end,
@@ -257,6 +253,7 @@ impl<'a> Server<'a> {
             _control: control,
             cancel,
         };
+        passed_over.iter().for_each(|message| server.warn(Warning::NetworkCollides, message));
         server.warn_of_left_out(&left_out);
         server.warn_of_forwarding();
         server.announce()?;
@@ -264,10 +261,12 @@ impl<'a> Server<'a> {
         Ok(server)
     }
 
+    fn warn(&self, kind: Warning, message: &str) {
+        kind.print(self.options.transport.json, self.options.transport.quiet, message);
+    }
+
     fn warn_of_left_out(&self, left_out: &LeftOut) {
-        if let Some(message) = self.ipv6.warning(left_out, false) {
-            Warning::Ipv6LeftOut.print(self.options.transport.json, self.options.transport.quiet, &message);
-        }
+        self.ipv6.warning(left_out, false).iter().for_each(|message| self.warn(Warning::Ipv6LeftOut, message));
     }
 
     /// Warns if packets are to go on from this host, which does not forward them. It is told once, at the start.
@@ -373,9 +372,9 @@ impl<'a> Server<'a> {
         self.visits.close_overdue();
         self.serving.links.tell(self.options.transport.json, self.options.transport.quiet);
         let admission = &self.serving.admission;
-        admission.refresh_keys(&self.visits, |kind, message| {
-            kind.print(self.options.transport.json, self.options.transport.quiet, message);
-        });
+        admission.refresh_keys(&self.visits, |kind, message| self.warn(kind, message));
+        let collisions = self.collisions.lock().unwrap_or_else(PoisonError::into_inner).news();
+        collisions.iter().for_each(|message| self.warn(Warning::NetworkCollides, message));
         match admission {
             Admission::Ticket(ticket) if ticket.is_revoked() => {
                 return Some(Err("the ticket was revoked: run the command again for a new ticket".to_owned()));

@@ -1,6 +1,8 @@
 //! What the commands of `litz tunnel` share: defaults and the transport.
 
 use litz::TransportConfig;
+use tunnel::Prefix;
+use tunnel::own_networks::local_kind;
 use units::{Duration, Rate};
 
 use crate::cli::forward::session;
@@ -21,13 +23,6 @@ const KEEP_ALIVE: Duration = Duration::from_secs(2);
 /// The size of inner packets that fits a datagram of a path with Ethernet's MTU, with IPv6 and all headers.
 pub(super) const MTU_DEFAULT: u16 = 1400;
 
-/// The smallest MTU of IPv6 (RFC 8200, section 5).
-pub(super) const MTU_MIN: u16 = 1280;
-
-/// A network with a shorter prefix is a large part of the Internet: another end gets its packets only if the user has
-/// said so, with --all.
-pub(super) const ROUTE_BITS_MIN: u8 = 8;
-
 /// The name of the device, if the user gives none.
 pub(super) const DEVICE_DEFAULT: &str = "litz0";
 
@@ -39,14 +34,30 @@ const DEVICE_NAME_BYTES_MAX: usize = 15;
 /// # Errors
 /// A message for the user.
 pub(super) fn device_name(text: &str) -> Result<String, String> {
-    let is_part = |letter: char| !letter.is_whitespace() && !letter.is_control() && !['/', ':'].contains(&letter);
+    let is_part = |letter: char| !letter.is_whitespace() && !letter.is_control() && !['/', ':', '%'].contains(&letter);
     if text.len() > DEVICE_NAME_BYTES_MAX {
         return Err(format!("the name of a network device has at most {DEVICE_NAME_BYTES_MAX} bytes"));
     }
     if ["", ".", ".."].contains(&text) || !text.chars().all(is_part) {
-        return Err("it is no name of a network device: no spaces, slashes or colons".to_owned());
+        // The kernel replaces %d by a number, and `litz tunnel down` could not name the device then.
+        return Err("it is no name of a network device: no spaces, slashes, colons or %".to_owned());
     }
     Ok(text.to_owned())
+}
+
+/// Reads a network whose packets a server may get.
+///
+/// # Errors
+/// A message for the user.
+pub(super) fn accepted_route(text: &str) -> Result<Prefix, String> {
+    let prefix: Prefix = text.parse().map_err(|error: tunnel::prefix::NotAPrefix| error.to_string())?;
+    if prefix.bits() == 0 {
+        return Err("these are all addresses: --all sends all packets through the tunnel".to_owned());
+    }
+    if let Some(kind) = local_kind(&prefix) {
+        return Err(format!("{prefix} is {kind}, which no tunnel takes"));
+    }
+    Ok(prefix)
 }
 
 /// Reads the largest rate of a client.
@@ -94,10 +105,28 @@ mod tests {
         for name in ["litz0", "wg.home-1", "fifteen-letters"] {
             assert_eq!(device_name(name).as_deref(), Ok(name));
         }
-        for (name, words) in
-            [("sixteen-letters-", "at most 15"), ("", "no name"), ("a b", "no name"), ("a/b", "no name")]
-        {
+        for (name, words) in [
+            ("sixteen-letters-", "at most 15"),
+            ("", "no name"),
+            ("a b", "no name"),
+            ("a/b", "no name"),
+            ("litz%d", "colons or %"),
+        ] {
             assert!(device_name(name).is_err_and(|error| error.contains(words)), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_route_that_no_tunnel_takes_cannot_be_accepted() {
+        assert_eq!(accepted_route("192.168.1.7"), Ok("192.168.1.7/32".parse().unwrap()));
+        assert!(accepted_route("128.0.0.0/1").is_ok());
+        for (text, words) in [
+            ("::/0", "--all"),
+            ("169.254.169.254", "addresses of the link alone, which no tunnel takes"),
+            ("224.0.0.0/8", "multicast"),
+            ("10.0.0.0/33", "is no network"),
+        ] {
+            assert!(accepted_route(text).is_err_and(|error| error.contains(words)), "{text}");
         }
     }
 

@@ -136,7 +136,7 @@ pub(super) fn peer_json(peer: &Peer) -> Value {
         "key": peer.identity.key.to_string(),
         "label": peer.identity.label,
         "mtu": peer.mtu,
-        "networks": peer.networks.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "networks": peer.networks().iter().map(ToString::to_string).collect::<Vec<_>>(),
         "rate_sent_bps": rates.map(|rates| rates.sent.as_bps()),
         "rate_received_bps": rates.map(|rates| rates.received.as_bps()),
         "loss_percent": path_report::loss_percent_of(&stats.paths),

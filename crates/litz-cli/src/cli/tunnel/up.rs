@@ -1,5 +1,7 @@
 //! `litz tunnel up`: a network device that leads to a host that serves.
 
+mod follow;
+
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -14,9 +16,11 @@ use net::tun::Tun;
 use serde_json::{Value, json};
 use transfer::{CancelToken, Proof, Role, Ticket, proof_context};
 use tunnel::control::{Accepted, CLOSED_TAKEN_OVER, Forwarding, VERSION};
+use tunnel::policy::{MTU_MIN, Policy, Terms};
 use tunnel::{Message, PROTOCOL, Prefix, Selector, UrgentKinds};
 use units::Rate;
 
+use self::follow::Follower;
 use super::control::Control;
 use super::control_socket::{ControlSocket, folder};
 use super::forwarding;
@@ -24,9 +28,10 @@ use super::host_network::{self, HostNetwork, MARK};
 use super::ipv6::{Ipv6, LeftOut};
 use super::phase::ClientPhase;
 use super::privileges;
-use super::settings::{self, DEVICE_DEFAULT, MTU_MIN, ROUTE_BITS_MIN, transport};
+use super::settings::{self, DEVICE_DEFAULT, transport};
 use super::settings_file;
 use super::status::peer_json;
+use super::terms::{HostPolicy, NetworkWatch, device_addresses, device_routes};
 use super::userspace::{Userspace, UserspaceOptions};
 use crate::cli::connect::{ConnectFailure, Connected, Connector, UNANSWERED, look_up};
 use crate::cli::credential::CredentialOptions;
@@ -81,6 +86,14 @@ pub(crate) struct UpOptions {
     /// The changes of the routes are undone at the end, by `litz tunnel down`, or when the next command starts.
     #[arg(long, help_heading = heading::TUNNEL)]
     all: bool,
+
+    /// Send packets to this network through the tunnel if the server names it, although this host reaches it
+    /// otherwise; may be repeated
+    ///
+    /// Without it, a server gets packets to private addresses alone (RFC 1918, RFC 4193), to none that this host has a
+    /// network or a route for, and at most to as many as a /12 of IPv4 and a /40 of IPv6 have.
+    #[arg(long, value_name = "PREFIX", value_parser = settings::accepted_route, help_heading = heading::TUNNEL)]
+    accept_route: Vec<Prefix>,
 
     /// With --all, refuse packets while the tunnel is down instead of sending them outside
     ///
@@ -138,6 +151,14 @@ impl UpOptions {
     pub(super) fn is_json(&self) -> bool {
         self.transport.json
     }
+
+    /// What the user wants of what a server assigns.
+    fn policy(&self) -> Policy {
+        let asked = self.accept_route.iter().copied();
+        // Only programs that use the proxy send packets into the tunnel then.
+        let all = [Prefix::ALL_IPV4, Prefix::ALL_IPV6].into_iter().filter(|_| self.userspace.userspace);
+        Policy { all: self.all, asked: asked.chain(all).collect(), mtu_max: self.mtu }
+    }
 }
 
 pub(super) fn run(options: &UpOptions) -> ExitCode {
@@ -163,6 +184,8 @@ struct Client<'a> {
     state: HostState,
     /// What the kernel's device can have of IPv6.
     ipv6: Ipv6,
+    /// What this host takes of what the server assigns.
+    policy: HostPolicy,
     cancel: CancelToken,
     has_warned_of_unanswered: AtomicBool,
     /// Announces packets of the device to the thread of the connection.
@@ -189,35 +212,41 @@ struct Kept {
     /// The addresses of the server, as they were found last.
     servers: Vec<SocketAddr>,
     /// What the user knows to be left out of IPv6.
-    left_out: LeftOut,
+    ipv6_left_out: LeftOut,
+    /// What the user knows to be left out of what the server assigns.
+    left_out: Vec<tunnel::policy::LeftOut>,
+    /// A tunnel that has been up is made again until the user ends it.
+    has_been_up: bool,
 }
 
 struct Device {
     end: TunnelEnd,
     /// The programs' way to the device, if the kernel has none.
     front: Option<Userspace>,
-    /// Networks that the server named and that this host reaches otherwise.
-    left_out: Vec<Prefix>,
-    /// What it was made for. Another assignment needs another device.
-    addresses: Vec<(IpAddr, u8)>,
-    routes: Vec<Prefix>,
-    name_servers: Vec<IpAddr>,
-    mtu: u16,
+    /// Networks that the kernel routes otherwise.
+    refused: Vec<Prefix>,
+    /// What it was made for. Other addresses need another device.
+    terms: Terms,
 }
 
 impl Device {
     /// Whether the assignment of a server that was started again needs another device, or this one is gone.
-    fn differs(&self, accepted: &Accepted, options: &UpOptions) -> bool {
+    fn differs(&self, terms: &Terms, options: &UpOptions) -> bool {
         if self.end.entry.has_ended() {
             return true;
         }
         let is_other = if self.front.is_some() {
             // It has no routes, and takes over other name servers. Only the kernel changes the MTU of a device.
-            self.mtu != accepted.mtu
+            self.terms.mtu != terms.mtu
         } else {
-            self.routes != accepted.routes || options.dns && self.name_servers != accepted.name_servers
+            self.terms.routes != terms.routes || options.dns && self.terms.name_servers != terms.name_servers
         };
-        is_other || self.addresses != accepted.addresses
+        is_other || self.terms.addresses != terms.addresses
+    }
+
+    /// The networks that lead to the server, and from which it may send.
+    fn networks(&self, all: impl Iterator<Item = Prefix>) -> Vec<Prefix> {
+        self.terms.prefixes().filter(|prefix| !self.refused.contains(prefix)).chain(all).collect()
     }
 }
 
@@ -247,7 +276,7 @@ impl<'a> Client<'a> {
         let state = host::open_state(options.transport.state_dir.as_deref())?;
         privileges::keep_those_for_the_network(&host::state_directory(options.transport.state_dir.as_deref())?)?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
-        let phase = ClientPhase::new(&options.tun);
+        let phase = ClientPhase::new(&options.tun, ticket.receiver);
         let shown = phase.clone();
         let control = ControlSocket::open(&options.tun, cancel.clone(), move || shown.as_json())?;
         if options.all {
@@ -258,6 +287,7 @@ impl<'a> Client<'a> {
         let (without_device, mark) = (has_device.then(|| options.tun.clone()), has_device.then_some(MARK));
         let paths = PathOptions { without_device, mark, ..options.paths.clone() };
         let ipv6 = if has_device { Ipv6::of_this_host(&options.tun) } else { Ipv6::USABLE };
+        let policy = HostPolicy::new(options.policy(), has_device.then(|| options.tun.clone()), ticket.receiver);
         let events = DeviceEvents::new().map_err(|error| format!("cannot watch the device: {error}"))?;
         Ok(Self {
             options,
@@ -268,6 +298,7 @@ impl<'a> Client<'a> {
             ticket,
             state,
             ipv6,
+            policy,
             cancel,
             has_warned_of_unanswered: AtomicBool::new(false),
             events,
@@ -288,7 +319,7 @@ impl<'a> Client<'a> {
             }
             if let Err(lost) = ending {
                 // Before the first connection, a wrong address is more likely than a fault that passes.
-                if lost.is_final || kept.device.is_none() {
+                if lost.is_final || !kept.has_been_up {
                     return Err(self.end_after(lost, kept));
                 }
                 self.phase.connect(lost.message.clone());
@@ -355,65 +386,79 @@ impl<'a> Client<'a> {
         let Welcome { mut accepted, forwarding, _control } =
             self.interruptibly(connection, || self.greet(connection))?;
         let left_out = self.ipv6.restrict(&mut accepted, self.options.dns).map_err(Lost::last)?;
-        self.warn_of_left_out(left_out, kept);
-        accepted.routes.retain(|route| self.may_route(route));
-        if let Some(forwarding) = forwarding.filter(|_| kept.device.is_none()) {
-            self.warn_of_forwarding(&accepted, forwarding);
+        self.warn_of_ipv6(left_out, kept);
+        let mut watch = NetworkWatch::open().map_err(Lost::passing)?;
+        self.policy.forget_devices();
+        let terms = self.policy.terms(&accepted).map_err(Lost::passing)?;
+        self.tell_left_out(&terms, &mut kept.left_out);
+        if let Some(refusal) = terms.refusal() {
+            return Err(self.await_other_networks(refusal.to_string(), &connected, &accepted, kept, &mut watch));
         }
-        // A device of IPv6 needs the least (RFC 8200, section 5), and the user may want less than the server.
-        accepted.mtu = accepted.mtu.min(self.options.mtu).max(MTU_MIN);
-        if kept.device.as_ref().is_none_or(|device| device.differs(&accepted, self.options)) {
+        if let Some(forwarding) = forwarding.filter(|_| kept.device.is_none()) {
+            self.warn_of_forwarding(&terms, forwarding);
+        }
+        if kept.device.as_ref().is_none_or(|device| device.differs(&terms, self.options)) {
             kept.device = None;
             // They are undone, unless they are a kill switch.
             kept.network = kept.network.take().filter(|_| self.options.kill_switch);
-            self.open(&accepted, kept).map_err(Lost::last)?;
+            self.open(&terms, kept).map_err(Lost::last)?;
         }
-        let device = kept.device.as_mut().expect("it was just opened");
-        if device.mtu != accepted.mtu {
+        kept.has_been_up = true;
+        let Kept { device, network, .. } = &mut *kept;
+        let device = device.as_mut().expect("it was just opened");
+        if device.terms.mtu != terms.mtu {
             // The server was started again with another MTU. The device stays, and with it inner connections.
-            host_network::set_mtu(device.end.tun.name(), accepted.mtu).map_err(Lost::last)?;
-            device.mtu = accepted.mtu;
+            host_network::set_mtu(device.end.tun.name(), terms.mtu).map_err(Lost::last)?;
         }
-        // The server may not send from networks that this host reaches otherwise.
-        accepted.routes.retain(|route| !device.left_out.contains(route));
+        device.terms = terms;
         if let Some(front) = &device.front {
-            front.use_name_servers(&accepted.name_servers);
+            front.use_name_servers(&device.terms.name_servers);
         }
-        let device = &*device;
         // What the server may send from: its own addresses, other clients', and the networks behind it.
-        let tunnels = accepted.addresses.iter().filter_map(|(address, bits)| Prefix::new(*address, *bits).ok());
-        let all = [Prefix::ALL_IPV4, Prefix::ALL_IPV6].into_iter();
-        let all = all.filter(|all| self.options.all && self.ipv6.takes(all.address()));
-        let networks = tunnels.chain(accepted.routes.iter().copied()).chain(all).collect();
+        let networks = device.networks(self.all());
         let rate = Some(Rate::from_bps(accepted.rate_bps)).filter(|rate| !rate.is_zero());
         let server = Identity { key: self.ticket.receiver, label: None };
         let (ends, version) = (connected.ends(), accepted.version);
-        let peer = Arc::new(Peer::new(connection.clone(), ends, server, networks, accepted.mtu, rate, version));
+        let peer = Arc::new(Peer::new(connection.clone(), ends, server, networks, device.terms.mtu, rate, version));
         let (id, _) = device.end.peers.add(Arc::clone(&peer));
         device.end.terminator.serve(&peer);
         self.phase.up(Arc::clone(&peer), Arc::clone(&device.end.counters));
-        let shown: Vec<String> = accepted.addresses.iter().map(|(address, bits)| format!("{address}/{bits}")).collect();
-        let routes: Vec<String> = accepted.routes.iter().map(ToString::to_string).collect();
+        let terms = &device.terms;
+        let shown: Vec<String> = terms.addresses.iter().map(|(address, bits)| format!("{address}/{bits}")).collect();
+        let routes = terms.routes.iter().map(|route| route.prefix).filter(|route| !device.refused.contains(route));
+        let routes: Vec<String> = routes.map(|route| route.to_string()).collect();
         self.note(
             &json!({
-                "event": "up", "device": device.end.tun.name(), "addresses": shown, "mtu": accepted.mtu, "routes": routes,
+                "event": "up", "device": device.end.tun.name(), "addresses": shown, "mtu": terms.mtu, "routes": routes,
                 "remote": connection.remote_addr().to_string(), "paths_wanted": connected.paths_wanted,
             }),
             || format!("{} is up, with {}", device.end.tun.name(), shown.join(" and ")),
         );
         settings::tell_ready();
-        let closed = self.carry(&connected, &peer, device);
+        let follower = Follower { client: self, accepted: &accepted, watch: &mut watch, network, peer: &peer, id };
+        let (closed, refusal) = self.carry(&connected, &peer, device, follower);
         self.phase.connect(closed.to_string());
         device.end.peers.remove(id);
         self.note(&json!({ "event": "down", "reason": closed.to_string(), "peer": peer_json(&peer) }), || {
             format!("the connection has ended: {closed}")
         });
+        if let Some(refusal) = refusal {
+            return Err(self.await_other_networks(refusal, &connected, &accepted, kept, &mut watch));
+        }
         Err(if is_taken_over(&closed) { Lost::last(closed.to_string()) } else { Lost::passing(closed.to_string()) })
     }
 
     /// Carries packets until the connection ends or the user interrupts.
-    fn carry(&self, connected: &Connected, peer: &Arc<Peer>, device: &Device) -> Closed {
+    /// Returns the end of the connection, and why this host does not want the tunnel any more, if that is so.
+    fn carry(
+        &self,
+        connected: &Connected,
+        peer: &Arc<Peer>,
+        device: &mut Device,
+        mut follower: Follower<'_>,
+    ) -> (Closed, Option<String>) {
         let connection = &connected.connection;
+        let mut refusal = None;
         std::thread::scope(|scope| {
             let exit = Exit::new(peer, device.end.writer(), false);
             let exit = scope.spawn(move || exit.run());
@@ -425,6 +470,11 @@ impl<'a> Client<'a> {
                 }
                 if device.end.entry.has_ended() {
                     connection.close(0, "the client's device is gone");
+                    break;
+                }
+                refusal = follower.follow(device);
+                if refusal.is_some() {
+                    connection.close(0, "the client's host has a network of the tunnel itself");
                     break;
                 }
                 connected
@@ -445,14 +495,14 @@ impl<'a> Client<'a> {
                 }
             }
             match exit.join() {
-                Ok(closed) => closed,
+                Ok(closed) => (closed, refusal),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         })
     }
 
     fn connect(&self, kept: &mut Kept) -> Result<Connected, Lost> {
-        let is_first = kept.device.is_none();
+        let is_first = !kept.has_been_up;
         kept.look_up(&self.ticket, &self.cancel)?;
         if let Some(network) = kept.network.as_mut().filter(|_| self.options.all) {
             network.let_in(&kept.servers).map_err(Lost::last)?;
@@ -531,28 +581,17 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Whether packets for a network that the server names may go there.
-    fn may_route(&self, route: &Prefix) -> bool {
-        let may = route.bits() >= ROUTE_BITS_MIN;
-        if !may && !self.options.all {
-            self.warn_of_route(&format!(
-                "the server names {route} as a network behind it, which is left out: --all sends all packets there"
-            ));
-        }
-        may
-    }
-
     /// Warns of what of IPv6 is left out, unless that was told before.
-    fn warn_of_left_out(&self, left_out: LeftOut, kept: &mut Kept) {
-        let warning = self.ipv6.warning(&left_out, self.options.all).filter(|_| left_out != kept.left_out);
+    fn warn_of_ipv6(&self, left_out: LeftOut, kept: &mut Kept) {
+        let warning = self.ipv6.warning(&left_out, self.options.all).filter(|_| left_out != kept.ipv6_left_out);
         warning.iter().for_each(|message| self.warn(Warning::Ipv6LeftOut, message));
-        kept.left_out = left_out;
+        kept.ipv6_left_out = left_out;
     }
 
     /// Warns at the first connection if packets are to go on from the server, which does not forward them.
-    fn warn_of_forwarding(&self, accepted: &Accepted, is: Forwarding) {
-        let own = || accepted.addresses.iter().map(|(address, _)| *address).filter(|_| self.options.all);
-        let beyond: Vec<IpAddr> = own().chain(accepted.routes.iter().map(Prefix::address)).collect();
+    fn warn_of_forwarding(&self, terms: &Terms, is: Forwarding) {
+        let own = || terms.addresses.iter().map(|(address, _)| *address).filter(|_| self.options.all);
+        let beyond: Vec<IpAddr> = own().chain(terms.routes.iter().map(|route| route.prefix.address())).collect();
         if let Some((versions, command)) = forwarding::missing(forwarding::to(&beyond), is) {
             let message = format!(
                 "the server does not forward packets of {versions}: those to hosts beyond it are lost, until `{command}` is \
@@ -571,56 +610,48 @@ impl<'a> Client<'a> {
     }
 
     /// Starts our TCP/IP on one end of a pair of devices, and returns the other end.
-    fn begin_userspace(&self, accepted: &Accepted) -> Result<(Tun, Userspace), String> {
+    fn begin_userspace(&self, terms: &Terms) -> Result<(Tun, Userspace), String> {
         let [tun, inner] = Tun::pair(&self.options.tun).map_err(|error| error.to_string())?;
         let report = Arc::new(Report::new(&self.options.transport));
-        let front =
-            Userspace::start(&self.options.userspace, inner, accepted, self.options.transport.busy_poll, &report)?;
+        let front = Userspace::start(&self.options.userspace, inner, terms, self.options.transport.busy_poll, &report)?;
         Ok((tun, front))
     }
 
-    /// Makes the kernel's device and its routes. Returns the networks that are left out, too.
-    fn open_kernel(&self, accepted: &Accepted, kept: &mut Kept) -> Result<(Tun, Vec<Prefix>), String> {
+    /// Makes the kernel's device and its routes. Returns the networks that the kernel routes otherwise, too.
+    fn open_kernel(&self, terms: &Terms, kept: &mut Kept) -> Result<(Tun, Vec<Prefix>), String> {
         let name = &self.options.tun;
         let network = match &mut kept.network {
             Some(network) => network,
             none => none.insert(HostNetwork::begin(&folder(), name, &self.ipv6, false)?),
         };
-        let tun = Tun::open_tunnel(name, &accepted.addresses, accepted.mtu).map_err(|error| error.to_string())?;
-        let mut left_out = Vec::new();
-        for prefix in &accepted.routes {
-            if let Err(why) = network.add_route(prefix, name) {
-                self.warn_of_route(&format!("packets to {prefix} do not go through the tunnel: {why}"));
-                left_out.push(*prefix);
-            }
-        }
+        let tun = Tun::open_tunnel(name, &device_addresses(terms), terms.mtu).map_err(|error| error.to_string())?;
+        let refused = self.add_routes(network, &device_routes(terms));
         if self.options.all {
             network.send_all(name, self.options.kill_switch, &kept.servers)?;
         }
         if self.options.dns {
-            if accepted.name_servers.is_empty() {
+            if terms.name_servers.is_empty() {
                 return Err("the server names no name servers: run it with --dns, or this command without".to_owned());
             }
-            network.use_name_servers(name, &accepted.name_servers)?;
+            network.use_name_servers(name, &terms.name_servers)?;
         } else {
             network.undo_names();
         }
-        Ok((tun, left_out))
+        Ok((tun, refused))
     }
 
     /// Makes the device, and begins to take its packets.
-    fn open(&self, accepted: &Accepted, kept: &mut Kept) -> Result<(), String> {
-        let (tun, front, left_out) = if self.options.userspace.userspace {
-            self.begin_userspace(accepted).map(|(tun, front)| (tun, Some(front), Vec::new()))?
+    fn open(&self, terms: &Terms, kept: &mut Kept) -> Result<(), String> {
+        let (tun, front, refused) = if self.options.userspace.userspace {
+            self.begin_userspace(terms).map(|(tun, front)| (tun, Some(front), Vec::new()))?
         } else {
-            self.open_kernel(accepted, kept).map(|(tun, left_out)| (tun, None, left_out))?
+            self.open_kernel(terms, kept).map(|(tun, refused)| (tun, None, refused))?
         };
         let UpOptions { terminate, redundant: urgent, pin: pins, .. } = self.options;
         let flows = Flows { urgent: *urgent, pins: *pins };
         let termination = Termination { selectors: terminate, busy_poll: self.options.transport.busy_poll };
-        let end = TunnelEnd::start(tun, accepted.mtu, &self.state.key, termination, flows, Arc::clone(&self.events))?;
-        let Accepted { addresses, routes, name_servers, mtu, .. } = accepted.clone();
-        kept.device = Some(Device { end, front, left_out, addresses, routes, name_servers, mtu });
+        let end = TunnelEnd::start(tun, terms.mtu, &self.state.key, termination, flows, Arc::clone(&self.events))?;
+        kept.device = Some(Device { end, front, refused, terms: terms.clone() });
         Ok(())
     }
 }

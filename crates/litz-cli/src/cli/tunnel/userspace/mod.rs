@@ -27,7 +27,7 @@ use net::tun::Tun;
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
-use tunnel::control::Accepted;
+use tunnel::policy::Terms;
 use units::Duration;
 
 use crate::cli::forward::listener::{Bound, places};
@@ -115,11 +115,11 @@ impl Userspace {
     pub(super) fn start(
         options: &UserspaceOptions,
         tun: Tun,
-        accepted: &Accepted,
+        terms: &Terms,
         busy_poll: Duration,
         report: &Arc<Report>,
     ) -> Result<Self, String> {
-        let network = Arc::new(Network::start(tun, accepted, busy_poll)?);
+        let network = Arc::new(Network::start(tun, terms, busy_poll)?);
         let mut builder = Builder::new_multi_thread();
         let runtime = builder.worker_threads(WORKERS).max_blocking_threads(LOOKUPS_MAX).enable_all().build();
         let runtime = runtime.map_err(|error| format!("cannot start the threads for sockets: {error}"))?;

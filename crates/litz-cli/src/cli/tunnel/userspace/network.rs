@@ -8,7 +8,7 @@ use forward::message::{Failure, Reason};
 use litz::tcp::{IpDevice, KeepAlive, TcpConfig, TcpStack, TcpStackConfig, TcpStream, UdpPort};
 use net::tun::Tun;
 use tokio::time::timeout;
-use tunnel::control::Accepted;
+use tunnel::policy::Terms;
 use units::Duration;
 
 use super::names;
@@ -32,15 +32,15 @@ impl Network {
     ///
     /// # Errors
     /// A message for the user: the system refuses a thread.
-    pub(super) fn start(tun: Tun, accepted: &Accepted, busy_poll: Duration) -> Result<Self, String> {
-        let addresses: Vec<IpAddr> = accepted.addresses.iter().map(|(address, _)| *address).collect();
+    pub(super) fn start(tun: Tun, terms: &Terms, busy_poll: Duration) -> Result<Self, String> {
+        let addresses: Vec<IpAddr> = terms.addresses.iter().map(|(address, _)| *address).collect();
         let first = *addresses.first().ok_or("the server has assigned no address")?;
-        let tcp = TcpConfig { mtu: accepted.mtu.into(), keep_alive: Some(KEEP_ALIVE), ..TcpConfig::default() };
+        let tcp = TcpConfig { mtu: terms.mtu.into(), keep_alive: Some(KEEP_ALIVE), ..TcpConfig::default() };
         let config = TcpStackConfig::new(IpDevice::kernel(tun, first), &addresses)
             .with_tcp(tcp)
             .with_busy_poll(busy_poll.into());
         let stack = TcpStack::start(config).map_err(|error| error.to_string())?;
-        Ok(Self { stack, addresses, name_servers: Mutex::new(accepted.name_servers.clone()) })
+        Ok(Self { stack, addresses, name_servers: Mutex::new(terms.name_servers.clone()) })
     }
 
     /// Looks up names at these servers from now on.
