@@ -4,12 +4,14 @@
 //! What a path's datagram does not hold is cut by the [packer](crate::packer), so that only the devices at
 //! both ends limit packets.
 
+use bytes::Bytes;
 use units::{Duration, Instant};
 use wire::checksum;
 use wire::icmp::{Message, quotable};
 
 use crate::inner::{Inner, Transport};
 use crate::packer::Packet;
+use crate::unpacker::Arrived;
 
 /// The next headers of ICMP (RFC 792) and ICMPv6 (RFC 4443).
 const ICMP: u8 = 1;
@@ -37,11 +39,20 @@ fn len(packet: &Packet<'_>) -> usize {
     }
 }
 
-/// Whether a device with this MTU does not take `packet`, and its sender is to be told. Routers may fragment
-/// IPv4 packets without DF (RFC 791, section 3.2): these go on, and the host at the other end does it.
+/// Whether a device with this MTU does not take `packet`, and its sender is to be told: also that of an IPv4 packet
+/// without DF. A router may fragment it (RFC 791, section 3.2), but need not take it, and a host that is told fragments
+/// the next ones itself.
 #[must_use]
 pub fn is_too_large(packet: &Packet<'_>, mtu: u16) -> bool {
-    len(packet) > usize::from(mtu) && (packet.inner.is_ipv6() || packet.ip[6] & 0x40 != 0)
+    len(packet) > usize::from(mtu)
+}
+
+/// Whether a packet that a peer has sent is larger than both ends have agreed on.
+#[must_use]
+pub fn exceeds(arrived: &Arrived<'_>, mtu: u16) -> bool {
+    let payload: usize = arrived.parts.iter().map(Bytes::len).sum();
+    let largest = arrived.segment.map_or(payload, |segment| payload.min(segment.into()));
+    arrived.headers.len() + largest > usize::from(mtu)
 }
 
 /// Limits the reports.

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use litz::{Closed, PathState, ReceivedDatagram};
 use net::MonotonicClock;
 use tunnel::inner::Inner;
+use tunnel::mtu::exceeds;
 use tunnel::shaper::Shaper;
 use tunnel::{Arrived, Sink, Unpacker};
 use units::{Duration, Instant};
@@ -226,6 +227,10 @@ impl Sink for PeerSink<'_> {
     }
 
     fn deliver(&mut self, packet: &Arrived<'_>) {
+        if exceeds(packet, self.peer.mtu) {
+            self.peer.counters.too_large_out.fetch_add(packet.packets as u64, Ordering::Relaxed);
+            return;
+        }
         let is_over = self.policer.as_mut().is_some_and(|policer| !policer.admits(self.now, packet.bytes_carried()));
         if is_over {
             self.peer.counters.over_rate.fetch_add(packet.packets as u64, Ordering::Relaxed);

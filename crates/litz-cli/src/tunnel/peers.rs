@@ -83,6 +83,8 @@ pub(crate) struct PeerCounters {
     pub(crate) bytes_out: AtomicU64,
     /// Packets from addresses that the peer does not have.
     pub(crate) spoofed: AtomicU64,
+    /// Packets that the peer has sent although they are larger than both ends have agreed on.
+    pub(crate) too_large_out: AtomicU64,
     /// Packets above the peer's rate.
     pub(crate) over_rate: AtomicU64,
     /// Datagrams that are malformed.

@@ -179,3 +179,20 @@ fn a_client_makes_a_removed_device_again_and_a_server_ends_without_one() {
     server.fail(2, "the device litz0 is gone");
     client.kill();
 }
+
+#[test]
+fn what_a_killed_command_has_left_is_undone_although_its_process_number_is_used_again() {
+    let Some(world) = World::new("reused", 1, &[]) else { return };
+    let (server, ticket) = world.serve(&[]);
+    let mut client = world.litz(&world.client, &["up", "--all", "--kill-switch", &ticket]);
+    client.wait_for("up");
+    client.kill();
+    let file = world.path("run-true").join("litz0.routes");
+    let text = std::fs::read_to_string(&file).expect("the kill switch is in force");
+    let mut changes: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    // Another command of Litz.
+    changes["process"] = server.id().into();
+    std::fs::write(&file, changes.to_string()).expect("ours");
+    world.down();
+    assert!(!file.exists());
+}

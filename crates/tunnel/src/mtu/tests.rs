@@ -10,18 +10,38 @@ fn at(ms: u64) -> Instant {
 }
 
 #[test]
-fn a_packet_is_too_large_if_its_segments_are_and_it_must_not_be_fragmented() {
+fn a_packet_is_too_large_if_its_segments_are_whether_it_may_be_fragmented_or_not() {
     for is_ipv6 in [false, true] {
         for (payload, segment, is_large) in
             [(1200, None, false), (1300, None, true), (30_000, Some(1200), false), (30_000, Some(1300), true)]
         {
             let mut sample = transport_packet(is_ipv6, false, 9, &vec![1; payload], segment);
-            assert!(is_ipv6 || !is_too_large(&sample.packet(), MTU), "without DF");
+            assert_eq!(is_too_large(&sample.packet(), MTU), is_large, "{is_ipv6} {payload} {segment:?}");
             if !is_ipv6 {
                 sample.ip[6] |= 0x40;
             }
             assert_eq!(is_too_large(&sample.packet(), MTU), is_large, "{is_ipv6} {payload} {segment:?}");
         }
+    }
+}
+
+#[test]
+fn a_packet_that_arrives_is_too_large_if_its_segments_are() {
+    let inner = transport_packet(false, false, 9, &[7; 20], None).inner();
+    for (headers, parts, segment, is_large) in [
+        (0, &[1300][..], None, false),
+        (0, &[1301], None, true),
+        (0, &[3000], None, true),
+        (0, &[700, 700], None, true),
+        (28, &[1272, 1272, 900], Some(1272), false),
+        (28, &[60_000], Some(1273), true),
+        // The last one, or the only one, may be short.
+        (28, &[900], Some(9000), false),
+    ] {
+        let headers = vec![0; headers];
+        let parts: Vec<Bytes> = parts.iter().map(|len| Bytes::from(vec![0; *len])).collect();
+        let arrived = Arrived { inner, headers: &headers, parts: &parts, is_partial: false, segment, packets: 1 };
+        assert_eq!(exceeds(&arrived, MTU), is_large, "{} {segment:?}", parts.len());
     }
 }
 

@@ -91,7 +91,7 @@ impl HostNetwork {
     /// changes [stay](Self::stay). It may do so in IPv4 alone, if the kernel has got IPv6 since.
     ///
     /// # Errors
-    /// A message for the user: another command uses the device, or the folder cannot be written.
+    /// A message for the user: the folder cannot be written.
     pub(super) fn begin(folder: &Path, device: &str, ipv6: &Ipv6, keeps: bool) -> Result<Self, String> {
         fs::create_dir_all(folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
         let file = file_of(folder, device);
@@ -328,7 +328,7 @@ pub(super) fn set_mtu(device: &str, mtu: u16) -> Result<(), String> {
 /// Undoes the changes for `device` of a command that was killed; false if there were none.
 ///
 /// # Errors
-/// A message for the user: the command still runs.
+/// A message for the user: the file cannot be read.
 pub(super) fn undo_device(folder: &Path, device: &str) -> Result<bool, String> {
     undo_left(&file_of(folder, device))
 }
@@ -353,7 +353,8 @@ fn undo_left(file: &Path) -> Result<bool, String> {
     Ok(changes.is_some())
 }
 
-/// The changes of a command that was killed, if there are any.
+/// The changes of a command that was killed, if there are any. That it runs no more is seen by its control socket, which
+/// is open as long as there are changes: its process number may be another process's by now.
 fn left(file: &Path) -> Result<Option<Changes>, String> {
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
@@ -362,15 +363,7 @@ fn left(file: &Path) -> Result<Option<Changes>, String> {
     };
     let changes: Changes = serde_json::from_str(&text)
         .map_err(|error| format!("{} is damaged ({error}): undo the changes by hand and remove it", file.display()))?;
-    if changes.process != std::process::id() && runs(changes.process) {
-        return Err(format!("process {} uses this device: `litz tunnel down` ends it", changes.process));
-    }
     Ok(Some(changes))
-}
-
-/// Whether a process is a `litz` that runs.
-fn runs(process: u32) -> bool {
-    fs::read_to_string(format!("/proc/{process}/comm")).is_ok_and(|name| name.trim() == "litz")
 }
 
 /// Undoes changes and removes the file. A change that was not made, or that the kernel has undone with the

@@ -151,6 +151,7 @@ pub(super) fn peer_json(peer: &Peer) -> Value {
             "packets": get(&counters.packets_out), "bytes": get(&counters.bytes_out),
             "spoofed": get(&counters.spoofed), "malformed": get(&counters.malformed),
             "incomplete": get(&counters.incomplete), "over_rate": get(&counters.over_rate),
+            "too_large": get(&counters.too_large_out),
         },
         "order": {
             "held": get(&counters.held), "lost": get(&counters.lost), "expired": get(&counters.expired),

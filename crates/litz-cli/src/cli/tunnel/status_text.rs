@@ -8,7 +8,7 @@ use crate::cli::local_ends::path_text;
 /// The counters of packets into the tunnel, out of it, and of the order of flows, as the object of JSON names them.
 const COUNTERS: [(&str, &[&str]); 3] = [
     ("in", &["dropped", "marked", "too_large", "urgent", "queued_flows", "queued_bytes", "connection_bytes"]),
-    ("out", &["spoofed", "malformed", "incomplete", "over_rate"]),
+    ("out", &["spoofed", "malformed", "incomplete", "over_rate", "too_large"]),
     ("order", &["held", "lost", "expired", "late", "dropped", "wait_us"]),
 ];
 
@@ -135,7 +135,7 @@ mod tests {
                  12000 us, 5000 bytes sent, 3 packets lost (0.25 %)",
                 "    in: 7 packets, 700 bytes; dropped 0, marked 0, too_large 0, urgent 0, queued_flows 0, \
                  queued_bytes 0, connection_bytes 0",
-                "    out: 8 packets, 800 bytes; spoofed 1, malformed 1, incomplete 1, over_rate 1",
+                "    out: 8 packets, 800 bytes; spoofed 1, malformed 1, incomplete 1, over_rate 1, too_large 1",
                 "    order: held 2, lost 2, expired 2, late 2, dropped 2, wait_us 2",
             ]
         );

@@ -1,5 +1,6 @@
 //! Both ends of a terminated connection: the one whose program opens it asks, the other one connects.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -145,12 +146,22 @@ async fn connect(stack: &TcpStack, peer: &Peer, request: &Message) -> Result<(Tc
     if !peer.has_address(source.ip()) {
         return Err(Failure::new(Reason::NotAllowed, &format!("{} is not an address of the peer", source.ip())));
     }
+    if is_within_a_host(source, target) {
+        return Err(Failure::new(Reason::NotAllowed, &format!("{target} is the address of the program itself")));
+    }
     // An attempt ends as it does in the kernel of the program.
     let parameters = Connect::default().with_local(source).with_ecn(class.asks_for_ecn).with_dscp(class.dscp);
     let parameters = parameters.with_ends_if_unreachable(true);
     let stream = stack.connect_with_async(target, parameters).await;
     let stream = stream.map_err(|closed| Failure::new(reason(&closed), &format!("{target}: {closed}")))?;
     Ok((stream, peer.flows.begin(source, target)))
+}
+
+/// Whether a connection begins and ends at one host. It does not leave that host, whose kernel would take its packets
+/// for forged ones (RFC 1122, section 3.2.1.3, (a)). With equal ports, our TCP would connect to itself (RFC 9293, section
+/// 3.5).
+pub(super) fn is_within_a_host(source: SocketAddr, target: SocketAddr) -> bool {
+    source.ip() == target.ip()
 }
 
 /// The reason that the peer of a connection is told.
@@ -196,5 +207,17 @@ pub(super) async fn answer_all(side: Arc<Side>, peer: Arc<Peer>) {
     while let Ok(streams) = peer.connection.accept_bi_async().await {
         let (side, peer) = (Arc::clone(&side), Arc::clone(&peer));
         tokio::spawn(async move { answer(&side, &peer, streams).await });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_of_a_host_with_itself_does_not_go_through_the_tunnel() {
+        let is_within = |source: &str, target: &str| is_within_a_host(source.parse().unwrap(), target.parse().unwrap());
+        assert!(is_within("10.76.0.2:5000", "10.76.0.2:5000") && is_within("[fd76::2]:1", "[fd76::2]:2"));
+        assert!(!is_within("10.76.0.2:5000", "10.76.0.1:5000"));
     }
 }

@@ -123,6 +123,7 @@ impl Terminator {
         let is_canonical = target.ip().to_canonical() == target.ip() && source.ip().to_canonical() == source.ip();
         peer.takes_streams
             && is_canonical
+            && !ends::is_within_a_host(source, target)
             && self.selectors.iter().any(|selector| selector.selects(target))
             && self.side.stack.has_space_for_opening()
     }

@@ -12,7 +12,7 @@ use forward::address::{HostName, Target};
 use forward::daemon::{FROM_DAEMON, ProgramName, Reply, SocketFrom};
 use forward::message::{Failure, Reason};
 use serde_json::{Value, json};
-use socket2::{Domain, SockRef, Type};
+use socket2::{Domain, Protocol, SockRef, Type};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
@@ -327,18 +327,27 @@ pub(super) fn cancelled_by_program() -> Failure {
     Failure::new(Reason::Other, "cancelled")
 }
 
-/// The socket that a program has passed, if it is one of TCP.
+/// The socket that a program has passed, if it is a connection of TCP.
 fn tcp_socket(socket: OwnedFd) -> io::Result<Socket> {
-    let is_tcp = {
-        let socket = SockRef::from(&socket);
-        socket.r#type()? == Type::STREAM && matches!(socket.domain()?, Domain::IPV4 | Domain::IPV6)
-    };
-    if !is_tcp {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no TCP socket"));
-    }
+    check_tcp_connection(&SockRef::from(&socket))?;
     let stream = std::net::TcpStream::from(socket);
     stream.set_nonblocking(true)?;
     Ok(Socket::tcp(TcpStream::from_std(stream)?))
+}
+
+/// Refuses a socket that is no connection of TCP.
+fn check_tcp_connection(socket: &SockRef<'_>) -> io::Result<()> {
+    let is_tcp = socket.r#type()? == Type::STREAM
+        && matches!(socket.domain()?, Domain::IPV4 | Domain::IPV6)
+        && socket.protocol()?.is_none_or(|protocol| [Protocol::TCP, Protocol::MPTCP].contains(&protocol));
+    if !is_tcp {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no TCP socket"));
+    }
+    // One that listens, or was never connected, has no peer: what would be read from it never ends, nor comes.
+    if socket.is_listener()? || socket.peer_addr().is_err() {
+        return Err(io::Error::new(io::ErrorKind::NotConnected, "the socket is not connected"));
+    }
+    Ok(())
 }
 
 /// The last reply of a connection whose data were carried.
@@ -384,5 +393,36 @@ impl Connection {
             Err(failure) => Err(failure),
         };
         Ok(ended(self.number, carried, result))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::{SockAddr, Socket};
+
+    use super::*;
+
+    #[test]
+    fn a_socket_that_is_no_connection_of_tcp_is_refused() {
+        #[expect(clippy::disallowed_methods, reason = "sockets of a program of this host")]
+        let bound = |domain, kind| {
+            let socket = Socket::new(domain, kind, None).expect("a socket");
+            if domain == Domain::IPV4 {
+                socket.bind(&SockAddr::from(std::net::SocketAddr::from(([127, 0, 0, 1], 0)))).expect("a port");
+            }
+            socket
+        };
+        let kind_of = |socket: &Socket| check_tcp_connection(&SockRef::from(socket)).map_err(|error| error.kind());
+        let [listening, idle] = [(); 2].map(|()| bound(Domain::IPV4, Type::STREAM));
+        assert_eq!(kind_of(&idle), Err(io::ErrorKind::NotConnected));
+        listening.listen(1).expect("it listens");
+        assert_eq!(kind_of(&listening), Err(io::ErrorKind::NotConnected));
+        idle.connect(&listening.local_addr().expect("it is bound")).expect("it listens");
+        assert_eq!(kind_of(&idle), Ok(()));
+        let (accepted, _) = listening.accept().expect("one has connected");
+        assert_eq!(kind_of(&accepted), Ok(()));
+        for other in [bound(Domain::IPV4, Type::DGRAM), bound(Domain::UNIX, Type::STREAM)] {
+            assert_eq!(kind_of(&other), Err(io::ErrorKind::InvalidInput));
+        }
     }
 }
