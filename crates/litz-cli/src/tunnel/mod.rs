@@ -16,11 +16,12 @@
 //! | [`exit`] | the loop that writes it |
 //! | [`path_views`] | the paths of a peer, and what they are used for |
 //! | [`peers`] | the peers and which addresses they have |
-//! | [`rates`] | the rates of the paths of a peer |
+//! | [`rates`], [`contact`] | the rates of the paths of a peer, and when something came from it |
 //! | [`terminate`] | TCP connections that end at each side |
 //! | [`device`] | packets as the device has them |
 //! | [`wake`] | wakes a thread that waits for the device |
 
+pub(crate) mod contact;
 pub(crate) mod destination;
 pub(crate) mod device;
 pub(crate) mod device_events;

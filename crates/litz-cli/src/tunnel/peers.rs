@@ -5,14 +5,15 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use litz::Connection;
 use litz::identity::Fingerprint;
+use litz::{Connection, PathStats};
 use tunnel::control::{VERSION_ANSWER_CLASS, VERSION_PINS, VERSION_TERMINATES};
 use tunnel::inner::Inner;
 use tunnel::{Prefix, PrefixMap};
 
-use units::Rate;
+use units::{Duration, Rate};
 
+use super::contact::Contact;
 use super::path_views::PathViews;
 use super::rates::Rates;
 use super::terminate::choice::UrgentStreams;
@@ -58,6 +59,7 @@ pub(crate) struct Peer {
     pub(crate) counters: PeerCounters,
     pub(crate) rates: Rates,
     pub(crate) paths: PathViews,
+    contact: Contact,
 }
 
 /// Counters of a peer.
@@ -131,7 +133,19 @@ impl Peer {
             counters,
             rates: Rates::default(),
             paths: PathViews::default(),
+            contact: Contact::default(),
         }
+    }
+
+    /// How long the connection exists, and how long ago something came on it, which has these `paths`.
+    pub(crate) fn contact(&self, paths: &[PathStats]) -> (Duration, Duration) {
+        let silence = self.contact.note(paths.iter().map(|path| path.bytes_received).sum());
+        (self.contact.age(), silence)
+    }
+
+    /// Looks whether something has come since the last look.
+    pub(crate) fn look(&self) {
+        self.contact(&self.connection.stats().paths);
     }
 
     /// Whether the peer may send from this address.

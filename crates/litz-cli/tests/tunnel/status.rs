@@ -162,3 +162,37 @@ fn the_status_has_the_rates_of_each_path_and_of_all() {
     assert!(peer["loss_percent"].is_number(), "{peer}");
     World::end(client, server);
 }
+
+#[test]
+fn the_status_without_a_name_has_all_tunnels_and_can_be_watched() {
+    let Some(world) = World::new("all", 1, &[]) else { return };
+    let state = format!("--state-dir={}", world.path("state-other").display());
+    let (_first, ticket) = world.serve(&[]);
+    let mut second = Litz::of(world.command(&world.server).args(["serve", "--tun=litz5", "--json", &state]));
+    let listening = second.wait_for("listening");
+    assert_eq!(listening["tunnel_addresses"][0], "10.77.0.1/24", "litz0 has the first network");
+    let mut client = world.litz(&world.client, &["up", &ticket]);
+    client.wait_for("up");
+    let of = |name: &str, arguments: &[&str]| {
+        let output = world.command(name).arg("status").args(arguments).output().expect("it starts");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let devices: Vec<Value> = of(&world.server, &["--json"])
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("an object a line")["device"].clone())
+        .collect();
+    assert_eq!(devices, ["litz0", "litz5"]);
+    let text = of(&world.server, &[]);
+    let expected = ["litz0 (server, up for ", "\nlitz5 (server, up for ", ", latest packet ", "\n  round trip: "];
+    assert!(expected.iter().all(|words| text.contains(words)), "{text}");
+    assert!(!of(&world.server, &["--tun=litz5"]).contains("litz0"));
+
+    let mut watch = world.command(&world.client);
+    watch.args(["status", "--watch", "--json"]).stdout(std::process::Stdio::piped());
+    let mut watch = Running(watch.spawn().expect("it starts"));
+    let lines = std::io::BufReader::new(watch.0.stdout.take().expect("a pipe"));
+    let states = std::io::BufRead::lines(lines).map(|line| serde_json::from_str::<Value>(&line.expect("text")));
+    let states: Vec<Value> = states.take(2).map(|status| status.expect("JSON")["state"].clone()).collect();
+    assert_eq!(states, ["up", "up"]);
+}

@@ -25,6 +25,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause after an error of the system, such as too many open files.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
+/// The end of the names of sockets.
+const SOCKET: &str = "sock";
+
 /// The longest request.
 const REQUEST_BYTES_MAX: u64 = 64;
 
@@ -46,7 +49,17 @@ fn of_service() -> Option<PathBuf> {
 }
 
 pub(super) fn path_in(folder: &Path, device: &str) -> PathBuf {
-    folder.join(format!("{device}.sock"))
+    folder.join(format!("{device}.{SOCKET}"))
+}
+
+/// The devices whose tunnels have, or had, a socket in this folder.
+pub(super) fn devices_in(folder: &Path) -> Vec<String> {
+    let Ok(files) = std::fs::read_dir(folder) else { return Vec::new() };
+    let device = |path: PathBuf| {
+        let is_socket = path.extension().is_some_and(|extension| extension == SOCKET);
+        is_socket.then(|| path.file_stem()?.to_str().map(str::to_owned)).flatten()
+    };
+    files.filter_map(|file| device(file.ok()?.path())).collect()
 }
 
 /// Answers requests, on a thread of its own, so that a tunnel answers whatever it waits for. It ends when this is

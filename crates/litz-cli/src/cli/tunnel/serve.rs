@@ -9,13 +9,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use clap::Args;
 use litz::Connection;
 use litz::identity::PublicKey;
+use net::MonotonicClock;
 use net::tun::Tun;
 use serde_json::json;
 use transfer::{CancelToken, Proof, Secret, Ticket, peer_key, proof_context};
 use tunnel::control::{Accepted, CLOSED_TAKEN_OVER, Refusal, VERSION};
 use tunnel::policy::MTU_MIN;
 use tunnel::{Message, PROTOCOL, Prefix, Selector, UrgentKinds};
-use units::{Duration, Rate};
+use units::{Duration, Instant, Rate};
 
 use super::addresses::InterfaceAddress;
 use super::clients::{self, Client, Clients};
@@ -53,6 +54,9 @@ use crate::tunnel::terminate::terminator::Termination;
 
 /// How often the waiting server checks for an interrupt and for changes of its ticket or list of keys.
 const WAKE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(200);
+
+/// The times of the latest contacts with clients are known to so many checks: two seconds. There may be a thousand.
+const CHECKS_FOR_CONTACT: u64 = 10;
 
 /// Clients at a time: each has a thread and an address.
 const PLACES: Places = Places { count: 1024, per_key: 4, kept_for_new_keys: 64 };
@@ -184,6 +188,8 @@ struct Server<'a> {
     end: TunnelEnd,
     /// Clients that were refused.
     refused: Arc<AtomicU64>,
+    /// Regular checks so far.
+    checks: AtomicU64,
     _control: ControlSocket,
     cancel: CancelToken,
 }
@@ -250,6 +256,7 @@ impl<'a> Server<'a> {
             _network: network,
             end,
             refused,
+            checks: AtomicU64::new(0),
             _control: control,
             cancel,
         };
@@ -370,6 +377,9 @@ impl<'a> Server<'a> {
     /// The regular checks. Returns the status or the error if one ends the command.
     fn check(&self) -> Option<Result<u8, String>> {
         self.visits.close_overdue();
+        if self.checks.fetch_add(1, Ordering::Relaxed).is_multiple_of(CHECKS_FOR_CONTACT) {
+            self.end.peers.table().peers.values().for_each(|peer| peer.look());
+        }
         self.serving.links.tell(self.options.transport.json, self.options.transport.quiet);
         let admission = &self.serving.admission;
         admission.refresh_keys(&self.visits, |kind, message| self.warn(kind, message));
@@ -591,11 +601,14 @@ struct Shown {
     peers: Arc<Peers>,
     device: Arc<DeviceCounters>,
     refused: Arc<AtomicU64>,
+    /// Begins with the tunnel.
+    clock: MonotonicClock,
 }
 
 impl Shown {
     fn of(end: &TunnelEnd, refused: &Arc<AtomicU64>) -> Self {
-        Self { peers: Arc::clone(&end.peers), device: Arc::clone(&end.counters), refused: Arc::clone(refused) }
+        let (peers, device) = (Arc::clone(&end.peers), Arc::clone(&end.counters));
+        Self { peers, device, refused: Arc::clone(refused), clock: MonotonicClock::start() }
     }
 }
 
@@ -609,5 +622,8 @@ fn status_json(device: &str, shown: Option<&Shown>) -> serde_json::Value {
         counters["clients_refused"] = shown.refused.load(Ordering::Relaxed).into();
         counters
     });
-    json!({ "device": device, "role": "server", "state": state, "counters": counters, "peers": peers })
+    let age = shown.map(|shown| shown.clock.now().saturating_since(Instant::ZERO).as_micros());
+    json!({
+        "device": device, "role": "server", "state": state, "up_us": age, "counters": counters, "peers": peers,
+    })
 }

@@ -1,5 +1,6 @@
 //! `litz tunnel status` and `litz tunnel down`, and what a running tunnel tells about itself.
 
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use litz::PathStats;
 use serde_json::{Value, json};
 use units::Rate;
 
-use super::control_socket::{Answer, ask, folder, folder_of_root, request};
+use super::control_socket::{Answer, ask, devices_in, folder, folder_of_root, request};
 use super::host_network::{has_left, undo_device};
 use super::settings::DEVICE_DEFAULT;
 use super::status_text;
@@ -24,15 +25,25 @@ use crate::tunnel::terminate::flows::Flow;
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 const LOOKS_MAX: u32 = 200;
 
+/// Pause between two looks of `status --watch`.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Clears a terminal, and begins at its top (ECMA-48, 8.3.57 and 8.3.39).
+const CLEAR: &str = "\x1b[H\x1b[J";
+
 #[derive(Args, Debug)]
 pub(crate) struct StatusOptions {
-    /// Name of the network device
-    #[arg(long, value_name = "NAME", default_value = DEVICE_DEFAULT)]
-    tun: String,
+    /// Name of the network device [default: those of all tunnels]
+    #[arg(long, value_name = "NAME")]
+    tun: Option<String>,
 
-    /// Print one JSON object
+    /// Print one JSON object for each tunnel
     #[arg(long)]
     json: bool,
+
+    /// Show it again each second, until an interrupt
+    #[arg(long)]
+    watch: bool,
 }
 
 #[derive(Args, Debug)]
@@ -43,16 +54,59 @@ pub(crate) struct DownOptions {
 }
 
 pub(super) fn run(options: &StatusOptions) -> ExitCode {
-    match request(&options.tun, "status").and_then(with_rates) {
-        Ok(Some(answer)) if options.json => out::json(&answer.value),
-        Ok(Some(answer)) => status_text::lines(&answer.value).iter().for_each(|line| out::line(line)),
-        Ok(None) => {
-            let message = format!("no tunnel of this host has the device {}", options.tun);
+    loop {
+        if let Err(message) = show(options) {
             return exit::fail(options.json, exit::FAILED, &message);
         }
-        Err(message) => return exit::fail(options.json, exit::FAILED, &message),
+        if !options.watch {
+            return ExitCode::from(exit::DONE);
+        }
+        if let Err(message) = out::check() {
+            return exit::fail(options.json, exit::FAILED, &message);
+        }
+        #[expect(clippy::disallowed_methods, reason = "the command is above the engine: it asks again later")]
+        std::thread::sleep(WATCH_INTERVAL);
     }
-    ExitCode::from(exit::DONE)
+}
+
+/// Shows one tunnel or all.
+fn show(options: &StatusOptions) -> Result<(), String> {
+    let devices = options.tun.as_ref().map_or_else(devices, |device| vec![device.clone()]);
+    let mut answers = Vec::new();
+    for device in &devices {
+        answers.extend(request(device, "status").and_then(with_rates)?);
+    }
+    if answers.is_empty() {
+        return Err(match &options.tun {
+            None if devices.len() > 1 => "no tunnel of this host runs".to_owned(),
+            _ => format!("no tunnel of this host has the device {}", devices.join(" or ")),
+        });
+    }
+    if options.json {
+        answers.iter().for_each(|answer| out::json(&answer.value));
+        return Ok(());
+    }
+    let mut lines: Vec<String> = Vec::new();
+    for answer in &answers {
+        lines.extend((!lines.is_empty()).then(String::new));
+        lines.extend(status_text::lines(&answer.value));
+    }
+    lines.extend(status_text::legend(&lines));
+    if options.watch {
+        // A terminal is cleared; elsewhere an empty line separates the answers.
+        lines.insert(0, if std::io::stdout().is_terminal() { CLEAR.to_owned() } else { String::new() });
+    }
+    out::line(&lines.join("\n"));
+    Ok(())
+}
+
+/// The devices of tunnels of this user and of root; the default one if there are none.
+fn devices() -> Vec<String> {
+    let folders = [Some(folder()), folder_of_root()].into_iter().flatten();
+    let mut devices: Vec<String> = folders.flat_map(|folder| devices_in(&folder)).collect();
+    devices.sort();
+    devices.dedup();
+    if devices.is_empty() { vec![DEVICE_DEFAULT.to_owned()] } else { devices }
 }
 
 /// The answer with rates: a tunnel that has not been asked lately has no sample to compute them from, so it is asked
@@ -131,10 +185,13 @@ pub(super) fn peer_json(peer: &Peer) -> Value {
     let flows = peer.flows.totals();
     let listed: Vec<_> = peer.flows.oldest().iter().map(flow_json).collect();
     let (rates, paths) = paths_json(peer, &stats.paths);
+    let (age, silence) = peer.contact(&stats.paths);
     json!({
         "remote": peer.connection.remote_addr().to_string(),
         "key": peer.identity.key.to_string(),
         "label": peer.identity.label,
+        "up_us": age.as_micros(),
+        "silent_us": silence.as_micros(),
         "mtu": peer.mtu,
         "networks": peer.networks().iter().map(ToString::to_string).collect::<Vec<_>>(),
         "rate_sent_bps": rates.map(|rates| rates.sent.as_bps()),

@@ -57,6 +57,9 @@ const RETRY_INTERVAL: StdDuration = StdDuration::from_millis(500);
 /// How often a waiting command looks for an interrupt.
 const LOOK_INTERVAL: StdDuration = StdDuration::from_millis(50);
 
+/// The time of the latest contact with the server is known to so many looks: a second.
+const LOOKS_FOR_CONTACT: u32 = 20;
+
 #[derive(Args, Debug)]
 pub(crate) struct UpOptions {
     /// The ticket that `litz tunnel serve` printed, unless it is given otherwise; or a file with these options,
@@ -490,6 +493,9 @@ impl<'a> Client<'a> {
                 )]
                 std::thread::sleep(LOOK_INTERVAL);
                 looks = looks.saturating_add(1);
+                if looks.is_multiple_of(LOOKS_FOR_CONTACT) {
+                    peer.look();
+                }
                 if LOOK_INTERVAL * looks == UNANSWERED && !self.has_warned_of_unanswered.swap(true, Ordering::Relaxed) {
                     connected.warn_of_unanswered(|kind, message| self.warn(kind, message));
                 }
