@@ -11,7 +11,7 @@ INTEROP_RESULTS ?= target/interop.json
 TEST_PROGRAMS = ip tc ss nstat python3 curl nginx iperf3 ssh ssh-keygen sshd rsync redis-server redis-cli postgres \
 	setpriv script nft conntrack busybox dig nslookup musl-gcc go
 
-.PHONY: demo test test-long test-programs programs models miri bench instructions instructions-build lint deny api api-update book interop \
+.PHONY: demo dist dist-test test test-long test-programs programs models miri bench instructions instructions-build lint deny api api-update book interop \
 	interop-build interop-full packetdrill fuzz-build fuzz-smoke
 
 ## A file crosses four unlike emulated links in one connection; the fastest is cut and restored; the
@@ -19,6 +19,17 @@ TEST_PROGRAMS = ip tc ss nstat python3 curl nginx iperf3 ssh ssh-keygen sshd rsy
 demo:
 	@scripts/need cc cmake
 	$(CARGO) run --profile demo --package litz-cli -- demo
+
+## A package for Debian and Ubuntu, for this machine's architecture, in target/dist, with manual pages,
+## completions and units of systemd.
+dist:
+	@scripts/dist
+
+## Installs the package of `make dist` into a bare Debian system, sends, receives and tunnels there, as
+## root. LITZ_DIST_PROGRAM=FILE packs this program: some seconds instead of a build.
+dist-test:
+	@scripts/dist
+	@scripts/dist-test
 
 ## All tests: unit, property, deterministic pairs, sockets, whole programs. Random tests run a share
 ## of their cases. Many tests wait for other processes and for time, so more run than there are processors.

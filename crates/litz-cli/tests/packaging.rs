@@ -26,8 +26,37 @@ fn every_command_has_a_manual_page() {
     assert!(output.status.success() && text.contains(".TH litz 1"), "{text}");
     let title = text.lines().find(|line| line.starts_with(".TH")).unwrap();
     assert!(title.contains(env!("CARGO_PKG_VERSION")) && !title.contains("commit"), "{title}");
+    for (command, name) in [(&["send"][..], "litz\\-send"), (&["tunnel", "up"], "litz\\-tunnel\\-up")] {
+        let (output, text) = run(litz().arg("man").args(command));
+        assert!(output.status.success() && text.contains(&format!(".SH NAME\n{name} ")), "{text}");
+    }
+    for (command, expected) in [(&["sned"][..], "litz has no command \"sned\""), (&["send", "x"], "litz send has no")] {
+        let (output, text) = run(litz().arg("man").args(command));
+        assert!(output.status.code() == Some(2) && text.contains(expected), "{text}");
+    }
     let (output, text) = run(litz().args(["man", "--out", "/nowhere/at/all"]));
     assert!(output.status.code() == Some(2) && text.contains("cannot write /nowhere/at/all"), "{text}");
+}
+
+/// The units in the packages are those of the guides, but for the place of the command.
+#[test]
+fn the_packaged_units_are_those_of_the_guides() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).expect(path);
+    let in_guide = |guide: &str| -> String {
+        let text = read(&format!("docs/guide/{guide}.md"));
+        let unit = text.lines().skip_while(|line| *line != "    [Unit]");
+        let unit = unit.take_while(|line| line.starts_with("    ") || line.is_empty());
+        let unit: Vec<_> = unit.map(|line| line.get(4..).unwrap_or("")).collect();
+        unit.join("\n").trim_end().replace("/usr/local/bin/", "/usr/bin/") + "\n"
+    };
+    let packaged = |name: &str| read(&format!("packaging/systemd/{name}.service"));
+    for (guide, name) in [("tunnel", "litz-tunnel"), ("listed-keys", "litz-recv"), ("run", "litz-daemon")] {
+        assert_eq!(packaged(name), in_guide(guide), "{name}");
+    }
+    let server = in_guide("tunnel").replace("Litz tunnel\n", "Litz tunnel, the server\n");
+    let server = server.replace("tunnel up", "tunnel serve").replace("/up.toml", "/serve.toml");
+    assert_eq!(packaged("litz-tunnel-server"), server);
 }
 
 #[test]
