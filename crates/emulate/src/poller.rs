@@ -52,6 +52,15 @@ impl Poller {
         self.poll.registry().register(&mut SourceFd(&descriptor), token, Interest::READABLE)
     }
 
+    /// Sleeps until `until`, whatever becomes readable meanwhile; returns at once if that has passed.
+    pub(crate) fn rest(&self, until: Instant) {
+        let span = until.saturating_since(self.clock.now());
+        if !span.is_zero() {
+            #[expect(clippy::disallowed_methods, reason = "the thread of a link paces itself")]
+            std::thread::sleep(span.into());
+        }
+    }
+
     /// Waits until `until`, or indefinitely if it is `None`, and reports the sources that became
     /// readable. May return early.
     pub(crate) fn wait(&mut self, until: Option<Instant>, ready: impl FnMut(usize)) -> io::Result<()> {

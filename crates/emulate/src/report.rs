@@ -23,6 +23,8 @@ pub struct LinkReport {
     pub unserved_why: Option<String>,
     /// Number of clients of a relay so far.
     pub clients: u64,
+    /// Number of times that the link's thread read and sent what there was: its wake-ups.
+    pub turns: u64,
 }
 
 /// Statistics of one direction of a link.

@@ -29,7 +29,7 @@ use std::{fmt, io, process};
 use net::MonotonicClock;
 use net::tun::Tun;
 use netem::{Change, ConfigError, Link, LinkConfig};
-use units::{Instant, Rng};
+use units::{Duration, Instant, Rng};
 
 use super::cidr::Cidr;
 use super::error::StartError;
@@ -194,6 +194,9 @@ fn temporary_name() -> String {
 }
 
 impl LinkIo for Tunnel {
+    // The queue of a device is short: packets that wait in it are dropped soon.
+    const TURN_MIN: Duration = Duration::ZERO;
+
     fn start(&mut self, poller: &Poller) -> io::Result<()> {
         poller.watch(LEFT, self.forward.input().as_raw_fd())?;
         poller.watch(RIGHT, self.backward.input().as_raw_fd())

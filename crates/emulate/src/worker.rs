@@ -28,6 +28,10 @@ const SLEEP_MIN: Duration = Duration::from_micros(20);
 
 /// The packet I/O of one link.
 pub(crate) trait LinkIo: Send + 'static {
+    /// Shortest time from the beginning of a turn to the wait that follows it: input and due packets
+    /// of this time are handled together by the next turn. Zero handles each as it comes.
+    const TURN_MIN: Duration;
+
     /// Registers all descriptors.
     fn start(&mut self, poller: &Poller) -> io::Result<()>;
 
@@ -128,8 +132,9 @@ impl Worker {
             raise_priority();
             let panicked = io::Error::other("the thread of an emulated link panicked");
             let mut guard = EndGuard { inbox: &shared, report: LinkReport::default(), error: Some(panicked) };
-            let result = run(&mut link_io, &mut poller, &shared);
-            guard.report = link_io.report();
+            let mut turns = 0;
+            let result = run(&mut link_io, &mut poller, &shared, &mut turns);
+            guard.report = LinkReport { turns, ..link_io.report() };
             guard.error = result.err();
         };
         #[expect(clippy::disallowed_methods, reason = "one thread per emulated link, joined on drop")]
@@ -229,25 +234,32 @@ fn raise_priority() {
     }
 }
 
-fn run(link_io: &mut impl LinkIo, poller: &mut Poller, inbox: &Inbox) -> io::Result<()> {
+/// Takes turns until stopped, and counts them.
+fn run<L: LinkIo>(link_io: &mut L, poller: &mut Poller, inbox: &Inbox, turns: &mut u64) -> io::Result<()> {
     loop {
+        *turns += 1;
+        let begun = poller.clock().now();
         let has_more = link_io.turn(poller)?;
         if inbox.has_requests.swap(false, Ordering::Acquire) {
-            serve(link_io, poller.clock().now(), inbox);
+            serve(link_io, poller.clock().now(), inbox, *turns);
         }
         if inbox.stop.load(Ordering::Acquire) {
             return Ok(());
         }
-        let due = link_io.due();
-        let until =
-            if has_more { Some(Instant::ZERO) } else { due.map(|due| due.max(poller.clock().now() + SLEEP_MIN)) };
+        let until = if has_more {
+            Some(Instant::ZERO)
+        } else {
+            poller.rest(begun + L::TURN_MIN);
+            let earliest = if L::TURN_MIN.is_zero() { poller.clock().now() + SLEEP_MIN } else { Instant::ZERO };
+            link_io.due().map(|due| due.max(earliest))
+        };
         // Checks for new input even if a packet is already due, so that neither direction delays
         // the other.
         poller.wait(until, |source| link_io.readable(source))?;
     }
 }
 
-fn serve(link_io: &mut impl LinkIo, now: Instant, inbox: &Inbox) {
+fn serve(link_io: &mut impl LinkIo, now: Instant, inbox: &Inbox, turns: u64) {
     let requests = match &mut *inbox.state() {
         InboxState::Runs(requests) => std::mem::take(requests),
         InboxState::Ended(..) => return,
@@ -265,7 +277,7 @@ fn serve(link_io: &mut impl LinkIo, now: Instant, inbox: &Inbox) {
                 let _sent = reply.send(());
             }
             Request::Report(reply) => {
-                let _sent = reply.send(link_io.report());
+                let _sent = reply.send(LinkReport { turns, ..link_io.report() });
             }
         }
     }

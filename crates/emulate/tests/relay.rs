@@ -78,6 +78,26 @@ fn the_rate_limits_throughput_and_a_full_queue_drops() {
     assert!((50..=99).contains(&stats.overflowed), "{stats:?}");
 }
 
+/// A wake-up of the relay costs several system calls, so it must not follow each datagram.
+#[test]
+fn a_busy_relay_handles_the_datagrams_of_an_interval_together() {
+    const DATAGRAMS: u32 = 20_000;
+    let server = udp("127.0.0.1:0");
+    let config = LinkConfig { delay: millis(2), ..LinkConfig::default() };
+    let relay = Relay::start(vec![link(Some(server.local_addr().unwrap()), &config)], 3).unwrap();
+    let client = udp("127.0.0.1:0");
+    let start = Instant::now();
+    for _ in 0..DATAGRAMS {
+        client.send_to(&[7; 1000], relay.local_addr(0)).unwrap();
+    }
+    let report = &relay.stats()[0];
+    let intervals = start.elapsed().as_micros() as u64 / 200;
+    // A turn that leaves datagrams in a socket is followed by the next one at once, after at least 32.
+    let at_once = u64::from(DATAGRAMS) / 32;
+    assert!(report.forward.link.offered > 1000, "{report:?}");
+    assert!(report.turns <= intervals + at_once + 10, "{intervals} intervals: {report:?}");
+}
+
 #[test]
 fn counted_losses_match_the_missing_packets() {
     let server = udp("127.0.0.1:0");

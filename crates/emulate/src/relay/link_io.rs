@@ -4,9 +4,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
+use net::udp::RECV_BATCH_MAX;
 use net::{DatagramSocket, Ecn, RECV_BUFFER_BYTES, RecvMeta, UdpSocket};
 use netem::{Change, ConfigError, Link, Packet};
-use units::{Instant, Rng};
+use units::{Duration, Instant, Rng};
 
 use super::RelayLink;
 use super::batch::Batch;
@@ -19,11 +20,17 @@ use crate::worker::{LinkIo, SingleDirection, change_link};
 /// Number of receive buffers, each for one batch of datagrams.
 const BUFFERS: usize = 8;
 
-/// Times that all buffers are filled from the front socket per turn.
+/// Times that all buffers are filled from a socket per turn.
 const READS_PER_TURN: usize = 4;
 
 /// Datagrams sent per turn and direction.
 const WRITES_PER_TURN: usize = 512;
+
+/// Datagrams of a busy relay are received and sent together at this interval. Where a system call
+/// takes microseconds, a wake-up for each datagram of a few hundred Mb/s would fill the processors;
+/// the delays of real links are some ten times as long. A datagram that arrives or is due after a
+/// longer rest is not held back.
+const BATCH_INTERVAL: Duration = Duration::from_micros(200);
 
 /// Poller source of the front socket.
 const FRONT: usize = 0;
@@ -169,6 +176,7 @@ impl RelayIo {
                 self.front_readable = false;
                 return;
             };
+            self.front_readable = may_have_more(count);
             let now = poller.clock().now();
             for (meta, buffer) in metas[..count].iter().zip(&self.buffers) {
                 let Some(server) = self.server else {
@@ -195,6 +203,7 @@ impl RelayIo {
         }
     }
 
+    /// Reads once from each readable socket towards the server; returns whether there may be more.
     fn take_from_server(&mut self, now: Instant) -> bool {
         let mut metas = [RecvMeta::default(); BUFFERS];
         let mut has_more = false;
@@ -203,7 +212,8 @@ impl RelayIo {
                 client.is_readable = false;
                 continue;
             };
-            has_more = true;
+            client.is_readable = may_have_more(count);
+            has_more |= client.is_readable;
             for (meta, buffer) in metas[..count].iter().zip(&self.buffers) {
                 let is_server = self.server.is_some_and(|server| is_same(server, meta.source));
                 if is_server {
@@ -235,6 +245,8 @@ impl RelayIo {
 }
 
 impl LinkIo for RelayIo {
+    const TURN_MIN: Duration = BATCH_INTERVAL;
+
     fn start(&mut self, poller: &Poller) -> io::Result<()> {
         poller.watch(FRONT, self.front.as_raw_fd())
     }
@@ -249,7 +261,8 @@ impl LinkIo for RelayIo {
     fn turn(&mut self, poller: &Poller) -> io::Result<bool> {
         let clock = poller.clock();
         self.take_from_clients(poller);
-        let has_more = self.take_from_server(clock.now()) || self.front_readable;
+        let server_has_more = (0..READS_PER_TURN).all(|_| self.take_from_server(clock.now()));
+        let has_more = server_has_more || self.front_readable;
         self.deliver(clock.now());
         Ok(has_more)
     }
@@ -279,6 +292,7 @@ impl LinkIo for RelayIo {
             unserved: self.unserved,
             unserved_why: self.unserved_why.clone(),
             clients: self.clients.count(),
+            ..LinkReport::default()
         }
     }
 }
@@ -300,6 +314,13 @@ fn receive(socket: &mut UdpSocket, buffers: &mut [Vec<u8>], metas: &mut [RecvMet
             None
         }
     }
+}
+
+/// Whether a socket may have more after a call that received `count` messages. A call that receives
+/// fewer than it has space for has emptied the socket, and the poller reports what arrives later.
+/// With zero the call had an error instead.
+const fn may_have_more(count: usize) -> bool {
+    count == 0 || count == if BUFFERS < RECV_BATCH_MAX { BUFFERS } else { RECV_BATCH_MAX }
 }
 
 /// Compares address and port; ignores flow labels and scopes.
