@@ -94,3 +94,8 @@ impl Drop for Child {
         let _reaped = self.process.wait();
     }
 }
+
+/// The number under `key`, or zero.
+pub(super) fn number(event: &Value, key: &str) -> u64 {
+    event[key].as_u64().unwrap_or(0)
+}

@@ -8,13 +8,16 @@ use units::{Duration, Rate};
 
 use crate::cli::bounded::read_trace;
 
-/// Four different links, each with a queue of 50 ms.
-pub(crate) const LINKS: [&str; 4] = [
-    "name=fibre,rate=400Mb/s,delay=5ms,queue=50ms",
-    "name=cable,rate=200Mb/s,delay=15ms,queue=50ms",
-    "name=wlan,rate=100Mb/s,delay=30ms,queue=50ms",
-    "name=mobile,rate=50Mb/s,delay=60ms,queue=50ms",
-];
+/// The four different links of the default: name, and one-way delay in milliseconds. Each has half
+/// the rate of the one before.
+const DEFAULT_LINKS: [(&str, u64); 4] = [("fibre", 5), ("cable", 15), ("wlan", 30), ("mobile", 60)];
+
+/// Queue of a default link, in milliseconds at its rate.
+const DEFAULT_QUEUE_MS: u64 = 50;
+
+/// Rates of the fastest default link, in Mb/s, fastest first. The demo takes the first that the
+/// machine can carry with ease. The last one is so slow that no machine is too slow for it.
+const FASTEST_RATES_MBPS: [u64; 12] = [400, 320, 240, 160, 120, 80, 60, 40, 24, 16, 12, 8];
 
 /// Size of the IPv4 and UDP headers, which the links carry too.
 const HEADER_BYTES: u64 = 28;
@@ -38,6 +41,31 @@ impl DemoLink {
             return Err(format!("the demo needs 1 to {1} links, not {0}", texts.len(), litz::paths::PATHS_MAX));
         }
         texts.iter().enumerate().map(|(index, text)| Self::parse(index, text)).collect()
+    }
+
+    /// The default links, in total at most as fast as `sum_max`, or the slowest that there are.
+    ///
+    /// # Panics
+    /// Never: the texts are links.
+    pub(super) fn defaults(sum_max: Rate) -> Vec<Self> {
+        let of = |fastest_mbps: u64| -> Vec<Self> {
+            let links = DEFAULT_LINKS.iter().enumerate().map(|(index, (name, delay_ms))| {
+                let rate = Rate::from_bps((fastest_mbps * 1_000_000) >> index);
+                let text =
+                    format!("name={name},rate={}b/s,delay={delay_ms}ms,queue={DEFAULT_QUEUE_MS}ms", rate.as_bps());
+                Self::parse(index, &text).expect("the text of a link")
+            });
+            links.collect()
+        };
+        let [.., slowest] = FASTEST_RATES_MBPS;
+        let mut rates = FASTEST_RATES_MBPS.into_iter().map(of);
+        rates.find(|links| sum(links) <= sum_max).unwrap_or_else(|| of(slowest))
+    }
+
+    /// The link with a tenth of its delay: a short transfer over it is soon at its full rate.
+    pub(super) fn nearby(&self) -> Self {
+        let near = |config: &LinkConfig| LinkConfig { delay: config.delay / 10, ..config.clone() };
+        Self { forward: near(&self.forward), backward: near(&self.backward), ..self.clone() }
     }
 
     fn parse(index: usize, text: &str) -> Result<Self, String> {
@@ -120,13 +148,26 @@ mod tests {
 
     #[test]
     fn the_default_links_differ() {
-        let links = parse(&LINKS).unwrap();
+        let links = DemoLink::defaults(Rate::from_mbps(750));
         let rates: Vec<_> = links.iter().map(|link| link.rate).collect();
         assert_eq!(rates, [400, 200, 100, 50].map(Rate::from_mbps));
         let delays: Vec<_> = links.iter().map(|link| link.config().delay).collect();
         assert_eq!(delays, [5, 15, 30, 60].map(Duration::from_millis));
         assert!(links.iter().all(|link| link.config().overhead_bytes == HEADER_BYTES));
         assert_eq!((sum(&links), fastest(&links)), (Rate::from_mbps(750), 0));
+    }
+
+    #[test]
+    fn slower_default_links_have_the_same_proportions() {
+        for mbps in [0, 1, 15, 50, 300, 749] {
+            let (most, links) = (Rate::from_mbps(mbps), DemoLink::defaults(Rate::from_mbps(mbps)));
+            assert!(sum(&links) <= most.max(Rate::from_mbps(15)), "{mbps} Mb/s: {}", sum(&links));
+            assert!(sum(&links).as_bps() * 3 / 2 >= most.as_bps(), "{mbps} Mb/s: {}", sum(&links));
+            for pair in links.windows(2) {
+                assert_eq!(pair[0].rate.as_bps(), 2 * pair[1].rate.as_bps());
+                assert!(pair[0].config().delay < pair[1].config().delay);
+            }
+        }
     }
 
     #[test]

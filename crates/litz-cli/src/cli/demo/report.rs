@@ -28,6 +28,8 @@ const NAME_MAX: usize = 15;
 pub(super) struct DemoReport {
     pub(super) seed: u64,
     pub(super) links: Vec<DemoLink>,
+    /// The rate that this machine carries, if the demo measured it to choose the links.
+    pub(super) carried: Option<Rate>,
     /// The transfers over each link alone, in the order of `links`.
     pub(super) alone: Vec<Outcome>,
     pub(super) together: Outcome,
@@ -211,6 +213,7 @@ impl DemoReport {
             "seed": self.seed,
             "links": links,
             "sum_bps": links::sum(&self.links).as_bps(),
+            "machine_bps": self.carried.map(Rate::as_bps),
             "span_us": together.span.as_micros(),
             "goodput_bps": together.goodput().as_bps(),
             "share_percent": self.share_percent(),
@@ -226,6 +229,7 @@ impl DemoReport {
             "late_max_us": lateness.max.as_micros(),
             "late_count": lateness.late,
             "departures": lateness.count,
+            "cpu_us": together.processor_time.as_micros(),
             "busy_percent": together.busy_percent,
             "too_busy": !self.overload_reasons().is_empty(),
             "blake3": self.files.hash,

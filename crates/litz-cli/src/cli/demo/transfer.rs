@@ -11,12 +11,13 @@ use serde_json::Value;
 use transfer::CancelToken;
 use units::{Duration, Instant, Rate};
 
-use super::child::{Child, EVENTS_MAX, Output, Role};
+use super::child::{Child, EVENTS_MAX, Output, Role, number};
 use super::cut::{Cut, LinkChange};
+use super::failure::Failure;
+use super::files;
 use super::links::DemoLink;
-use super::machine::Ticks;
+use super::machine::{Ticks, processor_time};
 use super::show::{Screen, Show};
-use super::{Failure, files, number};
 use crate::cli::exit;
 
 /// An Ethernet MTU minus the headers of a tunnel. Loopback carries it; not every real path does.
@@ -58,6 +59,8 @@ pub(super) struct Outcome {
     /// Load of this machine's processors during the transfer; none if the system does not provide
     /// it.
     pub(super) busy_percent: Option<u64>,
+    /// Processor time of the emulator and of both processes, from their start to their end.
+    pub(super) processor_time: Duration,
 }
 
 impl Outcome {
@@ -91,6 +94,7 @@ impl Setup<'_> {
         let (sent, inbox) = (folder.path().join("file.bin"), folder.path().join("received"));
         std::fs::create_dir(&inbox).map_err(to_message)?;
         files::make(&sent, bytes, self.seed).map_err(to_message)?;
+        let time_before = processor_time();
         let relay = Relay::start(links.iter().map(DemoLink::relay_link).collect(), self.seed)
             .map_err(|error| format!("cannot start the emulated links: {error}"))?;
         let (output, events) = mpsc::sync_channel(EVENTS_MAX);
@@ -108,7 +112,9 @@ impl Setup<'_> {
         let (mut receiver, ticket) = run.start_receiver(&inbox, output.clone())?;
         let mut sender = run.start_sender(&sent, &ticket, output)?;
         run.watch(&mut receiver, &mut sender)?;
-        Ok((run.conclude()?, Files { received: inbox.join("file.bin"), sent, _folder: folder }))
+        let mut outcome = run.conclude()?;
+        outcome.processor_time = processor_time().saturating_sub(time_before);
+        Ok((outcome, Files { received: inbox.join("file.bin"), sent, _folder: folder }))
     }
 }
 

@@ -31,7 +31,7 @@ fn report(cut_ms: Option<u64>) -> DemoReport {
         ..Outcome::default()
     };
     let files = Comparison { hash: "0123456789abcdef0123456789abcdef".to_owned(), is_same: true, bytes_lost: 0 };
-    DemoReport { seed: 1, links, alone: vec![alone; 3], together, files }
+    DemoReport { seed: 1, links, carried: None, alone: vec![alone; 3], together, files }
 }
 
 fn line<'a>(lines: &'a [String], name: &str) -> &'a str {
@@ -100,8 +100,8 @@ fn each_link_is_shown_alone_and_together() {
 #[test]
 fn the_report_fits_a_terminal_of_eighty_columns() {
     let mut report = report(Some(1000));
-    let named = crate::cli::demo::links::LINKS.map(|link| link.replace("name=", "name=long-name"));
-    report.links = DemoLink::parse_all(&named[..3]).unwrap();
+    report.links = DemoLink::defaults(Rate::from_mbps(750)).split_off(1);
+    report.links.iter_mut().for_each(|link| link.name.insert_str(0, "long-name"));
     report.together.links[0].forward.link.vanished = 123_456;
     report.together.links[0].forward.link.overflowed = 123_456;
     report.together.links[0].forward.link.lost = 123_456;
