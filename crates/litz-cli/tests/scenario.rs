@@ -33,6 +33,7 @@ fn a_scenario_that_holds_ends_with_zero_and_writes_the_same_json_each_time() {
     assert_eq!(output.status.code(), Some(0), "{text}");
     let one = std::fs::read(folder.path().join("one.json")).expect("it was written");
     assert!(one == output.stdout, "one job and several give the same");
+    assert!(one == litz(folder.path(), &["run", "small.toml", "--json"]).0.stdout, "as with other commands");
     let json: serde_json::Value = serde_json::from_slice(&one).expect("it is JSON");
     assert_eq!((json["format"].as_str(), json["version"].as_u64()), (Some("litz-scenario-result"), Some(1)));
     assert_eq!(json["scenarios"][0]["runs"].as_array().map(Vec::len), Some(2));
@@ -102,8 +103,8 @@ fn the_contents_and_the_errors_of_files_are_available_as_json() {
     assert_eq!((&none["file"], none["line"].is_null(), none["key"].is_null()), (&"none.toml".into(), true, true));
     assert_eq!((&bad["file"], &bad["line"], &bad["key"]), (&"bad.toml".into(), &9.into(), &"link.speed".into()));
     assert!(bad["message"].as_str().is_some_and(|words| words.starts_with("unknown key")), "{bad}");
-    // The default folder does not exist here.
-    assert_eq!(json(&["list", "--json"], 2)["problems"][0]["file"], "scenarios");
+    assert_eq!(json(&["list", "--json", "none"], 2)["problems"][0]["file"], "none");
+    assert_eq!(json(&["list", "--json"], 0)["scenarios"][0]["file"], "backup");
 }
 
 #[test]
@@ -121,7 +122,7 @@ fn a_failing_output_stream_is_reported_without_a_panic() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("small.toml"), file("0.5")).expect("written");
     for arguments in
-        [&["run", "small.toml"][..], &["run", "small.toml", "--json", "-"], &["check", "."], &["list", "."]]
+        [&["run", "-q", "small.toml"][..], &["run", "-q", "small.toml", "--json", "-"], &["check", "."], &["list", "."]]
     {
         let run = |stdout: Stdio| {
             let mut command = Command::new(env!("CARGO_BIN_EXE_litz"));
@@ -154,13 +155,66 @@ fn a_failed_connection_fails_the_run_regardless_of_its_checks() {
 
 #[test]
 fn the_shipped_scenarios_are_listed_and_valid() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let (output, text) = litz(&root, &["list"]);
+    // Outside of a checkout, too.
+    let folder = tempfile::tempdir().expect("a folder");
+    let (output, text) = litz(folder.path(), &["list"]);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(
         output.stdout.iter().filter(|&&byte| byte == b'\n').count() >= 12 && text.contains("leaving-wifi"),
         "{text}"
     );
+    let (output, text) = litz(folder.path(), &["check", "lte-trace", "four-unlike"]);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let (output, text) = litz(&root, &["check", "scenarios"]);
     assert_eq!(output.status.code(), Some(0), "{text}");
+    let (output, listed) = litz(&root, &["list", "scenarios"]);
+    let sorted = |text: &str| text.lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>();
+    assert!(output.status.success() && sorted(&listed) == sorted(&litz(folder.path(), &["list"]).1), "{listed}");
+}
+
+#[test]
+fn a_shipped_scenario_runs_by_its_name_and_can_be_changed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = ["run", "--world", "sim", "--seeds", "1", "requests"];
+    let (output, shipped) = litz(folder.path(), &run);
+    assert_eq!(output.status.code(), Some(0), "{shipped}");
+    assert!(shipped.contains("requests simulated, seed 1, cubic congestion control"), "{shipped}");
+    let (output, text) = litz(folder.path(), &["show", "requests"]);
+    assert!(output.status.success() && text.starts_with("version = 1\n"), "{text}");
+    let changed = text.replace("name = \"requests\"", "name = \"changed\"");
+    std::fs::write(folder.path().join("requests"), changed).expect("written");
+    let (output, own) = litz(folder.path(), &run);
+    assert!(output.status.success() && own.contains("changed simulated"), "a file comes first: {own}");
+    for (name, hint) in [
+        ("scenarios/requests.toml", "a shipped scenario has the name requests"),
+        ("nothing", "`litz scenario list` names the shipped scenarios"),
+    ] {
+        let (output, text) = litz(folder.path(), &["run", name]);
+        assert!(output.status.code() == Some(2) && text.contains(hint), "{text}");
+    }
+    let (output, text) = litz(folder.path(), &["show", "nothing"]);
+    assert!(output.status.code() == Some(2) && text.contains("no shipped scenario \"nothing\""), "{text}");
+}
+
+/// A user who sees nothing for a minute takes the command for stuck.
+#[test]
+fn runs_that_take_long_show_their_progress_in_a_pipe_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("small.toml"), file("0.5")).expect("written");
+    let stderr = |arguments: &[&str]| litz(folder.path(), arguments).0.stderr;
+    let shown = String::from_utf8(stderr(&["run", "small.toml"])).expect("text");
+    assert!(shown.starts_with("small: 0 of 2 runs\n"), "{shown}");
+    assert_eq!(stderr(&["run", "--quiet", "small.toml"]), b"");
+}
+
+#[test]
+fn a_result_in_place_of_a_scenario_is_named_as_such() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("p.json"), "{\"format\":\"litz-profile\",\"version\":1}\n").expect("written");
+    let (output, text) = litz(folder.path(), &["run", "p.json"]);
+    assert!(output.status.code() == Some(2) && text.contains("p.json is a profile, not a scenario"), "{text}");
+    let (output, text) =
+        run(Command::new(env!("CARGO_BIN_EXE_litz")).args(["predict", "p.json"]).current_dir(folder.path()));
+    assert!(output.status.code() == Some(2) && text.contains("--profile p.json"), "{text}");
 }

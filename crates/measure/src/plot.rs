@@ -53,12 +53,23 @@ pub struct Panel {
     pub y_label: String,
     /// The curves, in the order of the legend.
     pub curves: Vec<Curve>,
+    /// Marked ranges of x, drawn behind the curves.
+    pub bands: Vec<Band>,
     /// Whether both axes have the same range, so that equal values lie on the diagonal.
     pub equal_scales: bool,
     /// Whether x counts things, so that only whole numbers are on its axis.
     pub counts: bool,
     /// Whether y cannot be negative, so that intervals are drawn from zero at the lowest.
     pub is_never_negative: bool,
+}
+
+/// A marked range of x.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Band {
+    /// The name that a viewer shows for it.
+    pub name: String,
+    /// The beginning and the end; equal for a moment.
+    pub range: (f64, f64),
 }
 
 /// A curve of a plot.
@@ -232,6 +243,9 @@ fn is_finite((x, estimate): &(f64, Estimate)) -> bool {
 
 fn write_panel(out: &mut String, panel: &Panel, frame: Frame) -> std::fmt::Result {
     let layout = Layout::of(panel, frame);
+    for band in &panel.bands {
+        write_band(out, &layout, band)?;
+    }
     write_axes(out, &layout, panel)?;
     for (index, (line, is_title)) in frame.title(panel).iter().enumerate() {
         let y = FIRST_LINE + LINE_STEP * index as f64;
@@ -245,6 +259,25 @@ fn write_panel(out: &mut String, panel: &Panel, frame: Frame) -> std::fmt::Resul
         write_legend(out, frame, row, curve, colour)?;
     }
     Ok(())
+}
+
+/// A band as far as it is inside the axes; a moment is as wide as a line.
+fn write_band(out: &mut String, layout: &Layout, band: &Band) -> std::fmt::Result {
+    let (low, high) = (band.range.0.max(layout.x.low), band.range.1.min(layout.x.high));
+    // Neither holds for what is not a number.
+    if !(low <= layout.x.high && high >= low) {
+        return Ok(());
+    }
+    let (left, right) = (layout.x(low), layout.x(high));
+    let (top, bottom) = (layout.y(layout.y.high), layout.y(layout.y.low));
+    writeln!(
+        out,
+        "<rect class=\"band\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"#d62728\" \
+         fill-opacity=\"0.15\"><title>{}</title></rect>",
+        (right - left).max(1.0),
+        bottom - top,
+        escape(&band.name)
+    )
 }
 
 fn write_axes(out: &mut String, layout: &Layout, panel: &Panel) -> std::fmt::Result {

@@ -24,6 +24,7 @@
 //! | [`outcome`], [`proof`] | the measurements of a run; the packets that each fault affected |
 //! | [`mod@check`], [`suite`] | verdicts on outcomes, and the runs that the checks need |
 //! | [`report`] | tables and JSON |
+//! | [`shipped`] | the scenarios that programs ship with |
 //!
 //! The format, the measures and the JSON are defined in `docs/spec/scenario.md`.
 #![forbid(unsafe_code)]
@@ -47,6 +48,7 @@ pub mod recording;
 pub mod report;
 mod seeds;
 mod sent_datagram;
+pub mod shipped;
 pub mod simulated;
 pub mod suite;
 #[cfg(test)]

@@ -26,6 +26,7 @@ fn panel(side: &SideReport, what: &str) -> Panel {
             Curve::reference("bound", bound, Stroke::Dotted, "#d62728"),
             Curve { colour: Some("#1f77b4"), ..Curve::measured("measured", measured) },
         ],
+        bands: Vec::new(),
         equal_scales: true,
         counts: true,
         is_never_negative: true,

@@ -1,18 +1,21 @@
-//! Scenario files and the link traces that they name.
+//! Scenario files and the link traces that they name; the shipped scenarios, by their names.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use netem::Trace;
 use scenario::model::Scenario;
 use scenario::parse::{FILE_BYTES_MAX, ParseError, parse};
+use scenario::shipped::{self, Shipped};
 
 use super::super::bounded::{read_text, read_trace};
 
 /// A scenario file and its contents.
 pub(super) struct ScenarioFile {
+    /// The path, or the name of a shipped scenario.
     pub(super) path: PathBuf,
     pub(super) scenario: Scenario,
     /// BLAKE3 hash of the file and of the traces that it names, each once, in the order of their
@@ -26,6 +29,8 @@ pub(super) enum FileError {
     Unreadable { path: PathBuf, message: String },
     /// The contents are invalid.
     Wrong(ParseError),
+    /// The file is a result of this command: the format, if it is named.
+    Result { path: PathBuf, format: Option<String> },
 }
 
 impl fmt::Display for FileError {
@@ -33,6 +38,17 @@ impl fmt::Display for FileError {
         match self {
             Self::Unreadable { path, message } => write!(f, "cannot read {}: {message}", path.display()),
             Self::Wrong(error) => error.fmt(f),
+            Self::Result { path, format } => {
+                let path = path.display();
+                match format.as_deref() {
+                    Some("litz-profile") => write!(
+                        f,
+                        "{path} is a profile, not a scenario: name it with --profile {path}, and a scenario before it"
+                    ),
+                    Some(format) => write!(f, "{path} is a result ({format}), not a scenario file"),
+                    None => write!(f, "{path} is JSON: a scenario file is TOML (docs/spec/scenario.md)"),
+                }
+            }
         }
     }
 }
@@ -64,7 +80,13 @@ impl LoadedFiles {
     }
 }
 
-/// Loads these files, and all `.toml` files in these folders, sorted by name.
+/// Loads all shipped scenarios.
+pub(super) fn read_shipped() -> LoadedFiles {
+    read_all(shipped::SHIPPED.iter().map(|shipped| Path::new(shipped.name)))
+}
+
+/// Loads these files, and all `.toml` files in these folders, sorted by name. A name without a file
+/// is that of a shipped scenario.
 pub(super) fn read_all<'a>(paths: impl IntoIterator<Item = &'a Path>) -> LoadedFiles {
     let mut found = LoadedFiles { files: Vec::new(), errors: Vec::new() };
     for path in paths {
@@ -101,9 +123,53 @@ pub(crate) fn read_one(path: &Path) -> Result<(Scenario, String), String> {
 }
 
 fn read_file(path: &Path) -> Result<(Scenario, String), FileError> {
-    let text = read_text(path, FILE_BYTES_MAX as u64)
-        .map_err(|error| FileError::Unreadable { path: path.to_owned(), message: error.to_string() })?;
+    if let Some(shipped) = shipped_at(path) {
+        let trace = |name: &str| shipped::trace(name).map(str::to_owned).ok_or_else(|| format!("there is no {name}"));
+        return read_scenario(shipped.name, shipped.text, trace);
+    }
+    let text = read_text(path, FILE_BYTES_MAX as u64).map_err(|error| {
+        let hint = if error.kind() == ErrorKind::NotFound { hint(path) } else { String::new() };
+        FileError::Unreadable { path: path.to_owned(), message: format!("{error}{hint}") }
+    })?;
+    // Results begin like this. No scenario does.
+    if text.trim_start().starts_with('{') {
+        let json: Option<serde_json::Value> = serde_json::from_str(&text).ok();
+        let format = json.and_then(|json| json["format"].as_str().map(str::to_owned));
+        return Err(FileError::Result { path: path.to_owned(), format });
+    }
     let folder = path.parent().unwrap_or(Path::new(""));
+    let trace = |name: &str| {
+        let path = folder.join(name);
+        read_trace(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+    };
+    read_scenario(&path.display().to_string(), &text, trace)
+}
+
+/// The shipped scenario with this name, unless a file has it.
+fn shipped_at(path: &Path) -> Option<&'static Shipped> {
+    if path.exists() {
+        return None;
+    }
+    // A path with a folder is not equal to any name.
+    path.to_str().and_then(shipped::find)
+}
+
+/// How to name a shipped scenario, for the error about a file that is not there.
+fn hint(path: &Path) -> String {
+    let named = path.file_stem().and_then(|stem| stem.to_str()).and_then(shipped::find);
+    named.map_or_else(
+        || "; `litz scenario list` names the shipped scenarios".to_owned(),
+        |shipped| format!("; a shipped scenario has the name {}", shipped.name),
+    )
+}
+
+/// Parses a scenario; also returns the hash of its text and of the traces that it names, which `read`
+/// reads.
+fn read_scenario(
+    file: &str,
+    text: &str,
+    read: impl Fn(&str) -> Result<String, String>,
+) -> Result<(Scenario, String), FileError> {
     let digest = RefCell::new(blake3::Hasher::new());
     digest.borrow_mut().update(text.as_bytes());
     // Clones of a trace share its data, so each trace is in memory once.
@@ -112,14 +178,13 @@ fn read_file(path: &Path) -> Result<(Scenario, String), FileError> {
         if let Some(trace) = known.borrow().get(name) {
             return Ok(trace.clone());
         }
-        let path = folder.join(name);
-        let text = read_trace(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        let text = read(name)?;
         digest.borrow_mut().update(text.as_bytes());
-        let trace: Trace = text.parse().map_err(|error| format!("{}: {error}", path.display()))?;
+        let trace: Trace = text.parse().map_err(|error| format!("{name}: {error}"))?;
         known.borrow_mut().insert(name.to_owned(), trace.clone());
         Ok(trace)
     };
-    let scenario = parse(&path.display().to_string(), &text, &trace).map_err(FileError::Wrong)?;
+    let scenario = parse(file, text, &trace).map_err(FileError::Wrong)?;
     let digest = digest.borrow().finalize().to_hex().to_string();
     Ok((scenario, digest))
 }

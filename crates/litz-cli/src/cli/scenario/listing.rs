@@ -66,6 +66,10 @@ fn problems_json(error: &FileError) -> Vec<Value> {
         FileError::Unreadable { path, message } => {
             vec![json!({ "file": path.display().to_string(), "line": null, "key": null, "message": message })]
         }
+        FileError::Result { path, .. } => {
+            let message = error.to_string();
+            vec![json!({ "file": path.display().to_string(), "line": null, "key": null, "message": message })]
+        }
         FileError::Wrong(error) => {
             let problem = |problem: &scenario::parse::Problem| {
                 let key = (!problem.key.is_empty()).then_some(&problem.key);

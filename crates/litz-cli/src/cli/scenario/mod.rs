@@ -7,6 +7,7 @@ mod listing;
 mod netns;
 mod options;
 mod plot;
+mod progress;
 mod record;
 mod runs;
 mod worlds;
@@ -20,6 +21,7 @@ use measure::plot::Panel;
 use scenario::components::components_table;
 use scenario::model::Scenario;
 use scenario::report::{ResultFile, scenario_json, table};
+use scenario::shipped;
 use scenario::simulated::Machine;
 use scenario::suite::Suite;
 use scenario::world::RunPlan;
@@ -29,7 +31,7 @@ use transfer::CancelToken;
 use super::out::print;
 use super::{exit, signals};
 use crate::provenance::{self, PROGRAM};
-use files::{ScenarioFile, read_all};
+use files::{ScenarioFile, read_all, read_shipped};
 use json_file::JsonFile;
 use options::{Command, RunOptions, WorldName};
 use record::RecordFiles;
@@ -39,9 +41,6 @@ pub(crate) use files::read_one;
 #[cfg(target_os = "linux")]
 pub(super) use netns::{Netns, check_machine};
 pub(crate) use options::{HELP, ScenarioOptions};
-
-/// The default folder of `list`, which contains the shipped scenarios.
-const FOLDER: &str = "scenarios";
 
 /// The exit status and the message of an error.
 type Failure = (u8, String);
@@ -53,8 +52,10 @@ pub(crate) fn run(options: &ScenarioOptions) -> ExitCode {
             listing::show(read_all(files.iter().map(AsRef::as_ref)), *json, listing::check)
         }
         Command::List { folder, json } => {
-            listing::show(read_all([folder.as_deref().unwrap_or(Path::new(FOLDER))]), *json, listing::list)
+            let found = folder.as_deref().map_or_else(read_shipped, |folder| read_all([folder]));
+            listing::show(found, *json, listing::list)
         }
+        Command::Show { name } => show(name),
     };
     match done {
         Ok(status) => ExitCode::from(status),
@@ -64,6 +65,13 @@ pub(crate) fn run(options: &ScenarioOptions) -> ExitCode {
 
 fn failed(message: impl Into<String>) -> Failure {
     (exit::FAILED, message.into())
+}
+
+/// Prints the file of a shipped scenario.
+fn show(name: &str) -> Result<u8, Failure> {
+    let unknown = || failed(format!("there is no shipped scenario {name:?}; `litz scenario list` names them"));
+    print(shipped::find(name).ok_or_else(unknown)?.text);
+    Ok(exit::DONE)
 }
 
 fn run_files(options: &RunOptions) -> Result<u8, Failure> {
@@ -150,7 +158,13 @@ fn run_one(
     } else {
         format!("seeds {} to {}", seeds.start(), seeds.end())
     };
-    let mut text = format!("{} {}, {seeds}\n{}", scenario.name, options.world.place(), table(scenario, &run_verdicts));
+    let mut text = format!(
+        "{} {}, {seeds}, {} congestion control\n{}",
+        scenario.name,
+        options.world.place(),
+        scenario.transport.congestion,
+        table(scenario, &run_verdicts)
+    );
     for outcome in outcomes.values() {
         let paths = outcome.path_names(scenario);
         if let Some(failure) = &outcome.failure {

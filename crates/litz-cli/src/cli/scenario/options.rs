@@ -13,6 +13,11 @@ use crate::cli::heading;
 
 /// The end of the help text.
 pub(crate) const HELP: &str = "\
+Examples:
+  litz scenario list
+  litz scenario run dropped-link
+  litz scenario run --world sim --seeds 3 --plot rate.svg four-unlike
+
 Worlds:
   memory  Virtual time, in this process: a run takes only the time to compute it. The same file, paths and \
 seed give the same result, to the byte.
@@ -33,6 +38,15 @@ Exit status:
   0    all files are valid scenarios
   2    an error: an unreadable or invalid file";
 
+/// The end of the help text of `show`.
+const SHOW_HELP: &str = "\
+Example:
+  litz scenario show four-unlike > mine.toml
+
+Exit status:
+  0    the file was printed
+  2    an error: an unknown name";
+
 #[derive(Args, Debug)]
 pub(crate) struct ScenarioOptions {
     #[command(subcommand)]
@@ -47,23 +61,29 @@ pub(super) enum Command {
     /// Validate scenario files without running them
     #[command(after_help = READ_HELP)]
     Check {
-        /// Scenario files, or folders of scenario files
-        #[arg(required = true, value_name = "FILE")]
+        /// Scenario files, folders of scenario files, or names of shipped scenarios
+        #[arg(required = true, value_name = "SCENARIO")]
         files: Vec<PathBuf>,
 
         /// Print one JSON object on standard output: the contents of the files and their errors
         #[arg(long)]
         json: bool,
     },
-    /// List the scenarios of a folder
+    /// List the shipped scenarios, or those of a folder
     #[command(after_help = READ_HELP)]
     List {
-        /// The folder to list [default: scenarios]
+        /// The folder to list [default: the shipped scenarios]
         folder: Option<PathBuf>,
 
         /// Print one JSON object on standard output: the contents of the files and their errors
         #[arg(long)]
         json: bool,
+    },
+    /// Print the file of a shipped scenario, to change it
+    #[command(after_help = SHOW_HELP)]
+    Show {
+        /// Name of the scenario, as in `litz scenario list`
+        name: String,
     },
 }
 
@@ -81,8 +101,8 @@ pub(super) enum WorldName {
 
 #[derive(Args, Debug)]
 pub(super) struct RunOptions {
-    /// Scenario files, or folders of scenario files
-    #[arg(required = true, value_name = "FILE")]
+    /// Scenario files, folders of scenario files, or names of shipped scenarios (`litz scenario list`)
+    #[arg(required = true, value_name = "SCENARIO")]
     pub(super) files: Vec<PathBuf>,
 
     /// World to run in
@@ -105,7 +125,8 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "NAME")]
     scheduler: Option<quic::Strategy>,
 
-    /// Congestion controller, overriding the file: cubic, bbr, newreno or prague
+    /// Congestion controller, overriding the file: cubic (unless the file names another), bbr, newreno or
+    /// prague; the commands that transfer data use bbr
     #[arg(long, value_name = "NAME")]
     congestion: Option<recovery::Algorithm>,
 
@@ -163,8 +184,11 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT)]
     pub(super) plot: Option<PathBuf>,
 
-    /// Write all results to this file as JSON; - means standard output, without the table
-    #[arg(long, value_name = "PATH", help_heading = heading::OUTPUT)]
+    /// Print all results as one JSON object, without the table; with PATH, write it to that file, and
+    /// print the table
+    ///
+    /// The word that follows is PATH, so name the scenarios before.
+    #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "-", help_heading = heading::OUTPUT)]
     pub(super) json: Option<PathBuf>,
 
     /// Number of runs at a time [default: number of processors; always 1 with --world netns]

@@ -1,13 +1,18 @@
-//! `--plot`: the rate of each part of the workload over time.
+//! `--plot`: the rate of each part of the workload over time, with the capacity of the links and the
+//! times of their faults.
 
 use measure::Estimate;
-use measure::plot::{Curve, Panel};
+use measure::plot::{Band, Curve, Panel, Stroke};
+use scenario::capacity::capacity_bytes;
 use scenario::model::Scenario;
 use scenario::outcome::{BIN, Outcome, PartOutcome};
 use units::{Duration, Instant};
 
 /// Number of values of a curve: more cannot be told apart in a panel.
 const POINTS: u64 = 150;
+
+/// Largest number of marked faults: more would hide the curves.
+const BANDS_MAX: usize = 200;
 
 /// The deliveries of a run over time.
 pub(super) fn panel(scenario: &Scenario, outcome: &Outcome) -> Panel {
@@ -16,12 +21,15 @@ pub(super) fn panel(scenario: &Scenario, outcome: &Outcome) -> Panel {
         has_marks: false,
         ..Curve::measured(part.name.clone(), rates(measured, outcome.ended_at))
     });
+    let bands = bands(scenario, outcome);
+    let faults = if bands.is_empty() { "" } else { "; shaded: faults" };
     Panel {
         title: format!("{}: rate over time", scenario.name),
-        subtitle: format!("seed {}, paths {}", outcome.seed, outcome.path_names(scenario)),
+        subtitle: format!("seed {}, paths {}{faults}", outcome.seed, outcome.path_names(scenario)),
         x_label: "time, s".to_owned(),
         y_label: "goodput, MB/s".to_owned(),
-        curves: curves.collect(),
+        curves: curves.chain(capacity(scenario, outcome)).collect(),
+        bands,
         is_never_negative: true,
         ..Panel::default()
     }
@@ -29,17 +37,51 @@ pub(super) fn panel(scenario: &Scenario, outcome: &Outcome) -> Panel {
 
 /// The goodput in each of equal intervals until `end`, by the middle of the interval.
 fn rates(part: &PartOutcome, end: Instant) -> Vec<(f64, Estimate)> {
+    let points = intervals(end).map(|(from, until)| {
+        let by = |at| part.delivered.bytes_by(at);
+        let (x, mean) = point(from, until, by(until).saturating_sub(by(from)));
+        (x, Estimate { mean, plus_minus: None })
+    });
+    points.collect()
+}
+
+/// Equal intervals until `end`.
+fn intervals(end: Instant) -> impl Iterator<Item = (Instant, Instant)> {
     let span = end.since_start().as_nanos();
     // Deliveries are recorded in bins: within one the rate is not known.
     let step = BIN.as_nanos() * span.div_ceil(POINTS * BIN.as_nanos()).max(1);
-    let points = (0..span.div_ceil(step)).map(|index| {
-        let (from, until) = (index * step, ((index + 1) * step).min(span));
-        let by = |nanos| part.delivered.bytes_by(Instant::from_nanos(nanos));
-        let seconds = Duration::from_nanos(until - from).as_secs_f64();
-        let mean = by(until).saturating_sub(by(from)) as f64 / seconds / 1e6;
-        (f64::midpoint(from as f64, until as f64) / 1e9, Estimate { mean, plus_minus: None })
+    let at = Instant::from_nanos;
+    (0..span.div_ceil(step)).map(move |index| (at(index * step), at(((index + 1) * step).min(span))))
+}
+
+/// The middle of an interval, in seconds, and the rate in it, in MB/s.
+fn point(from: Instant, until: Instant, bytes: u64) -> (f64, f64) {
+    let (begin, end) = (from.since_start().as_secs_f64(), until.since_start().as_secs_f64());
+    (f64::midpoint(begin, end), bytes as f64 / until.saturating_since(from).as_secs_f64() / 1e6)
+}
+
+/// What the links can carry; none if that is unbounded.
+fn capacity(scenario: &Scenario, outcome: &Outcome) -> Option<Curve> {
+    let points = intervals(outcome.ended_at).map(|(from, until)| {
+        let bytes = capacity_bytes(scenario, &outcome.paths, from.since_start(), until.since_start())?;
+        Some(point(from, until, bytes))
     });
-    points.collect()
+    Some(Curve::reference("capacity", points.collect::<Option<_>>()?, Stroke::Dashed, "#777777"))
+}
+
+/// The faults of the links under the paths, each time that they occurred.
+fn bands(scenario: &Scenario, outcome: &Outcome) -> Vec<Band> {
+    let used = |link| outcome.paths.iter().any(|&path| scenario.paths[path].link == link);
+    let end = outcome.ended_at.since_start();
+    let times = scenario.faults.iter().filter(|fault| used(fault.link)).flat_map(|fault| {
+        let length = fault.until.map_or(Duration::ZERO, |until| until.saturating_sub(fault.at));
+        let begins = std::iter::successors(Some(fault.at), |at| fault.every.map(|every| *at + every));
+        begins.take_while(move |at| *at < end).map(move |at| Band {
+            name: scenario.links[fault.link].name.clone(),
+            range: (at.as_secs_f64(), (at + length).as_secs_f64()),
+        })
+    });
+    times.take(BANDS_MAX).collect()
 }
 
 #[cfg(test)]
@@ -47,6 +89,48 @@ mod tests {
     use scenario::outcome::Deliveries;
 
     use super::*;
+
+    #[test]
+    fn the_capacity_and_the_faults_of_the_links_are_in_the_plot() {
+        let text = "version = 1\n[scenario]\nname = 'x'\nabout = 'x'\nduration = '4s'\n\
+                    [[link]]\nname = 'a'\nrate = '80Mb/s'\n[[link]]\nname = 'b'\nrate = '8Mb/s'\n\
+                    [[fault]]\nlink = 'a'\nat = '1s'\nuntil = '2s'\nevery = '2s'\nstate = 'silent'\n\
+                    [[workload]]\nkind = 'stream'\n";
+        let scenario = scenario::parse::parse("x.toml", text, &|_| Err(String::new())).unwrap();
+        let mut outcome = Outcome {
+            scenario: scenario.name.clone(),
+            world: "memory",
+            seed: 1,
+            paths: vec![0, 1],
+            connected_at: None,
+            ended_at: Instant::from_nanos(4_000_000_000),
+            failure: None,
+            parts: vec![PartOutcome::default()],
+            path_outcomes: Vec::new(),
+            link_outcomes: Vec::new(),
+            fault_outcomes: Vec::new(),
+            foreign_streams: 0,
+            components: Vec::new(),
+            events_digest: None,
+            notes: Vec::new(),
+        };
+        let panel = panel(&scenario, &outcome);
+        let ranges: Vec<_> = panel.bands.iter().map(|band| (band.name.as_str(), band.range)).collect();
+        assert_eq!(ranges, [("a", (1.0, 2.0)), ("a", (3.0, 4.0))]);
+        let capacity = panel.curves.last().unwrap();
+        assert_eq!((capacity.name.as_str(), panel.curves.len()), ("capacity", 2));
+        let share = scenario::model::PAYLOAD_SHARE;
+        // In the interval in which a fault begins or ends, the capacity is between the two.
+        for (at, rate) in capacity.points.iter().filter(|(at, _)| (at - at.round()).abs() > 0.05) {
+            let up = if (*at as u64).is_multiple_of(2) { 11.0 } else { 1.0 };
+            let expected = up * share.0 as f64 / share.1 as f64;
+            assert!((rate.mean - expected).abs() < expected / 100.0, "{at} s: {rate:?}");
+        }
+        // Without the link there is none of its faults.
+        outcome.paths = vec![1];
+        assert_eq!(bands(&scenario, &outcome), []);
+        assert!(measure::plot::svg(&[panel]).contains("<title>a</title></rect>"));
+    }
 
     #[test]
     fn the_rate_of_an_interval_is_what_was_delivered_in_it() {

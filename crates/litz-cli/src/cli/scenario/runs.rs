@@ -1,11 +1,9 @@
 //! Makes the runs of one scenario: in virtual time in parallel, in real time sequentially.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use scenario::model::Scenario;
 use scenario::outcome::Outcome;
 use scenario::recording::Recording;
@@ -14,6 +12,7 @@ use scenario::world::{OnProgress, Progress, RunPlan, WorldError};
 use transfer::CancelToken;
 
 use super::options::WorldName;
+use super::progress::RunProgress;
 
 /// The runs to make.
 pub(super) struct Runs<'a> {
@@ -56,7 +55,7 @@ impl Runs<'_> {
     pub(super) fn make(&self, jobs: Option<u16>) -> Result<BTreeMap<RunPlan, Outcome>, Stop> {
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         let jobs = jobs.map_or_else(processors, usize::from).min(self.plans.len()).max(1);
-        let bar = self.bar();
+        let shown = RunProgress::new(&self.scenario.name, self.plans.len(), self.quiet);
         let shared = Shared {
             next: AtomicUsize::new(0),
             has_failed: AtomicBool::new(false),
@@ -65,10 +64,10 @@ impl Runs<'_> {
         };
         std::thread::scope(|scope| {
             for _ in 0..jobs {
-                scope.spawn(|| self.work(&shared, &bar));
+                scope.spawn(|| self.work(&shared, &shown));
             }
         });
-        bar.finish_and_clear();
+        shown.clear();
         if self.cancel.is_cancelled() {
             return Err(Stop::Interrupted);
         }
@@ -78,7 +77,7 @@ impl Runs<'_> {
         }
     }
 
-    fn work(&self, shared: &Shared, bar: &ProgressBar) {
+    fn work(&self, shared: &Shared, shown: &RunProgress) {
         loop {
             let index = shared.next.fetch_add(1, Ordering::Relaxed);
             let Some(plan) = self.plans.get(index) else { return };
@@ -88,12 +87,10 @@ impl Runs<'_> {
             }
             let paths = self.scenario.path_names(&plan.paths).join("+");
             let what = format!("{} seed {} {paths}", self.scenario.name, plan.seed);
-            bar.set_message(what.clone());
+            shown.say(&what);
             let mut on_progress = |progress: &Progress| {
-                if self.world.is_live() {
-                    let (so_far, at_most) = (progress.now.since_start().as_secs_f64(), progress.duration.as_secs_f64());
-                    bar.set_message(format!("{what}, {so_far:.0} s of at most {at_most:.0} s"));
-                }
+                let (so_far, at_most) = (progress.now.since_start().as_secs_f64(), progress.duration.as_secs_f64());
+                shown.say(&format!("{what}, {so_far:.0} s of at most {at_most:.0} s"));
                 goes_on()
             };
             match self.run(index, plan, &mut on_progress) {
@@ -110,7 +107,7 @@ impl Runs<'_> {
                     return;
                 }
             }
-            bar.inc(1);
+            shown.end();
         }
     }
 
@@ -129,17 +126,5 @@ impl Runs<'_> {
             }
             None => self.world.make(self.machine).run(self.scenario, plan, on_progress),
         }
-    }
-
-    /// A progress bar on standard error, hidden with `--quiet`.
-    fn bar(&self) -> ProgressBar {
-        if self.quiet || !io::stderr().is_terminal() {
-            return ProgressBar::hidden();
-        }
-        let bar = ProgressBar::with_draw_target(Some(self.plans.len() as u64), ProgressDrawTarget::stderr());
-        if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {pos} of {len} runs  {wide_msg}") {
-            bar.set_style(style.progress_chars("━╸─"));
-        }
-        bar
     }
 }
