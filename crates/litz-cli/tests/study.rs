@@ -26,12 +26,14 @@ fn litz(arguments: &[&str]) -> (Output, String) {
 fn studies_are_listed_with_their_titles() {
     let (output, text) = litz(&["list"]);
     assert_eq!(output.status.code(), Some(0), "{text}");
-    assert!(text.lines().any(|line| line.starts_with(SMALL) && line.contains("checksum")), "{text}");
+    assert!(text.lines().any(|line| line.trim_start().starts_with(SMALL) && line.contains("checksum")), "{text}");
+    assert!(text.contains("002  Ruetsche, Kaiserswerth: TCP/IP on the Parallel Protocol Engine, 1992"), "{text}");
     let (output, _) = litz(&["list", "--json"]);
     let json: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
     assert_eq!(json["format"], "litz-study-list");
     let ids = json["studies"].as_array().expect("a list").iter().map(|study| study["id"].as_str().expect("a name"));
-    assert_eq!(ids.count(), text.lines().count());
+    assert_eq!(ids.count(), text.lines().filter(|line| line.starts_with("  ")).count());
+    assert!(json["studies"][0]["document"]["title"].is_string(), "{json}");
 }
 
 #[test]

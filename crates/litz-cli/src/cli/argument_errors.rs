@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 use clap::Error;
+use clap::error::ErrorKind;
 
 use super::forward::LITZ_FAILED;
 use super::{colour, exit, out};
@@ -37,12 +38,30 @@ pub(super) fn print(error: &Error, arguments: &[OsString]) -> ExitCode {
     }
     let text = if colour::is_wanted() { text.ansi().to_string() } else { text.to_string() };
     out::note(in_plain_words(&text).trim_end());
+    if let Some(tip) = tip(error, arguments) {
+        out::note(tip);
+    }
     ExitCode::from(status(arguments))
 }
 
 /// The status of an error in these arguments. Those of `litz run` leave 2 to the program, as env(1) does.
 fn status(arguments: &[OsString]) -> u8 {
     if command(arguments).is_some_and(|name| name == "run") { LITZ_FAILED } else { exit::FAILED }
+}
+
+/// How to correct arguments whose order is wrong: those of `litz run` without the two dashes before the
+/// program, and a scenario that was taken for the file of `--json`.
+fn tip(error: &Error, arguments: &[OsString]) -> Option<&'static str> {
+    let has = |word: &str| arguments.iter().any(|argument| argument == word);
+    match (command(arguments)?.to_str()?, error.kind()) {
+        ("run", ErrorKind::UnknownArgument) if !has("--") => {
+            Some("tip: write `--` before the program, as in `litz run TICKET -- curl URL`")
+        }
+        ("scenario", ErrorKind::MissingRequiredArgument) if has("--json") => {
+            Some("tip: the word after --json is the file of the result: name the scenarios before")
+        }
+        _ => None,
+    }
 }
 
 /// The name of the command.
@@ -93,6 +112,21 @@ mod tests {
     fn errors_of_run_have_a_status_that_programs_leave_free() {
         for (line, expected) in [("litz run --bogus -- true", 125), ("litz -v run", 125), ("litz send run", 2)] {
             assert_eq!(status(&arguments(line)), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn arguments_in_a_wrong_order_get_a_tip() {
+        for (line, expected) in [
+            ("litz run litz1abc curl x", true),
+            ("litz run litz1abc curl -s x", true),
+            ("litz run --bogus litz1abc -- curl", false),
+            ("litz send --bogus", false),
+            ("litz scenario run --json four-unlike", true),
+            ("litz scenario run", false),
+        ] {
+            let error = help::command().try_get_matches_from(line.split(' ')).expect_err(line);
+            assert_eq!(tip(&error, &arguments(line)).is_some(), expected, "{line}");
         }
     }
 

@@ -24,11 +24,12 @@ Exit status:
 pub(crate) const MAN_HELP: &str = "\
 Examples:
   litz man | man -l -
+  litz man scenario run | man -l -
   litz man --out /usr/share/man/man1
 
 Exit status:
   0    the pages were written
-  2    an error: a folder that cannot be written";
+  2    an error: an unknown command, a folder that cannot be written";
 
 /// Manual pages do not depend on the terminal: `man` wraps them.
 pub(crate) const UNWRAPPED: usize = usize::MAX;
@@ -42,6 +43,10 @@ pub(crate) struct CompletionsOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct ManOptions {
+    /// Command whose page to print, such as send or tunnel up [default: that of litz]
+    #[arg(value_name = "COMMAND", conflicts_with = "out")]
+    command: Vec<String>,
+
     /// Write a page for each command into this folder, as litz.1, litz-send.1 and so on; must exist
     /// [default: print litz.1]
     #[arg(long, value_name = "DIR")]
@@ -60,9 +65,7 @@ pub(crate) fn run_completions(options: &CompletionsOptions, mut command: Command
 pub(crate) fn run_man(options: &ManOptions, command: Command) -> ExitCode {
     let done = match &options.out {
         Some(folder) => write_pages(folder, command),
-        None => {
-            page(command).map(|page| out::print(&String::from_utf8_lossy(&page))).map_err(|error| error.to_string())
-        }
+        None => page_of(command, &options.command).map(|page| out::print(&String::from_utf8_lossy(&page))),
     };
     match done {
         Ok(()) => ExitCode::from(exit::DONE),
@@ -71,10 +74,31 @@ pub(crate) fn run_man(options: &ManOptions, command: Command) -> ExitCode {
 }
 
 fn write_pages(folder: &Path, command: Command) -> Result<(), String> {
+    write_page(folder, &built(command))
+}
+
+/// The command with the full names of those below it, which get the global options.
+fn built(command: Command) -> Command {
     let mut command = command.disable_help_subcommand(true);
-    // Gives each command its full name, and those below it the global options.
     command.build();
-    write_page(folder, &command)
+    command
+}
+
+/// The page of the command with these names below `command`, of which there may be none.
+fn page_of(command: Command, names: &[String]) -> Result<Vec<u8>, String> {
+    let command = built(command);
+    let below = names.iter().try_fold(&command, |command, name| {
+        command.find_subcommand(name).ok_or_else(|| {
+            let known: Vec<_> = command.get_subcommands().filter(|below| !below.is_hide_set()).collect();
+            let known: Vec<_> = known.into_iter().map(Command::get_name).collect();
+            let of = command.get_display_name().unwrap_or("litz").replace('-', " ");
+            match known[..] {
+                [] => format!("{of} has no commands below it, so there is no page of {name:?}"),
+                _ => format!("{of} has no command {name:?}, but {}", known.join(", ")),
+            }
+        })
+    })?;
+    page(below.clone()).map_err(|error| error.to_string())
 }
 
 /// Writes the page of a command and of all commands below it.

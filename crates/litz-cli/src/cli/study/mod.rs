@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use studies::render::{Conditions, StudiesReport, StudyReport, text};
-use studies::{Outcome, Study};
+use studies::{Outcome, Study, document};
 
 use super::{exit, out, signals};
 use options::{Command, RunOptions};
@@ -49,14 +49,35 @@ fn failed(message: impl Into<String>) -> Fault {
 fn list(json: bool) -> Result<(), Fault> {
     let all = studies::all();
     if json {
-        let one = |study: &dyn Study| json!({ "id": study.id(), "title": study.title(), "data": study.data() });
+        let one = |study: &dyn Study| {
+            let document = document::of(study.id());
+            json!({ "id": study.id(), "title": study.title(), "data": study.data(), "document": document })
+        };
         let all: Vec<_> = all.iter().map(|study| one(study.as_ref())).collect();
         out::json(&json!({ "format": "litz-study-list", "version": 1, "studies": all }));
         return Ok(());
     }
-    let width = all.iter().map(|study| study.id().len()).max().unwrap_or(0);
-    out::print(&all.iter().map(|study| format!("{:<width$}  {}\n", study.id(), study.title())).collect::<String>());
+    out::print(&list_text(&all));
     Ok(())
+}
+
+/// The studies below their papers.
+fn list_text(all: &[Box<dyn Study>]) -> String {
+    let width = all.iter().map(|study| study.id().len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for paper in &document::DOCUMENTS {
+        let studies: Vec<_> =
+            all.iter().filter(|study| document::of(study.id()).is_some_and(|of| of == paper)).collect();
+        if studies.is_empty() {
+            continue;
+        }
+        let gap = if text.is_empty() { "" } else { "\n" };
+        text += &format!("{gap}{}  {}\n", paper.number, paper.title);
+        for study in studies {
+            text += &format!("  {:<width$}  {}\n", study.id(), study.title());
+        }
+    }
+    text
 }
 
 fn show(ids: &[String]) -> Result<(), Fault> {
@@ -204,6 +225,18 @@ mod tests {
             assert_eq!(status, exit::INCOMPLETE);
             assert_eq!(reason, "outside a tolerance, or with a check that does not hold: 000-wrong");
         }
+    }
+
+    #[test]
+    fn every_study_is_listed_below_its_paper() {
+        let (all, text) = (studies::all(), list_text(&studies::all()));
+        for study in &all {
+            let paper = document::of(study.id()).expect("a paper");
+            let found = text.find(&format!("\n  {} ", study.id())).expect("it is listed");
+            let heading = text[..found].lines().rfind(|line| line.starts_with(char::is_numeric)).expect("a heading");
+            assert!(heading.starts_with(paper.number), "{}: {heading}", study.id());
+        }
+        assert_eq!(text.lines().filter(|line| line.starts_with("  0")).count(), all.len(), "{text}");
     }
 
     const fn options() -> Options {
