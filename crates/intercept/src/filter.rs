@@ -8,12 +8,16 @@ const NUMBER_AT: u32 = 0;
 const ARCHITECTURE_AT: u32 = 4;
 const ARGUMENTS_AT: u32 = 16;
 
+/// ELF machines (elf(5)), which libc does not define for musl.
+const EM_X86_64: u32 = 62;
+const EM_AARCH64: u32 = 183;
+
 /// The architecture as the audit system names it: the ELF machine, 64 bits, little endian.
 const ARCHITECTURE: u32 = 0xc000_0000
     | if cfg!(target_arch = "x86_64") {
-        libc::EM_X86_64 as u32
+        EM_X86_64
     } else if cfg!(target_arch = "aarch64") {
-        libc::EM_AARCH64 as u32
+        EM_AARCH64
     } else {
         panic!("the system calls of this architecture are not known here")
     };

@@ -93,8 +93,19 @@ pub(crate) fn read_memory(number: u32, address: u64, buffer: &mut [u8]) -> io::R
     let here = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let there = libc::iovec { iov_base: std::ptr::without_provenance_mut(address as usize), iov_len: buffer.len() };
     // SAFETY: the kernel writes at most `buffer.len()` bytes to `buffer`, which is borrowed until it returns. The
-    // other address is one of the other process, where the kernel only reads.
-    let len = unsafe { libc::process_vm_readv(number as libc::pid_t, &raw const here, 1, &raw const there, 1, 0) };
+    // other address is one of the other process, where the kernel only reads. The arguments have the types of
+    // process_vm_readv(2), of which musl has no function.
+    let len = unsafe {
+        libc::syscall(
+            libc::SYS_process_vm_readv,
+            libc::c_long::from(number),
+            &raw const here,
+            1 as libc::c_ulong,
+            &raw const there,
+            1 as libc::c_ulong,
+            0 as libc::c_ulong,
+        )
+    };
     match usize::try_from(len) {
         Ok(len) if len == buffer.len() => Ok(()),
         Ok(_) => Err(Errno::FAULT.into()),
