@@ -108,6 +108,8 @@ pub enum TransferError {
     KeepUnsupported,
     /// The receiver writes to one output and was sent something else than one stream.
     StreamOnly,
+    /// The sender listed this name, which was not asked for.
+    Unrequested(String),
     /// The output that a stream is written to failed.
     Output(io::Error),
     /// A stream ended early for this reason. It cannot be sent again, because its input was read.
@@ -303,6 +305,9 @@ impl fmt::Display for TransferError {
                 write!(f, "the program that read the receiver's standard output ended before the transfer")
             }
             Self::Output(error) => write!(f, "the receiver cannot write to standard output: {error}"),
+            Self::Unrequested(name) => {
+                write!(f, "the sender wants to store {name}, which was not asked for: nothing of it was taken")
+            }
             Self::StreamBroken(reason) => {
                 reason.fmt_without_remedy(f)?;
                 write!(f, "; a stream cannot be resumed: run the whole pipeline again")

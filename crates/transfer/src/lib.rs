@@ -101,6 +101,7 @@
 //! | [`revision`] | what the two ends know |
 //! | [`keep`], [`link_target`] | links, holes and modes, by choice |
 //! | [`manifest`], [`names`] | the list of what is sent, and the names that are accepted |
+//! | [`filter`] | patterns that leave files out of the list |
 //! | [`stream_io`] | the input and the output of a file of unknown length |
 //! | [`open_files`], [`room`] | the limits on files that are open at a time, and on what is stored |
 //! | [`events`], [`error`] | progress, the final summary, and failures |
@@ -116,6 +117,7 @@ mod disk_space;
 pub mod error;
 pub mod events;
 mod extent;
+pub mod filter;
 mod journal;
 pub mod keep;
 mod limits;
@@ -159,6 +161,7 @@ pub use authorise::{Authoriser, Credential, KeyAuthoriser, TicketAuthoriser};
 pub use connection::{CLOSE_CODE, ConnectionLink, control, peer_key, proof_context};
 pub use error::{FileError, FileErrorKind, TransferError};
 pub use events::{Events, Summary, TransferEvent};
+pub use filter::{Filter, FilterError};
 pub use keep::Keep;
 pub use link::{CancelToken, Control, Link, SendStream};
 pub use link_target::LinkTarget;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::error::{FileError, FileErrorKind, TransferError};
+use super::filter::Filter;
 use super::keep::Keep;
 pub use super::limits::ENTRIES_MAX;
 use super::link::CancelToken;
@@ -141,7 +142,20 @@ impl Source {
     /// # Errors
     /// As [`scan`](Self::scan).
     pub fn scan_keeping(paths: &[PathBuf], keep: Keep, cancel: &CancelToken) -> Result<Self, TransferError> {
-        let mut scan = Scan::new(keep, cancel);
+        Self::scan_filtered(paths, keep, &Filter::default(), cancel)
+    }
+
+    /// As [`scan_keeping`](Self::scan_keeping), without what `filter` excludes.
+    ///
+    /// # Errors
+    /// As [`scan`](Self::scan).
+    pub fn scan_filtered(
+        paths: &[PathBuf],
+        keep: Keep,
+        filter: &Filter,
+        cancel: &CancelToken,
+    ) -> Result<Self, TransferError> {
+        let mut scan = Scan::new(keep, filter, cancel);
         for (disk, relative) in roots(paths)? {
             scan.source.roots.push(disk.clone());
             scan.tree(disk, relative)?;
@@ -171,7 +185,8 @@ impl Source {
     /// As [`scan`](Self::scan), for the paths themselves.
     pub fn check(paths: &[PathBuf]) -> Result<(), TransferError> {
         let cancel = CancelToken::new();
-        let mut scan = Scan::check(&cancel);
+        let filter = Filter::default();
+        let mut scan = Scan::check(&filter, &cancel);
         for (disk, relative) in roots(paths)? {
             scan.source.roots.push(disk.clone());
             match scan.one(&disk, relative) {

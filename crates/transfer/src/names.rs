@@ -71,6 +71,12 @@ impl RelativePath {
         self.bytes.split(|byte| *byte == b'/')
     }
 
+    /// The path of its first component alone.
+    pub(crate) fn root(&self) -> Self {
+        let end = self.bytes.iter().position(|byte| *byte == b'/').unwrap_or(self.bytes.len());
+        Self { bytes: self.bytes[..end].into() }
+    }
+
     /// The directories on the way, outermost first, and the last component.
     pub(crate) fn split_last(&self) -> (impl Iterator<Item = &OsStr>, &OsStr) {
         let (parents, name) = match self.bytes.iter().rposition(|byte| *byte == b'/') {

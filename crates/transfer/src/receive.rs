@@ -11,11 +11,12 @@
 //!      n finishers: compare, sync, rename ──▶ Done | Failed
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Scope;
+use std::time::Duration;
 
 use self::incoming::Incoming;
 use self::incoming_stream::IncomingStream;
@@ -30,6 +31,7 @@ use super::events::{Events, Summary, TransferEvent};
 use super::limits::VERSION;
 use super::link::{CancelToken, Control, Link};
 use super::message::Message;
+use super::names::RelativePath;
 use super::open_files::{FILES_AHEAD, OpenFiles, SMALL_FILES_AHEAD, TransferFiles};
 use super::progress::Progress;
 use super::proof::ProofContext;
@@ -83,6 +85,12 @@ pub struct ReceiveOptions {
     /// Where a stream is written to instead of a file. Then the transfer must be one stream. Default:
     /// none.
     pub output: Option<StreamOutput>,
+    /// The only names, of one component each, that may be at the top of what is sent. A list with
+    /// another one ends the transfer before anything is written. Default: any.
+    pub roots: Option<BTreeSet<RelativePath>>,
+    /// How long to wait for a file that another transfer is writing, before it fails. Default: not at
+    /// all.
+    pub busy_wait: Duration,
     /// Where files are written to.
     pub(crate) disk: Arc<dyn Disk>,
 }
@@ -98,6 +106,8 @@ impl Default for ReceiveOptions {
             cancel: CancelToken::new(),
             open_files: OpenFiles::new(FILES_AHEAD),
             output: None,
+            roots: None,
+            busy_wait: Duration::ZERO,
             disk: Arc::new(SystemDisk),
         }
     }
@@ -150,6 +160,20 @@ impl ReceiveOptions {
     #[must_use]
     pub fn with_output(mut self, output: impl Into<Option<StreamOutput>>) -> Self {
         self.output = output.into();
+        self
+    }
+
+    /// Sets [`roots`](Self::roots).
+    #[must_use]
+    pub fn with_roots(mut self, roots: impl Into<Option<BTreeSet<RelativePath>>>) -> Self {
+        self.roots = roots.into();
+        self
+    }
+
+    /// Sets [`busy_wait`](Self::busy_wait).
+    #[must_use]
+    pub fn with_busy_wait(mut self, busy_wait: Duration) -> Self {
+        self.busy_wait = busy_wait;
         self
     }
 
@@ -539,6 +563,7 @@ fn release_if_refused(authoriser: &mut dyn Authoriser, error: &TransferError) {
         TransferError::TooLarge(..)
             | TransferError::NoRoom(..)
             | TransferError::StreamOnly
+            | TransferError::Unrequested(_)
             | TransferError::Directory(..)
             | TransferError::Version(_)
     );

@@ -11,6 +11,7 @@ use super::{Entry, EntryKind, Limits, Modified, SKIPPED_KEPT_MAX, Source, name_e
 use crate::disk_space::BLOCK_LEN;
 use crate::error::{FileError, FileErrorKind, TransferError};
 use crate::extent::data_len;
+use crate::filter::Filter;
 use crate::keep::Keep;
 use crate::link::CancelToken;
 use crate::link_target::LinkTarget;
@@ -22,6 +23,7 @@ use crate::segment::CHUNK_LEN_MAX;
 pub(super) struct Scan<'a> {
     pub(super) source: Source,
     keep: Keep,
+    filter: &'a Filter,
     /// Files with several names: device and inode number, and the entry of the first name.
     files: HashMap<(u64, u64), u32>,
     limits: Limits,
@@ -53,14 +55,14 @@ pub(super) fn roots(paths: &[PathBuf]) -> Result<Vec<(PathBuf, RelativePath)>, T
 }
 
 impl<'a> Scan<'a> {
-    pub(super) fn new(keep: Keep, cancel: &'a CancelToken) -> Self {
+    pub(super) fn new(keep: Keep, filter: &'a Filter, cancel: &'a CancelToken) -> Self {
         let (source, limits, measure) = (Source::empty(), Limits::default(), Measure::default());
-        Self { source, keep, files: HashMap::new(), limits, measure, is_check: false, cancel }
+        Self { source, keep, filter, files: HashMap::new(), limits, measure, is_check: false, cancel }
     }
 
     /// For a check of the paths alone.
-    pub(super) fn check(cancel: &'a CancelToken) -> Self {
-        Self { is_check: true, ..Self::new(Keep::default(), cancel) }
+    pub(super) fn check(filter: &'a Filter, cancel: &'a CancelToken) -> Self {
+        Self { is_check: true, ..Self::new(Keep::default(), filter, cancel) }
     }
 
     /// What was found, if anything was.
@@ -97,6 +99,9 @@ impl<'a> Scan<'a> {
     /// Lists one thing; its name again if it is a directory to go into.
     pub(super) fn one(&mut self, disk: &Path, relative: RelativePath) -> Result<Option<RelativePath>, Fault> {
         let metadata = fs::symlink_metadata(disk).map_err(|error| Fault::Skip(FileError::source(&error)))?;
+        if !self.filter.admits(&relative, metadata.is_dir()) {
+            return Ok(None);
+        }
         let kind = self.kind(disk, &relative, &metadata).map_err(Fault::Skip)?;
         let mode = self.keep.mode(metadata.mode(), metadata.is_dir());
         let entry = Entry { path: relative.clone(), kind, modified: Modified::of(&metadata), mode };

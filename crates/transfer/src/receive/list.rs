@@ -26,6 +26,7 @@ impl Session<'_> {
                 Some(Input::Message(Message::Entries(batch))) => {
                     batch.iter().try_for_each(|entry| limits.admit(entry))?;
                     for entry in batch {
+                        self.check_root(&entry)?;
                         self.check_link(&entry, &entries)?;
                         entries.push(entry);
                     }
@@ -53,6 +54,15 @@ impl Session<'_> {
         self.check_growth(&entries)
             .inspect_err(|_| self.tree.get().into_iter().for_each(TargetTree::close_directories))?;
         Ok(List { entries, totals, skipped, base_log2 })
+    }
+
+    /// Checks that the entry is one that was asked for, or below one.
+    fn check_root(&self, entry: &Entry) -> Result<(), TransferError> {
+        let Some(roots) = &self.options.roots else { return Ok(()) };
+        if roots.contains(&entry.path.root()) {
+            return Ok(());
+        }
+        Err(TransferError::Unrequested(entry.path.to_string()))
     }
 
     /// Checks what only the newest senders may list; `before` is what came before it.

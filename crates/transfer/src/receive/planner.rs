@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use super::Session;
 use super::incoming::{Incoming, Target};
@@ -175,9 +176,25 @@ impl Session<'_> {
             modified: entry.modified,
             sender: self.context.sender(),
         };
-        let (part, recorded) = PartFile::open(self.tree(), directory, name, &key, layout, entry.data())?;
+        let open = || PartFile::open(self.tree(), Arc::clone(&directory), name, &key, layout, entry.data());
+        let (part, recorded) = self.when_free(&open)?;
         let Some(tree) = self.verify(index, &part, layout, &recorded) else { return Ok(None) };
         Ok(Some(Incoming::new(index, layout, Target::Part(part), Some(permit), tree)))
+    }
+
+    /// Opens a file, again and again while another transfer writes it and the options say to wait.
+    #[expect(clippy::disallowed_methods, reason = "the end of another process's lock is not signalled")]
+    fn when_free<T>(&self, open: &dyn Fn() -> Result<T, FileError>) -> Result<T, FileError> {
+        let mut left = self.options.busy_wait;
+        loop {
+            match open() {
+                Err(error) if error.kind == FileErrorKind::Busy && !left.is_zero() && !self.is_stopping() => {
+                    std::thread::sleep(BUSY_STEP);
+                    left = left.saturating_sub(BUSY_STEP);
+                }
+                outcome => return outcome,
+            }
+        }
     }
 
     /// The segments that the journal lists and the part file holds: after a power loss, the journal
@@ -262,6 +279,9 @@ fn hash_segment(
     }
     Ok(hasher.finish())
 }
+
+/// How often a file that another transfer writes is tried again.
+const BUSY_STEP: Duration = Duration::from_millis(100);
 
 /// Bytes between two progress reports on hashing existing data: about 20 reports per second on one
 /// core.

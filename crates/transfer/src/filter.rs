@@ -1,0 +1,209 @@
+//! Patterns that leave files and directories out of a transfer, with the rules of rsync.
+//!
+//! | pattern | matches |
+//! |---|---|
+//! | `*.o` | the last component of a name |
+//! | `build/` | directories only |
+//! | `/src/old` | from the top of the transfer: the first component is that of the path sent |
+//! | `a/b` | names that end in it, at any depth |
+//! | `a/**` | everything in `a`: `**` matches any bytes, `/` among them |
+//! | `a/***` | `a` and everything in it |
+//!
+//! `*` and `?` never match a `/`, and `[a-z]` is a set. The first pattern that matches decides; what
+//! no pattern matches is sent. A directory that is excluded is not looked into.
+
+use std::fmt;
+
+use std::os::unix::ffi::OsStrExt;
+
+use regex::bytes::Regex;
+
+use super::names::RelativePath;
+
+/// The most patterns in one filter: each costs a match for every name.
+pub const PATTERNS_MAX: usize = 1000;
+
+/// The longest pattern in bytes, which bounds the memory of its compiled form.
+pub const PATTERN_LEN_MAX: usize = 4096;
+
+/// Patterns in the order in which they are tried. The default admits everything.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    rules: Vec<Rule>,
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    admits: bool,
+    pattern: Regex,
+    is_for_directories: bool,
+    /// Compared with the whole name, and not with its last component.
+    is_for_paths: bool,
+}
+
+/// A pattern that cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum FilterError {
+    /// It is empty or only slashes.
+    Empty,
+    /// It has a set without an end, or one with an impossible range; or it ends in a backslash.
+    Syntax(String),
+    /// It is longer than [`PATTERN_LEN_MAX`].
+    TooLong,
+    /// There are more than [`PATTERNS_MAX`].
+    TooMany,
+}
+
+impl Filter {
+    /// Adds a pattern for what is left out.
+    ///
+    /// # Errors
+    /// If the pattern cannot be used.
+    pub fn exclude(&mut self, pattern: &str) -> Result<(), FilterError> {
+        self.add(pattern, false)
+    }
+
+    /// Adds a pattern for what is sent, whatever later patterns say.
+    ///
+    /// # Errors
+    /// As [`exclude`](Self::exclude).
+    pub fn include(&mut self, pattern: &str) -> Result<(), FilterError> {
+        self.add(pattern, true)
+    }
+
+    /// Whether `path`, a directory or not, is sent.
+    #[must_use]
+    pub fn admits(&self, path: &RelativePath, is_directory: bool) -> bool {
+        if self.rules.is_empty() {
+            return true;
+        }
+        // A name of the transfer is a path from its top.
+        let whole = [b"/", path.as_bytes()].concat();
+        let name = path.split_last().1.as_bytes();
+        let is_match = |rule: &&Rule| {
+            (is_directory || !rule.is_for_directories)
+                && rule.pattern.is_match(if rule.is_for_paths { &whole } else { name })
+        };
+        self.rules.iter().find(is_match).is_none_or(|rule| rule.admits)
+    }
+
+    fn add(&mut self, pattern: &str, admits: bool) -> Result<(), FilterError> {
+        if let Some(directory) = pattern.strip_suffix("/***") {
+            self.push(&format!("{directory}/"), admits)?;
+            return self.push(&format!("{directory}/**"), admits);
+        }
+        self.push(pattern, admits)
+    }
+
+    fn push(&mut self, pattern: &str, admits: bool) -> Result<(), FilterError> {
+        if self.rules.len() >= PATTERNS_MAX {
+            return Err(FilterError::TooMany);
+        }
+        let (body, is_for_directories) = match pattern.strip_suffix('/') {
+            Some(body) => (body, true),
+            None => (pattern, false),
+        };
+        let (body, is_anchored) = match body.strip_prefix('/') {
+            Some(body) => (body, true),
+            None => (body, false),
+        };
+        if body.is_empty() {
+            return Err(FilterError::Empty);
+        }
+        if body.len() > PATTERN_LEN_MAX {
+            return Err(FilterError::TooLong);
+        }
+        let is_for_paths = is_anchored || body.contains('/') || body.contains("**");
+        let start = match (is_for_paths, is_anchored) {
+            (false, _) => "",
+            (true, true) => "/",
+            // `**` at the start stands for the directories on the way, of which there may be none.
+            (true, false) if body.starts_with("**") => "",
+            // A pattern of several components may begin at any depth.
+            (true, false) => "(?:.*/)",
+        };
+        let expression = translate(body).ok_or_else(|| FilterError::Syntax(pattern.to_owned()))?;
+        let compiled = Regex::new(&format!("(?s-u)^{start}{expression}$"));
+        let compiled = compiled.map_err(|_| FilterError::Syntax(pattern.to_owned()))?;
+        self.rules.push(Rule { admits, pattern: compiled, is_for_directories, is_for_paths });
+        Ok(())
+    }
+}
+
+/// The pattern as a regular expression over bytes; `None` if it is not one.
+fn translate(pattern: &str) -> Option<String> {
+    let mut expression = String::new();
+    let mut rest = pattern.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        rest = after;
+        match first {
+            b'*' if rest.first() == Some(&b'*') => {
+                rest = &rest[rest.iter().take_while(|byte| **byte == b'*').count()..];
+                expression += ".*";
+            }
+            b'*' => expression += "[^/]*",
+            b'?' => expression += "[^/]",
+            b'[' => rest = translate_set(rest, &mut expression)?,
+            b'\\' => {
+                let (&escaped, after) = rest.split_first()?;
+                rest = after;
+                put_byte(&mut expression, escaped);
+            }
+            byte => put_byte(&mut expression, byte),
+        }
+    }
+    Some(expression)
+}
+
+/// Translates a set whose `[` was read; returns what follows it.
+fn translate_set<'a>(mut rest: &'a [u8], expression: &mut String) -> Option<&'a [u8]> {
+    // No set matches a slash.
+    *expression += "[[^/]&&[";
+    if let Some(after) = rest.strip_prefix(b"!").or_else(|| rest.strip_prefix(b"^")) {
+        *expression += "^";
+        rest = after;
+    }
+    let mut is_first = true;
+    loop {
+        let (&byte, after) = rest.split_first()?;
+        rest = after;
+        match byte {
+            b']' if !is_first => break,
+            b'-' if !is_first && rest.first().is_some_and(|next| *next != b']') => *expression += "-",
+            b'\\' => {
+                let (&escaped, after) = rest.split_first()?;
+                rest = after;
+                put_byte(expression, escaped);
+            }
+            byte => put_byte(expression, byte),
+        }
+        is_first = false;
+    }
+    *expression += "]]";
+    Some(rest)
+}
+
+/// Writes one byte that stands for itself.
+fn put_byte(expression: &mut String, byte: u8) {
+    *expression += &format!("\\x{byte:02x}");
+}
+
+impl fmt::Display for FilterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("a pattern is empty: name what is left out, as in '*.o' or 'build/'"),
+            Self::Syntax(pattern) => write!(
+                f,
+                "the pattern {pattern:?} cannot be used: a [ has no ], a range in it is empty, or a backslash ends it"
+            ),
+            Self::TooLong => write!(f, "a pattern is longer than {PATTERN_LEN_MAX} bytes"),
+            Self::TooMany => write!(f, "there are more than {PATTERNS_MAX} patterns"),
+        }
+    }
+}
+
+impl std::error::Error for FilterError {}
+
+#[cfg(test)]
+mod tests;

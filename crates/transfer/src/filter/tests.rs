@@ -1,0 +1,145 @@
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use units::Rng;
+
+use super::*;
+use crate::keep::Keep;
+use crate::link::CancelToken;
+use crate::manifest::Source;
+
+fn path(text: &str) -> RelativePath {
+    RelativePath::from_components(text.split('/').map(str::as_bytes)).expect("a name")
+}
+
+#[test]
+fn patterns_match_names_paths_and_directories() {
+    // Pattern, directory or file, what it excludes and what it does not.
+    for (pattern, is_directory, matching, others) in [
+        ("*.o", false, &["a.o", "x/y/a.o"][..], &["a.c", "a.o.c"][..]),
+        ("build/", true, &["build", "x/build"], &["builds"]),
+        ("build/", false, &[], &["build"]),
+        ("/x/a", false, &["x/a"], &["y/x/a", "a"]),
+        ("x/a", false, &["x/a", "y/x/a"], &["a", "xx/a"]),
+        ("a/**/b", false, &["a/c/b", "z/a/c/d/b"], &["b", "ab", "a/b"]),
+        ("**/b", false, &["b", "a/b"], &["ab"]),
+        ("a/**", false, &["a/b", "a/b/c"], &["a"]),
+        ("a?", false, &["ab"], &["a", "abc"]),
+        ("[ab]x", false, &["ax", "y/bx"], &["cx"]),
+        ("[!ab]x", false, &["cx"], &["ax", "x"]),
+        ("[]-]", false, &["]", "-"], &["a"]),
+        ("a[^b]c", false, &["adc"], &["abc", "a/c"]),
+        ("(a|b)", false, &["(a|b)"], &["a"]),
+        ("\\*", false, &["*"], &["a"]),
+        ("*", false, &["a", "a/b"], &[]),
+    ] {
+        let mut filter = Filter::default();
+        filter.exclude(pattern).expect(pattern);
+        for name in matching {
+            assert!(!filter.admits(&path(name), is_directory), "{pattern} excludes {name}");
+        }
+        for name in others {
+            assert!(filter.admits(&path(name), is_directory), "{pattern} does not exclude {name}");
+        }
+    }
+}
+
+#[test]
+fn the_first_pattern_that_matches_decides() {
+    let mut filter = Filter::default();
+    filter.include("keep.o").unwrap();
+    filter.exclude("*.o").unwrap();
+    filter.include("other.o").unwrap();
+    assert!(filter.admits(&path("x/keep.o"), false));
+    assert!(!filter.admits(&path("other.o"), false), "an earlier pattern excludes it");
+    assert!(filter.admits(&path("other.c"), false));
+}
+
+#[test]
+fn patterns_that_cannot_be_used_are_named() {
+    for (pattern, words) in [
+        ("", "empty"),
+        ("/", "empty"),
+        ("[a", "cannot be used"),
+        ("[z-a]", "cannot be used"),
+        ("a\\", "cannot be used"),
+        (&"a".repeat(PATTERN_LEN_MAX + 1), "longer than"),
+    ] {
+        let error = Filter::default().exclude(pattern).expect_err(pattern).to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    let mut filter = Filter::default();
+    for _ in 0..PATTERNS_MAX {
+        filter.exclude("a").unwrap();
+    }
+    assert_eq!(filter.exclude("a"), Err(FilterError::TooMany));
+}
+
+/// A tree in which names of one letter recur at each depth.
+fn plant(folder: &Path) {
+    for first in ["a", "b", "c.o"] {
+        for second in ["a", "b", "x.o"] {
+            fs::create_dir_all(folder.join(first).join(second)).unwrap();
+            for third in ["a", "b.o", "ab"] {
+                fs::write(folder.join(first).join(second).join(third), "").unwrap();
+            }
+        }
+        fs::write(folder.join(first).join("file.o"), "").unwrap();
+    }
+}
+
+/// The names that rsync would send, or `None` where there is no rsync.
+fn list_of_rsync(folder: &Path, rules: &[(bool, String)]) -> Option<BTreeSet<String>> {
+    let mut command = Command::new("rsync");
+    for (admits, pattern) in rules {
+        command.arg(format!("--{}={pattern}", if *admits { "include" } else { "exclude" }));
+    }
+    let output = command.args(["-r", "--list-only", "tree"]).current_dir(folder).output().ok()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("plain names");
+    Some(text.lines().filter_map(|line| line.split_whitespace().last().map(str::to_owned)).collect())
+}
+
+#[test]
+fn random_patterns_choose_the_files_that_rsync_chooses() {
+    let folder = tempfile::tempdir().unwrap();
+    plant(&folder.path().join("tree"));
+    let parts = ["a", "b", "*", "*.o", "a*", "?", "[ab]", "[!b]", "x.o", "a**", "tree", "**", "file.o"];
+    let strict = std::env::var_os("LITZ_TEST_STRICT").is_some();
+    for seed in 0..60 {
+        let mut rng = Rng::from_seed(seed);
+        let mut pick = |count: usize| (rng.next_u64() % count as u64) as usize;
+        let mut rules = Vec::new();
+        for _ in 0..=pick(4) {
+            let mut pattern = String::new();
+            if pick(4) == 0 {
+                pattern.push('/');
+            }
+            for index in 0..=pick(3) {
+                if index > 0 {
+                    pattern.push('/');
+                }
+                pattern += parts[pick(parts.len())];
+            }
+            pattern += ["", "", "/", "/***"][pick(4)];
+            rules.push((pick(3) == 0, pattern));
+        }
+        let Some(expected) = list_of_rsync(folder.path(), &rules) else {
+            assert!(!strict, "rsync is missing");
+            return;
+        };
+        let mut filter = Filter::default();
+        for (admits, pattern) in &rules {
+            filter.add(pattern, *admits).unwrap();
+        }
+        let root = folder.path().join("tree");
+        let found = Source::scan_filtered(&[root], Keep::default(), &filter, &CancelToken::new());
+        let found: BTreeSet<String> = match &found {
+            Ok(source) => source.entries().iter().map(|entry| entry.path.to_string()).collect(),
+            Err(_) => BTreeSet::new(),
+        };
+        assert_eq!(found, expected, "seed {seed}: {rules:?}");
+    }
+}
