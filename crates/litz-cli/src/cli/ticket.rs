@@ -1,7 +1,7 @@
 //! The ticket: an option, the last argument, a file or an environment variable.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -127,20 +127,37 @@ fn variable() -> Option<OsString> {
 }
 
 /// Whether the argument is meant as a ticket, possibly a mistyped one, and not as a path.
-fn is_like_ticket(argument: &Path) -> bool {
+pub(crate) fn is_like_ticket(argument: &Path) -> bool {
     let start = argument.to_str().and_then(|text| text.get(..PREFIX.len()));
     start.is_some_and(|start| start.eq_ignore_ascii_case(PREFIX)) && !argument.exists()
 }
 
 fn read_file(file: &Path) -> io::Result<String> {
-    let source: Box<dyn Read> =
-        if file == Path::new("-") { Box::new(StandardInput) } else { Box::new(std::fs::File::open(file)?) };
     let mut bytes = Vec::new();
-    source.take(FILE_LEN_MAX + 1).read_to_end(&mut bytes)?;
+    if file == Path::new("-") {
+        read_to_ticket(BufReader::new(StandardInput).take(FILE_LEN_MAX + 1), &mut bytes)?;
+    } else {
+        std::fs::File::open(file)?.take(FILE_LEN_MAX + 1).read_to_end(&mut bytes)?;
+    }
     if bytes.len() as u64 > FILE_LEN_MAX {
         return Err(io::Error::other(format!("it is longer than {FILE_LEN_MAX} bytes")));
     }
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text"))
+}
+
+/// Reads lines until the last word of one is a ticket, or to the end. A receiver whose output is read goes on
+/// to run, so its output ends only after the transfer.
+fn read_to_ticket(mut input: impl BufRead, bytes: &mut Vec<u8>) -> io::Result<()> {
+    loop {
+        let start = bytes.len();
+        if input.read_until(b'\n', bytes)? == 0 {
+            return Ok(());
+        }
+        let word = std::str::from_utf8(&bytes[start..]).ok().and_then(|line| line.split_whitespace().last());
+        if word.is_some_and(|word| word.parse::<Ticket>().is_ok()) {
+            return Ok(());
+        }
+    }
 }
 
 /// What may be wrong with a ticket whose host does not answer, to be added to that message. The host
@@ -195,6 +212,30 @@ mod tests {
         let mistyped = format!("{}a", ticket(1));
         let error = split(&TicketOptions::default(), &["a", &mistyped], Some(&ticket(2))).unwrap_err();
         assert!(error.contains("the last argument") && !error.contains(&mistyped), "{error}");
+    }
+
+    /// Bytes, and then an error in place of the wait for more.
+    struct Waiting<'a>(&'a [u8]);
+
+    impl Read for Waiting<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            match self.0.read(buffer)? {
+                0 => Err(io::Error::other("it would wait for ever")),
+                count => Ok(count),
+            }
+        }
+    }
+
+    #[test]
+    fn a_ticket_is_read_from_a_receiver_that_goes_on_to_run() {
+        let ticket = ticket(1);
+        let text = format!("Receiving into in. Run:\n\nlitz send PATH... {ticket}\n\nThe ticket is a secret.\n");
+        let mut bytes = Vec::new();
+        read_to_ticket(io::BufReader::new(Waiting(text.as_bytes())), &mut bytes).unwrap();
+        assert_eq!(String::from_utf8(bytes).unwrap().split_whitespace().last(), Some(ticket.as_str()));
+        let mut bytes = Vec::new();
+        let cut = &text.as_bytes()[..text.find(&ticket).unwrap() + 20];
+        assert!(read_to_ticket(io::BufReader::new(Waiting(cut)), &mut bytes).is_err(), "it is not complete yet");
     }
 
     #[test]
