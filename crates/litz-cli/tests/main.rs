@@ -25,6 +25,7 @@ mod scenario;
 mod scenario_netns;
 mod senders;
 mod speedup;
+mod ssh_hosts;
 mod standard_streams;
 mod strangers;
 mod streams;

@@ -1,9 +1,12 @@
 //! The arguments. One definition serves parsing and help. The commands check what the parser
 //! cannot.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use transfer::Filter;
 use units::{ByteSize, Duration, Rate};
 
 use super::bench::BenchOptions;
@@ -23,12 +26,22 @@ use super::profile::ProfileOptions;
 use super::replay::ReplayOptions;
 use super::scenario::ScenarioOptions;
 use super::serving::sandbox::SandboxMode;
+use super::ssh::invitation::{Invitation, Peer};
+use super::ssh::options::{SshEndOptions, SshOptions};
 use super::study::StudyOptions;
 use super::tcp::TcpOptions;
 use super::tickets::TicketsOptions;
 use super::transport_options::TransportOptions;
 use super::tunnel::TunnelOptions;
 use super::version::VersionOptions;
+
+/// The usage of `litz send`, which clap cannot derive.
+const SEND_USAGE: &str = "\
+litz send [OPTIONS] <PATH>... <TICKET>
+       litz send [OPTIONS] <PATH>... <[USER@]HOST>:[DIR]
+       litz send [OPTIONS] <[USER@]HOST>:<PATH>... <DIR>
+       litz send [OPTIONS] <PATH>... --to <TICKET>
+       litz send [OPTIONS] <PATH>... --ticket-file <FILE>";
 
 /// Multipath QUIC transport: file transfer, tunnels, forwarded connections, measurements, emulation and
 /// simulation.
@@ -53,7 +66,7 @@ pub(crate) enum Command {
     #[command(after_help = exit::TRANSFER_HELP)]
     Recv(RecvOptions),
     /// Send files and directories to the receiver that printed the ticket
-    #[command(after_help = exit::TRANSFER_HELP, override_usage = super::send::USAGE)]
+    #[command(after_help = exit::TRANSFER_HELP, override_usage = SEND_USAGE)]
     Send(SendOptions),
     /// Forward TCP, UDP and UNIX connections over all links, as ssh -L, -R, -D and -W do over one
     #[command(after_help = super::forward::HELP, override_usage = super::forward::USAGE)]
@@ -110,6 +123,9 @@ pub(crate) enum Command {
     /// Carry IP packets of this host over all its links to another host: a network device leads there
     #[command(after_help = super::tunnel::HELP)]
     Tunnel(TunnelOptions),
+    /// The far end of `litz send` with HOST:PATH, which ssh starts
+    #[command(hide = true)]
+    SshEnd(SshEndOptions),
     /// Print the version of this program and of the protocols that it speaks
     #[command(after_help = super::version::HELP)]
     Version(VersionOptions),
@@ -201,12 +217,16 @@ pub(crate) struct RecvOptions {
 
     #[command(flatten)]
     pub(crate) transport: TransportOptions,
+
+    /// The only sender, if it was agreed upon over ssh.
+    #[arg(skip)]
+    pub(crate) invitation: Option<Invitation>,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct SendOptions {
-    /// Files and directories to send, or "-" for standard input, then the ticket unless it is given
-    /// otherwise
+    /// Files and directories to send, or "-" for standard input, then the ticket or HOST:DIR; or HOST:PATH to
+    /// fetch, then a directory
     #[arg(required = true, num_args = 1.., value_name = "PATH... TICKET")]
     pub(crate) paths_and_ticket: Vec<PathBuf>,
 
@@ -228,6 +248,26 @@ pub(crate) struct SendOptions {
     /// itself as a PATH is followed.
     #[arg(long, value_name = "LIST", value_parser = super::keep::parse_keep, help_heading = heading::FILES)]
     pub(crate) keep: Option<transfer::Keep>,
+
+    /// Leave out files and directories that match this pattern; may be repeated, also with --include
+    ///
+    /// The rules are those of rsync: the first pattern that matches decides. `*.o` is compared with the last
+    /// component of a name, `build/` with directories, `/src/*.o` with names from the top, where the first
+    /// component is that of the PATH, `a/b` with the end of a name, and `**` also matches slashes. A directory
+    /// that is left out is not looked into.
+    #[arg(long, value_name = "PATTERN", help_heading = heading::FILES)]
+    pub(crate) exclude: Vec<String>,
+
+    /// Send files and directories that match this pattern, whatever later patterns say; may be repeated
+    #[arg(long, value_name = "PATTERN", help_heading = heading::FILES)]
+    pub(crate) include: Vec<String>,
+
+    /// The places of the patterns among the arguments: of all in `exclude`, then of all in `include`.
+    #[arg(skip)]
+    pattern_places: Vec<usize>,
+
+    #[command(flatten)]
+    pub(crate) ssh: SshOptions,
 
     /// Maximum sending rate, over all paths together
     #[arg(long, value_name = "RATE", help_heading = heading::PATHS)]
@@ -260,12 +300,62 @@ pub(crate) struct SendOptions {
 
     #[command(flatten)]
     pub(crate) transport: TransportOptions,
+
+    /// The host that asked for the transfer over ssh.
+    #[arg(skip)]
+    pub(crate) peer: Option<Arc<dyn Peer>>,
+}
+
+impl Arguments {
+    /// Parses the arguments of the process, whose first one is its name.
+    ///
+    /// # Errors
+    /// That of clap, whose text is for the user.
+    pub(crate) fn parse(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Self, clap::Error> {
+        Self::of(&Self::command().try_get_matches_from(arguments)?)
+    }
+
+    /// The arguments of a command line that was parsed.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub(crate) fn of(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut arguments = Self::from_arg_matches(matches)?;
+        if let (Command::Send(options), Some((_, matches))) = (&mut arguments.command, matches.subcommand()) {
+            let places = ["exclude", "include"].map(|name| matches.indices_of(name).into_iter().flatten());
+            options.pattern_places = places.into_iter().flatten().collect();
+        }
+        Ok(arguments)
+    }
+}
+
+impl SendOptions {
+    /// The patterns in the order of the arguments; true for those of --include.
+    pub(crate) fn patterns(&self) -> Vec<(bool, String)> {
+        let excluded = self.exclude.iter().map(|pattern| (false, pattern.clone()));
+        let patterns = excluded.chain(self.include.iter().map(|pattern| (true, pattern.clone())));
+        let mut placed: Vec<_> = self.pattern_places.iter().zip(patterns).collect();
+        placed.sort_by_key(|(place, _)| **place);
+        placed.into_iter().map(|(_, pattern)| pattern).collect()
+    }
+
+    /// The filter of these patterns.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(crate) fn filter(&self) -> Result<Filter, String> {
+        let mut filter = Filter::default();
+        for (admits, pattern) in self.patterns() {
+            let added = if admits { filter.include(&pattern) } else { filter.exclude(&pattern) };
+            added.map_err(|error| error.to_string())?;
+        }
+        Ok(filter)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_definition_is_consistent() {

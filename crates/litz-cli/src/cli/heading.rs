@@ -12,6 +12,8 @@ pub(crate) const TUNNEL: &str = "Tunnel";
 pub(crate) const DEVICE: &str = "Device";
 /// A tunnel without a network device.
 pub(crate) const USERSPACE: &str = "Without a network device";
+/// Hosts that are reached by ssh.
+pub(crate) const SSH: &str = "Hosts by ssh";
 /// Settings of the connection.
 pub(crate) const PROTOCOL: &str = "Protocol";
 /// The machine that is measured, predicted or simulated.

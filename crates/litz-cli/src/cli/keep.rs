@@ -29,6 +29,13 @@ pub(crate) fn parse_keep(text: &str) -> Result<Keep, String> {
     Ok(keep)
 }
 
+/// The list of words that [`parse_keep`] reads as this.
+pub(crate) fn words(keep: Keep) -> String {
+    let words = [(keep.modes, "modes"), (keep.links, "links"), (keep.hard_links, "hard-links"), (keep.holes, "holes")];
+    let words: Vec<_> = words.into_iter().filter_map(|(is_kept, word)| is_kept.then_some(word)).collect();
+    if words.is_empty() { "none".to_owned() } else { words.join(",") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +52,7 @@ mod tests {
             ("holes,hard-links", none.with_holes(true).with_hard_links(true)),
         ] {
             assert_eq!(parse_keep(text), Ok(keep), "{text}");
+            assert_eq!(parse_keep(&words(keep)), Ok(keep), "{text}");
         }
         for text in ["", "mode", "links,", "none,links", "links,none", "Links"] {
             assert!(parse_keep(text).is_err(), "{text}");

@@ -44,6 +44,7 @@ mod scheduler_trace;
 mod send;
 mod serving;
 mod signals;
+mod ssh;
 mod standard_streams;
 mod status;
 mod study;
@@ -62,15 +63,12 @@ mod wrap;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::FromArgMatches;
-
 use args::{Arguments, Command};
 
 /// Runs the command given by the process arguments.
 pub(crate) fn run() -> ExitCode {
     let given: Vec<OsString> = std::env::args_os().collect();
-    let parsed = help::command().try_get_matches_from(&given);
-    let parsed = parsed.and_then(|matches| Arguments::from_arg_matches(&matches));
+    let parsed = help::command().try_get_matches_from(&given).and_then(|matches| Arguments::of(&matches));
     let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => return out::conclude(argument_errors::print(&error, &given)),
@@ -101,6 +99,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Emulate(options) => emulate::run(&options),
         Command::Tcp(options) => tcp::run(&options),
         Command::Tunnel(options) => run_tunnel(&options, &given),
+        Command::SshEnd(options) => ssh::end::run(&options),
         Command::Version(options) => version::run(&options),
         Command::Completions(options) => packaging::run_completions(&options, help::command()),
         Command::Man(options) => packaging::run_man(&options, help::command_for(packaging::UNWRAPPED)),
@@ -113,7 +112,7 @@ fn run_tunnel(options: &tunnel::TunnelOptions, given: &[OsString]) -> ExitCode {
     match options.with_file(help::command(), given) {
         None => tunnel::run(options),
         Some(Err(message)) => exit::fail(options.is_json(), exit::FAILED, &message),
-        Some(Ok(matches)) => match Arguments::from_arg_matches(&matches) {
+        Some(Ok(matches)) => match Arguments::of(&matches) {
             Ok(Arguments { command: Command::Tunnel(options), .. }) => tunnel::run(&options),
             Ok(_) => unreachable!("the same command"),
             Err(error) => argument_errors::print(&error, given),

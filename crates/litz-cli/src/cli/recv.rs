@@ -17,6 +17,7 @@ use std::sync::{Arc, mpsc};
 use litz::Endpoint;
 use litz::identity::server_config;
 use transfer::{CLOSE_CODE, CancelToken, OpenFiles, Refusal, StreamOutput, TicketAddress, TransferError, peer_key};
+use units::Duration;
 
 use super::args::RecvOptions;
 use super::connect::transport;
@@ -35,18 +36,29 @@ use super::signals;
 use super::takeover::{ActiveAttempt, SILENCE_MAX, TAKEOVER_TIMEOUT};
 use super::warning::Warning;
 use attempt::Attempt;
-use directory::check;
+pub(crate) use directory::check;
 
 /// How often the waiting receiver checks for an interrupt, for late visitors, and for changes of its
 /// ticket or its list of keys.
 const WAKE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(200);
 
+/// Silence after which a sender whose ssh has ended counts as killed. If it was not, it connects again.
+const SENDER_SILENCE_MAX: Duration = Duration::from_secs(3);
+
 pub(crate) fn run(options: &RecvOptions) -> ExitCode {
+    match signals::cancel_token() {
+        Ok(cancel) => run_with(options, &cancel),
+        Err(error) => exit::fail(options.transport.json, exit::FAILED, &format!("cannot handle signals: {error}")),
+    }
+}
+
+/// As [`run`]; `cancel` is that of the signals.
+pub(crate) fn run_with(options: &RecvOptions, cancel: &CancelToken) -> ExitCode {
     let json = options.transport.json;
     if options.output.is_some() {
         out::redirect();
     }
-    let served = Receiver::prepare(options).and_then(|receiver| {
+    let served = Receiver::prepare(options, cancel).and_then(|receiver| {
         let status = receiver.run()?;
         if status == exit::INTERRUPTED {
             exit::report(json, status, &receiver.interrupt_message());
@@ -85,11 +97,10 @@ struct Receiver<'a> {
 }
 
 impl<'a> Receiver<'a> {
-    fn prepare(options: &'a RecvOptions) -> Result<Self, String> {
+    fn prepare(options: &'a RecvOptions, cancel: &CancelToken) -> Result<Self, String> {
         let directory = check(options)?;
         let stream = options.output.as_ref().map(|_| stdout()).transpose()?;
         let state = host::open_state(options.transport.state_dir.as_deref())?;
-        let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
         let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
         // Before the first thread starts.
         let mut rights = Rights::of_server(&options.transport, options.allow.as_deref())?;
@@ -97,6 +108,9 @@ impl<'a> Receiver<'a> {
             rights.writable.push(directory.clone());
         }
         let sandbox = sandbox::enter(options.sandbox, &rights)?;
+        if let Some(invitation) = &options.invitation {
+            invitation.peer.watch();
+        }
         let journals = Journals::of(&options.transport)?;
         let transport = transport(&options.transport, None, trace.as_ref(), journals.as_ref())?;
         let admission = AdmissionRequest {
@@ -106,6 +120,7 @@ impl<'a> Receiver<'a> {
             expires: options.expires,
             new_ticket: options.new_ticket,
             is_for_one_run: options.output.is_some(),
+            invited: options.invitation.as_ref().map(|invitation| invitation.sender),
         };
         let tls = server_config(&state.key).map_err(|error| error.to_string())?;
         let (listening, output) = (&options.listening, &options.transport);
@@ -129,7 +144,7 @@ impl<'a> Receiver<'a> {
             open_files: descriptors::open_files(),
             rooms: quota::Rooms::default(),
             output: stream,
-            cancel,
+            cancel: cancel.clone(),
             current,
         };
         receiver.announce()?;
@@ -244,6 +259,13 @@ impl<'a> Receiver<'a> {
             self.visits.close_unproven();
             return is_empty.then_some(Ok(exit::INTERRUPTED));
         }
+        if self.options.invitation.as_ref().is_some_and(|invitation| invitation.peer.has_left()) {
+            self.visits.close_silent(SENDER_SILENCE_MAX);
+        }
+        let ending = self.options.invitation.as_ref().and_then(|invitation| invitation.peer.ending(is_empty));
+        if ending.is_some() {
+            return ending;
+        }
         match &self.admission {
             Admission::Ticket(ticket) if ticket.is_revoked() => {
                 Some(Err("the ticket was revoked: run `litz recv` again for a new ticket".into()))
@@ -255,6 +277,11 @@ impl<'a> Receiver<'a> {
         }
     }
 
+    /// Whether it ends with a complete transfer, and has only one sender.
+    fn serves_one_transfer(&self) -> bool {
+        matches!(self.admission, Admission::Ticket(_)) || self.options.invitation.is_some()
+    }
+
     /// Reads the list of keys again if it changed, and ends the transfers of removed keys.
     fn refresh_keys(&self) {
         self.admission.refresh_keys(&self.visits, |kind, message| self.warn(kind, message));
@@ -262,10 +289,10 @@ impl<'a> Receiver<'a> {
 
     /// Reports how an attempt ended; returns the status or the error if that ends the command.
     fn conclude(&self, attempt: &Attempt) -> Option<Result<u8, String>> {
-        let is_ticket = matches!(self.admission, Admission::Ticket(_));
+        let is_ticket = self.serves_one_transfer();
         match &attempt.result {
             Ok(summary) if is_ticket && summary.is_complete() => Some(Ok(summary.exit_code())),
-            Ok(summary) if self.output.is_some() => Some(Ok(summary.exit_code())),
+            Ok(summary) if self.output.is_some() || self.options.invitation.is_some() => Some(Ok(summary.exit_code())),
             // The sender was told to send again, with the same ticket.
             Ok(summary) if is_ticket => {
                 self.print_incomplete(attempt, summary);
@@ -278,7 +305,7 @@ impl<'a> Receiver<'a> {
             Err(error) if error.exit_code() == exit::INTERRUPTED => Some(Ok(exit::INTERRUPTED)),
             // The next attempt would fail the same way, whatever is sent. Only the ticket's own sender
             // gets this far, so an unauthorised host cannot end the command.
-            Err(error) if is_ticket && attempt.authorised && (error.is_own_fault() || self.is_output_used()) => {
+            Err(error) if is_ticket && attempt.authorised && self.is_final(error) => {
                 Some(Err(format!("{}: {}", attempt.peer, reports::ending(error))))
             }
             // A sender tries all our addresses and keeps the first that answers. It closes the
@@ -301,6 +328,13 @@ impl<'a> Receiver<'a> {
 }
 
 impl Receiver<'_> {
+    /// Whether no other transfer can succeed after this error. Over ssh, the other end is started again
+    /// for each.
+    fn is_final(&self, error: &TransferError) -> bool {
+        let is_over = self.options.invitation.is_some() && !error.is_resumable();
+        is_over || error.is_own_fault() || self.is_output_used()
+    }
+
     /// Whether data was written to standard output, so that no other transfer can begin.
     fn is_output_used(&self) -> bool {
         self.output.as_ref().is_some_and(StreamOutput::was_taken)

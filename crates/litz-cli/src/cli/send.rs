@@ -13,8 +13,8 @@ use litz::{Closed, Connection, RateLimit, TransportConfig};
 use recovery::RateCap;
 use serde_json::json;
 use transfer::{
-    CLOSE_CODE, CancelToken, ConnectionLink, Credential, Keep, Refusal, Revision, RunId, Source, StreamInput, Summary,
-    Ticket, TransferError, control, proof_context, send,
+    CLOSE_CODE, CancelToken, ConnectionLink, Credential, Filter, Keep, Refusal, Revision, RunId, Source, StreamInput,
+    Summary, Ticket, TransferError, control, proof_context, send,
 };
 use units::{ByteSize, Duration, Instant, Rate};
 
@@ -28,13 +28,12 @@ use super::path_report::{self, watch_paths};
 use super::progress::{Direction, Progress};
 use super::scheduler_trace::Trace;
 use super::signals;
+use super::ssh::place::Ends;
+use super::ssh::pull::pull;
+use super::ssh::push::{Far, FarError};
 use super::takeover::SILENCE_MAX;
+use super::ticket::is_like_ticket;
 use super::warning::Warning;
-
-pub(crate) const USAGE: &str = "\
-litz send [OPTIONS] <PATH>... <TICKET>
-       litz send [OPTIONS] <PATH>... --to <TICKET>
-       litz send [OPTIONS] <PATH>... --ticket-file <FILE>";
 
 /// Default burst size: the largest batch that the kernel accepts.
 const BURST_DEFAULT: u64 = 64 * 1024;
@@ -58,7 +57,14 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(crate) fn run(options: &SendOptions) -> ExitCode {
     let json = options.transport.json;
-    match prepare(options).and_then(|job| job.run()) {
+    let is_ticket = options.credential.ticket.is_given()
+        || options.paths_and_ticket.last().is_some_and(|last| is_like_ticket(last));
+    let ends = match Ends::of(&options.paths_and_ticket, is_ticket) {
+        Ok(Ends::Pull { host, paths, into }) => return pull(options, &host, paths, into),
+        Ok(ends) => ends,
+        Err(message) => return exit::fail(json, exit::FAILED, &message),
+    };
+    match prepare(options, ends).and_then(|job| job.run()) {
         Ok(summary) => ExitCode::from(summary.exit_code()),
         Err(Failure { status, message, .. }) => exit::fail(json, status, &message),
     }
@@ -110,6 +116,15 @@ impl From<TransferError> for Failure {
     }
 }
 
+impl From<FarError> for Failure {
+    fn from(error: FarError) -> Self {
+        match error {
+            FarError::Interrupted => TransferError::Cancelled.into(),
+            FarError::Failed(message) => message.into(),
+        }
+    }
+}
+
 impl From<ConnectFailure> for Failure {
     fn from(failure: ConnectFailure) -> Self {
         match failure {
@@ -125,6 +140,9 @@ impl From<ConnectFailure> for Failure {
 struct Job<'a> {
     options: &'a SendOptions,
     ticket: Ticket,
+    /// The receiver, if this command has started it over ssh.
+    far: Option<Far>,
+    filter: Filter,
     paths: &'a [PathBuf],
     state: HostState,
     /// Listed after the first attempt is authenticated, and kept for later ones.
@@ -142,8 +160,15 @@ struct Job<'a> {
     run_id: RunId,
 }
 
-fn prepare(options: &SendOptions) -> Result<Job<'_>, Failure> {
-    let (ticket, paths) = options.credential.split(&options.paths_and_ticket)?;
+fn prepare<'a>(options: &'a SendOptions, ends: Ends<'a>) -> Result<Job<'a>, Failure> {
+    let (ticket, paths, far_path) = match ends {
+        Ends::Push { paths, to } => (None, paths, Some(to)),
+        Ends::Ticket | Ends::Pull { .. } => {
+            let (ticket, paths) = options.credential.split(&options.paths_and_ticket)?;
+            (Some(ticket), paths, None)
+        }
+    };
+    let filter = options.filter()?;
     let stream = stdin_source(options, paths)?;
     // Only the paths themselves. What is below them is listed once the ticket is bound to this host,
     // because that may take long.
@@ -160,9 +185,17 @@ fn prepare(options: &SendOptions) -> Result<Job<'_>, Failure> {
     let transport = transport(&options.transport, cap, trace.as_ref(), journals.as_ref())?;
     let progress = Progress::new(Direction::Sending, &options.transport);
     let run_id = RunId::generate().map_err(|error| error.to_string())?;
+    // Last: all that can fail on this host was tried.
+    let far =
+        far_path.map(|to| Far::start(&options.ssh, &to, state.key.public(), options.transport.idle_timeout, &cancel));
+    let far = far.transpose()?;
+    let ticket =
+        ticket.or_else(|| far.as_ref().map(|far| far.ticket.clone())).ok_or_else(|| "there is no ticket".to_owned())?;
     Ok(Job {
         options,
         ticket,
+        far,
+        filter,
         paths,
         state,
         source: stream.map_or_else(OnceLock::new, OnceLock::from),
@@ -271,6 +304,14 @@ impl Job<'_> {
         if self.cancel.is_cancelled() {
             return Err(TransferError::Cancelled.into());
         }
+        // The host that asked for the transfer is gone, or the receiver that this command started.
+        let is_left = self.options.peer.as_ref().is_some_and(|peer| peer.ending(true).is_some());
+        if let Some(reason) = self.far.as_ref().and_then(Far::ending) {
+            return Err(reason.into());
+        }
+        if is_left {
+            return Err(failure);
+        }
         if self.is_accepted.take() {
             *refused_at = None;
         }
@@ -361,7 +402,7 @@ impl Job<'_> {
         // An older receiver takes no links.
         let default = Keep::default().with_links(revision >= Revision::Links);
         let keep = self.options.keep.unwrap_or(default);
-        let source = Source::scan_keeping(self.paths, keep, &self.cancel)?;
+        let source = Source::scan_filtered(self.paths, keep, &self.filter, &self.cancel)?;
         Ok(self.source.get_or_init(|| source))
     }
 
@@ -422,7 +463,7 @@ impl Job<'_> {
         }
         let context = proof_context(connection, self.state.key.public(), self.ticket.receiver)
             .map_err(|error| TransferError::Connection(std::io::Error::other(error.to_string())))?;
-        let credential = if self.options.credential.by_key {
+        let credential = if self.far.is_some() || self.options.credential.by_key {
             Credential::Key
         } else {
             Credential::Ticket(self.ticket.secret.clone())

@@ -81,6 +81,7 @@ pub(super) fn run(options: &ServeOptions) -> Result<u8, String> {
         expires: options.expires,
         new_ticket: options.new_ticket,
         is_for_one_run: false,
+        invited: None,
     };
     let (listening, output) = (&options.listening, &options.transport);
     let request = Request {

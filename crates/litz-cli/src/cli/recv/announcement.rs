@@ -29,6 +29,9 @@ impl Receiver<'_> {
         }
         let ticket = Ticket::new(addresses.clone(), fingerprint, secret, expires_unix);
         let text = ticket.to_text().map_err(|error| error.to_string())?;
+        if let Some(invitation) = &self.options.invitation {
+            return invitation.peer.announce(&text);
+        }
         let directory = match &self.output {
             Some(_) => "standard output".to_owned(),
             None => self.directory.display().to_string(),
@@ -83,6 +86,9 @@ impl Receiver<'_> {
                  revoke {}` to revoke it",
                 ticket.issued.id
             ),
+            Admission::Keys(_) if self.serves_one_transfer() => {
+                "interrupted: run the same command again to go on from here".to_owned()
+            }
             Admission::Keys(_) => {
                 "interrupted; no transfers are accepted now: run the same command again to accept them".to_owned()
             }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use litz::Connection;
 use litz::identity::PublicKey;
@@ -41,13 +42,17 @@ pub(super) struct Attempt {
     pub(super) result: Result<Summary, TransferError>,
 }
 
+/// A receiver that the same user started before may not have noticed yet that its sender was killed: it
+/// does after [`SENDER_SILENCE_MAX`](super::SENDER_SILENCE_MAX).
+const BUSY_WAIT: Duration = Duration::from_secs(8);
+
 impl Receiver<'_> {
     pub(super) fn receive_from(&self, connection: &Connection, key: PublicKey, id: VisitorId) -> Attempt {
         let peer = connection.remote_addr();
         log_connected(connection);
         let sender = match &self.admission {
-            Admission::Ticket(_) => None,
-            Admission::Keys(keys) => Some(keys.name(&key)),
+            Admission::Keys(keys) if !self.serves_one_transfer() => Some(keys.name(&key)),
+            Admission::Ticket(_) | Admission::Keys(_) => None,
         };
         let name = sender.clone().unwrap_or_else(|| peer.to_string());
         let sender = sender.map(|name| Sender { name, peer: peer.to_string(), key: key.to_string() });
@@ -111,6 +116,8 @@ impl Receiver<'_> {
             .with_umask(current_umask())
             .with_open_files(self.open_files.clone())
             .with_output(self.output.clone())
+            .with_busy_wait(self.options.invitation.as_ref().map_or(Duration::ZERO, |_| BUSY_WAIT))
+            .with_roots(self.options.invitation.as_ref().and_then(|invitation| invitation.roots.clone()))
             .with_cancel(self.cancel.clone());
         watch_paths(connection, Direction::Receiving, progress, self.links.ends(), None, || {
             receive::run(link, control(streams), &context, &directory, &options, authoriser, progress)
@@ -134,8 +141,11 @@ impl Receiver<'_> {
                 let (store, directory) = (self.state.store.clone(), self.directory.clone());
                 (Box::new(TicketAuthoriser::new(store, directory, host::ticket_clock())), Some(&self.current))
             }
-            // A listed key may run several transfers at a time.
-            Admission::Keys(keys) => (Box::new(ListedAuthoriser(Arc::clone(keys))), None),
+            // A listed key may run several transfers at a time, unless it was invited to one.
+            Admission::Keys(keys) => {
+                let current = self.serves_one_transfer().then_some(&self.current);
+                (Box::new(ListedAuthoriser(Arc::clone(keys))), current)
+            }
         };
         let (connection, json) = (connection.clone(), self.options.transport.json);
         let visits = Arc::clone(&self.visits);

@@ -7,7 +7,7 @@ use crate::cli::args::RecvOptions;
 use crate::cli::serving::authorisation::check_lifetime;
 
 /// Checks what can be checked before anything is opened; returns the directory.
-pub(super) fn check(options: &RecvOptions) -> Result<PathBuf, String> {
+pub(crate) fn check(options: &RecvOptions) -> Result<PathBuf, String> {
     let directory = if options.output.is_some() { check_output(options)? } else { check_directory(options)? };
     check_lifetime(options.expires, "sender")?;
     options.listening.check()?;

@@ -16,8 +16,9 @@ impl Receiver<'_> {
     pub(super) fn print_incomplete(&self, attempt: &Attempt, summary: &Summary) {
         let failed = summary.failed;
         let files = if failed == 1 { "1 file was".to_owned() } else { format!("{failed} files were") };
+        let valid = if self.options.invitation.is_none() { "; the ticket stays valid" } else { "" };
         let message = format!(
-            "{files} not received; the ticket stays valid: once the cause is removed, send again with the same command. \
+            "{files} not received{valid}: once the cause is removed, send again with the same command. \
              Waiting for the sender; Ctrl-C ends this"
         );
         if self.options.transport.json {
@@ -52,13 +53,11 @@ impl Receiver<'_> {
             out::json(&event);
             return;
         }
-        let is_waiting = attempt.authorised && attempt.closing.is_none();
-        let waiting = match (&self.admission, error) {
-            (Admission::Ticket(_), TransferError::CancelledByPeer) if is_waiting => "; waiting for it to send again",
-            (Admission::Ticket(_), error) if is_waiting && !error.is_resumable() => {
-                "; waiting for another attempt; Ctrl-C ends this"
-            }
-            (Admission::Ticket(_), _) if is_waiting => "; waiting for the sender to reconnect",
+        let is_waiting = self.serves_one_transfer() && attempt.authorised && attempt.closing.is_none();
+        let waiting = match error {
+            TransferError::CancelledByPeer if is_waiting => "; waiting for it to send again",
+            error if is_waiting && !error.is_resumable() => "; waiting for another attempt; Ctrl-C ends this",
+            _ if is_waiting => "; waiting for the sender to reconnect",
             _ => "",
         };
         let who = if attempt.authorised { attempt.name.clone() } else { attempt.peer.to_string() };

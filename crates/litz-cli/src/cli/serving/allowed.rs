@@ -21,8 +21,8 @@ pub(crate) struct AllowedKeys {
 pub(crate) type ReadKeys = Arc<dyn Fn(&Path) -> Result<AllowList, String> + Send + Sync>;
 
 struct State {
-    watch: FileWatch,
-    read: ReadKeys,
+    /// The file with the list, if there is one.
+    source: Option<(FileWatch, ReadKeys)>,
     /// The last good list.
     list: AllowList,
     /// The change that was warned of last. A file that changed recently is read several times.
@@ -56,29 +56,38 @@ impl AllowedKeys {
         // The first look comes before the reading, so that a later change is not missed.
         watch.take_change();
         let list = read(path)?;
-        Ok(Self { state: Mutex::new(State { watch, read, list, warned_of: None }) })
+        Ok(Self { state: Mutex::new(State { source: Some((watch, read)), list, warned_of: None }) })
+    }
+
+    /// One key, for as long as the command runs.
+    pub(crate) fn only(key: PublicKey) -> Self {
+        let list = AllowList::of([key.fingerprint()]);
+        Self { state: Mutex::new(State { source: None, list, warned_of: None }) }
     }
 
     /// A warning if the list has no keys.
     pub(crate) fn emptiness_note(&self) -> Option<String> {
         let state = self.lock();
-        state.list.is_empty().then(|| emptiness_note(state.watch.path()))
+        let (watch, _) = state.source.as_ref()?;
+        state.list.is_empty().then(|| emptiness_note(watch.path()))
     }
 
     /// Reads the list again if the file may have changed. If it cannot be read, is invalid, or
     /// others may write it, the last good list stays.
     pub(crate) fn refresh(&self) -> Refreshed {
         let mut state = self.lock();
-        if !state.watch.take_change() {
+        let state = &mut *state;
+        let Some((watch, read)) = &mut state.source else { return Refreshed::default() };
+        if !watch.take_change() {
             return Refreshed::default();
         }
-        let stamp = state.watch.stamp();
+        let stamp = watch.stamp();
         let mut refreshed = Refreshed::default();
-        let warning = match (state.read)(state.watch.path()) {
+        let warning = match read(watch.path()) {
             Ok(list) => {
                 refreshed.is_changed = list != state.list;
                 state.list = list;
-                (state.list.is_empty() && refreshed.is_changed).then(|| emptiness_note(state.watch.path()))
+                (state.list.is_empty() && refreshed.is_changed).then(|| emptiness_note(watch.path()))
             }
             Err(error) => Some(format!("{error}; the keys that were read before stay in force")),
         };

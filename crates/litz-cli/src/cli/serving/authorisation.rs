@@ -48,6 +48,9 @@ impl Admission {
         port: u16,
         unfinished: Option<(Issued, Serving)>,
     ) -> Result<Self, String> {
+        if let Some(key) = request.invited {
+            return Ok(Self::Keys(Arc::new(AllowedKeys::only(key))));
+        }
         if let Some(path) = request.allow {
             let keys = match &request.read_keys {
                 Some(read) => AllowedKeys::load_with(path, Arc::clone(read))?,
@@ -124,7 +127,7 @@ pub(crate) fn unfinished_ticket(
     state: &HostState,
     now: u64,
 ) -> Result<Option<(Issued, Serving)>, String> {
-    if request.allow.is_some() || request.new_ticket || request.is_for_one_run {
+    if request.invited.is_some() || request.allow.is_some() || request.new_ticket || request.is_for_one_run {
         return Ok(None);
     }
     let newest = state.store.usable(now, request.purpose).map_err(|error| error.to_string())?.pop();

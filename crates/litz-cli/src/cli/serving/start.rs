@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use litz::identity::PublicKey;
 use litz::{Endpoint, EventHandler, TransportConfig};
 use transfer::TicketAddress;
 use units::Duration;
@@ -40,6 +41,8 @@ pub(crate) struct AdmissionRequest<'a> {
     pub(crate) new_ticket: bool,
     /// The ticket serves this run alone, and leaves others for the same purpose as they are.
     pub(crate) is_for_one_run: bool,
+    /// The only key that is admitted, instead of a list or a ticket.
+    pub(crate) invited: Option<PublicKey>,
 }
 
 /// A command that serves.

@@ -7,6 +7,7 @@ use litz::Connection;
 use litz::identity::PublicKey;
 use net::MonotonicClock;
 use transfer::{Authoriser, CLOSE_CODE, Proof, ProofContext, Refusal};
+use units::{Duration, Instant};
 
 use super::admission::{NoPlace, VisitorId, Visitors};
 use super::refusals::RefusalLimit;
@@ -25,6 +26,8 @@ pub(crate) enum Closing {
     KeyRemoved,
     /// The sender has a later connection.
     Superseded,
+    /// Nothing arrived from the sender.
+    Silent,
     /// The receiver ends.
     Ending,
 }
@@ -38,6 +41,7 @@ impl Closing {
             Self::Busy => format!("the {host} is busy: all its places for this sender are taken"),
             Self::KeyRemoved => format!("the {host} no longer allows this key"),
             Self::Superseded => SUPERSEDED.to_owned(),
+            Self::Silent => "nothing has arrived for some time".to_owned(),
             Self::Ending => format!("the {host} ends"),
         }
     }
@@ -50,6 +54,7 @@ impl Closing {
             Self::Busy => "all places for this sender are taken by its other transfers, or by other senders",
             Self::KeyRemoved => "ended its transfer, because its key was taken off the list",
             Self::Superseded => "a later connection of the same sender has taken over",
+            Self::Silent => "closed: nothing has arrived for some time",
             Self::Ending => "closed, because this receiver ends",
         }
     }
@@ -65,6 +70,8 @@ struct State {
     visitors: Visitors,
     /// The connections of the visitors.
     connections: BTreeMap<VisitorId, Connection>,
+    /// How many packets of each had arrived, and since when: only while silence is looked for.
+    heard: BTreeMap<VisitorId, (u64, Instant)>,
     /// Of these, those that the receiver has closed.
     closings: BTreeMap<VisitorId, Closing>,
     refusals: RefusalLimit,
@@ -75,7 +82,8 @@ struct State {
 impl Visits {
     pub(crate) fn new(visitors: Visitors, host: &'static str) -> Self {
         let (connections, closings) = (BTreeMap::new(), BTreeMap::new());
-        let state = State { visitors, connections, closings, refusals: RefusalLimit::default(), host };
+        let heard = BTreeMap::new();
+        let state = State { visitors, connections, heard, closings, refusals: RefusalLimit::default(), host };
         Self { state: Mutex::new(state), clock: MonotonicClock::start() }
     }
 
@@ -110,6 +118,7 @@ impl Visits {
         let mut state = self.lock();
         state.visitors.on_ended(id);
         state.connections.remove(&id);
+        state.heard.remove(&id);
         state.closings.remove(&id);
     }
 
@@ -123,6 +132,24 @@ impl Visits {
         let mut state = self.lock();
         let overdue = state.visitors.poll_overdue(self.clock.now());
         state.close(overdue, Closing::Overdue);
+    }
+
+    /// Closes the visitors of which nothing has arrived for `silence_max`. The first call begins to look.
+    pub(crate) fn close_silent(&self, silence_max: Duration) {
+        let now = self.clock.now();
+        let mut state = self.lock();
+        let mut silent = Vec::new();
+        let State { connections, heard, .. } = &mut *state;
+        for (id, connection) in connections.iter() {
+            let packets = connection.stats().receive.packets_received;
+            let last = heard.entry(*id).or_insert((packets, now));
+            if last.0 != packets {
+                *last = (packets, now);
+            } else if now.saturating_since(last.1) >= silence_max {
+                silent.push(*id);
+            }
+        }
+        state.close(silent, Closing::Silent);
     }
 
     /// Closes the visitors whose key lost the right to send.

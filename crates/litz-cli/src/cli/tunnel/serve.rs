@@ -579,6 +579,7 @@ fn admission<'a>(
         expires: options.expires,
         new_ticket: options.new_ticket,
         is_for_one_run: false,
+        invited: None,
     }
 }
 
