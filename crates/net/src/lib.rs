@@ -9,6 +9,8 @@
 //! | [`tun`] | TUN devices with offloads, segmentation and coalescing, and an in-memory device |
 //! | [`mod@interfaces`] | the host's interfaces and addresses, and reachability checks |
 //! | [`link_watch`] | notices changes of interfaces, addresses and routes |
+//! | [`routing`] | rules, routes, addresses and links: read, set, removed and watched |
+//! | [`nftables`] | one table of nftables, made by the program `nft` |
 //! | [`buffer_pool`] | receive buffers that are used again |
 //! | [`counters`] | counters of a socket |
 //! | [`clock`] | the monotonic clock, the only place that reads it |
@@ -49,7 +51,11 @@ pub mod link_watch;
 pub mod memory;
 #[cfg(target_os = "linux")]
 mod netlink;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub mod nftables;
 pub mod processors;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub mod routing;
 pub mod secret;
 pub mod testing;
 pub mod timer;

@@ -70,7 +70,7 @@ impl LinkWatch {
     /// If the process has no file descriptors left.
     pub fn open() -> io::Result<(Self, Option<io::Error>)> {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let (changes, refused) = match open_netlink() {
+        let (changes, refused) = match open_netlink(GROUPS) {
             Ok(socket) => (Some(socket), None),
             Err(error) => (None, Some(error)),
         };
@@ -110,7 +110,7 @@ impl LinkWatch {
 }
 
 /// The place of the first descriptor that becomes readable; none if none does in time.
-fn wait_for(sources: &[&OwnedFd], timeout: Duration) -> io::Result<Option<usize>> {
+pub(crate) fn wait_for(sources: &[&OwnedFd], timeout: Duration) -> io::Result<Option<usize>> {
     let timeout = Timespec::try_from(timeout).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut polled: Vec<PollFd<'_>> = sources.iter().map(|source| PollFd::new(*source, PollFlags::IN)).collect();
     match poll(&mut polled, Some(&timeout)) {
@@ -120,13 +120,13 @@ fn wait_for(sources: &[&OwnedFd], timeout: Duration) -> io::Result<Option<usize>
     }
 }
 
-/// A socket that gets the kernel's notifications (rtnetlink(7)). Their content is not needed: after
-/// any of them the table of interfaces is read again.
-fn open_netlink() -> io::Result<OwnedFd> {
+/// A socket that gets the kernel's notifications of these groups (rtnetlink(7)). Their content is not needed:
+/// after any of them the tables are read again.
+pub(crate) fn open_netlink(groups: u32) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     // NETLINK_ROUTE is protocol zero, the default.
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
-    bind(&socket, &SocketAddrNetlink::new(0, GROUPS))?;
+    bind(&socket, &SocketAddrNetlink::new(0, groups))?;
     Ok(socket)
 }
 

@@ -360,7 +360,10 @@ impl OpenTunError {
         }
         Some(match Errno::from_io_error(&self.source)? {
             Errno::PERM | Errno::ACCESS => NO_RIGHT,
-            Errno::NOENT | Errno::NODEV | Errno::NXIO => "this kernel has no TUN devices: `modprobe tun`",
+            Errno::NOENT | Errno::NODEV | Errno::NXIO => {
+                "there is no /dev/net/tun: run `modprobe tun`, and give the device to a container that is to use it, as \
+                 with `docker run --device /dev/net/tun`"
+            }
             Errno::BUSY | Errno::EXIST => "another device has this name: `ip link` lists them",
             Errno::INVAL if if_nametoindex(self.name.as_str()).is_ok() => {
                 "a device of another kind has this name: choose another one; `ip link` lists them"

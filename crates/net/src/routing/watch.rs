@@ -1,0 +1,121 @@
+//! Notices changes of rules, routes, addresses and links, and of one table of nftables.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use rustix::net::netlink::{NETFILTER, SocketAddrNetlink};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
+
+use crate::link_watch::{open_netlink, wait_for};
+
+/// RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE, RTMGRP_IPV4_RULE, RTMGRP_IPV6_IFADDR, RTMGRP_IPV6_ROUTE,
+/// and the group RTNLGRP_IPV6_RULE (19) (linux/rtnetlink.h).
+const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 1 << 18;
+
+/// The group NFNLGRP_NFTABLES (7) (linux/netfilter/nfnetlink.h).
+const GROUPS_OF_NFTABLES: u32 = 1 << 6;
+
+/// Messages read at a time, at most; further ones remain for the next wait.
+const MESSAGES_MAX: usize = 256;
+
+/// A message of nftables begins with the name of its table.
+const BEGINNING_BYTES: usize = 256;
+
+/// Waits for changes in the network namespace in which it was opened.
+#[derive(Debug)]
+pub struct RoutingWatch {
+    routes: OwnedFd,
+    /// The socket for changes of nftables, and the table's name.
+    table: Option<(OwnedFd, String)>,
+    wake: Arc<OwnedFd>,
+}
+
+/// Ends a wait of a [`RoutingWatch`], from any thread.
+#[derive(Debug, Clone)]
+pub struct RoutingWatchWaker(Arc<OwnedFd>);
+
+/// The end of a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RoutingNews {
+    /// Rules, routes, addresses or links may have changed.
+    pub routing: bool,
+    /// The table of nftables may have changed.
+    pub table: bool,
+}
+
+impl RoutingWatchWaker {
+    /// The wait in progress ends, or the next one.
+    pub fn wake(&self) {
+        // It fails only if the counter is full, and then the wait ends anyway.
+        let _full = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
+    }
+}
+
+impl RoutingWatch {
+    /// Begins to watch.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn open() -> io::Result<Self> {
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        Ok(Self { routes: open_netlink(GROUPS)?, table: None, wake })
+    }
+
+    /// Watches the table of nftables with this name, too, which needs CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn watch_table(&mut self, name: &str) -> io::Result<()> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, Some(NETFILTER))?;
+        bind(&socket, &SocketAddrNetlink::new(0, GROUPS_OF_NFTABLES))?;
+        self.table = Some((socket, name.to_owned()));
+        Ok(())
+    }
+
+    /// For another thread, to end a wait.
+    #[must_use]
+    pub fn waker(&self) -> RoutingWatchWaker {
+        RoutingWatchWaker(Arc::clone(&self.wake))
+    }
+
+    /// Waits for a change, at most for `timeout`.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn wait(&mut self, timeout: Duration) -> io::Result<RoutingNews> {
+        let table = self.table.as_ref().map(|(socket, _)| socket);
+        let sources: Vec<&OwnedFd> = [&*self.wake, &self.routes].into_iter().chain(table).collect();
+        let mut news = RoutingNews::default();
+        if wait_for(&sources, timeout)?.is_none() {
+            return Ok(news);
+        }
+        let _none = rustix::io::read(&*self.wake, &mut [0; 8]);
+        take(&self.routes, |_| news.routing = true)?;
+        if let Some((socket, name)) = &self.table {
+            let is_in = |message: &[u8]| message.windows(name.len()).any(|part| part == name.as_bytes());
+            take(socket, |message| news.table |= message.is_none_or(is_in))?;
+        }
+        Ok(news)
+    }
+}
+
+/// Reads the beginnings of the messages that have arrived, or of a part of them; none for those that the kernel had to
+/// drop.
+fn take(socket: &OwnedFd, mut each: impl FnMut(Option<&[u8]>)) -> io::Result<()> {
+    let mut buffer = [0; BEGINNING_BYTES];
+    for _ in 0..MESSAGES_MAX {
+        match recv(socket, &mut buffer, RecvFlags::empty()) {
+            Ok((_, len)) => each(Some(&buffer[..len.min(BEGINNING_BYTES)])),
+            Err(Errno::NOBUFS) => each(None),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
