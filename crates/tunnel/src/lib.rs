@@ -23,6 +23,8 @@
 //! | [`mtu`] | packets that are too large for the other end |
 //! | [`prefix`], [`host_address`] | networks, and which peer has which address |
 //! | [`policy`], [`own_networks`] | what a client takes of what a server assigns |
+//! | [`upkeep`] | settings of the host that stay as they were made |
+//! | [`kill_switch`] | the packet filter that refuses what leaves outside |
 //!
 //! The formats are specified in `docs/spec/tunnel.md`.
 #![forbid(unsafe_code)]
@@ -33,6 +35,7 @@ pub mod control;
 pub mod host_address;
 pub mod inner;
 pub mod item;
+pub mod kill_switch;
 pub mod mtu;
 pub mod outbox;
 pub mod outboxes;
@@ -50,6 +53,7 @@ mod samples;
 pub mod selector;
 pub mod shaper;
 pub mod unpacker;
+pub mod upkeep;
 pub mod urgent;
 
 pub use control::{Message, PROTOCOL};
