@@ -18,6 +18,8 @@ mod crowd;
 mod flood;
 mod forwarding;
 mod joined;
+mod kill_switch;
+mod local_first;
 mod many;
 mod mtu;
 mod nat;

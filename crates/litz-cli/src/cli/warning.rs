@@ -35,6 +35,8 @@ pub(crate) enum Warning {
     Ipv6LeftOut,
     /// The server of a tunnel does not forward packets.
     NotForwarding,
+    /// Another program has removed what a tunnel has set, such as a route, and it cannot be made again; or it can again.
+    NetworkChanged,
     /// The addresses of a tunnel's clients cannot be written.
     AddressesNotKept,
     /// An earlier ticket, which keeps its lifetime, is served again.
@@ -54,6 +56,7 @@ impl Warning {
             Self::NetworkCollides => "network_collides",
             Self::Ipv6LeftOut => "ipv6_left_out",
             Self::NotForwarding => "not_forwarding",
+            Self::NetworkChanged => "network_changed",
             Self::AddressesNotKept => "addresses_not_kept",
             Self::NotListening => "not_listening",
             Self::LoopbackOnly => "loopback_only",

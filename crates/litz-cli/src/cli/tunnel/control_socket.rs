@@ -14,7 +14,7 @@ use serde_json::Value;
 use transfer::CancelToken;
 use transfer::store::default_state_dir;
 
-use crate::cli::runtime_folder::{ROOTS, runtime_folder};
+use crate::cli::runtime_folder::{self, ROOTS, runtime_folder};
 
 /// How long a command waits for the answer to its request.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -92,7 +92,7 @@ impl ControlSocket {
     ) -> Result<Self, String> {
         let path = path_in(folder, device);
         let cannot = |error: std::io::Error| format!("cannot listen on {}: {error}", path.display());
-        std::fs::create_dir_all(folder).map_err(cannot)?;
+        runtime_folder::prepare(folder)?;
         if connect(&path).is_ok() {
             return Err(format!("a tunnel with the device {device} runs already: `litz tunnel down` ends it"));
         }

@@ -1,5 +1,6 @@
-//! Routes, rules and name servers of this host, changed with the program `ip` (iproute2) so that they are undone in any
-//! case: at the end of the command, by `litz tunnel down`, or when the next command starts.
+//! Routes, rules, the packet filter and the name servers of this host, changed so that they are undone in any
+//! case: at the end of the command, by `litz tunnel down`, or when the next command starts. Until then they are
+//! [kept](super::keeper).
 //!
 //! How to undo a change is written to a file before the change is made. A command that is killed leaves the
 //! file; the next one that uses the device finds it.
@@ -7,82 +8,41 @@
 //! All devices would use the same rules and the same table, so one device has them at a time. The first rule
 //! is made before all else and removed after all else: the kernel refuses it to another command.
 
-use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Write};
-use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use net::nftables;
+use net::routing::{self, Family, Observed, Packets, Route, Rule, Setting, TABLE_MAIN, Target};
 use tunnel::Prefix;
+use tunnel::kill_switch::TABLE;
 
+use super::changes::{Changes, file_of, holders};
 use super::ipv6::Ipv6;
+use super::keeper::{Keeper, Kept, State};
 use super::name_service::NameService;
+use super::upkeep_report::UpkeepReport;
+use crate::cli::runtime_folder;
 
 /// The number of the routing table with the tunnel's default route, and the mark of the tunnel's own
 /// packets, which do not use it.
 pub(super) const MARK: u32 = 0x6c69_747a;
 
-/// The first rule, which is there as long as packets go through a tunnel, as `ip` shows it.
-const FIRST_RULE: &str = "32100: from all lookup main suppress_prefixlength 0";
-
 /// Priorities of the rules: before those of the main table (32766), the servers and the specific routes first.
-const PRIORITY_SERVER: &str = "32099";
-const PRIORITY_SPECIFIC: &str = "32100";
-const PRIORITY_TUNNEL: &str = "32101";
-const PRIORITY_BOUND: &str = "32102";
-
-/// A route with a lower metric is preferred, so this one is used only when the device is gone.
-const METRIC_LAST: &str = "4294967295";
-
-/// What `ip` says of a rule or a route that is there already (EEXIST).
-const EXISTS: &str = "File exists";
-
-/// The end of the names of the files.
-const EXTENSION: &str = "routes";
+const PRIORITY_SERVER: u32 = 32_099;
+const PRIORITY_SPECIFIC: u32 = 32_100;
+const PRIORITY_TUNNEL: u32 = 32_101;
+const PRIORITY_BOUND: u32 = 32_102;
+pub(super) const PRIORITIES: RangeInclusive<u32> = PRIORITY_SERVER..=PRIORITY_BOUND;
 
 /// What was changed for one device.
 pub(super) struct HostNetwork {
-    file: PathBuf,
-    changes: Changes,
+    keeper: Keeper,
     ipv6: Ipv6,
     /// Whether the changes outlive this.
     stays: bool,
-}
-
-/// The content of the file.
-#[derive(Serialize, Deserialize, Default)]
-struct Changes {
-    /// The process that made the changes.
-    process: u32,
-    /// The arguments of `ip` that undo them, the last change first.
-    undo: Vec<Vec<String>>,
-    #[serde(default)]
-    names: Option<NameService>,
-    /// The addresses of the server. Their names cannot be looked up while packets are refused.
-    #[serde(default)]
-    servers: Vec<SocketAddr>,
-}
-
-impl Changes {
-    /// Whether all packets are sent over the device.
-    fn has_rules(&self) -> bool {
-        self.undo.iter().any(|arguments| arguments.iter().any(|it| it == "rule"))
-    }
-
-    /// Whether packets are refused that would leave outside the tunnel, in all IP versions of the kernel.
-    fn refuses(&self, ipv6: &Ipv6) -> bool {
-        ipv6.families().iter().all(|(family, _)| self.refuses_in(family))
-    }
-
-    fn refuses_in(&self, family: &str) -> bool {
-        let have = |word: &str| {
-            let is_such = |undo: &Vec<String>| undo.iter().any(|it| it == family) && undo.iter().any(|it| it == word);
-            self.undo.iter().any(is_such)
-        };
-        have("unreachable") && have("fwmark")
-    }
 }
 
 impl HostNetwork {
@@ -91,41 +51,90 @@ impl HostNetwork {
     /// changes [stay](Self::stay). It may do so in IPv4 alone, if the kernel has got IPv6 since.
     ///
     /// # Errors
-    /// A message for the user: the folder cannot be written.
-    pub(super) fn begin(folder: &Path, device: &str, ipv6: &Ipv6, keeps: bool) -> Result<Self, String> {
-        fs::create_dir_all(folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-        let file = file_of(folder, device);
+    /// A message for the user: another command uses the device, or the folder cannot be written.
+    pub(super) fn begin(
+        folder: &Path,
+        device: &str,
+        ipv6: &Ipv6,
+        keeps: bool,
+        report: &UpkeepReport,
+    ) -> Result<Self, String> {
+        runtime_folder::prepare(folder)?;
         let (mut changes, mut stays) = (Changes::default(), false);
-        match left(&file)? {
-            Some(left) if keeps && left.refuses_in("-4") => (changes, stays) = (left, true),
-            Some(left) => undo(&file, &left),
+        match left(folder, device)? {
+            Some(left) if keeps && left.refuses_in(Family::V4) => (changes, stays) = (left, true),
+            Some(left) => undo(folder, device, &left),
             None => {}
         }
         changes.process = std::process::id();
-        let network = Self { file, changes, ipv6: ipv6.clone(), stays };
         if stays {
-            network.write()?;
+            changes.write(folder, device)?;
         }
-        Ok(network)
+        let keeper = Keeper::start(folder.to_owned(), device, changes, report.clone())?;
+        Ok(Self { keeper, ipv6: ipv6.clone(), stays })
+    }
+
+    /// Keeps a device that was made, with these addresses, instead of the one before.
+    pub(super) fn keep_device(&mut self, addresses: &[(IpAddr, u8)], mtu: u16) {
+        self.release_device();
+        let mut state = self.keeper.state();
+        let device = state.device.clone();
+        for &(address, bits) in addresses {
+            state.keep(Kept::Setting(Setting::Address { device: device.clone(), address, bits }));
+        }
+        state.keep(Kept::Setting(Setting::Link { device, mtu }));
+        drop(state);
+        self.keeper.wake();
+    }
+
+    /// Does not keep the device any more, nor what belongs to it, because another one is made.
+    pub(super) fn release_device(&mut self) {
+        let mut state = self.keeper.state();
+        let device = state.device.clone();
+        state.upkeep.retain(|kept| !matches!(kept, Kept::Setting(setting) if setting.device() == Some(&device)));
+    }
+
+    /// Changes the MTU of the device.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(super) fn set_mtu(&mut self, mtu: u16) -> Result<(), String> {
+        let mut state = self.keeper.state();
+        let link = Setting::Link { device: state.device.clone(), mtu };
+        state.upkeep.retain(|kept| !matches!(kept, Kept::Setting(Setting::Link { .. })));
+        routing::set(&link).map_err(|error| format!("cannot give {} the MTU {mtu}: {error}", state.device))?;
+        state.keep(Kept::Setting(link));
+        Ok(())
     }
 
     /// Sends packets for `network` over the device. The kernel removes the route with the device.
     ///
     /// # Errors
     /// A message for the user. A route that this host has to the same network stays.
-    pub(super) fn add_route(&mut self, network: &Prefix, device: &str) -> Result<(), String> {
-        let family = family(network.address());
-        match ip(&[family, "route", "add", &network.to_string(), "dev", device]) {
-            Err(error) if error.contains(EXISTS) => Err(format!("this host has another route to {network}")),
-            made => made.map(drop),
+    pub(super) fn add_route(&mut self, network: &Prefix) -> Result<(), String> {
+        let mut state = self.keeper.state();
+        let target = Target::Device(state.device.clone());
+        let route =
+            Setting::Route(Route { table: TABLE_MAIN, network: network.address(), bits: network.bits(), target });
+        match routing::set(&route) {
+            Ok(()) => state.keep(Kept::Setting(route)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(format!("this host has another route to {network}"));
+            }
+            Err(error) => return Err(format!("cannot make {route}: {error}")),
         }
+        Ok(())
     }
 
     /// Sends packets for `network` over the device no more.
-    pub(super) fn remove_route(&mut self, network: &Prefix, device: &str) {
-        let route = [family(network.address()), "route", "del", &network.to_string(), "dev", device];
-        if let Err(error) = ip(&route) {
-            tracing::debug!(error, "a route was removed before");
+    pub(super) fn remove_route(&mut self, network: &Prefix) {
+        let mut state = self.keeper.state();
+        let target = Target::Device(state.device.clone());
+        let (network, bits) = (network.address(), network.bits());
+        let route = Setting::Route(Route { table: TABLE_MAIN, network, bits, target });
+        state.upkeep.retain(|kept| *kept != Kept::Setting(route.clone()));
+        if let Err(error) = routing::remove(&route) {
+            tracing::debug!(%error, "a route was removed before");
         }
     }
 
@@ -136,46 +145,48 @@ impl HostNetwork {
     ///
     /// # Errors
     /// A message for the user.
-    pub(super) fn send_all(&mut self, device: &str, is_strict: bool, servers: &[SocketAddr]) -> Result<(), String> {
-        self.direct(Some(device), is_strict, servers)
+    pub(super) fn send_all(&mut self, is_strict: bool, servers: &[SocketAddr]) -> Result<(), String> {
+        let device = self.keeper.state().device.clone();
+        self.direct(Some(&device), is_strict, servers)
     }
 
-    /// Refuses these packets until there is a device, and lets in those of `servers`.
+    /// Refuses these packets until there is a device, and lets in those of `servers`. A packet filter refuses what leaves
+    /// outside the tunnel, also where rules and routes do not.
     ///
     /// # Errors
     /// As [`send_all`](Self::send_all).
     pub(super) fn refuse_all(&mut self, servers: &[SocketAddr]) -> Result<(), String> {
+        let mut state = self.keeper.state();
+        let observed = Observed::read(MARK).map_err(|error| format!("cannot read the routes of this host: {error}"))?;
+        if !state.changes.filters {
+            state.changes.filters = true;
+            state.write()?;
+        }
+        state.filter_outside(&observed)?;
+        state.keep(Kept::Filter);
+        drop(state);
         self.direct(None, true, servers)
     }
 
     fn direct(&mut self, device: Option<&str>, is_strict: bool, servers: &[SocketAddr]) -> Result<(), String> {
-        let (mark, table) = (format!("{MARK:#x}"), MARK.to_string());
         for &(family, is_usable) in self.ipv6.families() {
-            let specific = |verb| {
-                [family, "rule", verb, "priority", PRIORITY_SPECIFIC, "table", "main", "suppress_prefixlength", "0"]
-            };
-            self.change(&specific("add"), &specific("del"))?;
-            if family == "-4" {
+            let rule = |priority, packets, table| Setting::Rule(Rule { family, priority, packets, table });
+            let route = |target| Setting::Route(Route { table: MARK, network: any(family), bits: 0, target });
+            self.change(rule(PRIORITY_SPECIFIC, Packets::NotByDefaultRoute, Some(TABLE_MAIN)))?;
+            if family == Family::V4 {
                 // Before the rules that have the filter drop their packets, and so undone after these.
                 self.let_in(servers)?;
             }
             if let Some(device) = device.filter(|_| is_usable) {
-                let route = |verb| [family, "route", verb, "default", "dev", device, "table", &table];
-                self.change(&route("replace"), &route("del"))?;
+                self.change(route(Target::Device(device.to_owned())))?;
             }
             if is_strict || !is_usable {
-                let refuse =
-                    |verb| [family, "route", verb, "unreachable", "default", "metric", METRIC_LAST, "table", &table];
-                self.change(&refuse("replace"), &refuse("del"))?;
+                self.change(route(Target::Unreachable))?;
             }
-            let rule =
-                |verb| [family, "rule", verb, "priority", PRIORITY_TUNNEL, "not", "fwmark", &mark, "table", &table];
-            self.change(&rule("add"), &rule("del"))?;
-            if (is_strict || !is_usable) && family == "-6" {
+            self.change(rule(PRIORITY_TUNNEL, Packets::WithoutMark(MARK), Some(MARK)))?;
+            if (is_strict || !is_usable) && family == Family::V6 {
                 // In IPv6, an unreachable route is none for a socket that its program has bound to a device.
-                let refuse =
-                    |verb| [family, "rule", verb, "priority", PRIORITY_BOUND, "not", "fwmark", &mark, "unreachable"];
-                self.change(&refuse("add"), &refuse("del"))?;
+                self.change(rule(PRIORITY_BOUND, Packets::WithoutMark(MARK), None))?;
             }
         }
         Ok(())
@@ -189,48 +200,55 @@ impl HostNetwork {
     /// # Errors
     /// A message for the user.
     pub(super) fn let_in(&mut self, servers: &[SocketAddr]) -> Result<(), String> {
-        let rule = |verb: &str, server: &SocketAddr| {
-            let (to, port) = (server.ip().to_string(), server.port().to_string());
-            let of_port = ["ipproto", "udp", "dport", &port, "uidrange", "0-0", "table", "main"];
-            let rule = ["-4", "rule", verb, "priority", PRIORITY_SERVER, "to", &to];
-            rule.iter().chain(&of_port).map(|&word| word.to_owned()).collect::<Vec<_>>()
+        let has_filter = has_reverse_path_filter();
+        let rule = |server: &SocketAddr| {
+            let IpAddr::V4(address) = server.ip() else { return None };
+            let packets = Packets::OfRootTo { address, port: server.port() };
+            Some(Setting::Rule(Rule {
+                family: Family::V4,
+                priority: PRIORITY_SERVER,
+                packets,
+                table: Some(TABLE_MAIN),
+            }))
         };
-        let filtered: Vec<_> = servers.iter().filter(|server| server.is_ipv4() && has_reverse_path_filter()).collect();
-        let wanted: Vec<_> = filtered.iter().map(|server| rule("del", server)).collect();
-        let is_outdated = |undo: &Vec<String>| undo.iter().any(|it| it == PRIORITY_SERVER) && !wanted.contains(undo);
-        for outdated in self.changes.undo.iter().filter(|undo| is_outdated(undo)) {
-            undo_one(outdated);
-        }
-        self.changes.undo.retain(|undo| !is_outdated(undo));
-        self.changes.servers = servers.to_vec();
-        self.write()?;
-        for server in filtered {
-            let [add, del] = ["add", "del"].map(|verb| rule(verb, server));
-            let [add, del] = [&add, &del].map(|rule| rule.iter().map(String::as_str).collect::<Vec<_>>());
-            self.change(&add, &del)?;
-        }
-        Ok(())
+        let wanted: Vec<Setting> = servers.iter().filter(|_| has_filter).filter_map(rule).collect();
+        let is_outdated = |setting: &Setting| {
+            matches!(setting, Setting::Rule(rule) if rule.priority == PRIORITY_SERVER) && !wanted.contains(setting)
+        };
+        let mut state = self.keeper.state();
+        state.upkeep.retain(|kept| !matches!(kept, Kept::Setting(setting) if is_outdated(setting)));
+        state.changes.settings.iter().filter(|setting| is_outdated(setting)).for_each(undo_one);
+        state.changes.settings.retain(|setting| !is_outdated(setting));
+        state.changes.servers = servers.to_vec();
+        state.write()?;
+        drop(state);
+        wanted.into_iter().try_for_each(|rule| self.change(rule))
     }
 
     /// The servers of the command whose changes were taken over.
-    pub(super) fn servers(&self) -> &[SocketAddr] {
-        &self.changes.servers
+    pub(super) fn servers(&self) -> Vec<SocketAddr> {
+        self.keeper.state().changes.servers.clone()
     }
 
     /// Looks up names at these servers.
     ///
     /// # Errors
     /// A message for the user.
-    pub(super) fn use_name_servers(&mut self, device: &str, servers: &[IpAddr]) -> Result<(), String> {
-        let names = NameService::plan(device, servers, self.changes.names.as_ref())?;
-        self.changes.names = Some(names.clone());
-        self.write()?;
-        names.make(device, servers)
+    pub(super) fn use_name_servers(&mut self, servers: &[IpAddr]) -> Result<(), String> {
+        let mut state = self.keeper.state();
+        state.name_servers = servers.to_vec();
+        state.use_name_servers()?;
+        state.keep(Kept::Names);
+        drop(state);
+        self.keeper.wake();
+        Ok(())
     }
 
     /// Looks up names as before [`use_name_servers`](Self::use_name_servers), if that was done.
     pub(super) fn undo_names(&mut self) {
-        undo_names(self.changes.names.take().as_ref());
+        let mut state = self.keeper.state();
+        state.upkeep.retain(|kept| *kept != Kept::Names);
+        undo_names(state.changes.names.take().as_ref());
     }
 
     /// Whether the changes stay when this is dropped, until [`undo_device`] or the next
@@ -239,38 +257,38 @@ impl HostNetwork {
         self.stays = stays;
     }
 
-    fn change(&mut self, arguments: &[&str], undo: &[&str]) -> Result<(), String> {
-        let undo: Vec<String> = undo.iter().map(|&word| word.to_owned()).collect();
-        let was_kept = self.changes.undo.contains(&undo);
+    /// Makes a change, which is kept from now on.
+    fn change(&mut self, setting: Setting) -> Result<(), String> {
+        let mut state = self.keeper.state();
+        let was_kept = state.changes.settings.contains(&setting);
         if !was_kept {
-            self.changes.undo.insert(0, undo);
-            self.write()?;
+            state.changes.settings.insert(0, setting.clone());
+            state.write()?;
         }
-        match ip(arguments) {
-            Ok(_) => Ok(()),
+        match routing::set(&setting) {
+            Ok(()) => {}
             // It was made for the device before this one.
-            Err(error) if was_kept && error.contains(EXISTS) => Ok(()),
+            Err(error) if was_kept && error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => {
                 if !was_kept {
                     // It was not made. A rule that is there already is another command's.
-                    self.changes.undo.remove(0);
+                    state.changes.settings.remove(0);
                 }
-                Err(error)
+                return Err(format!("cannot make {setting}: {error}"));
             }
         }
-    }
-
-    /// Writes how to undo the changes.
-    fn write(&self) -> Result<(), String> {
-        write(&self.file, &self.changes)
-            .map_err(|error| format!("cannot write {}, which says how to undo changes: {error}", self.file.display()))
+        state.keep(Kept::Setting(setting));
+        Ok(())
     }
 }
 
 impl Drop for HostNetwork {
     fn drop(&mut self) {
+        self.keeper.end();
         if !self.stays {
-            undo(&self.file, &self.changes);
+            let state = self.keeper.state();
+            let State { folder, device, changes, .. } = &*state;
+            undo(folder, device, changes);
         }
     }
 }
@@ -280,9 +298,9 @@ impl Drop for HostNetwork {
 /// # Errors
 /// A message for the user: all packets go through another tunnel, or would, had it not been killed.
 pub(super) fn check_that_no_other_sends_all(folder: &Path, device: &str) -> Result<(), String> {
-    let rules = ip(&["-4", "rule", "show"])?;
-    let is_first_rule = |line: &str| line.split_whitespace().eq(FIRST_RULE.split(' '));
-    if !rules.lines().any(is_first_rule) {
+    let observed = Observed::read(MARK).map_err(|error| format!("cannot read the rules of this host: {error}"))?;
+    let is_first = |setting: &Setting| matches!(setting, Setting::Rule(rule) if rule.priority == PRIORITY_SPECIFIC);
+    if !observed.settings.iter().any(is_first) {
         return Ok(());
     }
     let holders = holders(folder);
@@ -301,40 +319,14 @@ pub(super) fn check_that_no_other_sends_all(folder: &Path, device: &str) -> Resu
     }
 }
 
-/// The devices that all packets are sent over, by the files in the folder.
-fn holders(folder: &Path) -> Vec<String> {
-    let Ok(files) = fs::read_dir(folder) else { return Vec::new() };
-    let device = |path: PathBuf| {
-        let has_rules = path.extension().is_some_and(|extension| extension == EXTENSION)
-            && changes_in(&path).is_some_and(|changes| changes.has_rules());
-        has_rules.then(|| path.file_stem().and_then(OsStr::to_str).map(str::to_owned)).flatten()
-    };
-    files.filter_map(|file| device(file.ok()?.path())).collect()
-}
-
-/// The changes in a file, if it is there and whole.
-fn changes_in(file: &Path) -> Option<Changes> {
-    serde_json::from_slice(&fs::read(file).ok()?).ok()
-}
-
-/// Changes the MTU of a device of this command.
-///
-/// # Errors
-/// A message for the user.
-pub(super) fn set_mtu(device: &str, mtu: u16) -> Result<(), String> {
-    ip(&["link", "set", device, "mtu", &mtu.to_string()]).map(drop)
-}
-
 /// Undoes the changes for `device` of a command that was killed; false if there were none.
 ///
 /// # Errors
 /// A message for the user: the file cannot be read.
 pub(super) fn undo_device(folder: &Path, device: &str) -> Result<bool, String> {
-    undo_left(&file_of(folder, device))
-}
-
-fn file_of(folder: &Path, device: &str) -> PathBuf {
-    folder.join(format!("{device}.{EXTENSION}"))
+    let changes = left(folder, device)?;
+    changes.iter().for_each(|changes| undo(folder, device, changes));
+    Ok(changes.is_some())
 }
 
 /// Whether a command that uses `device`, or was killed, has written how to undo changes.
@@ -344,41 +336,56 @@ pub(super) fn has_left(folder: &Path, device: &str) -> bool {
 
 /// Whether packets that would leave outside the tunnel are refused, by a file that a command has left.
 pub(super) fn refuses(folder: &Path, device: &str, ipv6: &Ipv6) -> bool {
-    changes_in(&file_of(folder, device)).is_some_and(|changes| changes.refuses(ipv6))
+    Changes::read(folder, device).ok().flatten().is_some_and(|changes| changes.refuses(ipv6))
 }
 
-fn undo_left(file: &Path) -> Result<bool, String> {
-    let changes = left(file)?;
-    changes.iter().for_each(|changes| undo(file, changes));
-    Ok(changes.is_some())
+/// What a command that was killed has left, in words with what to do; none if there is nothing.
+///
+/// # Errors
+/// A message for the user.
+pub(super) fn left_in_words(folder: &Path, device: &str) -> Result<Option<String>, String> {
+    let Some(changes) = Changes::read(folder, device)? else { return Ok(None) };
+    let what = if changes.filters || changes.refuses_in(Family::V4) {
+        "packets outside the tunnel are still refused (--kill-switch)"
+    } else {
+        "its routes and name servers are still changed"
+    };
+    let down = down_command(device);
+    Ok(Some(format!("the command of the tunnel {device} was killed or has failed, and {what}: `{down}` ends that")))
+}
+
+/// The command that ends a tunnel.
+pub(super) fn down_command(device: &str) -> String {
+    match device {
+        super::settings::DEVICE_DEFAULT => "litz tunnel down".to_owned(),
+        name => format!("litz tunnel down --tun {name}"),
+    }
 }
 
 /// The changes of a command that was killed, if there are any. That it runs no more is seen by its control socket, which
 /// is open as long as there are changes: its process number may be another process's by now.
-fn left(file: &Path) -> Result<Option<Changes>, String> {
-    let text = match fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(format!("cannot read {}: {error}", file.display())),
-    };
-    let changes: Changes = serde_json::from_str(&text)
-        .map_err(|error| format!("{} is damaged ({error}): undo the changes by hand and remove it", file.display()))?;
+fn left(folder: &Path, device: &str) -> Result<Option<Changes>, String> {
+    let Some(changes) = Changes::read(folder, device)? else { return Ok(None) };
     Ok(Some(changes))
 }
 
 /// Undoes changes and removes the file. A change that was not made, or that the kernel has undone with the
 /// device, cannot be undone, which is right.
-fn undo(file: &Path, changes: &Changes) {
-    changes.undo.iter().for_each(|arguments| undo_one(arguments));
+fn undo(folder: &Path, device: &str, changes: &Changes) {
+    changes.settings.iter().for_each(undo_one);
     undo_names(changes.names.as_ref());
+    if changes.filters
+        && let Err(error) = nftables::remove(TABLE)
+    {
+        tracing::error!(%error, "packets outside the tunnel are still refused: `nft delete table inet {TABLE}` ends that");
+    }
     // It may never have been written.
-    let _none = fs::remove_file(file);
+    let _none = fs::remove_file(file_of(folder, device));
 }
 
-fn undo_one(arguments: &[String]) {
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    if let Err(error) = ip(&arguments) {
-        tracing::debug!(error, "a change of the routes was undone before");
+fn undo_one(setting: &Setting) {
+    if let Err(error) = routing::remove(setting) {
+        tracing::error!(%error, "{setting} is still there");
     }
 }
 
@@ -396,27 +403,9 @@ fn undo_names(names: Option<&NameService>) {
     }
 }
 
-/// Replaces the file, so that it is whole in any case.
-fn write(file: &Path, changes: &Changes) -> io::Result<()> {
-    let new = file.with_extension("new");
-    let mut out = fs::File::create(&new)?;
-    out.write_all(&serde_json::to_vec(changes)?)?;
-    out.sync_all()?;
-    fs::rename(new, file)
-}
-
-const fn family(address: IpAddr) -> &'static str {
-    if address.is_ipv4() { "-4" } else { "-6" }
-}
-
-/// Runs `ip`, and returns what it prints.
-fn ip(arguments: &[&str]) -> Result<String, String> {
-    let shown = || format!("ip {}", arguments.join(" "));
-    let output = Command::new("ip").args(arguments).output();
-    let output = output.map_err(|error| format!("cannot run `{}`: {error} (install iproute2)", shown()))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+const fn any(family: Family) -> IpAddr {
+    match family {
+        Family::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        Family::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     }
-    let why = String::from_utf8_lossy(&output.stderr);
-    Err(format!("`{}` failed: {}", shown(), why.trim()))
 }

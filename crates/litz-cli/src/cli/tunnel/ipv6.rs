@@ -5,6 +5,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 
+use net::routing::Family;
 use tunnel::Prefix;
 use tunnel::control::Accepted;
 
@@ -68,12 +69,12 @@ impl Ipv6 {
         address.is_ipv4() || self.lack.is_none()
     }
 
-    /// The options of `ip` for the versions that the kernel has, each with whether the device can have it.
-    pub(super) const fn families(&self) -> &'static [(&'static str, bool)] {
+    /// The versions that the kernel has, each with whether the device can have it.
+    pub(super) const fn families(&self) -> &'static [(Family, bool)] {
         match self.lack {
-            None => &[("-4", true), ("-6", true)],
-            Some(Lack::Disabled { .. }) => &[("-4", true), ("-6", false)],
-            Some(Lack::Missing) => &[("-4", true)],
+            None => &[(Family::V4, true), (Family::V6, true)],
+            Some(Lack::Disabled { .. }) => &[(Family::V4, true), (Family::V6, false)],
+            Some(Lack::Missing) => &[(Family::V4, true)],
         }
     }
 
@@ -216,8 +217,8 @@ mod tests {
         assert_eq!(read(&[("ipv4/ip_forward", "0\n")], "litz0"), missing());
         assert_eq!(read(&[], "litz0"), Ipv6::USABLE);
         assert_eq!(read(&[("ipv4/ip_forward", "0\n"), ("ipv6/bindv6only", "0\n")], "litz0"), Ipv6::USABLE);
-        assert_eq!(missing().families(), [("-4", true)]);
-        assert_eq!(disabled(DEFAULT).families(), [("-4", true), ("-6", false)]);
+        assert_eq!(missing().families(), [(Family::V4, true)]);
+        assert_eq!(disabled(DEFAULT).families(), [(Family::V4, true), (Family::V6, false)]);
     }
 
     fn accepted(addresses: &[(&str, u8)], routes: &[&str], name_servers: &[&str]) -> Accepted {

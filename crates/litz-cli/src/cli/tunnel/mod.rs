@@ -1,12 +1,14 @@
 //! `litz tunnel`: IP packets of this host over all its links to another host.
 
 mod addresses;
+mod changes;
 mod clients;
 mod control;
 mod control_socket;
 mod forwarding;
 mod host_network;
 mod ipv6;
+mod keeper;
 mod name_service;
 mod offer;
 mod own_addresses;
@@ -22,6 +24,7 @@ mod status_text;
 mod terms;
 pub(in crate::cli) mod texts;
 mod up;
+mod upkeep_report;
 mod userspace;
 
 use std::ffi::{OsStr, OsString};

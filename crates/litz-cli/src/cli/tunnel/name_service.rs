@@ -4,10 +4,12 @@
 use std::fs;
 use std::io;
 use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
+use tunnel::upkeep::Presence;
 
 /// The file that the C library and others read.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
@@ -20,6 +22,7 @@ const SERVERS_MAX: usize = 3;
 
 /// What was changed.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[serde(deny_unknown_fields)]
 pub(super) enum NameService {
     /// systemd-resolved was told. It forgets with the device.
     Resolved,
@@ -32,7 +35,55 @@ pub(super) enum NameService {
     },
 }
 
+/// A systemd-resolved that runs. Another one does not know what this one was told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Resolver {
+    /// The number of its socket's file, and when that was made, in seconds and nanoseconds.
+    file: (u64, i64, i64),
+}
+
+impl Resolver {
+    /// The one that runs; none if there is none.
+    pub(super) fn of_this_host() -> Option<Self> {
+        let metadata = fs::metadata(RESOLVED).ok()?;
+        Some(Self { file: (metadata.ino(), metadata.ctime(), metadata.ctime_nsec()) })
+    }
+}
+
 impl NameService {
+    /// Whether the change is in force; `told` is the resolver that was told.
+    pub(super) fn presence(&self, told: Option<&Resolver>) -> Presence {
+        let is_there = match self {
+            Self::Resolved => match Resolver::of_this_host() {
+                None => return Presence::Impossible,
+                now => now.as_ref() == told,
+            },
+            Self::File { ours, .. } => fs::read_to_string(RESOLV_CONF).is_ok_and(|text| text == *ours),
+        };
+        if is_there { Presence::Present } else { Presence::Missing }
+    }
+
+    /// Refuses to begin where the change could not be made, as far as that is seen before.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(super) fn check() -> Result<(), String> {
+        if Path::new(RESOLVED).exists() {
+            return Ok(());
+        }
+        match fs::OpenOptions::new().append(true).open(RESOLV_CONF) {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::read_link(RESOLV_CONF) {
+                Ok(target) if !is_in_a_folder(&target) => Err(format!(
+                    "{RESOLV_CONF} is a link to {}, whose folder does not exist: remove the link, or leave --dns out",
+                    target.display()
+                )),
+                _ => Ok(()),
+            },
+            Err(error) => Err(format!("cannot write {RESOLV_CONF}, which --dns needs: {error}")),
+        }
+    }
+
     /// The change that is to be made, so that names are looked up at `servers`. `kept` is one that was made
     /// before and is still in force.
     ///
@@ -88,6 +139,11 @@ impl NameService {
         }
         Ok(())
     }
+}
+
+/// Whether the target of a link of `/etc` could be made.
+fn is_in_a_folder(target: &Path) -> bool {
+    Path::new(RESOLV_CONF).with_file_name(target).parent().is_some_and(Path::is_dir)
 }
 
 fn resolvectl(arguments: &[&str]) -> Result<(), String> {

@@ -6,6 +6,7 @@ use litz::identity::Fingerprint;
 use serde_json::{Value, json};
 
 use super::status::{device_json, peer_json};
+use super::upkeep_report::UpkeepReport;
 use crate::tunnel::device::DeviceCounters;
 use crate::tunnel::peers::Peer;
 
@@ -17,6 +18,7 @@ pub(super) struct ClientPhase {
     phase: Arc<Mutex<Phase>>,
     /// What is left out of what the server assigns.
     left_out: Arc<Mutex<Vec<Value>>>,
+    upkeep: UpkeepReport,
 }
 
 enum Phase {
@@ -27,12 +29,13 @@ enum Phase {
 
 impl ClientPhase {
     /// Of a client that begins to connect.
-    pub(super) fn new(device: &str, server: Fingerprint) -> Self {
+    pub(super) fn new(device: &str, server: Fingerprint, upkeep: UpkeepReport) -> Self {
         Self {
             device: device.to_owned(),
             server,
             phase: Arc::new(Mutex::new(Phase::Connecting(None))),
             left_out: Arc::default(),
+            upkeep,
         }
     }
 
@@ -61,8 +64,8 @@ impl ClientPhase {
         let peers: Vec<Value> = server.iter().map(|(server, _)| peer_json(server)).collect();
         let counters = server.map(|(_, counters)| counters);
         json!({
-            "device": self.device, "server": self.server.to_string(), "role": "client", "state": state, "reason": reason, "left_out": *lock(&self.left_out),
-            "counters": counters, "peers": peers,
+            "device": self.device, "server": self.server.to_string(), "role": "client", "state": state, "reason": reason,
+            "left_out": *lock(&self.left_out), "counters": counters, "peers": peers, "missing": self.upkeep.missing(),
         })
     }
 }

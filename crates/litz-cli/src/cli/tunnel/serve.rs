@@ -33,6 +33,7 @@ use super::refusals;
 use super::settings::{self, DEVICE_DEFAULT, MTU_DEFAULT, transport};
 use super::status::{device_json, peer_json};
 use super::terms::NetworkWatch;
+use super::upkeep_report::UpkeepReport;
 use crate::cli::host::{self, HostState};
 use crate::cli::listen_options::ListenOptions;
 use crate::cli::recording::Recording;
@@ -230,15 +231,17 @@ impl<'a> Server<'a> {
         let serving = start(request, &state)?;
         let visits = Arc::new(Visits::new(serving.admission.visitors(PLACES), "server"));
         let own: Vec<(IpAddr, u8)> = offer.addresses.iter().map(|own| (own.address, own.network.bits())).collect();
-        let mut network = HostNetwork::begin(&folder(), &options.tun, &ipv6, false)?;
+        let report = UpkeepReport::new(options.transport.json, options.transport.quiet);
+        let mut network = HostNetwork::begin(&folder(), &options.tun, &ipv6, false, &report)?;
         let tun = Tun::open_tunnel(&options.tun, &own, options.mtu).map_err(|error| error.to_string())?;
+        network.keep_device(&own, options.mtu);
         let flows = Flows { urgent: options.redundant, pins: options.pin };
         let termination = Termination { selectors: &options.terminate, busy_poll: options.transport.busy_poll };
         let end = TunnelEnd::start(tun, options.mtu, &state.key, termination, flows, events)?;
         let refused = Arc::<AtomicU64>::default();
         shown.get_or_init(|| Shown::of(&end, &refused));
         for behind in &offer.behind {
-            network.add_route(&behind.network, &options.tun).map_err(|why| clients.error_of(behind, &why))?;
+            network.add_route(&behind.network).map_err(|why| clients.error_of(behind, &why))?;
         }
         let collisions = Mutex::new(Collisions::watch(&options.tun, &offer.addresses, watch));
         let pool = Mutex::new(open_pool(options, &offer.addresses, &clients)?);

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use units::Rate;
 
 use super::control_socket::{Answer, ask, devices_in, folder, folder_of_root, request};
-use super::host_network::{has_left, undo_device};
+use super::host_network::{has_left, left_in_words, undo_device};
 use super::settings::DEVICE_DEFAULT;
 use super::status_text;
 use crate::cli::{exit, out, path_report};
@@ -77,9 +77,12 @@ fn show(options: &StatusOptions) -> Result<(), String> {
         answers.extend(request(device, "status").and_then(with_rates)?);
     }
     if answers.is_empty() {
-        return Err(match &options.tun {
-            None if devices.len() > 1 => "no tunnel of this host runs".to_owned(),
-            _ => format!("no tunnel of this host has the device {}", devices.join(" or ")),
+        // A command that was killed answers nothing, and may have left a kill switch.
+        let left = devices.iter().find_map(|device| left_in_words(&folder(), device).unwrap_or_else(Some));
+        return Err(match (left, &options.tun) {
+            (Some(left), _) => left,
+            (None, None) if devices.len() > 1 => "no tunnel of this host runs".to_owned(),
+            (None, _) => format!("no tunnel of this host has the device {}", devices.join(" or ")),
         });
     }
     if options.json {

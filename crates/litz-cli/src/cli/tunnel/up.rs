@@ -24,14 +24,17 @@ use self::follow::Follower;
 use super::control::Control;
 use super::control_socket::{ControlSocket, folder};
 use super::forwarding;
-use super::host_network::{self, HostNetwork, MARK};
+use super::host_network::{self, HostNetwork, MARK, down_command};
 use super::ipv6::{Ipv6, LeftOut};
+use super::keeper::check_kill_switch;
+use super::name_service::NameService;
 use super::phase::ClientPhase;
 use super::privileges;
 use super::settings::{self, DEVICE_DEFAULT, transport};
 use super::settings_file;
 use super::status::peer_json;
 use super::terms::{HostPolicy, NetworkWatch, device_addresses, device_routes};
+use super::upkeep_report::UpkeepReport;
 use super::userspace::{Userspace, UserspaceOptions};
 use crate::cli::connect::{ConnectFailure, Connected, Connector, UNANSWERED, look_up};
 use crate::cli::credential::CredentialOptions;
@@ -101,7 +104,7 @@ pub(crate) struct UpOptions {
     /// With --all, refuse packets while the tunnel is down instead of sending them outside
     ///
     /// They are refused from the start of this command on, and also after it was killed or has failed, until
-    /// `litz tunnel down`.
+    /// `litz tunnel down`, whatever socket they come from. That needs nftables.
     #[arg(long, requires = "all", help_heading = heading::TUNNEL)]
     kill_switch: bool,
 
@@ -182,6 +185,7 @@ struct Client<'a> {
     recording: &'a Recording,
     paths: PathOptions,
     phase: ClientPhase,
+    upkeep: UpkeepReport,
     _control: ControlSocket,
     ticket: Ticket,
     state: HostState,
@@ -275,18 +279,29 @@ impl<'a> Client<'a> {
         if !options.userspace.userspace {
             privileges::require_those_for_a_device("; --userspace needs neither")?;
         }
+        if options.kill_switch {
+            check_kill_switch(&options.tun)?;
+        }
         let ticket = options.credential.only(options.ticket_argument.as_deref(), "litz tunnel serve")?;
         let state = host::open_state(options.transport.state_dir.as_deref())?;
         privileges::keep_those_for_the_network(&host::state_directory(options.transport.state_dir.as_deref())?)?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
-        let phase = ClientPhase::new(&options.tun, ticket.receiver);
+        let upkeep = UpkeepReport::new(options.transport.json, options.transport.quiet);
+        let phase = ClientPhase::new(&options.tun, ticket.receiver, upkeep.clone());
         let shown = phase.clone();
         let control = ControlSocket::open(&options.tun, cancel.clone(), move || shown.as_json())?;
         if options.all {
             host_network::check_that_no_other_sends_all(&folder(), &options.tun)?;
         }
-        // The tunnel's own packets never enter it.
         let has_device = !options.userspace.userspace;
+        if has_device {
+            // The server binds the ticket when it answers: what can fail here is tried before.
+            Tun::open(&options.tun).map_err(|error| format!("{error}; --userspace needs no device"))?;
+        }
+        if options.dns {
+            NameService::check()?;
+        }
+        // The tunnel's own packets never enter it.
         let (without_device, mark) = (has_device.then(|| options.tun.clone()), has_device.then_some(MARK));
         let paths = PathOptions { without_device, mark, ..options.paths.clone() };
         let ipv6 = if has_device { Ipv6::of_this_host(&options.tun) } else { Ipv6::USABLE };
@@ -297,6 +312,7 @@ impl<'a> Client<'a> {
             recording,
             paths,
             phase,
+            upkeep,
             _control: control,
             ticket,
             state,
@@ -338,9 +354,9 @@ impl<'a> Client<'a> {
     fn refuse_outside(&self, kept: &mut Kept) -> Result<(), String> {
         // Why it failed is told by the first attempt, which looks again.
         let _failed = kept.look_up(&self.ticket, &self.cancel);
-        let mut network = HostNetwork::begin(&folder(), &self.options.tun, &self.ipv6, true)?;
+        let mut network = HostNetwork::begin(&folder(), &self.options.tun, &self.ipv6, true, &self.upkeep)?;
         if kept.servers.is_empty() {
-            kept.servers = network.servers().to_vec();
+            kept.servers = network.servers();
         }
         network.refuse_all(&kept.servers)?;
         network.stay(true);
@@ -355,14 +371,8 @@ impl<'a> Client<'a> {
         if !self.options.kill_switch || !host_network::refuses(&folder(), &self.options.tun, &self.ipv6) {
             return lost.message;
         }
-        let down = match self.options.tun.as_str() {
-            DEVICE_DEFAULT => String::new(),
-            name => format!(" --tun {name}"),
-        };
-        format!(
-            "{}. Packets outside the tunnel are still refused (--kill-switch): `litz tunnel down{down}` ends that",
-            lost.message
-        )
+        let down = down_command(&self.options.tun);
+        format!("{}. Packets outside the tunnel are still refused (--kill-switch): `{down}` ends that", lost.message)
     }
 
     #[expect(clippy::disallowed_methods, reason = "the command is above the engine: it waits before it reconnects")]
@@ -401,6 +411,7 @@ impl<'a> Client<'a> {
             self.warn_of_forwarding(&terms, forwarding);
         }
         if kept.device.as_ref().is_none_or(|device| device.differs(&terms, self.options)) {
+            kept.network.iter_mut().for_each(HostNetwork::release_device);
             kept.device = None;
             // They are undone, unless they are a kill switch.
             kept.network = kept.network.take().filter(|_| self.options.kill_switch);
@@ -411,7 +422,7 @@ impl<'a> Client<'a> {
         let device = device.as_mut().expect("it was just opened");
         if device.terms.mtu != terms.mtu {
             // The server was started again with another MTU. The device stays, and with it inner connections.
-            host_network::set_mtu(device.end.tun.name(), terms.mtu).map_err(Lost::last)?;
+            network.as_mut().map_or(Ok(()), |network| network.set_mtu(terms.mtu)).map_err(Lost::last)?;
         }
         device.terms = terms;
         if let Some(front) = &device.front {
@@ -628,18 +639,20 @@ impl<'a> Client<'a> {
         let name = &self.options.tun;
         let network = match &mut kept.network {
             Some(network) => network,
-            none => none.insert(HostNetwork::begin(&folder(), name, &self.ipv6, false)?),
+            none => none.insert(HostNetwork::begin(&folder(), name, &self.ipv6, false, &self.upkeep)?),
         };
-        let tun = Tun::open_tunnel(name, &device_addresses(terms), terms.mtu).map_err(|error| error.to_string())?;
+        let addresses = device_addresses(terms);
+        let tun = Tun::open_tunnel(name, &addresses, terms.mtu).map_err(|error| error.to_string())?;
+        network.keep_device(&addresses, terms.mtu);
         let refused = self.add_routes(network, &device_routes(terms));
         if self.options.all {
-            network.send_all(name, self.options.kill_switch, &kept.servers)?;
+            network.send_all(self.options.kill_switch, &kept.servers)?;
         }
         if self.options.dns {
             if terms.name_servers.is_empty() {
                 return Err("the server names no name servers: run it with --dns, or this command without".to_owned());
             }
-            network.use_name_servers(name, &terms.name_servers)?;
+            network.use_name_servers(&terms.name_servers)?;
         } else {
             network.undo_names();
         }

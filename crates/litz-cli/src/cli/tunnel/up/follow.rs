@@ -45,7 +45,7 @@ impl Follower<'_> {
         let (before, after) = (device_routes(&device.terms), device_routes(&terms));
         if let Some(network) = self.network {
             for gone in before.iter().filter(|route| !after.contains(route)) {
-                network.remove_route(gone, &self.client.options.tun);
+                network.remove_route(gone);
             }
             let new: Vec<_> = after.iter().filter(|route| !before.contains(route)).copied().collect();
             device.refused.retain(|refused| after.contains(refused));
@@ -104,7 +104,7 @@ impl Client<'_> {
     pub(super) fn add_routes(&self, network: &mut HostNetwork, routes: &[Prefix]) -> Vec<Prefix> {
         let mut refused = Vec::new();
         for prefix in routes {
-            if let Err(why) = network.add_route(prefix, &self.options.tun) {
+            if let Err(why) = network.add_route(prefix) {
                 self.warn_of_route(&format!("packets to {prefix} do not go through the tunnel: {why}"));
                 refused.push(*prefix);
             }

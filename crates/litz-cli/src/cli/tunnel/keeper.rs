@@ -1,0 +1,315 @@
+//! The thread that watches what a tunnel has set, and makes it again.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration as StdDuration;
+
+use net::routing::{self, Observed, RoutingNews, RoutingWatch, RoutingWatchWaker, Setting};
+use net::{MonotonicClock, nftables};
+use tunnel::Prefix;
+use tunnel::kill_switch::{KillSwitch, TABLE};
+use tunnel::upkeep::{Notice, Presence, Upkeep};
+use units::{Duration, Instant};
+
+use super::changes::Changes;
+use super::host_network::MARK;
+use super::name_service::{NameService, Resolver};
+use super::upkeep_report::UpkeepReport;
+
+/// How often the file with the name servers is read: no notification covers a file that is mounted, linked or replaced.
+/// With the pauses of [`Upkeep`] it is back within 200 ms.
+const NAMES_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long the thread waits where nothing is due.
+const WAIT_MAX: Duration = Duration::from_secs(3600);
+
+/// One thing that is kept. A device comes before what belongs to it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Kept {
+    /// The packet filter of a kill switch.
+    Filter,
+    Setting(Setting),
+    /// The name servers.
+    Names,
+}
+
+/// What a tunnel has set, and how to undo it.
+pub(super) struct State {
+    pub(super) folder: PathBuf,
+    pub(super) device: String,
+    pub(super) changes: Changes,
+    pub(super) upkeep: Upkeep<Kept>,
+    /// The packet filter as it was asked for, and as `nft` shows it.
+    filter: Option<(KillSwitch, String)>,
+    /// Whether the packet filter was found to be missing or changed.
+    filter_is_missing: bool,
+    /// The systemd-resolved that was told the name servers.
+    resolver: Option<Resolver>,
+    /// The name servers that were asked for.
+    pub(super) name_servers: Vec<IpAddr>,
+    clock: MonotonicClock,
+}
+
+/// The thread. It ends when this is dropped.
+pub(super) struct Keeper {
+    state: Arc<Mutex<State>>,
+    is_over: Arc<AtomicBool>,
+    waker: RoutingWatchWaker,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    /// Begins to watch.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(super) fn start(folder: PathBuf, device: &str, changes: Changes, report: UpkeepReport) -> Result<Self, String> {
+        let cannot = |error: io::Error| format!("cannot watch the routes of this host: {error}");
+        let mut watch = RoutingWatch::open().map_err(cannot)?;
+        // Without the privilege, or without nftables in the kernel, there is no kill switch to watch.
+        if let Err(error) = watch.watch_table(TABLE) {
+            tracing::debug!(%error, "tables of nftables are not watched");
+        }
+        let state = Arc::new(Mutex::new(State {
+            folder,
+            device: device.to_owned(),
+            changes,
+            upkeep: Upkeep::default(),
+            filter: None,
+            name_servers: Vec::new(),
+            filter_is_missing: false,
+            resolver: None,
+            clock: MonotonicClock::start(),
+        }));
+        let (is_over, waker) = (Arc::new(AtomicBool::new(false)), watch.waker());
+        let (shared, ends) = (Arc::clone(&state), Arc::clone(&is_over));
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the command is above the engine: one thread that watches the host"
+        )]
+        let thread = std::thread::spawn(move || keep(&mut watch, &shared, &ends, &report));
+        Ok(Self { state, is_over, waker, thread: Some(thread) })
+    }
+
+    /// What is kept. The thread waits meanwhile.
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// The thread has more to watch.
+    pub(super) fn wake(&self) {
+        self.waker.wake();
+    }
+
+    /// Ends the thread.
+    pub(super) fn end(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+        self.waker.wake();
+        if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join)
+            && !std::thread::panicking()
+        {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn keep(watch: &mut RoutingWatch, state: &Mutex<State>, is_over: &AtomicBool, report: &UpkeepReport) {
+    // All may have changed before the watch began.
+    let mut news = RoutingNews { routing: true, table: true };
+    while !is_over.load(Ordering::Acquire) {
+        let wait = lock(state).look(news, report);
+        news = match watch.wait(StdDuration::from_nanos(wait.as_nanos())) {
+            Ok(news) => news,
+            Err(error) => {
+                report.warn(&format!("changes of the routes of this host are not noticed any more: {error}"));
+                return;
+            }
+        };
+    }
+}
+
+impl State {
+    pub(super) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// Keeps what was made.
+    pub(super) fn keep(&mut self, kept: Kept) {
+        let now = self.now();
+        self.upkeep.keep(kept, now);
+    }
+
+    /// Writes how to undo the changes.
+    pub(super) fn write(&self) -> Result<(), String> {
+        self.changes.write(&self.folder, &self.device)
+    }
+
+    /// Makes again what is missing, and returns for how long to wait.
+    fn look(&mut self, news: RoutingNews, report: &UpkeepReport) -> Duration {
+        let now = self.now();
+        let observed = match Observed::read(MARK) {
+            Ok(observed) => observed,
+            Err(error) => {
+                report.warn(&format!("cannot read the routes of this host: {error}"));
+                return Duration::from_secs(1);
+            }
+        };
+        self.look_at_filter(news, &observed);
+        let filter = if self.filter_is_missing { Presence::Missing } else { Presence::Present };
+        let names = self.changes.names.as_ref().map(|names| names.presence(self.resolver.as_ref()));
+        let presence = |kept: &Kept| match kept {
+            Kept::Filter => filter,
+            Kept::Setting(setting) => presence(setting, &observed),
+            Kept::Names => names.unwrap_or(Presence::Impossible),
+        };
+        let (due, mut notices) = self.upkeep.look(now, presence);
+        for kept in due {
+            let outcome = self.make(&kept, &observed);
+            tracing::info!(setting = %self.words(&kept), ?outcome, "it was missing");
+            let now = self.now();
+            notices.extend(self.upkeep.handle_outcome(now, &kept, outcome).map(|notice| (kept, notice)));
+        }
+        for (kept, notice) in &notices {
+            report.warn(&self.text(kept, notice));
+        }
+        if !notices.is_empty() {
+            report
+                .set_missing(self.upkeep.missing().map(|(kept, why)| format!("{}: {why}", self.words(kept))).collect());
+        }
+        let now = self.now();
+        let next = self.upkeep.next_look(now).map_or(WAIT_MAX, |next| next.saturating_since(now));
+        if self.changes.names.is_some() { next.min(NAMES_INTERVAL) } else { next }
+    }
+
+    fn make(&mut self, kept: &Kept, observed: &Observed) -> Result<(), String> {
+        match kept {
+            Kept::Filter => self.filter_outside(observed),
+            Kept::Setting(setting) => match routing::set(setting) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    Err("another one is in its place".to_owned())
+                }
+                made => made.map_err(|error| error.to_string()),
+            },
+            Kept::Names => self.use_name_servers(),
+        }
+    }
+
+    /// Refuses what leaves outside the tunnel with a packet filter, as the routes are now.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(super) fn filter_outside(&mut self, observed: &Observed) -> Result<(), String> {
+        let switch = kill_switch(&self.device, observed)?;
+        nftables::apply(&switch.script()).map_err(|error| error.to_string())?;
+        let shown = nftables::read(TABLE).map_err(|error| error.to_string())?;
+        self.filter = Some((switch, shown.unwrap_or_default()));
+        self.filter_is_missing = false;
+        Ok(())
+    }
+
+    /// Looks whether the packet filter is as it was made, and fits it to the routes.
+    fn look_at_filter(&mut self, news: RoutingNews, observed: &Observed) {
+        let Some((switch, shown)) = &self.filter else { return };
+        if news.table || self.filter_is_missing {
+            self.filter_is_missing = !nftables::read(TABLE).is_ok_and(|text| text.as_deref() == Some(shown));
+        }
+        let is_outdated = kill_switch(&self.device, observed).is_ok_and(|wanted| wanted != *switch);
+        // A network that has come is let out, and one that has gone is not. This is no loss, unless it fails.
+        if is_outdated && !self.filter_is_missing {
+            self.filter_is_missing = self.filter_outside(observed).is_err();
+        }
+    }
+
+    /// Looks up names at the servers that were asked for.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(super) fn use_name_servers(&mut self) -> Result<(), String> {
+        let names = NameService::plan(&self.device, &self.name_servers, self.changes.names.as_ref())?;
+        if self.changes.names.as_ref() != Some(&names) {
+            self.changes.names = Some(names.clone());
+            self.write()?;
+        }
+        names.make(&self.device, &self.name_servers)?;
+        self.resolver = Resolver::of_this_host();
+        Ok(())
+    }
+
+    fn words(&self, kept: &Kept) -> String {
+        match kept {
+            Kept::Filter => "the packet filter of the kill switch".to_owned(),
+            Kept::Setting(setting) => setting.to_string(),
+            Kept::Names => format!("the name servers of the tunnel {}", self.device),
+        }
+    }
+
+    fn text(&self, kept: &Kept, notice: &Notice) -> String {
+        let words = self.words(kept);
+        match notice {
+            Notice::Missing(why) => {
+                let open = match kept {
+                    Kept::Names => "names may be looked up outside the tunnel",
+                    _ if self.changes.filters => {
+                        "packets outside the tunnel are refused, as far as the rest is in force"
+                    }
+                    _ => "packets may leave outside the tunnel",
+                };
+                format!("another program has removed {words}, which cannot be made again ({why}): {open}")
+            }
+            Notice::Back => format!("{words}: it is in force again"),
+            Notice::Contested => format!(
+                "another program removes {words} again and again; it is made again each time. Let that program leave \
+                 {} alone",
+                self.device
+            ),
+        }
+    }
+}
+
+fn presence(setting: &Setting, observed: &Observed) -> Presence {
+    if observed.settings.contains(setting) {
+        return Presence::Present;
+    }
+    match setting.device() {
+        Some(device) if !observed.devices.contains(device) => Presence::Impossible,
+        _ => Presence::Missing,
+    }
+}
+
+/// The packet filter for a tunnel, with the networks that are reached outside it.
+fn kill_switch(device: &str, observed: &Observed) -> Result<KillSwitch, String> {
+    let networks = observed.networks.iter();
+    let networks = networks.filter_map(|of| Some((of.device.as_str(), Prefix::new(of.address, of.bits).ok()?)));
+    KillSwitch::new(device, MARK, networks).map_err(|_bad| {
+        format!("a kill switch needs a device whose name has no quotes, stars or dollars, unlike {device}")
+    })
+}
+
+/// Refuses a kill switch that this host cannot have, before anything is changed.
+///
+/// # Errors
+/// A message for the user.
+pub(super) fn check_kill_switch(device: &str) -> Result<(), String> {
+    let switch = kill_switch(device, &Observed::default())?;
+    nftables::check(&switch.script()).map_err(|error| {
+        let remedy = match error {
+            nftables::NftError::Program(_) => "install the package nftables",
+            nftables::NftError::Refused(_) => "use a kernel that has nftables (CONFIG_NF_TABLES_INET, CONFIG_NFT_REJECT)",
+        };
+format!("--kill-switch needs nftables to refuse packets, which fails here ({error}): {remedy}, or leave the option out")
+    })
+}
