@@ -27,6 +27,7 @@ mod order;
 mod other_commands;
 mod pin;
 mod policy;
+mod rates;
 mod recording;
 mod restart;
 mod settings;

@@ -1,16 +1,26 @@
 //! CoDel: decides from the time that packets spend in a queue when to signal congestion (RFC 8289).
 
-use units::{Duration, Instant};
+use units::{Duration, Instant, Rate};
 
 /// The delay that a standing queue may have (RFC 8289, section 4.3).
-pub(crate) const TARGET: Duration = Duration::from_millis(5);
+const TARGET: Duration = Duration::from_millis(5);
+
+/// Packets that may stand in a queue whatever their delay. With fewer, a sender that lost one has not enough on the way
+/// to notice it before its timer expires.
+const PACKETS_STANDING: u64 = 4;
 
 /// How long a delay above the target may last; about a long round trip (RFC 8289, section 4.3).
-pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
+const INTERVAL: Duration = Duration::from_millis(100);
 
 /// A queue of this length leaves within one batch, whatever its delay: no signal (RFC 8289, section 5.3,
 /// has the MTU for it).
 const BATCH_BYTES: usize = 1514;
+
+/// The delay that a standing queue may have if what leaves keeps to `rate`: the time of some packets if that is longer
+/// (RFC 8289, section 4.3).
+pub(crate) fn target(rate: Option<Rate>) -> Duration {
+    rate.map_or(TARGET, |rate| TARGET.max(rate.time_for(PACKETS_STANDING * BATCH_BYTES as u64)))
+}
 
 /// The state of one queue.
 #[derive(Clone, Debug, Default)]
@@ -29,8 +39,8 @@ pub(crate) struct Codel {
 impl Codel {
     /// Whether the delay has been above the target for an interval. `backlog` counts the bytes in the
     /// queue after the packet was taken out that had waited since `entered`.
-    fn is_above(&mut self, now: Instant, entered: Instant, backlog: usize) -> bool {
-        if now.saturating_since(entered) < TARGET || backlog <= BATCH_BYTES {
+    fn is_above(&mut self, now: Instant, entered: Instant, backlog: usize, target: Duration) -> bool {
+        if now.saturating_since(entered) < target || backlog <= BATCH_BYTES {
             self.first_above_at = None;
             return false;
         }
@@ -48,10 +58,10 @@ impl Codel {
         (self.is_signalling, self.first_above_at) = (false, None);
     }
 
-    /// Decides about the packet that leaves the queue: whether to signal congestion with it. Called again
-    /// for the next packet if it is dropped (RFC 8289, section 5.5).
-    pub(crate) fn signals(&mut self, now: Instant, entered: Instant, backlog: usize) -> bool {
-        let is_above = self.is_above(now, entered, backlog);
+    /// Decides about the packet that leaves the queue: whether to signal congestion with it. A standing queue may have
+    /// the delay `target`. Called again for the next packet if it is dropped (RFC 8289, section 5.5).
+    pub(crate) fn signals(&mut self, now: Instant, entered: Instant, backlog: usize, target: Duration) -> bool {
+        let is_above = self.is_above(now, entered, backlog, target);
         if self.is_signalling {
             if !is_above {
                 self.is_signalling = false;
@@ -97,18 +107,21 @@ mod tests {
 
     /// The times in ms at which packets with this delay are signalled, one packet each ms.
     fn signals(codel: &mut Codel, from: u64, to: u64, delay: u64) -> Vec<u64> {
-        (from..to).filter(|now| codel.signals(at(*now), at(now.saturating_sub(delay)), FULL)).collect()
+        (from..to).filter(|now| codel.signals(at(*now), at(now.saturating_sub(delay)), FULL, TARGET)).collect()
     }
 
     #[test]
     fn a_delay_below_the_target_or_a_short_burst_is_not_signalled() {
         let mut codel = Codel::default();
-        assert_eq!(signals(&mut codel, 1000, 3000, 4), []);
-        assert_eq!(signals(&mut codel, 3000, 3099, 50), []);
-        assert_eq!(signals(&mut codel, 3099, 3100, 4), [], "the burst is over");
-        assert_eq!(signals(&mut codel, 3100, 3199, 50), []);
+        assert_eq!(signals(&mut codel, 1000, 3000, 4), [0_u64; 0]);
+        assert_eq!(signals(&mut codel, 3000, 3099, 50), [0_u64; 0]);
+        assert_eq!(signals(&mut codel, 3099, 3100, 4), [0_u64; 0], "the burst is over");
+        assert_eq!(signals(&mut codel, 3100, 3199, 50), [0_u64; 0]);
         let mut small = Codel::default();
-        assert!((1000..2000).all(|now| !small.signals(at(now), at(now - 500), BATCH_BYTES)), "one packet waits");
+        assert!(
+            (1000..2000).all(|now| !small.signals(at(now), at(now - 500), BATCH_BYTES, TARGET)),
+            "one packet waits"
+        );
     }
 
     #[test]
@@ -133,7 +146,7 @@ mod tests {
     fn a_queue_that_builds_up_again_soon_is_signalled_more_often_at_once() {
         let mut codel = Codel::default();
         let first = signals(&mut codel, 1000, 1600, 50);
-        assert_eq!(signals(&mut codel, 1600, 1650, 1), []);
+        assert_eq!(signals(&mut codel, 1600, 1650, 1), [0_u64; 0]);
         let again = signals(&mut codel, 1650, 1950, 50);
         assert_eq!(again[0], 1750, "after an interval");
         let gap = again[1] - again[0];

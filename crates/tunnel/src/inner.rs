@@ -175,6 +175,12 @@ impl Inner {
         true
     }
 
+    /// The length of all headers: those of IP, and those of TCP or UDP if they follow and the packet is no fragment.
+    #[must_use]
+    pub fn header_bytes(&self) -> usize {
+        self.transport.map_or(self.ip_header_bytes, |(_, bytes)| bytes)
+    }
+
     /// Whether the packet may wait for all others.
     #[must_use]
     pub const fn is_lower_effort(&self) -> bool {

@@ -17,7 +17,7 @@
 //! | [`path_choice`] | which flow takes which path |
 //! | [`urgent`] | the packets that leave on two paths |
 //! | [`unpacker`], `run`, `runs` | datagrams to packets |
-//! | [`shaper`] | the rate of a peer |
+//! | [`meter`] | the rate of a peer, which all its bytes share |
 //! | [`resequencer`] | the order of a flow that several paths carry |
 //! | [`selector`] | which TCP connections are terminated |
 //! | [`mtu`] | packets that are too large for the other end |
@@ -36,6 +36,7 @@ pub mod host_address;
 pub mod inner;
 pub mod item;
 pub mod kill_switch;
+pub mod meter;
 pub mod mtu;
 pub mod outbox;
 pub mod outboxes;
@@ -45,13 +46,14 @@ pub mod path_choice;
 pub mod policy;
 pub mod prefix;
 pub mod queue;
+#[cfg(test)]
+mod rate_model;
 pub mod resequencer;
 mod run;
 mod runs;
 #[cfg(test)]
 mod samples;
 pub mod selector;
-pub mod shaper;
 pub mod unpacker;
 pub mod upkeep;
 pub mod urgent;

@@ -18,9 +18,9 @@ use bytes::Bytes;
 use units::{Instant, Rate};
 
 use crate::item::{FLOWS_MAX, ITEM_HEADER_BYTES};
+use crate::meter::Turn;
 use crate::packer::{Packer, Packet, PacketHead};
 use crate::queue::{FlowQueues, QueueStats, Queued};
-use crate::shaper::Shaper;
 
 /// Datagrams in a batch, at most, but for those of the last packet: about what a connection sends with one
 /// system call.
@@ -34,7 +34,7 @@ const BATCH_MIN: usize = 8;
 pub struct Outbox {
     queue: FlowQueues,
     packer: Packer,
-    shaper: Option<Shaper>,
+    turn: Option<Turn>,
     batch: VecDeque<Bytes>,
     /// The limit of `batch`: what the connection takes.
     batch_max: usize,
@@ -45,13 +45,13 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Empty. What leaves keeps to `rate`, if there is one.
+    /// Empty. Its queues are for what keeps to `rate`, if there is one.
     #[must_use]
     pub fn new(rate: Option<Rate>) -> Self {
         Self {
-            queue: FlowQueues::new(),
+            queue: FlowQueues::with_rate(rate),
             packer: Packer::new(),
-            shaper: rate.map(Shaper::sender),
+            turn: None,
             batch: VecDeque::new(),
             batch_max: BATCH_MAX,
             handed_over: 0,
@@ -62,8 +62,8 @@ impl Outbox {
     /// Empty, for what leaves on one path. Its datagrams say so. An earlier outbox of the path has handed over so
     /// many datagrams.
     #[must_use]
-    pub fn pinned(handed_over: u64) -> Self {
-        Self { packer: Packer::pinned(), handed_over, ..Self::new(None) }
+    pub fn pinned(rate: Option<Rate>, handed_over: u64) -> Self {
+        Self { packer: Packer::pinned(), handed_over, ..Self::new(rate) }
     }
 
     /// Datagrams that the connection has taken from batches.
@@ -71,9 +71,9 @@ impl Outbox {
         self.handed_over
     }
 
-    /// What leaves keeps to the rate of `shaper`, which is taken back the same way.
-    pub(crate) const fn swap_shaper(&mut self, shaper: &mut Option<Shaper>) {
-        std::mem::swap(&mut self.shaper, shaper);
+    /// What leaves waits for `turn`, which is taken back the same way.
+    pub(crate) const fn swap_turn(&mut self, turn: &mut Option<Turn>) {
+        std::mem::swap(&mut self.turn, turn);
     }
 
     /// Goes on with a flow of `other`, whose packets that wait in its queues come here.
@@ -115,7 +115,7 @@ impl Outbox {
         len_max: usize,
         is_blocked: bool,
     ) -> bool {
-        if is_blocked || self.shaper.is_some() || !self.queue.is_empty() || self.batch.len() >= self.batch_max {
+        if is_blocked || self.turn.is_some() || !self.queue.is_empty() || self.batch.len() >= self.batch_max {
             self.queue.push_from(now(), flow, buffer, place, head);
             return false;
         }
@@ -147,16 +147,33 @@ impl Outbox {
     /// Fills the batch from the queues, with datagrams of at most `len_max` bytes, and returns it. The
     /// caller takes from its front, and tells [`on_taken`](Self::on_taken) how many.
     pub fn fill(&mut self, now: Instant, len_max: usize) -> &mut VecDeque<Bytes> {
-        while self.batch.len() < self.batch_max && self.blocked_until(now).is_none() {
-            let Some(queued) = self.queue.pop(now) else { break };
-            if let Some(shaper) = &mut self.shaper {
-                shaper.on_sent(now, queued.packet().ip.len());
+        while self.batch.len() < self.batch_max {
+            let available = self.available(now);
+            if available == 0 {
+                break;
             }
+            let Some(queued) = self.queue.pop_within(now, available) else { break };
+            self.spend(queued.packet().data_bytes());
             self.pack_in_line(queued, len_max);
         }
         // And they wait for no other batch: as long as large packets wait, there is always another.
         self.packer.flush(&mut self.batch);
         &mut self.batch
+    }
+
+    /// Bytes that the rate lets leave now, if packets wait.
+    fn available(&mut self, now: Instant) -> usize {
+        match &mut self.turn {
+            _ if self.queue.is_empty() => 0,
+            Some(turn) => turn.available(now),
+            None => usize::MAX,
+        }
+    }
+
+    fn spend(&mut self, bytes: usize) {
+        if let Some(turn) = &mut self.turn {
+            turn.spend(bytes);
+        }
     }
 
     fn pack_in_line(&mut self, queued: Queued, len_max: usize) {
@@ -183,14 +200,12 @@ impl Outbox {
     /// A datagram that passes all others, with the packet of a flow that sends little, and that flow, if there is
     /// one. `departed` datagrams of those that the connection has taken have left it.
     pub fn pop_sparse(&mut self, now: Instant, len_max: usize, departed: u64) -> Option<(u16, Bytes)> {
-        while self.blocked_until(now).is_none() {
+        while self.available(now) > 0 {
             let in_line_until = &self.in_line_until;
             let packet_max = len_max.saturating_sub(ITEM_HEADER_BYTES);
             let may_pass = |flow| in_line_until[usize::from(flow)] <= departed;
             let queued = self.queue.pop_sparse(now, packet_max, may_pass)?;
-            if let Some(shaper) = &mut self.shaper {
-                shaper.on_sent(now, queued.packet().ip.len());
-            }
+            self.spend(queued.packet().data_bytes());
             let flow = queued.flow();
             if let Some(datagram) = self.packer.pack_alone(flow, &queued.packet(), len_max) {
                 self.queue.recycle(queued);
@@ -207,12 +222,6 @@ impl Outbox {
         self.handed_over += count as u64;
         let most = if self.batch.is_empty() { 2 * self.batch_max } else { count };
         self.batch_max = most.clamp(BATCH_MIN, BATCH_MAX);
-    }
-
-    /// When the rate lets the next packet leave, if packets wait and that is not now.
-    #[must_use]
-    pub fn blocked_until(&self, now: Instant) -> Option<Instant> {
-        self.shaper.as_ref()?.blocked_until(now).filter(|_| !self.queue.is_empty())
     }
 
     /// Bytes in the queues.
@@ -384,28 +393,5 @@ mod tests {
             outbox.on_taken(count);
             assert_eq!(outbox.fill(Instant::ZERO, LEN_MAX).len(), expected);
         }
-    }
-
-    #[test]
-    fn with_a_rate_packets_leave_when_it_lets_them() {
-        let rate = Rate::from_mbps(10);
-        let mut outbox = Outbox::new(Some(rate));
-        let packet = transport_packet(false, false, 1, &[1; 1200], None);
-        (0..400).for_each(|_| put(&mut outbox, Instant::ZERO, BULK, &packet, false));
-        let (mut now, mut sent) = (Instant::ZERO, 0);
-        loop {
-            let batch = outbox.fill(now, LEN_MAX);
-            let count = batch.drain(..).count();
-            sent += count * 1228;
-            outbox.on_taken(count);
-            match outbox.blocked_until(now) {
-                Some(at) => now = at,
-                None if outbox.queued_bytes() == 0 => break,
-                None => {}
-            }
-        }
-        let took = rate.time_for(sent as u64);
-        let until = now.saturating_since(Instant::ZERO);
-        assert!(until <= took && until + Duration::from_millis(15) > took, "{sent} bytes until {now:?}");
     }
 }

@@ -10,14 +10,15 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use units::{Instant, Rate};
 
+use crate::meter::{Meter, Turn};
 use crate::outbox::Outbox;
-use crate::packer::PacketHead;
+use crate::packer::{Packet, PacketHead};
 use crate::path_choice::{Move, PathChoice, PathUse, PathView};
 use crate::queue::QueueStats;
-use crate::shaper::Shaper;
 
 /// Paths that have stopped working and are remembered, at most.
 const PATHS_REMEMBERED: usize = 64;
@@ -29,7 +30,9 @@ pub struct Outboxes {
     lines: Vec<Line>,
     /// None if all datagrams take any path.
     choice: Option<PathChoice>,
-    shaper: Option<Shaper>,
+    /// With the rate of what leaves, on all paths together, if there is one.
+    turn: Option<Turn>,
+    rate: Option<Rate>,
     /// Counters of outboxes that are gone.
     before: QueueStats,
     /// How many datagrams the outboxes of paths handed over that stopped working, for when they work again.
@@ -55,13 +58,15 @@ impl Line {
 }
 
 impl Outboxes {
-    /// Empty. Datagrams take any path, and keep to `rate`, if there is one.
+    /// Empty. Datagrams take any path, and keep to the rate of `meter`, if there is one.
     #[must_use]
-    pub fn sprayed(rate: Option<Rate>) -> Self {
+    pub fn sprayed(meter: Option<Arc<Meter>>) -> Self {
+        let rate = meter.as_ref().map(|meter| meter.rate());
         Self {
-            lines: vec![Line::new(None, Outbox::new(None))],
+            lines: vec![Line::new(None, Outbox::new(rate))],
             choice: None,
-            shaper: rate.map(Shaper::sender),
+            turn: meter.map(Turn::new),
+            rate,
             before: QueueStats::default(),
             handed_over: BTreeMap::new(),
             first: 0,
@@ -70,14 +75,14 @@ impl Outboxes {
 
     /// Empty. Each flow keeps to one of the paths that [`follow`](Self::follow) names; before that, to none.
     #[must_use]
-    pub fn pinned(rate: Option<Rate>) -> Self {
-        Self { choice: Some(PathChoice::new(true)), ..Self::sprayed(rate) }
+    pub fn pinned(meter: Option<Arc<Meter>>) -> Self {
+        Self { choice: Some(PathChoice::new(true)), ..Self::sprayed(meter) }
     }
 
     /// Empty. Flows keep to one path each while the delays of the paths are unlike.
     #[must_use]
-    pub fn chosen(rate: Option<Rate>) -> Self {
-        Self { choice: Some(PathChoice::new(false)), ..Self::sprayed(rate) }
+    pub fn chosen(meter: Option<Arc<Meter>>) -> Self {
+        Self { choice: Some(PathChoice::new(false)), ..Self::sprayed(meter) }
     }
 
     /// Whether flows always keep to one path.
@@ -122,7 +127,7 @@ impl Outboxes {
             for view in paths {
                 if !self.lines.iter().any(|line| line.path == Some(view.id)) {
                     let handed_over = self.handed_over.remove(&view.id).unwrap_or(0);
-                    self.lines.push(Line::new(Some(view.id), Outbox::pinned(handed_over)));
+                    self.lines.push(Line::new(Some(view.id), Outbox::pinned(self.rate, handed_over)));
                 }
             }
         }
@@ -210,6 +215,22 @@ impl Outboxes {
         for at in (first..count).chain(0..first) {
             self.with(at, |line| line.is_blocked = serve(line.path, &mut line.outbox, line.is_blocked));
         }
+        if let Some(turn) = self.turn.as_mut().filter(|_| !self.lines.iter().any(|line| line.outbox.has_queued())) {
+            turn.rest();
+        }
+    }
+
+    /// Whether a packet may pass all others with regard to the rate; [`count`](Self::count) counts it.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        self.turn.as_ref().is_none_or(Turn::may_overdraw)
+    }
+
+    /// Counts a packet that has passed all others.
+    pub fn count(&mut self, packet: &Packet<'_>) {
+        if let Some(turn) = &mut self.turn {
+            turn.spend(packet.data_bytes());
+        }
     }
 
     /// The connection may have space.
@@ -226,7 +247,7 @@ impl Outboxes {
     /// When the rate lets the next packet leave, if packets wait and that is not now.
     #[must_use]
     pub fn blocked_until(&self, now: Instant) -> Option<Instant> {
-        let until = self.shaper.as_ref()?.blocked_until(now);
+        let until = self.turn.as_ref()?.blocked_until(now);
         until.filter(|_| self.lines.iter().any(|line| line.outbox.has_queued()))
     }
 
@@ -251,9 +272,9 @@ impl Outboxes {
     /// Calls `use_it` for a line, whose outbox has the rate meanwhile.
     fn with<R>(&mut self, at: usize, use_it: impl FnOnce(&mut Line) -> R) -> R {
         let line = &mut self.lines[at];
-        line.outbox.swap_shaper(&mut self.shaper);
+        line.outbox.swap_turn(&mut self.turn);
         let result = use_it(line);
-        line.outbox.swap_shaper(&mut self.shaper);
+        line.outbox.swap_turn(&mut self.turn);
         result
     }
 }
@@ -401,7 +422,7 @@ mod tests {
     #[test]
     fn no_path_takes_the_rate_of_the_others() {
         let rate = Rate::from_mbps(10);
-        let mut outboxes = Outboxes::pinned(Some(rate));
+        let mut outboxes = Outboxes::pinned(Some(Arc::new(Meter::sender(rate))));
         outboxes.follow(at(0), &PATHS);
         let (mut now, mut left) = (at(0), BTreeMap::new());
         while now < at(500) {
@@ -419,7 +440,7 @@ mod tests {
     #[test]
     fn a_rate_holds_for_all_paths_together() {
         let rate = Rate::from_mbps(10);
-        let mut outboxes = Outboxes::pinned(Some(rate));
+        let mut outboxes = Outboxes::pinned(Some(Arc::new(Meter::sender(rate))));
         outboxes.follow(at(0), &PATHS);
         (0..200).for_each(|_| (0..3).for_each(|flow| put(&mut outboxes, at(0), flow)));
         let (mut now, mut bytes) = (at(0), 0);

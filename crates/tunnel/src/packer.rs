@@ -17,6 +17,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::arena::Arena;
 use crate::inner::Inner;
 use crate::item::{FLOWS_MAX, ITEM_HEADER_BYTES, ItemHeader, Kind, LENGTH_BYTES, SPLIT_HEADER_BYTES};
+use crate::meter::data_bytes;
 
 /// Packets up to this length share datagrams. Two larger ones rarely fit into one.
 const SMALL_BYTES_MAX: usize = 640;
@@ -36,6 +37,15 @@ pub struct Packet<'a> {
     pub is_partial: bool,
     /// For a super-packet, the payload of each segment in bytes; not zero. Its checksum is partial.
     pub segment: Option<u16>,
+}
+
+impl Packet<'_> {
+    /// The bytes with which it [counts](data_bytes) for a rate.
+    #[must_use]
+    pub fn data_bytes(&self) -> usize {
+        let header_bytes = self.inner.header_bytes();
+        data_bytes(header_bytes, self.ip.len() - header_bytes, self.segment)
+    }
 }
 
 /// What a [`Packet`] is, without its bytes.

@@ -5,15 +5,22 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use units::Instant;
+use units::{Duration, Instant, Rate};
 
-use crate::codel::Codel;
+use crate::codel::{Codel, target};
 use crate::inner::{Inner, Part, fit_headers};
 use crate::item::FLOWS_MAX;
 use crate::packer::{Packet, PacketHead};
 
 /// Bytes that wait, at most: 64 ms at 1 Gb/s. Beyond it the longest queue loses packets.
 pub const QUEUED_BYTES_MAX: usize = 8 << 20;
+
+/// With a rate, what leaves in this time may wait: enough for a window of a controller that has found a rate of twice
+/// as much, over a long round trip.
+const QUEUED_TIME_MAX: Duration = Duration::from_millis(400);
+
+/// But always this much: two super-packets.
+const QUEUED_BYTES_MAX_LEAST: usize = 128 << 10;
 
 /// Packets that wait, at most.
 pub const QUEUED_PACKETS_MAX: usize = 10_240;
@@ -57,20 +64,54 @@ impl Queued {
         self.buffer.len() - self.start
     }
 
+    /// The payload bytes of each segment, of the whole payload, and of the headers, if it is a super-packet of several
+    /// segments.
+    fn segments(&self) -> Option<(usize, usize, usize)> {
+        let (segment, (_, header_bytes)) = (usize::from(self.segment?), self.inner.transport?);
+        let total = self.len() - header_bytes;
+        (segment > 0 && total > segment).then_some((segment, total, header_bytes))
+    }
+
+    /// The packets that it is on a link.
+    fn count(&self) -> usize {
+        self.segments().map_or(1, |(segment, total, _)| total.div_ceil(segment))
+    }
+
     /// Removes the first segment of a super-packet; false if nothing else is left.
     fn drop_segment(&mut self) -> bool {
-        let (Some(segment), Some((_, header_bytes))) = (self.segment, self.inner.transport) else { return false };
-        let (segment, total) = (usize::from(segment), self.len() - header_bytes);
-        if total <= segment {
-            return false;
+        let Some((segment, total, header_bytes)) = self.segments() else { return false };
+        self.drop_payload(segment, Part { from: segment, to: total, total, segment }, header_bytes);
+        true
+    }
+
+    /// Removes the first `bytes` of the payload. `rest` is what is left.
+    fn drop_payload(&mut self, bytes: usize, rest: Part, header_bytes: usize) {
+        let start = self.start;
+        fit_headers(&mut self.buffer[start..start + header_bytes], &self.inner, rest);
+        // The headers move to where the rest of the payload begins.
+        self.buffer.copy_within(start..start + header_bytes, start + bytes);
+        self.start += bytes;
+    }
+
+    /// Moves the first segments of a super-packet into `buffer`, as many as fit into `len_max` bytes, but at least one.
+    /// None if all of it fits, or it is no super-packet.
+    fn split(&mut self, len_max: usize, mut buffer: Vec<u8>) -> Result<Self, Vec<u8>> {
+        let Some((segment, total, header_bytes)) = self.segments().filter(|_| self.len() > len_max) else {
+            return Err(buffer);
+        };
+        // A segment has its headers on a link.
+        let count = (len_max / (segment + header_bytes)).max(1);
+        let bytes = count * segment;
+        if bytes >= total {
+            return Err(buffer);
         }
         let start = self.start;
-        let part = Part { from: segment, to: total, total, segment };
-        fit_headers(&mut self.buffer[start..start + header_bytes], &self.inner, part);
-        // The headers move to where the rest of the payload begins.
-        self.buffer.copy_within(start..start + header_bytes, start + segment);
-        self.start += segment;
-        true
+        buffer.clear();
+        buffer.extend_from_slice(&self.buffer[start..start + header_bytes + bytes]);
+        fit_headers(&mut buffer[..header_bytes], &self.inner, Part { from: 0, to: bytes, total, segment });
+        self.drop_payload(bytes, Part { from: bytes, to: total, total, segment }, header_bytes);
+        let first = Self { flow: self.flow, entered: self.entered, buffer, start: 0, inner: self.inner, ..*self };
+        Ok(first)
     }
 
     /// Marks congestion if the flow understands it (RFC 3168, section 5).
@@ -94,13 +135,16 @@ pub struct FlowQueues {
     waiting_flows: usize,
     spare: Vec<Vec<u8>>,
     stats: QueueStats,
+    bytes_max: usize,
+    /// The delay that a standing queue may have.
+    target: Duration,
 }
 
-/// Counters.
+/// Counters. Each segment of a super-packet is a packet.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct QueueStats {
-    /// Packets, or segments of super-packets, that CoDel dropped.
+    /// Packets that CoDel dropped.
     pub dropped: u64,
     /// Packets that CoDel marked.
     pub marked: u64,
@@ -151,7 +195,17 @@ impl FlowQueues {
     /// Empty queues.
     #[must_use]
     pub fn new() -> Self {
+        Self::with_rate(None)
+    }
+
+    /// Empty queues. What leaves them keeps to `rate`, if there is one.
+    #[must_use]
+    pub fn with_rate(rate: Option<Rate>) -> Self {
+        let within = |rate: Rate| usize::try_from(rate.bytes_in(QUEUED_TIME_MAX)).unwrap_or(usize::MAX);
         Self {
+            bytes_max: rate
+                .map_or(QUEUED_BYTES_MAX, |rate| within(rate).clamp(QUEUED_BYTES_MAX_LEAST, QUEUED_BYTES_MAX)),
+            target: target(rate),
             flows: (0..FLOWS_MAX).map(|_| Flow::default()).collect(),
             new: VecDeque::new(),
             old: VecDeque::new(),
@@ -252,7 +306,7 @@ impl FlowQueues {
             }
             (Listed::Usual, _) | (Listed::Lower, true) => {}
         }
-        while self.bytes > QUEUED_BYTES_MAX || self.packets > QUEUED_PACKETS_MAX {
+        while self.bytes > self.bytes_max || self.packets > QUEUED_PACKETS_MAX {
             self.drop_from_longest();
         }
     }
@@ -269,6 +323,12 @@ impl FlowQueues {
 
     /// Takes the next packet.
     pub fn pop(&mut self, now: Instant) -> Option<Queued> {
+        self.pop_within(now, usize::MAX)
+    }
+
+    /// Takes the next packet. Of a super-packet of more than `len_max` bytes, only as many segments as fit, but at
+    /// least one; the rest is the next packet of its flow.
+    pub fn pop_within(&mut self, now: Instant, len_max: usize) -> Option<Queued> {
         loop {
             let is_new = !self.new.is_empty();
             let number = *self.turn().front()?;
@@ -285,7 +345,7 @@ impl FlowQueues {
                 list.push_back(number);
                 continue;
             }
-            match self.take(now, number) {
+            match self.take(now, number, len_max) {
                 Some(queued) => {
                     self.flows[usize::from(number)].deficit -= queued.len() as i64;
                     return Some(queued);
@@ -325,7 +385,7 @@ impl FlowQueues {
             flow.deficit > 0 && flow.usual > 0 && flow.packets.front().is_some_and(fits) && may_pass(**number)
         };
         let number = *self.new.iter().take(SPARSE_LOOKED_AT).find(is_sparse)?;
-        let queued = self.take(now, number)?;
+        let queued = self.take(now, number, usize::MAX)?;
         self.flows[usize::from(number)].deficit -= queued.len() as i64;
         Some(queued)
     }
@@ -337,15 +397,18 @@ impl FlowQueues {
         }
     }
 
-    /// Takes the first packet of a flow that CoDel does not drop.
-    fn take(&mut self, now: Instant, number: u16) -> Option<Queued> {
+    /// Takes the first packet of a flow that CoDel does not drop, or its first segments.
+    fn take(&mut self, now: Instant, number: u16, len_max: usize) -> Option<Queued> {
         loop {
             let Some(mut queued) = self.remove_first(number) else {
                 self.flows[usize::from(number)].codel.on_empty();
                 return None;
             };
+            if queued.len() > len_max {
+                queued = self.split(queued, len_max);
+            }
             let (flow, mut len) = (&mut self.flows[usize::from(number)], queued.len());
-            while flow.codel.signals(now, queued.entered, flow.bytes) {
+            while flow.codel.signals(now, queued.entered, flow.bytes, self.target) {
                 if queued.mark() {
                     self.stats.marked += 1;
                     break;
@@ -363,6 +426,31 @@ impl FlowQueues {
         }
     }
 
+    /// Returns the first segments of a super-packet, and puts the rest back.
+    fn split(&mut self, mut queued: Queued, len_max: usize) -> Queued {
+        let buffer = self.spare.pop().unwrap_or_default();
+        match queued.split(len_max, buffer) {
+            Ok(first) => {
+                self.put_back(queued);
+                first
+            }
+            Err(buffer) => {
+                self.spare.push(buffer);
+                queued
+            }
+        }
+    }
+
+    /// Puts a packet back that was the first of its flow.
+    fn put_back(&mut self, queued: Queued) {
+        let (flow, len) = (&mut self.flows[usize::from(queued.flow)], queued.len());
+        self.waiting_flows += usize::from(flow.packets.is_empty());
+        flow.usual += usize::from(!queued.inner.is_lower_effort());
+        flow.bytes += len;
+        flow.packets.push_front(queued);
+        (self.bytes, self.packets) = (self.bytes + len, self.packets + 1);
+    }
+
     /// Removes the first packet of a flow.
     fn remove_first(&mut self, number: u16) -> Option<Queued> {
         let flow = &mut self.flows[usize::from(number)];
@@ -376,15 +464,20 @@ impl FlowQueues {
     }
 
     /// Drops the first packet of the flow with the most bytes (RFC 8290, section 4.1), of lower effort if there is
-    /// one.
+    /// one. Of a super-packet, only the segments that do not fit.
     fn drop_from_longest(&mut self) {
         let bytes = |flow: &u16| self.flows[usize::from(*flow)].bytes;
         let lower = self.lower.iter().copied().filter(|flow| bytes(flow) > 0).max_by_key(bytes);
         let longest = lower.or_else(|| self.new.iter().chain(&self.old).copied().max_by_key(bytes));
-        if let Some(queued) = longest.and_then(|flow| self.remove_first(flow)) {
+        let Some(mut queued) = longest.and_then(|flow| self.remove_first(flow)) else { return };
+        while self.packets < QUEUED_PACKETS_MAX && self.bytes + queued.len() > self.bytes_max && queued.drop_segment() {
             self.stats.overflowed += 1;
-            self.recycle(queued);
         }
+        if self.packets < QUEUED_PACKETS_MAX && self.bytes + queued.len() <= self.bytes_max {
+            return self.put_back(queued);
+        }
+        self.stats.overflowed += queued.count() as u64;
+        self.recycle(queued);
     }
 }
 

@@ -39,6 +39,17 @@ impl Sample {
     }
 }
 
+/// A packet as it leaves a network card: a partial checksum is completed.
+pub(crate) fn completed(mut ip: Vec<u8>, is_partial: bool) -> Vec<u8> {
+    let inner = Inner::parse(&ip).expect("a packet");
+    if let Some((transport, _)) = inner.transport.filter(|_| is_partial) {
+        let (at, field) = (inner.ip_header_bytes, inner.ip_header_bytes + transport.checksum_offset());
+        let sum = !checksum::sum(&ip[at..], 0);
+        ip[field..field + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+    ip
+}
+
 /// Segmentation, written again: every field is computed from its meaning.
 fn adjust(ip: &mut [u8], inner: &Inner, index: usize, segment: usize, total: usize) {
     let at = inner.ip_header_bytes;

@@ -10,6 +10,7 @@ use units::{Duration, Instant};
 use crate::arena::Arena;
 use crate::inner::{HEADERS_BYTES_MAX, Inner, Part, fit_headers};
 use crate::item::{Body, Item, take_item};
+use crate::meter::data_bytes;
 use crate::resequencer::{Resequencer, ResequencerStats};
 use crate::run::Run;
 use crate::runs::Runs;
@@ -38,10 +39,11 @@ pub struct Arrived<'a> {
 }
 
 impl Arrived<'_> {
-    /// The bytes as they came: packets that were joined had headers each.
+    /// The bytes with which it [counts](data_bytes) for a rate.
     #[must_use]
-    pub fn bytes_carried(&self) -> usize {
-        self.parts.iter().map(Bytes::len).sum::<usize>() + self.packets * self.headers.len()
+    pub fn data_bytes(&self) -> usize {
+        let (bytes, header_bytes) = (self.parts.iter().map(Bytes::len).sum::<usize>(), self.inner.header_bytes());
+        data_bytes(header_bytes, bytes + self.headers.len() - header_bytes, self.segment)
     }
 }
 

@@ -48,10 +48,11 @@ pub(super) struct Destination {
 impl Destination {
     pub(super) fn new(peer: Arc<Peer>, Flows { urgent, pins }: Flows) -> Self {
         let len_max = peer.connection.datagram_len_max().unwrap_or(0);
+        let meter = peer.meters.outward.clone();
         let outboxes = match (peer.knows_pins, pins) {
-            (false, _) => Outboxes::sprayed(peer.rate),
-            (true, false) => Outboxes::chosen(peer.rate),
-            (true, true) => Outboxes::pinned(peer.rate),
+            (false, _) => Outboxes::sprayed(meter),
+            (true, false) => Outboxes::chosen(meter),
+            (true, true) => Outboxes::pinned(meter),
         };
         let urgency = Urgency::new(urgent);
         Self { peer, outboxes, urgency, len_max, asked_in: 0, paths_at: Instant::ZERO, paths_version: 0 }
@@ -67,15 +68,18 @@ impl Destination {
 
     /// Sends a packet at once, on two paths, if it is urgent. Whether it is on its way.
     pub(super) fn send_urgent(&mut self, now: impl Fn() -> Instant, flow: u16, packet: &Packet<'_>) -> bool {
-        if !self.urgency.takes(&now, packet, self.len_max.saturating_sub(ITEM_HEADER_BYTES)) {
+        if !self.outboxes.may_pass()
+            || !self.urgency.takes(&now, packet, self.len_max.saturating_sub(ITEM_HEADER_BYTES))
+        {
             return false;
         }
         let outbox = self.outboxes.of_flow(flow);
         let Some(datagram) = outbox.pack_alone(flow, packet, self.len_max) else { return false };
+        self.outboxes.count(packet);
         self.peer.counters.urgent.fetch_add(1, Ordering::Relaxed);
         if self.peer.connection.send_datagram_on(datagram.clone(), DatagramPaths::Copies(COPIES)).is_err() {
             // The connection has no space for it, or has ended. It has its number, so it goes with the others.
-            outbox.put(flow, datagram);
+            self.outboxes.of_flow(flow).put(flow, datagram);
         }
         true
     }

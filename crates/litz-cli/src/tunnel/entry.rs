@@ -71,6 +71,7 @@ impl Entry {
     pub(crate) fn start(parts: EntryParts) -> Self {
         let EntryParts { tun, peers, wake, counters, terminator, seed, flows, events, in_place_bytes_max } = parts;
         let space = Arc::new(Space { is_due: AtomicBool::new(false), driver: Mutex::new(None), wake });
+        let clock = peers.clock();
         let state = State {
             tun: tun.clone(),
             peers,
@@ -80,7 +81,7 @@ impl Entry {
             waker: Arc::clone(&space).into(),
             counters,
             terminator,
-            clock: MonotonicClock::start(),
+            clock,
             round: 0,
             seed,
             flows,

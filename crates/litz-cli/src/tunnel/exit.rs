@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use litz::{Closed, PathState, ReceivedDatagram};
 use net::MonotonicClock;
 use tunnel::inner::Inner;
+use tunnel::meter::Meter;
 use tunnel::mtu::exceeds;
-use tunnel::shaper::Shaper;
 use tunnel::{Arrived, Sink, Unpacker};
 use units::{Duration, Instant};
 
@@ -39,7 +39,6 @@ pub(crate) struct Exit {
 struct State {
     writer: Writer,
     unpacker: Unpacker,
-    policer: Option<Shaper>,
     paths_at: Instant,
     /// Datagrams that wait to be unpacked.
     received: Vec<ReceivedDatagram>,
@@ -49,13 +48,12 @@ struct State {
 }
 
 impl Exit {
-    /// Of a peer. If it `polices`, packets above the peer's rate are dropped.
-    pub(crate) fn new(peer: &Arc<Peer>, writer: Writer, polices: bool) -> Arc<Self> {
-        let clock = MonotonicClock::start();
+    /// Of a peer. Packets above the rate of what may come from it are dropped.
+    pub(crate) fn new(peer: &Arc<Peer>, writer: Writer) -> Arc<Self> {
+        let clock = peer.meters.clock;
         let state = State {
             unpacker: Unpacker::with_udp_runs(writer.takes_udp_super_packets()),
             writer,
-            policer: peer.rate.filter(|_| polices).map(Shaper::receiver),
             paths_at: clock.now(),
             received: Vec::new(),
             wakes_at: None,
@@ -170,7 +168,7 @@ impl Wake for Exit {
 impl State {
     /// Writes what was received.
     fn write(&mut self, peer: &Peer, now: Instant) {
-        let mut sink = PeerSink { peer, writer: &mut self.writer, policer: self.policer.as_mut(), now };
+        let mut sink = PeerSink { peer, writer: &mut self.writer, policer: peer.meters.inward.as_deref(), now };
         for datagram in self.received.drain(..) {
             self.unpacker.push(now, datagram.path.0 as usize, datagram.data, &mut sink);
         }
@@ -217,7 +215,7 @@ fn publish(peer: &Peer, unpacker: &Unpacker) {
 struct PeerSink<'a> {
     peer: &'a Peer,
     writer: &'a mut Writer,
-    policer: Option<&'a mut Shaper>,
+    policer: Option<&'a Meter>,
     now: Instant,
 }
 
@@ -231,7 +229,7 @@ impl Sink for PeerSink<'_> {
             self.peer.counters.too_large_out.fetch_add(packet.packets as u64, Ordering::Relaxed);
             return;
         }
-        let is_over = self.policer.as_mut().is_some_and(|policer| !policer.admits(self.now, packet.bytes_carried()));
+        let is_over = self.policer.is_some_and(|policer| !policer.admits(self.now, packet.data_bytes()));
         if is_over {
             self.peer.counters.over_rate.fetch_add(packet.packets as u64, Ordering::Relaxed);
             return;

@@ -14,6 +14,7 @@
 //! | [`destination`] | a peer, and the packets that wait for it |
 //! | [`device_events`] | announces packets of the device to the driver |
 //! | [`exit`] | the loop that writes it |
+//! | [`meters`] | the rate of a peer |
 //! | [`path_views`] | the paths of a peer, and what they are used for |
 //! | [`peers`] | the peers and which addresses they have |
 //! | [`rates`], [`contact`] | the rates of the paths of a peer, and when something came from it |
@@ -28,6 +29,7 @@ pub(crate) mod device_events;
 pub(crate) mod end;
 pub(crate) mod entry;
 pub(crate) mod exit;
+pub(crate) mod meters;
 pub(crate) mod path_views;
 pub(crate) mod peers;
 pub(crate) mod rates;

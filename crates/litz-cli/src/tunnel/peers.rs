@@ -7,13 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use litz::identity::Fingerprint;
 use litz::{Connection, PathStats};
+use net::MonotonicClock;
 use tunnel::control::{VERSION_ANSWER_CLASS, VERSION_PINS, VERSION_TERMINATES};
 use tunnel::inner::Inner;
 use tunnel::{Prefix, PrefixMap};
 
-use units::{Duration, Rate};
+use units::Duration;
 
 use super::contact::Contact;
+use super::meters::Meters;
 use super::path_views::PathViews;
 use super::rates::Rates;
 use super::terminate::choice::UrgentStreams;
@@ -55,7 +57,7 @@ pub(crate) struct Peer {
     /// The largest packet that both ends take, in bytes.
     pub(crate) mtu: u16,
     /// The most that goes to it, and comes from it.
-    pub(crate) rate: Option<Rate>,
+    pub(crate) meters: Meters,
     pub(crate) counters: PeerCounters,
     pub(crate) rates: Rates,
     pub(crate) paths: PathViews,
@@ -110,7 +112,7 @@ impl Peer {
         identity: Identity,
         networks: Vec<Prefix>,
         mtu: u16,
-        rate: Option<Rate>,
+        meters: Meters,
         version: u16,
     ) -> Self {
         let (flows, counters) = (Arc::default(), PeerCounters::default());
@@ -129,7 +131,7 @@ impl Peer {
             told_classes,
             urgent_streams,
             mtu,
-            rate,
+            meters,
             counters,
             rates: Rates::default(),
             paths: PathViews::default(),
@@ -175,6 +177,7 @@ pub(crate) struct Peers {
     /// Changes with the table.
     version: AtomicU64,
     wake: WakeEvent,
+    clock: MonotonicClock,
 }
 
 /// The peers, and the peer of each network.
@@ -188,7 +191,12 @@ pub(crate) struct Table {
 impl Peers {
     /// No peers. `wake` wakes the thread that sends to them.
     pub(crate) fn new(wake: WakeEvent) -> Self {
-        Self { table: Mutex::default(), version: AtomicU64::new(1), wake }
+        Self { table: Mutex::default(), version: AtomicU64::new(1), wake, clock: MonotonicClock::start() }
+    }
+
+    /// The clock of the tunnel.
+    pub(crate) const fn clock(&self) -> MonotonicClock {
+        self.clock
     }
 
     /// Adds a peer, which takes its networks from peers that have them. Returns its number, and these peers: they

@@ -7,7 +7,7 @@ use units::{Duration, Instant, Rng};
 use super::*;
 use crate::item::{ItemHeader, Kind};
 use crate::packer::Packer;
-use crate::samples::{Sample, partial_sum, transport_packet};
+use crate::samples::{Sample, completed, partial_sum, transport_packet};
 use crate::unpacker::{Unpacker, UnpackerStats};
 
 /// A TCP connection whose segments are sent one by one.
@@ -85,23 +85,12 @@ fn fill_checksum(sample: &mut Sample) {
     sample.ip[at + 16..at + 18].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// A packet as it leaves a network card: a partial checksum is completed.
-fn completed(mut ip: Vec<u8>, is_partial: bool) -> Vec<u8> {
-    let inner = Inner::parse(&ip).expect("a packet");
-    if let Some((transport, _)) = inner.transport.filter(|_| is_partial) {
-        let (at, field) = (inner.ip_header_bytes, inner.ip_header_bytes + transport.checksum_offset());
-        let sum = !checksum::sum(&ip[at..], 0);
-        ip[field..field + 2].copy_from_slice(&sum.to_be_bytes());
-    }
-    ip
-}
-
 /// Collects packets as they leave a network card.
 #[derive(Default)]
 struct Restored {
     packets: Vec<Vec<u8>>,
     writes: usize,
-    bytes_carried: usize,
+    data_bytes: usize,
     refuses: bool,
 }
 
@@ -119,7 +108,7 @@ impl Sink for Restored {
         assert!(packet.packets == 1 || packet.packets == segments.len());
         self.packets.extend(segments.into_iter().map(|ip| completed(ip, packet.is_partial)));
         self.writes += 1;
-        self.bytes_carried += packet.bytes_carried();
+        self.data_bytes += packet.data_bytes();
     }
 }
 
@@ -148,7 +137,7 @@ fn writes(packets: &[Sample]) -> usize {
     let normal = |packets: &[Vec<u8>]| packets.iter().map(|ip| normal(ip)).collect::<Vec<_>>();
     assert!(normal(&sink.packets) == normal(&sent), "the same packets, in order");
     assert_eq!((stats.packets, stats.bytes), (sent.len() as u64, sent.iter().map(Vec::len).sum::<usize>() as u64));
-    assert_eq!(sink.bytes_carried as u64, stats.bytes);
+    assert_eq!(sink.data_bytes, packets.iter().map(|sample| sample.packet().data_bytes()).sum::<usize>());
     sink.writes
 }
 
@@ -256,7 +245,8 @@ proptest! {
         prop_assert!(by_ports(&sink.packets) == by_ports(&sent));
         prop_assert_eq!(stats.packets, sent.len() as u64);
         prop_assert_eq!(stats.malformed, (packets.len() - sent.len()) as u64);
-        prop_assert_eq!(sink.bytes_carried, sent.iter().map(Vec::len).sum::<usize>());
+        let data_bytes = packets.iter().filter(|(_, sample)| is_whole(sample)).map(|(_, sample)| sample.packet().data_bytes());
+        prop_assert_eq!(sink.data_bytes, data_bytes.sum::<usize>());
     }
 
     #[test]

@@ -50,6 +50,7 @@ use crate::tunnel::device::DeviceCounters;
 use crate::tunnel::device_events::DeviceEvents;
 use crate::tunnel::end::TunnelEnd;
 use crate::tunnel::exit::Exit;
+use crate::tunnel::meters::Meters;
 use crate::tunnel::peers::{Identity, Peer, Peers};
 use crate::tunnel::terminate::terminator::Termination;
 
@@ -94,7 +95,10 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "ADDRESS", help_heading = heading::TUNNEL)]
     dns: Vec<IpAddr>,
 
-    /// Largest rate of each client, in each direction, such as 20Mb/s
+    /// Largest rate of the data of each client, in each direction, such as 20Mb/s
+    ///
+    /// Packets and terminated connections share it. Headers of packets do not count, unless they are more than half of
+    /// a packet.
     #[arg(long, value_name = "RATE", value_parser = settings::client_rate, help_heading = heading::TUNNEL)]
     client_rate: Option<Rate>,
 
@@ -456,8 +460,9 @@ impl<'a> Server<'a> {
             format!("{remote} is here, with {}", shown.join(" and "))
         });
         let identity = Identity { key: key.fingerprint(), label };
+        let meters = Meters::new(self.end.peers.clock(), rate, true);
         let ends = Arc::clone(self.serving.links.ends());
-        let peer = Arc::new(Peer::new(connection.clone(), ends, identity, networks, mtu, rate, version));
+        let peer = Arc::new(Peer::new(connection.clone(), ends, identity, networks, mtu, meters, version));
         let (number, taken_over) = self.end.peers.add(Arc::clone(&peer));
         for before in taken_over {
             if before.identity.key == peer.identity.key {
@@ -470,7 +475,7 @@ impl<'a> Server<'a> {
             }
         }
         self.end.terminator.serve(&peer);
-        let closed = Exit::new(&peer, self.end.writer(), true).run();
+        let closed = Exit::new(&peer, self.end.writer()).run();
         self.end.peers.remove(number);
         self.note(
             &json!({ "event": "gone", "remote": remote, "key": name, "reason": closed.to_string(), "peer": peer_json(&peer) }),

@@ -51,6 +51,7 @@ use crate::tunnel::destination::Flows;
 use crate::tunnel::device_events::DeviceEvents;
 use crate::tunnel::end::TunnelEnd;
 use crate::tunnel::exit::Exit;
+use crate::tunnel::meters::Meters;
 use crate::tunnel::peers::{Identity, Peer};
 use crate::tunnel::terminate::terminator::Termination;
 
@@ -432,8 +433,10 @@ impl<'a> Client<'a> {
         let networks = device.networks(self.all());
         let rate = Some(Rate::from_bps(accepted.rate_bps)).filter(|rate| !rate.is_zero());
         let server = Identity { key: self.ticket.receiver, label: None };
+        // The server holds this end to the rate.
+        let meters = Meters::new(device.end.peers.clock(), rate, false);
         let (ends, version) = (connected.ends(), accepted.version);
-        let peer = Arc::new(Peer::new(connection.clone(), ends, server, networks, device.terms.mtu, rate, version));
+        let peer = Arc::new(Peer::new(connection.clone(), ends, server, networks, device.terms.mtu, meters, version));
         let (id, _) = device.end.peers.add(Arc::clone(&peer));
         device.end.terminator.serve(&peer);
         self.phase.up(Arc::clone(&peer), Arc::clone(&device.end.counters));
@@ -474,7 +477,7 @@ impl<'a> Client<'a> {
         let connection = &connected.connection;
         let mut refusal = None;
         std::thread::scope(|scope| {
-            let exit = Exit::new(peer, device.end.writer(), false);
+            let exit = Exit::new(peer, device.end.writer());
             let exit = scope.spawn(move || exit.run());
             let mut looks = 0_u32;
             while !exit.is_finished() {

@@ -188,7 +188,7 @@ fn local(
     let stream = Arc::new(stream);
     told.apply_to(&stream);
     let class = FlowClass::new(side, peer, &stream, send.id(), known);
-    StackConnection::with_class(stream, class)
+    StackConnection::with_class(stream, class, &peer.meters)
 }
 
 /// Carries the data until both directions have ended, in the threads of the drivers.

@@ -7,37 +7,54 @@ use std::sync::Arc;
 use bytes::Bytes;
 use litz::StridedBytes;
 use litz::tcp::{CloseReason, Closed, TcpStream, WriteError};
+use tunnel::meter::Turn;
 
 use super::class::FlowClass;
+use super::pace::Pace;
 use crate::cli::forward::carry::{Local, ReadBuffer, StreamClass};
+use crate::tunnel::meters::Meters;
 
 /// A connection of our TCP. Dropping it before [`close`](Local::close) resets it.
 pub(crate) struct StackConnection {
     stream: Arc<TcpStream>,
     /// If a stream carries it.
     class: Option<Arc<FlowClass>>,
+    /// The rates of what is read and of what is written, if the peer has one.
+    read_pace: Option<Pace>,
+    write_pace: Option<Pace>,
     is_over: bool,
 }
 
 impl StackConnection {
     pub(crate) fn new(stream: TcpStream) -> Self {
-        Self { stream: Arc::new(stream), class: None, is_over: false }
+        Self { stream: Arc::new(stream), class: None, read_pace: None, write_pace: None, is_over: false }
     }
 
-    /// A connection that a stream of this class carries.
-    pub(super) fn with_class(stream: Arc<TcpStream>, class: FlowClass) -> Self {
-        Self { stream, class: Some(Arc::new(class)), is_over: false }
+    /// A connection that a stream of this class carries, at the rates of the peer.
+    pub(super) fn with_class(stream: Arc<TcpStream>, class: FlowClass, meters: &Meters) -> Self {
+        let (outward, inward) = meters.turns();
+        let pace = |turn: Turn| Pace::new(meters.clock, turn);
+        let (read_pace, write_pace) = (outward.map(pace), inward.map(pace));
+        Self { stream, class: Some(Arc::new(class)), read_pace, write_pace, is_over: false }
     }
 }
 
 impl Local for StackConnection {
     /// By reference to the memory that the packet was received in.
     async fn read(&self, _buffer: &mut ReadBuffer) -> io::Result<Option<Bytes>> {
-        self.stream.read_chunk_async().await.map_err(io::Error::other)
+        let read = self.stream.read_chunk_async();
+        match &self.read_pace {
+            Some(pace) => pace.next(read).await,
+            None => read.await,
+        }
+        .map_err(io::Error::other)
     }
 
     /// In one piece: the kernel gets it as one, and a copy costs less than the references to so many.
     async fn write(&self, bytes: &mut StridedBytes) -> io::Result<()> {
+        if let Some(pace) = &self.write_pace {
+            pace.pass(bytes.len()).await;
+        }
         let whole = std::mem::take(bytes).to_bytes();
         self.stream.write_chunk_async(whole).await.map_err(io::Error::other)
     }

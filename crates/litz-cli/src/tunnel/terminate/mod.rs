@@ -19,6 +19,7 @@
 //! | [`told`] | what the peer tells |
 //! | [`side`] | what this side has |
 //! | [`in_place`] | a future that the drivers' threads run |
+//! | [`pace`] | the rate of one direction of a connection |
 //! | [`flows`] | the connections of a peer, counted |
 
 pub(crate) mod choice;
@@ -27,6 +28,7 @@ pub(crate) mod ends;
 pub(crate) mod flows;
 mod in_place;
 pub(crate) mod local;
+mod pace;
 pub(crate) mod side;
 pub(crate) mod terminator;
 pub(crate) mod told;

@@ -1,0 +1,45 @@
+//! The rate of a client, for packets and for terminated connections.
+
+use super::{SERVER, World};
+
+/// The rate of the client.
+const RATE: &str = "--client-rate=20Mb/s";
+
+/// Bits a second above which the rate does not hold: a receiver measures from its first byte on, and what waits at the
+/// beginning, such as the quantum of the meter, arrives at once.
+const MOST_BPS: f64 = 22e6;
+
+/// The data that iperf3 receives in a second, in bits.
+fn received(world: &World, congestion: &str, direction: &[&str]) -> f64 {
+    let report = world.iperf(&[&["-c", SERVER[0], "-t", "3", "-C", congestion], direction].concat());
+    let rate = report["end"]["sum_received"]["bits_per_second"].as_f64();
+    rate.unwrap_or_else(|| panic!("no rate: {report}"))
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "a measurement")]
+fn a_rate_holds_for_packets_and_for_terminated_connections() {
+    for mode in [&[][..], &["--terminate=all"]] {
+        let Some(world) = World::new("rates", 1, &["python3", "iperf3", "ss"]) else { return };
+        let (mut server, ticket) = world.serve(&[RATE]);
+        let mut client = world.litz(&world.client, &[&["up"], mode, &[&ticket]].concat());
+        client.wait_for("up");
+        server.wait_for("client");
+        for direction in [&[][..], &["-R"]] {
+            let rate = received(&world, "cubic", direction);
+            eprintln!("{mode:?} {direction:?}: {rate:.0} b/s");
+            // How much less it is depends on the load of this host. `bench/tunnel/rates` measures that.
+            assert!(rate < MOST_BPS, "{mode:?} {direction:?}: {rate}");
+        }
+        let (sent, got) = World::end(client, server);
+        for counts in [&sent["in"], &got["in"]] {
+            let count = |name: &str| counts[name].as_u64().expect("a number");
+            // A super-packet is one packet, and each of its segments is dropped by itself.
+            let segments = count("bytes") / 1400;
+            assert!(count("dropped") * 10 <= segments + 100, "TCP finds the rate with few losses: {counts}");
+        }
+        assert_eq!(got["out"]["over_rate"], 0, "a client that keeps to the rate is not policed");
+        let terminated = sent["terminated"]["bytes_in"].as_u64().expect("a number");
+        assert_eq!(terminated > 1_000_000, !mode.is_empty(), "{sent}");
+    }
+}
