@@ -10,6 +10,7 @@
 //! | [`control`] | the messages of the control stream |
 //! | [`item`] | the payload of a datagram |
 //! | [`inner`] | the headers of inner packets |
+//! | [`intake`] | what becomes of the packets that are read |
 //! | [`queue`], `codel` | the packets that wait for a connection: flow queues with CoDel |
 //! | [`packer`] | packets to datagrams |
 //! | [`outbox`] | what waits for one peer, or for one of its paths: the queues, and the next datagrams |
@@ -34,6 +35,7 @@ mod codel;
 pub mod control;
 pub mod host_address;
 pub mod inner;
+pub mod intake;
 pub mod item;
 pub mod kill_switch;
 pub mod meter;

@@ -13,14 +13,15 @@ use std::task::{Wake, Waker};
 use std::thread::{JoinHandle, ThreadId};
 
 use bytes::Bytes;
-use net::tun::{OFFLOAD_HEADER_BYTES, TUN_BUFFER_BYTES, Tun, TunDevice};
+use net::tun::{MalformedPacket, OFFLOAD_HEADER_BYTES, Segments, TUN_BUFFER_BYTES, Tun, TunDevice};
 use net::{BufferPool, MonotonicClock};
+use tunnel::intake::Fate;
 use tunnel::mtu::{Reports, clamp_segment_size, is_too_large};
-use tunnel::{Packet, PrefixMap};
+use tunnel::{Packet, PacketHead, PrefixMap};
 use units::{Duration, Instant};
 
 use super::destination::{Destination, Flows};
-use super::device::{DeviceCounters, parse_read};
+use super::device::{DeviceCounters, ReadPacket, len_without_padding, parse_read};
 use super::device_events::{DeviceEvents, DeviceReader};
 use super::peers::{PeerId, Peers};
 use super::terminate::terminator::Terminator;
@@ -489,17 +490,42 @@ impl State {
     /// Takes a packet of `len` bytes that was read, with its offload header. Whether a connection has a full
     /// batch now that it may take.
     fn take(&mut self, buffer: &mut Vec<u8>, len: usize) -> bool {
-        let Some(read) = parse_read(&mut buffer[..len]) else {
-            self.counters.malformed.fetch_add(1, Ordering::Relaxed);
-            return false;
+        let len = len_without_padding(&buffer[..len]);
+        let (fate, is_full) = match parse_read(&mut buffer[..len]) {
+            Some(ReadPacket::Whole(head)) => self.route(buffer, len, &head),
+            Some(ReadPacket::ToCut) => match Segments::new(&buffer[..len]) {
+                Ok(segments) => return self.take_segments(&segments),
+                Err(MalformedPacket) => (Fate::Malformed, false),
+            },
+            None => (Fate::Malformed, false),
         };
-        // Packets to addresses that no peer has: multicast that the kernel sends by itself, mostly.
+        self.counters.intake.on_read();
+        self.counters.intake.on_fate(fate);
+        is_full
+    }
+
+    /// Takes the packets of a super-packet that the tunnel does not pass on as one.
+    fn take_segments(&mut self, segments: &Segments<'_>) -> bool {
+        let (mut memory, mut is_full) = (Vec::new(), false);
+        for index in 0..segments.len() {
+            let mut packet = segments.segment(index, memory);
+            packet.finish_checksum();
+            memory = packet.into_buffer();
+            let len = memory.len();
+            is_full |= self.take(&mut memory, len);
+        }
+        is_full
+    }
+
+    /// Passes a packet of `len` bytes, with its offload header, on to where it belongs. Returns what has become of it, and
+    /// whether a connection has a full batch now that it may take.
+    fn route(&mut self, buffer: &mut Vec<u8>, len: usize, read: &PacketHead) -> (Fate, bool) {
         let to = self.routes.get(read.inner.destination).and_then(|id| self.destinations.get_mut(id));
-        let Some(to) = to else { return false };
+        let Some(to) = to else { return (Fate::NoPeer, false) };
         if self.terminator.takes(&read.with(&buffer[OFFLOAD_HEADER_BYTES..len]), &to.peer) {
             self.suited.note(Driver::Stack);
             self.terminator.push(own(&self.memory, buffer, len));
-            return false;
+            return (Fate::Terminated, false);
         }
         self.suited.note(Driver::Connections);
         to.ask_len_max(self.round);
@@ -511,16 +537,16 @@ impl State {
             counters.too_large.fetch_add(1, Ordering::Relaxed);
             let (now, mtu) = (self.clock.now(), to.peer.mtu);
             self.report_size(now, mtu, &packet);
-            return false;
+            return (Fate::TooLarge, false);
         }
         counters.packets_in.fetch_add(1, Ordering::Relaxed);
         counters.bytes_in.fetch_add(packet.ip.len() as u64, Ordering::Relaxed);
         let flow = packet.inner.flow(self.seed);
         if to.send_urgent(|| self.clock.now(), flow, &packet) {
-            return false;
+            return (Fate::Carried, false);
         }
         let place = OFFLOAD_HEADER_BYTES..len;
-        to.outboxes.take(|| self.clock.now(), flow, buffer, place, &read, to.len_max)
+        (Fate::Carried, to.outboxes.take(|| self.clock.now(), flow, buffer, place, read, to.len_max))
     }
 
     /// Tells the sender of a packet that only packets up to `mtu` bytes get through.

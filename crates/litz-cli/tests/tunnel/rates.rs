@@ -31,6 +31,12 @@ fn a_rate_holds_for_packets_and_for_terminated_connections() {
             // How much less it is depends on the load of this host. `bench/tunnel/rates` measures that.
             assert!(rate < MOST_BPS, "{mode:?} {direction:?}: {rate}");
         }
+        for status in [world.status(), world.status_of(&world.server)] {
+            let count = |name: &str| status["counters"][name].as_u64().expect("a number");
+            let counted = ["carried", "terminated", "too_large", "no_peer", "malformed"].map(count);
+            assert_eq!(count("read"), counted.iter().sum::<u64>(), "{status}");
+            assert!(count("read") > 100, "{status}");
+        }
         let (sent, got) = World::end(client, server);
         for counts in [&sent["in"], &got["in"]] {
             let count = |name: &str| counts[name].as_u64().expect("a number");

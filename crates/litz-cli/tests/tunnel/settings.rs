@@ -46,7 +46,9 @@ fn a_file_has_the_options_of_each_end_and_what_each_client_may_use() {
     let fingerprint = key.parse::<PublicKey>().expect("a key").fingerprint().to_string();
     let shown = &status["peers"][0];
     assert_eq!((&shown["key"], &shown["label"]), (&json!(fingerprint), &json!("laptop")), "{status}");
-    assert_eq!(status["counters"], json!({ "refused": 0, "malformed": 0, "clients_refused": 0 }), "{status}");
+    for name in ["refused", "malformed", "clients_refused"] {
+        assert_eq!(status["counters"][name], 0, "{status}");
+    }
 
     // Of root's privileges only those for the network are left, in all threads.
     for process in [&client, &server] {

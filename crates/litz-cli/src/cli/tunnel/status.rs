@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use litz::PathStats;
 use serde_json::{Value, json};
+use tunnel::intake::IntakeTotals;
 use units::Rate;
 
 use super::control_socket::{Answer, ask, devices_in, folder, folder_of_root, request};
@@ -174,10 +175,14 @@ fn flow_json(flow: &Flow) -> Value {
     })
 }
 
-/// The counters of a device. Packets in them belong to no peer.
+/// The counters of a device, of all peers together.
 pub(super) fn device_json(counters: &DeviceCounters) -> Value {
     let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    json!({ "refused": get(&counters.refused), "malformed": get(&counters.malformed) })
+    let IntakeTotals { read, carried, terminated, too_large, no_peer, malformed, .. } = counters.intake.totals();
+    json!({
+        "refused": get(&counters.refused), "read": read, "carried": carried, "terminated": terminated,
+        "too_large": too_large, "no_peer": no_peer, "malformed": malformed,
+    })
 }
 
 /// The key, the counters and the paths of a peer.
