@@ -35,7 +35,7 @@ pub fn apply(script: &str) -> Result<(), NftError> {
 /// # Errors
 /// If it cannot be read.
 pub fn read(table: &str) -> Result<Option<String>, NftError> {
-    // Of all tables, as the error for one that is not there is text.
+    // A list of all, because the error for a table that is not there is only text.
     let tables = run(&["list", "tables", "inet"], "")?;
     if !tables.lines().any(|line| line.trim() == format!("table inet {table}")) {
         return Ok(None);

@@ -101,9 +101,9 @@ pub struct Rule {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Packets {
-    /// Those for which the table has another route than a default one.
+    /// Packets for which the table has another route than a default one.
     NotByDefaultRoute,
-    /// Those without this mark.
+    /// Packets without this mark.
     WithoutMark(u32),
     /// UDP packets of root to this address and port.
     OfRootTo {

@@ -1,4 +1,4 @@
-//! What can fail on a client's own host fails before its server has bound the ticket.
+//! A failure on a client's own host comes before its server has bound the ticket.
 
 use std::process::Command;
 

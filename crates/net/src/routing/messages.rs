@@ -304,7 +304,7 @@ mod tests {
                 // The kernel tells this of each rule.
                 message.attributes.push(RuleAttribute::FwMask(u32::MAX));
                 assert_eq!(rule_setting(&message), Some(rule));
-                // Those of others.
+                // Rules of other programs.
                 message.attributes.push(RuleAttribute::Iifname("eth0".to_owned()));
                 assert_eq!(rule_setting(&message), None);
                 message.attributes.pop();

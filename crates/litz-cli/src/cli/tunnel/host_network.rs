@@ -37,7 +37,7 @@ const PRIORITY_TUNNEL: u32 = 32_101;
 const PRIORITY_BOUND: u32 = 32_102;
 pub(super) const PRIORITIES: RangeInclusive<u32> = PRIORITY_SERVER..=PRIORITY_BOUND;
 
-/// What was changed for one device.
+/// The changes of this host for one device.
 pub(super) struct HostNetwork {
     keeper: Keeper,
     ipv6: Ipv6,
@@ -339,7 +339,7 @@ pub(super) fn refuses(folder: &Path, device: &str, ipv6: &Ipv6) -> bool {
     Changes::read(folder, device).ok().flatten().is_some_and(|changes| changes.refuses(ipv6))
 }
 
-/// What a command that was killed has left, in words with what to do; none if there is nothing.
+/// Says in words, with the remedy, which changes a command that was killed has left; none if there is nothing.
 ///
 /// # Errors
 /// A message for the user.

@@ -37,7 +37,7 @@ pub(super) enum Kept {
     Names,
 }
 
-/// What a tunnel has set, and how to undo it.
+/// The settings that a tunnel has made, and how to undo them.
 pub(super) struct State {
     pub(super) folder: PathBuf,
     pub(super) device: String,
@@ -95,7 +95,7 @@ impl Keeper {
         Ok(Self { state, is_over, waker, thread: Some(thread) })
     }
 
-    /// What is kept. The thread waits meanwhile.
+    /// Locks the state. The thread waits meanwhile.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }

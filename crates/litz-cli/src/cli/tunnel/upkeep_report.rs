@@ -1,10 +1,11 @@
-//! What a user is told of the changes that a tunnel has made to its host: warnings, and a list for the status.
+//! The words for a user about the changes that a tunnel has made to its host: warnings, and a list for the status.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::cli::out;
 use crate::cli::warning::Warning;
 
-/// What is missing of a tunnel's changes. Clones are the same.
+/// The missing ones of a tunnel's changes. Clones are the same.
 #[derive(Clone, Default)]
 pub(super) struct UpkeepReport {
     json: bool,
@@ -17,7 +18,13 @@ impl UpkeepReport {
         Self { json, quiet, missing: Arc::default() }
     }
 
+    /// Prints a warning, unless its reader takes nothing: the thread that keeps the changes never waits for one. The
+    /// status lists what is missing in any case.
     pub(super) fn warn(&self, message: &str) {
+        if self.json && !out::is_ready() {
+            tracing::warn!(message, "the reader of the events takes none");
+            return;
+        }
         Warning::NetworkChanged.print(self.json, self.quiet, message);
     }
 
