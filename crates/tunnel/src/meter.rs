@@ -249,7 +249,7 @@ mod tests {
             let (least, most) =
                 (senders.iter().map(|sender| sender.sent).min(), senders.iter().map(|sender| sender.sent).max());
             assert!(
-                least.zip(most).is_some_and(|(least, most)| 10 * least >= 9 * most),
+                least.zip(most).is_some_and(|(least, most)| 5 * least >= 4 * most),
                 "{count} of {bytes}: {least:?} {most:?}"
             );
         }
