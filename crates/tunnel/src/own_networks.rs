@@ -82,7 +82,7 @@ impl fmt::Display for OwnNetwork {
 }
 
 /// Networks whose packets stay on a link or in a host, with what they are. No tunnel takes them.
-const LOCAL: [(Prefix, &str); 9] = [
+const LOCAL: [(Prefix, &str); 8] = [
     // RFC 1122, section 3.2.1.3.
     (v4([0, 0, 0, 0], 8), "addresses without a network"),
     (v4([127, 0, 0, 0], 8), "loopback"),
@@ -91,9 +91,9 @@ const LOCAL: [(Prefix, &str); 9] = [
     (v4([224, 0, 0, 0], 4), "multicast"),
     // RFC 919, section 7.
     (v4([255, 255, 255, 255], 32), "the broadcast address"),
-    // RFC 4291, sections 2.5.2, 2.5.3, 2.5.6 and 2.7.
-    (v6(0, 128), "the unspecified address"),
-    (v6(1, 128), "loopback"),
+    // RFC 4291, sections 2.5.2, 2.5.3, 2.5.6 and 2.7. The unspecified address and loopback make one network, so that no
+    // network is local in parts alone.
+    (v6(0, 127), "loopback"),
     (v6(0xfe80 << 112, 10), "addresses of the link alone"),
     (v6(0xff00 << 112, 8), "multicast"),
 ];
@@ -182,6 +182,7 @@ mod tests {
             ("224.0.0.251", true, false),
             ("255.255.255.255", true, false),
             ("127.3.0.0/16", true, false),
+            ("::/127", true, false),
             ("fe80::1", true, false),
             ("ff02::/16", true, false),
             ("10.0.0.0/8", false, true),
