@@ -192,9 +192,11 @@ fn a_server_chooses_another_network_than_its_hosts_and_refuses_one_that_the_user
     let message = warning["message"].as_str().expect("text");
     assert!(message.contains("10.77.0.128/25 of lan1"), "{message}");
     World::end(client, server);
-    for address in ["10.76.0.1/16", "10.76.9.1/24", "10.0.0.1/8"] {
-        let words = "collides with the network 10.76.0.0/16 of lan0";
-        world.litz(&world.server, &["serve", "--address", address]).fail(2, words);
+    for (address, own) in
+        [("10.76.0.1/16", "10.76.0.0/16"), ("10.76.9.1/24", "10.76.0.0/16"), ("10.0.0.1/8", "10.77.0.128/25")]
+    {
+        let words = format!("collides with the network {own} of lan");
+        world.litz(&world.server, &["serve", "--address", address]).fail(2, &words);
     }
 }
 
