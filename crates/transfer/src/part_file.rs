@@ -411,7 +411,7 @@ fn lock(directory: &OwnedFd, name: &OsStr, file: &File) -> Result<(), FileError>
     let busy = || FileError::new(FileErrorKind::Busy, "");
     // Any other error means a file system without locks, where the user must avoid concurrent
     // transfers.
-    if let Err(Errno::WOULDBLOCK) = rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+    if !try_lock(file) {
         return Err(busy());
     }
     let opened = file.metadata().map_err(|error| FileError::target(&error))?;
@@ -419,6 +419,23 @@ fn lock(directory: &OwnedFd, name: &OsStr, file: &File) -> Result<(), FileError>
     let named = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|_| busy())?;
     if (named.st_ino, named.st_dev) == (opened.ino(), opened.dev()) { Ok(()) } else { Err(busy()) }
 }
+
+/// Locks the file, unless another transfer holds it. A lock belongs to all copies of its descriptor: a
+/// process that this one starts at the moment has copies until it runs its program.
+#[expect(clippy::disallowed_methods, reason = "the end of another process's lock is not signalled")]
+fn try_lock(file: &File) -> bool {
+    for _ in 0..LOCK_TRIES {
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
+            _ => return true,
+        }
+    }
+    false
+}
+
+/// Together 100 ms, which starting a process does not take.
+const LOCK_TRIES: u32 = 20;
+const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(5);
 
 #[cfg(test)]
 mod tests;
