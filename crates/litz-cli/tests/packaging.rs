@@ -19,8 +19,9 @@ fn every_command_has_a_manual_page() {
     }
     let page = std::fs::read_to_string(folder.path().join("litz-send.1")).unwrap();
     assert!(page.contains(".SH NAME\nlitz\\-send \\- Send files") && page.contains("Exit status:"), "{page}");
-    let synopsis =
-        ".SH SYNOPSIS\n.nf\nlitz send [OPTIONS] <PATH>... <TICKET>\nlitz send [OPTIONS] <PATH>... \\-\\-to <TICKET>\n";
+    let synopsis = ".SH SYNOPSIS\n.nf\nlitz send [OPTIONS] <PATH>... <TICKET>\nlitz send [OPTIONS] <PATH>... \
+                    <[USER@]HOST>:[DIR]\nlitz send [OPTIONS] <[USER@]HOST>:<PATH>... <DIR>\nlitz send [OPTIONS] \
+                    <PATH>... \\-\\-to <TICKET>\n";
     assert!(page.contains(synopsis), "{page}");
     let (output, text) = run(litz().arg("man"));
     assert!(output.status.success() && text.contains(".TH litz 1"), "{text}");
