@@ -126,8 +126,9 @@ fn an_interrupted_transfer_goes_on_with_the_same_command() {
     let pull = ["host:file", inbox.to_str().unwrap()];
     for (arguments, there) in [(&["file", "host:"][..], far.home()), (&pull[..], inbox.clone())] {
         for signal in ["INT", "KILL"] {
-            let mut running = Litz::of(far.command(&["--json", "--rate=40Mb/s"]).args(arguments));
-            running.wait_for_bytes(4_500_000);
+            // One segment of 4 MiB after the other, of which the first is complete.
+            let mut running = Litz::of(far.command(&["--json", "--rate=40Mb/s", "--parallel=1"]).args(arguments));
+            running.wait_for_bytes(6_000_000);
             running.signal(signal);
             let (status, _) = running.finish("error");
             assert!(if signal == "INT" { status == 130 } else { status == -1 }, "{signal}: {status}");
