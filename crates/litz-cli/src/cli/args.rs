@@ -124,7 +124,7 @@ pub(crate) enum Command {
     #[command(after_help = super::tunnel::HELP)]
     Tunnel(TunnelOptions),
     /// The far end of `litz send` with HOST:PATH, which ssh starts
-    #[command(hide = true)]
+    #[command(hide = true, after_help = super::ssh::options::END_HELP)]
     SshEnd(SshEndOptions),
     /// Print the version of this program and of the protocols that it speaks
     #[command(after_help = super::version::HELP)]

@@ -24,6 +24,14 @@ pub(crate) struct SshOptions {
     pub(crate) port: Option<u16>,
 }
 
+/// The end of the help text of the far end.
+pub(crate) const END_HELP: &str = "\
+Exit status:
+  0    all files are complete and verified
+  1    the transfer finished, but some files failed or were skipped
+  2    an error: a request that cannot be carried out, no connection, an aborted transfer
+  130  interrupted, or not needed any more";
+
 #[derive(Args, Debug)]
 pub(crate) struct SshEndOptions {
     /// Folder for keys and tickets [default: litz in XDG_STATE_HOME]

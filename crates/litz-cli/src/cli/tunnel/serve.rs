@@ -69,8 +69,10 @@ pub(crate) struct ServeOptions {
     #[arg(value_name = "FILE")]
     pub(super) settings: Option<PathBuf>,
 
-    /// Address of this host in the tunnel, with its network; clients get the others of the network; may
-    /// be repeated [default: 10.76.0.1/24 and fd76:6c69:747a::1/64, or the next networks that this host does not have]
+    /// Address of this host in the tunnel, with its network; may be repeated [default: 10.76.0.1/24 and
+    /// fd76:6c69:747a::1/64, or the next free networks]
+    ///
+    /// Clients get the other addresses of the network. The default passes over networks that this host has.
     ///
     /// Each has a network of its own, with at least one address for a client: /31 and /127 are the smallest. A
     /// client has the same place in all of them.
