@@ -118,6 +118,9 @@ fn patterns_choose_the_files_in_both_directions() {
     far.fail(&["--exclude=[a", "tree", "host:"], 2, "the pattern \"[a\" cannot be used");
 }
 
+/// Length of a journal of one segment: docs/spec/transfer.md.
+const JOURNAL_WITH_ONE: u64 = 69 + 44;
+
 #[test]
 fn an_interrupted_transfer_goes_on_with_the_same_command() {
     let far = FarHost::new();
@@ -126,9 +129,12 @@ fn an_interrupted_transfer_goes_on_with_the_same_command() {
     let pull = ["host:file", inbox.to_str().unwrap()];
     for (arguments, there) in [(&["file", "host:"][..], far.home()), (&pull[..], inbox.clone())] {
         for signal in ["INT", "KILL"] {
-            // One segment of 4 MiB after the other, of which the first is complete.
+            // One segment of 4 MiB after the other, until the receiver has recorded the first.
             let mut running = Litz::of(far.command(&["--json", "--rate=40Mb/s", "--parallel=1"]).args(arguments));
-            running.wait_for_bytes(6_000_000);
+            let recorded = || fs::metadata(there.join("file.litz-journal")).map_or(0, |journal| journal.len());
+            while recorded() < JOURNAL_WITH_ONE {
+                running.next().expect("it runs");
+            }
             running.signal(signal);
             let (status, _) = running.finish("error");
             assert!(if signal == "INT" { status == 130 } else { status == -1 }, "{signal}: {status}");
