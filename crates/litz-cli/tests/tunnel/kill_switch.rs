@@ -423,35 +423,28 @@ fn nothing_leaves_outside_whatever_socket_is_used_and_whatever_other_programs_re
 }
 
 #[test]
-fn a_route_that_cannot_be_made_again_is_told_and_listed_until_it_can() {
-    let Some(world) = World::new("contested", 1, &[]) else { return };
-    let (mut server, ticket) = world.serve(&["--route=192.168.7.0/24"]);
+fn a_setting_that_cannot_be_made_again_is_told_and_listed_until_it_can() {
+    let Some(world) = World::new("contested", 1, &["sysctl"]) else { return };
+    let (mut server, ticket) = world.serve(&[]);
     let mut client = world.litz(&world.client, &["up", &ticket]);
     client.wait_for("up");
     server.wait_for("client");
-    let has_route = || {
-        let shown =
-            World::in_namespace(&world.client, "ip", &["route", "show", "192.168.7.0/24"]).output().expect("ip");
-        String::from_utf8_lossy(&shown.stdout).contains("litz0")
+    // The device loses its address, and the kernel gives it none.
+    let disable = |value: u8| {
+        ip(&format!("netns exec {} sysctl -qw net.ipv6.conf.litz0.disable_ipv6={value}", world.client));
     };
-    // Another route takes its place: it cannot be made.
-    ip(&format!("-n {} route del 192.168.7.0/24 dev litz0", world.client));
-    while !has_route() {
-        std::thread::yield_now();
-    }
-    ip(&format!("-n {} route replace 192.168.7.0/24 via 10.9.0.2 dev c0", world.client));
+    disable(1);
+    let address = "the address fd76:6c69:747a::2/64 of litz0";
     let warning = await_warning(&mut client);
-    assert!(
-        warning.contains("the route to 192.168.7.0/24 over litz0") && warning.contains("in its place"),
-        "{warning}"
-    );
+    assert!(warning.contains(address) && warning.contains("cannot be made again"), "{warning}");
     let status = world.status();
-    assert!(status["missing"][0].as_str().is_some_and(|text| text.contains("192.168.7.0/24")), "{status}");
-    ip(&format!("-n {} route del 192.168.7.0/24 via 10.9.0.2", world.client));
+    assert!(status["missing"][0].as_str().is_some_and(|text| text.contains(address)), "{status}");
+    disable(0);
     let warning = await_warning(&mut client);
-    assert!(warning.contains("it is in force again"), "{warning}");
-    assert!(has_route());
+    assert!(warning.contains(address) && warning.contains("it is in force again"), "{warning}");
     assert_eq!(world.status()["missing"], serde_json::json!([]));
+    let shown = World::in_namespace(&world.client, "ip", &["-6", "addr", "show", "dev", "litz0"]).output().expect("ip");
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("fd76:6c69:747a::2/64"), "{shown:?}");
     World::end(client, server);
 }
 

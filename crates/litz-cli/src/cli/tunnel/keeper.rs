@@ -183,12 +183,13 @@ impl State {
             let now = self.now();
             notices.extend(self.upkeep.handle_outcome(now, &kept, outcome).map(|notice| (kept, notice)));
         }
-        for (kept, notice) in &notices {
-            report.warn(&self.text(kept, notice));
-        }
+        // First, so that a reader of the warning finds it in the status.
         if !notices.is_empty() {
             report
                 .set_missing(self.upkeep.missing().map(|(kept, why)| format!("{}: {why}", self.words(kept))).collect());
+        }
+        for (kept, notice) in &notices {
+            report.warn(&self.text(kept, notice));
         }
         let now = self.now();
         let next = self.upkeep.next_look(now).map_or(WAIT_MAX, |next| next.saturating_since(now));
