@@ -63,6 +63,8 @@ struct Said {
     /// The message of its error.
     error: Option<String>,
     has_ended: bool,
+    /// No more messages come.
+    have_messages_ended: bool,
     /// The last lines of messages, from ssh or the far end.
     messages: VecDeque<String>,
 }
@@ -184,7 +186,10 @@ impl FarEnd {
             return error;
         }
         let status = self.wait_for_end();
+        // The last messages say why. A process that ssh has left in the background may hold their pipe.
         let said = lock(&self.shared.said);
+        let waited = self.shared.changed.wait_timeout_while(said, END_TIMEOUT, |said| !said.have_messages_ended);
+        let said = waited.unwrap_or_else(PoisonError::into_inner).0;
         explain(&self.host, status.and_then(|status| status.code()), &said.messages)
     }
 
@@ -255,6 +260,8 @@ impl Shared {
             }
             messages.push_back(text);
         }
+        lock(&self.said).have_messages_ended = true;
+        self.changed.notify_all();
     }
 }
 
