@@ -8,10 +8,10 @@
 //!
 //! If a flow uses two paths, its packets on the faster one wait at the exit for those on the other one. Its sender sees
 //! the longer round trip for all of them, and while it waits, the faster path is idle. So a flow keeps to one path where
-//! the delays differ by more than [`UNLIKE`], and several flows share the paths:
+//! the delays differ by more than `UNLIKE`, and several flows share the paths:
 //!
 //! - A flow that sends little takes the path with the shortest round trip.
-//! - A flow with much to send ([`BULK_BYTES`]) takes the path that gives it most, or one that no flow uses, if that gives
+//! - A flow with much to send (`BULK_BYTES`) takes the path that gives it most, or one that no flow uses, if that gives
 //!   it not much less.
 //! - It moves if another path gives it more for a while. All that is known is measured: the capacities of paths, and
 //!   what flows have had on a path that they do not fill, as where losses limit them.
