@@ -12,7 +12,8 @@ use super::{Running, World, ip, try_outside};
 use crate::support::Litz;
 
 /// Sends packets by every kind of socket that a user without capabilities can open, and by one that root has given a
-/// source route, each to its own port or with its own text, in rounds, until FILE.stop is there: FILE. FILE.round has the number of complete rounds.
+/// source route, each to its own port or with its own text, in rounds, until FILE.stop is there: FILE. FILE.round has the
+/// number of complete rounds.
 const PROBE: &str = r"
 import os, socket, struct, sys, time
 file = sys.argv[1]
@@ -50,6 +51,7 @@ def join(group):
     with socket.socket(FOUR, socket.SOCK_DGRAM) as s:
         request = socket.inet_aton(group) + struct.pack('=4si', bytes(4), index())
         s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, request)
+        time.sleep(0.03)  # each change puts off the kernel's report by two ticks
 bound = (socket.SOL_SOCKET, socket.SO_BINDTODEVICE, DEVICE)
 def ip4(name, value): return (socket.IPPROTO_IP, name, value)
 def ip6(name, value): return (socket.IPPROTO_IPV6, name, value)
@@ -104,7 +106,8 @@ const PROBE_PORTS: std::ops::RangeInclusive<u16> = 5100..=5120;
 const CAPTURE: &str = r"
 import os, socket, struct, sys
 device, file, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
-s = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
+# With a protocol from the start, it would take packets of other devices until it is bound.
+s = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
 s.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)  # SO_RCVBUFFORCE
 s.bind((device, 3))
 s.settimeout(0.05)
