@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use litz::paths::follow::LinkDown;
 use quic::Addresses;
 
-/// What a socket is bound to.
+/// Local end of a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LocalEnd {
     /// `None` if the routing table chooses the device.

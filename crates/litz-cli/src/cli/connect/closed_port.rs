@@ -12,7 +12,7 @@ use units::Instant;
 use super::{Connected, socket};
 use crate::cli::local_ends::LocalEnd;
 
-/// The code of the close, which nobody receives.
+/// Code of the close, which no peer receives.
 const CLOSE_CODE: u64 = 0;
 
 /// Watches one connection.

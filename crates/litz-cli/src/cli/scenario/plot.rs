@@ -60,7 +60,7 @@ fn point(from: Instant, until: Instant, bytes: u64) -> (f64, f64) {
     (f64::midpoint(begin, end), bytes as f64 / until.saturating_since(from).as_secs_f64() / 1e6)
 }
 
-/// What the links can carry; none if that is unbounded.
+/// Capacity of the links; none if it is unbounded.
 fn capacity(scenario: &Scenario, outcome: &Outcome) -> Option<Curve> {
     let points = intervals(outcome.ended_at).map(|(from, until)| {
         let bytes = capacity_bytes(scenario, &outcome.paths, from.since_start(), until.since_start())?;

@@ -22,7 +22,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// How long the far end has for its own last steps before ssh is ended.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a login script of the far host may print before the hello.
+/// Limit on what a login script of the far host prints before the hello.
 const NOISE_LEN_MAX: usize = 64 * 1024;
 
 /// The longest line of messages that is passed on to the user.
