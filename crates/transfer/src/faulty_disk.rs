@@ -24,6 +24,8 @@ pub(crate) struct FaultyDisk {
     /// Bytes that may still be written. Zero: no limit.
     pub(crate) write_limit: AtomicU64,
     written: AtomicU64,
+    /// Bytes that each file may hold. Zero: no limit.
+    pub(crate) file_limit: AtomicU64,
     /// What the file system says is free. Zero: the truth.
     pub(crate) free: AtomicU64,
     /// The sizes that were allocated.
@@ -65,6 +67,7 @@ impl FaultyDisk {
         self.fail_directory_sync.store(false, Ordering::SeqCst);
         self.write_limit.store(0, Ordering::SeqCst);
         self.written.store(0, Ordering::SeqCst);
+        self.file_limit.store(0, Ordering::SeqCst);
     }
 
     /// Drops the files below `directory` from memory: lost writes read as zeros from now on.
@@ -98,7 +101,8 @@ impl Disk for FaultyDisk {
     fn write_all_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
         let written = self.written.fetch_add(bytes.len() as u64, Ordering::SeqCst) + bytes.len() as u64;
         let limit = self.write_limit.load(Ordering::SeqCst);
-        if limit > 0 && written > limit {
+        let file_limit = self.file_limit.load(Ordering::SeqCst);
+        if (limit > 0 && written > limit) || (file_limit > 0 && offset + bytes.len() as u64 > file_limit) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let mut writes = self.writes.lock().unwrap();

@@ -292,7 +292,8 @@ fn a_directory_that_is_read_only_in_the_end_takes_a_file_that_failed_first() {
         source.set_modes(&[("tree".to_owned(), 0o555), ("tree/sub".to_owned(), 0o555)].into());
         source
     };
-    disk.write_limit.store(1000, Ordering::SeqCst);
+    // For each file: several threads write, in any order.
+    disk.file_limit.store(1000, Ordering::SeqCst);
     let outcome = fixture.transfer_source(&source(), |_| {});
     assert_eq!(outcome.failures(), BTreeMap::from([("tree/sub/b".into(), "no_space".into())]));
     let mode = |name: &str| fs::metadata(fixture.target(name)).unwrap().mode() & 0o777;
