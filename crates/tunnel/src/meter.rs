@@ -174,10 +174,11 @@ impl Turn {
         self.credit.saturating_neg() < self.quantum() as i64
     }
 
-    /// When more may leave, if the sender waits for that.
+    /// When more may leave, if none might when the sender last asked. That time may have come since: a sender that took
+    /// this for a reason not to wait would never send again.
     #[must_use]
-    pub fn blocked_until(&self, now: Instant) -> Option<Instant> {
-        self.reserved.map(|reserved| reserved.at).filter(|at| self.credit <= 0 && *at > now)
+    pub fn blocked_until(&self) -> Option<Instant> {
+        self.reserved.map(|reserved| reserved.at).filter(|_| self.credit <= 0)
     }
 
     /// Nothing waits to be sent: the sender has no claim to the time that passes now.
@@ -214,7 +215,7 @@ mod tests {
                 self.turn.spend(self.bytes);
                 self.sent += self.bytes as u64;
             }
-            self.turn.blocked_until(now).expect("it waits")
+            self.turn.blocked_until().expect("it waits")
         }
     }
 

@@ -244,10 +244,11 @@ impl Outboxes {
         self.lines.iter().any(|line| line.is_blocked)
     }
 
-    /// When the rate lets the next packet leave, if packets wait and that is not now.
+    /// When the rate lets the next packet leave, if packets wait for that. The time may have come since they were last
+    /// [served](Self::serve).
     #[must_use]
-    pub fn blocked_until(&self, now: Instant) -> Option<Instant> {
-        let until = self.turn.as_ref()?.blocked_until(now);
+    pub fn blocked_until(&self) -> Option<Instant> {
+        let until = self.turn.as_ref()?.blocked_until();
         until.filter(|_| self.lines.iter().any(|line| line.outbox.has_queued()))
     }
 
@@ -431,10 +432,23 @@ mod tests {
             for (path, items) in leave(&mut outboxes, now, None) {
                 *left.entry(path).or_insert(0) += items.len();
             }
-            now = outboxes.blocked_until(now).unwrap_or(now) + Duration::from_micros(100);
+            now = outboxes.blocked_until().unwrap_or(now) + Duration::from_micros(100);
         }
         let (least, most) = (left.values().min(), left.values().max());
         assert!(left.len() == 2 && least.zip(most).is_some_and(|(least, most)| 3 * least > *most), "{left:?}");
+    }
+
+    #[test]
+    fn packets_that_wait_for_a_rate_say_until_when_also_once_that_has_passed() {
+        let mut outboxes = Outboxes::sprayed(Some(Arc::new(Meter::sender(Rate::from_mbps(1)))));
+        for round in 0..50 {
+            (0..9).for_each(|flow| put(&mut outboxes, at(round), flow));
+            leave(&mut outboxes, at(round), None);
+            // A thread that looks at the clock again finds out later than it was told.
+            let waits = outboxes.waiting_bytes() > 0;
+            assert_eq!(outboxes.blocked_until().is_some(), waits, "round {round}");
+        }
+        assert!(outboxes.waiting_bytes() > 0, "it is more than the rate");
     }
 
     #[test]
@@ -447,7 +461,7 @@ mod tests {
         while outboxes.waiting_bytes() > 0 {
             bytes +=
                 leave(&mut outboxes, now, None).values().flatten().map(|item| item.body.len_bytes()).sum::<usize>();
-            now = outboxes.blocked_until(now).unwrap_or(now);
+            now = outboxes.blocked_until().unwrap_or(now);
         }
         let took = now.saturating_since(at(0));
         let expected = rate.time_for(bytes as u64);

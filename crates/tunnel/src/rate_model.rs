@@ -151,7 +151,7 @@ impl Direction {
             unpacker.push(now, 0, datagram, &mut host);
         }
         unpacker.flush(&mut host);
-        outboxes.blocked_until(now)
+        outboxes.blocked_until()
     }
 }
 

@@ -447,7 +447,7 @@ impl State {
     fn may_leave_to_driver(&self) -> bool {
         let now = self.clock.now();
         let waits = |to: &Destination| {
-            to.outboxes.blocked_until(now).is_some()
+            to.outboxes.blocked_until().is_some()
                 || (to.outboxes.waiting_bytes() > 0 && self.in_place_bytes_max < ROUND_BYTES_MAX)
         };
         !self.is_broken
@@ -461,11 +461,10 @@ impl State {
         self.destinations.values().any(|to| to.outboxes.is_blocked())
     }
 
-    /// How long until packets that wait for their rate may leave.
+    /// How long until packets that wait for their rate may leave: zero if they may by now.
     fn next_departure(&self) -> Option<std::time::Duration> {
-        let now = self.clock.now();
-        let next = self.destinations.values().filter_map(|to| to.outboxes.blocked_until(now)).min()?;
-        Some(next.saturating_since(now).into())
+        let next = self.destinations.values().filter_map(|to| to.outboxes.blocked_until()).min()?;
+        Some(next.saturating_since(self.clock.now()).into())
     }
 
     /// Tries again to give each connection what waits for it.

@@ -65,7 +65,7 @@ impl Pace {
             let now = self.clock.now();
             let (available, until) = {
                 let mut turn = self.turn();
-                (turn.available(now), turn.blocked_until(now))
+                (turn.available(now), turn.blocked_until())
             };
             if available > 0 {
                 return available;
