@@ -62,6 +62,8 @@ struct Entry<S> {
     restored: Instant,
     /// Not before this is it tried again.
     due: Instant,
+    /// It is to be looked at again then, whatever happens before.
+    is_awaited: bool,
     /// Why it is missing, once that was told.
     told: Option<String>,
 }
@@ -76,7 +78,8 @@ impl<S: Clone + Ord> Upkeep<S> {
     /// Keeps a setting that was made at `now`, from now on.
     pub fn keep(&mut self, setting: S, now: Instant) {
         if !self.settings().any(|kept| *kept == setting) {
-            self.entries.push(Entry { setting, failures: 0, restores: 0, restored: now, due: now, told: None });
+            let (failures, restores, restored, due, is_awaited) = (0, 0, now, now, false);
+            self.entries.push(Entry { setting, failures, restores, restored, due, is_awaited, told: None });
         }
     }
 
@@ -99,7 +102,9 @@ impl<S: Clone + Ord> Upkeep<S> {
     pub fn look(&mut self, now: Instant, presence: impl Fn(&S) -> Presence) -> (Vec<S>, Vec<(S, Notice)>) {
         let (mut due, mut notices) = (Vec::new(), Vec::new());
         for entry in &mut self.entries {
-            match presence(&entry.setting) {
+            let presence = presence(&entry.setting);
+            entry.is_awaited = presence == Presence::Missing;
+            match presence {
                 Presence::Missing if now >= entry.due => due.push(entry.setting.clone()),
                 Presence::Missing => {}
                 Presence::Present | Presence::Impossible => {
@@ -115,6 +120,7 @@ impl<S: Clone + Ord> Upkeep<S> {
     /// Takes the outcome of making a setting that [`look`](Self::look) has named. Returns what is to be told.
     pub fn handle_outcome(&mut self, now: Instant, setting: &S, outcome: Result<(), String>) -> Option<Notice> {
         let entry = self.entries.iter_mut().find(|entry| entry.setting == *setting)?;
+        entry.is_awaited = true;
         match outcome {
             Ok(()) => {
                 entry.failures = 0;
@@ -139,10 +145,11 @@ impl<S: Clone + Ord> Upkeep<S> {
         }
     }
 
-    /// When to look again, if nothing changes before: the earliest time after `now` at which a setting may be tried again.
+    /// When to look again, if nothing changes before. That time may have come since the last [look](Self::look), which
+    /// takes some time itself: then it is now.
     #[must_use]
-    pub fn next_look(&self, now: Instant) -> Option<Instant> {
-        self.entries.iter().filter(|entry| entry.failures > 0 || entry.due > now).map(|entry| entry.due.max(now)).min()
+    pub fn next_look(&self) -> Option<Instant> {
+        self.entries.iter().filter(|entry| entry.is_awaited).map(|entry| entry.due).min()
     }
 }
 
@@ -175,12 +182,23 @@ mod tests {
                 let notice = upkeep.handle_outcome(now, &setting, Err("no".to_owned()));
                 told.extend(notice.map(|notice| (now, notice)));
             }
-            now = upkeep.next_look(now).expect("it is missing");
+            now = upkeep.next_look().expect("it is missing");
         }
         assert_eq!(told, [(at(1150), Notice::Missing("no".to_owned()))]);
         assert_eq!(upkeep.missing().collect::<Vec<_>>(), [(&1, "no")]);
         assert_eq!(upkeep.look(now, |_| Presence::Present), (vec![], vec![(1, Notice::Back)]));
-        assert_eq!((upkeep.missing().count(), upkeep.next_look(now + PAUSE_MAX)), (0, None));
+        assert_eq!((upkeep.missing().count(), upkeep.next_look()), (0, None));
+    }
+
+    #[test]
+    fn what_is_removed_again_at_once_is_looked_at_again() {
+        let mut upkeep = kept(&[1]);
+        assert_eq!(upkeep.look(at(1000), |_| Presence::Missing).0, [1]);
+        assert_eq!(upkeep.handle_outcome(at(1000), &1, Ok(())), None);
+        assert!(upkeep.look(at(1049), |_| Presence::Missing).0.is_empty());
+        // Whenever it is asked: the look may have taken until after that.
+        assert_eq!(upkeep.next_look(), Some(at(1050)));
+        assert_eq!(upkeep.look(at(1060), |_| Presence::Missing).0, [1]);
     }
 
     #[test]
@@ -236,7 +254,7 @@ mod tests {
                         prop_assert!(now.saturating_since(since) < Duration::from_millis(200));
                         prop_assert!(wanted.contains(&of) || before.contains(&of) == host.contains(&of), "foreign");
                     }
-                    match upkeep.next_look(now) {
+                    match upkeep.next_look() {
                         Some(next) if next <= end && next > now => now = next,
                         _ => break,
                     }

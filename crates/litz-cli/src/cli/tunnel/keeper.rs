@@ -191,8 +191,7 @@ impl State {
         for (kept, notice) in &notices {
             report.warn(&self.text(kept, notice));
         }
-        let now = self.now();
-        let next = self.upkeep.next_look(now).map_or(WAIT_MAX, |next| next.saturating_since(now));
+        let next = self.upkeep.next_look().map_or(WAIT_MAX, |next| next.saturating_since(self.now()));
         if self.changes.names.is_some() { next.min(NAMES_INTERVAL) } else { next }
     }
 
