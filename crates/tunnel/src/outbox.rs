@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use bytes::Bytes;
-use units::{Instant, Rate};
+use units::{Duration, Instant, Rate};
 
 use crate::item::{FLOWS_MAX, ITEM_HEADER_BYTES};
 use crate::meter::Turn;
@@ -64,6 +64,11 @@ impl Outbox {
     #[must_use]
     pub fn pinned(rate: Option<Rate>, handed_over: u64) -> Self {
         Self { packer: Packer::pinned(), handed_over, ..Self::new(rate) }
+    }
+
+    /// The round trip of the path, or of the longest one.
+    pub(crate) fn set_round_trip(&mut self, round_trip: Duration) {
+        self.queue.set_round_trip(round_trip);
     }
 
     /// Datagrams that the connection has taken from batches.

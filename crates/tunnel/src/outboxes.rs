@@ -91,12 +91,6 @@ impl Outboxes {
         self.choice.as_ref().is_some_and(PathChoice::always_pins)
     }
 
-    /// Whether flows may keep to one path.
-    #[must_use]
-    pub const fn chooses(&self) -> bool {
-        self.choice.is_some()
-    }
-
     /// What each path is used for. Empty while all flows use all paths.
     #[must_use]
     pub fn uses(&self) -> Vec<PathUse> {
@@ -118,6 +112,18 @@ impl Outboxes {
 
     /// These paths work. Without any, all stays as it is. To be called several times a second while packets come.
     pub fn follow(&mut self, now: Instant, paths: &[PathView]) {
+        self.choose(now, paths);
+        let round_trips = paths.iter().map(|path| path.round_trip);
+        if let Some(longest) = round_trips.max() {
+            for line in &mut self.lines {
+                let own = paths.iter().find(|path| Some(path.id) == line.path);
+                line.outbox.set_round_trip(own.map_or(longest, |path| path.round_trip));
+            }
+        }
+    }
+
+    /// Lets flows take these paths.
+    fn choose(&mut self, now: Instant, paths: &[PathView]) {
         let Some(choice) = &mut self.choice else { return };
         if paths.is_empty() {
             return;

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use units::{Duration, Instant, Rate};
 
-use crate::codel::{Codel, target};
+use crate::codel::{Bounds, Codel};
 use crate::inner::{Inner, Part, fit_headers};
 use crate::item::FLOWS_MAX;
 use crate::packer::{Packet, PacketHead};
@@ -136,8 +136,7 @@ pub struct FlowQueues {
     spare: Vec<Vec<u8>>,
     stats: QueueStats,
     bytes_max: usize,
-    /// The delay that a standing queue may have.
-    target: Duration,
+    bounds: Bounds,
 }
 
 /// Counters. Each segment of a super-packet is a packet.
@@ -205,7 +204,7 @@ impl FlowQueues {
         Self {
             bytes_max: rate
                 .map_or(QUEUED_BYTES_MAX, |rate| within(rate).clamp(QUEUED_BYTES_MAX_LEAST, QUEUED_BYTES_MAX)),
-            target: target(rate),
+            bounds: Bounds::new(rate),
             flows: (0..FLOWS_MAX).map(|_| Flow::default()).collect(),
             new: VecDeque::new(),
             old: VecDeque::new(),
@@ -216,6 +215,11 @@ impl FlowQueues {
             spare: Vec::new(),
             stats: QueueStats::default(),
         }
+    }
+
+    /// The packets go where a round trip takes so long, at least.
+    pub fn set_round_trip(&mut self, round_trip: Duration) {
+        self.bounds.set_round_trip(round_trip);
     }
 
     /// Whether nothing waits.
@@ -408,7 +412,7 @@ impl FlowQueues {
                 queued = self.split(queued, len_max);
             }
             let (flow, mut len) = (&mut self.flows[usize::from(number)], queued.len());
-            while flow.codel.signals(now, queued.entered, flow.bytes, self.target) {
+            while flow.codel.signals(now, queued.entered, flow.bytes, self.bounds) {
                 if queued.mark() {
                     self.stats.marked += 1;
                     break;

@@ -122,8 +122,8 @@ impl Destination {
             path_views(&self.peer.connection.stats().paths)
         } else {
             match self.peer.paths.newer(&mut self.paths_version) {
-                Some(views) if self.outboxes.chooses() => views,
-                _ => return,
+                Some(views) => views,
+                None => return,
             }
         };
         self.outboxes.follow(now, &views);
