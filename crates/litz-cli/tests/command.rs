@@ -296,14 +296,29 @@ fn bad_arguments_end_with_status_2() {
 fn an_unreachable_address_is_reported_in_time() {
     let place = Place::new();
     let file = place.file("file", 10, 1);
-    let (mut receiver, ticket) = place.recv(&[]);
-    receiver.kill();
+    let silent = silent();
+    let address = silent.local_addr().unwrap();
+    let (_receiver, ticket) = place.recv(&[&format!("--advertise={address}")]);
     let clock = net::MonotonicClock::start();
     let mut sender = place.send(&[&file], &ticket, &[]);
     let unanswered = sender.wait_for("unanswered");
-    assert_eq!(unanswered["addresses"][0], format!("127.0.0.1:{}", receiver.port), "{unanswered}");
+    assert_eq!(unanswered["addresses"][0], address.to_string(), "{unanswered}");
     sender.fail(2, "cannot reach");
     assert!(clock.now().since_start() < units::Duration::from_secs(20));
+}
+
+#[test]
+fn a_receiver_that_has_ended_is_named_before_anything_is_waited_for() {
+    let place = Place::new();
+    let file = place.file("file", 10, 1);
+    let (mut receiver, ticket) = place.recv(&[]);
+    place.send(&[&file], &ticket, &[]).succeed();
+    receiver.finish("");
+    // The ticket is used, and its receiver has ended with it.
+    let mut sender = place.send(&[&file], &ticket, &[]);
+    sender.fail(2, &format!("nothing listens at 127.0.0.1:{}", receiver.port));
+    let waited = sender.seen.iter().any(|event| event["event"] == "unanswered");
+    assert!(!waited, "it waited for an answer: {:?}", sender.seen);
 }
 
 /// Permanent faults end both commands well before a retry or an idle timeout.

@@ -385,6 +385,7 @@ impl Job<'_> {
             cancel: &self.cancel,
             on_unanswered: &|addresses| self.tell_unanswered(addresses, is_first),
             is_brief: is_refused,
+            asks_ports: true,
             is_first,
             event_handler: None,
         };

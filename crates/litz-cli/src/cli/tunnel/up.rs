@@ -544,6 +544,7 @@ impl<'a> Client<'a> {
                 });
             },
             is_brief: !is_first,
+            asks_ports: false,
             is_first,
             event_handler: Some(Arc::clone(&self.events) as _),
         };

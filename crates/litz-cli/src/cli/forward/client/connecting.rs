@@ -103,6 +103,7 @@ impl Client<'_> {
             cancel: &self.cancel,
             on_unanswered: &|addresses| self.tell_unanswered(addresses, is_first),
             is_brief: false,
+            asks_ports: false,
             is_first,
             event_handler: None,
         };
