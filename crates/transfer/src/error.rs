@@ -106,6 +106,8 @@ pub enum TransferError {
     StreamUnsupported,
     /// The receiver is too old for links and files with holes.
     KeepUnsupported,
+    /// The sender is too old for a receiver that leaves entries out or deletes.
+    LeftOutUnsupported,
     /// The receiver writes to one output and was sent something else than one stream.
     StreamOnly,
     /// The sender listed this name, which was not asked for.
@@ -324,6 +326,7 @@ impl fmt::Display for TransferError {
             | Self::NothingToSend
             | Self::StreamUnsupported
             | Self::KeepUnsupported
+            | Self::LeftOutUnsupported
             | Self::StreamOnly
             | Self::Option(_) => f.write_str(self.fixed_text()),
         }
@@ -362,6 +365,10 @@ impl TransferError {
             Self::KeepUnsupported => {
                 "the receiver is too old for links and files with holes: use the same version of litz on both hosts, \
                  or send without --keep"
+            }
+            Self::LeftOutUnsupported => {
+                "the sender is too old for --update, --dry-run and --delete: use the same version of litz on both \
+                 hosts, or receive without these options"
             }
             Self::StreamOnly => {
                 "the receiver writes to standard output, so it takes one stream and no files: send `-`, as in \

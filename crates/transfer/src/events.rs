@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::error::FileError;
+use super::left_out::{LeftOutReason, NothingDeletedReason};
 use super::manifest::SkippedCounts;
 use super::names::RelativePath;
 use super::segment::FileHash;
@@ -71,6 +72,34 @@ pub enum TransferEvent<'a> {
         /// How much of what.
         skipped: SkippedCounts,
     },
+    /// The receiver leaves an entry out, as its user wants.
+    LeftOut {
+        /// Its name below the target directory.
+        path: &'a RelativePath,
+        /// Its length, if it is a file; otherwise 0.
+        bytes: u64,
+        /// Why.
+        reason: LeftOutReason,
+    },
+    /// The receiver has deleted something that the sender does not have.
+    Deleted {
+        /// Its name below the target directory.
+        path: &'a RelativePath,
+        /// It was not deleted, because this is a dry run.
+        dry_run: bool,
+    },
+    /// The receiver cannot delete something that the sender does not have.
+    NotDeleted {
+        /// Its name below the target directory.
+        path: &'a RelativePath,
+        /// The reason.
+        error: &'a FileError,
+    },
+    /// The receiver was to delete what the sender does not have, and deletes nothing.
+    NothingDeleted {
+        /// Why.
+        reason: NothingDeletedReason,
+    },
     /// The end, unless the transfer ended with an error. Once, last.
     Finished {
         /// As returned.
@@ -109,16 +138,31 @@ pub struct Summary {
     pub bytes_moved: u64,
     /// File bytes that the receiver held from before.
     pub bytes_resumed: u64,
+    /// Files that were left out because those of the receiver are newer.
+    pub newer: u64,
+    /// Whether this was a dry run: nothing was written or deleted.
+    pub dry_run: bool,
+    /// Files that a dry run found to be there, by size and time.
+    pub unchanged: u64,
+    /// Files that a dry run has left out, and that would be received.
+    pub would_receive: u64,
+    /// Bytes in them.
+    pub would_receive_bytes: u64,
+    /// What was deleted, directories included; in a dry run, what would be.
+    pub deleted: u64,
+    /// What should have been deleted and could not be.
+    pub not_deleted: u64,
 }
 
 impl Summary {
     /// The exit status of a command whose transfer completed: 0 if everything is in place, 1 if
-    /// something failed or was skipped.
+    /// something failed, was skipped or could not be deleted.
     pub fn exit_code(&self) -> u8 {
-        u8::from(self.failed > 0 || self.skipped > 0)
+        u8::from(self.failed > 0 || self.skipped > 0 || self.not_deleted > 0)
     }
 
-    /// Whether everything that was listed is in place.
+    /// Whether nothing failed: after a transfer that is no dry run, everything that was listed and not left out is in
+    /// place.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.failed == 0

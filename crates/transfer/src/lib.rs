@@ -9,7 +9,7 @@
 //!          ◀───────────────── control ────────── Plan per file: the segments it holds already
 //!   segments ═══ unidirectional streams ═══════▶ write at offset, verify, journal
 //!   FileDone (root hash) ──── control ─────────▶ compare, sync, rename
-//!          ◀───────────────── control ────────── Result per entry
+//!          ◀───────────────── control ────────── Result per entry, or that it is left out
 //!   Finish ────────────────── control ─────────▶
 //!          ◀───────────────── control ────────── Bye
 //! ```
@@ -102,6 +102,7 @@
 //! | [`keep`], [`link_target`] | links, holes and modes, by choice |
 //! | [`manifest`], [`names`] | the list of what is sent, and the names that are accepted |
 //! | [`filter`] | patterns that leave files out of the list |
+//! | [`left_out`] | what a receiver leaves out and does not delete |
 //! | [`stream_io`] | the input and the output of a file of unknown length |
 //! | [`open_files`], [`room`] | the limits on files that are open at a time, and on what is stored |
 //! | [`events`], [`error`] | progress, the final summary, and failures |
@@ -120,6 +121,7 @@ mod extent;
 pub mod filter;
 mod journal;
 pub mod keep;
+pub mod left_out;
 mod limits;
 pub mod link;
 pub mod link_target;
@@ -163,6 +165,7 @@ pub use error::{FileError, FileErrorKind, TransferError};
 pub use events::{Events, Summary, TransferEvent};
 pub use filter::{Filter, FilterError};
 pub use keep::Keep;
+pub use left_out::{LeftOutReason, NothingDeletedReason};
 pub use link::{CancelToken, Control, Link, SendStream};
 pub use link_target::LinkTarget;
 pub use manifest::{Entry, EntryKind, SkippedCounts, Source};

@@ -82,7 +82,7 @@ pub struct SkippedCounts {
 }
 
 /// A time as file systems keep it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Modified {
     /// Since 1970 (UTC).
     pub seconds: i64,
@@ -321,6 +321,11 @@ impl Modified {
     /// The time of a file on disk.
     pub(crate) fn of(metadata: &Metadata) -> Self {
         Self { seconds: metadata.mtime(), nanoseconds: (metadata.mtime_nsec() as u32).min(999_999_999) }
+    }
+
+    /// The same, as the system states it.
+    pub(crate) fn of_stat(stat: &rustix::fs::Stat) -> Self {
+        Self { seconds: stat.st_mtime, nanoseconds: (stat.st_mtime_nsec as u32).min(999_999_999) }
     }
 }
 

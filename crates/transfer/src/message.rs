@@ -7,6 +7,7 @@
 use units::text::printable;
 
 use super::error::{DETAIL_LEN_MAX, FileError, FileErrorKind};
+use super::left_out::{LeftOutReason, NothingDeletedReason};
 use super::link_target::LinkTarget;
 use super::manifest::{Entry, EntryKind, Modified, SkippedCounts};
 use super::names::RelativePath;
@@ -47,6 +48,14 @@ pub(crate) enum Message {
     Done { index: u32, hash: Option<FileHash> },
     /// Receiver: an entry failed.
     Failed { index: u32, error: FileError },
+    /// Receiver: it leaves an entry out.
+    LeftOut { index: u32, reason: LeftOutReason },
+    /// Receiver, after Finish: it has deleted this, or would delete it.
+    Deleted { is_dry_run: bool, path: RelativePath },
+    /// Receiver, after Finish: this cannot be deleted.
+    NotDeleted { path: RelativePath, error: FileError },
+    /// Receiver, after Finish: it deletes nothing although its user wants that.
+    NothingDeleted { reason: NothingDeletedReason },
     /// Receiver: everything is on disk. Last.
     Bye,
     /// Either: it ends the transfer early.
@@ -110,6 +119,10 @@ impl Message {
             Self::Failed { .. } => 0x46,
             Self::Bye => 0x47,
             Self::Credit { .. } => 0x48,
+            Self::LeftOut { .. } => 0x49,
+            Self::Deleted { .. } => 0x4a,
+            Self::NotDeleted { .. } => 0x4b,
+            Self::NothingDeleted { .. } => 0x4c,
             Self::Stop { .. } => 0x7f,
         }
     }
@@ -135,9 +148,21 @@ impl Message {
             }
             Self::FileAbort { index, error } | Self::Failed { index, error } => {
                 out.extend_from_slice(&index.to_be_bytes());
-                out.push(error.kind.code());
-                put_text(out, &error.detail);
+                put_file_error(out, error);
             }
+            Self::LeftOut { index, reason } => {
+                out.extend_from_slice(&index.to_be_bytes());
+                out.push(reason.code());
+            }
+            Self::Deleted { is_dry_run, path } => {
+                out.push(u8::from(*is_dry_run));
+                put_path(out, path);
+            }
+            Self::NotDeleted { path, error } => {
+                put_file_error(out, error);
+                put_path(out, path);
+            }
+            Self::NothingDeleted { reason } => out.push(reason.code()),
             Self::StreamEnd { index, size, hash } => {
                 out.extend_from_slice(&index.to_be_bytes());
                 out.extend_from_slice(&size.to_be_bytes());
@@ -223,6 +248,20 @@ impl Message {
             0x46 => Self::Failed { index: reader.u32()?, error: reader.file_error()? },
             0x47 => Self::Bye,
             0x48 => Self::Credit { index: reader.u32()?, pieces: reader.u32()? },
+            0x49 => {
+                let (index, code) = (reader.u32()?, reader.u8()?);
+                let reason = LeftOutReason::from_code(code).ok_or(Malformed("an unknown reason to leave out"))?;
+                Self::LeftOut { index, reason }
+            }
+            0x4a => Self::Deleted { is_dry_run: reader.flag()?, path: reader.path()? },
+            0x4b => {
+                let error = reader.file_error()?;
+                Self::NotDeleted { error, path: reader.path()? }
+            }
+            0x4c => {
+                let reason = NothingDeletedReason::from_code(reader.u8()?);
+                Self::NothingDeleted { reason: reason.ok_or(Malformed("an unknown reason to delete nothing"))? }
+            }
             0x7f => {
                 let code = match reader.u8()? {
                     1 => StopCode::Cancelled,
@@ -270,11 +309,20 @@ fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
     out.extend_from_slice(&entry.mode.to_be_bytes());
     out.extend_from_slice(&entry.modified.seconds.to_be_bytes());
     out.extend_from_slice(&entry.modified.nanoseconds.to_be_bytes());
-    out.push(entry.path.components().count() as u8);
-    for component in entry.path.components() {
+    put_path(out, &entry.path);
+}
+
+fn put_path(out: &mut Vec<u8>, path: &RelativePath) {
+    out.push(path.components().count() as u8);
+    for component in path.components() {
         out.push(component.len() as u8);
         out.extend_from_slice(component);
     }
+}
+
+fn put_file_error(out: &mut Vec<u8>, error: &FileError) {
+    out.push(error.kind.code());
+    put_text(out, &error.detail);
 }
 
 fn put_optional(out: &mut Vec<u8>, value: Option<&[u8; 32]>) {
@@ -322,9 +370,13 @@ impl<'a> Reader<'a> {
     }
 
     fn optional(&mut self) -> Result<Option<[u8; 32]>, Malformed> {
+        Ok(if self.flag()? { Some(self.array()?) } else { None })
+    }
+
+    fn flag(&mut self) -> Result<bool, Malformed> {
         match self.u8()? {
-            0 => Ok(None),
-            1 => Ok(Some(self.array()?)),
+            0 => Ok(false),
+            1 => Ok(true),
             _ => Err(Malformed("a flag is neither 0 nor 1")),
         }
     }
@@ -372,21 +424,25 @@ impl<'a> Reader<'a> {
         if mode > 0o777 || modified.nanoseconds >= 1_000_000_000 {
             return Err(Malformed("a mode or a time out of range"));
         }
-        let count = self.u8()?;
-        let mut components = Vec::with_capacity(usize::from(count));
-        for _ in 0..count {
-            let len = usize::from(self.u8()?);
-            components.push(self.take(len)?);
-        }
-        // No correct sender sends a forbidden name, so this may be an attack: the transfer ends,
-        // not just the file.
-        let path = RelativePath::from_components(components).map_err(|_| Malformed("a forbidden name"))?;
+        let path = self.path()?;
         if let EntryKind::SymbolicLink { target } = &kind
             && !target.stays_inside(&path)
         {
             return Err(Malformed("a link that leads out of its tree"));
         }
         Ok(Entry { path, kind, modified, mode })
+    }
+
+    fn path(&mut self) -> Result<RelativePath, Malformed> {
+        let count = self.u8()?;
+        let mut components = Vec::with_capacity(usize::from(count));
+        for _ in 0..count {
+            let len = usize::from(self.u8()?);
+            components.push(self.take(len)?);
+        }
+        // No correct peer sends a forbidden name, so this may be an attack: the transfer ends, not just
+        // the file.
+        RelativePath::from_components(components).map_err(|_| Malformed("a forbidden name"))
     }
 }
 

@@ -11,12 +11,12 @@
 //!      n finishers: compare, sync, rename ──▶ Done | Failed
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Scope;
-use std::time::Duration;
 
 use self::incoming::Incoming;
 use self::incoming_stream::IncomingStream;
@@ -25,165 +25,37 @@ use super::authorise::Authoriser;
 use super::control::{
     ControlWriter, INBOX_LEN, Input, abandon, conclude, next_input, prefer_peers_reason, read_messages,
 };
-use super::disk::{Disk, SystemDisk};
 use super::error::{FileError, TransferError};
 use super::events::{Events, Summary, TransferEvent};
+use super::left_out::LeftOutCounts;
 use super::limits::VERSION;
-use super::link::{CancelToken, Control, Link};
+use super::link::{Control, Link};
 use super::message::Message;
-use super::names::RelativePath;
-use super::open_files::{FILES_AHEAD, OpenFiles, SMALL_FILES_AHEAD, TransferFiles};
+use super::open_files::{FILES_AHEAD, SMALL_FILES_AHEAD, TransferFiles};
 use super::progress::Progress;
 use super::proof::ProofContext;
 use super::queue::Queue;
 use super::record::RecordReader;
 use super::revision::Revision;
-use super::room::Room;
 use super::segment::{FileHash, Layout, SegmentSet};
-use super::send::default_threads;
-use super::stream_io::StreamOutput;
 use super::transport::STREAMS_MAX;
 use super::tree::TargetTree;
 
 mod data;
+mod delete;
 mod directories;
 mod finisher;
 mod incoming;
 mod incoming_stream;
+mod left_out;
 mod links;
 mod list;
+mod options;
 mod planner;
 mod stream;
 mod whole;
 
-/// Options for receiving.
-///
-/// More fields may be added: begin with [`default`](Self::default), and set others with the `with_`
-/// methods or by assignment.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct ReceiveOptions {
-    /// Threads that sync and rename. Default: the processors, 1 to 8. In addition [`STREAMS_MAX`]
-    /// threads receive and write data, each with a buffer of 256 KiB.
-    pub threads: usize,
-    /// Whether a file may replace another of the same name. Default: no. A directory is never
-    /// replaced, and the old file stays until the new one is complete and verified.
-    pub overwrite: bool,
-    /// Permission bits that are removed from every file and directory. Default: 022.
-    pub umask: u32,
-    /// The maximum number of bytes that one transfer may announce. Default: limited by the disk
-    /// only.
-    pub bytes_max: Option<u64>,
-    /// How much the files below the directory may grow. What is there already, also of an interrupted
-    /// transfer, is not counted again. Default: limited by the disk only.
-    pub room: Option<Room>,
-    /// Cancels the transfer.
-    pub cancel: CancelToken,
-    /// The limit on open files, shared with the transfers whose options have a clone of it. Default:
-    /// 256 for each default.
-    pub open_files: OpenFiles,
-    /// Where a stream is written to instead of a file. Then the transfer must be one stream. Default:
-    /// none.
-    pub output: Option<StreamOutput>,
-    /// The only names, of one component each, that may be at the top of what is sent. A list with
-    /// another one ends the transfer before anything is written. Default: any.
-    pub roots: Option<BTreeSet<RelativePath>>,
-    /// How long to wait for a file that another transfer is writing, before it fails. Default: not at
-    /// all.
-    pub busy_wait: Duration,
-    /// Where files are written to.
-    pub(crate) disk: Arc<dyn Disk>,
-}
-
-impl Default for ReceiveOptions {
-    fn default() -> Self {
-        Self {
-            threads: default_threads(),
-            overwrite: false,
-            umask: 0o022,
-            bytes_max: None,
-            room: None,
-            cancel: CancelToken::new(),
-            open_files: OpenFiles::new(FILES_AHEAD),
-            output: None,
-            roots: None,
-            busy_wait: Duration::ZERO,
-            disk: Arc::new(SystemDisk),
-        }
-    }
-}
-
-impl ReceiveOptions {
-    /// Sets [`threads`](Self::threads).
-    #[must_use]
-    pub fn with_threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
-        self
-    }
-
-    /// Sets [`overwrite`](Self::overwrite).
-    #[must_use]
-    pub fn with_overwrite(mut self, overwrite: bool) -> Self {
-        self.overwrite = overwrite;
-        self
-    }
-
-    /// Sets [`umask`](Self::umask).
-    #[must_use]
-    pub fn with_umask(mut self, umask: u32) -> Self {
-        self.umask = umask;
-        self
-    }
-
-    /// Sets [`bytes_max`](Self::bytes_max).
-    #[must_use]
-    pub fn with_bytes_max(mut self, bytes_max: impl Into<Option<u64>>) -> Self {
-        self.bytes_max = bytes_max.into();
-        self
-    }
-
-    /// Sets [`room`](Self::room).
-    #[must_use]
-    pub fn with_room(mut self, room: impl Into<Option<Room>>) -> Self {
-        self.room = room.into();
-        self
-    }
-
-    /// Sets [`open_files`](Self::open_files).
-    #[must_use]
-    pub fn with_open_files(mut self, open_files: OpenFiles) -> Self {
-        self.open_files = open_files;
-        self
-    }
-
-    /// Sets [`output`](Self::output).
-    #[must_use]
-    pub fn with_output(mut self, output: impl Into<Option<StreamOutput>>) -> Self {
-        self.output = output.into();
-        self
-    }
-
-    /// Sets [`roots`](Self::roots).
-    #[must_use]
-    pub fn with_roots(mut self, roots: impl Into<Option<BTreeSet<RelativePath>>>) -> Self {
-        self.roots = roots.into();
-        self
-    }
-
-    /// Sets [`busy_wait`](Self::busy_wait).
-    #[must_use]
-    pub fn with_busy_wait(mut self, busy_wait: Duration) -> Self {
-        self.busy_wait = busy_wait;
-        self
-    }
-
-    /// Sets [`cancel`](Self::cancel).
-    #[must_use]
-    pub fn with_cancel(mut self, cancel: CancelToken) -> Self {
-        self.cancel = cancel;
-        self
-    }
-}
+pub use options::ReceiveOptions;
 
 /// Receives into `directory` over `link`, whose `control` stream the sender opened, if `authoriser`
 /// lets the sender in. `context` is made from the connection's exporter and keys. Returns when the
@@ -207,9 +79,11 @@ pub fn run(
 ) -> Result<Summary, TransferError> {
     let tree = match options.output {
         Some(_) => Ok(None),
-        None => TargetTree::open(directory, options.umask, Arc::clone(&options.disk))
-            .map(Some)
-            .map_err(|error| TransferError::Directory(directory.to_owned(), error)),
+        None => match TargetTree::open(directory, options.umask, Arc::clone(&options.disk)) {
+            // In what is not there, nothing is.
+            Err(error) if options.dry_run && error.kind() == io::ErrorKind::NotFound => Ok(None),
+            opened => opened.map(Some).map_err(|error| TransferError::Directory(directory.to_owned(), error)),
+        },
     };
     let session = Session {
         link,
@@ -292,7 +166,9 @@ struct SessionState {
     settled: SegmentSet,
     /// The planner waits for fewer active files.
     is_planner_waiting: bool,
-    /// Files in place.
+    /// What was left out.
+    left_out: LeftOutCounts,
+    /// Files in place, and those that are left out because they are newer.
     placed: SegmentSet,
     /// Directories that this transfer or an earlier attempt created, in the order of the list.
     made: Vec<u32>,
@@ -345,9 +221,12 @@ impl<'a> Session<'a> {
             scope.spawn(|| self.finish_files());
         }
         self.serve()?;
+        let deletions = self.delete_unlisted()?;
         // What the planner did not wait for: the name of a stream.
         self.sync_directories(&[])?;
         self.forget_directories();
+        let left_out = self.lock().left_out;
+        let dry_run = self.options.dry_run;
         let summary = Summary {
             files: totals.files,
             bytes: if self.stream.get().is_some() { self.progress.moved() } else { totals.bytes },
@@ -356,10 +235,17 @@ impl<'a> Session<'a> {
             skipped: self.list().skipped.total(),
             bytes_moved: self.progress.moved(),
             bytes_resumed: self.progress.resumed(),
+            newer: left_out.newer,
+            dry_run,
+            unchanged: left_out.unchanged,
+            would_receive: left_out.would_receive,
+            would_receive_bytes: left_out.would_receive_bytes,
+            deleted: deletions.done,
+            not_deleted: deletions.failed,
         };
         // The ticket is marked as spent before the sender is informed. After a crash in between,
         // the sender is notified that the transfer is complete.
-        let noted = if summary.is_complete() { authoriser.complete() } else { Ok(()) };
+        let noted = if summary.is_complete() && !dry_run { authoriser.complete() } else { Ok(()) };
         self.control.send(&Message::Bye)?;
         self.events.event(TransferEvent::Finished { summary: &summary });
         noted.map_err(TransferError::State).map(|()| summary)
@@ -519,6 +405,10 @@ impl<'a> Session<'a> {
         self.revision >= Revision::SmallFiles
     }
 
+    fn knows_left_out(&self) -> bool {
+        self.revision >= Revision::LeftOut
+    }
+
     fn knows_links(&self) -> bool {
         self.revision >= Revision::Links
     }
@@ -563,6 +453,7 @@ fn release_if_refused(authoriser: &mut dyn Authoriser, error: &TransferError) {
         TransferError::TooLarge(..)
             | TransferError::NoRoom(..)
             | TransferError::StreamOnly
+            | TransferError::LeftOutUnsupported
             | TransferError::Unrequested(_)
             | TransferError::Directory(..)
             | TransferError::Version(_)

@@ -1,7 +1,7 @@
 //! What the two ends of a transfer know.
 
 use litz::Connection;
-use litz::identity::tls::{ALPN_LINKS, ALPN_RUN_ID, ALPN_SMALL_FILES, ALPN_STREAMS};
+use litz::identity::tls::{ALPN_LEFT_OUT, ALPN_LINKS, ALPN_RUN_ID, ALPN_SMALL_FILES, ALPN_STREAMS};
 
 /// What both ends of a connection know, as its ALPN protocol says. Each includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,6 +18,9 @@ pub enum Revision {
     SmallFiles,
     /// `litz/1.4`: the receiver takes links and files with holes, and is told what was skipped.
     Links,
+    /// `litz/1.5`: the receiver may leave entries out and delete what is not in the list, and the sender
+    /// reads about both.
+    LeftOut,
 }
 
 impl Revision {
@@ -25,6 +28,7 @@ impl Revision {
     pub fn of(connection: &Connection) -> Self {
         let stats = connection.stats();
         let known = [
+            (ALPN_LEFT_OUT, Self::LeftOut),
             (ALPN_LINKS, Self::Links),
             (ALPN_SMALL_FILES, Self::SmallFiles),
             (ALPN_STREAMS, Self::Streams),
@@ -35,5 +39,5 @@ impl Revision {
     }
 
     /// The newest.
-    pub const LATEST: Self = Self::Links;
+    pub const LATEST: Self = Self::LeftOut;
 }

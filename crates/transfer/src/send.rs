@@ -19,7 +19,8 @@ use super::control::{
 };
 use super::error::{FileError, TransferError};
 use super::events::{Events, Summary, TransferEvent};
-use super::limits::VERSION;
+use super::left_out::{LeftOutCounts, LeftOutReason};
+use super::limits::{ENTRIES_MAX, VERSION};
 use super::link::{CancelToken, Control, Link};
 use super::manifest::Source;
 use super::message::{ENTRIES_LEN, Message, entry_len};
@@ -234,6 +235,11 @@ struct CoordinatorState {
     planned: Vec<Arc<Outgoing>>,
     files_done: u64,
     failed: u64,
+    left_out: LeftOutCounts,
+    is_dry_run: bool,
+    deleted: u64,
+    not_deleted: u64,
+    deletions_refused: u64,
 }
 
 impl<'a> Session<'a> {
@@ -259,8 +265,8 @@ impl<'a> Session<'a> {
         }
         self.events.event(TransferEvent::Started { files: totals.files, bytes: totals.bytes });
         self.send_entries()?;
-        let standing = self.serve_plans()?;
-        self.finish()?;
+        let mut standing = self.serve_plans()?;
+        self.finish(&mut standing)?;
         let summary = Summary {
             files: totals.files,
             bytes: if source.input().is_some() { self.progress.moved() } else { totals.bytes },
@@ -269,6 +275,13 @@ impl<'a> Session<'a> {
             skipped: source.skipped_count(),
             bytes_moved: self.progress.moved(),
             bytes_resumed: self.progress.resumed(),
+            newer: standing.left_out.newer,
+            dry_run: standing.is_dry_run,
+            unchanged: standing.left_out.unchanged,
+            would_receive: standing.left_out.would_receive,
+            would_receive_bytes: standing.left_out.would_receive_bytes,
+            deleted: standing.deleted,
+            not_deleted: standing.not_deleted,
         };
         self.events.event(TransferEvent::Finished { summary: &summary });
         Ok(summary)
@@ -327,6 +340,9 @@ impl<'a> Session<'a> {
                 Message::Credit { index: 0, pieces } if self.grant(pieces) => {}
                 Message::Done { index, hash } => self.on_done(&mut standing, index, hash)?,
                 Message::Failed { index, error } => self.on_failed(&mut standing, index, &error)?,
+                Message::LeftOut { index, reason } if self.revision >= Revision::LeftOut => {
+                    self.on_left_out(&mut standing, index, reason)?;
+                }
                 Message::Verifying { index, bytes_done, bytes_total } => {
                     let path = &self.unsettled(&standing, index)?.path;
                     self.events.event(TransferEvent::Verifying { path, bytes_done, bytes_total });
@@ -419,6 +435,26 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    fn on_left_out(
+        &self,
+        standing: &mut CoordinatorState,
+        index: u32,
+        reason: LeftOutReason,
+    ) -> Result<(), TransferError> {
+        let entry = self.unsettled(standing, index)?;
+        if standing.active.contains_key(&index) || (entry.is_stream() && self.work.stream().is_some()) {
+            return Err(TransferError::Protocol("the receiver leaves out a file that it has planned"));
+        }
+        standing.settled.insert(index);
+        standing.is_dry_run |= reason != LeftOutReason::Newer;
+        let bytes = entry.size().unwrap_or(0);
+        if entry.size().is_some() || entry.is_stream() {
+            standing.left_out.count(reason, bytes);
+        }
+        self.events.event(TransferEvent::LeftOut { path: &entry.path, bytes, reason });
+        Ok(())
+    }
+
     fn unsettled(&self, standing: &CoordinatorState, index: u32) -> Result<&super::manifest::Entry, TransferError> {
         let entry = self.source().entries().get(index as usize).filter(|_| !standing.settled.contains(index));
         entry.ok_or(TransferError::Protocol("a message about an entry that is settled or was never sent"))
@@ -429,7 +465,7 @@ impl<'a> Session<'a> {
     }
 
     /// After the last result: ends the data streams, and waits until the receiver has synced.
-    fn finish(&self) -> Result<(), TransferError> {
+    fn finish(&self, standing: &mut CoordinatorState) -> Result<(), TransferError> {
         self.work.close();
         while !matches!(next_input(&self.inbox, self.cancel)?, Some(Input::DataEnded)) {}
         let last = || self.link.open_uni().and_then(write_last);
@@ -440,9 +476,31 @@ impl<'a> Session<'a> {
                 Message::Bye => return Ok(()),
                 // The receiver may have granted it at the moment in which the stream failed.
                 Message::Credit { index: 0, pieces } if self.grant(pieces) => {}
+                message if self.revision >= Revision::LeftOut => self.on_deletion(standing, &message)?,
                 _ => return Err(TransferError::Protocol("a message other than Bye")),
             }
         }
+    }
+
+    /// Handles what the receiver says of its deletions.
+    fn on_deletion(&self, standing: &mut CoordinatorState, message: &Message) -> Result<(), TransferError> {
+        match message {
+            Message::Deleted { is_dry_run, path } => {
+                standing.deleted += 1;
+                self.events.event(TransferEvent::Deleted { path, dry_run: *is_dry_run });
+            }
+            Message::NotDeleted { path, error } => {
+                standing.not_deleted += 1;
+                self.events.event(TransferEvent::NotDeleted { path, error });
+            }
+            Message::NothingDeleted { reason } if standing.deleted + standing.not_deleted == 0 => {
+                standing.deletions_refused += 1;
+                self.events.event(TransferEvent::NothingDeleted { reason: *reason });
+            }
+            _ => return Err(TransferError::Protocol("a message other than Bye")),
+        }
+        let is_bounded = standing.deleted + standing.not_deleted <= DELETIONS_MAX && standing.deletions_refused <= 1;
+        is_bounded.then_some(()).ok_or(TransferError::Protocol("too many messages about deletions"))
     }
 
     fn knows_small_files(&self) -> bool {
@@ -483,6 +541,9 @@ impl<'a> Session<'a> {
 fn connection(error: io::Error) -> TransferError {
     TransferError::Connection(error)
 }
+
+/// Deletions of which a receiver may tell. Ends one that would talk for ever.
+const DELETIONS_MAX: u64 = 100 * ENTRIES_MAX as u64;
 
 /// More threads than this seldom speed up one disk.
 const THREADS_DEFAULT_MAX: usize = 8;

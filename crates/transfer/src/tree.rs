@@ -5,9 +5,10 @@
 //! itself may contain links, because the user chose it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -31,6 +32,14 @@ pub(crate) struct TargetTree {
     disk_space: DiskSpace,
     directories: Mutex<DirectoryJournal>,
     state: Mutex<TreeState>,
+}
+
+/// Something that is there.
+pub(crate) struct Located {
+    pub(crate) directory: Arc<OwnedFd>,
+    pub(crate) name: OsString,
+    /// Of itself, if it is a symbolic link.
+    pub(crate) stat: Stat,
 }
 
 #[derive(Default)]
@@ -77,6 +86,40 @@ impl TargetTree {
     pub(crate) fn parent<'p>(&self, path: &'p RelativePath) -> Result<(Arc<OwnedFd>, &'p OsStr), FileError> {
         let (parents, name) = path.split_last();
         Ok((self.descend(parents, true)?, name))
+    }
+
+    /// What is under the name `path`; `None` if nothing is.
+    pub(crate) fn locate(&self, path: &RelativePath) -> Result<Option<Located>, FileError> {
+        let (parents, name) = path.split_last();
+        let Some(directory) = self.locate_directory(parents)? else { return Ok(None) };
+        let name = name.to_owned();
+        match stat_of(&directory, &name)? {
+            Some(stat) => Ok(Some(Located { directory, name, stat })),
+            None => Ok(None),
+        }
+    }
+
+    fn locate_directory<'p>(
+        &self,
+        components: impl Iterator<Item = &'p OsStr>,
+    ) -> Result<Option<Arc<OwnedFd>>, FileError> {
+        let components: Vec<&OsStr> = components.collect();
+        let mut path = Vec::new();
+        components.iter().for_each(|component| push_component(&mut path, component));
+        if let Some((last, directory)) = &self.lock().last
+            && *last == path
+        {
+            return Ok(Some(Arc::clone(directory)));
+        }
+        let mut directory = Arc::clone(&self.root);
+        for component in components {
+            if stat_of(&directory, component)?.is_none() {
+                return Ok(None);
+            }
+            directory = Arc::new(open_directory(&directory, component)?);
+        }
+        self.lock().last = Some((path, Arc::clone(&directory)));
+        Ok(Some(directory))
     }
 
     /// The length of the file `path`, or of what an earlier attempt has left of it; zero if there is
@@ -290,6 +333,29 @@ impl TargetTree {
     }
 }
 
+/// The state of `name` itself; `None` if there is nothing.
+fn stat_of(directory: &OwnedFd, name: &OsStr) -> Result<Option<Stat>, FileError> {
+    match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(FileError::target(&errno.into())),
+    }
+}
+
+/// The names in `directory`, sorted.
+pub(crate) fn names_in(directory: &OwnedFd) -> io::Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") {
+            names.push(OsString::from_vec(name.to_vec()));
+        }
+    }
+    names.sort_unstable_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
+    Ok(names)
+}
+
 fn timestamps(modified: Modified) -> Timestamps {
     let last_modification = Timespec { tv_sec: modified.seconds, tv_nsec: modified.nanoseconds.into() };
     Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification }
@@ -305,7 +371,7 @@ fn is_empty(parent: &OwnedFd, name: &OsStr) -> bool {
 }
 
 /// Opens the directory `name` in `parent`; a symbolic link is an error.
-fn open_directory(parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, FileError> {
+pub(crate) fn open_directory(parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, FileError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(parent, name, flags, Mode::empty()).map_err(|errno| match errno {
         // With O_DIRECTORY, Linux reports a link as ENOTDIR, other systems as ELOOP.
@@ -320,7 +386,6 @@ fn open_directory(parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, FileError> 
 }
 
 fn push_component(path: &mut Vec<u8>, component: &OsStr) {
-    use std::os::unix::ffi::OsStrExt;
     if !path.is_empty() {
         path.push(b'/');
     }
@@ -328,5 +393,5 @@ fn push_component(path: &mut Vec<u8>, component: &OsStr) {
 }
 
 fn os_str(bytes: &[u8]) -> &OsStr {
-    std::os::unix::ffi::OsStrExt::from_bytes(bytes)
+    OsStr::from_bytes(bytes)
 }

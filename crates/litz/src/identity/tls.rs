@@ -316,7 +316,7 @@ fn certified_key(own: &KeyPair) -> Result<Arc<CertifiedKey>, TlsError> {
 
 /// The names in the order of preference. The server chooses the first that the client offers too.
 fn alpn_protocols() -> Vec<Vec<u8>> {
-    [ALPN_LINKS, ALPN_SMALL_FILES, ALPN_STREAMS, ALPN_RUN_ID, ALPN].map(<[u8]>::to_vec).to_vec()
+    [ALPN_LEFT_OUT, ALPN_LINKS, ALPN_SMALL_FILES, ALPN_STREAMS, ALPN_RUN_ID, ALPN].map(<[u8]>::to_vec).to_vec()
 }
 
 /// The protocol's name in the handshake (RFC 7301): Litz, version 1.
@@ -334,6 +334,10 @@ pub const ALPN_SMALL_FILES: &[u8] = b"litz/1.3";
 
 /// As [`ALPN_SMALL_FILES`], and the receiver of a file transfer takes links and files with holes.
 pub const ALPN_LINKS: &[u8] = b"litz/1.4";
+
+/// As [`ALPN_LINKS`], and the receiver of a file transfer may leave entries out and delete what is not
+/// in the list, and the sender reads about both.
+pub const ALPN_LEFT_OUT: &[u8] = b"litz/1.5";
 
 #[cfg(test)]
 mod tests;

@@ -40,6 +40,10 @@ fn samples() -> Vec<Message> {
         Message::Verifying { index: 1, bytes_done: 5, bytes_total: u64::MAX },
         Message::Done { index: 1, hash: Some(hash) },
         Message::Failed { index: 1, error },
+        Message::LeftOut { index: 1, reason: LeftOutReason::WouldReceive },
+        Message::Deleted { is_dry_run: true, path: path(&[b"dir", b"\xff\n"]) },
+        Message::NotDeleted { path: path(&[b"dir"]), error: FileError::new(FileErrorKind::Permission, "busy") },
+        Message::NothingDeleted { reason: NothingDeletedReason::Skipped },
         Message::Bye,
         Message::Stop { code: StopCode::Cancelled, reason: "asked to".into() },
     ]
@@ -87,6 +91,18 @@ fn an_error_kind_that_is_never_sent_is_malformed() {
 }
 
 #[test]
+fn reports_of_deletions_with_hostile_names_or_unknown_reasons_are_malformed() {
+    for name in [b"..".as_slice(), b"".as_slice(), b"a/b", b"a\0", b"x.litz-part"] {
+        let frame = [&[0x4a, 0, 1, name.len() as u8], name].concat();
+        assert_eq!(Message::decode(&frame).unwrap_err(), Malformed("a forbidden name"), "{name:?}");
+    }
+    for frame in [&[0x4a, 0, 0][..], &[0x4a, 2, 1, 1, b'a'], &[0x49, 0, 0, 0, 1, 0], &[0x49, 0, 0, 0, 1, 4], &[0x4c, 3]]
+    {
+        assert!(Message::decode(frame).is_err(), "{frame:?}");
+    }
+}
+
+#[test]
 fn hostile_entries_are_malformed() {
     let hostile: &[&[&[u8]]] = &[&[], &[b".."], &[b"a", b".."], &[b""], &[b"/etc"], &[b"a\0"], &[b"a.litz-part"]];
     for components in hostile {
@@ -129,11 +145,11 @@ proptest! {
 
     #[test]
     fn any_change_of_a_message_decodes_without_panic(
-        which in 0..17_usize,
+        which in any::<prop::sample::Index>(),
         at in any::<prop::sample::Index>(),
         to in any::<u8>(),
     ) {
-        let mut frame = encoded(&samples()[which])[4..].to_vec();
+        let mut frame = encoded(which.get(&samples()))[4..].to_vec();
         let at = at.index(frame.len());
         frame[at] = to;
         if let Ok(message) = Message::decode(&frame) {

@@ -11,7 +11,7 @@ use crate::manifest::{Entry, EntryKind};
 impl Session<'_> {
     /// Opens up the listed directories that an earlier attempt has made.
     pub(super) fn reopen_directories(&self, entries: &[Entry]) -> Result<(), TransferError> {
-        let Some(tree) = self.tree.get() else { return Ok(()) };
+        let Some(tree) = self.tree.get().filter(|_| !self.options.dry_run) else { return Ok(()) };
         let directories = entries.iter().filter(|entry| entry.kind == EntryKind::Directory);
         let listed: BTreeSet<_> = directories.map(|entry| entry.path.as_bytes()).collect();
         if listed.is_empty() {
@@ -62,6 +62,7 @@ impl Session<'_> {
     pub(super) fn forget_directories(&self) {
         if let Some(tree) = self.tree.get()
             && self.failed.load(Ordering::Relaxed) == 0
+            && !self.options.dry_run
         {
             let made = self.lock().made.clone();
             tree.forget_directories(made.iter().map(|index| &self.list().entries[*index as usize].path));

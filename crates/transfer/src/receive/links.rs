@@ -21,6 +21,10 @@ impl Session<'_> {
             if self.is_stopping() {
                 return Ok(false);
             }
+            // One that is newer was left out before.
+            if self.lock().settled.contains(index as u32) {
+                continue;
+            }
             match self.make_link(entry) {
                 Ok(()) => self.settle_queued(index as u32, Ok(None))?,
                 Err(error) => self.settle_queued(index as u32, Err(&error))?,

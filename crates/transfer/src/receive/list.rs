@@ -19,6 +19,9 @@ pub(super) struct List {
 impl Session<'_> {
     /// Takes the whole list, and refuses it if the transfer cannot be.
     pub(super) fn take_list(&self, base_log2: u8) -> Result<List, TransferError> {
+        if self.options.needs_left_out() && !self.knows_left_out() {
+            return Err(TransferError::LeftOutUnsupported);
+        }
         let mut limits = Limits::default();
         let mut entries = Vec::new();
         let skipped = loop {

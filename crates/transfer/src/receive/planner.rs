@@ -14,10 +14,11 @@ use super::incoming::{Incoming, Target};
 use crate::error::{FileError, FileErrorKind, TransferError};
 use crate::events::TransferEvent;
 use crate::journal::{JournalKey, Recorded};
+use crate::left_out::LeftOutReason;
 use crate::manifest::{Entry, EntryKind};
 use crate::message::Message;
 use crate::open_files::FilePermit;
-use crate::part_file::{Found, PartFile, look};
+use crate::part_file::{Found, PartFile, discard_remains, look};
 use crate::record::CHUNK_LEN_MAX;
 use crate::segment::{HashTree, Layout};
 use crate::stamp::{Change, Stamp};
@@ -45,6 +46,9 @@ impl Session<'_> {
             }
             self.plan_one(index)?;
         }
+        if self.options.dry_run {
+            return self.control.flush();
+        }
         if !self.wait_for_files()? || !self.make_links()? {
             return Ok(());
         }
@@ -68,6 +72,14 @@ impl Session<'_> {
 
     fn plan_one(&self, index: u32) -> Result<(), TransferError> {
         let entry = &self.list().entries[index as usize];
+        if self.options.dry_run {
+            return self.plan_dry(index, entry);
+        }
+        if let Some(kept) = self.newer_here(entry) {
+            // An interrupted attempt to replace it is not continued.
+            discard_remains(&kept.directory, &kept.name);
+            return self.leave_out(index, LeftOutReason::Newer);
+        }
         let size = match &entry.kind {
             EntryKind::File { size } | EntryKind::SparseFile { size, .. } => *size,
             EntryKind::Directory => return self.plan_directory(index, entry),

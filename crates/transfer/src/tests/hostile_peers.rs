@@ -78,6 +78,41 @@ fn a_receiver_that_plans_every_file_at_once_is_disconnected() {
 }
 
 #[test]
+fn a_receiver_leaves_out_only_what_it_has_not_planned_and_only_if_the_sender_knows_it() {
+    let left_out = Message::LeftOut { index: 0, reason: LeftOutReason::Newer };
+    for (revision, first, words) in [
+        (Revision::LATEST, plan(0, &[]), "that it has planned"),
+        (Revision::LATEST, left_out.clone(), "settled"),
+        (Revision::Links, left_out.clone(), "out of place"),
+    ] {
+        let mut fixture = Fixture::new();
+        fixture.revision = revision;
+        let paths = [fixture.write("file", 1, 3000), fixture.write("other", 1, 10)];
+        let error = against_sender(&fixture, &paths, |control, _| {
+            read_list(control);
+            say(control, &first).unwrap();
+            let _ended = say(control, &left_out);
+            while let Ok(Some(_)) = read_message(&mut control.reader) {}
+        });
+        assert!(matches!(error, TransferError::Protocol(what) if what.contains(words)), "{words}: {error:?}");
+    }
+}
+
+#[test]
+fn a_receiver_that_tells_of_deletions_too_early_is_disconnected() {
+    let fixture = Fixture::new();
+    let path = fixture.write("file", 1, 3000);
+    let error = against_sender(&fixture, std::slice::from_ref(&path), |control, _| {
+        read_list(control);
+        let path = RelativePath::from_components([b"file".as_slice()]).unwrap();
+        say(control, &Message::Deleted { is_dry_run: false, path }).unwrap();
+        while let Ok(Some(_)) = read_message(&mut control.reader) {}
+    });
+    assert!(matches!(error, TransferError::Protocol(_)), "{error:?}");
+    assert!(path.exists(), "the sender deletes nothing");
+}
+
+#[test]
 fn a_receiver_that_reads_nothing_does_not_keep_a_cancelled_sender() {
     let fixture = Fixture::new();
     // The list does not fit into the stream, so the sender waits in the middle of it.
