@@ -308,6 +308,39 @@ fn an_unreachable_address_is_reported_in_time() {
 }
 
 #[test]
+fn a_receiver_lists_what_it_would_receive_and_keeps_what_is_newer() {
+    let place = Place::new();
+    let files = ["newer", "older"].map(|name| place.file(name, 1000, 1));
+    let paths = files.each_ref().map(|path| path.as_path());
+    let modified = std::fs::metadata(&files[0]).unwrap().modified().unwrap();
+    let hour = std::time::Duration::from_secs(3600);
+    for (name, modified) in [("newer", modified + hour), ("older", modified - hour)] {
+        std::fs::write(place.inbox().join(name), name).unwrap();
+        let there = std::fs::File::options().write(true).open(place.inbox().join(name)).unwrap();
+        there.set_modified(modified).unwrap();
+    }
+    let content = |name: &str| std::fs::read(place.inbox().join(name)).unwrap();
+    let (mut receiver, ticket) = place.recv(&["--update", "--dry-run"]);
+    let summary = place.send(&paths, &ticket, &[]).succeed();
+    assert_eq!((&summary["would_receive"], &summary["newer"]), (&1.into(), &1.into()), "{summary}");
+    assert_eq!(receiver.succeed(), summary);
+    assert_eq!([content("newer"), content("older")], [b"newer", b"older"]);
+    // The ticket is for the transfer itself.
+    let (mut receiver, same) = place.recv(&["--update"]);
+    assert_eq!(same, ticket);
+    for (option, words) in
+        [("--update", "`litz recv --update`"), ("-n", "`litz recv --dry-run`"), ("--delete", "send to HOST:DIR")]
+    {
+        place.send(&paths, &ticket, &[option]).fail(2, words);
+    }
+    let summary = place.send(&paths, &ticket, &[]).succeed();
+    assert_eq!((&summary["files_done"], &summary["newer"]), (&1.into(), &1.into()), "{summary}");
+    receiver.succeed();
+    assert_eq!(content("newer"), b"newer");
+    assert_same(&files[1], &place.inbox().join("older"));
+}
+
+#[test]
 fn a_receiver_that_has_ended_is_named_before_anything_is_waited_for() {
     let place = Place::new();
     let file = place.file("file", 10, 1);

@@ -1,10 +1,14 @@
 //! `litz send PATH... HOST:DIR` and `litz send HOST:PATH... DIR`: with a program in the place of ssh, and with
 //! ssh and sshd themselves in a network namespace.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
 
 use crate::support::run::{names, run};
 use crate::support::{Litz, Place, assert_same, needs, ssh};
@@ -116,6 +120,248 @@ fn patterns_choose_the_files_in_both_directions() {
     far.succeed(&[&patterns[..], &["host:tree", inbox.to_str().unwrap()]].concat());
     assert_eq!(names(&inbox.join("tree")), expected);
     far.fail(&["--exclude=[a", "tree", "host:"], 2, "the pattern \"[a\" cannot be used");
+    far.fail(&["--delete", "--exclude=[a", "host:tree", "."], 2, "the pattern \"[a\" cannot be used");
+}
+
+/// Everything below a folder, with the content of files and the targets of links.
+fn tree_of(folder: &Path) -> BTreeMap<PathBuf, String> {
+    let (mut found, mut waiting) = (BTreeMap::new(), vec![folder.to_owned()]);
+    while let Some(directory) = waiting.pop() {
+        for entry in fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            let content = match fs::symlink_metadata(&path).unwrap() {
+                metadata if metadata.is_symlink() => format!("-> {}", fs::read_link(&path).unwrap().display()),
+                metadata if metadata.is_dir() => "directory".to_owned(),
+                _ => fs::read_to_string(&path).unwrap(),
+            };
+            if content == "directory" {
+                waiting.push(path.clone());
+            }
+            found.insert(path.strip_prefix(folder).unwrap().to_owned(), content);
+        }
+    }
+    found
+}
+
+/// Writes files with their content and their time in seconds, and links with their target.
+fn grow(folder: &Path, files: &[(&str, &str, u64)], links: &[(&str, &str)]) {
+    let make_parent = |path: &Path| fs::create_dir_all(path.parent().unwrap()).unwrap();
+    for (name, content, seconds) in files {
+        let path = folder.join(name);
+        make_parent(&path);
+        fs::write(&path, content).unwrap();
+        let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + seconds);
+        fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+    }
+    for (name, target) in links {
+        let path = folder.join(name);
+        make_parent(&path);
+        std::os::unix::fs::symlink(target, path).unwrap();
+    }
+}
+
+/// A sender's `tree`.
+fn grow_source(folder: &Path) {
+    let files = [
+        ("tree/newer", "sent", 10),
+        ("tree/older", "sent", 10),
+        ("tree/same", "same", 10),
+        ("tree/missing", "sent", 10),
+        ("tree/longer", "sent", 10),
+        ("tree/sub/deep/file", "sent", 10),
+        ("tree/sub/a.o", "sent", 10),
+        ("tree/was-a-link", "sent", 10),
+    ];
+    grow(folder, &files, &[("tree/sub/link", "deep/file")]);
+}
+
+/// What a receiver has before: some of it, and more.
+fn grow_target(folder: &Path) {
+    let files = [
+        ("tree/newer", "kept, as it is newer", 11),
+        ("tree/older", "gone", 9),
+        ("tree/same", "same", 10),
+        ("tree/longer", "has another length", 10),
+        ("tree/extra", "x", 1),
+        ("tree/extra.o", "x", 1),
+        ("tree/keep.o", "x", 1),
+        ("tree/sub/extra", "x", 99),
+        ("tree/gone/file", "x", 1),
+        ("tree/gone/deep/file", "x", 1),
+        ("tree/gone/deep/kept.o", "x", 1),
+        ("tree/cache/file", "x", 1),
+        ("tree/sub/cache/deep/file", "x", 1),
+        ("tree/sub/deep/cache", "a file", 1),
+        ("other/file", "x", 1),
+        ("file", "x", 1),
+    ];
+    let links = [("tree/to-other", "../other"), ("tree/gone/to-other", "../../other"), ("tree/was-a-link", "../file")];
+    grow(folder, &files, &links);
+}
+
+/// Options that rsync has, too.
+const CHOICES: [&[&str]; 6] = [
+    &["--update"],
+    &["--delete"],
+    &["--delete", "--exclude=*.o", "--exclude=cache/"],
+    &["--delete", "--update", "--include=keep.o", "--exclude=*.o"],
+    &["--delete", "--exclude=/tree/sub"],
+    &["--delete", "--include=*/", "--include=file", "--exclude=*"],
+];
+
+#[test]
+fn updates_and_deletions_have_the_result_of_rsync_in_both_directions() {
+    if !needs::has_programs(&["rsync"]) {
+        return;
+    }
+    for choice in CHOICES {
+        let far = FarHost::new();
+        let (out, inbox) = (far.place.path("out"), far.place.inbox());
+        fs::create_dir(far.home().join("from")).unwrap();
+        grow_source(&out);
+        grow_source(&far.home().join("from"));
+        let reference = far.place.path("reference");
+        for folder in [&reference, &far.home().join("into"), &inbox] {
+            fs::create_dir_all(folder).unwrap();
+            grow_target(folder);
+        }
+        let before = tree_of(&reference);
+        let (output, text) =
+            run(Command::new("rsync").arg("-a").args(choice).args(["tree", "../reference/"]).current_dir(&out));
+        assert!(output.status.success(), "{text}");
+        let expected = tree_of(&reference);
+        assert_ne!(expected, before);
+        far.succeed(&[choice, &["tree", "host:into"]].concat());
+        assert_eq!(tree_of(&far.home().join("into")), expected, "to the far host, {choice:?}");
+        far.succeed(&[choice, &["host:from/tree", inbox.to_str().unwrap()]].concat());
+        assert_eq!(tree_of(&inbox), expected, "from the far host, {choice:?}");
+    }
+}
+
+/// The names that a dry run says would be sent, without directories, and those that it would delete.
+fn plan_of(events: &[Value]) -> (Vec<String>, Vec<String>) {
+    let names = |wanted: &dyn Fn(&Value) -> bool| {
+        let found = events.iter().filter(|event| wanted(event)).map(|event| event["path"].as_str().unwrap().to_owned());
+        let mut names: Vec<_> = found.collect();
+        names.sort();
+        names
+    };
+    let is_file = |event: &Value| event["bytes"] != 0 || event["path"] == "tree/sub/link";
+    (
+        names(&|event| event["event"] == "left_out" && event["reason"] == "would_receive" && is_file(event)),
+        names(&|event| event["event"] == "deleted" && event["dry_run"] == true),
+    )
+}
+
+#[test]
+fn a_dry_run_writes_nothing_and_lists_what_rsync_does() {
+    if !needs::has_programs(&["rsync"]) {
+        return;
+    }
+    for choice in CHOICES {
+        let far = FarHost::new();
+        let (out, inbox) = (far.place.path("out"), far.place.inbox());
+        grow_source(&out);
+        grow_source(&far.home());
+        for folder in [&far.home().join("into"), &inbox] {
+            grow_target(folder);
+        }
+        let rsync = |options: &[&str]| {
+            let (output, text) = run(Command::new("rsync").args(options).args(choice).current_dir(&out));
+            assert!(output.status.success(), "{text}");
+            text
+        };
+        let text = rsync(&["-an", "--out-format=%o %n", "tree", "../in/"]);
+        let sent = text.lines().filter_map(|line| line.strip_prefix("send ")).filter(|name| !name.ends_with('/'));
+        let mut sent: Vec<_> = sent.map(str::to_owned).collect();
+        sent.sort();
+        // Its own dry run also lists directories that it then keeps, because something in them is excluded.
+        let reference = far.place.path("reference");
+        grow_target(&reference);
+        let before = tree_of(&reference);
+        rsync(&["-a", "tree", "../reference/"]);
+        let after = tree_of(&reference);
+        let gone = before.into_keys().filter(|path| !after.contains_key(path));
+        let expected = (sent, gone.map(|path| path.to_str().unwrap().to_owned()).collect::<Vec<_>>());
+        let into = inbox.to_str().unwrap();
+        for (arguments, there) in
+            [(&["tree", "host:into"][..], far.home().join("into")), (&["host:tree", into], inbox.clone())]
+        {
+            let before = tree_of(&there);
+            let mut running = Litz::of(&mut far.command(&[choice, &["--json", "-n"], arguments].concat()));
+            let summary = running.succeed();
+            assert_eq!(plan_of(&running.seen), expected, "{choice:?}, {arguments:?}");
+            assert_eq!((&summary["dry_run"], &summary["bytes_moved"]), (&true.into(), &0.into()), "{summary}");
+            assert_eq!(summary["deleted"], expected.1.len(), "{summary}");
+            assert_eq!(tree_of(&there), before);
+        }
+    }
+}
+
+#[test]
+fn a_dry_run_says_in_words_what_would_be_done_and_makes_no_directory() {
+    let far = FarHost::new();
+    far.place.file("tree/a", 1000, 1);
+    let text = far.succeed(&["--dry-run", "--delete", "tree", "host:new"]);
+    assert!(text.contains("would send tree/a (1.0 kB)"), "{text}");
+    assert!(text.contains("dry run, nothing was written: would send 1 file, 1.0 kB"), "{text}");
+    assert!(!far.home().join("new").exists());
+    far.fail(&["-n", "tree", "host:missing/deep"], 2, "cannot make the directory missing/deep");
+    far.succeed(&["tree", "host:new"]);
+    fs::write(far.home().join("new/tree/b"), "b").unwrap();
+    let text = far.succeed(&["--dry-run", "--delete", "tree", "host:new"]);
+    assert!(text.contains("would delete tree/b") && text.contains("would delete 1; 1 unchanged"), "{text}");
+    let text = far.succeed(&["--delete", "tree", "host:new"]);
+    assert!(text.contains("; 1 deleted"), "{text}");
+    let inbox = far.place.inbox();
+    let text = far.succeed(&["-n", "host:new/tree", inbox.to_str().unwrap()]);
+    assert!(text.contains("would receive tree/a (1.0 kB)") && names(&inbox).is_empty(), "{text}");
+}
+
+#[test]
+fn nothing_is_deleted_if_something_failed_or_was_skipped() {
+    let far = FarHost::new();
+    let inbox = far.place.inbox();
+    let into = inbox.to_str().unwrap();
+    let out = far.place.path("out");
+    for folder in [&out, &far.home()] {
+        grow(folder, &[("tree/a", "a", 1)], &[("tree/outside", "/etc/passwd")]);
+    }
+    for folder in [&far.home().join("into"), &inbox] {
+        grow(folder, &[("tree/extra", "x", 1)], &[]);
+    }
+    for (arguments, there) in [
+        (&["--delete", "tree", "host:into"][..], far.home().join("into")),
+        (&["--delete", "host:tree", into], inbox.clone()),
+    ] {
+        far.fail(arguments, 1, "nothing is deleted, because the sender has skipped something");
+        assert_eq!(names(&there.join("tree")), ["a", "extra"]);
+        // What is left out on purpose prevents nothing, and is kept itself.
+        far.succeed(&[&["--exclude=outside"], arguments].concat());
+        assert_eq!(names(&there.join("tree")), ["a"]);
+        grow(&there, &[("tree/extra", "x", 1)], &[]);
+        fs::remove_file(there.join("tree/a")).unwrap();
+        fs::create_dir(there.join("tree/a")).unwrap();
+        far.fail(&[&["--exclude=outside"], arguments].concat(), 1, "nothing is deleted, because something failed");
+        assert_eq!(names(&there.join("tree")), ["a", "extra"]);
+    }
+}
+
+#[test]
+fn an_older_far_end_refuses_the_newer_options_in_a_sentence_and_serves_without_them() {
+    let far = FarHost::new();
+    far.place.file("file", 100, 1);
+    let litz = format!("{} \"$@\" --state-dir={}", env!("CARGO_BIN_EXE_litz"), far.text("state-far"));
+    far.program("litz", &format!("{litz} | sed -u 's/,\"options\":\\[[^]]*\\]//'"));
+    let inbox = far.place.inbox();
+    for option in ["--update", "--dry-run", "--delete"] {
+        let words = format!("is too old for {option}: install version");
+        far.fail(&[option, "file", "host:"], 2, &words);
+        far.fail(&[option, "host:file", inbox.to_str().unwrap()], 2, &words);
+    }
+    assert!(names(&far.home()).is_empty() && names(&inbox).is_empty());
+    far.succeed(&["file", "host:"]);
+    assert_eq!(names(&far.home()), ["file"]);
 }
 
 /// Length of a journal of one segment: docs/spec/transfer.md.
@@ -181,8 +427,16 @@ fn a_far_host_stores_only_what_was_asked_for() {
     // Every path of the request is replaced: `sed` passes on line by line.
     far.program("litz", &format!("sed -u 's/\"Unix\":\\[[0-9,]*\\]/\"Unix\":[111,116,104,101,114]/' | {litz}"));
     let inbox = far.place.inbox();
-    far.fail(&["host:wanted", inbox.to_str().unwrap()], 2, "the sender wants to store other, which was not asked for");
+    let words = "the sender wants to store other, which was not asked for";
+    far.fail(&["host:wanted", inbox.to_str().unwrap()], 2, words);
     assert!(names(&inbox).is_empty(), "{:?}", names(&inbox));
+    // Nor does it make this host delete anything elsewhere.
+    fs::remove_file(far.home().join("other")).unwrap();
+    fs::create_dir(far.home().join("other")).unwrap();
+    grow(&inbox, &[("wanted/a", "a", 1), ("other/b", "b", 1), ("c", "c", 1)], &[]);
+    let before = tree_of(&inbox);
+    far.fail(&["--delete", "host:wanted", inbox.to_str().unwrap()], 2, words);
+    assert_eq!(tree_of(&inbox), before);
 }
 
 /// sshd and both ends in a network namespace with a loopback device.

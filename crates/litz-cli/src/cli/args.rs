@@ -33,6 +33,7 @@ use super::tcp::TcpOptions;
 use super::tickets::TicketsOptions;
 use super::transport_options::TransportOptions;
 use super::tunnel::TunnelOptions;
+use super::update_options::UpdateOptions;
 use super::version::VersionOptions;
 
 /// The usage of `litz send`, which clap cannot derive.
@@ -150,7 +151,7 @@ pub(crate) struct RecvOptions {
     /// this command prints goes to standard error. The ticket serves one transfer; an interrupted one
     /// cannot be resumed.
     #[arg(short, long, value_name = "FILE", value_parser = ["-"], hide_possible_values = true,
-          conflicts_with_all = ["directory", "allow", "overwrite"], help_heading = heading::FILES)]
+          conflicts_with_all = ["directory", "allow", "overwrite", "update", "dry_run"], help_heading = heading::FILES)]
     pub(crate) output: Option<String>,
 
     /// Write to standard output even if it is a terminal
@@ -167,6 +168,9 @@ pub(crate) struct RecvOptions {
     /// Replace existing files of the same name
     #[arg(long, help_heading = heading::FILES)]
     pub(crate) overwrite: bool,
+
+    #[command(flatten)]
+    pub(crate) update: UpdateOptions,
 
     /// Maximum size of a transfer; a larger one is refused and ends both commands
     #[arg(long, value_name = "SIZE", help_heading = heading::FILES)]
@@ -262,6 +266,17 @@ pub(crate) struct SendOptions {
     #[arg(long, value_name = "PATTERN", help_heading = heading::FILES)]
     pub(crate) include: Vec<String>,
 
+    #[command(flatten)]
+    pub(crate) update: UpdateOptions,
+
+    /// With HOST:PATH, delete at the receiving end what the sent directories do not have
+    ///
+    /// As with rsync, what a pattern of --exclude matches is kept. Only directories that are sent are looked
+    /// at, and no symbolic link is followed. Nothing is deleted unless everything has arrived and nothing was
+    /// skipped. See before with --dry-run what would be deleted.
+    #[arg(long, help_heading = heading::FILES)]
+    pub(crate) delete: bool,
+
     /// The places of the patterns among the arguments: of all in `exclude`, then of all in `include`.
     #[arg(skip)]
     pattern_places: Vec<usize>,
@@ -344,13 +359,21 @@ impl SendOptions {
     /// # Errors
     /// A message for the user.
     pub(crate) fn filter(&self) -> Result<Filter, String> {
-        let mut filter = Filter::default();
-        for (admits, pattern) in self.patterns() {
-            let added = if admits { filter.include(&pattern) } else { filter.exclude(&pattern) };
-            added.map_err(|error| error.to_string())?;
-        }
-        Ok(filter)
+        filter_of(&self.patterns())
     }
+}
+
+/// The filter of these patterns; true for those that include.
+///
+/// # Errors
+/// A message for the user.
+pub(crate) fn filter_of(patterns: &[(bool, String)]) -> Result<Filter, String> {
+    let mut filter = Filter::default();
+    for (admits, pattern) in patterns {
+        let added = if *admits { filter.include(pattern) } else { filter.exclude(pattern) };
+        added.map_err(|error| error.to_string())?;
+    }
+    Ok(filter)
 }
 
 #[cfg(test)]

@@ -56,6 +56,7 @@ mod tickets;
 mod tls;
 mod transport_options;
 mod tunnel;
+mod update_options;
 mod version;
 mod warning;
 mod wrap;

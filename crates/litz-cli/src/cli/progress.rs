@@ -8,7 +8,7 @@ use std::time::Duration;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use litz::paths::shown::ShownState;
 use net::MonotonicClock;
-use transfer::{Events, FileError, SkippedCounts, Summary, TransferEvent};
+use transfer::{Events, FileError, LeftOutReason, NothingDeletedReason, SkippedCounts, Summary, TransferEvent};
 use units::{ByteSize, Instant};
 
 use super::colour::{self, Colour, paint};
@@ -387,6 +387,11 @@ impl Progress {
                 self.problem(Colour::Warning, &format!("{path}: skipped: {error}"));
             }
             TransferEvent::NotSent { skipped } => self.problem(Colour::Warning, &not_sent(skipped)),
+            TransferEvent::LeftOut { .. } | TransferEvent::Deleted { .. } => self.show_choice(event),
+            TransferEvent::NotDeleted { path, error } if self.is_shown(error) => {
+                self.problem(Colour::Bad, &format!("{path}: not deleted: {}", error.detail));
+            }
+            TransferEvent::NothingDeleted { reason } => self.problem(Colour::Warning, nothing_deleted(*reason)),
             TransferEvent::FileStarted { path, bytes_resumed, .. } if *bytes_resumed > 0 && self.is_verbose => {
                 self.note(&format!("{path}: already received ({})", ByteSize::from_bytes(*bytes_resumed)));
             }
@@ -407,6 +412,26 @@ impl Progress {
         {
             out::note(&self.named(state.status.plain_line(self.clock.now())));
         }
+    }
+
+    /// Says what is left out or deleted: all that a dry run would do, the rest if single files are reported.
+    fn show_choice(&self, event: &TransferEvent<'_>) {
+        let verb = if self.direction == Direction::Sending { "send" } else { "receive" };
+        let text = match event {
+            TransferEvent::LeftOut { path, bytes: 0, reason: LeftOutReason::WouldReceive } => {
+                format!("would {verb} {path}")
+            }
+            TransferEvent::LeftOut { path, bytes, reason: LeftOutReason::WouldReceive } => {
+                format!("would {verb} {path} ({})", ByteSize::from_bytes(*bytes))
+            }
+            TransferEvent::Deleted { path, dry_run: true } => format!("would delete {path}"),
+            TransferEvent::Deleted { path, .. } if self.is_verbose => format!("deleted {path}"),
+            TransferEvent::LeftOut { path, reason: LeftOutReason::Newer, .. } if self.is_verbose => {
+                format!("{path}: kept, the receiver's is newer")
+            }
+            _ => return,
+        };
+        self.note(&self.named(text));
     }
 
     /// Whether the problem is one of the first of its kind.
@@ -448,6 +473,17 @@ fn not_sent(skipped: &SkippedCounts) -> String {
         .map(|(count, one, many)| format!("{} {}", grouped(count.into()), if count == 1 { one } else { many }))
         .collect();
     format!("the sender has skipped {}", kinds.join(", "))
+}
+
+/// Why nothing is deleted, and what to do.
+fn nothing_deleted(reason: NothingDeletedReason) -> &'static str {
+    match reason {
+        NothingDeletedReason::Skipped => {
+            "nothing is deleted, because the sender has skipped something, so that what it has is not known: make that \
+             readable, or leave it out with --exclude"
+        }
+        _ => "nothing is deleted, because something failed: remove the cause and run the same command again",
+    }
 }
 
 impl Events for Progress {

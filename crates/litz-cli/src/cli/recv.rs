@@ -104,8 +104,10 @@ impl<'a> Receiver<'a> {
         let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
         // Before the first thread starts.
         let mut rights = Rights::of_server(&options.transport, options.allow.as_deref())?;
-        if stream.is_none() {
+        if stream.is_none() && !options.update.dry_run {
             rights.writable.push(directory.clone());
+        } else if directory.is_dir() {
+            rights.readable.push(directory.clone());
         }
         let sandbox = sandbox::enter(options.sandbox, &rights)?;
         if let Some(invitation) = &options.invitation {

@@ -164,6 +164,7 @@ fn prepare<'a>(options: &'a SendOptions, ends: Ends<'a>) -> Result<Job<'a>, Fail
     let (ticket, paths, far_path) = match ends {
         Ends::Push { paths, to } => (None, paths, Some(to)),
         Ends::Ticket | Ends::Pull { .. } => {
+            check_receivers_options(options)?;
             let (ticket, paths) = options.credential.split(&options.paths_and_ticket)?;
             (Some(ticket), paths, None)
         }
@@ -186,8 +187,7 @@ fn prepare<'a>(options: &'a SendOptions, ends: Ends<'a>) -> Result<Job<'a>, Fail
     let progress = Progress::new(Direction::Sending, &options.transport);
     let run_id = RunId::generate().map_err(|error| error.to_string())?;
     // Last: all that can fail on this host was tried.
-    let far =
-        far_path.map(|to| Far::start(&options.ssh, &to, state.key.public(), options.transport.idle_timeout, &cancel));
+    let far = far_path.map(|to| Far::start(options, &to, state.key.public(), &cancel));
     let far = far.transpose()?;
     let ticket =
         ticket.or_else(|| far.as_ref().map(|far| far.ticket.clone())).ok_or_else(|| "there is no ticket".to_owned())?;
@@ -209,6 +209,19 @@ fn prepare<'a>(options: &'a SendOptions, ends: Ends<'a>) -> Result<Job<'a>, Fail
         progress,
         run_id,
     })
+}
+
+/// Refuses options that are the receiver's to decide, whose user started it.
+fn check_receivers_options(options: &SendOptions) -> Result<(), String> {
+    let given = [
+        (options.update.update, "--update", "start it with `litz recv --update`"),
+        (options.update.dry_run, "--dry-run", "start it with `litz recv --dry-run`"),
+        (options.delete, "--delete", "send to HOST:DIR"),
+    ];
+    match given.into_iter().find(|(is_given, ..)| *is_given) {
+        Some((_, name, remedy)) => Err(format!("{name} is for the receiver to decide, not for its ticket: {remedy}")),
+        None => Ok(()),
+    }
 }
 
 /// Standard input as the source, if the paths say so.

@@ -273,6 +273,9 @@ impl Status {
 
     /// One line about a finished transfer.
     pub(crate) fn conclusion(&self, direction: Direction, summary: &Summary, span: Duration) -> String {
+        if summary.dry_run {
+            return with_rest(dry_run_conclusion(direction, summary), summary);
+        }
         let verb = if direction == Direction::Sending { "sent" } else { "received" };
         let rate = per_second(Rate::from_transfer(summary.bytes_moved, span).unwrap_or_default());
         let moved = ByteSize::from_bytes(summary.bytes_moved);
@@ -286,14 +289,40 @@ impl Status {
             let (files, bytes) = (count(self.resumed_files), ByteSize::from_bytes(summary.bytes_resumed));
             line += &format!("; {bytes} of {files} had been received before");
         }
-        if summary.failed > 0 {
-            line += &format!("; {} failed", grouped(summary.failed));
+        if summary.deleted > 0 {
+            line += &format!("; {} deleted", grouped(summary.deleted));
         }
-        if summary.skipped > 0 {
-            line += &format!("; {} skipped", grouped(summary.skipped));
-        }
-        line
+        with_rest(line, summary)
     }
+}
+
+/// What a dry run has found.
+fn dry_run_conclusion(direction: Direction, summary: &Summary) -> String {
+    let verb = if direction == Direction::Sending { "send" } else { "receive" };
+    let (files, bytes) = (count(summary.would_receive), ByteSize::from_bytes(summary.would_receive_bytes));
+    let mut line = format!("dry run, nothing was written: would {verb} {files}, {bytes}");
+    if summary.deleted > 0 {
+        line += &format!("; would delete {}", grouped(summary.deleted));
+    }
+    if summary.unchanged > 0 {
+        line += &format!("; {} unchanged", grouped(summary.unchanged));
+    }
+    line
+}
+
+/// The line with what was left out, and what went wrong.
+fn with_rest(mut line: String, summary: &Summary) -> String {
+    for (number, what) in [
+        (summary.newer, "newer at the receiver"),
+        (summary.failed, "failed"),
+        (summary.skipped, "skipped"),
+        (summary.not_deleted, "not deleted"),
+    ] {
+        if number > 0 {
+            line += &format!("; {} {what}", grouped(number));
+        }
+    }
+    line
 }
 
 impl Silence {

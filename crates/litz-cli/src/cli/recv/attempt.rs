@@ -110,7 +110,10 @@ impl Receiver<'_> {
         let quota = self.options.quota.filter(|_| directory != self.directory);
         let room = quota.map(|quota| self.rooms.take(&directory, quota.as_bytes())).transpose().map_err(broken)?;
         let options = ReceiveOptions::default()
-            .with_overwrite(self.options.overwrite)
+            .with_overwrite(self.options.overwrite || self.options.update.update)
+            .with_update(self.options.update.update)
+            .with_dry_run(self.options.update.dry_run)
+            .with_delete(self.options.invitation.as_ref().and_then(|invitation| invitation.delete.clone()))
             .with_bytes_max(self.options.max_size.map(|size| size.as_bytes()))
             .with_room(room)
             .with_umask(current_umask())

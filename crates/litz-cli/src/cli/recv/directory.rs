@@ -26,7 +26,15 @@ fn check_output(options: &RecvOptions) -> Result<PathBuf, String> {
 
 fn check_directory(options: &RecvOptions) -> Result<PathBuf, String> {
     let shown = options.directory.display();
-    let directory = std::fs::canonicalize(&options.directory).map_err(|error| match error.kind() {
+    let resolved = std::fs::canonicalize(&options.directory);
+    // The far end of ssh makes the directory, but not for a dry run.
+    if options.update.dry_run
+        && options.invitation.is_some()
+        && matches!(&resolved, Err(error) if error.kind() == std::io::ErrorKind::NotFound)
+    {
+        return Ok(options.directory.clone());
+    }
+    let directory = resolved.map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
             format!("cannot receive into {shown}: there is no such directory; make it first, as with `mkdir {shown}`")
         }
@@ -44,7 +52,9 @@ fn check_directory(options: &RecvOptions) -> Result<PathBuf, String> {
             ));
         }
     }
-    check_writable(&directory).map_err(|error| format!("cannot receive into {shown}: {error}"))?;
+    if !options.update.dry_run {
+        check_writable(&directory).map_err(|error| format!("cannot receive into {shown}: {error}"))?;
+    }
     Ok(directory)
 }
 

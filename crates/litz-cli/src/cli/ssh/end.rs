@@ -13,9 +13,10 @@ use units::{Duration, Instant};
 
 use super::invitation::{Invitation, Peer};
 use super::lines::read_line;
-use super::message::{Hello, LINE_LEN_MAX, ReceiveRequest, Request, SendRequest, VERSION};
+use super::message::{Hello, LINE_LEN_MAX, OPTIONS, ReceiveRequest, Request, SendRequest, VERSION};
 use super::options::SshEndOptions;
-use crate::cli::args::{Arguments, Command};
+use crate::cli::args::{Arguments, Command, filter_of};
+use crate::cli::serving::sandbox::folder_of;
 use crate::cli::{exit, host, out, recv, send};
 
 /// How long a receiver without a sender waits after ssh has ended: the sender may come back over another
@@ -33,7 +34,7 @@ pub(crate) fn run(options: &SshEndOptions) -> ExitCode {
 fn serve(options: &SshEndOptions) -> Result<ExitCode, String> {
     let state = host::open_state(options.state_dir.as_deref())?;
     let (version, key) = (env!("CARGO_PKG_VERSION").to_owned(), state.key.public().to_string());
-    let hello = Hello { litz_ssh: VERSION, version, key };
+    let hello = Hello { litz_ssh: VERSION, version, key, options: OPTIONS.map(str::to_owned).to_vec() };
     out::line(&serde_json::to_string(&hello).map_err(|error| error.to_string())?);
     out::check()?;
     let mut input = BufReader::new(std::io::stdin());
@@ -50,15 +51,15 @@ fn serve(options: &SshEndOptions) -> Result<ExitCode, String> {
 
 fn receive(options: &SshEndOptions, request: ReceiveRequest, peer: Arc<Attendance>) -> Result<ExitCode, String> {
     let sender: PublicKey = request.sender.parse().map_err(|error| format!("the sender's key: {error}"))?;
-    let directory = directory(request.directory)?;
+    let directory = directory(request.directory, request.dry_run)?;
+    let delete = request.delete.as_deref().map(filter_of).transpose()?;
     let mut arguments = command("recv", options, request.idle_timeout_ms);
-    if request.overwrite {
-        arguments.push("--overwrite".into());
-    }
+    let named = [(request.overwrite, "--overwrite"), (request.update, "--update"), (request.dry_run, "--dry-run")];
+    arguments.extend(named.into_iter().filter(|(is_given, _)| *is_given).map(|(_, name)| OsString::from(name)));
     arguments.extend(request.port.map(|port| OsString::from(format!("--listen=:{port}"))));
     arguments.extend(["--".into(), directory.into_os_string()]);
     let Command::Recv(mut options) = parse(arguments)? else { unreachable!("the arguments name the command") };
-    options.invitation = Some(Invitation { sender, roots: None, peer });
+    options.invitation = Some(Invitation { sender, roots: None, delete, peer });
     Ok(recv::run(&options))
 }
 
@@ -104,14 +105,21 @@ fn parse(arguments: Vec<OsString>) -> Result<Command, String> {
     Arguments::parse(arguments).map(|arguments| arguments.command).map_err(|error| error.to_string())
 }
 
-/// The directory to receive into; its last component is created. Empty is where ssh starts programs: the
+/// The directory to receive into; its last component is created, but not for a dry run. Empty is where ssh starts programs: the
 /// home directory.
-fn directory(requested: OsString) -> Result<PathBuf, String> {
+fn directory(requested: OsString, is_dry_run: bool) -> Result<PathBuf, String> {
     if requested.is_empty() {
         return Ok(PathBuf::from("."));
     }
     let directory = PathBuf::from(requested);
-    match std::fs::create_dir(&directory) {
+    let parent = folder_of(&directory);
+    let made = match (is_dry_run, directory.is_dir()) {
+        (true, true) => Ok(()),
+        // What making it would say.
+        (true, false) => parent.metadata().map(|_| ()),
+        (false, _) => std::fs::create_dir(&directory),
+    };
+    match made {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
             Err(format!("cannot make the directory {}: {error}", Path::display(&directory)))
         }

@@ -12,8 +12,9 @@ use transfer::CancelToken;
 use units::text::printable;
 
 use super::lines::read_line;
-use super::message::{Hello, LINE_LEN_MAX, Request, VERSION};
+use super::message::{Hello, LINE_LEN_MAX, OPTIONS, Request, VERSION};
 use super::options::SshOptions;
+use crate::cli::args::SendOptions;
 use crate::cli::out;
 
 /// How often a wait looks for an interrupt, and whether ssh has ended.
@@ -27,6 +28,9 @@ const NOISE_LEN_MAX: usize = 64 * 1024;
 
 /// The longest line of messages that is passed on to the user.
 const MESSAGE_LEN_MAX: usize = 4096;
+
+/// The longest version of a far end that is shown.
+const VERSION_LEN_MAX: usize = 40;
 
 /// Lines of messages that are kept to tell why ssh ended.
 const MESSAGES_KEPT: usize = 8;
@@ -43,6 +47,9 @@ const STATUS_USAGE: i32 = 2;
 pub(crate) struct FarEnd {
     host: String,
     key: PublicKey,
+    /// The options that it knows, and its version.
+    options: Vec<String>,
+    version: String,
     child: Mutex<Child>,
     input: Mutex<Option<ChildStdin>>,
     shared: Arc<Shared>,
@@ -108,10 +115,12 @@ impl FarEnd {
             std::thread::spawn(move || messages.map(|messages| of_messages.read_messages(messages, &name)));
         }
         let (child, input) = (Mutex::new(child), Mutex::new(input));
-        let mut far = Self { host: host.to_owned(), key: PublicKey::from_bytes([0; 32]), child, input, shared };
+        let (host_name, key) = (host.to_owned(), PublicKey::from_bytes([0; 32]));
+        let (options, version) = (Vec::new(), String::new());
+        let mut far = Self { host: host_name, key, options, version, child, input, shared };
         let hello = far.wait(cancel, |said| said.hello.take())?;
         if hello.litz_ssh != VERSION {
-            let version = printable(&hello.version, 40);
+            let version = printable(&hello.version, VERSION_LEN_MAX);
             return Err(format!(
                 "litz on {host} has version {version}, which does not fit this one, {}: install the same version on \
                  both hosts",
@@ -119,8 +128,28 @@ impl FarEnd {
             )
             .into());
         }
+        (far.options, far.version) = (hello.options, printable(&hello.version, VERSION_LEN_MAX));
         far.key = hello.key.parse().map_err(|error| format!("{host} sent no usable key: {error}"))?;
         Ok(far)
+    }
+
+    /// Checks that the far end knows the options that were chosen.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(crate) fn check_options(&self, options: &SendOptions) -> Result<(), String> {
+        let chosen = [options.update.update, options.update.dry_run, options.delete];
+        let unknown = OPTIONS
+            .iter()
+            .zip(chosen)
+            .find(|(name, is_chosen)| *is_chosen && !self.options.iter().any(|known| known == *name));
+        let Some((name, _)) = unknown else { return Ok(()) };
+        Err(format!(
+            "litz on {}, version {}, is too old for --{name}: install version {} there, or leave the option out",
+            self.host,
+            self.version,
+            env!("CARGO_PKG_VERSION")
+        ))
     }
 
     /// The far host's public key, as ssh has authenticated it.

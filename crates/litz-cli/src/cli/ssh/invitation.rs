@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use litz::identity::PublicKey;
-use transfer::RelativePath;
+use transfer::{Filter, RelativePath};
 
 /// Terms of a receiver that serves one sender, whose key it knows.
 #[derive(Clone, Debug)]
@@ -13,6 +13,9 @@ pub(crate) struct Invitation {
     pub(crate) sender: PublicKey,
     /// The names that may be at the top of what is sent; any, if not given.
     pub(crate) roots: Option<BTreeSet<RelativePath>>,
+    /// Whether to delete what the sent directories do not have, and the names to keep: at the wish of this
+    /// host's user, or of the one who came by ssh.
+    pub(crate) delete: Option<Filter>,
     pub(crate) peer: Arc<dyn Peer>,
 }
 

@@ -42,16 +42,20 @@ fn prepare(
     }
     let mut receiving = receive_options(into, options.ssh.port)?;
     receiving.transport = options.transport.clone();
+    receiving.update = options.update;
+    let filter = options.filter()?;
     // Before the far host is asked for anything.
     recv::check(&receiving)?;
     let roots = roots(&paths)?;
     host::open_state(options.transport.state_dir.as_deref())?;
     let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
     let end = FarEnd::start(&options.ssh, far_host, &cancel)?;
+    end.check_options(options)?;
     let sender = end.key();
     let paths = paths.into_iter().map(PathBuf::into_os_string).collect();
     let peer = Arc::new(FarSender { end, paths, options: sender_options(options) });
-    receiving.invitation = Some(Invitation { sender, roots: Some(roots), peer });
+    receiving.invitation =
+        Some(Invitation { sender, roots: Some(roots), delete: options.delete.then_some(filter), peer });
     Ok((receiving, cancel))
 }
 

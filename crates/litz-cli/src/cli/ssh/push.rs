@@ -6,8 +6,8 @@ use transfer::{CancelToken, Ticket};
 use super::far_end::FarEnd;
 pub(crate) use super::far_end::FarError;
 use super::message::{ReceiveRequest, Request};
-use super::options::SshOptions;
 use super::place::FarPath;
+use crate::cli::args::SendOptions;
 
 /// The far receiver of a transfer.
 pub(crate) struct Far {
@@ -21,19 +21,22 @@ impl Far {
     /// # Errors
     /// A message for the user, or the interrupt.
     pub(crate) fn start(
-        options: &SshOptions,
+        options: &SendOptions,
         to: &FarPath,
         own: PublicKey,
-        idle_timeout: units::Duration,
         cancel: &CancelToken,
     ) -> Result<Self, FarError> {
-        let end = FarEnd::start(options, &to.host, cancel)?;
+        let end = FarEnd::start(&options.ssh, &to.host, cancel)?;
+        end.check_options(options)?;
         end.request(&Request::Receive(ReceiveRequest {
             directory: to.path.clone().into_os_string(),
             sender: own.to_string(),
             overwrite: true,
-            port: options.port,
-            idle_timeout_ms: idle_timeout.as_millis(),
+            port: options.ssh.port,
+            idle_timeout_ms: options.transport.idle_timeout.as_millis(),
+            update: options.update.update,
+            dry_run: options.update.dry_run,
+            delete: options.delete.then(|| options.patterns()),
         }))?;
         let ticket = end.ticket(cancel)?;
         let ticket: Ticket = ticket.parse().map_err(|error| format!("{} sent no usable ticket: {error}", to.host))?;
