@@ -355,7 +355,7 @@ fn an_older_far_end_refuses_the_newer_options_in_a_sentence_and_serves_without_t
     far.program("litz", &format!("{litz} | sed -u 's/,\"options\":\\[[^]]*\\]//'"));
     let inbox = far.place.inbox();
     for option in ["--update", "--dry-run", "--delete"] {
-        let words = format!("is too old for {option}: install version");
+        let words = format!("does not know {option}: install the same version");
         far.fail(&[option, "file", "host:"], 2, &words);
         far.fail(&[option, "host:file", inbox.to_str().unwrap()], 2, &words);
     }

@@ -145,10 +145,9 @@ impl FarEnd {
             .find(|(name, is_chosen)| *is_chosen && !self.options.iter().any(|known| known == *name));
         let Some((name, _)) = unknown else { return Ok(()) };
         Err(format!(
-            "litz on {}, version {}, is too old for --{name}: install version {} there, or leave the option out",
-            self.host,
-            self.version,
-            env!("CARGO_PKG_VERSION")
+            "litz on {}, version {}, does not know --{name}: install the same version on both hosts, or leave the option \
+             out",
+            self.host, self.version
         ))
     }
 
