@@ -3,7 +3,7 @@
 //! The sender decides only what is in its list: nothing outside the listed directories is looked at, and
 //! nothing is deleted unless the transfer is complete.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, FileType};
 
 use super::Session;
 use crate::control::next_input;
-use crate::error::{FileError, TransferError};
+use crate::error::{FileError, FileErrorKind, TransferError};
 use crate::events::TransferEvent;
 use crate::filter::Filter;
 use crate::left_out::NothingDeletedReason;
@@ -33,6 +33,8 @@ pub(super) struct Deletions {
 struct Walk<'s, 'a> {
     session: &'s Session<'a>,
     listed: BTreeSet<&'s [u8]>,
+    /// The number of listed names in each directory.
+    children: BTreeMap<&'s [u8], usize>,
     filter: &'s Filter,
     deletions: Deletions,
 }
@@ -48,8 +50,13 @@ impl Session<'_> {
         }
         let Some(tree) = self.tree.get() else { return Ok(Deletions::default()) };
         let entries = &self.list().entries;
-        let listed = entries.iter().map(|entry| entry.path.as_bytes()).collect();
-        let mut walk = Walk { session: self, listed, filter, deletions: Deletions::default() };
+        let listed: BTreeSet<_> = entries.iter().map(|entry| entry.path.as_bytes()).collect();
+        let mut children = BTreeMap::new();
+        for path in &listed {
+            let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+            *children.entry(&path[..end]).or_default() += 1;
+        }
+        let mut walk = Walk { session: self, listed, children, filter, deletions: Deletions::default() };
         for entry in entries.iter().filter(|entry| entry.kind == EntryKind::Directory) {
             let opened = match tree.locate(&entry.path) {
                 Ok(Some(found)) => open_directory(&found.directory, &found.name),
@@ -99,12 +106,28 @@ impl Walk<'_, '_> {
                 return Ok(false);
             }
         };
+        // Otherwise the file system has other names for what was stored, as one does that ignores case, and what
+        // is not in the list may be in it under another name.
+        let is_whole = self.session.options.dry_run || !is_listed || self.has_all_listed(path, &names);
+        if !is_whole {
+            let what = "names in it are not as they were stored, so nothing is deleted there";
+            self.fail(path, &FileError::new(FileErrorKind::Target, what))?;
+            return Ok(false);
+        }
         let mut is_empty = true;
         for name in names {
             self.session.check_interrupt()?;
             is_empty &= self.clean_one(directory, path, &name, is_listed)?;
         }
         Ok(is_empty)
+    }
+
+    /// Whether all that is listed in the directory `path` is among the `names` in it.
+    fn has_all_listed(&self, path: &RelativePath, names: &[OsString]) -> bool {
+        let is_listed =
+            |name: &&OsString| path.join(name.as_bytes()).is_ok_and(|child| self.listed.contains(child.as_bytes()));
+        let expected = self.children.get(path.as_bytes()).copied().unwrap_or(0);
+        names.iter().filter(is_listed).count() == expected
     }
 
     /// Deletes `name` unless it is listed or excluded. Returns whether it is gone.

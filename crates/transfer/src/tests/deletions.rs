@@ -283,6 +283,19 @@ fn a_link_that_takes_the_place_of_a_directory_meanwhile_is_not_followed() {
 }
 
 #[test]
+fn nothing_is_deleted_where_what_was_stored_has_other_names() {
+    // As a file system that ignores case does: what is listed is there, and not under the listed name.
+    let fixture = grown();
+    let inner = fixture.target("tree/sub/Inner");
+    let rename = OnDeleted("tree/old", || fs::rename(&inner, fixture.target("tree/sub/inner")).unwrap());
+    let list: [&[&[u8]]; 3] = [&[b"tree"], &[b"tree", b"sub"], &[b"tree", b"sub", b"Inner"]];
+    let summary = receive_list(&fixture, &list.map(raw_directory), &rename).unwrap();
+    assert_eq!((summary.not_deleted, summary.exit_code()), (1, 1));
+    assert_eq!(names(&fixture.target("tree/sub")), ["b", "inner", "old.o"]);
+    assert!(!fixture.target("tree/old").exists() && !fixture.target("tree/gone").exists());
+}
+
+#[test]
 fn an_interrupt_ends_the_deletions() {
     let fixture = grown();
     let interrupt = OnDeleted("tree/a", || fixture.receive.cancel.cancel());
