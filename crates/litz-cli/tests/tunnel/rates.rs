@@ -1,5 +1,7 @@
 //! The rate of a client, for packets and for terminated connections.
 
+use std::fs;
+
 use super::{SERVER, World};
 
 /// The rate of the client.
@@ -8,6 +10,31 @@ const RATE: &str = "--client-rate=20Mb/s";
 /// Bits a second above which the rate does not hold: a receiver measures from its first byte on, and what waits at the
 /// beginning, such as the quantum of the meter, arrives at once.
 const MOST_BPS: f64 = 22e6;
+
+/// Counts the datagrams that arrive, in the file.
+const COUNT: &str = "
+import os, socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind((sys.argv[1], 7007))
+for count in range(1 << 30):
+    with open(sys.argv[2] + '.new', 'w') as new:
+        new.write(str(count))
+    os.rename(sys.argv[2] + '.new', sys.argv[2])
+    s.recv(2000)
+";
+
+/// Sends bursts of datagrams, each when the last one has arrived: meanwhile this host sends nothing.
+const BURSTS: &str = "
+import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for burst in range(1, 61):
+    for _ in range(40):
+        s.sendto(bytes(1000), (sys.argv[1], 7007))
+    deadline = time.monotonic() + 60
+    while (seen := int(open(sys.argv[2]).read())) < burst * 40:
+        assert time.monotonic() < deadline, f'{seen} datagrams of burst {burst} arrived'
+        time.sleep(0.001)
+";
 
 /// The data that iperf3 receives in a second, in bits.
 fn received(world: &World, congestion: &str, direction: &[&str]) -> f64 {
@@ -48,4 +75,20 @@ fn a_rate_holds_for_packets_and_for_terminated_connections() {
         let terminated = sent["terminated"]["bytes_in"].as_u64().expect("a number");
         assert_eq!(terminated > 1_000_000, !mode.is_empty(), "{sent}");
     }
+}
+
+#[test]
+fn what_waits_for_a_rate_leaves_although_nothing_follows_it() {
+    let Some(world) = World::new("bursts", 1, &["python3"]) else { return };
+    let (mut server, ticket) = world.serve(&[RATE]);
+    let mut client = world.litz(&world.client, &["up", &ticket]);
+    client.wait_for("up");
+    server.wait_for("client");
+    let seen = world.path("seen");
+    let _counter = world.start("python3", &["-c", COUNT, SERVER[0], seen.to_str().expect("UTF-8")]);
+    while !fs::exists(&seen).expect("a folder") {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    world.succeed("python3", &["-c", BURSTS, SERVER[0], seen.to_str().expect("UTF-8")]);
+    World::end(client, server);
 }
