@@ -33,7 +33,7 @@ fn both_ends_authenticate_by_raw_key_and_share_an_exporter() {
     let (client, server) = handshake(Arc::clone(&tls.config), server_config(&host).unwrap()).unwrap();
     assert_eq!(peer_public_key(client.peer_certificates()).unwrap(), host.public());
     assert_eq!(peer_public_key(server.peer_certificates()).unwrap(), client_key.public());
-    assert_eq!(client.alpn_protocol(), Some(b"litz/1.4".as_slice()));
+    assert_eq!(client.alpn_protocol(), Some(b"litz/1.5".as_slice()));
     assert_eq!(client.negotiated_cipher_suite().unwrap().suite(), rustls::CipherSuite::TLS13_AES_128_GCM_SHA256);
     assert_eq!(client.negotiated_key_exchange_group().unwrap().name(), rustls::NamedGroup::X25519MLKEM768);
     assert_eq!(client.handshake_kind(), Some(HandshakeKind::Full));
