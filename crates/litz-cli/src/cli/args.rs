@@ -212,8 +212,9 @@ pub(crate) struct RecvOptions {
 
     /// Whether to give up rights that a receiver does not need before it takes a packet
     ///
-    /// Landlock limits the receiver to the directory, its state folder and what other options name,
-    /// and takes TCP from it; seccomp takes system calls from it, among them those that run programs.
+    /// Landlock limits the receiver to the directory, its state folder, what other options name, and
+    /// libraries, and takes TCP from it; seccomp leaves it the system calls that a receiver makes, none
+    /// of which runs programs.
     /// With `auto`, what the kernel does not have is left out. With `require`, the receiver does not
     /// start then. With `off`, it keeps all rights of its user.
     #[arg(long, value_name = "MODE", default_value = "auto", help_heading = heading::SECURITY)]

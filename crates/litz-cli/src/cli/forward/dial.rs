@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::socket::Socket;
 use super::sources::Sources;
+use crate::cli::serving::sandbox::unreadable_name_file;
 
 /// The time to look up a name.
 const LOOKUP_TIME: Duration = Duration::from_secs(10);
@@ -158,7 +159,12 @@ pub(crate) async fn resolve(address: &Address) -> Result<Vec<SocketAddr>, Failur
 }
 
 async fn resolve_name(name: &HostName, port: u16) -> Result<Vec<SocketAddr>, Failure> {
-    let failed = |reason, why: &str| Failure::new(reason, &format!("cannot look up {name}: {why}"));
+    let failed = |reason, why: &str| {
+        let advice = unreadable_name_file().map_or_else(String::new, |file| {
+            format!("; {file} was replaced, and the server's sandbox does not let it read the new one: start it again")
+        });
+        Failure::new(reason, &format!("cannot look up {name}: {why}{advice}"))
+    };
     match timeout(LOOKUP_TIME, tokio::net::lookup_host((name.as_str(), port))).await {
         Ok(Ok(found)) => Ok(found.map(|found| SocketAddr::new(found.ip().to_canonical(), found.port())).collect()),
         Ok(Err(error)) => Err(failed(Reason::NameNotFound, &error.to_string())),

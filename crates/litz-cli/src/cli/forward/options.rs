@@ -229,10 +229,10 @@ pub(crate) struct ServeOptions {
 
     /// Whether to give up rights that the server does not need before it takes a packet
     ///
-    /// Landlock limits the server to its state folder and what other options name; seccomp takes system
-    /// calls from it, among them those that run programs. Neither limits the targets of clients: --target
-    /// does. With `auto`, what the kernel does not have is left out. With `require`, the server does not
-    /// start then. With `off`, it keeps all rights of its user.
+    /// Landlock limits the server to its state folder, what other options name, libraries, and files for
+    /// name lookups; seccomp leaves it the system calls that a server makes, none of which runs programs.
+    /// Neither limits the targets of clients: --target does. With `auto`, what the kernel does not have is left
+    /// out. With `require`, the server does not start then. With `off`, it keeps all rights of its user.
     #[arg(long, value_name = "MODE", default_value = "auto", help_heading = heading::SECURITY)]
     pub(crate) sandbox: SandboxMode,
 

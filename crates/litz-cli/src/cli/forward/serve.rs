@@ -136,7 +136,7 @@ fn check_listeners(policy: &Policy) -> Result<(), String> {
 fn rights(options: &ServeOptions, policy: &Policy) -> Result<Rights, String> {
     let folders = policy.unix_listeners().map(|path| folder_of(path.as_path()));
     let sockets = folders.filter(|folder| folder.is_dir()).collect();
-    Ok(Rights { sockets, tcp: true, ..Rights::of_server(&options.transport, options.allow.as_deref())? })
+    Ok(Rights { sockets, tcp: true, names: true, ..Rights::of_server(&options.transport, options.allow.as_deref())? })
 }
 
 /// What a ticket is for: these rules. So a ticket gives no more than what it was issued for, when a
