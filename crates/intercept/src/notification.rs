@@ -224,7 +224,9 @@ impl Call {
         self.with_caller(|caller| caller.has_signal()).unwrap_or(true)
     }
 
-    /// The kernel runs the call as if there were no filter.
+    /// The kernel runs the call as if there were no filter. It reads descriptors and memory again, which other
+    /// threads may have changed since they were looked at (seccomp_unotify(2)): this is no way to allow a call
+    /// with certain arguments. [`sockaddr::connect`](crate::sockaddr::connect) makes one with a copy of them.
     pub fn let_through(mut self) {
         self.is_answered = true;
         self.listener.send(self.id, &let_through(self.id));

@@ -3,8 +3,11 @@
 
 use std::ffi::OsStr;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+use rustix::io::Errno;
 
 /// Bytes of the longest address here: a family, and a path of a UNIX socket (unix(7)).
 pub const LEN_MAX: usize = 110;
@@ -63,6 +66,19 @@ pub fn emit(address: SocketAddr) -> Vec<u8> {
         }
     }
     bytes
+}
+
+/// Connects a socket to the address with these bytes, as a program gave them: connect(2).
+///
+/// # Errors
+/// Those of connect(2).
+pub fn connect(socket: BorrowedFd<'_>, address: &[u8]) -> Result<(), Errno> {
+    let len = libc::socklen_t::try_from(address.len()).map_err(|_| Errno::INVAL)?;
+    // SAFETY: the kernel reads `len` bytes of `address`, which is borrowed until it returns, whatever they mean.
+    match unsafe { libc::connect(socket.as_raw_fd(), address.as_ptr().cast(), len) } {
+        0 => Ok(()),
+        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)),
+    }
 }
 
 #[cfg(test)]

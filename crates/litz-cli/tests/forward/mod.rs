@@ -21,6 +21,7 @@ mod run;
 mod servers;
 mod sockets;
 mod standard_io;
+mod strict;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -21,11 +21,15 @@ pub(super) fn write_address(caller: &Thread, place: u64, len_place: u64, address
     caller.write(len_place, &(bytes.len() as u32).to_ne_bytes())
 }
 
-/// Waits for a connection or a packet, and not longer than until signals are looked for. The runtime cannot
-/// wait: it takes no sockets that block.
+/// Waits for a connection or a packet, and not longer than until signals are looked for.
 pub(super) async fn wait_until_ready<S: AsFd + Send + 'static>(socket: S) -> S {
+    wait_for(socket, PollFlags::IN).await
+}
+
+/// The same for other events. The runtime cannot wait: it takes no sockets that block.
+pub(super) async fn wait_for<S: AsFd + Send + 'static>(socket: S, events: PollFlags) -> S {
     let wait = move || {
-        poll_for(&socket, SIGNAL_INTERVAL);
+        poll_events(&socket, events, SIGNAL_INTERVAL);
         socket
     };
     tokio::task::spawn_blocking(wait).await.expect("it does not panic")
@@ -33,7 +37,11 @@ pub(super) async fn wait_until_ready<S: AsFd + Send + 'static>(socket: S) -> S {
 
 /// Whether a call would return at once, or does in this time.
 pub(super) fn poll_for(socket: &impl AsFd, time: Duration) -> bool {
-    let mut ready = [PollFd::new(socket, PollFlags::IN)];
+    poll_events(socket, PollFlags::IN, time)
+}
+
+fn poll_events(socket: &impl AsFd, events: PollFlags, time: Duration) -> bool {
+    let mut ready = [PollFd::new(socket, events)];
     let time = Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
     poll(&mut ready, Some(&time)).is_ok_and(|count| count > 0)
 }

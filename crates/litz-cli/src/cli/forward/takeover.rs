@@ -18,13 +18,16 @@ use std::time::Duration;
 use forward::address::{Address, Host, Protocol, Target};
 use forward::message::Reason;
 use forward::policy::Policy;
-use intercept::{Call, Syscall, sockaddr};
+use intercept::{Call, Syscall};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use serde_json::json;
 use socket2::{Domain, SockRef, Type};
 use tokio::net::TcpStream;
+
+mod decide;
+mod on_behalf;
 
 use super::calls::{poll_for, wait_until_ready, write_address};
 use super::carry::Carried;
@@ -37,6 +40,7 @@ use super::published::Published;
 use super::report::{Label, Report};
 use super::socket::Socket;
 use super::sockets::{Sockets, State};
+use decide::{Decision, Wanted, is_of, is_tcp, is_udp};
 
 /// The calls that are taken over.
 pub(super) fn calls(is_published: bool, names_from: NamesFrom) -> Vec<Syscall> {
@@ -68,24 +72,6 @@ pub(super) struct Takeover {
     names: Arc<Names>,
     /// Held by a call that accepts, so that no other one takes its connection.
     accepting: tokio::sync::Mutex<()>,
-}
-
-/// A call of connect that is taken over.
-struct Wanted {
-    socket: OwnedFd,
-    /// The kernel's number of the socket.
-    number: u64,
-    address: SocketAddr,
-}
-
-/// What becomes of a call of connect.
-enum Decision {
-    TakenOver(Wanted),
-    /// The program looks up names.
-    NameServer(Wanted),
-    /// The error of the connection that could not be made.
-    Failed(Errno),
-    LetThrough,
 }
 
 impl Takeover {
@@ -126,6 +112,7 @@ impl Takeover {
                 Decision::TakenOver(wanted) => self.connect(call, wanted).await,
                 Decision::NameServer(wanted) => self.connect_to_name_server(call, wanted).await,
                 Decision::Failed(error) => call.answer(Err(error)),
+                Decision::OnBehalf(direct) => on_behalf::connect(call, direct).await,
                 Decision::LetThrough => call.let_through(),
             },
             Syscall::GetPeerName => match self.name_peer(&call) {
@@ -164,53 +151,6 @@ impl Takeover {
         self.report.tell(&event, &text);
     }
 
-    /// A connection is taken over if it is TCP to another host, by any link.
-    fn decide(&self, call: &Call) -> Decision {
-        // The kernel takes an int from the register.
-        let len = (call.argument(2) as u32 as usize).min(sockaddr::LEN_MAX);
-        let found = call.with_caller(|caller| {
-            let mut bytes = [0; sockaddr::LEN_MAX];
-            caller.read(call.argument(1), &mut bytes[..len])?;
-            let Some(address) = sockaddr::parse(&bytes[..len]) else {
-                let is_hidden = sockaddr::unix_path(&bytes[..len]).is_some_and(|path| self.names.hide(path));
-                return Ok(Err(if is_hidden { Decision::Failed(Errno::NOENT) } else { Decision::LetThrough }));
-            };
-            let socket = caller.descriptor(call.argument(0))?;
-            let number = SockRef::from(&socket).cookie()?;
-            Ok(Ok(Wanted { socket, number, address }))
-        });
-        let wanted = match found {
-            Ok(Ok(wanted)) => wanted,
-            Ok(Err(decision)) => return decision,
-            // What this process may not look at is the kernel's.
-            Err(error) => {
-                tracing::info!(%error, "a call is not taken over");
-                return Decision::LetThrough;
-            }
-        };
-        let is_udp = is_udp(&wanted.socket);
-        let protocol = if is_udp { Protocol::Udp } else { Protocol::Tcp };
-        // A socket that is bound to a device asks for that link.
-        let is_direct = || self.direct.allows_address(protocol, wanted.address) || is_bound_to_device(&wanted.socket);
-        if self.names.are_asked_at(wanted.address) && !is_direct() {
-            let is_asking = is_udp || is_unconnected_tcp(&wanted.socket);
-            return if is_asking { Decision::NameServer(wanted) } else { Decision::LetThrough };
-        }
-        // A program may learn by a second call how the first one ended.
-        if let Some(error) = self.sockets.take_error(wanted.number) {
-            return Decision::Failed(error);
-        }
-        let ip = wanted.address.ip().to_canonical();
-        let is_host =
-            !(ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST));
-        let is_new = || is_unconnected_tcp(&wanted.socket) && self.sockets.get(wanted.number).is_none();
-        if is_host && wanted.address.port() != 0 && is_new() && !is_direct() {
-            Decision::TakenOver(wanted)
-        } else {
-            Decision::LetThrough
-        }
-    }
-
     async fn connect(&self, call: Call, wanted: Wanted) {
         match self.hole_for(&wanted) {
             Some(hole) => {
@@ -225,13 +165,18 @@ impl Takeover {
     /// Lets a program ask this process in place of a name server.
     async fn connect_to_name_server(&self, call: Call, wanted: Wanted) {
         let Wanted { socket, number, address } = wanted;
+        let asked_directly = |call: Call, error: std::io::Error| {
+            tracing::info!(%error, %address, "a name server is asked directly");
+            match self.is_strict {
+                // The address may be another one meanwhile.
+                true => call.answer(Err(Errno::from_io_error(&error).unwrap_or(Errno::NETUNREACH))),
+                false => call.let_through(),
+            }
+        };
         if is_udp(&socket) {
             return match self.names.attach(socket, address) {
                 Ok(()) => call.answer(Ok(0)),
-                Err(error) => {
-                    tracing::info!(%error, %address, "a name server is asked directly");
-                    call.let_through();
-                }
+                Err(error) => asked_directly(call, error),
             };
         }
         let Some(_place) = self.engine.place().await else { return };
@@ -246,10 +191,7 @@ impl Takeover {
                 }
                 self.sockets.end(number);
             }
-            Err(error) => {
-                tracing::info!(%error, %address, "a name server is asked directly");
-                call.let_through();
-            }
+            Err(error) => asked_directly(call, error),
         }
     }
 
@@ -512,30 +454,6 @@ impl Takeover {
 
 fn is_listening_tcp(socket: &OwnedFd) -> bool {
     is_tcp(socket) && rustix::net::sockopt::socket_acceptconn(socket).is_ok_and(|is_listening| is_listening)
-}
-
-/// Also of multipath TCP (RFC 8684), with which servers of Go listen. It falls back to TCP.
-fn is_tcp(socket: &OwnedFd) -> bool {
-    is_of(socket, socket2::Protocol::TCP) || is_of(socket, socket2::Protocol::MPTCP)
-}
-
-fn is_udp(socket: &OwnedFd) -> bool {
-    is_of(socket, socket2::Protocol::UDP)
-}
-
-fn is_of(socket: &OwnedFd, wanted: socket2::Protocol) -> bool {
-    SockRef::from(socket).protocol().is_ok_and(|protocol| protocol == Some(wanted))
-}
-
-/// Whether the kernel sends what comes from this socket by one device only (SO_BINDTODEVICE).
-fn is_bound_to_device(socket: &OwnedFd) -> bool {
-    // It fails if the device is gone.
-    !matches!(SockRef::from(socket).device(), Ok(None))
-}
-
-/// Whether it is a TCP socket without a connection.
-fn is_unconnected_tcp(socket: &OwnedFd) -> bool {
-    is_tcp(socket) && SockRef::from(socket).peer_addr().is_err()
 }
 
 const fn errno_of(reason: Reason) -> Errno {
