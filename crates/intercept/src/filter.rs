@@ -58,6 +58,9 @@ fn decision(condition: Condition) -> Vec<libc::sock_filter> {
             let at = argument_at(index);
             vec![load(at), jump_if(0, 0, 2), load(at + 4), jump_if(0, 1, 0), NOTIFY, LET_THROUGH]
         }
+        Condition::HasFlag(index, flag) => {
+            vec![load(argument_at(index)), jump(libc::BPF_JSET, flag, 0, 1), NOTIFY, LET_THROUGH]
+        }
     }
 }
 
@@ -80,7 +83,12 @@ const fn statement(code: u32, value: u32) -> libc::sock_filter {
 
 /// Skips `equal` instructions if the loaded value is `value`, otherwise `other`.
 const fn jump_if(value: u32, equal: u8, other: u8) -> libc::sock_filter {
-    libc::sock_filter { code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, jt: equal, jf: other, k: value }
+    jump(libc::BPF_JEQ, value, equal, other)
+}
+
+/// Skips `yes` instructions if the loaded value and `value` fulfil a comparison, otherwise `no`.
+const fn jump(comparison: u32, value: u32, yes: u8, no: u8) -> libc::sock_filter {
+    libc::sock_filter { code: (libc::BPF_JMP | comparison | libc::BPF_K) as u16, jt: yes, jf: no, k: value }
 }
 
 #[cfg(test)]
@@ -101,6 +109,9 @@ mod tests {
                 }
                 code if code == libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K => {
                     at += usize::from(if loaded == k { jt } else { jf });
+                }
+                code if code == libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K => {
+                    at += usize::from(if loaded & k != 0 { jt } else { jf });
                 }
                 code if code == libc::BPF_RET | libc::BPF_K => return k,
                 code => panic!("instruction {code:#x}"),
@@ -139,6 +150,16 @@ mod tests {
             for above in [0, 7 << 32] {
                 let arguments = [3, level as u64 | above, name as u64 | above, 0, 0, 0];
                 assert_eq!(notifies(Syscall::SocketError, arguments), expected, "{level} {name}");
+            }
+        }
+        // Connections that a call makes which sends.
+        let fast = [Syscall::FastOpenTo, Syscall::FastOpenMessage, Syscall::FastOpenMessages];
+        for (syscall, index) in fast.into_iter().zip([3, 2, 3]) {
+            for (flags, expected) in [(libc::MSG_FASTOPEN, true), (libc::MSG_DONTWAIT, false), (-1, true)] {
+                let mut arguments = [3, 0, 0, 0, 1, 0];
+                arguments[index] = flags as u64;
+                let result = run(&fast, syscall.number(), ARCHITECTURE, arguments);
+                assert_eq!(result == libc::SECCOMP_RET_USER_NOTIF, expected, "{syscall:?} {flags:#x}");
             }
         }
         let of_pointers =

@@ -18,6 +18,7 @@
 //! | [`Syscall`] | which calls |
 //! | [`Thread`] | the caller: its memory and its descriptors |
 //! | [`sockaddr`] | socket addresses as the kernel writes them |
+//! | [`socket`] | properties of sockets |
 //!
 //! It is no security boundary. A program can reach the kernel in ways that the filter does not see, such
 //! as io_uring.
@@ -25,6 +26,7 @@
 mod filter;
 mod notification;
 pub mod sockaddr;
+pub mod socket;
 mod spawn;
 mod syscall;
 mod thread;

@@ -28,9 +28,15 @@ pub enum Syscall {
     SendMessage,
     /// sendmmsg(2), as [`ReceiveMessage`](Self::ReceiveMessage).
     SendMessages,
+    /// sendto(2), only where it connects (MSG_FASTOPEN). A call that arrives is [`SendTo`](Self::SendTo).
+    FastOpenTo,
+    /// sendmsg(2), as [`FastOpenTo`](Self::FastOpenTo).
+    FastOpenMessage,
+    /// sendmmsg(2), as [`FastOpenTo`](Self::FastOpenTo).
+    FastOpenMessages,
 }
 
-/// What must hold for the arguments of a call, so that it is taken over.
+/// Conditions under which a system call is intercepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Condition {
     None,
@@ -38,11 +44,13 @@ pub(crate) enum Condition {
     Are([(usize, u32); 2]),
     /// The pointer with this index is not null.
     IsPointer(usize),
+    /// The argument with this index has this flag.
+    HasFlag(usize, u32),
 }
 
 impl Syscall {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::Connect,
         Self::GetPeerName,
         Self::GetSockName,
@@ -55,6 +63,9 @@ impl Syscall {
         Self::SendTo,
         Self::SendMessage,
         Self::SendMessages,
+        Self::FastOpenTo,
+        Self::FastOpenMessage,
+        Self::FastOpenMessages,
     ];
 
     pub(crate) const fn number(self) -> u32 {
@@ -68,9 +79,9 @@ impl Syscall {
             Self::ReceiveFrom => libc::SYS_recvfrom,
             Self::ReceiveMessage => libc::SYS_recvmsg,
             Self::ReceiveMessages => libc::SYS_recvmmsg,
-            Self::SendTo => libc::SYS_sendto,
-            Self::SendMessage => libc::SYS_sendmsg,
-            Self::SendMessages => libc::SYS_sendmmsg,
+            Self::SendTo | Self::FastOpenTo => libc::SYS_sendto,
+            Self::SendMessage | Self::FastOpenMessage => libc::SYS_sendmsg,
+            Self::SendMessages | Self::FastOpenMessages => libc::SYS_sendmmsg,
         }) as u32
     }
 
@@ -86,6 +97,8 @@ impl Syscall {
             Self::SocketError => Condition::Are([(1, libc::SOL_SOCKET as u32), (2, libc::SO_ERROR as u32)]),
             Self::Accept | Self::Accept4 => Condition::IsPointer(1),
             Self::ReceiveFrom | Self::SendTo => Condition::IsPointer(4),
+            Self::FastOpenMessage => Condition::HasFlag(2, libc::MSG_FASTOPEN as u32),
+            Self::FastOpenTo | Self::FastOpenMessages => Condition::HasFlag(3, libc::MSG_FASTOPEN as u32),
         }
     }
 

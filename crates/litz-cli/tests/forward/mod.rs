@@ -14,6 +14,7 @@ mod name_batches;
 mod names;
 mod packets;
 mod programs;
+mod properties;
 mod publish;
 mod remote;
 mod rings;

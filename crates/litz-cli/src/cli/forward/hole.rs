@@ -19,6 +19,8 @@ use socket2::{Domain, SockRef, Socket as RawSocket, Type};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
+use super::local_pair::{prepare, raise_ttl};
+
 /// The time for a connection inside this host.
 const LOCAL_TIME: Duration = Duration::from_secs(5);
 
@@ -47,6 +49,7 @@ impl Hole {
 
     /// Begins the connection of a program's socket that does not block.
     pub(super) fn begin(&self, socket: &OwnedFd) -> io::Result<()> {
+        prepare(socket);
         match rustix::net::connect(socket, &self.address) {
             Err(Errno::INPROGRESS) => Ok(()),
             Ok(()) => Err(io::Error::other("the listener is not full")),
@@ -59,6 +62,7 @@ impl Hole {
         let own = SockRef::from(socket).local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
         let end = if own.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         end.set_reuseport(true)?;
+        raise_ttl(SockRef::from(&end))?;
         end.bind(self.address)?;
         timeout(LOCAL_TIME, end.connect(own)).await.map_err(|_| io::ErrorKind::TimedOut)?
     }

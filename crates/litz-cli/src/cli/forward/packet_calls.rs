@@ -56,6 +56,13 @@ pub(super) struct PacketCall {
     flags: u32,
 }
 
+/// Whether a call connects a socket of TCP by sending (TCP Fast Open). The kernel takes the flag from the
+/// register.
+pub(super) fn connects_by_sending(call: &Call) -> bool {
+    matches!(call.syscall(), Syscall::SendTo | Syscall::SendMessage | Syscall::SendMessages)
+        && flags_of(call.syscall(), |index| call.argument(index)) & libc::MSG_FASTOPEN as u32 != 0
+}
+
 /// The packets of a call that are sent or received.
 pub(super) fn count(call: &Call) -> u64 {
     match call.syscall() {

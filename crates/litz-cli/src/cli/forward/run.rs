@@ -60,7 +60,7 @@ pub(crate) struct RunOptions {
     /// RULE is as for `litz forward serve --target`: HOST:PORTS, with an address, a network such as
     /// 10.0.0.0/8, or `*`. Connections to 127.0.0.0/8 and ::1, of this host itself, are always direct. A name
     /// server that a RULE names is asked directly, too. So is all that a program does with a socket that it has
-    /// bound to a device (SO_BINDTODEVICE).
+    /// bound to a device (SO_BINDTODEVICE), or in another network namespace.
     #[arg(long, value_name = "RULE", help_heading = "Forwards")]
     direct: Vec<TargetRule>,
 

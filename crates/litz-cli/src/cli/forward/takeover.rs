@@ -36,6 +36,7 @@ use super::hole::Hole;
 use super::local_pair::connect_here;
 use super::names::{Names, NamesFrom};
 use super::own_address::own_address;
+use super::packet_calls::connects_by_sending;
 use super::published::Published;
 use super::report::{Label, Report};
 use super::socket::Socket;
@@ -48,7 +49,9 @@ pub(super) fn calls(is_published: bool, names_from: NamesFrom) -> Vec<Syscall> {
     if is_published {
         calls.extend([Syscall::Accept, Syscall::Accept4]);
     }
-    if names_from != NamesFrom::Here {
+    if names_from == NamesFrom::Here {
+        calls.extend([Syscall::FastOpenTo, Syscall::FastOpenMessage, Syscall::FastOpenMessages]);
+    } else {
         calls.extend([Syscall::ReceiveFrom, Syscall::ReceiveMessage, Syscall::ReceiveMessages]);
         calls.extend([Syscall::SendTo, Syscall::SendMessage, Syscall::SendMessages]);
     }
@@ -92,6 +95,11 @@ impl Takeover {
 
     /// Answers a call that needs no time; otherwise gives it back.
     pub(super) fn take_at_once(&self, call: Call) -> Option<Call> {
+        if connects_by_sending(&call) {
+            // As where TCP Fast Open is switched off: the program calls connect then.
+            call.answer(Err(Errno::OPNOTSUPP));
+            return None;
+        }
         let is_the_kernels = match call.syscall() {
             Syscall::ReceiveFrom | Syscall::ReceiveMessage | Syscall::ReceiveMessages => !self.names.may_receive(&call),
             Syscall::SendTo | Syscall::SendMessage | Syscall::SendMessages => !self.names.may_send(&call),
@@ -255,7 +263,17 @@ impl Takeover {
     /// Connects, and answers the call then.
     async fn connect_now(&self, call: Call, wanted: Wanted) {
         let Some(_place) = self.engine.place().await else { return };
-        let (label, opened) = self.open(&wanted).await;
+        // The socket has a time for connecting (SO_SNDTIMEO), after which the program goes on.
+        let time = SockRef::from(&wanted.socket).write_timeout().ok().flatten();
+        let open = self.open(&wanted);
+        let opened = match time {
+            Some(time) => tokio::time::timeout(time, open).await.ok(),
+            None => Some(open.await),
+        };
+        let Some((label, opened)) = opened else {
+            self.sockets.set(wanted.number, State::Failed(Errno::TIMEDOUT));
+            return call.answer(Err(Errno::INPROGRESS));
+        };
         let opened = match opened {
             Ok(opened) => opened,
             Err(Some(error)) => return call.answer(Err(error)),

@@ -1,10 +1,24 @@
 //! What becomes of a call of connect.
+//!
+//! | the call | goes |
+//! |---|---|
+//! | TCP or MPTCP to another host | to the far host |
+//! | to a name server that this process stands for | to this process |
+//! | bound to a device, or to an address that this host does not have; to a neighbour on a link; in another network namespace | to the kernel: the program asks for a network of this host |
+//! | address and family that do not fit, a socket that is connected already | to the kernel: it has the error |
+//! | this host, groups, `--direct`, UDP, UNIX sockets | to the kernel |
+//! | other protocols with connections | to the kernel, or nowhere (`--strict`) |
+//!
+//! The guide (docs/guide/run.md, properties of sockets) says what becomes of each option of a socket that is taken
+//! over.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::OnceLock;
 
 use forward::address::Protocol;
+use intercept::socket::network_namespace;
 use intercept::{Call, sockaddr};
 use rustix::io::Errno;
 use socket2::{Domain, SockRef, Type};
@@ -58,8 +72,7 @@ impl Takeover {
         let socket = &arguments.socket;
         let is_udp = is_udp(socket);
         let protocol = if is_udp { Protocol::Udp } else { Protocol::Tcp };
-        // A socket that is bound to a device asks for that link.
-        let is_direct = || self.direct.allows_address(protocol, address) || is_bound_to_device(socket);
+        let is_direct = || self.direct.allows_address(protocol, address) || is_of_this_host(socket, address);
         if self.names.are_asked_at(address) && !is_direct() {
             let is_asking = is_udp || is_unconnected_tcp(socket);
             return if is_asking {
@@ -130,6 +143,57 @@ impl Arguments {
     fn into_wanted(self, address: SocketAddr) -> Wanted {
         Wanted { socket: self.socket, number: self.number, address }
     }
+}
+
+/// Whether a program asks for a link or a network of this host: the far host has no part in it.
+fn is_of_this_host(socket: &OwnedFd, address: SocketAddr) -> bool {
+    is_bound_to_device(socket)
+        || is_on_link(address.ip())
+        || !fits(socket, address)
+        || is_in_other_namespace(socket)
+        || is_bound_elsewhere(socket)
+}
+
+/// Whether an address means a host of one link (RFC 4291, section 2.5.6). That of IPv4 is not among them:
+/// virtual machines have services there, which the far host may have, too.
+fn is_on_link(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
+/// Whether the kernel connects such a socket to such an address at all: otherwise it has the error.
+fn fits(socket: &OwnedFd, address: SocketAddr) -> bool {
+    let socket = SockRef::from(socket);
+    let is_mapped = |address: &Ipv6Addr| address.to_ipv4_mapped().is_some();
+    match (socket.domain(), address) {
+        (Ok(Domain::IPV4), address) => address.is_ipv4(),
+        (Ok(Domain::IPV6), SocketAddr::V6(address)) => {
+            !(is_mapped(address.ip()) && socket.only_v6().is_ok_and(|is_only| is_only))
+        }
+        (Ok(Domain::IPV6), SocketAddr::V4(_)) => false,
+        // Others name hosts by addresses of IP, too, such as AF_SMC.
+        _ => true,
+    }
+}
+
+/// Whether a socket is one of another network namespace, from which this process is not reached.
+#[expect(clippy::disallowed_methods, reason = "asks the kernel, and sends nothing")]
+fn is_in_other_namespace(socket: &OwnedFd) -> bool {
+    static OWN: OnceLock<Option<u64>> = OnceLock::new();
+    let own = OWN.get_or_init(|| network_namespace(std::net::UdpSocket::bind("127.0.0.1:0").ok()?.as_fd()).ok());
+    own.is_some_and(|own| network_namespace(socket.as_fd()).is_ok_and(|other| other != own))
+}
+
+/// Whether a socket is bound to an address that this host does not have (IP_TRANSPARENT, IP_FREEBIND). Answers to
+/// such an address come by a route or rule that is made for it, and not from this process.
+#[expect(clippy::disallowed_methods, reason = "asks the kernel, and sends nothing")]
+fn is_bound_elsewhere(socket: &OwnedFd) -> bool {
+    let own =
+        SockRef::from(socket).local_addr().ok().and_then(|own| own.as_socket()).map(|own| own.ip().to_canonical());
+    let bound = own.filter(|own| !own.is_unspecified() && !own.is_loopback());
+    bound.is_some_and(|own| {
+        let bound = std::net::UdpSocket::bind((own, 0));
+        bound.is_err_and(|error| error.kind() == io::ErrorKind::AddrNotAvailable)
+    })
 }
 
 /// Whether it is the address of one host, another one perhaps.
