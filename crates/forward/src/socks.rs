@@ -66,6 +66,8 @@ pub enum Reply {
     TimedOut = 6,
     /// This server does not have the command.
     UnsupportedCommand = 7,
+    /// This server does not know the kind of address.
+    UnsupportedAddress = 8,
 }
 
 impl From<Reason> for Reply {
@@ -77,6 +79,40 @@ impl From<Reason> for Reply {
             Reason::NetworkUnreachable => Self::NetworkUnreachable,
             Reason::TimedOut => Self::TimedOut,
             Reason::Other | Reason::Busy | Reason::Unknown => Self::Failed,
+        }
+    }
+}
+
+/// What a client has sent before it sent something that cannot be answered as it wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// Nothing.
+    Greeting,
+    /// Its greeting, which was answered.
+    Request,
+}
+
+/// The answer of SOCKS4 that a request is rejected. Version 5 alone is served.
+const REJECTED_V4: [u8; 8] = [0, 91, 0, 0, 0, 0, 0, 0];
+
+/// The answer to a program that takes this for a proxy of HTTP.
+const NOT_HTTP: &[u8] = b"HTTP/1.1 501 Not Implemented\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n\
+    This is a SOCKS5 proxy, not an HTTP proxy: set it as a SOCKS host, for instance socks5h://HOST:PORT.\n";
+
+/// The last bytes for a client that has sent `bytes`, which are no message, too few, or no greeting that can be
+/// served: the error of the protocol that it speaks.
+#[must_use]
+pub fn refusal(stage: Stage, bytes: &[u8]) -> Vec<u8> {
+    match (stage, bytes) {
+        (Stage::Greeting, [4, ..]) => REJECTED_V4.into(),
+        (Stage::Greeting, [b'A'..=b'Z', ..]) => NOT_HTTP.into(),
+        (Stage::Greeting, _) => NO_METHOD.into(),
+        (Stage::Request, bytes) => {
+            let is_kind_known = bytes.get(3).is_none_or(|kind| [KIND_IPV4, KIND_NAME, KIND_IPV6].contains(kind));
+            let reply = if is_kind_known { Reply::Failed } else { Reply::UnsupportedAddress };
+            let mut answer = Vec::new();
+            put_reply(reply, SocketAddr::from(([0, 0, 0, 0], 0)), &mut answer);
+            answer
         }
     }
 }

@@ -257,7 +257,13 @@ for first in [b'x', b'\\x02\\x01a', b'\\x01\\x03\\0\\0\\0\\0', publish] + long:
     s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     s.connect(sys.argv[1])
     s.send(first)
+    reply = s.recv(1000)
+    assert reply[:3] == b'\\x01\\x82\\x09' and len(reply) > 5, (first, reply)
     assert s.recv(100) == b'', first
+# None at all.
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.connect(sys.argv[1])
+assert s.recv(1000)[:3] == b'\\x01\\x82\\x06' and s.recv(100) == b''
 welcomed = []
 declines = b'\\x01\\x09\\0\\0\\0\\1\\1no'
 for then in [b'', b'\\x01\\x05', b'\\x01\\x03\\0\\0\\0\\0', publish[:-1], declines, b'\\x01\\x09' + b'\\xff' * 600]:
@@ -267,6 +273,8 @@ for then in [b'', b'\\x01\\x05', b'\\x01\\x03\\0\\0\\0\\0', publish[:-1], declin
     assert s.recv(100) == b'\\x01\\x81'
     if then:
         s.send(then)
+        reply = s.recv(1000)
+        assert reply[:3] == b'\\x01\\x82\\x09' and len(reply) > 5, (then, reply)
         assert s.recv(100) == b'', then
     else:
         welcomed.append(s)
@@ -277,7 +285,7 @@ s.sendmsg([b'\\x01\\x03\\0\\0\\0\\x09'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
 os.close(w)
 assert os.read(r, 1) == b''
 s.sendmsg([b'\\x01\\x03\\0\\0\\0\\x09'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [r, r]))])
-assert s.recv(100) == b''
+assert s.recv(100)[:3] == b'\\x01\\x82\\x09' and s.recv(100) == b''
 # More programs than there are places.
 held = []
 while True:

@@ -51,17 +51,41 @@ fn clients_of_socks_reach_what_is_allowed_and_learn_what_is_not() {
     assert_eq!(request(proxy, 2, "127.0.0.1", 1).0, 7, "BIND");
 }
 
+/// What a client sends, in two parts, and the answer that it gets to the second one.
 #[test]
-fn other_messages_than_those_of_socks_end_their_connection() {
+fn other_messages_than_those_of_socks_get_the_error_of_their_protocol() {
     let mut forwarder = Forwarder::start(&["--target=*:*"], &["-D", "0"]);
     let proxy = forwarder.address(0);
+    let failed = |code| vec![5, code, 0, 1, 0, 0, 0, 0, 0, 0];
+    let v4 = vec![0, 91, 0, 0, 0, 0, 0, 0];
+    let greeting: &[u8] = &[5, 1, 0];
     let long = [&[5, 255][..], &[2; 255]].concat();
-    for bytes in [b"GET / HTTP/1.1\r\n\r\n".as_slice(), &[4, 1, 0, 80, 127, 0, 0, 1, 0], &[5, 1, 2], &long] {
+    let page = [&b"POST http://a/ HTTP/1.1\r\n\r\n"[..], &[b'x'; 20_000]].concat();
+    let cases: [(&str, &[u8], &[u8], Vec<u8>); 12] = [
+        ("SOCKS4", b"", &[4, 1, 0, 80, 127, 0, 0, 1, 0], v4.clone()),
+        ("SOCKS4a", b"", &[&[4, 1, 0, 80, 0, 0, 0, 1, 0][..], b"host\0"].concat(), v4),
+        ("HTTP", b"", b"CONNECT host:80 HTTP/1.1\r\n\r\n", b"HTTP/1.1 501 ".into()),
+        ("HTTP with a body", b"", &page, b"HTTP/1.1 501 ".into()),
+        ("another protocol", b"", &[0x16, 3, 1, 2, 0, 1], vec![5, 0xff]),
+        ("authentication", b"", &[5, 1, 2], vec![5, 0xff]),
+        ("authentication in all ways", b"", &long, vec![5, 0xff]),
+        ("another version", greeting, &[4, 1, 0, 1, 127, 0, 0, 1, 0, 80], failed(1)),
+        ("a reserved byte", greeting, &[5, 1, 9, 1, 127, 0, 0, 1, 0, 80], failed(1)),
+        ("a kind of address", greeting, &[5, 1, 0, 9, 127, 0, 0, 1, 0, 80], failed(8)),
+        ("a name that is none", greeting, &[5, 1, 0, 3, 2, 0xff, 0xff, 0, 80], failed(1)),
+        ("port 0", greeting, &[5, 1, 0, 1, 127, 0, 0, 1, 0, 0], failed(1)),
+    ];
+    for (name, first, second, expected) in cases {
         let mut stream = connect(proxy);
-        stream.write_all(bytes).expect("it is read");
+        if !first.is_empty() {
+            stream.write_all(first).expect("it is read");
+            stream.read_exact(&mut [0; 2]).expect("an answer");
+        }
+        stream.write_all(second).expect("it is read");
+        stream.shutdown(Shutdown::Write).expect("it is open");
         let mut answer = Vec::new();
-        let _reset = stream.read_to_end(&mut answer);
-        assert!(answer.is_empty() || answer == [5, 255], "{answer:?}");
+        stream.read_to_end(&mut answer).unwrap_or_else(|error| panic!("{name}: {error}, after {answer:?}"));
+        assert!(answer == expected || name.starts_with("HTTP") && answer.starts_with(&expected), "{name}: {answer:?}");
     }
     let target = late_echo();
     assert_echo(request(proxy, 1, "127.0.0.1", target.port()).2, 1000, 1);

@@ -268,8 +268,13 @@ local = s.getsockname()[1]
 rows = [line.split() for line in open('/proc/net/udp')][1:]
 print([int(row[2].split(':')[1], 16) for row in rows if int(row[1].split(':')[1], 16) == local][0], flush=True)
 input()
-for wrong in [b'', b'x', b'\\xff' * 40, query(1, 'db.far.example')[:-3], bytes(5000)]:
+# What has no header of a query has no answer, and other queries that cannot be read are malformed.
+for wrong in [b'', b'x', b'\\xff' * 40]:
     s.send(wrong)
+for wrong in [query(1, 'db.far.example')[:-3], bytes(5000)]:
+    s.send(wrong)
+    data = s.recv(512)
+    assert data[:2] == wrong[:2] and data[2] & 0x80 and data[3] & 15 == 1, data
 try:
     s.recvfrom(512, socket.MSG_DONTWAIT)
     sys.exit('an answer')
@@ -394,9 +399,14 @@ assert errno_of(only.sendto, query(11), ('::ffff:192.0.2.53', 53)) == errno.ENET
 assert errno_of(s.sendto, query(12), ('192.0.2.54', 53)) == errno.ENETUNREACH
 assert errno_of(s.sendto, query(12), ('192.0.2.53', 54)) == errno.ENETUNREACH
 assert errno_of(s.sendto, bytes(5000), server) == errno.ENETUNREACH
-# What is no query has no answer.
-for wrong in [b'', b'x', b'\\xff' * 40, query(13)[:-3], bytes(4096)]:
+# What has no header of a query has no answer, and other queries that cannot be read are malformed.
+for wrong in [b'', b'x', b'\\xff' * 40]:
     assert s.sendto(wrong, server) == len(wrong)
+for wrong in [query(13)[:-3], bytes(4096)]:
+    assert s.sendto(wrong, server) == len(wrong)
+    wait(s)
+    data = s.recv(512)
+    assert data[:2] == wrong[:2] and data[2] & 0x80 and data[3] & 15 == 1, data
 assert errno_of(s.recvfrom, 512, socket.MSG_DONTWAIT) == errno.EAGAIN
 # Memory that is not there, and a header that is none.
 libc = ctypes.CDLL(None, use_errno=True)

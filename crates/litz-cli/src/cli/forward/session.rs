@@ -194,7 +194,9 @@ impl Session {
             Ok(request) => request,
             Err(error) => {
                 tracing::info!(peer = self.peer, error, "a stream without a request");
-                send.reset(RESET);
+                // Where that fails, the other end has given up.
+                let _over = frames::send(&mut send, &Message::Failed(Failure::new(Reason::Unknown, &error))).await;
+                let _over = send.finish();
                 return recv.stop(RESET);
             }
         };

@@ -10,8 +10,8 @@ use forward::address::{Address, Protocol, Target};
 use forward::flows::Flows;
 use forward::message::Message;
 use forward::socks::{
-    MESSAGE_LEN_MAX, METHOD_CHOSEN, NO_METHOD, Parsed, Reply, Request, parse_greeting, parse_request, parse_udp,
-    put_reply,
+    MESSAGE_LEN_MAX, METHOD_CHOSEN, Parsed, Reply, Request, Stage, parse_greeting, parse_request, parse_udp, put_reply,
+    refusal,
 };
 use net::MonotonicClock;
 use tokio::net::UdpSocket;
@@ -29,6 +29,11 @@ use super::udp::{Batch, FlowEnd, Opening, packet_buffer};
 
 /// The time for the messages of a client.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(20);
+
+/// The time for the last bytes to a client whose messages are not served, and how much of what it still sends is
+/// read.
+const REFUSAL_TIME: Duration = Duration::from_secs(2);
+const IGNORED_LEN_MAX: usize = 1 << 16;
 
 /// Targets of one UDP relay, at a time.
 const TARGETS_MAX: usize = 256;
@@ -49,10 +54,10 @@ impl Proxy {
     /// Serves one connection from `origin`.
     pub(super) async fn serve(&self, socket: Socket, origin: SocketAddr) {
         let mut buffer = BytesMut::with_capacity(MESSAGE_LEN_MAX);
-        let served = match negotiate(&socket, &mut buffer).await {
-            Ok(Request::Connect(address)) => self.connect(socket, origin, address, buffer).await,
-            Ok(Request::Associate) => self.associate(socket, origin).await,
-            Ok(Request::Unsupported) => refuse(socket, Reply::UnsupportedCommand).await,
+        let served = match negotiate(socket, &mut buffer).await {
+            Ok((socket, Request::Connect(address))) => self.connect(socket, origin, address, buffer).await,
+            Ok((socket, Request::Associate)) => self.associate(socket, origin).await,
+            Ok((socket, Request::Unsupported)) => refuse(socket, Reply::UnsupportedCommand).await,
             Err(error) => Err(error),
         };
         if let Err(error) = served {
@@ -149,18 +154,42 @@ impl Proxy {
 /// Reads the greeting and the request of a client. What follows them stays in `buffer`.
 ///
 /// # Errors
-/// If they are malformed, or take more than [`HANDSHAKE_TIME`].
-pub(crate) async fn negotiate(socket: &Socket, buffer: &mut BytesMut) -> io::Result<Request> {
-    let negotiated = timeout(HANDSHAKE_TIME, read_request(socket, buffer)).await;
-    negotiated.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+/// If they are malformed, or take more than [`HANDSHAKE_TIME`]. The client has its answer then.
+pub(crate) async fn negotiate(socket: Socket, buffer: &mut BytesMut) -> io::Result<(Socket, Request)> {
+    let mut stage = Stage::Greeting;
+    let negotiated = timeout(HANDSHAKE_TIME, read_request(&socket, buffer, &mut stage)).await;
+    match negotiated.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+        Ok(request) => Ok((socket, request)),
+        Err(error) => {
+            let _late = timeout(REFUSAL_TIME, end_with(socket, &refusal(stage, buffer))).await;
+            Err(error)
+        }
+    }
 }
 
-async fn read_request(socket: &Socket, buffer: &mut BytesMut) -> io::Result<Request> {
+/// Sends the last bytes, and closes the connection in order. What the client still sends is read: the kernel
+/// would reset the connection otherwise, and the client might not see them.
+async fn end_with(socket: Socket, bytes: &[u8]) -> io::Result<()> {
+    socket.write_all(bytes).await?;
+    socket.finish()?;
+    let mut ignored = BytesMut::with_capacity(MESSAGE_LEN_MAX);
+    let mut len = 0;
+    while len < IGNORED_LEN_MAX
+        && let Ok(more @ 1..) = socket.read(&mut ignored).await
+    {
+        len += more;
+        ignored.clear();
+    }
+    socket.close();
+    Ok(())
+}
+
+async fn read_request(socket: &Socket, buffer: &mut BytesMut, stage: &mut Stage) -> io::Result<Request> {
     if !read_message(socket, buffer, parse_greeting).await? {
-        socket.write_all(&NO_METHOD).await?;
         return Err(io::Error::other("it wants to authenticate"));
     }
     socket.write_all(&METHOD_CHOSEN).await?;
+    *stage = Stage::Request;
     read_message(socket, buffer, parse_request).await
 }
 
@@ -189,9 +218,18 @@ pub(crate) async fn associate<F: Future<Output = ()>>(
     relay: impl FnOnce(Arc<UdpSocket>) -> F,
 ) -> io::Result<()> {
     let local = socket.local_addr().ok_or(io::ErrorKind::NotConnected)?;
-    let packets = Arc::new(UdpSocket::bind(SocketAddr::new(local.ip(), 0)).await?);
+    let bound = UdpSocket::bind(SocketAddr::new(local.ip(), 0)).await;
+    let bound = bound.and_then(|packets| Ok((packets.local_addr()?, packets)));
+    let (address, packets) = match bound {
+        Ok(bound) => bound,
+        Err(error) => {
+            tracing::warn!(%error, "no socket for packets of the SOCKS proxy");
+            return refuse(socket, Reply::Failed).await;
+        }
+    };
+    let packets = Arc::new(packets);
     let mut reply = Vec::new();
-    put_reply(Reply::Succeeded, packets.local_addr()?, &mut reply);
+    put_reply(Reply::Succeeded, address, &mut reply);
     socket.write_all(&reply).await?;
     let mut ignored = BytesMut::with_capacity(MESSAGE_LEN_MAX);
     tokio::select! {
@@ -211,8 +249,5 @@ pub(crate) async fn associate<F: Future<Output = ()>>(
 pub(crate) async fn refuse(socket: Socket, reply: Reply) -> io::Result<()> {
     let mut bytes = Vec::new();
     put_reply(reply, NONE, &mut bytes);
-    socket.write_all(&bytes).await?;
-    socket.finish()?;
-    socket.close();
-    Ok(())
+    timeout(REFUSAL_TIME, end_with(socket, &bytes)).await.unwrap_or(Ok(()))
 }

@@ -142,8 +142,19 @@ impl Server {
             return reply(&packets, &Reply::Refused(failure)).await;
         }
         let mut buffer = [0; REQUEST_LEN_MAX];
-        let first = timeout(PROMPT, receive(&packets, &mut buffer)).await.map_err(|_| io::ErrorKind::TimedOut)?;
-        match first? {
+        let first = timeout(PROMPT, receive(&packets, &mut buffer)).await;
+        let first = first.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no request came in time")));
+        let first = match first {
+            Ok(Some((request, _))) if !matches!(request, Request::Hello { .. } | Request::Status | Request::Stop) => {
+                Err(malformed("the first message of a program is another one"))
+            }
+            first => first,
+        };
+        let first = match first {
+            Ok(first) => first,
+            Err(error) => return explain(&packets, error).await,
+        };
+        match first {
             Some((Request::Hello { program }, _)) => {
                 let pid = peer.pid.as_raw_nonzero().get();
                 let ring_places = Arc::clone(&self.shared.ring_places);
@@ -156,8 +167,7 @@ impl Server {
                 self.cancel.cancel();
                 Ok(())
             }
-            Some(_) => Err(malformed("the first message of a program is another one")),
-            None => Ok(()),
+            Some(_) | None => Ok(()),
         }
     }
 
@@ -168,6 +178,10 @@ impl Server {
         };
         let served = self.serve_requests(&attached, buffer).await;
         attached.cancel_all();
+        let served = match served {
+            Ok(()) => Ok(()),
+            Err(error) => explain(&attached.packets, error).await,
+        };
         attached.packets.close();
         self.shared.programs().by_number.remove(&number);
         served
@@ -246,6 +260,18 @@ impl Shared {
 /// Sends a reply. A program that does not take it in time is given up.
 pub(super) async fn reply(packets: &Packets, reply: &Reply) -> io::Result<()> {
     timeout(PROMPT, packets.send(&reply.encode(), &[])).await.map_err(|_| io::ErrorKind::TimedOut)?
+}
+
+/// Says to a program why its connection ends, if the program is the reason. Returns the error.
+async fn explain(packets: &Packets, error: io::Error) -> io::Result<()> {
+    let reason = match error.kind() {
+        io::ErrorKind::InvalidData => Reason::Unknown,
+        io::ErrorKind::TimedOut => Reason::TimedOut,
+        _ => return Err(error),
+    };
+    // A program that takes no replies is not waited for.
+    let _full = packets.try_send(&Reply::Refused(Failure::new(reason, &error.to_string())).encode());
+    Err(error)
 }
 
 async fn receive(packets: &Packets, buffer: &mut [u8]) -> io::Result<Option<(Request, Option<OwnedFd>)>> {

@@ -287,6 +287,12 @@ impl Names {
                 Err(_) => return Ok(()),
             };
             if len > QUERY_LEN_MAX {
+                let mut header = [0; question::HEADER_LEN];
+                timeout(TCP_TIME, stream.read_exact(&mut header)).await??;
+                if let Some(answer) = question::malformed(&header) {
+                    timeout(TCP_TIME, stream.write_all(&[&(answer.len() as u16).to_be_bytes(), &answer[..]].concat()))
+                        .await??;
+                }
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "a query is too long"));
             }
             let mut query = vec![0; len];
@@ -307,7 +313,7 @@ impl Names {
         over: Over,
         place: OwnedSemaphorePermit,
     ) -> Option<Vec<u8>> {
-        let plain = question::query(query)?;
+        let Some(plain) = question::query(query) else { return question::malformed(query) };
         let here = match self.from {
             NamesFrom::Far => None,
             NamesFrom::Auto | NamesFrom::Here => ask(server, query, over).await,

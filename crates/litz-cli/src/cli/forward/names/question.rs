@@ -48,7 +48,7 @@ pub(super) enum Code {
 }
 
 /// The header of a message (RFC 1035, section 4.1.1).
-const HEADER_LEN: usize = 12;
+pub(super) const HEADER_LEN: usize = 12;
 
 // Bits of its third and fourth byte.
 const RESPONSE: u8 = 0x80;
@@ -109,6 +109,14 @@ pub(super) fn query(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut query = bytes.to_vec();
     query[3] &= !RESERVED;
     Some(query)
+}
+
+/// The answer that a query cannot be read (RFC 1035, section 4.1.1): its header alone. `None` if there is no header,
+/// or it is that of a reply.
+pub(super) fn malformed(bytes: &[u8]) -> Option<Vec<u8>> {
+    let header = bytes.first_chunk::<HEADER_LEN>().filter(|header| header[2] & RESPONSE == 0)?;
+    let flags = [RESPONSE | header[2] & (OPCODE | RECURSION_DESIRED), RECURSION_AVAILABLE | FORMAT_ERROR];
+    Some([&header[..2], &flags, &[0; 8]].concat())
 }
 
 /// The question of a query; `None` if it is malformed.
@@ -309,11 +317,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_query_is_answered_as_far_as_it_has_a_header() {
+        let good = query_for("a.example", TYPE::A, false);
+        let mut two_questions = good.clone();
+        two_questions[5] = 2;
+        let mut pointer = good.clone();
+        pointer[HEADER_LEN] = 0xc0;
+        for bytes in [&two_questions, &pointer, &good[..HEADER_LEN].to_vec(), &good[..HEADER_LEN + 3].to_vec()] {
+            assert_eq!(query(bytes), None);
+            let answer = malformed(bytes).expect("an answer");
+            assert_eq!((answer.len(), answer[3] & CODE), (HEADER_LEN, FORMAT_ERROR));
+            assert!(is_reply(&good, &answer));
+            // No two servers answer each other for ever.
+            assert_eq!(malformed(&answer), None);
+        }
+        assert_eq!(malformed(&good[..HEADER_LEN - 1]), None);
+    }
+
+    #[test]
     fn any_bytes_are_read_without_panic() {
         let query = query_for("a.example", TYPE::A, true);
         let mut random = units::Rng::from_seed(9);
         for len in 0..query.len() {
-            let _any = (super::query(&query[..len]), asked(&query[..len]), answer_without(&query[..len], Code::Failed));
+            let _any = (
+                super::query(&query[..len]),
+                asked(&query[..len]),
+                answer_without(&query[..len], Code::Failed),
+                malformed(&query[..len]),
+            );
             assert!(!is_reply(&query, &query[..len]));
         }
         for _ in 0..20_000 {

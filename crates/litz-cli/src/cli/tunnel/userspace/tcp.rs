@@ -41,10 +41,10 @@ impl Front {
 
     async fn serve(&self, socket: Socket, origin: SocketAddr) -> io::Result<()> {
         let mut early = BytesMut::with_capacity(MESSAGE_LEN_MAX);
-        match negotiate(&socket, &mut early).await? {
-            Request::Connect(target) => self.answer(socket, origin, &target, early).await,
-            Request::Associate => udp::relay(self, socket, origin).await,
-            Request::Unsupported => refuse(socket, Reply::UnsupportedCommand).await,
+        match negotiate(socket, &mut early).await? {
+            (socket, Request::Connect(target)) => self.answer(socket, origin, &target, early).await,
+            (socket, Request::Associate) => udp::relay(self, socket, origin).await,
+            (socket, Request::Unsupported) => refuse(socket, Reply::UnsupportedCommand).await,
         }
     }
 
