@@ -134,11 +134,16 @@ impl NameService {
         let Self::File { ours, before } = self else { return Ok(()) };
         if fs::read_to_string(RESOLV_CONF).is_ok_and(|text| text == *ours) {
             let undone =
-                before.as_ref().map_or_else(|| fs::remove_file(RESOLV_CONF), |text| fs::write(RESOLV_CONF, text));
+                before.as_ref().map_or_else(|| remove(Path::new(RESOLV_CONF)), |text| fs::write(RESOLV_CONF, text));
             undone.map_err(|error| format!("cannot restore {RESOLV_CONF}: {error}"))?;
         }
         Ok(())
     }
+}
+
+/// Removes what was written at `path`: the file, and not a link that leads to it, which was there before.
+fn remove(path: &Path) -> io::Result<()> {
+    fs::remove_file(path.canonicalize()?)
 }
 
 /// Whether the target of a link of `/etc` could be made.
@@ -154,4 +159,19 @@ fn resolvectl(arguments: &[&str]) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("`{}` failed: {}", shown(), String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_without_a_target_is_one_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (link, target) = (folder.path().join("resolv.conf"), folder.path().join("run"));
+        std::os::unix::fs::symlink("run", &link).expect("a link");
+        fs::write(&link, "nameserver 192.0.2.1\n").expect("it makes the target");
+        remove(&link).expect("it is there");
+        assert!(!target.exists() && fs::read_link(&link).is_ok_and(|to| to == Path::new("run")));
+    }
 }
