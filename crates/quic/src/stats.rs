@@ -43,6 +43,8 @@ pub struct SendStats {
     pub held_bytes: u64,
     /// Sending sides of streams that exist.
     pub streams_open: usize,
+    /// Paths opened so far beside the first one, those included that are gone.
+    pub paths_opened: u64,
 }
 
 /// Counters of the receive half.

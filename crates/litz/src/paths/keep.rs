@@ -84,6 +84,8 @@ pub struct PathKeeper {
     /// By the number of the place.
     places: Vec<Option<Kept>>,
     paths_max: usize,
+    /// Paths requested so far, those included that are gone.
+    requested: u64,
 }
 
 /// The path in a place.
@@ -111,21 +113,30 @@ impl PathKeeper {
     /// For a connection with this number of exchangeable sockets that may have `paths_max` paths.
     #[must_use]
     pub fn new(places: usize, paths_max: usize) -> Self {
-        Self { places: vec![None; places], paths_max }
+        Self { places: vec![None; places], paths_max, requested: 0 }
     }
 
     /// A path was requested from the socket of this place, which is bound to a device and an address.
     pub fn on_opened(&mut self, place: usize, device: Option<&str>, ip: IpAddr, remote: SocketAddr) {
         if let Some(kept) = self.places.get_mut(place) {
+            // Another address does not make it another request.
+            self.requested += u64::from(kept.as_ref().is_none_or(|kept| kept.path.is_some()));
             let device = device.map(str::to_owned);
             *kept = Some(Kept { device, ip, remote, path: None, state: PathState::Validating });
         }
     }
 
-    /// The links are now these, the choice for them is `wanted`, and the connection has these paths.
+    /// The links are now these, the choice for them is `wanted`, and the connection has these paths. It has
+    /// opened `opened` so far, the first one and those that are gone included.
     #[must_use]
-    pub fn decide(&mut self, interfaces: &[Interface], wanted: &[Candidate], paths: &[OpenPath]) -> PathSteps {
-        self.note_states(paths);
+    pub fn decide(
+        &mut self,
+        interfaces: &[Interface],
+        wanted: &[Candidate],
+        paths: &[OpenPath],
+        opened: u64,
+    ) -> PathSteps {
+        self.note_states(paths, opened);
         let (mut standings, missing) = self.compare(interfaces, wanted);
         let mut due = PathSteps::default();
         for candidate in missing {
@@ -149,16 +160,18 @@ impl PathKeeper {
     }
 
     /// Takes over the states of the paths; the places of abandoned ones become free.
-    fn note_states(&mut self, paths: &[OpenPath]) {
+    fn note_states(&mut self, paths: &[OpenPath], opened: u64) {
+        let is_all_opened = opened >= self.requested;
         for (place, slot) in self.places.iter_mut().enumerate() {
             let Some(kept) = slot else { continue };
             let is_open = |path: &&OpenPath| path.state != PathState::Abandoned && path.place == place;
             let found = paths.iter().filter(is_open).find(|path| kept.path.is_none_or(|id| id == path.id));
             match (found, kept.path) {
                 (Some(path), _) => (kept.path, kept.state) = (Some(path.id), path.state),
-                (None, Some(_)) => *slot = None,
+                // The peer may have abandoned a path before it was seen here.
+                (None, known) if known.is_some() || is_all_opened => *slot = None,
                 // It is requested.
-                (None, None) => {}
+                (None, _) => {}
             }
         }
     }

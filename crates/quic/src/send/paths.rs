@@ -91,6 +91,7 @@ impl SendHalf {
         (path.acked_at, path.received_at) = (now, now);
         path.validation.start(now, FIRST_INTERVAL);
         self.paths.push(path);
+        self.stats.paths_opened += 1;
         self.spaces.push_path();
         self.scheduler.get_or_insert_with(|| self.config.build_scheduler());
         self.paths.last_mut().expect("it was added just now")

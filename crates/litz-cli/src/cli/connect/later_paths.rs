@@ -73,11 +73,13 @@ impl LaterPaths {
     pub(super) fn look(&mut self, connection: &Connection, interfaces: &[Interface]) -> PathChanges {
         let (mut changes, wanted) = (PathChanges::default(), self.wanted(interfaces));
         let Some(keeper) = &mut self.keeper else { return changes };
-        let open = connection.stats().paths.into_iter().map(|path| {
+        let stats = connection.stats();
+        let opened = 1 + stats.send.paths_opened;
+        let open = stats.paths.into_iter().map(|path| {
             let place = usize::from(path.addresses.socket);
             OpenPath { id: path.id, place, state: path.state }
         });
-        let due = keeper.decide(interfaces, &wanted, &open.collect::<Vec<_>>());
+        let due = keeper.decide(interfaces, &wanted, &open.collect::<Vec<_>>(), opened);
         changes.is_unsettled = due.is_unsettled;
         for step in due.steps {
             let (place, candidate, is_requested) = match step {

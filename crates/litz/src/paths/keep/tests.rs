@@ -231,7 +231,7 @@ impl World {
             .iter()
             .map(|path| OpenPath { id: PathId(path.id), place: path.place, state: path.state })
             .collect();
-        let due = self.keeper.decide(&interfaces, &self.wanted(), &known);
+        let due = self.keeper.decide(&interfaces, &self.wanted(), &known, self.ids_used.into());
         self.is_unsettled = due.is_unsettled;
         for step in due.steps {
             match step {
@@ -365,7 +365,7 @@ fn a_path_from_a_socket_without_a_device_is_replaced_by_those_with_one() {
     let wanted = world.wanted();
     let spare = OpenPath { id: PathId(0), place: 0, state: PathState::Active };
     world.keeper.on_opened(0, None, IpAddr::from([0, 0, 0, 0]), wanted[0].remote);
-    let steps = world.keeper.decide(&world.interfaces(), &wanted, &[spare]).steps;
+    let steps = world.keeper.decide(&world.interfaces(), &wanted, &[spare], 1).steps;
     assert_eq!(steps.len(), wanted.len(), "{steps:?}");
     let mut paths = vec![spare];
     for (id, step) in (1..).zip(steps) {
@@ -374,8 +374,21 @@ fn a_path_from_a_socket_without_a_device_is_replaced_by_those_with_one() {
         paths.push(OpenPath { id: PathId(id), place, state: PathState::Validating });
     }
     // Not before all of the others work.
-    assert_eq!(world.keeper.decide(&world.interfaces(), &wanted, &paths).steps, []);
+    assert_eq!(world.keeper.decide(&world.interfaces(), &wanted, &paths, paths.len() as u64).steps, []);
     paths.iter_mut().for_each(|path| path.state = PathState::Active);
-    let last = world.keeper.decide(&world.interfaces(), &wanted, &paths);
+    let last = world.keeper.decide(&world.interfaces(), &wanted, &paths, paths.len() as u64);
     assert_eq!(last.steps, [PathStep::Abandon { place: 0, path: PathId(0) }]);
+}
+
+#[test]
+fn a_path_that_the_peer_abandons_before_it_was_seen_is_opened_again() {
+    let mut world = World::new(2);
+    world.settle();
+    world.apply(Change::All(false));
+    (0..2).for_each(|_| world.apply(Change::PeerAbandons));
+    world.apply(Change::All(true));
+    world.look();
+    (0..2).for_each(|_| world.apply(Change::PeerAbandons));
+    world.settle();
+    world.check();
 }
