@@ -52,6 +52,8 @@ fn clients_of_socks_reach_what_is_allowed_and_learn_what_is_not() {
 }
 
 /// What a client sends, in two parts, and the answer that it gets to the second one.
+type Case<'a> = (&'a str, &'a [u8], &'a [u8], Vec<u8>);
+
 #[test]
 fn other_messages_than_those_of_socks_get_the_error_of_their_protocol() {
     let mut forwarder = Forwarder::start(&["--target=*:*"], &["-D", "0"]);
@@ -61,7 +63,7 @@ fn other_messages_than_those_of_socks_get_the_error_of_their_protocol() {
     let greeting: &[u8] = &[5, 1, 0];
     let long = [&[5, 255][..], &[2; 255]].concat();
     let page = [&b"POST http://a/ HTTP/1.1\r\n\r\n"[..], &[b'x'; 20_000]].concat();
-    let cases: [(&str, &[u8], &[u8], Vec<u8>); 12] = [
+    let cases: [Case<'_>; 12] = [
         ("SOCKS4", b"", &[4, 1, 0, 80, 127, 0, 0, 1, 0], v4.clone()),
         ("SOCKS4a", b"", &[&[4, 1, 0, 80, 0, 0, 0, 1, 0][..], b"host\0"].concat(), v4),
         ("HTTP", b"", b"CONNECT host:80 HTTP/1.1\r\n\r\n", b"HTTP/1.1 501 ".into()),
