@@ -1,7 +1,5 @@
 //! The rate of a client, for packets and for terminated connections.
 
-use std::fs;
-
 use super::{SERVER, World};
 
 /// The rate of the client.
@@ -85,9 +83,10 @@ fn what_waits_for_a_rate_leaves_although_nothing_follows_it() {
     client.wait_for("up");
     server.wait_for("client");
     let seen = world.path("seen");
-    let _counter = world.start("python3", &["-c", COUNT, SERVER[0], seen.to_str().expect("UTF-8")]);
-    while !fs::exists(&seen).expect("a folder") {
-        std::thread::sleep(std::time::Duration::from_millis(5));
+    let mut counter = world.start("python3", &["-c", COUNT, SERVER[0], seen.to_str().expect("UTF-8")]);
+    while !seen.exists() {
+        assert!(counter.0.try_wait().expect("it was started").is_none(), "the counter ended");
+        std::thread::yield_now();
     }
     world.succeed("python3", &["-c", BURSTS, SERVER[0], seen.to_str().expect("UTF-8")]);
     World::end(client, server);
