@@ -10,7 +10,8 @@ use super::{Running, SERVER, World, ip, try_outside};
 const CAPTURE: &str = "
 import os, socket, struct, sys
 device, file, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
-s = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
+# With a protocol from the start, it would take packets of other devices until it is bound.
+s = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
 s.bind((device, 3))
 s.settimeout(0.05)
 leaked, own = [], 0

@@ -12,8 +12,9 @@ use crate::tunnel::{Running, SERVER, World};
 const CAPTURE: &str = "
 import socket, sys
 source, file = sys.argv[1], sys.argv[2]
-s = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
-s.bind(('litz0', 0))
+# With a protocol from the start, it would take packets of other devices until it is bound.
+s = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
+s.bind(('litz0', 3))
 log = open(file, 'w', buffering=1)
 open(file + '.ready', 'w').close()
 seen = set()
