@@ -9,14 +9,13 @@
 //! | [`gate`] | delays and stops the threads that try the candidates |
 
 mod candidates;
-pub(crate) mod closed_port;
+mod closed_port;
 mod gate;
 mod later_paths;
 mod port_probes;
 mod unanswered;
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 
 use litz::identity::ClientTls;
@@ -34,6 +33,7 @@ use super::ticket::expiry_hint;
 use super::transport_options::TransportOptions;
 use super::warning::Warning;
 use candidates::{Candidate, Candidates, Opened};
+use closed_port::PeerWatch;
 use gate::Gate;
 use later_paths::LaterPaths;
 use port_probes::PortProbes;
@@ -189,8 +189,8 @@ pub(crate) struct Connected {
     pub(crate) advice: Option<String>,
     /// Follows the links of this host.
     pub(crate) links: Option<Links>,
-    /// This host has ended the connection, because the peer's port is closed.
-    pub(crate) has_peer_ended: AtomicBool,
+    /// Ends the connection when the peer's port is closed.
+    peer_watch: Option<PeerWatch>,
 }
 
 /// On drop, closes the endpoint and stops the threads that still wait for their turn. They would
@@ -275,11 +275,13 @@ impl Connector<'_> {
                         left_out: Vec::new(),
                         advice,
                         links: None,
-                        has_peer_ended: AtomicBool::new(false),
+                        peer_watch: None,
                     };
                     let requested = connected.open_paths(candidates, index, paths_now);
                     later.begin(places, requested.into_iter());
                     connected.follow_links(baseline, bound, later);
+                    let (connection, ends) = (connected.connection.clone(), connected.ends());
+                    connected.peer_watch = Some(PeerWatch::start(connection, ends, self.paths.mark));
                     return Ok(connected);
                 }
                 Err(Closed::Tls { alert: NO_APPLICATION_PROTOCOL, .. }) => {
@@ -390,6 +392,13 @@ impl Connected {
     /// The devices and addresses of its sockets.
     pub(crate) fn ends(&self) -> Arc<LocalEnds> {
         self.links.as_ref().map(|links| Arc::clone(links.ends())).unwrap_or_default()
+    }
+
+    /// If this host has ended the connection because the port of the peer is closed: a message for the user, who
+    /// calls the peer `peer`.
+    pub(crate) fn peer_ended(&self, peer: &str) -> Option<String> {
+        let has_ended = self.peer_watch.as_ref().is_some_and(PeerWatch::has_ended);
+        has_ended.then(|| format!("the {peer} has ended: its host reports that the port is closed; start it again"))
     }
 
     /// Warns of paths that are left out and, at the first connection, of the system's settings.

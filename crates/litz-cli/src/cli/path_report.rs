@@ -8,7 +8,6 @@ use litz::{Connection, PathEvent, PathId, PathStats};
 use serde_json::{Value, json};
 use units::{Duration, Instant, Rate};
 
-use super::connect::closed_port::PeerWatch;
 use super::connect::{Connected, UNANSWERED};
 use super::links::Links;
 use super::local_ends::{LocalEnd, LocalEnds};
@@ -59,7 +58,6 @@ pub(crate) fn watch_paths<T>(
     let links = connected.and_then(|connected| connected.links.as_ref());
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            let mut peer = connected.map(|connected| PeerWatch::new(connected, progress.now()));
             let mut meter = Meter { direction, before: Vec::new(), at: progress.now() };
             // The sending end is dropped when the transfer ends.
             let looks_per_sample = if links.is_some() { LOOKS_PER_SAMPLE } else { 1 };
@@ -74,7 +72,6 @@ pub(crate) fn watch_paths<T>(
                     progress.paths(&meter.read(progress.now(), &connection.stats().paths, ends));
                 }
                 warn_of_problems(connection, ends, progress);
-                peer.iter_mut().for_each(|peer| peer.look(progress.now()));
                 if let Some(connected) = connected.filter(|_| looks == SAMPLES_UNANSWERED * looks_per_sample) {
                     connected.warn_of_unanswered(|kind, message| progress.warn(kind, message));
                 }

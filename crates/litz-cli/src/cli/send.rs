@@ -6,7 +6,6 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
 
 use litz::identity::client_config;
 use litz::{Closed, Connection, RateLimit, TransportConfig};
@@ -432,6 +431,9 @@ impl Job<'_> {
 
     /// The failure for `error` of an attempt over `connected`.
     fn explain(&self, error: TransferError, connected: &Connected) -> Failure {
+        if let (TransferError::Connection(_), Some(message)) = (&error, connected.peer_ended("receiver")) {
+            return Failure { kind: FailureKind::Passing, ..message.into() };
+        }
         match error {
             TransferError::Refused(Refusal::KeyNotAllowed) => {
                 let key = self.state.key.public();
@@ -444,10 +446,6 @@ impl Job<'_> {
             }
             TransferError::Refused(Refusal::UnknownOrWrongProof) if self.options.credential.by_key => {
                 "the receiver wants the secret of its ticket: leave --by-key out".to_owned().into()
-            }
-            TransferError::Connection(_) if connected.has_peer_ended.load(Ordering::Relaxed) => {
-                let message = "the receiver has ended: its host reports that the port is closed; start it again";
-                Failure { kind: FailureKind::Passing, ..message.to_owned().into() }
             }
             TransferError::Connection(_) if is_busy(&connected.connection) => {
                 let message = "the receiver is busy: it serves as many senders as it can".to_owned();

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::stream::Stream;
+use super::underlay::give_default_routes;
 use super::{Running, SERVER, World};
 use crate::support::Litz;
 
@@ -135,6 +136,33 @@ fn inner_connections_survive_ten_seconds_without_the_client_and_terminated_ones_
         let gone = server.wait_for("gone");
         assert_eq!(gone["peer"]["terminated"]["begun"], 1, "{gone}");
     });
+}
+
+#[test]
+fn a_client_notices_by_the_closed_port_that_its_server_is_gone() {
+    // With a kill switch, the question leaves only if it has the mark of the tunnel.
+    for (test, more) in [("closed", &[][..]), ("closed-all", &["--all", "--kill-switch"][..])] {
+        let Some(world) = World::new(test, 1, &["ping"]) else { return };
+        give_default_routes(&world);
+        // Longer than a test may wait.
+        let patient = "--idle-timeout=600s";
+        let (mut server, ticket) = world.serve(&[patient]);
+        let mut client = world.litz(&world.client, &[&["up", patient], more, &[&ticket]].concat());
+        client.wait_for("up");
+        server.wait_for("client");
+        server.kill();
+        // What waits for an acknowledgement.
+        let ping = World::in_namespace(&world.client, "ping", &["-c", "1", "-W", "1", SERVER[0]]).output();
+        assert!(!ping.expect("ping").status.success(), "the server is gone");
+        let down = client.wait_for("down");
+        let reason = down["reason"].as_str().expect("text");
+        assert!(reason.contains("server has ended") && reason.contains("the port is closed"), "{test}: {reason}");
+        client.wait_for("retrying");
+        let mut server = world.serve(&[patient]).0;
+        client.wait_for("up");
+        server.wait_for("client");
+        World::end(client, server);
+    }
 }
 
 #[test]

@@ -1,54 +1,104 @@
 //! Ends a connection whose peer has ended without a word: its host says that the port is closed.
+//!
+//! Every connection that a command makes is watched, by a thread of its own: what the command does with
+//! the connection may block, or wait for the peer.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
-use litz::PathState;
 use litz::paths::closed_port::ClosedPortWatch;
-use net::PortProbe;
+use litz::{Connection, PathState};
+use net::{MonotonicClock, PortProbe};
 use units::Instant;
 
-use super::{Connected, socket};
-use crate::cli::local_ends::LocalEnd;
+use super::socket;
+use crate::cli::local_ends::{LocalEnd, LocalEnds};
+
+/// How often a connection is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Code of the close, which no peer receives.
 const CLOSE_CODE: u64 = 0;
 
-/// Watches one connection.
-pub(crate) struct PeerWatch<'a> {
-    connected: &'a Connected,
+/// The thread that watches one connection. It ends when this is dropped.
+pub(super) struct PeerWatch {
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    has_ended: Arc<AtomicBool>,
+}
+
+impl PeerWatch {
+    /// Watches `connection`, whose sockets have these local ends and this mark.
+    pub(super) fn start(connection: Connection, ends: Arc<LocalEnds>, mark: Option<u32>) -> Self {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let has_ended = Arc::<AtomicBool>::default();
+        let (clock, told) = (MonotonicClock::start(), Arc::clone(&has_ended));
+        let watch = ClosedPortWatch::new(clock.now());
+        let mut watcher = Watcher { connection, ends, mark, watch, probes: BTreeMap::new() };
+        #[expect(clippy::disallowed_methods, reason = "the command is above the engine: one thread for a connection")]
+        let thread = std::thread::spawn(move || {
+            // The sending end is dropped with the connection.
+            while stopped.recv_timeout(LOOK_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
+                if watcher.look(clock.now()) {
+                    told.store(true, Ordering::Release);
+                    watcher.connection.close(CLOSE_CODE, "the peer's port is closed");
+                    return;
+                }
+            }
+        });
+        Self { stop: Some(stop), thread: Some(thread), has_ended }
+    }
+
+    /// Whether this host has ended the connection, because the peer's port is closed.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for PeerWatch {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join)
+            && !std::thread::panicking()
+        {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+struct Watcher {
+    connection: Connection,
+    ends: Arc<LocalEnds>,
+    /// With which packets leave: without it, those of a tunnel's probes would enter the tunnel.
+    mark: Option<u32>,
     watch: ClosedPortWatch,
     /// By the socket of the path: between which ends, and the probe.
     probes: BTreeMap<u16, (LocalEnd, SocketAddr, PortProbe)>,
 }
 
-impl<'a> PeerWatch<'a> {
-    pub(crate) fn new(connected: &'a Connected, now: Instant) -> Self {
-        Self { connected, watch: ClosedPortWatch::new(now), probes: BTreeMap::new() }
-    }
-
-    /// Looks at the connection; a few times a second.
-    pub(crate) fn look(&mut self, now: Instant) {
-        let stats = self.connected.connection.stats();
+impl Watcher {
+    /// Looks at the connection; true if the peer has ended.
+    fn look(&mut self, now: Instant) -> bool {
+        let stats = self.connection.stats();
         let received = stats.receive.bytes_received;
         let expects = stats.paths.iter().any(|path| path.in_flight_bytes > 0);
         if !self.watch.is_due(now, received, expects) {
-            return;
+            return false;
         }
         let (mut asked, mut refused) = (0, 0);
         for path in stats.paths.iter().filter(|path| path.state != PathState::Abandoned) {
-            let end = self.connected.ends().of(&path.addresses);
+            let end = self.ends.of(&path.addresses);
             if end.down.is_some() {
                 continue;
             }
             asked += 1;
             refused += usize::from(self.ask(path.addresses.socket, end, path.addresses.remote));
         }
-        if self.watch.on_answers(asked, refused) {
-            self.connected.has_peer_ended.store(true, Ordering::Relaxed);
-            self.connected.connection.close(CLOSE_CODE, "the peer's port is closed");
-        }
+        self.watch.on_answers(asked, refused)
     }
 
     /// Whether the host at `remote` said that the port is closed.
@@ -60,7 +110,7 @@ impl<'a> PeerWatch<'a> {
                 IpAddr::V6(ip) if ip.is_unicast_link_local() => Ipv6Addr::UNSPECIFIED.into(),
                 ip => ip,
             };
-            let options = socket(SocketAddr::new(ip, 0), end.device.as_deref());
+            let options = socket(SocketAddr::new(ip, 0), end.device.as_deref()).with_mark(self.mark);
             match PortProbe::open(&options, remote) {
                 Ok(probe) => _ = self.probes.insert(index, (end, remote, probe)),
                 Err(error) => {

@@ -454,15 +454,16 @@ impl<'a> Client<'a> {
         settings::tell_ready();
         let follower = Follower { client: self, accepted: &accepted, watch: &mut watch, network, peer: &peer, id };
         let (closed, refusal) = self.carry(&connected, &peer, device, follower);
-        self.phase.connect(closed.to_string());
+        let why = connected.peer_ended("server").unwrap_or_else(|| closed.to_string());
+        self.phase.connect(why.clone());
         device.end.peers.remove(id);
-        self.note(&json!({ "event": "down", "reason": closed.to_string(), "peer": peer_json(&peer) }), || {
-            format!("the connection has ended: {closed}")
+        self.note(&json!({ "event": "down", "reason": why, "peer": peer_json(&peer) }), || {
+            format!("the connection has ended: {why}")
         });
         if let Some(refusal) = refusal {
             return Err(self.await_other_networks(refusal, &connected, &accepted, kept, &mut watch));
         }
-        Err(if is_taken_over(&closed) { Lost::last(closed.to_string()) } else { Lost::passing(closed.to_string()) })
+        Err(if is_taken_over(&closed) { Lost::last(why) } else { Lost::passing(why) })
     }
 
     /// Carries packets until the connection ends or the user interrupts.

@@ -18,7 +18,7 @@ use crate::cli::tls;
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What the other host is called in messages.
-const PEER: &str = "server";
+pub(super) const PEER: &str = "server";
 
 impl Client<'_> {
     /// Connects, and reconnects, until the user interrupts or no attempt can succeed.
@@ -41,7 +41,7 @@ impl Client<'_> {
                     match runtime.block_on(self.unless_cancelled(self.begin(&connected, !was_connected))) {
                         Ok((session, control)) => {
                             if let For::Stdio(target) = self.purpose {
-                                return self.carry_stdio(runtime, &session, target);
+                                return self.carry_stdio(runtime, &connected, &session, target);
                             }
                             if !was_connected && let For::Program(program) = self.purpose {
                                 let own = Engine::Own(self.own());

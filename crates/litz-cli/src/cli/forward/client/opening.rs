@@ -9,6 +9,7 @@ use serde_json::json;
 use transfer::{Proof, Refusal, Role, proof_context};
 
 use super::Client;
+use super::connecting::PEER;
 use crate::cli::connect::Connected;
 use crate::cli::connection_log::log_connected;
 use crate::cli::forward::frames;
@@ -20,9 +21,10 @@ impl Client<'_> {
     pub(super) async fn begin(&self, connected: &Connected, is_first: bool) -> Result<(Arc<Session>, Streams), Lost> {
         let connection = &connected.connection;
         log_connected(connection);
-        let lost = |error: String| match connection.close_reason() {
-            Some(closed) => self.explain(&closed),
-            None => Lost::passing(error),
+        let lost = |error: String| match (connected.peer_ended(PEER), connection.close_reason()) {
+            (Some(message), _) => Lost::passing(message),
+            (None, Some(closed)) => self.explain(&closed),
+            (None, None) => Lost::passing(error),
         };
         let mut control = connection.open_bi_async().await.map_err(|error| lost(error.to_string()))?;
         self.prove(connected, &mut control).await.map_err(|error| error.unwrap_or_else(&lost))?;

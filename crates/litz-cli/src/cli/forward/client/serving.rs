@@ -9,6 +9,7 @@ use tokio::runtime::Runtime;
 use tokio::time::{MissedTickBehavior, interval};
 use transfer::CLOSE_CODE;
 
+use super::connecting::PEER;
 use super::{Client, For, LOOK_INTERVAL, tell_ready};
 use crate::cli::connect::Connected;
 use crate::cli::connection_log::log_ended;
@@ -64,7 +65,10 @@ impl Client<'_> {
         };
         self.current.send_replace(Current::Away(None));
         log_ended(connection);
-        lost
+        match connected.peer_ended(PEER) {
+            Some(message) if !lost.is_final => Lost::passing(message),
+            _ => lost,
+        }
     }
 
     /// What the server may ask for.
@@ -104,7 +108,13 @@ impl Client<'_> {
         }
     }
 
-    pub(super) fn carry_stdio(&self, runtime: &Runtime, session: &Session, target: &Target) -> Result<u8, Lost> {
+    pub(super) fn carry_stdio(
+        &self,
+        runtime: &Runtime,
+        connected: &Connected,
+        session: &Session,
+        target: &Target,
+    ) -> Result<u8, Lost> {
         let opened = runtime.block_on(self.unless_cancelled(async {
             let opened = async {
                 let request = Message::Open { target: target.clone() };
@@ -118,6 +128,7 @@ impl Client<'_> {
             Ok(stdio::End::InOrder) => Ok(exit::DONE),
             Ok(stdio::End::Interrupted) => Err(Lost::interrupt()),
             Err(message) => {
+                let message = connected.peer_ended(PEER).unwrap_or(message);
                 exit::report(self.server.transport.json, exit::INCOMPLETE, &message);
                 Ok(exit::INCOMPLETE)
             }
