@@ -10,14 +10,15 @@ const PERIOD: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(crate) struct Challenges {
     left: u32,
-    until: Option<Instant>,
+    /// The end of the period in which so many are left. The first segment begins a new one.
+    until: Instant,
 }
 
 impl Challenges {
     /// Whether one more is given.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
-        if self.until.is_none_or(|until| until <= now) {
-            (self.left, self.until) = (ANSWERS_MAX, Some(now + PERIOD));
+        if self.until <= now {
+            (self.left, self.until) = (ANSWERS_MAX, now + PERIOD);
         }
         let has_left = self.left > 0;
         self.left = self.left.saturating_sub(1);

@@ -82,6 +82,8 @@ pub struct ReceiveStats {
     pub out_of_order: u64,
     /// Segments with a congestion mark.
     pub marked: u64,
+    /// Segments dropped because their timestamp was older than the latest (PAWS; RFC 7323, section 5).
+    pub dropped_by_paws: u64,
 }
 
 /// What a plan says about the peer's data: always the latest.

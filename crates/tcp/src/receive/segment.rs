@@ -55,6 +55,7 @@ impl ReceiveHalf {
             header.options.timestamps.filter(|_| self.terms.timestamps && !arrival.has(Flags::RST))
             && self.received.clock.is_old(now, timestamps.value)
         {
+            self.stats.dropped_by_paws += 1;
             self.answer_unacceptable(now, arrival);
             return Judgement::Dropped;
         }

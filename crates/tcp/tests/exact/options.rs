@@ -81,7 +81,11 @@ fn old_timestamps_are_answered_and_dropped_also_when_the_clock_wraps() {
     peer.send(peer.segment().stamp(value.wrapping_sub(2), 0).len(10));
     let answer = peer.sent();
     assert!(answer.len() == 1 && answer[0].ack == peer.nxt, "RFC 7323, section 5.3, R1: {answer:?}");
-    assert_eq!(peer.read().len(), 0);
+    assert_eq!((peer.read().len(), peer.connection.stats().receive.dropped_by_paws), (0, 1));
+    // One without data needs no answer, and is counted, too.
+    peer.send(peer.segment().stamp(value.wrapping_sub(2), 0));
+    assert_eq!(peer.connection.stats().receive.dropped_by_paws, 2);
+    peer.sent();
     // The same timestamp is not old, nor that of the tick before. Nor is any after 24 days of
     // silence.
     for value in [value, value.wrapping_sub(1)] {
@@ -93,6 +97,7 @@ fn old_timestamps_are_answered_and_dropped_also_when_the_clock_wraps() {
     peer.now += Duration::from_secs(25 * 24 * 3600);
     peer.send(peer.segment().stamp(value.wrapping_sub(1000), 0).len(10));
     assert_eq!(peer.read().len(), 10, "section 5.5");
+    assert_eq!(peer.connection.stats().receive.dropped_by_paws, 2, "no other segment was dropped");
 }
 
 /// RFC 7323, section 3.2, says that they should be dropped. Linux takes them, and a path that
