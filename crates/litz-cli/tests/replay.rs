@@ -229,6 +229,7 @@ fn journals_of_tcp_are_recognised_and_replayed() {
     assert!(replayed.iter().all(|one| one["same"] == true && one["end"] == "complete"), "{replayed:#?}");
     assert_eq!(replayed[client]["bytes_sent"], sent);
     assert_eq!(replayed[1 - client]["bytes_received"], sent);
+    assert!(replayed.iter().all(|one| one["dropped_by_paws"] == 0), "{replayed:#?}");
 
     let output = run(&["--events", logs[client].to_str().unwrap()]);
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));

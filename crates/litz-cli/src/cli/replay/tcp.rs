@@ -87,6 +87,7 @@ impl Logged for Replay<Input> {
                 "bytes_sent": stats.send.bytes_sent, "bytes_resent": stats.send.bytes_resent,
                 "bytes_lost": stats.send.bytes_lost, "timeouts": stats.send.timeouts,
                 "bytes_received": stats.receive.bytes_received, "bytes_duplicate": stats.receive.bytes_duplicate,
+                "dropped_by_paws": stats.receive.dropped_by_paws,
             });
             out::json(&joined(show.replayed(counts, "segments", end), state));
             return;
