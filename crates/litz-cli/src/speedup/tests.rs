@@ -185,7 +185,8 @@ fn costs_are_divided_into_serial_and_parallel_work() {
     let report = measure(&Settings { runs: 1, ..settings() }, &CancelToken::new(), &|_| {}).unwrap();
     for side in &report.sides {
         let shares = &side.shares;
-        assert!(shares.serial_ns > 0.0 && shares.parallel_ns > 0.0 && shares.application_ns > 0.0, "{side:?}");
+        // The rest of what was measured apart: none, if something else took the processor meanwhile.
+        assert!(shares.serial_ns > 0.0 && shares.parallel_ns >= 0.0 && shares.application_ns > 0.0, "{side:?}");
         assert!((shares.stages_ns.values().sum::<f64>() - shares.serial_ns - shares.parallel_ns).abs() < 1e-3);
         let [one, two] = &side.points[..] else { panic!("{side:?}") };
         assert!((one.speedup.mean - 1.0).abs() < 1e-9 && one.speedup.plus_minus.is_none());

@@ -3,8 +3,11 @@
 use super::crowd::resident_bytes_max;
 use super::{SERVER, World};
 
-/// Packets of the flood. The tunnel takes what it can; the kernel drops the rest at the device.
+/// Packets that are sent at a time. The tunnel takes what it can; the kernel drops the rest at the device.
 const PACKETS: u64 = 400_000;
+
+/// Packets of the flood that the tunnel drops, at least.
+const DROPPED: u64 = 50_000;
 
 /// How much the flood may add to the largest resident memory of an end. Three MiB are usual; an end that kept the packets
 /// that it drops would take far more.
@@ -41,13 +44,16 @@ fn a_flood_of_tiny_packets_of_many_flows_takes_bounded_memory() {
     world.succeed("python3", &["-c", EXCHANGE, SERVER[0]]);
     let ends = [client.id(), server.id()];
     let before = ends.map(resident_bytes_max);
-    world.succeed("python3", &["-c", FLOOD, &PACKETS.to_string(), SERVER[0]]);
+    // A busy machine sends fewer in the same time, and more of them leave.
+    while world.status()["peers"][0]["in"]["dropped"].as_u64().expect("a number") < DROPPED {
+        world.succeed("python3", &["-c", FLOOD, &PACKETS.to_string(), SERVER[0]]);
+    }
     let after = ends.map(resident_bytes_max);
     world.succeed("python3", &["-c", EXCHANGE, SERVER[0]]);
 
     let (sent, received) = World::end(client, server);
     eprintln!("resident bytes of client and server, at most: {before:?}, then {after:?}; {sent} {received}");
-    assert!(sent["in"]["dropped"].as_u64() > Some(PACKETS / 8), "more came than the link carries: {sent}");
+    assert!(sent["in"]["dropped"].as_u64() >= Some(DROPPED), "more came than the link carries: {sent}");
     for (before, after) in before.into_iter().zip(after) {
         assert!(after < before + GROWTH_BYTES_MAX, "{before} bytes became {after}");
     }
