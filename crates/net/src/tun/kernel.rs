@@ -364,7 +364,8 @@ impl OpenTunError {
                 "there is no /dev/net/tun: run `modprobe tun`, and give the device to a container that is to use it, as \
                  with `docker run --device /dev/net/tun`"
             }
-            Errno::BUSY | Errno::EXIST => "another device has this name: `ip link` lists them",
+            Errno::BUSY => "another program has this device open: end that one, or give this one another name",
+            Errno::EXIST => "another device has this name: `ip link` lists them",
             Errno::INVAL if if_nametoindex(self.name.as_str()).is_ok() => {
                 "a device of another kind has this name: choose another one; `ip link` lists them"
             }
@@ -435,6 +436,8 @@ mod tests {
             let error = OpenTunError::of(name, Errno::INVAL.into());
             assert!(error.to_string().contains(words), "{error}");
         }
+        let open = OpenTunError::of("litz0", Errno::BUSY.into());
+        assert!(open.to_string().contains("litz0: ") && open.to_string().contains("another program has"), "{open}");
         let long = OpenTunError::of(&"x".repeat(16), io::Error::other("device name too long"));
         assert!(long.to_string().contains("at most 15 bytes"), "{long}");
     }
