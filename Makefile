@@ -9,7 +9,7 @@ DENY_CHECKS ?=
 INTEROP_RESULTS ?= target/interop.json
 # The programs that tests of the command use. Without one its tests are skipped.
 TEST_PROGRAMS = ip tc ss nstat python3 curl nginx iperf3 ssh ssh-keygen sshd rsync redis-server redis-cli postgres \
-	setpriv script nft conntrack busybox dig nslookup musl-gcc go
+	setpriv script nft conntrack busybox ping dig nslookup musl-gcc go
 
 .PHONY: demo dist dist-test test test-long test-programs programs models miri bench instructions instructions-build lint deny api api-update book interop \
 	interop-build interop-full packetdrill fuzz-build fuzz-smoke
