@@ -3,6 +3,7 @@
 //! |---|---|
 //! | [`candidates`] | the candidate paths to the receiver, and their sockets |
 //! | [`closed_port`] | ends a connection whose peer has ended without a word |
+//! | [`sockets`] | the options of their sockets, and advice on buffers |
 //! | [`port_probes`] | ends the wait for one if all hosts say that the port is closed |
 //! | [`later_paths`] | paths over links that appear while a transfer runs |
 //! | [`unanswered`] | settings of this host that may be why a path does not answer |
@@ -13,13 +14,14 @@ mod closed_port;
 mod gate;
 mod later_paths;
 mod port_probes;
+mod sockets;
 mod unanswered;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, mpsc};
 
 use litz::identity::ClientTls;
-use litz::{Closed, Connection, Endpoint, EventHandler, TransportConfig, UdpSocket, UdpSocketOptions};
+use litz::{Closed, Connection, Endpoint, EventHandler, TransportConfig};
 use recovery::RateCap;
 use transfer::{CancelToken, Ticket, TicketAddress};
 use units::Duration;
@@ -40,6 +42,7 @@ use port_probes::PortProbes;
 use unanswered::warn_of_unanswered;
 
 pub(super) use candidates::tried_last;
+pub(super) use sockets::{small_buffers, socket};
 
 /// Interval of PINGs on an idle connection. They keep the connection and the NAT bindings on its
 /// path alive.
@@ -118,23 +121,6 @@ pub(crate) fn base_transport(
         .with_policy(options.policy)
         .with_scheduler_trace(trace.map(Trace::sink))
         .with_journal(journals.map(Journals::source))
-}
-
-/// The options of a socket.
-pub(crate) fn socket(bind: SocketAddr, device: Option<&str>) -> UdpSocketOptions {
-    UdpSocketOptions::new(bind).with_device(device.map(str::to_owned))
-}
-
-/// Advice for the user if the system grants this socket smaller buffers than requested: the most
-/// frequent cause of loss on a fast link.
-pub(crate) fn small_buffers(socket: &UdpSocket, asked: &UdpSocketOptions) -> Option<String> {
-    let ((_, granted), asked) = (socket.granted_buffers(), asked.recv_buffer_bytes);
-    (granted < asked).then(|| {
-        format!(
-            "the system limits receive buffers to {granted} bytes instead of {asked}, which causes packet loss on fast \
-             links: run `sysctl -w net.core.rmem_max={asked}`"
-        )
-    })
 }
 
 /// Connects a sender to its receiver, or another client to its server.
@@ -501,17 +487,6 @@ fn warn_of_key_log(options: &TransportOptions) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn small_buffers_give_advice() {
-        let mut asked = socket("127.0.0.1:0".parse().unwrap(), None);
-        let opened = UdpSocket::open(&asked).unwrap();
-        let (_, granted) = opened.granted_buffers();
-        asked.recv_buffer_bytes = granted;
-        assert_eq!(small_buffers(&opened, &asked), None);
-        asked.recv_buffer_bytes = granted + 1;
-        assert!(small_buffers(&opened, &asked).unwrap().contains("net.core.rmem_max"));
-    }
 
     #[test]
     fn a_spare_candidate_that_answers_takes_no_path_away() {

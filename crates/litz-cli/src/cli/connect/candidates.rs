@@ -9,7 +9,8 @@ use net::DatagramSocket;
 
 use super::super::links::BoundSocket;
 use super::super::path_options::{PathOptions, SinglePathOptions};
-use super::{ConnectFailure, Connector, small_buffers, socket};
+use super::sockets::{small_buffers, socket};
+use super::{ConnectFailure, Connector};
 
 /// Maximum number of candidates: the sockets that an endpoint accepts.
 const CANDIDATES_MAX: usize = 48;

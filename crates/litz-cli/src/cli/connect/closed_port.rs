@@ -15,7 +15,7 @@ use litz::{Connection, PathState};
 use net::{MonotonicClock, PortProbe};
 use units::Instant;
 
-use super::socket;
+use super::sockets::socket;
 use crate::cli::local_ends::{LocalEnd, LocalEnds};
 
 /// How often a connection is looked at.

@@ -10,8 +10,9 @@ use net::DatagramSocket;
 
 use super::super::links::{BoundSocket, LinkEvent, PathChanges};
 use super::super::path_options::PathOptions;
+use super::Connector;
 use super::candidates::Candidate;
-use super::{Connector, socket};
+use super::sockets::socket;
 
 /// Places for sockets of later paths. An endpoint has a fixed number of sockets, so places are kept
 /// free for them. One without a socket costs a few words.
