@@ -32,8 +32,8 @@ use crate::item::FLOWS_MAX;
 const UNLIKE: Duration = Duration::from_millis(20);
 
 /// The only flow with much to send uses all paths up to this difference. Beyond it the connection's scheduler,
-/// which looks 50 ms ahead, uses the slow path by fits, and each time the flow waits.
-const UNLIKE_FOR_ONE: Duration = Duration::from_millis(40);
+/// which looks 50 ms ahead, uses the slow path by fits, and the flow has no more than the fast one gives it.
+const UNLIKE_FOR_ONE: Duration = Duration::from_millis(80);
 
 /// Unlike round trips are alike again below this share of the difference, in eighths.
 const ALIKE_EIGHTHS: u64 = 6;

@@ -131,6 +131,10 @@ impl Destination {
     }
 }
 
+/// How many copies of each packet measure a path: those of a flow that fills its own path show then whether the other
+/// one carries twice as much. With one, a path that carries as much looks as if it carried any rate.
+const COPIES_OF_EACH: usize = 2;
+
 /// Copies of what leaves on one path, which measure another one. The peer drops them.
 struct Copies {
     of: u32,
@@ -196,7 +200,8 @@ impl Link<'_> {
                 Poll::Ready(Ok(count)) => {
                     outbox.on_taken(count);
                     if let Some(copies) = &mut self.copies {
-                        copies.send(connection, copied.into_iter().take(count).collect(), waker);
+                        let taken = copied.into_iter().take(count);
+                        copies.send(connection, taken.flat_map(|copy| vec![copy; COPIES_OF_EACH]).collect(), waker);
                     }
                 }
                 Poll::Pending => return true,
