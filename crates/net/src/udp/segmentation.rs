@@ -3,8 +3,9 @@
 //! The kernel splits a batch into datagrams as late as possible. Some devices and tunnels cannot
 //! (`EIO`, or `EINVAL`), a filter of this host may refuse the batch as one long packet (`EPERM`), and
 //! there is no way to find out in advance. So whatever the error is, the batch is sent as single
-//! datagrams, and if that succeeds the socket stops using segmentation offload. The order of the
-//! datagrams never changes.
+//! datagrams, and if that succeeds the socket stops using segmentation offload: for ever if the error
+//! says so, and otherwise for a number of datagrams, since the cause may have passed (a full table of
+//! connections, a route that came back between two calls). The order of the datagrams never changes.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -23,6 +24,13 @@ const BATCH_REFUSALS_MAX: u32 = 200;
 /// After so many, a second, the error is no lack that will pass.
 const REFUSALS_MAX: u32 = 2000;
 
+/// So many datagrams are sent one by one after a refusal that may pass, and twice as many after each
+/// further one: a filter that stays costs less than a call in a thousand.
+const SINGLES_MIN: u64 = 1024;
+
+/// The most between two tries: some seconds of a fast sender.
+const SINGLES_MAX: u64 = 1 << 20;
+
 /// The send system call.
 pub(super) trait RawSend {
     /// Sends `transmit` with one call, with segmentation if it is a batch.
@@ -34,6 +42,12 @@ pub(super) trait RawSend {
 pub(super) struct Segmentation {
     /// Datagrams per call; 1 without segmentation.
     segments_max: usize,
+    /// The same while nothing refuses batches.
+    limit: usize,
+    /// While batches are refused: datagrams until the next is tried, and how many it will be after
+    /// that. `None`: it is not tried again.
+    singles_left: Option<u64>,
+    singles_next: u64,
     /// The unsent rest of a split batch. At most one: nothing else is sent before it.
     kept: Option<PendingRest>,
     /// Calls in a row that found no buffers.
@@ -58,7 +72,8 @@ struct PartialSend {
 
 impl Segmentation {
     pub(super) const fn new(segments_max: usize) -> Self {
-        Self { segments_max, kept: None, without_buffers: 0 }
+        let limit = segments_max;
+        Self { segments_max, limit, singles_left: None, singles_next: SINGLES_MIN, kept: None, without_buffers: 0 }
     }
 
     pub(super) const fn segments_max(&self) -> usize {
@@ -131,6 +146,7 @@ impl Segmentation {
             let piece_bytes = rest.len().min(stride.saturating_mul(self.segments_max));
             let piece = Transmit { contents: &rest[..piece_bytes], ..*transmit };
             let Err(error) = self.send_one(raw, counters, &piece) else {
+                self.on_taken(piece.is_batch());
                 sent += piece_bytes;
                 continue;
             };
@@ -143,7 +159,7 @@ impl Segmentation {
             self.send_one(raw, counters, &single).map_err(|error| PartialSend { sent, error })?;
             tracing::info!(%error, destination = %transmit.destination, "no segmentation offload on this socket");
             sent += stride;
-            self.segments_max = 1;
+            self.on_batch_refused(&error);
             counters.gso_fallbacks += 1;
         }
         Ok(())
@@ -171,6 +187,31 @@ impl Segmentation {
                 Err(SendError::NoBuffers)
             }
             error => Err(error),
+        }
+    }
+
+    /// Sends single datagrams from now on, since a batch was refused and its first datagram was not.
+    fn on_batch_refused(&mut self, error: &SendError) {
+        self.segments_max = 1;
+        let may_pass = match error {
+            SendError::Other(error) => !matches!(Errno::from_io_error(error), Some(Errno::IO | Errno::INVAL)),
+            // It took `BATCH_REFUSALS_MAX` calls to find out: too long a pause to ask again.
+            SendError::NoBuffers => false,
+            SendError::TooLarge | SendError::WouldBlock => true,
+        };
+        self.singles_left = may_pass.then_some(self.singles_next);
+        self.singles_next = (self.singles_next * 2).min(SINGLES_MAX);
+    }
+
+    /// The system took a batch, or a datagram.
+    fn on_taken(&mut self, is_batch: bool) {
+        if is_batch {
+            self.singles_next = SINGLES_MIN;
+        } else if let Some(left) = &mut self.singles_left {
+            *left -= 1;
+            if *left == 0 {
+                (self.segments_max, self.singles_left) = (self.limit, None);
+            }
         }
     }
 

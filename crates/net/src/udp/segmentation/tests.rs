@@ -184,3 +184,34 @@ fn datagrams_that_never_find_buffers_end_in_an_error_that_is_not_temporary() {
     }
     assert_eq!(device.wire, Vec::<Vec<u8>>::new());
 }
+
+/// A filter that was full for one call, for instance, must not cost the socket its batches for ever.
+#[test]
+fn batches_are_tried_again_unless_the_system_has_none() {
+    for (errno, comes_back) in
+        [(Errno::PERM, true), (Errno::NETUNREACH, true), (Errno::IO, false), (Errno::INVAL, false)]
+    {
+        let mut device = Device { segments: true, script: [Some(errno)].into(), ..Device::default() };
+        let (mut segmentation, mut counters) = (Segmentation::new(64), SocketCounters::default());
+        segmentation.send(&mut device, &mut counters, &batch(b"aabb")).unwrap();
+        assert_eq!((segmentation.segments_max(), counters.gso_fallbacks), (1, 1), "{errno}");
+        for _ in 0..SINGLES_MIN {
+            segmentation.send(&mut device, &mut counters, &batch(b"aabb")).unwrap();
+        }
+        assert_eq!(segmentation.segments_max(), if comes_back { 64 } else { 1 }, "{errno}");
+        assert_eq!(counters.batches_sent < counters.datagrams_sent, comes_back, "{errno}");
+    }
+}
+
+#[test]
+fn a_filter_that_stays_is_asked_ever_less_often() {
+    let mut device = Filter { errno: Errno::PERM, bytes_max: 2, wire: Vec::new() };
+    let (mut segmentation, mut counters) = (Segmentation::new(64), SocketCounters::default());
+    let datagrams = 64 * SINGLES_MIN;
+    for _ in 0..datagrams / 2 {
+        segmentation.send(&mut device, &mut counters, &batch(b"aabb")).unwrap();
+    }
+    assert_eq!(device.wire.len() as u64, datagrams, "each datagram is sent once");
+    // After 1024, 2048, ... datagrams: six questions among 64 times 1024.
+    assert!((6..=7).contains(&counters.gso_fallbacks), "{} refusals", counters.gso_fallbacks);
+}
