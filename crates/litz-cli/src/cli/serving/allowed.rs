@@ -1,5 +1,6 @@
 //! The list of `--allow`, read again when its file changes.
 
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +12,10 @@ use super::file_watch::{FileWatch, Stamp};
 
 /// The mode bits that let others than the owner write.
 const OTHERS_WRITE: u32 = 0o022;
+
+/// Why a list that was read before cannot be read any more, most often.
+const IN_SANDBOX: &str = " (if the file was replaced: the sandbox lets this server read the new one only in a folder \
+                          without private files; start it again, or give the list a folder of its own)";
 
 /// The keys that may send now.
 pub(crate) struct AllowedKeys {
@@ -154,7 +159,11 @@ fn read(path: &Path) -> Result<AllowList, String> {
             "other users may write {shown} and so add keys: run `chmod go-w {shown}`, and check the keys in it"
         ));
     }
-    AllowList::load(path).map_err(|error| error.to_string())
+    AllowList::load(path).map_err(|error| {
+        let is_refused = std::fs::File::open(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+        let advice = if is_refused { IN_SANDBOX } else { "" };
+        format!("{error}{advice}")
+    })
 }
 
 #[cfg(test)]

@@ -6,10 +6,13 @@
 //! server enters the sandbox before it starts any.
 
 mod calls;
+mod key_list;
 mod places;
 #[cfg(test)]
 mod tests;
 
+use std::fs::{DirBuilder, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -39,6 +42,8 @@ pub(crate) struct Rights {
     pub(crate) writable: Vec<PathBuf>,
     /// Files and directories that it reads.
     pub(crate) readable: Vec<PathBuf>,
+    /// Directories in which it makes files that it does not read.
+    pub(crate) recorded: Vec<PathBuf>,
     /// Directories in which it makes UNIX sockets.
     pub(crate) sockets: Vec<PathBuf>,
     /// Whether it connects and listens by TCP.
@@ -53,18 +58,22 @@ impl Rights {
     /// # Errors
     /// If there is no directory for state.
     pub(crate) fn of_server(options: &TransportOptions, allow: Option<&Path>) -> Result<Self, String> {
-        let state = host::state_directory(options.state_dir.as_deref())?;
-        // What does not exist yet is created in its parent.
-        let recorded = [&options.journal, &options.qlog].into_iter().flatten();
-        let recorded = recorded.map(|folder| if folder.is_dir() { folder.clone() } else { folder_of(folder) });
-        let key_log = std::env::var_os("SSLKEYLOGFILE").map(PathBuf::from);
-        let files = [options.trace_scheduler.as_ref(), key_log.as_ref()].into_iter().flatten();
-        let written = recorded.chain(files.map(|file| folder_of(file))).filter(|folder| folder.is_dir());
-        // An editor replaces the list by another file of its name. It may be a link to one elsewhere.
-        let named = allow.into_iter().map(Path::to_owned).chain(allow.and_then(|list| list.canonicalize().ok()));
-        let readable = named.map(|list| folder_of(&list)).filter(|folder| folder.is_dir()).collect();
-        let writable = std::iter::once(state).chain(written).collect();
-        Ok(Self { writable, readable, sockets: Vec::new(), tcp: false, names: false })
+        let mut writable = vec![host::state_directory(options.state_dir.as_deref())?];
+        // Created here, so that no right in the directory above is needed.
+        for folder in [&options.journal, &options.qlog].into_iter().flatten() {
+            let created = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+            created.map_err(|error| format!("cannot create the folder {}: {error}", folder.display()))?;
+            writable.push(folder.clone());
+        }
+        if let Some(log) = std::env::var_os("SSLKEYLOGFILE").filter(|log| !log.is_empty()).map(PathBuf::from) {
+            let created = OpenOptions::new().append(true).create(true).mode(0o600).open(&log);
+            created.map_err(|error| format!("cannot write the keys to SSLKEYLOGFILE, {}: {error}", log.display()))?;
+            writable.push(log);
+        }
+        // A trace is a file for each connection.
+        let recorded = options.trace_scheduler.iter().map(|file| folder_of(file)).collect();
+        let readable = allow.map(key_list::places).unwrap_or_default();
+        Ok(Self { writable, readable, recorded, ..Self::default() })
     }
 }
 

@@ -45,8 +45,7 @@ pub(super) const NAMES: [&str; 9] = [
     "/etc/mdns.allow",
 ];
 
-/// The list of name servers. It is often a link into a folder of a network manager, which replaces
-/// the file there.
+/// The list of name servers. It is often a link into a folder of a service, which replaces the file there.
 const RESOLVER: &str = "/etc/resolv.conf";
 
 /// What describes the machine and this process: limits, descriptors, memory, processors, settings of
@@ -72,7 +71,8 @@ const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/random", "/dev/urand
 /// processes outside. Returns false if the kernel cannot do that.
 pub(super) fn restrict(rights: &Rights) -> Result<bool, Box<dyn std::error::Error>> {
     let read: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::ReadDir;
-    let make_sockets = read | AccessFs::MakeSock | AccessFs::RemoveFile;
+    let make_sockets = AccessFs::MakeSock | AccessFs::RemoveFile;
+    let make_files = AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::Truncate;
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(LANDLOCK))?
@@ -86,8 +86,9 @@ pub(super) fn restrict(rights: &Rights) -> Result<bool, Box<dyn std::error::Erro
     let readable = system.iter().chain(&rights.readable).map(|path| (path.as_path(), read));
     let writable = rights.writable.iter().map(|path| (path.as_path(), changes()));
     let sockets = rights.sockets.iter().map(|path| (path.as_path(), make_sockets));
+    let recorded = rights.recorded.iter().map(|path| (path.as_path(), make_files));
     let devices = devices.map(|path| (path, AccessFs::ReadFile | AccessFs::WriteFile));
-    for (path, access) in readable.chain(writable).chain(sockets).chain(devices) {
+    for (path, access) in readable.chain(writable).chain(sockets).chain(recorded).chain(devices) {
         // Rights of directories do not fit a file.
         let access = if path.is_dir() { access } else { access & AccessFs::from_file(LANDLOCK) };
         let place = PathFd::new(path)?;
@@ -125,20 +126,24 @@ fn system_places(names: bool) -> Vec<PathBuf> {
     if names {
         places.extend(NAMES.iter().map(PathBuf::from).filter(|path| path.exists()));
         let linked = Path::new(RESOLVER).canonicalize().ok();
-        // A rule of a file does not hold for the one that replaces it; one of its folder does.
-        places.extend(linked.as_deref().and_then(resolver_folder).map(Path::to_owned));
-        if !rustix::process::geteuid().is_root() {
-            // Its files are protected by their modes from others than root, and editors and DHCP clients
-            // replace those of names.
+        if rustix::process::geteuid().is_root() {
+            // A rule of a file does not hold for the one that replaces it; one of its folder does.
+            let folder = linked.as_deref().and_then(Path::parent);
+            places.extend(folder.filter(|folder| is_for_lists_of_servers(folder)).map(Path::to_owned));
+        } else {
+            // Secrets of root are protected from others by their modes, and editors and DHCP clients replace the
+            // files of names.
             places.push("/etc".into());
+            places.extend(
+                linked.as_deref().and_then(Path::parent).filter(|it| it.starts_with("/run")).map(Path::to_owned),
+            );
         }
     }
     places
 }
 
-/// The folder of a network manager that holds the list of name servers. None if it is another one, whose
-/// files may be secret.
-fn resolver_folder(list: &Path) -> Option<&Path> {
-    let folder = list.parent()?;
-    (folder.starts_with("/run") && folder != Path::new("/run")).then_some(folder)
+/// Whether a folder is one in which a service of this name keeps nothing but lists of name servers. That of
+/// NetworkManager, for instance, holds passwords of networks, too.
+fn is_for_lists_of_servers(folder: &Path) -> bool {
+    ["/run/systemd/resolve", "/run/resolvconf", "/run/connman"].iter().any(|known| folder == Path::new(known))
 }
