@@ -104,7 +104,10 @@ fn programs_share_one_connection_and_get_all_bytes() {
     let listed = status["programs"].as_array().expect("a list");
     assert_eq!(listed.len(), 2, "{status:#}");
     assert!(listed.iter().all(|program| program["name"] == "bash" && program["connections"] == 1), "{status:#}");
-    assert_eq!(status["servers"][0]["paths"].as_array().map(Vec::len), Some(2), "{status:#}");
+    let paths = status["servers"][0]["paths"].as_array().expect("a list");
+    let ends: Vec<_> = paths.iter().map(|path| (&path["device"], &path["local"])).collect();
+    assert!(ends.len() == 2 && ends[0] != ends[1], "two links look the same: {status:#}");
+    assert!(ends.iter().all(|(_, local)| local.is_string()), "{status:#}");
     for mut program in programs {
         program.stdin.take().expect("piped").write_all(b"go\n").expect("it reads");
         assert_prints(texts(program.wait_with_output().expect("it ends")), "down\n");

@@ -18,6 +18,7 @@ use super::published::{Named, Published, port_of_program};
 use super::report::{Label, Report};
 use super::sources::Sources;
 use super::udp::{FlowEnd, Packets};
+use crate::cli::local_ends::LocalEnds;
 
 /// Forwarded connections and UDP flows that each end may open, at a time. Further ones wait.
 pub(super) const CONNECTIONS_MAX: usize = 1024;
@@ -83,6 +84,8 @@ pub(super) struct Session {
     pub(super) connection: Connection,
     /// The other end, for the user.
     pub(super) peer: String,
+    /// The devices of its paths, where they are known.
+    pub(super) ends: Arc<LocalEnds>,
     pub(super) packets: Packets,
     pub(super) report: Arc<Report>,
 }
@@ -146,7 +149,13 @@ impl Way<'_> {
 
 impl Session {
     pub(super) fn new(connection: Connection, peer: String, udp_idle: units::Duration, report: Arc<Report>) -> Self {
-        Self { connection, peer, packets: Packets::new(udp_idle, CONNECTIONS_MAX), report }
+        Self { connection, peer, ends: Arc::default(), packets: Packets::new(udp_idle, CONNECTIONS_MAX), report }
+    }
+
+    /// Sets which devices its paths use.
+    pub(super) fn with_ends(mut self, ends: Arc<LocalEnds>) -> Self {
+        self.ends = ends;
+        self
     }
 
     /// Serves the other end's streams and packets until the connection ends.

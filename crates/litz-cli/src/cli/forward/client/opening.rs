@@ -32,7 +32,7 @@ impl Client<'_> {
         let report = Arc::clone(&self.report);
         let remote = connection.remote_addr().to_string();
         let session = Session::new(connection.clone(), remote, self.forwards.udp_idle, report);
-        Ok((Arc::new(session), control))
+        Ok((Arc::new(session.with_ends(connected.ends())), control))
     }
 
     /// Says Hello. The error is a message if the connection may have ended.

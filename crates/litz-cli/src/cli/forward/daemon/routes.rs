@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use crate::cli::forward::own::Own;
 use crate::cli::forward::sessions::Current;
-use crate::cli::local_ends::LocalEnds;
 use crate::cli::path_report;
 
 /// Letters of the reason why there is no connection, in a status.
@@ -104,12 +103,13 @@ impl Routes {
                 Current::Away(why) => ("connecting", None, why),
                 Current::Over(why) => ("given_up", None, Some(why)),
             };
+            let ends = session.as_ref().map(|session| Arc::clone(&session.ends)).unwrap_or_default();
             let paths = session.as_ref().map(|session| session.connection.stats().paths).unwrap_or_default();
             json!({
                 "name": route.name, "state": state, "is_connected": session.is_some(),
                 "message": message.map(|message| message.chars().take(MESSAGE_LETTERS_MAX).collect::<String>()),
                 "server": session.map(|session| session.peer.clone()),
-                "paths": paths.iter().map(|path| path_report::as_json(path, &LocalEnds::default())).collect::<Vec<_>>(),
+                "paths": paths.iter().map(|path| path_report::as_json(path, &ends)).collect::<Vec<_>>(),
             })
         };
         self.routes.iter().map(status).collect()
