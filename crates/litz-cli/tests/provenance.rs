@@ -162,8 +162,8 @@ fn every_result_names_the_program_that_made_it() {
     for arguments in [
         &["study", "run", "002-checksum", "--quick", "--json"][..],
         &["study", "claims", "000-07", "--quick", "--json"],
-        &["scenario", "run", "small.toml", "--json", "-"],
-        &["scenario", "run", "small.toml", "--world=sim", "--profile=machine.json", "--json", "-"],
+        &["scenario", "run", "small.toml", "--json"],
+        &["scenario", "run", "small.toml", "--world=sim", "--profile=machine.json", "--json"],
         &["predict", "small.toml", "--profile=machine.json", "--processors=2", "--json"],
         &["predict", "--bulk", "--time=50ms", "--profile=machine.json", "--processors=2", "--json"],
     ] {
@@ -183,7 +183,7 @@ fn a_result_contains_the_conditions_that_it_depends_on() {
     write(folder.path(), "machine.json", PROFILE);
     write(folder.path(), "small.toml", SCENARIO);
     let json = |arguments: &[&str]| -> Value { serde_json::from_slice(&litz(folder.path(), arguments)).expect("JSON") };
-    let run = ["scenario", "run", "small.toml", "--json", "-"];
+    let run = ["scenario", "run", "small.toml", "--json"];
     let world = ["--world=sim", "--profile=machine.json", "--placement=split", "--processors=3", "--congestion=bbr"];
     let result = json(&[&run[..], &world].concat());
     let machine = &result["simulated_machine"];

@@ -57,7 +57,7 @@ fn blocks(mut file: &[u8]) -> (Vec<usize>, Vec<usize>) {
 fn a_run_is_recorded_with_and_without_processors_and_does_not_change() {
     let folder = folder();
     for (number, machine) in [&[][..], &["--profile=machine.json", "--placement=packet(2)"]].into_iter().enumerate() {
-        let run = [&["small.toml", "--world=sim", "--json=-"], machine].concat();
+        let run = [&["small.toml", "--world=sim", "--json"], machine].concat();
         let (alone, text) = litz(folder.path(), &run);
         assert_eq!(alone.status.code(), Some(0), "{text}");
         let [trace, packets] = ["trace", "pcapng"].map(|what| format!("{number}.{what}"));
@@ -95,7 +95,7 @@ fn components_are_printed_after_the_outcome_and_are_in_the_json() {
     {
         assert!(components.contains(words), "{words}: {text}");
     }
-    let (output, _) = litz(folder.path(), &[&run[..], &["--json=-"]].concat());
+    let (output, _) = litz(folder.path(), &[&run[..], &["--json"]].concat());
     for run in json(&output.stdout)["scenarios"][0]["runs"].as_array().expect("runs") {
         let components = run["components"].as_array().expect("a list");
         assert_eq!(run["events_digest"].as_str().map(str::len), Some(16), "{run}");
@@ -134,13 +134,19 @@ fn unrecordable_runs_are_refused_before_they_start() {
         (&["small.toml", "--world=sim", "--pcapng=none/t"], "cannot write none/t: "),
         (&["small.toml", "--world=sim", "--trace=."], ". already exists"),
         (&["small.toml", "--world=sim", "--trace=t", "--pcapng=t"], "--trace and --pcapng name the same file"),
-        (&["small.toml", "--world=sim", "--pcapng=t", "--json=t"], "--pcapng and --json name the same file"),
-        (&["small.toml", "--world=sim", "--trace=t", "--json=./t"], "--trace and --json name the same file"),
-        (&["small.toml", "--world=sim", "--trace=in/../t", "--json=t"], "--trace and --json name the same file"),
+        (
+            &["small.toml", "--world=sim", "--pcapng=in/scenarios.json", "--out=in"],
+            "--pcapng and --out name the same file",
+        ),
+        (&["small.toml", "--world=sim", "--trace=scenarios.json", "--out=."], "--trace and --out name the same file"),
+        (
+            &["small.toml", "--world=sim", "--trace=in/../scenarios.json", "--out=."],
+            "--trace and --out name the same file",
+        ),
         #[cfg(unix)]
         (&["small.toml", "--world=sim", "--trace=in/t", "--pcapng=to/t"], "--trace and --pcapng name the same file"),
-        (&["small.toml", "--json=none/j"], "cannot write none/j: "),
-        (&["small.toml", "--json=in"], "cannot write in: "),
+        (&["small.toml", "--out=none"], "--out: there is no folder none"),
+        (&["small.toml", "--plot=in"], "cannot write in: "),
         (&["none.toml", "--world=sim", "--trace=t"], "none.toml"),
     ] {
         let (output, text) = litz(folder.path(), arguments);

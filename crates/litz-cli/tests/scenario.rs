@@ -23,17 +23,18 @@ fn litz(folder: &Path, arguments: &[&str]) -> (Output, String) {
 fn a_scenario_that_holds_ends_with_zero_and_writes_the_same_json_each_time() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("small.toml"), file("0.5")).expect("written");
-    let (output, text) = litz(folder.path(), &["run", "small.toml", "--json", "one.json"]);
+    let (output, text) = litz(folder.path(), &["run", "small.toml", "--out", "."]);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(
         text.contains("small in memory, seeds 1 to 2") && text.contains("share of the capacity used by file"),
         "{text}"
     );
-    let (output, text) = litz(folder.path(), &["run", "small.toml", "--jobs", "1", "--json", "-"]);
+    let (output, text) = litz(folder.path(), &["run", "small.toml", "--jobs", "1", "--json"]);
     assert_eq!(output.status.code(), Some(0), "{text}");
-    let one = std::fs::read(folder.path().join("one.json")).expect("it was written");
+    let one = std::fs::read(folder.path().join("scenarios.json")).expect("it was written");
     assert!(one == output.stdout, "one job and several give the same");
-    assert!(one == litz(folder.path(), &["run", "small.toml", "--json"]).0.stdout, "as with other commands");
+    let both = litz(folder.path(), &["run", "--json", "small.toml", "--out=."]).0.stdout;
+    assert!(one == both, "the flag takes no word, and the file takes nothing from the output");
     let json: serde_json::Value = serde_json::from_slice(&one).expect("it is JSON");
     assert_eq!((json["format"].as_str(), json["version"].as_u64()), (Some("litz-scenario-result"), Some(1)));
     assert_eq!(json["scenarios"][0]["runs"].as_array().map(Vec::len), Some(2));
@@ -48,8 +49,8 @@ fn the_rate_over_time_is_plotted() {
     assert_eq!(output.status.code(), Some(0), "{text}");
     let plot = std::fs::read_to_string(folder.path().join("rate.svg")).expect("it was written");
     assert!(plot.contains("small: rate over time") && plot.contains("<polyline class=\"file\" points=\""), "{plot}");
-    let (output, text) = litz(folder.path(), &["run", "small.toml", "--plot", "one", "--json", "one"]);
-    assert!(output.status.code() == Some(2) && text.contains("--plot and --json name the same file"), "{text}");
+    let (output, text) = litz(folder.path(), &["run", "small.toml", "--plot", "scenarios.json", "--out=."]);
+    assert!(output.status.code() == Some(2) && text.contains("--plot and --out name the same file"), "{text}");
 }
 
 #[test]
@@ -122,7 +123,7 @@ fn a_failing_output_stream_is_reported_without_a_panic() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("small.toml"), file("0.5")).expect("written");
     for arguments in
-        [&["run", "-q", "small.toml"][..], &["run", "-q", "small.toml", "--json", "-"], &["check", "."], &["list", "."]]
+        [&["run", "-q", "small.toml"][..], &["run", "-q", "small.toml", "--json"], &["check", "."], &["list", "."]]
     {
         let run = |stdout: Stdio| {
             let mut command = Command::new(env!("CARGO_BIN_EXE_litz"));

@@ -51,7 +51,7 @@ impl Place {
 
     /// `program` runs the scenario; its arguments come before the command.
     fn command(&self, program: &[&str]) -> Command {
-        let litz = [env!("CARGO_BIN_EXE_litz"), "scenario", "run", "x.toml", "--world", "netns", "--json", "out.json"];
+        let litz = [env!("CARGO_BIN_EXE_litz"), "scenario", "run", "x.toml", "--world", "netns", "--out", "."];
         let all = [program, &litz].concat();
         let mut command = Command::new(all[0]);
         command.args(&all[1..]).current_dir(self.0.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -67,7 +67,7 @@ impl Place {
 
     /// The result that it wrote about its only run.
     fn result(&self) -> Value {
-        let text = std::fs::read_to_string(self.0.path().join("out.json")).expect("it was written");
+        let text = std::fs::read_to_string(self.0.path().join("scenarios.json")).expect("it was written");
         let json: Value = serde_json::from_str(&text).expect("it is JSON");
         assert_eq!(json["world"], "netns");
         assert_eq!(json["scenarios"][0]["runs"].as_array().map(Vec::len), Some(1));

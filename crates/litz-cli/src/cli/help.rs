@@ -57,4 +57,6 @@ fn groups(command: &Command, width: usize) -> String {
 }
 
 #[cfg(test)]
+mod file_options;
+#[cfg(test)]
 mod tests;

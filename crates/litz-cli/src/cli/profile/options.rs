@@ -68,7 +68,7 @@ pub(crate) struct ProfileOptions {
 
     /// With --file: create the temporary folder in this folder [default: the system's temporary
     /// folder]
-    #[arg(long, value_name = "PATH", requires = "file")]
+    #[arg(long, value_name = "DIR", requires = "file")]
     pub(crate) dir: Option<PathBuf>,
 
     /// Print the result as one JSON object, in the format of docs/spec/profile.md

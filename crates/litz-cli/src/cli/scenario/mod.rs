@@ -1,11 +1,11 @@
 //! `litz scenario`: runs scenario files (links, faults, workload) and evaluates their checks.
 
 mod files;
-mod json_file;
 mod listing;
 #[cfg(target_os = "linux")]
 mod netns;
 mod options;
+mod output_file;
 mod plot;
 mod progress;
 mod record;
@@ -32,8 +32,8 @@ use super::out::print;
 use super::{exit, signals};
 use crate::provenance::{self, PROGRAM};
 use files::{ScenarioFile, read_all, read_shipped};
-use json_file::JsonFile;
 use options::{Command, RunOptions, WorldName};
+use output_file::OutputFile;
 use record::RecordFiles;
 use runs::{Runs, Stop};
 
@@ -59,8 +59,14 @@ pub(crate) fn run(options: &ScenarioOptions) -> ExitCode {
     };
     match done {
         Ok(status) => ExitCode::from(status),
-        Err((status, message)) => exit::fail(false, status, &message),
+        Err((status, message)) => exit::fail(has_no_result(&options.command, status), status, &message),
     }
+}
+
+/// Whether an error with this status is all that standard output gets of what `--json` asks for. Failed
+/// checks are in the result, which is one object.
+const fn has_no_result(command: &Command, status: u8) -> bool {
+    matches!(command, Command::Run(options) if options.json) && status != exit::INCOMPLETE
 }
 
 fn failed(message: impl Into<String>) -> Failure {
@@ -80,8 +86,8 @@ fn run_files(options: &RunOptions) -> Result<u8, Failure> {
     let cancel = signals::cancel_token().map_err(|error| failed(format!("cannot handle interrupts: {error}")))?;
     let machine = options.machine().map_err(failed)?;
     options.check_recording(files.len()).map_err(failed)?;
-    let target = options.json.as_deref().map(JsonFile::begin).transpose().map_err(failed)?;
-    let plot = options.plot.as_deref().map(JsonFile::begin).transpose().map_err(failed)?;
+    let file = options.result_file().map_err(failed)?.as_deref().map(OutputFile::begin).transpose().map_err(failed)?;
+    let plot = options.plot.as_deref().map(OutputFile::begin).transpose().map_err(failed)?;
     let mut panels = Vec::new();
     let mut report = ResultFile::new(options.world.make(None).name());
     let mut failures = Vec::new();
@@ -91,7 +97,7 @@ fn run_files(options: &RunOptions) -> Result<u8, Failure> {
             run_one(options, &path, &scenario, machine.as_ref(), &cancel)?;
         panels.extend(panel);
         json["file_blake3"] = digest.into();
-        if !options.json_to_stdout() {
+        if !options.json {
             print(&text);
         }
         report.push(json);
@@ -99,8 +105,12 @@ fn run_files(options: &RunOptions) -> Result<u8, Failure> {
             failures.push(scenario.name);
         }
     }
-    if let Some(target) = target {
-        write_json(target, &ResultDocument::new(options, machine.as_ref(), &report))?;
+    let text = json_text(&ResultDocument::new(options, machine.as_ref(), &report))?;
+    if options.json {
+        print(&text);
+    }
+    if let Some(file) = file {
+        file.write(&text).map_err(failed)?;
     }
     if let Some(plot) = plot {
         plot.write(&measure::plot::svg(&panels)).map_err(failed)?;
@@ -215,8 +225,7 @@ impl<'a> ResultDocument<'a> {
     }
 }
 
-fn write_json(target: JsonFile, report: &ResultDocument<'_>) -> Result<(), Failure> {
-    let text =
-        serde_json::to_string(report).map_err(|error| failed(format!("cannot write the result as JSON: {error}")))?;
-    target.write(&(text + "\n")).map_err(failed)
+fn json_text(report: &ResultDocument<'_>) -> Result<String, Failure> {
+    let text = serde_json::to_string(report);
+    text.map(|text| text + "\n").map_err(|error| failed(format!("cannot write the result as JSON: {error}")))
 }

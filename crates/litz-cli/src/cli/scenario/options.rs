@@ -47,6 +47,9 @@ Exit status:
   0    the file was printed
   2    an error: an unknown name";
 
+/// Name of the result's file in the folder of `--out`.
+const RESULT_NAME: &str = "scenarios.json";
+
 #[derive(Args, Debug)]
 pub(crate) struct ScenarioOptions {
     #[command(subcommand)]
@@ -184,12 +187,13 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT)]
     pub(super) plot: Option<PathBuf>,
 
-    /// Print all results as one JSON object, without the table; with PATH, write it to that file, and
-    /// print the table
-    ///
-    /// The word that follows is PATH, so name the scenarios before.
-    #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "-", help_heading = heading::OUTPUT)]
-    pub(super) json: Option<PathBuf>,
+    /// Print the result as one JSON object, in the format of docs/spec/scenario.md, without the table
+    #[arg(long, help_heading = heading::OUTPUT)]
+    pub(super) json: bool,
+
+    /// Also write the result into this folder, as scenarios.json; must exist
+    #[arg(long, value_name = "DIR", help_heading = heading::OUTPUT)]
+    out: Option<PathBuf>,
 
     /// Number of runs at a time [default: number of processors; always 1 with --world netns]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = heading::OUTPUT)]
@@ -201,8 +205,16 @@ pub(super) struct RunOptions {
 }
 
 impl RunOptions {
-    pub(super) fn json_to_stdout(&self) -> bool {
-        self.json.as_deref() == Some(Path::new("-"))
+    /// The file of `--out`, if any.
+    ///
+    /// # Errors
+    /// A message for the user, if there is no such folder.
+    pub(super) fn result_file(&self) -> Result<Option<PathBuf>, String> {
+        let Some(folder) = &self.out else { return Ok(None) };
+        if !folder.is_dir() {
+            return Err(format!("--out: there is no folder {}", folder.display()));
+        }
+        Ok(Some(folder.join(RESULT_NAME)))
     }
 
     pub(super) fn seeds(&self, scenario: &Scenario) -> RangeInclusive<u64> {
@@ -226,10 +238,11 @@ impl RunOptions {
     /// # Errors
     /// A message for the user.
     pub(super) fn check_recording(&self, scenarios: usize) -> Result<(), String> {
-        if is_same(&self.plot, &self.json) {
-            return Err("--plot and --json name the same file".to_owned());
+        let result = self.out.as_ref().map(|folder| folder.join(RESULT_NAME));
+        if is_same(&self.plot, &result) {
+            return Err("--plot and --out name the same file".to_owned());
         }
-        let named = [("--trace", &self.trace), ("--pcapng", &self.pcapng), ("--json", &self.json)];
+        let named = [("--trace", &self.trace), ("--pcapng", &self.pcapng), ("--out", &result)];
         let recorded = [&named[..2], &[("--qlog", &self.qlog)]].concat();
         let Some((option, _)) = recorded.iter().find(|(_, path)| path.is_some()) else { return Ok(()) };
         let is_capture_only = self.trace.is_none() && self.qlog.is_none();

@@ -1,32 +1,26 @@
-//! `--json`: the file of the result. It is opened before the runs, which may take hours, so that
+//! The files of `--out` and `--plot`. They are opened before the runs, which may take hours, so that
 //! errors show early.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::super::out::print;
 use super::record::NewFile;
 
-/// The target of the result. An existing file is unchanged until the result is written.
-pub(super) enum JsonFile {
-    /// Standard output: `-`.
-    Stdout,
+/// The file of a result. An existing one is unchanged until the result is written.
+pub(super) enum OutputFile {
     /// An existing file, device or pipe.
     There(PathBuf, File),
     /// A new file.
     New(NewFile),
 }
 
-impl JsonFile {
+impl OutputFile {
     /// Opens an existing file or creates a new one.
     ///
     /// # Errors
     /// A message for the user, if it cannot be written.
     pub(super) fn begin(path: &Path) -> Result<Self, String> {
-        if path == Path::new("-") {
-            return Ok(Self::Stdout);
-        }
         // A dangling symbolic link is not found either, and `NewFile` refuses its name.
         if !path.exists() {
             return NewFile::begin(path).map(Self::New);
@@ -41,7 +35,6 @@ impl JsonFile {
     /// A message for the user.
     pub(super) fn write(self, text: &str) -> Result<(), String> {
         match self {
-            Self::Stdout => print(text),
             Self::There(path, file) => replace(file, text).map_err(|error| cannot_write(&path, &error))?,
             Self::New(file) => {
                 let mut writer = file.writer()?;
@@ -70,8 +63,8 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> String {
 mod tests {
     use super::*;
 
-    fn begin(path: &Path) -> JsonFile {
-        JsonFile::begin(path).unwrap_or_else(|message| panic!("{message}"))
+    fn begin(path: &Path) -> OutputFile {
+        OutputFile::begin(path).unwrap_or_else(|message| panic!("{message}"))
     }
 
     #[test]
@@ -93,8 +86,8 @@ mod tests {
     #[test]
     fn an_unwritable_file_is_named_before_the_runs() {
         let folder = tempfile::tempdir().unwrap();
-        for path in [folder.path().to_owned(), folder.path().join("none/x.json")] {
-            let message = JsonFile::begin(&path).err().unwrap();
+        for path in [folder.path().to_owned(), folder.path().join("none/x.svg")] {
+            let message = OutputFile::begin(&path).err().unwrap();
             assert!(message.contains("cannot write") && message.contains(&path.display().to_string()), "{message}");
         }
     }
