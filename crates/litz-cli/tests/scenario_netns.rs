@@ -60,7 +60,12 @@ impl Place {
 
     /// Runs it to its end.
     fn run(&self, program: &[&str]) -> Ended {
-        let child = self.command(program).spawn().expect("the command starts");
+        self.run_with(program, &[])
+    }
+
+    /// The same with more arguments.
+    fn run_with(&self, program: &[&str], more: &[&str]) -> Ended {
+        let child = self.command(program).args(more).spawn().expect("the command starts");
         let id = child.id();
         Ended::new(id, &child.wait_with_output().expect("it was started"))
     }
@@ -152,9 +157,17 @@ fn one_link_fails_silently_and_the_other_continues() {
     let Some(_alone) = root() else { return };
     let changes = [("60MB", "35MB"), ("\"500ms\"", "\"2s\""), ("at-least = 0.75", "at-least = 0.3")];
     let place = Place::new(&shipped("dropped-link", &changes));
-    place.run(&[]).is(0, "longest gap in file");
+    place.run_with(&[], &["--plot=rate.svg"]).is(0, "longest gap in file");
     let run = place.result();
     assert_whole(&run, &[("file", 35_000_000, 34)]);
+    let plot = std::fs::read_to_string(place.0.path().join("rate.svg")).expect("it was written");
+    for link in run["links"].as_array().expect("a list") {
+        let name = link["name"].as_str().expect("a name");
+        let curve = plot.split(&format!("class=\"link {name}\" points=\"")).nth(1).expect("a line for the link");
+        let heights: std::collections::BTreeSet<_> =
+            curve.split('"').next().expect("points").split(' ').map(|point| point.split(',').nth(1)).collect();
+        assert!(heights.len() > 10, "{name}: {heights:?}");
+    }
     let fault = &run["faults"][0];
     assert_eq!((fault["occurrences"].as_u64(), fault["effective"].as_u64()), (Some(1), Some(1)), "{fault}");
     // The packets lost in the outage prove it, in both directions.

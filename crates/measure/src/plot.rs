@@ -92,6 +92,8 @@ pub struct Curve {
 pub enum Stroke {
     /// A thick line.
     Solid,
+    /// A thin line.
+    Thin,
     /// A thin dashed line.
     Dashed,
     /// A thin dotted line.
@@ -116,6 +118,7 @@ impl Stroke {
     const fn style(self) -> &'static str {
         match self {
             Self::Solid => "stroke-width=\"2\"",
+            Self::Thin => "stroke-width=\"1\"",
             Self::Dashed => "stroke-dasharray=\"6 4\"",
             Self::Dotted => "stroke-dasharray=\"2 3\"",
         }

@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     };
     let (took, cpu) = (begun.elapsed().as_secs_f64(), cpu_seconds() - worked);
     let packets = outcome.link_outcomes[0].stats[0].delivered;
-    let goodput = outcome.parts[0].delivered.bytes as f64 * 8.0 / seconds as f64 / 1e6;
+    let goodput = outcome.parts[0].delivered.timeline.bytes as f64 * 8.0 / seconds as f64 / 1e6;
     println!("{packets} {took:.3} {cpu:.3} {goodput:.1} {}", memory_kib());
     ExitCode::SUCCESS
 }

@@ -21,7 +21,8 @@
 //! | [`components`], [`recording`], [`packets`] | utilisation; traces and captures; each datagram |
 //! | `seeds` | the random generators of a run |
 //! | [`zero_time`] | refuses scenarios in which virtual time would not advance |
-//! | [`outcome`], [`proof`] | the measurements of a run; the packets that each fault affected |
+//! | [`outcome`], [`timeline`] | the measurements of a run; bytes over time |
+//! | [`proof`] | the packets that each fault affected |
 //! | [`mod@check`], [`suite`] | verdicts on outcomes, and the runs that the checks need |
 //! | [`report`] | tables and JSON |
 //! | [`shipped`] | the scenarios that programs ship with |
@@ -53,5 +54,6 @@ pub mod simulated;
 pub mod suite;
 #[cfg(test)]
 mod testing;
+pub mod timeline;
 pub mod world;
 pub mod zero_time;

@@ -7,7 +7,7 @@ use units::{Duration, Instant};
 
 use crate::content::ItemName;
 use crate::model::{Part, Scenario, Work};
-use crate::outcome::{BIN, Deliveries, GAP_MIN, Gap, PartOutcome};
+use crate::outcome::{Deliveries, GAP_MIN, Gap, PartOutcome};
 
 /// Words of the bit set of items that have begun: enough for the smallest chunks of the largest
 /// file.
@@ -137,7 +137,7 @@ impl Measurements {
 
     /// Bytes delivered so far, over all parts.
     pub fn delivered_bytes(&self) -> u64 {
-        self.parts.iter().map(|record| record.outcome.delivered.bytes).sum()
+        self.parts.iter().map(|record| record.outcome.delivered.timeline.bytes).sum()
     }
 
     /// Ends the run. Returns the measurements of each part and the number of foreign streams.
@@ -176,12 +176,7 @@ impl Record {
         let delivered = &mut self.outcome.delivered;
         self.last_at = now;
         delivered.last_at = Some(now);
-        let bin = (now.as_nanos() / BIN.as_nanos()) as usize;
-        if delivered.cumulative_bytes.len() <= bin {
-            delivered.cumulative_bytes.resize(bin + 1, delivered.bytes);
-        }
-        delivered.bytes += bytes;
-        delivered.cumulative_bytes[bin] = delivered.bytes;
+        delivered.timeline.add(now, bytes);
     }
 
     fn note_gap(&mut self, now: Instant) {
@@ -201,10 +196,10 @@ impl Record {
             // Bytes in flight on a failed connection are lost.
             None if has_failed => outcome.sent_bytes,
             // A part without end has bytes in flight when the run ends. They do not count as lost.
-            None => outcome.delivered.bytes,
+            None => outcome.delivered.timeline.bytes,
         };
         let is_endless = self.part.work.delivered_bytes().is_none();
-        if is_endless && !has_failed && outcome.delivered.bytes > 0 {
+        if is_endless && !has_failed && outcome.delivered.timeline.bytes > 0 {
             outcome.finished_at = Some(now);
         }
         outcome.delivered.keep_longest_gaps();

@@ -6,9 +6,7 @@ use units::{Duration, Instant};
 
 use crate::components::Component;
 use crate::model::{CheckKind, Scenario, Window};
-
-/// The duration of an element of [`Deliveries::cumulative_bytes`].
-pub const BIN: Duration = Duration::from_millis(10);
+use crate::timeline::Timeline;
 
 /// Shorter times without a delivery are not recorded as gaps, so a check cannot demand less.
 pub const GAP_MIN: Duration = Duration::from_millis(1);
@@ -83,12 +81,10 @@ pub struct PartOutcome {
 /// Deliveries to an application over time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Deliveries {
-    /// Total bytes.
-    pub bytes: u64,
+    /// The bytes.
+    pub timeline: Timeline,
     /// The time of the last delivery.
     pub last_at: Option<Instant>,
-    /// Cumulative bytes at the end of each [`BIN`] since the beginning of the run.
-    pub cumulative_bytes: Vec<u64>,
     /// The longest times without a delivery, at most [`GAPS_MAX`], longest first. The time before
     /// the first delivery counts from the beginning of the part.
     pub gaps: Vec<Gap>,
@@ -124,6 +120,8 @@ pub struct LinkOutcome {
     pub link: usize,
     /// The counters towards the receiving host, and towards the sending host.
     pub stats: [LinkStats; 2],
+    /// UDP payload that the link delivered to the receiving host.
+    pub delivered: Timeline,
 }
 
 /// The measured effect of a fault.
@@ -142,7 +140,7 @@ pub struct FaultOutcome {
 impl PartOutcome {
     /// Bytes that were due and did not arrive.
     pub const fn missing_bytes(&self) -> u64 {
-        self.due_bytes.saturating_sub(self.delivered.bytes)
+        self.due_bytes.saturating_sub(self.delivered.timeline.bytes)
     }
 
     /// The percentile of the latencies, in hundredths of a percent (9900 is the 99th percentile),
@@ -195,15 +193,6 @@ impl Deliveries {
     pub fn longest_gap(&self, window: Window) -> Option<Duration> {
         self.window_gaps.iter().find(|(known, _)| *known == window).map(|(_, longest)| *longest)
     }
-
-    /// Bytes delivered by `at`, interpolated linearly within a [`BIN`].
-    pub fn bytes_by(&self, at: Instant) -> u64 {
-        let bin = (at.as_nanos() / BIN.as_nanos()) as usize;
-        let before = if bin == 0 { 0 } else { self.cumulative_bytes.get(bin - 1).copied().unwrap_or(self.bytes) };
-        let after = self.cumulative_bytes.get(bin).copied().unwrap_or(self.bytes);
-        let into = u128::from(at.as_nanos() % BIN.as_nanos());
-        before + (u128::from(after - before) * into / u128::from(BIN.as_nanos())) as u64
-    }
 }
 
 impl Outcome {
@@ -230,12 +219,5 @@ mod tests {
             assert_eq!(part.latency(hundredths), Some(Duration::from_millis(millis)), "{hundredths}");
         }
         assert_eq!(PartOutcome::default().latency(5_000), None);
-    }
-
-    #[test]
-    fn bytes_are_interpolated_within_a_bin() {
-        let delivered = Deliveries { bytes: 300, cumulative_bytes: vec![0, 100, 300], ..Deliveries::default() };
-        let by = |millis| delivered.bytes_by(Instant::ZERO + Duration::from_millis(millis));
-        assert_eq!([0, 10, 15, 20, 25, 30, 40].map(by), [0, 0, 50, 100, 200, 300, 300]);
     }
 }

@@ -74,7 +74,7 @@ fn peak(buffer_kib: u64) -> (u64, u64) {
         .expect("the run completes");
     assert!(looks > 0, "no progress was reported");
     // The bytes of one bin, which is a round trip of 10 ms, were in flight at the same time.
-    let arrived = &outcome.parts[0].delivered.cumulative_bytes;
+    let arrived = &outcome.parts[0].delivered.timeline.cumulative_bytes;
     let per_bin =
         (arrived[arrived.len() - 1] - arrived[arrived.len() / 2]) / (arrived.len() - 1 - arrived.len() / 2) as u64;
     (u64::try_from(peak).expect("a run holds something"), per_bin / PAYLOAD_BYTES)

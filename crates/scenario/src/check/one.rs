@@ -159,9 +159,12 @@ fn span(outcome: &Outcome, part: &PartOutcome, window: Window) -> Option<(Instan
 fn bytes_between(part: &PartOutcome, from: Instant, until: Instant) -> u64 {
     let delivered = &part.delivered;
     // At the end of the part, use the exact total instead of interpolating within the last bin.
-    let by_end =
-        if part.finished_at.is_some_and(|at| at <= until) { delivered.bytes } else { delivered.bytes_by(until) };
-    by_end.saturating_sub(if part.started_at == Some(from) { 0 } else { delivered.bytes_by(from) })
+    let by_end = if part.finished_at.is_some_and(|at| at <= until) {
+        delivered.timeline.bytes
+    } else {
+        delivered.timeline.bytes_by(until)
+    };
+    by_end.saturating_sub(if part.started_at == Some(from) { 0 } else { delivered.timeline.bytes_by(from) })
 }
 
 /// The goodput of a part from its beginning to its end.

@@ -4,6 +4,7 @@ use super::*;
 use crate::model::Scenario;
 use crate::outcome::{Deliveries, FaultOutcome, Gap, LinkOutcome, Outcome, PartOutcome, PathOutcome};
 use crate::testing::scenario;
+use crate::timeline::Timeline;
 
 const LINKS: &str = "
     [[link]]
@@ -37,9 +38,11 @@ fn outcome(scenario: &Scenario, bytes: u64, millis: u64) -> Outcome {
         sent_bytes: bytes,
         due_bytes: bytes,
         delivered: Deliveries {
-            bytes,
+            timeline: Timeline {
+                bytes,
+                cumulative_bytes: (1..=bins).map(|bin| bytes * bin.saturating_sub(10) / (bins - 10)).collect(),
+            },
             last_at: Some(at(millis)),
-            cumulative_bytes: (1..=bins).map(|bin| bytes * bin.saturating_sub(10) / (bins - 10)).collect(),
             ..deliveries_with_gaps(scenario, index)
         },
         latencies: (1..=100).map(Duration::from_millis).collect(),
@@ -58,7 +61,7 @@ fn outcome(scenario: &Scenario, bytes: u64, millis: u64) -> Outcome {
             PathOutcome { path: 0, bytes: [300, 9], ..PathOutcome::default() },
             PathOutcome { path: 1, bytes: [100, 9], ..PathOutcome::default() },
         ],
-        link_outcomes: vec![LinkOutcome { link: 0, stats: Default::default() }],
+        link_outcomes: vec![LinkOutcome { link: 0, stats: Default::default(), delivered: Timeline::default() }],
         fault_outcomes: Vec::new(),
         foreign_streams: 0,
         components: Vec::new(),
@@ -139,7 +142,7 @@ fn latency_fails_when_a_message_did_not_arrive() {
                 [[check]]\nkind = 'latency'\npercentile = 95\nat-most = '95ms'";
     let verdicts = file_verdicts(body, |_| {});
     assert!(verdicts[0].passes, "{verdicts:?}");
-    let verdicts = file_verdicts(body, |outcome| outcome.parts[0].delivered.bytes -= 1);
+    let verdicts = file_verdicts(body, |outcome| outcome.parts[0].delivered.timeline.bytes -= 1);
     assert!(!verdicts[0].passes && verdicts[0].value.is_none(), "{verdicts:?}");
 }
 
@@ -172,7 +175,7 @@ fn order_applies_to_streams_and_missing_bytes_are_counted() {
                 [[check]]\nkind = 'order-kept'\n[[check]]\nkind = 'nothing-lost'\nof = 'file'";
     let change = |outcome: &mut Outcome| {
         outcome.parts[0].misplaced_bytes = 3;
-        outcome.parts[1].delivered.bytes -= 5;
+        outcome.parts[1].delivered.timeline.bytes -= 5;
     };
     let found: Vec<_> =
         file_verdicts(body, change).into_iter().map(|verdict| (verdict.kind, verdict.of, verdict.value)).collect();

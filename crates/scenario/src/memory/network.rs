@@ -12,6 +12,7 @@ use crate::outcome::{LinkOutcome, PathOutcome};
 use crate::recording::RecordingWriter;
 use crate::seeds::link_rng;
 use crate::sent_datagram::{DatagramSink, SentDatagram};
+use crate::timeline::Timeline;
 
 pub(crate) struct Network {
     /// The links in use: index in the scenario, and both directions.
@@ -33,6 +34,8 @@ pub(crate) struct Network {
 struct Line {
     link: Link<Datagram>,
     accounting: LinkAccounting,
+    /// UDP payload that arrived over time; only towards the receiving host.
+    delivered: Timeline,
     /// No packet arrives before this time. `None` if the link is empty.
     due: Option<Instant>,
 }
@@ -68,7 +71,7 @@ impl Network {
             let line = |direction| {
                 let rng = link_rng(seed, &scenario.links[index].name, direction);
                 let link = Link::new(scheduled(scenario, index, direction), rng);
-                Line { link, accounting: LinkAccounting::default(), due: None }
+                Line { link, accounting: LinkAccounting::default(), delivered: Timeline::default(), due: None }
             };
             (index, [line(0), line(1)])
         };
@@ -102,7 +105,7 @@ impl Network {
         outcome.bytes[direction] += datagram.len_bytes() as u64;
         self.digest.add(now, true, direction, &datagram);
         let place = self.routes[datagram.path()];
-        let Line { link, accounting, due } = &mut self.links[place].1[direction];
+        let Line { link, accounting, due, .. } = &mut self.links[place].1[direction];
         if let Some(recording) = &mut self.recording {
             recording.packet(now, place, direction, true, &datagram);
         }
@@ -124,7 +127,7 @@ impl Network {
         }
         self.due = None;
         for (place, (_, lines)) in self.links.iter_mut().enumerate() {
-            for (direction, Line { link, accounting, due }) in lines.iter_mut().enumerate() {
+            for (direction, Line { link, accounting, delivered, due }) in lines.iter_mut().enumerate() {
                 if due.is_some_and(|due| due <= now) {
                     // Datagrams nearly always arrive one at a time, so poll again only if another
                     // is due.
@@ -133,6 +136,9 @@ impl Network {
                         *due = link.poll_timeout();
                         let Some(datagram) = datagram else { break };
                         accounting.on_taken(now, link.held(), datagram.since());
+                        if direction == 0 {
+                            delivered.add(now, datagram.len_bytes() as u64);
+                        }
                         self.digest.add(now, false, direction, &datagram);
                         if let Some(recording) = &mut self.recording {
                             recording.packet(now, place, direction, false, &datagram);
@@ -149,7 +155,7 @@ impl Network {
 
     /// Advances all links to `now` without delivering packets, so that their counters are current.
     pub(crate) fn catch_up(&mut self, now: Instant) {
-        for Line { link, accounting, due } in self.links.iter_mut().flat_map(|(_, lines)| lines) {
+        for Line { link, accounting, due, .. } in self.links.iter_mut().flat_map(|(_, lines)| lines) {
             if due.is_none_or(|due| due > now) {
                 link.catch_up(now);
                 accounting.on_level(now, link.held());
@@ -221,6 +227,7 @@ impl Network {
         let link = |(link, lines): &(usize, [Line; 2])| LinkOutcome {
             link: *link,
             stats: lines.each_ref().map(|line| *line.link.stats()),
+            delivered: lines[0].delivered.clone(),
         };
         (self.outcomes.clone(), self.links.iter().map(link).collect())
     }

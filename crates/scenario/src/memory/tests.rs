@@ -29,7 +29,7 @@ fn a_file_arrives_completely_at_the_rate_of_its_link() {
     let outcome = outcome(&format!("{TWO}[[workload]]\nkind = 'file'\nsize = '10MB'\n"), &[0], 1);
     assert!(outcome.is_complete(), "{outcome:?}");
     let part = &outcome.parts[0];
-    assert_eq!((part.delivered.bytes, part.missing_bytes(), part.items_delivered), (10_000_000, 0, 10));
+    assert_eq!((part.delivered.timeline.bytes, part.missing_bytes(), part.items_delivered), (10_000_000, 0, 10));
     assert_eq!((part.misplaced_bytes, part.surplus_bytes, outcome.foreign_streams), (0, 0, 0));
     let took = part.finished_at.unwrap().saturating_since(part.started_at.unwrap());
     assert!((1600..1900).contains(&took.as_millis()), "{took}");
@@ -64,7 +64,7 @@ fn messages_take_a_one_way_delay_and_requests_a_round_trip() {
     let (message, request) = (messages.latency(5_000).unwrap(), requests.latency(5_000).unwrap());
     assert!((10_000..11_500).contains(&message.as_micros()), "{message}");
     assert!((20_000..23_000).contains(&request.as_micros()), "{request}");
-    assert_eq!((requests.delivered.bytes, requests.sent_bytes), (60_000, 3_000));
+    assert_eq!((requests.delivered.timeline.bytes, requests.sent_bytes), (60_000, 3_000));
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn work_without_end_ends_with_the_run() {
     let outcome = outcome(&body, &[0], 1);
     assert_eq!(outcome.ended_at.since_start(), Duration::from_secs(10));
     assert!(outcome.is_complete());
-    let share = outcome.parts[0].delivered.bytes as f64 * 8.0 / 10.0 / 50e6;
+    let share = outcome.parts[0].delivered.timeline.bytes as f64 * 8.0 / 10.0 / 50e6;
     assert!((0.9..0.98).contains(&share), "{share}");
 }
 

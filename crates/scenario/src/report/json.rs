@@ -7,8 +7,9 @@ use serde_json::{Value as Json, json};
 use crate::check::Verdict;
 use crate::components::Component;
 use crate::model::{Scenario, Transport};
-use crate::outcome::{BIN, Outcome, PartOutcome};
+use crate::outcome::{Outcome, PartOutcome};
 use crate::suite::RunVerdicts;
+use crate::timeline::BIN;
 
 /// The value of `format`.
 pub const FORMAT: &str = "litz-scenario-result";
@@ -141,7 +142,7 @@ fn part_json(name: &str, kind: &str, part: &PartOutcome, with_timeline: bool) ->
         "finished_ns": part.finished_at.map(units::Instant::as_nanos),
         "sent_bytes": part.sent_bytes,
         "due_bytes": part.due_bytes,
-        "delivered_bytes": part.delivered.bytes,
+        "delivered_bytes": part.delivered.timeline.bytes,
         "missing_bytes": part.missing_bytes(),
         "misplaced_bytes": part.misplaced_bytes,
         "surplus_bytes": part.surplus_bytes,
@@ -157,7 +158,7 @@ fn part_json(name: &str, kind: &str, part: &PartOutcome, with_timeline: bool) ->
     });
     if with_timeline {
         json["bin_ns"] = BIN.as_nanos().into();
-        json["cumulative_bytes"] = part.delivered.cumulative_bytes.clone().into();
+        json["cumulative_bytes"] = part.delivered.timeline.cumulative_bytes.clone().into();
     }
     json
 }

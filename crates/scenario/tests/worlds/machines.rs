@@ -40,7 +40,7 @@ fn run(scenario: &Scenario, costs: &Costs, placement: Placement, processors: usi
 
 /// Bits per second over the second half of the run.
 fn goodput(simulated: &SimulatedRun) -> f64 {
-    let bytes = &simulated.outcome.parts[0].delivered.cumulative_bytes;
+    let bytes = &simulated.outcome.parts[0].delivered.timeline.cumulative_bytes;
     let half = bytes.len() / 2;
     (bytes[bytes.len() - 1] - bytes[half - 1]) as f64 * 8.0 / ((bytes.len() - half) as f64 * 0.01)
 }
@@ -55,7 +55,7 @@ fn processors_without_cost_hardly_change_a_run() {
     let free = run(&scenario, &Costs::default(), Placement::Thread, 1);
     let plan = RunPlan { paths: vec![0], seed: 1 };
     let in_memory = Memory.run(&scenario, &plan, &mut |_| true).expect("the run completes");
-    let [free, in_memory] = [&free.outcome, &in_memory].map(|outcome| outcome.parts[0].delivered.bytes as f64);
+    let [free, in_memory] = [&free.outcome, &in_memory].map(|outcome| outcome.parts[0].delivered.timeline.bytes as f64);
     assert_near(free, in_memory, 0.02, "bytes");
 }
 
@@ -195,7 +195,7 @@ fn a_slow_reading_application_limits_the_sender_by_its_window_without_socket_ove
     assert_near(goodput(&simulated), PAYLOAD * 8.0 / 9e-6, 0.03, "9 us a packet read");
     assert_eq!(simulated.overflowed, [0, 0]);
     let part = &simulated.outcome.parts[0];
-    let waiting = simulated.outcome.path_outcomes[0].bytes[0] - part.delivered.bytes;
+    let waiting = simulated.outcome.path_outcomes[0].bytes[0] - part.delivered.timeline.bytes;
     // More than the capacity of a socket, and at most the window.
     assert!((10 << 20..32 << 20).contains(&waiting), "{waiting} bytes wait");
 }
@@ -328,6 +328,6 @@ fn a_slow_application_reads_all_streams_in_turn() {
     let costs = costs("\"plan\":1000", "\"recv_call\":100,\"application.copy\":20000");
     let simulated = run(&scenario, &costs, Placement::Thread, 4);
     let [bulk, messages] = &simulated.outcome.parts[..] else { panic!("two workloads") };
-    assert_eq!(messages.delivered.bytes, 100 * 500, "bulk data does not starve messages");
-    assert!(bulk.delivered.bytes > 100 << 20, "{} bytes", bulk.delivered.bytes);
+    assert_eq!(messages.delivered.timeline.bytes, 100 * 500, "bulk data does not starve messages");
+    assert!(bulk.delivered.timeline.bytes > 100 << 20, "{} bytes", bulk.delivered.timeline.bytes);
 }

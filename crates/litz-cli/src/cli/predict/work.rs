@@ -12,7 +12,7 @@ use units::Duration;
 use crate::profile::{Failure, WARM_UP, WINDOW};
 
 /// Width of the time bins of deliveries in an outcome.
-const BIN: Duration = scenario::outcome::BIN;
+const BIN: Duration = scenario::timeline::BIN;
 
 /// Seed of the simulated runs.
 pub(super) const SEED: u64 = 1;
@@ -87,10 +87,10 @@ pub(super) fn goodput_bps(outcome: &Outcome, skipped: Duration) -> f64 {
     let wall = outcome.ended_at.since_start().as_secs_f64();
     let bin = (skipped.as_nanos() / BIN.as_nanos()) as usize;
     let before = |part: &scenario::outcome::PartOutcome| {
-        let bins = &part.delivered.cumulative_bytes;
+        let bins = &part.delivered.timeline.cumulative_bytes;
         bin.checked_sub(1).and_then(|last| bins.get(last.min(bins.len().max(1) - 1))).copied().unwrap_or(0)
     };
-    let bytes: u64 = outcome.parts.iter().map(|part| part.delivered.bytes - before(part)).sum();
+    let bytes: u64 = outcome.parts.iter().map(|part| part.delivered.timeline.bytes - before(part)).sum();
     let time = wall - (bin as u64 * BIN.as_nanos()) as f64 / 1e9;
     if time > 0.0 { bytes as f64 * 8.0 / time } else { 0.0 }
 }

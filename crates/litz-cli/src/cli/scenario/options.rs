@@ -184,6 +184,9 @@ pub(super) struct RunOptions {
 
     /// Write a plot of the rate over time to this file, as SVG: a panel for each scenario, with the
     /// first seed on all paths
+    ///
+    /// The lines are the parts of the workload, the links (what they deliver to the receiving host, as UDP
+    /// payload, with repeated data), and the capacity of the links. Faults are shaded.
     #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT)]
     pub(super) plot: Option<PathBuf>,
 

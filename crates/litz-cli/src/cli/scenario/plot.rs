@@ -1,11 +1,12 @@
-//! `--plot`: the rate of each part of the workload over time, with the capacity of the links and the
-//! times of their faults.
+//! `--plot`: the rate of each part of the workload and of each link over time, with the capacity of the
+//! links and the times of their faults.
 
 use measure::Estimate;
 use measure::plot::{Band, Curve, Panel, Stroke};
 use scenario::capacity::capacity_bytes;
 use scenario::model::Scenario;
-use scenario::outcome::{BIN, Outcome, PartOutcome};
+use scenario::outcome::Outcome;
+use scenario::timeline::{BIN, Timeline};
 use units::{Duration, Instant};
 
 /// Number of values of a curve: more cannot be told apart in a panel.
@@ -16,30 +17,35 @@ const BANDS_MAX: usize = 200;
 
 /// The deliveries of a run over time.
 pub(super) fn panel(scenario: &Scenario, outcome: &Outcome) -> Panel {
-    let curves = scenario.parts.iter().zip(&outcome.parts);
-    let curves = curves.map(|(part, measured)| Curve {
+    let curve = |name: String, stroke, delivered: &Timeline| Curve {
         has_marks: false,
-        ..Curve::measured(part.name.clone(), rates(measured, outcome.ended_at))
-    });
+        stroke,
+        ..Curve::measured(name, rates(delivered, outcome.ended_at))
+    };
+    let parts = scenario.parts.iter().zip(&outcome.parts);
+    let parts = parts.map(|(part, measured)| curve(part.name.clone(), Stroke::Solid, &measured.delivered.timeline));
+    let links = outcome.link_outcomes.iter();
+    let links =
+        links.map(|link| curve(format!("link {}", scenario.links[link.link].name), Stroke::Thin, &link.delivered));
     let bands = bands(scenario, outcome);
     let faults = if bands.is_empty() { "" } else { "; shaded: faults" };
     Panel {
         title: format!("{}: rate over time", scenario.name),
         subtitle: format!("seed {}, paths {}{faults}", outcome.seed, outcome.path_names(scenario)),
         x_label: "time, s".to_owned(),
-        y_label: "goodput, MB/s".to_owned(),
-        curves: curves.chain(capacity(scenario, outcome)).collect(),
+        y_label: "payload delivered, MB/s".to_owned(),
+        curves: parts.chain(links).chain(capacity(scenario, outcome)).collect(),
         bands,
         is_never_negative: true,
         ..Panel::default()
     }
 }
 
-/// The goodput in each of equal intervals until `end`, by the middle of the interval.
-fn rates(part: &PartOutcome, end: Instant) -> Vec<(f64, Estimate)> {
+/// The rate in each of equal intervals until `end`, by the middle of the interval.
+fn rates(delivered: &Timeline, end: Instant) -> Vec<(f64, Estimate)> {
     let points = intervals(end).map(|(from, until)| {
-        let by = |at| part.delivered.bytes_by(at);
-        let (x, mean) = point(from, until, by(until).saturating_sub(by(from)));
+        let bytes = delivered.bytes_by(until).saturating_sub(delivered.bytes_by(from));
+        let (x, mean) = point(from, until, bytes);
         (x, Estimate { mean, plus_minus: None })
     });
     points.collect()
@@ -86,17 +92,26 @@ fn bands(scenario: &Scenario, outcome: &Outcome) -> Vec<Band> {
 
 #[cfg(test)]
 mod tests {
-    use scenario::outcome::Deliveries;
+    use scenario::outcome::{LinkOutcome, PartOutcome};
 
     use super::*;
 
     #[test]
-    fn the_capacity_and_the_faults_of_the_links_are_in_the_plot() {
+    fn the_links_their_capacity_and_their_faults_are_in_the_plot() {
         let text = "version = 1\n[scenario]\nname = 'x'\nabout = 'x'\nduration = '4s'\n\
                     [[link]]\nname = 'a'\nrate = '80Mb/s'\n[[link]]\nname = 'b'\nrate = '8Mb/s'\n\
                     [[fault]]\nlink = 'a'\nat = '1s'\nuntil = '2s'\nevery = '2s'\nstate = 'silent'\n\
                     [[workload]]\nkind = 'stream'\n";
         let scenario = scenario::parse::parse("x.toml", text, &|_| Err(String::new())).unwrap();
+        // So many bytes in each bin of ten milliseconds.
+        let link = |link, bytes: u64| {
+            let cumulative_bytes = (1..=400).map(|bin| bin * bytes).collect();
+            LinkOutcome {
+                link,
+                stats: Default::default(),
+                delivered: Timeline { bytes: 400 * bytes, cumulative_bytes },
+            }
+        };
         let mut outcome = Outcome {
             scenario: scenario.name.clone(),
             world: "memory",
@@ -107,7 +122,7 @@ mod tests {
             failure: None,
             parts: vec![PartOutcome::default()],
             path_outcomes: Vec::new(),
-            link_outcomes: Vec::new(),
+            link_outcomes: vec![link(0, 40), link(1, 1)],
             fault_outcomes: Vec::new(),
             foreign_streams: 0,
             components: Vec::new(),
@@ -118,7 +133,13 @@ mod tests {
         let ranges: Vec<_> = panel.bands.iter().map(|band| (band.name.as_str(), band.range)).collect();
         assert_eq!(ranges, [("a", (1.0, 2.0)), ("a", (3.0, 4.0))]);
         let capacity = panel.curves.last().unwrap();
-        assert_eq!((capacity.name.as_str(), panel.curves.len()), ("capacity", 2));
+        let names: Vec<_> = panel.curves.iter().map(|curve| curve.name.as_str()).collect();
+        assert_eq!(names, ["stream", "link a", "link b", "capacity"]);
+        for (curve, bytes) in [(1, 40.0), (2, 1.0)] {
+            let points = &panel.curves[curve].points;
+            let is_near = |(_, rate): &(f64, Estimate)| (rate.mean - bytes * 100.0 / 1e6).abs() < bytes / 1e5;
+            assert!(points.len() == 134 && points.iter().all(is_near), "{curve}: {points:?}");
+        }
         let share = scenario::model::PAYLOAD_SHARE;
         // In the interval in which a fault begins or ends, the capacity is between the two.
         for (at, rate) in capacity.points.iter().filter(|(at, _)| (at - at.round()).abs() > 0.05) {
@@ -129,7 +150,10 @@ mod tests {
         // Without the link there is none of its faults.
         outcome.paths = vec![1];
         assert_eq!(bands(&scenario, &outcome), []);
-        assert!(measure::plot::svg(&[panel]).contains("<title>a</title></rect>"));
+        let svg = measure::plot::svg(&[panel]);
+        for part in ["<title>a</title></rect>", ">link a</text>", ">link b</text>", "<polyline class=\"link b\""] {
+            assert!(svg.contains(part), "{part}: {svg}");
+        }
     }
 
     #[test]
@@ -137,14 +161,13 @@ mod tests {
         // 1 MB in the first second, nothing in the second one, 2 MB in the third one.
         let cumulative_bytes: Vec<u64> =
             (1..=300).map(|bin: u64| bin.min(100) * 10_000 + bin.saturating_sub(200) * 20_000).collect();
-        let delivered = Deliveries { bytes: 3_000_000, cumulative_bytes, ..Deliveries::default() };
-        let part = PartOutcome { delivered, ..PartOutcome::default() };
-        let points = rates(&part, Instant::from_nanos(3_000_000_000));
+        let delivered = Timeline { bytes: 3_000_000, cumulative_bytes };
+        let points = rates(&delivered, Instant::from_nanos(3_000_000_000));
         assert_eq!(points.len(), 150);
         for (at, rate) in points {
             let expected = [1.0, 0.0, 2.0][at as usize];
             assert!((rate.mean - expected).abs() < 1e-9, "{at} s: {rate:?}");
         }
-        assert_eq!(rates(&part, Instant::ZERO), []);
+        assert_eq!(rates(&delivered, Instant::ZERO), []);
     }
 }

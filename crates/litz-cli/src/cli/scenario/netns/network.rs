@@ -10,7 +10,9 @@ use netem::{LinkConfig, LinkStats};
 use scenario::faults::scheduled;
 use scenario::model::Scenario;
 use scenario::outcome::{LinkOutcome, PathOutcome};
+use scenario::timeline::Timeline;
 use scenario::world::WorldError;
+use units::Instant;
 
 use super::counted::{CountedSocket, SentCounters};
 use super::packet_file::PacketFile;
@@ -178,8 +180,16 @@ impl Reports<'_> {
         [report.forward.link, report.backward.link].map(as_payload)
     }
 
-    pub(super) fn link_outcomes(&self) -> Vec<LinkOutcome> {
-        self.links.iter().map(|&link| LinkOutcome { link, stats: self.of(link) }).collect()
+    /// Adds what the links have delivered by `now` to their timelines, which are in the order of the links.
+    pub(super) fn read_deliveries(&self, now: Instant, timelines: &mut [Timeline]) {
+        for (&link, timeline) in self.links.iter().zip(timelines) {
+            timeline.read(now, self.of(link)[0].delivered_bytes);
+        }
+    }
+
+    pub(super) fn link_outcomes(&self, timelines: Vec<Timeline>) -> Vec<LinkOutcome> {
+        let outcome = |(&link, delivered)| LinkOutcome { link, stats: self.of(link), delivered };
+        self.links.iter().zip(timelines).map(outcome).collect()
     }
 
     /// Notes about inaccurate emulation.
