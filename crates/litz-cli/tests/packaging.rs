@@ -46,10 +46,9 @@ fn the_packaged_units_are_those_of_the_guides() {
     let read = |path: &str| std::fs::read_to_string(root.join(path)).expect(path);
     let in_guide = |guide: &str| -> String {
         let text = read(&format!("docs/guide/{guide}.md"));
-        let unit = text.lines().skip_while(|line| *line != "    [Unit]");
-        let unit = unit.take_while(|line| line.starts_with("    ") || line.is_empty());
-        let unit: Vec<_> = unit.map(|line| line.get(4..).unwrap_or("")).collect();
-        unit.join("\n").trim_end().replace("/usr/local/bin/", "/usr/bin/") + "\n"
+        let unit = text.split("```ini\n").find(|block| block.starts_with("[Unit]\n")).expect(guide);
+        let unit = unit.split("```").next().expect("its text");
+        unit.replace("/usr/local/bin/", "/usr/bin/")
     };
     let packaged = |name: &str| read(&format!("packaging/systemd/{name}.service"));
     for (guide, name) in [("tunnel", "litz-tunnel"), ("listed-keys", "litz-recv"), ("run", "litz-daemon")] {

@@ -192,7 +192,15 @@ pub use stream::{RecvStream, SendStream};
 /// Durations, rates and sizes, as [`TransportConfig`] takes them.
 pub use units;
 
-/// The README's code is compiled with the documentation's.
+/// The code in documents is compiled with the documentation's; `tests/documents.rs` asserts that all is.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-pub struct Readme;
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    pub struct Readme;
+
+    #[doc = include_str!("../../../docs/guide/run.md")]
+    pub struct GuideOfRun;
+
+    #[doc = include_str!("../../../docs/guide/tcp.md")]
+    pub struct GuideOfTcp;
+}

@@ -2,6 +2,7 @@
 //! separate programs, in the files that are not modules of this one.
 
 mod adverse;
+mod documents;
 mod examples;
 mod garbage;
 mod library;
