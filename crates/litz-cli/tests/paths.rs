@@ -157,6 +157,58 @@ fn a_sender_waits_for_a_removed_interface_and_a_receiver_gives_advice() {
     crate::support::assert_same(&file, &place.inbox().join("file"));
 }
 
+/// A receiver with an address on its loopback device, as routers and anycast servers have it, to which the
+/// routes of the sender lead over both links.
+#[test]
+fn an_address_on_loopback_is_served_over_all_links() {
+    if !available() {
+        return;
+    }
+    let world = OneSubnet::new();
+    for address in ["10.9.9.9/32", "fd99::9/128"] {
+        world.right.ip(&format!("address add {address} dev lo"));
+    }
+    for (route, table) in [("10.9.9.9/32 via 10.77.0.1", ""), ("fd99::9/128 via fd77::1", "-6 ")] {
+        for (card, metric) in [(1, 1), (2, 2)] {
+            world.left.ip(&format!("{table}route add {route}{card} dev l{card} metric {metric}"));
+        }
+    }
+    for (arguments, addresses) in [
+        (&["--listen=10.9.9.9"][..], &["10.9.9.9"][..]),
+        (&["--listen=10.9.9.9", "--listen=fd99::9"], &["10.9.9.9", "fd99::9"]),
+        (&["--listen=0.0.0.0", "--advertise=10.9.9.9"], &["10.9.9.9"]),
+        (&["--advertise=10.9.9.9"], &["10.9.9.9"]),
+        (&["--listen=:4433", "--advertise=10.9.9.9:4433", "--advertise=fd99::9"], &["10.9.9.9", "fd99::9"]),
+        (&["--device=r1", "--advertise=10.9.9.9"], &["10.9.9.9"]),
+    ] {
+        let place = crate::support::Place::new();
+        let file = place.file("file", 300_000, 1);
+        let state = |name: &str| format!("--state-dir={}", place.path(name).display());
+        let mut command = inside(&world.right);
+        command.arg("recv").arg(place.inbox()).args(["--json", &state("in-state")]).args(arguments);
+        let mut receiver = crate::support::Litz::of(&mut command);
+        let listening = receiver.wait_for("listening");
+        let named = listening["addresses"].as_array().unwrap().iter();
+        let named: Vec<_> = named.map(|address| address.as_str().unwrap().parse::<SocketAddr>().unwrap()).collect();
+        let ips: Vec<_> = named.iter().map(|address| address.ip().to_string()).collect();
+        assert_eq!(ips, addresses, "{arguments:?}");
+        let ticket = listening["ticket"].as_str().unwrap();
+        let mut command = inside(&world.left);
+        command.args(["send", "--json", "--idle-timeout=5s", &state("out-state")]).arg(&file).arg(ticket);
+        crate::support::Litz::of(&mut command).succeed();
+        receiver.succeed();
+        crate::support::assert_same(&file, &place.inbox().join("file"));
+    }
+    // An address at which nothing listens is named.
+    let place = crate::support::Place::new();
+    let mut command = inside(&world.right);
+    command.arg("recv").arg(place.inbox()).arg(format!("--state-dir={}", place.path("state").display()));
+    command.args(["--json", "--listen=10.77.0.11", "--advertise=10.9.9.9"]);
+    let warning = crate::support::Litz::of(&mut command).wait_for("warning");
+    assert_eq!(warning["kind"], "not_listening", "{warning}");
+    assert!(warning["message"].as_str().is_some_and(|text| text.contains("--listen 10.9.9.9")), "{warning}");
+}
+
 fn inside(namespace: &Namespace) -> Command {
     namespace.command(env!("CARGO_BIN_EXE_litz"))
 }

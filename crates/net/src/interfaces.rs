@@ -4,7 +4,7 @@
 //! whether a datagram can be sent from an address and a device to another host; it sends nothing.
 
 #[cfg(target_os = "linux")]
-pub(crate) mod alias;
+pub(crate) mod link_attributes;
 #[cfg(target_os = "linux")]
 pub mod own_networks;
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -45,6 +45,9 @@ pub struct Interface {
     pub is_running: bool,
     /// Whether it is a loopback interface.
     pub is_loopback: bool,
+    /// Whether it is a dummy interface (Linux): it holds addresses of this host, and carries no packets.
+    /// Those for its addresses arrive over other interfaces.
+    pub is_dummy: bool,
     /// Whether it is a point-to-point interface, as most tunnels are.
     pub is_point_to_point: bool,
     /// Whether it is the device of a tunnel of Litz ([`Tun::open_tunnel`](crate::tun::Tun::open_tunnel)),
@@ -158,6 +161,8 @@ fn without_addresses(name: &str, index: u32, flags: InterfaceFlags) -> Interface
         is_up: flags.contains(InterfaceFlags::IFF_UP),
         is_running: flags.contains(InterfaceFlags::IFF_RUNNING),
         is_loopback: flags.contains(InterfaceFlags::IFF_LOOPBACK),
+        // No dummy resolves addresses. Others need not be asked.
+        is_dummy: flags.contains(InterfaceFlags::IFF_NOARP) && !is_point_to_point && is_dummy(index),
         is_point_to_point,
         // Each TUN device is a point-to-point interface. Others need not be asked.
         is_litz_tunnel: is_point_to_point && is_litz_tunnel(index),
@@ -167,7 +172,17 @@ fn without_addresses(name: &str, index: u32, flags: InterfaceFlags) -> Interface
 
 #[cfg(target_os = "linux")]
 fn is_litz_tunnel(index: u32) -> bool {
-    alias::of(index).is_some_and(|alias| alias == TUNNEL_ALIAS)
+    link_attributes::alias(index).is_some_and(|alias| alias == TUNNEL_ALIAS)
+}
+
+#[cfg(target_os = "linux")]
+fn is_dummy(index: u32) -> bool {
+    link_attributes::kind(index).is_some_and(|kind| kind == "dummy")
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_dummy(_index: u32) -> bool {
+    false
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -27,6 +27,10 @@ pub(crate) struct ListenOptions {
 
     /// Address to put into the ticket instead of this host's addresses: IP, or IP:PORT if a router
     /// forwards a port; may be repeated
+    ///
+    /// If this host has the address, also on its loopback device, the command listens there, too, unless
+    /// --listen names others. Packets for an address of a loopback or dummy device may arrive over any device,
+    /// and replies leave as the routes say.
     #[arg(long, value_name = "ADDRESS", value_parser = parse_advertised, help_heading = heading::PATHS)]
     pub(crate) advertise: Vec<Advertised>,
 }
@@ -68,6 +72,15 @@ impl ListenOptions {
     /// have it with the same port.
     pub(crate) fn ip(&self) -> Option<IpAddr> {
         self.listen.first().and_then(|listen| listen.ip)
+    }
+
+    /// The addresses of `--advertise`, but for those with a port that a command on `port` does not listen on:
+    /// that of a router.
+    pub(crate) fn advertised(&self, port: u16) -> impl Iterator<Item = IpAddr> + '_ {
+        self.advertise.iter().filter_map(move |address| match address {
+            Advertised::Ip(ip) => Some(*ip),
+            Advertised::Socket(socket) => Some(socket.ip()).filter(|_| socket.port() == port),
+        })
     }
 
     /// The addresses for the ticket of a command that listens on port `port` of `found`.

@@ -203,6 +203,7 @@ mod tests {
             is_up: true,
             is_running: true,
             is_loopback: name == "lo",
+            is_dummy: false,
             is_point_to_point: false,
             is_litz_tunnel: false,
             addresses: vec![address],

@@ -95,6 +95,7 @@ mod tests {
             is_up: true,
             is_running: true,
             is_loopback: false,
+            is_dummy: false,
             is_point_to_point: false,
             is_litz_tunnel: false,
             addresses: vec![address],

@@ -20,7 +20,8 @@ use super::binding::{device_to_bind, is_link_local};
 pub struct Place {
     /// The address to bind.
     pub address: InterfaceAddress,
-    /// The device to bind; none for loopback, and for addresses that no interface has.
+    /// The device to bind; none for the addresses of loopback and dummy interfaces, for which packets arrive
+    /// over all others, and for addresses that no interface has.
     pub device: Option<String>,
 }
 
@@ -80,7 +81,7 @@ fn turns<'a>(
             let is_nameable = address.ip.is_ipv4() || !is_link_local(address.ip);
             if is_nameable && is_wanted(address.ip) {
                 let count = &mut counts[usize::from(address.ip.is_ipv6())];
-                turns.push((*count, Place { address: *address, device: device_to_bind(&interface.name) }));
+                turns.push((*count, Place { address: *address, device: device_of(interface) }));
                 *count += 1;
             }
         }
@@ -167,12 +168,17 @@ fn open_all<S, E: ToString>(
 fn place_of(interfaces: &[Interface], ip: IpAddr) -> Place {
     for interface in interfaces {
         if let Some(address) = interface.addresses.iter().find(|address| address.ip == ip) {
-            let device = if interface.is_loopback { None } else { device_to_bind(&interface.name) };
-            return Place { address: *address, device };
+            return Place { address: *address, device: device_of(interface) };
         }
     }
     let prefix_len = if ip.is_ipv4() { 32 } else { 128 };
     Place { address: InterfaceAddress { ip, prefix_len, scope_id: 0 }, device: None }
+}
+
+/// The device to bind for an address of this interface.
+fn device_of(interface: &Interface) -> Option<String> {
+    let is_virtual = interface.is_loopback || interface.is_dummy;
+    if is_virtual { None } else { device_to_bind(&interface.name) }
 }
 
 const LOOPBACK_6: IpAddr = IpAddr::V6(std::net::Ipv6Addr::LOCALHOST);

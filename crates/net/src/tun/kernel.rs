@@ -25,7 +25,7 @@ use rustix::net::{
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
 use super::device::TunDevice;
-use crate::interfaces::{TUNNEL_ALIAS, alias};
+use crate::interfaces::{TUNNEL_ALIAS, link_attributes};
 use crate::netlink;
 
 /// How often to look whether a new address can be used, at most, and the time between. The kernel takes
@@ -223,7 +223,7 @@ fn add_address_v4(device: &SyncDevice, ip: Ipv4Addr, prefix_len: u8) -> io::Resu
 
 /// Lets other commands know the device. Without that they use it as a further link, which is slow but works.
 fn mark_as_tunnel(device: &SyncDevice) {
-    if let Err(error) = device.if_index().and_then(|index| alias::set(index, TUNNEL_ALIAS)) {
+    if let Err(error) = device.if_index().and_then(|index| link_attributes::set_alias(index, TUNNEL_ALIAS)) {
         tracing::warn!(%error, "other commands of this host take the tunnel's device for a further link");
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use litz::paths::listen::Place;
 use litz::paths::{advice, listen};
 use litz::{Interface, LiveSocket, ReplaceableSocket, UdpSocket};
 use net::{DatagramSocket, OpenError};
@@ -76,6 +77,20 @@ pub(crate) fn listen(
             return Err(format!("cannot listen on {device}: {why}").into());
         }
     }
+    let unserved: Vec<IpAddr> = options.advertised(port).filter(|ip| is_unserved(*ip, &interfaces, &places)).collect();
+    if options.listen.iter().all(|listen| listen.ip.is_none()) {
+        // An address that no card has (of loopback, or in another subnet) gets a socket, too, for its packets
+        // may arrive over any card.
+        for mut place in unserved.iter().flat_map(|ip| listen::plan(&interfaces, Some(*ip))) {
+            place.device = options.device.clone().or(place.device);
+            places.push(place);
+        }
+    } else if !options.ip().is_some_and(|ip| ip.is_unspecified()) {
+        for ip in unserved {
+            let note = format!("not listening on {ip}, which --advertise puts into the ticket: add --listen {ip}");
+            Warning::NotListening.print(output.json, output.quiet, &note);
+        }
+    }
     if let Some(wildcard) = options.ip().filter(|ip| ip.is_unspecified()) {
         let bind = SocketAddr::new(wildcard, port);
         let asked = socket(bind, options.device.as_deref());
@@ -105,6 +120,12 @@ pub(crate) fn listen(
         sockets.push(Box::new(live));
     }
     Ok(ListenSockets { port, addresses, sockets, bound, advice })
+}
+
+/// Whether this host has the address, and none of the places is there.
+fn is_unserved(ip: IpAddr, interfaces: &[Interface], places: &[Place]) -> bool {
+    let is_ours = interfaces.iter().flat_map(|interface| &interface.addresses).any(|address| address.ip == ip);
+    is_ours && !places.iter().any(|place| place.address.ip == ip)
 }
 
 /// Whether it is one address, and not all of its family.

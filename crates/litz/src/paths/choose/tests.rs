@@ -61,6 +61,7 @@ fn interface(line: &str, index: u32) -> Interface {
         is_up: !has("down"),
         is_running: !has("down") && !has("idle"),
         is_loopback: has("loopback"),
+        is_dummy: false,
         is_point_to_point: has("tunnel"),
         is_litz_tunnel: has("tunnel"),
         addresses: addresses.collect(),

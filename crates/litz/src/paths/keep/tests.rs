@@ -120,6 +120,7 @@ impl World {
             is_up: link.is_up,
             is_running: link.is_up && link.is_running,
             is_loopback: false,
+            is_dummy: false,
             is_point_to_point: false,
             is_litz_tunnel: false,
             addresses: vec![InterfaceAddress {

@@ -13,6 +13,7 @@ fn card(name: &str, index: u32, addresses: &[&str]) -> Interface {
         is_up: true,
         is_running: true,
         is_loopback: name == "lo",
+        is_dummy: false,
         is_point_to_point: false,
         is_litz_tunnel: false,
         addresses: addresses.collect(),
@@ -59,6 +60,19 @@ fn a_tunnel_over_the_same_links_is_listened_on_only_if_it_is_all_there_is_or_nam
     assert_eq!(short(&plan(&host, Some("::".parse().unwrap()))), ["a fd01::1"]);
     assert_eq!(short(&plan(&host, Some("10.76.0.1".parse().unwrap()))), ["litz0 10.76.0.1"]);
     assert_eq!(short(&plan(&host[4..], None)), ["litz0 10.76.0.1", "litz0 fd76::1"]);
+}
+
+#[test]
+fn an_address_of_loopback_or_a_dummy_takes_packets_from_all_cards() {
+    let host = [
+        card("lo", 1, &["127.0.0.1/8", "10.9.9.9/32"]),
+        card("a", 2, &["10.1.0.1/24"]),
+        Interface { is_dummy: true, ..card("dummy0", 3, &["10.9.9.8/32"]) },
+    ];
+    assert_eq!(short(&plan(&host, None)), ["a 10.1.0.1", "- 10.9.9.8"]);
+    for ip in ["10.9.9.9", "10.9.9.8"] {
+        assert_eq!(short(&plan(&host, Some(ip.parse().unwrap()))), [format!("- {ip}")]);
+    }
 }
 
 #[test]

@@ -1,7 +1,8 @@
-//! The alias of a device: a text that Linux keeps with it, and shows in `ip link`.
+//! What Linux keeps with a device, besides what `getifaddrs` says: its kind, such as `dummy`, and its
+//! alias, a text that it shows in `ip link`.
 //!
-//! Every user can read it, in the network namespace of the device, and only a process with
-//! `CAP_NET_ADMIN` can set it. It goes with the device, also to another namespace.
+//! Every user can read them, in the network namespace of the device, and only a process with
+//! `CAP_NET_ADMIN` can set the alias. It goes with the device, also to another namespace.
 //!
 //! The exchange is one request and one answer of which a single attribute is read, so no netlink library
 //! is used.
@@ -18,7 +19,12 @@ const NLMSG_ERROR: u16 = 2;
 const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
 const RTM_SETLINK: u16 = 19;
+const IFLA_LINKINFO: u16 = 18;
 const IFLA_IFALIAS: u16 = 20;
+const IFLA_INFO_KIND: u16 = 1;
+
+/// The upper bits of the kind of an attribute are flags: it contains others, for example.
+const NLA_TYPE_MASK: u16 = 0x3fff;
 
 /// `struct nlmsghdr` and `struct ifinfomsg`.
 const HEADER_LEN: usize = 16;
@@ -32,16 +38,22 @@ const ANSWER_LEN_MAX: usize = 32 << 10;
 
 /// The alias of the device with this index; none if it has none or is gone, or if the system refuses to
 /// say it (in a sandbox).
-pub(super) fn of(index: u32) -> Option<String> {
+pub(super) fn alias(index: u32) -> Option<String> {
     let answer = exchange(&message(RTM_GETLINK, NLM_F_REQUEST, index, None)).ok()?;
-    alias_in(&answer).and_then(|alias| String::from_utf8(alias.to_vec()).ok())
+    text(attribute(attributes(&answer)?, IFLA_IFALIAS)?)
+}
+
+/// The kind of the device with this index, such as `dummy` or `veth`; none for the network cards, loopback,
+/// and where [`alias`] has none.
+pub(super) fn kind(index: u32) -> Option<String> {
+    kind_in(&exchange(&message(RTM_GETLINK, NLM_F_REQUEST, index, None)).ok()?)
 }
 
 /// Sets the alias of the device with this index.
 ///
 /// # Errors
 /// The system's error: `PermissionDenied` without `CAP_NET_ADMIN`.
-pub(crate) fn set(index: u32, alias: &str) -> io::Result<()> {
+pub(crate) fn set_alias(index: u32, alias: &str) -> io::Result<()> {
     let answer = exchange(&message(RTM_SETLINK, NLM_F_REQUEST | NLM_F_ACK, index, Some(alias)))?;
     let unexpected = || io::Error::new(io::ErrorKind::InvalidData, "unexpected answer of the kernel to a new alias");
     if u16_at(&answer, 4) != Some(NLMSG_ERROR) {
@@ -89,21 +101,33 @@ fn message(kind: u16, flags: u16, index: u32, alias: Option<&str>) -> Vec<u8> {
     bytes
 }
 
-/// The alias in a message about a device. Its attributes follow each other, each with its length and kind.
-fn alias_in(message: &[u8]) -> Option<&[u8]> {
+/// The attributes of a message about a device.
+fn attributes(message: &[u8]) -> Option<&[u8]> {
     if u16_at(message, 4) != Some(RTM_NEWLINK) {
         return None;
     }
-    let mut rest = message.get(HEADER_LEN + LINK_LEN..)?;
+    message.get(HEADER_LEN + LINK_LEN..)
+}
+
+fn kind_in(message: &[u8]) -> Option<String> {
+    text(attribute(attribute(attributes(message)?, IFLA_LINKINFO)?, IFLA_INFO_KIND)?)
+}
+
+/// The value of the first attribute of this kind. They follow each other, each with its length and kind.
+fn attribute(mut rest: &[u8], wanted: u16) -> Option<&[u8]> {
     loop {
-        let (len, kind) = (usize::from(u16_at(rest, 0)?), u16_at(rest, 2)?);
+        let (len, kind) = (usize::from(u16_at(rest, 0)?), u16_at(rest, 2)? & NLA_TYPE_MASK);
         let value = rest.get(ATTRIBUTE_LEN..len)?;
-        if kind == IFLA_IFALIAS {
-            // The kernel ends it with a zero byte.
-            return Some(value.strip_suffix(&[0]).unwrap_or(value));
+        if kind == wanted {
+            return Some(value);
         }
         rest = rest.get(len.next_multiple_of(4)..)?;
     }
+}
+
+/// A text, which the kernel ends with a zero byte.
+fn text(value: &[u8]) -> Option<String> {
+    String::from_utf8(value.strip_suffix(&[0]).unwrap_or(value).to_vec()).ok()
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
@@ -115,7 +139,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_alias_is_found_among_attributes_and_no_bytes_panic() {
+    fn attributes_are_found_and_no_bytes_panic() {
+        let alias_in = |answer: &[u8]| text(attribute(attributes(answer)?, IFLA_IFALIAS)?);
         let mut answer = message(RTM_NEWLINK, 0, 7, None);
         // A name of five bytes, which is padded, then the alias.
         answer.extend([9_u16.to_ne_bytes(), 3_u16.to_ne_bytes()].concat());
@@ -123,20 +148,29 @@ mod tests {
         let before = answer.len();
         answer.extend([7_u16.to_ne_bytes(), IFLA_IFALIAS.to_ne_bytes()].concat());
         answer.extend(*b"up\0");
-        assert_eq!(alias_in(&answer), Some(&b"up"[..]));
+        assert_eq!((alias_in(&answer).as_deref(), kind_in(&answer)), (Some("up"), None));
         for len in 0..answer.len() {
             assert_eq!(alias_in(&answer[..len]), None, "{len} bytes");
         }
         // A length that leads nowhere.
         answer[before..before + 2].fill(0);
         assert_eq!(alias_in(&answer), None);
+        // The kind lies in another attribute.
+        answer.truncate(before);
+        answer.extend([16_u16.to_ne_bytes(), (IFLA_LINKINFO | 0x8000).to_ne_bytes()].concat());
+        answer.extend([10_u16.to_ne_bytes(), IFLA_INFO_KIND.to_ne_bytes()].concat());
+        answer.extend(*b"dummy\0\0\0");
+        assert_eq!(kind_in(&answer).as_deref(), Some("dummy"));
+        for len in 0..answer.len() {
+            assert_eq!(kind_in(&answer[..len]), None, "{len} bytes");
+        }
     }
 
     #[test]
-    fn loopback_has_no_alias_and_no_device_has_index_0() {
+    fn loopback_has_neither_and_no_device_has_index_0() {
         let loopback = nix::net::if_::if_nametoindex("lo").expect("loopback");
-        assert_eq!(of(loopback), None);
-        assert_eq!(of(0), None);
-        assert!(set(0, "x").is_err());
+        assert_eq!((alias(loopback), kind(loopback)), (None, None));
+        assert_eq!((alias(0), kind(0)), (None, None));
+        assert!(set_alias(0, "x").is_err());
     }
 }
