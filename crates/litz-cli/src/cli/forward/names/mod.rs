@@ -16,10 +16,12 @@
 //! |---|---|
 //! | [`question`] | queries and answers, as bytes |
 //! | [`configured`] | the name servers of this host |
+//! | [`places`] | how many queries are answered at a time |
 //! | [`send`](mod@send) | queries that a program sends with an address |
 //! | [`receive`](mod@receive) | answers that a program receives |
 
 mod configured;
+mod places;
 mod question;
 mod receive;
 mod send;
@@ -40,18 +42,19 @@ use net::MonotonicClock;
 use socket2::{Domain, SockRef};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::engine::{Engine, NotOpened};
 use super::report::Report;
+use places::{Places, Turn};
 use question::{Asked, Code, Wanted};
 
 /// Name servers that are stood for. Resolvers use three of those that are configured (`MAXNS`).
 const SERVERS_MAX: usize = 16;
 
-/// Queries that this host answers at a time. Further ones by UDP are dropped: resolvers ask again. Further
-/// ones by TCP wait, each with a place of its connection.
+/// Queries that this host answers at a time. Further ones wait; those for which that takes too long, and those
+/// beyond a number, are answered with SERVFAIL.
 const QUERIES_MAX: usize = 64;
 
 /// Those that the far host answers at a time, besides. They may take longer, if the link to it is lost.
@@ -106,8 +109,8 @@ pub(super) struct Names {
     /// The program, for the user.
     program: String,
     shared: Mutex<Shared>,
-    queries: Arc<Semaphore>,
-    far_queries: Semaphore,
+    queries: Places,
+    far_queries: Places,
     clock: MonotonicClock,
 }
 
@@ -144,8 +147,7 @@ impl Names {
             senders: Flows::new(ASKING_TIME, SENDERS_MAX),
             found: Flows::new(FOUND_TIME, FOUND_MAX),
         };
-        let queries = Arc::new(Semaphore::new(QUERIES_MAX));
-        let far_queries = Semaphore::new(FAR_QUERIES_MAX);
+        let (queries, far_queries) = (Places::new(QUERIES_MAX), Places::new(FAR_QUERIES_MAX));
         let (shared, clock) = (Mutex::new(shared), MonotonicClock::start());
         Arc::new(Self { from, engine, report, program, shared, queries, far_queries, clock })
     }
@@ -248,24 +250,23 @@ impl Names {
             if self.lock().asking.use_now(self.clock.now(), &origin).is_none() {
                 continue;
             }
-            // Before there is a task: the queries that wait are bounded by the socket's own buffer.
-            let Ok(place) = Arc::clone(&self.queries).try_acquire_owned() else { continue };
+            // Before there is a task, so that their number is bounded.
+            let Some(turn) = self.queries.turn() else {
+                refuse(&socket, origin, &buffer[..len]);
+                continue;
+            };
             let (names, socket, query) = (Arc::clone(&self), Arc::clone(&socket), buffer[..len].to_vec());
-            tokio::spawn(async move { names.answer_to(&socket, origin, server, &query, place).await });
+            tokio::spawn(async move { names.answer_to(&socket, origin, server, &query, turn).await });
         }
     }
 
     /// Answers a query that has come from `origin`, with the socket that stands for `server`.
-    async fn answer_to(
-        &self,
-        own: &UdpSocket,
-        origin: SocketAddr,
-        server: SocketAddr,
-        query: &[u8],
-        place: OwnedSemaphorePermit,
-    ) {
-        let answer = self.answer(server, query, Over::Udp, place).await;
-        // A query without an answer is asked again, as with any name server.
+    async fn answer_to(&self, own: &UdpSocket, origin: SocketAddr, server: SocketAddr, query: &[u8], turn: Turn) {
+        let answer = match self.queries.place(turn).await {
+            Some(place) => self.answer(server, query, Over::Udp, place).await,
+            None => question::failed(query),
+        };
+        // What is no query has no answer.
         if let Some(answer) = answer
             && let Err(error) = own.send_to(&answer, origin).await
         {
@@ -297,8 +298,14 @@ impl Names {
             }
             let mut query = vec![0; len];
             timeout(TCP_TIME, stream.read_exact(&mut query)).await??;
-            let place = Arc::clone(&self.queries).acquire_owned().await.map_err(io::Error::other)?;
-            let answer = self.answer(server, &query, Over::Tcp, place).await;
+            let place = match self.queries.turn() {
+                Some(turn) => self.queries.place(turn).await,
+                None => None,
+            };
+            let answer = match place {
+                Some(place) => self.answer(server, &query, Over::Tcp, place).await,
+                None => question::failed(&query),
+            };
             let answer = answer.ok_or_else(|| io::Error::other("a query has no answer"))?;
             let len = u16::try_from(answer.len()).map_err(|_| io::ErrorKind::InvalidData)?;
             timeout(TCP_TIME, stream.write_all(&[&len.to_be_bytes(), &answer[..]].concat())).await??;
@@ -328,10 +335,9 @@ impl Names {
             Asked::Addresses(wanted) => {
                 // Without it: a far host that does not answer delays no names that this host knows.
                 drop(place);
-                let _far_place = match over {
-                    Over::Udp => self.far_queries.try_acquire().ok()?,
-                    Over::Tcp => self.far_queries.acquire().await.ok()?,
-                };
+                // The far host may know the name, whatever this host says.
+                let Some(turn) = self.far_queries.turn() else { return question::failed(query) };
+                let Some(_far_place) = self.far_queries.place(turn).await else { return question::failed(query) };
                 match self.look_up(&wanted).await {
                     Ok(addresses) => return question::answer_with(&plain, &addresses, wanted.is_ipv6),
                     Err(code) => code,
@@ -381,6 +387,15 @@ impl Names {
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Answers a query that it is not served. A socket that is full does not take the answer: the program asks again.
+fn refuse(own: &UdpSocket, origin: SocketAddr, query: &[u8]) {
+    if let Some(answer) = question::failed(query)
+        && let Err(error) = own.try_send_to(&answer, origin)
+    {
+        tracing::info!(%error, "an answer about a name");
     }
 }
 

@@ -119,6 +119,11 @@ pub(super) fn malformed(bytes: &[u8]) -> Option<Vec<u8>> {
     Some([&header[..2], &flags, &[0; 8]].concat())
 }
 
+/// The answer that a query is not served: there are too many. `None` if it is no query.
+pub(super) fn failed(bytes: &[u8]) -> Option<Vec<u8>> {
+    query(bytes).map_or_else(|| malformed(bytes), |query| answer_without(&query, Code::Failed))
+}
+
 /// The question of a query; `None` if it is malformed.
 pub(super) fn asked(query: &[u8]) -> Option<Asked> {
     let question = Question::of(query).filter(|_| query[2] & RESPONSE == 0)?;

@@ -17,7 +17,7 @@ use intercept::{Call, Thread};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockRef};
 
-use super::{Names, QUERY_LEN_MAX, StandIn};
+use super::{Names, QUERY_LEN_MAX, StandIn, refuse};
 use crate::cli::forward::packet_calls::{self, PacketCall};
 
 /// A packet to a name server.
@@ -80,8 +80,7 @@ impl Names {
         Some(Query { server, bytes })
     }
 
-    /// Answers a query in place of the name server. Returns its length. A query for which there is no place has no
-    /// answer, and is asked again, as with any name server.
+    /// Answers a query in place of the name server. Returns its length.
     ///
     /// # Errors
     /// Why the kernel has to send it.
@@ -95,15 +94,17 @@ impl Names {
         let place = place_of(socket, stand_in.address)?;
         self.note_sent(SockRef::from(socket).cookie()?);
         let len = bytes.len() as i64;
-        if let Ok(permit) = Arc::clone(&self.queries).try_acquire_owned() {
-            let (names, StandIn { socket: own, .. }) = (Arc::clone(self), stand_in);
-            let held = socket.try_clone()?;
-            tokio::spawn(async move {
-                names.answer_to(&own, place, server, &bytes, permit).await;
-                // Until then no other program could get its port, and the answer.
-                drop(held);
-            });
-        }
+        let (names, StandIn { socket: own, .. }) = (Arc::clone(self), stand_in);
+        let Some(turn) = self.queries.turn() else {
+            refuse(&own, place, &bytes);
+            return Ok(len);
+        };
+        let held = socket.try_clone()?;
+        tokio::spawn(async move {
+            names.answer_to(&own, place, server, &bytes, turn).await;
+            // Until then no other program could get its port, and the answer.
+            drop(held);
+        });
         Ok(len)
     }
 }
