@@ -29,6 +29,7 @@ use transfer::{CancelToken, RunId};
 
 use self::access::Access;
 use super::daemon::server::DaemonSocket;
+use super::handshakes::Handshakes;
 use super::listener::places;
 use super::options::{ClientOptions, Forwards, ServerOptions};
 use super::own::Own;
@@ -177,6 +178,8 @@ pub(super) struct Client<'a> {
     places: Arc<Semaphore>,
     /// The connection that there is now.
     current: watch::Sender<Current>,
+    /// Those of all its proxies.
+    handshakes: Arc<Handshakes>,
 }
 
 impl<'a> Client<'a> {
@@ -208,6 +211,7 @@ impl<'a> Client<'a> {
             clock,
             places,
             current,
+            handshakes: Arc::default(),
         })
     }
 

@@ -8,6 +8,7 @@
 //! | [`sessions`] | the connection that there is now, which may be away and come back |
 //! | [`frames`] | messages on streams |
 //! | [`listener`], [`datagrams`], [`socks`] | where connections and packets come in |
+//! | [`handshakes`] | clients of the proxy that wait for their answers |
 //! | [`listeners`] | those that a client asks its server for |
 //! | [`dial`], [`sources`] | where they go, and from which address |
 //! | [`carry`], [`socket`] | data of a connection, both ways |
@@ -34,6 +35,7 @@ mod datagrams;
 pub(crate) mod dial;
 mod engine;
 pub(crate) mod frames;
+pub(crate) mod handshakes;
 mod hole;
 pub(crate) mod listener;
 mod listeners;

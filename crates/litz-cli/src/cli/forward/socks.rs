@@ -21,8 +21,9 @@ use tokio::time::timeout;
 use super::carry::{Answer, Carried, Local, carry};
 use super::datagrams::open_flow;
 use super::frames;
+use super::handshakes::{Handshake, Handshakes};
 use super::report::Report;
-use super::session::Session;
+use super::session::{Session, Streams};
 use super::sessions::Sessions;
 use super::socket::Socket;
 use super::udp::{Batch, FlowEnd, Opening, packet_buffer};
@@ -48,15 +49,28 @@ const NONE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 pub(super) struct Proxy {
     pub(super) sessions: Sessions,
     pub(super) report: Arc<Report>,
+    pub(super) handshakes: Arc<Handshakes>,
+}
+
+/// Why a client gets no connection.
+struct NotConnected {
+    /// For programs that read the events.
+    kind: &'static str,
+    message: String,
+    reply: Reply,
 }
 
 impl Proxy {
     /// Serves one connection from `origin`.
     pub(super) async fn serve(&self, socket: Socket, origin: SocketAddr) {
         let mut buffer = BytesMut::with_capacity(MESSAGE_LEN_MAX);
-        let served = match negotiate(socket, &mut buffer).await {
-            Ok((socket, Request::Connect(address))) => self.connect(socket, origin, address, buffer).await,
-            Ok((socket, Request::Associate)) => self.associate(socket, origin).await,
+        let handshake = self.handshakes.begin();
+        let served = match negotiate(socket, &mut buffer, &handshake).await {
+            Ok((socket, Request::Connect(address))) => self.connect(socket, origin, address, buffer, handshake).await,
+            Ok((socket, Request::Associate)) => {
+                drop(handshake);
+                self.associate(socket, origin).await
+            }
             Ok((socket, Request::Unsupported)) => refuse(socket, Reply::UnsupportedCommand).await,
             Err(error) => Err(error),
         };
@@ -66,38 +80,32 @@ impl Proxy {
     }
 
     /// Carries a connection to `address`. `early` is what the client sent after its request.
-    async fn connect(&self, socket: Socket, origin: SocketAddr, address: Address, early: BytesMut) -> io::Result<()> {
+    async fn connect(
+        &self,
+        socket: Socket,
+        origin: SocketAddr,
+        address: Address,
+        early: BytesMut,
+        handshake: Handshake,
+    ) -> io::Result<()> {
         let label = self.report.label(&origin, &address);
-        let session = match self.sessions.get().await {
-            Ok(session) => session,
-            Err(why) => {
-                self.report.refused(&label, "not_connected", &why);
-                return refuse(socket, Reply::Failed).await;
-            }
-        };
-        let request = Message::Open { target: Target::Host(Protocol::Tcp, address) };
-        let (mut send, mut recv) = match session.open(&request).await {
-            Ok(streams) => streams,
-            Err(error) => {
-                self.report.refused(&label, "not_opened", &error);
-                return refuse(socket, Reply::Failed).await;
-            }
-        };
-        let answer = tokio::select! {
-            answer = frames::answer(&mut recv) => answer,
+        let opened = tokio::select! {
+            opened = self.open(address) => opened,
             // The client does not want it any more; dropping the streams tells the other end.
             error = socket.failed() => return Err(error),
+            () = handshake.ended() => return refuse(socket, Reply::Failed).await,
         };
-        let local = match answer {
-            Ok(local) => local,
-            Err(failure) => {
-                self.report.refused(&label, failure.reason.name(), &failure.to_string());
-                return refuse(socket, failure.reason.into()).await;
+        let ((mut send, recv), local) = match opened {
+            Ok(opened) => opened,
+            Err(NotConnected { kind, message, reply }) => {
+                self.report.refused(&label, kind, &message);
+                return refuse(socket, reply).await;
             }
         };
         let mut reply = Vec::new();
         put_reply(Reply::Succeeded, local.unwrap_or(NONE), &mut reply);
         socket.write_all(&reply).await?;
+        drop(handshake);
         self.report.opened(&label);
         let carried = Carried::default();
         if !early.is_empty() {
@@ -107,6 +115,21 @@ impl Proxy {
         let result = carry(socket, (send, recv), &carried, Answer::Given).await;
         self.report.closed(&label, &carried, &result);
         Ok(())
+    }
+
+    /// Streams that lead to `address`, and the far host's address of the connection there.
+    async fn open(&self, address: Address) -> Result<(Streams, Option<SocketAddr>), NotConnected> {
+        let failed = |kind, message| NotConnected { kind, message, reply: Reply::Failed };
+        let session = self.sessions.get().await.map_err(|why| failed("not_connected", why))?;
+        let request = Message::Open { target: Target::Host(Protocol::Tcp, address) };
+        let (send, mut recv) = session.open(&request).await.map_err(|error| failed("not_opened", error))?;
+        match frames::answer(&mut recv).await {
+            Ok(local) => Ok(((send, recv), local)),
+            Err(failure) => {
+                let (kind, message) = (failure.reason.name(), failure.to_string());
+                Err(NotConnected { kind, message, reply: failure.reason.into() })
+            }
+        }
     }
 
     /// Relays UDP packets until the client closes its connection.
@@ -154,10 +177,18 @@ impl Proxy {
 /// Reads the greeting and the request of a client. What follows them stays in `buffer`.
 ///
 /// # Errors
-/// If they are malformed, or take more than [`HANDSHAKE_TIME`]. The client has its answer then.
-pub(crate) async fn negotiate(socket: Socket, buffer: &mut BytesMut) -> io::Result<(Socket, Request)> {
+/// If they are malformed, or take more than [`HANDSHAKE_TIME`], or the command ends. The client has its answer
+/// then.
+pub(crate) async fn negotiate(
+    socket: Socket,
+    buffer: &mut BytesMut,
+    handshake: &Handshake,
+) -> io::Result<(Socket, Request)> {
     let mut stage = Stage::Greeting;
-    let negotiated = timeout(HANDSHAKE_TIME, read_request(&socket, buffer, &mut stage)).await;
+    let negotiated = tokio::select! {
+        negotiated = timeout(HANDSHAKE_TIME, read_request(&socket, buffer, &mut stage)) => negotiated,
+        () = handshake.ended() => Ok(Err(io::Error::other("the command ends"))),
+    };
     match negotiated.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
         Ok(request) => Ok((socket, request)),
         Err(error) => {

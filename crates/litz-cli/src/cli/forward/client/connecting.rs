@@ -27,6 +27,7 @@ impl Client<'_> {
         // Those that are still there are reset with the runtime.
         let why = result.as_ref().map_or_else(|lost| lost.message.clone(), |_| "the command ends".to_owned());
         self.current.send_replace(Current::Over(why));
+        runtime.block_on(self.handshakes.end());
         result
     }
 

@@ -36,7 +36,11 @@ impl Client<'_> {
             let bound = Bound::open_here(&listen)?;
             self.tell_listening("dynamic", &bound, &"SOCKS5");
             let sessions = self.sessions();
-            let proxy = Arc::new(Proxy { sessions, report: Arc::clone(&self.report) });
+            let proxy = Arc::new(Proxy {
+                sessions,
+                report: Arc::clone(&self.report),
+                handshakes: Arc::clone(&self.handshakes),
+            });
             let act = move |socket, permit, origin| {
                 let proxy = Arc::clone(&proxy);
                 tokio::spawn(async move {

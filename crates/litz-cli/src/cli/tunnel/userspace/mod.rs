@@ -30,6 +30,7 @@ use tokio::task::JoinSet;
 use tunnel::policy::Terms;
 use units::Duration;
 
+use crate::cli::forward::handshakes::Handshakes;
 use crate::cli::forward::listener::{Bound, places};
 use crate::cli::forward::report::Report;
 use crate::cli::heading;
@@ -101,6 +102,7 @@ impl UserspaceOptions {
 /// The host in the tunnel, with its listeners on this host. All end when this is dropped.
 pub(super) struct Userspace {
     network: Arc<Network>,
+    handshakes: Arc<Handshakes>,
     /// Taken when this is dropped.
     runtime: Option<Runtime>,
     /// Dropped with the runtime.
@@ -123,13 +125,13 @@ impl Userspace {
         let mut builder = Builder::new_multi_thread();
         let runtime = builder.worker_threads(WORKERS).max_blocking_threads(LOOKUPS_MAX).enable_all().build();
         let runtime = runtime.map_err(|error| format!("cannot start the threads for sockets: {error}"))?;
-        let mut listeners = JoinSet::new();
+        let (mut listeners, handshakes) = (JoinSet::new(), Arc::<Handshakes>::default());
         {
             let _context = runtime.enter();
-            let front = Front { network: Arc::clone(&network), report: Arc::clone(report), places: places() };
-            listen(options, &front, &mut listeners)?;
+            let (network, report, handshakes) = (Arc::clone(&network), Arc::clone(report), Arc::clone(&handshakes));
+            listen(options, &Front { network, report, places: places(), handshakes }, &mut listeners)?;
         }
-        Ok(Self { network, runtime: Some(runtime), _listeners: listeners })
+        Ok(Self { network, handshakes, runtime: Some(runtime), _listeners: listeners })
     }
 
     /// Looks up names at these servers from now on.
@@ -140,6 +142,9 @@ impl Userspace {
 
 impl Drop for Userspace {
     fn drop(&mut self) {
+        if let Some(runtime) = &self.runtime {
+            runtime.block_on(self.handshakes.end());
+        }
         self.network.close();
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();

@@ -13,6 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::network::Network;
 use super::udp;
 use crate::cli::forward::carry::{Carried, Local, carry_between};
+use crate::cli::forward::handshakes::{Handshake, Handshakes};
 use crate::cli::forward::report::{Label, Report};
 use crate::cli::forward::socket::Socket;
 use crate::cli::forward::socks::{negotiate, refuse};
@@ -25,6 +26,7 @@ pub(super) struct Front {
     pub(super) report: Arc<Report>,
     /// A permit for each connection and flow.
     pub(super) places: Arc<Semaphore>,
+    pub(super) handshakes: Arc<Handshakes>,
 }
 
 impl Front {
@@ -41,27 +43,40 @@ impl Front {
 
     async fn serve(&self, socket: Socket, origin: SocketAddr) -> io::Result<()> {
         let mut early = BytesMut::with_capacity(MESSAGE_LEN_MAX);
-        match negotiate(socket, &mut early).await? {
-            (socket, Request::Connect(target)) => self.answer(socket, origin, &target, early).await,
-            (socket, Request::Associate) => udp::relay(self, socket, origin).await,
+        let handshake = self.handshakes.begin();
+        match negotiate(socket, &mut early, &handshake).await? {
+            (socket, Request::Connect(target)) => self.answer(socket, origin, &target, early, handshake).await,
+            (socket, Request::Associate) => {
+                drop(handshake);
+                udp::relay(self, socket, origin).await
+            }
             (socket, Request::Unsupported) => refuse(socket, Reply::UnsupportedCommand).await,
         }
     }
 
     /// Connects to `target`, answers, and carries the connection. `early` is what the client sent after its
     /// request.
-    async fn answer(&self, socket: Socket, origin: SocketAddr, target: &Address, early: BytesMut) -> io::Result<()> {
+    async fn answer(
+        &self,
+        socket: Socket,
+        origin: SocketAddr,
+        target: &Address,
+        early: BytesMut,
+        handshake: Handshake,
+    ) -> io::Result<()> {
         let label = self.report.label(&origin, target);
         let connected = tokio::select! {
             connected = self.network.connect(target) => connected,
             // The client does not want it any more.
             error = socket.failed() => return Err(error),
+            () = handshake.ended() => return refuse(socket, Reply::Failed).await,
         };
         match connected {
             Ok(stream) => {
                 let mut reply = Vec::new();
                 put_reply(Reply::Succeeded, stream.local_addr(), &mut reply);
                 socket.write_all(&reply).await?;
+                drop(handshake);
                 let carried = Carried::default();
                 if !early.is_empty() {
                     carried.sent.fetch_add(early.len() as u64, std::sync::atomic::Ordering::Relaxed);
