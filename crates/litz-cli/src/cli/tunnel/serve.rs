@@ -41,7 +41,7 @@ use crate::cli::serving::admission::{Places, VisitorId};
 use crate::cli::serving::allowed::ReadKeys;
 use crate::cli::serving::authorisation::{Admission, check_lifetime};
 use crate::cli::serving::start::{AdmissionRequest, Request, Serving, start};
-use crate::cli::serving::visits::Visits;
+use crate::cli::serving::visits::{Closing, Visits};
 use crate::cli::transport_options::TransportOptions;
 use crate::cli::warning::Warning;
 use crate::cli::{exit, heading, out, signals, tls};
@@ -53,6 +53,9 @@ use crate::tunnel::exit::Exit;
 use crate::tunnel::meters::Meters;
 use crate::tunnel::peers::{Identity, Peer, Peers};
 use crate::tunnel::terminate::terminator::Termination;
+
+/// What this host is called in messages.
+const HOST: &str = "server";
 
 /// How often the waiting server checks for an interrupt and for changes of its ticket or list of keys.
 const WAKE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(200);
@@ -235,7 +238,7 @@ impl<'a> Server<'a> {
             event_handler: Some(Arc::clone(&events) as _),
         };
         let serving = start(request, &state)?;
-        let visits = Arc::new(Visits::new(serving.admission.visitors(PLACES), "server"));
+        let visits = Arc::new(Visits::new(serving.admission.visitors(PLACES), HOST));
         let own: Vec<(IpAddr, u8)> = offer.addresses.iter().map(|own| (own.address, own.network.bits())).collect();
         let report = UpkeepReport::new(options.transport.json, options.transport.quiet);
         let mut network = HostNetwork::begin(&folder(), &options.tun, &ipv6, false, &report)?;
@@ -370,9 +373,18 @@ impl<'a> Server<'a> {
                     self.visits.end(id);
                 });
             };
+            self.close_all();
             self.serving.endpoint.close();
             outcome
         })
+    }
+
+    /// Tells all clients that the server ends.
+    fn close_all(&self) {
+        self.visits.close_unproven();
+        for peer in self.end.peers.table().peers.values() {
+            peer.connection.close(0, &Closing::Ending.reason(HOST));
+        }
     }
 
     fn note(&self, event: &serde_json::Value, text: impl FnOnce() -> String) {

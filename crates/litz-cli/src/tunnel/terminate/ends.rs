@@ -85,8 +85,7 @@ async fn answer(side: &Arc<Side>, peer: &Arc<Peer>, (mut send, mut recv): (SendS
         Ok(request) => request,
         Err(error) => {
             tracing::info!(error, "a stream without a request");
-            send.reset(RESET);
-            return recv.stop(RESET);
+            return fail(&mut send, &mut recv, Failure::new(Reason::Unknown, &error)).await;
         }
     };
     if let Message::Class { stream, dscp } = request {
