@@ -16,7 +16,7 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    fn new() -> Option<Self> {
+    pub(super) fn new() -> Option<Self> {
         Some(Self::of(World::new()?))
     }
 

@@ -9,15 +9,15 @@ use transfer::{Role, Secret, Ticket, TicketAddress, proof_context};
 
 use super::*;
 
-type Streams = (SendStream, RecvStream);
+pub(super) type Streams = (SendStream, RecvStream);
 
-fn encoded(message: &Message) -> Vec<u8> {
+pub(super) fn encoded(message: &Message) -> Vec<u8> {
     let mut bytes = Vec::new();
     message.encode(&mut bytes);
     bytes
 }
 
-fn read(stream: &mut RecvStream) -> Option<Message> {
+pub(super) fn read(stream: &mut RecvStream) -> Option<Message> {
     let mut header = [0; HEADER_LEN];
     stream.read_exact(&mut header).ok()?;
     let header = Header::parse(header).expect("the command sends messages");
@@ -27,15 +27,15 @@ fn read(stream: &mut RecvStream) -> Option<Message> {
 }
 
 /// A client of its own, connected to the server of a ticket.
-struct Client {
+pub(super) struct Client {
     key: KeyPair,
-    ticket: Ticket,
-    connection: Connection,
+    pub(super) ticket: Ticket,
+    pub(super) connection: Connection,
     _endpoint: Endpoint,
 }
 
 impl Client {
-    fn new(ticket: &str, key: KeyPair) -> Self {
+    pub(super) fn new(ticket: &str, key: KeyPair) -> Self {
         let ticket: Ticket = ticket.parse().expect("a ticket");
         let [TicketAddress::Socket(address), ..] = ticket.addresses[..] else { panic!("an address") };
         let mut tls = client_config(&key, &[ticket.receiver]).expect("a key");
@@ -46,7 +46,7 @@ impl Client {
     }
 
     /// Says Hello; returns the answer.
-    fn hello(&self, secret: &Secret) -> (Option<Message>, Streams) {
+    pub(super) fn hello(&self, secret: &Secret) -> (Option<Message>, Streams) {
         let context = proof_context(&self.connection, self.key.public(), self.ticket.receiver).expect("it is open");
         let proof = Some(*context.prove(secret, Role::Sender).as_bytes());
         let (mut send, mut recv) = self.connection.open_bi().expect("it is open");
@@ -56,7 +56,7 @@ impl Client {
 
     /// What the server answers to these bytes on a stream. It may refuse the rest of the stream before all
     /// is written.
-    fn ask(&self, bytes: &[u8]) -> Option<Message> {
+    pub(super) fn ask(&self, bytes: &[u8]) -> Option<Message> {
         let (mut send, mut recv) = self.connection.open_bi().expect("it is open");
         let _refused = send.write_all(bytes).is_err() || send.finish().is_err();
         read(&mut recv)

@@ -6,6 +6,7 @@ mod calls;
 mod daemon;
 mod devices;
 mod dynamic;
+mod endings;
 mod hostile;
 mod links;
 mod local;
