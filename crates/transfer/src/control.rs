@@ -94,8 +94,8 @@ impl ControlWriter {
     }
 }
 
-/// Reads messages into `inbox` until the stream ends, one is malformed, or the inbox is closed;
-/// then closes the inbox.
+/// Reads messages into `inbox` until the stream ends or the inbox is closed; then closes the inbox. After a
+/// malformed message it only reads to the end: a peer that ends its half has read why the transfer ended.
 pub(crate) fn read_messages(reader: Box<dyn Read + Send>, inbox: &Queue<Input>) {
     let mut reader = BufReader::with_capacity(READ_LEN, reader);
     let ended = loop {
@@ -113,7 +113,12 @@ pub(crate) fn read_messages(reader: Box<dyn Read + Send>, inbox: &Queue<Input>) 
             }
         }
     };
+    let is_malformed = matches!(ended, TransferError::Protocol(_));
     inbox.push(Input::ControlEnded(ended));
+    if is_malformed {
+        // It fails when the connection is closed.
+        let _failed = io::copy(&mut reader, &mut io::sink());
+    }
     inbox.close();
 }
 

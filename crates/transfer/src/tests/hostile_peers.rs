@@ -54,6 +54,33 @@ fn a_receiver_that_plans_a_file_again_is_disconnected() {
     }
 }
 
+/// The sender waits until the peer has the reason, before it closes the connection.
+#[test]
+fn a_peer_that_sends_no_message_reads_the_reason() {
+    let fixture = Fixture::new();
+    let path = fixture.write("file", 1, 3000);
+    let source = Source::scan(&[path], &CancelToken::new()).unwrap();
+    // Which comes first, the reason or the end of the connection, is up to two threads.
+    for _ in 0..100 {
+        let ((send_link, send_control), (_link, Control { mut reader, mut writer })) = pair();
+        let context = fixture.context();
+        let (error, last) = std::thread::scope(|scope| {
+            let sending = scope
+                .spawn(|| send::run(&send_link, send_control, &context, &Credential::Key, &source, &fixture.send, &()));
+            assert!(matches!(read_message(&mut reader), Ok(Some(Message::Hello { .. }))));
+            writer.write_all(&[0xff; 64]).unwrap();
+            let mut last = None;
+            while let Ok(Some(message)) = read_message(&mut reader) {
+                last = Some(message);
+            }
+            let _over = writer.finish();
+            (sending.join().unwrap().unwrap_err(), last)
+        });
+        assert!(matches!(error, TransferError::Protocol(_)), "{error:?}");
+        assert!(matches!(last, Some(Message::Stop { .. })), "{last:?}");
+    }
+}
+
 #[test]
 fn a_receiver_that_plans_every_file_at_once_is_disconnected() {
     for (revision, limit) in [(Revision::Streams, FILES_AHEAD), (Revision::SmallFiles, SMALL_FILES_AHEAD)] {
